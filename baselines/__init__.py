@@ -1,0 +1,1 @@
+"""Published semi-supervised metric learners, one method a file."""

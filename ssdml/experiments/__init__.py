@@ -1,0 +1,1 @@
+"""Label-scarce comparisons: one resumable job a configuration, statistics and a report."""

@@ -1,0 +1,24 @@
+"""Fixtures shared by all tests: seeded generators and the folder of real data."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """A fresh generator with a fixed seed: no test depends on the order of the others."""
+    return np.random.default_rng(0)
+
+
+@pytest.fixture
+def data_dir() -> Path:
+    """Folder of the real data sets; the test is skipped where ``SSDML_DATA`` is not set."""
+    folder = os.environ.get("SSDML_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("SSDML_DATA is not set to a folder of real data sets")
+    return Path(folder)
