@@ -1,0 +1,57 @@
+## make demo     learn a metric from scikit-learn's digits and compare it: demo/report.html
+## make test     the default test suite; ARGS="-k graph" picks some, ARGS="-m slow" the slow ones
+## make lint     ruff: the rules and the format
+## make types    mypy, strict
+## make bench    the benchmarks
+## make clean    remove what was built, keep the virtual environment
+##
+## The first run makes a virtual environment in .venv. PYTHON=python3.12 picks an interpreter,
+## VENV=DIR another folder; pip's own variables (PIP_CONSTRAINT, PIP_INDEX_URL, ...) are obeyed.
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+
+BIN := $(VENV)/bin
+
+.PHONY: help demo test lint types bench clean
+
+help:
+	@sed -n 's/^## \{0,1\}//p' Makefile
+
+demo: $(VENV)/installed
+	$(BIN)/ssdml demo --out demo
+	@echo "The report: $(CURDIR)/demo/report.html"
+
+test: $(VENV)/installed-test
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/installed-test
+	$(BIN)/python -m ruff check
+	$(BIN)/python -m ruff format --check
+
+types: $(VENV)/installed-test
+	$(BIN)/python -m pytest tests/test_layout.py -k mypy
+
+bench: $(VENV)/installed-test
+	$(BIN)/python -m pytest tests/benchmarks --override-ini addopts=--import-mode=importlib $(ARGS)
+
+clean:
+	rm -rf build dist *.egg-info demo .pytest_cache .mypy_cache .ruff_cache .benchmarks
+	find ssdml graphs baselines tests examples -name __pycache__ -prune -exec rm -rf {} +
+
+# pip is the last thing that venv makes: where it is missing, the environment is not whole.
+$(BIN)/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "ssdml needs Python 3.11 or newer, and '$(PYTHON)' is not: make PYTHON=python3.12" >&2; \
+	    exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# The two stamps: pip runs again when pyproject.toml changes, and not otherwise.
+$(VENV)/installed: pyproject.toml | $(BIN)/pip
+	$(BIN)/python -m pip install --editable .
+	@touch $@
+
+$(VENV)/installed-test: pyproject.toml | $(BIN)/pip
+	$(BIN)/python -m pip install --editable ".[test]"
+	@touch $@
