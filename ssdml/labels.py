@@ -1,0 +1,103 @@
+"""Labels of which most are missing: how they are read and coded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+UNLABELED = -1
+
+
+def encode_partial_labels(
+    y: npt.ArrayLike, *, unlabeled: Iterable[Any] = (None, float("nan"), "", -1)
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+    """Codes 0, 1, ... of the labels, -1 where there is none, and the classes that the codes name.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,)
+        Labels of any one kind: integers, strings, None and NaN among them.
+    unlabeled : iterable
+        What stands for "no label". A NaN among them stands for every NaN, None also for pandas' NA.
+
+    Returns
+    -------
+    codes : ndarray of shape (n,), int64
+        ``classes[codes]`` gives back the labels wherever ``codes != -1``.
+    classes : ndarray of shape (n_classes,)
+        The distinct labels, sorted.
+
+    Examples
+    --------
+    >>> encode_partial_labels(["cat", None, "dog", "", "cat"])
+    (array([ 0, -1,  1, -1,  0]), array(['cat', 'dog'], dtype='<U3'))
+    >>> encode_partial_labels([7, -1, 3])
+    (array([ 1, -1,  0]), array([3, 7]))
+    """
+    values = _as_column(y)
+    missing = _is_missing(values, list(unlabeled))
+    known = values[~missing]
+    if known.dtype == object:
+        known = _of_one_kind(known)
+    classes, found = np.unique(known, return_inverse=True)
+    codes = np.full(len(values), UNLABELED, dtype=np.int64)
+    codes[~missing] = found
+    return codes, classes
+
+
+def _as_column(y: npt.ArrayLike) -> npt.NDArray[Any]:
+    if isinstance(y, list | tuple):
+        # np.asarray would turn None beside strings into the string 'None' or numbers into text.
+        kinds = {type(label) for label in y}
+        values = np.asarray(y) if len(kinds) <= 1 else _object_column(y)
+    else:
+        values = np.asarray(y)
+    if values.ndim != 1:
+        raise ValueError(f"encode_partial_labels: y must be 1-D; got shape {values.shape}.")
+    return values
+
+
+def _object_column(y: Iterable[Any]) -> npt.NDArray[Any]:
+    labels = list(y)
+    values = np.empty(len(labels), dtype=object)
+    values[:] = labels
+    return values
+
+
+def _is_missing(values: npt.NDArray[Any], unlabeled: list[Any]) -> npt.NDArray[np.bool_]:
+    nan = any(_is_nan(mark) for mark in unlabeled)
+    marks = [mark for mark in unlabeled if not _is_nan(mark)]
+    if values.dtype.kind == "f":
+        missing = np.isnan(values) if nan else np.zeros(len(values), dtype=bool)
+        return missing | np.isin(values, [m for m in marks if isinstance(m, int | float)])
+    if values.dtype.kind in "iu":
+        return np.isin(values, [m for m in marks if isinstance(m, int | float)])
+    if values.dtype.kind == "U":
+        return np.isin(values, [m for m in marks if isinstance(m, str)])
+    return np.array([_is_one_of(label, marks, nan) for label in values], dtype=bool)
+
+
+def _is_nan(label: Any) -> bool:
+    return isinstance(label, float | np.floating) and bool(np.isnan(label))
+
+
+def _is_one_of(label: Any, marks: list[Any], nan: bool) -> bool:
+    if _is_nan(label):
+        return nan
+    if label is None or type(label).__name__ in ("NAType", "NaTType"):
+        return None in marks
+    return any(mark is not None and label == mark for mark in marks)
+
+
+def _of_one_kind(known: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    column = np.asarray(known.tolist())
+    kinds = {str if isinstance(label, str) else float for label in known}
+    if len(kinds) > 1 or column.ndim != 1:
+        raise TypeError(
+            "encode_partial_labels: the labels must be of one kind, all strings or all numbers; "
+            f"got {', '.join(sorted({type(label).__name__ for label in known}))}."
+        )
+    return column
