@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-UNLABELED = -1
+from ssdml.graphs._checks import UNLABELED
 
 
 def encode_partial_labels(

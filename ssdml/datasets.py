@@ -1,0 +1,222 @@
+"""Data sets on disk, read offline from the layouts their publishers ship or from a user's files."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ssdml.image_readers import (
+    RawItems,
+    read_cifar_batches,
+    read_idx_folder,
+    read_image_folder,
+    read_image_zip,
+)
+from ssdml.labels import encode_partial_labels
+from ssdml.splits import LabelScarceSplit, label_scarce_split
+from ssdml.table_readers import read_csv, read_npy_folder, read_npy_pair, read_npz, read_parquet
+
+__all__ = [
+    "Dataset",
+    "DatasetStatus",
+    "LabelScarceSplit",
+    "dataset_status",
+    "encode_partial_labels",
+    "label_scarce_split",
+    "load_dataset",
+]
+
+Reader = Callable[[Path], RawItems]
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Items as rows of numbers, with their labels.
+
+    Attributes
+    ----------
+    name : str
+    X : ndarray of shape (n, d), float32
+        Images are flattened (rows, columns, channels) and their bytes divided by 255.
+    y : ndarray of shape (n,), int64
+        Codes into `class_names`; -1 where a file has no label.
+    class_names : tuple of str
+    test : ndarray of shape (n,), bool, or None
+        The standard test rows; None where there is no standard split.
+    item_shape : tuple of int or None
+        Shape of an image before flattening.
+    """
+
+    name: str
+    X: npt.NDArray[np.float32]
+    y: npt.NDArray[np.int64]
+    class_names: tuple[str, ...]
+    test: npt.NDArray[np.bool_] | None = None
+    item_shape: tuple[int, ...] | None = None
+
+
+class Layout(NamedTuple):
+    """Where below a data folder a data set may lie, and how it is read there."""
+
+    place: str
+    read: Reader
+    holds: str
+
+
+_IDX = "{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]"
+LAYOUTS: dict[str, tuple[Layout, ...]] = {
+    "digits": (),
+    "mnist": (Layout("MNIST/raw", read_idx_folder, _IDX),),
+    "fashion_mnist": (Layout("FashionMNIST/raw", read_idx_folder, _IDX),),
+    "cifar10": (
+        Layout("cifar-10-batches-py", read_cifar_batches, "batches.meta, data_batch_1, ..."),
+        Layout("cifar10/cifar10-images.zip", read_image_zip, "{train,test}/class/image inside"),
+    ),
+    "banking77": (Layout("banking77", read_npy_folder, "{train,test}_{X,y}.npy"),),
+}
+
+CLASS_NAMES = {
+    "fashion_mnist": (
+        "T-shirt/top",
+        "Trouser",
+        "Pullover",
+        "Dress",
+        "Coat",
+        "Sandal",
+        "Shirt",
+        "Sneaker",
+        "Bag",
+        "Ankle boot",
+    )
+}
+
+FILE_READERS: dict[str, Reader] = {
+    ".npz": read_npz,
+    ".npy": read_npy_pair,
+    ".csv": read_csv,
+    ".parquet": read_parquet,
+    ".zip": read_image_zip,
+}
+
+
+def load_dataset(name_or_path: str | Path, *, data_dir: str | Path | None = None) -> Dataset:
+    """Items and labels of a known data set, or of a user's files."""
+    name = str(name_or_path)
+    if name == "digits":
+        return _digits()
+    if name in LAYOUTS:
+        root, layout = _find(name, data_dir)
+        place = root / layout.place
+        _verify_checksums(root, place)
+        return _assemble(name, layout.read(place), CLASS_NAMES.get(name))
+    path = Path(name_or_path)
+    return _assemble(path.stem, _path_reader(path)(path))
+
+
+class DatasetStatus(NamedTuple):
+    """Where a data set was found, or what is looked for."""
+
+    name: str
+    path: Path | None  # None: not found, or shipped with scikit-learn
+    available: bool
+    note: str
+
+
+def dataset_status(*, data_dir: str | Path | None = None) -> list[DatasetStatus]:
+    """Known data sets, where they were found, and what to put where for those that were not."""
+    statuses = [DatasetStatus("digits", None, True, "comes with scikit-learn")]
+    for name, layouts in LAYOUTS.items():
+        if not layouts:
+            continue
+        try:
+            root, layout = _find(name, data_dir)
+        except FileNotFoundError as error:
+            statuses.append(DatasetStatus(name, None, False, str(error)))
+        else:
+            statuses.append(DatasetStatus(name, root / layout.place, True, layout.holds))
+    return statuses
+
+
+def data_folders(data_dir: str | Path | None) -> list[Path]:
+    """Where data sets are looked for, in this order."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ssdml"
+    named = [data_dir, os.environ.get("SSDML_DATA")]
+    return [*(Path(folder) for folder in named if folder), cache]
+
+
+def _find(name: str, data_dir: str | Path | None) -> tuple[Path, Layout]:
+    folders = data_folders(data_dir)
+    for folder in folders:
+        for layout in LAYOUTS[name]:
+            if (folder / layout.place).exists():
+                return folder, layout
+    wanted = " or ".join(f"{layout.place} ({layout.holds})" for layout in LAYOUTS[name])
+    raise FileNotFoundError(
+        f"Data set {name!r} is not on this machine. Looked for {wanted} in "
+        f"{', '.join(map(str, folders))}. Put it into one of these folders, or name another with "
+        "data_dir or the environment variable SSDML_DATA; nothing is downloaded."
+    )
+
+
+def _path_reader(path: Path) -> Reader:
+    if path.is_dir():
+        return read_npy_folder if (path / "train_X.npy").exists() else read_image_folder
+    if not path.exists():
+        message = (
+            f"{str(path)!r} is neither a data set ({', '.join(LAYOUTS)}) nor an existing path."
+        )
+        nearest = difflib.get_close_matches(str(path), LAYOUTS, n=1)
+        raise FileNotFoundError(message + "".join(f" Did you mean {n!r}?" for n in nearest))
+    if path.suffix.lower() not in FILE_READERS:
+        raise ValueError(
+            f"{path}: must be a folder of class folders of images or a file that ends in "
+            f"{', '.join(FILE_READERS)}; got {path.suffix!r}."
+        )
+    return FILE_READERS[path.suffix.lower()]
+
+
+def _assemble(name: str, raw: RawItems, class_names: tuple[str, ...] | None = None) -> Dataset:
+    codes, classes = encode_partial_labels(raw.labels)
+    items = raw.items
+    X = np.ascontiguousarray(items.reshape(len(items), -1), dtype=np.float32)
+    if items.dtype == np.uint8:
+        X = X / np.float32(255)
+    return Dataset(
+        name=name,
+        X=X,
+        y=codes,
+        class_names=class_names or tuple(map(str, classes)),
+        test=raw.test,
+        item_shape=tuple(items.shape[1:]) if items.ndim > 2 else None,
+    )
+
+
+def _digits() -> Dataset:
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    X = (digits.data / 16).astype(np.float32)
+    return Dataset("digits", X, digits.target.astype(np.int64), tuple("0123456789"), None, (8, 8))
+
+
+def _verify_checksums(root: Path, place: Path) -> None:
+    """Compare the files of a data set with ``SHA256SUMS`` where the data folder has one."""
+    sums = root / "SHA256SUMS"
+    if not sums.is_file():
+        return
+    for line in sums.read_text(encoding="utf-8").splitlines():
+        digest, _, name = line.partition("  ")
+        path = root / name
+        if path.is_file() and (path == place or place in path.parents):
+            with path.open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+            if found != digest:
+                raise ValueError(f"{path}: damaged; its SHA-256 is {found}, {sums} says {digest}.")

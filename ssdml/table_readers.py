@@ -1,0 +1,149 @@
+"""Arrays and tables of a user: .npz, .npy pairs, .csv, .parquet.
+
+Every reader returns `RawItems`; an error names the file and what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ssdml.image_readers import RawItems, stack_splits
+
+LABEL_COLUMNS = ("label", "y")
+
+
+def read_npz(path: Path) -> RawItems:
+    """Arrays ``X`` and ``y``, and a boolean ``test`` where there is a standard split."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {key: archive[key] for key in archive.files if key in ("X", "y", "test")}
+            names = archive.files
+    except (ValueError, OSError, EOFError, KeyError) as error:
+        raise ValueError(f"{path}: cannot be read ({error}). {_PLAIN_ARRAYS}") from error
+    if not {"X", "y"} <= set(arrays):
+        raise ValueError(f"{path}: must hold arrays X and y; got {names}.")
+    test = arrays["test"].astype(bool) if "test" in arrays else None
+    return _checked(path, arrays["X"], arrays["y"], test)
+
+
+_PLAIN_ARRAYS = "Save plain arrays of numbers or strings, no objects: they are not unpickled."
+
+
+def read_npy_pair(path: Path) -> RawItems:
+    """``X.npy`` with ``y.npy`` beside it; ``name_X.npy`` with ``name_y.npy``."""
+    labels = label_file(path)
+    if not labels.is_file():
+        raise FileNotFoundError(f"{path}: the labels are looked for in {labels}, which is missing.")
+    return _checked(path, read_npy(path), read_npy(labels), None)
+
+
+def label_file(path: Path) -> Path:
+    """Where the labels of a file of items are: a closing ``X`` becomes ``y``, or ``_y`` is added."""
+    ends_in_x = path.stem == "X" or path.stem.endswith("_X")
+    return path.with_stem(f"{path.stem[:-1]}y" if ends_in_x else f"{path.stem}_y")
+
+
+def read_npy(path: Path) -> npt.NDArray[Any]:
+    """Array of a .npy file that holds no objects."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing.")
+    try:
+        return np.asarray(np.load(path, allow_pickle=False))
+    except (ValueError, OSError, EOFError) as error:
+        raise ValueError(f"{path}: cannot be read ({error}). {_PLAIN_ARRAYS}") from error
+
+
+def read_npy_folder(folder: Path) -> RawItems:
+    """``train_X.npy``, ``train_y.npy``, ``test_X.npy``, ``test_y.npy``."""
+    return stack_splits(read_npy_pair(folder / "train_X.npy"), read_npy_pair(folder / "test_X.npy"))
+
+
+def read_csv(path: Path) -> RawItems:
+    """Numbers and a label a line; the label's column is called label or y, or is the last."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        lines = [line for line in csv.reader(file) if line]
+    if not lines:
+        raise ValueError(f"{path}: must hold rows; it is empty.")
+    named = _label_column(lines[0])
+    has_header = named is not None or not any(map(_is_number, lines[0][:-1]))
+    column = named if named is not None else len(lines[0]) - 1
+    body = lines[1:] if has_header else lines
+    labels = []
+    rows = np.empty((len(body), len(lines[0]) - 1))
+    for i, line in enumerate(body):
+        if len(line) != len(lines[0]):
+            raise ValueError(f"{path}: row {i} must have {len(lines[0])} columns; got {len(line)}.")
+        labels.append(line.pop(column))
+        try:
+            rows[i] = line
+        except ValueError as error:
+            raise ValueError(
+                f"{path}: row {i} must hold numbers beside its label ({error})."
+            ) from error
+    return _checked(path, rows, _numbers_if_all(labels), None)
+
+
+def _label_column(names: list[str]) -> int | None:
+    lowered = [name.strip().lower() for name in names]
+    return next((lowered.index(name) for name in LABEL_COLUMNS if name in lowered), None)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _numbers_if_all(labels: list[str]) -> npt.NDArray[Any]:
+    """Whole numbers as integers, so that -1 and 10 after 9 keep their meaning."""
+    try:
+        return np.array([int(label) if label else -1 for label in labels])
+    except ValueError:
+        return np.array(labels)
+
+
+def read_parquet(path: Path) -> RawItems:
+    """A column of lists of numbers or else all numeric columns, and a label column as in a CSV."""
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError as error:
+        raise ImportError("Reading .parquet needs pyarrow: pip install pyarrow") from error
+    try:
+        table = parquet.read_table(path)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: cannot be read ({error}).") from error
+    names = table.column_names
+    named = _label_column(names)
+    label = names[named if named is not None else -1]
+    columns = {name: table.column(name).to_numpy() for name in names if name != label}
+    lists = [values for values in columns.values() if values.dtype == object and _is_row(values)]
+    numeric = [values for values in columns.values() if values.dtype.kind in "biuf"]
+    if not lists and not numeric:
+        raise ValueError(f"{path}: must have numeric columns beside {label!r}; got {names}.")
+    items = np.stack(list(lists[0])) if lists else np.stack(numeric, axis=1)
+    return _checked(path, items, table.column(label).to_numpy(), None)
+
+
+def _is_row(values: npt.NDArray[Any]) -> bool:
+    return len(values) > 0 and isinstance(values[0], np.ndarray)
+
+
+def _checked(path: Path, items: npt.NDArray[Any], labels: npt.NDArray[Any], test: Any) -> RawItems:
+    if items.ndim < 2 or items.dtype.kind not in "biuf":
+        raise ValueError(
+            f"{path}: X must be an array of numbers (n, d) or of images (n, height, width); "
+            f"got shape {items.shape}, dtype {items.dtype}."
+        )
+    if labels.ndim != 1 or len(labels) != len(items):
+        raise ValueError(
+            f"{path}: y must hold a label for each of the {len(items)} rows; "
+            f"got shape {labels.shape}."
+        )
+    return RawItems(items, labels, test)
