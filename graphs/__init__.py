@@ -1,0 +1,69 @@
+"""Neighbour graphs, propagation on them, and the triplets that they mine.
+
+The ground floor: numpy, scipy and faiss; nothing here knows of learning. Names load on first use,
+so that ``import ssdml.graphs`` stays light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+# Not lazy: a submodule and a function share this name, and the last binding wins.
+from ssdml.graphs.laplacian import laplacian
+
+if TYPE_CHECKING:
+    from ssdml.graphs._checks import UNLABELED
+    from ssdml.graphs.drawing import to_networkx
+    from ssdml.graphs.laplacian import adjacency, pair_scatter
+    from ssdml.graphs.neighbors import KNNGraph, knn_graph, nearest_rows
+    from ssdml.graphs.propagation import (
+        ClassMasses,
+        class_masses,
+        propagate_affinities,
+        propagate_labels,
+    )
+    from ssdml.graphs.triplets import Triplets, mine_triplets
+
+__all__ = [
+    "UNLABELED",
+    "ClassMasses",
+    "KNNGraph",
+    "Triplets",
+    "adjacency",
+    "class_masses",
+    "knn_graph",
+    "laplacian",
+    "mine_triplets",
+    "nearest_rows",
+    "pair_scatter",
+    "propagate_affinities",
+    "propagate_labels",
+    "to_networkx",
+]
+
+_HOMES = {
+    "UNLABELED": "_checks",
+    "ClassMasses": "propagation",
+    "KNNGraph": "neighbors",
+    "Triplets": "triplets",
+    "adjacency": "laplacian",
+    "class_masses": "propagation",
+    "knn_graph": "neighbors",
+    "mine_triplets": "triplets",
+    "nearest_rows": "neighbors",
+    "pair_scatter": "laplacian",
+    "propagate_affinities": "propagation",
+    "propagate_labels": "propagation",
+    "to_networkx": "drawing",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ssdml.graphs' has no attribute {name!r}")
+    return getattr(import_module(f"ssdml.graphs.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

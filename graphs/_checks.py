@@ -1,0 +1,133 @@
+"""Checks at the public doors: arrays, labels, choices by name, seeds.
+
+Every message follows ``{who}: {argument} must {condition}; got {value}.`` and names the way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+UNLABELED = -1
+
+Floats = npt.NDArray[np.floating[Any]]
+Integers = npt.NDArray[np.int64]
+T = TypeVar("T")
+
+
+def choose(table: Mapping[str, T], name: str, what: str) -> T:
+    """Entry of ``table`` called ``name``; the error lists the names and suggests the nearest.
+
+    Examples
+    --------
+    >>> choose({"exact": 1, "ivf": 2}, "exact", "method")
+    1
+    """
+    if isinstance(name, str) and name in table:
+        return table[name]
+    message = f"{what} must be one of {', '.join(map(repr, table))}; got {name!r}."
+    nearest = get_close_matches(str(name), table, n=1)
+    if nearest:
+        message += f" Did you mean {nearest[0]!r}?"
+    raise ValueError(message)
+
+
+def check_rows(X: Any, who: str, name: str = "X") -> Floats:
+    """Finite matrix with at least one row and one column, C-ordered, float32 or float64."""
+    if hasattr(X, "toarray"):
+        raise TypeError(
+            f"{who}: {name} must be dense; got a sparse {type(X).__name__}. "
+            "Pass X.toarray(), or a few of its components (TruncatedSVD)."
+        )
+    rows = _as_floats(X, who, name)
+    if rows.ndim != 2:
+        raise ValueError(
+            f"{who}: {name} must have two dimensions (rows are items); got shape {rows.shape}. "
+            "Use X.reshape(-1, 1) for one feature, X.reshape(1, -1) for one item."
+        )
+    if 0 in rows.shape:
+        raise ValueError(f"{who}: {name} must not be empty; got shape {rows.shape}.")
+    check_finite(rows, who, name)
+    return np.ascontiguousarray(rows)
+
+
+def _as_floats(X: Any, who: str, name: str) -> Floats:
+    array = np.asarray(X)
+    if array.dtype.kind not in "biufO":
+        raise TypeError(f"{who}: {name} must be numeric; got dtype {array.dtype}.")
+    if array.dtype in (np.float32, np.float64):
+        return array
+    try:
+        return array.astype(np.float32 if array.dtype == np.float16 else np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{who}: {name} must be numeric; got dtype {array.dtype}.") from error
+
+
+def check_finite(rows: Floats, who: str, name: str) -> None:
+    """Raise on the first entry that is NaN or infinite, naming its row and column."""
+    # A finite sum proves finite entries; the search for the culprit runs only when it fails.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(rows.sum(dtype=np.float64)):
+            return
+    bad = ~np.isfinite(rows)
+    if bad.any():
+        row, column = (int(index) for index in np.argwhere(bad)[0])
+        raise ValueError(
+            f"{who}: {name} must be finite; got {rows[row, column]} at row {row}, column {column}. "
+            "Impute or drop such rows first."
+        )
+
+
+def check_n_neighbors(n_neighbors: Any, most: int, bound: str, who: str) -> int:
+    """Whole number of neighbours from 1 to ``most``; ``bound`` says where that comes from."""
+    if isinstance(n_neighbors, bool | np.bool_) or not isinstance(n_neighbors, int | np.integer):
+        raise TypeError(f"{who}: n_neighbors must be an integer; got {n_neighbors!r}.")
+    if n_neighbors < 1:
+        raise ValueError(f"{who}: n_neighbors must be at least 1; got {n_neighbors}.")
+    if n_neighbors > most:
+        raise ValueError(f"{who}: n_neighbors must be at most {bound} = {most}; got {n_neighbors}.")
+    return int(n_neighbors)
+
+
+def check_labels(y: Any, n_samples: int, who: str) -> Integers:
+    """Integer labels, one a row, ``UNLABELED`` where there is none."""
+    labels = np.asarray(y)
+    if labels.shape != (n_samples,):
+        raise ValueError(
+            f"{who}: y must have shape ({n_samples},), a label a row; got shape {labels.shape}."
+        )
+    if labels.dtype.kind == "f" and (labels == np.rint(labels)).all():
+        labels = labels.astype(np.int64)
+    if labels.dtype.kind not in "iu":
+        raise TypeError(
+            f"{who}: y must hold integers, {UNLABELED} for unlabelled rows; got dtype "
+            f"{labels.dtype}. ssdml.datasets.encode_partial_labels turns names into codes."
+        )
+    return labels.astype(np.int64)
+
+
+def check_labelled(labels: Integers, who: str, way_out: str) -> None:
+    """Raise unless some row is labelled."""
+    if not (labels != UNLABELED).any():
+        raise ValueError(
+            f"{who}: y must contain labels beside {UNLABELED} (unlabelled); "
+            f"all {labels.size} entries are {UNLABELED}. {way_out}"
+        )
+
+
+def check_inside(value: Any, low: float, high: float, name: str, who: str) -> float:
+    """Number strictly between ``low`` and ``high``."""
+    if not low < value < high:
+        raise ValueError(f"{who}: {name} must lie strictly between {low} and {high}; got {value}.")
+    return float(value)
+
+
+def as_generator(random_state: Any) -> np.random.Generator:
+    """Generator from a seed, a Generator, a RandomState, or fresh entropy for None."""
+    if isinstance(random_state, np.random.RandomState):
+        random_state = random_state.randint(np.iinfo(np.int32).max)
+    return np.random.default_rng(random_state)
