@@ -28,4 +28,4 @@ class SiblingFinder:
 
 if not (PACKAGE / "graphs").exists() and all(init.is_file() for init in SIBLINGS.values()):
     # First in line: another checkout, installed with `pip install -e`, must not answer for this.
-    sys.meta_path.insert(0, SiblingFinder)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, SiblingFinder)
