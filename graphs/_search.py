@@ -8,7 +8,8 @@ depends neither on the number of threads nor on rounding, and any number of ties
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,146 +20,152 @@ from ssdml.graphs._checks import Floats, Integers
 from ssdml.graphs._spaces import ROUNDING_FLOAT32, ROUNDING_FLOAT64, Space
 
 CHUNK_ENTRIES = 2**21  # entries of a temporary array: 8 MB in float32
+QUERY_BLOCK = 4096  # queries a thread takes at a time
 SLACK = 4  # candidates beyond those asked for, so that most ties are settled at once
 WIDER = 8  # how many times more candidates the second search takes
-IVF_PROBES = 16
-IVF_ROWS_PER_LIST = 39  # faiss's own floor for a k-means that means something
+IVF_PROBES = 32
+IVF_ROWS_PER_LIST = 39  # fewer, and faiss warns that its k-means means little
 HNSW_LINKS, HNSW_BREADTH = 16, 64
 
 Ranking = tuple[Integers, Floats]  # indices and distances, (n_queries, count) each
+Find = Callable[[Floats, int], tuple[Floats, Integers]]  # faiss's scores and candidates
+
+
+class Searcher:
+    """Ranks rows by their distance to queries, then by index.
+
+    Threads take blocks of queries, so that none waits for another; each block is computed by one
+    thread alone, in the same way whichever thread that is.
+    """
+
+    def __init__(self, space: Space, rows: Floats, n_jobs: int) -> None:
+        self.space, self.rows, self.n_jobs = space, rows, n_jobs
+        self.points = space.searchable(rows, np.float32)
+
+    def rank_exactly(self, queries: Floats, count: int) -> Ranking:
+        """The ``count`` nearest rows of each query."""
+        ranking, settled = self._attempt(queries, count, count + SLACK)
+        return self._finish(queries, ranking, settled)
+
+    def rank_by_index(self, method: str, count: int, seed: int) -> Ranking:
+        """Approximate ranking of the rows among themselves; rows left short are exact."""
+        with faiss_threads(self.n_jobs):
+            index = INDICES[method](self.points, self.space.inner_product, seed)
+        width = min(count + SLACK, len(self.rows))
+        ranking, _ = self._rank_blocks(index.search, self.rows, count, width)
+        return self._finish(self.rows, ranking, np.isfinite(ranking[1][:, -1]))
+
+    def _finish(self, queries: Floats, ranking: Ranking, settled: npt.NDArray[np.bool_]) -> Ranking:
+        """Search again for the queries that are not settled."""
+        indices, distances = ranking
+        late = np.flatnonzero(~settled)
+        if late.size:
+            # Equal queries have equal answers: a heap of duplicates is searched once.
+            unique, copies = np.unique(queries[late], axis=0, return_inverse=True)
+            found, away = self._rank_ties(unique, indices.shape[1])
+            indices[late], distances[late] = found[copies.ravel()], away[copies.ravel()]
+        return indices, distances
+
+    def _rank_ties(self, queries: Floats, count: int) -> Ranking:
+        (indices, distances), settled = self._attempt(queries, count, WIDER * count)
+        late = np.flatnonzero(~settled)
+        for block in _blocks(late.size, CHUNK_ENTRIES // len(self.rows)):
+            chosen = late[block]
+            indices[chosen], distances[chosen] = self._rank_all(queries[chosen], count)
+        return indices, distances
+
+    def _attempt(
+        self, queries: Floats, count: int, width: int
+    ) -> tuple[Ranking, npt.NDArray[np.bool_]]:
+        """Rank among the best candidates, and tell which queries no other row can change."""
+        import faiss
+
+        metric = faiss.METRIC_INNER_PRODUCT if self.space.inner_product else faiss.METRIC_L2
+        width = min(width, len(self.rows))
+
+        def find(targets: Floats, width: int) -> tuple[Floats, Integers]:
+            found: tuple[Floats, Integers] = faiss.knn(targets, self.points, width, metric=metric)
+            return found
+
+        ranking, margins = self._rank_blocks(find, queries, count, width)
+        return ranking, (margins > 0) | (width == len(self.rows))
+
+    def _rank_blocks(
+        self, find: Find, queries: Floats, count: int, width: int
+    ) -> tuple[Ranking, Floats]:
+        """Ranking among what ``find`` finds, and by how much the rest are surely farther."""
+
+        def work(block: slice) -> tuple[Integers, Floats, Floats]:
+            targets = self.space.searchable(queries[block], np.float32)
+            scores, candidates = find(targets, width)
+            indices, distances = self._rank_candidates(queries[block], candidates, count)
+            farthest = 1 - scores[:, -1] if self.space.inner_product else scores[:, -1]
+            bound = self.space.score_bound(targets, distances[:, -1], ROUNDING_FLOAT32)
+            return indices, distances, farthest - bound
+
+        with ThreadPoolExecutor(self.n_jobs, initializer=_leave_threads_to_us) as pool:
+            parts = list(pool.map(work, _blocks(len(queries), QUERY_BLOCK)))
+        indices, distances, margins = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return (indices, distances), margins
+
+    def _rank_candidates(self, queries: Floats, candidates: Integers, count: int) -> Ranking:
+        """The ``count`` best of each query's candidates; a missing one (-1) is infinitely far."""
+        indices = np.empty((len(queries), count), np.int64)
+        distances = np.empty((len(queries), count), self.rows.dtype)
+        n_candidates, d = candidates.shape[1], self.rows.shape[1]
+        for block in _blocks(len(queries), CHUNK_ENTRIES // (n_candidates * d)):
+            found = candidates[block]
+            away = self.space.distances(queries[block, None, :], self.rows[found])
+            away[found < 0] = np.inf
+            order = np.lexsort((found, away), axis=-1)[:, :count]
+            indices[block] = np.take_along_axis(found, order, axis=1)
+            distances[block] = np.take_along_axis(away, order, axis=1)
+        return indices, distances
+
+    def _rank_all(self, queries: Floats, count: int) -> Ranking:
+        """Rank all rows for a few queries: float64 scores, exact distances where they matter."""
+        targets = self.space.searchable(queries, np.float64)
+        blocks = _blocks(len(self.rows), CHUNK_ENTRIES // self.rows.shape[1])
+        others = (self.space.searchable(self.rows[block], np.float64) for block in blocks)
+        scores = np.hstack([self.space.scores(targets, other) for other in others])
+        nearest = np.argpartition(scores, count - 1, axis=1)[:, :count]
+        # These rows bound the true distance of the last one wanted, and so the scores that matter.
+        reach = self._rank_candidates(queries, nearest, count)[1][:, -1]
+        bound = self.space.score_bound(targets, reach, ROUNDING_FLOAT64)
+        query, row = np.nonzero(scores <= bound[:, None])
+        blocks = _blocks(len(query), CHUNK_ENTRIES // self.rows.shape[1])
+        distances = np.concatenate(
+            [self.space.distances(queries[query[b]], self.rows[row[b]]) for b in blocks]
+        )
+        order = np.lexsort((row, distances, query))
+        first = np.searchsorted(query, np.arange(len(queries)))
+        chosen = order[first[:, None] + np.arange(count)]
+        return row[chosen], distances[chosen]
+
+
+def _blocks(n: int, step: int) -> list[slice]:
+    step = max(1, step)
+    return [slice(start, start + step) for start in range(0, n, step)]
+
+
+def _leave_threads_to_us() -> None:
+    """One thread inside faiss for the calling thread, and for no other."""
+    import faiss
+
+    faiss.omp_set_num_threads(1)
 
 
 @contextmanager
-def faiss_threads(n_jobs: int | None) -> Iterator[None]:
-    """Let faiss use as many threads as joblib gives for ``n_jobs``; restore the number after."""
+def faiss_threads(n_threads: int) -> Iterator[None]:
+    """Give faiss so many threads of its own; restore the number after."""
     import faiss
-    from joblib import effective_n_jobs
 
     before = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(effective_n_jobs(n_jobs))
+    faiss.omp_set_num_threads(n_threads)
     try:
         yield
     finally:
         faiss.omp_set_num_threads(before)
-
-
-def rank_exactly(space: Space, rows: Floats, queries: Floats, count: int) -> Ranking:
-    """The ``count`` rows nearest to each query, sorted by distance, then by index."""
-    points = space.searchable(rows, np.float32)
-    targets = points if queries is rows else space.searchable(queries, np.float32)
-    width = min(count + SLACK, len(rows))
-    ranking, settled = _attempt(space, rows, points, queries, targets, count, width)
-    return _finish(space, rows, points, queries, count, ranking, settled)
-
-
-def rank_by_index(space: Space, rows: Floats, count: int, method: str, seed: int) -> Ranking:
-    """Approximate ranking of all rows among themselves; rows short of neighbours are exact."""
-    points = space.searchable(rows, np.float32)
-    index = {"ivf": _ivf, "hnsw": _hnsw}[method](points, space.inner_product, seed)
-    _, candidates = index.search(points, min(count + SLACK, len(rows)))
-    ranking = _rank_candidates(space, rows, rows, candidates, count)
-    return _finish(space, rows, points, rows, count, ranking, np.isfinite(ranking[1][:, -1]))
-
-
-def _finish(
-    space: Space,
-    rows: Floats,
-    points: Floats,
-    queries: Floats,
-    count: int,
-    ranking: Ranking,
-    settled: npt.NDArray[np.bool_],
-) -> Ranking:
-    """Search again for the queries that are not settled."""
-    indices, distances = ranking
-    late = np.flatnonzero(~settled)
-    if late.size:
-        # Equal queries have equal answers: a heap of duplicates is searched once.
-        unique, copies = np.unique(queries[late], axis=0, return_inverse=True)
-        late_indices, late_distances = _rank_ties(space, rows, points, unique, count)
-        indices[late] = late_indices[copies.ravel()]
-        distances[late] = late_distances[copies.ravel()]
-    return indices, distances
-
-
-def _rank_ties(space: Space, rows: Floats, points: Floats, queries: Floats, count: int) -> Ranking:
-    targets = space.searchable(queries, np.float32)
-    width = min(WIDER * count + SLACK, len(rows))
-    (indices, distances), settled = _attempt(space, rows, points, queries, targets, count, width)
-    late = np.flatnonzero(~settled)
-    for block in _blocks(late.size, len(rows)):
-        chosen = late[block]
-        indices[chosen], distances[chosen] = _rank_all(space, rows, queries[chosen], count)
-    return indices, distances
-
-
-def _attempt(
-    space: Space,
-    rows: Floats,
-    points: Floats,
-    queries: Floats,
-    targets: Floats,
-    count: int,
-    width: int,
-) -> tuple[Ranking, npt.NDArray[np.bool_]]:
-    """Rank among ``width`` candidates, and tell which queries no other row can change."""
-    import faiss
-
-    metric = faiss.METRIC_INNER_PRODUCT if space.inner_product else faiss.METRIC_L2
-    scores, candidates = faiss.knn(targets, points, width, metric=metric)
-    ranking = _rank_candidates(space, rows, queries, candidates, count)
-    if width == len(rows):
-        return ranking, np.ones(len(queries), bool)
-    farthest = 1 - scores[:, -1] if space.inner_product else scores[:, -1]
-    bound = space.score_bound(targets, ranking[1][:, -1], ROUNDING_FLOAT32)
-    return ranking, farthest > bound
-
-
-def _rank_candidates(
-    space: Space, rows: Floats, queries: Floats, candidates: Integers, count: int
-) -> Ranking:
-    """The ``count`` best of each query's candidates; a missing one (-1) is infinitely far."""
-    indices = np.empty((len(queries), count), np.int64)
-    distances = np.empty((len(queries), count), rows.dtype)
-    for block in _blocks(len(queries), candidates.shape[1] * rows.shape[1]):
-        found = candidates[block]
-        away = space.distances(queries[block, None, :], rows[found])
-        away[found < 0] = np.inf
-        order = np.lexsort((found, away), axis=-1)[:, :count]
-        indices[block] = np.take_along_axis(found, order, axis=1)
-        distances[block] = np.take_along_axis(away, order, axis=1)
-    return indices, distances
-
-
-def _rank_all(space: Space, rows: Floats, queries: Floats, count: int) -> Ranking:
-    """Rank all rows for a few queries: float64 scores, then exact distances where they matter."""
-    targets = space.searchable(queries, np.float64)
-    scores = np.hstack(
-        [
-            space.scores(targets, space.searchable(rows[block], np.float64))
-            for block in _blocks(len(rows), rows.shape[1])
-        ]
-    )
-    nearest = np.argpartition(scores, count - 1, axis=1)[:, :count]
-    # These rows bound the true distance of the last one wanted, hence the scores that matter.
-    reach = _rank_candidates(space, rows, queries, nearest, count)[1][:, -1]
-    query, row = np.nonzero(scores <= space.score_bound(targets, reach, ROUNDING_FLOAT64)[:, None])
-    distances = np.concatenate(
-        [
-            space.distances(queries[query[block]], rows[row[block]])
-            for block in _blocks(len(query), rows.shape[1])
-        ]
-    )
-    order = np.lexsort((row, distances, query))
-    first = np.searchsorted(query, np.arange(len(queries)))
-    chosen = order[first[:, None] + np.arange(count)]
-    return row[chosen], distances[chosen]
-
-
-def _blocks(n: int, entries_each: int) -> list[slice]:
-    """Slices over ``n`` items such that a temporary array stays within ``CHUNK_ENTRIES``."""
-    step = max(1, CHUNK_ENTRIES // entries_each)
-    return [slice(start, start + step) for start in range(0, n, step)]
 
 
 def _ivf(points: Floats, inner_product: bool, seed: int) -> Any:
@@ -186,3 +193,6 @@ def _hnsw(points: Floats, inner_product: bool, seed: int) -> Any:
     with faiss_threads(1):  # links laid by several threads differ from run to run
         index.add(points)
     return index
+
+
+INDICES = {"ivf": _ivf, "hnsw": _hnsw}

@@ -16,7 +16,7 @@ from ssdml.graphs._checks import (
     check_rows,
     choose,
 )
-from ssdml.graphs._search import Ranking, faiss_threads, rank_by_index, rank_exactly
+from ssdml.graphs._search import Ranking, Searcher
 from ssdml.graphs._spaces import SPACES, Space
 
 METHODS = {name: name for name in ("auto", "exact", "ivf", "hnsw", "precomputed")}
@@ -81,14 +81,12 @@ def knn_graph(
     X = check_rows(X, "knn_graph")
     k = check_n_neighbors(n_neighbors, len(X) - 1, "n - 1", "knn_graph")
     space = space_class(X)
-    rows = space.rows(X)
-    with faiss_threads(n_jobs):
-        if method == "exact" or (method == "auto" and len(X) ** 2 * X.shape[1] <= EXACT_WORK):
-            ranking = rank_exactly(space, rows, rows, k + 1)
-        else:
-            method = "ivf" if method == "auto" else method
-            seed = int(as_generator(random_state).integers(2**31 - 1))
-            ranking = rank_by_index(space, rows, k + 1, method, seed)
+    searcher = Searcher(space, space.rows(X), _n_threads(n_jobs))
+    if method == "exact" or (method == "auto" and len(X) ** 2 * X.shape[1] <= EXACT_WORK):
+        ranking = searcher.rank_exactly(searcher.rows, k + 1)
+    else:
+        seed = int(as_generator(random_state).integers(2**31 - 1))
+        ranking = searcher.rank_by_index("ivf" if method == "auto" else method, k + 1, seed)
     return KNNGraph(*_without_self(*ranking), metric)
 
 
@@ -113,5 +111,11 @@ def nearest_rows(
     queries = check_rows(queries, "nearest_rows", "queries")
     k = check_n_neighbors(n_neighbors, len(X), "n", "nearest_rows")
     space: Space = choose(SPACES, metric, "nearest_rows: metric")(X)
-    with faiss_threads(n_jobs):
-        return rank_exactly(space, space.rows(X), space.rows(queries), k)
+    searcher = Searcher(space, space.rows(X), _n_threads(n_jobs))
+    return searcher.rank_exactly(space.rows(queries), k)
+
+
+def _n_threads(n_jobs: int | None) -> int:
+    from joblib import effective_n_jobs
+
+    return int(effective_n_jobs(n_jobs))
