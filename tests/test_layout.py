@@ -44,7 +44,7 @@ FLOORS = (
     {"ssdml.estimator", "ssdml.training"},
     {"ssdml.deep"},
     {"ssdml.experiments"},
-    {"ssdml.cli", "ssdml.__main__"},
+    {"ssdml.cli"},
     {"ssdml.baselines"},
 )
 # The registry of methods may name the floor above it, inside a function.
