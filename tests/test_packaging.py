@@ -176,6 +176,19 @@ def test_a_spawned_worker_finds_the_same_files(site, tmp_path):
     assert homes(str(script), cwd=tmp_path, path=(site,)) == in_wheel(site)
 
 
+def test_a_pickle_made_at_the_root_is_read_elsewhere(site, tmp_path):
+    root, file = checkout(tmp_path / "root"), f"Path({str(tmp_path / 'graph.pickle')!r})"
+    write = f"""
+import pickle, numpy
+from pathlib import Path
+from ssdml.graphs import knn_graph
+{file}.write_bytes(pickle.dumps(knn_graph(numpy.eye(3), 1)))
+"""
+    read = f"import pickle; from pathlib import Path; print(pickle.loads({file}.read_bytes()))"
+    run_python("-c", write, cwd=root)
+    assert run_python("-c", read, cwd=tmp_path, path=(site,)).startswith("KNNGraph(")
+
+
 def test_an_editable_install_is_found_from_elsewhere_and_yields_to_another_checkout(tmp_path):
     first, second = checkout(tmp_path / "first"), checkout(tmp_path / "second")
     editable, elsewhere = tmp_path / "editable", tmp_path / "elsewhere"
