@@ -6,6 +6,7 @@ not as a neighbour, not in a cluster.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,9 +14,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from ssdml.labels import UNLABELED, encode_partial_labels
-from ssdml.ranking import ranked_neighbors
+from ssdml.graphs._checks import UNLABELED, check_rows
+from ssdml.labels import encode_partial_labels
+from ssdml.ranking import BLOCK_ENTRIES, first_copies, ranked_neighbors, scaled
 
+Array = npt.NDArray[np.floating[Any]]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
@@ -74,13 +77,41 @@ def evaluate(
     {'NMI': 100.0, 'F1': 100.0, 'R@1': 100.0, 'MAP@R': 100.0, 'RP': 100.0}
     """
     ks = _check_ks(ks)
-    embeddings, codes = _labelled_rows(Z, y, "evaluate")
+    embeddings, codes, _ = _labelled_rows(Z, y, "evaluate")
     clusters = kmeans_clusters(embeddings, int(codes.max()) + 1, random_state=random_state)
     return {
         "NMI": normalized_mutual_information(codes, clusters),
         "F1": pairwise_f1(codes, clusters),
         **retrieval_scores(embeddings, codes, ks),
     }
+
+
+def is_embedding_score(name: str) -> bool:
+    """Whether `evaluate` has a score of this name.
+
+    Examples
+    --------
+    >>> is_embedding_score("R@3"), is_embedding_score("accuracy")
+    (True, False)
+    """
+    return name in ("NMI", "F1", "MAP@R", "RP") or re.fullmatch(r"R@[1-9]\d*", name) is not None
+
+
+def embedding_score(Z: npt.ArrayLike, y: npt.ArrayLike, name: str, random_state: int = 0) -> float:
+    """The one score of `evaluate` called `name`, without the work for the others.
+
+    Examples
+    --------
+    >>> embedding_score([[0.0], [1.0], [3.0], [3.5]], [0, 0, 1, 1], "R@1")
+    100.0
+    """
+    embeddings, codes, _ = _labelled_rows(Z, y, name)
+    if name in ("NMI", "F1"):
+        clusters = kmeans_clusters(embeddings, int(codes.max()) + 1, random_state=random_state)
+        score = pairwise_f1 if name == "F1" else normalized_mutual_information
+        return score(codes, clusters)
+    ks = [int(name.removeprefix("R@"))] if name.startswith("R@") else []
+    return retrieval_scores(embeddings, codes, ks)[name]
 
 
 def few_label_accuracy(
@@ -95,7 +126,7 @@ def few_label_accuracy(
         Rows with -1 are left out.
     Z : array-like of shape (n, d)
     y : array-like of shape (n,)
-        The truth. Rows with -1 are left out; a row of a class without labelled rows counts as wrong.
+        The truth. Rows with -1 are left out; a row whose class has no labelled row counts as wrong.
 
     Returns
     -------
@@ -107,20 +138,23 @@ def few_label_accuracy(
     >>> few_label_accuracy([[0.0], [4.0]], ["a", "b"], [[1.0], [3.0], [1.5], [9.0]], list("abbb"))
     75.0
     """
-    labelled, classes = _labelled_rows(Z_labelled, y_labelled, "few_label_accuracy", "Z_labelled")
-    rows, truth = _labelled_rows(Z, y, "few_label_accuracy")
-    if labelled.shape[1] != rows.shape[1]:
+    who = "few_label_accuracy"
+    few, few_codes, classes = _labelled_rows(Z_labelled, y_labelled, who, _LABELLED_NAMES)
+    rows, codes, true_classes = _labelled_rows(Z, y, who)
+    if few.shape[1] != rows.shape[1]:
         raise ValueError(
-            f"few_label_accuracy: Z must have as many columns as Z_labelled = {labelled.shape[1]}; "
-            f"got {rows.shape[1]}."
+            f"{who}: Z must have the {few.shape[1]} columns of Z_labelled; got {rows.shape[1]}."
         )
-    names = encode_partial_labels(y_labelled)[1]
-    true_names = encode_partial_labels(y)[1][truth]
-    means = np.stack([labelled[classes == c].mean(axis=0) for c in range(len(names))])
-    return 100 * float(np.mean(names[_nearest(means, rows)] == true_names))
+    number = {label: i for i, label in enumerate(classes.tolist())}
+    truth = np.array([number.get(label, UNLABELED) for label in true_classes.tolist()])[codes]
+    nearest = _nearest(_class_means(few.astype(np.float64), few_codes), rows.astype(np.float64))
+    return 100 * float(np.mean(nearest == truth))
 
 
-def retrieval_scores(embeddings: Floats, codes: Ints, ks: Sequence[int]) -> dict[str, float]:
+_LABELLED_NAMES = ("Z_labelled", "y_labelled")
+
+
+def retrieval_scores(embeddings: Array, codes: Ints, ks: Sequence[int]) -> dict[str, float]:
     """R@K, MAP@R and R-precision in percent; every row is labelled."""
     n_matches = np.bincount(codes)[codes] - 1  # R of each row
     queries = np.flatnonzero(n_matches > 0)
@@ -129,7 +163,7 @@ def retrieval_scores(embeddings: Floats, codes: Ints, ks: Sequence[int]) -> dict
     depth = min(max(*ks, int(n_matches.max())), len(codes) - 1)
     hits = np.zeros(len(ks))
     average_precision = precision = 0.0
-    for rows, neighbors in ranked_neighbors(embeddings, queries, depth):
+    for rows, neighbors in ranked_neighbors(embeddings.astype(np.float64), queries, depth):
         same = codes[neighbors] == codes[rows, None]  # (b, depth)
         hits += [same[:, :k].any(axis=1).sum() for k in ks]
         R = n_matches[rows]
@@ -146,13 +180,20 @@ def retrieval_scores(embeddings: Floats, codes: Ints, ks: Sequence[int]) -> dict
     }
 
 
-def kmeans_clusters(embeddings: Floats, n_clusters: int, *, random_state: int) -> Ints:
-    """Cluster of every row by k-means, the best of several starts."""
-    from sklearn.cluster import KMeans
+def kmeans_clusters(embeddings: Array, n_clusters: int, *, random_state: int) -> Ints:
+    """Cluster of every row by k-means, the best of several starts.
 
-    distinct = len(np.unique(embeddings, axis=0))
-    kmeans = KMeans(min(n_clusters, distinct), n_init=KMEANS_RESTARTS, random_state=random_state)
-    return np.asarray(kmeans.fit_predict(embeddings), dtype=np.int64)
+    Never more clusters than there are distinct rows. One thread: the sums of several would come
+    together in any order, and the clusters would not follow from `random_state` alone.
+    """
+    from sklearn.cluster import KMeans
+    from threadpoolctl import threadpool_limits
+
+    embeddings = scaled(embeddings)
+    n_clusters = min(n_clusters, len(np.unique(first_copies(embeddings))))
+    kmeans = KMeans(n_clusters, n_init=KMEANS_RESTARTS, random_state=random_state)
+    with threadpool_limits(limits=1):
+        return np.asarray(kmeans.fit_predict(embeddings), dtype=np.int64)
 
 
 def normalized_mutual_information(codes: Ints, clusters: Ints) -> float:
@@ -198,38 +239,38 @@ def _n_pairs(sizes: npt.NDArray[np.integer[Any]]) -> int:
     return int((sizes.astype(np.int64) * (sizes - 1)).sum()) // 2
 
 
+def _class_means(rows: Floats, codes: Ints) -> Floats:
+    means = np.zeros((int(codes.max()) + 1, rows.shape[1]))
+    np.add.at(means, codes, rows)
+    return np.asarray(means / np.bincount(codes)[:, None])
+
+
 def _nearest(means: Floats, rows: Floats) -> Ints:
     """Index of the nearest mean of every row, ties to the first."""
     from scipy.spatial.distance import cdist
 
-    step = max(1, 10**6 // len(means))
+    step = max(1, BLOCK_ENTRIES // len(means))
     blocks = [cdist(rows[i : i + step], means) for i in range(0, len(rows), step)]
     return np.concatenate([block.argmin(axis=1) for block in blocks])
 
 
 def _labelled_rows(
-    Z: npt.ArrayLike, y: npt.ArrayLike, who: str, name: str = "Z"
-) -> tuple[Floats, Ints]:
-    embeddings = np.asarray(Z)
-    if embeddings.ndim != 2:
-        raise ValueError(f"{who}: {name} must be 2-D (n, d); got shape {embeddings.shape}.")
-    codes, _ = encode_partial_labels(y)
-    if len(codes) != len(embeddings):
+    Z: npt.ArrayLike, y: npt.ArrayLike, who: str, names: tuple[str, str] = ("Z", "y")
+) -> tuple[Array, Ints, npt.NDArray[Any]]:
+    """Rows that have a label, their codes, and the classes that the codes name."""
+    rows = check_rows(Z, who, names[0])
+    codes, classes = encode_partial_labels(y)
+    if len(codes) != len(rows):
         raise ValueError(
-            f"{who}: {name} and its labels must be of one length; "
-            f"got {len(embeddings)} rows and {len(codes)} labels."
-        )
-    embeddings = embeddings.astype(np.float64)
-    if not np.isfinite(embeddings).all():
-        row, column = np.argwhere(~np.isfinite(embeddings))[0]
-        raise ValueError(
-            f"{who}: {name} must be finite; got {embeddings[row, column]} "
-            f"in row {row}, column {column}."
+            f"{who}: {names[1]} must have a label for each of the {len(rows)} rows of {names[0]}; "
+            f"got {len(codes)}."
         )
     labelled = codes != UNLABELED
     if not labelled.any():
-        raise ValueError(f"{who}: y must have labels; all {len(codes)} entries are unlabelled.")
-    return embeddings[labelled], codes[labelled]
+        raise ValueError(
+            f"{who}: {names[1]} must contain labels; all {len(codes)} entries are unlabelled."
+        )
+    return rows[labelled], codes[labelled], classes
 
 
 def _check_ks(ks: Sequence[int]) -> list[int]:

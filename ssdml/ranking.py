@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+Array = npt.NDArray[np.floating[Any]]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-BLOCK_ENTRIES = 2**22  # of one block of distances: 32 MB
+BLOCK_ENTRIES = 2**22  # distances held at once: 32 MB, and a few arrays of that size beside them
 
 
 def ranked_neighbors(rows: Floats, queries: Ints, depth: int) -> Iterator[tuple[Ints, Ints]]:
@@ -19,57 +21,142 @@ def ranked_neighbors(rows: Floats, queries: Ints, depth: int) -> Iterator[tuple[
     Parameters
     ----------
     rows : ndarray of shape (n, d)
+        Finite.
     queries : ndarray of shape (q,)
         Indices of rows.
     depth : int
-        Number of neighbours, at most n - 1.
+        Number of neighbours, from 1 to n - 1.
 
     Yields
     ------
     queries : ndarray of shape (b,)
         A block of the queries.
     neighbors : ndarray of shape (b, depth)
+        Indices of rows, without the query itself.
 
     Notes
     -----
     Squared distances come from a matrix product, |q|² + |x|² - 2 q·x, whose error has a known
-    bound. Where two of them are nearer than the bound allows to tell apart, both are computed anew
-    as sums of squared differences: the order is that of the latter, whatever the BLAS and its
-    threads do. O(q n d) time, O(n d + b n) memory.
+    bound. Where two of them are too near to each other to be told apart under this bound, both are
+    computed anew as sums of squared differences. So the order is that of the sums, whatever the
+    BLAS and its threads do. O(q n d) time, O(n d + b n) memory.
 
     Examples
     --------
     >>> rows = np.array([[0.0], [1.0], [2.0], [1.0]])
-    >>> [neighbors] = [block for _, block in ranked_neighbors(rows, np.arange(4), 2)]
+    >>> [(_, neighbors)] = ranked_neighbors(rows, np.arange(4), 2)
     >>> neighbors
     array([[1, 3],
            [3, 0],
            [1, 3],
            [1, 0]])
     """
-    distinct, copy_of = np.unique(rows, axis=0, return_inverse=True)
-    centred = distinct - distinct.mean(axis=0)
+    rows = scaled(rows)
+    original = first_copies(rows)
+    columns = _leading_copies(original, depth + 1)  # later copies cannot be among the nearest
+    first_column = np.searchsorted(columns, original[columns])
+    has_copies = bool((first_column != np.arange(len(columns))).any())
+    centred = rows - rows.mean(axis=0)
     squares = np.einsum("ij,ij->i", centred, centred)
-    step = max(1, BLOCK_ENTRIES // len(rows))
+    factor = -2 * centred[columns].T
+    step = max(1, BLOCK_ENTRIES // len(columns))
     for start in range(0, len(queries), step):
         block = queries[start : start + step]
-        own = copy_of[block]
-        squared = squares[own, None] + squares - 2 * centred[own] @ centred.T
-        resolution = _resolution(squares[own], squares.max(), rows.shape[1])
-        yield block, _ranked(block, squared[:, copy_of], resolution, depth, distinct, copy_of)
+        squared = centred[block] @ factor
+        squared += squares[columns]
+        squared += squares[block, None]
+        if has_copies:  # equal rows get equal bits
+            squared = squared[:, first_column]
+        squared[columns == block[:, None]] = np.inf
+        resolution = _resolution(squares[block], squares.max(), rows.shape[1])
+        chosen, near = _candidates(squared, resolution, depth)
+        candidates = columns[chosen]
+        doubtful = _doubtful(near, original[candidates], resolution)
+        if doubtful.any():
+            _settle(rows, block, candidates, near, doubtful)
+        yield block, candidates[:, :depth]
+
+
+def scaled(rows: Array) -> Array:
+    """Rows over a power of two, exactly, so that no square overflows or vanishes.
+
+    Examples
+    --------
+    >>> scaled(np.array([[3e200, -6e200]]))
+    array([[ 0.48990757, -0.97981513]])
+    """
+    _, exponent = np.frexp(np.abs(rows).max())
+    return np.asarray(np.ldexp(rows, -int(exponent)))
+
+
+def first_copies(rows: Array) -> Ints:
+    """Index of the first row equal to each row.
+
+    Examples
+    --------
+    >>> first_copies(np.array([[2.0, 0.0], [1.0, 1.0], [2.0, -0.0]]))
+    array([0, 1, 0])
+    """
+    contents = np.ascontiguousarray(rows + 0.0)  # -0.0 becomes 0.0
+    keys = contents.view(np.dtype((np.void, contents.itemsize * contents.shape[1]))).ravel()
+    _, first, kind = np.unique(keys, return_index=True, return_inverse=True)
+    return np.asarray(first[kind], dtype=np.int64)
+
+
+def _leading_copies(original: Ints, at_most: int) -> Ints:
+    """Rows with fewer than `at_most` copies before them, in order."""
+    grouped = original.argsort(kind="stable")
+    begins = np.searchsorted(original[grouped], original[grouped])
+    return np.sort(grouped[np.arange(len(original)) - begins < at_most])
 
 
 def _resolution(own: Floats, largest: float, n_features: int) -> Floats:
-    """Differences of squared distances above which their order is certain, per query.
+    """Difference of two squared distances above which their order is certain, for every query.
 
-    An inner product of d terms is off by at most d u |q| |x| (u: unit roundoff), the sum of the
-    three parts by (d + 4) u (|q| + |x|)²; centring adds one rounding to every coordinate.
+    With u = eps / 2 and S = (|q| + |x|)², an inner product of d terms is off by at most d u |q||x|,
+    so |q|² + |x|² - 2 q·x by (d + 3) u S, the centred rows add 2 u S, and the sum of squared
+    differences it stands for is itself off by (d + 2) u S. Two of these differ by twice that.
     """
-    eps = np.finfo(np.float64).eps
-    return 4 * (n_features + 8) * eps * (np.sqrt(own) + np.sqrt(largest)) ** 2
+    eps = float(np.finfo(np.float64).eps)
+    return 2 * (n_features + 4) * eps * (np.sqrt(own) + np.sqrt(largest)) ** 2
 
 
-def _ranked(block, squared, resolution, depth, distinct, copy_of):  # type: ignore[no-untyped-def]
-    squared[np.arange(len(block)), block] = np.inf
-    order = np.argsort(squared, axis=1, kind="stable")[:, :depth]
-    return order
+def _candidates(squared: Floats, resolution: Floats, depth: int) -> tuple[Ints, Floats]:
+    """Columns of the smallest entries, in order; all that may tie with the last one are there."""
+    chosen = np.argpartition(squared, depth - 1, axis=1)[:, :depth]
+    last = np.take_along_axis(squared, chosen, axis=1).max(axis=1)
+    width = int((squared <= (last + resolution)[:, None]).sum(axis=1).max())
+    if width > depth:
+        chosen = np.argpartition(squared, width - 1, axis=1)[:, :width]
+    chosen.sort(axis=1)  # a stable sort then leaves ties to the smaller index
+    near = np.take_along_axis(squared, chosen, axis=1)
+    order = near.argsort(axis=1, kind="stable")
+    return np.take_along_axis(chosen, order, axis=1), np.take_along_axis(near, order, axis=1)
+
+
+def _doubtful(near: Floats, original: Ints, resolution: Floats) -> npt.NDArray[np.bool_]:
+    """Entries in a run of distances that are not apart, unless the run is copies of one row."""
+    apart = np.diff(near, axis=1) > resolution[:, None]
+    differ = ~apart & (np.diff(original, axis=1) != 0)
+    if not differ.any():
+        return np.zeros(near.shape, dtype=bool)
+    begins = np.ones(near.shape, dtype=bool)
+    begins[:, 1:] = apart
+    run = begins.ravel().cumsum() - 1  # number of the run of every entry
+    mixed = np.zeros(run[-1] + 1, dtype=bool)
+    mixed[run.reshape(near.shape)[:, 1:][differ]] = True
+    return np.asarray(mixed[run].reshape(near.shape))
+
+
+def _settle(
+    rows: Floats, block: Ints, candidates: Ints, near: Floats, doubtful: npt.NDArray[np.bool_]
+) -> None:
+    """Put doubtful entries in the order of their sums of squared differences, in place."""
+    pairs = np.argwhere(doubtful)
+    step = max(1, BLOCK_ENTRIES // rows.shape[1])
+    for start in range(0, len(pairs), step):
+        i, j = pairs[start : start + step].T
+        near[i, j] = np.square(rows[block[i]] - rows[candidates[i, j]]).sum(axis=1)
+    touched = np.flatnonzero(doubtful.any(axis=1))
+    order = np.lexsort((candidates[touched], near[touched]))
+    candidates[touched] = np.take_along_axis(candidates[touched], order, axis=1)

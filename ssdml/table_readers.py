@@ -43,7 +43,7 @@ def read_npy_pair(path: Path) -> RawItems:
 
 
 def label_file(path: Path) -> Path:
-    """Where the labels of a file of items are: a closing ``X`` becomes ``y``, or ``_y`` is added."""
+    """Where the labels of a file lie: a closing ``X`` becomes ``y``, else ``_y`` is added."""
     ends_in_x = path.stem == "X" or path.stem.endswith("_X")
     return path.with_stem(f"{path.stem[:-1]}y" if ends_in_x else f"{path.stem}_y")
 
