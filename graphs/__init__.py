@@ -16,13 +16,9 @@ if TYPE_CHECKING:
     from ssdml.graphs._checks import UNLABELED
     from ssdml.graphs.drawing import to_networkx
     from ssdml.graphs.laplacian import adjacency, pair_scatter
+    from ssdml.graphs.masses import ClassMasses, class_masses
     from ssdml.graphs.neighbors import KNNGraph, knn_graph, nearest_rows
-    from ssdml.graphs.propagation import (
-        ClassMasses,
-        class_masses,
-        propagate_affinities,
-        propagate_labels,
-    )
+    from ssdml.graphs.propagation import propagate_affinities, propagate_labels
     from ssdml.graphs.triplets import Triplets, mine_triplets
 
 __all__ = [
@@ -44,11 +40,11 @@ __all__ = [
 
 _HOMES = {
     "UNLABELED": "_checks",
-    "ClassMasses": "propagation",
+    "ClassMasses": "masses",
     "KNNGraph": "neighbors",
     "Triplets": "triplets",
     "adjacency": "laplacian",
-    "class_masses": "propagation",
+    "class_masses": "masses",
     "knn_graph": "neighbors",
     "mine_triplets": "triplets",
     "nearest_rows": "neighbors",

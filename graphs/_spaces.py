@@ -57,8 +57,8 @@ class Euclidean:
         return ((rows - self.center) / self.scale).astype(dtype, copy=False)
 
     def distances(self, left: Floats, right: Floats) -> Floats:
-        difference = left - right
-        return np.sqrt(np.einsum("...d,...d->...", difference, difference))
+        difference = (left - right) / self.scale  # tiny or huge values have squares as well
+        return self.scale * np.sqrt(np.einsum("...d,...d->...", difference, difference))
 
     def scores(self, left: Floats, right: Floats) -> Floats:
         norms = np.einsum("nd,nd->n", left, left)[:, None] + np.einsum("nd,nd->n", right, right)

@@ -7,24 +7,58 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
-from ssdml.graphs._checks import Floats, choose
+from ssdml.graphs._checks import Floats, check_rows, choose
 
 if TYPE_CHECKING:
     from ssdml.graphs.neighbors import KNNGraph
 
-# A row with k duplicates has scale 0. A tenth of the median scale keeps it tied to what lies around.
+# A row with k duplicates has scale 0; this share of the median scale keeps it tied to the rest.
 SCALE_FLOOR = 0.1
+# An outlier is many of its neighbours' scales away; this weight keeps it within reach of a label.
+WEIGHT_FLOOR = 1e-10
 
 
 def adjacency(graph: KNNGraph, *, weights: str = "heat") -> sparse.csr_array:
-    """Symmetric weights on the edges of the graph and their reverses."""
-    values = choose(WEIGHTS, weights, "adjacency: weights")(graph)
-    n, k = graph.indices.shape
-    starts = np.arange(0, n * k + 1, k)
-    directed = sparse.csr_array(
-        (values.ravel().astype(np.float64), graph.indices.ravel(), starts), shape=(n, n)
-    )
-    symmetric = directed.maximum(directed.T).tocsr()
+    r"""Symmetric weights on the edges of the graph and their reverses.
+
+    .. math:: w_{ij} = \exp(-d_{ij}^2 / (s_i s_j)) \quad\text{or}\quad \max(\cos_{ij}, 0)^3
+        \quad\text{or}\quad 1
+
+    Parameters
+    ----------
+    graph : KNNGraph
+    weights : {"heat", "cosine", "uniform"}
+        "heat" tunes itself: s_i is the distance from row i to its k-th neighbour. "cosine" needs
+        a graph of cosine distances.
+
+    Returns
+    -------
+    adjacency : csr_array of shape (n, n)
+        Zero diagonal, no stored zeros; duplicates have weight 1.
+
+    Notes
+    -----
+    In a graph of cosine distances d_ij of "heat" is the length |u_i - u_j| between unit rows.
+    Two floors are ours: s_i is at least a tenth of the median of the positive ones (a row with k
+    duplicates would lose every other neighbour), and a weight at least 1e-10 (an outlier would
+    underflow out of the graph).
+
+    References
+    ----------
+    .. [1] Zelnik-Manor, Perona, "Self-tuning spectral clustering", NeurIPS 2004, Eq. (1).
+
+    Examples
+    --------
+    >>> from ssdml.graphs import knn_graph
+    >>> adjacency(knn_graph([[0.0], [1.0], [3.0]], 1), weights="uniform").toarray()
+    array([[0., 1., 0.],
+           [1., 0., 1.],
+           [0., 1., 0.]])
+    """
+    from ssdml.graphs.neighbors import directed_csr
+
+    directed = directed_csr(graph, choose(WEIGHTS, weights, "adjacency: weights")(graph))
+    symmetric = sparse.csr_array(directed.maximum(directed.T))
     symmetric.eliminate_zeros()
     return symmetric
 
@@ -32,31 +66,134 @@ def adjacency(graph: KNNGraph, *, weights: str = "heat") -> sparse.csr_array:
 def _heat(graph: KNNGraph) -> Floats:
     lengths = graph.distances.astype(np.float64)
     if graph.metric == "cosine":
-        lengths = np.sqrt(2 * lengths)  # |u - v| of the unit rows
+        lengths = np.sqrt(2 * lengths)  # |u - v|² = 2 (1 - cos) for unit rows
     scales = lengths[:, -1]
     positive = scales[scales > 0]
     if not positive.size:
         return np.ones_like(lengths)
     scales = np.maximum(scales, SCALE_FLOOR * np.median(positive))
-    return np.exp(-(lengths**2) / (scales[:, None] * scales[graph.indices]))
+    weights = np.exp(-(lengths / scales[:, None]) * (lengths / scales[graph.indices]))
+    return np.maximum(weights, WEIGHT_FLOOR)
 
 
 def _cosine(graph: KNNGraph) -> Floats:
     if graph.metric != "cosine":
         raise ValueError(
-            f"adjacency: weights='cosine' must come with metric='cosine'; got a graph of metric "
+            f"adjacency: weights='cosine' must come with a graph of metric 'cosine'; got "
             f"{graph.metric!r}. Build it with knn_graph(X, n_neighbors, metric='cosine')."
         )
     return np.maximum(1 - graph.distances.astype(np.float64), 0) ** 3
 
 
 def _uniform(graph: KNNGraph) -> Floats:
-    return np.ones_like(graph.distances, dtype=np.float64)
+    return np.ones(graph.distances.shape)
 
 
 WEIGHTS = {"heat": _heat, "cosine": _cosine, "uniform": _uniform}
 
 
 def laplacian(adjacency: Any, *, normalization: str | None = None) -> sparse.csr_array:
-    """Graph Laplacian."""
-    raise NotImplementedError
+    r"""Laplacian ``D - W`` of a symmetric adjacency, or one of its two normalised forms.
+
+    .. math:: D - W, \qquad D^{-1/2} (D - W) D^{-1/2}, \qquad D^{-1} (D - W)
+
+    Parameters
+    ----------
+    adjacency : sparse array or ndarray of shape (n, n)
+        Symmetric; the diagonal cancels. Weights may be negative where ``normalization`` is None.
+    normalization : {None, "symmetric", "random_walk"}
+
+    Returns
+    -------
+    laplacian : csr_array of shape (n, n)
+        Rows without edges are zero in all three forms.
+
+    Examples
+    --------
+    >>> laplacian(sparse.csr_array([[0.0, 2.0], [2.0, 0.0]])).toarray()
+    array([[ 2., -2.],
+           [-2.,  2.]])
+    """
+    if normalization is not None:
+        choose(NORMALIZATIONS, normalization, "laplacian: normalization")
+    weights = _square(adjacency, "laplacian", "adjacency")
+    degrees = _degrees(weights)
+    difference = sparse.csr_array(sparse.diags_array(degrees) - weights)
+    if normalization is None:
+        return difference
+    if (degrees < 0).any():
+        raise ValueError(
+            f"laplacian: normalization must be None where a row of weights sums below 0; row "
+            f"{degrees.argmin()} sums to {degrees.min():.3g}."
+        )
+    left, right = NORMALIZATIONS[normalization]
+    inverse = np.divide(1, degrees, out=np.zeros_like(degrees), where=degrees > 0)
+    return sparse.csr_array(
+        sparse.diags_array(inverse**left) @ difference @ sparse.diags_array(inverse**right)
+    )
+
+
+NORMALIZATIONS = {"symmetric": (0.5, 0.5), "random_walk": (1.0, 0.0)}  # powers of 1/D either side
+
+
+def symmetric_normalized(adjacency: sparse.csr_array) -> sparse.csr_array:
+    """Similarity ``D^-1/2 W D^-1/2``; rows without edges stay zero."""
+    degrees = _degrees(adjacency)
+    roots = np.sqrt(np.where(degrees > 0, degrees, 1.0))
+    rows = np.repeat(np.arange(len(roots)), np.diff(adjacency.indptr))
+    data = adjacency.data / (roots[rows] * roots[adjacency.indices])
+    return sparse.csr_array((data, adjacency.indices, adjacency.indptr), shape=adjacency.shape)
+
+
+def pair_scatter(embeddings: Any, weights: Any) -> Floats:
+    r"""Weighted sum of the outer products of all pairwise differences.
+
+    .. math:: \sum_{i<j} w_{ij} (z_i - z_j)(z_i - z_j)^\top
+        = Z^\top (\operatorname{diag}(W 1) - W) Z
+
+    Parameters
+    ----------
+    embeddings : array of shape (n, d)
+    weights : sparse array or ndarray of shape (n, n)
+        Symmetric; the diagonal cancels. May be negative.
+
+    Returns
+    -------
+    scatter : ndarray of shape (d, d), float64
+        Symmetric; positive semidefinite if no weight is negative.
+
+    Notes
+    -----
+    O(nnz · d + n · d²) time; no array of n² differences is formed. Rows are centred first: the
+    sum does not see an offset, and rounding must not either.
+
+    Examples
+    --------
+    >>> W = sparse.csr_array([[0.0, 2.0], [2.0, 0.0]])
+    >>> pair_scatter(np.array([[0.0, 0.0], [1.0, 3.0]]), W)
+    array([[ 2.,  6.],
+           [ 6., 18.]])
+    """
+    rows = check_rows(embeddings, "pair_scatter", "embeddings").astype(np.float64)
+    matrix = _square(weights, "pair_scatter", "weights")
+    if matrix.shape[0] != len(rows):
+        raise ValueError(
+            f"pair_scatter: weights must have shape {(len(rows), len(rows))}, as many rows as "
+            f"embeddings; got {matrix.shape}."
+        )
+    rows = rows - rows.mean(axis=0)
+    scatter = rows.T @ (_degrees(matrix)[:, None] * rows - matrix @ rows)
+    return (scatter + scatter.T) / 2
+
+
+def _square(matrix: Any, who: str, name: str) -> sparse.csr_array:
+    weights = sparse.csr_array(matrix, dtype=np.float64)
+    if weights.shape[0] != weights.shape[1]:
+        raise ValueError(f"{who}: {name} must be square; got shape {weights.shape}.")
+    if not np.isfinite(weights.data).all():
+        raise ValueError(f"{who}: {name} must be finite; got NaN or infinite weights.")
+    return weights
+
+
+def _degrees(weights: sparse.csr_array) -> Floats:
+    return np.asarray(weights.sum(axis=1), dtype=np.float64).ravel()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,30 +17,91 @@ from ssdml.graphs._checks import (
     check_labels,
     choose,
 )
-from ssdml.graphs.laplacian import adjacency
+from ssdml.graphs.affinities import (
+    one_sided_columns,
+    symmetric_edges,
+    symmetrize_everywhere,
+    symmetrize_on_edges,
+)
+from ssdml.graphs.laplacian import adjacency, symmetric_normalized
+from ssdml.graphs.masses import ClassMasses, class_masses, one_hot, transition_matrix
 from ssdml.graphs.neighbors import KNNGraph
-from ssdml.graphs.solvers import SOLVERS, conjugate_gradient, krylov_propagator
+from ssdml.graphs.solvers import SOLVERS, conjugate_gradient
+
+__all__ = ["ClassMasses", "class_masses", "propagate_affinities", "propagate_labels"]
+
+MASS_TOL = 1e-6  # a sign hangs on small differences of masses, and C solves are cheap
+AUTO_DENSE_ROWS = 12_000  # "auto" factorises up to here: 1.2 GB, under a minute on two cores
+MAX_DENSE_ROWS = 20_000  # an n x n array of float64 takes 3.2 GB here
 
 
 def propagate_labels(
-    graph: KNNGraph | sparse.csr_array,
+    graph: Any,
     y: Any,
     *,
     decay: float = 0.99,
     class_prior: Any = None,
     tol: float = 1e-6,
 ) -> Floats:
-    """Distribution of the classes at each row."""
+    r"""Distribution of the classes at each row, spread from the labelled rows.
+
+    .. math:: F = (1 - \gamma) (I - \gamma D^{-1/2} W D^{-1/2})^{-1} H
+
+    Columns are then scaled so that the mass of each class over all rows follows ``class_prior``,
+    and rows to sum to 1.
+
+    Parameters
+    ----------
+    graph : KNNGraph or sparse array of shape (n_samples, n_samples)
+        A sparse array holds symmetric weights of at least 0. A KNNGraph takes the weights of
+        :func:`adjacency`: "cosine" for a graph of cosine distances, "heat" otherwise.
+    y : array of shape (n_samples,), int
+        -1 where unlabelled.
+    decay : float
+        γ, between 0 and 1: the closer to 1, the farther labels reach.
+    class_prior : array of shape (n_classes,), or None
+        Share of each class among all rows; None: its share among the labelled rows.
+    tol : float
+        2-norm of the solver's residual, relative to the right-hand side, for each class.
+
+    Returns
+    -------
+    distributions : ndarray of shape (n_samples, n_classes)
+        Columns in the order of ``np.unique(y[y != -1])``.
+
+    Warns
+    -----
+    RuntimeWarning
+        Where no label reaches some rows (they get ``class_prior``), or the solver stops early.
+
+    Notes
+    -----
+    Differs from [1]_ in three ways: (a) classes are rescaled to their prior masses, after [2]_;
+    (b) the linear system is solved by conjugate gradients; (c) one more step of the fixed point
+    follows, so that rows whose mass is below the tolerance take the proportions of their
+    neighbours. Labelled rows are not clamped: one among many of another class can be outvoted.
+
+    References
+    ----------
+    .. [1] Zhou et al., "Learning with local and global consistency", NeurIPS 2003.
+    .. [2] Zhu, Ghahramani, Lafferty, "Semi-supervised learning using Gaussian fields and harmonic
+       functions", ICML 2003, Eq. (9).
+
+    Examples
+    --------
+    >>> path = sparse.csr_array([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
+    >>> propagate_labels(path, [0, -1, 1], decay=0.5).round(3)
+    array([[0.875, 0.125],
+           [0.5  , 0.5  ],
+           [0.125, 0.875]])
+    """
     decay = check_inside(decay, 0, 1, "decay", "propagate_labels")
-    if isinstance(graph, KNNGraph):
-        graph = adjacency(graph, weights="cosine" if graph.metric == "cosine" else "heat")
-    labels = check_labels(y, graph.shape[0], "propagate_labels")
-    check_labelled(
-        labels, "propagate_labels", "Label some rows; unlabelled rows alone say nothing."
-    )
-    seeds, counts = _one_hot(labels)
-    prior = counts / counts.sum() if class_prior is None else np.asarray(class_prior, np.float64)
-    similarity = _symmetric_normalised(graph)
+    weights = _symmetric_weights(graph)
+    labels = check_labels(y, weights.shape[0], "propagate_labels")
+    check_labelled(labels, "propagate_labels", "Label some rows.")
+    seeds = one_hot(labels)
+    prior = _class_prior(class_prior, seeds)
+    similarity = symmetric_normalized(weights)
     result = conjugate_gradient(similarity, decay, (1 - decay) * seeds, tol=tol)
     if not result.converged:
         warnings.warn(
@@ -50,64 +110,179 @@ def propagate_labels(
             RuntimeWarning,
             stacklevel=2,
         )
-    # One more step of the fixed point: a row far from the labels, whose mass is below the solver's
-    # tolerance, takes the proportions of its neighbours.
-    scores = np.maximum(result.solution, 0)
-    scores = decay * (similarity @ scores) + (1 - decay) * seeds
+    # True scores are not negative. One step of the fixed point keeps them so, and gives rows
+    # beyond the reach of the tolerance the proportions of their neighbours.
+    scores = decay * (similarity @ np.maximum(result.values, 0)) + (1 - decay) * seeds
     scores *= prior / scores.sum(axis=0)
-    masses = scores.sum(axis=1, keepdims=True)
-    unreached = masses[:, 0] <= 0
-    if unreached.any():
+    reached = scores.any(axis=1)
+    if not reached.all():
         warnings.warn(
-            f"propagate_labels: no label reaches {unreached.sum()} of {len(labels)} rows; they get "
-            "the class prior. Label a row in each part of the graph, or raise n_neighbors.",
+            f"propagate_labels: no label reaches {len(reached) - reached.sum()} of "
+            f"{len(reached)} rows; they get the class prior. Label a row in each part of the "
+            "graph, or raise n_neighbors.",
             RuntimeWarning,
             stacklevel=2,
         )
-    return np.where(masses > 0, scores / np.where(masses > 0, masses, 1), prior)
+        scores[~reached] = prior
+    distributions: Floats = scores / scores.sum(axis=1, keepdims=True)
+    return distributions
 
 
-def _one_hot(labels: Integers) -> tuple[Floats, Integers]:
-    labelled = np.flatnonzero(labels != UNLABELED)
-    classes, codes, counts = np.unique(labels[labelled], return_inverse=True, return_counts=True)
-    seeds = np.zeros((len(labels), len(classes)))
-    seeds[labelled, codes] = 1
-    return seeds, counts
+def _symmetric_weights(graph: Any) -> sparse.csr_array:
+    if isinstance(graph, KNNGraph):
+        return adjacency(graph, weights="cosine" if graph.metric == "cosine" else "heat")
+    if not sparse.issparse(graph):
+        raise TypeError(
+            "propagate_labels: graph must be a KNNGraph or a sparse array of weights; "
+            f"got {type(graph).__name__}."
+        )
+    weights = sparse.csr_array(graph, dtype=np.float64)
+    if weights.shape[0] != weights.shape[1]:
+        raise ValueError(f"propagate_labels: graph must be square; got shape {weights.shape}.")
+    if not (np.isfinite(weights.data) & (weights.data >= 0)).all():
+        raise ValueError(
+            "propagate_labels: graph must hold finite weights of at least 0; "
+            f"got {weights.data.min()} as the smallest."
+        )
+    asymmetry = abs(weights - weights.T).max() if weights.nnz else 0.0
+    if asymmetry > 1e-6 * weights.max():
+        raise ValueError(
+            f"propagate_labels: graph must be symmetric; weights differ by {asymmetry:.3g} from "
+            "their transpose. Use graph.maximum(graph.T)."
+        )
+    return weights
 
 
-def _symmetric_normalised(graph: sparse.csr_array) -> sparse.csr_array:
-    degrees = np.asarray(graph.sum(axis=1)).ravel()
-    roots = np.sqrt(np.where(degrees > 0, degrees, 1))
-    scaled = sparse.csr_array(graph, copy=True)
-    scaled.data = scaled.data / (np.repeat(roots, np.diff(scaled.indptr)) * roots[scaled.indices])
-    return scaled
+def _class_prior(class_prior: Any, seeds: Floats) -> Floats:
+    if class_prior is None:
+        counts = seeds.sum(axis=0)
+        return counts / counts.sum()
+    prior = np.asarray(class_prior, dtype=np.float64)
+    n_classes = seeds.shape[1]
+    if prior.shape != (n_classes,) or not (np.isfinite(prior) & (prior > 0)).all():
+        raise ValueError(
+            f"propagate_labels: class_prior must hold {n_classes} positive numbers, one for each "
+            f"class in y; got {class_prior!r}."
+        )
+    return prior / prior.sum()
 
 
-@dataclass(frozen=True, eq=False)
-class ClassMasses:
-    """Labelled mass of each class that a random walk from each row meets."""
+def propagate_affinities(
+    graph: KNNGraph,
+    y: Any,
+    *,
+    decay: float = 0.99,
+    sides: str = "one",
+    pairs: str = "edges",
+    solver: str = "auto",
+    tol: float = 1e-2,
+) -> sparse.csr_array | Floats:
+    r"""Affinities between rows, spread from the labelled pairs along the graph.
 
-    masses: Floats
+    .. math:: W^* = P W_0 \;\text{(one side)}, \qquad W^* = P W_0 P^\top \;\text{(two sides)},
+        \qquad P = (1 - \gamma) (I - \gamma Q)^{-1}
 
-    def affinities(self, i: Integers, j: Integers) -> Floats:
-        """Two-sided affinities of the pairs ``(i, j)``."""
-        left, right = self.masses[i], self.masses[j]
-        return 2 * np.einsum("...c,...c->...", left, right) - left.sum(-1) * right.sum(-1)
+    with :math:`Q_{ij} = 1/k` for neighbours j of i. :math:`W_0` is 1 for labelled pairs of one
+    class (a row with itself included), -1 for labelled pairs of two classes, and 0 elsewhere; on
+    one side the diagonal is 1 for unlabelled rows as well. Returned is
+    :math:`(W^*_{ij} + W^*_{ji}) / 2`.
+
+    Parameters
+    ----------
+    graph : KNNGraph
+    y : array of shape (n_samples,), int
+        -1 where unlabelled.
+    decay : float
+        γ, between 0 and 1.
+    sides : {"one", "two"}
+    pairs : {"edges", "all"}
+        Edges of the graph and their reverses, or all pairs: O(n²) memory.
+    solver : {"auto", "dense", "krylov"}
+        "dense" factorises an n x n array; "krylov" solves for a block of columns at a time.
+    tol : float
+        Largest error of an affinity, in units of ``1 - decay``.
+
+    Returns
+    -------
+    affinities : csr_array of shape (n_samples, n_samples), or ndarray for ``pairs="all"``
+        Symmetric. The sparse array has zero diagonal and stores every edge, zeros as well.
+
+    Notes
+    -----
+    One side is [1]_ as [2]_ quotes it. There the block of unlabelled pairs is P itself: labels
+    reach only pairs with a labelled row, and the rest is plain diffusion, never negative. Without
+    labels W* is P. It takes a solve for each unlabelled row.
+
+    Two sides carry labels to every pair. In terms of the class masses F of
+    :func:`class_masses`, :math:`W^*_{ij} = 2 F_i \cdot F_j - (F_i 1)(F_j 1)`: as many solves as
+    classes. Unlabelled rows have no 1 on the diagonal of :math:`W_0` here: it would add
+    :math:`(P_U P_U^\top)_{ij} \ge 0`, diffusion without labels, which outweighs the labelled
+    masses near the diagonal and hides their sign. This side is ours, not the paper's.
+
+    References
+    ----------
+    .. [1] Liu, Ma, Tao, Liu, Liu, "Semi-supervised sparse metric learning using alternating
+       linearization optimization", KDD 2010.
+    .. [2] Dutta, Harandi, Sekhar, "Semi-supervised metric learning: a deep resurrection",
+       AAAI 2021.
+
+    Examples
+    --------
+    >>> graph = KNNGraph(np.array([[2], [3], [0], [1]]), np.ones((4, 1)))
+    >>> propagate_affinities(graph, [0, 1, -1, -1], decay=0.5, pairs="all").round(3)
+    array([[ 0.667, -0.667,  0.333, -0.167],
+           [-0.667,  0.667, -0.167,  0.333],
+           [ 0.333, -0.167,  0.667,  0.   ],
+           [-0.167,  0.333,  0.   ,  0.667]])
+    """
+    decay = check_inside(decay, 0, 1, "decay", "propagate_affinities")
+    labels = check_labels(y, graph.n_samples, "propagate_affinities")
+    spread = choose({"one": _one_sided, "two": _two_sided}, sides, "propagate_affinities: sides")
+    choose({"edges": None, "all": None}, pairs, "propagate_affinities: pairs")
+    choose({"auto": None, **SOLVERS}, solver, "propagate_affinities: solver")
+    if graph.n_samples > MAX_DENSE_ROWS and (solver == "dense" or pairs == "all"):
+        raise ValueError(
+            f"propagate_affinities: n must be at most {MAX_DENSE_ROWS} for solver='dense' or "
+            f"pairs='all', which fill n x n arrays; got {graph.n_samples}. "
+            "Use pairs='edges' with solver='krylov', or class_masses."
+        )
+    return spread(graph, labels, decay, pairs, solver, tol * (1 - decay))
 
 
-def class_masses(
-    graph: KNNGraph, y: Any, *, decay: float = 0.99, solver: str = "auto", tol: float = 1e-6
-) -> ClassMasses:
-    """Labelled mass of each class that a random walk from each row meets."""
-    decay = check_inside(decay, 0, 1, "decay", "class_masses")
-    labels = check_labels(y, graph.n_samples, "class_masses")
-    check_labelled(labels, "class_masses", "Label some rows; unlabelled rows alone say nothing.")
-    make = choose({"auto": krylov_propagator, **SOLVERS}, solver, "class_masses: solver")
-    propagate = make(_transition(graph), decay, tol=tol * (1 - decay))
-    return ClassMasses(propagate(_one_hot(labels)[0]))
+def _one_sided(
+    graph: KNNGraph, labels: Integers, decay: float, pairs: str, solver: str, error: float
+) -> sparse.csr_array | Floats:
+    if solver == "auto":
+        solver = "dense" if graph.n_samples <= AUTO_DENSE_ROWS else "krylov"
+    transition = transition_matrix(graph)
+    propagate = SOLVERS[solver](transition, decay, tol=error)
+    propagate_masses = propagate
+    if solver != "dense":
+        propagate_masses = SOLVERS[solver](transition, decay, tol=_mass_error(labels, decay, error))
+    columns = one_sided_columns(labels, propagate, propagate_masses)
+    if pairs == "all":
+        return symmetrize_everywhere(graph.n_samples, columns)
+    return symmetrize_on_edges(symmetric_edges(graph), columns)
 
 
-def _transition(graph: KNNGraph) -> sparse.csr_array:
-    n, k = graph.indices.shape
-    starts = np.arange(0, n * k + 1, k)
-    return sparse.csr_array((np.full(n * k, 1 / k), graph.indices.ravel(), starts), shape=(n, n))
+def _two_sided(
+    graph: KNNGraph, labels: Integers, decay: float, pairs: str, solver: str, error: float
+) -> sparse.csr_array | Floats:
+    check_labelled(labels, "propagate_affinities(sides='two')", "Label some rows, or use 'one'.")
+    mass_error = _mass_error(labels, decay, error) / (1 - decay)
+    masses = class_masses(graph, labels, decay=decay, solver=solver, tol=mass_error)
+    if pairs == "all":
+        totals = masses.masses.sum(axis=1)
+        full: Floats = 2 * masses.masses @ masses.masses.T - np.outer(totals, totals)
+        return full
+    edges = symmetric_edges(graph)
+    rows = np.repeat(np.arange(graph.n_samples), np.diff(edges.indptr))
+    edges.data = masses.affinities(rows, edges.indices)
+    return edges
+
+
+def _mass_error(labels: Integers, decay: float, error: float) -> float:
+    """Error of a mass that keeps every affinity within ``error``, and small masses right."""
+    # |δ(2 F_i·F_j - F_i1 F_j1)| <= |δ_i|₁ + |δ_j|₁ <= 2 C max|δ|, since masses sum to 1 at most.
+    n_classes = np.unique(labels[labels != UNLABELED]).size
+    return min(MASS_TOL * (1 - decay), error / (2 * max(n_classes, 1)))

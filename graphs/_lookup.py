@@ -1,0 +1,179 @@
+"""Affinities of three kinds behind one door: factored, dense, and sparse on edges."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from ssdml.graphs._checks import Floats, Integers
+from ssdml.graphs.masses import ClassMasses
+
+N_TRIES = 8  # pairs tried for each anchor, where no class says where to look
+
+
+class Lookup(Protocol):
+    """What a miner asks of affinities."""
+
+    def values(self, i: Integers, j: Integers) -> Floats:
+        """Affinities of the pairs (i, j); 0 where nothing is known."""
+
+    def evidence(self, i: Integers, j: Integers) -> Floats:
+        """The same, and 0 where the sign says nothing."""
+
+    def draw_similar(self, anchor: Integers, rng: np.random.Generator) -> Integers:
+        """One row for each anchor, likely of high affinity."""
+
+    def draw_dissimilar(self, anchor: Integers, rng: np.random.Generator) -> Integers:
+        """One row for each anchor, likely of negative affinity."""
+
+    def weights(self, ends: tuple[Integers, ...], affinities: tuple[Floats, ...]) -> Floats:
+        """Trust in triplets, from 0 to 1, given their ends and the affinities of their pairs."""
+
+
+def affinity_lookup(affinities: Any, n_samples: int, who: str) -> Lookup:
+    """The lookup for affinities of whichever kind."""
+    if isinstance(affinities, ClassMasses):
+        entries, shape, wanted = affinities.masses, affinities.masses.shape[:1], (n_samples,)
+    elif sparse.issparse(affinities):
+        entries, shape, wanted = affinities.data, affinities.shape, (n_samples, n_samples)
+    else:
+        affinities = entries = np.asarray(affinities)
+        shape, wanted = entries.shape, (n_samples, n_samples)
+    if shape != wanted:
+        raise ValueError(
+            f"{who}: affinities must have shape {wanted}, a row for each row of the graph; "
+            f"got {shape}."
+        )
+    if not np.isfinite(entries).all():
+        raise ValueError(f"{who}: affinities must be finite; got NaN or infinite entries.")
+    if isinstance(affinities, ClassMasses):
+        return MassLookup(affinities)
+    return EdgeLookup(affinities) if sparse.issparse(affinities) else ArrayLookup(affinities)
+
+
+class MassLookup:
+    """Class masses: the classes say where to look, their entropy says how far to trust."""
+
+    def __init__(self, masses: ClassMasses) -> None:
+        self.masses = masses
+        self.distributions = _distributions(masses.masses)
+        self.confidences = _confidences(self.distributions)
+        self.likeliest = self.distributions.argmax(axis=1)
+        # Rows in the order of their class: a class is a stretch of the running confidence.
+        self.order = np.argsort(self.likeliest, kind="stable")
+        self.running = np.concatenate([[0.0], np.cumsum(self.confidences[self.order])])
+        classes = np.arange(self.distributions.shape[1] + 1)
+        self.starts = np.searchsorted(self.likeliest[self.order], classes)
+
+    def values(self, i: Integers, j: Integers) -> Floats:
+        return self.masses.affinities(i, j)
+
+    def evidence(self, i: Integers, j: Integers) -> Floats:
+        affinities = self.masses.affinities(i, j)
+        # Among many classes, 2 F_i·F_j < (F_i 1)(F_j 1) also for two rows that lean to one class
+        # without being sure of it. That is doubt, not difference.
+        doubtful = (affinities < 0) & (self.likeliest[i] == self.likeliest[j])
+        return np.where(doubtful, 0.0, affinities)
+
+    def draw_similar(self, anchor: Integers, rng: np.random.Generator) -> Integers:
+        return self._draw_from(self.likeliest[anchor], rng)
+
+    def draw_dissimilar(self, anchor: Integers, rng: np.random.Generator) -> Integers:
+        # From another class, as probable as the anchor's own mass makes that class.
+        others = self.distributions[anchor] + np.finfo(np.float64).tiny
+        others[np.arange(len(anchor)), self.likeliest[anchor]] = 0
+        running = others.cumsum(axis=1)
+        threshold = rng.random((len(anchor), 1)) * running[:, -1:]
+        return self._draw_from((running[:, :-1] <= threshold).sum(axis=1), rng)
+
+    def weights(self, ends: tuple[Integers, ...], affinities: tuple[Floats, ...]) -> Floats:
+        trust: Floats = np.prod([self.confidences[end] for end in ends], axis=0)
+        return trust
+
+    def _draw_from(self, classes: Integers, rng: np.random.Generator) -> Integers:
+        """A row that leans to the given class, as probable as it is confident."""
+        low, high = self.running[self.starts[classes]], self.running[self.starts[classes + 1]]
+        level = low + rng.random(len(classes)) * (high - low)
+        position = np.searchsorted(self.running, level, side="right") - 1
+        return self.order[np.minimum(position, len(self.order) - 1)]
+
+
+class ArrayLookup:
+    """An (n, n) array: rows are tried at random, magnitudes say how far to trust."""
+
+    def __init__(self, affinities: Floats) -> None:
+        self.affinities = affinities
+        self.largest = float(np.abs(affinities).max())
+
+    def values(self, i: Integers, j: Integers) -> Floats:
+        entries: Floats = self.affinities[i, j]
+        return entries
+
+    def evidence(self, i: Integers, j: Integers) -> Floats:
+        return self.values(i, j)
+
+    def draw_similar(self, anchor: Integers, rng: np.random.Generator) -> Integers:
+        tried, values = self._try(anchor, rng)
+        return tried[np.arange(len(anchor)), values.argmax(axis=1)]
+
+    def draw_dissimilar(self, anchor: Integers, rng: np.random.Generator) -> Integers:
+        tried, values = self._try(anchor, rng)
+        return tried[np.arange(len(anchor)), values.argmin(axis=1)]
+
+    def weights(self, ends: tuple[Integers, ...], affinities: tuple[Floats, ...]) -> Floats:
+        # The geometric mean of the two magnitudes.
+        return np.sqrt(np.abs(affinities[0] * affinities[1])) / (self.largest or 1.0)
+
+    def _try(self, anchor: Integers, rng: np.random.Generator) -> tuple[Integers, Floats]:
+        tried = self._candidates(anchor, rng)
+        values = self.values(anchor[:, None], tried)
+        return tried, np.where(tried == anchor[:, None], 0.0, values)
+
+    def _candidates(self, anchor: Integers, rng: np.random.Generator) -> Integers:
+        return rng.integers(len(self.affinities), size=(len(anchor), N_TRIES))
+
+
+class EdgeLookup(ArrayLookup):
+    """Affinities on edges: the anchor's own edges are tried, elsewhere nothing is known."""
+
+    def __init__(self, affinities: sparse.csr_array) -> None:
+        edges = sparse.csr_array(affinities, copy=True)
+        edges.sum_duplicates()
+        self.edges, self.n = edges, edges.shape[0]
+        rows = np.repeat(np.arange(self.n), np.diff(edges.indptr))
+        # A last key that no pair has, so that every search ends inside.
+        self.keys = np.append(rows * self.n + edges.indices, self.n**2)
+        self.data = np.append(edges.data, 0.0)
+        self.largest = float(np.abs(self.data).max())
+
+    def values(self, i: Integers, j: Integers) -> Floats:
+        wanted = np.asarray(i) * self.n + j
+        position = np.searchsorted(self.keys, wanted)
+        return np.where(self.keys[position] == wanted, self.data[position], 0.0)
+
+    def _candidates(self, anchor: Integers, rng: np.random.Generator) -> Integers:
+        starts, ends = self.edges.indptr[anchor], self.edges.indptr[anchor + 1]
+        shares = rng.random((len(anchor), N_TRIES))
+        position = starts[:, None] + (shares * (ends - starts)[:, None]).astype(np.int64)
+        columns = np.append(self.edges.indices, 0)[position]
+        alone: npt.NDArray[np.bool_] = starts == ends
+        return np.where(alone[:, None], anchor[:, None], columns)
+
+
+def _distributions(masses: Floats) -> Floats:
+    totals = masses.sum(axis=1, keepdims=True)
+    even = np.full(masses.shape, 1 / masses.shape[1])
+    return np.divide(masses, totals, out=even, where=totals > 0)
+
+
+def _confidences(distributions: Floats) -> Floats:
+    """One minus the entropy, relative to that of all classes alike, squared."""
+    n_classes = distributions.shape[1]
+    if n_classes == 1:
+        return np.ones(len(distributions))
+    logarithms = np.log(np.where(distributions > 0, distributions, 1))
+    entropies = -(distributions * logarithms).sum(axis=1) / np.log(n_classes)
+    return np.clip(1 - entropies, 0, 1) ** 2

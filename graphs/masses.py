@@ -1,0 +1,106 @@
+"""Class masses: two-sided affinities of all pairs, in factored form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from ssdml.graphs._checks import (
+    UNLABELED,
+    Floats,
+    Integers,
+    check_inside,
+    check_labelled,
+    check_labels,
+    choose,
+)
+from ssdml.graphs.neighbors import KNNGraph, directed_csr
+from ssdml.graphs.solvers import SOLVERS, krylov_propagator
+
+
+@dataclass(frozen=True, eq=False)
+class ClassMasses:
+    r"""Labelled mass of each class that a random walk from each row comes to.
+
+    Row i of ``masses`` holds :math:`F_{ic} = \sum_{l \in c} P_{il}` over the labelled rows of
+    class c. Distributions of classes, as :func:`propagate_labels` gives, serve as masses too.
+
+    Parameters
+    ----------
+    masses : ndarray of shape (n_samples, n_classes)
+        Not negative; rows sum to at most 1.
+
+    Examples
+    --------
+    >>> masses = ClassMasses(np.array([[0.5, 0.0], [0.5, 0.0], [0.0, 0.5]]))
+    >>> masses.affinities(np.array([0, 0]), np.array([1, 2]))
+    array([ 0.25, -0.25])
+    """
+
+    masses: Floats
+
+    def affinities(self, i: Any, j: Any) -> Floats:
+        """Two-sided affinities ``2 F_i · F_j - (F_i 1)(F_j 1)`` of the pairs (i, j)."""
+        left, right = self.masses[i], self.masses[j]
+        totals = left.sum(axis=-1) * right.sum(axis=-1)
+        affinities: Floats = 2 * np.einsum("...c,...c->...", left, right) - totals
+        return affinities
+
+
+def class_masses(
+    graph: KNNGraph, y: Any, *, decay: float = 0.99, solver: str = "auto", tol: float = 1e-6
+) -> ClassMasses:
+    r"""Labelled mass of each class that a random walk from each row comes to.
+
+    .. math:: F = (1 - \gamma) (I - \gamma Q)^{-1} H, \qquad Q_{ij} = 1/k \text{ for } j \in N_k(i)
+
+    with H the one-hot labels, zero on unlabelled rows.
+
+    Parameters
+    ----------
+    graph : KNNGraph
+    y : array of shape (n_samples,), int
+        -1 where unlabelled.
+    decay : float
+        γ, between 0 and 1.
+    solver : {"auto", "dense", "krylov"}
+        "auto" is "krylov": there are only as many right-hand sides as classes.
+    tol : float
+        Largest error of a mass, in units of ``1 - decay``.
+
+    Returns
+    -------
+    masses : ClassMasses
+        Columns in the order of ``np.unique(y[y != -1])``; zero where no label can be reached.
+
+    Examples
+    --------
+    >>> graph = KNNGraph(np.array([[1], [0]]), np.ones((2, 1)))
+    >>> class_masses(graph, [0, -1], decay=0.5).masses.round(6)
+    array([[0.666667],
+           [0.333333]])
+    """
+    decay = check_inside(decay, 0, 1, "decay", "class_masses")
+    labels = check_labels(y, graph.n_samples, "class_masses")
+    check_labelled(labels, "class_masses", "Label some rows.")
+    make = choose({"auto": krylov_propagator, **SOLVERS}, solver, "class_masses: solver")
+    propagate = make(transition_matrix(graph), decay, tol=tol * (1 - decay))
+    # The true masses are not negative; an approximate one may be, by as little as tol.
+    return ClassMasses(np.maximum(propagate(one_hot(labels)), 0))
+
+
+def transition_matrix(graph: KNNGraph) -> sparse.csr_array:
+    """Random walk to a neighbour drawn evenly: row-stochastic, directed."""
+    return directed_csr(graph, np.full(graph.indices.shape, 1 / graph.n_neighbors))
+
+
+def one_hot(labels: Integers) -> Floats:
+    """Indicator of each class, in the order of ``np.unique``; zero on unlabelled rows."""
+    labelled = np.flatnonzero(labels != UNLABELED)
+    classes, codes = np.unique(labels[labelled], return_inverse=True)
+    indicator = np.zeros((len(labels), len(classes)))
+    indicator[labelled, codes] = 1
+    return indicator

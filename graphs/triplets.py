@@ -1,0 +1,186 @@
+"""Triplets mined from a neighbour graph and the affinities on it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ssdml.graphs._checks import Floats, Integers, as_generator, choose
+from ssdml.graphs._lookup import Lookup, affinity_lookup
+from ssdml.graphs.neighbors import KNNGraph
+
+BLOCK_ANCHORS = 2**16  # anchors mined at a time
+
+
+class Triplets(NamedTuple):
+    """Rows of an anchor, of one it should be near to, and of one it should be far from."""
+
+    anchor: Integers  # (n_triplets,)
+    positive: Integers
+    negative: Integers
+    weight: Floats  # from 0 to 1
+
+
+def mine_triplets(
+    graph: KNNGraph,
+    affinities: Any,
+    *,
+    strategy: str = "propagated",
+    n_triplets: int | None = None,
+    random_state: Any = None,
+) -> Triplets:
+    """Triplets of an anchor, a positive and a negative, with weights.
+
+    Parameters
+    ----------
+    graph : KNNGraph
+    affinities : ClassMasses, sparse array or ndarray of shape (n_samples, n_samples)
+        From :func:`class_masses` or :func:`propagate_affinities`. A sparse array knows its stored
+        pairs only.
+    strategy : {"neighborhood", "propagated"}
+        See Notes.
+    n_triplets : int or None
+        At most so many. None: as many as "neighborhood" makes, ``n_samples * (n_neighbors // 2)``,
+        and at least ``n_samples`` for "propagated".
+    random_state : int, Generator, RandomState or None
+        Not used by "neighborhood" unless ``n_triplets`` asks for a part.
+
+    Returns
+    -------
+    triplets : Triplets
+        Sorted by anchor. Empty, with a warning, if there is nothing to mine.
+
+    Notes
+    -----
+    "neighborhood" is [1]_: each row's neighbours are sorted by affinity (high to low), then by
+    rank in the graph; with m = k // 2, the i-th of the first m is a positive and the i-th of the
+    last m the negative that goes with it. An odd k leaves the middle neighbour out; weights are 1.
+
+    "propagated" is ours. Each row is an anchor equally often. Positives are rows of positive
+    affinity anywhere (with class masses: drawn from the anchor's likeliest class by confidence),
+    or else among the neighbours. Negatives are rows of negative affinity: neighbours of the anchor
+    if there are such, or else neighbours of the positive, or else rows anywhere (with class
+    masses: drawn from the classes that the anchor is most easily mistaken for). An anchor that
+    lacks either is left out. With class masses the weight is the product over the three ends of
+    (1 - entropy / log C)², and two rows of the same likeliest class never oppose each other;
+    otherwise it is the geometric mean of the two affinities' magnitudes, relative to the largest.
+
+    O(n k) memory and O((n k + n_triplets) C) time.
+
+    References
+    ----------
+    .. [1] Dutta, Harandi, Sekhar, "Semi-supervised metric learning: a deep resurrection",
+       AAAI 2021, section "Triplet mining using affinity propagation".
+
+    Examples
+    --------
+    >>> graph = KNNGraph(np.array([[1, 2], [0, 2], [1, 0]]), np.ones((3, 2)))
+    >>> W = np.array([[1.0, -0.5, 0.5], [-0.5, 1.0, 0.2], [0.5, 0.2, 1.0]])
+    >>> mine_triplets(graph, W, strategy="neighborhood").positive
+    array([2, 2, 0])
+    """
+    mine = choose(STRATEGIES, strategy, "mine_triplets: strategy")
+    lookup = affinity_lookup(affinities, graph.n_samples, "mine_triplets")
+    if n_triplets is not None and n_triplets < 1:
+        raise ValueError(f"mine_triplets: n_triplets must be at least 1; got {n_triplets}.")
+    triplets = mine(graph, lookup, n_triplets, as_generator(random_state))
+    if not triplets.anchor.size:
+        warnings.warn(
+            f"mine_triplets: strategy={strategy!r} found no anchor with a positive and a negative; "
+            "returns no triplets. Labels of two classes must reach the graph.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return triplets
+
+
+def _near(graph: KNNGraph, values: Callable[[Integers, Integers], Floats]) -> Floats:
+    """Affinities of each row to its neighbours, (n, k)."""
+    near = np.empty(graph.indices.shape)
+    for start in range(0, graph.n_samples, BLOCK_ANCHORS):
+        block = slice(start, start + BLOCK_ANCHORS)
+        rows = np.arange(graph.n_samples)[block, None]
+        near[block] = values(rows, graph.indices[block])
+    return near
+
+
+def _mine_neighborhood(
+    graph: KNNGraph, lookup: Lookup, n_triplets: int | None, rng: np.random.Generator
+) -> Triplets:
+    half = graph.n_neighbors // 2
+    if half < 1:
+        raise ValueError(
+            "mine_triplets: graph must have at least 2 neighbours a row for "
+            f"strategy='neighborhood'; got n_neighbors={graph.n_neighbors}."
+        )
+    order = np.argsort(-_near(graph, lookup.values), axis=1, kind="stable")
+    ranked = np.take_along_axis(graph.indices, order, axis=1)
+    anchor = np.repeat(np.arange(graph.n_samples), half)
+    positive, negative = ranked[:, :half].ravel(), ranked[:, -half:].ravel()
+    if n_triplets is not None and n_triplets < anchor.size:
+        chosen = np.sort(rng.choice(anchor.size, n_triplets, replace=False))
+        anchor, positive, negative = anchor[chosen], positive[chosen], negative[chosen]
+    return Triplets(anchor, positive, negative, np.ones(anchor.size))
+
+
+def _mine_propagated(
+    graph: KNNGraph, lookup: Lookup, n_triplets: int | None, rng: np.random.Generator
+) -> Triplets:
+    n = graph.n_samples
+    if n_triplets is None:
+        n_triplets = n * max(1, graph.n_neighbors // 2)
+    near = _near(graph, lookup.evidence)
+    left_over = rng.choice(n, n_triplets % n, replace=False)
+    anchors = np.sort(np.concatenate([np.tile(np.arange(n), n_triplets // n), left_over]))
+    parts = [
+        _mine_block(graph, lookup, near, anchors[start : start + BLOCK_ANCHORS], rng)
+        for start in range(0, n_triplets, BLOCK_ANCHORS)
+    ]
+    return Triplets(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+
+STRATEGIES = {"neighborhood": _mine_neighborhood, "propagated": _mine_propagated}
+
+
+def _mine_block(
+    graph: KNNGraph, lookup: Lookup, near: Floats, anchor: Integers, rng: np.random.Generator
+) -> Triplets:
+    positive = lookup.draw_similar(anchor, rng)
+    to_positive = lookup.evidence(anchor, positive)
+    found = (to_positive > 0) & (positive != anchor)
+    neighbor, affinity = _draw_neighbor(graph, near, near[anchor] > 0, anchor, rng)
+    positive = np.where(found, positive, neighbor)
+    to_positive = np.where(found, to_positive, affinity)
+
+    negative, to_negative = _draw_neighbor(graph, near, near[anchor] < 0, anchor, rng)
+    shared, from_positive = _draw_neighbor(graph, near, near[positive] < 0, positive, rng)
+    to_shared = lookup.evidence(anchor, shared)
+    # What opposes the positive opposes the anchor, where nothing is known of the pair itself.
+    to_shared = np.where(to_shared == 0, from_positive, to_shared)
+    drawn = lookup.draw_dissimilar(anchor, rng)
+    for candidate, affinity in ((shared, to_shared), (drawn, lookup.evidence(anchor, drawn))):
+        better = (to_negative >= 0) & (affinity < 0) & (candidate != anchor)
+        negative = np.where(better, candidate, negative)
+        to_negative = np.where(better, affinity, to_negative)
+
+    ends = (anchor, positive, negative)
+    weight = lookup.weights(ends, (to_positive, to_negative))
+    kept = (to_positive > 0) & (to_negative < 0) & (positive != negative) & (weight > 0)
+    return Triplets(*(end[kept] for end in ends), weight[kept])
+
+
+def _draw_neighbor(
+    graph: KNNGraph,
+    near: Floats,
+    eligible: npt.NDArray[np.bool_],
+    rows: Integers,
+    rng: np.random.Generator,
+) -> tuple[Integers, Floats]:
+    """An eligible neighbour of each row, drawn evenly, and its affinity: 0 if there is none."""
+    column = (rng.random(eligible.shape) * eligible).argmax(axis=1)
+    affinity = np.where(eligible.any(axis=1), near[rows, column], 0.0)
+    return graph.indices[rows, column], affinity
