@@ -108,7 +108,47 @@ FILE_READERS: dict[str, Reader] = {
 
 
 def load_dataset(name_or_path: str | Path, *, data_dir: str | Path | None = None) -> Dataset:
-    """Items and labels of a known data set, or of a user's files."""
+    """Items and labels of a known data set, or of a user's files. Nothing is downloaded.
+
+    Parameters
+    ----------
+    name_or_path : str or Path
+        ``digits`` (scikit-learn's), ``mnist``, ``fashion_mnist``, ``cifar10``, ``banking77``; or
+
+        - ``items.npz`` with arrays ``X`` (n, d) or (n, height, width, ...), ``y`` (n,) and, where
+          there is a standard split, a boolean ``test`` (n,);
+        - ``X.npy`` with ``y.npy`` beside it, ``name_X.npy`` with ``name_y.npy``, or ``name.npy``
+          with ``name_y.npy``;
+        - ``items.csv`` or ``items.parquet``: numbers, and a label in the column called ``label`` or
+          ``y``, or in the last; a Parquet file may hold the numbers in one column of lists;
+        - a folder (or .zip) of class folders of images of one size, with ``train`` and ``test``
+          above the classes or without; a folder with ``{train,test}_{X,y}.npy``.
+    data_dir : str or Path, optional
+        Where the known data sets are looked for first; then in ``$SSDML_DATA``, then in
+        ``$XDG_CACHE_HOME/ssdml`` (``~/.cache/ssdml``).
+
+    Returns
+    -------
+    dataset : Dataset
+
+    Raises
+    ------
+    FileNotFoundError
+        Says what was looked for, where, and what to put there.
+    ValueError
+        Names the damaged file and what is wrong with it. Where the data folder holds a
+        ``SHA256SUMS``, the files of a known data set are compared with it.
+
+    Notes
+    -----
+    The 60,000 images of a CIFAR-10 zip take about 8 seconds to decode; nothing is cached.
+
+    Examples
+    --------
+    >>> digits = load_dataset("digits")
+    >>> digits.X.shape, digits.item_shape, digits.class_names[:3]
+    ((1797, 64), (8, 8), ('0', '1', '2'))
+    """
     name = str(name_or_path)
     if name == "digits":
         return _digits()
@@ -116,8 +156,12 @@ def load_dataset(name_or_path: str | Path, *, data_dir: str | Path | None = None
         root, layout = _find(name, data_dir)
         place = root / layout.place
         _verify_checksums(root, place)
-        return _assemble(name, layout.read(place), CLASS_NAMES.get(name))
-    path = Path(name_or_path)
+        try:
+            raw = layout.read(place)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{error} {place} must hold {layout.holds}.") from error
+        return _assemble(name, raw, CLASS_NAMES.get(name))
+    path = Path(name_or_path).expanduser()
     return _assemble(path.stem, _path_reader(path)(path))
 
 
@@ -131,7 +175,23 @@ class DatasetStatus(NamedTuple):
 
 
 def dataset_status(*, data_dir: str | Path | None = None) -> list[DatasetStatus]:
-    """Known data sets, where they were found, and what to put where for those that were not."""
+    """Known data sets, where they were found, and what to put where for those that were not.
+
+    Parameters
+    ----------
+    data_dir : str or Path, optional
+        As in `load_dataset`.
+
+    Returns
+    -------
+    statuses : list of DatasetStatus
+        ``note`` says what is there, or what is missing.
+
+    Examples
+    --------
+    >>> dataset_status()[0]
+    DatasetStatus(name='digits', path=None, available=True, note='comes with scikit-learn')
+    """
     statuses = [DatasetStatus("digits", None, True, "comes with scikit-learn")]
     for name, layouts in LAYOUTS.items():
         if not layouts:
@@ -160,10 +220,14 @@ def _find(name: str, data_dir: str | Path | None) -> tuple[Path, Layout]:
                 return folder, layout
     wanted = " or ".join(f"{layout.place} ({layout.holds})" for layout in LAYOUTS[name])
     raise FileNotFoundError(
-        f"Data set {name!r} is not on this machine. Looked for {wanted} in "
-        f"{', '.join(map(str, folders))}. Put it into one of these folders, or name another with "
-        "data_dir or the environment variable SSDML_DATA; nothing is downloaded."
+        f"Data set {name!r} was not found. Looked for {wanted} in "
+        f"{', '.join(map(_described, folders))}. Put it into one of these folders, or name another "
+        "with data_dir or the environment variable SSDML_DATA; nothing is downloaded."
     )
+
+
+def _described(folder: Path) -> str:
+    return str(folder) if folder.is_dir() else f"{folder} (no such folder)"
 
 
 def _path_reader(path: Path) -> Reader:
@@ -173,7 +237,7 @@ def _path_reader(path: Path) -> Reader:
         message = (
             f"{str(path)!r} is neither a data set ({', '.join(LAYOUTS)}) nor an existing path."
         )
-        nearest = difflib.get_close_matches(str(path), LAYOUTS, n=1)
+        nearest = difflib.get_close_matches(str(path).lower(), LAYOUTS, n=1)
         raise FileNotFoundError(message + "".join(f" Did you mean {n!r}?" for n in nearest))
     if path.suffix.lower() not in FILE_READERS:
         raise ValueError(
@@ -188,12 +252,12 @@ def _assemble(name: str, raw: RawItems, class_names: tuple[str, ...] | None = No
     items = raw.items
     X = np.ascontiguousarray(items.reshape(len(items), -1), dtype=np.float32)
     if items.dtype == np.uint8:
-        X = X / np.float32(255)
+        X /= 255
     return Dataset(
         name=name,
         X=X,
         y=codes,
-        class_names=class_names or tuple(map(str, classes)),
+        class_names=tuple(class_names[c] if class_names else str(c) for c in classes),
         test=raw.test,
         item_shape=tuple(items.shape[1:]) if items.ndim > 2 else None,
     )

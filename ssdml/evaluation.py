@@ -163,7 +163,7 @@ def retrieval_scores(embeddings: Array, codes: Ints, ks: Sequence[int]) -> dict[
     depth = min(max(*ks, int(n_matches.max())), len(codes) - 1)
     hits = np.zeros(len(ks))
     average_precision = precision = 0.0
-    for rows, neighbors in ranked_neighbors(embeddings.astype(np.float64), queries, depth):
+    for rows, neighbors in ranked_neighbors(embeddings, queries, depth):
         same = codes[neighbors] == codes[rows, None]  # (b, depth)
         hits += [same[:, :k].any(axis=1).sum() for k in ks]
         R = n_matches[rows]
@@ -187,7 +187,7 @@ def kmeans_clusters(embeddings: Array, n_clusters: int, *, random_state: int) ->
     together in any order, and the clusters would not follow from `random_state` alone.
     """
     from sklearn.cluster import KMeans
-    from threadpoolctl import threadpool_limits
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     embeddings = scaled(embeddings)
     n_clusters = min(n_clusters, len(np.unique(first_copies(embeddings))))

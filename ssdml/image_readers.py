@@ -55,7 +55,7 @@ def _idx_file(folder: Path, name: str) -> Path:
     for path in (folder / f"{name}.gz", folder / name):
         if path.is_file():
             return path
-    raise FileNotFoundError(f"{folder / name}.gz is missing (nor is it there without .gz).")
+    raise FileNotFoundError(f"{folder / name}.gz is missing, and so is it without .gz.")
 
 
 def read_idx(path: Path, n_axes: int) -> npt.NDArray[Any]:
@@ -201,7 +201,8 @@ def _decoded(root: Path, name: PurePosixPath, content: bytes) -> Bytes:
 
 def _stack_images(root: Path, names: list[PurePosixPath], images: Iterable[Bytes]) -> Bytes:
     """One array of all images; a grey one among coloured ones is repeated over the channels."""
-    grey, stacked = True, []
+    grey = True
+    stacked: list[Bytes] = []
     for name, image in zip(names, images, strict=True):
         grey = grey and image.ndim == 2
         if stacked and image.shape[:2] != stacked[0].shape[:2]:

@@ -22,7 +22,7 @@ from ssdml.labels import encode_partial_labels
 Ints = npt.NDArray[np.int64]
 
 
-class SemiSupervisedSplit(BaseCrossValidator):  # type: ignore[misc]
+class SemiSupervisedSplit(BaseCrossValidator):
     """Stratified folds of the labelled rows; every unlabelled row is in every training set.
 
     Parameters

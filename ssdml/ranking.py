@@ -15,7 +15,7 @@ Ints = npt.NDArray[np.int64]
 BLOCK_ENTRIES = 2**22  # distances held at once: 32 MB, and a few arrays of that size beside them
 
 
-def ranked_neighbors(rows: Floats, queries: Ints, depth: int) -> Iterator[tuple[Ints, Ints]]:
+def ranked_neighbors(rows: Array, queries: Ints, depth: int) -> Iterator[tuple[Ints, Ints]]:
     """Nearest other rows of the queried rows, nearest first, ties to the smaller index.
 
     Parameters
@@ -51,12 +51,12 @@ def ranked_neighbors(rows: Floats, queries: Ints, depth: int) -> Iterator[tuple[
            [1, 3],
            [1, 0]])
     """
-    rows = scaled(rows)
-    original = first_copies(rows)
+    points = scaled(rows).astype(np.float64)
+    original = first_copies(points)
     columns = _leading_copies(original, depth + 1)  # later copies cannot be among the nearest
     first_column = np.searchsorted(columns, original[columns])
     has_copies = bool((first_column != np.arange(len(columns))).any())
-    centred = rows - rows.mean(axis=0)
+    centred = points - points.mean(axis=0)
     squares = np.einsum("ij,ij->i", centred, centred)
     factor = -2 * centred[columns].T
     step = max(1, BLOCK_ENTRIES // len(columns))
@@ -68,12 +68,12 @@ def ranked_neighbors(rows: Floats, queries: Ints, depth: int) -> Iterator[tuple[
         if has_copies:  # equal rows get equal bits
             squared = squared[:, first_column]
         squared[columns == block[:, None]] = np.inf
-        resolution = _resolution(squares[block], squares.max(), rows.shape[1])
+        resolution = _resolution(squares[block], squares.max(), points.shape[1])
         chosen, near = _candidates(squared, resolution, depth)
         candidates = columns[chosen]
         doubtful = _doubtful(near, original[candidates], resolution)
         if doubtful.any():
-            _settle(rows, block, candidates, near, doubtful)
+            _settle(points, block, candidates, near, doubtful)
         yield block, candidates[:, :depth]
 
 

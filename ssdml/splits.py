@@ -71,8 +71,12 @@ class LabelScarceSplit:
         content = {"schema": SCHEMA, "sha256": self.digest, **self._content()}
         path = Path(path)
         unfinished = path.with_name(path.name + ".part")
-        unfinished.write_text(json.dumps(content) + "\n", encoding="utf-8")
-        unfinished.replace(path)
+        try:
+            unfinished.write_text(json.dumps(content) + "\n", encoding="utf-8")
+            unfinished.replace(path)
+        except OSError:
+            unfinished.unlink(missing_ok=True)
+            raise
 
     @classmethod
     def load(cls, path: str | Path) -> LabelScarceSplit:
@@ -96,8 +100,8 @@ class LabelScarceSplit:
     @classmethod
     def _from_content(cls, content: dict[str, Any], path: Path) -> LabelScarceSplit:
         try:
-            rows = {name: np.asarray(content.pop(name), np.int64) for name in _INDEX_SETS}
-            return cls(**rows, **content)
+            rows = {name: np.asarray(content[name], np.int64) for name in _INDEX_SETS}
+            return cls(**{**content, **rows})
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{path}: not a label-scarce split ({error!r}).") from error
 
@@ -133,7 +137,7 @@ def label_scarce_split(dataset: Dataset, labels_per_class: int, *, seed: int) ->
     -----
     Nested: with the same seed the rows labelled at 1 a class are among those at 5, and the
     held-out rows do not depend on `labels_per_class`. Rows without a label in the data set itself
-    are always training rows, never labelled.
+    are never scored, and are training rows unless they stand among the standard test rows.
 
     Examples
     --------
@@ -148,17 +152,18 @@ def label_scarce_split(dataset: Dataset, labels_per_class: int, *, seed: int) ->
         )
     order = np.random.default_rng(seed).permutation(len(dataset.y))
     by_class = [order[dataset.y[order] == c] for c in range(len(dataset.class_names))]
-    test = _held_out(by_class, len(order)) if dataset.test is None else np.asarray(dataset.test)
-    test = test & (dataset.y != UNLABELED)
-    candidates = [rows[~test[rows]] for rows in by_class]
+    held_out = _held_out(by_class, len(order)) if dataset.test is None else dataset.test
+    if held_out.all():
+        raise ValueError(f"label_scarce_split: {dataset.name!r} must have training rows; got none.")
+    candidates = [rows[~held_out[rows]] for rows in by_class]
     _warn_of_small_classes(dataset, [len(rows) for rows in candidates], labels_per_class)
     labeled = np.concatenate([rows[:labels_per_class] for rows in candidates])
     return LabelScarceSplit(
-        train=np.flatnonzero(~test),
-        test=np.flatnonzero(test),
+        train=np.flatnonzero(~held_out),
+        test=np.flatnonzero(held_out & (dataset.y != UNLABELED)),
         labeled=np.sort(labeled),
-        seed=seed,
-        labels_per_class=labels_per_class,
+        seed=int(seed),
+        labels_per_class=int(labels_per_class),
     )
 
 

@@ -27,8 +27,7 @@ def read_npz(path: Path) -> RawItems:
         raise ValueError(f"{path}: cannot be read ({error}). {_PLAIN_ARRAYS}") from error
     if not {"X", "y"} <= set(arrays):
         raise ValueError(f"{path}: must hold arrays X and y; got {names}.")
-    test = arrays["test"].astype(bool) if "test" in arrays else None
-    return _checked(path, arrays["X"], arrays["y"], test)
+    return _checked(path, arrays["X"], arrays["y"], arrays.get("test"))
 
 
 _PLAIN_ARRAYS = "Save plain arrays of numbers or strings, no objects: they are not unpickled."
@@ -66,26 +65,33 @@ def read_npy_folder(folder: Path) -> RawItems:
 def read_csv(path: Path) -> RawItems:
     """Numbers and a label a line; the label's column is called label or y, or is the last."""
     with path.open(newline="", encoding="utf-8-sig") as file:
-        lines = [line for line in csv.reader(file) if line]
-    if not lines:
-        raise ValueError(f"{path}: must hold rows; it is empty.")
-    named = _label_column(lines[0])
-    has_header = named is not None or not any(map(_is_number, lines[0][:-1]))
-    column = named if named is not None else len(lines[0]) - 1
-    body = lines[1:] if has_header else lines
+        reader = csv.reader(file)
+        lines = [(reader.line_num, cells) for cells in reader if cells]
+    if not lines or len(lines[0][1]) < 2:
+        raise ValueError(f"{path}: must hold lines of two columns or more, numbers and a label.")
+    first = lines[0][1]
+    named = _label_column(first)
+    column = len(first) - 1 if named is None else named
+    if named is not None or not any(map(_is_number, first[:-1])):
+        lines = lines[1:]  # without the header
     labels = []
-    rows = np.empty((len(body), len(lines[0]) - 1))
-    for i, line in enumerate(body):
-        if len(line) != len(lines[0]):
-            raise ValueError(f"{path}: row {i} must have {len(lines[0])} columns; got {len(line)}.")
-        labels.append(line.pop(column))
-        try:
-            rows[i] = line
-        except ValueError as error:
+    rows = np.empty((len(lines), len(first) - 1))
+    for row, (number, cells) in zip(rows, lines, strict=True):
+        if len(cells) != len(first):
             raise ValueError(
-                f"{path}: row {i} must hold numbers beside its label ({error})."
-            ) from error
+                f"{path}, line {number}: must have {len(first)} columns; got {len(cells)}."
+            )
+        labels.append(cells.pop(column))
+        row[:] = _numbers(cells, f"{path}, line {number}")
     return _checked(path, rows, _numbers_if_all(labels), None)
+
+
+def _numbers(cells: list[str], where: str) -> list[float]:
+    try:
+        return [float(cell) for cell in cells]
+    except ValueError:
+        wrong = next(cell for cell in cells if not _is_number(cell))
+        raise ValueError(f"{where}: must hold numbers beside the label; got {wrong!r}.") from None
 
 
 def _label_column(names: list[str]) -> int | None:
@@ -112,31 +118,42 @@ def _numbers_if_all(labels: list[str]) -> npt.NDArray[Any]:
 def read_parquet(path: Path) -> RawItems:
     """A column of lists of numbers or else all numeric columns, and a label column as in a CSV."""
     try:
-        import pyarrow.parquet as parquet
+        import pyarrow
+        from pyarrow import parquet
     except ImportError as error:
         raise ImportError("Reading .parquet needs pyarrow: pip install pyarrow") from error
     try:
         table = parquet.read_table(path)
-    except (OSError, ValueError) as error:
+    except (OSError, pyarrow.ArrowException) as error:
         raise ValueError(f"{path}: cannot be read ({error}).") from error
+    if len(table) == 0:
+        raise ValueError(f"{path}: must hold rows; got none.")
     names = table.column_names
     named = _label_column(names)
-    label = names[named if named is not None else -1]
-    columns = {name: table.column(name).to_numpy() for name in names if name != label}
-    lists = [values for values in columns.values() if values.dtype == object and _is_row(values)]
-    numeric = [values for values in columns.values() if values.dtype.kind in "biuf"]
-    if not lists and not numeric:
-        raise ValueError(f"{path}: must have numeric columns beside {label!r}; got {names}.")
-    items = np.stack(list(lists[0])) if lists else np.stack(numeric, axis=1)
-    return _checked(path, items, table.column(label).to_numpy(), None)
+    label = names[-1 if named is None else named]
+    columns = {name: table.column(name).to_numpy() for name in names}
+    labels = columns.pop(label)
+    return _checked(path, _joined(path, columns), labels, None)
 
 
-def _is_row(values: npt.NDArray[Any]) -> bool:
-    return len(values) > 0 and isinstance(values[0], np.ndarray)
+def _joined(path: Path, columns: dict[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Rows from the first column of lists, or from all columns of numbers."""
+    lists = [name for name in columns if isinstance(columns[name][0], np.ndarray)]
+    if not lists:
+        numeric = [values for values in columns.values() if values.dtype.kind in "biuf"]
+        if not numeric:
+            raise ValueError(
+                f"{path}: must have columns of numbers beside the label; got {list(columns)}."
+            )
+        return np.stack(numeric, axis=1)
+    try:
+        return np.stack(list(columns[lists[0]]))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: the lists of {lists[0]!r} must be of one length.") from error
 
 
 def _checked(path: Path, items: npt.NDArray[Any], labels: npt.NDArray[Any], test: Any) -> RawItems:
-    if items.ndim < 2 or items.dtype.kind not in "biuf":
+    if items.ndim < 2 or 0 in items.shape or items.dtype.kind not in "biuf":
         raise ValueError(
             f"{path}: X must be an array of numbers (n, d) or of images (n, height, width); "
             f"got shape {items.shape}, dtype {items.dtype}."
@@ -145,5 +162,10 @@ def _checked(path: Path, items: npt.NDArray[Any], labels: npt.NDArray[Any], test
         raise ValueError(
             f"{path}: y must hold a label for each of the {len(items)} rows; "
             f"got shape {labels.shape}."
+        )
+    if test is not None and (test.dtype != bool or test.shape != labels.shape):
+        raise ValueError(
+            f"{path}: test must be a boolean for each of the {len(items)} rows; "
+            f"got shape {test.shape}, dtype {test.dtype}."
         )
     return RawItems(items, labels, test)
