@@ -45,7 +45,7 @@ FLOORS = (
     {"ssdml.estimator", "ssdml.training"},
     {"ssdml.deep"},
     {"ssdml.experiments"},
-    {"ssdml.cli"},
+    {"ssdml.cli", "ssdml._terminal"},
     {"ssdml.baselines"},
 )
 # The registry of methods may name the floor above it, inside a function.
