@@ -160,7 +160,7 @@ def retrieval_scores(embeddings: Array, codes: Ints, ks: Sequence[int]) -> dict[
     queries = np.flatnonzero(n_matches > 0)
     if len(queries) == 0:
         return dict.fromkeys([*(f"R@{k}" for k in ks), "MAP@R", "RP"], float("nan"))
-    depth = min(max(*ks, int(n_matches.max())), len(codes) - 1)
+    depth = min(max([*ks, int(n_matches.max())]), len(codes) - 1)
     hits = np.zeros(len(ks))
     average_precision = precision = 0.0
     for rows, neighbors in ranked_neighbors(embeddings, queries, depth):
