@@ -21,7 +21,7 @@ class Lookup(Protocol):
         """Affinities of the pairs (i, j); 0 where nothing is known."""
 
     def evidence(self, i: Integers, j: Integers) -> Floats:
-        """The same, and 0 where the sign says nothing."""
+        """The same, or what speaks more plainly: only the sign matters."""
 
     def draw_similar(self, anchor: Integers, rng: np.random.Generator) -> Integers:
         """One row for each anchor, likely of high affinity."""
@@ -65,18 +65,21 @@ class MassLookup:
         # Rows in the order of their class: a class is a stretch of the running confidence.
         self.order = np.argsort(self.likeliest, kind="stable")
         self.running = np.concatenate([[0.0], np.cumsum(self.confidences[self.order])])
-        classes = np.arange(self.distributions.shape[1] + 1)
+        self.totals, self.n_classes = masses.masses.sum(axis=1), masses.masses.shape[1]
+        classes = np.arange(self.n_classes + 1)
         self.starts = np.searchsorted(self.likeliest[self.order], classes)
 
     def values(self, i: Integers, j: Integers) -> Floats:
         return self.masses.affinities(i, j)
 
     def evidence(self, i: Integers, j: Integers) -> Floats:
-        affinities = self.masses.affinities(i, j)
-        # Among many classes, 2 F_i·F_j < (F_i 1)(F_j 1) also for two rows that lean to one class
-        # without being sure of it. That is doubt, not difference.
-        doubtful = (affinities < 0) & (self.likeliest[i] == self.likeliest[j])
-        return np.where(doubtful, 0.0, affinities)
+        # Two rows may lean to one class, neither of them sure: among many classes the vote of
+        # their masses, 2 F_i·F_j < (F_i 1)(F_j 1), calls that different. There the affinity is
+        # measured against chance instead, F_i·F_j > (F_i 1)(F_j 1) / C.
+        votes, alike = self.masses.affinities(i, j), self.likeliest[i] == self.likeliest[j]
+        totals = self.totals[i] * self.totals[j]
+        above_chance = np.maximum((votes + totals) / 2 - totals / self.n_classes, 0.0)
+        return np.where(alike & (votes < 0), above_chance, votes)
 
     def draw_similar(self, anchor: Integers, rng: np.random.Generator) -> Integers:
         return self._draw_from(self.likeliest[anchor], rng)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 SCALE_FLOOR = 0.1
 # An outlier is many of its neighbours' scales away; this weight keeps it within reach of a label.
 WEIGHT_FLOOR = 1e-10
+ASYMMETRY = 1e-6  # relative to the largest weight: more than float32 rounding leaves
 
 
 def adjacency(graph: KNNGraph, *, weights: str = "heat") -> sparse.csr_array:
@@ -61,6 +62,31 @@ def adjacency(graph: KNNGraph, *, weights: str = "heat") -> sparse.csr_array:
     symmetric = sparse.csr_array(directed.maximum(directed.T))
     symmetric.eliminate_zeros()
     return symmetric
+
+
+def symmetric_weights(graph: Any, who: str) -> sparse.csr_array:
+    """Weights of a graph that is a KNNGraph or a symmetric sparse array already."""
+    from ssdml.graphs.neighbors import KNNGraph
+
+    if isinstance(graph, KNNGraph):
+        return adjacency(graph, weights="cosine" if graph.metric == "cosine" else "heat")
+    if not sparse.issparse(graph):
+        raise TypeError(
+            f"{who}: graph must be a KNNGraph or a sparse array of weights; "
+            f"got {type(graph).__name__}."
+        )
+    weights = _square(graph, who, "graph")
+    if weights.nnz and weights.data.min() < 0:
+        raise ValueError(
+            f"{who}: graph must hold weights of at least 0; got {weights.data.min():.3g}."
+        )
+    asymmetry = abs(weights - weights.T).max() if weights.nnz else 0.0
+    if asymmetry > ASYMMETRY * weights.max():
+        raise ValueError(
+            f"{who}: graph must be symmetric; weights differ by {asymmetry:.3g} from their "
+            "transpose. Use graph.maximum(graph.T)."
+        )
+    return weights
 
 
 def _heat(graph: KNNGraph) -> Floats:
@@ -127,7 +153,7 @@ def laplacian(adjacency: Any, *, normalization: str | None = None) -> sparse.csr
             f"{degrees.argmin()} sums to {degrees.min():.3g}."
         )
     left, right = NORMALIZATIONS[normalization]
-    inverse = np.divide(1, degrees, out=np.zeros_like(degrees), where=degrees > 0)
+    inverse = _inverse(degrees)
     return sparse.csr_array(
         sparse.diags_array(inverse**left) @ difference @ sparse.diags_array(inverse**right)
     )
@@ -138,11 +164,22 @@ NORMALIZATIONS = {"symmetric": (0.5, 0.5), "random_walk": (1.0, 0.0)}  # powers 
 
 def symmetric_normalized(adjacency: sparse.csr_array) -> sparse.csr_array:
     """Similarity ``D^-1/2 W D^-1/2``; rows without edges stay zero."""
-    degrees = _degrees(adjacency)
-    roots = np.sqrt(np.where(degrees > 0, degrees, 1.0))
+    roots = np.sqrt(_inverse(_degrees(adjacency)))
     rows = np.repeat(np.arange(len(roots)), np.diff(adjacency.indptr))
-    data = adjacency.data / (roots[rows] * roots[adjacency.indices])
+    # One product for both ends: the result is symmetric to the last bit.
+    data = adjacency.data * (roots[rows] * roots[adjacency.indices])
     return sparse.csr_array((data, adjacency.indices, adjacency.indptr), shape=adjacency.shape)
+
+
+def row_normalized(adjacency: sparse.csr_array) -> sparse.csr_array:
+    """Transition ``D^-1 W``; rows without edges stay zero."""
+    data = adjacency.data * np.repeat(_inverse(_degrees(adjacency)), np.diff(adjacency.indptr))
+    return sparse.csr_array((data, adjacency.indices, adjacency.indptr), shape=adjacency.shape)
+
+
+def _inverse(degrees: Floats) -> Floats:
+    """Reciprocals, and 0 for rows without edges."""
+    return np.divide(1.0, degrees, out=np.zeros_like(degrees), where=degrees > 0)
 
 
 def pair_scatter(embeddings: Any, weights: Any) -> Floats:

@@ -17,6 +17,7 @@ from ssdml.graphs._checks import (
     check_labels,
     choose,
 )
+from ssdml.graphs.laplacian import row_normalized, symmetric_weights
 from ssdml.graphs.neighbors import KNNGraph, directed_csr
 from ssdml.graphs.solvers import SOLVERS, krylov_propagator
 
@@ -51,7 +52,7 @@ class ClassMasses:
 
 
 def class_masses(
-    graph: KNNGraph, y: Any, *, decay: float = 0.99, solver: str = "auto", tol: float = 1e-6
+    graph: Any, y: Any, *, decay: float = 0.99, solver: str = "auto", tol: float = 1e-6
 ) -> ClassMasses:
     r"""Labelled mass of each class that a random walk from each row comes to.
 
@@ -61,7 +62,9 @@ def class_masses(
 
     Parameters
     ----------
-    graph : KNNGraph
+    graph : KNNGraph or sparse array of shape (n_samples, n_samples)
+        A sparse array holds symmetric weights of at least 0, as :func:`adjacency` gives; then the
+        walk goes to a neighbour in proportion to its weight.
     y : array of shape (n_samples,), int
         -1 where unlabelled.
     decay : float
@@ -84,17 +87,20 @@ def class_masses(
            [0.333333]])
     """
     decay = check_inside(decay, 0, 1, "decay", "class_masses")
-    labels = check_labels(y, graph.n_samples, "class_masses")
+    transition = transition_matrix(graph)
+    labels = check_labels(y, transition.shape[0], "class_masses")
     check_labelled(labels, "class_masses", "Label some rows.")
     make = choose({"auto": krylov_propagator, **SOLVERS}, solver, "class_masses: solver")
-    propagate = make(transition_matrix(graph), decay, tol=tol * (1 - decay))
+    propagate = make(transition, decay, tol=tol * (1 - decay))
     # The true masses are not negative; an approximate one may be, by as little as tol.
     return ClassMasses(np.maximum(propagate(one_hot(labels)), 0))
 
 
-def transition_matrix(graph: KNNGraph) -> sparse.csr_array:
-    """Random walk to a neighbour drawn evenly: row-stochastic, directed."""
-    return directed_csr(graph, np.full(graph.indices.shape, 1 / graph.n_neighbors))
+def transition_matrix(graph: Any) -> sparse.csr_array:
+    """Random walk: to a neighbour drawn evenly, or by weight; rows sum to 1, or 0 if alone."""
+    if isinstance(graph, KNNGraph):
+        return directed_csr(graph, np.full(graph.indices.shape, 1 / graph.n_neighbors))
+    return row_normalized(symmetric_weights(graph, "class_masses"))
 
 
 def one_hot(labels: Integers) -> Floats:

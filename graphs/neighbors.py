@@ -63,6 +63,16 @@ class KNNGraph:
         return directed_csr(self, self.distances)
 
 
+def check_graph(graph: Any, who: str) -> KNNGraph:
+    """Raise unless the argument is a KNNGraph."""
+    if not isinstance(graph, KNNGraph):
+        raise TypeError(
+            f"{who}: graph must be a KNNGraph; got {type(graph).__name__}. "
+            "Build it with knn_graph(X, n_neighbors)."
+        )
+    return graph
+
+
 def directed_csr(graph: KNNGraph, values: Floats) -> sparse.csr_array:
     """Values of shape (n, k) laid on the directed edges of the graph; columns sorted."""
     n, k = graph.indices.shape

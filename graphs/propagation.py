@@ -23,9 +23,9 @@ from ssdml.graphs.affinities import (
     symmetrize_everywhere,
     symmetrize_on_edges,
 )
-from ssdml.graphs.laplacian import adjacency, symmetric_normalized
+from ssdml.graphs.laplacian import symmetric_normalized, symmetric_weights
 from ssdml.graphs.masses import ClassMasses, class_masses, one_hot, transition_matrix
-from ssdml.graphs.neighbors import KNNGraph
+from ssdml.graphs.neighbors import KNNGraph, check_graph
 from ssdml.graphs.solvers import SOLVERS, conjugate_gradient
 
 __all__ = ["ClassMasses", "class_masses", "propagate_affinities", "propagate_labels"]
@@ -96,7 +96,7 @@ def propagate_labels(
            [0.125, 0.875]])
     """
     decay = check_inside(decay, 0, 1, "decay", "propagate_labels")
-    weights = _symmetric_weights(graph)
+    weights = symmetric_weights(graph, "propagate_labels")
     labels = check_labels(y, weights.shape[0], "propagate_labels")
     check_labelled(labels, "propagate_labels", "Label some rows.")
     seeds = one_hot(labels)
@@ -126,31 +126,6 @@ def propagate_labels(
         scores[~reached] = prior
     distributions: Floats = scores / scores.sum(axis=1, keepdims=True)
     return distributions
-
-
-def _symmetric_weights(graph: Any) -> sparse.csr_array:
-    if isinstance(graph, KNNGraph):
-        return adjacency(graph, weights="cosine" if graph.metric == "cosine" else "heat")
-    if not sparse.issparse(graph):
-        raise TypeError(
-            "propagate_labels: graph must be a KNNGraph or a sparse array of weights; "
-            f"got {type(graph).__name__}."
-        )
-    weights = sparse.csr_array(graph, dtype=np.float64)
-    if weights.shape[0] != weights.shape[1]:
-        raise ValueError(f"propagate_labels: graph must be square; got shape {weights.shape}.")
-    if not (np.isfinite(weights.data) & (weights.data >= 0)).all():
-        raise ValueError(
-            "propagate_labels: graph must hold finite weights of at least 0; "
-            f"got {weights.data.min()} as the smallest."
-        )
-    asymmetry = abs(weights - weights.T).max() if weights.nnz else 0.0
-    if asymmetry > 1e-6 * weights.max():
-        raise ValueError(
-            f"propagate_labels: graph must be symmetric; weights differ by {asymmetry:.3g} from "
-            "their transpose. Use graph.maximum(graph.T)."
-        )
-    return weights
 
 
 def _class_prior(class_prior: Any, seeds: Floats) -> Floats:
@@ -236,7 +211,9 @@ def propagate_affinities(
            [-0.167,  0.333,  0.   ,  0.667]])
     """
     decay = check_inside(decay, 0, 1, "decay", "propagate_affinities")
-    labels = check_labels(y, graph.n_samples, "propagate_affinities")
+    labels = check_labels(
+        y, check_graph(graph, "propagate_affinities").n_samples, "propagate_affinities"
+    )
     spread = choose({"one": _one_sided, "two": _two_sided}, sides, "propagate_affinities: sides")
     choose({"edges": None, "all": None}, pairs, "propagate_affinities: pairs")
     choose({"auto": None, **SOLVERS}, solver, "propagate_affinities: solver")

@@ -65,9 +65,15 @@ def mine_triplets(
     or else among the neighbours. Negatives are rows of negative affinity: neighbours of the anchor
     if there are such, or else neighbours of the positive, or else rows anywhere (with class
     masses: drawn from the classes that the anchor is most easily mistaken for). An anchor that
-    lacks either is left out. With class masses the weight is the product over the three ends of
-    (1 - entropy / log C)², and two rows of the same likeliest class never oppose each other;
-    otherwise it is the geometric mean of the two affinities' magnitudes, relative to the largest.
+    lacks either is left out. The weight is the geometric mean of the two affinities' magnitudes,
+    relative to the largest.
+
+    With class masses the weight is the product over the three ends of (1 - entropy / log C)²,
+    which is small where masses are spread over the classes: normalise by the sum. And where two
+    rows share their likeliest class but the vote 2 F_i · F_j < (F_i 1)(F_j 1) calls them
+    different, as happens to unsure rows among many classes, affinity is measured against chance,
+    F_i · F_j > (F_i 1)(F_j 1) / C. A sparse array cannot tell such doubt from difference; prefer
+    class masses.
 
     O(n k) memory and O((n k + n_triplets) C) time.
 
