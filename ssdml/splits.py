@@ -85,7 +85,7 @@ class LabelScarceSplit:
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             schema, digest = content.pop("schema"), content.pop("sha256")
-        except (ValueError, KeyError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path}: not a label-scarce split ({error!r}).") from error
         if schema != SCHEMA:
             raise ValueError(f"{path}: schema must be {SCHEMA}; got {schema!r}.")

@@ -6,6 +6,8 @@ Every reader returns `RawItems`; an error names the file and what is wrong with 
 from __future__ import annotations
 
 import csv
+import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,10 @@ LABEL_COLUMNS = ("label", "y")
 def read_npz(path: Path) -> RawItems:
     """Arrays ``X`` and ``y``, and a boolean ``test`` where there is a standard split."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files if key in ("X", "y", "test")}
             names = archive.files
-    except (ValueError, OSError, EOFError, KeyError) as error:
+    except (ValueError, OSError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path}: cannot be read ({error}). {_PLAIN_ARRAYS}") from error
     if not {"X", "y"} <= set(arrays):
         raise ValueError(f"{path}: must hold arrays X and y; got {names}.")
@@ -81,8 +83,8 @@ def read_csv(path: Path) -> RawItems:
             raise ValueError(
                 f"{path}, line {number}: must have {len(first)} columns; got {len(cells)}."
             )
-        labels.append(cells.pop(column))
-        row[:] = _numbers(cells, f"{path}, line {number}")
+        labels.append(cells[column])
+        row[:] = _numbers(cells[:column] + cells[column + 1 :], f"{path}, line {number}")
     return _checked(path, rows, _numbers_if_all(labels), None)
 
 
@@ -131,8 +133,9 @@ def read_parquet(path: Path) -> RawItems:
     names = table.column_names
     named = _label_column(names)
     label = names[-1 if named is None else named]
-    columns = {name: table.column(name).to_numpy() for name in names}
-    labels = columns.pop(label)
+    # to_numpy gives a missing category the first category's name; to_pylist gives None.
+    labels = np.array(table.column(label).to_pylist(), dtype=object)
+    columns = {name: table.column(name).to_numpy() for name in names if name != label}
     return _checked(path, _joined(path, columns), labels, None)
 
 
