@@ -14,6 +14,7 @@ import numpy.typing as npt
 from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.model_selection import BaseCrossValidator, StratifiedKFold
 from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples
 
 from ssdml.evaluation import embedding_score, is_embedding_score
 from ssdml.graphs._checks import UNLABELED, choose
@@ -72,6 +73,11 @@ class SemiSupervisedSplit(BaseCrossValidator):
         if y is None:
             raise ValueError("SemiSupervisedSplit: y must be given; it says which rows to score.")
         codes, _ = encode_partial_labels(y)
+        if X is not None and len(codes) != _num_samples(X):
+            raise ValueError(
+                f"SemiSupervisedSplit: y must have a label for each of the {_num_samples(X)} rows "
+                f"of X; got {len(codes)}."
+            )
         labelled = np.flatnonzero(codes != UNLABELED)
         unlabelled = np.flatnonzero(codes == UNLABELED)
         largest = int(np.bincount(codes[labelled], minlength=1).max())

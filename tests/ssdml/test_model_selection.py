@@ -1,0 +1,221 @@
+"""Cross-validation and scorers where most rows have no label."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+from sklearn.metrics import balanced_accuracy_score
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.semi_supervised import LabelSpreading
+
+from ssdml.evaluation import evaluate
+from ssdml.model_selection import SemiSupervisedSplit, labelled_scorer
+
+
+def partial_labels(rng, n=60, n_classes=3, share=0.5):
+    y = rng.integers(0, n_classes, n)
+    y[rng.random(n) < share] = -1
+    y.flags.writeable = False
+    return y
+
+
+@pytest.fixture
+def scarce_digits(rng):
+    """Digits of which 95 in 100 have no label."""
+    digits = load_digits()
+    y = np.where(rng.random(len(digits.target)) < 0.95, -1, digits.target)
+    return digits.data / 16, y
+
+
+def test_unlabelled_rows_always_train_and_are_never_tested(rng):
+    y = partial_labels(rng)
+    for train, test in SemiSupervisedSplit(4, random_state=0).split(np.zeros((60, 2)), y):
+        assert set(np.flatnonzero(y == -1)) <= set(train)
+        assert (y[test] != -1).all()
+        np.testing.assert_array_equal(np.sort(np.concatenate([train, test])), np.arange(60))
+
+
+def test_each_labelled_row_is_tested_once_and_the_folds_are_stratified(rng):
+    y = partial_labels(rng)
+    tests = [test for _, test in SemiSupervisedSplit(4, random_state=0).split(y, y)]
+    np.testing.assert_array_equal(np.sort(np.concatenate(tests)), np.flatnonzero(y != -1))
+    counts = np.array([np.bincount(y[test], minlength=3) for test in tests])
+    assert (np.ptp(counts, axis=0) <= 1).all()
+
+
+@pytest.mark.parametrize("options", [{"shuffle": False}, {"random_state": 3}])
+def test_without_unlabelled_rows_the_folds_are_those_of_stratified_k_fold(rng, options):
+    y = rng.integers(0, 3, 60)
+    ours = SemiSupervisedSplit(3, **options).split(y, y)
+    theirs = StratifiedKFold(3, **({"shuffle": True} | options)).split(y, y)
+    for (train, test), (their_train, their_test) in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(train, their_train)
+        np.testing.assert_array_equal(test, their_test)
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        ["a", None, "a", "b", "", "b"],
+        pd.Series([0.0, float("nan"), 0.0, 1.0, float("nan"), 1.0]),
+        pl.Series(["a", None, "a", "b", "", "b"]),
+    ],
+)
+def test_missing_labels_of_any_kind_are_recognised(y):
+    for train, test in SemiSupervisedSplit(2, random_state=0).split(np.zeros((6, 1)), y):
+        assert {1, 4} <= set(train)
+        assert len(test) == 2
+
+
+def test_the_number_of_splits_is_known_beforehand():
+    assert SemiSupervisedSplit(7).get_n_splits() == 7
+    assert repr(SemiSupervisedSplit(7, random_state=1)) == (
+        "SemiSupervisedSplit(n_splits=7, random_state=1, shuffle=True)"
+    )
+
+
+def test_a_class_with_fewer_labels_than_folds_warns():
+    y = [0, 0, 0, 1, -1]
+    with pytest.warns(UserWarning, match="least populated class in y has only 1 members"):
+        folds = list(SemiSupervisedSplit(3, random_state=0).split(y, y))
+    assert len(folds) == 3
+
+
+@pytest.mark.parametrize(("y", "largest"), [([0, 0, 1, -1, -1, -1], 2), ([-1] * 6, 0)])
+def test_more_folds_than_labels_of_a_class_are_refused(y, largest):
+    with pytest.raises(ValueError, match=rf"labelled rows of the largest class = {largest}; got 3"):
+        next(SemiSupervisedSplit(3).split(np.zeros((6, 1)), y))
+
+
+def test_labels_of_another_number_are_refused():
+    with pytest.raises(ValueError, match="y must have a label for each of the 5 rows of X; got 4"):
+        next(SemiSupervisedSplit(2).split(np.zeros((5, 1)), [0, 0, 1, 1]))
+
+
+def test_labels_must_be_given():
+    with pytest.raises(ValueError, match="y must be given; it says which rows to score"):
+        next(SemiSupervisedSplit().split(np.zeros((5, 1))))
+
+
+def test_cross_validation_of_label_spreading_is_mended(scarce_digits):
+    X, y = scarce_digits
+    model = LabelSpreading(kernel="knn", n_neighbors=7)
+    wrong = cross_val_score(model, X, y, cv=StratifiedKFold(5)).mean()
+    right = cross_val_score(model, X, y, cv=SemiSupervisedSplit(5, random_state=0)).mean()
+    assert wrong < 0.10  # most of what it is asked to predict is -1
+    assert right > 0.90
+
+
+def test_a_search_chooses_by_labelled_rows_alone(scarce_digits):
+    X, y = scarce_digits
+    search = GridSearchCV(
+        LabelSpreading(kernel="rbf"),
+        {"gamma": [1e-3, 1.0]},
+        cv=SemiSupervisedSplit(4, random_state=0),
+        scoring=labelled_scorer("accuracy"),
+    ).fit(X, y)
+    assert search.best_params_ == {"gamma": 1.0}
+    assert search.best_score_ > 0.9
+
+
+def test_a_search_scores_embeddings_and_runs_in_other_processes(scarce_digits):
+    X, y = scarce_digits
+    search = GridSearchCV(
+        make_pipeline(PCA(random_state=0)),
+        {"pca__n_components": [1, 20]},
+        cv=SemiSupervisedSplit(2, random_state=0),
+        scoring={"R@1": labelled_scorer("R@1"), "NMI": labelled_scorer("NMI")},
+        refit="R@1",
+        n_jobs=2,
+    ).fit(X, y)
+    assert search.best_params_ == {"pca__n_components": 20}
+    assert (search.cv_results_["mean_test_NMI"] > 0).all()
+
+
+class Constant(ClassifierMixin, TransformerMixin, BaseEstimator):
+    """Predicts what it is told, row by row of its first column; transforms to nothing new."""
+
+    def fit(self, X, y=None):
+        self.classes_ = np.array([0, 1])
+        return self
+
+    def predict(self, X):
+        return np.asarray(X)[:, 0].astype(int)
+
+    def transform(self, X):
+        return np.asarray(X)
+
+
+ROWS = np.array([[0.0], [1.0], [1.0], [0.0], [1.0]])
+LABELS = np.array([0, 1, 0, -1, -1])
+
+
+@pytest.mark.parametrize(
+    "X",
+    [ROWS, pd.DataFrame(ROWS), pl.DataFrame(ROWS), ROWS.tolist()],
+    ids=lambda x: type(x).__name__,
+)
+def test_accuracy_counts_labelled_rows_alone(X):
+    assert labelled_scorer()(Constant().fit(ROWS), X, LABELS) == pytest.approx(2 / 3)
+
+
+def test_sparse_rows_are_scored():
+    model = KNeighborsClassifier(1).fit(sparse.csr_array(ROWS[:2]), LABELS[:2])
+    assert labelled_scorer()(model, sparse.csr_array(ROWS), LABELS) == pytest.approx(2 / 3)
+
+
+def test_names_of_scikit_learn_score_in_their_own_unit():
+    expected = balanced_accuracy_score(LABELS[:3], [0, 1, 1])
+    score = labelled_scorer("balanced_accuracy")(Constant().fit(ROWS), ROWS, LABELS)
+    assert score == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", ["NMI", "F1", "R@1", "R@3", "MAP@R", "RP"])
+def test_scores_of_embeddings_are_those_of_evaluate(rng, name):
+    X, y = rng.normal(size=(60, 3)), partial_labels(rng)
+    known = y != -1
+    expected = evaluate(X[known], y[known], ks=(1, 3))[name]
+    assert labelled_scorer(name)(Constant(), X, y) == expected
+
+
+def test_labels_may_be_names():
+    model = KNeighborsClassifier(1).fit(ROWS[:2], ["no", "yes"])
+    assert labelled_scorer()(model, ROWS, ["no", "yes", "no", None, ""]) == pytest.approx(2 / 3)
+
+
+def test_a_scorer_pickles_and_says_its_name():
+    scorer = pickle.loads(pickle.dumps(labelled_scorer("R@1")))
+    assert scorer(Constant(), ROWS, LABELS) == labelled_scorer("R@1")(Constant(), ROWS, LABELS)
+    assert repr(scorer) == "labelled_scorer('R@1')"
+
+
+def test_a_splitter_in_a_search_can_be_cloned():
+    search = GridSearchCV(PCA(), {}, cv=SemiSupervisedSplit(3, random_state=1))
+    assert clone(search).cv.n_splits == 3
+
+
+def test_rows_without_any_label_cannot_be_scored():
+    with pytest.raises(ValueError, match=r"all 5 entries are unlabelled\. Split with Semi"):
+        labelled_scorer()(Constant(), ROWS, [-1] * 5)
+
+
+def test_retrieval_among_rows_of_as_many_classes_is_refused():
+    with pytest.raises(
+        ValueError, match=r"R@1 needs a class with two labelled rows .* fewer folds"
+    ):
+        labelled_scorer("R@1")(Constant(), ROWS[:2], [0, 1])
+
+
+def test_a_misspelt_score_gets_a_suggestion():
+    with pytest.raises(ValueError, match=r"scoring must be one of .*; got 'acuracy'. Did you mean"):
+        labelled_scorer("acuracy")
