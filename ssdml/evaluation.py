@@ -187,7 +187,7 @@ def kmeans_clusters(embeddings: Array, n_clusters: int, *, random_state: int) ->
     together in any order, and the clusters would not follow from `random_state` alone.
     """
     from sklearn.cluster import KMeans
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     embeddings = scaled(embeddings)
     n_clusters = min(n_clusters, len(np.unique(first_copies(embeddings))))

@@ -21,7 +21,7 @@ def classes(n, d, n_classes):
 def test_all_scores_together(benchmark, n, d, n_classes):
     Z, y = classes(n, d, n_classes)
     scores = benchmark.pedantic(evaluate, args=(Z, y), rounds=1)
-    assert scores["R@8"] > scores["R@1"] > 0
+    assert scores["R@8"] >= scores["R@1"] > 90
 
 
 def test_a_collapsed_embedding(benchmark):
