@@ -126,6 +126,13 @@ def check_inside(value: Any, low: float, high: float, name: str, who: str) -> fl
     return float(value)
 
 
+def check_positive(value: Any, name: str, who: str) -> float:
+    """Number above 0."""
+    if not value > 0:
+        raise ValueError(f"{who}: {name} must be above 0; got {value}.")
+    return float(value)
+
+
 def as_generator(random_state: Any) -> np.random.Generator:
     """Generator from a seed, a Generator, a RandomState, or fresh entropy for None."""
     if isinstance(random_state, np.random.RandomState):

@@ -36,12 +36,18 @@ class Lookup(Protocol):
 def affinity_lookup(affinities: Any, n_samples: int, who: str) -> Lookup:
     """The lookup for affinities of whichever kind."""
     if isinstance(affinities, ClassMasses):
-        entries, shape, wanted = affinities.masses, affinities.masses.shape[:1], (n_samples,)
-    elif sparse.issparse(affinities):
-        entries, shape, wanted = affinities.data, affinities.shape, (n_samples, n_samples)
-    else:
-        affinities = entries = np.asarray(affinities)
-        shape, wanted = entries.shape, (n_samples, n_samples)
+        masses = affinities.masses
+        _check(masses, masses.shape, (n_samples, *masses.shape[1:]), who)
+        return MassLookup(affinities)
+    if sparse.issparse(affinities):
+        _check(affinities.data, affinities.shape, (n_samples, n_samples), who)
+        return EdgeLookup(affinities)
+    matrix = np.asarray(affinities)
+    _check(matrix, matrix.shape, (n_samples, n_samples), who)
+    return ArrayLookup(matrix)
+
+
+def _check(entries: Floats, shape: tuple[int, ...], wanted: tuple[int, ...], who: str) -> None:
     if shape != wanted:
         raise ValueError(
             f"{who}: affinities must have shape {wanted}, a row for each row of the graph; "
@@ -49,9 +55,6 @@ def affinity_lookup(affinities: Any, n_samples: int, who: str) -> Lookup:
         )
     if not np.isfinite(entries).all():
         raise ValueError(f"{who}: affinities must be finite; got NaN or infinite entries.")
-    if isinstance(affinities, ClassMasses):
-        return MassLookup(affinities)
-    return EdgeLookup(affinities) if sparse.issparse(affinities) else ArrayLookup(affinities)
 
 
 class MassLookup:

@@ -88,7 +88,8 @@ class Searcher:
             return found
 
         ranking, margins = self._rank_blocks(find, queries, count, width)
-        return ranking, (margins > 0) | (width == len(self.rows))
+        complete = np.isfinite(ranking[1][:, -1])  # squares may overflow in float32
+        return ranking, complete & ((margins > 0) | (width == len(self.rows)))
 
     def _rank_blocks(
         self, find: Find, queries: Floats, count: int, width: int
@@ -101,7 +102,8 @@ class Searcher:
             indices, distances = self._rank_candidates(queries[block], candidates, count)
             farthest = 1 - scores[:, -1] if self.space.inner_product else scores[:, -1]
             bound = self.space.score_bound(targets, distances[:, -1], ROUNDING_FLOAT32)
-            return indices, distances, farthest - bound
+            with np.errstate(invalid="ignore"):
+                return indices, distances, farthest - bound
 
         with ThreadPoolExecutor(self.n_jobs, initializer=_leave_threads_to_us) as pool:
             parts = list(pool.map(work, _blocks(len(queries), QUERY_BLOCK)))
@@ -188,7 +190,7 @@ def _hnsw(points: Floats, inner_product: bool, seed: int) -> Any:
 
     metric = faiss.METRIC_INNER_PRODUCT if inner_product else faiss.METRIC_L2
     index = faiss.IndexHNSWFlat(points.shape[1], HNSW_LINKS, metric)
-    index.hnsw.rng = faiss.RandomGenerator(seed)
+    del seed  # faiss draws the layers from a seed of its own, the same each time
     index.hnsw.efConstruction = index.hnsw.efSearch = HNSW_BREADTH
     with faiss_threads(1):  # links laid by several threads differ from run to run
         index.add(points)

@@ -15,6 +15,7 @@ from ssdml.graphs._checks import (
     check_inside,
     check_labelled,
     check_labels,
+    check_positive,
     choose,
 )
 from ssdml.graphs.laplacian import row_normalized, symmetric_weights
@@ -87,6 +88,7 @@ def class_masses(
            [0.333333]])
     """
     decay = check_inside(decay, 0, 1, "decay", "class_masses")
+    tol = check_positive(tol, "tol", "class_masses")
     transition = transition_matrix(graph)
     labels = check_labels(y, transition.shape[0], "class_masses")
     check_labelled(labels, "class_masses", "Label some rows.")

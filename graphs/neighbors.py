@@ -110,7 +110,7 @@ def knn_graph(
     n_jobs : int or None
         Threads, as joblib counts them: None is 1, -1 all. Never changes the result.
     random_state : int, Generator, RandomState or None
-        Seeds the indices of "ivf" and "hnsw".
+        Seeds the clustering of "ivf".
 
     Returns
     -------

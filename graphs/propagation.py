@@ -15,6 +15,7 @@ from ssdml.graphs._checks import (
     check_inside,
     check_labelled,
     check_labels,
+    check_positive,
     choose,
 )
 from ssdml.graphs.affinities import (
@@ -96,6 +97,7 @@ def propagate_labels(
            [0.125, 0.875]])
     """
     decay = check_inside(decay, 0, 1, "decay", "propagate_labels")
+    tol = check_positive(tol, "tol", "propagate_labels")
     weights = symmetric_weights(graph, "propagate_labels")
     labels = check_labels(y, weights.shape[0], "propagate_labels")
     check_labelled(labels, "propagate_labels", "Label some rows.")
@@ -211,6 +213,7 @@ def propagate_affinities(
            [-0.167,  0.333,  0.   ,  0.667]])
     """
     decay = check_inside(decay, 0, 1, "decay", "propagate_affinities")
+    tol = check_positive(tol, "tol", "propagate_affinities")
     labels = check_labels(
         y, check_graph(graph, "propagate_affinities").n_samples, "propagate_affinities"
     )

@@ -176,7 +176,7 @@ def _mine_block(
     ends = (anchor, positive, negative)
     weight = lookup.weights(ends, (to_positive, to_negative))
     kept = (to_positive > 0) & (to_negative < 0) & (positive != negative) & (weight > 0)
-    return Triplets(*(end[kept] for end in ends), weight[kept])
+    return Triplets(anchor[kept], positive[kept], negative[kept], weight[kept])
 
 
 def _draw_neighbor(

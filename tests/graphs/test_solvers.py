@@ -1,0 +1,113 @@
+"""Each solver against dense algebra, and the bounds that it promises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from ssdml.graphs import solvers
+from ssdml.graphs.solvers import (
+    SOLVERS,
+    conjugate_gradient,
+    iterate_fixed_point,
+    stabilized_biconjugate_gradient,
+)
+
+
+@pytest.fixture
+def transition(rng):
+    Q = rng.random((40, 40)) * (rng.random((40, 40)) < 0.2)
+    np.fill_diagonal(Q, 0.1)
+    return sparse.csr_array(Q / Q.sum(axis=1, keepdims=True))
+
+
+@pytest.fixture
+def similarity(rng):
+    W = rng.random((40, 40)) * (rng.random((40, 40)) < 0.2)
+    W = W + W.T + np.eye(40)
+    roots = np.sqrt(W.sum(axis=1))
+    return sparse.csr_array(W / roots[:, None] / roots[None, :])
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+class TestPropagators:
+    @pytest.mark.parametrize("decay", [0.01, 0.5, 0.99, 0.9999])
+    def test_agree_with_the_inverse(self, transition, name, decay):
+        P = (1 - decay) * np.linalg.inv(np.eye(40) - decay * transition.toarray())
+        propagate = SOLVERS[name](transition, decay, tol=1e-10)
+        np.testing.assert_allclose(propagate(np.eye(40)), P, atol=1e-10)
+
+    def test_keep_constants_because_rows_of_p_sum_to_one(self, transition, name):
+        propagate = SOLVERS[name](transition, 0.99, tol=1e-9)
+        np.testing.assert_allclose(propagate(np.ones((40, 1))), 1, atol=1e-9)
+
+    @pytest.mark.parametrize("tol", [1e-1, 1e-3, 1e-6])
+    def test_no_entry_is_off_by_more_than_the_tolerance(self, transition, name, tol):
+        exact = SOLVERS["dense"](transition, 0.99, tol=0)(np.eye(40))
+        assert np.abs(SOLVERS[name](transition, 0.99, tol=tol)(np.eye(40)) - exact).max() <= tol
+
+    def test_leave_the_right_hand_sides_alone(self, transition, name):
+        right_hand_sides = np.eye(40)
+        right_hand_sides.flags.writeable = False
+        SOLVERS[name](transition, 0.9, tol=1e-6)(right_hand_sides)
+
+    def test_a_column_of_zeros_gives_zeros(self, transition, name):
+        solved = SOLVERS[name](transition, 0.9, tol=1e-6)(np.eye(40)[:, :2] * [1, 0])
+        assert solved[:, 0].any()
+        assert not solved[:, 1].any()
+
+
+def test_the_fixed_point_ends_what_the_krylov_solver_leaves(transition, monkeypatch):
+    monkeypatch.setattr(stabilized_biconjugate_gradient, "__kwdefaults__", {"max_iter": 2})
+    P = 0.1 * np.linalg.inv(np.eye(40) - 0.9 * transition.toarray())
+    propagate = solvers.krylov_propagator(transition, 0.9, tol=1e-8)
+    np.testing.assert_allclose(propagate(np.eye(40)), P, atol=1e-8)
+
+
+def test_a_breakdown_of_the_recurrence_is_survived():
+    # Two rows that exchange places: the first step of BiCGSTAB for a unit vector breaks down
+    # where its shadow is orthogonal to the image.
+    swap = sparse.csr_array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])
+    P = 0.001 * np.linalg.inv(np.eye(3) - 0.999 * swap.toarray())
+    propagate = solvers.krylov_propagator(swap, 0.999, tol=1e-9)
+    np.testing.assert_allclose(propagate(np.eye(3)), P, atol=1e-9)
+
+
+def test_conjugate_gradient_agrees_with_dense_algebra(similarity, rng):
+    B = rng.standard_normal((40, 3))
+    result = conjugate_gradient(similarity, 0.99, B, tol=1e-12)
+    expected = np.linalg.solve(np.eye(40) - 0.99 * similarity.toarray(), B)
+    assert result.converged
+    np.testing.assert_allclose(result.values, expected, atol=1e-9)
+
+
+def test_conjugate_gradient_reports_the_residual_it_has(similarity, rng):
+    B = rng.standard_normal((40, 2)) * [1, 1e6]
+    result = conjugate_gradient(similarity, 0.99, B, tol=1e-12, max_iter=5)
+    residual = B - (result.values - 0.99 * similarity @ result.values)
+    relative = np.linalg.norm(residual, axis=0) / np.linalg.norm(B, axis=0)
+    assert not result.converged
+    assert result.n_iter == 5
+    np.testing.assert_allclose(result.residual, relative.max(), rtol=1e-6)
+
+
+def test_conjugate_gradient_treats_each_column_as_if_alone(similarity, rng):
+    B = rng.standard_normal((40, 2)) * [1e-8, 1]
+    both = conjugate_gradient(similarity, 0.9, B, tol=1e-10).values
+    alone = conjugate_gradient(similarity, 0.9, B[:, :1], tol=1e-10).values
+    np.testing.assert_allclose(both[:, 0], alone[:, 0], rtol=1e-8)
+
+
+def test_biconjugate_gradients_report_the_true_residual(transition, rng):
+    B = rng.standard_normal((40, 2))
+    result = stabilized_biconjugate_gradient(transition, 0.99, B, tol=1e-13, max_iter=4)
+    residual = B - (result.values - 0.99 * transition @ result.values)
+    assert not result.converged
+    assert result.residual == np.abs(residual).max()
+
+
+def test_the_fixed_point_stops_where_rounding_stops_it(transition):
+    B = np.ones((40, 1))
+    result = iterate_fixed_point(transition, 0.5, B, np.zeros_like(B), tol=0.0)
+    np.testing.assert_allclose(result.values, 2.0, rtol=1e-14)
