@@ -1,0 +1,127 @@
+"""One job of a comparison: learn, embed, score; a failure is a row like any other."""
+
+from __future__ import annotations
+
+import time
+import traceback
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from ssdml.datasets import Dataset, LabelScarceSplit
+from ssdml.evaluation import evaluate, few_label_accuracy
+from ssdml.experiments.details import RunDetails, map_sample, save_details, triplet_purity
+from ssdml.experiments.methods import Array, Embedder
+from ssdml.experiments.plan import Run
+from ssdml.experiments.resources import PeakMemory, versions
+from ssdml.experiments.results import Row
+
+SCORES = ("NMI", "F1", "R@1", "R@2", "R@4", "R@8", "MAP@R")
+
+
+def run_one(
+    dataset: Dataset, run: Run, *, out: Path | None = None, n_jobs: int | None = None
+) -> Row:
+    """Do one job; whatever the method raises ends in the row, whose status is then "failed".
+
+    ``out``, where given, gets the details that the report shows, and a failure's traceback.
+
+    Examples
+    --------
+    >>> from ssdml.datasets import load_dataset
+    >>> from ssdml.experiments.plan import plan_runs
+    >>> from ssdml.experiments.run import METHODS
+    >>> digits = load_dataset("digits")
+    >>> (run,) = plan_runs(digits, {"pca": METHODS["pca"]}, labels_per_class=[5], seeds=[0])
+    >>> row = run_one(digits, run)
+    >>> row["method"], row["status"], row["n_test"]
+    ('pca', 'ok', 599)
+    """
+    row = _failed_row(dataset, run)
+    details = RunDetails(run.config)
+    with warnings.catch_warnings(record=True) as caught, PeakMemory() as memory:
+        warnings.simplefilter("always")
+        try:
+            model, Z, row["seconds"] = _fit_and_transform(dataset, run, n_jobs)
+            memory.stop()
+            scores = _scores(model, Z, dataset, run.split)
+            details = _details(model, dataset, run)
+        except Exception as failure:
+            row["error"] = f"{type(failure).__name__}: {failure}"
+            trace = traceback.format_exc()
+        else:
+            row["scores"], row["status"], trace = scores, "ok", ""
+    row["peak_rss_mb"] = round(memory.megabytes, 1)
+    if out is not None:
+        details.warnings.extend(dict.fromkeys(str(warning.message) for warning in caught))
+        save_details(out / "details" / f"{run.config_hash}.npz", details)
+        _save_trace(out / "errors" / f"{run.file_name}.txt", trace)
+    return row
+
+
+def _fit_and_transform(
+    dataset: Dataset, run: Run, n_jobs: int | None
+) -> tuple[Embedder, Array, dict[str, float]]:
+    """Learn on the training rows, embed the test rows; seconds of both."""
+    X, y = dataset.X[run.split.train], run.split.partial_labels(dataset.y)
+    X_test = dataset.X[run.split.test]
+    model = run.factory(run.split.seed, n_jobs)
+    start = time.perf_counter()
+    model.fit(X, y)
+    fitted = time.perf_counter()
+    Z = model.transform(X_test)
+    transformed = time.perf_counter()
+    return model, Z, {"fit": fitted - start, "transform": transformed - fitted}
+
+
+def _scores(
+    model: Embedder, Z: Array, dataset: Dataset, split: LabelScarceSplit
+) -> dict[str, float]:
+    """Scores of the test rows' embedding, in percent."""
+    if not np.isfinite(Z).all():
+        raise ValueError("the embedding of the test rows holds NaN or infinite entries")
+    y, labeled = dataset.y[split.test], split.labeled
+    scores = evaluate(Z, y, random_state=split.seed)
+    accuracy = few_label_accuracy(model.transform(dataset.X[labeled]), dataset.y[labeled], Z, y)
+    return {name: scores[name] for name in SCORES} | {"accuracy": accuracy}
+
+
+def _details(model: Embedder, dataset: Dataset, run: Run) -> RunDetails:
+    triplets = getattr(model, "triplets_", None)
+    y_train = dataset.y[run.split.train]
+    return RunDetails(
+        run.config,
+        purity=None if triplets is None else triplet_purity(triplets, y_train),
+        class_names=list(dataset.class_names) if run.keeps_map else [],
+        sample=map_sample(model, dataset, run.split) if run.keeps_map else None,
+    )
+
+
+def _failed_row(dataset: Dataset, run: Run) -> Row:
+    """The row of a run that has not succeeded yet."""
+    return {
+        "dataset": dataset.name,
+        "method": run.method,
+        "seed": run.split.seed,
+        "labels_per_class": run.split.labels_per_class,
+        "n_train": len(run.split.train),
+        "n_labeled": len(run.split.labeled),
+        "n_test": len(run.split.test),
+        "scores": {},
+        "seconds": {},
+        "peak_rss_mb": 0.0,
+        "config_hash": run.config_hash,
+        "versions": versions(),
+        "status": "failed",
+        "error": None,
+    }
+
+
+def _save_trace(path: Path, trace: str) -> None:
+    """Keep a traceback; where there is none, an earlier attempt's goes."""
+    if trace:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(trace, encoding="utf-8")
+    else:
+        path.unlink(missing_ok=True)

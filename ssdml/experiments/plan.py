@@ -1,0 +1,101 @@
+"""The jobs of a comparison and what identifies each: data, split, method, parameters."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ssdml.datasets import Dataset, LabelScarceSplit, label_scarce_split
+from ssdml.experiments.methods import Factory
+
+NOT_IN_THE_CONFIG = ("n_jobs", "verbose")  # they do not change a result
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One job: a method on a split. ``config_hash`` identifies all that decides its result."""
+
+    method: str
+    factory: Factory
+    split: LabelScarceSplit
+    config: dict[str, Any]
+    keeps_map: bool = False
+
+    @property
+    def config_hash(self) -> str:
+        """First 16 hexadecimal digits of the SHA-256 of the configuration."""
+        return hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def title(self) -> str:
+        """What the progress bar calls it."""
+        labels = self.split.labels_per_class
+        return f"{self.method}, {labels} label{'s' * (labels > 1)} a class, seed {self.split.seed}"
+
+    @property
+    def file_name(self) -> str:
+        """What its files are called."""
+        labels = self.split.labels_per_class
+        return file_name(f"{self.method}-{labels}-labels-seed-{self.split.seed}")
+
+
+def plan_runs(
+    dataset: Dataset,
+    methods: Mapping[str, Factory],
+    labels_per_class: Sequence[int] = (5,),
+    seeds: Sequence[int] = range(5),
+) -> list[Run]:
+    """The jobs of a comparison: seed by seed, so that what is finished early is paired."""
+    data = _fingerprint(dataset)
+    runs = []
+    for seed in dict.fromkeys(seeds):
+        for labels in sorted(set(labels_per_class)):
+            split = label_scarce_split(dataset, labels, seed=seed)
+            for name, factory in methods.items():
+                config = {
+                    "dataset": dataset.name,
+                    "data": data,
+                    "split": split.digest,
+                    "labels_per_class": labels,
+                    "seed": seed,
+                    "method": name,
+                    "parameters": _parameters(factory(seed, None)),
+                }
+                runs.append(Run(name, factory, split, config, keeps_map=seed == seeds[0]))
+    return runs
+
+
+def _fingerprint(dataset: Dataset) -> str:
+    """SHA-256 of the rows, the labels and the test rows."""
+    digest = hashlib.sha256()
+    for array in (dataset.X, dataset.y, dataset.test):
+        if array is not None:
+            digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def _parameters(model: Any) -> dict[str, Any]:
+    """Parameters that JSON can hold; of any other, its type."""
+    parameters = model.get_params() if hasattr(model, "get_params") else {}
+    return {"class": type(model).__name__} | {
+        name: value if isinstance(value, int | float | str | None) else type(value).__name__
+        for name, value in parameters.items()
+        if name.split("__")[-1] not in NOT_IN_THE_CONFIG
+    }
+
+
+def file_name(name: str) -> str:
+    """The name with whatever a file name may not hold replaced.
+
+    Examples
+    --------
+    >>> file_name("my data/v2, 5 labels")
+    'my-data-v2-5-labels'
+    """
+    return re.sub(r"[^\w.-]+", "-", name)

@@ -1,0 +1,186 @@
+"""A comparison of methods when labels are scarce: paired, resumable, a row a run.
+
+`METHODS` holds what can be compared; add to it what you want to see beside the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from ssdml.datasets import Dataset, LabelScarceSplit
+from ssdml.experiments.job import run_one
+from ssdml.experiments.methods import Embedder, Factory, InputFeatures, LabeledRowsOnly
+from ssdml.experiments.plan import Run, file_name, plan_runs
+from ssdml.experiments.results import RESULTS, Row, append_row, drop_cut_line, latest, read_rows
+from ssdml.graphs._checks import choose
+
+__all__ = ["METHODS", "compare", "run_one"]
+
+Progress = Callable[[int, int, str], None]
+
+
+def _input(random_state: int, n_jobs: int | None) -> Embedder:
+    return InputFeatures()
+
+
+def _pca(random_state: int, n_jobs: int | None) -> Embedder:
+    from sklearn.decomposition import PCA
+
+    return PCA(n_components=0.95, svd_solver="full", random_state=random_state)
+
+
+def _lda(random_state: int, n_jobs: int | None) -> Embedder:
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    # Ledoit and Wolf's estimate ("auto") is singular where a feature is constant in the labelled
+    # rows, as pixels are; half and half is as strong with 5 labels a class.
+    return LabeledRowsOnly(LinearDiscriminantAnalysis(solver="eigen", shrinkage=0.5))
+
+
+def _nca(random_state: int, n_jobs: int | None) -> Embedder:
+    from sklearn.neighbors import NeighborhoodComponentsAnalysis
+
+    return LabeledRowsOnly(NeighborhoodComponentsAnalysis(random_state=random_state))
+
+
+def _ssdml(random_state: int, n_jobs: int | None) -> Embedder:
+    from ssdml.estimator import SSDML
+
+    return SSDML(random_state=random_state, n_jobs=n_jobs)
+
+
+def _ssdml_residual(random_state: int, n_jobs: int | None) -> Embedder:
+    from ssdml.estimator import SSDML
+
+    return SSDML(backbone="residual", random_state=random_state, n_jobs=n_jobs)
+
+
+def _ssdml_paper(random_state: int, n_jobs: int | None) -> Embedder:
+    from ssdml.estimator import SSDML
+
+    return SSDML.paper(random_state=random_state, n_jobs=n_jobs)
+
+
+METHODS: dict[str, Factory] = {
+    "input": _input,
+    "pca": _pca,
+    "lda": _lda,
+    "nca": _nca,
+    "ssdml": _ssdml,
+    "ssdml-residual": _ssdml_residual,
+    "ssdml-paper": _ssdml_paper,
+}
+
+
+def compare(
+    dataset: Dataset,
+    methods: Sequence[str],
+    *,
+    out: str | Path,
+    labels_per_class: Sequence[int] = (5,),
+    seeds: Sequence[int] = range(5),
+    resume: bool = False,
+    n_jobs: int = 1,
+    progress: Progress | None = None,
+) -> list[Row]:
+    """Run every method on the same splits and write a row a run to ``out/results.jsonl``.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    methods : sequence of str
+        Names in `METHODS`.
+    out : path
+        Folder for ``results.jsonl``, ``splits/``, ``details/`` and, of failed runs, ``errors/``.
+    labels_per_class, seeds : sequences of int
+        Every combination is run.
+    resume : bool
+        Go on in a folder that holds results: what is done with the same configuration is not run
+        again, what failed is.
+    n_jobs : int
+        Runs at a time, as processes.
+    progress : callable, optional
+        Called as ``progress(n_done, n_runs, title of the next run)`` before and after each run.
+
+    Returns
+    -------
+    rows : list of dict
+        Of all the runs asked for, those done earlier too.
+
+    Raises
+    ------
+    FileExistsError
+        Where ``out`` holds results and `resume` is False.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from ssdml.datasets import load_dataset
+    >>> with TemporaryDirectory() as out:
+    ...     rows = compare(load_dataset("digits"), ["input", "lda"], seeds=[0], out=out)
+    >>> [(row["method"], row["n_labeled"], row["status"]) for row in rows]
+    [('input', 50, 'ok'), ('lda', 50, 'ok')]
+    """
+    out = Path(out)
+    _refuse_other_results(out, resume)
+    factories = {name: choose(METHODS, name, "method") for name in methods}
+    runs = plan_runs(dataset, factories, labels_per_class, seeds)
+    results = _open_results(out)
+    _save_splits(out / "splits", runs)
+    done = {row["config_hash"]: row for row in latest(read_rows(results)) if row["status"] == "ok"}
+    left = [run for run in runs if run.config_hash not in done]
+    report = progress or (lambda n_done, n_runs, title: None)
+    for row in _execute(dataset, left, out, n_jobs, report, len(runs)):
+        append_row(results, row)
+        done[row["config_hash"]] = row
+    return [done[run.config_hash] for run in runs]
+
+
+def _execute(
+    dataset: Dataset, runs: list[Run], out: Path, n_jobs: int, progress: Progress, n_all: int
+) -> Iterator[Row]:
+    """Rows in the order in which they are done; where runs go side by side each has one thread."""
+    from joblib import Parallel, delayed
+
+    inner = None if n_jobs == 1 else 1
+    parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
+    rows = parallel(delayed(run_one)(dataset, run, out=out, n_jobs=inner) for run in runs)
+    n_earlier = n_all - len(runs)
+    titles = [run.title for run in runs] + [""]
+    progress(n_earlier, n_all, titles[0])
+    for n_done, row in enumerate(rows, 1):
+        yield row
+        progress(n_earlier + n_done, n_all, titles[n_done])
+
+
+def _refuse_other_results(out: Path, resume: bool) -> None:
+    if (out / RESULTS).exists() and not resume:
+        raise FileExistsError(
+            f"{out / RESULTS} holds results already. Go on with them (--resume, or resume=True), "
+            "or name another folder."
+        )
+
+
+def _open_results(out: Path) -> Path:
+    """The results file, ready for the next row."""
+    out.mkdir(parents=True, exist_ok=True)
+    results = out / RESULTS
+    results.touch()
+    drop_cut_line(results)
+    return results
+
+
+def _save_splits(folder: Path, runs: list[Run]) -> None:
+    """One file a split; a file of that name must hold the same split."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for split in {run.split.digest: run.split for run in runs}.values():
+        name = f"{runs[0].config['dataset']}-{split.labels_per_class}-labels-seed-{split.seed}"
+        path = folder / f"{file_name(name)}.json"
+        if not path.exists():
+            split.save(path)
+        elif LabelScarceSplit.load(path).digest != split.digest:
+            raise ValueError(
+                f"{path}: holds another split than the one of this data set; the data have "
+                "changed since. Name another folder."
+            )
