@@ -1,0 +1,92 @@
+"""The report of a comparison: one HTML file that needs nothing beside itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from ssdml.experiments.details import load_details
+from ssdml.experiments.figures import looks
+from ssdml.experiments.files import whole_file
+from ssdml.experiments.formats import duration, interval, number, signed
+from ssdml.experiments.results import RESULTS, Row, latest, read_rows
+from ssdml.experiments.sections import Section, make_section
+from ssdml.experiments.tables import ALL_SCORES, HEADLINE
+
+REPORT = "report.html"
+TEMPLATE = "report.html.jinja"
+
+
+def write_report(out: str | Path, sections: Sequence[Section] | None = None) -> Path:
+    """Write ``out/report.html``.
+
+    Parameters
+    ----------
+    out : path
+        Folder that :func:`ssdml.experiments.run.compare` wrote.
+    sections : sequence of Section, optional
+        What `read_sections` gave, where it was called already: the maps take a few seconds.
+
+    Returns
+    -------
+    report : Path
+    """
+    out = Path(out)
+    page = render_report(read_sections(out) if sections is None else sections)
+    report = out / REPORT
+    with whole_file(report) as unfinished:
+        unfinished.write_text(page, encoding="utf-8")
+    return report
+
+
+def read_sections(out: str | Path) -> list[Section]:
+    """What the report says, a section a data set, from the results and details in a folder.
+
+    Raises
+    ------
+    ValueError
+        Where no run has been done.
+    """
+    out = Path(out)
+    rows = latest(read_rows(out / RESULTS))
+    if not rows:
+        raise ValueError(f"{out / RESULTS}: no run is done yet, there is nothing to report.")
+    hashes = [row["config_hash"] for row in rows]
+    details = {name: load_details(out / "details" / f"{name}.npz") for name in hashes}
+    datasets = dict.fromkeys(row["dataset"] for row in rows)
+    return [make_section([r for r in rows if r["dataset"] == name], details) for name in datasets]
+
+
+def render_report(sections: Sequence[Section]) -> str:
+    """The page as text."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {
+        "number": number,
+        "signed": signed,
+        "interval": interval,
+        "duration": duration,
+    }
+    rows = [row for section in sections for row in section.rows]
+    source = (files("ssdml.experiments") / TEMPLATE).read_text(encoding="utf-8")
+    return environment.from_string(source).render(
+        sections=sections,
+        looks=looks(list(dict.fromkeys(row["method"] for row in rows))),
+        headline_scores=HEADLINE,
+        all_scores=ALL_SCORES,
+        versions=_versions(rows),
+        n_rows=len(rows),
+    )
+
+
+def _versions(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """Each package with the version, or the versions, that the runs had."""
+    seen: dict[str, list[str]] = {}
+    for row in rows:
+        for name, version in row["versions"].items():
+            seen.setdefault(name, []).append(version)
+    return [(name, ", ".join(dict.fromkeys(found))) for name, found in seen.items()]

@@ -1,0 +1,204 @@
+"""What the report says of one data set: tables, figures, triplets, failures, parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ssdml.datasets import LAYOUTS
+from ssdml.experiments.details import RunDetails
+from ssdml.experiments.figures import (
+    CLASS_COLORS,
+    as_svg,
+    draw_estimates,
+    draw_label_curve,
+    looks,
+    new_figure,
+)
+from ssdml.experiments.maps import ClassMap, map_svg, project
+from ssdml.experiments.results import Row
+from ssdml.experiments.statistics import Estimate, mean_interval
+from ssdml.experiments.tables import HEADLINE, ScoreTable, headline_table, score_tables
+
+CURVES = ("NMI", "accuracy")
+Done = list[tuple[Row, RunDetails]]
+
+
+class Picture(NamedTuple):
+    """A figure and what stands over it."""
+
+    title: str
+    svg: str
+
+
+class PurityLine(NamedTuple):
+    """How many of a method's triplets are right, in percent over the seeds."""
+
+    method: str
+    n: Estimate
+    positive: Estimate
+    negative: Estimate
+    both: Estimate
+    weighted: Estimate
+
+
+@dataclass(frozen=True)
+class Section:
+    """One data set's part of the report."""
+
+    rows: Sequence[Row]
+    headline: ScoreTable
+    tables: list[ScoreTable]
+    n_classes: int
+    curves: list[Picture]
+    differences: list[Picture]
+    maps: dict[str, ClassMap]  # by method: the reference, then the best beside it
+    legend: list[tuple[str, str]]  # class, colour
+    purity: list[PurityLine]
+    failures: list[Row]
+    warnings: list[tuple[str, str]]  # methods, message
+    parameters: list[tuple[str, str]]  # method, parameters
+    command: str
+
+    @property
+    def map_pictures(self) -> list[Picture]:
+        """The maps as figures for the page."""
+        dataset = self.headline.dataset
+        return [
+            Picture(method, map_svg(drawn, f"{dataset}: rows by {method}"))
+            for method, drawn in self.maps.items()
+        ]
+
+    @property
+    def n_dots(self) -> int:
+        """Test rows on a map."""
+        return max((int((~m.sample.is_labeled).sum()) for m in self.maps.values()), default=0)
+
+
+def make_section(rows: Sequence[Row], details: Mapping[str, RunDetails | None]) -> Section:
+    """Gather it from the rows of one data set; ``details`` go by configuration hash."""
+    tables = score_tables(rows)
+    headline = headline_table(tables)
+    done: Done = []
+    for row in rows:
+        detail = details.get(row["config_hash"])
+        if detail is not None:
+            done.append((row, detail))
+    at_headline = [
+        (row, detail)
+        for row, detail in done
+        if row["labels_per_class"] == headline.labels_per_class and row["status"] == "ok"
+    ]
+    drawn = _maps(headline, at_headline)
+    class_names = next((m.class_names for m in drawn.values()), [])
+    return Section(
+        rows=rows,
+        headline=headline,
+        tables=tables,
+        n_classes=len(class_names),
+        curves=_curves(tables),
+        differences=_differences(headline),
+        maps=drawn,
+        legend=list(zip(class_names, CLASS_COLORS, strict=False)),
+        purity=_purity(headline, at_headline),
+        failures=[row for row in rows if row["status"] != "ok"],
+        warnings=_warnings(done),
+        parameters=_parameters(done),
+        command=_command(rows),
+    )
+
+
+def _maps(table: ScoreTable, done: Done) -> dict[str, ClassMap]:
+    """The map of the reference and that of the best method beside it, which learned something."""
+    samples = {row["method"]: detail for row, detail in done if detail.sample is not None}
+    after = [line.method for line in table.lines if line.method != table.reference]
+    wanted = [table.reference, *after[:1]]
+    return {
+        method: ClassMap(project(sample), sample, samples[method].class_names)
+        for method in wanted
+        if method in samples and (sample := samples[method].sample) is not None
+    }
+
+
+def _curves(tables: Sequence[ScoreTable]) -> list[Picture]:
+    """Scores against the number of labels; none where there is but one number."""
+    if len(tables) < 2:
+        return []
+    methods = [line.method for line in headline_table(tables).lines if line.n_ok]
+    pictures = []
+    for score in CURVES:
+        curves: dict[str, dict[int, Estimate]] = {method: {} for method in methods}
+        for table in tables:
+            for line in table.lines:
+                if line.n_ok and line.method in curves:
+                    curves[line.method][table.labels_per_class] = line.scores[score].estimate
+        with new_figure(5.4, 3.9) as figure:
+            draw_label_curve(figure.subplots(), curves, looks(methods))
+            svg = as_svg(figure, f"{tables[0].dataset}: {score} against labels a class")
+        pictures.append(Picture(score, svg))
+    return pictures
+
+
+def _differences(table: ScoreTable) -> list[Picture]:
+    """Paired differences from the reference, a picture a score."""
+    lines = [line for line in table.lines if line.n_ok and line.method != table.reference]
+    if not lines:
+        return []
+    methods = [line.method for line in lines]
+    pictures = []
+    for score in HEADLINE:
+        estimates = {line.method: line.scores[score].difference for line in lines}
+        with new_figure(3.7, 0.6 + 0.33 * len(lines)) as figure:
+            draw_estimates(figure.subplots(), estimates, looks(methods))
+            svg = as_svg(figure, f"{table.dataset}: {score}, difference from {table.reference}")
+        pictures.append(Picture(score, svg))
+    return pictures
+
+
+def _purity(table: ScoreTable, done: Done) -> list[PurityLine]:
+    lines = []
+    for line in table.lines:
+        found = [
+            detail.purity for row, detail in done if row["method"] == line.method and detail.purity
+        ]
+        if found:
+            shares = {
+                name: mean_interval([purity[name] for purity in found])
+                for name in PurityLine._fields[1:]
+            }
+            lines.append(PurityLine(line.method, **shares))
+    return lines
+
+
+def _warnings(done: Done) -> list[tuple[str, str]]:
+    """Every message once, with the methods that gave it."""
+    methods: dict[str, list[str]] = {}
+    for row, detail in done:
+        for message in detail.warnings:
+            methods.setdefault(message, []).append(row["method"])
+    return [(", ".join(dict.fromkeys(names)), message) for message, names in methods.items()]
+
+
+def _parameters(done: Done) -> list[tuple[str, str]]:
+    """Parameters of each method, the seed left out."""
+    parameters: dict[str, str] = {}
+    for row, detail in done:
+        chosen = dict(detail.config["parameters"])
+        name = chosen.pop("class")
+        shown = [f"{k}={v!r}" for k, v in chosen.items() if k.split("__")[-1] != "random_state"]
+        parameters.setdefault(row["method"], f"{name}({', '.join(shown)})")
+    return list(parameters.items())
+
+
+def _command(rows: Sequence[Row]) -> str:
+    """What runs it again; empty for a user's own file, whose path the rows do not hold."""
+    dataset, seeds = rows[0]["dataset"], sorted({row["seed"] for row in rows})
+    if dataset not in LAYOUTS or seeds != list(range(len(seeds))):
+        return ""
+    methods = ",".join(dict.fromkeys(row["method"] for row in rows))
+    labels = ",".join(map(str, sorted({row["labels_per_class"] for row in rows})))
+    return (
+        f"ssdml compare --dataset {dataset} --methods {methods} --labels-per-class {labels} "
+        f"--seeds {len(seeds)} --out comparison"
+    )

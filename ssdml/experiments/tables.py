@@ -1,0 +1,140 @@
+"""The numbers of a comparison, ready to print: a line a method, the best first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ssdml.experiments.results import Row
+from ssdml.experiments.statistics import (
+    Estimate,
+    average_ranks,
+    mean_interval,
+    paired_difference,
+)
+
+Floats = npt.NDArray[np.float64]
+
+HEADLINE = ("NMI", "R@1", "accuracy")  # a clustering, a retrieval and a classification score
+ALL_SCORES = ("NMI", "F1", "R@1", "R@2", "R@4", "R@8", "MAP@R", "accuracy")
+REFERENCE = "input"
+
+
+@dataclass(frozen=True)
+class ScoreCell:
+    """A method's score: its mean over the seeds, and its paired difference from the reference."""
+
+    estimate: Estimate
+    difference: Estimate
+    is_best: bool
+
+
+@dataclass(frozen=True)
+class MethodLine:
+    """A method's scores and costs, and its mean rank over the seeds and the headline scores."""
+
+    method: str
+    rank: float
+    scores: dict[str, ScoreCell]
+    fit: Estimate
+    transform: Estimate
+    memory: Estimate
+    n_ok: int
+    n_runs: int
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """All methods on one data set with one number of labels a class."""
+
+    dataset: str
+    labels_per_class: int
+    seeds: list[int]
+    reference: str
+    lines: list[MethodLine]
+    n_train: int
+    n_labeled: int
+    n_test: int
+
+
+def score_tables(rows: Sequence[Row]) -> list[ScoreTable]:
+    """A table for each data set and number of labels, in this order."""
+    groups: dict[tuple[str, int], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["dataset"], row["labels_per_class"]), []).append(row)
+    datasets = list(dict.fromkeys(dataset for dataset, _ in groups))
+    order = sorted(groups, key=lambda key: (datasets.index(key[0]), key[1]))
+    return [score_table(groups[key]) for key in order]
+
+
+def score_table(rows: Sequence[Row]) -> ScoreTable:
+    """The table of the runs on one data set with one number of labels."""
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    seeds = sorted({row["seed"] for row in rows})
+    reference = REFERENCE if REFERENCE in methods else methods[0]
+    scores = {name: _by_seed(rows, methods, seeds, name) for name in ALL_SCORES}
+    ranks = average_ranks(np.hstack([scores[name] for name in HEADLINE]))
+    cells = _cells(scores, methods, reference)
+    lines = [
+        _line([row for row in rows if row["method"] == method], float(rank), cells[method])
+        for method, rank in zip(methods, ranks, strict=True)
+    ]
+    lines.sort(key=lambda line: (line.n_ok == 0, line.rank))
+    first = rows[0]
+    return ScoreTable(
+        first["dataset"],
+        first["labels_per_class"],
+        seeds,
+        reference,
+        lines,
+        first["n_train"],
+        first["n_labeled"],
+        first["n_test"],
+    )
+
+
+def headline_table(tables: Sequence[ScoreTable]) -> ScoreTable:
+    """The table with the most seeds; among equals the one in the middle."""
+    most = max(len(table.seeds) for table in tables)
+    full = [table for table in tables if len(table.seeds) == most]
+    return full[len(full) // 2]
+
+
+def _by_seed(rows: Sequence[Row], methods: list[str], seeds: list[int], score: str) -> Floats:
+    """Table of methods by seeds; NaN where a run failed or is missing."""
+    table = np.full((len(methods), len(seeds)), np.nan)
+    for row in rows:
+        place = methods.index(row["method"]), seeds.index(row["seed"])
+        table[place] = row["scores"].get(score, np.nan)
+    return table
+
+
+def _cells(
+    scores: dict[str, Floats], methods: list[str], reference: str
+) -> dict[str, dict[str, ScoreCell]]:
+    """For each method, a cell for each score."""
+    cells: dict[str, dict[str, ScoreCell]] = {method: {} for method in methods}
+    for name, table in scores.items():
+        estimates = [mean_interval(values) for values in table]
+        highest = max((e.mean for e in estimates if e.n), default=np.nan)
+        for method, values, estimate in zip(methods, table, estimates, strict=True):
+            difference = paired_difference(values, table[methods.index(reference)])
+            cells[method][name] = ScoreCell(estimate, difference, estimate.mean == highest)
+    return cells
+
+
+def _line(runs: Sequence[Row], rank: float, cells: dict[str, ScoreCell]) -> MethodLine:
+    done = [row for row in runs if row["status"] == "ok"]
+    return MethodLine(
+        runs[0]["method"],
+        rank,
+        cells,
+        fit=mean_interval([row["seconds"]["fit"] for row in done]),
+        transform=mean_interval([row["seconds"]["transform"] for row in done]),
+        memory=mean_interval([row["peak_rss_mb"] for row in done]),
+        n_ok=len(done),
+        n_runs=len(runs),
+    )

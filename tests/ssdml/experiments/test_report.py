@@ -1,0 +1,246 @@
+"""The report: one file, well formed, with the numbers of the rows and nobody's markup."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ssdml.experiments.details import MapSample, RunDetails, save_details
+from ssdml.experiments.report import read_sections, write_report
+from ssdml.experiments.results import RESULTS, append_row
+from ssdml.experiments.run import compare
+from ssdml.experiments.statistics import mean_interval
+
+VOID = {"meta", "br", "img", "link", "input", "hr"}
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+class Page(HTMLParser):
+    """Checks that tags close in order; keeps the text, the tags and what they refer to."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.references: list[str] = []
+        self.text = ""
+        self.feed(source)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.references += [
+            value
+            for name, value in attrs
+            if name in ("src", "href", "xlink:href", "data", "action")
+        ]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += f" {data}" if self.open[-1:] != ["style"] else ""
+
+
+def words(page: Page) -> str:
+    return re.sub(r"\s+", " ", page.text)
+
+
+def read(path: Path) -> Page:
+    return Page(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def compared(blobs, tmp_path, broken_method) -> Path:
+    """A folder with results: three methods, one of which fails, two numbers of labels."""
+    methods = ["input", "lda", broken_method]
+    compare(blobs, methods, out=tmp_path, labels_per_class=[2, 5], seeds=[0, 1])
+    return tmp_path
+
+
+@pytest.fixture
+def two_seeds(tmp_path, make_row) -> Path:
+    """A folder with made-up rows whose means are known."""
+    for method, values in {"input": (60.0, 62.0), "ssdml": (81.0, 84.0)}.items():
+        for seed, nmi in enumerate(values):
+            append_row(tmp_path / RESULTS, make_row(method=method, seed=seed, scores={"NMI": nmi}))
+    return tmp_path
+
+
+def test_the_page_is_well_formed_and_needs_nothing_from_outside(compared):
+    page = read(write_report(compared))
+    assert {"table", "svg", "h1"} <= set(page.tags)
+    assert not {"script", "link", "iframe", "img"} & set(page.tags)
+    assert page.references
+    assert all(r.startswith(("#", "data:image/png;base64,")) for r in page.references)
+    source = (compared / "report.html").read_text(encoding="utf-8")
+    assert not re.search(r"https?:|@import|url\((?!#)", source)
+
+
+def test_names_and_messages_of_the_user_are_escaped(compared):
+    source = write_report(compared).read_text(encoding="utf-8")
+    assert "&lt;blobs&gt; &amp; co" in source
+    assert "<blobs>" not in source
+    assert "<metric>" not in source
+    text = words(read(compared / "report.html"))
+    assert "RuntimeError: no <metric> & no luck" in text
+    assert "<c>" in text  # a class on the map's legend
+
+
+def test_the_table_holds_the_means_and_intervals_of_the_rows(two_seeds):
+    text = words(read(write_report(two_seeds)))
+    for values in ((60.0, 62.0), (81.0, 84.0)):
+        estimate = mean_interval(values)
+        assert f"{estimate.mean:.1f}" in text
+        assert f"±{estimate.half_width:.1f}" in text
+    assert "NMI 82.5 (+21.5)" in text  # the lead: the best method, and its paired difference
+
+
+def test_the_highest_mean_is_bold_and_only_that(two_seeds):
+    source = write_report(two_seeds).read_text(encoding="utf-8")
+    best = set(re.findall(r'class="value best">([\d.]+)<', source))
+    assert "82.5" in best
+    assert "61.0" not in best
+
+
+def test_failures_are_listed_with_their_error(compared):
+    text = words(read(write_report(compared)))
+    assert "2 of 2 runs failed" in text
+    assert text.count("RuntimeError: no <metric> & no luck") == 4
+
+
+def test_nothing_failed_is_said_too(two_seeds):
+    assert "Every run finished." in words(read(write_report(two_seeds)))
+
+
+def test_curves_are_drawn_when_there_are_several_numbers_of_labels(compared, two_seeds):
+    assert "With fewer and more labels" in words(read(write_report(compared)))
+    assert [p.title for p in read_sections(compared)[0].curves] == ["NMI", "accuracy"]
+
+
+def test_one_number_of_labels_has_no_curve(two_seeds):
+    assert "With fewer and more labels" not in words(read(write_report(two_seeds)))
+
+
+def test_the_map_shows_the_input_and_the_best_method_on_the_same_rows(compared):
+    (section,) = read_sections(compared)
+    before, after = section.maps.values()
+    assert list(section.maps) == ["input", "lda"]
+    np.testing.assert_array_equal(before.sample.y, after.sample.y)
+    np.testing.assert_array_equal(before.sample.is_labeled, after.sample.is_labeled)
+    assert before.points.shape == (39 + 6, 2) or before.points.shape == (39 + 15, 2)
+
+
+def test_a_report_can_be_made_when_the_details_are_lost(compared):
+    shutil.rmtree(compared / "details")
+    text = words(read(write_report(compared)))
+    assert "Scores on the test rows" in text
+    assert "The map" not in text
+
+
+def test_purity_is_shown_for_methods_that_keep_their_triplets(two_seeds, make_row):
+    purity = {"positive": 91.25, "negative": 13.5, "both": 12.0, "weighted": 11.0, "n": 4000}
+    for seed in (0, 1):
+        name = make_row(method="ssdml", seed=seed)["config_hash"]
+        details = RunDetails({"parameters": {"class": "SSDML"}}, purity=purity)
+        save_details(two_seeds / "details" / f"{name}.npz", details)
+    text = words(read(write_report(two_seeds)))
+    assert re.search(r"ssdml\s*4.000\s*91\.2 %\s*13\.5 %\s*12\.0 %\s*11\.0 %", text)
+
+
+def test_warnings_are_shown_once_with_their_methods(two_seeds, make_row):
+    for method in ("input", "ssdml"):
+        name = make_row(method=method)["config_hash"]
+        details = RunDetails({"parameters": {"class": "X"}}, warnings=["a <b>careful</b> one"])
+        save_details(two_seeds / "details" / f"{name}.npz", details)
+    text = words(read(write_report(two_seeds)))
+    assert text.count("a <b>careful</b> one") == 1
+    assert "input, ssdml" in text
+
+
+def test_parameters_and_versions_are_named(compared):
+    text = words(read(write_report(compared)))
+    assert "LabeledRowsOnly(" in text
+    assert "shrinkage=0.5" in text
+    assert f"numpy {np.__version__}" in text
+
+
+def test_different_versions_are_all_named(tmp_path, make_row):
+    for seed, version in enumerate(("1.0", "2.0")):
+        append_row(tmp_path / RESULTS, make_row(seed=seed, versions={"torch": version}))
+    assert "torch 1.0, 2.0" in words(read(write_report(tmp_path)))
+
+
+def test_one_seed_shows_no_interval(tmp_path, make_row):
+    append_row(tmp_path / RESULTS, make_row())
+    text = words(read(write_report(tmp_path)))
+    assert "±" not in text
+    assert "nan" not in text.lower()
+
+
+def test_only_failures_make_a_report_too(blobs, tmp_path, broken_method):
+    compare(blobs, [broken_method], out=tmp_path, seeds=[0])
+    assert "No method finished a run." in words(read(write_report(tmp_path)))
+
+
+def test_two_data_sets_have_a_section_each(tmp_path, make_row):
+    for name in ("first", "second"):
+        append_row(tmp_path / RESULTS, make_row(dataset=name))
+    page = read(write_report(tmp_path))
+    assert page.tags.count("h1") == 2
+
+
+def test_the_command_that_repeats_it_is_given_for_known_data(tmp_path, make_row):
+    for seed in (0, 1):
+        append_row(tmp_path / RESULTS, make_row(dataset="digits", seed=seed))
+    command = "ssdml compare --dataset digits --methods input --labels-per-class 5 --seeds 2"
+    assert command in words(read(write_report(tmp_path)))
+
+
+def test_no_run_no_report(tmp_path):
+    (tmp_path / RESULTS).touch()
+    with pytest.raises(ValueError, match=r"results\.jsonl: no run is done yet"):
+        write_report(tmp_path)
+
+
+def test_many_classes_colour_ten_and_say_so(tmp_path, make_row, rng):
+    append_row(tmp_path / RESULTS, make_row())
+    names = [f"class {c}" for c in range(12)]
+    sample = MapSample(
+        rng.normal(size=(60, 3)).astype(np.float32), np.arange(60) % 12, np.arange(60) > 50
+    )
+    details = RunDetails({"parameters": {"class": "X"}}, class_names=names, sample=sample)
+    save_details(tmp_path / "details" / f"{make_row()['config_hash']}.npz", details)
+    assert "grey: the 2 other classes" in words(read(write_report(tmp_path)))
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+def test_a_browser_shows_the_report_without_a_complaint(compared, tmp_path_factory):
+    report = write_report(compared)
+    command = [
+        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync",
+        f"--user-data-dir={tmp_path_factory.mktemp('profile')}", "--enable-logging=stderr", "--v=0",
+        "--dump-dom", report.as_uri(),
+    ]  # fmt: skip
+    shown = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=True, env=dict(os.environ)
+    )
+    assert "CONSOLE" not in shown.stderr
+    assert shown.stdout.count("<svg") == report.read_text(encoding="utf-8").count("<svg")
+    assert "Scores on the test rows" in shown.stdout
