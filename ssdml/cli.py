@@ -1,0 +1,299 @@
+"""The command line: ``ssdml demo | compare | fit | transform | evaluate | datasets``.
+
+What is heavy is imported inside the commands, so that ``ssdml --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from ssdml import __version__
+
+INTERRUPTED = 130  # what a shell expects of a program that Ctrl-C ended
+
+
+class PlainErrors(TyperGroup):
+    """Commands whose errors are one line; ``--traceback`` shows where they come from."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; exit status 1 for an error, 130 for Ctrl-C."""
+        warnings.showwarning = lambda message, *place: _say(f"warning: {_in_one_line(message)}")
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as interrupt:
+            _say(f"Interrupted. {interrupt}".strip())
+            raise typer.Exit(INTERRUPTED) from None
+        except (typer.Exit, typer.Abort, BrokenPipeError):
+            raise
+        except Exception as error:
+            # A usage error formats itself, and ends with status 2.
+            if ctx.params.get("traceback") or hasattr(error, "format_message"):
+                raise
+            _say(f"error: {_in_one_line(error)}")
+            raise typer.Exit(1) from None
+
+
+app = typer.Typer(
+    cls=PlainErrors, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ssdml {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="The version.")
+    ] = False,
+    traceback: Annotated[
+        bool, typer.Option("--traceback", help="Show where an error comes from.")
+    ] = False,
+) -> None:
+    """Learn a metric from many items and a handful of labels."""
+
+
+Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="Folder of the data sets; else $SSDML_DATA, then the cache folder."),
+]
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("demo"),
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 5,
+    labels_per_class: Annotated[int, typer.Option(min=1, help="Labels a class.")] = 5,
+    small: Annotated[bool, typer.Option("--small", help="400 digits, quick methods.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what is there.")] = False,
+    force: Force = False,
+) -> None:
+    """Learn a metric from scikit-learn's digits, compare it with its peers, write a report."""
+    from ssdml.experiments.demo import PICTURE, remove_results, run_demo
+    from ssdml.experiments.terminal import print_scores, shown_runs
+
+    if force:
+        remove_results(out)
+    counts = sorted({labels_per_class} if small else {2, labels_per_class, 10})
+    with shown_runs(out) as progress:
+        tables = run_demo(
+            out,
+            labels_per_class=counts,
+            n_seeds=seeds,
+            small=small,
+            resume=resume,
+            progress=progress,
+        )
+    print_scores([table for table in tables if table.labels_per_class == labels_per_class])
+    _say(f"The report: {out / 'report.html'}, the picture: {out / PICTURE}")
+
+
+@app.command()
+def compare(
+    dataset: Annotated[
+        str, typer.Option(help="Name (see `ssdml datasets`) or path of your own data.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for results.jsonl and the report.")],
+    methods: Annotated[
+        str, typer.Option(help="Names with commas between, or all.")
+    ] = "input,pca,lda,nca,ssdml,ssdml-residual",
+    labels_per_class: Annotated[str, typer.Option(help="Numbers with commas between.")] = "5",
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ...")] = 5,
+    data_dir: DataDir = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with what is there; finished runs stay.")
+    ] = False,
+    n_jobs: Annotated[int, typer.Option(help="Runs at a time; -1: one a core.")] = 1,
+) -> None:
+    """Compare methods on the same few labels, over seeds, and write a report."""
+    counts = _numbers(labels_per_class, "--labels-per-class")
+    from ssdml.datasets import load_dataset
+    from ssdml.experiments import run
+    from ssdml.experiments.report import read_sections, write_report
+    from ssdml.experiments.terminal import print_scores, shown_runs
+
+    names = list(run.METHODS) if methods == "all" else _names(methods)
+    data = load_dataset(dataset, data_dir=data_dir)
+    with shown_runs(out) as progress:
+        rows = run.compare(
+            data,
+            names,
+            out=out,
+            labels_per_class=counts,
+            seeds=range(seeds),
+            resume=resume,
+            n_jobs=n_jobs,
+            progress=progress,
+        )
+        sections = read_sections(out)
+        report = write_report(out, sections)
+    print_scores([table for section in sections for table in section.tables])
+    failed = [row for row in rows if row["status"] != "ok"]
+    if failed:
+        first = f"{failed[0]['method']}: {failed[0]['error']}"
+        _say(f"{len(failed)} of {len(rows)} runs failed, the first {_in_one_line(first)}")
+        _say(f"The report lists them; the tracebacks are in {out / 'errors'}.")
+    _say(f"The report: {report}")
+    if len(failed) == len(rows):
+        raise typer.Exit(1)
+
+
+@app.command()
+def fit(
+    x: Annotated[Path, typer.Argument(metavar="X.npy", help="Items, a row each.")],
+    y: Annotated[
+        Path, typer.Argument(metavar="y.npy", help="Labels; -1, NaN or empty: unlabelled.")
+    ],
+    out: Annotated[Path, typer.Option(metavar="MODEL/", help="Folder for the model.")],
+    n_components: Annotated[
+        int | None, typer.Option(min=1, help="Columns of the embedding; else as many as X has.")
+    ] = None,
+    backbone: Annotated[
+        str | None, typer.Option(metavar="residual", help="Learned before the linear metric.")
+    ] = None,
+    n_neighbors: Annotated[int, typer.Option(min=1, help="Neighbours in the graph.")] = 10,
+    random_state: Annotated[int, typer.Option(min=0, help="Seed.")] = 0,
+    n_jobs: Annotated[int | None, typer.Option(help="Threads; else all cores.")] = None,
+    force: Force = False,
+) -> None:
+    """Learn a metric from items of which a few are labelled."""
+    _refuse_to_replace(out, force)
+    from ssdml.datasets import encode_partial_labels
+    from ssdml.estimator import SSDML
+    from ssdml.experiments.terminal import shown_wait
+
+    items, labels = _read_pair(x, y)
+    codes, classes = encode_partial_labels(labels)
+    model = SSDML(
+        n_components,
+        backbone=backbone,
+        n_neighbors=n_neighbors,
+        random_state=random_state,
+        n_jobs=n_jobs,
+    )
+    start = time.perf_counter()
+    n_labeled = int((codes >= 0).sum())
+    with shown_wait(f"learning from {len(items)} rows, {n_labeled} of them labelled"):
+        model.fit(items, codes)
+    model.save(out)
+    _say(
+        f"Learned {len(classes)} classes from {n_labeled} labelled and {len(items) - n_labeled} "
+        f"unlabelled rows in {time.perf_counter() - start:.1f} s: {out}"
+    )
+
+
+@app.command()
+def transform(
+    model: Annotated[Path, typer.Argument(metavar="MODEL/", help="What `ssdml fit` wrote.")],
+    x: Annotated[Path, typer.Argument(metavar="X.npy", help="Items, a row each.")],
+    out: Annotated[Path, typer.Option(metavar="Z.npy", help="File for the embedding.")],
+    force: Force = False,
+) -> None:
+    """Embed items with a learned metric."""
+    _refuse_to_replace(out, force)
+    import numpy as np
+
+    from ssdml.estimator import SSDML
+    from ssdml.experiments.files import whole_file
+    from ssdml.experiments.terminal import shown_wait
+    from ssdml.table_readers import read_npy
+
+    learned, items = SSDML.load(model), read_npy(x)
+    with shown_wait(f"embedding {len(items)} rows"):
+        Z = learned.transform(items)
+    with whole_file(out) as unfinished, unfinished.open("wb") as file:
+        np.save(file, Z)
+    _say(f"{len(Z)} rows of {Z.shape[1]} numbers: {out}")
+
+
+@app.command()
+def evaluate(
+    z: Annotated[Path, typer.Argument(metavar="Z.npy", help="Embedding, a row an item.")],
+    y: Annotated[Path, typer.Argument(metavar="y.npy", help="True labels; unlabelled rows out.")],
+    ks: Annotated[str, typer.Option(help="The K of R@K, with commas between.")] = "1,2,4,8",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Score an embedding against the true labels, in percent."""
+    neighbors = _numbers(ks, "--ks")
+    from ssdml.datasets import encode_partial_labels
+    from ssdml.evaluation import evaluate as score
+    from ssdml.experiments.terminal import print_columns, shown_wait
+
+    embedding, labels = _read_pair(z, y)
+    with shown_wait(f"scoring {len(embedding)} rows"):
+        scores = score(embedding, encode_partial_labels(labels)[0], ks=neighbors)
+    if as_json:
+        typer.echo(json.dumps(scores))
+    else:
+        print_columns(("score", "%"), [(name, f"{value:.1f}") for name, value in scores.items()])
+
+
+@app.command()
+def datasets(data_dir: DataDir = None) -> None:
+    """List the data sets, where they are, or what to put where."""
+    from ssdml.datasets import dataset_status
+    from ssdml.experiments.terminal import print_columns
+
+    found = dataset_status(data_dir=data_dir)
+    rows = [(s.name, "yes" if s.available else "no", str(s.path or s.note)) for s in found]
+    print_columns(("data set", "found", "where"), rows)
+
+
+def _say(message: str) -> None:
+    typer.echo(message, err=True)
+
+
+def _in_one_line(problem: object) -> str:
+    """Its text; the kind of error where that is all it has."""
+    text = " ".join(str(problem).split())
+    if isinstance(problem, OSError) and problem.strerror and problem.filename:
+        text = f"{problem.filename}: {problem.strerror}"
+    return text or type(problem).__name__
+
+
+def _names(text: str) -> list[str]:
+    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def _numbers(text: str, option: str) -> list[int]:
+    """Whole numbers from 1 on; a usage error otherwise."""
+    names = _names(text)
+    if not names or not all(name.isdecimal() and int(name) > 0 for name in names):
+        raise typer.BadParameter(
+            f"{text!r} must be whole numbers from 1 on with commas between, like 1,5,10.",
+            param_hint=option,
+        )
+    return [int(name) for name in names]
+
+
+def _refuse_to_replace(path: Path, force: bool) -> None:
+    if path.exists() and not force:
+        raise FileExistsError(f"{path} exists already; --force replaces it.")
+
+
+def _read_pair(rows: Path, labels: Path) -> tuple[Any, Any]:
+    """Two arrays with an entry a row each."""
+    from ssdml.table_readers import read_npy
+
+    X, y = read_npy(rows), read_npy(labels)
+    if X.shape[:1] != y.shape[:1]:
+        raise ValueError(
+            f"{labels} must have a label for each row of {rows}; got shapes {y.shape}, {X.shape}."
+        )
+    return X, y
