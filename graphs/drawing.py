@@ -10,7 +10,7 @@ from scipy import sparse
 from ssdml.graphs._checks import check_labels
 from ssdml.graphs._lookup import affinity_lookup
 from ssdml.graphs.masses import ClassMasses
-from ssdml.graphs.neighbors import KNNGraph
+from ssdml.graphs.neighbors import KNNGraph, check_graph
 
 if TYPE_CHECKING:
     import networkx
@@ -48,7 +48,7 @@ def to_networkx(
     """
     import networkx
 
-    n, k = graph.indices.shape
+    n, k = check_graph(graph, "to_networkx").indices.shape
     if n > max_nodes:
         raise ValueError(
             f"to_networkx: graph must have at most max_nodes={max_nodes} nodes; got {n}. "

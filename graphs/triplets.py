@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ssdml.graphs._checks import Floats, Integers, as_generator, choose
 from ssdml.graphs._lookup import Lookup, affinity_lookup
-from ssdml.graphs.neighbors import KNNGraph
+from ssdml.graphs.neighbors import KNNGraph, check_graph
 
 BLOCK_ANCHORS = 2**16  # anchors mined at a time
 
@@ -89,6 +89,7 @@ def mine_triplets(
     >>> mine_triplets(graph, W, strategy="neighborhood").positive
     array([2, 2, 0])
     """
+    check_graph(graph, "mine_triplets")
     mine = choose(STRATEGIES, strategy, "mine_triplets: strategy")
     lookup = affinity_lookup(affinities, graph.n_samples, "mine_triplets")
     if n_triplets is not None and n_triplets < 1:

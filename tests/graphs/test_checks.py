@@ -1,0 +1,58 @@
+"""Choices by name, labels and seeds at the doors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ssdml.graphs._checks import UNLABELED, as_generator, check_labels, choose
+
+
+def test_choose_returns_the_entry():
+    assert choose({"a": 1, "b": 2}, "b", "letter") == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("kmn", r"^affinity must be one of 'knn', 'rbf'; got 'kmn'. Did you mean 'knn'\?$"),
+        ("xyz", r"^affinity must be one of 'knn', 'rbf'; got 'xyz'.$"),
+        (None, r"got None.$"),
+        (["knn"], r"got \['knn'\]."),
+    ],
+)
+def test_choose_lists_the_names_and_suggests_the_nearest(name, message):
+    with pytest.raises(ValueError, match=message):
+        choose({"knn": 0, "rbf": 1}, name, "affinity")
+
+
+@pytest.mark.parametrize("given", [[0, -1, 3], np.array([0, -1, 3], np.int8), [0.0, -1.0, 3.0]])
+def test_labels_become_integers(given):
+    labels = check_labels(given, 3, "here")
+    np.testing.assert_array_equal(labels, [0, UNLABELED, 3])
+    assert labels.dtype == np.int64
+
+
+@pytest.mark.parametrize("given", [[0, None, 1], [0, np.nan, 1], ["a", "b", "c"], [0.5, 1, 2]])
+def test_what_is_no_label_is_sent_to_the_encoder(given):
+    with pytest.raises(TypeError, match=r"here: y must hold integers, -1 for .*encode_partial_lab"):
+        check_labels(given, 3, "here")
+
+
+@pytest.mark.parametrize("given", [[0, 1], [[0], [1], [2]], 0])
+def test_labels_are_one_a_row(given):
+    with pytest.raises(ValueError, match=r"here: y must have shape \(3,\), a label a row; got"):
+        check_labels(given, 3, "here")
+
+
+def test_generators_come_from_seeds_of_every_kind():
+    draws = {
+        as_generator(7).integers(2**40),
+        as_generator(np.random.default_rng(7)).integers(2**40),
+    }
+    assert len(draws) == 1
+    old = [as_generator(np.random.RandomState(7)).integers(2**40) for _ in range(2)]
+    assert old[0] == old[1]
+    generator = np.random.default_rng(0)
+    assert as_generator(generator) is generator
+    assert as_generator(None).integers(2**60) != as_generator(None).integers(2**60)
