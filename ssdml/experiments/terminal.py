@@ -39,15 +39,17 @@ def shown_runs(out: Path) -> Iterator[Progress]:
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
+    from rich.table import Column
 
     console = terminal()
     progress = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left:"),
-        TimeRemainingColumn(),
+        BarColumn(bar_width=16, table_column=Column(min_width=16)),
+        MofNCompleteColumn(table_column=Column(min_width=5)),
+        TimeElapsedColumn(table_column=Column(min_width=7)),
+        TextColumn("left", table_column=Column(min_width=4)),
+        TimeRemainingColumn(table_column=Column(min_width=7)),
+        # The last column is the one that gives way on a narrow terminal.
+        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
         console=console,
         disable=not console.is_terminal,
         # Runs differ in length: the estimate looks back over all of them.
@@ -66,8 +68,9 @@ def shown_runs(out: Path) -> Iterator[Progress]:
         try:
             yield show
         except KeyboardInterrupt:
+            runs = "1 finished run is" if n_kept == 1 else f"{n_kept} finished runs are"
             raise KeyboardInterrupt(
-                f"{n_kept} finished runs are kept in {out}; the same command with --resume goes on."
+                f"{runs} kept in {out}; the same command with --resume goes on."
             ) from None
 
 
