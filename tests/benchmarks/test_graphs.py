@@ -17,7 +17,7 @@ def data():
     """10,000 rows in 64 columns: 10 classes of several clusters each, 10 labels a class."""
     rng = np.random.default_rng(0)
     truth = rng.integers(10, size=10_000)
-    centers = 3 * rng.standard_normal((10, 5, 64))
+    centers = 0.5 * rng.standard_normal((10, 5, 64))
     X = centers[truth, rng.integers(5, size=truth.size)] + rng.standard_normal((truth.size, 64))
     y = np.full(truth.size, -1)
     for c in range(10):
