@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
 from ssdml.graphs._checks import Floats, Integers
@@ -164,9 +163,8 @@ class EdgeLookup(ArrayLookup):
         starts, ends = self.edges.indptr[anchor], self.edges.indptr[anchor + 1]
         shares = rng.random((len(anchor), N_TRIES))
         position = starts[:, None] + (shares * (ends - starts)[:, None]).astype(np.int64)
-        columns = np.append(self.edges.indices, 0)[position]
-        alone: npt.NDArray[np.bool_] = starts == ends
-        return np.where(alone[:, None], anchor[:, None], columns)
+        # A row without edges reads what is not its own; the pair's value is 0 then.
+        return np.append(self.edges.indices, 0)[position]
 
 
 def _distributions(masses: Floats) -> Floats:

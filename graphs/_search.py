@@ -139,7 +139,7 @@ class Searcher:
         distances = np.concatenate(
             [self.space.distances(queries[query[b]], self.rows[row[b]]) for b in blocks]
         )
-        order = np.lexsort((row, distances, query))
+        order = np.lexsort((distances, query))  # stable, and rows ascend already
         first = np.searchsorted(query, np.arange(len(queries)))
         chosen = order[first[:, None] + np.arange(count)]
         return row[chosen], distances[chosen]

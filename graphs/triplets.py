@@ -170,13 +170,13 @@ def _mine_block(
     to_shared = np.where(to_shared == 0, from_positive, to_shared)
     drawn = lookup.draw_dissimilar(anchor, rng)
     for candidate, affinity in ((shared, to_shared), (drawn, lookup.evidence(anchor, drawn))):
-        better = (to_negative >= 0) & (affinity < 0) & (candidate != anchor)
+        better = (to_negative >= 0) & (affinity < 0)
         negative = np.where(better, candidate, negative)
         to_negative = np.where(better, affinity, to_negative)
 
     ends = (anchor, positive, negative)
     weight = lookup.weights(ends, (to_positive, to_negative))
-    kept = (to_positive > 0) & (to_negative < 0) & (positive != negative) & (weight > 0)
+    kept = (to_positive > 0) & (to_negative < 0) & (weight > 0)
     return Triplets(anchor[kept], positive[kept], negative[kept], weight[kept])
 
 

@@ -52,6 +52,10 @@ def test_masses_of_a_fully_labelled_graph_sum_to_one(graph):
     assert (masses >= 0).all()
 
 
+def test_a_loose_tolerance_makes_no_mass_negative(graph, y):
+    assert class_masses(graph, y, tol=10.0).masses.min() == 0
+
+
 def test_rows_that_meet_no_label_have_no_mass():
     graph = KNNGraph(np.array([[1], [0], [3], [2]]), np.ones((4, 1)))
     masses = class_masses(graph, [5, -1, -1, -1], decay=0.5).masses

@@ -81,9 +81,10 @@ def test_an_offset_does_not_change_the_neighbours(points, offset):
     np.testing.assert_array_equal(moved.distances, graph.distances)
 
 
-def test_two_distant_clusters_keep_their_inner_order(points):
-    # Their centre lies 1e6 from either: float32 cannot tell the rows of one cluster apart.
-    X = np.r_[points[:100] + 1e6, points[100:] - 1e6]
+@pytest.mark.parametrize("distance", [1e2, 1e3, 1e4, 1e6])
+def test_two_distant_clusters_keep_their_inner_order(points, distance):
+    # Their centre is far from either: in float32 the rows of one cluster are hard to tell apart.
+    X = np.r_[points[:100] + distance, points[100:] - distance]
     np.testing.assert_array_equal(knn_graph(X, 6).indices, reference.knn(X, 6)[0])
 
 
@@ -92,6 +93,8 @@ def test_tiny_and_huge_values_keep_their_distances(points, scale):
     graph = knn_graph(points * scale, 6)
     np.testing.assert_array_equal(graph.indices, knn_graph(points, 6).indices)
     np.testing.assert_allclose(graph.distances / scale, knn_graph(points, 6).distances, rtol=1e-12)
+    by_angle = knn_graph(points * scale, 6, metric="cosine").indices
+    np.testing.assert_array_equal(by_angle, knn_graph(points, 6, metric="cosine").indices)
 
 
 def test_rotation_and_order_of_rows_do_not_matter(points, rng):

@@ -107,6 +107,20 @@ def test_biconjugate_gradients_report_the_true_residual(transition, rng):
     assert result.residual == np.abs(residual).max()
 
 
+def test_a_finished_column_does_not_move_while_others_go_on(transition):
+    # The column of ones is solved in one step; the others take many.
+    B = np.c_[np.ones(40), np.eye(40)]
+    result = stabilized_biconjugate_gradient(transition, 0.9999, B, tol=1e-12)
+    alone = stabilized_biconjugate_gradient(transition, 0.9999, B[:, :1], tol=1e-12)
+    assert result.n_iter > alone.n_iter
+    np.testing.assert_array_equal(result.values[:, 0], alone.values[:, 0])
+
+
+def test_the_fixed_point_gives_up_a_tolerance_that_rounding_denies(transition):
+    B = np.ones((40, 1))
+    assert not iterate_fixed_point(transition, 0.5, B, np.zeros_like(B), tol=-1.0).converged
+
+
 def test_the_fixed_point_stops_where_rounding_stops_it(transition):
     B = np.ones((40, 1))
     result = iterate_fixed_point(transition, 0.5, B, np.zeros_like(B), tol=0.0)

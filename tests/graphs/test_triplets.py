@@ -72,6 +72,14 @@ class TestNeighborhood:
             np.testing.assert_array_equal(mined.positive, expected.positive)
             np.testing.assert_array_equal(mined.negative, expected.negative)
 
+    def test_masses_are_compared_by_their_affinities_alone(self):
+        # Row 1 leans to the class of row 0, and yet the vote ranks it behind row 2.
+        F = np.array([[0.4, 0.3, 0.3], [0.36, 0.32, 0.32], [0.1, 0.2, 0.2]])
+        graph = KNNGraph(np.array([[1, 2], [0, 2], [0, 1]]), np.ones((3, 2)))
+        masses = ClassMasses(F)
+        assert masses.affinities(0, 1) < masses.affinities(0, 2) < 0
+        assert mine_triplets(graph, masses, strategy="neighborhood").positive[0] == 2
+
     def test_an_odd_k_leaves_the_middle_neighbour_out(self):
         graph = KNNGraph(np.array([[1, 2, 3]] + [[0, 0, 0]] * 3), np.ones((4, 3)))
         W = np.zeros((4, 4))
@@ -210,6 +218,28 @@ class TestPropagated:
         t = mine_triplets(graph, ClassMasses(F), n_triplets=40, random_state=0)
         assert 3 not in np.concatenate(t[:3])
         assert {*t.anchor.tolist()} == {0, 1}  # row 2 is alone in its class
+
+    def test_a_row_of_even_masses_is_worth_nothing(self):
+        F = np.array([[0, 1, 0, 0], [0, 1, 0, 0], [0.25, 0.25, 0.25, 0.25], [0, 0, 0, 1]])
+        graph = KNNGraph(np.array([[1, 2], [0, 2], [0, 1], [0, 2]]), np.ones((4, 2)))
+        with pytest.warns(RuntimeWarning, match="found no anchor"):
+            mine_triplets(graph, ClassMasses(F), n_triplets=40, random_state=0)
+
+    def test_on_edges_what_repels_the_positive_repels_the_anchor(self):
+        # Row 0 knows row 1 alone; row 1 is repelled by row 2.
+        W = np.array([[0.0, 0.5, 0.0], [0.5, 0.0, -0.25], [0.0, -0.25, 0.0]])
+        graph = KNNGraph(np.array([[1], [2], [1]]), np.ones((3, 1)))
+        t = mine_triplets(graph, sparse.csr_array(W), n_triplets=3, random_state=0)
+        assert (t.anchor[0], t.positive[0], t.negative[0]) == (0, 1, 2)
+        np.testing.assert_allclose(t.weight[0], np.sqrt(0.5 * 0.25) / 0.5)
+
+    def test_in_an_array_positives_are_found_beyond_the_neighbours(self):
+        # Rows 0 and 3 attract each other and neighbour 1 and 2, which repel them.
+        W = np.full((4, 4), -1.0) + 6 * np.eye(4)
+        W[0, 3] = W[3, 0] = 1.0
+        graph = KNNGraph(np.array([[1, 2], [0, 2], [0, 1], [1, 2]]), np.ones((4, 2)))
+        t = mine_triplets(graph, W, n_triplets=40, random_state=0)
+        assert {*zip(t.anchor, t.positive, strict=True)} == {(0, 3), (3, 0)}
 
     @pytest.mark.parametrize(
         "nothing",
