@@ -88,7 +88,19 @@ def test_two_distant_clusters_keep_their_inner_order(points, distance):
     np.testing.assert_array_equal(knn_graph(X, 6).indices, reference.knn(X, 6)[0])
 
 
-@pytest.mark.parametrize("scale", [1e-150, 1e150])
+@pytest.mark.parametrize("distance", [30.0, 100.0, 300.0, 1e3])
+def test_scores_that_lose_their_digits_are_not_trusted(rng, distance):
+    # At this size faiss computes |x|² + |y|² - 2 x·y, which cancels far from the centre.
+    X = rng.standard_normal((2000, 256))
+    X[:1000] += distance
+    graph = knn_graph(X, 6)
+    for i in range(0, 2000, 40):
+        distances = np.sqrt(((X - X[i]) ** 2).sum(axis=1))
+        nearest = np.argsort(distances, kind="stable")
+        np.testing.assert_array_equal(graph.indices[i], nearest[nearest != i][:6])
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
 def test_tiny_and_huge_values_keep_their_distances(points, scale):
     graph = knn_graph(points * scale, 6)
     np.testing.assert_array_equal(graph.indices, knn_graph(points, 6).indices)
