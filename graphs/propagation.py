@@ -115,7 +115,11 @@ def propagate_labels(
     # True scores are not negative. One step of the fixed point keeps them so, and gives rows
     # beyond the reach of the tolerance the proportions of their neighbours.
     scores = decay * (similarity @ np.maximum(result.values, 0)) + (1 - decay) * seeds
-    scores *= prior / scores.sum(axis=0)
+    return _to_simplex(scores * (prior / scores.sum(axis=0)), prior)
+
+
+def _to_simplex(scores: Floats, prior: Floats) -> Floats:
+    """Rows scaled to sum to 1; rows of zeros get the prior, and one warning counts them."""
     reached = scores.any(axis=1)
     if not reached.all():
         warnings.warn(
@@ -123,9 +127,9 @@ def propagate_labels(
             f"{len(reached)} rows; they get the class prior. Label a row in each part of the "
             "graph, or raise n_neighbors.",
             RuntimeWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-        scores[~reached] = prior
+        scores = np.where(reached[:, None], scores, prior)
     distributions: Floats = scores / scores.sum(axis=1, keepdims=True)
     return distributions
 
