@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
 from ssdml.graphs._checks import (
@@ -120,7 +121,7 @@ def propagate_labels(
 
 def _to_simplex(scores: Floats, prior: Floats) -> Floats:
     """Rows scaled to sum to 1; rows of zeros get the prior, and one warning counts them."""
-    reached = scores.any(axis=1)
+    reached: npt.NDArray[np.bool_] = np.asarray(scores.any(axis=1))
     if not reached.all():
         warnings.warn(
             f"propagate_labels: no label reaches {len(reached) - reached.sum()} of "
