@@ -90,17 +90,16 @@ def demo(
 
     if force:
         remove_results(out)
-    counts = sorted({labels_per_class} if small else {2, labels_per_class, 10})
     with shown_runs(out) as progress:
-        tables = run_demo(
+        table = run_demo(
             out,
-            labels_per_class=counts,
+            labels_per_class=labels_per_class,
             n_seeds=seeds,
             small=small,
             resume=resume,
             progress=progress,
         )
-    print_scores([table for table in tables if table.labels_per_class == labels_per_class])
+    print_scores([table])
     _say(f"The report: {out / 'report.html'}, the picture: {out / PICTURE}")
 
 
@@ -176,7 +175,6 @@ def fit(
     _refuse_to_replace(out, force)
     from ssdml.datasets import encode_partial_labels
     from ssdml.estimator import SSDML
-    from ssdml.experiments.terminal import shown_wait
 
     items, labels = _read_pair(x, y)
     codes, classes = encode_partial_labels(labels)
@@ -186,12 +184,11 @@ def fit(
         n_neighbors=n_neighbors,
         random_state=random_state,
         n_jobs=n_jobs,
+        verbose=1,  # a bar where there is a terminal
     )
     start = time.perf_counter()
+    model.fit(items, codes).set_params(verbose=0).save(out)
     n_labeled = int((codes >= 0).sum())
-    with shown_wait(f"learning from {len(items)} rows, {n_labeled} of them labelled"):
-        model.fit(items, codes)
-    model.save(out)
     _say(
         f"Learned {len(classes)} classes from {n_labeled} labelled and {len(items) - n_labeled} "
         f"unlabelled rows in {time.perf_counter() - start:.1f} s: {out}"

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import signal
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -131,9 +133,12 @@ def compare(
     done = {row["config_hash"]: row for row in latest(read_rows(results)) if row["status"] == "ok"}
     left = [run for run in runs if run.config_hash not in done]
     report = progress or (lambda n_done, n_runs, title: None)
-    for row in _execute(dataset, left, out, n_jobs, report, len(runs)):
-        append_row(results, row)
-        done[row["config_hash"]] = row
+    with warnings.catch_warnings():
+        # A worker that has loaded torch is larger than at its start; that is no leak.
+        warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given")
+        for row in _execute(dataset, left, out, n_jobs, report, len(runs)):
+            append_row(results, row)
+            done[row["config_hash"]] = row
     return [done[run.config_hash] for run in runs]
 
 
@@ -143,15 +148,25 @@ def _execute(
     """Rows in the order in which they are done; where runs go side by side each has one thread."""
     from joblib import Parallel, delayed
 
-    inner = None if n_jobs == 1 else 1
+    work = _run_here if n_jobs == 1 else _run_beside
     parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
-    rows = parallel(delayed(run_one)(dataset, run, out=out, n_jobs=inner) for run in runs)
+    rows = parallel(delayed(work)(dataset, run, out) for run in runs)
     n_earlier = n_all - len(runs)
     titles = [run.title for run in runs] + [""]
     progress(n_earlier, n_all, titles[0])
     for n_done, row in enumerate(rows, 1):
         yield row
         progress(n_earlier + n_done, n_all, titles[n_done])
+
+
+def _run_here(dataset: Dataset, run: Run, out: Path) -> Row:
+    return run_one(dataset, run, out=out)
+
+
+def _run_beside(dataset: Dataset, run: Run, out: Path) -> Row:
+    """In a process of its own: Ctrl-C is for the first process, which ends this one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return run_one(dataset, run, out=out, n_jobs=1)
 
 
 def _refuse_other_results(out: Path, resume: bool) -> None:

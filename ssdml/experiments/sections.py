@@ -18,6 +18,7 @@ from ssdml.experiments.figures import (
 )
 from ssdml.experiments.maps import ClassMap, map_svg, project
 from ssdml.experiments.results import Row
+from ssdml.experiments.run import METHODS
 from ssdml.experiments.statistics import Estimate, mean_interval
 from ssdml.experiments.tables import HEADLINE, ScoreTable, headline_table, score_tables
 
@@ -105,7 +106,7 @@ def make_section(rows: Sequence[Row], details: Mapping[str, RunDetails | None]) 
         failures=[row for row in rows if row["status"] != "ok"],
         warnings=_warnings(done),
         parameters=_parameters(done),
-        command=_command(rows),
+        command=_command(tables),
     )
 
 
@@ -191,14 +192,16 @@ def _parameters(done: Done) -> list[tuple[str, str]]:
     return list(parameters.items())
 
 
-def _command(rows: Sequence[Row]) -> str:
-    """What runs it again; empty for a user's own file, whose path the rows do not hold."""
-    dataset, seeds = rows[0]["dataset"], sorted({row["seed"] for row in rows})
-    if dataset not in LAYOUTS or seeds != list(range(len(seeds))):
+def _command(tables: Sequence[ScoreTable]) -> str:
+    """What runs it again; empty where a name does not tell everything, as of a user's own file."""
+    headline = headline_table(tables)
+    names = {line.method for line in headline.lines}
+    seeds = list(range(len(headline.seeds)))
+    if headline.dataset not in LAYOUTS or not names <= METHODS.keys() or headline.seeds != seeds:
         return ""
-    methods = ",".join(dict.fromkeys(row["method"] for row in rows))
-    labels = ",".join(map(str, sorted({row["labels_per_class"] for row in rows})))
+    methods = ",".join(name for name in METHODS if name in names)
+    labels = ",".join(str(t.labels_per_class) for t in tables if t.seeds == headline.seeds)
     return (
-        f"ssdml compare --dataset {dataset} --methods {methods} --labels-per-class {labels} "
-        f"--seeds {len(seeds)} --out comparison"
+        f"ssdml compare --dataset {headline.dataset} --methods {methods} "
+        f"--labels-per-class {labels} --seeds {len(seeds)} --out comparison"
     )

@@ -228,6 +228,96 @@ def test_evaluate_takes_names_and_leaves_out_rows_without_one(run, arrays, tmp_p
     assert by_name == run("evaluate", *arrays, "--json").stdout
 
 
+def test_a_model_is_fitted_saved_and_used(run, arrays, tmp_path):
+    model, Z = tmp_path / "model", tmp_path / "Z.npy"
+    fitted = run("fit", *arrays, "--out", model, "--n-components", 2, "--random-state", 3)
+    assert fitted.exit_code == 0, fitted.output
+    assert "Learned 3 classes from 18 labelled and 102 unlabelled rows" in fitted.stderr
+    assert run("transform", model, arrays[0], "--out", Z).exit_code == 0
+    X, y = (np.load(path) for path in arrays)
+    expected = ssdml.SSDML(2, random_state=3).fit(X, y).transform(X)
+    np.testing.assert_array_equal(np.load(Z), expected)
+    assert np.load(Z).dtype == X.dtype
+
+
+def test_the_options_of_fit_reach_the_estimator(run, arrays, tmp_path, monkeypatch):
+    def reveal(model, X, y):
+        raise ValueError(json.dumps(model.get_params()))
+
+    monkeypatch.setattr("ssdml.estimator.SSDML.fit", reveal)
+    options = {"n_components": 2, "backbone": "residual", "n_neighbors": 7, "random_state": 5}
+    options |= {"n_jobs": 3}
+    words = [w for k, v in options.items() for w in (f"--{k.replace('_', '-')}", v)]
+    result = run("fit", *arrays, "--out", tmp_path / "model", *words)
+    parameters = json.loads(result.stderr.removeprefix("error: "))
+    assert {name: parameters[name] for name in options} == options
+
+
+def test_fit_takes_names_and_empty_names(run, arrays, tmp_path):
+    names = np.array(["", "ant", "bee", "cat"])[np.load(arrays[1]) + 1]
+    np.save(tmp_path / "names.npy", names)
+    result = run("fit", arrays[0], tmp_path / "names.npy", "--out", tmp_path / "model")
+    assert "Learned 3 classes from 18 labelled" in result.stderr
+
+
+def test_nothing_is_replaced_unless_it_is_said(run, arrays, tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "Z.npy").write_text("mine")
+    for command in (
+        ["fit", *arrays, "--out", tmp_path / "model"],
+        ["transform", tmp_path / "model", arrays[0], "--out", tmp_path / "Z.npy"],
+    ):
+        result = run(*command)
+        assert result.exit_code == 1
+        assert result.stderr.endswith("exists already; --force replaces it.\n")
+    assert (tmp_path / "Z.npy").read_text() == "mine"
+    assert run("fit", *arrays, "--out", tmp_path / "model", "--force").exit_code == 0
+    again = ["transform", tmp_path / "model", arrays[0], "--out", tmp_path / "Z.npy", "--force"]
+    assert run(*again).exit_code == 0
+    assert np.load(tmp_path / "Z.npy").shape[0] == 120
+
+
+def test_what_is_no_model_is_an_error_of_one_line(run, arrays, tmp_path):
+    result = run("transform", tmp_path / "nowhere", arrays[0], "--out", tmp_path / "Z.npy")
+    assert result.exit_code == 1
+    assert "nowhere" in result.stderr
+    assert not (tmp_path / "Z.npy").exists()
+
+
+def test_an_embedding_that_does_not_fit_on_the_disk_leaves_no_part(
+    run, arrays, tmp_path, monkeypatch
+):
+    def full(file, array):
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    model, Z = tmp_path / "model", tmp_path / "Z.npy"
+    assert run("fit", *arrays, "--out", model).exit_code == 0
+    monkeypatch.setattr(np, "save", full)
+    result = run("transform", model, arrays[0], "--out", Z)
+    assert result.exit_code == 1
+    assert "Z.npy" in result.stderr
+    assert "No space left on device" in result.stderr
+    assert not list(tmp_path.glob("Z.npy*"))
+
+
+def test_the_demo_runs_and_will_not_run_over_itself(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("ssdml.experiments.sections.project", lambda s: s.embedding[:, :2])
+    command = ["demo", "--small", "--seeds", 1, "--out", tmp_path / "demo"]
+    first = run(*command)
+    assert first.exit_code == 0, first.output
+    assert "digits, 5 labels a class, 1 seed" in first.stdout
+    assert (tmp_path / "demo" / "demo.png").is_file()
+    again = run(*command)
+    assert again.exit_code == 1
+    assert "--resume" in again.stderr
+    before = (tmp_path / "demo" / "results.jsonl").read_bytes()
+    assert run(*command, "--resume").exit_code == 0
+    assert (tmp_path / "demo" / "results.jsonl").read_bytes() == before
+    assert run(*command, "--force").exit_code == 0
+    assert (tmp_path / "demo" / "results.jsonl").read_bytes() != before  # other seconds
+
+
 def test_labels_that_do_not_fit_the_rows_are_named_with_their_file(run, arrays, tmp_path):
     np.save(tmp_path / "short.npy", np.zeros(7))
     for command in (["evaluate"], ["fit", "--out", tmp_path / "model"]):

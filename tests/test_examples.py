@@ -1,0 +1,56 @@
+"""The examples run, at toy size, print what they promise, and stay short."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run an example with arguments; gives what it prints."""
+
+    def run(name: str, *arguments: object) -> str:
+        monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_quickstart_learns_more_than_the_input_tells(run):
+    shown = run("quickstart.py")
+    assert "1198 digits to learn from, 50 of them labelled" in shown
+    scores = {
+        name: float(nmi) for name, nmi in re.findall(r"^(\w+): NMI ([\d.]+)", shown, re.MULTILINE)
+    }
+    assert scores["SSDML"] > scores["input"] + 5
+    assert float(re.search(r"classes right: ([\d.]+) %", shown).group(1)) > 80
+
+
+def test_label_scarce_compares_and_goes_on_where_it_was_stopped(run, tmp_path, monkeypatch):
+    from ssdml.experiments.run import METHODS
+
+    # The real ones take seconds and have tests of their own.
+    monkeypatch.setitem(METHODS, "ssdml", METHODS["pca"])
+    monkeypatch.setattr("ssdml.experiments.sections.project", lambda s: s.embedding[:, :2])
+    shown = run("label_scarce.py", tmp_path / "out", 1)
+    monkeypatch.delitem(METHODS, "kernel-pca")
+    assert "5 labels a class: NMI, and its gain over the input" in shown
+    assert re.search(r"kernel-pca +\d+\.\d +[+-]\d+\.\d", shown)
+    assert (tmp_path / "out" / "report.html").is_file()
+    before = (tmp_path / "out" / "results.jsonl").read_bytes()
+    assert run("label_scarce.py", tmp_path / "out", 1) == shown
+    monkeypatch.delitem(METHODS, "kernel-pca")
+    assert (tmp_path / "out" / "results.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["quickstart.py", "label_scarce.py"])
+def test_an_example_can_be_read_at_a_glance(name):
+    assert len((EXAMPLES / name).read_text(encoding="utf-8").splitlines()) < 40
