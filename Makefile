@@ -20,8 +20,8 @@ help:
 	@sed -n 's/^## \{0,1\}//p' Makefile
 
 demo: $(VENV)/installed
-	$(BIN)/ssdml demo --out demo
-	@echo "The report: $(CURDIR)/demo/report.html"
+	$(BIN)/ssdml demo --out demo --force
+	@echo "Open $(CURDIR)/demo/report.html in a browser."
 
 test: $(VENV)/installed-test
 	$(BIN)/python -m pytest $(ARGS)

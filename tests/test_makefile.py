@@ -69,8 +69,8 @@ def test_a_change_of_the_requirements_installs_again(project):
 
 def test_the_demo_says_where_its_report_is(project):
     done = make(project, "demo")
-    assert notes(project) == ["python -m pip install --editable .", "ssdml demo --out demo"]
-    assert done.stdout.splitlines()[-1] == f"The report: {project}/demo/report.html"
+    assert notes(project) == ["python -m pip install --editable .", "ssdml demo --out demo --force"]
+    assert done.stdout.splitlines()[-1] == f"Open {project}/demo/report.html in a browser."
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_failure_is_not_swallowed(project, target, fails):
     done = make(project, target, fails=fails)
     assert done.returncode != 0
     assert "Error 3" in done.stderr
-    assert "The report" not in done.stdout
+    assert "report.html" not in done.stdout
 
 
 def test_a_failed_installation_is_tried_again(project):
