@@ -41,7 +41,7 @@ SETTINGS: Any = {
     "ytick.labelcolor": MUTED,
 }
 BORDER: Any = {"markeredgecolor": PAPER, "markeredgewidth": 0.6}
-STAR: Any = {"marker": "*", "edgecolors": INK, "linewidths": 0.8}
+STAR: Any = {"marker": "*", "edgecolors": INK}
 
 
 class Look(NamedTuple):
@@ -129,8 +129,8 @@ def draw_map(
     x, y = points.T
     dots, stars = ~is_labeled, is_labeled
     axes.scatter(x[dots], y[dots], s=11, c=colors[dots], alpha=0.8, linewidths=0, rasterized=True)
-    size = 90 if stars.sum() <= 100 else 36
-    axes.scatter(x[stars], y[stars], s=size, c=colors[stars], **STAR)
+    size, edge = (90, 0.8) if stars.sum() <= 100 else (30, 0.5)
+    axes.scatter(x[stars], y[stars], s=size, c=colors[stars], linewidths=edge, **STAR)
     axes.set_xticks([])
     axes.set_yticks([])
     axes.set_box_aspect(1)
@@ -156,9 +156,8 @@ def name_classes(
 
 
 def class_colors(y: npt.NDArray[np.int64]) -> npt.NDArray[np.str_]:
-    """A colour a row: its class's, or grey from the eleventh class on."""
-    palette = np.array([*CLASS_COLORS, GRID])
-    return palette[np.where((y >= 0) & (y < len(CLASS_COLORS)), y, len(CLASS_COLORS))]
+    """A colour a row: its class's. More than ten classes share the ten colours in turn."""
+    return np.where(y < 0, MUTED, np.array(CLASS_COLORS)[y % len(CLASS_COLORS)])
 
 
 @contextmanager

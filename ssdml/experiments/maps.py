@@ -50,8 +50,8 @@ def project(sample: MapSample) -> npt.NDArray[np.floating[Any]]:
 def draw_class_map(axes: Any, drawn: ClassMap) -> None:
     """Dots in the colours of their classes; the names among them where they are short."""
     draw_map(axes, drawn.points, class_colors(drawn.sample.y), drawn.sample.is_labeled)
-    names = drawn.class_names[: len(CLASS_COLORS)]
-    if max(map(len, names), default=0) <= SHORT:
+    names = drawn.class_names
+    if len(names) <= len(CLASS_COLORS) and max(map(len, names), default=0) <= SHORT:
         name_classes(axes, drawn.points, drawn.sample.y, names)
 
 

@@ -55,7 +55,7 @@ class Section:
     curves: list[Picture]
     differences: list[Picture]
     maps: dict[str, ClassMap]  # by method: the reference, then the best beside it
-    legend: list[tuple[str, str]]  # class, colour
+    legend: list[tuple[str, str]]  # class, colour; empty where classes share a colour
     purity: list[PurityLine]
     failures: list[Row]
     warnings: list[tuple[str, str]]  # methods, message
@@ -101,7 +101,7 @@ def make_section(rows: Sequence[Row], details: Mapping[str, RunDetails | None]) 
         curves=_curves(tables),
         differences=_differences(headline),
         maps=drawn,
-        legend=list(zip(class_names, CLASS_COLORS, strict=False)),
+        legend=_legend(class_names),
         purity=_purity(headline, at_headline),
         failures=[row for row in rows if row["status"] != "ok"],
         warnings=_warnings(done),
@@ -120,6 +120,12 @@ def _maps(table: ScoreTable, done: Done) -> dict[str, ClassMap]:
         for method in wanted
         if method in samples and (sample := samples[method].sample) is not None
     }
+
+
+def _legend(class_names: Sequence[str]) -> list[tuple[str, str]]:
+    if len(class_names) > len(CLASS_COLORS):
+        return []
+    return list(zip(class_names, CLASS_COLORS, strict=False))
 
 
 def _curves(tables: Sequence[ScoreTable]) -> list[Picture]:

@@ -179,7 +179,7 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(run, data, tmp_path, mo
 @pytest.mark.skipif(os.name == "nt", reason="sends a signal of POSIX")
 def test_a_real_ctrl_c_ends_the_program_with_130(data, tmp_path):
     command = [sys.executable, "-c", "from ssdml.cli import main; main()", "compare"]
-    command += ["--dataset", data, "--methods", "input", "--seeds", "5000", "--out", tmp_path / "o"]
+    command += ["--dataset", data, "--methods", "input", "--seeds", "500", "--out", tmp_path / "o"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         results = tmp_path / "o" / "results.jsonl"
         while not (results.exists() and results.stat().st_size):

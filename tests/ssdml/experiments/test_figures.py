@@ -120,9 +120,10 @@ def test_labelled_rows_are_stars_and_the_others_dots(rng):
     np.testing.assert_array_equal(stars.get_offsets(), points[7:])
 
 
-def test_ten_classes_have_a_colour_and_the_rest_is_grey():
+def test_ten_classes_have_a_colour_each_and_more_share_them():
     colors = class_colors(np.array([0, 9, 10, 76, -1]))
-    assert colors.tolist() == [CLASS_COLORS[0], CLASS_COLORS[9], GRID, GRID, GRID]
+    first, last, seventh = CLASS_COLORS[0], CLASS_COLORS[9], CLASS_COLORS[6]
+    assert colors.tolist() == [first, last, first, seventh, MUTED]
 
 
 def test_every_method_looks_different_even_one_that_nobody_knows():

@@ -218,7 +218,7 @@ def test_no_run_no_report(tmp_path):
         write_report(tmp_path)
 
 
-def test_many_classes_colour_ten_and_say_so(tmp_path, make_row, rng):
+def test_more_than_ten_classes_share_colours_and_have_no_legend(tmp_path, make_row, rng):
     append_row(tmp_path / RESULTS, make_row())
     names = [f"class {c}" for c in range(12)]
     sample = MapSample(
@@ -226,7 +226,9 @@ def test_many_classes_colour_ten_and_say_so(tmp_path, make_row, rng):
     )
     details = RunDetails({"parameters": {"class": "X"}}, class_names=names, sample=sample)
     save_details(tmp_path / "details" / f"{make_row()['config_hash']}.npz", details)
-    assert "grey: the 2 other classes" in words(read(write_report(tmp_path)))
+    text = words(read(write_report(tmp_path)))
+    assert "as there are 12, several share a colour" in text
+    assert "class 3" not in text
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
