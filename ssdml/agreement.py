@@ -1,0 +1,147 @@
+"""How much of the input to keep beside what was learned, judged without test labels.
+
+The yardstick is agreement with the graph: how often a row's nearest neighbour carries the class
+that propagation gave the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.spatial.distance import cdist
+
+from ssdml.linalg import Matrix
+
+INPUT_WEIGHTS = (0.7, 1.0, 1.4)
+
+
+class InputWeight(NamedTuple):
+    """A weight of the input, and the shares of rows that agree with their nearest neighbour."""
+
+    weight: float
+    agreement: float  # of the learned metric with the input beside it
+    input_agreement: float
+    is_worse: bool  # than the input, by more than two standard errors of the difference
+
+
+def squared_distances(rows: npt.ArrayLike, judged: npt.ArrayLike) -> Matrix:
+    """Squared distances from the judged rows to all rows, infinite to themselves.
+
+    O(m n) memory for m judged rows.
+
+    Examples
+    --------
+    >>> squared_distances([[0.0], [2.0], [5.0]], [0, 2])
+    array([[inf,  4., 25.],
+           [25.,  9., inf]])
+    """
+    X = np.asarray(rows, dtype=np.float64)
+    queries = np.asarray(judged)
+    X = X - X.mean(axis=0)
+    norms = (X**2).sum(axis=1)
+    squares: Matrix = norms[queries, None] + norms - 2 * (X[queries] @ X.T)
+    np.maximum(squares, 0, out=squares)
+    squares[np.arange(len(queries)), queries] = np.inf
+    return squares
+
+
+def choose_input_weight(
+    learned: npt.ArrayLike,
+    inputs: npt.ArrayLike,
+    classes: npt.ArrayLike,
+    judged: npt.ArrayLike,
+    *,
+    weights: Sequence[float] = INPUT_WEIGHTS,
+) -> InputWeight:
+    """Least weight of the input with which rows agree more with their neighbours than by it alone.
+
+    More by two standard errors of the difference; if no weight does so, the one with which most
+    rows agree, and of several the largest. Distances are ``learned² + weight² · input²``; the
+    caller scales both to the same spread.
+
+    Parameters
+    ----------
+    learned : array of shape (n, l)
+    inputs : array of shape (n, d)
+        The same rows before learning.
+    classes : array of shape (n,)
+        Class that the graph gave each row.
+    judged : array of shape (m,), int
+        Rows that are asked for their neighbours among all rows; better such as the learner did not
+        see.
+    weights : sequence of float
+        Weights to choose from, in ascending order.
+
+    Returns
+    -------
+    choice : InputWeight
+
+    Notes
+    -----
+    A small weight separates classes, a large one keeps near neighbours: agreement grows with the
+    weight, levels off, and falls towards the input's. O(m n) memory, O(m n (d + l)) time.
+
+    Examples
+    --------
+    >>> learned, inputs = [[0.0], [0.1], [5.0], [5.1]], [[0.0], [3.0], [1.0], [4.0]]
+    >>> choose_input_weight(learned, inputs, [0, 0, 1, 1], [0, 1, 2, 3])
+    InputWeight(weight=0.7, agreement=1.0, input_agreement=0.0, is_worse=False)
+    """
+    codes, queries = np.asarray(classes), np.asarray(judged)
+    of_learned, of_inputs = (squared_distances(rows, queries) for rows in (learned, inputs))
+
+    def agrees(squares: Matrix) -> npt.NDArray[np.bool_]:
+        same: npt.NDArray[np.bool_] = codes[squares.argmin(axis=1)] == codes[queries]
+        return same
+
+    by_input = agrees(of_inputs)
+    trials = [agrees(of_learned + weight**2 * of_inputs) for weight in weights]
+    exceeds = [falls_short(by_input, trial) for trial in trials]
+    best = max(range(len(trials)), key=lambda i: (trials[i].mean(), i))
+    chosen = exceeds.index(True) if any(exceeds) else best
+    return InputWeight(
+        weights[chosen],
+        float(trials[chosen].mean()),
+        float(by_input.mean()),
+        falls_short(trials[chosen], by_input),
+    )
+
+
+def falls_short(agree: npt.NDArray[np.bool_], reference: npt.NDArray[np.bool_]) -> bool:
+    """Whether ``agree`` is less often true than ``reference``, by two standard errors.
+
+    The errors are those of the mean of the paired differences.
+
+    Examples
+    --------
+    >>> falls_short(np.array([False] * 9), np.array([True] * 8 + [False]))
+    True
+    """
+    gaps = reference.astype(float) - agree
+    return bool(gaps.mean() > 2 * gaps.std() / np.sqrt(len(gaps)))
+
+
+def nearest_mean_agrees(rows: npt.ArrayLike, classes: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+    """Whether each row is nearest to the mean of its own class, itself left out of that mean.
+
+    Rows that are alone in their class are left out of the result.
+
+    Examples
+    --------
+    >>> nearest_mean_agrees([[0.0], [1.0], [4.0], [9.0], [2.0]], [0, 0, 1, 1, 2])
+    array([ True,  True, False,  True])
+    """
+    X = np.asarray(rows, dtype=np.float64)
+    codes = np.unique(classes, return_inverse=True)[1]
+    counts = np.bincount(codes)
+    sums = np.zeros((len(counts), X.shape[1]))
+    np.add.at(sums, codes, X)
+    squares = cdist(X, sums / counts[:, None], "sqeuclidean")
+    own = counts[codes]
+    left_out = (sums[codes] - X) / np.maximum(own - 1, 1)[:, None]
+    squares[np.arange(len(X)), codes] = ((X - left_out) ** 2).sum(axis=1)
+    agrees: npt.NDArray[np.bool_] = (squares.argmin(axis=1) == codes)[own > 1]
+    return agrees

@@ -1,0 +1,378 @@
+"""SSDML: a metric from many rows and a handful of labels."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, _fit_context
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, Options, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ssdml.alternation import Learned, State, alternate, learn_by_partitions
+from ssdml.graphs._checks import UNLABELED, as_generator, check_finite, check_labelled, check_labels
+from ssdml.graphs.neighbors import knn_graph, nearest_rows
+from ssdml.graphs.propagation import propagate_labels
+from ssdml.metric import LearnedMetric
+from ssdml.persistence import load_state, save_state
+from ssdml.progress import CallbackSupportMixin, Stages, with_callbacks
+from ssdml.projections import graph_rows
+from ssdml.representation import ResidualRepresentation
+
+Array = npt.NDArray[Any]
+
+SAVED = ("components_", "classes_", "label_distributions_", "transduction_", "embedding_")
+PAPER_PARTITIONS = 5  # 50 epochs in all, 10 on each partition (seed 003)
+
+
+class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
+    """Metric learned from many rows and a handful of labels.
+
+    A kNN graph carries the labels to the unlabelled rows, the graph and the classes mine
+    triplets, and an orthonormal L is learned from them on features in which classes are compact.
+    The input is kept beside what is learned, and a metric that is worse than the input is never
+    returned.
+
+    Parameters
+    ----------
+    n_components : int or None
+        Columns of the embedding. None: as many as features. A smaller number keeps distances
+        between the training rows as well as any linear map of the embedding can.
+    n_neighbors : int
+        Neighbours of each row in the graph.
+    decay : float
+        How far labels reach along the graph, between 0 and 1.
+    propagation : {"two-sided", "one-sided"}
+        Whether labels reach pairs of unlabelled rows, or only pairs with a labelled row (seed).
+    mining : {"propagated", "neighborhood"}
+        Where triplets come from; see :func:`ssdml.graphs.mine_triplets`.
+    input_weight : float or "auto"
+        Weight of the input beside what is learned; 0 drops it. "auto": see
+        :func:`ssdml.agreement.choose_input_weight`.
+    angle : float
+        Of the angular objective, in degrees.
+    backbone : None or "residual"
+        Features that L is learned on. None: linear ones, in which the scatter within classes is
+        the identity. "residual": the input bent by a hidden layer, trained in turn with the graph,
+        the propagated labels and L.
+    max_rounds : int or None
+        Turns of the alternation; the first leaves some rows out, which judge it. None: 2, or one
+        partition after another, 5 at most.
+    guard : bool
+        Whether to return the input, with a warning, where the learned metric is worse on the
+        graph or on the labelled rows.
+    partition_size : int or None
+        Seed 003's way: L alone is learned, on the rows as they are, on one random partition of so
+        many unlabelled rows after another. None: all rows at once, as described above.
+    device : str
+        Of the backbone: "auto" is a GPU where torch finds one.
+    n_jobs : int or None
+        Threads of the neighbour search. The result does not depend on it.
+    random_state : int, RandomState or None
+    verbose : int
+        From 1 on a progress bar is drawn, if standard error is a terminal.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        With a backbone its columns belong to ``representation_(X)``.
+    representation_ : None or callable
+        What the components are applied to: with a backbone, the embedding and the input side by
+        side.
+    classes_ : ndarray of shape (n_classes,)
+    transduction_ : ndarray of shape (n_samples,)
+        Class of each training row.
+    label_distributions_ : ndarray of shape (n_samples, n_classes)
+    input_weight_ : float
+        Weight of the input that was used; infinite where the guard returned the input.
+    triplets_ : Triplets
+        The last that were mined.
+    history_ : list of dict
+        A round each: objective before and after, triplets, share of rows that changed class.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Where the columns of X have names.
+
+    Notes
+    -----
+    Time: the neighbour search, O(n k C) a step of the propagation, O(n d²) for the scatter and
+    O(T l + n d l) a step of the manifold search for T triplets. Memory: O(n d + n k + n C).
+
+    Departures from [1]_, all undone by :meth:`paper`: labels are propagated to pairs of unlabelled
+    rows as well; triplets come from the classes so found; L is orthonormal after whitening by the
+    scatter within classes, and starts at the discriminants; the input is kept beside.
+
+    References
+    ----------
+    .. [1] Dutta, Harandi, Sekhar, "Semi-supervised metric learning: a deep resurrection",
+       AAAI 2021.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> labels = np.full(len(y), -1)
+    >>> labels[:50] = y[:50]
+    >>> model = SSDML(random_state=0).fit(X / 16, labels)
+    >>> Z = model.transform(X / 16)
+    >>> bool((model.transduction_ == y).mean() > 0.9)
+    True
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "decay": [Interval(Real, 0, 1, closed="neither")],
+        "propagation": [StrOptions({"two-sided", "one-sided"})],
+        "mining": [StrOptions({"propagated", "neighborhood"})],
+        "input_weight": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+        "angle": [Interval(Real, 0, 90, closed="neither")],
+        "backbone": [Options(str, {"residual"}), None],
+        "max_rounds": [Interval(Integral, 1, None, closed="left"), None],
+        "guard": ["boolean"],
+        "partition_size": [Interval(Integral, 1, None, closed="left"), None],
+        "device": [str],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        n_neighbors: int = 10,
+        decay: float = 0.99,
+        propagation: str = "two-sided",
+        mining: str = "propagated",
+        input_weight: float | str = "auto",
+        angle: float = 40.0,
+        backbone: str | None = None,
+        max_rounds: int | None = None,
+        guard: bool = True,
+        partition_size: int | None = None,
+        device: str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.decay = decay
+        self.propagation = propagation
+        self.mining = mining
+        self.input_weight = input_weight
+        self.angle = angle
+        self.backbone = backbone
+        self.max_rounds = max_rounds
+        self.guard = guard
+        self.partition_size = partition_size
+        self.device = device
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @classmethod
+    def paper(cls, n_components: int | None = None, **params: Any) -> Self:
+        """Seed 003 to the letter: one-sided affinities, neighbourhood triplets, no guard.
+
+        L starts at random and is learned on partitions of 9,000 unlabelled rows, 10 steps of
+        conjugate gradients each. ``n_components`` None: half the features, as in the seed's
+        networks. The seed's rows have unit length: scale X first, by ``Normalizer``. Where
+        features do not change, a mini-batch has nothing to wait for, so the triplets of a
+        partition are one batch.
+        """
+        literal: dict[str, Any] = {
+            "propagation": "one-sided",
+            "mining": "neighborhood",
+            "input_weight": 0.0,
+            "guard": False,
+            "partition_size": 9000,
+        }
+        return cls(n_components, **(literal | params))
+
+    @with_callbacks  # type: ignore[untyped-decorator]
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn the metric.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            float32 or float64; other numbers are converted to float64.
+        y : array of shape (n_samples,), int
+            -1 where unlabelled; :func:`ssdml.datasets.encode_partial_labels` makes such labels
+            from names.
+
+        Returns
+        -------
+        self : SSDML
+        """
+        X, labels = self._validated(X, y)
+        rng = as_generator(check_random_state(self.random_state))
+        rounds = self._n_rounds(labels)
+        stages = Stages(self, 2 + rounds, verbose=self.verbose)
+        with stages.all(X, y):
+            with stages("neighbours"):
+                graph = knn_graph(graph_rows(X), self._n_neighbors(len(X)), n_jobs=self.n_jobs)
+            with stages("labels"):
+                distributions = propagate_labels(graph, labels, decay=self.decay)
+            learn = alternate if self.partition_size is None else learn_by_partitions
+            learned = learn(State(X, labels, graph, distributions), rounds, self, rng, stages)
+            self._keep(X, labels, learned)
+        return self
+
+    def _validated(self, X: Any, y: Any) -> tuple[Array, npt.NDArray[np.int64]]:
+        name = type(self).__name__
+        X = validate_data(
+            self,
+            X,
+            dtype=(np.float64, np.float32),
+            ensure_min_samples=2,
+            ensure_all_finite=False,
+        )
+        check_finite(X, name, "X")
+        if y is None:
+            raise ValueError(f"{name} requires y to be passed, but the target y is None.")
+        labels = check_labels(np.asarray(y).ravel() if np.ndim(y) == 2 else y, len(X), name)
+        check_labelled(labels, name, "Label some rows.")
+        if self.n_components is not None and self.n_components > X.shape[1]:
+            raise ValueError(
+                f"{name}: n_components must be at most n_features = {X.shape[1]}; "
+                f"got {self.n_components}."
+            )
+        return X, labels
+
+    def _n_neighbors(self, n_samples: int) -> int:
+        if self.n_neighbors < n_samples:
+            return int(self.n_neighbors)
+        warnings.warn(
+            f"{type(self).__name__}: n_neighbors must be below n_samples = {n_samples}; "
+            f"got {self.n_neighbors}. Takes {n_samples - 1}.",
+            stacklevel=5,
+        )
+        return n_samples - 1
+
+    def _n_rounds(self, labels: Array) -> int:
+        if self.max_rounds is not None:
+            return int(self.max_rounds)
+        if self.partition_size is not None:
+            n_unlabeled = int((labels == UNLABELED).sum())
+            return max(1, min(PAPER_PARTITIONS, -(-n_unlabeled // self.partition_size)))
+        return 2
+
+    def _keep(self, X: Array, labels: npt.NDArray[np.int64], learned: Learned) -> None:
+        if learned.complaint:
+            warnings.warn(
+                f"{type(self).__name__}: returns the input as it is, for what was learned is "
+                f"worse: {learned.complaint}. Label more rows, or pass guard=False.",
+                stacklevel=5,
+            )
+        self.components_ = learned.components.astype(X.dtype)
+        self.representation_ = learned.representation
+        self.input_weight_ = learned.input_weight
+        self.triplets_ = learned.triplets
+        self.history_ = list(learned.history)
+        self.classes_ = np.unique(labels[labels != UNLABELED])
+        self.label_distributions_ = learned.distributions.astype(X.dtype)
+        self.transduction_ = self.classes_[learned.distributions.argmax(axis=1)]
+        self.embedding_ = self._embed(X)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Distribution of the classes at each row: that of its nearest training rows.
+
+        Training rows count by ``exp(-distance² / scale²)`` in the embedding, where the scale of a
+        row is the distance to the last of its ``n_neighbors`` neighbours (the induction formula of
+        label propagation).
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        distributions : ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+
+        References
+        ----------
+        .. [1] Delalleau, Bengio, Le Roux, "Efficient non-parametric function induction in
+           semi-supervised learning", AISTATS 2005, Eq. (7).
+        """
+        embedding = self.transform(X)
+        k = min(self.n_neighbors, len(self.embedding_))
+        indices, distances = nearest_rows(self.embedding_, embedding, k, n_jobs=self.n_jobs)
+        scale = np.maximum(distances[:, -1:], np.finfo(distances.dtype).tiny)
+        weights = np.exp(-((distances / scale) ** 2))[:, :, None]
+        votes = (weights * self.label_distributions_[indices]).sum(axis=1)
+        distributions: Array = votes / votes.sum(axis=1, keepdims=True)
+        return distributions
+
+    def predict(self, X: Any) -> Array:
+        """Likeliest class of each row, by :meth:`predict_proba`.
+
+        Returns
+        -------
+        classes : ndarray of shape (n_samples,)
+        """
+        classes: Array = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        return classes
+
+    def score(self, X: Any, y: Any) -> float:
+        """Share of the labelled rows (``y != -1``) whose class is predicted."""
+        labels = check_labels(y, len(X), f"{type(self).__name__}.score")
+        check_labelled(labels, f"{type(self).__name__}.score", "Score rows with labels.")
+        known = labels != UNLABELED
+        return float((self.predict(X)[known] == labels[known]).mean())
+
+    def save(self, folder: str | Path) -> None:
+        """Write the fitted estimator into a folder: safetensors and JSON, no code.
+
+        ``random_state`` is kept if it is a number. Triplets and history stay behind.
+        """
+        check_is_fitted(self)
+        params = self.get_params()
+        if not isinstance(params["random_state"], Integral | None):
+            params["random_state"] = None
+        arrays = {name: getattr(self, name) for name in SAVED}
+        if self.representation_ is not None:
+            arrays |= {f"representation_{k}": v for k, v in self.representation_._asdict().items()}
+        names = getattr(self, "feature_names_in_", None)
+        save_state(
+            folder,
+            type(self).__name__,
+            params,
+            arrays,
+            n_features_in=self.n_features_in_,
+            feature_names_in=None if names is None else list(names),
+            input_weight=None if np.isinf(self.input_weight_) else self.input_weight_,
+        )
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Estimator that :meth:`save` wrote."""
+        config, arrays = load_state(folder, cls.__name__)
+        model = cls(**config["params"])
+        for name in SAVED:
+            setattr(model, name, arrays[name])
+        fields = ResidualRepresentation._fields
+        parts = [arrays[f"representation_{f}"] for f in fields if f"representation_{f}" in arrays]
+        model.representation_ = ResidualRepresentation(*parts) if parts else None
+        model.n_features_in_ = config["n_features_in"]
+        if config["feature_names_in"] is not None:
+            model.feature_names_in_ = np.array(config["feature_names_in"], dtype=object)
+        weight = config["input_weight"]
+        model.input_weight_ = np.inf if weight is None else weight
+        model.triplets_, model.history_ = None, []
+        return model
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

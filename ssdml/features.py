@@ -1,0 +1,155 @@
+"""Backbones: the features on which an orthonormal metric is learned, and L with them."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ssdml.linalg import Matrix, top_eigenvectors
+from ssdml.representation import ResidualRepresentation
+from ssdml.scatter import class_scatter, discriminants, whitening
+
+Array = npt.NDArray[Any]
+Classes = npt.NDArray[np.int64]
+
+RESIDUAL_COMPONENTS = 64  # columns of L under a residual head
+
+
+class Backbone(Protocol):
+    """Makes features of rows, learned in turn with the metric L on them."""
+
+    L: Matrix
+
+    def learn(self, X: Array, classes: Classes, seed: int) -> None:
+        """Learn the features from the class of each row; L is where its search begins."""
+
+    def features(self, X: Array) -> Array:
+        """Features of the rows, (n, d')."""
+
+    def embed(self, X: Array) -> Array:
+        """Embedding of the rows under L, (n, l)."""
+
+    @property
+    def components(self) -> Matrix:
+        """The embedding as a linear map, (l, d), where it is one."""
+
+    @property
+    def representation(self) -> ResidualRepresentation | None:
+        """What comes before the linear map, where the embedding is not linear."""
+
+
+class Identity:
+    """The rows as they are, under an L that somebody else learns."""
+
+    representation = None
+
+    def __init__(self, L: Matrix) -> None:
+        self.L = L
+
+    def learn(self, X: Array, classes: Classes, seed: int) -> None:
+        """Nothing is learned."""
+
+    def features(self, X: Array) -> Array:
+        """The rows."""
+        return X
+
+    def embed(self, X: Array) -> Array:
+        """Rows times L."""
+        embedding: Array = X @ self.L
+        return embedding
+
+    @property
+    def components(self) -> Matrix:
+        """L, transposed."""
+        return self.L.T
+
+
+class Whitening:
+    """Linear features: the scatter within classes is the identity. L starts at discriminants."""
+
+    representation = None
+
+    def __init__(self) -> None:
+        self.L = np.empty((0, 0))
+
+    def learn(self, X: Array, classes: Classes, seed: int) -> None:
+        """Whiten by the shrunk scatter within classes."""
+        scatter = class_scatter(X, classes)
+        self.transform = whitening(scatter)
+        count = min(len(np.unique(classes)) - 1, X.shape[1])
+        self.L = discriminants(scatter, self.transform, count)
+
+    def features(self, X: Array) -> Array:
+        """Rows times the whitening map."""
+        features: Array = X @ self.transform
+        return features
+
+    def embed(self, X: Array) -> Array:
+        """Rows times :attr:`components`, transposed."""
+        embedding: Array = X @ self.components.T
+        return embedding
+
+    @property
+    def components(self) -> Matrix:
+        """The whole map as one matrix, (l, d)."""
+        components: Matrix = (self.transform @ self.L).T
+        return components
+
+
+class Residual:
+    """Features bent by a residual head, trained under L. L starts at principal axes."""
+
+    def __init__(self, X: Array, *, angle: float, device: str, on_step: Any = None) -> None:
+        from ssdml.backbones import ResidualHead
+
+        self.mean = X.mean(axis=0, dtype=np.float64)
+        covariance = np.cov(X, rowvar=False, dtype=np.float64).reshape(X.shape[1], -1)
+        variance = np.trace(covariance) / len(covariance)
+        self.scale = 1 / np.sqrt(variance) if variance > 0 else 1.0
+        self.L = top_eigenvectors(covariance, min(X.shape[1], RESIDUAL_COMPONENTS))
+        self.angle, self.device, self.on_step = angle, device, on_step
+        self._new_head = lambda: ResidualHead(X.shape[1])
+        self.head: Any = None
+
+    def learn(self, X: Array, classes: Classes, seed: int) -> None:
+        """Train the head on from where it is."""
+        import torch
+
+        from ssdml.training import train_backbone
+
+        if self.head is None:
+            with torch.random.fork_rng():
+                torch.manual_seed(seed)
+                self.head = self._new_head()
+        rows = ((X - self.mean) * self.scale).astype(np.float32)
+        self.head, self.losses = train_backbone(
+            self.head,
+            self.L,
+            rows,
+            classes,
+            angle=self.angle,
+            seed=seed,
+            device=self.device,
+            on_step=self.on_step,
+        )
+
+    def features(self, X: Array) -> Array:
+        """Standardised rows, bent by the head."""
+        return self.representation.features(X)
+
+    def embed(self, X: Array) -> Array:
+        """Unit rows of the features under L."""
+        return self.representation.embed(X)
+
+    @property
+    def components(self) -> Matrix:
+        """The identity: the embedding comes out of the representation."""
+        return np.eye(self.L.shape[1])
+
+    @property
+    def representation(self) -> ResidualRepresentation:
+        """The head and L as arrays."""
+        weights = [parameter.detach().numpy() for parameter in self.head.parameters()]
+        return ResidualRepresentation(self.mean, np.asarray(self.scale), *weights, self.L)

@@ -1,0 +1,101 @@
+"""Small dense linear algebra, in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Matrix = npt.NDArray[np.float64]
+
+
+def symmetrize(matrix: npt.ArrayLike) -> Matrix:
+    """Mean of a square matrix and its transpose.
+
+    Examples
+    --------
+    >>> symmetrize([[0.0, 2.0], [0.0, 0.0]])
+    array([[0., 1.],
+           [1., 0.]])
+    """
+    square = np.asarray(matrix, dtype=np.float64)
+    return (square + square.T) / 2
+
+
+def shrink(scatter: npt.ArrayLike, shrinkage: float) -> Matrix:
+    """Scatter drawn towards the multiple of the identity that has its trace.
+
+    A matrix of zeros becomes the identity, so that the result is positive definite whenever
+    ``shrinkage > 0`` and ``scatter`` is positive semidefinite.
+
+    Examples
+    --------
+    >>> shrink([[4.0, 0.0], [0.0, 0.0]], 0.5)
+    array([[3., 0.],
+           [0., 1.]])
+    """
+    symmetric = symmetrize(scatter)
+    level = np.trace(symmetric) / len(symmetric) or 1.0
+    return (1 - shrinkage) * symmetric + shrinkage * level * np.eye(len(symmetric))
+
+
+def inverse_sqrt(matrix: npt.ArrayLike) -> Matrix:
+    """Symmetric S with ``S @ matrix @ S`` the identity; ``matrix`` is positive definite.
+
+    Eigenvalues below the largest one's rounding error are lifted to it. O(d³).
+
+    Examples
+    --------
+    >>> inverse_sqrt([[4.0, 0.0], [0.0, 1.0]])
+    array([[0.5, 0. ],
+           [0. , 1. ]])
+    """
+    values, vectors = np.linalg.eigh(symmetrize(matrix))
+    floor = max(values[-1], np.finfo(float).tiny) * len(values) * np.finfo(float).eps
+    scaled: Matrix = vectors / np.sqrt(np.maximum(values, floor))
+    return scaled @ vectors.T
+
+
+def top_eigenvectors(matrix: npt.ArrayLike, count: int) -> Matrix:
+    """Orthonormal columns for the ``count`` largest eigenvalues, largest first.
+
+    Signs are fixed: the entry of largest magnitude in each column is positive.
+
+    Examples
+    --------
+    >>> top_eigenvectors([[1.0, 0.0], [0.0, 2.0]], 1)
+    array([[0.],
+           [1.]])
+    """
+    vectors = np.linalg.eigh(symmetrize(matrix))[1][:, ::-1][:, :count]
+    peaks = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
+    fixed: Matrix = vectors * np.sign(peaks) + 0.0  # + 0.0 turns -0 into 0
+    return fixed
+
+
+def nearest_orthonormal(matrix: npt.ArrayLike) -> Matrix:
+    """Polar factor: the matrix of orthonormal columns nearest to ``matrix`` (d, l), l <= d.
+
+    Examples
+    --------
+    >>> nearest_orthonormal([[2.0], [0.0]])
+    array([[1.],
+           [0.]])
+    """
+    left, _, right = np.linalg.svd(np.asarray(matrix, dtype=np.float64), full_matrices=False)
+    polar: Matrix = left @ right
+    return polar
+
+
+def unit_rows(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Rows divided by their Euclidean length; a row of zeros stays zero.
+
+    Examples
+    --------
+    >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    array([[0.6, 0.8],
+           [0. , 0. ]])
+    """
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(lengths > 0, lengths, 1)

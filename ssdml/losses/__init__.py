@@ -1,0 +1,1 @@
+"""Losses on torch embeddings, one family a file."""

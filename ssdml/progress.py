@@ -1,0 +1,90 @@
+"""Stages of a fit, told to whoever listens: the log, scikit-learn's callbacks, a terminal."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+logger = logging.getLogger("ssdml")
+
+try:  # scikit-learn 1.9
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Stands in where scikit-learn has no callbacks."""
+
+    def with_callbacks(method: Any) -> Any:
+        """Return the method as it is."""
+        return method
+
+
+class Stages:
+    """Tells of each stage of a fit as it begins and ends.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Its callbacks, where scikit-learn has them, see a task a stage.
+    n_stages : int
+    verbose : int
+        From 1 on a bar is drawn on the terminal, if standard error is one.
+    """
+
+    def __init__(self, estimator: Any, n_stages: int, *, verbose: int = 0) -> None:
+        self._estimator = estimator
+        self._name = type(estimator).__name__
+        self._context: Any = None
+        if hasattr(estimator, "_init_callback_context"):
+            self._context = estimator._init_callback_context(max_subtasks=n_stages)
+        self._bar = _terminal_bar() if verbose and sys.stderr.isatty() else None
+        self._task = self._bar.add_task(self._name, total=n_stages) if self._bar else None
+
+    @contextmanager
+    def all(self, X: Any, y: Any) -> Iterator[None]:
+        """Around the whole fit."""
+        data = {"estimator": self._estimator, "X": X, "y": y}
+        if self._context is not None:
+            self._context.call_on_fit_task_begin(**data)
+        if self._bar:
+            self._bar.start()
+        try:
+            yield
+        finally:
+            if self._bar:
+                self._bar.stop()
+        if self._context is not None:
+            self._context.call_on_fit_task_end(**data)
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        """Around one stage."""
+        task = self._context.subcontext(task_name=name) if self._context is not None else None
+        if task is not None:
+            task.call_on_fit_task_begin(estimator=self._estimator)
+        if self._bar:
+            self._bar.update(self._task, description=f"{self._name}: {name}")
+        start = time.perf_counter()
+        yield
+        logger.info("%s: %s took %.2f s", self._name, name, time.perf_counter() - start)
+        if self._bar:
+            self._bar.advance(self._task)
+        if task is not None:
+            task.call_on_fit_task_end(estimator=self._estimator)
+
+
+def _terminal_bar() -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+    )

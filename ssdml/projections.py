@@ -1,0 +1,59 @@
+"""Linear maps that keep the distances between rows as well as so many columns can."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ssdml.linalg import Matrix, top_eigenvectors
+
+Array = npt.NDArray[Any]
+
+GRAPH_VARIANCE = 0.95  # share of the variance that the neighbours are searched in
+
+
+def graph_rows(X: Array) -> Array:
+    """Principal components that hold 95 % of the variance: the rest slows the search down.
+
+    Rows of at most 32 features are returned as they are.
+    """
+    if X.shape[1] <= 32:
+        return X
+    covariance = np.cov(X, rowvar=False, dtype=np.float64)
+    values = np.linalg.eigvalsh(covariance)[::-1]
+    if not values[0] > 0:
+        return X
+    count = 1 + int(np.searchsorted(np.cumsum(values) / values.sum(), GRAPH_VARIANCE))
+    axes = top_eigenvectors(covariance, count)
+    components: Array = (X - X.mean(axis=0)) @ axes.astype(X.dtype)
+    return components
+
+
+def best_factor(blocks: Matrix, covariance: Matrix, n_components: int) -> Matrix:
+    """Best map onto ``n_components`` columns of the rows ``x @ blocks.T``, for x of this covariance.
+
+    Distances between rows are kept as well as any linear map can, in the mean of squares; exactly,
+    if ``n_components`` is the rank of ``blocks``.
+
+    Parameters
+    ----------
+    blocks : array of shape (m, d)
+    covariance : array of shape (d, d)
+    n_components : int
+
+    Returns
+    -------
+    components : ndarray of shape (n_components, d)
+
+    Examples
+    --------
+    >>> best_factor(np.diag([3.0, 1.0]), np.eye(2), 1)
+    array([[3., 0.]])
+    """
+    # A little of the identity keeps directions in which the rows happen not to vary.
+    level = np.trace(covariance) / len(covariance) or 1.0
+    spread = blocks @ (covariance + 1e-9 * level * np.eye(len(covariance))) @ blocks.T
+    components: Matrix = top_eigenvectors(spread, n_components).T @ blocks
+    return components

@@ -1,0 +1,174 @@
+"""Minimisation over matrices of orthonormal columns, by pymanopt's conjugate gradients."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ssdml.angular import Objective
+from ssdml.linalg import Matrix, nearest_orthonormal
+
+ORTHONORMAL_TOL = 1e-8
+
+
+class StiefelResult(NamedTuple):
+    """The point reached and how the search ended."""
+
+    point: Matrix  # (d, l), orthonormal columns
+    value: float
+    initial_value: float
+    n_iter: int
+    gradient_norm: float
+    converged: bool  # the Riemannian gradient vanished, or no step went further down
+
+
+def random_orthonormal(d: int, n_components: int, rng: np.random.Generator) -> Matrix:
+    """Random matrix of shape (d, n_components) with orthonormal columns, uniform on the manifold.
+
+    Examples
+    --------
+    >>> L = random_orthonormal(3, 2, np.random.default_rng(0))
+    >>> bool(np.allclose(L.T @ L, np.eye(2)))
+    True
+    """
+    return nearest_orthonormal(rng.standard_normal((d, n_components)))
+
+
+def minimize_on_stiefel(
+    objective: Objective,
+    initial: npt.ArrayLike,
+    *,
+    max_iter: int = 10,
+    min_gradient_norm: float = 1e-6,
+) -> StiefelResult:
+    """Matrix of orthonormal columns at which ``objective`` is low, searched for from ``initial``.
+
+    Parameters
+    ----------
+    objective : callable
+        Takes L of shape (d, l); returns the value and the Euclidean gradient of L's shape.
+    initial : array of shape (d, l)
+        Orthonormal columns, l <= d.
+    max_iter : int
+        Steps of the conjugate gradients.
+    min_gradient_norm : float
+        Stop where the Riemannian gradient is shorter.
+
+    Returns
+    -------
+    result : StiefelResult
+        Its value is never above the initial one.
+
+    Raises
+    ------
+    ValueError
+        If ``initial`` is not orthonormal, or the objective is not finite there.
+
+    Notes
+    -----
+    Each call makes its own optimiser, so nothing is remembered between the turns of an
+    alternation. A value that is not finite counts as infinite, so the line search steps back from
+    it. Value and gradient come from one evaluation. The search neither prints nor draws random
+    numbers, and has no limit of time.
+
+    References
+    ----------
+    .. [1] Townsend, Koep, Weichwald, "Pymanopt: a Python toolbox for optimization on manifolds",
+       JMLR 17(137), 2016.
+    .. [2] Absil, Mahony, Sepulchre, "Optimization algorithms on matrix manifolds", 2008, §8.3.
+
+    Examples
+    --------
+    The least eigenvalue of a symmetric matrix:
+
+    >>> A = np.diag([3.0, 1.0, 2.0])
+    >>> result = minimize_on_stiefel(
+    ...     lambda L: (np.trace(L.T @ A @ L), 2 * A @ L), np.full((3, 1), 3**-0.5), max_iter=50)
+    >>> round(result.value, 6)
+    1.0
+    """
+    from pymanopt import Problem, function
+    from pymanopt.manifolds import Stiefel
+    from pymanopt.optimizers import ConjugateGradient
+
+    start = _checked_start(initial)
+    remembered = _Remembered(objective)
+    initial_value, gradient = remembered(start)
+    if not (math.isfinite(initial_value) and np.isfinite(gradient).all()):
+        raise ValueError(
+            "minimize_on_stiefel: objective must be finite at the initial point; "
+            f"got value {initial_value}. Scale the rows down."
+        )
+    manifold = Stiefel(*start.shape)
+    slope = _gradient_norm(manifold, start, gradient)
+    if max_iter < 1 or slope <= min_gradient_norm:
+        converged = slope <= min_gradient_norm
+        return StiefelResult(start, initial_value, initial_value, 0, slope, converged)
+
+    problem = Problem(
+        manifold,
+        function.numpy(manifold)(remembered.value),
+        euclidean_gradient=function.numpy(manifold)(remembered.gradient),
+    )
+    optimizer = ConjugateGradient(
+        max_iterations=max_iter,
+        min_gradient_norm=min_gradient_norm,
+        max_time=math.inf,
+        verbosity=0,
+    )
+    found = optimizer.run(problem, initial_point=start)
+    point = nearest_orthonormal(found.point)
+    value, gradient = remembered(point)
+    if not value <= initial_value:  # also where the search ended on a NaN
+        return StiefelResult(start, initial_value, initial_value, found.iterations, slope, False)
+    slope = _gradient_norm(manifold, point, gradient)
+    converged = slope <= min_gradient_norm or found.iterations < max_iter
+    return StiefelResult(point, value, initial_value, found.iterations, slope, converged)
+
+
+class _Remembered:
+    """An objective whose last evaluation is kept: the line search asks for value and gradient."""
+
+    def __init__(self, objective: Objective) -> None:
+        self._objective = objective
+        self._point: Matrix | None = None
+        self._result: tuple[float, Matrix] = (math.inf, np.empty(0))
+
+    def __call__(self, point: Matrix) -> tuple[float, Matrix]:
+        if self._point is None or not np.array_equal(point, self._point):
+            value, gradient = self._objective(point)
+            # A NaN would pass for a decrease in the line search; infinity does not.
+            self._result = (float(value) if math.isfinite(value) else math.inf, gradient)
+            self._point = point.copy()
+        return self._result
+
+    def value(self, point: Matrix) -> float:
+        return self(point)[0]
+
+    def gradient(self, point: Matrix) -> Matrix:
+        return self(point)[1]
+
+
+def _checked_start(initial: npt.ArrayLike) -> Matrix:
+    start = np.array(initial, dtype=np.float64)
+    if start.ndim != 2 or start.shape[0] < start.shape[1]:
+        raise ValueError(
+            "minimize_on_stiefel: initial must be of shape (d, l) with l <= d; "
+            f"got shape {start.shape}."
+        )
+    deviation = float(np.abs(start.T @ start - np.eye(start.shape[1])).max(initial=0.0))
+    if not deviation <= ORTHONORMAL_TOL:
+        raise ValueError(
+            "minimize_on_stiefel: initial must have orthonormal columns; "
+            f"got |LᵀL - I| = {deviation:.1e}. ssdml.linalg.nearest_orthonormal makes them so."
+        )
+    return start
+
+
+def _gradient_norm(manifold: object, point: Matrix, gradient: Matrix) -> float:
+    """Length of the Riemannian gradient."""
+    riemannian = manifold.euclidean_to_riemannian_gradient(point, gradient)  # type: ignore[attr-defined]
+    return float(np.linalg.norm(riemannian))
