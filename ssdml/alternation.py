@@ -305,7 +305,9 @@ def _relative_spread(embedding: Array, X: Array) -> float:
     return float(np.sqrt(ratio)) if 0 < ratio < np.inf else 1.0
 
 
-def learn_metric(features: Array, triplets: Triplets, L: Matrix, *, angle: float) -> StiefelResult:
+def learn_metric(
+    features: Array, triplets: Triplets, L: Matrix, *, angle: float, max_iter: int
+) -> StiefelResult:
     """Orthonormal L that lowers the angular objective of the triplets, from a given start.
 
     Features are scaled so that anchors and positives are 1 apart under the first L, in the mean

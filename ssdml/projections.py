@@ -32,10 +32,9 @@ def graph_rows(X: Array) -> Array:
 
 
 def best_factor(blocks: Matrix, covariance: Matrix, n_components: int) -> Matrix:
-    """Best map onto ``n_components`` columns of the rows ``x @ blocks.T``, for x of this covariance.
+    """Best ``n_components`` columns of the rows ``x @ blocks.T``, for x of this covariance.
 
-    Distances between rows are kept as well as any linear map can, in the mean of squares; exactly,
-    if ``n_components`` is the rank of ``blocks``.
+    Distances are kept as well as a linear map of them can, in the mean of squares; exactly, if ``n_components`` is the rank of ``blocks``.
 
     Parameters
     ----------
