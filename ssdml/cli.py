@@ -114,6 +114,9 @@ def compare(
     ] = "input,pca,lda,nca,ssdml,ssdml-residual",
     labels_per_class: Annotated[str, typer.Option(help="Numbers with commas between.")] = "5",
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ...")] = 5,
+    features: Annotated[
+        str, typer.Option(help="unit (rows of length 1), raw; auto: unit for the sets we know.")
+    ] = "auto",
     data_dir: DataDir = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with what is there; finished runs stay.")
@@ -136,6 +139,7 @@ def compare(
             out=out,
             labels_per_class=counts,
             seeds=range(seeds),
+            features=features,
             resume=resume,
             n_jobs=n_jobs,
             progress=progress,

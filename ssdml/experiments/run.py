@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ssdml.datasets import Dataset, LabelScarceSplit
+from ssdml.experiments.features import prepared
 from ssdml.experiments.job import run_one
 from ssdml.experiments.methods import Embedder, Factory, InputFeatures, LabeledRowsOnly
 from ssdml.experiments.plan import Run, file_name, plan_runs
@@ -82,6 +83,7 @@ def compare(
     out: str | Path,
     labels_per_class: Sequence[int] = (5,),
     seeds: Sequence[int] = range(5),
+    features: str = "auto",
     resume: bool = False,
     n_jobs: int = 1,
     progress: Progress | None = None,
@@ -97,6 +99,8 @@ def compare(
         Folder for ``results.jsonl``, ``splits/``, ``details/`` and, of failed runs, ``errors/``.
     labels_per_class, seeds : sequences of int
         Every combination is run.
+    features : {"auto", "unit", "raw"}
+        What every method gets; see :func:`ssdml.experiments.features.prepared`.
     resume : bool
         Go on in a folder that holds results: what is done with the same configuration is not run
         again, what failed is.
@@ -126,6 +130,7 @@ def compare(
     """
     out = Path(out)
     _refuse_other_results(out, resume)
+    dataset = prepared(dataset, features)
     factories = {name: choose(METHODS, name, "method") for name in methods}
     runs = plan_runs(dataset, factories, labels_per_class, seeds)
     results = _open_results(out)
