@@ -14,7 +14,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ssdml.alternation import Learned, State, alternate, learn_by_partitions
+from ssdml.alternation import alternate, learn_by_partitions
+from ssdml.conclusion import Learned, State
 from ssdml.graphs._checks import UNLABELED, as_generator, check_finite, check_labelled, check_labels
 from ssdml.graphs.neighbors import knn_graph, nearest_rows
 from ssdml.graphs.propagation import propagate_labels

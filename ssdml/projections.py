@@ -34,7 +34,8 @@ def graph_rows(X: Array) -> Array:
 def best_factor(blocks: Matrix, covariance: Matrix, n_components: int) -> Matrix:
     """Best ``n_components`` columns of the rows ``x @ blocks.T``, for x of this covariance.
 
-    Distances are kept as well as a linear map of them can, in the mean of squares; exactly, if ``n_components`` is the rank of ``blocks``.
+    Distances are kept as well as a linear map of them can, in the mean of squares; exactly, if
+    ``n_components`` is the rank of ``blocks``.
 
     Parameters
     ----------

@@ -33,7 +33,13 @@ FLOORS = (
     | {f"ssdml.{name}" for name in "labels ranking evaluation progress persistence".split()}
     | {f"ssdml.{name}" for name in "datasets splits image_readers table_readers".split()},
     {"ssdml.stiefel", "ssdml.metric", "ssdml.model_selection"},
-    {"ssdml.training", "ssdml.features", "ssdml.alternation", "ssdml.estimator"},
+    {
+        "ssdml.training",
+        "ssdml.features",
+        "ssdml.conclusion",
+        "ssdml.alternation",
+        "ssdml.estimator",
+    },
     {"ssdml.deep"},
     {"ssdml.experiments"},
     {"ssdml.cli"},
