@@ -26,8 +26,8 @@ def symmetrize(matrix: npt.ArrayLike) -> Matrix:
 def shrink(scatter: npt.ArrayLike, shrinkage: float) -> Matrix:
     """Scatter drawn towards the multiple of the identity that has its trace.
 
-    A matrix of zeros becomes the identity, so that the result is positive definite whenever
-    ``shrinkage > 0`` and ``scatter`` is positive semidefinite.
+    A matrix of zeros is drawn towards the identity, so that the result is positive definite
+    whenever ``shrinkage > 0`` and ``scatter`` is positive semidefinite.
 
     Examples
     --------

@@ -43,13 +43,16 @@ def class_scatter(rows: npt.ArrayLike, classes: npt.ArrayLike) -> ClassScatter:
     """
     X = np.asarray(rows, dtype=np.float64)
     mean = X.mean(axis=0)
-    counts = np.bincount(classes)
+    codes = np.asarray(classes)
+    counts = np.bincount(codes)
     sums = np.zeros((len(counts), X.shape[1]))
-    np.add.at(sums, np.asarray(classes), X)
-    offsets = sums / np.maximum(counts, 1)[:, None] - mean  # (C, d)
+    np.add.at(sums, codes, X)
+    means = sums / np.maximum(counts, 1)[:, None]  # (C, d)
+    offsets = means - mean
     between = (offsets.T * counts) @ offsets / len(X)
-    centered = X - mean
-    return ClassScatter(mean, centered.T @ centered / len(X) - between, between)
+    # Not as the difference of total and between: its rounding could make it negative.
+    residuals = X - means[codes]
+    return ClassScatter(mean, residuals.T @ residuals / len(X), between)
 
 
 def whitening(scatter: ClassScatter, *, shrinkage: float = 0.1) -> Matrix:
