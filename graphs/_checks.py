@@ -78,7 +78,7 @@ def check_finite(rows: Floats, who: str, name: str) -> None:
         row, column = (int(index) for index in np.argwhere(bad)[0])
         raise ValueError(
             f"{who}: {name} must be finite; got {rows[row, column]} at row {row}, column {column}. "
-            "Impute or drop such rows first."
+            "Impute NaN and infinities, or drop such rows first."
         )
 
 

@@ -98,6 +98,7 @@ def choose_input_weight(
         return same
 
     by_input = agrees(of_inputs)
+    of_inputs[np.arange(len(queries)), queries] = 0  # 0 times infinity is NaN; of_learned has it
     trials = [agrees(of_learned + weight**2 * of_inputs) for weight in weights]
     exceeds = [falls_short(by_input, trial) for trial in trials]
     best = max(range(len(trials)), key=lambda i: (trials[i].mean(), i))

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, Options, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from ssdml.alternation import alternate, learn_by_partitions
 from ssdml.conclusion import Learned, State
@@ -214,6 +214,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):  # type: ignore
         -------
         self : SSDML
         """
+        vars(self).pop("components_", None)  # a fit that is cut short leaves nothing fitted
         X, labels = self._validated(X, y)
         rng = as_generator(check_random_state(self.random_state))
         rounds = self._n_rounds(labels)
@@ -240,7 +241,9 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):  # type: ignore
         check_finite(X, name, "X")
         if y is None:
             raise ValueError(f"{name} requires y to be passed, but the target y is None.")
-        labels = check_labels(np.asarray(y).ravel() if np.ndim(y) == 2 else y, len(X), name)
+        y = column_or_1d(y, warn=True)
+        # Whole numbers are labels in an array of objects as well.
+        labels = check_labels(y.tolist() if y.dtype == object else y, len(X), name)
         check_labelled(labels, name, "Label some rows.")
         if self.n_components is not None and self.n_components > X.shape[1]:
             raise ValueError(
@@ -274,7 +277,6 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):  # type: ignore
                 f"worse: {learned.complaint}. Label more rows, or pass guard=False.",
                 stacklevel=5,
             )
-        self.components_ = learned.components.astype(X.dtype)
         self.representation_ = learned.representation
         self.input_weight_ = learned.input_weight
         self.triplets_ = learned.triplets
@@ -282,6 +284,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):  # type: ignore
         self.classes_ = np.unique(labels[labels != UNLABELED])
         self.label_distributions_ = learned.distributions.astype(X.dtype)
         self.transduction_ = self.classes_[learned.distributions.argmax(axis=1)]
+        self.components_ = learned.components.astype(X.dtype)
         self.embedding_ = self._embed(X)
 
     def predict_proba(self, X: Any) -> Array:
@@ -321,7 +324,8 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):  # type: ignore
         -------
         classes : ndarray of shape (n_samples,)
         """
-        classes: Array = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        likeliest = self.predict_proba(X).argmax(axis=1)
+        classes: Array = self.classes_[likeliest]
         return classes
 
     def score(self, X: Any, y: Any) -> float:
@@ -371,6 +375,9 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):  # type: ignore
         model.input_weight_ = np.inf if weight is None else weight
         model.triplets_, model.history_ = None, []
         return model
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "components_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

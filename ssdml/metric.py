@@ -10,6 +10,8 @@ import numpy.typing as npt
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ssdml.graphs._checks import check_finite
+
 Array = npt.NDArray[Any]
 
 
@@ -40,7 +42,11 @@ class LearnedMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type:
             float32 if X is, else float64.
         """
         check_is_fitted(self)
-        return self._embed(validate_data(self, X, dtype=(np.float64, np.float32), reset=False))
+        X = validate_data(
+            self, X, dtype=(np.float64, np.float32), reset=False, ensure_all_finite=False
+        )
+        check_finite(X, type(self).__name__, "X")
+        return self._embed(X)
 
     def _embed(self, X: Array) -> Array:
         rows = X if self.representation_ is None else self.representation_(X)

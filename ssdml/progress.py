@@ -58,7 +58,8 @@ class Stages:
             if self._bar:
                 self._bar.stop()
         if self._context is not None:
-            self._context.call_on_fit_task_end(**data)
+            # Nothing to add: by now the estimator is fitted, and ScoringMonitor scores it.
+            self._context.call_on_fit_task_end(**data, reconstruction_attributes={})
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:

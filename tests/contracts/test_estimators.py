@@ -1,0 +1,157 @@
+"""What every estimator promises: scikit-learn's own checks, and laws of ours."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from ssdml import SSDML
+from ssdml.training import Schedule
+
+N_STEPS = 20  # of a backbone's training: the contract does not ask how good the metric is
+ESTIMATORS = [SSDML(), SSDML(backbone="residual", max_rounds=1), SSDML.paper()]
+every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
+
+
+@pytest.fixture(autouse=True)
+def _short_training(monkeypatch):
+    monkeypatch.setattr("ssdml.training.Schedule", lambda: Schedule(n_steps=N_STEPS))
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Three clusters in five dimensions with four labels each, read-only."""
+    X, y = make_blobs(120, 5, centers=3, cluster_std=2.0, random_state=0)
+    labels = np.full(len(y), -1)
+    for c in range(3):
+        labels[np.flatnonzero(y == c)[:4]] = c
+    for array in (X, y, labels):
+        array.flags.writeable = False
+    return X, y, labels
+
+
+def fitted(estimator, X, y):
+    return clone(estimator).set_params(random_state=0).fit(X, y)
+
+
+@parametrize_with_checks(ESTIMATORS)
+# The checks fit noise, one class, and fewer rows than neighbours, which is warned of.
+@pytest.mark.filterwarnings("ignore:SSDML:UserWarning", "ignore:mine_triplets:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:propagate_labels:UserWarning")
+def test_scikit_learn_finds_nothing_to_mend(estimator, check):
+    check(estimator)
+
+
+@every_estimator
+def test_same_seed_gives_the_same_bits(estimator, data):
+    X, _, labels = data
+    first, second = (fitted(estimator, X, labels).transform(X) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+@every_estimator
+def test_number_of_jobs_does_not_change_a_bit(estimator, data):
+    X, _, labels = data
+    embeddings = [
+        fitted(clone(estimator).set_params(n_jobs=n), X, labels).transform(X) for n in (None, 1, 2)
+    ]
+    np.testing.assert_array_equal(embeddings[0], embeddings[1])
+    np.testing.assert_array_equal(embeddings[0], embeddings[2])
+
+
+@every_estimator
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_precision_of_the_input_is_kept(estimator, data, dtype):
+    X, _, labels = data
+    model = fitted(estimator, X.astype(dtype), labels)
+    for result in (model.transform(X.astype(dtype)), model.embedding_, model.components_):
+        assert result.dtype == dtype
+
+
+@every_estimator
+def test_arguments_are_not_written_to(estimator, data):
+    X, _, labels = data  # read-only
+    before = X.copy(), labels.copy()
+    model = fitted(estimator, X, labels)
+    model.predict(X)
+    model.pair_distance(np.stack([X[:5], X[5:10]], axis=1))
+    np.testing.assert_array_equal(X, before[0])
+    np.testing.assert_array_equal(labels, before[1])
+
+
+@every_estimator
+def test_metric_is_symmetric_and_positive_semidefinite(estimator, data):
+    X, _, labels = data
+    M = fitted(estimator, X, labels).get_mahalanobis_matrix()
+    np.testing.assert_array_equal(M, M.T)
+    assert np.linalg.eigvalsh(M)[0] >= -1e-10 * np.trace(M) / len(M)
+
+
+@every_estimator
+def test_classes_may_be_renamed(estimator, data):
+    """The names keep their order: no law holds for ties and draws otherwise."""
+    X, _, labels = data
+    names = np.array([3, 40, 500])
+    renamed = np.where(labels < 0, -1, names[labels])
+    plain, other = fitted(estimator, X, labels), fitted(estimator, X, renamed)
+    np.testing.assert_array_equal(other.transform(X), plain.transform(X))
+    np.testing.assert_array_equal(other.predict(X), names[plain.predict(X)])
+
+
+@every_estimator
+def test_prediction_is_a_distribution_over_the_classes_and_finds_them(estimator, data):
+    X, y, labels = data
+    model = fitted(estimator, X, labels)
+    proba = model.predict_proba(X)
+    assert proba.shape == (len(X), 3)
+    assert proba.min() >= 0
+    np.testing.assert_allclose(proba.sum(axis=1), 1, atol=1e-12)
+    assert (model.predict(X) == model.transduction_).mean() > 0.9
+    assert model.score(X, y) > 0.9
+
+
+@every_estimator
+def test_pickle_keeps_every_bit(estimator, data):
+    X, _, labels = data
+    model = fitted(estimator, X, labels)
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(model)).transform(X), model.transform(X)
+    )
+
+
+@every_estimator
+def test_nothing_is_printed(estimator, data, capfd):
+    X, _, labels = data
+    fitted(estimator, X, labels).predict(X)
+    assert capfd.readouterr() == ("", "")
+
+
+@every_estimator
+def test_state_of_other_generators_is_left_alone(estimator, data):
+    import torch
+
+    X, _, labels = data
+    before = np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
+    fitted(estimator, X, labels)
+    np.testing.assert_array_equal(np.random.get_state()[1], before[0])  # noqa: NPY002
+    assert torch.equal(torch.get_rng_state(), before[1])
+
+
+@every_estimator
+def test_estimators_that_were_not_fitted_say_so(estimator, data):
+    from sklearn.exceptions import NotFittedError
+
+    X, _, _ = data
+    model = clone(estimator)
+    for method in (model.transform, model.predict, model.predict_proba):
+        with pytest.raises(NotFittedError, match="is not fitted yet"):
+            method(X)
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        model.get_mahalanobis_matrix()
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        model.get_metric()
