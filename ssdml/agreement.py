@@ -58,7 +58,7 @@ def choose_input_weight(
 ) -> InputWeight:
     """Least weight of the input with which rows agree more with their neighbours than by it alone.
 
-    More by two standard errors of the difference; if no weight does so, the one with which most
+    More by one standard error of the difference; if no weight does so, the one with which most
     rows agree, and of several the largest. Distances are ``learned² + weight² · input²``; the
     caller scales both to the same spread.
 
@@ -100,7 +100,7 @@ def choose_input_weight(
     by_input = agrees(of_inputs)
     of_inputs[np.arange(len(queries)), queries] = 0  # 0 times infinity is NaN; of_learned has it
     trials = [agrees(of_learned + weight**2 * of_inputs) for weight in weights]
-    exceeds = [falls_short(by_input, trial) for trial in trials]
+    exceeds = [falls_short(by_input, trial, errors=1) for trial in trials]
     best = max(range(len(trials)), key=lambda i: (trials[i].mean(), i))
     chosen = exceeds.index(True) if any(exceeds) else best
     return InputWeight(
@@ -111,10 +111,12 @@ def choose_input_weight(
     )
 
 
-def falls_short(agree: npt.NDArray[np.bool_], reference: npt.NDArray[np.bool_]) -> bool:
-    """Whether ``agree`` is less often true than ``reference``, by two standard errors.
+def falls_short(
+    agree: npt.NDArray[np.bool_], reference: npt.NDArray[np.bool_], *, errors: float = 2
+) -> bool:
+    """Whether ``agree`` is less often true than ``reference``, by so many errors.
 
-    The errors are those of the mean of the paired differences.
+    They are standard errors of the mean of the paired differences.
 
     Examples
     --------
@@ -122,7 +124,7 @@ def falls_short(agree: npt.NDArray[np.bool_], reference: npt.NDArray[np.bool_]) 
     True
     """
     gaps = reference.astype(float) - agree
-    return bool(gaps.mean() > 2 * gaps.std() / np.sqrt(len(gaps)))
+    return bool(gaps.mean() > errors * gaps.std() / np.sqrt(len(gaps)))
 
 
 def nearest_mean_agrees(rows: npt.ArrayLike, classes: npt.ArrayLike) -> npt.NDArray[np.bool_]:
