@@ -38,7 +38,7 @@ def alternate(
     stays, and the second round adds the rows that judged the first.
     """
     if len(np.unique(state.classes)) < 2:
-        return input_alone(state, settings, "one class is all that its labels tell of")
+        return input_alone(state, settings, "its labels lead to one class alone. Label others.")
     first, backbone = state, _new_backbone(state.X, settings)
     seen, judged = split_rows(state, rng)
     first_weights, history = adjacency(state.graph), []

@@ -124,7 +124,10 @@ def finished(
     if settings.guard:
         complaint = _complaint(state, learned, last)
         if complaint:
-            learned = input_alone(state, settings, complaint)
+            worse = f"what was learned is worse: {complaint}"
+            learned = input_alone(
+                state, settings, f"{worse}. Label more rows, or pass guard=False."
+            )
     history[0] |= choice._asdict()
     history[-1]["agreement"] = last.agreement
     return learned._replace(triplets=triplets, history=tuple(history))

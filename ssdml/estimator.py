@@ -273,8 +273,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):  # type: ignore
     def _keep(self, X: Array, labels: npt.NDArray[np.int64], learned: Learned) -> None:
         if learned.complaint:
             warnings.warn(
-                f"{type(self).__name__}: returns the input as it is, for what was learned is "
-                f"worse: {learned.complaint}. Label more rows, or pass guard=False.",
+                f"{type(self).__name__}: returns the input as it is, for {learned.complaint}",
                 stacklevel=5,
             )
         self.representation_ = learned.representation
@@ -362,6 +361,15 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):  # type: ignore
     def load(cls, folder: str | Path) -> Self:
         """Estimator that :meth:`save` wrote."""
         config, arrays = load_state(folder, cls.__name__)
+        try:
+            return cls._restored(config, arrays)
+        except (KeyError, TypeError) as error:
+            raise ValueError(
+                f"{cls.__name__}.load: {folder} is damaged: {error}. Save it again."
+            ) from error
+
+    @classmethod
+    def _restored(cls, config: dict[str, Any], arrays: dict[str, Array]) -> Self:
         model = cls(**config["params"])
         for name in SAVED:
             setattr(model, name, arrays[name])

@@ -47,7 +47,7 @@ def save_state(
     text = json.dumps(config, indent=2, default=_plain) + "\n"
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    contiguous = {key: np.ascontiguousarray(value) for key, value in arrays.items()}
+    contiguous = {key: np.asarray(value, order="C") for key, value in arrays.items()}
     save_file(contiguous, folder / ARRAYS)
     (folder / CONFIG).write_text(text, encoding="utf-8")
 
@@ -74,8 +74,8 @@ def load_state(folder: str | Path, name: str) -> tuple[dict[str, Any], dict[str,
     try:
         config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
         arrays = load_file(folder / ARRAYS)
-        saved, schema = config["class"], config["schema"]
-    except (json.JSONDecodeError, SafetensorError, KeyError, TypeError) as error:
+        saved, schema = str(config["class"]), int(config["schema"])
+    except (ValueError, SafetensorError, KeyError, TypeError) as error:
         raise ValueError(f"{name}.load: {folder} is damaged: {error}. Save it again.") from error
     if saved != name:
         raise ValueError(f"{name}.load: {folder} must hold a {name}; got a {saved}.")

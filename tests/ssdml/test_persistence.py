@@ -1,0 +1,193 @@
+"""Saved models come back bit for bit; what cannot be read is named; nothing is executed."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from sklearn.datasets import make_blobs
+from sklearn.exceptions import NotFittedError
+
+from ssdml import SSDML
+from ssdml.persistence import ARRAYS, CONFIG, SCHEMA, load_state, save_state
+from ssdml.training import Schedule
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    X, y = make_blobs(80, 4, centers=3, cluster_std=2.0, random_state=0)
+    return X.astype(np.float32), np.where(np.arange(80) < 20, y, -1)
+
+
+@pytest.fixture(autouse=True)
+def _short_training(monkeypatch):
+    monkeypatch.setattr("ssdml.training.Schedule", lambda: Schedule(n_steps=20))
+
+
+@pytest.fixture
+def saved(blobs, tmp_path):
+    """Folder of a saved linear model."""
+    SSDML(random_state=0).fit(*blobs).save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        SSDML(2, angle=30.0, random_state=3),
+        SSDML(backbone="residual", input_weight=0.5, guard=False, random_state=0),
+        SSDML.paper(random_state=0),
+    ],
+    ids=["linear", "residual", "paper"],
+)
+def test_loaded_model_is_the_saved_one_bit_for_bit(model, blobs, tmp_path):
+    X, labels = blobs
+    model.fit(X, labels).save(tmp_path)
+    loaded = SSDML.load(tmp_path)
+    assert loaded.get_params() == model.get_params()
+    assert loaded.input_weight_ == model.input_weight_
+    assert loaded.n_features_in_ == 4
+    for method in ("transform", "predict", "predict_proba"):
+        before, after = getattr(model, method)(X), getattr(loaded, method)(X)
+        assert after.dtype == before.dtype
+        np.testing.assert_array_equal(after, before)
+    for name in ("classes_", "transduction_", "label_distributions_", "embedding_", "components_"):
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(model, name))
+    if model.representation_ is not None:
+        for before, after in zip(model.representation_, loaded.representation_, strict=True):
+            assert (after.shape, after.dtype) == (before.shape, before.dtype)
+
+
+def test_model_that_returned_the_input_comes_back(blobs, tmp_path):
+    X, _ = blobs
+    labels = np.full(len(X), -1)
+    labels[:3] = 7
+    with pytest.warns(UserWarning, match="as it is, for its labels lead to one class alone"):
+        model = SSDML(random_state=0).fit(X, labels)
+    model.save(tmp_path)
+    loaded = SSDML.load(tmp_path)
+    assert loaded.input_weight_ == np.inf
+    np.testing.assert_array_equal(loaded.transform(X), X)
+    np.testing.assert_array_equal(loaded.predict(X), 7)
+
+
+def test_names_of_columns_come_back(blobs, tmp_path):
+    pd = pytest.importorskip("pandas")
+    X, labels = blobs
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    SSDML(random_state=0).fit(frame, labels).save(tmp_path)
+    loaded = SSDML.load(tmp_path)
+    assert list(loaded.feature_names_in_) == ["a", "b", "c", "d"]
+    with pytest.raises(ValueError, match="feature names should match"):
+        loaded.transform(frame[["b", "a", "c", "d"]])
+
+
+def test_random_generator_is_left_behind_and_numpy_numbers_are_kept(blobs, tmp_path):
+    model = SSDML(decay=np.float64(0.9), random_state=np.random.RandomState(0))
+    model.fit(*blobs).save(tmp_path)
+    loaded = SSDML.load(tmp_path)
+    assert (loaded.decay, loaded.random_state) == (0.9, None)
+
+
+def test_saving_before_the_fit_is_told(tmp_path):
+    with pytest.raises(NotFittedError, match="SSDML instance is not fitted"):
+        SSDML().save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_loaded_model_can_be_saved_and_fitted_again(saved, blobs, tmp_path):
+    loaded = SSDML.load(saved)
+    before = loaded.transform(blobs[0])
+    loaded.save(tmp_path / "again")
+    np.testing.assert_array_equal(SSDML.load(tmp_path / "again").transform(blobs[0]), before)
+    np.testing.assert_array_equal(loaded.fit(*blobs).transform(blobs[0]), before)
+
+
+@pytest.mark.parametrize("file", [CONFIG, ARRAYS])
+def test_missing_file_is_named(saved, file):
+    (saved / file).unlink()
+    with pytest.raises(FileNotFoundError, match=f"SSDML.load: .* {file} is missing"):
+        SSDML.load(saved)
+
+
+@pytest.mark.parametrize("file", [CONFIG, ARRAYS])
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+def test_file_that_is_cut_off_is_called_damaged(saved, file, share):
+    content = (saved / file).read_bytes()
+    (saved / file).write_bytes(content[: int(share * len(content))])
+    with pytest.raises(ValueError, match=r"SSDML.load: .* is damaged: .*Save it again\."):
+        SSDML.load(saved)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [b"[]", b"3", b"\xff\xfe", b'{"class": "SSDML"}', b'{"class": "SSDML", "schema": "new"}'],
+)
+def test_config_of_another_kind_is_called_damaged(saved, config):
+    (saved / CONFIG).write_bytes(config)
+    with pytest.raises(ValueError, match="is damaged"):
+        SSDML.load(saved)
+
+
+@pytest.mark.parametrize("key", ["params", "n_features_in", "feature_names_in", "input_weight"])
+def test_missing_entry_of_the_config_is_called_damaged(saved, key):
+    config = json.loads((saved / CONFIG).read_text())
+    del config[key]
+    (saved / CONFIG).write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=f"is damaged: '{key}'"):
+        SSDML.load(saved)
+
+
+def test_unknown_parameter_is_called_damaged(saved):
+    config = json.loads((saved / CONFIG).read_text())
+    config["params"]["colour"] = "red"
+    (saved / CONFIG).write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=r"is damaged: .*colour"):
+        SSDML.load(saved)
+
+
+def test_missing_array_is_called_damaged(saved):
+    arrays = load_file(saved / ARRAYS)
+    del arrays["components_"]
+    save_file(arrays, saved / ARRAYS)
+    with pytest.raises(ValueError, match="is damaged: 'components_'"):
+        SSDML.load(saved)
+
+
+def test_model_of_another_class_is_refused(saved):
+    with pytest.raises(ValueError, match="must hold a Other; got a SSDML"):
+        load_state(saved, "Other")
+
+
+def test_later_schema_is_refused(saved):
+    config = json.loads((saved / CONFIG).read_text())
+    (saved / CONFIG).write_text(json.dumps(config | {"schema": SCHEMA + 1}))
+    with pytest.raises(ValueError, match=rf"has schema {SCHEMA + 1}; .* Upgrade ssdml\."):
+        SSDML.load(saved)
+
+
+def test_parameters_that_are_not_json_are_refused_and_nothing_is_written(tmp_path):
+    with pytest.raises(TypeError, match=r"save: parameters must be JSON; got object"):
+        save_state(tmp_path / "model", "SSDML", {"angle": object()}, {})
+    assert not (tmp_path / "model").exists()
+
+
+class Bomb:
+    """Unpickled, it would write a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (str(self.path), "w"))
+
+
+@pytest.mark.parametrize("file", [CONFIG, ARRAYS])
+def test_loading_runs_no_code(saved, tmp_path, file):
+    (saved / file).write_bytes(pickle.dumps(Bomb(tmp_path / "ran")))
+    with pytest.raises(ValueError, match="is damaged"):
+        SSDML.load(saved)
+    assert not (tmp_path / "ran").exists()

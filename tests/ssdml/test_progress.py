@@ -1,0 +1,113 @@
+"""Stages of a fit: what the log, scikit-learn's callbacks and the terminal see."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_blobs
+
+from ssdml import SSDML
+from ssdml.progress import Stages
+
+callbacks = pytest.importorskip("sklearn.callback", reason="scikit-learn 1.9 brings callbacks")
+
+
+class Recorder:
+    """A callback that writes down what it is told."""
+
+    def __init__(self):
+        self.events = []
+        self.fitted = []
+
+    def setup(self, estimator, context):
+        self.events.append(("setup", context.max_subtasks))
+
+    def teardown(self, estimator, context):
+        self.events.append(("teardown", context.task_name))
+
+    def on_fit_task_begin(self, estimator, context):
+        self.events.append(("begin", context.task_name))
+
+    def on_fit_task_end(self, estimator, context, *, X=None, y=None, fitted_estimator=None):
+        self.events.append(("end", context.task_name))
+        if fitted_estimator is not None:
+            self.fitted.append(fitted_estimator.score(X, y))
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    X, y = make_blobs(90, 3, centers=3, random_state=0)
+    labels = np.where(np.arange(90) < 15, y, -1)
+    return X, labels
+
+
+STAGES = ["neighbours", "labels", "round 1", "round 2"]
+
+
+def test_callback_sees_every_stage_within_the_fit(blobs):
+    recorder = Recorder()
+    SSDML(random_state=0).set_callbacks(recorder).fit(*blobs)
+    within = [event for stage in STAGES for event in (("begin", stage), ("end", stage))]
+    fit = [("begin", "fit"), *within, ("end", "fit")]
+    assert recorder.events == [("setup", len(STAGES)), *fit, ("teardown", "fit")]
+    assert recorder.fitted == [1.0]
+
+
+def test_callback_sees_the_partitions_of_the_paper(blobs):
+    recorder = Recorder()
+    model = SSDML.paper(partition_size=30, random_state=0).set_callbacks(recorder)
+    model.fit(*blobs)
+    begun = [name for event, name in recorder.events if event == "begin"]
+    assert begun == ["fit", "neighbours", "labels", "partition 1", "partition 2", "partition 3"]
+
+
+def test_progress_bar_and_scoring_monitor_of_scikit_learn_work(blobs, capsys):
+    X, labels = blobs
+    monitor = callbacks.ScoringMonitor(scoring=lambda model, X, y: {"known": model.score(X, y)})
+    SSDML(random_state=0).set_callbacks(callbacks.ProgressBar(), monitor).fit(X, labels)
+    assert "SSDML - fit" in capsys.readouterr().out
+
+
+def test_callback_is_torn_down_after_a_failure(blobs, monkeypatch):
+    def fail(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    recorder = Recorder()
+    monkeypatch.setattr("ssdml.estimator.propagate_labels", fail)
+    model = SSDML().set_callbacks(recorder)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(*blobs)
+    assert recorder.events[-1] == ("teardown", "fit")
+    assert ("end", "fit") not in recorder.events
+
+
+def test_log_tells_how_long_each_stage_took(blobs, caplog):
+    with caplog.at_level(logging.INFO, logger="ssdml"):
+        SSDML(random_state=0).fit(*blobs)
+    assert [record.getMessage().split(" took")[0] for record in caplog.records] == [
+        f"SSDML: {stage}" for stage in STAGES
+    ]
+
+
+@pytest.mark.parametrize("verbose", [0, 1])
+def test_bar_is_drawn_on_a_terminal_alone_and_if_asked_for(verbose, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    stages = Stages(object(), 2, verbose=verbose)
+    with stages.all(None, None):
+        for name in ("one", "two"):
+            with stages(name):
+                pass
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert ("2/2" in err) == bool(verbose)
+
+
+def test_nothing_is_drawn_where_standard_error_is_a_file(capsys):
+    stages = Stages(object(), 1, verbose=1)
+    with stages.all(None, None), stages("one"):
+        pass
+    assert capsys.readouterr() == ("", "")
