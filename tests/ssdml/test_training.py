@@ -1,0 +1,302 @@
+"""The loop that trains a backbone."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from ssdml.backbones import ResidualHead
+from ssdml.training import (
+    Schedule,
+    _balanced_batches,
+    _set_rate,
+    _update_average,
+    batch_triplets,
+    find_device,
+    one_thread,
+    train_backbone,
+)
+
+SHORT = Schedule(n_steps=40, batch_size=32)
+
+
+@pytest.fixture
+def blobs(rng):
+    """150 rows in 6 columns, three unequal classes that overlap in part."""
+    classes = np.repeat(np.arange(3), [100, 40, 10])
+    X = rng.standard_normal((3, 6))[classes] + 0.5 * rng.standard_normal((150, 6))
+    X = X.astype(np.float32)
+    X.flags.writeable = False
+    return X, classes
+
+
+def new_head(d=6):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return ResidualHead(d, n_hidden=32)
+
+
+def trained(blobs, *, seed=0, schedule=SHORT, backbone=None, **options):
+    X, classes = blobs
+    return train_backbone(
+        backbone or new_head(),
+        np.eye(6, 4),
+        X,
+        classes,
+        angle=40.0,
+        seed=seed,
+        device="cpu",
+        schedule=schedule,
+        **options,
+    )
+
+
+def parameters(module):
+    return [parameter.detach().numpy().copy() for parameter in module.parameters()]
+
+
+def same(one, two):
+    return all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+def test_the_same_seed_gives_the_same_bits(blobs):
+    (one, losses), (two, again) = trained(blobs, seed=3), trained(blobs, seed=3)
+    assert losses == again
+    assert same(parameters(one), parameters(two))
+
+
+def test_another_seed_gives_another_head(blobs):
+    (one, losses), (two, others) = trained(blobs, seed=3), trained(blobs, seed=4)
+    assert losses != others
+    assert not same(parameters(one), parameters(two))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_torchs_generator_and_threads_are_left_as_they_are(blobs, threads):
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        state = torch.get_rng_state()
+        _, losses = trained(blobs)
+        assert torch.get_num_threads() == threads
+        assert torch.equal(torch.get_rng_state(), state)
+        torch.rand(5)
+        assert trained(blobs)[1] == losses  # and what it holds does not matter
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_threads_are_given_back_after_an_error():
+    before = torch.get_num_threads()
+
+    def fail():
+        with one_thread():
+            assert torch.get_num_threads() == 1
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert torch.get_num_threads() == before
+
+
+def test_the_loss_falls_on_classes_that_can_be_told_apart(blobs):
+    X, classes = blobs
+    apart = X + 5 * np.eye(3, 6, dtype=np.float32)[classes]
+    _, losses = trained((apart, classes), schedule=Schedule(n_steps=120, batch_size=64))
+    assert len(losses) == 120
+    assert np.mean(losses[-10:]) < 0.5 * np.mean(losses[:10])
+
+
+def test_training_separates_classes_that_no_linear_map_separates(rng):
+    """Two rings: the share of the scatter between classes grows from nothing."""
+    angle, classes = rng.uniform(0, 2 * np.pi, 400), np.arange(400) % 2
+    X = ((1 + classes) * np.array([np.cos(angle), np.sin(angle)])).T
+    X = np.hstack([X, np.zeros((400, 2))]).astype(np.float32)
+
+    def share_between(head):
+        with torch.no_grad():
+            Z = torch.nn.functional.normalize(head.eval()(torch.from_numpy(X)), dim=1).numpy()
+        between = np.var([Z[classes == c].mean(axis=0) for c in (0, 1)], axis=0).sum()
+        return between / Z.var(axis=0).sum()
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        head = ResidualHead(4, n_hidden=128, dropout=0.0)
+    before = share_between(head)
+    schedule = Schedule(n_steps=200, batch_size=64, learning_rate=1e-2, averaging=0.9)
+    head, _ = train_backbone(
+        head, np.eye(4), X, classes, angle=40.0, seed=0, device="cpu", schedule=schedule
+    )
+    assert before < 0.05
+    assert share_between(head) > 0.6
+
+
+def test_the_average_comes_back_ready_to_use_and_is_not_the_last_step(blobs):
+    backbone = new_head()
+    average, _ = trained(blobs, backbone=backbone)
+    assert not average.training
+    assert average is not backbone
+    assert not same(parameters(average), parameters(backbone))
+    assert all(parameter.device.type == "cpu" for parameter in average.parameters())
+
+
+def test_without_averaging_the_last_step_comes_back(blobs):
+    backbone = new_head()
+    average, _ = trained(blobs, backbone=backbone, schedule=SHORT._replace(averaging=0.0))
+    assert same(parameters(average), parameters(backbone))
+
+
+def test_the_first_weights_fade_from_the_average_at_once():
+    average, current = (torch.nn.Linear(1, 1, bias=False) for _ in range(2))
+    values, seen = [5.0, 7.0, 12.0], []
+    torch.nn.init.constant_(average.weight, 100.0)
+    for step, value in enumerate(values):
+        torch.nn.init.constant_(current.weight, value)
+        _update_average(average, current, min(0.99, step / (step + 1)))
+        seen.append(float(average.weight.detach()))
+    assert seen == pytest.approx([5.0, 6.0, 8.0])  # running means
+
+
+def test_the_average_takes_the_running_statistics_of_the_backbone(blobs):
+    backbone = torch.nn.Sequential(torch.nn.BatchNorm1d(6), new_head())
+    average, _ = trained(blobs, backbone=backbone)
+    statistics, expected = dict(average.named_buffers()), dict(backbone.named_buffers())
+    assert statistics["0.num_batches_tracked"] == 40
+    for name, buffer in expected.items():
+        torch.testing.assert_close(statistics[name], buffer, rtol=0, atol=0)
+
+
+def test_every_step_is_reported_with_its_loss(blobs):
+    heard = []
+    _, losses = trained(blobs, on_step=heard.append)
+    assert heard == losses
+
+
+def test_classes_that_no_row_has_do_not_matter_to_the_batches(blobs):
+    X, classes = blobs
+    _, losses = trained((X, 5 * classes))
+    assert np.isfinite(losses).all()
+
+
+def test_one_class_alone_gives_no_triplets_and_no_nan(blobs):
+    X, classes = blobs
+    _, losses = trained((X, np.zeros_like(classes)), schedule=SHORT._replace(n_steps=3))
+    assert losses == [0.0, 0.0, 0.0]  # the cross-entropy with one proxy is 0 as well
+
+
+def test_batches_draw_the_classes_equally_often():
+    classes = np.random.default_rng(1).permutation(np.repeat([0, 2, 5], [900, 90, 10]))
+    plan = Schedule(n_steps=60, batch_size=100)
+    batches = np.array(list(_balanced_batches(classes, plan, seed=0)))
+    assert batches.shape == (60, 100)
+    shares = np.bincount(classes[batches].ravel(), minlength=6) / 6000
+    # standard error: sqrt(2/9 / 6000) = 0.006
+    np.testing.assert_allclose(shares[[0, 2, 5]], 1 / 3, atol=0.03)
+    rare = np.bincount(batches.ravel(), minlength=1000)[classes == 5]
+    assert rare.min() > 120  # 200 on average
+    assert rare.max() < 280
+
+
+def test_batches_follow_their_seed():
+    classes = np.arange(50) % 3
+    one, two, other = (
+        np.array(list(_balanced_batches(classes, SHORT, seed))) for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(one, two)
+    assert not np.array_equal(one, other)
+
+
+def test_the_rate_rises_over_a_tenth_of_the_steps_and_falls_to_nothing():
+    plan = Schedule(n_steps=100, learning_rate=2.0)
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], 1.0)
+    rates = []
+    for step in range(100):
+        _set_rate(optimizer, plan, step)
+        rates.append(optimizer.param_groups[0]["lr"])
+    np.testing.assert_allclose(rates[:10], 0.2 * np.arange(1, 11))
+    assert (np.diff(rates[10:]) < 0).all()
+    assert rates[55] == pytest.approx(1.0)  # half way down
+    assert 0 < rates[-1] < 0.01
+
+
+@pytest.fixture
+def batch():
+    """24 rows on 3 columns; class 3 has a single row."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.tensor([0] * 9 + [1] * 8 + [2] * 6 + [3])
+    return torch.randn(24, 3, generator=generator), labels
+
+
+def test_positives_share_the_class_and_negatives_do_not(batch):
+    z, labels = batch
+    anchor, positive, negative = batch_triplets(z, labels, 5)
+    assert (labels[anchor] == labels[positive]).all()
+    assert (anchor != positive).all()
+    assert (labels[anchor] != labels[negative]).all()
+
+
+def test_every_anchor_has_one_positive_and_its_nearest_negatives(batch):
+    z, labels = batch
+    anchor, positive, negative = batch_triplets(z, labels, 4)
+    for i in range(23):
+        (partner,) = set(positive[anchor == i].tolist())
+        middle = (z[i] + z[partner]) / 2
+        others = [j for j in range(24) if labels[j] != labels[i]]
+        nearest = sorted(others, key=lambda j: float((z[j] - middle).norm()))[:4]
+        assert negative[anchor == i].tolist() == nearest
+
+
+def test_a_row_without_a_positive_is_no_anchor_but_is_a_negative(batch):
+    z, labels = batch
+    anchor, _, negative = batch_triplets(z, labels, 24)
+    assert 23 not in anchor
+    assert 23 in negative
+
+
+def test_a_batch_of_one_class_has_no_triplets(batch):
+    z, _ = batch
+    assert all(len(part) == 0 for part in batch_triplets(z, torch.zeros(24, dtype=int), 5))
+
+
+def test_a_batch_of_lonely_rows_has_no_triplets(batch):
+    z, _ = batch
+    assert all(len(part) == 0 for part in batch_triplets(z, torch.arange(24), 5))
+
+
+def test_fewer_negatives_than_asked_for_are_all_taken():
+    z, labels = torch.tensor([[0.0], [1.0], [5.0]]), torch.tensor([0, 0, 1])
+    anchor, positive, negative = batch_triplets(z, labels, 5)
+    assert (anchor.tolist(), positive.tolist(), negative.tolist()) == ([0, 1], [1, 0], [2, 2])
+
+
+def test_every_positive_is_drawn_in_time(batch):
+    z, labels = batch
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        drawn = torch.cat([batch_triplets(z, labels, 1)[1][:1] for _ in range(200)])
+    counts = torch.bincount(drawn, minlength=9)[1:9]  # anchor 0, eight others of its class
+    assert counts.min() > 10  # 25 on average
+    assert counts.sum() == 200
+
+
+def test_the_device_is_the_one_that_is_named(monkeypatch):
+    assert find_device("cpu") == "cpu"
+    for found, expected in ((True, "cuda"), (False, "cpu")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda found=found: found)
+        assert find_device("auto") == expected
+
+
+def test_the_first_loss_is_that_of_the_formula():
+    """Two pairs at right angles, proxies at no temperature: an angular loss, and ln 2."""
+    X, classes = np.eye(2, dtype=np.float32)[[0, 0, 1, 1]], np.array([0, 0, 1, 1])
+    plan = Schedule(n_steps=1, batch_size=64, temperature=1e9, n_negatives=1)
+    head = ResidualHead(2, dropout=0.0)
+    _, losses = train_backbone(
+        head, np.eye(2), X, classes, angle=45.0, seed=0, device="cpu", schedule=plan
+    )
+    margin = -4 * 2  # a = p, and the negative is at squared distance 2
+    expected = math.log1p(math.exp(margin)) + math.log(2)
+    assert losses == pytest.approx([expected], rel=1e-6)
