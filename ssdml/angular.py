@@ -71,17 +71,18 @@ def angular_objective(rows: npt.ArrayLike, triplets: Triplets, *, angle: float =
     """
     used, ends = np.unique(np.stack(triplets[:3]), return_inverse=True)
     points = np.asarray(rows, dtype=np.float64)[used]
-    to_positive, to_middle = _incidences(*ends.reshape(3, -1), len(used))
+    anchor, positive, negative = ends.reshape(3, -1)
+    to_positive, to_middle = _incidences(anchor, positive, negative, len(used))
     weights = np.asarray(triplets.weight, dtype=np.float64) / np.sum(triplets.weight)
     factor = angular_factor(angle)
 
     def objective(L: Matrix) -> tuple[float, Matrix]:
         projected = points @ L  # (n, l)
-        positive, middle = to_positive @ projected, to_middle @ projected  # (T, l)
-        margins = (positive**2).sum(axis=1) - factor * (middle**2).sum(axis=1)
+        gaps, middle = to_positive @ projected, to_middle @ projected  # (T, l)
+        margins = (gaps**2).sum(axis=1) - factor * (middle**2).sum(axis=1)
         slopes = (weights * expit(margins))[:, None]
         # dJ/dL = 2 Σ w σ(m) [(a-p)(a-p)ᵀ - 4 tan²α (n-c)(n-c)ᵀ] L
-        pulls = to_positive.T @ (slopes * positive) - factor * (to_middle.T @ (slopes * middle))
+        pulls = to_positive.T @ (slopes * gaps) - factor * (to_middle.T @ (slopes * middle))
         return float(weights @ np.logaddexp(0, margins)), 2 * (points.T @ pulls)
 
     return objective

@@ -152,8 +152,8 @@ def _set_rate(optimizer: torch.optim.Optimizer, plan: Schedule, step: int) -> No
 def _update_average(average: nn.Module, backbone: nn.Module, keep: float) -> None:
     for mean, current in zip(average.parameters(), backbone.parameters(), strict=True):
         mean.lerp_(current, 1 - keep)
-    for copied, current in zip(average.buffers(), backbone.buffers(), strict=True):
-        copied.copy_(current)  # running statistics are averages already
+    for copied, buffer in zip(average.buffers(), backbone.buffers(), strict=True):
+        copied.copy_(buffer)  # running statistics are averages already
 
 
 def _triplet_loss(
