@@ -122,12 +122,11 @@ def finished(
     """
     learned = _blended(state, backbone, embedding, choice.weight, settings)
     if settings.guard:
-        complaint = _complaint(state, learned, last)
+        alone = input_alone(state, settings)
+        complaint = _complaint(state, learned, alone, last)
         if complaint:
             worse = f"what was learned is worse: {complaint}"
-            learned = input_alone(
-                state, settings, f"{worse}. Label more rows, or pass guard=False."
-            )
+            learned = alone._replace(complaint=f"{worse}. Label more rows, or pass guard=False.")
     history[0] |= choice._asdict()
     history[-1]["agreement"] = last.agreement
     return learned._replace(triplets=triplets, history=tuple(history))
@@ -138,7 +137,7 @@ def _blended(
 ) -> Learned:
     """M = A + weight² I, with A scaled to the spread of the input, as one map of few columns."""
     d = state.X.shape[1]
-    scale = _relative_spread(embedding, state.X)
+    scale = _relative_spread(embedding, state.X) if weight > 0 else 1.0
     representation = backbone.representation
     if representation is None:
         blocks = np.vstack([backbone.components / scale, weight * np.eye(d)])
@@ -151,11 +150,12 @@ def _blended(
         blocks = blocks[: embedding.shape[1]]
     width = min(settings.n_components or d, len(blocks))
     if width < len(blocks):
-        blocks = best_factor(blocks, np.cov(rows, rowvar=False, dtype=np.float64), width)
+        covariance = np.cov(rows, rowvar=False, dtype=np.float64)
+        blocks = best_factor(blocks, np.atleast_2d(covariance), width)
     return Learned(blocks, representation, weight, state.distributions)
 
 
-def input_alone(state: State, settings: Settings, complaint: str) -> Learned:
+def input_alone(state: State, settings: Settings, complaint: str = "") -> Learned:
     """The identity, or as many principal components as are asked for."""
     d = state.X.shape[1]
     components = np.eye(d)
@@ -165,7 +165,7 @@ def input_alone(state: State, settings: Settings, complaint: str) -> Learned:
     return Learned(components, None, np.inf, state.distributions, complaint=complaint)
 
 
-def _complaint(state: State, learned: Learned, choice: InputWeight) -> str:
+def _complaint(state: State, learned: Learned, alone: Learned, choice: InputWeight) -> str:
     """In what the learned metric is worse than the input; empty if in nothing."""
     if choice.is_worse:
         return (
@@ -174,7 +174,7 @@ def _complaint(state: State, learned: Learned, choice: InputWeight) -> str:
         )
     labeled = state.labels != UNLABELED
     rows, labels = state.X[labeled], state.labels[labeled]
-    by_input = nearest_mean_agrees(rows, labels)
+    by_input = nearest_mean_agrees(rows @ alone.components.T, labels)
     represented = rows if learned.representation is None else learned.representation(rows)
     by_learned = nearest_mean_agrees(represented @ learned.components.T, labels)
     if len(by_input) and falls_short(by_learned, by_input):

@@ -1,0 +1,39 @@
+"""Data with a few labels, read-only, and a short training of backbones."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits, make_blobs
+
+from ssdml.training import Schedule
+
+
+@pytest.fixture(scope="session")
+def digits():
+    """scikit-learn's digits with five labels a class, read-only."""
+    X, y = load_digits(return_X_y=True)
+    X = (X / 16).astype(np.float32)
+    labels = np.full(len(y), -1)
+    rng = np.random.default_rng(0)
+    for c in range(10):
+        labels[rng.choice(np.flatnonzero(y == c), 5, replace=False)] = c
+    for array in (X, y, labels):
+        array.flags.writeable = False
+    return X, y, labels
+
+
+@pytest.fixture(scope="session")
+def blobs():
+    """Three clusters in five dimensions, the first 20 rows labelled."""
+    X, y = make_blobs(120, 5, centers=3, cluster_std=2.0, random_state=1)
+    labels = np.where(np.arange(120) < 20, y, -1)
+    X.flags.writeable = labels.flags.writeable = False
+    return X, y, labels
+
+
+@pytest.fixture
+def short_training(monkeypatch):
+    monkeypatch.setattr("ssdml.training.Schedule", partial(Schedule, n_steps=20))
