@@ -31,7 +31,7 @@ SAVED = ("components_", "classes_", "label_distributions_", "transduction_", "em
 PAPER_PARTITIONS = 5  # 50 epochs in all, 10 on each partition (seed 003)
 
 
-class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
+class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
     """Metric learned from many rows and a handful of labels.
 
     A kNN graph carries the labels to the unlabelled rows, the graph and the classes mine
@@ -197,8 +197,8 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):  # type: ignore
         }
         return cls(n_components, **(literal | params))
 
-    @with_callbacks  # type: ignore[untyped-decorator]
-    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    @with_callbacks
+    @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
         """Learn the metric.
 
@@ -214,7 +214,8 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):  # type: ignore
         -------
         self : SSDML
         """
-        vars(self).pop("components_", None)  # a fit that is cut short leaves nothing fitted
+        if hasattr(self, "components_"):  # a fit that is cut short leaves nothing fitted
+            del self.components_
         X, labels = self._validated(X, y)
         rng = as_generator(check_random_state(self.random_state))
         rounds = self._n_rounds(labels)

@@ -102,27 +102,25 @@ class Residual:
     """Features bent by a residual head, trained under L. L starts at principal axes."""
 
     def __init__(self, X: Array, *, angle: float, device: str, on_step: Any = None) -> None:
-        from ssdml.backbones import ResidualHead
-
         self.mean = X.mean(axis=0, dtype=np.float64)
         covariance = np.cov(X, rowvar=False, dtype=np.float64).reshape(X.shape[1], -1)
         variance = np.trace(covariance) / len(covariance)
         self.scale = 1 / np.sqrt(variance) if variance > 0 else 1.0
         self.L = top_eigenvectors(covariance, min(X.shape[1], RESIDUAL_COMPONENTS))
         self.angle, self.device, self.on_step = angle, device, on_step
-        self._new_head = lambda: ResidualHead(X.shape[1])
         self.head: Any = None
 
     def learn(self, X: Array, classes: Classes, seed: int) -> None:
         """Train the head on from where it is."""
         import torch
 
+        from ssdml.backbones import ResidualHead
         from ssdml.training import train_backbone
 
         if self.head is None:
             with torch.random.fork_rng():
                 torch.manual_seed(seed)
-                self.head = self._new_head()
+                self.head = ResidualHead(X.shape[1])
         rows = ((X - self.mean) * self.scale).astype(np.float32)
         self.head, self.losses = train_backbone(
             self.head,
@@ -151,5 +149,13 @@ class Residual:
     @property
     def representation(self) -> ResidualRepresentation:
         """The head and L as arrays."""
-        weights = [parameter.detach().numpy() for parameter in self.head.parameters()]
-        return ResidualRepresentation(self.mean, np.asarray(self.scale), *weights, self.L)
+        hidden, output = self.head.hidden, self.head.output
+        return ResidualRepresentation(
+            self.mean,
+            np.asarray(self.scale),
+            hidden.weight.detach().numpy(),
+            hidden.bias.detach().numpy(),
+            output.weight.detach().numpy(),
+            output.bias.detach().numpy(),
+            self.L,
+        )

@@ -11,11 +11,12 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ssdml.graphs._checks import check_finite
+from ssdml.representation import ResidualRepresentation
 
 Array = npt.NDArray[Any]
 
 
-class LearnedMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore[misc]
+class LearnedMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """Mixin of estimators that learn ``components_``, and perhaps ``representation_``.
 
     The embedding of X is ``R(X) @ components_.T``, where R is ``representation_``, or the
@@ -23,7 +24,7 @@ class LearnedMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type:
     """
 
     components_: Array  # (n_components, n_features of R)
-    representation_: Callable[[Array], Array] | None
+    representation_: ResidualRepresentation | None
 
     @property
     def _n_features_out(self) -> int:

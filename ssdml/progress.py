@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+__all__ = ["CallbackSupportMixin", "Stages", "with_callbacks"]
+
 logger = logging.getLogger("ssdml")
 
 try:  # scikit-learn 1.9

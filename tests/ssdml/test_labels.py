@@ -80,7 +80,7 @@ def test_no_label_at_all_leaves_no_class(y):
 
 
 def test_labels_of_two_kinds_are_refused():
-    with pytest.raises(TypeError, match="labels must be of one kind.*; got int, str"):
+    with pytest.raises(TypeError, match=r"labels must be of one kind.*; got int, str"):
         encode_partial_labels(["a", 3, None])
 
 
