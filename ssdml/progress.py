@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["CallbackSupportMixin", "Stages", "with_callbacks"]
-
 logger = logging.getLogger("ssdml")
 
 try:  # scikit-learn 1.9
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
+    # "as" tells the type checker that others import them from here.
+    from sklearn.callback import CallbackSupportMixin as CallbackSupportMixin
+    from sklearn.callback import with_callbacks as with_callbacks
 except ImportError:
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
