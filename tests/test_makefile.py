@@ -111,10 +111,3 @@ def test_make_alone_explains_every_target(project):
     targets = re.findall(r"^\.PHONY: help (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     explained = re.findall(r"^make (\w+)", make(project).stdout, flags=re.MULTILINE)
     assert explained == targets[0].split()
-
-
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
-def test_a_command_that_the_pages_name_exists(page):
-    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
-    named = re.findall(r"(?:^|`)make ([a-z]+)", (ROOT / page).read_text(), flags=re.MULTILINE)
-    assert set(named) - set(targets) == set()
