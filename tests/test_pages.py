@@ -41,7 +41,9 @@ class TestPage:
 
 # 10 s, most of them a search over 15 fits: these are the lines that people copy first.
 # The search leaves some rows without a label in reach, and says so.
-@pytest.mark.filterwarnings("default")
+@pytest.mark.filterwarnings(
+    "ignore:propagate_labels. no label reaches", "ignore:The least populated"
+)
 def test_the_python_of_the_readme_runs_from_top_to_bottom():
     blocks = re.findall(r"^```python\n(.*?)^```", PAGES[0].read_text(), re.DOTALL | re.MULTILINE)
     names: dict[str, object] = {}
