@@ -48,13 +48,17 @@ def alternate(
             backbone.learn(state.X[rows], state.classes[rows], int(rng.integers(2**31)))
             triplets = _mine(state, settings, rng)
             history.append(_turn(backbone, state.X, triplets, settings))
+            if backbone.losses:
+                history[-1]["loss"] = backbone.losses[-1]
             embedding = backbone.embed(state.X)
             if number == 0:
                 choice = judge(state, embedding, judged, settings.input_weight, rng)
             if number < rounds - 1 and settings.backbone is not None:
-                state = _renewed(state, first_weights, embedding, settings)
+                before, state = state, _renewed(state, first_weights, embedding, settings)
+                history[-1]["changed"] = float((before.classes != state.classes).mean())
     last = judge(first, embedding, judged, choice.weight, rng)
-    return finished(state, backbone, embedding, choice, last, settings, triplets, history)
+    verdicts = (choice, last)
+    return finished(first, state, backbone, embedding, verdicts, settings, triplets, history)
 
 
 def learn_by_partitions(
@@ -77,7 +81,7 @@ def learn_by_partitions(
     _, judged = split_rows(state, rng)
     embedding = backbone.embed(state.X)
     choice = judge(state, embedding, judged, settings.input_weight, rng)
-    return finished(state, backbone, embedding, choice, choice, settings, triplets, history)
+    return finished(state, state, backbone, embedding, (choice,), settings, triplets, history)
 
 
 def _new_backbone(X: Array, settings: Settings) -> Backbone:

@@ -75,15 +75,16 @@ class Learned(NamedTuple):
 
 
 def split_rows(state: State, rng: np.random.Generator) -> tuple[Rows, Rows]:
-    """Rows that train in the first round, and rows that judge the metric after it.
+    """Rows that train the features in the first round, and rows that judge the metric after it.
 
-    The two are apart, so that nothing learned by heart is judged.
+    The two are apart, so that no class learned by heart is judged; where few rows are unlabelled,
+    rows that train judge as well.
     """
     everything = np.arange(len(state.X))
     unlabeled = rng.permutation(np.flatnonzero(state.labels == UNLABELED))
     judged = unlabeled[: min(JUDGED_ROWS, int(HELD_OUT * len(unlabeled)))]
     if len(judged) < MIN_JUDGED_ROWS:
-        return everything, everything
+        return everything, np.sort(rng.permutation(everything)[:JUDGED_ROWS])
     return np.setdiff1d(everything, judged), judged
 
 
@@ -106,29 +107,29 @@ def judge(
 
 
 def finished(
+    first: State,
     state: State,
     backbone: Backbone,
     embedding: Array,
-    choice: InputWeight,
-    last: InputWeight,
+    verdicts: tuple[InputWeight, ...],
     settings: Settings,
     triplets: Triplets,
     history: list[dict[str, Any]],
 ) -> Learned:
     """The metric with the input beside it, or the input alone if that is better.
 
-    ``choice`` was made after the first round; ``last`` judges the embedding by the same classes,
-    so that a drift in later rounds does not pass unseen.
+    The first verdict chose the weight, after the first round; the last judges the embedding by
+    the same classes, so that a drift in later rounds does not pass unseen.
     """
-    learned = _blended(state, backbone, embedding, choice.weight, settings)
+    learned = _blended(state, backbone, embedding, verdicts[0].weight, settings)
     if settings.guard:
-        alone = input_alone(state, settings)
-        complaint = _complaint(state, learned, alone, last)
+        alone = input_alone(first, settings)
+        complaint = _complaint(state, learned, alone, verdicts)
         if complaint:
             worse = f"what was learned is worse: {complaint}"
             learned = alone._replace(complaint=f"{worse}. Label more rows, or pass guard=False.")
-    history[0] |= choice._asdict()
-    history[-1]["agreement"] = last.agreement
+    history[0] |= verdicts[0]._asdict()
+    history[-1] |= {"agreement": verdicts[-1].agreement}
     return learned._replace(triplets=triplets, history=tuple(history))
 
 
@@ -165,13 +166,16 @@ def input_alone(state: State, settings: Settings, complaint: str = "") -> Learne
     return Learned(components, None, np.inf, state.distributions, complaint=complaint)
 
 
-def _complaint(state: State, learned: Learned, alone: Learned, choice: InputWeight) -> str:
+def _complaint(
+    state: State, learned: Learned, alone: Learned, verdicts: tuple[InputWeight, ...]
+) -> str:
     """In what the learned metric is worse than the input; empty if in nothing."""
-    if choice.is_worse:
-        return (
-            f"nearest neighbours agree in class on {choice.agreement:.1%} of the rows, "
-            f"{choice.input_agreement:.1%} with the input"
-        )
+    for verdict in verdicts:
+        if verdict.is_worse:
+            return (
+                f"nearest neighbours agree in class on {verdict.agreement:.1%} of the rows, "
+                f"{verdict.input_agreement:.1%} with the input"
+            )
     labeled = state.labels != UNLABELED
     rows, labels = state.X[labeled], state.labels[labeled]
     by_input = nearest_mean_agrees(rows @ alone.components.T, labels)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, Options, StrOptions
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from ssdml.alternation import alternate, learn_by_partitions
 from ssdml.conclusion import Learned, State
@@ -20,14 +19,11 @@ from ssdml.graphs._checks import UNLABELED, as_generator, check_finite, check_la
 from ssdml.graphs.neighbors import knn_graph, nearest_rows
 from ssdml.graphs.propagation import propagate_labels
 from ssdml.metric import LearnedMetric
-from ssdml.persistence import load_state, save_state
 from ssdml.progress import CallbackSupportMixin, Stages, with_callbacks
 from ssdml.projections import graph_rows
-from ssdml.representation import ResidualRepresentation
 
 Array = npt.NDArray[Any]
 
-SAVED = ("components_", "classes_", "label_distributions_", "transduction_", "embedding_")
 PAPER_PARTITIONS = 5  # 50 epochs in all, 10 on each partition (seed 003)
 
 
@@ -36,8 +32,8 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
 
     A kNN graph carries the labels to the unlabelled rows, the graph and the classes mine
     triplets, and an orthonormal L is learned from them on features in which classes are compact.
-    The input is kept beside what is learned, and a metric that is worse than the input is never
-    returned.
+    The input is kept beside what is learned, and a metric that it finds worse than the input is
+    never returned.
 
     Parameters
     ----------
@@ -49,11 +45,13 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
     decay : float
         How far labels reach along the graph, between 0 and 1.
     propagation : {"two-sided", "one-sided"}
-        Whether labels reach pairs of unlabelled rows, or only pairs with a labelled row (seed).
+        Whether the affinities that triplets are mined from reach pairs of unlabelled rows, or only
+        pairs with a labelled row (seed).
     mining : {"propagated", "neighborhood"}
         Where triplets come from; see :func:`ssdml.graphs.mine_triplets`.
     input_weight : float or "auto"
-        Weight of the input beside what is learned; 0 drops it. "auto": see
+        Weight of the input beside what is learned; 0 drops it, and with it all columns but those of
+        L (one less than classes; 64 under a backbone). "auto": see
         :func:`ssdml.agreement.choose_input_weight`.
     angle : float
         Of the angular objective, in degrees.
@@ -63,7 +61,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         the propagated labels and L.
     max_rounds : int or None
         Turns of the alternation; the first leaves some rows out, which judge it. None: 2, or one
-        partition after another, 5 at most.
+        partition after another, 5 at most. Without a backbone nothing changes after the second.
     guard : bool
         Whether to return the input, with a warning, where the learned metric is worse on the
         graph or on the labelled rows.
@@ -94,7 +92,9 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
     triplets_ : Triplets
         The last that were mined.
     history_ : list of dict
-        A round each: objective before and after, triplets, share of rows that changed class.
+        A round each: triplets, objective before and after, steps; of the first, how the weight of
+        the input was chosen; under a backbone, its last loss and the share of rows that changed
+        class.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Where the columns of X have names.
@@ -246,11 +246,20 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         # Whole numbers are labels in an array of objects as well.
         labels = check_labels(y.tolist() if y.dtype == object else y, len(X), name)
         check_labelled(labels, name, "Label some rows.")
+        if self.partition_size is not None and self.backbone is not None:
+            raise ValueError(
+                f"{name}: backbone must be None with partition_size, which learns L alone; "
+                f"got {self.backbone!r}. Leave one of them out."
+            )
         if self.n_components is not None and self.n_components > X.shape[1]:
             raise ValueError(
                 f"{name}: n_components must be at most n_features = {X.shape[1]}; "
                 f"got {self.n_components}."
             )
+        with np.errstate(over="ignore", invalid="ignore"):
+            spread = X.var(axis=0, dtype=np.float64).sum()
+        if not np.isfinite(spread * X.shape[1]):
+            raise ValueError(f"{name}: X must have a finite variance; it overflows. Scale X down.")
         return X, labels
 
     def _n_neighbors(self, n_samples: int) -> int:
@@ -308,7 +317,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         .. [1] Delalleau, Bengio, Le Roux, "Efficient non-parametric function induction in
            semi-supervised learning", AISTATS 2005, Eq. (7).
         """
-        embedding = self.transform(X)
+        embedding = self._embed(self._checked(X))
         k = min(self.n_neighbors, len(self.embedding_))
         indices, distances = nearest_rows(self.embedding_, embedding, k, n_jobs=self.n_jobs)
         scale = np.maximum(distances[:, -1:], np.finfo(distances.dtype).tiny)
@@ -334,56 +343,6 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         check_labelled(labels, f"{type(self).__name__}.score", "Score rows with labels.")
         known = labels != UNLABELED
         return float((self.predict(X)[known] == labels[known]).mean())
-
-    def save(self, folder: str | Path) -> None:
-        """Write the fitted estimator into a folder: safetensors and JSON, no code.
-
-        ``random_state`` is kept if it is a number. Triplets and history stay behind.
-        """
-        check_is_fitted(self)
-        params = self.get_params()
-        if not isinstance(params["random_state"], Integral | None):
-            params["random_state"] = None
-        arrays = {name: getattr(self, name) for name in SAVED}
-        if self.representation_ is not None:
-            arrays |= {f"representation_{k}": v for k, v in self.representation_._asdict().items()}
-        names = getattr(self, "feature_names_in_", None)
-        save_state(
-            folder,
-            type(self).__name__,
-            params,
-            arrays,
-            n_features_in=self.n_features_in_,
-            feature_names_in=None if names is None else list(names),
-            input_weight=None if np.isinf(self.input_weight_) else self.input_weight_,
-        )
-
-    @classmethod
-    def load(cls, folder: str | Path) -> Self:
-        """Estimator that :meth:`save` wrote."""
-        config, arrays = load_state(folder, cls.__name__)
-        try:
-            return cls._restored(config, arrays)
-        except (KeyError, TypeError) as error:
-            raise ValueError(
-                f"{cls.__name__}.load: {folder} is damaged: {error}. Save it again."
-            ) from error
-
-    @classmethod
-    def _restored(cls, config: dict[str, Any], arrays: dict[str, Array]) -> Self:
-        model = cls(**config["params"])
-        for name in SAVED:
-            setattr(model, name, arrays[name])
-        fields = ResidualRepresentation._fields
-        parts = [arrays[f"representation_{f}"] for f in fields if f"representation_{f}" in arrays]
-        model.representation_ = ResidualRepresentation(*parts) if parts else None
-        model.n_features_in_ = config["n_features_in"]
-        if config["feature_names_in"] is not None:
-            model.feature_names_in_ = np.array(config["feature_names_in"], dtype=object)
-        weight = config["input_weight"]
-        model.input_weight_ = np.inf if weight is None else weight
-        model.triplets_, model.history_ = None, []
-        return model
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "components_")

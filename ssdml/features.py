@@ -21,6 +21,7 @@ class Backbone(Protocol):
     """Makes features of rows, learned in turn with the metric L on them."""
 
     L: Matrix
+    losses: tuple[float, ...]  # of the steps of the last round, where there are any
 
     def learn(self, X: Array, classes: Classes, seed: int) -> None:
         """Learn the features from the class of each row; L is where its search begins."""
@@ -44,6 +45,7 @@ class Identity:
     """The rows as they are, under an L that somebody else learns."""
 
     representation = None
+    losses: tuple[float, ...] = ()
 
     def __init__(self, L: Matrix) -> None:
         self.L = L
@@ -70,6 +72,7 @@ class Whitening:
     """Linear features: the scatter within classes is the identity. L starts at discriminants."""
 
     representation = None
+    losses: tuple[float, ...] = ()
 
     def __init__(self) -> None:
         self.L = np.empty((0, 0))
@@ -78,7 +81,7 @@ class Whitening:
         """Whiten by the shrunk scatter within classes."""
         scatter = class_scatter(X, classes)
         self.transform = whitening(scatter)
-        count = min(len(np.unique(classes)) - 1, X.shape[1])
+        count = min(max(1, len(np.unique(classes)) - 1), X.shape[1])
         self.L = discriminants(scatter, self.transform, count)
 
     def features(self, X: Array) -> Array:
@@ -101,14 +104,15 @@ class Whitening:
 class Residual:
     """Features bent by a residual head, trained under L. L starts at principal axes."""
 
-    def __init__(self, X: Array, *, angle: float, device: str, on_step: Any = None) -> None:
+    def __init__(self, X: Array, *, angle: float, device: str) -> None:
         self.mean = X.mean(axis=0, dtype=np.float64)
         covariance = np.cov(X, rowvar=False, dtype=np.float64).reshape(X.shape[1], -1)
         variance = np.trace(covariance) / len(covariance)
         self.scale = 1 / np.sqrt(variance) if variance > 0 else 1.0
         self.L = top_eigenvectors(covariance, min(X.shape[1], RESIDUAL_COMPONENTS))
-        self.angle, self.device, self.on_step = angle, device, on_step
+        self.angle, self.device = angle, device
         self.head: Any = None
+        self.losses: tuple[float, ...] = ()
 
     def learn(self, X: Array, classes: Classes, seed: int) -> None:
         """Train the head on from where it is."""
@@ -118,11 +122,11 @@ class Residual:
         from ssdml.training import train_backbone
 
         if self.head is None:
-            with torch.random.fork_rng():
+            with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
                 self.head = ResidualHead(X.shape[1])
         rows = ((X - self.mean) * self.scale).astype(np.float32)
-        self.head, self.losses = train_backbone(
+        self.head, losses = train_backbone(
             self.head,
             self.L,
             rows,
@@ -130,8 +134,8 @@ class Residual:
             angle=self.angle,
             seed=seed,
             device=self.device,
-            on_step=self.on_step,
         )
+        self.losses = tuple(losses)
 
     def features(self, X: Array) -> Array:
         """Standardised rows, bent by the head."""

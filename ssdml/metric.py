@@ -1,9 +1,11 @@
-"""What a learned metric offers once it is learned: an embedding, distances, a matrix."""
+"""What a learned metric offers once it is learned: embedding, distances, matrix, save and load."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from numbers import Integral
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +13,12 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ssdml.graphs._checks import check_finite
+from ssdml.persistence import load_state, save_state
 from ssdml.representation import ResidualRepresentation
 
 Array = npt.NDArray[Any]
+
+SAVED = ("components_", "classes_", "label_distributions_", "transduction_", "embedding_")
 
 
 class LearnedMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -25,6 +30,7 @@ class LearnedMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     components_: Array  # (n_components, n_features of R)
     representation_: ResidualRepresentation | None
+    n_features_in_: int
 
     @property
     def _n_features_out(self) -> int:
@@ -42,12 +48,16 @@ class LearnedMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         embedding : ndarray of shape (n_samples, n_components)
             float32 if X is, else float64.
         """
+        return self._embed(self._checked(X))
+
+    def _checked(self, X: Any) -> Array:
+        """Rows of new data, once they are known to be fit for the metric."""
         check_is_fitted(self)
-        X = validate_data(
+        rows: Array = validate_data(
             self, X, dtype=(np.float64, np.float32), reset=False, ensure_all_finite=False
         )
-        check_finite(X, type(self).__name__, "X")
-        return self._embed(X)
+        check_finite(rows, type(self).__name__, "X")
+        return rows
 
     def _embed(self, X: Array) -> Array:
         rows = X if self.representation_ is None else self.representation_(X)
@@ -78,13 +88,23 @@ class LearnedMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         -------
         distances : ndarray of shape (n_pairs,)
         """
+        check_is_fitted(self)
         pairs = np.asarray(pairs)
         if pairs.ndim != 3 or pairs.shape[1] != 2:
             raise ValueError(
                 f"{type(self).__name__}.pair_distance: pairs must have shape "
                 f"(n_pairs, 2, n_features); got {pairs.shape}."
             )
-        embedding = self.transform(pairs.reshape(-1, pairs.shape[2]))
+        if pairs.shape[2] != self.n_features_in_:
+            raise ValueError(
+                f"{type(self).__name__}.pair_distance: rows must have {self.n_features_in_} "
+                f"features; got {pairs.shape[2]}."
+            )
+        rows = pairs.reshape(-1, pairs.shape[2])
+        if rows.dtype not in (np.float64, np.float32):
+            rows = rows.astype(np.float64)
+        check_finite(rows, f"{type(self).__name__}.pair_distance", "pairs")
+        embedding = self._embed(rows)
         distances: Array = np.linalg.norm(embedding[::2] - embedding[1::2], axis=1)
         return distances
 
@@ -101,3 +121,53 @@ class LearnedMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             return float(np.linalg.norm(embedding[0] - embedding[1]))
 
         return metric
+
+    def save(self, folder: str | Path) -> None:
+        """Write the fitted estimator into a folder: safetensors and JSON, no code.
+
+        ``random_state`` is kept if it is a number. Triplets and history stay behind.
+        """
+        check_is_fitted(self)
+        params = self.get_params()
+        if not isinstance(params["random_state"], Integral | None):
+            params["random_state"] = None
+        arrays = {name: getattr(self, name) for name in SAVED}
+        if self.representation_ is not None:
+            arrays |= {f"representation_{k}": v for k, v in self.representation_._asdict().items()}
+        names = getattr(self, "feature_names_in_", None)
+        save_state(
+            folder,
+            type(self).__name__,
+            params,
+            arrays,
+            n_features_in=self.n_features_in_,
+            feature_names_in=None if names is None else list(names),
+            input_weight=None if np.isinf(self.input_weight_) else self.input_weight_,
+        )
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Estimator that :meth:`save` wrote."""
+        config, arrays = load_state(folder, cls.__name__)
+        try:
+            return cls._restored(config, arrays)
+        except (KeyError, TypeError) as error:
+            raise ValueError(
+                f"{cls.__name__}.load: {folder} is damaged: {error}. Save it again."
+            ) from error
+
+    @classmethod
+    def _restored(cls, config: dict[str, Any], arrays: dict[str, Array]) -> Self:
+        model = cls(**config["params"])
+        for name in SAVED:
+            setattr(model, name, arrays[name])
+        fields = ResidualRepresentation._fields
+        parts = [arrays[f"representation_{f}"] for f in fields if f"representation_{f}" in arrays]
+        model.representation_ = ResidualRepresentation(*parts) if parts else None
+        model.n_features_in_ = config["n_features_in"]
+        if config["feature_names_in"] is not None:
+            model.feature_names_in_ = np.array(config["feature_names_in"], dtype=object)
+        weight = config["input_weight"]
+        model.input_weight_ = np.inf if weight is None else weight
+        model.triplets_, model.history_ = None, []
+        return model

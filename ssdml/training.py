@@ -74,7 +74,7 @@ def train_backbone(
     losses : list of float
     """
     plan, device = schedule or Schedule(), find_device(device)
-    with torch.random.fork_rng(), one_thread():
+    with torch.random.fork_rng(devices=[device] if device.startswith("cuda") else []), one_thread():
         torch.manual_seed(seed)
         metric = torch.as_tensor(np.asarray(L, dtype=np.float32), device=device)
         n_classes = int(classes.max()) + 1

@@ -353,3 +353,14 @@ def test_ctrl_c_leaves_nothing_half_fitted(model, X, y, monkeypatch, kernel):
     with pytest.raises(NotFittedError, match="SSDML instance is not fitted"):
         model.predict(X)
     assert model.fit(X, y).transform(X).shape[0] == 90
+
+
+def test_rows_whose_variance_overflows_are_refused(rng):
+    X = rng.standard_normal((40, 3)) * 1e200
+    with pytest.raises(ValueError, match=r"X must have a finite variance.*Scale X down"):
+        SSDML().fit(X, np.arange(40) % 2)
+
+
+def test_a_backbone_with_partitions_is_refused(rng):
+    with pytest.raises(ValueError, match="backbone must be None with partition_size"):
+        SSDML.paper(backbone="residual").fit(rng.standard_normal((40, 3)), np.arange(40) % 2)

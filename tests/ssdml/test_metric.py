@@ -9,6 +9,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils.validation import validate_data
 
+from ssdml import SSDML
 from ssdml.metric import LearnedMetric
 
 
@@ -102,3 +103,15 @@ def test_columns_are_named_after_the_class(X):
 def test_nothing_is_offered_before_the_fit(method):
     with pytest.raises(NotFittedError, match="Stretch instance is not fitted"):
         getattr(Stretch(), method)()
+
+
+@pytest.mark.parametrize("container", ["default", "pandas", "polars"])
+def test_pair_distances_do_not_depend_on_the_container_of_transform(rng, container):
+    X = rng.standard_normal((60, 3))
+    model = SSDML(random_state=0).fit(X, np.arange(60) % 2)
+    expected = model.pair_distance(X.reshape(30, 2, 3))
+    model.set_output(transform=container)
+    distances = model.pair_distance(X.reshape(30, 2, 3))
+    assert isinstance(distances, np.ndarray)
+    np.testing.assert_array_equal(distances, expected)
+    assert model.predict_proba(X).shape == (60, 2)
