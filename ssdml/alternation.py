@@ -41,7 +41,7 @@ def alternate(
         return input_alone(state, settings, "its labels lead to one class alone. Label others.")
     first, backbone = state, _new_backbone(state.X, settings)
     seen, judged = split_rows(state, rng)
-    first_weights, history = adjacency(state.graph), []
+    history: list[dict[str, Any]] = []
     for number in range(rounds):
         with stages(f"round {number + 1}"):
             rows = seen if number == 0 else np.arange(len(state.X))
@@ -54,7 +54,7 @@ def alternate(
             if number == 0:
                 choice = judge(state, embedding, judged, settings.input_weight, rng)
             if number < rounds - 1 and settings.backbone is not None:
-                before, state = state, _renewed(state, first_weights, embedding, settings)
+                before, state = state, _renewed(state, embedding, settings)
                 history[-1]["changed"] = float((before.classes != state.classes).mean())
     last = judge(first, embedding, judged, choice.weight, rng)
     verdicts = (choice, last)
@@ -138,14 +138,14 @@ def _turn(backbone: Backbone, X: Array, triplets: Triplets, settings: Settings) 
     return {"n_triplets": len(triplets.anchor), "objective": objective, "n_iter": result.n_iter}
 
 
-def _renewed(state: State, first_weights: Any, embedding: Array, settings: Settings) -> State:
+def _renewed(state: State, embedding: Array, settings: Settings) -> State:
     """The classes that labels give along the edges of the input and of the embedding together.
 
     Early labels are better than late ones where an embedding drifts: what the input's graph knows
     is kept, and the embedding's edges come beside it.
     """
     nearer = knn_graph(embedding, state.graph.n_neighbors, n_jobs=settings.n_jobs)
-    weights = first_weights + adjacency(nearer)
+    weights = adjacency(state.graph) + adjacency(nearer)
     return state._replace(
         distributions=propagate_labels(weights, state.labels, decay=settings.decay)
     )
