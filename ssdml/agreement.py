@@ -14,6 +14,7 @@ import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
 from ssdml.linalg import Matrix
+from ssdml.scatter import class_means
 
 INPUT_WEIGHTS = (0.7, 1.0, 1.4)
 
@@ -56,11 +57,11 @@ def choose_input_weight(
     *,
     weights: Sequence[float] = INPUT_WEIGHTS,
 ) -> InputWeight:
-    """Least weight of the input with which rows agree more with their neighbours than by it alone.
+    """Least weight of the input that keeps rows in agreement with their nearest neighbours.
 
-    More by one standard error of the difference; if no weight does so, the one with which most
-    rows agree, and of several the largest. Distances are ``learned² + weight² · input²``; the
-    caller scales both to the same spread.
+    At least as many rows as the input alone does; if no weight does so, the one that keeps most,
+    and of several the largest. Distances are ``learned² + weight² · input²``; the caller scales
+    both to the same spread.
 
     Parameters
     ----------
@@ -100,9 +101,9 @@ def choose_input_weight(
     by_input = agrees(of_inputs)
     of_inputs[np.arange(len(queries)), queries] = 0  # 0 times infinity is NaN; of_learned has it
     trials = [agrees(of_learned + weight**2 * of_inputs) for weight in weights]
-    exceeds = [falls_short(by_input, trial, errors=1) for trial in trials]
+    keeps_up = [bool(trial.mean() >= by_input.mean()) for trial in trials]
     best = max(range(len(trials)), key=lambda i: (trials[i].mean(), i))
-    chosen = exceeds.index(True) if any(exceeds) else best
+    chosen = keeps_up.index(True) if any(keeps_up) else best
     return InputWeight(
         weights[chosen],
         float(trials[chosen].mean()),
@@ -111,10 +112,8 @@ def choose_input_weight(
     )
 
 
-def falls_short(
-    agree: npt.NDArray[np.bool_], reference: npt.NDArray[np.bool_], *, errors: float = 2
-) -> bool:
-    """Whether ``agree`` is less often true than ``reference``, by so many errors.
+def falls_short(agree: npt.NDArray[np.bool_], reference: npt.NDArray[np.bool_]) -> bool:
+    """Whether ``agree`` is less often true than ``reference``, by more than two errors.
 
     They are standard errors of the mean of the paired differences.
 
@@ -124,7 +123,7 @@ def falls_short(
     True
     """
     gaps = reference.astype(float) - agree
-    return bool(gaps.mean() > errors * gaps.std() / np.sqrt(len(gaps)))
+    return bool(gaps.mean() > 2 * gaps.std() / np.sqrt(len(gaps)))
 
 
 def nearest_mean_agrees(rows: npt.ArrayLike, classes: npt.ArrayLike) -> npt.NDArray[np.bool_]:
@@ -137,14 +136,11 @@ def nearest_mean_agrees(rows: npt.ArrayLike, classes: npt.ArrayLike) -> npt.NDAr
     >>> nearest_mean_agrees([[0.0], [1.0], [4.0], [9.0], [2.0]], [0, 0, 1, 1, 2])
     array([ True,  True, False,  True])
     """
-    X = np.asarray(rows, dtype=np.float64)
+    X = np.asarray(rows)
     codes = np.unique(classes, return_inverse=True)[1]
-    counts = np.bincount(codes)
-    sums = np.zeros((len(counts), X.shape[1]))
-    np.add.at(sums, codes, X)
-    squares = cdist(X, sums / counts[:, None], "sqeuclidean")
-    own = counts[codes]
-    left_out = (sums[codes] - X) / np.maximum(own - 1, 1)[:, None]
-    squares[np.arange(len(X)), codes] = ((X - left_out) ** 2).sum(axis=1)
+    squares = cdist(X, class_means(X, codes), "sqeuclidean")
+    own = np.bincount(codes)[codes]
+    # Without x itself the mean of its class moves away: x - m' = (x - m) n / (n - 1).
+    squares[np.arange(len(X)), codes] *= (own / np.maximum(own - 1, 1)) ** 2
     agrees: npt.NDArray[np.bool_] = (squares.argmin(axis=1) == codes)[own > 1]
     return agrees

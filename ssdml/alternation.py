@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from ssdml.graphs.masses import ClassMasses
 from ssdml.graphs.neighbors import knn_graph
 from ssdml.graphs.propagation import propagate_affinities, propagate_labels
 from ssdml.graphs.triplets import Triplets, mine_triplets
-from ssdml.linalg import Matrix
+from ssdml.linalg import Matrix, product
 from ssdml.progress import Stages
 from ssdml.stiefel import StiefelResult, minimize_on_stiefel, random_orthonormal
 
@@ -24,8 +24,24 @@ Array = npt.NDArray[Any]
 Classes = npt.NDArray[np.int64]
 
 N_TRIPLETS = 50_000
-METRIC_STEPS = 5  # of conjugate gradients from the discriminants; more fit the noise of borders
+METRIC_STEPS = 3  # of conjugate gradients from the discriminants; more fit the noise of borders
 PAPER_STEPS = 10  # the same in seed 003
+
+
+class MiningSettings(Protocol):
+    """What :func:`mine` reads."""
+
+    @property
+    def decay(self) -> float:
+        """Of the propagation, between 0 and 1."""
+
+    @property
+    def propagation(self) -> str:
+        """One- or two-sided."""
+
+    @property
+    def mining(self) -> str:
+        """Strategy."""
 
 
 def alternate(
@@ -47,14 +63,14 @@ def alternate(
             rows = seen if number == 0 else np.arange(len(state.X))
             backbone.learn(state.X[rows], state.classes[rows], int(rng.integers(2**31)))
             triplets = _mine(state, settings, rng)
-            history.append(_turn(backbone, state.X, triplets, settings))
+            history.append(turn(backbone, state.X, triplets, settings))
             if backbone.losses:
                 history[-1]["loss"] = backbone.losses[-1]
             embedding = backbone.embed(state.X)
             if number == 0:
                 choice = judge(state, embedding, judged, settings.input_weight, rng)
             if number < rounds - 1 and settings.backbone is not None:
-                before, state = state, _renewed(state, embedding, settings)
+                before, state = state, _renewed(state, embedding, settings, rng)
                 history[-1]["changed"] = float((before.classes != state.classes).mean())
     last = judge(first, embedding, judged, choice.weight, rng)
     verdicts = (choice, last)
@@ -71,11 +87,10 @@ def learn_by_partitions(
         with stages(f"partition {number + 1}"):
             X, labels = state.X[rows], state.labels[rows]
             k = min(state.graph.n_neighbors, len(rows) - 1)
-            part = State(
-                X, labels, knn_graph(X, k, n_jobs=settings.n_jobs), state.distributions[rows]
-            )
+            graph = knn_graph(X, k, n_jobs=settings.n_jobs, random_state=rng)
+            part = State(X, labels, graph, state.distributions[rows])
             mined = _mine(part, settings, rng)
-            history.append(_turn(backbone, X, mined, settings))
+            history.append(turn(backbone, X, mined, settings))
             anchor, positive, negative = (rows[ends] for ends in mined[:3])
             triplets = Triplets(anchor, positive, negative, mined.weight)
     _, judged = split_rows(state, rng)
@@ -108,19 +123,24 @@ def _partitions(
 
 
 def _mine(state: State, settings: Settings, rng: np.random.Generator) -> Triplets:
+    return mine(state, settings, N_TRIPLETS if settings.partition_size is None else None, rng)
+
+
+def mine(
+    state: State, settings: MiningSettings, n_triplets: int | None, rng: np.random.Generator
+) -> Triplets:
     """Triplets on the graph: from the propagated classes, or from one-sided affinities."""
-    budget = N_TRIPLETS if settings.partition_size is None else None
     affinities: Any = ClassMasses(state.distributions)
     if settings.propagation == "one-sided":
         affinities = propagate_affinities(state.graph, state.labels, decay=settings.decay)
     triplets = mine_triplets(
-        state.graph, affinities, strategy=settings.mining, n_triplets=budget, random_state=rng
+        state.graph, affinities, strategy=settings.mining, n_triplets=n_triplets, random_state=rng
     )
     # Confidence is high beside a labelled row; its root lets the rest of a class be heard.
     return triplets._replace(weight=np.sqrt(triplets.weight))
 
 
-def _turn(backbone: Backbone, X: Array, triplets: Triplets, settings: Settings) -> dict[str, Any]:
+def turn(backbone: Backbone, X: Array, triplets: Triplets, settings: Settings) -> dict[str, Any]:
     """Learn L on the backbone's features; what it did, for the history."""
     if not len(triplets.anchor):
         return {"n_triplets": 0}
@@ -138,13 +158,13 @@ def _turn(backbone: Backbone, X: Array, triplets: Triplets, settings: Settings) 
     return {"n_triplets": len(triplets.anchor), "objective": objective, "n_iter": result.n_iter}
 
 
-def _renewed(state: State, embedding: Array, settings: Settings) -> State:
+def _renewed(state: State, embedding: Array, settings: Settings, rng: np.random.Generator) -> State:
     """The classes that labels give along the edges of the input and of the embedding together.
 
     Early labels are better than late ones where an embedding drifts: what the input's graph knows
     is kept, and the embedding's edges come beside it.
     """
-    nearer = knn_graph(embedding, state.graph.n_neighbors, n_jobs=settings.n_jobs)
+    nearer = knn_graph(embedding, state.graph.n_neighbors, n_jobs=settings.n_jobs, random_state=rng)
     weights = adjacency(state.graph) + adjacency(nearer)
     return state._replace(
         distributions=propagate_labels(weights, state.labels, decay=settings.decay)
@@ -159,16 +179,14 @@ def learn_metric(
     With ``rescale``, anchors and positives are 1 apart under the first L, in the mean of squares:
     the objective is not invariant to scale, and far apart all triplets look alike.
     """
-    rows = np.asarray(features, dtype=np.float64)
-    if rescale:
-        rows = rows / spread_of_positives(rows, triplets, L)
-    objective = angular_objective(rows, triplets, angle=angle)
+    scale = spread_of_positives(features, triplets, L) if rescale else 1.0
+    objective = angular_objective(features, triplets, angle=angle, scale=scale)
     return minimize_on_stiefel(objective, L, max_iter=max_iter)
 
 
 def spread_of_positives(features: Array, triplets: Triplets, L: Matrix) -> float:
     """Root of the mean squared distance under L from anchors to positives; 1 if it is 0."""
-    projected = features @ L
+    projected = product(features, L)
     gaps = projected[triplets.anchor] - projected[triplets.positive]
     spread = float(np.sqrt((gaps**2).sum(axis=1).mean()))
     return spread if spread > 0 else 1.0

@@ -29,7 +29,9 @@ def angular_factor(angle: float) -> float:
     return 4 * math.tan(math.radians(angle)) ** 2
 
 
-def angular_objective(rows: npt.ArrayLike, triplets: Triplets, *, angle: float = 40.0) -> Objective:
+def angular_objective(
+    rows: npt.ArrayLike, triplets: Triplets, *, angle: float = 40.0, scale: float = 1.0
+) -> Objective:
     r"""Function of L that gives the weighted mean of the angular losses and its gradient.
 
     .. math:: J(L) = \sum_i w_i \log(1 + e^{m_i}), \quad
@@ -44,6 +46,8 @@ def angular_objective(rows: npt.ArrayLike, triplets: Triplets, *, angle: float =
         Rows of anchors, positives and negatives, with weights of at least 0, not all 0.
     angle : float
         α in degrees.
+    scale : float
+        Rows are divided by it.
 
     Returns
     -------
@@ -70,7 +74,8 @@ def angular_objective(rows: npt.ArrayLike, triplets: Triplets, *, angle: float =
     (0.01815, array([[-0.14389]]))
     """
     used, ends = np.unique(np.stack(triplets[:3]), return_inverse=True)
-    points = np.asarray(rows, dtype=np.float64)[used]
+    points = np.asarray(rows)[used].astype(np.float64, copy=False)  # a copy by its index
+    points /= scale
     anchor, positive, negative = ends.reshape(3, -1)
     to_positive, to_middle = _incidences(anchor, positive, negative, len(used))
     weights = np.asarray(triplets.weight, dtype=np.float64) / np.sum(triplets.weight)

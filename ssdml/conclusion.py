@@ -18,7 +18,7 @@ from ssdml.features import Backbone
 from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.neighbors import KNNGraph
 from ssdml.graphs.triplets import Triplets
-from ssdml.linalg import Matrix
+from ssdml.linalg import Matrix, covariance, total_variance
 from ssdml.projections import best_factor
 from ssdml.representation import ResidualRepresentation
 
@@ -151,8 +151,7 @@ def _blended(
         blocks = blocks[: embedding.shape[1]]
     width = min(settings.n_components or d, len(blocks))
     if width < len(blocks):
-        covariance = np.cov(rows, rowvar=False, dtype=np.float64)
-        blocks = best_factor(blocks, np.atleast_2d(covariance), width)
+        blocks = best_factor(blocks, covariance(rows), width)
     return Learned(blocks, representation, weight, state.distributions)
 
 
@@ -161,8 +160,7 @@ def input_alone(state: State, settings: Settings, complaint: str = "") -> Learne
     d = state.X.shape[1]
     components = np.eye(d)
     if settings.n_components is not None and settings.n_components < d:
-        covariance = np.cov(state.X, rowvar=False, dtype=np.float64)
-        components = best_factor(components, covariance, settings.n_components)
+        components = best_factor(components, covariance(state.X), settings.n_components)
     return Learned(components, None, np.inf, state.distributions, complaint=complaint)
 
 
@@ -191,7 +189,5 @@ def _complaint(
 
 def _relative_spread(embedding: Array, X: Array) -> float:
     """Root of the ratio of the total variances; 1 where either does not vary."""
-    ratio = embedding.var(axis=0, dtype=np.float64).sum() / max(
-        X.var(axis=0, dtype=np.float64).sum(), np.finfo(float).tiny
-    )
+    ratio = total_variance(embedding) / max(total_variance(X), np.finfo(float).tiny)
     return float(np.sqrt(ratio)) if 0 < ratio < np.inf else 1.0

@@ -11,13 +11,15 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, Options, StrOptions
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import validate_data
 
 from ssdml.alternation import alternate, learn_by_partitions
 from ssdml.conclusion import Learned, State
-from ssdml.graphs._checks import UNLABELED, as_generator, check_finite, check_labelled, check_labels
+from ssdml.graphs._checks import UNLABELED, as_generator, check_finite
 from ssdml.graphs.neighbors import knn_graph, nearest_rows
 from ssdml.graphs.propagation import propagate_labels
+from ssdml.labels import read_labels
+from ssdml.linalg import total_variance
 from ssdml.metric import LearnedMetric
 from ssdml.progress import CallbackSupportMixin, Stages, with_callbacks
 from ssdml.projections import graph_rows
@@ -41,7 +43,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         Columns of the embedding. None: as many as features. A smaller number keeps distances
         between the training rows as well as any linear map of the embedding can.
     n_neighbors : int
-        Neighbours of each row in the graph.
+        Neighbours of each row in the graph; at least 2 with ``mining="neighborhood"``.
     decay : float
         How far labels reach along the graph, between 0 and 1.
     propagation : {"two-sided", "one-sided"}
@@ -60,8 +62,9 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         the identity. "residual": the input bent by a hidden layer, trained in turn with the graph,
         the propagated labels and L.
     max_rounds : int or None
-        Turns of the alternation; the first leaves some rows out, which judge it. None: 2, or one
-        partition after another, 5 at most. Without a backbone nothing changes after the second.
+        Turns of the alternation; the first leaves some rows out, which judge it. None: 3 with a
+        backbone, 2 without (nothing changes after them), or one partition after another, 5 at
+        most.
     guard : bool
         Whether to return the input, with a warning, where the learned metric is worse on the
         graph or on the labelled rows.
@@ -222,7 +225,9 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         stages = Stages(self, 2 + rounds, verbose=self.verbose)
         with stages.all(X, y):
             with stages("neighbours"):
-                graph = knn_graph(graph_rows(X), self._n_neighbors(len(X)), n_jobs=self.n_jobs)
+                graph = knn_graph(
+                    graph_rows(X), self._n_neighbors(len(X)), n_jobs=self.n_jobs, random_state=rng
+                )
             with stages("labels"):
                 distributions = propagate_labels(graph, labels, decay=self.decay)
             learn = alternate if self.partition_size is None else learn_by_partitions
@@ -240,12 +245,13 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
             ensure_all_finite=False,
         )
         check_finite(X, name, "X")
-        if y is None:
-            raise ValueError(f"{name} requires y to be passed, but the target y is None.")
-        y = column_or_1d(y, warn=True)
-        # Whole numbers are labels in an array of objects as well.
-        labels = check_labels(y.tolist() if y.dtype == object else y, len(X), name)
-        check_labelled(labels, name, "Label some rows.")
+        labels = read_labels(y, len(X), name, "Label some rows.")
+        if self.mining == "neighborhood" and min(self.n_neighbors, len(X) - 1) < 2:
+            raise ValueError(
+                f"{name}: n_neighbors must be at least 2, among at least 3 rows, with "
+                f"mining='neighborhood'; got {self.n_neighbors} among {len(X)} rows. "
+                "Raise it, or pass mining='propagated'."
+            )
         if self.partition_size is not None and self.backbone is not None:
             raise ValueError(
                 f"{name}: backbone must be None with partition_size, which learns L alone; "
@@ -257,7 +263,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
                 f"got {self.n_components}."
             )
         with np.errstate(over="ignore", invalid="ignore"):
-            spread = X.var(axis=0, dtype=np.float64).sum()
+            spread = total_variance(X)
         if not np.isfinite(spread * X.shape[1]):
             raise ValueError(f"{name}: X must have a finite variance; it overflows. Scale X down.")
         return X, labels
@@ -278,7 +284,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         if self.partition_size is not None:
             n_unlabeled = int((labels == UNLABELED).sum())
             return max(1, min(PAPER_PARTITIONS, -(-n_unlabeled // self.partition_size)))
-        return 2
+        return 2 if self.backbone is None else 3
 
     def _keep(self, X: Array, labels: npt.NDArray[np.int64], learned: Learned) -> None:
         if learned.complaint:
@@ -339,8 +345,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
 
     def score(self, X: Any, y: Any) -> float:
         """Share of the labelled rows (``y != -1``) whose class is predicted."""
-        labels = check_labels(y, len(X), f"{type(self).__name__}.score")
-        check_labelled(labels, f"{type(self).__name__}.score", "Score rows with labels.")
+        labels = read_labels(y, len(X), f"{type(self).__name__}.score", "Score rows with labels.")
         known = labels != UNLABELED
         return float((self.predict(X)[known] == labels[known]).mean())
 

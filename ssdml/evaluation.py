@@ -17,6 +17,7 @@ from scipy import sparse
 from ssdml.graphs._checks import UNLABELED, check_rows
 from ssdml.labels import encode_partial_labels
 from ssdml.ranking import BLOCK_ENTRIES, first_copies, ranked_neighbors, scaled
+from ssdml.scatter import class_means
 
 Array = npt.NDArray[np.floating[Any]]
 Floats = npt.NDArray[np.float64]
@@ -147,7 +148,7 @@ def few_label_accuracy(
         )
     number = {label: i for i, label in enumerate(classes.tolist())}
     truth = np.array([number.get(label, UNLABELED) for label in true_classes.tolist()])[codes]
-    nearest = _nearest(_class_means(few.astype(np.float64), few_codes), rows.astype(np.float64))
+    nearest = _nearest(class_means(few, few_codes), rows.astype(np.float64))
     return 100 * float(np.mean(nearest == truth))
 
 
@@ -237,12 +238,6 @@ def pairwise_f1(codes: Ints, clusters: Ints) -> float:
 
 def _n_pairs(sizes: npt.NDArray[np.integer[Any]]) -> int:
     return int((sizes.astype(np.int64) * (sizes - 1)).sum()) // 2
-
-
-def _class_means(rows: Floats, codes: Ints) -> Floats:
-    means = np.zeros((int(codes.max()) + 1, rows.shape[1]))
-    np.add.at(means, codes, rows)
-    return np.asarray(means / np.bincount(codes)[:, None])
 
 
 def _nearest(means: Floats, rows: Floats) -> Ints:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ssdml.linalg import Matrix, top_eigenvectors
+from ssdml.linalg import Matrix, covariance, float64_blocks, product, top_eigenvectors
 from ssdml.representation import ResidualRepresentation
 from ssdml.scatter import class_scatter, discriminants, whitening
 
@@ -59,8 +59,7 @@ class Identity:
 
     def embed(self, X: Array) -> Array:
         """Rows times L."""
-        embedding: Array = X @ self.L
-        return embedding
+        return product(X, self.L)
 
     @property
     def components(self) -> Matrix:
@@ -86,13 +85,11 @@ class Whitening:
 
     def features(self, X: Array) -> Array:
         """Rows times the whitening map."""
-        features: Array = X @ self.transform
-        return features
+        return product(X, self.transform)
 
     def embed(self, X: Array) -> Array:
         """Rows times :attr:`components`, transposed."""
-        embedding: Array = X @ self.components.T
-        return embedding
+        return product(X, self.components.T)
 
     @property
     def components(self) -> Matrix:
@@ -106,10 +103,10 @@ class Residual:
 
     def __init__(self, X: Array, *, angle: float, device: str) -> None:
         self.mean = X.mean(axis=0, dtype=np.float64)
-        covariance = np.cov(X, rowvar=False, dtype=np.float64).reshape(X.shape[1], -1)
-        variance = np.trace(covariance) / len(covariance)
+        spread = covariance(X)
+        variance = np.trace(spread) / len(spread)
         self.scale = 1 / np.sqrt(variance) if variance > 0 else 1.0
-        self.L = top_eigenvectors(covariance, min(X.shape[1], RESIDUAL_COMPONENTS))
+        self.L = top_eigenvectors(spread, min(X.shape[1], RESIDUAL_COMPONENTS))
         self.angle, self.device = angle, device
         self.head: Any = None
         self.losses: tuple[float, ...] = ()
@@ -125,7 +122,9 @@ class Residual:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
                 self.head = ResidualHead(X.shape[1])
-        rows = ((X - self.mean) * self.scale).astype(np.float32)
+        rows = np.empty(X.shape, dtype=np.float32)
+        for place, block in float64_blocks(X):
+            rows[place] = (block - self.mean) * self.scale
         self.head, losses = train_backbone(
             self.head,
             self.L,

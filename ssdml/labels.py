@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ssdml.graphs._checks import UNLABELED
+from ssdml.graphs._checks import UNLABELED, check_labelled, check_labels
 
 
 def encode_partial_labels(
@@ -46,6 +46,33 @@ def encode_partial_labels(
     codes = np.full(len(values), UNLABELED, dtype=np.int64)
     codes[~missing] = found
     return codes, classes
+
+
+def read_labels(y: Any, n_samples: int, who: str, way_out: str) -> npt.NDArray[np.int64]:
+    """Labels that an estimator is given, -1 where there is none; some row must have one.
+
+    Parameters
+    ----------
+    y : array of shape (n_samples,)
+        Whole numbers in an array of any type, of objects too. A column is taken with
+        scikit-learn's warning.
+    n_samples : int
+    who, way_out : str
+        Of the messages: who asks, and what to do where no row has a label.
+
+    Examples
+    --------
+    >>> read_labels(np.array([3.0, -1.0]), 2, "SSDML", "Label some rows.")
+    array([ 3, -1])
+    """
+    from sklearn.utils.validation import column_or_1d
+
+    if y is None:
+        raise ValueError(f"{who} requires y to be passed, but the target y is None.")
+    y = column_or_1d(y, warn=True)
+    labels = check_labels(y.tolist() if y.dtype == object else y, n_samples, who)
+    check_labelled(labels, who, way_out)
+    return labels
 
 
 def _as_column(y: npt.ArrayLike) -> npt.NDArray[Any]:

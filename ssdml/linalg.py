@@ -1,13 +1,16 @@
-"""Small dense linear algebra, in float64."""
+"""Dense linear algebra, in float64: small matrices, and sums over the rows of tall ones."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Matrix = npt.NDArray[np.float64]
+
+BLOCK_ENTRIES = 2**20  # of a tall matrix, that are in float64 at once: 8 MB
 
 
 def symmetrize(matrix: npt.ArrayLike) -> Matrix:
@@ -99,3 +102,67 @@ def unit_rows(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.where(lengths > 0, lengths, 1)
+
+
+def float64_blocks(rows: npt.NDArray[Any]) -> Iterator[tuple[slice, Matrix]]:
+    """Rows in float64, some at a time, each time with their place: no copy of them all is made.
+
+    Examples
+    --------
+    >>> rows = np.ones((3, BLOCK_ENTRIES // 2), dtype=np.float32)
+    >>> [(place.start, block.shape[0], block.dtype.name) for place, block in float64_blocks(rows)]
+    [(0, 2, 'float64'), (2, 1, 'float64')]
+    """
+    step = max(1, BLOCK_ENTRIES // max(1, rows.shape[1]))
+    for start in range(0, len(rows), step):
+        place = slice(start, start + step)
+        yield place, np.asarray(rows[place], dtype=np.float64)
+
+
+def covariance(rows: npt.NDArray[Any]) -> Matrix:
+    """Covariance of the rows (n, d), with n - 1 for their number: (d, d). O(n d²).
+
+    Examples
+    --------
+    >>> covariance(np.array([[0.0, 1.0], [2.0, 1.0]], dtype=np.float32))
+    array([[2., 0.],
+           [0., 0.]])
+    """
+    mean = rows.mean(axis=0, dtype=np.float64)
+    total = np.zeros((rows.shape[1], rows.shape[1]))
+    for _, block in float64_blocks(rows):
+        centered = block - mean
+        total += centered.T @ centered
+    return total / max(len(rows) - 1, 1)
+
+
+def total_variance(rows: npt.NDArray[Any]) -> float:
+    """Mean squared distance of the rows (n, d) to their mean.
+
+    Examples
+    --------
+    >>> total_variance(np.array([[0.0, 1.0], [2.0, 1.0]]))
+    1.0
+    """
+    mean = rows.mean(axis=0, dtype=np.float64)
+    total = 0.0
+    for _, block in float64_blocks(rows):
+        offsets = block - mean
+        offsets *= offsets
+        total += float(offsets.sum())
+    return total / len(rows)
+
+
+def product(rows: npt.NDArray[Any], matrix: Matrix) -> Matrix:
+    """``rows @ matrix`` in float64, for rows (n, d) of any precision.
+
+    Examples
+    --------
+    >>> product(np.array([[1, 2], [3, 4]], dtype=np.float32), np.array([[1.0], [1.0]]))
+    array([[3.],
+           [7.]])
+    """
+    result = np.empty((len(rows), matrix.shape[1]))
+    for place, block in float64_blocks(rows):
+        np.matmul(block, matrix, out=result[place])
+    return result

@@ -125,7 +125,8 @@ class LearnedMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     def save(self, folder: str | Path) -> None:
         """Write the fitted estimator into a folder: safetensors and JSON, no code.
 
-        ``random_state`` is kept if it is a number. Triplets and history stay behind.
+        ``random_state`` is kept if it is a number. Triplets and history stay behind. A model that
+        is there already is replaced whole: a save that is cut short leaves it as it was.
         """
         check_is_fitted(self)
         params = self.get_params()

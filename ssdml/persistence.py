@@ -1,4 +1,9 @@
-"""Fitted estimators on disk: arrays as safetensors, the rest as JSON. Loading runs no code."""
+"""Fitted estimators on disk: arrays as safetensors, the rest as JSON. Loading runs no code.
+
+The JSON names the file of its arrays. A folder that is saved to again gets the new arrays under
+another name, and one replacement of the JSON turns the old model into the new one: whenever a save
+is cut short, the folder holds the one or the other.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 SCHEMA = 1
-ARRAYS, CONFIG = "model.safetensors", "config.json"
+CONFIG, ARRAYS, OTHER_ARRAYS = "config.json", "model.safetensors", "model-2.safetensors"
 
 
 def save_state(
@@ -21,6 +26,8 @@ def save_state(
     **more: Any,
 ) -> None:
     """Write a fitted estimator into a folder, which is made if it is not there.
+
+    A model that the folder holds is replaced at once at the end, or not at all.
 
     Parameters
     ----------
@@ -37,19 +44,41 @@ def save_state(
 
     import ssdml
 
+    folder = Path(folder)
+    earlier = _arrays_in_use(folder)
     config = {
         "schema": SCHEMA,
         "class": name,
         "ssdml": ssdml.__version__,
+        "arrays": OTHER_ARRAYS if earlier == ARRAYS else ARRAYS,
         "params": params,
         **more,
     }
     text = json.dumps(config, indent=2, default=_plain) + "\n"
-    folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     contiguous = {key: np.asarray(value, order="C") for key, value in arrays.items()}
-    save_file(contiguous, folder / ARRAYS)
-    (folder / CONFIG).write_text(text, encoding="utf-8")
+    save_file(contiguous, folder / config["arrays"])
+    unfinished = folder / f"{CONFIG}.unfinished"
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(folder / CONFIG)
+    if earlier is not None:
+        (folder / earlier).unlink(missing_ok=True)
+
+
+def _arrays_in_use(folder: Path) -> str | None:
+    """File of the arrays of the model that a folder holds; None if it holds none."""
+    try:
+        return _arrays_of(json.loads((folder / CONFIG).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _arrays_of(config: dict[str, Any]) -> str:
+    """Which of the two names a config has for its arrays: no other file is ever read or removed."""
+    file = config["arrays"] if "arrays" in config else ARRAYS
+    if file not in (ARRAYS, OTHER_ARRAYS):
+        raise ValueError(f"arrays must be {ARRAYS} or {OTHER_ARRAYS}; got {file!r}")
+    return str(file)
 
 
 def load_state(folder: str | Path, name: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
@@ -66,14 +95,9 @@ def load_state(folder: str | Path, name: str) -> tuple[dict[str, Any], dict[str,
     from safetensors.numpy import load_file
 
     folder = Path(folder)
-    for file in (CONFIG, ARRAYS):
-        if not (folder / file).is_file():
-            raise FileNotFoundError(
-                f"{name}.load: {folder} must hold a saved model; {file} is missing."
-            )
     try:
-        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        arrays = load_file(folder / ARRAYS)
+        config = json.loads(_present(folder / CONFIG, name).read_text(encoding="utf-8"))
+        arrays = load_file(_present(folder / _arrays_of(config), name))
         saved, schema = str(config["class"]), int(config["schema"])
     except (ValueError, SafetensorError, KeyError, TypeError) as error:
         raise ValueError(f"{name}.load: {folder} is damaged: {error}. Save it again.") from error
@@ -85,6 +109,15 @@ def load_state(folder: str | Path, name: str) -> tuple[dict[str, Any], dict[str,
             "Upgrade ssdml."
         )
     return config, arrays
+
+
+def _present(file: Path, name: str) -> Path:
+    """The file, if it is there."""
+    if not file.is_file():
+        raise FileNotFoundError(
+            f"{name}.load: {file.parent} must hold a saved model; {file.name} is missing."
+        )
+    return file
 
 
 def _plain(value: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ssdml.linalg import Matrix, top_eigenvectors
+from ssdml.linalg import Matrix, covariance, top_eigenvectors
 
 Array = npt.NDArray[Any]
 
@@ -21,12 +21,12 @@ def graph_rows(X: Array) -> Array:
     """
     if X.shape[1] <= 32:
         return X
-    covariance = np.cov(X, rowvar=False, dtype=np.float64)
-    values = np.linalg.eigvalsh(covariance)[::-1]
+    spread = covariance(X)
+    values = np.linalg.eigvalsh(spread)[::-1]
     if not values[0] > 0:
         return X
     count = 1 + int(np.searchsorted(np.cumsum(values) / values.sum(), GRAPH_VARIANCE))
-    axes = top_eigenvectors(covariance, count)
+    axes = top_eigenvectors(spread, count)
     components: Array = (X - X.mean(axis=0)) @ axes.astype(X.dtype)
     return components
 

@@ -122,6 +122,7 @@ def minimize_on_stiefel(
     found = optimizer.run(problem, initial_point=start)
     point = nearest_orthonormal(found.point)
     value, gradient = remembered(point)
+    remembered.release()
     if not value <= initial_value:  # also where the search ended on a NaN
         return StiefelResult(start, initial_value, initial_value, found.iterations, slope, False)
     slope = _gradient_norm(manifold, point, gradient)
@@ -144,6 +145,10 @@ class _Remembered:
             self._result = (float(value) if math.isfinite(value) else math.inf, gradient)
             self._point = point.copy()
         return self._result
+
+    def release(self) -> None:
+        """Let go of the objective and its rows: pymanopt's problem is a cycle that outlives us."""
+        del self._objective
 
     def value(self, point: Matrix) -> float:
         return self(point)[0]

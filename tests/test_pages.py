@@ -39,11 +39,18 @@ class TestPage:
         assert {target for target in targets if not (ROOT / target).is_file()} == set()
 
 
-# 10 s, most of them a search over 15 fits: these are the lines that people copy first.
-# The search leaves some rows without a label in reach, and says so.
-@pytest.mark.filterwarnings(
-    "ignore:propagate_labels. no label reaches", "ignore:The least populated"
-)
+def test_the_floors_are_made_of_modules_that_exist():
+    """The first column of the drawing; a module has no slash, a folder has one."""
+    (drawing,) = re.findall(r"^## Floors\n\n```\n(.*?)^```", PAGES[1].read_text(), re.DOTALL | re.M)
+    columns = (re.split(r"  +", line.strip())[0] for line in drawing.splitlines())
+    names = {name for column in columns for name in re.findall(r"[a-z_]+/?", column)}
+    assert {"graphs/", "estimator", "linalg"} <= names
+    places = (ROOT, ROOT / "ssdml")
+    files = {p.stem if p.is_file() else f"{p.name}/" for place in places for p in place.iterdir()}
+    assert names - files == set()
+
+
+# 5 s, most of them a search over 10 fits: these are the lines that people copy first.
 def test_the_python_of_the_readme_runs_from_top_to_bottom():
     blocks = re.findall(r"^```python\n(.*?)^```", PAGES[0].read_text(), re.DOTALL | re.MULTILINE)
     names: dict[str, object] = {}

@@ -19,9 +19,19 @@ def prepared(dataset: Dataset, features: str = "auto") -> Dataset:
     ----------
     dataset : Dataset
     features : {"auto", "unit", "raw"}
-        "raw": as they are. "unit": less the mean of all entries outside the test rows, then
-        divided by their length, as seed 003 has its rows before the metric. "auto": "unit" for the
-        data sets that we know by name, "raw" for files of one's own.
+        "raw": as they are. "unit": less the mean of all entries, one number, then divided by
+        their length, as seed 003 has its rows before the metric. "auto": "unit" for the data sets
+        that we know by name, "raw" for files of one's own.
+
+    Returns
+    -------
+    dataset : Dataset
+
+    Notes
+    -----
+    The mean leaves out the test rows of a set that comes with some. Of a set that does not, it is
+    that of all rows, those among them that a split holds out later: every split of every method
+    starts from the same rows.
 
     Examples
     --------

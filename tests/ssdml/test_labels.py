@@ -7,7 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from ssdml.labels import encode_partial_labels
+from ssdml.labels import encode_partial_labels, read_labels
 
 
 @pytest.mark.parametrize(
@@ -87,3 +87,36 @@ def test_labels_of_two_kinds_are_refused():
 def test_a_table_of_labels_is_refused():
     with pytest.raises(ValueError, match=r"y must be 1-D; got shape \(2, 1\)"):
         encode_partial_labels([[0], [1]])
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        [3, -1, 0],
+        np.array([3, -1, 0], dtype=np.int8),
+        np.array([3.0, -1.0, 0.0]),
+        np.array([3, -1, 0], dtype=object),
+        pd.Series([3, -1, 0]),
+        pl.Series([3, -1, 0]),
+    ],
+)
+def test_whole_numbers_are_read_whatever_holds_them(y):
+    labels = read_labels(y, 3, "who", "Way out.")
+    np.testing.assert_array_equal(labels, [3, -1, 0])
+    assert labels.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("y", "error", "message"),
+    [
+        (None, ValueError, r"^who requires y to be passed, but the target y is None\.$"),
+        ([0, 1], ValueError, r"^who: y must have shape \(3,\), a label a row; got shape \(2,\)"),
+        (np.zeros((3, 2)), ValueError, "y should be a 1d array"),
+        (["a", "b", "c"], TypeError, "^who: y must hold integers, .*encode_partial_labels"),
+        (np.array([0.5, 1, 2], dtype=object), TypeError, "^who: y must hold integers"),
+        ([-1, -1, -1], ValueError, r"^who: y must contain labels beside -1 .*-1\. Way out\.$"),
+    ],
+)
+def test_what_is_no_label_is_refused_in_the_name_of_who_asks(y, error, message):
+    with pytest.raises(error, match=message):
+        read_labels(y, 3, "who", "Way out.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
 
 from ssdml import SSDML
-from ssdml.persistence import ARRAYS, CONFIG, SCHEMA, load_state, save_state
+from ssdml.persistence import ARRAYS, CONFIG, OTHER_ARRAYS, SCHEMA, load_state, save_state
 from ssdml.training import Schedule
 
 
@@ -104,6 +105,90 @@ def test_a_loaded_model_can_be_saved_and_fitted_again(saved, blobs, tmp_path):
     loaded.save(tmp_path / "again")
     np.testing.assert_array_equal(SSDML.load(tmp_path / "again").transform(blobs[0]), before)
     np.testing.assert_array_equal(loaded.fit(*blobs).transform(blobs[0]), before)
+
+
+class Killed(BaseException):
+    """What ends the process in the middle of a save."""
+
+
+def saved_until(n_lines, model, folder):
+    """Save, killed before the line of that number; whether the save got to its end."""
+    left = n_lines
+
+    def count(frame, event, arg):
+        nonlocal left
+        if event == "line":
+            left -= 1
+            if left < 0:
+                raise Killed
+        return count
+
+    def watch(frame, event, arg):
+        return count if frame.f_code is save_state.__code__ else None
+
+    before = sys.gettrace()
+    sys.settrace(watch)
+    try:
+        model.save(folder)
+    except Killed:
+        return False
+    finally:
+        sys.settrace(before)
+    return True
+
+
+def test_save_that_is_killed_leaves_the_old_model_or_the_new_one(blobs, tmp_path):
+    """Killed before each line of it in turn, into a folder that is used again and again."""
+    X, labels = blobs
+    models = [SSDML(k, angle=30.0 + k, random_state=0).fit(X, labels) for k in (1, 2)]
+    embeddings = {model.angle: model.transform(X) for model in models}
+    models[0].save(tmp_path)
+    outcomes = []
+    for n_lines in range(100):
+        done = saved_until(n_lines, models[1], tmp_path)
+        loaded = SSDML.load(tmp_path)
+        np.testing.assert_array_equal(loaded.transform(X), embeddings[loaded.angle])
+        outcomes.append(loaded.angle == models[1].angle)
+        if done:
+            break
+        models[0].save(tmp_path)
+    assert done
+    assert sorted(outcomes) == outcomes  # old until the replacement, new from then on
+    assert {True, False} == set(outcomes)
+    assert len(outcomes) > 8
+
+
+def test_a_folder_that_is_saved_to_again_holds_nothing_of_the_old_model(blobs, tmp_path):
+    model = SSDML(random_state=0).fit(*blobs)
+    (tmp_path / "notes.txt").write_text("mine")
+    for arrays in (ARRAYS, OTHER_ARRAYS, ARRAYS):
+        model.save(tmp_path)
+        assert {file.name for file in tmp_path.iterdir()} == {CONFIG, arrays, "notes.txt"}
+
+
+def test_a_damaged_model_can_be_saved_over(saved, blobs):
+    (saved / CONFIG).write_text("[")
+    SSDML(2, random_state=0).fit(*blobs).save(saved)
+    assert SSDML.load(saved).n_components == 2
+
+
+def test_a_model_of_a_version_that_had_one_name_for_the_arrays_is_read(saved, blobs):
+    before = SSDML.load(saved).transform(blobs[0])
+    config = json.loads((saved / CONFIG).read_text())
+    del config["arrays"]
+    (saved / CONFIG).write_text(json.dumps(config))
+    np.testing.assert_array_equal(SSDML.load(saved).transform(blobs[0]), before)
+
+
+def test_no_file_outside_the_folder_is_read_or_removed(saved, blobs, tmp_path):
+    outside = tmp_path / "outside.safetensors"
+    outside.write_bytes((saved / ARRAYS).read_bytes())
+    config = json.loads((saved / CONFIG).read_text())
+    (saved / CONFIG).write_text(json.dumps(config | {"arrays": "../outside.safetensors"}))
+    with pytest.raises(ValueError, match=r"is damaged: arrays must be model\.safetensors or"):
+        SSDML.load(saved)
+    SSDML(random_state=0).fit(*blobs).save(saved)
+    assert outside.exists()
 
 
 @pytest.mark.parametrize("file", [CONFIG, ARRAYS])

@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import logging
 import sys
+from importlib import import_module
 
 import numpy as np
 import pytest
 from sklearn.datasets import make_blobs
 
+import ssdml
 from ssdml import SSDML
 from ssdml.progress import Stages
 
-callbacks = pytest.importorskip("sklearn.callback", reason="scikit-learn 1.9 brings callbacks")
+
+@pytest.fixture
+def callbacks():
+    return pytest.importorskip("sklearn.callback", reason="scikit-learn 1.9 brings callbacks")
+
+
+@pytest.fixture
+def SSDML_without_callbacks(monkeypatch):
+    """The estimator as scikit-learn before 1.9 makes it."""
+    for name in ("estimator", "progress"):
+        monkeypatch.setattr(ssdml, name, import_module(f"ssdml.{name}"))  # put back at the end
+        monkeypatch.delitem(sys.modules, f"ssdml.{name}")
+    monkeypatch.setitem(sys.modules, "sklearn.callback", None)
+    return import_module("ssdml.estimator").SSDML
 
 
 class Recorder:
@@ -47,6 +62,7 @@ def blobs():
 STAGES = ["neighbours", "labels", "round 1", "round 2"]
 
 
+@pytest.mark.usefixtures("callbacks")
 def test_callback_sees_every_stage_within_the_fit(blobs):
     recorder = Recorder()
     SSDML(random_state=0).set_callbacks(recorder).fit(*blobs)
@@ -56,6 +72,7 @@ def test_callback_sees_every_stage_within_the_fit(blobs):
     assert recorder.fitted == [1.0]
 
 
+@pytest.mark.usefixtures("callbacks")
 def test_callback_sees_the_partitions_of_the_paper(blobs):
     recorder = Recorder()
     model = SSDML.paper(partition_size=30, random_state=0).set_callbacks(recorder)
@@ -64,13 +81,25 @@ def test_callback_sees_the_partitions_of_the_paper(blobs):
     assert begun == ["fit", "neighbours", "labels", "partition 1", "partition 2", "partition 3"]
 
 
-def test_progress_bar_and_scoring_monitor_of_scikit_learn_work(blobs, capsys):
+def test_progress_bar_and_scoring_monitor_of_scikit_learn_work(blobs, callbacks, capsys):
     X, labels = blobs
     monitor = callbacks.ScoringMonitor(scoring=lambda model, X, y: {"known": model.score(X, y)})
     SSDML(random_state=0).set_callbacks(callbacks.ProgressBar(), monitor).fit(X, labels)
     assert "SSDML - fit" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("callbacks")
+def test_callback_that_asks_for_a_stop_changes_nothing(blobs):
+    """As with the estimators of scikit-learn 1.9: none of them reads what a callback returns."""
+    recorder = Recorder()
+    recorder.on_fit_task_end = lambda estimator, context: recorder.events.append("end") or True
+    model = SSDML(random_state=0).set_callbacks(recorder).fit(*blobs)
+    assert recorder.events.count("end") == 1 + len(STAGES)
+    plain = SSDML(random_state=0).fit(*blobs)
+    np.testing.assert_array_equal(model.components_, plain.components_)
+
+
+@pytest.mark.usefixtures("callbacks")
 def test_callback_is_torn_down_after_a_failure(blobs, monkeypatch):
     def fail(*args, **kwargs):
         raise KeyboardInterrupt
@@ -82,6 +111,25 @@ def test_callback_is_torn_down_after_a_failure(blobs, monkeypatch):
         model.fit(*blobs)
     assert recorder.events[-1] == ("teardown", "fit")
     assert ("end", "fit") not in recorder.events
+
+
+def test_fit_without_callbacks_in_scikit_learn_is_the_same(blobs, SSDML_without_callbacks, caplog):
+    assert SSDML_without_callbacks is not SSDML
+    assert not hasattr(SSDML_without_callbacks, "set_callbacks")
+    with caplog.at_level(logging.INFO, logger="ssdml"):
+        model = SSDML_without_callbacks(random_state=0).fit(*blobs)
+    assert [record.getMessage().split()[1] for record in caplog.records] == [
+        stage.split()[0] for stage in STAGES
+    ]
+    plain = SSDML(random_state=0).fit(*blobs)
+    np.testing.assert_array_equal(model.components_, plain.components_)
+    assert model.history_ == plain.history_
+
+
+def test_warning_points_at_the_caller_without_callbacks_too(blobs, SSDML_without_callbacks):
+    with pytest.warns(UserWarning, match="n_neighbors must be below") as caught:
+        SSDML_without_callbacks().fit(blobs[0][:3], [0, 1, -1])
+    assert caught[0].filename == __file__
 
 
 def test_log_tells_how_long_each_stage_took(blobs, caplog):

@@ -7,7 +7,8 @@ import pytest
 from scipy.linalg import subspace_angles
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from ssdml.scatter import class_scatter, discriminants, whitening
+from ssdml import linalg
+from ssdml.scatter import class_means, class_scatter, discriminants, whitening
 
 
 @pytest.fixture
@@ -16,6 +17,35 @@ def data(rng):
     classes = rng.choice(4, 300, p=[0.1, 0.2, 0.3, 0.4])
     X = rng.standard_normal((4, 6))[classes] * 2 + rng.standard_normal((300, 6))
     return X @ rng.standard_normal((6, 6)) + 100, classes
+
+
+@pytest.mark.parametrize("entries", [1, 42, 10**6])
+def test_means_are_those_of_the_rows_of_each_class(data, monkeypatch, entries):
+    X, classes = data
+    monkeypatch.setattr(linalg, "BLOCK_ENTRIES", entries)
+    means = class_means(X, classes)
+    np.testing.assert_allclose(means, [X[classes == c].mean(axis=0) for c in range(4)], rtol=1e-13)
+
+
+def test_a_class_without_rows_has_a_mean_of_zeros(data):
+    X, classes = data
+    means = class_means(X, 2 * classes)
+    np.testing.assert_array_equal(means[1::2], 0)
+    np.testing.assert_array_equal(means[::2], class_means(X, classes))
+
+
+def test_means_of_float32_rows_are_summed_in_float64():
+    rows = np.repeat(np.float32([[1.0], [2.0**-24]]), [1, 2**12], axis=0)
+    means = class_means(rows, np.zeros(len(rows), int))
+    np.testing.assert_array_equal(means, [[rows.mean(dtype=np.float64)]])
+
+
+@pytest.mark.parametrize("entries", [1, 42])
+def test_scatter_does_not_depend_on_the_size_of_blocks(data, monkeypatch, entries):
+    whole = class_scatter(*data)
+    monkeypatch.setattr(linalg, "BLOCK_ENTRIES", entries)
+    for one, two in zip(class_scatter(*data), whole, strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-10)
 
 
 def test_within_and_between_are_the_sums_over_rows(data):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from itertools import pairwise
 
 import numpy as np
@@ -239,3 +241,16 @@ def test_an_objective_without_value_at_the_start_is_refused(start, result):
 def test_a_float32_start_is_searched_in_float64(A):
     start = np.eye(8, 3, dtype=np.float32)
     assert minimize_on_stiefel(quadratic(A), start).point.dtype == np.float64
+
+
+def test_the_objective_and_its_rows_are_let_go(A, start):
+    """At once, not when the garbage collector comes by: they may be as large as the data."""
+    objective = quadratic(A)
+    alive = weakref.ref(objective)
+    gc.disable()
+    try:
+        minimize_on_stiefel(objective, start)
+        del objective
+        assert alive() is None
+    finally:
+        gc.enable()

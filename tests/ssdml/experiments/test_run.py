@@ -263,6 +263,30 @@ def test_a_disk_that_is_full_is_not_a_failure_of_the_method(blobs, tmp_path, mon
     assert compare(blobs, ["input"], out=tmp_path, seeds=[0], resume=True)[0]["status"] == "ok"
 
 
+def test_ctrl_c_loses_no_finished_run_and_resume_does_the_rest(
+    blobs, tmp_path, recorder, monkeypatch
+):
+    def interrupted(self, X, y, fit=Recorder.fit):
+        if len(self.seen) == 2:
+            raise KeyboardInterrupt
+        return fit(self, X, y)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "fit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            compare(blobs, [recorder, "input"], out=tmp_path, seeds=range(4))
+    kept = read_rows(tmp_path / RESULTS)
+    assert [(row["method"], row["seed"]) for row in kept] == [
+        (recorder, 0), ("input", 0), (recorder, 1), ("input", 1)
+    ]  # fmt: skip
+
+    rows = compare(blobs, [recorder, "input"], out=tmp_path, seeds=range(4), resume=True)
+    assert len(Recorder.seen) == 4  # no run twice
+    assert [row["status"] for row in rows] == ["ok"] * 8
+    assert rows[:4] == kept
+    assert read_rows(tmp_path / RESULTS) == rows
+
+
 SLOW_COMPARISON = """
 import sys, time
 from sklearn.base import BaseEstimator
