@@ -1,40 +1,143 @@
-"""One-sided affinities, made a block of columns at a time, and where their entries go."""
+"""Affinities on one side or two: where the entries come from, and where they go."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from ssdml.graphs._checks import UNLABELED, Floats, Integers
-from ssdml.graphs.masses import one_hot
+from ssdml.graphs._blocks import count_threads
+from ssdml.graphs._checks import UNLABELED, Floats, Integers, check_labelled
+from ssdml.graphs.masses import ClassMasses, one_hot, transition_matrix
 from ssdml.graphs.neighbors import KNNGraph, directed_csr
-from ssdml.graphs.solvers import Propagator
+from ssdml.graphs.solvers import SOLVERS, Certified, certified
 
+MASS_TOL = 1e-6  # a sign hangs on small differences of masses, and C solves are cheap
+AUTO_DENSE_ROWS = 2_000  # "auto" factorises up to here: some tenths of a second
+AUTO_WALK_TOL = 1e-3  # and walks beyond, unless the tolerance is smaller than this
+TIGHT_DENSE_ROWS = 12_000  # where it factorises up to here: 1.2 GB, under a minute on two cores
 BLOCK_ENTRIES = 2**21  # entries of one block of right-hand sides
 
-Columns = Iterable[tuple[Integers, Floats]]  # indices of columns, and these columns of W*
+# Indices of columns, these columns of W*, and the largest error of each.
+Columns = Iterable[tuple[Integers, Floats, Floats]]
+
+
+Affinities = tuple[Any, Any]  # and their bounds: sparse arrays on the edges, or full arrays
+
+
+class Problem(NamedTuple):
+    """Which affinities are wanted, how, and how exact."""
+
+    decay: float
+    sides: str
+    pairs: str
+    solver: str
+    error: float
+    n_jobs: int | None
+
+
+def one_sided(graph: KNNGraph, labels: Integers, problem: Problem) -> Affinities:
+    """Affinities ``P W0``, symmetrised, and bounds of their errors."""
+    decay, error = problem.decay, problem.error
+    solver = problem.solver
+    if solver == "auto":
+        solver = _one_sided_solver(graph.n_samples, problem)
+    transition = transition_matrix(graph)
+
+    def propagator(name: str, tol: float) -> Certified:
+        return certified(SOLVERS[name](transition, decay, tol=tol), transition, decay)
+
+    if solver == "dense":
+        propagate = propagate_masses = propagator("dense", error)
+    else:
+        propagate = propagator("krylov", error)
+        propagate_masses = propagator("krylov", _mass_error(labels, decay, error))
+    known = labelled_columns(labels, propagate_masses)
+    if problem.pairs == "all":
+        return symmetrize_everywhere(graph.n_samples, one_sided_columns(known, propagate))
+    edges = symmetric_edges(graph)
+    if solver == "walk":
+        from ssdml.graphs.walks import walk_entries  # loads numba
+
+        n_threads = count_threads(problem.n_jobs)
+        walked = walk_entries(transition, decay, edges, tol=error, n_threads=n_threads)
+        parts = with_labelled_columns(edges, walked.values, walked.bounds, known)
+    else:
+        parts = columns_on_edges(edges, one_sided_columns(known, propagate))
+    values, errors = (symmetrize_on_edges(edges, part) for part in parts)
+    return values, errors
+
+
+def _one_sided_solver(n_samples: int, problem: Problem) -> str:
+    if n_samples <= AUTO_DENSE_ROWS:
+        return "dense"
+    if problem.pairs == "edges" and problem.error >= AUTO_WALK_TOL * (1 - problem.decay):
+        return "walk"
+    return "dense" if n_samples <= TIGHT_DENSE_ROWS else "krylov"
+
+
+def two_sided(graph: KNNGraph, labels: Integers, problem: Problem) -> Affinities:
+    """Affinities ``P W0 Pᵀ``, and bounds of their errors."""
+    check_labelled(labels, "propagate_affinities(sides='two')", "Label some rows, or use 'one'.")
+    transition, decay = transition_matrix(graph), problem.decay
+    make = SOLVERS["krylov" if problem.solver == "auto" else problem.solver]
+    tol = _mass_error(labels, decay, problem.error)
+    values, errors = certified(make(transition, decay, tol=tol), transition, decay)(one_hot(labels))
+    masses = ClassMasses(np.maximum(values, 0))
+    # |δ(2 F_i·F_j - F_i1 F_j1)| <= |δ_i|₁ + |δ_j|₁ and a term of second order.
+    bound = 2 * float(errors.sum()) * (1 + float(errors.sum()))
+    if problem.pairs == "all":
+        totals = masses.masses.sum(axis=1)
+        full: Floats = 2 * masses.masses @ masses.masses.T - np.outer(totals, totals)
+        return full, np.full(full.shape, bound)
+    edges = symmetric_edges(graph)
+    rows = np.repeat(np.arange(graph.n_samples), np.diff(edges.indptr))
+    edges.data = masses.affinities(rows, edges.indices)
+    bounds = (np.full(edges.nnz, bound), edges.indices, edges.indptr)
+    return edges, sparse.csr_array(bounds, shape=edges.shape)
+
+
+def _mass_error(labels: Integers, decay: float, error: float) -> float:
+    """Error of a mass that keeps every affinity within ``error``, and small masses right."""
+    n_classes = np.unique(labels[labels != UNLABELED]).size
+    return min(MASS_TOL * (1 - decay), error / (3 * max(n_classes, 1)))
+
+
+class LabelledColumns(NamedTuple):
+    """Columns of ``P W0`` that belong to labelled rows: all of a class are the same."""
+
+    values: Floats  # (n, n_classes)
+    error: float  # of every entry
+    codes: Integers  # (n,), a row's class as a column of ``values``; -1 where unlabelled
+
+
+def labelled_columns(labels: Integers, propagate: Certified) -> LabelledColumns:
+    """As many solves as classes: for l of class c, ``W*_il = Σ_l' ±P_il' = 2 F_ic - F_i 1``."""
+    codes = np.full(len(labels), UNLABELED)
+    known = labels != UNLABELED
+    codes[known] = np.unique(labels[known], return_inverse=True)[1]
+    masses, errors = propagate(one_hot(labels))
+    values = 2 * masses - masses.sum(axis=1, keepdims=True)
+    return LabelledColumns(values, float(errors.sum()), codes)
 
 
 def one_sided_columns(
-    labels: Integers, propagate: Propagator, propagate_masses: Propagator
-) -> Iterator[tuple[Integers, Floats]]:
-    """Columns of ``P W0``: C solves serve the labelled ones, each other one is a solve."""
-    labelled = np.flatnonzero(labels != UNLABELED)
-    if labelled.size:
-        # For a column l of class c, W*_il = Σ_l' ±P_il' = 2 F_ic - F_i 1.
-        masses = propagate_masses(one_hot(labels))
-        codes = np.unique(labels[labelled], return_inverse=True)[1]
-        signed = 2 * masses - masses.sum(axis=1, keepdims=True)
-        for block in _blocks(labelled.size, len(labels)):
-            yield labelled[block], signed[:, codes[block]]
-    unlabelled = np.flatnonzero(labels == UNLABELED)
-    for block in _blocks(unlabelled.size, len(labels)):
+    known: LabelledColumns, propagate: Certified
+) -> Iterator[tuple[Integers, Floats, Floats]]:
+    """Columns of ``P W0``: those of unlabelled rows are columns of P, and a solve each."""
+    labelled = np.flatnonzero(known.codes != UNLABELED)
+    for block in _blocks(labelled.size, len(known.codes)):
+        columns = labelled[block]
+        yield columns, known.values[:, known.codes[columns]], np.full(columns.size, known.error)
+    unlabelled = np.flatnonzero(known.codes == UNLABELED)
+    for block in _blocks(unlabelled.size, len(known.codes)):
         columns = unlabelled[block]
-        identity = np.zeros((len(labels), columns.size))
+        identity = np.zeros((len(known.codes), columns.size))
         identity[columns, np.arange(columns.size)] = 1
-        yield columns, propagate(identity)
+        values, errors = propagate(identity)
+        yield columns, values, errors
 
 
 def symmetric_edges(graph: KNNGraph) -> sparse.csr_array:
@@ -45,29 +148,46 @@ def symmetric_edges(graph: KNNGraph) -> sparse.csr_array:
     return edges
 
 
-def symmetrize_on_edges(edges: sparse.csr_array, columns: Columns) -> sparse.csr_array:
-    """Entries ``(W*_ij + W*_ji) / 2`` on the edges."""
-    transposed = np.empty(edges.nnz)  # row j of the pattern receives column j of W*
-    for indices, values in columns:
+def columns_on_edges(edges: sparse.csr_array, columns: Columns) -> tuple[Floats, Floats]:
+    """Entries of columns on the edges, and their errors: row j of the pattern gets column j."""
+    values, errors = np.empty(edges.nnz), np.empty(edges.nnz)
+    for indices, entries, largest in columns:
         counts = np.diff(edges.indptr)[indices]
         local = np.repeat(np.arange(indices.size), counts)
         starts = np.repeat(edges.indptr[indices] - np.cumsum(counts) + counts, counts)
         positions = starts + np.arange(counts.sum())
-        transposed[positions] = values[edges.indices[positions], local]
-    result = sparse.csr_array((transposed, edges.indices, edges.indptr), shape=edges.shape)
+        values[positions] = entries[edges.indices[positions], local]
+        errors[positions] = largest[local]
+    return values, errors
+
+
+def with_labelled_columns(
+    edges: sparse.csr_array, values: Floats, errors: Floats, known: LabelledColumns
+) -> tuple[Floats, Floats]:
+    """Entries of P on the edges (row i holds row i of P) as entries of ``P W0``."""
+    codes = known.codes[edges.indices]
+    labelled = np.flatnonzero(codes != UNLABELED)
+    rows = np.searchsorted(edges.indptr, labelled, side="right") - 1
+    values[labelled], errors[labelled] = known.values[rows, codes[labelled]], known.error
+    return values, errors
+
+
+def symmetrize_on_edges(edges: sparse.csr_array, values: Floats) -> sparse.csr_array:
+    """``(M + Mᵀ) / 2`` for values on the edges."""
+    given = sparse.csr_array((values, edges.indices, edges.indptr), shape=edges.shape)
     # The pattern is its own transpose, so the data of the transpose line up with it.
-    direct = sparse.csr_array(result.T)
-    direct.sort_indices()
-    result.data = (result.data + direct.data) / 2
-    return result
+    turned = sparse.csr_array(given.T)
+    turned.sort_indices()
+    mean = (values + turned.data) / 2
+    return sparse.csr_array((mean, edges.indices, edges.indptr), shape=edges.shape)
 
 
-def symmetrize_everywhere(n_samples: int, columns: Columns) -> Floats:
-    """All entries ``(W*_ij + W*_ji) / 2``; O(n²) memory."""
-    full = np.empty((n_samples, n_samples))
-    for indices, values in columns:
-        full[:, indices] = values
-    return (full + full.T) / 2
+def symmetrize_everywhere(n_samples: int, columns: Columns) -> tuple[Floats, Floats]:
+    """All entries ``(W*_ij + W*_ji) / 2`` and their errors; O(n²) memory."""
+    full, errors = np.empty((n_samples, n_samples)), np.empty(n_samples)
+    for indices, entries, largest in columns:
+        full[:, indices], errors[indices] = entries, largest
+    return (full + full.T) / 2, (errors[:, None] + errors) / 2
 
 
 def _blocks(n_columns: int, n_rows: int) -> list[slice]:

@@ -6,34 +6,26 @@ import warnings
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from scipy import sparse
 
+from ssdml.graphs._blocks import count_threads, threads
 from ssdml.graphs._checks import (
     UNLABELED,
     Floats,
-    Integers,
     check_inside,
     check_labelled,
     check_labels,
     check_positive,
     choose,
 )
-from ssdml.graphs.affinities import (
-    one_sided_columns,
-    symmetric_edges,
-    symmetrize_everywhere,
-    symmetrize_on_edges,
-)
+from ssdml.graphs.affinities import Problem, one_sided, two_sided
 from ssdml.graphs.laplacian import symmetric_normalized, symmetric_weights
-from ssdml.graphs.masses import ClassMasses, class_masses, one_hot, transition_matrix
+from ssdml.graphs.masses import ClassMasses, class_masses
 from ssdml.graphs.neighbors import KNNGraph, check_graph
-from ssdml.graphs.solvers import SOLVERS, conjugate_gradient
+from ssdml.graphs.solvers import SOLVERS
+from ssdml.graphs.spreading import check_start, class_shares, spread_scores, to_simplex
 
 __all__ = ["ClassMasses", "class_masses", "propagate_affinities", "propagate_labels"]
 
-MASS_TOL = 1e-6  # a sign hangs on small differences of masses, and C solves are cheap
-AUTO_DENSE_ROWS = 12_000  # "auto" factorises up to here: 1.2 GB, under a minute on two cores
 MAX_DENSE_ROWS = 20_000  # an n x n array of float64 takes 3.2 GB here
 
 
@@ -44,7 +36,10 @@ def propagate_labels(
     decay: float = 0.99,
     class_prior: Any = None,
     tol: float = 1e-6,
-) -> Floats:
+    start: Floats | None = None,
+    return_solution: bool = False,
+    n_jobs: int | None = None,
+) -> Any:
     r"""Distribution of the classes at each row, spread from the labelled rows.
 
     .. math:: F = (1 - \gamma) (I - \gamma D^{-1/2} W D^{-1/2})^{-1} H
@@ -65,11 +60,20 @@ def propagate_labels(
         Share of each class among all rows; None: its share among the labelled rows.
     tol : float
         2-norm of the solver's residual, relative to the right-hand side, for each class.
+    start : array of shape (n_samples, n_classes), or None
+        Where the solver begins: the scores F of an earlier call on a similar graph.
+    return_solution : bool
+        Whether to return the solver's solution as well.
+    n_jobs : int or None
+        Threads, as joblib counts them: None is 1, -1 all. Never changes the result.
 
     Returns
     -------
     distributions : ndarray of shape (n_samples, n_classes)
-        Columns in the order of ``np.unique(y[y != -1])``.
+        Columns in the order of ``np.unique(y[y != -1])``; in single precision where the distances
+        or weights of the graph are, though all sums are taken in double.
+    solution : Solution
+        Scores F as ``values``, ``n_iter`` and ``residual``; only with ``return_solution``.
 
     Warns
     -----
@@ -91,6 +95,7 @@ def propagate_labels(
 
     Examples
     --------
+    >>> from scipy import sparse
     >>> path = sparse.csr_array([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
     >>> propagate_labels(path, [0, -1, 1], decay=0.5).round(3)
     array([[0.875, 0.125],
@@ -102,51 +107,26 @@ def propagate_labels(
     weights = symmetric_weights(graph, "propagate_labels")
     labels = check_labels(y, weights.shape[0], "propagate_labels")
     check_labelled(labels, "propagate_labels", "Label some rows.")
-    seeds = one_hot(labels)
-    prior = _class_prior(class_prior, seeds)
+    codes = np.full(len(labels), UNLABELED)
+    classes, codes[labels != UNLABELED] = np.unique(
+        labels[labels != UNLABELED], return_inverse=True
+    )
+    prior = class_shares(class_prior, codes, len(classes))
+    check_start(start, (len(labels), len(classes)))
     similarity = symmetric_normalized(weights)
-    result = conjugate_gradient(similarity, decay, (1 - decay) * seeds, tol=tol)
-    if not result.converged:
+    with threads(count_threads(n_jobs)) as pool:
+        solution = spread_scores(similarity, codes, len(classes), decay, tol, start, pool)
+    if not solution.converged:
         warnings.warn(
-            f"propagate_labels: stopped after {result.n_iter} steps with residual "
-            f"{result.residual:.1e} > tol={tol:.1e}; raise tol.",
+            f"propagate_labels: stopped after {solution.n_iter} steps with residual "
+            f"{solution.residual:.1e} > tol={tol:.1e}; raise tol.",
             RuntimeWarning,
             stacklevel=2,
         )
-    # True scores are not negative. One step of the fixed point keeps them so, and gives rows
-    # beyond the reach of the tolerance the proportions of their neighbours.
-    scores = decay * (similarity @ np.maximum(result.values, 0)) + (1 - decay) * seeds
-    return _to_simplex(scores * (prior / scores.sum(axis=0)), prior)
-
-
-def _to_simplex(scores: Floats, prior: Floats) -> Floats:
-    """Rows scaled to sum to 1; rows of zeros get the prior, and one warning counts them."""
-    reached: npt.NDArray[np.bool_] = np.asarray(scores.any(axis=1))
-    if not reached.all():
-        warnings.warn(
-            f"propagate_labels: no label reaches {len(reached) - reached.sum()} of "
-            f"{len(reached)} rows; they get the class prior. Label a row in each part of the "
-            "graph, or raise n_neighbors.",
-            RuntimeWarning,
-            stacklevel=3,
-        )
-        scores = np.where(reached[:, None], scores, prior)
-    distributions: Floats = scores / scores.sum(axis=1, keepdims=True)
-    return distributions
-
-
-def _class_prior(class_prior: Any, seeds: Floats) -> Floats:
-    if class_prior is None:
-        counts = seeds.sum(axis=0)
-        return counts / counts.sum()
-    prior = np.asarray(class_prior, dtype=np.float64)
-    n_classes = seeds.shape[1]
-    if prior.shape != (n_classes,) or not (np.isfinite(prior) & (prior > 0)).all():
-        raise ValueError(
-            f"propagate_labels: class_prior must hold {n_classes} positive numbers, one for each "
-            f"class in y; got {class_prior!r}."
-        )
-    return prior / prior.sum()
+    given = graph.distances if isinstance(graph, KNNGraph) else graph
+    dtype = np.float32 if given.dtype == np.float32 else np.float64
+    distributions = to_simplex(solution.values, prior, dtype)
+    return (distributions, solution) if return_solution else distributions
 
 
 def propagate_affinities(
@@ -158,7 +138,9 @@ def propagate_affinities(
     pairs: str = "edges",
     solver: str = "auto",
     tol: float = 1e-2,
-) -> sparse.csr_array | Floats:
+    return_bound: bool = False,
+    n_jobs: int | None = None,
+) -> Any:
     r"""Affinities between rows, spread from the labelled pairs along the graph.
 
     .. math:: W^* = P W_0 \;\text{(one side)}, \qquad W^* = P W_0 P^\top \;\text{(two sides)},
@@ -179,15 +161,23 @@ def propagate_affinities(
     sides : {"one", "two"}
     pairs : {"edges", "all"}
         Edges of the graph and their reverses, or all pairs: O(n²) memory.
-    solver : {"auto", "dense", "krylov"}
-        "dense" factorises an n x n array; "krylov" solves for a block of columns at a time.
+    solver : {"auto", "dense", "walk", "krylov"}
+        "dense" factorises an n x n array; "krylov" solves for a block of columns at a time; "walk"
+        (one side, on edges) walks from each row, at a cost that does not grow with n. Two sides
+        need few solves: there "auto" is "krylov".
     tol : float
         Largest error of an affinity, in units of ``1 - decay``.
+    return_bound : bool
+        Whether to return, beside the affinities, how wrong each of them may be.
+    n_jobs : int or None
+        Threads of "walk", as joblib counts them: None is 1, -1 all. Never changes the result.
 
     Returns
     -------
     affinities : csr_array of shape (n_samples, n_samples), or ndarray for ``pairs="all"``
         Symmetric. The sparse array has zero diagonal and stores every edge, zeros as well.
+    bounds : csr_array or ndarray like affinities
+        Bounds of the absolute errors; only with ``return_bound``.
 
     Notes
     -----
@@ -222,52 +212,24 @@ def propagate_affinities(
     labels = check_labels(
         y, check_graph(graph, "propagate_affinities").n_samples, "propagate_affinities"
     )
-    spread = choose({"one": _one_sided, "two": _two_sided}, sides, "propagate_affinities: sides")
+    spread = choose({"one": one_sided, "two": two_sided}, sides, "propagate_affinities: sides")
     choose({"edges": None, "all": None}, pairs, "propagate_affinities: pairs")
-    choose({"auto": None, **SOLVERS}, solver, "propagate_affinities: solver")
-    if graph.n_samples > MAX_DENSE_ROWS and (solver == "dense" or pairs == "all"):
+    choose({"auto": None, "walk": None, **SOLVERS}, solver, "propagate_affinities: solver")
+    problem = Problem(decay, sides, pairs, solver, tol * (1 - decay), n_jobs)
+    _check_problem(graph.n_samples, problem)
+    affinities, bounds = spread(graph, labels, problem)
+    return (affinities, bounds) if return_bound else affinities
+
+
+def _check_problem(n_samples: int, problem: Problem) -> None:
+    if n_samples > MAX_DENSE_ROWS and (problem.solver == "dense" or problem.pairs == "all"):
         raise ValueError(
             f"propagate_affinities: n must be at most {MAX_DENSE_ROWS} for solver='dense' or "
-            f"pairs='all', which fill n x n arrays; got {graph.n_samples}. "
-            "Use pairs='edges' with solver='krylov', or class_masses."
+            f"pairs='all', which fill n x n arrays; got {n_samples}. "
+            "Use pairs='edges' with solver='auto', or class_masses."
         )
-    return spread(graph, labels, decay, pairs, solver, tol * (1 - decay))
-
-
-def _one_sided(
-    graph: KNNGraph, labels: Integers, decay: float, pairs: str, solver: str, error: float
-) -> sparse.csr_array | Floats:
-    if solver == "auto":
-        solver = "dense" if graph.n_samples <= AUTO_DENSE_ROWS else "krylov"
-    transition = transition_matrix(graph)
-    propagate = SOLVERS[solver](transition, decay, tol=error)
-    propagate_masses = propagate
-    if solver != "dense":
-        propagate_masses = SOLVERS[solver](transition, decay, tol=_mass_error(labels, decay, error))
-    columns = one_sided_columns(labels, propagate, propagate_masses)
-    if pairs == "all":
-        return symmetrize_everywhere(graph.n_samples, columns)
-    return symmetrize_on_edges(symmetric_edges(graph), columns)
-
-
-def _two_sided(
-    graph: KNNGraph, labels: Integers, decay: float, pairs: str, solver: str, error: float
-) -> sparse.csr_array | Floats:
-    check_labelled(labels, "propagate_affinities(sides='two')", "Label some rows, or use 'one'.")
-    mass_error = _mass_error(labels, decay, error) / (1 - decay)
-    masses = class_masses(graph, labels, decay=decay, solver=solver, tol=mass_error)
-    if pairs == "all":
-        totals = masses.masses.sum(axis=1)
-        full: Floats = 2 * masses.masses @ masses.masses.T - np.outer(totals, totals)
-        return full
-    edges = symmetric_edges(graph)
-    rows = np.repeat(np.arange(graph.n_samples), np.diff(edges.indptr))
-    edges.data = masses.affinities(rows, edges.indices)
-    return edges
-
-
-def _mass_error(labels: Integers, decay: float, error: float) -> float:
-    """Error of a mass that keeps every affinity within ``error``, and small masses right."""
-    # |δ(2 F_i·F_j - F_i1 F_j1)| <= |δ_i|₁ + |δ_j|₁ <= 2 C max|δ|, since masses sum to 1 at most.
-    n_classes = np.unique(labels[labels != UNLABELED]).size
-    return min(MASS_TOL * (1 - decay), error / (2 * max(n_classes, 1)))
+    if problem.solver == "walk" and (problem.sides, problem.pairs) != ("one", "edges"):
+        raise ValueError(
+            "propagate_affinities: solver='walk' must come with sides='one' and pairs='edges'; "
+            f"got {problem.sides!r} and {problem.pairs!r}. Use solver='auto'."
+        )

@@ -6,11 +6,13 @@ The Krylov kernels sum in a fixed order, without BLAS: their results do not depe
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy import sparse
 
+from ssdml.graphs._blocks import SERIAL, SharedOut, Threads
 from ssdml.graphs._checks import Floats
 
 MAX_ITER = 1000
@@ -21,6 +23,13 @@ class Propagator(Protocol):
 
     def __call__(self, right_hand_sides: Floats) -> Floats:
         """``P @ right_hand_sides``, of shape (n, r)."""
+
+
+class Certified(Protocol):
+    """A propagator that tells how wrong it may be."""
+
+    def __call__(self, right_hand_sides: Floats) -> tuple[Floats, Floats]:
+        """``P @ right_hand_sides``, and the largest error in each column."""
 
 
 class MakePropagator(Protocol):
@@ -73,30 +82,66 @@ def krylov_propagator(transition: sparse.csr_array, decay: float, *, tol: float)
     return propagate
 
 
+def certified(propagate: Propagator, transition: sparse.csr_array, decay: float) -> Certified:
+    """The same propagator, its errors bounded by the residuals that it leaves."""
+
+    def propagate_and_bound(right_hand_sides: Floats) -> tuple[Floats, Floats]:
+        values = propagate(right_hand_sides)
+        residual = (1 - decay) * right_hand_sides - values + decay * (transition @ values)
+        # Rounding of the residual itself: some units of the sizes that cancel in it.
+        rounding = 8 * np.finfo(values.dtype).eps * np.abs(values).max(axis=0)
+        return values, np.abs(residual).max(axis=0) / (1 - decay) + rounding / (1 - decay)
+
+    return propagate_and_bound
+
+
 SOLVERS: dict[str, MakePropagator] = {"dense": dense_propagator, "krylov": krylov_propagator}
 
 
 def conjugate_gradient(
-    similarity: Any, decay: float, right_hand_sides: Floats, *, tol: float, max_iter: int = MAX_ITER
+    similarity: sparse.csr_array,
+    decay: float,
+    right_hand_sides: Floats,
+    *,
+    tol: float,
+    start: Floats | None = None,
+    threads: Threads = SERIAL,
+    max_iter: int = MAX_ITER,
 ) -> Solution:
     """Solve ``(I - decay * similarity) F = right_hand_sides`` for symmetric ``similarity``.
 
     All columns share one sparse product an iteration and keep their own step lengths. Stops when
     the 2-norm of every column's residual is at most ``tol`` times that of its right-hand side.
+    Rows are worked on in blocks that fit the cache.
     """
-    values = np.zeros_like(right_hand_sides)
+    shared, n = SharedOut(similarity, threads), len(right_hand_sides)
+    values = np.zeros_like(right_hand_sides) if start is None else start.copy()
     residual = right_hand_sides.copy()
-    direction = residual.copy()
+    if start is not None:
+        residual += decay * (shared @ start) - start
+    direction, image = residual.copy(), np.empty_like(residual)
+
+    def turn(rows: slice) -> Floats:
+        image[rows] = direction[rows] - decay * shared.part(rows, direction)
+        return _column_dots(direction[rows], image[rows])
+
+    def move(rows: slice, step: Floats) -> Floats:
+        values[rows] += step * direction[rows]
+        residual[rows] -= step * image[rows]
+        return _column_dots(residual[rows], residual[rows])
+
+    def aim(rows: slice, factor: Floats) -> None:
+        direction[rows] *= factor
+        direction[rows] += residual[rows]
+
     squares = _column_dots(residual, residual)
-    scales = np.where(squares > 0, squares, 1.0)
+    scales = _column_dots(right_hand_sides, right_hand_sides)
+    scales[scales == 0] = 1.0
     n_iter = 0
     while (squares / scales).max() > tol**2 and n_iter < max_iter:
-        image = direction - decay * (similarity @ direction)
-        step = _divide(squares, _column_dots(direction, image))
-        values += step * direction
-        residual -= step * image
-        updated = _column_dots(residual, residual)
-        direction = residual + _divide(updated, squares) * direction
+        step = _divide(squares, threads.sum(turn, n))
+        updated = threads.sum(partial(move, step=step), n)
+        threads.map(partial(aim, factor=_divide(updated, squares)), n)
         squares = updated
         n_iter += 1
     worst = float(np.sqrt((squares / scales).max()))
@@ -104,39 +149,69 @@ def conjugate_gradient(
 
 
 def stabilized_biconjugate_gradient(
-    transition: Any, decay: float, right_hand_sides: Floats, *, tol: float, max_iter: int = MAX_ITER
+    transition: Any,
+    decay: float,
+    right_hand_sides: Floats,
+    *,
+    tol: float,
+    threads: Threads = SERIAL,
+    max_iter: int = MAX_ITER,
 ) -> Solution:
     """Solve ``(I - decay * transition) F = right_hand_sides``; each column is its own BiCGSTAB.
 
     A column is finished when no entry of its residual exceeds ``tol``; one whose recurrence breaks
-    down stays where it is, and then ``converged`` is False.
+    down stays where it is, and then ``converged`` is False. ``transition`` is whatever multiplies
+    arrays from the left.
 
     References
     ----------
     .. [1] van der Vorst, "Bi-CGSTAB", SIAM J. Sci. Stat. Comput. 13(2), 1992.
     """
+    n = len(right_hand_sides)
 
     def apply(block: Floats) -> Floats:
-        image: Floats = block - decay * (transition @ block)
+        image: Floats = transition @ block
+
+        def subtract(rows: slice) -> None:
+            image[rows] *= -decay
+            image[rows] += block[rows]
+
+        threads.map(subtract, n)
         return image
+
+    def dots(left: Floats, right: Floats) -> Floats:
+        return threads.sum(lambda rows: _column_dots(left[rows], right[rows]), n)
+
+    def half_step(rows: slice, image: Floats, step: Floats) -> None:
+        residual[rows] -= step * image[rows]
+
+    def whole_step(rows: slice, turned: Floats, step: Floats, damping: Floats) -> Floats:
+        values[rows] += step * direction[rows] + damping * residual[rows]
+        residual[rows] -= damping * turned[rows]
+        largest: Floats = np.abs(residual[rows]).max(axis=0)
+        return largest
+
+    def aim(rows: slice, image: Floats, damping: Floats, factor: Floats) -> None:
+        direction[rows] -= damping * image[rows]
+        direction[rows] *= factor
+        direction[rows] += residual[rows]
 
     values = np.zeros_like(right_hand_sides)
     residual = right_hand_sides.copy()
     shadow, direction = residual.copy(), residual.copy()
-    alignment = _column_dots(shadow, residual)
+    alignment = dots(shadow, residual)
     n_iter = 0
     while alignment.any() and n_iter < max_iter:
         image = apply(direction)
-        step = _divide(alignment, _column_dots(shadow, image))
-        halfway = residual - step * image
-        turned = apply(halfway)
-        damping = _divide(_column_dots(turned, halfway), _column_dots(turned, turned))
-        values += step * direction + damping * halfway
-        residual = halfway - damping * turned
-        residual *= np.abs(residual).max(axis=0) > tol  # a finished column comes to rest
-        updated = _column_dots(shadow, residual)
+        step = _divide(alignment, dots(shadow, image))
+        threads.map(partial(half_step, image=image, step=step), n)
+        turned = apply(residual)
+        damping = _divide(dots(turned, residual), dots(turned, turned))
+        moved = partial(whole_step, turned=turned, step=step, damping=damping)
+        residual[:, np.max(threads.map(moved, n), axis=0) <= tol] = 0  # comes to rest
+        updated = dots(shadow, residual)
         factor = _divide(updated, alignment) * _divide(step, damping)
-        direction = residual + factor * (direction - damping * image)
+        threads.map(partial(aim, image=image, damping=damping, factor=factor), n)
         alignment = updated
         n_iter += 1
     # The recurrence drifts away from the true residual: the answer is judged by the latter.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -9,10 +11,13 @@ from scipy import sparse
 from ssdml.graphs import (
     KNNGraph,
     adjacency,
+    affinities,
     knn_graph,
     propagate_affinities,
     propagate_labels,
     propagation,
+    solvers,
+    spreading,
 )
 from tests import reference
 
@@ -30,6 +35,10 @@ def y(rng):
     y[rng.permutation(90)[:13]] = np.arange(13) % 3
     y.flags.writeable = False
     return y
+
+
+def as_array(matrix):
+    return matrix.toarray() if sparse.issparse(matrix) else matrix
 
 
 def two_paths():
@@ -121,7 +130,8 @@ class TestPropagateLabels:
         assert result[100, 1] > 0.999
 
     def test_stopping_early_is_told(self, graph, y, monkeypatch):
-        monkeypatch.setattr(propagation.conjugate_gradient, "__kwdefaults__", {"max_iter": 2})
+        defaults = solvers.conjugate_gradient.__kwdefaults__ | {"max_iter": 2}
+        monkeypatch.setattr(solvers.conjugate_gradient, "__kwdefaults__", defaults)
         with pytest.warns(RuntimeWarning, match=r"stopped after 2 steps with residual .* > tol=1"):
             propagate_labels(graph, y)
 
@@ -147,6 +157,31 @@ class TestPropagateLabels:
     def test_labels_are_needed(self, graph):
         with pytest.raises(ValueError, match=r"y must contain labels.*all 90 entries are -1"):
             propagate_labels(graph, np.full(90, -1))
+
+    def test_a_start_saves_steps_and_changes_nothing(self, graph, y):
+        first, solution = propagate_labels(graph, y, tol=1e-10, return_solution=True)
+        again, resumed = propagate_labels(
+            graph, y, tol=1e-10, start=solution.values, return_solution=True
+        )
+        assert resumed.n_iter < solution.n_iter / 2
+        assert resumed.residual <= 1e-10
+        np.testing.assert_allclose(again, first, atol=1e-9)
+
+    def test_a_start_of_another_shape_is_refused(self, graph, y):
+        with pytest.raises(ValueError, match=r"start must have shape \(90, 3\), .*; got \(90, 2\)"):
+            propagate_labels(graph, y, start=np.zeros((90, 2)))
+
+    def test_blocks_of_classes_and_threads_change_nothing(self, graph, y, monkeypatch):
+        expected = propagate_labels(graph, y)
+        np.testing.assert_array_equal(propagate_labels(graph, y, n_jobs=2), expected)
+        monkeypatch.setattr(spreading, "BLOCK_ENTRIES", 90)
+        np.testing.assert_allclose(propagate_labels(graph, y), expected, atol=1e-6)
+
+    def test_single_precision_in_single_precision_out(self, rng, y):
+        X = rng.standard_normal((90, 4))
+        double, single = (propagate_labels(knn_graph(X.astype(d), 7), y) for d in ("f8", "f4"))
+        assert (double.dtype, single.dtype) == (np.float64, np.float32)
+        np.testing.assert_allclose(single, double, atol=1e-5)
 
 
 class TestPropagateAffinities:
@@ -239,27 +274,64 @@ class TestPropagateAffinities:
                 propagate_affinities(graph, y, **options)
         propagate_affinities(graph, y, solver="krylov")
 
-    def test_auto_factorises_small_graphs_alone(self, graph, y, monkeypatch):
-        used = []
-        for name, make in list(propagation.SOLVERS.items()):
-            monkeypatch.setitem(
-                propagation.SOLVERS,
-                name,
-                lambda *args, name=name, make=make, **kw: used.append(name) or make(*args, **kw),
-            )
-        propagate_affinities(graph, y)
-        assert set(used) == {"dense"}
-        used.clear()
-        monkeypatch.setattr(propagation, "AUTO_DENSE_ROWS", 89)
-        propagate_affinities(graph, y)
-        assert set(used) == {"krylov"}
+    @pytest.mark.parametrize(
+        ("limits", "options", "expected"),
+        [
+            ({}, {}, "dense"),
+            ({"AUTO_DENSE_ROWS": 89}, {}, "walk"),
+            ({"AUTO_DENSE_ROWS": 89}, {"tol": 1e-5}, "dense"),
+            ({"AUTO_DENSE_ROWS": 89, "TIGHT_DENSE_ROWS": 89}, {"tol": 1e-5}, "krylov"),
+            ({"AUTO_DENSE_ROWS": 89}, {"pairs": "all"}, "dense"),
+        ],
+    )
+    def test_auto_chooses_by_size_and_tolerance(
+        self, graph, y, monkeypatch, limits, options, expected
+    ):
+        for name, value in limits.items():
+            monkeypatch.setattr(affinities, name, value)
+        chosen = propagate_affinities(graph, y, **options)
+        named = propagate_affinities(graph, y, solver=expected, **options)
+        others = {"dense", "walk", "krylov"} - {expected}
+        if options.get("pairs") == "all":
+            others -= {"walk"}
+        np.testing.assert_array_equal(as_array(chosen), as_array(named))
+        for other in others:
+            rest = as_array(propagate_affinities(graph, y, solver=other, **options))
+            assert (as_array(chosen) != rest).any()
+
+    @pytest.mark.parametrize("tol", [1e-1, 1e-2, 1e-4])
+    @pytest.mark.parametrize(
+        ("sides", "pairs", "solver"),
+        [
+            *product(SIDES, ["edges", "all"], ["dense", "krylov"]),
+            ("one", "edges", "walk"),
+        ],
+    )
+    def test_bounds_hold_and_keep_the_tolerance(self, graph, y, tol, sides, pairs, solver):
+        expected = SIDES[sides](graph.indices, y, 0.99)
+        W, bounds = propagate_affinities(
+            graph, y, sides=sides, pairs=pairs, solver=solver, tol=tol, return_bound=True
+        )
+        stored = np.ones((90, 90), bool) if pairs == "all" else as_array(W) != 0
+        errors = np.abs(as_array(W) - expected)[stored]
+        assert (errors <= as_array(bounds)[stored]).all()
+        assert as_array(bounds).max() <= tol * 0.01
+
+    def test_walks_are_for_one_side_on_edges(self, graph, y):
+        for options in ({"sides": "two"}, {"pairs": "all"}):
+            with pytest.raises(ValueError, match=r"solver='walk' must come with .*; got"):
+                propagate_affinities(graph, y, solver="walk", **options)
+
+    def test_threads_do_not_change_a_bit(self, graph, y):
+        one, two = (propagate_affinities(graph, y, solver="walk", n_jobs=n) for n in (1, 2))
+        np.testing.assert_array_equal(one.data, two.data)
 
     @pytest.mark.parametrize(
         ("options", "message"),
         [
             ({"sides": "both"}, "sides must be one of 'one', 'two'; got 'both'"),
             ({"pairs": "edge"}, r"pairs must be one of 'edges', 'all'; .*Did you mean 'edges'\?"),
-            ({"solver": "push"}, "solver must be one of 'auto', 'dense', 'krylov'; got 'push'"),
+            ({"solver": "push"}, "solver must be one of .*'walk'.*; got 'push'"),
             ({"decay": 1.5}, "decay must lie strictly between 0 and 1; got 1.5"),
             ({"tol": -1.0}, "tol must be above 0; got -1.0"),
         ],

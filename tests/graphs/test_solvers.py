@@ -9,6 +9,7 @@ from scipy import sparse
 from ssdml.graphs import solvers
 from ssdml.graphs.solvers import (
     SOLVERS,
+    certified,
     conjugate_gradient,
     iterate_fixed_point,
     stabilized_biconjugate_gradient,
@@ -47,6 +48,15 @@ class TestPropagators:
         exact = SOLVERS["dense"](transition, 0.99, tol=0)(np.eye(40))
         assert np.abs(SOLVERS[name](transition, 0.99, tol=tol)(np.eye(40)) - exact).max() <= tol
 
+    @pytest.mark.parametrize("tol", [1e-1, 1e-6])
+    def test_certified_errors_hold(self, transition, name, tol, rng):
+        targets = rng.uniform(-1, 1, (40, 5))
+        P = 0.01 * np.linalg.inv(np.eye(40) - 0.99 * transition.toarray())
+        make = SOLVERS[name](transition, 0.99, tol=tol)
+        values, errors = certified(make, transition, 0.99)(targets)
+        assert (np.abs(values - P @ targets).max(axis=0) <= errors).all()
+        assert (errors <= 1.01 * tol).all()
+
     def test_leave_the_right_hand_sides_alone(self, transition, name):
         right_hand_sides = np.eye(40)
         right_hand_sides.flags.writeable = False
@@ -59,7 +69,8 @@ class TestPropagators:
 
 
 def test_the_fixed_point_ends_what_the_krylov_solver_leaves(transition, monkeypatch):
-    monkeypatch.setattr(stabilized_biconjugate_gradient, "__kwdefaults__", {"max_iter": 2})
+    defaults = stabilized_biconjugate_gradient.__kwdefaults__ | {"max_iter": 2}
+    monkeypatch.setattr(stabilized_biconjugate_gradient, "__kwdefaults__", defaults)
     P = 0.1 * np.linalg.inv(np.eye(40) - 0.9 * transition.toarray())
     propagate = solvers.krylov_propagator(transition, 0.9, tol=1e-8)
     np.testing.assert_allclose(propagate(np.eye(40)), P, atol=1e-8)

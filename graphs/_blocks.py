@@ -1,0 +1,115 @@
+"""Products with tall arrays, shared out among threads in fixed blocks of rows.
+
+Blocks depend on the shape alone and are summed in order, each by one thread: results are the same
+on any number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+import numpy as np
+from scipy import sparse
+
+from ssdml.graphs._checks import Floats
+
+BLOCK_ROWS = 2**14
+T = TypeVar("T")
+
+
+class Threads:
+    """Maps functions over blocks of rows, one thread a block; without a pool one after another."""
+
+    def __init__(self, pool: ThreadPoolExecutor | None = None) -> None:
+        self._map = map if pool is None else pool.map
+
+    def map(self, function: Callable[[slice], T], n_rows: int, step: int = BLOCK_ROWS) -> list[T]:
+        """Results of the blocks, in order."""
+        return list(self._map(function, row_blocks(n_rows, step)))
+
+    def sum(self, function: Callable[[slice], Floats], n_rows: int) -> Floats:
+        """Sum of the results, in order."""
+        total: Floats = np.sum(self.map(function, n_rows), axis=0)
+        return total
+
+    def gram(self, left: Floats, right: Floats) -> Floats:
+        """``left.T @ right`` in float64, for arrays with as many rows."""
+
+        def product(block: slice) -> Floats:
+            part: Floats = (left[block].T @ right[block]).astype(np.float64)
+            return part
+
+        return self.sum(product, len(left))
+
+    def product(self, left: Floats, right: Floats) -> Floats:
+        """``left @ right`` in the precision of ``left``, for a small ``right``."""
+        product = np.empty((len(left), right.shape[1]), left.dtype)
+
+        def work(block: slice) -> None:
+            product[block] = left[block] @ right.astype(left.dtype)
+
+        self.map(work, len(left))
+        return product
+
+    def subtract_product(self, target: Floats, left: Floats, right: Floats) -> None:
+        """``target -= left @ right``, in place."""
+
+        def work(block: slice) -> None:
+            target[block] -= left[block] @ right.astype(left.dtype)
+
+        self.map(work, len(left))
+
+
+class SharedOut:
+    """A sparse matrix whose products with arrays are shared out among threads."""
+
+    def __init__(self, matrix: sparse.csr_array, threads: Threads) -> None:
+        self.shape, self.dtype, self._threads = matrix.shape, matrix.dtype, threads
+        self._parts = [matrix[block] for block in row_blocks(matrix.shape[0], BLOCK_ROWS)]
+
+    def __matmul__(self, block: Floats) -> Floats:
+        product = np.empty((self.shape[0], *block.shape[1:]), block.dtype)
+
+        def work(rows: slice) -> None:
+            product[rows] = self.part(rows, block)
+
+        self._threads.map(work, self.shape[0])
+        return product
+
+    def part(self, rows: slice, block: Floats) -> Floats:
+        """The product's rows of one of the blocks."""
+        product: Floats = self._parts[rows.start // BLOCK_ROWS] @ block
+        return product
+
+
+SERIAL = Threads()
+
+
+@contextmanager
+def threads(n_threads: int) -> Iterator[Threads]:
+    """So many threads, each with BLAS to itself."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(n_threads) as pool:
+        yield Threads(pool)
+
+
+def row_blocks(n_rows: int, step: int) -> list[slice]:
+    """Slices of at most ``step`` rows.
+
+    Examples
+    --------
+    >>> row_blocks(5, 2)
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, max(1, step))]
+
+
+def count_threads(n_jobs: int | None) -> int:
+    """Threads that ``n_jobs`` asks for, as joblib counts them: None is 1, -1 all."""
+    from joblib import effective_n_jobs
+
+    return int(effective_n_jobs(n_jobs))

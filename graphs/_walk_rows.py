@@ -1,0 +1,137 @@
+"""The walk from one row after another, compiled: all that is not array algebra in walks.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+FORGOTTEN = 1e-30  # masses below go no further: far below rounding, and slow to multiply
+
+
+@njit(nogil=True, cache=True)
+def walk_rows(
+    sources: Any,
+    n_steps: int,
+    share: float,
+    step: Any,
+    pattern: Any,
+    met: Any,
+    forth: Any,
+    back: Any,
+    constants: Any,
+    out: Any,
+) -> None:
+    """Write values and bounds of all pairs of the sources, and the largest bound of each.
+
+    Parameters
+    ----------
+    sources : array, int
+    n_steps : int
+    share : float
+        1 - γ.
+    step, pattern, met : tuple of arrays
+        Pointers, columns and values of γ Q, of the pairs (no values), and of what walks back met.
+    forth, back : tuple of arrays
+        Of rows, and of columns, as walks forth and back end: what they have on the slow modes, and
+        the squares of it (forth) or the norms of all and of what is outside the modes (back).
+    constants : tuple
+        1 / c, the gap, the slack for unit vectors, and the relative rounding of squares.
+    out : tuple of arrays
+        Values and bounds of the pairs, and the largest bound of each row.
+    """
+    pair_pointers, pair_columns = pattern
+    met_pointers, met_rows, met_values = met
+    right, inside = forth
+    left, norms, outsides = back
+    inverse_weights, gap, slack, rounding = constants
+    values, bounds, worst = out
+    here, there, seen, found, stamps = _buffers(step)
+    stamp = 0
+    for source in sources:
+        pairs = range(pair_pointers[source], pair_pointers[source + 1])
+        for pair in pairs:
+            values[pair] = 0.0
+        here[source], seen[0], n_seen = 1, source, 1
+        for _ in range(n_steps):
+            for pair in pairs:
+                values[pair] += share * here[pair_columns[pair]]
+            stamp += 1
+            n_seen = _move_on(step, here, there, seen, n_seen, found, stamps, stamp)
+            here, there, seen, found = there, here, found, seen
+
+        square = _weighted_square(here, seen, n_seen, inverse_weights)
+        norm = np.sqrt(square)
+        outside = np.sqrt(max(square - inside[source], 0.0) + rounding * square)
+        worst[source] = 0.0
+        for pair in pairs:
+            column = pair_columns[pair]
+            rest = 0.0
+            for position in range(met_pointers[column], met_pointers[column + 1]):
+                rest += here[met_rows[position]] * met_values[position]
+            slow = 0.0
+            for mode in range(right.shape[1]):
+                slow += right[source, mode] * left[column, mode]
+            values[pair] += rest + share * slow
+            bound = outside * outsides[column] / gap + slack * norm * norms[column]
+            bounds[pair] = share * bound + rounding * (abs(values[pair]) + share)
+            worst[source] = max(worst[source], bounds[pair])
+        for position in range(n_seen):
+            here[seen[position]] = 0
+
+
+@njit(nogil=True, cache=True)
+def walk_squares(sources: Any, n_steps: int, step: Any, weights: Any, squares: Any) -> None:
+    """Write the weighted sum of squares of what a walk of so many steps has left, by source."""
+    here, there, seen, found, stamps = _buffers(step)
+    stamp = 0
+    for source in sources:
+        here[source], seen[0], n_seen = 1, source, 1
+        for _ in range(n_steps):
+            stamp += 1
+            n_seen = _move_on(step, here, there, seen, n_seen, found, stamps, stamp)
+            here, there, seen, found = there, here, found, seen
+        squares[source] = _weighted_square(here, seen, n_seen, weights)
+        for position in range(n_seen):
+            here[seen[position]] = 0
+
+
+@njit(nogil=True, cache=True)
+def _buffers(step: Any) -> Any:
+    """Masses before and after a step, the rows that hold them, and the step that met a row last."""
+    n, dtype = len(step[0]) - 1, step[2].dtype
+    rows = np.empty(n, np.int32), np.empty(n, np.int32)
+    return np.zeros(n, dtype), np.zeros(n, dtype), rows[0], rows[1], np.zeros(n, np.int64)
+
+
+@njit(nogil=True, cache=True)
+def _move_on(
+    step: Any, here: Any, there: Any, seen: Any, n_seen: int, found: Any, stamps: Any, stamp: int
+) -> int:
+    """Move all masses along the edges, from here to there; returns how many rows hold some."""
+    pointers, neighbors, moves = step
+    n_found = 0
+    for position in range(n_seen):
+        row = seen[position]
+        mass = here[row]
+        here[row] = 0
+        if mass < FORGOTTEN:
+            continue
+        for edge in range(pointers[row], pointers[row + 1]):
+            column = neighbors[edge]
+            if stamps[column] != stamp:
+                stamps[column] = stamp
+                found[n_found] = column
+                n_found += 1
+            there[column] += mass * moves[edge]
+    return n_found
+
+
+@njit(nogil=True, cache=True)
+def _weighted_square(masses: Any, seen: Any, n_seen: int, weights: Any) -> float:
+    total = 0.0
+    for position in range(n_seen):
+        row = seen[position]
+        total += np.float64(masses[row]) ** 2 * weights[row]
+    return total

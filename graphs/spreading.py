@@ -1,0 +1,91 @@
+"""Scores of classes spread over a symmetric graph, and distributions made of them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from ssdml.graphs._blocks import BLOCK_ROWS, SharedOut, Threads, row_blocks
+from ssdml.graphs._checks import UNLABELED, Floats, Integers
+from ssdml.graphs.solvers import Solution, conjugate_gradient
+
+BLOCK_ENTRIES = 2**24  # entries of the columns that are solved for together
+
+
+def spread_scores(
+    similarity: sparse.csr_array,
+    codes: Integers,
+    n_classes: int,
+    decay: float,
+    tol: float,
+    start: Floats | None,
+    pool: Threads,
+) -> Solution:
+    """Scores of the classes, a few of them at a time: memory is that of the scores and a block."""
+    n = len(codes)
+    scores = np.empty((n, n_classes))
+    shared, parts = SharedOut(similarity, pool), []
+    for block in row_blocks(n_classes, max(1, BLOCK_ENTRIES // n)):
+        seeds = (1 - decay) * (codes[:, None] == np.arange(n_classes)[block])
+        begin = None if start is None else start[:, block].astype(np.float64)
+        part = conjugate_gradient(similarity, decay, seeds, tol=tol, start=begin, threads=pool)
+        # True scores are not negative. One step of the fixed point keeps them so, and gives rows
+        # beyond the reach of the tolerance the proportions of their neighbours.
+        scores[:, block] = decay * (shared @ np.maximum(part.values, 0)) + seeds
+        parts.append(part._replace(values=scores))
+    return Solution(
+        scores,
+        max(part.n_iter for part in parts),
+        max(part.residual for part in parts),
+        all(part.converged for part in parts),
+    )
+
+
+def to_simplex(scores: Floats, prior: Floats, dtype: type[np.floating[Any]]) -> Floats:
+    """Columns scaled to the prior masses, then rows to sum to 1.
+
+    Rows of zeros get the prior, and one warning counts them.
+    """
+    ratios, unreached = prior / scores.sum(axis=0), 0
+    distributions = np.empty(scores.shape, dtype)
+    for rows in row_blocks(len(scores), BLOCK_ROWS):
+        part = scores[rows] * ratios
+        reached = part.any(axis=1, keepdims=True)
+        part = np.where(reached, part, prior)
+        distributions[rows] = part / part.sum(axis=1, keepdims=True)
+        unreached += int((~reached).sum())
+    if unreached:
+        warnings.warn(
+            f"propagate_labels: no label reaches {unreached} of {len(scores)} rows; they get the "
+            "class prior. Label a row in each part of the graph, or raise n_neighbors.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return distributions
+
+
+def check_start(start: Any, shape: tuple[int, int]) -> None:
+    """Raise unless scores to begin with are as many as the scores to be found."""
+    if start is not None and np.shape(start) != shape:
+        raise ValueError(
+            f"propagate_labels: start must have shape {shape}, a row for each row of the graph "
+            f"and a column for each class in y; got {np.shape(start)}."
+        )
+
+
+def class_shares(class_prior: Any, codes: Integers, n_classes: int) -> Floats:
+    """Share of each class among all rows: as given, or as among the labelled rows."""
+    if class_prior is None:
+        counts = np.bincount(codes[codes != UNLABELED])
+        shares: Floats = counts / counts.sum()
+        return shares
+    prior = np.asarray(class_prior, dtype=np.float64)
+    if prior.shape != (n_classes,) or not (np.isfinite(prior) & (prior > 0)).all():
+        raise ValueError(
+            f"propagate_labels: class_prior must hold {n_classes} positive numbers, one for each "
+            f"class in y; got {class_prior!r}."
+        )
+    return prior / prior.sum()
