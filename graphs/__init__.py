@@ -1,7 +1,7 @@
 """Neighbour graphs, propagation on them, and the triplets that they mine.
 
-The ground floor: numpy, scipy and faiss; nothing here knows of learning. Names load on first use,
-so that ``import ssdml.graphs`` stays light.
+The ground floor: numpy, scipy and faiss, and torch for the proxies; nothing here knows of
+learning. Names load on first use, so that ``import ssdml.graphs`` stays light.
 """
 
 from __future__ import annotations
@@ -19,12 +19,21 @@ if TYPE_CHECKING:
     from ssdml.graphs.masses import ClassMasses, class_masses
     from ssdml.graphs.neighbors import KNNGraph, knn_graph, nearest_rows
     from ssdml.graphs.propagation import propagate_affinities, propagate_labels
+    from ssdml.graphs.proxies import (
+        ClassPrediction,
+        ProxySubgraph,
+        proxy_similarities,
+        proxy_subgraph,
+        reverse_label_propagation,
+    )
     from ssdml.graphs.triplets import Triplets, mine_triplets
 
 __all__ = [
     "UNLABELED",
     "ClassMasses",
+    "ClassPrediction",
     "KNNGraph",
+    "ProxySubgraph",
     "Triplets",
     "adjacency",
     "class_masses",
@@ -35,13 +44,18 @@ __all__ = [
     "pair_scatter",
     "propagate_affinities",
     "propagate_labels",
+    "proxy_similarities",
+    "proxy_subgraph",
+    "reverse_label_propagation",
     "to_networkx",
 ]
 
 _HOMES = {
     "UNLABELED": "_checks",
     "ClassMasses": "masses",
+    "ClassPrediction": "proxies",
     "KNNGraph": "neighbors",
+    "ProxySubgraph": "proxies",
     "Triplets": "triplets",
     "adjacency": "laplacian",
     "class_masses": "masses",
@@ -51,6 +65,9 @@ _HOMES = {
     "pair_scatter": "laplacian",
     "propagate_affinities": "propagation",
     "propagate_labels": "propagation",
+    "proxy_similarities": "proxies",
+    "proxy_subgraph": "proxies",
+    "reverse_label_propagation": "proxies",
     "to_networkx": "drawing",
 }
 

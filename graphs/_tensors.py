@@ -1,0 +1,37 @@
+"""Checks of torch tensors at the public doors; messages as in ``_checks``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
+def check_float_matrix(value: Any, name: str, who: str) -> None:
+    """Raise unless this is a floating tensor with two dimensions and a column; no row is fine."""
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        raise TypeError(f"{who}: {name} must be a floating tensor; got {_kind(value)}.")
+    if value.dim() != 2 or value.shape[1] == 0:
+        found = tuple(value.shape)
+        raise ValueError(f"{who}: {name} must have two dimensions and a column; got shape {found}.")
+
+
+def check_integers(value: Any, shape: torch.Size, name: str, who: str) -> None:
+    """Raise unless this is a tensor of integers of this shape."""
+    if not isinstance(value, torch.Tensor) or value.dtype not in INTEGERS:
+        raise TypeError(f"{who}: {name} must be a tensor of integers; got {_kind(value)}.")
+    if value.shape != shape:
+        expected, found = tuple(shape), tuple(value.shape)
+        raise ValueError(f"{who}: {name} must have shape {expected}; got shape {found}.")
+
+
+def refuse(wrong: torch.Tensor, condition: str, way_out: str) -> None:
+    """Raise if there are wrong entries, naming the first."""
+    if len(wrong):
+        raise ValueError(f"{condition}; got {wrong[0].item()}. {way_out}")
+
+
+def _kind(value: Any) -> str:
+    return str(value.dtype) if isinstance(value, torch.Tensor) else type(value).__name__
