@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ssdml.graphs.drawing import to_networkx
     from ssdml.graphs.laplacian import adjacency, pair_scatter
     from ssdml.graphs.masses import ClassMasses, class_masses
+    from ssdml.graphs.modes import graph_modes
     from ssdml.graphs.neighbors import KNNGraph, knn_graph, nearest_rows
     from ssdml.graphs.propagation import propagate_affinities, propagate_labels
     from ssdml.graphs.proxies import (
@@ -37,6 +38,7 @@ __all__ = [
     "Triplets",
     "adjacency",
     "class_masses",
+    "graph_modes",
     "knn_graph",
     "laplacian",
     "mine_triplets",
@@ -59,6 +61,7 @@ _HOMES = {
     "Triplets": "triplets",
     "adjacency": "laplacian",
     "class_masses": "masses",
+    "graph_modes": "modes",
     "knn_graph": "neighbors",
     "mine_triplets": "triplets",
     "nearest_rows": "neighbors",

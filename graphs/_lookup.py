@@ -10,6 +10,7 @@ from scipy import sparse
 from ssdml.graphs._checks import Floats, Integers
 from ssdml.graphs.masses import ClassMasses
 
+BLOCK_ROWS = 2**14  # rows whose entropies are taken together
 N_TRIES = 8  # pairs tried for each anchor, where no class says where to look
 
 
@@ -169,7 +170,7 @@ class EdgeLookup(ArrayLookup):
 
 def _distributions(masses: Floats) -> Floats:
     totals = masses.sum(axis=1, keepdims=True)
-    even = np.full(masses.shape, 1 / masses.shape[1])
+    even = np.full(masses.shape, 1 / masses.shape[1], masses.dtype)
     return np.divide(masses, totals, out=even, where=totals > 0)
 
 
@@ -178,6 +179,9 @@ def _confidences(distributions: Floats) -> Floats:
     n_classes = distributions.shape[1]
     if n_classes == 1:
         return np.ones(len(distributions))
-    logarithms = np.log(np.where(distributions > 0, distributions, 1))
-    entropies = -(distributions * logarithms).sum(axis=1) / np.log(n_classes)
-    return np.clip(1 - entropies, 0, 1) ** 2
+    entropies = np.empty(len(distributions))
+    for start in range(0, len(distributions), BLOCK_ROWS):
+        block = distributions[start : start + BLOCK_ROWS]
+        logarithms = np.log(np.where(block > 0, block, 1))
+        entropies[start : start + BLOCK_ROWS] = -(block * logarithms).sum(axis=1)
+    return np.clip(1 - entropies / np.log(n_classes), 0, 1) ** 2

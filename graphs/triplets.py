@@ -14,6 +14,7 @@ from ssdml.graphs._lookup import Lookup, affinity_lookup
 from ssdml.graphs.neighbors import KNNGraph, check_graph
 
 BLOCK_ANCHORS = 2**16  # anchors mined at a time
+BLOCK_ROWS = 2**12  # rows whose neighbours are looked at together
 
 
 class Triplets(NamedTuple):
@@ -30,6 +31,7 @@ def mine_triplets(
     affinities: Any,
     *,
     strategy: str = "propagated",
+    anchors: Any = None,
     n_triplets: int | None = None,
     random_state: Any = None,
 ) -> Triplets:
@@ -43,9 +45,12 @@ def mine_triplets(
         pairs only.
     strategy : {"neighborhood", "propagated"}
         See Notes.
+    anchors : array of int, or None
+        Rows that triplets start from; None: all. :func:`graph_modes` gives the modes of the graph,
+        which seed 003 allows as well.
     n_triplets : int or None
-        At most so many. None: as many as "neighborhood" makes, ``n_samples * (n_neighbors // 2)``,
-        and at least ``n_samples`` for "propagated".
+        At most so many. None: as many as "neighborhood" makes, ``n_neighbors // 2`` an anchor, and
+        at least one an anchor for "propagated".
     random_state : int, Generator, RandomState or None
         Not used by "neighborhood" unless ``n_triplets`` asks for a part.
 
@@ -60,7 +65,7 @@ def mine_triplets(
     rank in the graph; with m = k // 2, the i-th of the first m is a positive and the i-th of the
     last m the negative that goes with it. An odd k leaves the middle neighbour out; weights are 1.
 
-    "propagated" is ours. Each row is an anchor equally often. Positives are rows of positive
+    "propagated" is ours. Each anchor is taken equally often. Positives are rows of positive
     affinity anywhere (with class masses: drawn from the anchor's likeliest class by confidence),
     or else among the neighbours. Negatives are rows of negative affinity: neighbours of the anchor
     if there are such, or else neighbours of the positive, or else rows anywhere (with class
@@ -75,7 +80,7 @@ def mine_triplets(
     F_i · F_j > (F_i 1)(F_j 1) / C. A sparse array cannot tell such doubt from difference; prefer
     class masses.
 
-    O(n k) memory and O((n k + n_triplets) C) time.
+    O(n k) memory and O((m k + n_triplets) C) time, where m is the number of anchors and positives.
 
     References
     ----------
@@ -94,7 +99,8 @@ def mine_triplets(
     lookup = affinity_lookup(affinities, graph.n_samples, "mine_triplets")
     if n_triplets is not None and n_triplets < 1:
         raise ValueError(f"mine_triplets: n_triplets must be at least 1; got {n_triplets}.")
-    triplets = mine(graph, lookup, n_triplets, as_generator(random_state))
+    rows = _check_anchors(anchors, graph.n_samples)
+    triplets = mine(graph, lookup, rows, n_triplets, as_generator(random_state))
     if not triplets.anchor.size:
         warnings.warn(
             f"mine_triplets: strategy={strategy!r} found no anchor with a positive and a negative; "
@@ -105,18 +111,36 @@ def mine_triplets(
     return triplets
 
 
-def _near(graph: KNNGraph, values: Callable[[Integers, Integers], Floats]) -> Floats:
-    """Affinities of each row to its neighbours, (n, k)."""
-    near = np.empty(graph.indices.shape)
-    for start in range(0, graph.n_samples, BLOCK_ANCHORS):
-        block = slice(start, start + BLOCK_ANCHORS)
-        rows = np.arange(graph.n_samples)[block, None]
-        near[block] = values(rows, graph.indices[block])
-    return near
+def _check_anchors(anchors: Any, n_samples: int) -> Integers:
+    if anchors is None:
+        return np.arange(n_samples)
+    rows = np.unique(anchors)
+    if not rows.size or rows.dtype.kind not in "iu" or rows[0] < 0 or rows[-1] >= n_samples:
+        raise ValueError(
+            f"mine_triplets: anchors must be rows from 0 to {n_samples - 1}, one at least; "
+            f"got {anchors!r}."
+        )
+    return rows.astype(np.int64)
+
+
+def _fill_near(
+    near: Floats,
+    graph: KNNGraph,
+    values: Callable[[Integers, Integers], Floats],
+    rows: Integers,
+) -> None:
+    """Write the affinities of the given rows to their neighbours into an array (n, k)."""
+    for start in range(0, len(rows), BLOCK_ROWS):
+        block = rows[start : start + BLOCK_ROWS]
+        near[block] = values(block[:, None], graph.indices[block])
 
 
 def _mine_neighborhood(
-    graph: KNNGraph, lookup: Lookup, n_triplets: int | None, rng: np.random.Generator
+    graph: KNNGraph,
+    lookup: Lookup,
+    rows: Integers,
+    n_triplets: int | None,
+    rng: np.random.Generator,
 ) -> Triplets:
     half = graph.n_neighbors // 2
     if half < 1:
@@ -124,9 +148,11 @@ def _mine_neighborhood(
             "mine_triplets: graph must have at least 2 neighbours a row for "
             f"strategy='neighborhood'; got n_neighbors={graph.n_neighbors}."
         )
-    order = np.argsort(-_near(graph, lookup.values), axis=1, kind="stable")
-    ranked = np.take_along_axis(graph.indices, order, axis=1)
-    anchor = np.repeat(np.arange(graph.n_samples), half)
+    near = np.empty(graph.indices.shape)
+    _fill_near(near, graph, lookup.values, rows)
+    order = np.argsort(-near[rows], axis=1, kind="stable")
+    ranked = np.take_along_axis(graph.indices[rows], order, axis=1)
+    anchor = np.repeat(rows, half)
     positive, negative = ranked[:, :half].ravel(), ranked[:, -half:].ravel()
     if n_triplets is not None and n_triplets < anchor.size:
         chosen = np.sort(rng.choice(anchor.size, n_triplets, replace=False))
@@ -135,17 +161,26 @@ def _mine_neighborhood(
 
 
 def _mine_propagated(
-    graph: KNNGraph, lookup: Lookup, n_triplets: int | None, rng: np.random.Generator
+    graph: KNNGraph,
+    lookup: Lookup,
+    rows: Integers,
+    n_triplets: int | None,
+    rng: np.random.Generator,
 ) -> Triplets:
-    n = graph.n_samples
+    n = len(rows)
     if n_triplets is None:
         n_triplets = n * max(1, graph.n_neighbors // 2)
-    near = _near(graph, lookup.evidence)
     left_over = rng.choice(n, n_triplets % n, replace=False)
-    anchors = np.sort(np.concatenate([np.tile(np.arange(n), n_triplets // n), left_over]))
+    anchors = rows[np.sort(np.concatenate([np.tile(np.arange(n), n_triplets // n), left_over]))]
+    blocks = [anchors[i : i + BLOCK_ANCHORS] for i in range(0, n_triplets, BLOCK_ANCHORS)]
+    near = np.empty(graph.indices.shape)
+    _fill_near(near, graph, lookup.evidence, np.unique(anchors))
+    positives = [_draw_positive(graph, lookup, near, block, rng) for block in blocks]
+    drawn = np.unique(np.concatenate([rows for rows, _ in positives]))
+    _fill_near(near, graph, lookup.evidence, np.setdiff1d(drawn, anchors))
     parts = [
-        _mine_block(graph, lookup, near, anchors[start : start + BLOCK_ANCHORS], rng)
-        for start in range(0, n_triplets, BLOCK_ANCHORS)
+        _with_negatives(graph, lookup, near, anchor, *positive, rng)
+        for anchor, positive in zip(blocks, positives, strict=True)
     ]
     return Triplets(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
@@ -153,16 +188,27 @@ def _mine_propagated(
 STRATEGIES = {"neighborhood": _mine_neighborhood, "propagated": _mine_propagated}
 
 
-def _mine_block(
+def _draw_positive(
     graph: KNNGraph, lookup: Lookup, near: Floats, anchor: Integers, rng: np.random.Generator
-) -> Triplets:
+) -> tuple[Integers, Floats]:
+    """A row of positive affinity for each anchor, and that affinity; not positive if none is."""
     positive = lookup.draw_similar(anchor, rng)
-    to_positive = lookup.evidence(anchor, positive)
-    found = (to_positive > 0) & (positive != anchor)
-    neighbor, affinity = _draw_neighbor(graph, near, near[anchor] > 0, anchor, rng)
-    positive = np.where(found, positive, neighbor)
-    to_positive = np.where(found, to_positive, affinity)
+    affinity = lookup.evidence(anchor, positive)
+    found = (affinity > 0) & (positive != anchor)
+    neighbor, to_neighbor = _draw_neighbor(graph, near, near[anchor] > 0, anchor, rng)
+    return np.where(found, positive, neighbor), np.where(found, affinity, to_neighbor)
 
+
+def _with_negatives(
+    graph: KNNGraph,
+    lookup: Lookup,
+    near: Floats,
+    anchor: Integers,
+    positive: Integers,
+    to_positive: Floats,
+    rng: np.random.Generator,
+) -> Triplets:
+    """Triplets of anchors and positives for which there is a negative."""
     negative, to_negative = _draw_neighbor(graph, near, near[anchor] < 0, anchor, rng)
     shared, from_positive = _draw_neighbor(graph, near, near[positive] < 0, positive, rng)
     to_shared = lookup.evidence(anchor, shared)

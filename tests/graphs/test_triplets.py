@@ -15,6 +15,7 @@ from ssdml.graphs import (
     propagate_affinities,
     propagate_labels,
 )
+from ssdml.graphs._lookup import affinity_lookup
 from tests import reference
 
 STRATEGIES = ["neighborhood", "propagated"]
@@ -295,3 +296,43 @@ def test_bad_options_are_named():
         mine_triplets(graph, np.eye(3), n_triplets=0)
     with pytest.raises(TypeError, match="mine_triplets: graph must be a KNNGraph; got ndarray"):
         mine_triplets(np.eye(3), np.eye(3))
+
+
+@pytest.mark.parametrize("strategy", ["neighborhood", "propagated"])
+class TestAnchors:
+    def test_triplets_start_from_the_given_rows_alone(self, rng, strategy):
+        graph = knn_graph(rng.standard_normal((60, 3)), 6)
+        masses = ClassMasses(rng.dirichlet(np.full(3, 0.1), 60))
+        anchors = np.array([41, 3, 17, 3])
+        triplets = mine_triplets(graph, masses, strategy=strategy, anchors=anchors, random_state=0)
+        assert set(triplets.anchor) == {3, 17, 41}
+        assert len(triplets.anchor) <= 3 * 3
+
+    def test_all_rows_are_the_default(self, rng, strategy):
+        graph = knn_graph(rng.standard_normal((60, 3)), 6)
+        masses = ClassMasses(rng.dirichlet(np.full(3, 0.1), 60))
+        options = {"strategy": strategy, "random_state": 0}
+        every = mine_triplets(graph, masses, anchors=np.arange(60), **options)
+        for given, expected in zip(every, mine_triplets(graph, masses, **options), strict=True):
+            np.testing.assert_array_equal(given, expected)
+
+    @pytest.mark.parametrize("anchors", [[], [60], [-1], [0.5]])
+    def test_others_are_refused(self, rng, strategy, anchors):
+        graph = knn_graph(rng.standard_normal((60, 3)), 6)
+        with pytest.raises(ValueError, match="anchors must be rows from 0 to 59, one at least"):
+            mine_triplets(graph, ClassMasses(np.ones((60, 1))), strategy=strategy, anchors=anchors)
+
+
+def test_blocks_of_anchors_hold_to_the_rules(rng, monkeypatch):
+    """In many blocks as in one: signs of affinities are right, whichever rows were looked at."""
+    graph = knn_graph(rng.standard_normal((80, 3)), 6)
+    masses = ClassMasses(rng.dirichlet(np.full(4, 0.2), 80))
+    monkeypatch.setattr("ssdml.graphs.triplets.BLOCK_ANCHORS", 7)
+    monkeypatch.setattr("ssdml.graphs.triplets.BLOCK_ROWS", 5)
+    triplets = mine_triplets(graph, masses, strategy="propagated", n_triplets=33, random_state=1)
+    lookup = affinity_lookup(masses, 80, "test")
+    assert (lookup.evidence(triplets.anchor, triplets.positive) > 0).all()
+    assert len(triplets.anchor) > 20
+    opposed = lookup.evidence(triplets.anchor, triplets.negative)
+    beside = lookup.evidence(triplets.positive, triplets.negative)
+    assert ((opposed < 0) | ((opposed == 0) & (beside < 0))).all()
