@@ -38,36 +38,41 @@ def choose(table: Mapping[str, T], name: str, what: str) -> T:
 
 def check_rows(X: Any, who: str, name: str = "X") -> Floats:
     """Finite matrix with at least one row and one column, C-ordered, float32 or float64."""
+    table = check_table(X, who, name)
+    try:
+        rows: Floats = np.ascontiguousarray(table, working_dtype(table.dtype))
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{who}: {name} must be numeric; got dtype {table.dtype}.") from error
+    check_finite(rows, who, name)
+    return rows
+
+
+def check_table(X: Any, who: str, name: str = "X") -> npt.NDArray[Any]:
+    """Matrix of numbers with at least one row and one column, in its own dtype."""
     if hasattr(X, "toarray"):
         raise TypeError(
             f"{who}: {name} must be dense; got a sparse {type(X).__name__}. "
             "Pass X.toarray(), or a few of its components (TruncatedSVD)."
         )
-    rows = _as_floats(X, who, name)
-    if rows.ndim != 2:
+    table = np.asarray(X)
+    if table.dtype.kind not in "biufO":
+        raise TypeError(f"{who}: {name} must be numeric; got dtype {table.dtype}.")
+    if table.ndim != 2:
         raise ValueError(
-            f"{who}: {name} must have two dimensions (rows are items); got shape {rows.shape}. "
+            f"{who}: {name} must have two dimensions (rows are items); got shape {table.shape}. "
             "Use X.reshape(-1, 1) for one feature, X.reshape(1, -1) for one item."
         )
-    if 0 in rows.shape:
-        raise ValueError(f"{who}: {name} must not be empty; got shape {rows.shape}.")
-    check_finite(rows, who, name)
-    return np.ascontiguousarray(rows)
+    if 0 in table.shape:
+        raise ValueError(f"{who}: {name} must not be empty; got shape {table.shape}.")
+    return table
 
 
-def _as_floats(X: Any, who: str, name: str) -> Floats:
-    array = np.asarray(X)
-    if array.dtype.kind not in "biufO":
-        raise TypeError(f"{who}: {name} must be numeric; got dtype {array.dtype}.")
-    if array.dtype in (np.float32, np.float64):
-        return array
-    try:
-        return array.astype(np.float32 if array.dtype == np.float16 else np.float64)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{who}: {name} must be numeric; got dtype {array.dtype}.") from error
+def working_dtype(dtype: npt.DTypeLike) -> npt.DTypeLike:
+    """Dtype to compute in: float32 for half and single precision, float64 for the rest."""
+    return np.float32 if np.dtype(dtype) in (np.float16, np.float32) else np.float64
 
 
-def check_finite(rows: Floats, who: str, name: str) -> None:
+def check_finite(rows: Floats, who: str, name: str, first_row: int = 0) -> None:
     """Raise on the first entry that is NaN or infinite, naming its row and column."""
     # A finite sum proves finite entries, of squares at the speed of BLAS, of entries where those
     # overflow; the search for the culprit runs only when both fail.
@@ -79,8 +84,8 @@ def check_finite(rows: Floats, who: str, name: str) -> None:
     if bad.any():
         row, column = (int(index) for index in np.argwhere(bad)[0])
         raise ValueError(
-            f"{who}: {name} must be finite; got {rows[row, column]} at row {row}, column {column}. "
-            "Impute NaN and infinities, or drop such rows first."
+            f"{who}: {name} must be finite; got {rows[row, column]} at row {first_row + row}, "
+            f"column {column}. Impute NaN and infinities, or drop such rows first."
         )
 
 

@@ -1,6 +1,6 @@
-"""Searches over rows: exact to the last tie, and approximate by faiss's indices.
+"""Searches over rows: exact to the last tie, and among the candidates that an index finds.
 
-Candidates come from faiss in float32. Their distances are computed again from differences, in a
+Candidates come from float32 scores. Their distances are computed again from differences, in a
 fixed order, and a query is settled only when no row outside its candidates can belong among them;
 the others are searched again, wider, and at last in float64 against all rows. So the answer
 depends neither on the number of threads nor on rounding, and any number of ties is served.
@@ -8,27 +8,27 @@ depends neither on the number of threads nor on rounding, and any number of ties
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ssdml.graphs._blocks import row_blocks
 from ssdml.graphs._checks import Floats, Integers
+from ssdml.graphs._indices import faiss_threads, leave_threads_to_us, nearest_points
+from ssdml.graphs._rows import CHUNK_ENTRIES, Rows
 from ssdml.graphs._spaces import ROUNDING_FLOAT32, ROUNDING_FLOAT64, Space
 
-CHUNK_ENTRIES = 2**21  # entries of a temporary array: 8 MB in float32
-QUERY_BLOCK = 4096  # queries a thread takes at a time
+GATHERED_ENTRIES = 2**18  # of candidates whose distances are computed at a time: fits a cache
+QUERY_BLOCK, FEWEST_QUERIES = 4096, 512  # queries a thread takes at a time
 SLACK = 4  # candidates beyond those asked for, so that most ties are settled at once
 WIDER = 8  # how many times more candidates the second search takes
-IVF_PROBES = 32
-IVF_ROWS_PER_LIST = 39  # fewer, and faiss warns that its k-means means little
-HNSW_LINKS, HNSW_BREADTH = 16, 64
+TIED_QUERIES, TIED_ROWS = 256, 2**14  # whose float64 scores are computed at a time: 32 MB
 
 Ranking = tuple[Integers, Floats]  # indices and distances, (n_queries, count) each
-Find = Callable[[Floats, int], tuple[Floats, Integers]]  # faiss's scores and candidates
+Find = Callable[[Floats, int], tuple[Floats, Integers]]  # scores and candidates
+Progress = Callable[[float], object]  # told the fraction done
 
 
 class Searcher:
@@ -36,26 +36,51 @@ class Searcher:
 
     Threads take blocks of queries, so that none waits for another; each block is computed by one
     thread alone, in the same way whichever thread that is.
+
+    Parameters
+    ----------
+    space : Space
+    rows : Rows
+        Prepared by the space.
+    n_jobs : int
+    find : callable or None
+        Finds candidates of the exact search: for ``(queries, width)``, both searchable in float32,
+        scores that grow with the distance and row numbers. None: by faiss, a block of rows at a
+        time.
     """
 
-    def __init__(self, space: Space, rows: Floats, n_jobs: int) -> None:
+    def __init__(self, space: Space, rows: Rows, n_jobs: int, find: Find | None = None) -> None:
         self.space, self.rows, self.n_jobs = space, rows, n_jobs
-        self.points = space.searchable(rows, np.float32)
+        self.points = float32_points(space, rows)
+        self._find = find or self._find_by_blocks
 
-    def rank_exactly(self, queries: Floats, count: int) -> Ranking:
+    def rank_exactly(
+        self, queries: Rows | Floats, count: int, progress: Progress | None = None
+    ) -> Ranking:
         """The ``count`` nearest rows of each query."""
-        ranking, settled = self._attempt(queries, count, count + SLACK)
+        ranking, settled = self._attempt(queries, count, count + SLACK, progress)
         return self._finish(queries, ranking, settled)
 
-    def rank_by_index(self, method: str, count: int, seed: int) -> Ranking:
-        """Approximate ranking of the rows among themselves; rows left short are exact."""
-        with faiss_threads(self.n_jobs):
-            index = INDICES[method](self.points, self.space.inner_product, seed)
-        width = min(count + SLACK, len(self.rows))
-        ranking, _ = self._rank_blocks(index.search, self.rows, count, width)
+    def rank_found(
+        self, find: Find, width: int, count: int, progress: Progress | None = None
+    ) -> Ranking:
+        """Rank each row's candidates; the rows that ``find`` leaves short are searched exactly."""
+        ranking, _ = self._rank_blocks(find, self.rows, count, width, progress)
         return self._finish(self.rows, ranking, np.isfinite(ranking[1][:, -1]))
 
-    def _finish(self, queries: Floats, ranking: Ranking, settled: npt.NDArray[np.bool_]) -> Ranking:
+    def distances_to(self, queries: Floats, candidates: Integers) -> Floats:
+        """Distances of each query to its candidates; a missing one (-1) is infinitely far."""
+        away = np.empty(candidates.shape, self.rows.dtype)
+        entries = candidates.shape[1] * self.rows.n_features
+        for block in row_blocks(len(queries), GATHERED_ENTRIES // entries):
+            others = self.rows[np.maximum(candidates[block], 0)]
+            away[block] = self.space.distances(queries[block, None, :], others)
+        away[candidates < 0] = np.inf
+        return away
+
+    def _finish(
+        self, queries: Rows | Floats, ranking: Ranking, settled: npt.NDArray[np.bool_]
+    ) -> Ranking:
         """Search again for the queries that are not settled."""
         indices, distances = ranking
         late = np.flatnonzero(~settled)
@@ -69,132 +94,129 @@ class Searcher:
     def _rank_ties(self, queries: Floats, count: int) -> Ranking:
         (indices, distances), settled = self._attempt(queries, count, WIDER * count)
         late = np.flatnonzero(~settled)
-        for block in _blocks(late.size, CHUNK_ENTRIES // len(self.rows)):
+        for block in row_blocks(late.size, TIED_QUERIES):
             chosen = late[block]
-            indices[chosen], distances[chosen] = self._rank_all(queries[chosen], count)
+            reach = distances[chosen, -1]
+            indices[chosen], distances[chosen] = self._rank_all(queries[chosen], count, reach)
         return indices, distances
 
     def _attempt(
-        self, queries: Floats, count: int, width: int
+        self, queries: Rows | Floats, count: int, width: int, progress: Progress | None = None
     ) -> tuple[Ranking, npt.NDArray[np.bool_]]:
         """Rank among the best candidates, and tell which queries no other row can change."""
-        import faiss
-
-        metric = faiss.METRIC_INNER_PRODUCT if self.space.inner_product else faiss.METRIC_L2
         width = min(width, len(self.rows))
-
-        def find(targets: Floats, width: int) -> tuple[Floats, Integers]:
-            found: tuple[Floats, Integers] = faiss.knn(targets, self.points, width, metric=metric)
-            return found
-
-        ranking, margins = self._rank_blocks(find, queries, count, width)
+        ranking, margins = self._rank_blocks(self._find, queries, count, width, progress)
         complete = np.isfinite(ranking[1][:, -1])  # squares may overflow in float32
         return ranking, complete & ((margins > 0) | (width == len(self.rows)))
 
     def _rank_blocks(
-        self, find: Find, queries: Floats, count: int, width: int
+        self,
+        find: Find,
+        queries: Rows | Floats,
+        count: int,
+        width: int,
+        progress: Progress | None = None,
     ) -> tuple[Ranking, Floats]:
         """Ranking among what ``find`` finds, and by how much the rest are surely farther."""
 
         def work(block: slice) -> tuple[Integers, Floats, Floats]:
-            targets = self.space.searchable(queries[block], np.float32)
+            asked = queries[block]
+            targets = self.space.searchable(asked, np.float32)
             scores, candidates = find(targets, width)
-            indices, distances = self._rank_candidates(queries[block], candidates, count)
-            farthest = 1 - scores[:, -1] if self.space.inner_product else scores[:, -1]
+            indices, distances = self._rank_candidates(asked, candidates, count)
             bound = self.space.score_bound(targets, distances[:, -1], ROUNDING_FLOAT32)
+            # Where rows are missing, squares overflow: nothing is sure.
+            farthest = np.where(candidates < 0, np.nan, scores).max(axis=1)
             with np.errstate(invalid="ignore"):
                 return indices, distances, farthest - bound
 
-        with ThreadPoolExecutor(self.n_jobs, initializer=_leave_threads_to_us) as pool:
-            parts = list(pool.map(work, _blocks(len(queries), QUERY_BLOCK)))
+        step = min(QUERY_BLOCK, max(FEWEST_QUERIES, len(queries) // 8))
+        blocks = row_blocks(len(queries), step)
+        parts = []
+        with (
+            faiss_threads(self.n_jobs),
+            ThreadPoolExecutor(self.n_jobs, initializer=leave_threads_to_us) as pool,
+        ):
+            for part in pool.map(work, blocks):
+                parts.append(part)
+                if progress is not None:
+                    progress(len(parts) / len(blocks))
         indices, distances, margins = (np.concatenate(part) for part in zip(*parts, strict=True))
         return (indices, distances), margins
 
+    def _find_by_blocks(self, targets: Floats, width: int) -> tuple[Floats, Integers]:
+        """The best of each block of points, and of those again the best."""
+        scores = np.empty((len(targets), 0), np.float32)
+        candidates = np.empty((len(targets), 0), np.int64)
+        for block in self.points.blocks():
+            found, numbers = nearest_points(
+                targets, self.points[block], width, self.space.inner_product
+            )
+            numbers[numbers >= 0] += block.start
+            scores, candidates = np.hstack([scores, found]), np.hstack([candidates, numbers])
+            if scores.shape[1] > width:
+                best = np.argpartition(scores, width - 1, axis=1)[:, :width]
+                scores = np.take_along_axis(scores, best, axis=1)
+                candidates = np.take_along_axis(candidates, best, axis=1)
+        return scores, candidates
+
     def _rank_candidates(self, queries: Floats, candidates: Integers, count: int) -> Ranking:
-        """The ``count`` best of each query's candidates; a missing one (-1) is infinitely far."""
-        indices = np.empty((len(queries), count), np.int64)
-        distances = np.empty((len(queries), count), self.rows.dtype)
-        n_candidates, d = candidates.shape[1], self.rows.shape[1]
-        for block in _blocks(len(queries), CHUNK_ENTRIES // (n_candidates * d)):
-            found = candidates[block]
-            away = self.space.distances(queries[block, None, :], self.rows[found])
-            away[found < 0] = np.inf
-            order = np.lexsort((found, away), axis=-1)[:, :count]
-            indices[block] = np.take_along_axis(found, order, axis=1)
-            distances[block] = np.take_along_axis(away, order, axis=1)
-        return indices, distances
-
-    def _rank_all(self, queries: Floats, count: int) -> Ranking:
-        """Rank all rows for a few queries: float64 scores, exact distances where they matter."""
-        targets = self.space.searchable(queries, np.float64)
-        blocks = _blocks(len(self.rows), CHUNK_ENTRIES // self.rows.shape[1])
-        others = (self.space.searchable(self.rows[block], np.float64) for block in blocks)
-        scores = np.hstack([self.space.scores(targets, other) for other in others])
-        nearest = np.argpartition(scores, count - 1, axis=1)[:, :count]
-        # These rows bound the true distance of the last one wanted, and so the scores that matter.
-        reach = self._rank_candidates(queries, nearest, count)[1][:, -1]
-        bound = self.space.score_bound(targets, reach, ROUNDING_FLOAT64)
-        query, row = np.nonzero(scores <= bound[:, None])
-        blocks = _blocks(len(query), CHUNK_ENTRIES // self.rows.shape[1])
-        distances = np.concatenate(
-            [self.space.distances(queries[query[b]], self.rows[row[b]]) for b in blocks]
+        """The ``count`` best of each query's candidates."""
+        away = self.distances_to(queries, candidates)
+        order = np.lexsort((candidates, away), axis=-1)[:, :count]
+        return (
+            np.take_along_axis(candidates, order, axis=1),
+            np.take_along_axis(away, order, axis=1),
         )
-        order = np.lexsort((distances, query))  # stable, and rows ascend already
-        first = np.searchsorted(query, np.arange(len(queries)))
-        chosen = order[first[:, None] + np.arange(count)]
-        return row[chosen], distances[chosen]
+
+    def _rank_all(self, queries: Floats, count: int, reach: Floats) -> Ranking:
+        """Rank all rows for a few queries, by float64 scores; none wanted is beyond ``reach``."""
+        targets = self.space.searchable(queries, np.float64)
+        query, row = np.empty(0, np.int64), np.empty(0, np.int64)
+        away = np.empty(0, self.rows.dtype)
+        for block in row_blocks(len(self.rows), TIED_ROWS):
+            others = self.rows[block]
+            scores = self.space.scores(targets, self.space.searchable(others, np.float64))
+            bound = self.space.score_bound(targets, reach, ROUNDING_FLOAT64)
+            near, number = np.nonzero(~(scores > bound[:, None]))
+            query, row = np.append(query, near), np.append(row, number + block.start)
+            away = np.append(away, self._pair_distances(queries, near, others, number))
+            # Of each query the best so far, and how near a row must be to come among them.
+            order = np.lexsort((row, away, query))
+            place = np.arange(len(query)) - np.searchsorted(query[order], query[order])
+            kept = order[place < count]
+            query, row, away = query[kept], row[kept], away[kept]
+            n_found = np.bincount(query, minlength=len(queries))
+            full = n_found == count
+            reach = reach.copy()
+            reach[full] = away[np.cumsum(n_found)[full] - 1]
+        return row.reshape(-1, count), away.reshape(-1, count)
+
+    def _pair_distances(
+        self, queries: Floats, query: Integers, rows: Floats, row: Integers
+    ) -> Floats:
+        away = np.empty(len(query), self.rows.dtype)
+        for block in row_blocks(len(query), CHUNK_ENTRIES // self.rows.n_features):
+            away[block] = self.space.distances(queries[query[block]], rows[row[block]])
+        return away
 
 
-def _blocks(n: int, step: int) -> list[slice]:
-    step = max(1, step)
-    return [slice(start, start + step) for start in range(0, n, step)]
+def float32_points(space: Space, rows: Rows) -> Rows:
+    """The points to search among, made of the rows as they are read."""
+    return rows.read_through(lambda part: space.searchable(part, np.float32))
 
 
-def _leave_threads_to_us() -> None:
-    """One thread inside faiss for the calling thread, and for no other."""
-    import faiss
-
-    faiss.omp_set_num_threads(1)
-
-
-@contextmanager
-def faiss_threads(n_threads: int) -> Iterator[None]:
-    """Give faiss so many threads of its own; restore the number after."""
-    import faiss
-
-    before = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(n_threads)
-    try:
-        yield
-    finally:
-        faiss.omp_set_num_threads(before)
+def without_self(ranking: Ranking, numbers: Integers) -> Ranking:
+    """Drop each numbered row from its own list; where duplicates crowd it out, drop the last."""
+    indices, distances = ranking
+    n, width = indices.shape
+    drop = indices == numbers[:, None]
+    drop[~drop.any(axis=1), -1] = True
+    return indices[~drop].reshape(n, width - 1), distances[~drop].reshape(n, width - 1)
 
 
-def _ivf(points: Floats, inner_product: bool, seed: int) -> Any:
-    import faiss
-
-    n, d = points.shape
-    metric = faiss.METRIC_INNER_PRODUCT if inner_product else faiss.METRIC_L2
-    n_lists = max(1, min(int(4 * n**0.5), n // IVF_ROWS_PER_LIST))
-    quantizer = faiss.IndexFlat(d, metric)
-    index = faiss.IndexIVFFlat(quantizer, d, n_lists, metric)
-    index.cp.seed = seed
-    index.nprobe = IVF_PROBES
-    index.train(points)
-    index.add(points)
-    return index
-
-
-def _hnsw(points: Floats, inner_product: bool, seed: int) -> Any:
-    import faiss
-
-    metric = faiss.METRIC_INNER_PRODUCT if inner_product else faiss.METRIC_L2
-    index = faiss.IndexHNSWFlat(points.shape[1], HNSW_LINKS, metric)
-    del seed  # faiss draws the layers from a seed of its own, the same each time
-    index.hnsw.efConstruction = index.hnsw.efSearch = HNSW_BREADTH
-    with faiss_threads(1):  # links laid by several threads differ from run to run
-        index.add(points)
-    return index
-
-
-INDICES = {"ivf": _ivf, "hnsw": _hnsw}
+def part_of(progress: Progress | None, start: float, end: float) -> Progress | None:
+    """Progress of a part of the work, told as progress of the whole."""
+    if progress is None:
+        return None
+    return lambda done: progress(start + done * (end - start))

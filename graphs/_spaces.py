@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from ssdml.graphs._checks import Floats
+from ssdml.graphs._rows import Rows
 
 ROUNDING_FLOAT32 = float(np.finfo(np.float32).eps)
 ROUNDING_FLOAT64 = float(np.finfo(np.float64).eps)
@@ -21,7 +22,7 @@ class Space(Protocol):
 
     inner_product: bool  # what faiss is asked for: inner products, or squared distances
 
-    def rows(self, X: Floats) -> Floats:
+    def prepare(self, rows: Rows) -> Rows:
         """Rows whose differences give the distances."""
 
     def searchable(self, rows: Floats, dtype: type) -> Floats:
@@ -42,22 +43,25 @@ class Euclidean:
 
     inner_product = False
 
-    def __init__(self, X: Floats) -> None:
-        self.center = X.mean(axis=0, dtype=np.float64).astype(X.dtype)
-        extent = float(
-            max((X.max(axis=0) - self.center).max(), (self.center - X.min(axis=0)).max())
-        )
+    def __init__(self, rows: Rows) -> None:
+        blocks = rows.blocks()
+        sums = [rows[block].sum(axis=0, dtype=np.float64) for block in blocks]
+        self.center = (np.sum(sums, axis=0) / len(rows)).astype(rows.dtype)
+        extent = float(max(np.abs(rows[block] - self.center).max() for block in blocks))
         # A power of two: the scaling itself rounds nothing.
         self.scale = float(2.0 ** np.floor(np.log2(extent))) if extent > 0 else 1.0
 
-    def rows(self, X: Floats) -> Floats:
-        return X
+    def prepare(self, rows: Rows) -> Rows:
+        return rows
 
     def searchable(self, rows: Floats, dtype: type) -> Floats:
-        return ((rows - self.center) / self.scale).astype(dtype, copy=False)
+        moved = np.subtract(rows, self.center, dtype=np.result_type(rows, dtype))
+        moved /= self.scale
+        return moved.astype(dtype, copy=False)
 
     def distances(self, left: Floats, right: Floats) -> Floats:
-        difference = (left - right) / self.scale  # tiny or huge values have squares as well
+        difference = left - right
+        difference /= self.scale  # tiny or huge values have squares as well
         return self.scale * np.sqrt(np.einsum("...d,...d->...", difference, difference))
 
     def scores(self, left: Floats, right: Floats) -> Floats:
@@ -67,9 +71,12 @@ class Euclidean:
     def score_bound(self, left: Floats, distances: Floats, rounding: float) -> Floats:
         # |x|² + |y|² - 2 x·y in floating point is off by at most about (d + 8) eps (|x| + |y|)²,
         # and a row y at distance r from x has |y| <= |x| + r.
+        # Distances are off by a part themselves: at most about (d / 2 + 3) eps of their dtype.
         norms = np.sqrt(np.einsum("nd,nd->n", left, left, dtype=np.float64))
+        terms = left.shape[1] + 8
         reach = distances.astype(np.float64) / self.scale
-        return reach**2 + (left.shape[1] + 8) * rounding * (2 * norms + reach) ** 2
+        reach *= 1 + terms * float(np.finfo(distances.dtype).eps)
+        return reach**2 + terms * rounding * (2 * norms + reach) ** 2
 
 
 class Cosine:
@@ -77,15 +84,11 @@ class Cosine:
 
     inner_product = True
 
-    def __init__(self, X: Floats) -> None:
-        del X  # every row stands for itself
+    def __init__(self, rows: Rows) -> None:
+        del rows  # every row stands for itself
 
-    def rows(self, X: Floats) -> Floats:
-        # Divided by the largest entry first: squares neither overflow nor vanish.
-        largest = np.abs(X).max(axis=1, keepdims=True)
-        X = X / np.where(largest > 0, largest, 1)
-        norms = np.sqrt(np.einsum("nd,nd->n", X, X))[:, None]
-        return X / np.where(norms > 0, norms, 1).astype(X.dtype)
+    def prepare(self, rows: Rows) -> Rows:
+        return rows.changed(_unit_rows)
 
     def searchable(self, rows: Floats, dtype: type) -> Floats:
         return rows.astype(dtype, copy=False)
@@ -101,7 +104,19 @@ class Cosine:
         return 1 - left @ right.T
 
     def score_bound(self, left: Floats, distances: Floats, rounding: float) -> Floats:
+        # Products are off by about d eps, and so are lengths (which should be 1) and distances, in
+        # the dtype of the rows.
+        rounding += 3 * float(np.finfo(distances.dtype).eps)
         return distances.astype(np.float64) + (left.shape[1] + 8) * rounding
+
+
+def _unit_rows(rows: Floats) -> Floats:
+    # Divided by the largest entry first: squares neither overflow nor vanish.
+    largest = np.abs(rows).max(axis=-1, keepdims=True)
+    rows = rows / np.where(largest > 0, largest, 1)
+    norms = np.sqrt(np.einsum("...d,...d->...", rows, rows))[..., None]
+    rows /= np.where(norms > 0, norms, 1).astype(rows.dtype)
+    return rows
 
 
 SPACES: dict[str, type[Euclidean] | type[Cosine]] = {"euclidean": Euclidean, "cosine": Cosine}

@@ -14,22 +14,25 @@ from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import validate_data
 
 from ssdml.alternation import alternate, learn_by_partitions
-from ssdml.conclusion import Learned, State
-from ssdml.graphs._checks import UNLABELED, as_generator, check_finite
-from ssdml.graphs.neighbors import knn_graph, nearest_rows
+from ssdml.conclusion import Learned, State, check_spread
+from ssdml.dask_arrays import check_dask_array, check_known_chunks, of_dask
+from ssdml.distributed import learn_from_partitions
+from ssdml.graphs._checks import UNLABELED, check_finite
+from ssdml.graphs.neighbors import knn_graph
 from ssdml.graphs.propagation import propagate_labels
+from ssdml.induction import InductiveMetric
 from ssdml.labels import read_labels
-from ssdml.linalg import total_variance
-from ssdml.metric import LearnedMetric
+from ssdml.partitions import fewest_rows
 from ssdml.progress import CallbackSupportMixin, Stages, with_callbacks
 from ssdml.projections import graph_rows
 
 Array = npt.NDArray[Any]
+Labels = npt.NDArray[np.int64]
 
 PAPER_PARTITIONS = 5  # 50 epochs in all, 10 on each partition (seed 003)
 
 
-class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
+class SSDML(InductiveMetric, CallbackSupportMixin, BaseEstimator):
     """Metric learned from many rows and a handful of labels.
 
     A kNN graph carries the labels to the unlabelled rows, the graph and the classes mine
@@ -64,7 +67,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
     max_rounds : int or None
         Turns of the alternation; the first leaves some rows out, which judge it. None: 3 with a
         backbone, 2 without (nothing changes after them), or one partition after another, 5 at
-        most.
+        most. Of a dask array 2 at most.
     guard : bool
         Whether to return the input, with a warning, where the learned metric is worse on the
         graph or on the labelled rows.
@@ -94,10 +97,16 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         Weight of the input that was used; infinite where the guard returned the input.
     triplets_ : Triplets
         The last that were mined.
+    embedding_ : ndarray of shape (n_references, n_components)
+        Of the rows that :meth:`predict` compares new ones with.
+    reference_rows_ : None or ndarray of shape (n_references,)
+        Their numbers; None: all rows. Of a dask array, the labelled rows and at most 12,000 random
+        ones, which judged the metric.
     history_ : list of dict
         A round each: triplets, objective before and after, steps; of the first, how the weight of
         the input was chosen; under a backbone, its last loss and the share of rows that changed
-        class.
+        class. Of a dask array, a partition each: its rows (first, and one past the last),
+        triplets, how many rows no label reaches, recall of its graph; the rest as above.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Where the columns of X have names.
@@ -208,7 +217,8 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-            float32 or float64; other numbers are converted to float64.
+            float32 or float64; other numbers are converted to float64. The rows of a dask array
+            may be more than memory holds; see Notes.
         y : array of shape (n_samples,), int
             -1 where unlabelled; :func:`ssdml.datasets.encode_partial_labels` makes such labels
             from names.
@@ -216,26 +226,64 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         Returns
         -------
         self : SSDML
+
+        Notes
+        -----
+        Of a dask array, consecutive chunks are merged into partitions of up to 50,000 rows, or
+        half a GB in float32 if that is less. No chunk is split: larger ones make larger partitions
+        (``X.rechunk({0: 200_000})``). Each partition, with the labelled rows of all others below
+        its own, has a graph that carries the labels and mines its share of the triplets. Pooled
+        are the moments of the classes, the triplets with the rows at their ends, and the rows that
+        judge; from these L is learned where fit was called. One partition comes to the metric that
+        the same rows in memory do, but for rounding.
+
+        The tasks run on the scheduler that dask is set to: threads, processes, a cluster's
+        ``distributed.Client``. What a partition draws depends on ``random_state`` and its number,
+        so neither the scheduler nor the loss of a worker changes the result. X is read twice, first
+        where it holds labelled rows; ``X.persist()`` spares the second time if a cluster has room.
+
+        A worker holds the rows of its partition three times at the most, beside their graph. Where
+        fit was called are O(n C) numbers, y and what it became (``transduction_`` and
+        ``label_distributions_`` are NumPy arrays, in row order), the labelled rows, and at most
+        322,000 others.
+
+        ``backbone`` and ``partition_size`` must be None.
+
+        References
+        ----------
+        .. [1] Dutta, Harandi, Sekhar, "Semi-supervised metric learning: a deep resurrection",
+           AAAI 2021: partitions of unlabelled rows, each with all the labelled ones. Their
+           metrics come one after another there; that their triplets are pooled is ours.
         """
         if hasattr(self, "components_"):  # a fit that is cut short leaves nothing fitted
             del self.components_
-        X, labels = self._validated(X, y)
-        rng = as_generator(check_random_state(self.random_state))
-        rounds = self._n_rounds(labels)
-        stages = Stages(self, 2 + rounds, verbose=self.verbose)
+        in_chunks = of_dask(X)
+        X, labels, fewest = (self._validated_chunks if in_chunks else self._validated)(X, y)
+        plan = (labels, self._n_neighbors(fewest), self._n_rounds(labels))
+        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        stages = Stages(self, 2 + plan[-1], verbose=self.verbose)
         with stages.all(X, y):
-            with stages("neighbours"):
-                graph = knn_graph(
-                    graph_rows(X), self._n_neighbors(len(X)), n_jobs=self.n_jobs, random_state=rng
-                )
-            with stages("labels"):
-                distributions = propagate_labels(graph, labels, decay=self.decay)
-            learn = alternate if self.partition_size is None else learn_by_partitions
-            learned = learn(State(X, labels, graph, distributions), rounds, self, rng, stages)
-            self._keep(X, labels, learned)
+            rows, numbers = X, None  # that new rows are compared with
+            if in_chunks:
+                learned, numbers, rows = learn_from_partitions(X, *plan, self, seed, stages)
+            else:
+                learned = self._learn(X, *plan, seed, stages)
+            self.reference_rows_ = numbers
+            self._keep(rows, labels, learned)
         return self
 
-    def _validated(self, X: Any, y: Any) -> tuple[Array, npt.NDArray[np.int64]]:
+    def _learn(
+        self, X: Array, labels: Labels, n_neighbors: int, rounds: int, seed: int, stages: Stages
+    ) -> Learned:
+        rng = np.random.default_rng(seed)
+        with stages("neighbours"):
+            graph = knn_graph(graph_rows(X), n_neighbors, n_jobs=self.n_jobs, random_state=rng)
+        with stages("labels"):
+            distributions = propagate_labels(graph, labels, decay=self.decay)
+        learn = alternate if self.partition_size is None else learn_by_partitions
+        return learn(State(X, labels, graph, distributions), rounds, self, rng, stages)
+
+    def _validated(self, X: Any, y: Any) -> tuple[Array, Labels, int]:
         name = type(self).__name__
         X = validate_data(
             self,
@@ -246,10 +294,38 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         )
         check_finite(X, name, "X")
         labels = read_labels(y, len(X), name, "Label some rows.")
-        if self.mining == "neighborhood" and min(self.n_neighbors, len(X) - 1) < 2:
+        self._check_parameters(*X.shape)
+        check_spread(X, name)
+        return X, labels, len(X)
+
+    def _validated_chunks(self, X: Any, y: Any) -> tuple[Any, Labels, int]:
+        """The dask array as it is, labels, and the rows of the smallest partition."""
+        name = type(self).__name__
+        check_dask_array(X, name)
+        check_known_chunks(X, name)
+        for parameter in ("backbone", "partition_size"):
+            if getattr(self, parameter) is not None:
+                raise ValueError(
+                    f"{name}: {parameter} must be None with a dask array; got "
+                    f"{getattr(self, parameter)!r}. Leave it out, or fit rows that memory holds: "
+                    "X[:n].compute()."
+                )
+        if X.shape[0] < 2 or X.shape[1] < 1:
+            raise ValueError(
+                f"{name}: X must have at least 2 rows and 1 column; got shape {X.shape}."
+            )
+        validate_data(self, X, skip_check_array=True)
+        labels = read_labels(y.compute() if of_dask(y) else y, len(X), name, "Label some rows.")
+        fewest = fewest_rows(X.chunks[0], X.shape[1], labels)
+        self._check_parameters(fewest, X.shape[1])
+        return X, labels, fewest
+
+    def _check_parameters(self, n_samples: int, n_features: int) -> None:
+        name = type(self).__name__
+        if self.mining == "neighborhood" and min(self.n_neighbors, n_samples - 1) < 2:
             raise ValueError(
                 f"{name}: n_neighbors must be at least 2, among at least 3 rows, with "
-                f"mining='neighborhood'; got {self.n_neighbors} among {len(X)} rows. "
+                f"mining='neighborhood'; got {self.n_neighbors} among {n_samples} rows. "
                 "Raise it, or pass mining='propagated'."
             )
         if self.partition_size is not None and self.backbone is not None:
@@ -257,16 +333,11 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
                 f"{name}: backbone must be None with partition_size, which learns L alone; "
                 f"got {self.backbone!r}. Leave one of them out."
             )
-        if self.n_components is not None and self.n_components > X.shape[1]:
+        if self.n_components is not None and self.n_components > n_features:
             raise ValueError(
-                f"{name}: n_components must be at most n_features = {X.shape[1]}; "
+                f"{name}: n_components must be at most n_features = {n_features}; "
                 f"got {self.n_components}."
             )
-        with np.errstate(over="ignore", invalid="ignore"):
-            spread = total_variance(X)
-        if not np.isfinite(spread * X.shape[1]):
-            raise ValueError(f"{name}: X must have a finite variance; it overflows. Scale X down.")
-        return X, labels
 
     def _n_neighbors(self, n_samples: int) -> int:
         if self.n_neighbors < n_samples:
@@ -286,7 +357,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
             return max(1, min(PAPER_PARTITIONS, -(-n_unlabeled // self.partition_size)))
         return 2 if self.backbone is None else 3
 
-    def _keep(self, X: Array, labels: npt.NDArray[np.int64], learned: Learned) -> None:
+    def _keep(self, X: Array, labels: Labels, learned: Learned) -> None:
         if learned.complaint:
             warnings.warn(
                 f"{type(self).__name__}: returns the input as it is, for {learned.complaint}",
@@ -297,57 +368,10 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         self.triplets_ = learned.triplets
         self.history_ = list(learned.history)
         self.classes_ = np.unique(labels[labels != UNLABELED])
-        self.label_distributions_ = learned.distributions.astype(X.dtype)
+        self.label_distributions_ = learned.distributions.astype(X.dtype, copy=False)
         self.transduction_ = self.classes_[learned.distributions.argmax(axis=1)]
         self.components_ = learned.components.astype(X.dtype)
         self.embedding_ = self._embed(X)
-
-    def predict_proba(self, X: Any) -> Array:
-        """Distribution of the classes at each row: that of its nearest training rows.
-
-        Training rows count by ``exp(-distance² / scale²)`` in the embedding, where the scale of a
-        row is the distance to the last of its ``n_neighbors`` neighbours (the induction formula of
-        label propagation).
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-
-        Returns
-        -------
-        distributions : ndarray of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``.
-
-        References
-        ----------
-        .. [1] Delalleau, Bengio, Le Roux, "Efficient non-parametric function induction in
-           semi-supervised learning", AISTATS 2005, Eq. (7).
-        """
-        embedding = self._embed(self._checked(X))
-        k = min(self.n_neighbors, len(self.embedding_))
-        indices, distances = nearest_rows(self.embedding_, embedding, k, n_jobs=self.n_jobs)
-        scale = np.maximum(distances[:, -1:], np.finfo(distances.dtype).tiny)
-        weights = np.exp(-((distances / scale) ** 2))[:, :, None]
-        votes = (weights * self.label_distributions_[indices]).sum(axis=1)
-        distributions: Array = votes / votes.sum(axis=1, keepdims=True)
-        return distributions
-
-    def predict(self, X: Any) -> Array:
-        """Likeliest class of each row, by :meth:`predict_proba`.
-
-        Returns
-        -------
-        classes : ndarray of shape (n_samples,)
-        """
-        likeliest = self.predict_proba(X).argmax(axis=1)
-        classes: Array = self.classes_[likeliest]
-        return classes
-
-    def score(self, X: Any, y: Any) -> float:
-        """Share of the labelled rows (``y != -1``) whose class is predicted."""
-        labels = read_labels(y, len(X), f"{type(self).__name__}.score", "Score rows with labels.")
-        known = labels != UNLABELED
-        return float((self.predict(X)[known] == labels[known]).mean())
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "components_")

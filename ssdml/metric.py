@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ssdml.dask_arrays import by_blocks, check_dask_array, of_dask
 from ssdml.graphs._checks import check_finite
 from ssdml.persistence import load_state, save_state
 from ssdml.representation import ResidualRepresentation
@@ -19,6 +21,19 @@ from ssdml.representation import ResidualRepresentation
 Array = npt.NDArray[Any]
 
 SAVED = ("components_", "classes_", "label_distributions_", "transduction_", "embedding_")
+
+
+def embed(X: Array, components: Array, representation: ResidualRepresentation | None) -> Array:
+    """``R(X) @ components.T`` in the precision of X, with R the identity for None.
+
+    Examples
+    --------
+    >>> embed(np.array([[1.0, 2.0]]), np.array([[3.0, 0.0]]), None)
+    array([[3.]])
+    """
+    rows = X if representation is None else representation(X)
+    embedding: Array = rows @ components.T.astype(X.dtype, copy=False)
+    return embedding
 
 
 class LearnedMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -31,6 +46,7 @@ class LearnedMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     components_: Array  # (n_components, n_features of R)
     representation_: ResidualRepresentation | None
     n_features_in_: int
+    reference_rows_: Array | None = None  # rows of ``embedding_`` among those of fit; None: all
 
     @property
     def _n_features_out(self) -> int:
@@ -42,13 +58,24 @@ class LearnedMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
+            A dask array is embedded by blocks, when the result is computed; the numbers of rows in
+            its chunks may be unknown.
 
         Returns
         -------
         embedding : ndarray of shape (n_samples, n_components)
-            float32 if X is, else float64.
+            float32 if X is, else float64. A dask array if X is.
         """
-        return self._embed(self._checked(X))
+        check_is_fitted(self)
+        return self._mapped(X, self._embedder, self._n_features_out)
+
+    def _mapped(self, X: Any, function: Callable[[Array], Array], n_columns: int) -> Any:
+        """The function's result on rows that are fit for the metric, or on blocks of them."""
+        if not of_dask(X):
+            return function(self._checked(X))
+        check_dask_array(X, type(self).__name__)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return by_blocks(X, function, n_columns, type(self).__name__)
 
     def _checked(self, X: Any) -> Array:
         """Rows of new data, once they are known to be fit for the metric."""
@@ -59,10 +86,13 @@ class LearnedMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         check_finite(rows, type(self).__name__, "X")
         return rows
 
+    @property
+    def _embedder(self) -> Callable[[Array], Array]:
+        """A function of arrays that needs nothing else of the estimator: it goes to workers."""
+        return partial(embed, components=self.components_, representation=self.representation_)
+
     def _embed(self, X: Array) -> Array:
-        rows = X if self.representation_ is None else self.representation_(X)
-        embedding: Array = rows @ self.components_.T.astype(X.dtype, copy=False)
-        return embedding
+        return self._embedder(X)
 
     def get_mahalanobis_matrix(self) -> Array:
         """Matrix M of the squared distance ``(r - s).T @ M @ (r - s)`` between representations.
@@ -133,6 +163,8 @@ class LearnedMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         if not isinstance(params["random_state"], Integral | None):
             params["random_state"] = None
         arrays = {name: getattr(self, name) for name in SAVED}
+        if self.reference_rows_ is not None:
+            arrays["reference_rows_"] = self.reference_rows_
         if self.representation_ is not None:
             arrays |= {f"representation_{k}": v for k, v in self.representation_._asdict().items()}
         names = getattr(self, "feature_names_in_", None)
@@ -162,6 +194,7 @@ class LearnedMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         model = cls(**config["params"])
         for name in SAVED:
             setattr(model, name, arrays[name])
+        model.reference_rows_ = arrays.get("reference_rows_")
         fields = ResidualRepresentation._fields
         parts = [arrays[f"representation_{f}"] for f in fields if f"representation_{f}" in arrays]
         model.representation_ = ResidualRepresentation(*parts) if parts else None

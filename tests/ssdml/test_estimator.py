@@ -58,8 +58,7 @@ def test_residual_backbone_beats_the_input(digits, monkeypatch):
 
 
 def test_seed_settles_the_approximate_search_of_many_rows_as_well(digits, monkeypatch):
-    monkeypatch.setattr("ssdml.graphs.neighbors.EXACT_WORK", 0)
-    monkeypatch.setattr("ssdml.graphs._search.IVF_PROBES", 2)
+    monkeypatch.setattr("ssdml.graphs._methods.EXACT_WORK", 0)
     X, _, labels = digits
     first, same, other = (SSDML(random_state=seed).fit(X, labels) for seed in (0, 0, 1))
     np.testing.assert_array_equal(same.label_distributions_, first.label_distributions_)
