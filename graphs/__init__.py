@@ -14,7 +14,7 @@ from ssdml.graphs.laplacian import laplacian
 
 if TYPE_CHECKING:
     from ssdml.graphs._checks import UNLABELED
-    from ssdml.graphs.drawing import to_networkx
+    from ssdml.graphs.drawing import draw_neighborhood, to_networkx
     from ssdml.graphs.laplacian import adjacency, pair_scatter
     from ssdml.graphs.masses import ClassMasses, class_masses
     from ssdml.graphs.modes import graph_modes
@@ -38,6 +38,7 @@ __all__ = [
     "Triplets",
     "adjacency",
     "class_masses",
+    "draw_neighborhood",
     "graph_modes",
     "knn_graph",
     "laplacian",
@@ -62,6 +63,7 @@ _HOMES = {
     "adjacency": "laplacian",
     "class_masses": "masses",
     "graph_modes": "modes",
+    "draw_neighborhood": "drawing",
     "knn_graph": "neighbors",
     "mine_triplets": "triplets",
     "nearest_rows": "neighbors",

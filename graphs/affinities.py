@@ -117,6 +117,8 @@ def labelled_columns(labels: Integers, propagate: Certified) -> LabelledColumns:
     """As many solves as classes: for l of class c, ``W*_il = Σ_l' ±P_il' = 2 F_ic - F_i 1``."""
     codes = np.full(len(labels), UNLABELED)
     known = labels != UNLABELED
+    if not known.any():
+        return LabelledColumns(np.empty((len(labels), 0)), 0.0, codes)
     codes[known] = np.unique(labels[known], return_inverse=True)[1]
     masses, errors = propagate(one_hot(labels))
     values = 2 * masses - masses.sum(axis=1, keepdims=True)

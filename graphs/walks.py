@@ -25,8 +25,9 @@ from ssdml.graphs._checks import Floats, Integers
 from ssdml.graphs._walk_rows import walk_rows, walk_squares
 from ssdml.graphs.deflation import Deflation, deflate
 
-FEW_MODES, MANY_MODES = 96, 128  # the latter beyond MANY_ROWS, where a cluster more is a mode more
-MANY_ROWS = 50_000
+N_MODES, LOOSE_MODES, LARGE_MODES = 96, 32, 128
+LOOSE_TOL = 0.25  # in units of 1 - decay: beyond, fewer modes are faster
+LARGE_ROWS = 50_000  # beyond, there are more clusters, and a mode for each
 STEPS_BACK = 3
 FIRST_STEPS = 4
 BLOCK_SOURCES = 512  # rows that a thread takes at a time
@@ -87,8 +88,7 @@ def walk_entries(
     array([0.333333, 0.333333])
     """
     dtype = np.float32 if tol > FLOAT32_TOL else np.float64
-    n = transition.shape[0]
-    n_modes = min(FEW_MODES if n < MANY_ROWS else MANY_MODES, max(1, n // 20))
+    n_modes = _count_modes(transition.shape[0], tol / (1 - decay))
     # Walks stay among rows that lie together in memory: three times as fast at 10^6 rows.
     order = reverse_cuthill_mckee(sparse.csr_array(transition + transition.T), symmetric_mode=True)
     positions = (np.arange(pattern.nnz), pattern.indices, pattern.indptr)
@@ -102,6 +102,11 @@ def walk_entries(
     values, bounds = np.empty(pattern.nnz), np.empty(pattern.nnz)
     values[wanted.data], bounds[wanted.data] = found.values, found.bounds
     return PairEntries(values, bounds, found.n_steps)
+
+
+def _count_modes(n_rows: int, tol: float) -> int:
+    wanted = LARGE_MODES if n_rows > LARGE_ROWS else LOOSE_MODES if tol > LOOSE_TOL else N_MODES
+    return min(wanted, max(1, n_rows // 20))
 
 
 def _reordered(matrix: sparse.csr_array, order: Integers) -> sparse.csr_array:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from ssdml.datasets import Dataset, LabelScarceSplit
 from ssdml.experiments.files import whole_file
+from ssdml.experiments.neighborhoods import MinedSample
 from ssdml.experiments.results import RESUME
 from ssdml.graphs._checks import UNLABELED
 
@@ -35,13 +36,14 @@ class MapSample:
 
 @dataclass(frozen=True)
 class RunDetails:
-    """What :func:`save_details` keeps. ``sample`` is None but for the first seed."""
+    """What :func:`save_details` keeps. ``sample`` and ``mined`` are None but for the first seed."""
 
     config: dict[str, Any]
     warnings: list[str] = field(default_factory=list)
     purity: dict[str, float] | None = None
     class_names: list[str] = field(default_factory=list)
     sample: MapSample | None = None
+    mined: MinedSample | None = None
 
 
 def triplet_purity(triplets: Any, y: npt.ArrayLike) -> dict[str, float] | None:
@@ -110,6 +112,8 @@ def save_details(path: Path, details: RunDetails) -> None:
     arrays: dict[str, Any] = {"meta": np.array(json.dumps(meta))}
     if details.sample is not None:
         arrays |= vars(details.sample)
+    if details.mined is not None:
+        arrays |= details.mined.to_arrays()
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path, way_out=RESUME) as unfinished, unfinished.open("wb") as file:
         np.savez_compressed(file, **arrays)
@@ -124,7 +128,8 @@ def load_details(path: Path) -> RunDetails | None:
         sample = None
         if "embedding" in stored:
             sample = MapSample(stored["embedding"], stored["y"], stored["is_labeled"])
-    return RunDetails(**meta, sample=sample)
+        mined = MinedSample.from_arrays(stored)
+    return RunDetails(**meta, sample=sample, mined=mined)
 
 
 def _some(

@@ -18,11 +18,17 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.rcsetup import cycler
 
 from ssdml.experiments.statistics import Estimate
 
 INK, MUTED, GRID, PAPER = "#1b2430", "#5c6673", "#dde2e8", "#fefefe"
 THEMED = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)", PAPER: "var(--paper)"}
+# M. Petroff, "Accessible color sequences for data visualization", 2021.
+CLASS_COLORS = (
+    "#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6",
+    "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd",
+)  # fmt: skip
 SETTINGS: Any = {
     "font.size": 10.5,
     "svg.fonttype": "none",  # text stays text: the page's own font, and it can be searched
@@ -31,10 +37,13 @@ SETTINGS: Any = {
     "text.color": INK,
     "axes.labelcolor": MUTED,
     "axes.edgecolor": GRID,
+    "axes.facecolor": PAPER,
+    "axes.prop_cycle": cycler("color", CLASS_COLORS),
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.titlesize": 11,
     "axes.titlelocation": "left",
+    "grid.color": GRID,
     "xtick.color": GRID,
     "ytick.color": GRID,
     "xtick.labelcolor": MUTED,
@@ -70,11 +79,6 @@ OTHER_LOOKS = [
     Look("#44aa99", "o", "●"),
     Look("#997766", "P", "✚"),
 ]
-# M. Petroff, "Accessible color sequences for data visualization", 2021.
-CLASS_COLORS = (
-    "#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6",
-    "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd",
-)  # fmt: skip
 
 
 def looks(methods: Sequence[str]) -> dict[str, Look]:

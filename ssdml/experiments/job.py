@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from ssdml.datasets import Dataset, LabelScarceSplit
 from ssdml.evaluation import evaluate, few_label_accuracy
 from ssdml.experiments.details import RunDetails, map_sample, save_details, triplet_purity
 from ssdml.experiments.methods import Array, Embedder
+from ssdml.experiments.neighborhoods import mined_sample
 from ssdml.experiments.plan import Run
 from ssdml.experiments.resources import PeakMemory, versions
 from ssdml.experiments.results import Row
@@ -90,11 +92,17 @@ def _scores(
 def _details(model: Embedder, dataset: Dataset, run: Run) -> RunDetails:
     triplets = getattr(model, "triplets_", None)
     y_train = dataset.y[run.split.train]
-    return RunDetails(
-        run.config,
-        purity=None if triplets is None else triplet_purity(triplets, y_train),
-        class_names=list(dataset.class_names) if run.keeps_map else [],
-        sample=map_sample(model, dataset, run.split) if run.keeps_map else None,
+    details = RunDetails(
+        run.config, purity=None if triplets is None else triplet_purity(triplets, y_train)
+    )
+    if not run.keeps_map:
+        return details
+    X_train, labels = dataset.X[run.split.train], run.split.partial_labels(dataset.y)
+    return replace(
+        details,
+        class_names=list(dataset.class_names),
+        sample=map_sample(model, dataset, run.split),
+        mined=mined_sample(model, X_train, labels, y_train),
     )
 
 

@@ -17,20 +17,23 @@ from ssdml.experiments.figures import (
     new_figure,
 )
 from ssdml.experiments.maps import ClassMap, map_svg, project
+from ssdml.experiments.mined_pictures import class_texts, mined_svg, mined_words
 from ssdml.experiments.results import Row
 from ssdml.experiments.run import METHODS
 from ssdml.experiments.statistics import Estimate, mean_interval
 from ssdml.experiments.tables import HEADLINE, ScoreTable, headline_table, score_tables
+from ssdml.graphs._checks import UNLABELED
 
 CURVES = ("NMI", "accuracy")
 Done = list[tuple[Row, RunDetails]]
 
 
 class Picture(NamedTuple):
-    """A figure and what stands over it."""
+    """A figure, what stands over it, and what stands under it."""
 
     title: str
     svg: str
+    caption: str = ""
 
 
 class PurityLine(NamedTuple):
@@ -57,6 +60,8 @@ class Section:
     maps: dict[str, ClassMap]  # by method: the reference, then the best beside it
     legend: list[tuple[str, str]]  # class, colour; empty where classes share a colour
     purity: list[PurityLine]
+    mined: list[Picture]  # by method, of those in `purity`
+    mined_key: list[tuple[str, str]]  # number, class; empty where the pictures name the classes
     failures: list[Row]
     warnings: list[tuple[str, str]]  # methods, message
     parameters: list[tuple[str, str]]  # method, parameters
@@ -103,6 +108,8 @@ def make_section(rows: Sequence[Row], details: Mapping[str, RunDetails | None]) 
         maps=drawn,
         legend=_legend(class_names),
         purity=_purity(headline, at_headline),
+        mined=_mined(headline, at_headline),
+        mined_key=_mined_key(at_headline),
         failures=[row for row in rows if row["status"] != "ok"],
         warnings=_warnings(done),
         parameters=_parameters(done),
@@ -176,6 +183,32 @@ def _purity(table: ScoreTable, done: Done) -> list[PurityLine]:
             }
             lines.append(PurityLine(line.method, **shares))
     return lines
+
+
+def _mined(table: ScoreTable, done: Done) -> list[Picture]:
+    """What the methods mined around one row, in the order of their ranks."""
+    found = {
+        row["method"]: (detail.mined, detail.class_names)
+        for row, detail in done
+        if detail.mined is not None
+    }
+    pictures = []
+    for method in (line.method for line in table.lines if line.method in found):
+        words = mined_words(*found[method])
+        svg = mined_svg(*found[method], f"{table.dataset}: mined by {method}. {words}")
+        pictures.append(Picture(method, svg, words))
+    return pictures
+
+
+def _mined_key(done: Done) -> list[tuple[str, str]]:
+    """Classes whose numbers stand in the pictures of :func:`_mined` for their names."""
+    shown: dict[str, str] = {}
+    for _, detail in done:
+        if detail.mined is not None:
+            texts, names = class_texts(detail.class_names), detail.class_names
+            classes = sorted(set(detail.mined.y.tolist()) - {UNLABELED})
+            shown |= {texts[c]: names[c] for c in classes}
+    return [(text, name) for text, name in shown.items() if text != name]
 
 
 def _warnings(done: Done) -> list[tuple[str, str]]:

@@ -245,6 +245,12 @@ class TestPropagateAffinities:
         ):
             propagate_affinities(graph, y, sides="two")
 
+    @pytest.mark.parametrize("solver", ["dense", "krylov", "walk"])
+    def test_no_label_is_served_by_every_solver(self, graph, solver):
+        P = reference.diffusion(graph.indices, 0.99)
+        W = propagate_affinities(graph, np.full(90, -1), solver=solver, tol=1e-3).toarray()
+        np.testing.assert_allclose(W[W != 0], ((P + P.T) / 2)[W != 0], atol=1e-5)
+
     def test_labels_reach_unlabelled_pairs_on_two_sides(self, rng):
         X = np.r_[rng.standard_normal((40, 2)), rng.standard_normal((40, 2)) + 5]
         y = np.full(80, -1)

@@ -10,8 +10,10 @@ import pytest
 from sklearn.base import BaseEstimator
 
 from ssdml.datasets import Dataset
+from ssdml.experiments.neighborhoods import MinedSample
 from ssdml.experiments.results import Row
 from ssdml.experiments.run import METHODS
+from ssdml.graphs._neighborhood import Neighborhood
 
 
 class Broken(BaseEstimator):
@@ -36,6 +38,21 @@ def broken_method(monkeypatch: pytest.MonkeyPatch) -> str:
     """A registered method whose fit raises."""
     monkeypatch.setitem(METHODS, "broken", lambda seed, n_jobs: Broken())
     return "broken"
+
+
+@pytest.fixture
+def mined() -> MinedSample:
+    """An anchor of class 1 with three neighbours, one of its class, and two triplets of seven."""
+    around = Neighborhood(
+        rows=np.array([40, 3, 9, 7, 21, 30]),
+        n_neighbors=3,
+        edges=np.array([[0, 1], [0, 2], [0, 3], [1, 2]]),
+        affinities=np.array([1.0, -0.5, 0.2, -0.1]),
+        labels=np.array([1, -1, 0, -1, -1, -1]),
+        positives=np.array([1, 4]),
+        negatives=np.array([2, 5]),
+    )
+    return MinedSample(around, np.array([1, 1, 0, 2, 2, 0]), 7)
 
 
 @pytest.fixture

@@ -74,19 +74,21 @@ def test_a_wide_embedding_keeps_its_distances_on_few_components(rng):
 
 
 @pytest.mark.parametrize("with_sample", [True, False])
-def test_details_come_back_as_they_were_saved(tmp_path, rng, with_sample):
+def test_details_come_back_as_they_were_saved(tmp_path, rng, mined, with_sample):
     sample = MapSample(rng.normal(size=(5, 2)).astype(np.float32), np.arange(5), np.arange(5) > 2)
-    saved = RunDetails(
-        {"seed": 0}, ["careful"], {"both": 50.0}, ["a", "ß"], sample if with_sample else None
-    )
+    kept = (sample, mined) if with_sample else (None, None)
+    saved = RunDetails({"seed": 0}, ["careful"], {"both": 50.0}, ["a", "ß"], *kept)
     save_details(tmp_path / "deep" / "x.npz", saved)
     loaded = load_details(tmp_path / "deep" / "x.npz")
     for name in ("config", "warnings", "purity", "class_names"):
         assert getattr(loaded, name) == getattr(saved, name)
-    assert (loaded.sample is None) == (not with_sample)
+    assert (loaded.sample is None) == (loaded.mined is None) == (not with_sample)
     if with_sample:
         for name, array in vars(sample).items():
             np.testing.assert_array_equal(getattr(loaded.sample, name), array)
+        assert loaded.mined.to_arrays().keys() == mined.to_arrays().keys()
+        for name, array in mined.to_arrays().items():
+            np.testing.assert_array_equal(loaded.mined.to_arrays()[name], array)
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["x.npz"]
 
 

@@ -163,6 +163,36 @@ def test_purity_is_shown_for_methods_that_keep_their_triplets(two_seeds, make_ro
     assert re.search(r"ssdml\s*4.000\s*91\.2 %\s*13\.5 %\s*12\.0 %\s*11\.0 %", text)
 
 
+def save_mined(folder: Path, row, class_names, mined) -> None:
+    details = RunDetails({"parameters": {"class": "X"}}, class_names=class_names, mined=mined)
+    save_details(folder / "details" / f"{row['config_hash']}.npz", details)
+
+
+def test_what_was_mined_is_drawn_for_every_method_that_kept_it(two_seeds, make_row, mined):
+    for method in ("input", "ssdml"):
+        save_mined(two_seeds, make_row(method=method), ["a", "<b>", "c"], mined)
+    (section,) = read_sections(two_seeds)
+    assert [picture.title for picture in section.mined] == ["ssdml", "input"]  # as they rank
+    assert section.mined_key == []
+    source = write_report(two_seeds).read_text(encoding="utf-8")
+    described = re.findall(r'aria-label="blobs: mined by (\w+). A row of class &lt;b&gt;', source)
+    assert described == ["ssdml", "input"]
+    text = words(Page(source))
+    assert "What was mined around one row" in text
+    assert text.count("A row of class <b>. Of its class are 1 of its 3 nearest rows") == 2
+
+
+def test_numbers_in_the_picture_are_explained_where_names_are_long(two_seeds, make_row, mined):
+    save_mined(two_seeds, make_row(method="ssdml"), ["first", "second", "third", "fourth"], mined)
+    (section,) = read_sections(two_seeds)
+    assert section.mined_key == [("0", "first"), ("1", "second"), ("2", "third")]
+    assert "2: third" in words(read(write_report(two_seeds)))
+
+
+def test_what_was_mined_is_left_out_where_no_run_kept_it(compared):
+    assert "What was mined" not in words(read(write_report(compared)))
+
+
 def test_warnings_are_shown_once_with_their_methods(two_seeds, make_row):
     for method in ("input", "ssdml"):
         name = make_row(method=method)["config_hash"]
@@ -232,7 +262,8 @@ def test_more_than_ten_classes_share_colours_and_have_no_legend(tmp_path, make_r
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
-def test_a_browser_shows_the_report_without_a_complaint(compared, tmp_path_factory):
+def test_a_browser_shows_the_report_without_a_complaint(blobs, compared, tmp_path_factory):
+    compare(blobs, ["ssdml-paper"], out=compared, seeds=[0], resume=True)
     report = write_report(compared)
     command = [
         CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -246,3 +277,4 @@ def test_a_browser_shows_the_report_without_a_complaint(compared, tmp_path_facto
     assert "CONSOLE" not in shown.stderr
     assert shown.stdout.count("<svg") == report.read_text(encoding="utf-8").count("<svg")
     assert "Scores on the test rows" in shown.stdout
+    assert "mined by ssdml-paper. A row of class" in shown.stdout

@@ -235,6 +235,22 @@ def test_the_first_seed_keeps_what_the_map_needs(blobs, tmp_path):
     assert [details.sample is not None for details in kept] == [True, False]
 
 
+def test_the_first_seed_of_a_method_that_mines_keeps_one_neighbourhood(blobs, tmp_path):
+    rows = compare(blobs, ["input", "ssdml-paper"], out=tmp_path, seeds=[4, 5])
+    kept = {
+        (row["method"], row["seed"]): load_details(
+            tmp_path / "details" / f"{row['config_hash']}.npz"
+        )
+        for row in rows
+    }
+    assert [run for run, details in kept.items() if details.mined] == [("ssdml-paper", 4)]
+    mined, split = kept["ssdml-paper", 4].mined, label_scarce_split(blobs, 5, seed=4)
+    rows = split.train[mined.around.rows]
+    np.testing.assert_array_equal(mined.y, blobs.y[rows])
+    np.testing.assert_array_equal(mined.around.labels != -1, np.isin(rows, split.labeled))
+    assert rows[0] in split.labeled
+
+
 def test_seconds_are_those_of_fit_and_transform(blobs, monkeypatch):
     class Slow(Recorder):
         def fit(self, X, y):
