@@ -17,6 +17,7 @@ from ssdml.linalg import Matrix
 from ssdml.scatter import class_means
 
 INPUT_WEIGHTS = (0.7, 1.0, 1.4)
+GAIN = 1.0  # standard errors by which a weight has to beat the input alone
 
 
 class InputWeight(NamedTuple):
@@ -57,11 +58,11 @@ def choose_input_weight(
     *,
     weights: Sequence[float] = INPUT_WEIGHTS,
 ) -> InputWeight:
-    """Least weight of the input that keeps rows in agreement with their nearest neighbours.
+    """Least weight of the input with which rows agree more with their neighbours than by it alone.
 
-    At least as many rows as the input alone does; if no weight does so, the one that keeps most,
-    and of several the largest. Distances are ``learned² + weight² · input²``; the caller scales
-    both to the same spread.
+    More by one standard error of the difference; if no weight does so, the one with which most
+    rows agree, and of several the largest. Distances are ``learned² + weight² · input²``; the
+    caller scales both to the same spread.
 
     Parameters
     ----------
@@ -101,9 +102,9 @@ def choose_input_weight(
     by_input = agrees(of_inputs)
     of_inputs[np.arange(len(queries)), queries] = 0  # 0 times infinity is NaN; of_learned has it
     trials = [agrees(of_learned + weight**2 * of_inputs) for weight in weights]
-    keeps_up = [bool(trial.mean() >= by_input.mean()) for trial in trials]
+    gains = [falls_short(by_input, trial, errors=GAIN) for trial in trials]
     best = max(range(len(trials)), key=lambda i: (trials[i].mean(), i))
-    chosen = keeps_up.index(True) if any(keeps_up) else best
+    chosen = gains.index(True) if any(gains) else best
     return InputWeight(
         weights[chosen],
         float(trials[chosen].mean()),
@@ -112,8 +113,10 @@ def choose_input_weight(
     )
 
 
-def falls_short(agree: npt.NDArray[np.bool_], reference: npt.NDArray[np.bool_]) -> bool:
-    """Whether ``agree`` is less often true than ``reference``, by more than two errors.
+def falls_short(
+    agree: npt.NDArray[np.bool_], reference: npt.NDArray[np.bool_], *, errors: float = 2
+) -> bool:
+    """Whether ``agree`` is less often true than ``reference``, by so many errors.
 
     They are standard errors of the mean of the paired differences.
 
@@ -123,7 +126,7 @@ def falls_short(agree: npt.NDArray[np.bool_], reference: npt.NDArray[np.bool_]) 
     True
     """
     gaps = reference.astype(float) - agree
-    return bool(gaps.mean() > 2 * gaps.std() / np.sqrt(len(gaps)))
+    return bool(gaps.mean() > errors * gaps.std() / np.sqrt(len(gaps)))
 
 
 def nearest_mean_agrees(rows: npt.ArrayLike, classes: npt.ArrayLike) -> npt.NDArray[np.bool_]:

@@ -46,6 +46,28 @@ class TestNeighbors:
             faiss.omp_set_num_threads(before)
 
 
+@pytest.mark.benchmark(group="10 neighbours of 50,000 x 64, one thread, a run each")
+class TestManyRows:
+    @pytest.mark.parametrize("method", ["exact", "ivf", "hnsw"])
+    def test_knn_graph(self, benchmark, method):
+        rng = np.random.default_rng(0)
+        centers = rng.standard_normal((100, 64))
+        X = centers[rng.integers(100, size=50_000)] + rng.standard_normal((50_000, 64))
+        settings = {"method": method, "n_jobs": 1, "random_state": 0}
+        graph = benchmark.pedantic(knn_graph, (X.astype(np.float32), 10), settings)
+        assert graph.recall_ > 0.98
+
+
+@pytest.mark.benchmark(group="1,000 new rows for a graph of 9,000 x 64")
+class TestExtension:
+    def test_extend(self, benchmark, data):
+        graph = knn_graph(data[0][:9000], 10)
+        benchmark(graph.extend, data[0][9000:])
+
+    def test_knn_graph_of_all(self, benchmark, data):
+        benchmark(knn_graph, data[0], 10)
+
+
 @pytest.mark.benchmark(group="labels over 10,000 x 64, from rows to distributions")
 class TestLabels:
     def test_propagate_labels(self, benchmark, data):

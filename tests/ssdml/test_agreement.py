@@ -37,20 +37,20 @@ def slow_agreement(learned, inputs, classes, judged, weight):
 
 
 def slow_choice(learned, inputs, classes, judged, weights):
-    """The rule in words: the least weight that keeps up with the input, else the best."""
+    """The rule in words: the least weight that beats the input, else the best, else the largest."""
 
-    def beats(one, two):
+    def beats(one, two, errors):
         gaps = [float(a) - float(b) for a, b in zip(one, two, strict=True)]
         mean = sum(gaps) / len(gaps)
         deviation = (sum((gap - mean) ** 2 for gap in gaps) / len(gaps)) ** 0.5
-        return mean > 2 * deviation / len(gaps) ** 0.5
+        return mean > errors * deviation / len(gaps) ** 0.5
 
     zeros = np.zeros_like(learned)
     by_input = slow_agreement(zeros, inputs, classes, judged, 1.0)
     trials = {w: slow_agreement(learned, inputs, classes, judged, w) for w in weights}
-    winners = [w for w in weights if trials[w].mean() >= by_input.mean()]
+    winners = [w for w in weights if beats(trials[w], by_input, 1)]
     chosen = min(winners) if winners else max(weights, key=lambda w: (trials[w].mean(), w))
-    return chosen, trials[chosen].mean(), by_input.mean(), beats(by_input, trials[chosen])
+    return chosen, trials[chosen].mean(), by_input.mean(), beats(by_input, trials[chosen], 2)
 
 
 def test_squared_distances_are_those_of_every_pair(rng):
@@ -103,7 +103,7 @@ def test_the_least_weight_that_wins_is_taken_even_if_a_larger_wins_by_more(rng):
     assert (choice.weight, choice.agreement) == (0.7, by_all[0])
 
 
-def test_where_none_keeps_up_the_weight_with_which_most_rows_agree_is_taken(pairs):
+def test_without_a_win_the_weight_with_which_most_rows_agree_is_taken(pairs):
     """The input knows the pairs, the learned rows pull the first pairs apart; a weight heals."""
     classes = np.repeat(np.arange(20), 2)
     learned = np.zeros((40, 1))
@@ -118,10 +118,10 @@ def test_where_none_keeps_up_the_weight_with_which_most_rows_agree_is_taken(pair
     assert choice == (200.0, 1.0, 1.0, False)
 
 
-def test_a_weight_that_only_keeps_up_is_enough(pairs):
+def test_of_equal_weights_the_largest_is_taken(pairs):
     classes = np.repeat(np.arange(20), 2)
     choice = choose_input_weight(FLAT, pairs, classes, np.arange(40))
-    assert choice == (0.7, 1.0, 1.0, False)
+    assert choice == (1.4, 1.0, 1.0, False)
 
 
 def test_of_weights_that_lose_alike_the_largest_is_taken(pairs):
@@ -171,6 +171,13 @@ def test_falling_short_takes_more_than_two_standard_errors(lost, short):
     p = lost / 100
     assert (p > 2 * np.sqrt(p * (1 - p) / 100)) == short
     assert falls_short(agree, reference) == short
+
+
+@pytest.mark.parametrize(("lost", "short"), [(0, False), (1, True)])
+def test_falling_short_by_one_error_takes_one_row(lost, short):
+    agree = np.arange(100) >= lost
+    assert falls_short(agree, np.ones(100, bool), errors=1) == short
+    assert not falls_short(agree, np.ones(100, bool), errors=1.1)
 
 
 def test_falling_short_pairs_the_rows(rng):
