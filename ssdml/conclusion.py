@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -74,6 +75,20 @@ class Learned(NamedTuple):
     complaint: str = ""  # why the input was returned in its place
 
 
+def check_spread(X: Array, who: str) -> None:
+    """Raise where the variance of the rows, or a sum over their features, overflows."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = total_variance(X)
+    if not np.isfinite(spread * X.shape[1]):
+        raise ValueError(f"{who}: X must have a finite variance; it overflows. Scale X down.")
+
+
+def n_held_out(n_unlabeled: int) -> int:
+    """How many of the unlabelled rows judge the first round; 0 if they were too few to."""
+    count = min(JUDGED_ROWS, int(HELD_OUT * n_unlabeled))
+    return count if count >= MIN_JUDGED_ROWS else 0
+
+
 def split_rows(state: State, rng: np.random.Generator) -> tuple[Rows, Rows]:
     """Rows that train the features in the first round, and rows that judge the metric after it.
 
@@ -82,8 +97,8 @@ def split_rows(state: State, rng: np.random.Generator) -> tuple[Rows, Rows]:
     """
     everything = np.arange(len(state.X))
     unlabeled = rng.permutation(np.flatnonzero(state.labels == UNLABELED))
-    judged = unlabeled[: min(JUDGED_ROWS, int(HELD_OUT * len(unlabeled)))]
-    if len(judged) < MIN_JUDGED_ROWS:
+    judged = unlabeled[: n_held_out(len(unlabeled))]
+    if not len(judged):
         return everything, np.sort(rng.permutation(everything)[:JUDGED_ROWS])
     return np.setdiff1d(everything, judged), judged
 
@@ -97,13 +112,21 @@ def judge(
 ) -> InputWeight:
     """How much of the input to keep, judged by the classes that the graph gave the rows."""
     rows = np.union1d(judged, rng.permutation(len(state.X))[:REFERENCE_ROWS])
-    return choose_input_weight(
-        embedding[rows] / _relative_spread(embedding, state.X),
+    return verdict(
+        embedding[rows] / _spread_of(embedding, state.X),
         state.X[rows],
         state.classes[rows],
         np.searchsorted(rows, judged),
-        weights=INPUT_WEIGHTS if input_weight == "auto" else (float(input_weight),),
+        input_weight,
     )
+
+
+def verdict(
+    learned: Array, inputs: Array, classes: Classes, judged: Rows, input_weight: float | str
+) -> InputWeight:
+    """The weight of the input, given or chosen, and how rows agree with their neighbours then."""
+    weights = INPUT_WEIGHTS if input_weight == "auto" else (float(input_weight),)
+    return choose_input_weight(learned, inputs, classes, judged, weights=weights)
 
 
 def finished(
@@ -123,11 +146,9 @@ def finished(
     """
     learned = _blended(state, backbone, embedding, verdicts[0].weight, settings)
     if settings.guard:
+        labeled = state.labels != UNLABELED
         alone = input_alone(first, settings)
-        complaint = _complaint(state, learned, alone, verdicts)
-        if complaint:
-            worse = f"what was learned is worse: {complaint}"
-            learned = alone._replace(complaint=f"{worse}. Label more rows, or pass guard=False.")
+        learned = guarded(learned, alone, state.X[labeled], state.labels[labeled], verdicts)
     history[0] |= verdicts[0]._asdict()
     history[-1] |= {"agreement": verdicts[-1].agreement}
     return learned._replace(triplets=triplets, history=tuple(history))
@@ -138,34 +159,60 @@ def _blended(
 ) -> Learned:
     """M = A + weight² I, with A scaled to the spread of the input, as one map of few columns."""
     d = state.X.shape[1]
-    scale = _relative_spread(embedding, state.X) if weight > 0 else 1.0
+    scale = _spread_of(embedding, state.X) if weight > 0 else 1.0
     representation = backbone.representation
     if representation is None:
-        blocks = np.vstack([backbone.components / scale, weight * np.eye(d)])
+        blocks = beside_input(backbone.components / scale, weight)
         rows = state.X
     else:
         n_learned = embedding.shape[1]
         blocks = np.diag(np.repeat([1 / scale, weight], [n_learned, d]))
+        blocks = blocks[: n_learned if weight == 0 else None]
         rows = np.hstack([embedding, state.X])
+    components = fewer_columns(blocks, settings.n_components or d, lambda: covariance(rows))
+    return Learned(components, representation, weight, state.distributions)
+
+
+def beside_input(components: Matrix, weight: float) -> Matrix:
+    """The map that is learned, and below it the weighted input; nothing below for a weight of 0."""
     if weight == 0:
-        blocks = blocks[: embedding.shape[1]]
-    width = min(settings.n_components or d, len(blocks))
-    if width < len(blocks):
-        blocks = best_factor(blocks, covariance(rows), width)
-    return Learned(blocks, representation, weight, state.distributions)
+        return components
+    return np.vstack([components, weight * np.eye(components.shape[1])])
+
+
+def fewer_columns(blocks: Matrix, most: int, spread: Callable[[], Matrix]) -> Matrix:
+    """The map, or one to at most so many columns; the covariance is asked for where it is used."""
+    return blocks if len(blocks) <= most else best_factor(blocks, spread(), most)
 
 
 def input_alone(state: State, settings: Settings, complaint: str = "") -> Learned:
     """The identity, or as many principal components as are asked for."""
     d = state.X.shape[1]
-    components = np.eye(d)
-    if settings.n_components is not None and settings.n_components < d:
-        components = best_factor(components, covariance(state.X), settings.n_components)
+    components = fewer_columns(np.eye(d), settings.n_components or d, lambda: covariance(state.X))
     return Learned(components, None, np.inf, state.distributions, complaint=complaint)
 
 
+def guarded(
+    learned: Learned,
+    alone: Learned,
+    rows: Array,
+    labels: Classes,
+    verdicts: tuple[InputWeight, ...],
+) -> Learned:
+    """What was learned, or the input alone where that is better; given the labelled rows."""
+    complaint = _complaint(learned, alone, rows, labels, verdicts)
+    if not complaint:
+        return learned
+    worse = f"what was learned is worse: {complaint}"
+    return alone._replace(complaint=f"{worse}. Label more rows, or pass guard=False.")
+
+
 def _complaint(
-    state: State, learned: Learned, alone: Learned, verdicts: tuple[InputWeight, ...]
+    learned: Learned,
+    alone: Learned,
+    rows: Array,
+    labels: Classes,
+    verdicts: tuple[InputWeight, ...],
 ) -> str:
     """In what the learned metric is worse than the input; empty if in nothing."""
     for verdict in verdicts:
@@ -174,8 +221,6 @@ def _complaint(
                 f"nearest neighbours agree in class on {verdict.agreement:.1%} of the rows, "
                 f"{verdict.input_agreement:.1%} with the input"
             )
-    labeled = state.labels != UNLABELED
-    rows, labels = state.X[labeled], state.labels[labeled]
     by_input = nearest_mean_agrees(rows @ alone.components.T, labels)
     represented = rows if learned.representation is None else learned.representation(rows)
     by_learned = nearest_mean_agrees(represented @ learned.components.T, labels)
@@ -187,7 +232,11 @@ def _complaint(
     return ""
 
 
-def _relative_spread(embedding: Array, X: Array) -> float:
-    """Root of the ratio of the total variances; 1 where either does not vary."""
-    ratio = total_variance(embedding) / max(total_variance(X), np.finfo(float).tiny)
+def _spread_of(embedding: Array, X: Array) -> float:
+    return relative_spread(total_variance(embedding), total_variance(X))
+
+
+def relative_spread(of_embedding: float, of_input: float) -> float:
+    """Root of the ratio of two total variances; 1 where either does not vary."""
+    ratio = of_embedding / max(of_input, np.finfo(float).tiny)
     return float(np.sqrt(ratio)) if 0 < ratio < np.inf else 1.0

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ssdml.linalg import Matrix, covariance, float64_blocks, product, top_eigenvectors
 from ssdml.representation import ResidualRepresentation
-from ssdml.scatter import class_scatter, discriminants, whitening
+from ssdml.scatter import ClassScatter, class_scatter, discriminants, whitening
 
 Array = npt.NDArray[Any]
 Classes = npt.NDArray[np.int64]
@@ -78,9 +78,12 @@ class Whitening:
 
     def learn(self, X: Array, classes: Classes, seed: int) -> None:
         """Whiten by the shrunk scatter within classes."""
-        scatter = class_scatter(X, classes)
+        self.learn_from(class_scatter(X, classes), len(np.unique(classes)))
+
+    def learn_from(self, scatter: ClassScatter, n_classes: int) -> None:
+        """Whiten by the scatter of rows that need not be at hand; so many classes have rows."""
         self.transform = whitening(scatter)
-        count = min(max(1, len(np.unique(classes)) - 1), X.shape[1])
+        count = min(max(1, n_classes - 1), len(self.transform))
         self.L = discriminants(scatter, self.transform, count)
 
     def features(self, X: Array) -> Array:

@@ -31,13 +31,16 @@ FLOORS = (
     {f"ssdml.{name}" for name in "linalg projections scatter representation agreement".split()}
     | {f"ssdml.{name}" for name in "angular losses backbones sampling".split()}
     | {f"ssdml.{name}" for name in "labels ranking evaluation progress persistence".split()}
+    | {"ssdml.dask_arrays"}
     | {f"ssdml.{name}" for name in "datasets splits image_readers table_readers".split()},
-    {"ssdml.stiefel", "ssdml.metric", "ssdml.model_selection"},
+    {"ssdml.stiefel", "ssdml.metric", "ssdml.induction", "ssdml.model_selection"},
     {
         "ssdml.training",
         "ssdml.features",
         "ssdml.conclusion",
         "ssdml.alternation",
+        "ssdml.partitions",
+        "ssdml.distributed",
         "ssdml.estimator",
     },
     {"ssdml.deep"},

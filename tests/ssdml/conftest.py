@@ -34,6 +34,22 @@ def blobs():
     return X, y, labels
 
 
+@pytest.fixture(scope="session")
+def overlapping():
+    """600 rows of three clusters that overlap, 15 labelled here and there; and their classes."""
+    X, y = make_blobs(600, 5, centers=3, cluster_std=2.5, random_state=0)
+    labels = np.where(np.arange(600) % 40 == 7, y, -1)
+    for array in (X, y, labels):
+        array.flags.writeable = False
+    return X, labels, y
+
+
+@pytest.fixture
+def small_partitions(monkeypatch):
+    """Partitions of a dask array have 200 rows."""
+    monkeypatch.setattr("ssdml.partitions.PARTITION_ROWS", 200)
+
+
 @pytest.fixture
 def short_training(monkeypatch):
     monkeypatch.setattr("ssdml.training.Schedule", partial(Schedule, n_steps=20))

@@ -8,7 +8,15 @@ from scipy.linalg import subspace_angles
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from ssdml import linalg
-from ssdml.scatter import class_means, class_scatter, discriminants, whitening
+from ssdml.scatter import (
+    class_means,
+    class_moments,
+    class_scatter,
+    discriminants,
+    pool_moments,
+    pooled_scatter,
+    whitening,
+)
 
 
 @pytest.fixture
@@ -126,3 +134,43 @@ def test_discriminants_are_orthonormal_even_where_the_means_do_not_differ(data):
     scatter = class_scatter(X, classes)
     L = discriminants(scatter, np.zeros((6, 6)), 4)
     np.testing.assert_allclose(L.T @ L, np.eye(4), atol=1e-12)
+
+
+@pytest.mark.parametrize("n_parts", [1, 2, 9])
+def test_pooled_moments_are_those_of_all_rows(data, rng, n_parts):
+    """However rows are split: the scatter, and each of the moments; one class has no rows."""
+    X, classes = data
+    homes = rng.integers(0, n_parts, 300)
+    moments = pool_moments(
+        [class_moments(X[homes == i], classes[homes == i], 5) for i in range(n_parts)]
+    )
+    np.testing.assert_array_equal(moments.counts, np.bincount(classes, minlength=5))
+    for pooled, whole in zip(moments, class_moments(X, classes, 5), strict=True):
+        np.testing.assert_allclose(pooled, whole, rtol=1e-12, atol=1e-9)
+    for pooled, whole in zip(pooled_scatter(moments), class_scatter(X, classes), strict=True):
+        np.testing.assert_allclose(pooled, whole, rtol=1e-12, atol=1e-11)
+
+
+def test_moments_may_be_pooled_in_any_order_and_grouping(data):
+    X, classes = data
+    parts = [class_moments(X[i::4], classes[i::4], 4) for i in range(4)]
+    in_pairs = pool_moments([pool_moments(parts[2:]), pool_moments(parts[:2])])
+    for one, two in zip(in_pairs, pool_moments(parts), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-9)
+
+
+def test_no_rows_add_nothing_to_the_moments(data):
+    X, classes = data
+    some, none = class_moments(X, classes, 4), class_moments(X[:0], classes[:0], 4)
+    for one, two in zip(pool_moments([none, some]), some, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_pooling_keeps_the_scatter_of_rows_far_from_the_origin(data):
+    """Squares about the means, not differences of large squares."""
+    X, classes = data
+    far = X + 1e7
+    moments = pool_moments([class_moments(far[i::3], classes[i::3], 4) for i in range(3)])
+    np.testing.assert_allclose(
+        pooled_scatter(moments).within, class_scatter(X, classes).within, rtol=1e-6, atol=1e-7
+    )

@@ -1,0 +1,110 @@
+"""Classes of new rows, by induction from the rows whose classes propagation found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from ssdml.dask_arrays import of_dask
+from ssdml.graphs._checks import UNLABELED
+from ssdml.graphs.neighbors import nearest_rows
+from ssdml.labels import read_labels
+from ssdml.metric import LearnedMetric
+
+Array = npt.NDArray[Any]
+
+
+class InductiveMetric(LearnedMetric):
+    """Mixin of learned metrics that know the distributions of the classes at their rows.
+
+    The rows are those of ``embedding_``: all that were fitted, or ``reference_rows_`` of them.
+    """
+
+    n_neighbors: int
+    n_jobs: int | None
+    classes_: Array
+    embedding_: Array
+    label_distributions_: Array
+
+    def predict_proba(self, X: Any) -> Array:
+        """Distribution of the classes at each row: that of its nearest training rows.
+
+        Training rows count by ``exp(-distance² / scale²)`` in the embedding, where the scale of a
+        row is the distance to the last of its ``n_neighbors`` neighbours (the induction formula of
+        label propagation). After a fit of a dask array they are ``reference_rows_`` alone.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Of a dask array the blocks are predicted, when the result is computed.
+
+        Returns
+        -------
+        distributions : ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``. A dask array if X is.
+
+        References
+        ----------
+        .. [1] Delalleau, Bengio, Le Roux, "Efficient non-parametric function induction in
+           semi-supervised learning", AISTATS 2005, Eq. (7).
+        """
+        check_is_fitted(self)
+        known, rows = self.label_distributions_, self.reference_rows_
+        induce = partial(
+            _induced,
+            embedder=self._embedder,
+            references=self.embedding_,
+            distributions=known if rows is None else known[rows],
+            n_neighbors=self.n_neighbors,
+            n_jobs=self.n_jobs,
+        )
+        distributions: Array = self._mapped(X, induce, len(self.classes_))
+        return distributions
+
+    def predict(self, X: Any) -> Array:
+        """Likeliest class of each row, by :meth:`predict_proba`.
+
+        Returns
+        -------
+        classes : ndarray of shape (n_samples,)
+            A dask array if X is.
+        """
+        distributions: Any = self.predict_proba(X)
+        name = partial(_likeliest, classes=self.classes_)
+        if of_dask(distributions):
+            named: Array = distributions.map_blocks(name, drop_axis=1, meta=self.classes_[:0])
+            return named
+        return name(distributions)
+
+    def score(self, X: Any, y: Any) -> float:
+        """Share of the labelled rows (``y != -1``) whose class is predicted."""
+        labels = read_labels(y, len(X), f"{type(self).__name__}.score", "Score rows with labels.")
+        known = labels != UNLABELED
+        return float((np.asarray(self.predict(X))[known] == labels[known]).mean())
+
+
+def _induced(
+    X: Array,
+    embedder: Callable[[Array], Array],
+    references: Array,
+    distributions: Array,
+    n_neighbors: int,
+    n_jobs: int | None,
+) -> Array:
+    k = min(n_neighbors, len(references))
+    indices, distances = nearest_rows(references, embedder(X), k, n_jobs=n_jobs)
+    scale = np.maximum(distances[:, -1:], np.finfo(distances.dtype).tiny)
+    weights = np.exp(-((distances / scale) ** 2))[:, :, None]
+    votes = (weights * distributions[indices]).sum(axis=1)
+    induced: Array = votes / votes.sum(axis=1, keepdims=True)
+    return induced
+
+
+def _likeliest(distributions: Array, classes: Array) -> Array:
+    likeliest: Array = classes[distributions.argmax(axis=1)]
+    return likeliest
