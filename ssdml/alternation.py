@@ -132,7 +132,9 @@ def mine(
     """Triplets on the graph: from the propagated classes, or from one-sided affinities."""
     affinities: Any = ClassMasses(state.distributions)
     if settings.propagation == "one-sided":
-        affinities = propagate_affinities(state.graph, state.labels, decay=settings.decay)
+        affinities = propagate_affinities(
+            state.graph, state.labels, decay=settings.decay, n_jobs=settings.n_jobs
+        )
     triplets = mine_triplets(
         state.graph, affinities, strategy=settings.mining, n_triplets=n_triplets, random_state=rng
     )
@@ -167,7 +169,9 @@ def _renewed(state: State, embedding: Array, settings: Settings, rng: np.random.
     nearer = knn_graph(embedding, state.graph.n_neighbors, n_jobs=settings.n_jobs, random_state=rng)
     weights = adjacency(state.graph) + adjacency(nearer)
     return state._replace(
-        distributions=propagate_labels(weights, state.labels, decay=settings.decay)
+        distributions=propagate_labels(
+            weights, state.labels, decay=settings.decay, n_jobs=settings.n_jobs
+        )
     )
 
 

@@ -172,7 +172,7 @@ def fit(
     ] = None,
     n_neighbors: Annotated[int, typer.Option(min=1, help="Neighbours in the graph.")] = 10,
     random_state: Annotated[int, typer.Option(min=0, help="Seed.")] = 0,
-    n_jobs: Annotated[int | None, typer.Option(help="Threads; else all cores.")] = None,
+    n_jobs: Annotated[int, typer.Option(help="Threads; -1: all cores.")] = -1,
     force: Force = False,
 ) -> None:
     """Learn a metric from items of which a few are labelled."""

@@ -77,7 +77,7 @@ class SSDML(InductiveMetric, CallbackSupportMixin, BaseEstimator):
     device : str
         Of the backbone: "auto" is a GPU where torch finds one.
     n_jobs : int or None
-        Threads of the neighbour search. The result does not depend on it.
+        Threads of the neighbour search and of the propagation. The result does not depend on it.
     random_state : int, RandomState or None
     verbose : int
         From 1 on a progress bar is drawn, if standard error is a terminal.
@@ -279,7 +279,7 @@ class SSDML(InductiveMetric, CallbackSupportMixin, BaseEstimator):
         with stages("neighbours"):
             graph = knn_graph(graph_rows(X), n_neighbors, n_jobs=self.n_jobs, random_state=rng)
         with stages("labels"):
-            distributions = propagate_labels(graph, labels, decay=self.decay)
+            distributions = propagate_labels(graph, labels, decay=self.decay, n_jobs=self.n_jobs)
         learn = alternate if self.partition_size is None else learn_by_partitions
         return learn(State(X, labels, graph, distributions), rounds, self, rng, stages)
 

@@ -253,6 +253,14 @@ def test_the_options_of_fit_reach_the_estimator(run, arrays, tmp_path, monkeypat
     assert {name: parameters[name] for name in options} == options
 
 
+def test_fit_takes_all_cores_unless_told(run, arrays, tmp_path, monkeypatch):
+    def reveal(model, X, y):
+        raise ValueError(f"n_jobs={model.n_jobs}")
+
+    monkeypatch.setattr("ssdml.estimator.SSDML.fit", reveal)
+    assert "n_jobs=-1" in run("fit", *arrays, "--out", tmp_path / "model").stderr
+
+
 def test_fit_takes_names_and_empty_names(run, arrays, tmp_path):
     names = np.array(["", "ant", "bee", "cat"])[np.load(arrays[1]) + 1]
     np.save(tmp_path / "names.npy", names)
