@@ -40,6 +40,10 @@ class MiningSettings(Protocol):
         """One- or two-sided."""
 
     @property
+    def n_jobs(self) -> int | None:
+        """Threads of the propagation."""
+
+    @property
     def mining(self) -> str:
         """Strategy."""
 

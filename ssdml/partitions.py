@@ -241,7 +241,9 @@ def _state(
     labels[share.stop - share.start :] = labelled.labels[~inside]
     k = min(task.n_neighbors, len(X) - 1)
     graph = knn_graph(graph_rows(X), k, n_jobs=task.n_jobs, random_state=rng)
-    return State(X, labels, graph, propagate_labels(graph, labels, decay=task.decay)), numbers
+    return State(
+        X, labels, graph, propagate_labels(graph, labels, decay=task.decay, n_jobs=task.n_jobs)
+    ), numbers
 
 
 def _mined(state: State, share: Share, task: Task, rng: np.random.Generator) -> Triplets:
