@@ -10,7 +10,7 @@ from scipy import sparse
 
 from ssdml.graphs._blocks import count_threads
 from ssdml.graphs._checks import UNLABELED, Floats, Integers, check_labelled
-from ssdml.graphs.masses import ClassMasses, one_hot, transition_matrix
+from ssdml.graphs.masses import ClassMasses, class_codes, one_hot, transition_matrix
 from ssdml.graphs.neighbors import KNNGraph, directed_csr
 from ssdml.graphs.solvers import SOLVERS, Certified, certified
 
@@ -115,11 +115,9 @@ class LabelledColumns(NamedTuple):
 
 def labelled_columns(labels: Integers, propagate: Certified) -> LabelledColumns:
     """As many solves as classes: for l of class c, ``W*_il = Σ_l' ±P_il' = 2 F_ic - F_i 1``."""
-    codes = np.full(len(labels), UNLABELED)
-    known = labels != UNLABELED
-    if not known.any():
+    codes, n_classes = class_codes(labels)
+    if not n_classes:
         return LabelledColumns(np.empty((len(labels), 0)), 0.0, codes)
-    codes[known] = np.unique(labels[known], return_inverse=True)[1]
     masses, errors = propagate(one_hot(labels))
     values = 2 * masses - masses.sum(axis=1, keepdims=True)
     return LabelledColumns(values, float(errors.sum()), codes)

@@ -105,10 +105,17 @@ def transition_matrix(graph: Any) -> sparse.csr_array:
     return row_normalized(symmetric_weights(graph, "class_masses"))
 
 
+def class_codes(labels: Integers) -> tuple[Integers, int]:
+    """Place of each row's class in ``np.unique``, -1 where unlabelled, and how many there are."""
+    codes, labelled = np.full(len(labels), UNLABELED), labels != UNLABELED
+    classes, codes[labelled] = np.unique(labels[labelled], return_inverse=True)
+    return codes, len(classes)
+
+
 def one_hot(labels: Integers) -> Floats:
     """Indicator of each class, in the order of ``np.unique``; zero on unlabelled rows."""
-    labelled = np.flatnonzero(labels != UNLABELED)
-    classes, codes = np.unique(labels[labelled], return_inverse=True)
-    indicator = np.zeros((len(labels), len(classes)))
-    indicator[labelled, codes] = 1
+    codes, n_classes = class_codes(labels)
+    indicator = np.zeros((len(labels), n_classes))
+    labelled = np.flatnonzero(codes != UNLABELED)
+    indicator[labelled, codes[labelled]] = 1
     return indicator

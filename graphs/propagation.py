@@ -9,7 +9,6 @@ import numpy as np
 
 from ssdml.graphs._blocks import count_threads, threads
 from ssdml.graphs._checks import (
-    UNLABELED,
     Floats,
     check_inside,
     check_labelled,
@@ -19,7 +18,7 @@ from ssdml.graphs._checks import (
 )
 from ssdml.graphs.affinities import Problem, one_sided, two_sided
 from ssdml.graphs.laplacian import symmetric_normalized, symmetric_weights
-from ssdml.graphs.masses import ClassMasses, class_masses
+from ssdml.graphs.masses import ClassMasses, class_codes, class_masses
 from ssdml.graphs.neighbors import KNNGraph, check_graph
 from ssdml.graphs.solvers import SOLVERS
 from ssdml.graphs.spreading import check_start, class_shares, spread_scores, to_simplex
@@ -107,15 +106,12 @@ def propagate_labels(
     weights = symmetric_weights(graph, "propagate_labels")
     labels = check_labels(y, weights.shape[0], "propagate_labels")
     check_labelled(labels, "propagate_labels", "Label some rows.")
-    codes = np.full(len(labels), UNLABELED)
-    classes, codes[labels != UNLABELED] = np.unique(
-        labels[labels != UNLABELED], return_inverse=True
-    )
-    prior = class_shares(class_prior, codes, len(classes))
-    check_start(start, (len(labels), len(classes)))
+    codes, n_classes = class_codes(labels)
+    prior = class_shares(class_prior, codes, n_classes)
+    check_start(start, (len(labels), n_classes))
     similarity = symmetric_normalized(weights)
     with threads(count_threads(n_jobs)) as pool:
-        solution = spread_scores(similarity, codes, len(classes), decay, tol, start, pool)
+        solution = spread_scores(similarity, codes, n_classes, decay, tol, start, pool)
     if not solution.converged:
         warnings.warn(
             f"propagate_labels: stopped after {solution.n_iter} steps with residual "

@@ -153,24 +153,23 @@ def _walk_forth(
     right, modes = _scaled(parts.right, scale), _scaled(parts.modes, scale)
     values, bounds = np.empty(pattern.nnz), np.empty(pattern.nnz)
     worst = np.empty(step.shape[0])
+    walk = partial(
+        walk_rows,
+        share=1 - decay,
+        step=_csr(step),
+        pattern=_csr(pattern)[:2],
+        met=_csr(met),
+        back=tuple(ends),
+        constants=(1 / parts.weights, parts.gap, parts.slack, _rounding(step.dtype)),
+        out=(values, bounds, worst),
+    )
     late, n_steps, n_more = np.arange(step.shape[0]), 0, FIRST_STEPS
     # Bounds shrink with every step, by the root of the decay at least: this comes to an end.
     while len(late):
         n_steps += n_more
         right, modes = _steps(shared, right, n_more), _steps(shared, modes, n_more)
-        walk = partial(
-            walk_rows,
-            n_steps=n_steps,
-            share=1 - decay,
-            step=_csr(step),
-            pattern=_csr(pattern)[:2],
-            met=_csr(met),
-            forth=(right, _inside(modes)),
-            back=tuple(ends),
-            constants=(1 / parts.weights, parts.gap, parts.slack, _rounding(step.dtype)),
-            out=(values, bounds, worst),
-        )
-        pool.map(partial(_on_block, walk, late), len(late), BLOCK_SOURCES)
+        walk_on = partial(walk, n_steps=n_steps, forth=(right, _inside(modes)))
+        pool.map(partial(_on_block, walk_on, late), len(late), BLOCK_SOURCES)
         late = late[worst[late] > tol]
         n_more = max(1, n_steps // 4)
     return PairEntries(values, bounds, n_steps)

@@ -9,15 +9,12 @@ import numpy as np
 import pytest
 
 from ssdml import SSDML, partitions
+from tests.chunks import in_chunks
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 
 pytestmark = pytest.mark.usefixtures("small_partitions")
-
-
-def in_chunks(X):
-    return da.from_array(X, chunks=(50, -1))
 
 
 @pytest.fixture

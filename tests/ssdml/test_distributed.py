@@ -17,6 +17,7 @@ from ssdml.alternation import turn
 from ssdml.evaluation import embedding_score, few_label_accuracy
 from ssdml.features import Whitening
 from ssdml.graphs.triplets import Triplets
+from tests.chunks import in_chunks
 
 da = pytest.importorskip("dask.array")
 
@@ -26,10 +27,6 @@ pytestmark = pytest.mark.usefixtures("small_partitions")
 @pytest.fixture
 def rows(overlapping):
     return overlapping
-
-
-def in_chunks(X, size=50):
-    return da.from_array(X, chunks=(size, -1))
 
 
 @pytest.fixture

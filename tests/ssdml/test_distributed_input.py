@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ssdml import SSDML, partitions
+from tests.chunks import in_chunks
 
 da = pytest.importorskip("dask.array")
 
@@ -18,10 +19,6 @@ pytestmark = pytest.mark.usefixtures("small_partitions")
 @pytest.fixture
 def rows(overlapping):
     return overlapping
-
-
-def in_chunks(X, size=50):
-    return da.from_array(X, chunks=(size, -1))
 
 
 def test_one_labelled_class_returns_the_input(rows):
