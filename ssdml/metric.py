@@ -14,25 +14,39 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ssdml.dask_arrays import by_blocks, check_dask_array, of_dask
+from ssdml.graphs._blocks import row_blocks
 from ssdml.graphs._checks import check_finite
 from ssdml.persistence import load_state, save_state
 from ssdml.representation import ResidualRepresentation
 
 Array = npt.NDArray[Any]
 
+BLOCK_ENTRIES = 2**18  # of the rows that are checked and multiplied at once
 SAVED = ("components_", "classes_", "label_distributions_", "transduction_", "embedding_")
 
 
-def embed(X: Array, components: Array, representation: ResidualRepresentation | None) -> Array:
+def embed(
+    X: Array, components: Array, representation: ResidualRepresentation | None, *, who: str = ""
+) -> Array:
     """``R(X) @ components.T`` in the precision of X, with R the identity for None.
+
+    Given a name for the message, an entry that is not finite raises: blocks of rows are read for
+    it right before they are multiplied, while they are near.
 
     Examples
     --------
     >>> embed(np.array([[1.0, 2.0]]), np.array([[3.0, 0.0]]), None)
     array([[3.]])
     """
-    rows = X if representation is None else representation(X)
-    embedding: Array = rows @ components.T.astype(X.dtype, copy=False)
+    embedding = np.empty((len(X), len(components)), X.dtype)
+    columns = components.T.astype(X.dtype, copy=False)
+    for place in row_blocks(len(X), BLOCK_ENTRIES // X.shape[1]):
+        rows = X[place]
+        if who:
+            check_finite(rows, who, "X", first_row=place.start)
+        np.matmul(
+            rows if representation is None else representation(rows), columns, out=embedding[place]
+        )
     return embedding
 
 
@@ -67,7 +81,9 @@ class LearnedMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             float32 if X is, else float64. A dask array if X is.
         """
         check_is_fitted(self)
-        return self._mapped(X, self._embedder, self._n_features_out)
+        if of_dask(X):
+            return self._mapped(X, self._embedder, self._n_features_out)
+        return self._embedder(self._validated_rows(X), who=type(self).__name__)
 
     def _mapped(self, X: Any, function: Callable[[Array], Array], n_columns: int) -> Any:
         """The function's result on rows that are fit for the metric, or on blocks of them."""
@@ -79,15 +95,18 @@ class LearnedMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     def _checked(self, X: Any) -> Array:
         """Rows of new data, once they are known to be fit for the metric."""
-        check_is_fitted(self)
-        rows: Array = validate_data(
-            self, X, dtype=(np.float64, np.float32), reset=False, ensure_all_finite=False
-        )
+        rows = self._validated_rows(X)
         check_finite(rows, type(self).__name__, "X")
         return rows
 
+    def _validated_rows(self, X: Any) -> Array:
+        rows: Array = validate_data(
+            self, X, dtype=(np.float64, np.float32), reset=False, ensure_all_finite=False
+        )
+        return rows
+
     @property
-    def _embedder(self) -> Callable[[Array], Array]:
+    def _embedder(self) -> Callable[..., Array]:
         """A function of arrays that needs nothing else of the estimator: it goes to workers."""
         return partial(embed, components=self.components_, representation=self.representation_)
 
