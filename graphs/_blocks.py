@@ -98,14 +98,15 @@ def threads(n_threads: int) -> Iterator[Threads]:
 
 
 def row_blocks(n_rows: int, step: int) -> list[slice]:
-    """Slices of at most ``step`` rows.
+    """Slices of at most ``step`` rows; of one row each for a step below 1.
 
     Examples
     --------
     >>> row_blocks(5, 2)
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
-    return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, max(1, step))]
+    step = max(1, step)
+    return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 
 
 def count_threads(n_jobs: int | None) -> int:

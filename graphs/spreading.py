@@ -28,7 +28,7 @@ def spread_scores(
     n = len(codes)
     scores = np.empty((n, n_classes))
     shared, parts = SharedOut(similarity, pool), []
-    for block in row_blocks(n_classes, max(1, BLOCK_ENTRIES // n)):
+    for block in row_blocks(n_classes, BLOCK_ENTRIES // n):
         seeds = (1 - decay) * (codes[:, None] == np.arange(n_classes)[block])
         begin = None if start is None else start[:, block].astype(np.float64)
         part = conjugate_gradient(similarity, decay, seeds, tol=tol, start=begin, threads=pool)

@@ -6,18 +6,20 @@ that propagation gave the row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
+from ssdml.graphs._blocks import row_blocks
 from ssdml.linalg import Matrix
 from ssdml.scatter import class_means
 
 INPUT_WEIGHTS = (0.7, 1.0, 1.4)
-GAIN = 1.0  # standard errors by which a weight has to beat the input alone
+GAIN = 0.5  # standard errors by which a weight has to beat the input alone
+BLOCK_ENTRIES = 2**21  # of the distances that are held at once: 16 MB
 
 
 class InputWeight(NamedTuple):
@@ -29,25 +31,29 @@ class InputWeight(NamedTuple):
     is_worse: bool  # than the input, by more than two standard errors of the difference
 
 
-def squared_distances(rows: npt.ArrayLike, judged: npt.ArrayLike) -> Matrix:
+def squared_distances(rows: npt.ArrayLike, judged: npt.ArrayLike) -> Iterator[Matrix]:
     """Squared distances from the judged rows to all rows, infinite to themselves.
 
-    O(m n) memory for m judged rows.
+    Yields them for some of the judged rows at a time: blocks of 2 million entries or fewer.
 
     Examples
     --------
-    >>> squared_distances([[0.0], [2.0], [5.0]], [0, 2])
+    >>> np.vstack(list(squared_distances([[0.0], [2.0], [5.0]], [0, 2])))
     array([[inf,  4., 25.],
            [25.,  9., inf]])
     """
     X = np.asarray(rows, dtype=np.float64)
     queries = np.asarray(judged)
     X = X - X.mean(axis=0)
-    norms = (X**2).sum(axis=1)
-    squares: Matrix = norms[queries, None] + norms - 2 * (X[queries] @ X.T)
-    np.maximum(squares, 0, out=squares)
-    squares[np.arange(len(queries)), queries] = np.inf
-    return squares
+    norms, columns = (X**2).sum(axis=1), -2 * X.T
+    for place in row_blocks(len(queries), BLOCK_ENTRIES // len(X)):
+        block = queries[place]
+        squares: Matrix = X[block] @ columns
+        squares += norms
+        squares += norms[block, None]
+        np.maximum(squares, 0, out=squares)
+        squares[np.arange(len(block)), block] = np.inf
+        yield squares
 
 
 def choose_input_weight(
@@ -60,7 +66,7 @@ def choose_input_weight(
 ) -> InputWeight:
     """Least weight of the input with which rows agree more with their neighbours than by it alone.
 
-    More by one standard error of the difference; if no weight does so, the one with which most
+    More by half a standard error of the difference; if no weight does so, the one with which most
     rows agree, and of several the largest. Distances are ``learned² + weight² · input²``; the
     caller scales both to the same spread.
 
@@ -84,7 +90,7 @@ def choose_input_weight(
     Notes
     -----
     A small weight separates classes, a large one keeps near neighbours: agreement grows with the
-    weight, levels off, and falls towards the input's. O(m n) memory, O(m n (d + l)) time.
+    weight, levels off, and falls towards the input's. O(m n (d + l)) time, O(n (d + l)) memory.
 
     Examples
     --------
@@ -93,15 +99,15 @@ def choose_input_weight(
     InputWeight(weight=0.7, agreement=1.0, input_agreement=0.0, is_worse=False)
     """
     codes, queries = np.asarray(classes), np.asarray(judged)
-    of_learned, of_inputs = (squared_distances(rows, queries) for rows in (learned, inputs))
-
-    def agrees(squares: Matrix) -> npt.NDArray[np.bool_]:
-        same: npt.NDArray[np.bool_] = codes[squares.argmin(axis=1)] == codes[queries]
-        return same
-
-    by_input = agrees(of_inputs)
-    of_inputs[np.arange(len(queries)), queries] = 0  # 0 times infinity is NaN; of_learned has it
-    trials = [agrees(of_learned + weight**2 * of_inputs) for weight in weights]
+    nearest = np.hstack(
+        [
+            _nearest(of_learned, of_inputs, weights)
+            for of_learned, of_inputs in zip(
+                squared_distances(learned, queries), squared_distances(inputs, queries), strict=True
+            )
+        ]
+    )
+    by_input, *trials = codes[nearest] == codes[queries]
     gains = [falls_short(by_input, trial, errors=GAIN) for trial in trials]
     best = max(range(len(trials)), key=lambda i: (trials[i].mean(), i))
     chosen = gains.index(True) if any(gains) else best
@@ -111,6 +117,19 @@ def choose_input_weight(
         float(by_input.mean()),
         falls_short(trials[chosen], by_input),
     )
+
+
+def _nearest(
+    of_learned: Matrix, of_inputs: Matrix, weights: Sequence[float]
+) -> npt.NDArray[np.intp]:
+    """Nearest row by the input, then by what is learned with the input beside it, a weight a row.
+
+    From squared distances; none of the learned ones to a row itself may be finite.
+    """
+    by_input = of_inputs.argmin(axis=1)
+    of_inputs[np.isinf(of_inputs)] = 0  # to a row itself: 0 times infinity is NaN
+    nearest = [(of_learned + weight**2 * of_inputs).argmin(axis=1) for weight in weights]
+    return np.stack([by_input, *nearest])
 
 
 def falls_short(

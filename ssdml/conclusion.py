@@ -27,7 +27,7 @@ Array = npt.NDArray[Any]
 Classes = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 
-JUDGED_ROWS = 2000  # rows that compare metrics by their nearest neighbours
+JUDGED_ROWS = 5000  # rows that compare metrics by their nearest neighbours
 REFERENCE_ROWS = 10_000  # rows that those are searched among
 HELD_OUT = 0.2  # share of the unlabelled rows that judge the first round, and do not train it
 MIN_JUDGED_ROWS = 50  # fewer say nothing

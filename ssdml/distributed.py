@@ -54,7 +54,7 @@ def learn_from_partitions(
 ) -> tuple[Learned, Rows, Array]:
     """The metric, with the numbers and the rows that new rows are to be compared with.
 
-    These are the labelled rows, and at most 12,000 random ones that judged the metric.
+    These are the labelled rows, and at most 15,000 random ones that judged the metric.
 
     Parameters
     ----------

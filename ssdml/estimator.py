@@ -100,7 +100,7 @@ class SSDML(InductiveMetric, CallbackSupportMixin, BaseEstimator):
     embedding_ : ndarray of shape (n_references, n_components)
         Of the rows that :meth:`predict` compares new ones with.
     reference_rows_ : None or ndarray of shape (n_references,)
-        Their numbers; None: all rows. Of a dask array, the labelled rows and at most 12,000 random
+        Their numbers; None: all rows. Of a dask array, the labelled rows and at most 15,000 random
         ones, which judged the metric.
     history_ : list of dict
         A round each: triplets, objective before and after, steps; of the first, how the weight of
@@ -245,7 +245,7 @@ class SSDML(InductiveMetric, CallbackSupportMixin, BaseEstimator):
         A worker holds the rows of its partition three times at the most, beside their graph. Where
         fit was called are O(n C) numbers, y and what it became (``transduction_`` and
         ``label_distributions_`` are NumPy arrays, in row order), the labelled rows, and at most
-        322,000 others.
+        325,000 others.
 
         ``backbone`` and ``partition_size`` must be None.
 

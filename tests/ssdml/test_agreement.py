@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ssdml import agreement
 from ssdml.agreement import (
+    GAIN,
     choose_input_weight,
     falls_short,
     nearest_mean_agrees,
@@ -48,7 +50,7 @@ def slow_choice(learned, inputs, classes, judged, weights):
     zeros = np.zeros_like(learned)
     by_input = slow_agreement(zeros, inputs, classes, judged, 1.0)
     trials = {w: slow_agreement(learned, inputs, classes, judged, w) for w in weights}
-    winners = [w for w in weights if beats(trials[w], by_input, 1)]
+    winners = [w for w in weights if beats(trials[w], by_input, GAIN)]
     chosen = min(winners) if winners else max(weights, key=lambda w: (trials[w].mean(), w))
     return chosen, trials[chosen].mean(), by_input.mean(), beats(by_input, trials[chosen], 2)
 
@@ -56,7 +58,7 @@ def slow_choice(learned, inputs, classes, judged, weights):
 def test_squared_distances_are_those_of_every_pair(rng):
     X = rng.standard_normal((15, 4)) + 1e4
     judged = np.array([7, 0, 3])
-    squares = squared_distances(X, judged)
+    squares = np.vstack(list(squared_distances(X, judged)))
     expected = ((X[judged, None] - X[None]) ** 2).sum(axis=2)
     expected[np.arange(3), judged] = np.inf
     np.testing.assert_allclose(squares, expected, rtol=1e-9)
@@ -64,7 +66,7 @@ def test_squared_distances_are_those_of_every_pair(rng):
 
 def test_duplicates_are_at_distance_zero_not_below(rng):
     X = np.repeat(rng.standard_normal((4, 3)), 2, axis=0)
-    squares = squared_distances(X, np.arange(8))
+    squares = np.vstack(list(squared_distances(X, np.arange(8))))
     assert squares.min() >= 0
     np.testing.assert_allclose(squares[np.arange(8), np.arange(8) ^ 1], 0, atol=1e-14)
 
@@ -80,6 +82,15 @@ def test_the_choice_is_that_of_a_slow_twin(seed):
     weights = (0.3, 0.7, 1.0, 2.0)
     choice = choose_input_weight(learned, inputs, classes, judged, weights=weights)
     assert tuple(choice) == pytest.approx(slow_choice(learned, inputs, classes, judged, weights))
+
+
+def test_the_size_of_the_blocks_changes_nothing(rng, monkeypatch):
+    classes = np.arange(60) % 3
+    learned, inputs = rng.standard_normal((2, 60, 3)) + np.eye(3)[classes]
+    at_once = choose_input_weight(learned, inputs, classes, np.arange(50))
+    monkeypatch.setattr(agreement, "BLOCK_ENTRIES", 60 * 7)
+    assert [len(block) for block in squared_distances(inputs, np.arange(50))] == [7] * 7 + [1]
+    assert choose_input_weight(learned, inputs, classes, np.arange(50)) == at_once
 
 
 def test_a_clear_win_is_taken_at_the_least_weight(pairs):

@@ -10,7 +10,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils.validation import validate_data
 
 from ssdml import SSDML
-from ssdml.metric import LearnedMetric
+from ssdml.metric import BLOCK_ENTRIES, LearnedMetric, embed
 
 
 class Stretch(LearnedMetric, BaseEstimator):
@@ -90,6 +90,20 @@ def test_pairs_of_another_shape_are_told(X):
 def test_bad_entry_of_a_new_row_is_named(X):
     with pytest.raises(ValueError, match="Stretch: X must be finite; got inf at row 1, column 0"):
         Stretch().fit(X).transform([[0.0, 0.0], [np.inf, 0.0]])
+
+
+def test_bad_entry_beyond_the_first_block_is_named(rng):
+    X = rng.standard_normal((BLOCK_ENTRIES // 2 + 5, 2))
+    X[-2, 1] = np.nan
+    row = len(X) - 2
+    with pytest.raises(ValueError, match=f"X must be finite; got nan at row {row}, column 1"):
+        Stretch().fit(X[:5]).transform(X)
+
+
+def test_rows_wider_than_a_block_are_embedded(rng):
+    X = rng.standard_normal((3, BLOCK_ENTRIES + 1))
+    components = rng.standard_normal((2, BLOCK_ENTRIES + 1))
+    np.testing.assert_allclose(embed(X, components, None), X @ components.T)
 
 
 def test_columns_are_named_after_the_class(X):

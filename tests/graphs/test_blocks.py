@@ -1,0 +1,29 @@
+"""Blocks of rows: whatever their size, they hold each row once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ssdml.graphs import knn_graph
+from ssdml.graphs._blocks import row_blocks
+
+
+@pytest.mark.parametrize("step", [0, 1, 2, 5, 6])
+def test_blocks_hold_each_row_once_in_order(step):
+    rows = np.arange(5)
+    blocks = [rows[block] for block in row_blocks(5, step)]
+    np.testing.assert_array_equal(np.concatenate(blocks), rows)
+    assert max(map(len, blocks)) <= max(1, step)
+
+
+def test_rows_wider_than_a_block_are_ranked(rng):
+    """In 2^15 columns the candidates of a single row are more than a block holds."""
+    X = rng.standard_normal((40, 2**15)).astype(np.float32)
+    graph = knn_graph(X, 10)
+    away = np.linalg.norm(X[:, None] - X[graph.indices], axis=2)
+    np.testing.assert_allclose(graph.distances, away, rtol=1e-5)
+    gram = X.astype(np.float64) @ X.T
+    exact = np.diag(gram)[:, None] + np.diag(gram) - 2 * gram
+    np.fill_diagonal(exact, np.inf)
+    np.testing.assert_array_equal(graph.indices, np.argsort(exact, axis=1)[:, :10])
