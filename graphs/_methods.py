@@ -56,11 +56,22 @@ def rank(
     return without_self(ranking, np.arange(len(searcher.rows))), 1.0
 
 
+def exact_work(n: int, d: int) -> float:
+    """Work of an exact search for the neighbours of n rows of d columns, in products of entries.
+
+    Examples
+    --------
+    >>> exact_work(100_000, 64) < EXACT_WORK < exact_work(200_000, 64)
+    True
+    """
+    return float(n) ** 2 * (d + RANKING_COLUMNS)
+
+
 def _by_index(searcher: Searcher, method: str) -> bool:
     n, d = len(searcher.rows), searcher.rows.n_features
     if n <= SAMPLE or method in ("exact", "torch"):
         return False
-    return method != "auto" or n**2 * (d + RANKING_COLUMNS) > EXACT_WORK
+    return method != "auto" or exact_work(n, d) > EXACT_WORK
 
 
 def _warn_of(recall: float, method: str) -> None:

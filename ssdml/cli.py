@@ -1,4 +1,4 @@
-"""The command line: ``ssdml demo | compare | fit | transform | evaluate | datasets``.
+"""The command line: ``ssdml demo | compare | plan | fit | transform | evaluate | datasets``.
 
 What is heavy is imported inside the commands, so that ``ssdml --help`` answers at once.
 """
@@ -158,6 +158,50 @@ def compare(
 
 
 @app.command()
+def plan(
+    n: Annotated[int | None, typer.Option(min=2, help="Rows; else as many as --like has.")] = None,
+    d: Annotated[int | None, typer.Option(min=1, help="Columns; else those of --like.")] = None,
+    classes: Annotated[int, typer.Option(min=1, help="Number of classes.")] = 10,
+    like: Annotated[
+        Path | None, typer.Option(metavar="X.npy", help="Rows like those; a sample is read.")
+    ] = None,
+    backbone: Annotated[
+        str | None, typer.Option(metavar="residual", help="Learned before the linear metric.")
+    ] = None,
+    n_neighbors: Annotated[int, typer.Option(min=1, help="Neighbours in the graph.")] = 10,
+    n_jobs: Annotated[int, typer.Option(help="Threads; -1: all cores.")] = -1,
+) -> None:
+    """Tell what a fit will take on this machine, before it is run."""
+    from ssdml.estimator import SSDML
+    from ssdml.experiments.formats import duration, number
+    from ssdml.experiments.terminal import print_columns, shown_wait
+    from ssdml.table_readers import read_npy
+
+    rows = None if like is None else read_npy(like, in_place=True)
+    shape = (n, d) if rows is None else (n or len(rows), d or rows.shape[-1])
+    if None in shape:
+        raise typer.BadParameter("must be given, or --like X.npy.", param_hint="--n and --d")
+    with shown_wait("fitting a few rows"):
+        expected = SSDML.plan(
+            *shape,
+            n_classes=classes,
+            rows=rows,
+            backbone=backbone,
+            n_neighbors=n_neighbors,
+            n_jobs=n_jobs,
+        )
+    total = ("all", expected.seconds, expected.megabytes)
+    print_columns(
+        ("stage", "time", "memory"),
+        [
+            (name, duration(seconds), f"{number(megabytes, 0)} MB")
+            for name, seconds, megabytes in (*expected.stages, total)
+        ],
+    )
+    _compare_with_free_memory(expected.megabytes)
+
+
+@app.command()
 def fit(
     x: Annotated[Path, typer.Argument(metavar="X.npy", help="Items, a row each.")],
     y: Annotated[
@@ -258,6 +302,17 @@ def datasets(data_dir: DataDir = None) -> None:
 
 def _say(message: str) -> None:
     typer.echo(message, err=True)
+
+
+def _compare_with_free_memory(megabytes: float) -> None:
+    import psutil
+
+    free = psutil.virtual_memory().available / 1e6
+    if megabytes > free:
+        _say(
+            f"More than the {free:.0f} MB that are free here. Fewer classes or neighbours need "
+            "less; SSDML().fit takes a dask array of rows that no memory holds."
+        )
 
 
 def _in_one_line(problem: object) -> str:

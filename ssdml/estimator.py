@@ -18,11 +18,14 @@ from ssdml.conclusion import Learned, State, check_spread
 from ssdml.dask_arrays import check_dask_array, check_known_chunks, of_dask
 from ssdml.distributed import learn_from_partitions
 from ssdml.graphs._checks import UNLABELED, check_finite
+from ssdml.graphs._rows import check_file
 from ssdml.graphs.neighbors import knn_graph
 from ssdml.graphs.propagation import propagate_labels
 from ssdml.induction import InductiveMetric
 from ssdml.labels import read_labels
+from ssdml.metric import embed
 from ssdml.partitions import fewest_rows
+from ssdml.planning import PlannedFit
 from ssdml.progress import CallbackSupportMixin, Stages, with_callbacks
 from ssdml.projections import graph_rows
 
@@ -32,7 +35,7 @@ Labels = npt.NDArray[np.int64]
 PAPER_PARTITIONS = 5  # 50 epochs in all, 10 on each partition (seed 003)
 
 
-class SSDML(InductiveMetric, CallbackSupportMixin, BaseEstimator):
+class SSDML(InductiveMetric, PlannedFit, CallbackSupportMixin, BaseEstimator):
     """Metric learned from many rows and a handful of labels.
 
     A kNN graph carries the labels to the unlabelled rows, the graph and the classes mine
@@ -107,6 +110,8 @@ class SSDML(InductiveMetric, CallbackSupportMixin, BaseEstimator):
         the input was chosen; under a backbone, its last loss and the share of rows that changed
         class. Of a dask array, a partition each: its rows (first, and one past the last),
         triplets, how many rows no label reaches, recall of its graph; the rest as above.
+    stage_seconds_ : dict of str to float
+        What each stage of the fit took; :meth:`plan` tells it beforehand.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Where the columns of X have names.
@@ -270,14 +275,17 @@ class SSDML(InductiveMetric, CallbackSupportMixin, BaseEstimator):
                 learned = self._learn(X, *plan, seed, stages)
             self.reference_rows_ = numbers
             self._keep(rows, labels, learned)
+        self.stage_seconds_ = stages.seconds
         return self
 
     def _learn(
         self, X: Array, labels: Labels, n_neighbors: int, rounds: int, seed: int, stages: Stages
     ) -> Learned:
         rng = np.random.default_rng(seed)
-        with stages("neighbours"):
-            graph = knn_graph(graph_rows(X), n_neighbors, n_jobs=self.n_jobs, random_state=rng)
+        with stages("neighbours") as show:
+            graph = knn_graph(
+                graph_rows(X), n_neighbors, n_jobs=self.n_jobs, random_state=rng, progress=show
+            )
         with stages("labels"):
             distributions = propagate_labels(graph, labels, decay=self.decay, n_jobs=self.n_jobs)
         learn = alternate if self.partition_size is None else learn_by_partitions
@@ -285,6 +293,7 @@ class SSDML(InductiveMetric, CallbackSupportMixin, BaseEstimator):
 
     def _validated(self, X: Any, y: Any) -> tuple[Array, Labels, int]:
         name = type(self).__name__
+        check_file(X, name)
         X = validate_data(
             self,
             X,
@@ -370,8 +379,9 @@ class SSDML(InductiveMetric, CallbackSupportMixin, BaseEstimator):
         self.classes_ = np.unique(labels[labels != UNLABELED])
         self.label_distributions_ = learned.distributions.astype(X.dtype, copy=False)
         self.transduction_ = self.classes_[learned.distributions.argmax(axis=1)]
-        self.components_ = learned.components.astype(X.dtype)
-        self.embedding_ = self._embed(X)
+        components = learned.components.astype(X.dtype)
+        self.embedding_ = embed(X, components, learned.representation)
+        self.components_ = components  # last: with it the model counts as fitted
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "components_")

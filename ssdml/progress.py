@@ -6,7 +6,7 @@ import functools
 import logging
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -42,6 +42,11 @@ class Stages:
     verbose : int
         From 1 on a bar is drawn on the terminal, if standard error is one.
 
+    Attributes
+    ----------
+    seconds : dict of str to float
+        What each stage took that has ended.
+
     Notes
     -----
     A callback may return True at the end of a task to ask for a stop. No estimator that
@@ -57,6 +62,7 @@ class Stages:
             self._context = estimator._init_callback_context(max_subtasks=n_stages)
         self._bar = _terminal_bar() if verbose and sys.stderr.isatty() else None
         self._task = self._bar.add_task(self._name, total=n_stages) if self._bar else None
+        self.seconds: dict[str, float] = {}
 
     @contextmanager
     def all(self, X: Any, y: Any) -> Iterator[None]:
@@ -76,20 +82,24 @@ class Stages:
             self._context.call_on_fit_task_end(**data, reconstruction_attributes={})
 
     @contextmanager
-    def __call__(self, name: str) -> Iterator[None]:
-        """Around one stage."""
+    def __call__(self, name: str) -> Iterator[Callable[[float], object]]:
+        """Around one stage; yields a function that takes the fraction of it that is done."""
         task = self._context.subcontext(task_name=name) if self._context is not None else None
         if task is not None:
             task.call_on_fit_task_begin(estimator=self._estimator)
         if self._bar:
             self._bar.update(self._task, description=f"{self._name}: {name}")
         start = time.perf_counter()
-        yield
-        logger.info("%s: %s took %.2f s", self._name, name, time.perf_counter() - start)
-        if self._bar:
-            self._bar.advance(self._task)
+        yield self._show
+        self.seconds[name] = time.perf_counter() - start
+        logger.info("%s: %s took %.2f s", self._name, name, self.seconds[name])
+        self._show(0.0)
         if task is not None:
             task.call_on_fit_task_end(estimator=self._estimator)
+
+    def _show(self, done: float) -> None:
+        if self._bar:
+            self._bar.update(self._task, completed=len(self.seconds) + done)
 
 
 def _terminal_bar() -> Any:

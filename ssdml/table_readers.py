@@ -49,12 +49,15 @@ def label_file(path: Path) -> Path:
     return path.with_stem(f"{path.stem[:-1]}y" if ends_in_x else f"{path.stem}_y")
 
 
-def read_npy(path: Path) -> npt.NDArray[Any]:
-    """Array of a .npy file that holds no objects."""
+def read_npy(path: Path, *, in_place: bool = False) -> npt.NDArray[Any]:
+    """Array of a .npy file that holds no objects; in place: mapped, and read where it is used."""
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing.")
     try:
-        return np.asarray(np.load(path, allow_pickle=False))
+        array: npt.NDArray[Any] = np.load(
+            path, allow_pickle=False, mmap_mode="r" if in_place else None
+        )
+        return array
     except (ValueError, OSError, EOFError) as error:
         raise ValueError(f"{path}: cannot be read ({error}). {_PLAIN_ARRAYS}") from error
 

@@ -41,6 +41,8 @@ FLOORS = (
         "ssdml.alternation",
         "ssdml.partitions",
         "ssdml.distributed",
+        "ssdml.costs",
+        "ssdml.planning",
         "ssdml.estimator",
     },
     {"ssdml.deep"},

@@ -19,7 +19,7 @@ from ssdml.cli import app
 from ssdml.evaluation import evaluate
 from ssdml.experiments.run import METHODS
 
-COMMANDS = ("demo", "compare", "fit", "transform", "evaluate", "datasets")
+COMMANDS = ("demo", "compare", "plan", "fit", "transform", "evaluate", "datasets")
 
 
 @pytest.fixture

@@ -1,0 +1,230 @@
+"""What a fit will take, told beforehand: a fit to few rows, carried on to as many as asked for."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import clone
+
+from ssdml.costs import FitShape, stage_bytes, stage_work
+from ssdml.dask_arrays import rows_dtype
+from ssdml.graphs._checks import UNLABELED
+from ssdml.graphs.neighbors import knn_graph
+from ssdml.projections import graph_rows
+
+Array = npt.NDArray[Any]
+
+PILOT_ROWS = 50_000  # at most; arrays of more do not fit the caches either
+PILOT_SHARE = 1 / 3  # of the rows to be planned for: the plan is to be cheaper than the fit
+FEWEST_ROWS, WARM_UP_ROWS = 600, 300
+LABELS_PER_CLASS = 5
+SPREAD = 1.5  # of the clusters, in units of that of their centres: they overlap
+
+
+class StagePlan(NamedTuple):
+    """One stage of a fit."""
+
+    name: str
+    seconds: float
+    megabytes: float  # of 10^6 bytes, resident in the whole process while it runs
+
+
+class FitPlan(NamedTuple):
+    """What a fit is expected to take on this machine.
+
+    Examples
+    --------
+    >>> FitPlan((StagePlan("neighbours", 2.0, 300.0), StagePlan("labels", 1.0, 400.0)))
+    FitPlan: 3.0 s, 400 MB at the peak
+      neighbours           2.0 s     300 MB
+      labels               1.0 s     400 MB
+    """
+
+    stages: tuple[StagePlan, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Of all stages."""
+        return sum(stage.seconds for stage in self.stages)
+
+    @property
+    def megabytes(self) -> float:
+        """Of the stage that needs most."""
+        return max(stage.megabytes for stage in self.stages)
+
+    def __repr__(self) -> str:
+        lines = [
+            f"{type(self).__name__}: {self.seconds:.1f} s, {self.megabytes:.0f} MB at the peak"
+        ]
+        for name, seconds, megabytes in self.stages:
+            lines.append(f"  {name:16} {seconds:7.1f} s {megabytes:7.0f} MB")
+        return "\n".join(lines)
+
+
+class PlannedFit:
+    """Mixin of estimators that tell what a fit will take."""
+
+    @classmethod
+    def plan(
+        cls,
+        n_samples: int,
+        n_features: int,
+        *,
+        n_classes: int = 10,
+        rows: Any = None,
+        dtype: npt.DTypeLike = np.float32,
+        **params: Any,
+    ) -> FitPlan:
+        """Time and memory of each stage of a fit in memory, before it is run.
+
+        A small fit is timed on this machine (up to 50,000 rows, at most a third of those planned
+        for) and carried on by how each stage grows; memory is counted array by array. Both are
+        meant to come within a factor of 2 of the fit, on a machine that does as much else as now.
+
+        Parameters
+        ----------
+        n_samples, n_features : int
+            Shape of X.
+        n_classes : int
+            Classes that y will hold.
+        rows : array of shape (m, n_features), or None
+            Rows like those of X, at least a third as many or 50,000: how hard their neighbours are
+            to find depends on them. A memory-mapped X itself will do. None: rows in overlapping
+            clusters.
+        dtype : dtype
+            Of X where ``rows`` are not given: float32 or float64.
+        **params
+            Of the estimator: ``n_neighbors=15``, ``backbone="residual"``, ``n_jobs=-1``.
+
+        Returns
+        -------
+        plan : FitPlan
+            ``seconds``, ``megabytes`` at the peak, and ``stages`` with those of each.
+
+        Examples
+        --------
+        >>> from ssdml import SSDML
+        >>> plan = SSDML.plan(2000, 8)
+        >>> [stage.name for stage in plan.stages]
+        ['neighbours', 'labels', 'round 1', 'round 2']
+        """
+        return plan_fit(
+            cls(**params), n_samples, n_features, n_classes=n_classes, rows=rows, dtype=dtype
+        )
+
+
+def plan_fit(
+    estimator: Any,
+    n_samples: int,
+    n_features: int,
+    *,
+    n_classes: int,
+    rows: Any = None,
+    dtype: npt.DTypeLike = np.float32,
+) -> FitPlan:
+    """:meth:`PlannedFit.plan` of an estimator with its parameters."""
+    size = min(n_samples, PILOT_ROWS, max(FEWEST_ROWS, int(PILOT_SHARE * n_samples)))
+    _check(n_samples, n_features, n_classes, rows, size)
+    X, classes = pilot_data(rows, size, n_features, n_classes, np.dtype(dtype))
+    pilot = clone(estimator).set_params(verbose=0, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # so few rows may be too few to learn from
+        _stage_seconds(pilot, X[:WARM_UP_ROWS], classes)  # imports and compiles
+        resident = _resident_bytes(rows, X)
+        seconds = _stage_seconds(pilot, X, classes)
+    searched = graph_rows(X)
+    few = FitShape(
+        size,
+        n_features,
+        n_classes,
+        searched.shape[1],
+        min(pilot.n_neighbors, size - 1),
+        X.dtype.itemsize,
+        pilot.backbone is not None,
+        pilot.partition_size,
+    )
+    many = few._replace(n_samples=n_samples)
+    by_index = many.searches_by_index
+    if by_index and not few.searches_by_index:
+        seconds["neighbours"] = _index_seconds(searched, pilot)
+    held = stage_bytes(many)
+    work, at_pilot = (stage_work(shape, by_index=by_index) for shape in (many, few))
+    kinds = {name: name.partition(" ")[0] for name in seconds}
+    return FitPlan(
+        tuple(
+            StagePlan(
+                name,
+                seconds[name] * work[kind] / at_pilot[kind],
+                (resident + held[kind]) / 1e6,
+            )
+            for name, kind in kinds.items()
+        )
+    )
+
+
+def _check(n_samples: int, n_features: int, n_classes: int, rows: Any, size: int) -> None:
+    least = {
+        "n_samples": (n_samples, 2),
+        "n_features": (n_features, 1),
+        "n_classes": (n_classes, 1),
+    }
+    for name, (value, fewest) in least.items():
+        if value < fewest:
+            raise ValueError(f"SSDML.plan: {name} must be at least {fewest}; got {value}.")
+    if rows is None:
+        return
+    if rows.ndim != 2 or rows.shape[1] != n_features:
+        raise ValueError(
+            f"SSDML.plan: rows must have {n_features} columns; got shape {rows.shape}."
+        )
+    if len(rows) < size:
+        raise ValueError(
+            f"SSDML.plan: rows must be at least {size}; got {len(rows)}. Leave them out, and rows "
+            "in overlapping clusters take their place."
+        )
+
+
+def pilot_data(
+    rows: Any, size: int, n_features: int, n_classes: int, dtype: np.dtype[Any]
+) -> tuple[Array, Array]:
+    """So many of the rows given, or else rows in overlapping clusters, in random order.
+
+    With them the class of each, which those of given rows are not asked for.
+    """
+    rng = np.random.default_rng(0)
+    classes = np.arange(size) % n_classes
+    if rows is not None:
+        chosen = np.sort(rng.choice(len(rows), size, replace=False))
+        X = np.asarray(rows[chosen])[rng.permutation(size)]
+        return X.astype(rows_dtype(X), copy=False), classes
+    X = rng.standard_normal((n_classes, n_features))[classes]
+    X += SPREAD * rng.standard_normal(X.shape)
+    return X.astype(dtype), classes
+
+
+def _stage_seconds(estimator: Any, X: Array, classes: Array) -> dict[str, float]:
+    """Seconds of the stages of a fit to the rows, of which a few are labelled."""
+    y = classes[: len(X)].copy()
+    y[min(len(X) // 2, LABELS_PER_CLASS * (int(classes.max()) + 1)) :] = UNLABELED
+    seconds: dict[str, float] = estimator.fit(X, y).stage_seconds_
+    return seconds
+
+
+def _index_seconds(rows: Array, estimator: Any) -> float:
+    start = time.perf_counter()
+    knn_graph(rows, estimator.n_neighbors, method="ivf", n_jobs=estimator.n_jobs, random_state=0)
+    return time.perf_counter() - start
+
+
+def _resident_bytes(*arrays: Any) -> float:
+    """Memory of this process without those of the arrays that are in it."""
+    import psutil
+
+    within = sum(
+        a.nbytes for a in arrays if isinstance(a, np.ndarray) and not isinstance(a, np.memmap)
+    )
+    return max(0.0, float(psutil.Process().memory_info().rss - within))
