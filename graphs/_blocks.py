@@ -111,6 +111,9 @@ def row_blocks(n_rows: int, step: int) -> list[slice]:
 
 def count_threads(n_jobs: int | None) -> int:
     """Threads that ``n_jobs`` asks for, as joblib counts them: None is 1, -1 all."""
-    from joblib import effective_n_jobs
+    from joblib import effective_n_jobs, parallel_config
 
-    return int(effective_n_jobs(n_jobs))
+    if n_jobs is None:
+        return int(effective_n_jobs(None))  # what a surrounding parallel_config says
+    with parallel_config("threading"):  # processes inside of processes are refused, threads not
+        return int(effective_n_jobs(n_jobs))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing
+
+import joblib
 import numpy as np
 import pytest
 
 from ssdml.graphs import knn_graph
-from ssdml.graphs._blocks import row_blocks
+from ssdml.graphs._blocks import count_threads, row_blocks
 
 
 @pytest.mark.parametrize("step", [0, 1, 2, 5, 6])
@@ -27,3 +30,17 @@ def test_rows_wider_than_a_block_are_ranked(rng):
     exact = np.diag(gram)[:, None] + np.diag(gram) - 2 * gram
     np.fill_diagonal(exact, np.inf)
     np.testing.assert_array_equal(graph.indices, np.argsort(exact, axis=1)[:, :10])
+
+
+def test_threads_are_counted_as_joblib_counts_jobs():
+    cores = joblib.cpu_count()
+    assert [count_threads(n_jobs) for n_jobs in (None, 1, 3, -1)] == [1, 1, 3, cores]
+    with joblib.parallel_config(n_jobs=4):
+        assert [count_threads(None), count_threads(2)] == [4, 2]
+    with pytest.raises(ValueError, match="n_jobs"):
+        count_threads(0)
+
+
+def test_a_worker_of_a_pool_may_use_threads():
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(count_threads, (3,)) == 3

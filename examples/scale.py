@@ -1,0 +1,63 @@
+"""How far labels and metrics reach: seconds and memory from a thousand rows to a million.
+
+``python examples/scale.py 1000 10000`` prints a line for each number of rows; each entry is a run
+in a process of its own. Rows have 64 columns, in 100 overlapping clusters; 5 labels a cluster.
+"""
+
+import multiprocessing
+import resource
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+import numpy as np
+
+from ssdml import SSDML
+from ssdml.graphs import knn_graph, propagate_affinities, propagate_labels
+
+WAYS = {  # each with the most rows that it is tried on
+    "labels": (10**7, lambda X, y: propagate_labels(knn_graph(X, 10, n_jobs=-1), y, n_jobs=-1)),
+    "one-sided edges": (
+        10**7,
+        lambda X, y: propagate_affinities(knn_graph(X, 10, n_jobs=-1), y, n_jobs=-1),
+    ),
+    "SSDML.fit": (10**7, lambda X, y: SSDML(random_state=0, n_jobs=-1).fit(X, y)),
+    "LabelSpreading": (10**5, lambda X, y: spreading().fit(X, y)),
+    "closed form": (2 * 10**4, lambda X, y: np.linalg.inv(np.eye(len(X)) - 0.99 * walk(X))),
+}
+
+
+def spreading():
+    from sklearn.semi_supervised import LabelSpreading
+
+    return LabelSpreading(kernel="knn", n_neighbors=10, n_jobs=-1)
+
+
+def walk(X):
+    """Transition matrix of the graph, dense."""
+    matrix = np.zeros((len(X), len(X)))
+    np.put_along_axis(matrix, knn_graph(X, 10, n_jobs=-1).indices, 0.1, axis=1)
+    return matrix
+
+
+def cost(way, n):
+    rng = np.random.default_rng(0)
+    truth = rng.integers(100, size=n)
+    X = rng.standard_normal((100, 64), dtype=np.float32)[truth]
+    X += 1.5 * rng.standard_normal((n, 64), dtype=np.float32)
+    y = np.full(n, -1)
+    y[:500] = truth[:500]
+    start = time.perf_counter()
+    WAYS[way][1](X, y)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return f"{time.perf_counter() - start:.1f} s, {peak / 1e6:.2f} GB"
+
+
+if __name__ == "__main__":
+    print("rows", *WAYS, sep=" | ")
+    for n in map(int, sys.argv[1:]):
+        cells = [str(n)]
+        for way, (most, _) in WAYS.items():
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+                cells.append(process.submit(cost, way, n).result() if n <= most else "–")
+        print(" | ".join(cells), flush=True)
