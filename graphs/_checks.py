@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
+from numbers import Real
 from typing import Any, TypeVar
 
 import numpy as np
@@ -107,12 +108,18 @@ def check_labels(y: Any, n_samples: int, who: str) -> Integers:
         raise ValueError(
             f"{who}: y must have shape ({n_samples},), a label a row; got shape {labels.shape}."
         )
-    if labels.dtype.kind == "f" and (labels == np.rint(labels)).all():
-        labels = labels.astype(np.int64)
-    if labels.dtype.kind not in "iu":
+    kind = labels.dtype.kind
+    if kind not in "iuf" or (kind == "f" and not (labels == np.rint(labels)).all()):
         raise TypeError(
             f"{who}: y must hold integers, {UNLABELED} for unlabelled rows; got dtype "
             f"{labels.dtype}. ssdml.datasets.encode_partial_labels turns names into codes."
+        )
+    # Beyond, integers without a sign would wrap around, 2^64 - 1 to "unlabelled".
+    large = np.abs(labels.astype(np.longdouble)) >= 2**63 if kind != "i" else np.zeros(1, bool)
+    if large.any():
+        raise ValueError(
+            f"{who}: y must hold integers of 64 bits, with a sign; got {labels[large][0]}. "
+            "ssdml.datasets.encode_partial_labels turns names into codes."
         )
     return labels.astype(np.int64)
 
@@ -128,6 +135,7 @@ def check_labelled(labels: Integers, who: str, way_out: str) -> None:
 
 def check_inside(value: Any, low: float, high: float, name: str, who: str) -> float:
     """Number strictly between ``low`` and ``high``."""
+    _check_number(value, name, who)
     if not low < value < high:
         raise ValueError(f"{who}: {name} must lie strictly between {low} and {high}; got {value}.")
     return float(value)
@@ -135,9 +143,15 @@ def check_inside(value: Any, low: float, high: float, name: str, who: str) -> fl
 
 def check_positive(value: Any, name: str, who: str) -> float:
     """Number above 0."""
+    _check_number(value, name, who)
     if not value > 0:
         raise ValueError(f"{who}: {name} must be above 0; got {value}.")
     return float(value)
+
+
+def _check_number(value: Any, name: str, who: str) -> None:
+    if not isinstance(value, Real):
+        raise TypeError(f"{who}: {name} must be a number; got {value!r}.")
 
 
 def as_generator(random_state: Any) -> np.random.Generator:

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from ssdml.graphs._checks import Floats, Integers
+from ssdml.graphs._well_formed import check_real, check_sound
 from ssdml.graphs.masses import ClassMasses
 
 BLOCK_ROWS = 2**14  # rows whose entropies are taken together
@@ -36,23 +37,32 @@ class Lookup(Protocol):
 def affinity_lookup(affinities: Any, n_samples: int, who: str) -> Lookup:
     """The lookup for affinities of whichever kind."""
     if isinstance(affinities, ClassMasses):
-        masses = affinities.masses
-        _check(masses, masses.shape, (n_samples, *masses.shape[1:]), who)
-        return MassLookup(affinities)
+        masses = np.asarray(affinities.masses)
+        _check(masses, (n_samples, max(masses.shape[1:2], default=0) or 1), who)
+        if masses.min() < 0:
+            raise ValueError(
+                f"{who}: affinities must have masses of at least 0; got {masses.min()}."
+            )
+        return MassLookup(ClassMasses(masses))
     if sparse.issparse(affinities):
-        _check(affinities.data, affinities.shape, (n_samples, n_samples), who)
+        _check(affinities, (n_samples, n_samples), who)
         return EdgeLookup(affinities)
     matrix = np.asarray(affinities)
-    _check(matrix, matrix.shape, (n_samples, n_samples), who)
+    _check(matrix, (n_samples, n_samples), who)
     return ArrayLookup(matrix)
 
 
-def _check(entries: Floats, shape: tuple[int, ...], wanted: tuple[int, ...], who: str) -> None:
-    if shape != wanted:
+def _check(entries: Any, shape: tuple[int, ...], who: str) -> None:
+    """Raise unless an array, or a sparse one, has this shape and holds finite numbers."""
+    check_real(entries, who, "affinities")
+    if entries.shape != shape:
         raise ValueError(
-            f"{who}: affinities must have shape {wanted}, a row for each row of the graph; "
-            f"got {shape}."
+            f"{who}: affinities must have shape {shape}, a row for each row of the graph; "
+            f"got {entries.shape}."
         )
+    if sparse.issparse(entries):
+        check_sound(entries, who, "affinities")
+        entries = sparse.csr_array(entries).data
     if not np.isfinite(entries).all():
         raise ValueError(f"{who}: affinities must be finite; got NaN or infinite entries.")
 
@@ -156,7 +166,7 @@ class EdgeLookup(ArrayLookup):
         self.largest = float(np.abs(self.data).max())
 
     def values(self, i: Integers, j: Integers) -> Floats:
-        wanted = np.asarray(i) * self.n + j
+        wanted = np.asarray(i, np.int64) * self.n + j  # 32 bits do for rows, not for pairs
         position = np.searchsorted(self.keys, wanted)
         return np.where(self.keys[position] == wanted, self.data[position], 0.0)
 

@@ -8,12 +8,18 @@ import numpy as np
 from scipy import sparse
 
 from ssdml.graphs._checks import Floats, Integers, check_n_neighbors
+from ssdml.graphs._well_formed import check_matrix, check_numbers
 
 WHO = "knn_graph(method='precomputed')"
+MISSING = -1  # how approximate searches mark a neighbour that they have not found
 
 
 def rank_precomputed(X: Any, n_neighbors: int) -> tuple[Integers, Floats]:
-    """Each row's nearest other rows among the edges given, sorted by distance, then by index."""
+    """Each row's nearest other rows among the edges given, sorted by distance, then by index.
+
+    O(n k log(n k)) for as many edges. Entries from a row to itself are left out, whatever they
+    hold.
+    """
     if sparse.issparse(X):
         row, column, distance, n = _edges_of_matrix(X)
     elif isinstance(X, tuple | list) and len(X) >= 2:
@@ -24,9 +30,9 @@ def rank_precomputed(X: Any, n_neighbors: int) -> tuple[Integers, Floats]:
             f"'distance') gives, or a pair (indices, distances); got {type(X).__name__}."
         )
     k = check_n_neighbors(n_neighbors, n - 1, "n - 1", WHO)
-    _check_edges(row, column, distance, n)
     others = row != column
     row, column, distance = row[others], column[others], distance[others]
+    _check_edges(row, column, distance, n)
     counts = np.bincount(row, minlength=n)
     if counts.min() < k:
         raise ValueError(
@@ -43,8 +49,7 @@ Edges = tuple[Integers, Integers, Floats, int]
 
 
 def _edges_of_matrix(X: Any) -> Edges:
-    if X.shape[0] != X.shape[1]:
-        raise ValueError(f"{WHO}: X must be square; got shape {X.shape}.")
+    check_matrix(X, WHO, "X")
     edges = X.tocoo()  # explicit zeros are kept: duplicates of a row
     return edges.row.astype(np.int64), edges.col.astype(np.int64), edges.data, X.shape[0]
 
@@ -56,22 +61,34 @@ def _edges_of_pair(indices: Any, distances: Any) -> Edges:
             f"{WHO}: indices and distances must share one shape (n, k); "
             f"got {indices.shape} and {distances.shape}."
         )
-    if indices.dtype.kind not in "iu":
-        raise TypeError(f"{WHO}: indices must be integers; got dtype {indices.dtype}.")
-    found = indices >= 0  # approximate searches mark a missing neighbour by -1
+    check_numbers(indices, distances, WHO)
+    indices = indices.astype(np.int64)
+    found = indices != MISSING
     row = np.nonzero(found)[0]
-    return row, indices[found].astype(np.int64), distances[found], len(indices)
+    return row, indices[found], distances[found], len(indices)
 
 
 def _check_edges(row: Integers, column: Integers, distance: Floats, n: int) -> None:
-    if column.size and column.max() >= n:
-        raise ValueError(f"{WHO}: X must point to rows below n = {n}; got {column.max()}.")
+    outside = (column < 0) | (column >= n)
+    if outside.any():
+        first = outside.argmax()
+        raise ValueError(
+            f"{WHO}: X must point to rows from 0 to n - 1 = {n - 1}, or to {MISSING} for none; got "
+            f"{column[first]} from row {row[first]}. Number rows from 0."
+        )
     bad = ~(np.isfinite(distance) & (distance >= 0))
     if bad.any():
-        first = int(np.flatnonzero(bad)[0])
+        first = bad.argmax()
         raise ValueError(
             f"{WHO}: X must hold finite distances of at least 0; got {distance[first]} "
-            f"from row {row[first]} to row {column[first]}."
+            f"from row {row[first]} to row {column[first]}. Drop what is missing; use "
+            "np.maximum(distances, 0) against rounding."
         )
-    if len(np.unique(row * n + column)) < len(row):
-        raise ValueError(f"{WHO}: X must name each neighbour of a row once; got duplicates.")
+    keys = np.sort(row * n + column)
+    twice = keys[1:] == keys[:-1]
+    if twice.any():
+        start, end = divmod(int(keys[twice.argmax()]), n)
+        raise ValueError(
+            f"{WHO}: X must name each neighbour of a row once; got two entries from row {start} to "
+            f"row {end}. Keep the smaller; SciPy would add them."
+        )

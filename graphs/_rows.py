@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from mmap import mmap
+from mmap import ALLOCATIONGRANULARITY, mmap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,6 +67,7 @@ class Rows:
         return rows
 
     def _read(self, part: Part, index: slice | Integers) -> Floats:
+        check_file(part.matrix, "ssdml.graphs")
         rows: Floats = np.ascontiguousarray(part.matrix[index], self.dtype)
         return rows if part.change is None else part.change(rows)
 
@@ -114,6 +115,7 @@ def open_rows(X: Any, who: str, name: str = "X") -> Rows:
     if not (is_mapped(X) or getattr(X, "dtype", None) == np.float16):
         matrix = check_rows(X, who, name)
         return Rows([Part(matrix)], matrix.dtype)
+    check_file(X, who, name)
     table = check_table(X, who, name)
     rows = Rows([Part(table)], working_dtype(table.dtype))
     for block in rows.blocks():
@@ -123,6 +125,32 @@ def open_rows(X: Any, who: str, name: str = "X") -> Rows:
 
 def is_mapped(X: Any) -> bool:
     """Whether an array lies in a memory-mapped file."""
+    return _mapping(X)[0] is not None
+
+
+def check_file(X: Any, who: str, name: str = "X") -> None:
+    """Raise where the file that an array is mapped from has lost its end.
+
+    To read beyond it would end the process: no error can be caught there.
+    """
+    mapping, offset = _mapping(X)
+    if mapping is None:
+        return
+    try:
+        n_bytes = mapping.size()
+    except (OSError, ValueError):  # memory without a file
+        return
+    wanted = offset - offset % ALLOCATIONGRANULARITY + len(mapping)
+    if n_bytes < wanted:
+        raise ValueError(
+            f"{who}: {name} must lie in a file of at least {wanted} bytes, as long as when it was "
+            f"opened; got {n_bytes}. Write it again, and open it again."
+        )
+
+
+def _mapping(X: Any) -> tuple[mmap | None, int]:
+    """The memory that an array is mapped to, and where in its file the array above it begins."""
+    offset = 0
     while isinstance(X, np.ndarray):
-        X = X.base
-    return isinstance(X, mmap)
+        offset, X = getattr(X, "offset", 0), X.base
+    return (X, offset) if isinstance(X, mmap) else (None, 0)

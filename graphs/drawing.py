@@ -181,11 +181,20 @@ def _check_row(anchor: Any, n: int) -> None:
 
 
 def _check_ends(triplets: Triplets | None, n: int) -> None:
-    ends = [] if triplets is None else [np.max(end, initial=-1) for end in triplets[:3]]
-    if max(ends, default=-1) >= n:
+    if triplets is None:
+        return
+    lengths = [len(end) for end in triplets[:3]]
+    if len(set(lengths)) > 1:
+        raise ValueError(
+            "draw_neighborhood: triplets must have as many anchors as positives and negatives; "
+            f"got {lengths}."
+        )
+    ends = np.concatenate(triplets[:3])
+    outside = ends[(ends < 0) | (ends >= n)]
+    if outside.size:
         raise ValueError(
             f"draw_neighborhood: triplets must be of rows of the graph, from 0 to {n - 1}; "
-            f"got row {max(ends)}."
+            f"got row {outside[0]}."
         )
 
 

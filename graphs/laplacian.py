@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from ssdml.graphs._checks import Floats, check_rows, choose
+from ssdml.graphs._well_formed import check_invertible, check_not_negative, check_weights
 
 if TYPE_CHECKING:
     from ssdml.graphs.neighbors import KNNGraph
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 SCALE_FLOOR = 0.1
 # An outlier is many of its neighbours' scales away; this weight keeps it within reach of a label.
 WEIGHT_FLOOR = 1e-10
-ASYMMETRY = 1e-6  # relative to the largest weight: more than float32 rounding leaves
 
 
 def adjacency(graph: KNNGraph, *, weights: str = "heat") -> sparse.csr_array:
@@ -56,8 +56,9 @@ def adjacency(graph: KNNGraph, *, weights: str = "heat") -> sparse.csr_array:
            [1., 0., 1.],
            [0., 1., 0.]])
     """
-    from ssdml.graphs.neighbors import directed_csr
+    from ssdml.graphs.neighbors import check_graph, directed_csr
 
+    check_graph(graph, "adjacency")
     directed = directed_csr(graph, choose(WEIGHTS, weights, "adjacency: weights")(graph))
     symmetric = sparse.csr_array(directed.maximum(directed.T))
     symmetric.eliminate_zeros()
@@ -75,17 +76,10 @@ def symmetric_weights(graph: Any, who: str) -> sparse.csr_array:
             f"{who}: graph must be a KNNGraph or a sparse array of weights; "
             f"got {type(graph).__name__}."
         )
-    weights = _square(graph, who, "graph")
-    if weights.nnz and weights.data.min() < 0:
-        raise ValueError(
-            f"{who}: graph must hold weights of at least 0; got {weights.data.min():.3g}."
-        )
-    asymmetry = abs(weights - weights.T).max() if weights.nnz else 0.0
-    if asymmetry > ASYMMETRY * weights.max():
-        raise ValueError(
-            f"{who}: graph must be symmetric; weights differ by {asymmetry:.3g} from their "
-            "transpose. Use graph.maximum(graph.T)."
-        )
+    weights = check_weights(graph, who, "graph")
+    check_not_negative(weights, who, "graph")
+    with np.errstate(over="ignore"):  # told by the check
+        check_invertible(_degrees(weights), who, "graph")
     return weights
 
 
@@ -126,7 +120,8 @@ def laplacian(adjacency: Any, *, normalization: str | None = None) -> sparse.csr
     Parameters
     ----------
     adjacency : sparse array or ndarray of shape (n, n)
-        Symmetric; the diagonal cancels. Weights may be negative where ``normalization`` is None.
+        Symmetric. The diagonal cancels in D - W, and counts in the sums D that the normalised forms
+        divide by: these must be positive, though weights may be negative.
     normalization : {None, "symmetric", "random_walk"}
 
     Returns
@@ -142,15 +137,18 @@ def laplacian(adjacency: Any, *, normalization: str | None = None) -> sparse.csr
     """
     if normalization is not None:
         choose(NORMALIZATIONS, normalization, "laplacian: normalization")
-    weights = _square(adjacency, "laplacian", "adjacency")
+    weights = check_weights(adjacency, "laplacian", "adjacency")
     degrees = _degrees(weights)
     difference = sparse.csr_array(sparse.diags_array(degrees) - weights)
     if normalization is None:
         return difference
-    if (degrees < 0).any():
+    check_invertible(degrees, "laplacian", "adjacency")
+    cancelled = (degrees < 0) | ((degrees == 0) & (abs(weights).sum(axis=1) > 0))
+    if cancelled.any():
+        row = cancelled.argmax()
         raise ValueError(
-            f"laplacian: normalization must be None where a row of weights sums below 0; row "
-            f"{degrees.argmin()} sums to {degrees.min():.3g}."
+            "laplacian: normalization must be None where the weights of a row sum to 0 or less; "
+            f"row {row} sums to {degrees[row]:.3g}."
         )
     left, right = NORMALIZATIONS[normalization]
     inverse = _inverse(degrees)
@@ -212,7 +210,7 @@ def pair_scatter(embeddings: Any, weights: Any) -> Floats:
            [ 6., 18.]])
     """
     rows = check_rows(embeddings, "pair_scatter", "embeddings").astype(np.float64)
-    matrix = _square(weights, "pair_scatter", "weights")
+    matrix = check_weights(weights, "pair_scatter", "weights")
     if matrix.shape[0] != len(rows):
         raise ValueError(
             f"pair_scatter: weights must have shape {(len(rows), len(rows))}, as many rows as "
@@ -221,15 +219,6 @@ def pair_scatter(embeddings: Any, weights: Any) -> Floats:
     rows = rows - rows.mean(axis=0)
     scatter = rows.T @ (_degrees(matrix)[:, None] * rows - matrix @ rows)
     return (scatter + scatter.T) / 2
-
-
-def _square(matrix: Any, who: str, name: str) -> sparse.csr_array:
-    weights = sparse.csr_array(matrix, dtype=np.float64)
-    if weights.shape[0] != weights.shape[1]:
-        raise ValueError(f"{who}: {name} must be square; got shape {weights.shape}.")
-    if not np.isfinite(weights.data).all():
-        raise ValueError(f"{who}: {name} must be finite; got NaN or infinite weights.")
-    return weights
 
 
 def _degrees(weights: sparse.csr_array) -> Floats:

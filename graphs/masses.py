@@ -65,7 +65,8 @@ def class_masses(
     ----------
     graph : KNNGraph or sparse array of shape (n_samples, n_samples)
         A sparse array holds symmetric weights of at least 0, as :func:`adjacency` gives; then the
-        walk goes to a neighbour in proportion to its weight.
+        walk goes to a neighbour in proportion to its weight, and stays by one on the diagonal.
+        Duplicate entries are summed.
     y : array of shape (n_samples,), int
         -1 where unlabelled.
     decay : float

@@ -16,6 +16,7 @@ from ssdml.graphs._precomputed import rank_precomputed
 from ssdml.graphs._rows import Rows, open_rows
 from ssdml.graphs._search import Progress, Ranking, Searcher, part_of
 from ssdml.graphs._spaces import SPACES
+from ssdml.graphs._well_formed import check_ranking
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,8 +26,10 @@ class KNNGraph:
     Parameters
     ----------
     indices : ndarray of shape (n_samples, n_neighbors), int64
-        Never the row itself.
+        Never the row itself, and no row twice. Other integers are converted.
     distances : ndarray of shape (n_samples, n_neighbors)
+        Finite, at least 0, never falling along a row; equal ones may come in any order. Integers
+        become float64, half precision float32.
     metric : {"euclidean", "cosine"}
         What the distances are; the cosine distance is 1 - cos.
     recall_ : float or None
@@ -35,6 +38,11 @@ class KNNGraph:
     rows : Rows or None
         The rows that were searched, for :meth:`extend`: the arrays themselves, no copies. Pickles
         leave them out, or each would carry the data.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Where the arrays are not such neighbours; found in O(n k log k).
 
     Examples
     --------
@@ -49,6 +57,13 @@ class KNNGraph:
     metric: str = "euclidean"
     recall_: float | None = None
     rows: Rows | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check what compiled code relies on; no array that is as it should be is copied."""
+        choose(SPACES, self.metric, "KNNGraph: metric")
+        indices, distances = check_ranking(self.indices, self.distances, "KNNGraph")
+        object.__setattr__(self, "indices", indices)
+        object.__setattr__(self, "distances", distances)
 
     @property
     def n_samples(self) -> int:

@@ -211,7 +211,8 @@ def reverse_label_propagation(
     Raises
     ------
     TypeError, ValueError
-        For a class outside the range, and tensors of another shape or dtype.
+        For a class outside the range, a weight that is not finite, and tensors of another shape or
+        dtype.
 
     Notes
     -----
@@ -243,6 +244,8 @@ def reverse_label_propagation(
     check_float_matrix(weights, "weights", who)
     shared = isinstance(classes, torch.Tensor) and classes.dim() == 1
     check_integers(classes, weights.shape[1:] if shared else weights.shape, "classes", who)
+    infinite = weights[~weights.isfinite()]
+    refuse(infinite, f"{who}: weights must be finite", "Look for NaN in the embeddings.")
     outside = classes[(classes < 0) | (classes >= n_classes)]
     condition = f"{who}: classes must lie from 0 to n_classes - 1 = {n_classes - 1}"
     refuse(outside, condition, "Number the classes from 0, or raise n_classes.")

@@ -97,8 +97,7 @@ def mine_triplets(
     check_graph(graph, "mine_triplets")
     mine = choose(STRATEGIES, strategy, "mine_triplets: strategy")
     lookup = affinity_lookup(affinities, graph.n_samples, "mine_triplets")
-    if n_triplets is not None and n_triplets < 1:
-        raise ValueError(f"mine_triplets: n_triplets must be at least 1; got {n_triplets}.")
+    _check_n_triplets(n_triplets)
     rows = _check_anchors(anchors, graph.n_samples)
     triplets = mine(graph, lookup, rows, n_triplets, as_generator(random_state))
     if not triplets.anchor.size:
@@ -109,6 +108,17 @@ def mine_triplets(
             stacklevel=2,
         )
     return triplets
+
+
+def _check_n_triplets(n_triplets: Any) -> None:
+    if n_triplets is None:
+        return
+    if isinstance(n_triplets, bool | np.bool_) or not isinstance(n_triplets, int | np.integer):
+        raise TypeError(
+            f"mine_triplets: n_triplets must be an integer or None; got {n_triplets!r}."
+        )
+    if n_triplets < 1:
+        raise ValueError(f"mine_triplets: n_triplets must be at least 1; got {n_triplets}.")
 
 
 def _check_anchors(anchors: Any, n_samples: int) -> Integers:

@@ -7,6 +7,7 @@ ends of the triplets, and those that judge.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Sequence
 from itertools import chain
@@ -71,27 +72,31 @@ def learn_from_partitions(
     who = type(settings).__name__
     parts = shares(X.chunks[0], X.shape[1], labels)
     blocks = X.to_delayed().ravel()
-    with stages("labelled rows"):
-        kept = _gathered(blocks, X, labels, who).persist()
-        # Waits: were the partitions known meanwhile, all the blocks would be kept for them.
-        labelled: Labelled = kept.compute()
-    _check_number(len(labelled.numbers), parts, who)
-    task = Task(
-        who,
-        n_neighbors,
-        settings.decay,
-        settings.propagation,
-        settings.mining,
-        settings.n_jobs,
-        min(rounds, 2),  # nothing changes after the second
-        seed,
-        n_held_out(len(labels) - len(labelled.numbers)) > 0,
-    )
-    with stages("partitions"):
-        ask = dask.delayed(summarize, nout=2)
-        told = [ask(list(blocks[chunks]), kept, share, task) for chunks, share in parts]
-        moments = _pooled_in_turn([moments for moments, _ in told])
-        moments, *summaries = dask.compute(moments, *[summary for _, summary in told])
+    kept = _gathered(blocks, X, labels, who)
+    try:
+        with stages("labelled rows"):
+            kept = kept.persist()
+            # Waits: were the partitions known meanwhile, all the blocks would be kept for them.
+            labelled: Labelled = kept.compute()
+        _check_number(len(labelled.numbers), parts, who)
+        task = Task(
+            who,
+            n_neighbors,
+            settings.decay,
+            settings.propagation,
+            settings.mining,
+            settings.n_jobs,
+            min(rounds, 2),  # nothing changes after the second
+            seed,
+            n_held_out(len(labels) - len(labelled.numbers)) > 0,
+        )
+        with stages("partitions"):
+            ask = dask.delayed(summarize, nout=2)
+            told = [ask(list(blocks[chunks]), kept, share, task) for chunks, share in parts]
+            moments = _pooled_in_turn([moments for moments, _ in told])
+            moments, *summaries = dask.compute(moments, *[summary for _, summary in told])
+    finally:
+        _release(kept)
     pool = pooled(summaries)
     _tell_of_unreached(pool.history, who)
     learned = _learn(pool, moments, labelled, task, settings, stages)
@@ -127,6 +132,19 @@ def _picked(
 
 def _stacked(rows: Sequence[Array], numbers: Rows, labels: Labels) -> Labelled:
     return Labelled(numbers, labels, np.concatenate(rows))
+
+
+def _release(kept: Any) -> None:
+    """Let a cluster forget what it holds for us.
+
+    A traceback would go on holding it, and with it an error of the blocks below: the next fit of
+    the same array would get that error, without a task being run.
+    """
+    if "distributed" in sys.modules:
+        from dask.distributed import futures_of
+
+        for future in futures_of(kept):
+            future.release()
 
 
 def _check_number(n_labelled: int, parts: Sequence[tuple[list[int], Share]], who: str) -> None:

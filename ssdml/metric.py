@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ssdml.dask_arrays import by_blocks, check_dask_array, of_dask
 from ssdml.graphs._blocks import row_blocks
 from ssdml.graphs._checks import check_finite
+from ssdml.graphs._rows import check_file
 from ssdml.persistence import load_state, save_state
 from ssdml.representation import ResidualRepresentation
 
@@ -100,6 +101,7 @@ class LearnedMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return rows
 
     def _validated_rows(self, X: Any) -> Array:
+        check_file(X, type(self).__name__)
         rows: Array = validate_data(
             self, X, dtype=(np.float64, np.float32), reset=False, ensure_all_finite=False
         )

@@ -7,7 +7,9 @@ is cut short, the folder holds the one or the other.
 
 from __future__ import annotations
 
+import errno
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,8 @@ def save_state(
 ) -> None:
     """Write a fitted estimator into a folder, which is made if it is not there.
 
-    A model that the folder holds is replaced at once at the end, or not at all.
+    A model that the folder holds is replaced at once at the end, or not at all; a save that fails
+    leaves nothing behind.
 
     Parameters
     ----------
@@ -39,7 +42,13 @@ def save_state(
     arrays : dict of arrays
     **more
         Other JSON to keep.
+
+    Raises
+    ------
+    OSError
+        Where the disk is full or refuses; it names the folder and the way out.
     """
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     import ssdml
@@ -55,14 +64,29 @@ def save_state(
         **more,
     }
     text = json.dumps(config, indent=2, default=_plain) + "\n"
-    folder.mkdir(parents=True, exist_ok=True)
     contiguous = {key: np.asarray(value, order="C") for key, value in arrays.items()}
-    save_file(contiguous, folder / config["arrays"])
-    unfinished = folder / f"{CONFIG}.unfinished"
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(folder / CONFIG)
+    unfinished, is_new = folder / f"{CONFIG}.unfinished", not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        save_file(contiguous, folder / config["arrays"])
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(folder / CONFIG)
+    except (OSError, SafetensorError) as error:
+        with suppress(OSError):  # a disk that refuses to write may refuse this as well
+            (folder / config["arrays"]).unlink(missing_ok=True)
+            unfinished.unlink(missing_ok=True)
+            if is_new:
+                folder.rmdir()
+        raise _cannot_save(name, folder, error) from error
     if earlier is not None:
         (folder / earlier).unlink(missing_ok=True)
+
+
+def _cannot_save(name: str, folder: Path, error: Exception) -> OSError:
+    """The error with the folder that was meant and what to do."""
+    reason = getattr(error, "strerror", None) or str(error)
+    text = f"{name}.save: cannot write the model ({reason}). Make room, or save it to another disk."
+    return OSError(getattr(error, "errno", None) or errno.EIO, text, str(folder))
 
 
 def _arrays_in_use(folder: Path) -> str | None:

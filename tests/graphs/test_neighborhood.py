@@ -77,7 +77,8 @@ def test_neighbours_stand_on_the_inner_rings_and_the_others_outside(rng):
 
 
 def test_positives_come_first_on_a_ring_then_what_is_alike_and_negatives_last():
-    graph = KNNGraph(np.array([[1, 2, 3, 4]] * 5), np.ones((5, 4)))
+    others = [[j for j in range(5) if j != i] for i in range(5)]
+    graph = KNNGraph(np.array(others), np.ones((5, 4)))
     W = np.zeros((5, 5))
     W[0] = [0, -0.5, 0.9, 0.1, 0.4]
     mined = Triplets(np.array([0]), np.array([1]), np.array([2]), np.ones(1))

@@ -280,5 +280,5 @@ def test_nearest_rows_names_bad_queries():
 
 
 def test_a_graph_counts_its_rows_and_neighbours():
-    graph = KNNGraph(np.zeros((4, 2), np.int64), np.zeros((4, 2)))
+    graph = KNNGraph(np.array([[1, 2], [0, 2], [0, 1], [0, 1]]), np.zeros((4, 2)))
     assert (graph.n_samples, graph.n_neighbors, graph.metric) == (4, 2, "euclidean")

@@ -50,10 +50,84 @@ def test_its_own_csr_comes_back(points):
         (([[1], [0]], [[np.nan], [1]]), ValueError, "finite distances of at least 0; got nan"),
         (([[1], [0]], [[1.0]]), ValueError, r"share one shape \(n, k\); got \(2, 1\) and"),
         (([[1.0], [0]], [[1], [1]]), TypeError, "indices must be integers; got dtype float64"),
-        (([[5], [0]], [[1], [1]]), ValueError, "rows below n = 2; got 5"),
+        (([[5], [0]], [[1], [1]]), ValueError, "rows from 0 to n - 1 = 1, or .*; got 5 from"),
         (([[1, 1], [0, 0]], [[1, 1], [1, 1]]), ValueError, "neighbour of a row once"),
     ],
 )
 def test_what_cannot_be_a_graph_is_refused(X, error, message):
     with pytest.raises(error, match=message):
         knn_graph(X, 1, method="precomputed")
+
+
+N = 8
+POINTS = np.random.default_rng(0).standard_normal((N, 3))
+GRAPH, WIDER = knn_graph(POINTS, 3), knn_graph(POINTS, 5)
+CSR = WIDER.to_csr()
+
+
+def pair_with(name, value, dtype=None):
+    """Neighbours of eight rows, with one entry in row 5 that is something else."""
+    arrays = {"indices": GRAPH.indices.copy(), "distances": GRAPH.distances.copy()}
+    arrays[name] = arrays[name].astype(dtype or arrays[name].dtype)
+    arrays[name][5, 1] = value
+    return arrays["indices"], arrays["distances"]
+
+
+def matrix_with(name, value):
+    """Distances between eight rows, with one entry in row 5 that is something else."""
+    matrix = CSR.copy()
+    getattr(matrix, name)[matrix.indptr[5]] = value
+    return matrix
+
+
+def doubled():
+    edges = CSR.tocoo()
+    ends = [np.append(end, end[7]) for end in (edges.row, edges.col)]
+    return sparse.coo_array((np.append(edges.data, 1.0), ends), shape=CSR.shape)
+
+
+@pytest.mark.parametrize(
+    ("X", "error", "message"),
+    [
+        (
+            pair_with("indices", -2),
+            ValueError,
+            "from 0 to n - 1 = 7, or to -1 .*; got -2 from",
+        ),
+        (pair_with("indices", 8), ValueError, "or to -1 for none; got 8 from row 5. Number"),
+        (pair_with("indices", 2**63, dtype=np.uint64), ValueError, "; got -9223372036854775"),
+        (pair_with("indices", -1), ValueError, "n_neighbors=3 .*; row 5 has 2. Compute it"),
+        (pair_with("distances", "a", dtype=str), TypeError, "distances must be real numbers"),
+        (doubled(), ValueError, "once; got two entries from row 1 to row .. Keep the smaller"),
+        (matrix_with("data", np.nan), ValueError, "at least 0; got nan from row 5 to row .. Drop"),
+        (
+            matrix_with("data", -1.0),
+            ValueError,
+            r"at least 0; got -1.0 from row 5 .*maximum\(distances",
+        ),
+        (matrix_with("indices", 8), ValueError, "sound sparse array; .*indices must be < 8"),
+        (matrix_with("indices", -1), ValueError, "sound sparse array; .*indices must be >= 0"),
+        (CSR * 1j, TypeError, "X must hold real numbers; got dtype complex128"),
+        (sparse.coo_array(np.ones(N)), ValueError, r"X must be square; got shape \(8,\)"),
+        (sparse.csr_array((0, 0)), ValueError, r"X must not be empty; got shape \(0, 0\)"),
+    ],
+)
+def test_neighbours_that_are_none_are_refused_by_edge(X, error, message):
+    with pytest.raises(error, match=rf"^knn_graph\(method='precomputed'\): .*{message}"):
+        knn_graph(X, 3, method="precomputed")
+
+
+def test_edges_in_any_order_are_sorted_and_freed_of_loops_whatever_these_hold():
+    edges = CSR.tocoo()
+    loops = sparse.coo_array((np.full(N, np.inf), (range(N), range(N))))
+    backwards = sparse.coo_array((edges.data[::-1], (edges.row[::-1], edges.col[::-1])))
+    mixed = np.c_[WIDER.indices[:, ::-1], np.arange(N), np.full(N, -1)]
+    lengths = np.c_[WIDER.distances[:, ::-1], np.full((N, 2), np.nan)]
+    forms = [CSR.asformat(name) for name in ("csr", "csc", "lil", "dok")]
+    for X in (*forms, backwards, sparse.coo_array(backwards + loops), (mixed, lengths)):
+        graph = knn_graph(X, 3, method="precomputed")
+        np.testing.assert_array_equal(graph.indices, GRAPH.indices)
+        np.testing.assert_array_equal(graph.distances, GRAPH.distances)
+        assert graph.distances.dtype == np.float64
+    whole = sparse.csr_array(np.array([[0, 2, 1], [2, 0, 3], [1, 3, 0]]))
+    assert knn_graph(whole, 1, method="precomputed").distances.dtype == np.float64

@@ -297,6 +297,7 @@ P = torch.arange(3)
         (lambda: reverse_label_propagation(S, P - 1, 3), ValueError, "from 0 .* got -1"),
         (lambda: reverse_label_propagation(S, P[:2], 3), ValueError, r"classes .* \(3,\); got"),
         (lambda: reverse_label_propagation(S[:, :0], P, 3), ValueError, "weights .* and a column"),
+        (lambda: reverse_label_propagation(S / 0, P, 3), ValueError, "weights must be finite; got"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_value(call, error, message):

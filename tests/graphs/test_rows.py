@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import tracemalloc
+from mmap import mmap
 
 import numpy as np
 import pytest
@@ -137,6 +140,52 @@ def test_an_entry_of_a_file_that_is_not_finite_is_named(mapped, value, small_chu
     X[700, 2] = value
     with pytest.raises(ValueError, match=f"X must be finite; got {value} at row 700, column 2"):
         knn_graph(mapped(X), 3)
+
+
+@pytest.mark.parametrize("offset", [0, 100, 2**16, 2**16 + 8])
+def test_a_file_that_lost_its_end_is_told_from_one_that_is_whole(tmp_path, rng, offset):
+    X = np.memmap(tmp_path / "X", np.float32, "w+", offset, (60, 5))
+    X[:] = rng.random((60, 5))
+    X.flush()
+    rows = open_rows(X, "test")
+    np.testing.assert_array_equal(rows[:3], X[:3])
+    os.truncate(tmp_path / "X", offset + X.nbytes - 1)
+    for view in (X, X[1:], np.asarray(X), X.reshape(30, 10).T):
+        with pytest.raises(
+            ValueError, match=r"test: X must lie in a file of at least .*; got \d+."
+        ):
+            open_rows(view, "test")
+    with pytest.raises(ValueError, match=r"X must lie in a file .* Write it again, and open it"):
+        rows[:3]
+    with open(tmp_path / "X", "ab") as file:  # longer than it was: a log that goes on
+        file.write(bytes(100))
+    assert len(open_rows(X, "test")) == 60
+
+
+def test_memory_without_a_file_has_no_end_to_lose():
+    X = np.frombuffer(mmap(-1, 800)).reshape(20, 5)
+    assert len(open_rows(X, "test")) == 20
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("n_reads", [1, 5, 12])
+def test_a_disk_that_fails_while_rows_are_read_is_told_at_once(
+    mapped, rng, n_jobs, n_reads, monkeypatch
+):
+    """Wherever it fails, in the checks or in a thread of the search."""
+    left, read = iter(range(n_reads)), Rows._read
+
+    def failing(self, part, index):
+        if next(left, None) is None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return read(self, part, index)
+
+    X = mapped(rng.random((3000, 4)))
+    with monkeypatch.context() as patch:
+        patch.setattr(Rows, "_read", failing)
+        with pytest.raises(OSError, match="Input/output error"):
+            knn_graph(X, 3, n_jobs=n_jobs)
+    assert knn_graph(X, 3, n_jobs=n_jobs).n_samples == 3000
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ class TestNeighborhood:
         assert mine_triplets(graph, masses, strategy="neighborhood").positive[0] == 2
 
     def test_an_odd_k_leaves_the_middle_neighbour_out(self):
-        graph = KNNGraph(np.array([[1, 2, 3]] + [[0, 0, 0]] * 3), np.ones((4, 3)))
+        graph = KNNGraph(np.array([[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]]), np.ones((4, 3)))
         W = np.zeros((4, 4))
         W[0] = [0.0, 0.1, 0.3, 0.2]
         triplets = mine_triplets(graph, W, strategy="neighborhood")

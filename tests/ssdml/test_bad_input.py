@@ -6,6 +6,7 @@ disk and Ctrl-C during a comparison in ``experiments/test_run.py``.
 
 from __future__ import annotations
 
+import os
 from functools import partial
 
 import numpy as np
@@ -343,6 +344,7 @@ def test_arrays_that_cannot_be_written_to_are_not(model, X, y):
         "ssdml.estimator.propagate_labels",
         "ssdml.alternation.mine_triplets",
         "ssdml.alternation.learn_metric",
+        "ssdml.estimator.embed",  # the last step, when the components are known
     ],
 )
 def test_ctrl_c_leaves_nothing_half_fitted(model, X, y, monkeypatch, kernel):
@@ -359,6 +361,22 @@ def test_ctrl_c_leaves_nothing_half_fitted(model, X, y, monkeypatch, kernel):
     with pytest.raises(NotFittedError, match="SSDML instance is not fitted"):
         model.predict(X)
     assert model.fit(X, y).transform(X).shape[0] == 90
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16])
+def test_file_that_lost_its_end_is_refused_before_it_is_read(X, y, tmp_path, dtype):
+    """To read what a file no longer has would end this process."""
+    np.save(tmp_path / "X.npy", X.astype(dtype))
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    model = SSDML(random_state=0).fit(mapped, y)
+    whole = (tmp_path / "X.npy").stat().st_size
+    os.truncate(tmp_path / "X.npy", whole - 1)
+    message = f"SSDML: X must lie in a file of at least {whole} bytes, .*; got {whole - 1}. Write"
+    for method in (model.transform, model.predict, lambda rows: model.fit(rows, y)):
+        with pytest.raises(ValueError, match=message):
+            method(mapped[:10])
+    with pytest.raises(NotFittedError):
+        model.transform(X)
 
 
 def test_rows_whose_variance_overflows_are_refused(rng):

@@ -309,6 +309,21 @@ def test_an_embedding_that_does_not_fit_on_the_disk_leaves_no_part(
     assert not list(tmp_path.glob("Z.npy*"))
 
 
+def test_a_model_that_does_not_fit_on_the_disk_leaves_no_folder(run, arrays, tmp_path, monkeypatch):
+    def full(arrays, file):
+        file.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    command = ["fit", *arrays, "--out", tmp_path / "model"]
+    with monkeypatch.context() as patch:
+        patch.setattr("safetensors.numpy.save_file", full)
+        result = run(*command)
+    assert result.exit_code == 1
+    assert f"{tmp_path / 'model'}: SSDML.save: cannot write the model (No space" in result.stderr
+    assert not (tmp_path / "model").exists()
+    assert run(*command).exit_code == 0  # without --force
+
+
 def test_the_demo_runs_and_will_not_run_over_itself(run, tmp_path, monkeypatch):
     monkeypatch.setattr("ssdml.experiments.sections.project", lambda s: s.embedding[:, :2])
     command = ["demo", "--small", "--seeds", 1, "--out", tmp_path / "demo"]

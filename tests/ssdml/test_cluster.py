@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import time
 import weakref
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
 from ssdml import SSDML, partitions
 from tests.chunks import in_chunks
@@ -115,6 +118,54 @@ def test_worker_that_is_killed_changes_nothing(overlapping, expected, client, tm
     assert os.path.exists(mark)
     assert len(before & after) == 1
     check_equal(model, expected)
+
+
+def failing_when_read_again(X, mark):
+    """The rows in chunks; the disk fails once at the second reading of the sixth."""
+
+    def read(block, block_info):
+        if block_info[0]["chunk-location"][0] == 5:
+            with open(mark, "a") as file:
+                file.write("x")
+            if os.path.getsize(mark) == 2:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), "part-5.npy")
+        return block
+
+    return in_chunks(X).map_blocks(read, dtype=X.dtype, meta=X[:0])
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
+def test_a_disk_that_fails_midway_leaves_nothing_fitted(overlapping, expected, tmp_path, scheduler):
+    X, labels, _ = overlapping
+    failing = failing_when_read_again(X, str(tmp_path / "reads"))
+    model = SSDML(random_state=0).fit(X[:100], labels[:100])
+    with dask.config.set(scheduler=scheduler):
+        with pytest.raises(OSError, match=r"Input/output error: 'part-5\.npy'"):
+            model.fit(failing, labels)
+        with pytest.raises(NotFittedError, match="SSDML instance is not fitted"):
+            model.predict(X)
+        check_equal(model.fit(failing, labels), expected)
+
+
+def test_a_task_that_raises_midway_leaves_nothing_fitted(overlapping, expected, client, tmp_path):
+    """Its error comes as it is, and the cluster forgets it, though its traceback is kept."""
+    X, labels, _ = overlapping
+    failing = failing_when_read_again(X, str(tmp_path / "reads"))
+    model = SSDML(random_state=0).fit(X[:100], labels[:100])
+    with pytest.raises(OSError, match=r"Input/output error: 'part-5\.npy'") as caught:
+        model.fit(failing, labels)
+    with pytest.raises(NotFittedError, match="SSDML instance is not fitted"):
+        model.predict(X)
+    deadline = time.monotonic() + 20
+    while client.run_on_scheduler(n_failed) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    check_equal(model.fit(failing, labels), expected)
+    assert caught.tb is not None
+
+
+def n_failed(dask_scheduler):
+    """Tasks whose error the scheduler remembers."""
+    return sum(task.state == "erred" for task in dask_scheduler.tasks.values())
 
 
 def test_errors_of_a_worker_arrive(overlapping, client):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import pickle
 import sys
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -156,6 +160,53 @@ def test_save_that_is_killed_leaves_the_old_model_or_the_new_one(blobs, tmp_path
     assert sorted(outcomes) == outcomes  # old until the replacement, new from then on
     assert {True, False} == set(outcomes)
     assert len(outcomes) > 8
+
+
+@contextmanager
+def files_of_at_most(n_bytes):
+    """A disk that is full, as far as files of this process are concerned."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("n_bytes", [100, 2000])
+def test_save_that_does_not_fit_on_the_disk_leaves_nothing_new(saved, blobs, tmp_path, n_bytes):
+    """No room for the arrays, which are written first: into a new folder, and over a model."""
+    model, before = SSDML(2, random_state=0).fit(*blobs), SSDML.load(saved).transform(blobs[0])
+    files = {file: file.read_bytes() for file in saved.iterdir()}
+    for folder in (tmp_path / "new", saved):
+        message = r"SSDML\.save: cannot write the model \(.*File too large.*Make room"
+        with files_of_at_most(n_bytes), pytest.raises(OSError, match=message) as caught:
+            model.save(folder)
+        assert caught.value.filename == str(folder)
+    assert not (tmp_path / "new").exists()
+    assert {file: file.read_bytes() for file in saved.iterdir()} == files
+    np.testing.assert_array_equal(SSDML.load(saved).transform(blobs[0]), before)
+
+
+@pytest.mark.parametrize("fails", ["safetensors.numpy.save_file", "pathlib.Path.write_text"])
+def test_files_that_a_full_disk_cuts_short_are_removed(saved, blobs, tmp_path, monkeypatch, fails):
+    """Writers that leave a part of the file behind."""
+
+    def half(first, second, **options):
+        file = first if isinstance(first, Path) else second
+        file.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(file))
+
+    files = {file: file.read_bytes() for file in saved.iterdir()}
+    model = SSDML(2, random_state=0).fit(*blobs)
+    monkeypatch.setattr(fails, half)
+    for folder in (tmp_path / "new", saved):
+        with pytest.raises(OSError, match=r"\(No space left on device\)\. Make room") as caught:
+            model.save(folder)
+        assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(folder))
+    assert not (tmp_path / "new").exists()
+    assert {file: file.read_bytes() for file in saved.iterdir()} == files
 
 
 def test_a_folder_that_is_saved_to_again_holds_nothing_of_the_old_model(blobs, tmp_path):
