@@ -18,6 +18,7 @@ from ssdml.linalg import Matrix
 from ssdml.scatter import class_means
 
 INPUT_WEIGHTS = (0.7, 1.0, 1.4)
+GAIN = 1.0  # standard errors by which a weight has to beat the input alone
 NEIGHBORS = 3  # that are asked: one alone is so noisy that the choice is left to chance
 BLOCK_ENTRIES = 2**21  # of the distances that are held at once: 16 MB
 
@@ -66,7 +67,7 @@ def choose_input_weight(
 ) -> InputWeight:
     """Least weight of the input with which rows agree more with their neighbours than by it alone.
 
-    Asked are the three nearest. More means by two standard errors of the difference; if no weight
+    Asked are the three nearest. More means by one standard error of the difference; if no weight
     does so, the one with which most agree is taken, and of several the largest. Distances are
     ``learned² + weight² · input²``; the caller scales both to the same spread.
 
@@ -105,7 +106,7 @@ def choose_input_weight(
     )
     nearest = np.concatenate([_nearest(*squares, weights) for squares in blocks], axis=1)
     by_input, *trials = (codes[nearest] == codes[queries][:, None]).mean(axis=2)
-    gains = [falls_short(by_input, trial) for trial in trials]
+    gains = [falls_short(by_input, trial, errors=GAIN) for trial in trials]
     best = max(range(len(trials)), key=lambda i: (trials[i].mean(), i))
     chosen = gains.index(True) if any(gains) else best
     return InputWeight(
@@ -139,8 +140,8 @@ def _lowest(squares: Matrix) -> npt.NDArray[np.intp]:
     return columns.T
 
 
-def falls_short(agree: npt.NDArray[Any], reference: npt.NDArray[Any]) -> bool:
-    """Whether rows agree less than in ``reference``, by more than two standard errors.
+def falls_short(agree: npt.NDArray[Any], reference: npt.NDArray[Any], *, errors: float = 2) -> bool:
+    """Whether rows agree less than in ``reference``, by more than so many standard errors.
 
     For each row whether it agrees, or the share of its neighbours that do; the error is that of the
     mean of the paired differences.
@@ -151,7 +152,7 @@ def falls_short(agree: npt.NDArray[Any], reference: npt.NDArray[Any]) -> bool:
     True
     """
     gaps = reference.astype(float) - agree
-    return bool(gaps.mean() > 2 * gaps.std() / np.sqrt(len(gaps)))
+    return bool(gaps.mean() > errors * gaps.std() / np.sqrt(len(gaps)))
 
 
 def nearest_mean_agrees(rows: npt.ArrayLike, classes: npt.ArrayLike) -> npt.NDArray[np.bool_]:

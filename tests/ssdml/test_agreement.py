@@ -7,6 +7,7 @@ import pytest
 
 from ssdml import agreement
 from ssdml.agreement import (
+    GAIN,
     NEIGHBORS,
     choose_input_weight,
     falls_short,
@@ -48,18 +49,18 @@ def slow_agreement(learned, inputs, classes, judged, weight):
 def slow_choice(learned, inputs, classes, judged, weights):
     """The rule in words: the least weight that beats the input, else the best, else the largest."""
 
-    def beats(one, two):
+    def beats(one, two, errors):
         gaps = [float(a) - float(b) for a, b in zip(one, two, strict=True)]
         mean = sum(gaps) / len(gaps)
         deviation = (sum((gap - mean) ** 2 for gap in gaps) / len(gaps)) ** 0.5
-        return mean > 2 * deviation / len(gaps) ** 0.5
+        return mean > errors * deviation / len(gaps) ** 0.5
 
     zeros = np.zeros_like(learned)
     by_input = slow_agreement(zeros, inputs, classes, judged, 1.0)
     trials = {w: slow_agreement(learned, inputs, classes, judged, w) for w in weights}
-    winners = [w for w in weights if beats(trials[w], by_input)]
+    winners = [w for w in weights if beats(trials[w], by_input, GAIN)]
     chosen = min(winners) if winners else max(weights, key=lambda w: (trials[w].mean(), w))
-    return chosen, trials[chosen].mean(), by_input.mean(), beats(by_input, trials[chosen])
+    return chosen, trials[chosen].mean(), by_input.mean(), beats(by_input, trials[chosen], 2)
 
 
 def test_squared_distances_are_those_of_every_pair(rng):
@@ -190,6 +191,13 @@ def test_falling_short_takes_more_than_two_standard_errors(lost, short):
     p = lost / 100
     assert (p > 2 * np.sqrt(p * (1 - p) / 100)) == short
     assert falls_short(agree, reference) == short
+
+
+@pytest.mark.parametrize(("lost", "short"), [(0, False), (1, True)])
+def test_falling_short_by_one_error_takes_one_row(lost, short):
+    agree = np.arange(100) >= lost
+    assert falls_short(agree, np.ones(100, bool), errors=1) == short
+    assert not falls_short(agree, np.ones(100, bool), errors=1.1)
 
 
 def test_falling_short_pairs_the_rows(rng):
