@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -13,6 +11,7 @@ from ssdml.graphs._blocks import row_blocks
 from ssdml.graphs._checks import Floats, Integers
 from ssdml.graphs._rows import Rows
 from ssdml.graphs._search import QUERY_BLOCK, Find
+from ssdml.graphs._torch_device import full_precision, torch_device
 
 if TYPE_CHECKING:
     import torch
@@ -27,7 +26,7 @@ def torch_find(points: Rows, inner_product: bool, device: str) -> Find:
     """
     import torch
 
-    target = torch_device(device)
+    target = torch_device(device, "knn_graph")
     blocks = [
         (block.start, torch.from_numpy(points[block]).to(target))
         for block in row_blocks(len(points), SCORE_ENTRIES // QUERY_BLOCK)
@@ -58,33 +57,3 @@ def _scores(left: torch.Tensor, right: torch.Tensor, inner_product: bool) -> tor
         return products.neg_().add_(1)
     products.mul_(-2).add_(torch.einsum("nd,nd->n", left, left)[:, None])
     return products.add_(torch.einsum("nd,nd->n", right, right))
-
-
-def torch_device(device: str) -> torch.device:
-    """The device called so; "auto" is CUDA where torch finds one."""
-    import torch
-
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        found = torch.device(device)
-        torch.empty(0, device=found)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise ValueError(
-            f"knn_graph: device must be one that torch has here; got {device!r}. "
-            "Use 'cpu' or 'auto'."
-        ) from error
-    return found
-
-
-@contextmanager
-def full_precision() -> Iterator[None]:
-    """Have torch multiply in float32 and not in the shorter TF32; restore after."""
-    import torch
-
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)

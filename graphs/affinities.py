@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from ssdml.graphs._blocks import count_threads
+from ssdml.graphs._blocks import count_threads, row_blocks
 from ssdml.graphs._checks import UNLABELED, Floats, Integers, check_labelled
-from ssdml.graphs.masses import ClassMasses, class_codes, one_hot, transition_matrix
+from ssdml.graphs.masses import ClassMasses, class_codes, transition_matrix
 from ssdml.graphs.neighbors import KNNGraph, directed_csr
 from ssdml.graphs.solvers import SOLVERS, Certified, certified
+
+if TYPE_CHECKING:
+    from ssdml.graphs._torch_dense import TorchInverse
 
 MASS_TOL = 1e-6  # a sign hangs on small differences of masses, and C solves are cheap
 AUTO_DENSE_ROWS = 2_000  # "auto" factorises up to here: some tenths of a second
 AUTO_WALK_TOL = 1e-3  # and walks beyond, unless the tolerance is smaller than this
 TIGHT_DENSE_ROWS = 12_000  # where it factorises up to here: 1.2 GB, under a minute on two cores
 BLOCK_ENTRIES = 2**21  # entries of one block of right-hand sides
+CLASS_ENTRIES = 2**24  # of a block of classes: solvers hold ten such, 1.3 GB
 
 # Indices of columns, these columns of W*, and the largest error of each.
 Columns = Iterable[tuple[Integers, Floats, Floats]]
-
+# Entries of columns of P, and their errors: a row of the pattern says where in a column.
+Entries = Callable[[Integers, sparse.csr_array], tuple[Floats, Floats]]
 
 Affinities = tuple[Any, Any]  # and their bounds: sparse arrays on the edges, or full arrays
 
@@ -36,6 +42,7 @@ class Problem(NamedTuple):
     solver: str
     error: float
     n_jobs: int | None
+    device: str
 
 
 def one_sided(graph: KNNGraph, labels: Integers, problem: Problem) -> Affinities:
@@ -49,13 +56,19 @@ def one_sided(graph: KNNGraph, labels: Integers, problem: Problem) -> Affinities
     def propagator(name: str, tol: float) -> Certified:
         return certified(SOLVERS[name](transition, decay, tol=tol), transition, decay)
 
+    mass_error = _mass_error(labels, decay, error)
+    propagate: Certified
+    propagate_masses: Certified
     if solver == "dense":
         propagate = propagate_masses = propagator("dense", error)
+    elif solver == "torch":
+        inverse = _torch_inverse(transition, problem)
+        propagate = partial(inverse.solve, tol=error)
+        propagate_masses = partial(inverse.solve, tol=mass_error)
     else:
-        propagate = propagator("krylov", error)
-        propagate_masses = propagator("krylov", _mass_error(labels, decay, error))
-    known = labelled_columns(labels, propagate_masses)
+        propagate, propagate_masses = (propagator("krylov", e) for e in (error, mass_error))
     if problem.pairs == "all":
+        known = labelled_columns(labels, propagate_masses)
         return symmetrize_everywhere(graph.n_samples, one_sided_columns(known, propagate))
     edges = symmetric_edges(graph)
     if solver == "walk":
@@ -63,8 +76,13 @@ def one_sided(graph: KNNGraph, labels: Integers, problem: Problem) -> Affinities
 
         n_threads = count_threads(problem.n_jobs)
         walked = walk_entries(transition, decay, edges, tol=error, n_threads=n_threads)
+        known = labelled_columns(labels, propagate_masses)  # not before: a walk takes memory too
         parts = with_labelled_columns(edges, walked.values, walked.bounds, known)
+    elif solver == "torch":
+        known = labelled_columns(labels, propagate_masses)
+        parts = with_unlabelled_columns(edges, known, partial(inverse.entries, tol=error))
     else:
+        known = labelled_columns(labels, propagate_masses)
         parts = columns_on_edges(edges, one_sided_columns(known, propagate))
     values, errors = (symmetrize_on_edges(edges, part) for part in parts)
     return values, errors
@@ -78,14 +96,25 @@ def _one_sided_solver(n_samples: int, problem: Problem) -> str:
     return "dense" if n_samples <= TIGHT_DENSE_ROWS else "krylov"
 
 
+def _torch_inverse(transition: sparse.csr_array, problem: Problem) -> TorchInverse:
+    from ssdml.graphs._torch_dense import TorchInverse  # loads torch
+
+    return TorchInverse(transition, problem.decay, problem.device)
+
+
 def two_sided(graph: KNNGraph, labels: Integers, problem: Problem) -> Affinities:
     """Affinities ``P W0 Pᵀ``, and bounds of their errors."""
     check_labelled(labels, "propagate_affinities(sides='two')", "Label some rows, or use 'one'.")
     transition, decay = transition_matrix(graph), problem.decay
-    make = SOLVERS["krylov" if problem.solver == "auto" else problem.solver]
     tol = _mass_error(labels, decay, problem.error)
-    values, errors = certified(make(transition, decay, tol=tol), transition, decay)(one_hot(labels))
-    masses = ClassMasses(np.maximum(values, 0))
+    propagate: Certified
+    if problem.solver == "torch":
+        propagate = partial(_torch_inverse(transition, problem).solve, tol=tol)
+    else:
+        make = SOLVERS["krylov" if problem.solver == "auto" else problem.solver]
+        propagate = certified(make(transition, decay, tol=tol), transition, decay)
+    values, errors = solve_classes(*class_codes(labels), propagate)
+    masses = ClassMasses(np.maximum(values, 0, out=values))
     # |δ(2 F_i·F_j - F_i1 F_j1)| <= |δ_i|₁ + |δ_j|₁ and a term of second order.
     bound = 2 * float(errors.sum()) * (1 + float(errors.sum()))
     if problem.pairs == "all":
@@ -118,21 +147,37 @@ def labelled_columns(labels: Integers, propagate: Certified) -> LabelledColumns:
     codes, n_classes = class_codes(labels)
     if not n_classes:
         return LabelledColumns(np.empty((len(labels), 0)), 0.0, codes)
-    masses, errors = propagate(one_hot(labels))
-    values = 2 * masses - masses.sum(axis=1, keepdims=True)
+    values, errors = solve_classes(codes, n_classes, propagate)
+    totals = values.sum(axis=1, keepdims=True)
+    values *= 2
+    values -= totals
     return LabelledColumns(values, float(errors.sum()), codes)
+
+
+def solve_classes(codes: Integers, n_classes: int, propagate: Certified) -> tuple[Floats, Floats]:
+    """Masses of all classes, and the largest error of each; some at a time: solvers hold copies."""
+    masses, errors = np.empty((len(codes), n_classes)), np.empty(n_classes)
+    for block in row_blocks(n_classes, CLASS_ENTRIES // len(codes)):
+        classes = np.arange(n_classes)[block]
+        masses[:, block], errors[block] = propagate(np.asarray(codes[:, None] == classes, float))
+    return masses, errors
+
+
+def known_columns(known: LabelledColumns) -> Iterator[tuple[Integers, Floats, Floats]]:
+    """Columns of ``P W0`` that belong to labelled rows."""
+    labelled = np.flatnonzero(known.codes != UNLABELED)
+    for block in row_blocks(labelled.size, BLOCK_ENTRIES // len(known.codes)):
+        columns = labelled[block]
+        yield columns, known.values[:, known.codes[columns]], np.full(columns.size, known.error)
 
 
 def one_sided_columns(
     known: LabelledColumns, propagate: Certified
 ) -> Iterator[tuple[Integers, Floats, Floats]]:
     """Columns of ``P W0``: those of unlabelled rows are columns of P, and a solve each."""
-    labelled = np.flatnonzero(known.codes != UNLABELED)
-    for block in _blocks(labelled.size, len(known.codes)):
-        columns = labelled[block]
-        yield columns, known.values[:, known.codes[columns]], np.full(columns.size, known.error)
+    yield from known_columns(known)
     unlabelled = np.flatnonzero(known.codes == UNLABELED)
-    for block in _blocks(unlabelled.size, len(known.codes)):
+    for block in row_blocks(unlabelled.size, BLOCK_ENTRIES // len(known.codes)):
         columns = unlabelled[block]
         identity = np.zeros((len(known.codes), columns.size))
         identity[columns, np.arange(columns.size)] = 1
@@ -142,7 +187,7 @@ def one_sided_columns(
 
 def symmetric_edges(graph: KNNGraph) -> sparse.csr_array:
     """Ones on the edges of the graph and their reverses; columns sorted."""
-    directed = directed_csr(graph, np.ones(graph.indices.shape))
+    directed = directed_csr(graph, np.ones(graph.indices.shape, bool))
     edges = sparse.csr_array(directed.maximum(directed.T))
     edges.sort_indices()
     return edges
@@ -158,6 +203,18 @@ def columns_on_edges(edges: sparse.csr_array, columns: Columns) -> tuple[Floats,
         positions = starts + np.arange(counts.sum())
         values[positions] = entries[edges.indices[positions], local]
         errors[positions] = largest[local]
+    return values, errors
+
+
+def with_unlabelled_columns(
+    edges: sparse.csr_array, known: LabelledColumns, entries: Entries
+) -> tuple[Floats, Floats]:
+    """Known columns on the edges, and beside them entries of P: row j gets column j."""
+    values, errors = columns_on_edges(edges, known_columns(known))
+    unlabelled = known.codes == UNLABELED
+    wanted = np.repeat(unlabelled, np.diff(edges.indptr))
+    columns = np.flatnonzero(unlabelled)
+    values[wanted], errors[wanted] = entries(columns, edges[columns])
     return values, errors
 
 
@@ -188,8 +245,3 @@ def symmetrize_everywhere(n_samples: int, columns: Columns) -> tuple[Floats, Flo
     for indices, entries, largest in columns:
         full[:, indices], errors[indices] = entries, largest
     return (full + full.T) / 2, (errors[:, None] + errors) / 2
-
-
-def _blocks(n_columns: int, n_rows: int) -> list[slice]:
-    step = max(1, BLOCK_ENTRIES // n_rows)
-    return [slice(start, start + step) for start in range(0, n_columns, step)]

@@ -17,7 +17,7 @@ from ssdml.graphs._checks import (
     choose,
 )
 from ssdml.graphs.affinities import Problem, one_sided, two_sided
-from ssdml.graphs.laplacian import symmetric_normalized, symmetric_weights
+from ssdml.graphs.laplacian import symmetric_weights
 from ssdml.graphs.masses import ClassMasses, class_codes, class_masses
 from ssdml.graphs.neighbors import KNNGraph, check_graph
 from ssdml.graphs.solvers import SOLVERS
@@ -49,7 +49,8 @@ def propagate_labels(
     Parameters
     ----------
     graph : KNNGraph or sparse array of shape (n_samples, n_samples)
-        A sparse array holds symmetric weights of at least 0. A KNNGraph takes the weights of
+        A sparse array holds symmetric weights of at least 0; duplicate entries are summed, and
+        one on the diagonal lets labels stay where they are. A KNNGraph takes the weights of
         :func:`adjacency`: "cosine" for a graph of cosine distances, "heat" otherwise.
     y : array of shape (n_samples,), int
         -1 where unlabelled.
@@ -82,7 +83,8 @@ def propagate_labels(
     Notes
     -----
     Differs from [1]_ in three ways: (a) classes are rescaled to their prior masses, after [2]_;
-    (b) the linear system is solved by conjugate gradients; (c) one more step of the fixed point
+    (b) the linear system is solved by conjugate gradients, with a coarse correction that saves half
+    of the steps as long as labels reach all rows well; (c) one more step of the fixed point
     follows, so that rows whose mass is below the tolerance take the proportions of their
     neighbours. Labelled rows are not clamped: one among many of another class can be outvoted.
 
@@ -109,9 +111,8 @@ def propagate_labels(
     codes, n_classes = class_codes(labels)
     prior = class_shares(class_prior, codes, n_classes)
     check_start(start, (len(labels), n_classes))
-    similarity = symmetric_normalized(weights)
     with threads(count_threads(n_jobs)) as pool:
-        solution = spread_scores(similarity, codes, n_classes, decay, tol, start, pool)
+        solution = spread_scores(weights, codes, n_classes, decay, tol, start, pool)
     if not solution.converged:
         warnings.warn(
             f"propagate_labels: stopped after {solution.n_iter} steps with residual "
@@ -133,6 +134,7 @@ def propagate_affinities(
     sides: str = "one",
     pairs: str = "edges",
     solver: str = "auto",
+    device: str = "auto",
     tol: float = 1e-2,
     return_bound: bool = False,
     n_jobs: int | None = None,
@@ -157,10 +159,14 @@ def propagate_affinities(
     sides : {"one", "two"}
     pairs : {"edges", "all"}
         Edges of the graph and their reverses, or all pairs: O(n²) memory.
-    solver : {"auto", "dense", "walk", "krylov"}
+    solver : {"auto", "dense", "walk", "krylov", "torch"}
         "dense" factorises an n x n array; "krylov" solves for a block of columns at a time; "walk"
-        (one side, on edges) walks from each row, at a cost that does not grow with n. Two sides
-        need few solves: there "auto" is "krylov".
+        (one side, on edges) walks from each row, at a cost that does not grow with n; "torch" does
+        what "dense" does on ``device``, in single precision refined to ``tol``. Two sides need few
+        solves: there "auto" is "krylov".
+    device : str
+        Where "torch" factorises: "auto" is CUDA where torch finds it, else the CPU. It must have
+        room for two n x n arrays, of float32 unless ``decay`` lies above 0.99998.
     tol : float
         Largest error of an affinity, in units of ``1 - decay``.
     return_bound : bool
@@ -210,8 +216,9 @@ def propagate_affinities(
     )
     spread = choose({"one": one_sided, "two": two_sided}, sides, "propagate_affinities: sides")
     choose({"edges": None, "all": None}, pairs, "propagate_affinities: pairs")
-    choose({"auto": None, "walk": None, **SOLVERS}, solver, "propagate_affinities: solver")
-    problem = Problem(decay, sides, pairs, solver, tol * (1 - decay), n_jobs)
+    solvers = {"auto": None, "walk": None, "torch": None, **SOLVERS}
+    choose(solvers, solver, "propagate_affinities: solver")
+    problem = Problem(decay, sides, pairs, solver, tol * (1 - decay), n_jobs, device)
     _check_problem(graph.n_samples, problem)
     affinities, bounds = spread(graph, labels, problem)
     return (affinities, bounds) if return_bound else affinities
@@ -223,6 +230,11 @@ def _check_problem(n_samples: int, problem: Problem) -> None:
             f"propagate_affinities: n must be at most {MAX_DENSE_ROWS} for solver='dense' or "
             f"pairs='all', which fill n x n arrays; got {n_samples}. "
             "Use pairs='edges' with solver='auto', or class_masses."
+        )
+    if problem.device != "auto" and problem.solver != "torch":
+        raise ValueError(
+            f"propagate_affinities: device must be 'auto' unless solver is 'torch'; got "
+            f"{problem.device!r} with {problem.solver!r}. Pass solver='torch' to factorise there."
         )
     if problem.solver == "walk" and (problem.sides, problem.pairs) != ("one", "edges"):
         raise ValueError(

@@ -14,6 +14,7 @@ from scipy import sparse
 
 from ssdml.graphs._blocks import SERIAL, SharedOut, Threads
 from ssdml.graphs._checks import Floats
+from ssdml.graphs.coarsening import CoarseCorrection
 
 MAX_ITER = 1000
 
@@ -105,6 +106,7 @@ def conjugate_gradient(
     *,
     tol: float,
     start: Floats | None = None,
+    coarse: CoarseCorrection | None = None,
     threads: Threads = SERIAL,
     max_iter: int = MAX_ITER,
 ) -> Solution:
@@ -112,14 +114,27 @@ def conjugate_gradient(
 
     All columns share one sparse product an iteration and keep their own step lengths. Stops when
     the 2-norm of every column's residual is at most ``tol`` times that of its right-hand side.
-    Rows are worked on in blocks that fit the cache.
+    Rows are worked on in blocks that fit the cache. ``coarse`` preconditions.
     """
     shared, n = SharedOut(similarity, threads), len(right_hand_sides)
     values = np.zeros_like(right_hand_sides) if start is None else start.copy()
     residual = right_hand_sides.copy()
     if start is not None:
         residual += decay * (shared @ start) - start
-    direction, image = residual.copy(), np.empty_like(residual)
+    direction, image = np.zeros_like(residual), np.empty_like(residual)
+
+    def measure(rows: slice) -> Floats:
+        """Squares of the residual and, below them, what the correction sees of it."""
+        squares = _column_dots(residual[rows], residual[rows])[None]
+        if coarse is None:
+            return squares
+        return np.concatenate([squares, coarse.restrict(rows, residual[rows])])
+
+    def aim(rows: slice, factor: Floats, solved: Floats) -> None:
+        direction[rows] *= factor
+        direction[rows] += residual[rows]
+        if coarse is not None:
+            direction[rows] += coarse.prolong(rows, solved)
 
     def turn(rows: slice) -> Floats:
         image[rows] = direction[rows] - decay * shared.part(rows, direction)
@@ -128,23 +143,20 @@ def conjugate_gradient(
     def move(rows: slice, step: Floats) -> Floats:
         values[rows] += step * direction[rows]
         residual[rows] -= step * image[rows]
-        return _column_dots(residual[rows], residual[rows])
+        return measure(rows)
 
-    def aim(rows: slice, factor: Floats) -> None:
-        direction[rows] *= factor
-        direction[rows] += residual[rows]
-
-    squares = _column_dots(residual, residual)
     scales = _column_dots(right_hand_sides, right_hand_sides)
     scales[scales == 0] = 1.0
-    n_iter = 0
-    while (squares / scales).max() > tol**2 and n_iter < max_iter:
-        step = _divide(squares, threads.sum(turn, n))
-        updated = threads.sum(partial(move, step=step), n)
-        threads.map(partial(aim, factor=_divide(updated, squares)), n)
-        squares = updated
+    sums, before, n_iter = threads.sum(measure, n), np.zeros_like(scales), 0
+    while (sums[0] / scales).max() > tol**2 and n_iter < max_iter:
+        solved = sums[1:] if coarse is None else coarse.solve(sums[1:])
+        # Inner products of the residual and what the preconditioner makes of it.
+        products = sums[0] + _column_dots(sums[1:], solved)
+        threads.map(partial(aim, factor=_divide(products, before), solved=solved), n)
+        step = _divide(products, threads.sum(turn, n))
+        sums, before = threads.sum(partial(move, step=step), n), products
         n_iter += 1
-    worst = float(np.sqrt((squares / scales).max()))
+    worst = float(np.sqrt((sums[0] / scales).max()))
     return Solution(values, n_iter, worst, worst <= tol)
 
 

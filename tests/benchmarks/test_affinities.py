@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from ssdml.datasets import load_dataset
 from ssdml.graphs import knn_graph, propagate_affinities
@@ -41,6 +42,15 @@ def is_in_upper_half(affinities):
     return ranks < affinities.shape[1] // 2
 
 
+def measure(benchmark, graph, exact, options):
+    y, rows = np.full(N_ROWS, -1), np.arange(N_ROWS)[:, None]
+    W = benchmark.pedantic(propagate_affinities, (graph, y), options, rounds=3, warmup_rounds=1)
+    near = np.asarray(W[np.repeat(rows, 10), graph.indices.ravel()])
+    truth = exact[rows, graph.indices] + exact[graph.indices, rows]
+    agree = is_in_upper_half(near.reshape(N_ROWS, 10)) == is_in_upper_half(truth)
+    benchmark.extra_info["right half"] = round(100 * agree.mean(), 2)
+
+
 @pytest.mark.benchmark(group="affinities on the edges of 9,100 digits, decay 0.99")
 class TestOnEdges:
     def test_dense_inverse(self, benchmark, graph):
@@ -48,10 +58,10 @@ class TestOnEdges:
 
     @pytest.mark.parametrize("tol", [0.5, 0.1, 0.01])
     def test_walk(self, benchmark, graph, exact, tol):
-        y, rows = np.full(N_ROWS, -1), np.arange(N_ROWS)[:, None]
         options = {"decay": DECAY, "solver": "walk", "tol": tol, "n_jobs": -1}
-        W = benchmark.pedantic(propagate_affinities, (graph, y), options, rounds=3, warmup_rounds=1)
-        near = np.asarray(W[np.repeat(rows, 10), graph.indices.ravel()]).reshape(N_ROWS, 10)
-        truth = exact[rows, graph.indices] + exact[graph.indices, rows]
-        agree = is_in_upper_half(near) == is_in_upper_half(truth)
-        benchmark.extra_info["right half"] = round(100 * agree.mean(), 2)
+        measure(benchmark, graph, exact, options)
+
+    def test_torch_on_cuda(self, benchmark, graph, exact):
+        if not torch.cuda.is_available():
+            pytest.skip("torch finds no CUDA device")
+        measure(benchmark, graph, exact, {"decay": DECAY, "solver": "torch", "device": "cuda"})

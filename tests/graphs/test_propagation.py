@@ -177,6 +177,19 @@ class TestPropagateLabels:
         monkeypatch.setattr(spreading, "BLOCK_ENTRIES", 90)
         np.testing.assert_allclose(propagate_labels(graph, y), expected, atol=1e-6)
 
+    @pytest.mark.parametrize("tol", [1e-2, 1e-6])
+    def test_far_from_all_labels_proportions_hold_or_are_the_prior(self, tol):
+        """On a path scores fall by e every 7 rows, far below the residual."""
+        W = sparse.csr_array(sparse.diags_array([np.ones(599)] * 2, offsets=[-1, 1]))
+        y = np.full(600, -1)
+        y[[0, 30]] = 0, 1
+        expected = reference.propagated_labels(W.toarray(), y, 0.99)
+        with pytest.warns(RuntimeWarning, match="no label reaches"):
+            result = propagate_labels(W, y, tol=tol)
+        given_up = (result == 0.5).all(axis=1)
+        assert not given_up[:60].any()
+        np.testing.assert_allclose(result[~given_up], expected[~given_up], atol=0.1)
+
     def test_single_precision_in_single_precision_out(self, rng, y):
         X = rng.standard_normal((90, 4))
         double, single = (propagate_labels(knn_graph(X.astype(d), 7), y) for d in ("f8", "f4"))
@@ -208,11 +221,12 @@ class TestPropagateAffinities:
     @pytest.mark.parametrize("decay", [0.5, 0.99])
     def test_every_solver_agrees_with_the_slow_twin(self, graph, y, sides, decay, monkeypatch):
         monkeypatch.setattr("ssdml.graphs.affinities.BLOCK_ENTRIES", 90 * 7)  # several blocks
+        monkeypatch.setattr("ssdml.graphs.affinities.CLASS_ENTRIES", 90 * 2)
         expected = SIDES[sides](graph.indices, y, decay)
         edges = np.zeros((90, 90), bool)
         np.put_along_axis(edges, graph.indices, True, axis=1)
         edges |= edges.T
-        for solver in ("auto", "dense", "krylov"):
+        for solver in ("auto", "dense", "krylov", "torch"):
             options = {"decay": decay, "sides": sides, "solver": solver, "tol": 1e-9}
             full = propagate_affinities(graph, y, pairs="all", **options)
             np.testing.assert_allclose(full, expected, atol=1e-9 * (1 - decay))
@@ -245,7 +259,7 @@ class TestPropagateAffinities:
         ):
             propagate_affinities(graph, y, sides="two")
 
-    @pytest.mark.parametrize("solver", ["dense", "krylov", "walk"])
+    @pytest.mark.parametrize("solver", ["dense", "krylov", "walk", "torch"])
     def test_no_label_is_served_by_every_solver(self, graph, solver):
         P = reference.diffusion(graph.indices, 0.99)
         W = propagate_affinities(graph, np.full(90, -1), solver=solver, tol=1e-3).toarray()
@@ -309,7 +323,7 @@ class TestPropagateAffinities:
     @pytest.mark.parametrize(
         ("sides", "pairs", "solver"),
         [
-            *product(SIDES, ["edges", "all"], ["dense", "krylov"]),
+            *product(SIDES, ["edges", "all"], ["dense", "krylov", "torch"]),
             ("one", "edges", "walk"),
         ],
     )

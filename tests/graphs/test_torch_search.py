@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from ssdml.graphs import _torch_search, knn_graph
+from ssdml.graphs._torch_device import torch_device
 
 DEVICES = [
     "cpu",
@@ -60,7 +61,7 @@ def test_a_shorter_precision_that_was_chosen_before_is_not_used_and_comes_back(d
 
 
 def test_auto_takes_cuda_where_it_is():
-    assert _torch_search.torch_device("auto").type == (
+    assert torch_device("auto", "knn_graph").type == (
         "cuda" if torch.cuda.is_available() else "cpu"
     )
 

@@ -1,0 +1,68 @@
+"""Scores spread in another order of the rows are the same scores."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from ssdml.graphs import adjacency, knn_graph, propagate_labels, spreading
+from ssdml.graphs._ordering import near_order, reordered
+
+DECAY = 0.9
+
+
+@pytest.fixture
+def problem(rng):
+    """Rows of three clusters in random order, and labels for a few."""
+    truth = rng.integers(3, size=150)
+    X = 3.0 * np.eye(3)[truth] + rng.standard_normal((150, 3))
+    return knn_graph(X, 6), np.where(np.arange(150) < 30, truth, -1)
+
+
+@pytest.fixture
+def in_near_order(monkeypatch):
+    monkeypatch.setattr(spreading, "CACHED_ENTRIES", 0)
+
+
+def closed_form(graph, labels):
+    W = adjacency(graph).toarray()
+    roots = np.sqrt(W.sum(axis=1))
+    system = np.eye(len(W)) - DECAY * W / roots / roots[:, None]
+    return (1 - DECAY) * np.linalg.solve(system, np.eye(3)[labels] * (labels >= 0)[:, None])
+
+
+def test_scores_in_near_order_are_those_of_the_closed_form(problem, in_near_order):
+    graph, labels = problem
+    _, solution = propagate_labels(graph, labels, decay=DECAY, return_solution=True, tol=1e-12)
+    np.testing.assert_allclose(solution.values, closed_form(graph, labels), atol=1e-12)
+
+
+def test_distributions_do_not_depend_on_the_order(problem, monkeypatch):
+    given = propagate_labels(*problem, tol=1e-12)
+    monkeypatch.setattr(spreading, "CACHED_ENTRIES", 0)
+    np.testing.assert_allclose(propagate_labels(*problem, tol=1e-12), given, atol=1e-9)
+
+
+def test_a_start_is_put_in_order_as_well(problem, in_near_order):
+    _, cold = propagate_labels(*problem, return_solution=True)
+    _, warm = propagate_labels(*problem, start=cold.values, return_solution=True)
+    assert warm.n_iter == 0 < cold.n_iter
+
+
+def test_in_near_order_threads_change_nothing(problem, in_near_order):
+    one, two = (propagate_labels(*problem, n_jobs=n_jobs) for n_jobs in (1, 2))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_near_order_narrows_the_band_and_keeps_every_entry(rng):
+    places = rng.permutation(200)  # a path whose rows lie anywhere
+    ends = (np.r_[places[:-1], places[1:]], np.r_[places[1:], places[:-1]])
+    path = sparse.csr_array((rng.random(398), ends))
+    order = near_order(path)
+    np.testing.assert_array_equal(np.sort(order), np.arange(200))
+    moved = reordered(path, order)
+    rows, columns = moved.nonzero()
+    assert np.abs(rows - columns).max() == 1
+    np.testing.assert_array_equal(moved.toarray(), path.toarray()[np.ix_(order, order)])
+    assert moved.indices.dtype == np.int32
