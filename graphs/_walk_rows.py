@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+STEPS_BACK = 3  # which _mass_met writes out
 FORGOTTEN = 1e-30  # masses below go no further: far below rounding, and slow to multiply
 
 
@@ -15,11 +16,11 @@ def walk_rows(
     sources: Any,
     n_steps: int,
     share: float,
-    step: Any,
-    pattern: Any,
-    met: Any,
     forth: Any,
     back: Any,
+    pattern: Any,
+    forth_ends: Any,
+    back_ends: Any,
     constants: Any,
     out: Any,
 ) -> None:
@@ -31,9 +32,10 @@ def walk_rows(
     n_steps : int
     share : float
         1 - γ.
-    step, pattern, met : tuple of arrays
-        Pointers, columns and values of γ Q, of the pairs (no values), and of what walks back met.
-    forth, back : tuple of arrays
+    forth, back, pattern : tuple of arrays
+        Pointers, columns and data of γ Q, of its transpose, and of the pairs, whose data are their
+        places in ``out``.
+    forth_ends, back_ends : tuple of arrays
         Of rows, and of columns, as walks forth and back end: what they have on the slow modes, and
         the squares of it (forth) or the norms of all and of what is outside the modes (back).
     constants : tuple
@@ -41,24 +43,23 @@ def walk_rows(
     out : tuple of arrays
         Values and bounds of the pairs, and the largest bound of each row.
     """
-    pair_pointers, pair_columns = pattern
-    met_pointers, met_rows, met_values = met
-    right, inside = forth
-    left, norms, outsides = back
+    pair_pointers, pair_columns, places = pattern
+    right, inside = forth_ends
+    left, norms, outsides = back_ends
     inverse_weights, gap, slack, rounding = constants
     values, bounds, worst = out
-    here, there, seen, found, stamps = _buffers(step)
+    here, there, seen, found, stamps = _buffers(forth)
     stamp = 0
     for source in sources:
         pairs = range(pair_pointers[source], pair_pointers[source + 1])
         for pair in pairs:
-            values[pair] = 0.0
+            values[places[pair]] = 0.0
         here[source], seen[0], n_seen = 1, source, 1
         for _ in range(n_steps):
             for pair in pairs:
-                values[pair] += share * here[pair_columns[pair]]
+                values[places[pair]] += share * here[pair_columns[pair]]
             stamp += 1
-            n_seen = _move_on(step, here, there, seen, n_seen, found, stamps, stamp)
+            n_seen = _move_on(forth, here, there, seen, n_seen, found, stamps, stamp)
             here, there, seen, found = there, here, found, seen
 
         square = _weighted_square(here, seen, n_seen, inverse_weights)
@@ -66,17 +67,14 @@ def walk_rows(
         outside = np.sqrt(max(square - inside[source], 0.0) + rounding * square)
         worst[source] = 0.0
         for pair in pairs:
-            column = pair_columns[pair]
-            rest = 0.0
-            for position in range(met_pointers[column], met_pointers[column + 1]):
-                rest += here[met_rows[position]] * met_values[position]
+            column, place = pair_columns[pair], places[pair]
             slow = 0.0
             for mode in range(right.shape[1]):
                 slow += right[source, mode] * left[column, mode]
-            values[pair] += rest + share * slow
+            values[place] += share * (_mass_met(back, here, column) + slow)
             bound = outside * outsides[column] / gap + slack * norm * norms[column]
-            bounds[pair] = share * bound + rounding * (abs(values[pair]) + share)
-            worst[source] = max(worst[source], bounds[pair])
+            bounds[place] = share * bound + rounding * (abs(values[place]) + share)
+            worst[source] = max(worst[source], bounds[place])
         for position in range(n_seen):
             here[seen[position]] = 0
 
@@ -101,7 +99,7 @@ def walk_squares(sources: Any, n_steps: int, step: Any, weights: Any, squares: A
 def _buffers(step: Any) -> Any:
     """Masses before and after a step, the rows that hold them, and the step that met a row last."""
     n, dtype = len(step[0]) - 1, step[2].dtype
-    rows = np.empty(n, np.int32), np.empty(n, np.int32)
+    rows = np.empty(n, np.uint32), np.empty(n, np.uint32)
     return np.zeros(n, dtype), np.zeros(n, dtype), rows[0], rows[1], np.zeros(n, np.int64)
 
 
@@ -126,6 +124,27 @@ def _move_on(
                 n_found += 1
             there[column] += mass * moves[edge]
     return n_found
+
+
+@njit(nogil=True, cache=True)
+def _mass_met(back: Any, masses: Any, column: int) -> float:
+    """Mass that comes by a column now and in the next two steps: in STEPS_BACK all told."""
+    pointers, rows, moves = back
+    total = np.float64(masses[column])
+    for edge in range(pointers[column], pointers[column + 1]):
+        row = rows[edge]
+        total += moves[edge] * (masses[row] + _mass_after(back, masses, row))
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _mass_after(back: Any, masses: Any, column: int) -> float:
+    """Mass that comes to a column with the next step."""
+    pointers, rows, moves = back
+    total = 0.0
+    for edge in range(pointers[column], pointers[column + 1]):
+        total += moves[edge] * masses[rows[edge]]
+    return total
 
 
 @njit(nogil=True, cache=True)

@@ -63,14 +63,16 @@ def deflate(
     walk = sparse.csr_array(
         decay * transition.multiply(scale[:, None]).multiply(1 / scale[None, :])
     ).astype(dtype)
-    back = sparse.csr_array(walk.T)
-    forth, back_shared = SharedOut(walk, threads), SharedOut(back, threads)
-    symmetric = SharedOut(sparse.csr_array(((walk + back) / 2).astype(dtype)), threads)
+    turned = sparse.csr_array(walk.T)
+    forth, back = SharedOut(walk, threads), SharedOut(turned, threads)
+    symmetric = SharedOut(sparse.csr_array(((walk + turned) / 2).astype(dtype)), threads)
+    del walk, turned
     rng = np.random.default_rng(0)
     modes = slow_subspace(symmetric, n_modes, threads, rng)
     gap = 1 - min(slowest_outside(symmetric, modes, threads, rng), decay**0.5)
+    del symmetric
     right, missed_right = corrected(forth, modes, tol, threads)
-    left, missed_left = corrected(back_shared, modes, tol, threads)
+    left, missed_left = corrected(back, modes, tol, threads)
     schur = threads.gram(left, right) - threads.gram(left, forth @ right)
     slack = _slack(
         _norm(right, threads),

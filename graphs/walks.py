@@ -18,19 +18,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from ssdml.graphs._blocks import SharedOut, Threads, threads
+from ssdml.graphs._blocks import SharedOut, Threads, row_blocks, threads
 from ssdml.graphs._checks import Floats, Integers
-from ssdml.graphs._walk_rows import walk_rows, walk_squares
+from ssdml.graphs._ordering import near_order, reordered
+from ssdml.graphs._walk_rows import STEPS_BACK, walk_rows, walk_squares
 from ssdml.graphs.deflation import Deflation, deflate
 
 N_MODES, LOOSE_MODES, LARGE_MODES = 96, 32, 128
 LOOSE_TOL = 0.25  # in units of 1 - decay: beyond, fewer modes are faster
 LARGE_ROWS = 50_000  # beyond, there are more clusters, and a mode for each
-STEPS_BACK = 3
 FIRST_STEPS = 4
 BLOCK_SOURCES = 512  # rows that a thread takes at a time
+WALKED_COLUMNS = 32  # columns of n rows that are copied at a time
 FLOAT32_TOL = 1e-6  # errors below which single precision does not do
 
 
@@ -40,6 +40,13 @@ class PairEntries(NamedTuple):
     values: Floats
     bounds: Floats  # of the absolute errors
     n_steps: int  # of the longest walk
+
+
+class Steps(NamedTuple):
+    """``decay * Q`` and its transpose."""
+
+    forth: sparse.csr_array
+    back: sparse.csr_array
 
 
 class Ends(NamedTuple):
@@ -78,8 +85,8 @@ def walk_entries(
     Notes
     -----
     A walk of T steps costs as many products as there are edges about the rows it meets, whatever
-    n is; the modes cost some fifty products of the transition with m columns. Memory: six arrays
-    of n x m in single precision, and the transition's square.
+    n is; the modes cost some fifty products of the transition with m columns. Memory: four arrays
+    of n x m in single precision, a dozen of 2^25 entries beside them, and some copies of the edges.
 
     Examples
     --------
@@ -90,18 +97,16 @@ def walk_entries(
     dtype = np.float32 if tol > FLOAT32_TOL else np.float64
     n_modes = _count_modes(transition.shape[0], tol / (1 - decay))
     # Walks stay among rows that lie together in memory: three times as fast at 10^6 rows.
-    order = reverse_cuthill_mckee(sparse.csr_array(transition + transition.T), symmetric_mode=True)
-    positions = (np.arange(pattern.nnz), pattern.indices, pattern.indptr)
-    wanted = _reordered(sparse.csr_array(positions, shape=pattern.shape), order)
+    order = near_order(sparse.csr_array(transition + transition.T))
     with threads(n_threads) as pool:
-        moved = _reordered(transition, order)
+        moved = reordered(transition, order)
         parts = deflate(moved, decay, n_modes, tol=1e-3 * tol, threads=pool, dtype=dtype)
         step = (decay * moved).astype(dtype)
-        met, ends = _walk_back(step, decay, parts, pool)
-        found = _walk_forth(step, decay, wanted, parts, met, ends, tol, pool)
-    values, bounds = np.empty(pattern.nnz), np.empty(pattern.nnz)
-    values[wanted.data], bounds[wanted.data] = found.values, found.bounds
-    return PairEntries(values, bounds, found.n_steps)
+        back = sparse.csr_array(step.T)
+        ends = _walk_back(back, parts, pool)
+        places = (np.arange(pattern.nnz), pattern.indices, pattern.indptr)
+        wanted = reordered(sparse.csr_array(places, shape=pattern.shape), order)
+        return _walk_forth(Steps(step, back), decay, wanted, parts, ends, tol, pool)
 
 
 def _count_modes(n_rows: int, tol: float) -> int:
@@ -109,66 +114,58 @@ def _count_modes(n_rows: int, tol: float) -> int:
     return min(wanted, max(1, n_rows // 20))
 
 
-def _reordered(matrix: sparse.csr_array, order: Integers) -> sparse.csr_array:
-    moved = sparse.csr_array(matrix[order][:, order])
-    moved.sort_indices()
-    return moved
-
-
-def _walk_back(
-    step: sparse.csr_array, decay: float, parts: Deflation, pool: Threads
-) -> tuple[sparse.csr_array, Ends]:
-    """What the walks back have met, a row each, and where they end."""
-    back = sparse.csr_array(step.T)
-    met = reached = sparse.eye_array(*step.shape, dtype=step.dtype, format="csr")
-    for _ in range(STEPS_BACK - 1):
-        reached = sparse.csr_array(reached @ back)
-        met = met + reached
-    met.data *= 1 - decay
-    squares = np.empty(step.shape[0])
+def _walk_back(back: sparse.csr_array, parts: Deflation, pool: Threads) -> Ends:
+    """Where the walks back end; ``parts.left`` goes along with them, in place."""
+    squares = np.empty(back.shape[0])
     walk = partial(
         walk_squares, n_steps=STEPS_BACK, step=_csr(back), weights=parts.weights, squares=squares
     )
-    everything = np.arange(step.shape[0])
+    everything = np.arange(back.shape[0])
     pool.map(partial(_on_block, walk, everything), len(everything), BLOCK_SOURCES)
     shared, scale = SharedOut(back, pool), np.sqrt(parts.weights)
-    inside = _inside(_steps(shared, _scaled(parts.modes, scale), STEPS_BACK))
-    left = _steps(shared, _scaled(parts.left, scale), STEPS_BACK)
-    ends = Ends(left, np.sqrt(squares), _outside(squares, inside))
-    return met, ends
+    left, modes = parts.left, parts.modes.copy()
+    for block in (left, modes):
+        _scale(block, scale)
+        _walk_on(shared, block, STEPS_BACK)
+    return Ends(left, np.sqrt(squares), _outside(squares, _inside(modes)))
 
 
 def _walk_forth(
-    step: sparse.csr_array,
+    steps: Steps,
     decay: float,
     pattern: sparse.csr_array,
     parts: Deflation,
-    met: sparse.csr_array,
     ends: Ends,
     tol: float,
     pool: Threads,
 ) -> PairEntries:
-    """Walk on from every row until its bounds are met."""
-    shared, scale = SharedOut(step, pool), 1 / np.sqrt(parts.weights)
-    right, modes = _scaled(parts.right, scale), _scaled(parts.modes, scale)
-    values, bounds = np.empty(pattern.nnz), np.empty(pattern.nnz)
-    worst = np.empty(step.shape[0])
+    """Walk on from every row until its bounds are met; ``parts`` go along, in place.
+
+    The data of the pattern are the places of its pairs in the result.
+    """
+    shared, scale = SharedOut(steps.forth, pool), 1 / np.sqrt(parts.weights)
+    right, modes = parts.right, parts.modes
+    _scale(right, scale)
+    _scale(modes, scale)
+    n, dtype = steps.forth.shape[0], steps.forth.dtype
+    values, bounds, worst = np.empty(pattern.nnz), np.empty(pattern.nnz), np.empty(n)
     walk = partial(
         walk_rows,
         share=1 - decay,
-        step=_csr(step),
-        pattern=_csr(pattern)[:2],
-        met=_csr(met),
-        back=tuple(ends),
-        constants=(1 / parts.weights, parts.gap, parts.slack, _rounding(step.dtype)),
+        forth=_csr(steps.forth),
+        back=_csr(steps.back),
+        pattern=_csr(pattern),
+        back_ends=tuple(ends),
+        constants=(1 / parts.weights, parts.gap, parts.slack, _rounding(dtype)),
         out=(values, bounds, worst),
     )
-    late, n_steps, n_more = np.arange(step.shape[0]), 0, FIRST_STEPS
+    late, n_steps, n_more = np.arange(n), 0, FIRST_STEPS
     # Bounds shrink with every step, by the root of the decay at least: this comes to an end.
     while len(late):
         n_steps += n_more
-        right, modes = _steps(shared, right, n_more), _steps(shared, modes, n_more)
-        walk_on = partial(walk, n_steps=n_steps, forth=(right, _inside(modes)))
+        _walk_on(shared, right, n_more)
+        _walk_on(shared, modes, n_more)
+        walk_on = partial(walk, n_steps=n_steps, forth_ends=(right, _inside(modes)))
         pool.map(partial(_on_block, walk_on, late), len(late), BLOCK_SOURCES)
         late = late[worst[late] > tol]
         n_more = max(1, n_steps // 4)
@@ -179,15 +176,17 @@ def _on_block(walk: Callable[[Integers], None], sources: Integers, block: slice)
     walk(sources[block])
 
 
-def _steps(walk: SharedOut, block: Floats, count: int) -> Floats:
-    for _ in range(count):
-        block = walk @ block
-    return block
+def _walk_on(walk: SharedOut, block: Floats, count: int) -> None:
+    """So many products in place, on some columns at a time: only these are ever held twice."""
+    for columns in row_blocks(block.shape[1], WALKED_COLUMNS):
+        part = np.ascontiguousarray(block[:, columns])
+        for _ in range(count):
+            part = walk @ part
+        block[:, columns] = part
 
 
-def _scaled(block: Floats, scale: Floats) -> Floats:
-    scaled: Floats = block * scale[:, None].astype(block.dtype)
-    return scaled
+def _scale(block: Floats, scale: Floats) -> None:
+    block *= scale[:, None].astype(block.dtype)
 
 
 def _inside(modes: Floats) -> Floats:
@@ -208,5 +207,9 @@ def _rounding(dtype: np.dtype[Any]) -> float:
 
 
 def _csr(matrix: sparse.csr_array) -> tuple[Any, ...]:
-    """Arrays of a sparse matrix, of the same integer types whatever its size."""
-    return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data
+    """Pointers, columns and data of a sparse matrix, of the same types whatever its size.
+
+    Compiled loops look for negative indices unless these are unsigned: a quarter of their time.
+    """
+    columns = matrix.indices.astype(np.int32, copy=False).view(np.uint32)
+    return matrix.indptr.astype(np.uint64), columns, matrix.data

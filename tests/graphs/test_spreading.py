@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import sparse
 
 from ssdml.graphs import adjacency, knn_graph, propagate_labels, spreading
-from ssdml.graphs._ordering import near_order, reordered
+from ssdml.graphs._ordering import index_type, near_order, reordered
 
 DECAY = 0.9
 
@@ -66,3 +68,8 @@ def test_near_order_narrows_the_band_and_keeps_every_entry(rng):
     assert np.abs(rows - columns).max() == 1
     np.testing.assert_array_equal(moved.toarray(), path.toarray()[np.ix_(order, order)])
     assert moved.indices.dtype == np.int32
+
+
+def test_indices_are_narrow_as_long_as_every_entry_can_be_counted():
+    for nnz, dtype in ((2**31 - 1, np.int32), (2**31, np.int64)):
+        assert index_type(SimpleNamespace(nnz=nnz, shape=(9, 9))) == dtype

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy import sparse
 
-from ssdml.graphs import KNNGraph, knn_graph
+from ssdml.graphs import KNNGraph, _ordering, deflation, knn_graph, walks
 from ssdml.graphs.affinities import symmetric_edges
 from ssdml.graphs.masses import transition_matrix
-from ssdml.graphs.walks import walk_entries
+from ssdml.graphs.walks import N_MODES, walk_entries
 
 
 def random_graph(rng):
@@ -127,3 +129,35 @@ def test_nothing_is_written_to(rng):
         for part in (matrix.data, matrix.indices, matrix.indptr):
             part.flags.writeable = False
     walk_entries(transition, 0.99, pattern, tol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "value"),
+    [(walks, "WALKED_COLUMNS", 5), (_ordering, "index_type", lambda matrix: np.int64)],
+)
+def test_blocks_of_columns_and_wide_indices_do_not_change_a_bit(
+    rng, monkeypatch, module, name, value
+):
+    graph = clustered_graph(rng)
+    given = transition_matrix(graph), 0.99, symmetric_edges(graph)
+    expected = walk_entries(*given, tol=1e-4)
+    monkeypatch.setattr(module, name, value)
+    result = walk_entries(*given, tol=1e-4)
+    np.testing.assert_array_equal(result.values, expected.values)
+    np.testing.assert_array_equal(result.bounds, expected.bounds)
+
+
+def test_memory_is_a_few_arrays_of_all_rows_and_modes(rng, monkeypatch):
+    """Six at most where there are few edges, and the modes are corrected a few at a time."""
+    n = 9000
+    indices = np.arange(n)[:, None] + 3000 * np.arange(3) + rng.integers(1, 3000, (n, 3))
+    graph = KNNGraph(indices % n, np.ones((n, 3)))
+    transition, pattern = transition_matrix(graph), symmetric_edges(graph)
+    monkeypatch.setattr(deflation, "SOLVED_ENTRIES", 8 * n)
+    tracemalloc.start()
+    try:
+        walk_entries(transition, 0.9, pattern, tol=1e-2)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak <= 6 * n * N_MODES * np.dtype(np.float32).itemsize
