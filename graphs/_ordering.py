@@ -28,9 +28,8 @@ def reordered(matrix: sparse.csr_array, order: Integers) -> sparse.csr_array:
 
     Examples
     --------
-    >>> reordered(sparse.csr_array([[0, 5], [7, 0]]), np.array([1, 0])).toarray()
-    array([[0, 7],
-           [5, 0]])
+    >>> reordered(sparse.csr_array([[0, 5], [7, 0]]), [1, 0]).toarray().tolist()
+    [[0, 7], [5, 0]]
     """
     moved = sparse.csr_array(matrix[order][:, order])
     moved.sort_indices()

@@ -18,7 +18,7 @@ from ssdml.linalg import Matrix
 from ssdml.scatter import class_means
 
 INPUT_WEIGHTS = (0.7, 1.0, 1.4)
-GAIN = 1.0  # standard errors by which a weight has to beat the input alone
+GAIN = 0.5  # standard errors by which a weight has to beat the input alone
 NEIGHBORS = 3  # that are asked: one alone is so noisy that the choice is left to chance
 BLOCK_ENTRIES = 2**21  # of the distances that are held at once: 16 MB
 
@@ -67,8 +67,8 @@ def choose_input_weight(
 ) -> InputWeight:
     """Least weight of the input with which rows agree more with their neighbours than by it alone.
 
-    Asked are the three nearest. More means by one standard error of the difference; if no weight
-    does so, the one with which most agree is taken, and of several the largest. Distances are
+    Asked are the three nearest. More means by half a standard error of the difference; if no
+    weight does so, the one with which most agree is taken, and of several the largest. Distances are
     ``learned² + weight² · input²``; the caller scales both to the same spread.
 
     Parameters
