@@ -68,8 +68,8 @@ def choose_input_weight(
     """Least weight of the input with which rows agree more with their neighbours than by it alone.
 
     Asked are the three nearest. More means by half a standard error of the difference; if no
-    weight does so, the one with which most agree is taken, and of several the largest. Distances are
-    ``learned² + weight² · input²``; the caller scales both to the same spread.
+    weight does so, the one with which most agree is taken, and of several the largest. Distances
+    are ``learned² + weight² · input²``; the caller scales both to the same spread.
 
     Parameters
     ----------
