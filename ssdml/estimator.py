@@ -264,7 +264,8 @@ class SSDML(InductiveMetric, PlannedFit, CallbackSupportMixin, BaseEstimator):
             del self.components_
         in_chunks = of_dask(X)
         X, labels, fewest = (self._validated_chunks if in_chunks else self._validated)(X, y)
-        plan = (labels, self._n_neighbors(fewest), self._n_rounds(labels))
+        rounds = self._n_rounds(int((labels == UNLABELED).sum()))
+        plan = (labels, self._n_neighbors(fewest), rounds)
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         stages = Stages(self, 2 + plan[-1], verbose=self.verbose)
         with stages.all(X, y):
@@ -358,11 +359,10 @@ class SSDML(InductiveMetric, PlannedFit, CallbackSupportMixin, BaseEstimator):
         )
         return n_samples - 1
 
-    def _n_rounds(self, labels: Array) -> int:
+    def _n_rounds(self, n_unlabeled: int) -> int:
         if self.max_rounds is not None:
             return int(self.max_rounds)
         if self.partition_size is not None:
-            n_unlabeled = int((labels == UNLABELED).sum())
             return max(1, min(PAPER_PARTITIONS, -(-n_unlabeled // self.partition_size)))
         return 2 if self.backbone is None else 3
 

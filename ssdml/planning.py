@@ -130,7 +130,8 @@ def plan_fit(
     size = min(n_samples, PILOT_ROWS, max(FEWEST_ROWS, int(PILOT_SHARE * n_samples)))
     _check(n_samples, n_features, n_classes, rows, size)
     X, classes = pilot_data(rows, size, n_features, n_classes, np.dtype(dtype))
-    pilot = clone(estimator).set_params(verbose=0, random_state=0)
+    rounds = estimator._n_rounds(n_samples)  # fewer rows would have fewer partitions
+    pilot = clone(estimator).set_params(verbose=0, random_state=0, max_rounds=rounds)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # so few rows may be too few to learn from
         _stage_seconds(pilot, X[:WARM_UP_ROWS], classes)  # imports and compiles

@@ -43,6 +43,11 @@ def test_stages_are_those_of_the_fit(mode, rng, short_training):
     assert plan.megabytes == max(stage.megabytes for stage in plan.stages)
 
 
+def test_partitions_are_as_many_as_all_rows_need():
+    stages = SSDML.plan(2000, 4, partition_size=500).stages
+    assert [s.name for s in stages[2:]] == [f"partition {i}" for i in (1, 2, 3, 4)]
+
+
 def test_stages_grow_by_their_work(seconds_by_size):
     plan = SSDML.plan(60_000, 64, n_classes=10)
     size = seconds_by_size[-1]
