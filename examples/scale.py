@@ -1,11 +1,10 @@
 """How far labels and metrics reach: seconds and memory from a thousand rows to a million.
 
 ``python examples/scale.py 1000 10000`` prints a line for each number of rows; each entry is a run
-in a process of its own. Rows have 64 columns, in 100 overlapping clusters; 5 labels a cluster.
+in a process of its own. Rows have 64 columns, in 100 overlapping clusters; 500 have labels.
 """
 
 import multiprocessing
-import resource
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -13,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 
 from ssdml import SSDML
+from ssdml.experiments.resources import PeakMemory
 from ssdml.graphs import knn_graph, propagate_affinities, propagate_labels
 
 WAYS = {  # each with the most rows that it is tried on
@@ -48,9 +48,9 @@ def cost(way, n):
     y = np.full(n, -1)
     y[:500] = truth[:500]
     start = time.perf_counter()
-    WAYS[way][1](X, y)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return f"{time.perf_counter() - start:.1f} s, {peak / 1e6:.2f} GB"
+    with PeakMemory() as memory:
+        WAYS[way][1](X, y)
+    return f"{time.perf_counter() - start:.1f} s, {memory.megabytes / 1000:.2f} GB"
 
 
 if __name__ == "__main__":

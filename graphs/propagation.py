@@ -110,6 +110,7 @@ def propagate_labels(
     check_labelled(labels, "propagate_labels", "Label some rows.")
     codes, n_classes = class_codes(labels)
     prior = class_shares(class_prior, codes, n_classes)
+    start = None if start is None else np.asarray(start)
     check_start(start, (len(labels), n_classes))
     with threads(count_threads(n_jobs)) as pool:
         solution = spread_scores(weights, codes, n_classes, decay, tol, start, pool)
@@ -161,9 +162,10 @@ def propagate_affinities(
         Edges of the graph and their reverses, or all pairs: O(n²) memory.
     solver : {"auto", "dense", "walk", "krylov", "torch"}
         "dense" factorises an n x n array; "krylov" solves for a block of columns at a time; "walk"
-        (one side, on edges) walks from each row, at a cost that does not grow with n; "torch" does
-        what "dense" does on ``device``, in single precision refined to ``tol``. Two sides need few
-        solves: there "auto" is "krylov".
+        (one side, on edges) walks from each row, at a cost that does not grow with n unless a row
+        is the neighbour of a good part of all; "torch" does what "dense" does on ``device``, in
+        single precision refined to ``tol``, to the last digit as its threads have it. Two sides
+        need few solves: there "auto" is "krylov".
     device : str
         Where "torch" factorises: "auto" is CUDA where torch finds it, else the CPU. It must have
         room for two n x n arrays, of float32 unless ``decay`` lies above 0.99998.

@@ -1,7 +1,8 @@
 """How ``(I - decay * transition)`` is inverted: the door between propagation and linear algebra.
 
 A solver is made once for a transition and a decay, and applied to any number of right-hand sides.
-The Krylov kernels sum in a fixed order, without BLAS: their results do not depend on its threads.
+The Krylov kernels sum in a fixed order, and leave BLAS no threads of its own: results do not depend
+on their number.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """How much of the input to keep beside what was learned, judged without test labels.
 
-The yardstick is agreement with the graph: how many of a row's nearest neighbours carry the class
+The yardstick is agreement with the graph: how often a row's nearest neighbour carries the class
 that propagation gave the row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,15 +19,14 @@ from ssdml.scatter import class_means
 
 INPUT_WEIGHTS = (0.7, 1.0, 1.4)
 GAIN = 0.5  # standard errors by which a weight has to beat the input alone
-NEIGHBORS = 3  # that are asked: one alone is so noisy that the choice is left to chance
 BLOCK_ENTRIES = 2**21  # of the distances that are held at once: 16 MB
 
 
 class InputWeight(NamedTuple):
-    """A weight of the input, and the shares of neighbours that agree in class with their row."""
+    """A weight of the input, and the shares of rows that agree with their nearest neighbour."""
 
     weight: float
-    agreement: float  # by the learned metric with the input beside it
+    agreement: float  # of the learned metric with the input beside it
     input_agreement: float
     is_worse: bool  # than the input, by more than two standard errors of the difference
 
@@ -67,9 +66,9 @@ def choose_input_weight(
 ) -> InputWeight:
     """Least weight of the input with which rows agree more with their neighbours than by it alone.
 
-    Asked are the three nearest. More means by half a standard error of the difference; if no
-    weight does so, the one with which most agree is taken, and of several the largest. Distances
-    are ``learned² + weight² · input²``; the caller scales both to the same spread.
+    More by half a standard error of the difference; if no weight does so, the one with which most
+    rows agree, and of several the largest. Distances are ``learned² + weight² · input²``; the
+    caller scales both to the same spread.
 
     Parameters
     ----------
@@ -95,17 +94,20 @@ def choose_input_weight(
 
     Examples
     --------
-    >>> classes = np.repeat([0, 1], 4)
-    >>> learned, inputs = 9.0 * classes[:, None], [[1.0], [2.0], [4.0], [7.0]] * 2
-    >>> choose_input_weight(learned, inputs, classes, np.arange(8))
-    InputWeight(weight=0.7, agreement=1.0, input_agreement=0.3333333333333333, is_worse=False)
+    >>> learned, inputs = [[0.0], [0.1], [5.0], [5.1]], [[0.0], [3.0], [1.0], [4.0]]
+    >>> choose_input_weight(learned, inputs, [0, 0, 1, 1], [0, 1, 2, 3])
+    InputWeight(weight=0.7, agreement=1.0, input_agreement=0.0, is_worse=False)
     """
     codes, queries = np.asarray(classes), np.asarray(judged)
-    blocks = zip(
-        squared_distances(learned, queries), squared_distances(inputs, queries), strict=True
+    nearest = np.hstack(
+        [
+            _nearest(of_learned, of_inputs, weights)
+            for of_learned, of_inputs in zip(
+                squared_distances(learned, queries), squared_distances(inputs, queries), strict=True
+            )
+        ]
     )
-    nearest = np.concatenate([_nearest(*squares, weights) for squares in blocks], axis=1)
-    by_input, *trials = (codes[nearest] == codes[queries][:, None]).mean(axis=2)
+    by_input, *trials = codes[nearest] == codes[queries]
     gains = [falls_short(by_input, trial, errors=GAIN) for trial in trials]
     best = max(range(len(trials)), key=lambda i: (trials[i].mean(), i))
     chosen = gains.index(True) if any(gains) else best
@@ -120,31 +122,22 @@ def choose_input_weight(
 def _nearest(
     of_learned: Matrix, of_inputs: Matrix, weights: Sequence[float]
 ) -> npt.NDArray[np.intp]:
-    """Nearest rows by the input alone, then with each weight beside what is learned: (1 + w, m, k).
+    """Nearest row by the input, then by what is learned with the input beside it, a weight a row.
 
-    From squared distances of m rows, infinite to themselves.
+    From squared distances; none of the learned ones to a row itself may be finite.
     """
-    by_input = _lowest(of_inputs.copy())
-    of_inputs[np.isinf(of_inputs)] = 0  # 0 times infinity is NaN; of_learned has the infinity
-    blends = (of_learned + weight**2 * of_inputs for weight in weights)
-    return np.stack([by_input, *map(_lowest, blends)])
+    by_input = of_inputs.argmin(axis=1)
+    of_inputs[np.isinf(of_inputs)] = 0  # to a row itself: 0 times infinity is NaN
+    nearest = [(of_learned + weight**2 * of_inputs).argmin(axis=1) for weight in weights]
+    return np.stack([by_input, *nearest])
 
 
-def _lowest(squares: Matrix) -> npt.NDArray[np.intp]:
-    """Columns of the lowest entries of each row, which are overwritten."""
-    rows = np.arange(len(squares))
-    columns = np.empty((min(NEIGHBORS, squares.shape[1] - 1), len(rows)), np.intp)
-    for column in columns:  # a few passes are faster than to sort
-        squares.argmin(axis=1, out=column)
-        squares[rows, column] = np.inf
-    return columns.T
+def falls_short(
+    agree: npt.NDArray[np.bool_], reference: npt.NDArray[np.bool_], *, errors: float = 2
+) -> bool:
+    """Whether ``agree`` is less often true than ``reference``, by so many errors.
 
-
-def falls_short(agree: npt.NDArray[Any], reference: npt.NDArray[Any], *, errors: float = 2) -> bool:
-    """Whether rows agree less than in ``reference``, by more than so many standard errors.
-
-    For each row whether it agrees, or the share of its neighbours that do; the error is that of the
-    mean of the paired differences.
+    They are standard errors of the mean of the paired differences.
 
     Examples
     --------

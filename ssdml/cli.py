@@ -178,7 +178,9 @@ def plan(
     from ssdml.table_readers import read_npy
 
     rows = None if like is None else read_npy(like, in_place=True)
-    shape = (n, d) if rows is None else (n or len(rows), d or rows.shape[-1])
+    if rows is not None and rows.ndim != 2:
+        raise ValueError(f"{like} must hold rows of numbers; got shape {rows.shape}.")
+    shape = (n, d) if rows is None else (n or rows.shape[0], d or rows.shape[1])
     if None in shape:
         raise typer.BadParameter("must be given, or --like X.npy.", param_hint="--n and --d")
     with shown_wait("fitting a few rows"):

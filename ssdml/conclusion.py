@@ -218,7 +218,7 @@ def _complaint(
     for verdict in verdicts:
         if verdict.is_worse:
             return (
-                f"{verdict.agreement:.1%} of the nearest neighbours agree in class with their row, "
+                f"nearest neighbours agree in class on {verdict.agreement:.1%} of the rows, "
                 f"{verdict.input_agreement:.1%} with the input"
             )
     by_input = nearest_mean_agrees(rows @ alone.components.T, labels)

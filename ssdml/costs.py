@@ -9,6 +9,7 @@ from ssdml.conclusion import REFERENCE_ROWS, n_held_out
 from ssdml.features import RESIDUAL_COMPONENTS
 from ssdml.graphs._methods import EXACT_WORK, exact_work
 from ssdml.graphs.spreading import BLOCK_ENTRIES
+from ssdml.graphs.walks import LARGE_MODES
 
 INDEX, FLOAT = 8, 8  # bytes of a row number and of a double
 SYMMETRIC = 1.7  # edges of a symmetric graph for one of the directed graph; at most 2
@@ -26,6 +27,7 @@ class FitShape(NamedTuple):
     itemsize: int  # bytes of an entry of X
     residual: bool = False
     partition_size: int | None = None
+    one_sided: bool = False  # affinities, from a walk from each row
 
     @property
     def n_learned(self) -> int:
@@ -49,7 +51,7 @@ def stage_bytes(shape: FitShape) -> dict[str, float]:
     >>> {stage: round(number / 1e9, 1) for stage, number in held.items()}
     {'neighbours': 0.9, 'labels': 3.2, 'round': 2.2, 'partition': 2.6}
     """
-    n, d, n_classes, searched, k, itemsize, residual, partition_size = shape
+    n, d, n_classes, searched, k, itemsize, residual, partition_size, one_sided = shape
     rows = n * d * itemsize
     projected = n * searched * itemsize if searched < d else 0
     graph = n * k * (INDEX + itemsize) + projected
@@ -68,6 +70,8 @@ def stage_bytes(shape: FitShape) -> dict[str, float]:
     turn: float = n * (d + shape.n_learned) * FLOAT + triplets
     if residual:  # the rows standardised; the embedding's graph beside that of the input
         turn = n * d * FLOAT + max(turn, graph + labels)
+    if one_sided:
+        turn = max(turn, 4 * n * LARGE_MODES * itemsize)
     part = min(1.0, (partition_size or n) / n)
     return {
         "neighbours": rows + neighbours,
@@ -90,7 +94,7 @@ def stage_work(shape: FitShape, *, by_index: bool) -> dict[str, float]:
     >>> {stage: round(many[stage] / few[stage], 1) for stage in many}
     {'neighbours': 18.1, 'labels': 5.9, 'round': 1.4, 'partition': 5.0}
     """
-    n, d, n_classes, searched, k, _, residual, partition_size = shape
+    n, d, n_classes, searched, k, _, residual, partition_size, one_sided = shape
     # Of an approximate search the exponent was measured, from 50,000 to 1,000,000 rows.
     neighbours = 2e4 * n**1.15 if by_index else 0.02 * exact_work(n, searched) + 2e4 * n
     # Neighbours lie far apart in memory: the more rows, the farther.
@@ -100,5 +104,7 @@ def stage_work(shape: FitShape, *, by_index: bool) -> dict[str, float]:
     turn += 20 * n * (d + shape.n_learned + n_classes)
     if residual:  # steps of training, the head on all rows, and a graph of their embedding
         turn += 2e7 * (d + 100) + 200 * n * d + neighbours + labels
+    if one_sided:
+        turn += 1e6 * n
     partition = min(n, partition_size or n)
     return {"neighbours": neighbours, "labels": labels, "round": turn, "partition": partition}

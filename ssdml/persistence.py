@@ -46,7 +46,8 @@ def save_state(
     Raises
     ------
     OSError
-        Where the disk is full or refuses; it names the folder and the way out.
+        Where the disk is full or refuses, or a file is in the way; it names the folder and the way
+        out.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
@@ -65,9 +66,10 @@ def save_state(
     }
     text = json.dumps(config, indent=2, default=_plain) + "\n"
     contiguous = {key: np.asarray(value, order="C") for key, value in arrays.items()}
-    unfinished, is_new = folder / f"{CONFIG}.unfinished", not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
+    unfinished = folder / f"{CONFIG}.unfinished"
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         save_file(contiguous, folder / config["arrays"])
         unfinished.write_text(text, encoding="utf-8")
         unfinished.replace(folder / CONFIG)
@@ -75,8 +77,8 @@ def save_state(
         with suppress(OSError):  # a disk that refuses to write may refuse this as well
             (folder / config["arrays"]).unlink(missing_ok=True)
             unfinished.unlink(missing_ok=True)
-            if is_new:
-                folder.rmdir()
+            for path in made:
+                path.rmdir()
         raise _cannot_save(name, folder, error) from error
     if earlier is not None:
         (folder / earlier).unlink(missing_ok=True)
@@ -85,7 +87,7 @@ def save_state(
 def _cannot_save(name: str, folder: Path, error: Exception) -> OSError:
     """The error with the folder that was meant and what to do."""
     reason = getattr(error, "strerror", None) or str(error)
-    text = f"{name}.save: cannot write the model ({reason}). Make room, or save it to another disk."
+    text = f"{name}.save: cannot write the model ({reason}). Make room, or save it elsewhere."
     return OSError(getattr(error, "errno", None) or errno.EIO, text, str(folder))
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 import warnings
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from operator import index
+from types import MethodType
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -65,12 +68,23 @@ class FitPlan(NamedTuple):
         return "\n".join(lines)
 
 
+class OfClassOrInstance:
+    """Method that its class may call as well: then for an instance with default parameters."""
+
+    def __init__(self, function: Callable[..., FitPlan]) -> None:
+        self._function = function
+        self.__doc__ = function.__doc__
+
+    def __get__(self, instance: Any, owner: type) -> Callable[..., FitPlan]:
+        return MethodType(self._function, owner() if instance is None else instance)
+
+
 class PlannedFit:
     """Mixin of estimators that tell what a fit will take."""
 
-    @classmethod
+    @OfClassOrInstance
     def plan(
-        cls,
+        self,
         n_samples: int,
         n_features: int,
         *,
@@ -98,12 +112,22 @@ class PlannedFit:
         dtype : dtype
             Of X where ``rows`` are not given: float32 or float64.
         **params
-            Of the estimator: ``n_neighbors=15``, ``backbone="residual"``, ``n_jobs=-1``.
+            Of the estimator, in place of its own: ``n_neighbors=15``, ``backbone="residual"``,
+            ``n_jobs=-1``.
 
         Returns
         -------
         plan : FitPlan
             ``seconds``, ``megabytes`` at the peak, and ``stages`` with those of each.
+
+        Raises
+        ------
+        ValueError, TypeError
+            Where the shape is none, or the rows do not suit it.
+
+        Notes
+        -----
+        May be called on the class, for default parameters, or on an estimator.
 
         Examples
         --------
@@ -112,8 +136,14 @@ class PlannedFit:
         >>> [stage.name for stage in plan.stages]
         ['neighbours', 'labels', 'round 1', 'round 2']
         """
+        estimator: Any = clone(cast("Any", self)).set_params(**params)
         return plan_fit(
-            cls(**params), n_samples, n_features, n_classes=n_classes, rows=rows, dtype=dtype
+            estimator,
+            index(n_samples),
+            index(n_features),
+            n_classes=index(n_classes),
+            rows=None if rows is None else np.asanyarray(rows),  # a mapped array stays one
+            dtype=dtype,
         )
 
 
@@ -147,8 +177,10 @@ def plan_fit(
         X.dtype.itemsize,
         pilot.backbone is not None,
         pilot.partition_size,
+        pilot.propagation == "one-sided",
     )
     many = few._replace(n_samples=n_samples)
+    few = few._replace(n_classes=min(n_classes, size // 2))  # that have a label
     by_index = many.searches_by_index
     if by_index and not few.searches_by_index:
         seconds["neighbours"] = _index_seconds(searched, pilot)

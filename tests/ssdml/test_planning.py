@@ -43,6 +43,21 @@ def test_stages_are_those_of_the_fit(mode, rng, short_training):
     assert plan.megabytes == max(stage.megabytes for stage in plan.stages)
 
 
+def test_a_plan_is_that_of_the_estimator_it_is_asked_of():
+    model = SSDML(max_rounds=3)
+    assert len(model.plan(900, 3).stages) == 5
+    assert len(model.plan(900, 3, max_rounds=1).stages) == 3
+    assert len(SSDML.plan(900, 3).stages) == 4
+    assert model.max_rounds == 3
+
+
+def test_walks_of_one_sided_affinities_count():
+    plain = SHAPE._replace(n_samples=10**6)
+    shape = plain._replace(one_sided=True)
+    for cost in (stage_bytes, partial(stage_work, by_index=False)):
+        assert cost(shape)["round"] > cost(plain)["round"]
+
+
 def test_partitions_are_as_many_as_all_rows_need():
     stages = SSDML.plan(2000, 4, partition_size=500).stages
     assert [s.name for s in stages[2:]] == [f"partition {i}" for i in (1, 2, 3, 4)]
