@@ -21,9 +21,9 @@ from ssdml.graphs._search import (
 from ssdml.graphs._spaces import SPACES
 
 METHODS = {name: name for name in ("auto", "exact", "ivf", "hnsw", "torch", "precomputed")}
-# n² (d + 30) up to which "auto" searches exactly: some 20 s on one core. To rank the scores costs
+# n² (d + 30) up to which "auto" searches exactly: some 12 s on one core. To rank the scores costs
 # as much as 30 columns.
-EXACT_WORK, RANKING_COLUMNS = 1e12, 30
+EXACT_WORK, RANKING_COLUMNS = 7e11, 30
 ENOUGH_RECALL = 0.95  # below, there is a warning
 INDEXING = 0.1  # share of the time that an index takes to build, for the progress
 
@@ -61,7 +61,7 @@ def exact_work(n: int, d: int) -> float:
 
     Examples
     --------
-    >>> exact_work(100_000, 64) < EXACT_WORK < exact_work(200_000, 64)
+    >>> exact_work(80_000, 64) < EXACT_WORK < exact_work(100_000, 64)
     True
     """
     return float(n) ** 2 * (d + RANKING_COLUMNS)
