@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
+from threading import Lock
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -91,10 +92,39 @@ SERIAL = Threads()
 @contextmanager
 def threads(n_threads: int) -> Iterator[Threads]:
     """So many threads, each with BLAS to itself."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(n_threads) as pool:
+    with BLAS.one_thread(), ThreadPoolExecutor(n_threads) as pool:
         yield Threads(pool)
+
+
+class _Blas:
+    """The threads of BLAS, which belong to the process: the last who wants one restores them.
+
+    Were each to restore what it found, one of several at a time would restore the limit.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._n_users = Lock(), 0
+        self._limits: Any = None
+
+    @contextmanager
+    def one_thread(self) -> Iterator[None]:
+        """One thread for every product, until nobody asks for that any more."""
+        from threadpoolctl import threadpool_limits
+
+        with self._lock:
+            if not self._n_users:
+                self._limits = threadpool_limits(1, "blas")
+            self._n_users += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._n_users -= 1
+                if not self._n_users:
+                    self._limits.restore_original_limits()
+
+
+BLAS = _Blas()
 
 
 def row_blocks(n_rows: int, step: int) -> list[slice]:

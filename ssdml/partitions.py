@@ -19,6 +19,7 @@ from scipy.sparse.csgraph import connected_components
 from ssdml.alternation import N_TRIPLETS, mine
 from ssdml.conclusion import JUDGED_ROWS, REFERENCE_ROWS, State, check_spread, n_held_out
 from ssdml.dask_arrays import check_block
+from ssdml.graphs._blocks import BLAS
 from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.neighbors import KNNGraph, knn_graph
 from ssdml.graphs.propagation import propagate_labels
@@ -158,6 +159,7 @@ def fewest_rows(chunks: Sequence[int], n_features: int, labels: Labels) -> int:
     return int(known.sum()) + min(int((~known[rows]).sum()) for rows in bounds)
 
 
+@BLAS.one_thread()  # or sums would depend on what else the process does meanwhile
 def summarize(
     blocks: Sequence[Any], labelled: Labelled, share: Share, task: Task
 ) -> tuple[ClassMoments, Summary]:

@@ -7,9 +7,10 @@ import multiprocessing
 import joblib
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from ssdml.graphs import knn_graph
-from ssdml.graphs._blocks import count_threads, row_blocks
+from ssdml.graphs._blocks import count_threads, row_blocks, threads
 
 
 @pytest.mark.parametrize("step", [0, 1, 2, 5, 6])
@@ -44,3 +45,20 @@ def test_threads_are_counted_as_joblib_counts_jobs():
 def test_a_worker_of_a_pool_may_use_threads():
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.apply(count_threads, (3,)) == 3
+
+
+def blas_threads():
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
+def test_blas_has_its_threads_back_whichever_of_two_ends_last():
+    """Each in its turn begins; the first ends before the second, which must not keep the limit."""
+    with threadpool_limits(3, "blas"):
+        first, second = threads(1), threads(1)
+        for one in (first, second):
+            one.__enter__()
+            assert blas_threads() == {1}
+        first.__exit__(None, None, None)
+        assert blas_threads() == {1}
+        second.__exit__(None, None, None)
+        assert blas_threads() == {3}
