@@ -99,14 +99,10 @@ def choose_input_weight(
     InputWeight(weight=0.7, agreement=1.0, input_agreement=0.0, is_worse=False)
     """
     codes, queries = np.asarray(classes), np.asarray(judged)
-    nearest = np.hstack(
-        [
-            _nearest(of_learned, of_inputs, weights)
-            for of_learned, of_inputs in zip(
-                squared_distances(learned, queries), squared_distances(inputs, queries), strict=True
-            )
-        ]
+    blocks = zip(
+        squared_distances(learned, queries), squared_distances(inputs, queries), strict=True
     )
+    nearest = np.hstack([_nearest(*squares, weights) for squares in blocks])
     by_input, *trials = codes[nearest] == codes[queries]
     gains = [falls_short(by_input, trial, errors=GAIN) for trial in trials]
     best = max(range(len(trials)), key=lambda i: (trials[i].mean(), i))

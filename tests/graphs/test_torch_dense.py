@@ -14,18 +14,6 @@ from ssdml.graphs.affinities import symmetric_edges
 from ssdml.graphs.masses import transition_matrix
 from tests.graphs.test_walks import GRAPHS, clustered_graph, random_graph
 
-DEVICES = [
-    "cpu",
-    pytest.param(
-        "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
-    ),
-]
-
-
-@pytest.fixture(params=DEVICES)
-def device(request):
-    return request.param
-
 
 def diffusion(transition, decay):
     return (1 - decay) * np.linalg.inv(np.eye(transition.shape[0]) - decay * transition.toarray())

@@ -9,18 +9,6 @@ import torch
 from ssdml.graphs import _torch_search, knn_graph
 from ssdml.graphs._torch_device import torch_device
 
-DEVICES = [
-    "cpu",
-    pytest.param(
-        "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
-    ),
-]
-
-
-@pytest.fixture(params=DEVICES)
-def device(request):
-    return request.param
-
 
 def assert_exact(X, device, **arguments):
     graph = knn_graph(X, 6, method="torch", device=device, **arguments)
