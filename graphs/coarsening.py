@@ -35,13 +35,10 @@ class CoarseCorrection:
 
     def __init__(self, similarity: sparse.csr_array, decay: float, profile: Floats) -> None:
         basis = cluster_basis(nearest_seeds(similarity, _count_clusters(len(profile))), profile)
-        blocks = row_blocks(len(profile), BLOCK_ROWS)
-        self._parts = [basis[rows] for rows in blocks]
-        self._turned = [sparse.csr_array(part.T) for part in self._parts]
-        system = np.eye(basis.shape[1])
-        for rows, turned in zip(blocks, self._turned, strict=True):
-            system -= decay * (turned @ (similarity[rows] @ basis)).toarray()
+        system = np.eye(basis.shape[1]) - decay * coarse_product(similarity, basis)
         self._inverse = np.linalg.inv(system)
+        self._parts = [basis[rows] for rows in row_blocks(len(profile), BLOCK_ROWS)]
+        self._turned = [sparse.csr_array(part.T) for part in self._parts]
 
     def restrict(self, rows: slice, block: Floats) -> Floats:
         """What a block of rows adds to ``Zᵀ`` times the whole."""
@@ -79,6 +76,14 @@ def cluster_basis(clusters: Integers, profile: Floats) -> sparse.csr_array:
     norms[norms == 0] = 1  # a row without edges
     pieces = (profile[inside] / norms[columns], (inside, columns))
     return sparse.csr_array(pieces, shape=(len(clusters), n_clusters))
+
+
+def coarse_product(matrix: sparse.csr_array, basis: sparse.csr_array) -> Floats:
+    """``Zᵀ M Z`` as a dense array, for few columns Z."""
+    product: Floats = np.zeros((basis.shape[1], basis.shape[1]))
+    for rows in row_blocks(matrix.shape[0], BLOCK_ROWS):
+        product += (basis[rows].T @ (matrix[rows] @ basis)).toarray()
+    return product
 
 
 def _count_clusters(n_rows: int) -> int:

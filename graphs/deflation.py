@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from ssdml.graphs._blocks import SharedOut, Threads
+from ssdml.graphs._blocks import SharedOut, Threads, row_blocks
 from ssdml.graphs._checks import Floats
 from ssdml.graphs.solvers import stabilized_biconjugate_gradient
 
@@ -60,9 +60,10 @@ def deflate(
     """
     weights = walk_weights(transition, decay)
     scale = np.sqrt(weights)
-    walk = sparse.csr_array(
+    exact = sparse.csr_array(
         decay * transition.multiply(scale[:, None]).multiply(1 / scale[None, :])
-    ).astype(dtype)
+    )
+    walk = exact.astype(dtype)
     turned = sparse.csr_array(walk.T)
     forth, back = SharedOut(walk, threads), SharedOut(turned, threads)
     symmetric = SharedOut(sparse.csr_array(((walk + turned) / 2).astype(dtype)), threads)
@@ -73,7 +74,8 @@ def deflate(
     del symmetric
     right, missed_right = corrected(forth, modes, tol, threads)
     left, missed_left = corrected(back, modes, tol, threads)
-    schur = threads.gram(left, right) - threads.gram(left, forth @ right)
+    del forth, back
+    schur = schur_complement(SharedOut(exact, threads), right, left, threads)
     slack = _slack(
         _norm(right, threads),
         _norm(left, threads),
@@ -230,6 +232,17 @@ def corrected(walk: SharedOut, modes: Floats, tol: float, threads: Threads) -> t
     return result, missed**0.5
 
 
+def schur_complement(walk: SharedOut, right: Floats, left: Floats, threads: Threads) -> Floats:
+    """``Lᵀ (I - B) R``, of size 1 - γ where a mode is slow: so in double precision throughout."""
+    schur = np.empty((left.shape[1], right.shape[1]))
+    for columns in row_blocks(right.shape[1], SOLVED_ENTRIES // len(right) // 2):
+        block = right[:, columns].astype(np.float64)
+        image = walk @ block
+        image -= block
+        schur[:, columns] = -threads.gram(left, image)
+    return schur
+
+
 def _norm(block: Floats, threads: Threads) -> float:
     """Spectral norm of a tall array."""
     return float(np.sqrt(np.linalg.eigvalsh(threads.gram(block, block))[-1]))
@@ -240,7 +253,8 @@ def _slack(right: float, left: float, missed: float, gap: float, inverse: float)
 
     ``right`` and ``left`` are norms of R and L, ``inverse`` bounds that of S^-1.
     """
-    moved = inverse * gap * missed**2  # S moves by the product of the two residuals over the gap
+    # S moves by the product of the two residuals over the gap, and by rounding in double precision.
+    moved = inverse * (gap * missed**2 + ROUNDING * float(np.finfo(np.float64).eps) * right * left)
     if moved >= 1:
         return np.inf
     inverse = inverse / (1 - moved)

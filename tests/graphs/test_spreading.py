@@ -57,17 +57,31 @@ def test_in_near_order_threads_change_nothing(problem, in_near_order):
     np.testing.assert_array_equal(one, two)
 
 
-def test_near_order_narrows_the_band_and_keeps_every_entry(rng):
-    places = rng.permutation(200)  # a path whose rows lie anywhere
+def test_near_order_brings_neighbours_together_and_keeps_every_entry(rng):
+    n = 3000
+    places = rng.permutation(n)  # a path whose rows lie anywhere
     ends = (np.r_[places[:-1], places[1:]], np.r_[places[1:], places[:-1]])
-    path = sparse.csr_array((rng.random(398), ends))
-    order = near_order(path)
-    np.testing.assert_array_equal(np.sort(order), np.arange(200))
+    path = sparse.csr_array((rng.random(2 * n - 2), ends))
+    order = near_order(sparse.csr_array(path + path.T))
+    np.testing.assert_array_equal(np.sort(order), np.arange(n))
     moved = reordered(path, order)
     rows, columns = moved.nonzero()
-    assert np.abs(rows - columns).max() == 1
+    assert np.abs(rows - columns).mean() < n / 30  # n / 3 at random
     np.testing.assert_array_equal(moved.toarray(), path.toarray()[np.ix_(order, order)])
     assert moved.indices.dtype == np.int32
+
+
+def test_near_order_puts_rows_that_no_seed_reaches_last():
+    pairs = sparse.kron(sparse.eye_array(250), np.ones((2, 2)), format="csr")  # 5 of 250 are met
+    order = near_order(pairs)
+    np.testing.assert_array_equal(np.sort(order), np.arange(500))
+    np.testing.assert_array_equal(order[10:], np.sort(order[10:]))
+
+
+@pytest.mark.parametrize("n", [1, 2, 99, 250])
+def test_near_order_of_rows_without_edges_is_some_order(n):
+    order = near_order(sparse.csr_array((n, n)))
+    np.testing.assert_array_equal(np.sort(order), np.arange(n))
 
 
 def test_indices_are_narrow_as_long_as_every_entry_can_be_counted():

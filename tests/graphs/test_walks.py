@@ -69,6 +69,14 @@ class TestEveryGraph:
         assert (errors <= result.bounds).all()
         assert (result.bounds <= tol * (1 - decay)).all()
 
+    def test_a_tolerance_that_rounding_denies_is_not_claimed(self, rng, make):
+        graph = make(rng)
+        pattern = symmetric_edges(graph)
+        result = walk_entries(transition_matrix(graph), 0.9, pattern, tol=1e-18)
+        errors = np.abs(result.values - dense_entries(graph, 0.9, pattern))
+        assert (errors <= result.bounds).all()
+        assert result.bounds.max() > 1e-18
+
     def test_double_precision_goes_as_far_as_asked(self, rng, make):
         graph = make(rng)
         pattern = symmetric_edges(graph)
@@ -86,6 +94,21 @@ class TestEveryGraph:
         )
         np.testing.assert_array_equal(one.values, three.values)
         np.testing.assert_array_equal(one.bounds, three.bounds)
+
+
+@pytest.mark.parametrize("make", [random_graph, clustered_graph, duplicates])
+@pytest.mark.parametrize("decay", [0.99, 0.999, 0.9999])
+@pytest.mark.parametrize("tol", [1e-4, 1e-5])
+def test_single_precision_is_honest_in_any_order_of_the_rows(rng, make, monkeypatch, decay, tol):
+    """It rounds masses in every step, and 1 - decay is a small difference to it."""
+    monkeypatch.setattr(walks, "near_order", lambda Q: rng.permutation(Q.shape[0]))
+    monkeypatch.setattr(walks, "FLOAT32_TOL", 0)
+    graph = make(rng)
+    pattern = symmetric_edges(graph)
+    result = walk_entries(transition_matrix(graph), decay, pattern, tol=tol)
+    errors = np.abs(result.values - dense_entries(graph, decay, pattern))
+    assert (errors <= result.bounds).all()
+    assert (result.bounds <= tol).all()
 
 
 def test_bounds_are_not_idle(rng):
