@@ -6,6 +6,7 @@ on any number of threads.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -68,8 +69,17 @@ class SharedOut:
     """A sparse matrix whose products with arrays are shared out among threads."""
 
     def __init__(self, matrix: sparse.csr_array, threads: Threads) -> None:
-        self.shape, self.dtype, self._threads = matrix.shape, matrix.dtype, threads
+        self.shape, self.dtype, self.threads = matrix.shape, matrix.dtype, threads
         self._parts = [matrix[block] for block in row_blocks(matrix.shape[0], BLOCK_ROWS)]
+
+    def astype(self, dtype: Any) -> SharedOut:
+        """The same matrix in another precision; itself in its own."""
+        if dtype == self.dtype:
+            return self
+        other = copy.copy(self)
+        other._parts = [part.astype(dtype) for part in self._parts]
+        other.dtype = np.dtype(dtype)
+        return other
 
     def __matmul__(self, block: Floats) -> Floats:
         product = np.empty((self.shape[0], *block.shape[1:]), block.dtype)
@@ -77,7 +87,7 @@ class SharedOut:
         def work(rows: slice) -> None:
             product[rows] = self.part(rows, block)
 
-        self._threads.map(work, self.shape[0])
+        self.threads.map(work, self.shape[0])
         return product
 
     def part(self, rows: slice, block: Floats) -> Floats:

@@ -112,8 +112,10 @@ def propagate_labels(
     prior = class_shares(class_prior, codes, n_classes)
     start = None if start is None else np.asarray(start)
     check_start(start, (len(labels), n_classes))
+    given = graph.distances if isinstance(graph, KNNGraph) else graph
+    dtype = np.float32 if given.dtype == np.float32 else np.float64
     with threads(count_threads(n_jobs)) as pool:
-        solution = spread_scores(weights, codes, n_classes, decay, tol, start, pool)
+        solution = spread_scores(weights, codes, n_classes, decay, tol, start, dtype, pool)
     if not solution.converged:
         warnings.warn(
             f"propagate_labels: stopped after {solution.n_iter} steps with residual "
@@ -121,8 +123,6 @@ def propagate_labels(
             RuntimeWarning,
             stacklevel=2,
         )
-    given = graph.distances if isinstance(graph, KNNGraph) else graph
-    dtype = np.float32 if given.dtype == np.float32 else np.float64
     distributions = to_simplex(solution.values, prior, dtype)
     return (distributions, solution) if return_solution else distributions
 

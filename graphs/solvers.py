@@ -101,14 +101,13 @@ SOLVERS: dict[str, MakePropagator] = {"dense": dense_propagator, "krylov": krylo
 
 
 def conjugate_gradient(
-    similarity: sparse.csr_array,
+    similarity: SharedOut,
     decay: float,
     right_hand_sides: Floats,
     *,
     tol: float,
     start: Floats | None = None,
     coarse: CoarseCorrection | None = None,
-    threads: Threads = SERIAL,
     max_iter: int = MAX_ITER,
 ) -> Solution:
     """Solve ``(I - decay * similarity) F = right_hand_sides`` for symmetric ``similarity``.
@@ -116,13 +115,21 @@ def conjugate_gradient(
     All columns share one sparse product an iteration and keep their own step lengths. Stops when
     the 2-norm of every column's residual is at most ``tol`` times that of its right-hand side.
     Rows are worked on in blocks that fit the cache. ``coarse`` preconditions.
+
+    Steps are taken in the precision of the right-hand sides. What they add up to, in double, and
+    its true residual are updated as often as rounding asks [1]_: single precision, half as many
+    bytes, comes to the same tolerance. ``values`` are double, ``residual`` is the true one.
+
+    References
+    ----------
+    .. [1] Sleijpen, van der Vorst, "Reliable updated residuals in hybrid Bi-CG methods",
+       Computing 56(2), 1996.
     """
-    shared, n = SharedOut(similarity, threads), len(right_hand_sides)
-    values = np.zeros_like(right_hand_sides) if start is None else start.copy()
-    residual = right_hand_sides.copy()
-    if start is not None:
-        residual += decay * (shared @ start) - start
-    direction, image = np.zeros_like(residual), np.empty_like(residual)
+    n, dtype, threads = len(right_hand_sides), right_hand_sides.dtype, similarity.threads
+    rounded = similarity.astype(dtype)
+    values = np.zeros(right_hand_sides.shape) if start is None else start.astype(np.float64)
+    moved, direction = np.zeros_like(right_hand_sides), np.zeros_like(right_hand_sides)
+    residual, image = right_hand_sides.copy(), np.empty_like(right_hand_sides)
 
     def measure(rows: slice) -> Floats:
         """Squares of the residual and, below them, what the correction sees of it."""
@@ -138,27 +145,45 @@ def conjugate_gradient(
             direction[rows] += coarse.prolong(rows, solved)
 
     def turn(rows: slice) -> Floats:
-        image[rows] = direction[rows] - decay * shared.part(rows, direction)
+        image[rows] = direction[rows] - decay * rounded.part(rows, direction)
         return _column_dots(direction[rows], image[rows])
 
     def move(rows: slice, step: Floats) -> Floats:
-        values[rows] += step * direction[rows]
+        moved[rows] += step * direction[rows]
         residual[rows] -= step * image[rows]
         return measure(rows)
 
+    def add(rows: slice) -> None:
+        values[rows] += moved[rows]
+        moved[rows] = 0
+
+    def update(rows: slice) -> Floats:
+        left = decay * similarity.part(rows, values) - values[rows]
+        residual[rows] = left + right_hand_sides[rows]
+        return measure(rows)
+
+    def largest(sums: Floats) -> float:
+        return float(np.sqrt((sums[0] / scales).max()))
+
     scales = _column_dots(right_hand_sides, right_hand_sides)
     scales[scales == 0] = 1.0
-    sums, before, n_iter = threads.sum(measure, n), np.zeros_like(scales), 0
-    while (sums[0] / scales).max() > tol**2 and n_iter < max_iter:
+    sums = threads.sum(measure if start is None else update, n)
+    before, n_iter, updated = np.zeros_like(scales), 0, largest(sums)
+    while updated > tol and n_iter < max_iter:
         solved = sums[1:] if coarse is None else coarse.solve(sums[1:])
         # Inner products of the residual and what the preconditioner makes of it.
         products = sums[0] + _column_dots(sums[1:], solved)
-        threads.map(partial(aim, factor=_divide(products, before), solved=solved), n)
-        step = _divide(products, threads.sum(turn, n))
+        factor, solved = _divide(products, before).astype(dtype), solved.astype(dtype)
+        threads.map(partial(aim, factor=factor, solved=solved), n)
+        step = _divide(products, threads.sum(turn, n)).astype(dtype)
         sums, before = threads.sum(partial(move, step=step), n), products
         n_iter += 1
-    worst = float(np.sqrt((sums[0] / scales).max()))
-    return Solution(values, n_iter, worst, worst <= tol)
+        trusted = max(tol, np.finfo(dtype).eps ** 0.5 * updated)
+        if largest(sums) <= trusted or n_iter == max_iter:
+            threads.map(add, n)
+            sums = threads.sum(update, n)
+            updated = largest(sums)
+    return Solution(values, n_iter, updated, updated <= tol)
 
 
 def stabilized_biconjugate_gradient(
@@ -251,7 +276,7 @@ def iterate_fixed_point(
 
 
 def _column_dots(left: Floats, right: Floats) -> Floats:
-    dots: Floats = np.einsum("nr,nr->r", left, right)
+    dots: Floats = np.einsum("nr,nr->r", left, right, dtype=np.float64)
     return dots
 
 

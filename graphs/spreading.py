@@ -15,8 +15,8 @@ from ssdml.graphs.coarsening import CoarseCorrection
 from ssdml.graphs.laplacian import symmetric_normalized
 from ssdml.graphs.solvers import Solution, conjugate_gradient
 
-BLOCK_ENTRIES = 2**24  # entries of the columns that are solved for together
-CACHED_ENTRIES = 2**22  # of scores; more, and products are 1.5 times as fast where neighbours meet
+BLOCK_ENTRIES = 2**25  # entries of the columns that are solved for together
+CACHED_ENTRIES = 2**22  # of scores; more, and products are 3 times as fast where neighbours meet
 FAINT = 1000.0  # scores in units of the residual: far from all labels, errors of 8 were seen
 
 
@@ -27,31 +27,38 @@ def spread_scores(
     decay: float,
     tol: float,
     start: Floats | None,
+    dtype: Any,
     pool: Threads,
 ) -> Solution:
     """Scores of the classes, a few of them at a time: memory is that of the scores and a block.
 
-    Many are computed in an order of the rows in which neighbours lie together.
+    Many are computed in an order of the rows in which neighbours lie together. ``dtype`` is that in
+    which they are returned, unless that is too narrow.
     """
     n, similarity = len(codes), symmetric_normalized(weights)
     profile = np.sqrt(weights.sum(axis=1))
-    order: slice | Integers = slice(None)
+    order: Integers = np.arange(n)
     if n * n_classes > CACHED_ENTRIES:
         order = near_order(similarity)
         similarity = reordered(similarity, order)
     shared, ordered = SharedOut(similarity, pool), codes[order]
+    n_blocks = -(-n * n_classes // BLOCK_ENTRIES)
 
-    def solve(coarse: CoarseCorrection | None) -> Solution:
-        scores, parts = np.empty((n, n_classes)), []
-        for block in row_blocks(n_classes, BLOCK_ENTRIES // n):
-            seeds = (1 - decay) * (ordered[:, None] == np.arange(n_classes)[block])
-            begin = None if start is None else start[order, block].astype(np.float64)
-            part = conjugate_gradient(
-                similarity, decay, seeds, tol=tol, start=begin, coarse=coarse, threads=pool
-            )
+    def solve(precision: type[np.floating[Any]], coarse: CoarseCorrection | None) -> Solution:
+        scores, parts = np.empty((n, n_classes), np.promote_types(precision, dtype)), []
+        for block in row_blocks(n_classes, -(-n_classes // n_blocks)):
+            seeds = (ordered[:, None] == np.arange(n_classes)[block]).astype(precision)
+            seeds *= 1 - decay
+            begin = None if start is None else start[order, block]
+            part = conjugate_gradient(shared, decay, seeds, tol=tol, start=begin, coarse=coarse)
+            values = np.maximum(part.values, 0, out=part.values)
+
+            def step_on(rows: slice, block=block, seeds=seeds, values=values) -> None:
+                scores[order[rows], block] = decay * shared.part(rows, values) + seeds[rows]
+
             # True scores are not negative. One step of the fixed point keeps them so, and gives
             # rows beyond the reach of the tolerance the proportions of their neighbours.
-            scores[order, block] = decay * (shared @ np.maximum(part.values, 0)) + seeds
+            pool.map(step_on, n)
             parts.append(part._replace(values=scores))
         return Solution(
             scores,
@@ -60,14 +67,15 @@ def spread_scores(
             all(part.converged for part in parts),
         )
 
-    solution = solve(CoarseCorrection(similarity, decay, profile[order]))
+    solution = solve(np.float32, CoarseCorrection(similarity, decay, profile[order]))
     norms = (1 - decay) * np.sqrt(np.bincount(codes[codes != UNLABELED]))
     if not has_faint_rows(solution.values, norms, profile, solution.residual):
         return solution
     # The correction leaves a residual that is as large there as elsewhere, and proportions that
-    # mean nothing. Without it labels come one edge farther with each step, and proportions hold.
+    # mean nothing. Without it labels come one edge farther with each step, and proportions hold,
+    # as long as no score is too small for its precision.
     del solution
-    return solve(None)
+    return solve(np.float64, None)
 
 
 def has_faint_rows(scores: Floats, norms: Floats, profile: Floats, residual: float) -> bool:
@@ -84,12 +92,12 @@ def has_faint_rows(scores: Floats, norms: Floats, profile: Floats, residual: flo
     return False
 
 
-def to_simplex(scores: Floats, prior: Floats, dtype: type[np.floating[Any]]) -> Floats:
+def to_simplex(scores: Floats, prior: Floats, dtype: Any) -> Floats:
     """Columns scaled to the prior masses, then rows to sum to 1.
 
     Rows of zeros get the prior, and one warning counts them.
     """
-    ratios, unreached = prior / scores.sum(axis=0), 0
+    ratios, unreached = prior / scores.sum(axis=0, dtype=np.float64), 0
     distributions = np.empty(scores.shape, dtype)
     for rows in row_blocks(len(scores), BLOCK_ROWS):
         part = scores[rows] * ratios

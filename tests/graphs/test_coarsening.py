@@ -8,7 +8,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import shortest_path
 
 from ssdml.graphs import adjacency, coarsening, knn_graph
-from ssdml.graphs._blocks import row_blocks, threads
+from ssdml.graphs._blocks import SERIAL, SharedOut, row_blocks, threads
 from ssdml.graphs.coarsening import CoarseCorrection, cluster_basis, nearest_seeds
 from ssdml.graphs.laplacian import symmetric_normalized
 from ssdml.graphs.solvers import conjugate_gradient
@@ -72,7 +72,7 @@ class TestConjugateGradient:
         similarity = symmetric_normalized(weights)
         B = rng.standard_normal((301, 3))
         coarse = CoarseCorrection(similarity, decay, profile_of(weights))
-        result = conjugate_gradient(similarity, decay, B, tol=1e-12, coarse=coarse)
+        result = conjugate_gradient(SharedOut(similarity, SERIAL), decay, B, tol=1e-12, coarse=coarse)
         expected = np.linalg.solve(np.eye(301) - decay * similarity.toarray(), B)
         assert result.converged
         np.testing.assert_allclose(result.values, expected, atol=1e-9)
@@ -81,8 +81,8 @@ class TestConjugateGradient:
         similarity = symmetric_normalized(clustered)
         B = np.eye(2000)[:, ::100]
         coarse = CoarseCorrection(similarity, 0.99, profile_of(clustered))
-        plain = conjugate_gradient(similarity, 0.99, B, tol=1e-6)
-        result = conjugate_gradient(similarity, 0.99, B, tol=1e-6, coarse=coarse)
+        plain = conjugate_gradient(SharedOut(similarity, SERIAL), 0.99, B, tol=1e-6)
+        result = conjugate_gradient(SharedOut(similarity, SERIAL), 0.99, B, tol=1e-6, coarse=coarse)
         assert result.n_iter < 0.7 * plain.n_iter
         residual = B - (result.values - 0.99 * similarity @ result.values)
         true = np.linalg.norm(residual, axis=0).max()
@@ -93,15 +93,15 @@ class TestConjugateGradient:
         similarity = symmetric_normalized(clustered)
         B, start = np.eye(2000)[:, :2], rng.random((2000, 2))
         coarse = CoarseCorrection(similarity, 0.99, profile_of(clustered))
-        result = conjugate_gradient(similarity, 0.99, B, tol=1e-10, start=start, coarse=coarse)
-        expected = conjugate_gradient(similarity, 0.99, B, tol=1e-10)
+        result = conjugate_gradient(SharedOut(similarity, SERIAL), 0.99, B, tol=1e-10, start=start, coarse=coarse)
+        expected = conjugate_gradient(SharedOut(similarity, SERIAL), 0.99, B, tol=1e-10)
         np.testing.assert_allclose(result.values, expected.values, atol=1e-8)
 
     def test_a_label_free_part_stays_exactly_zero(self, weights):
         similarity = symmetric_normalized(weights)
         coarse = CoarseCorrection(similarity, 0.99, profile_of(weights))
         B = np.eye(301)[:, :2]  # both in the first group
-        result = conjugate_gradient(similarity, 0.99, B, tol=1e-6, coarse=coarse)
+        result = conjugate_gradient(SharedOut(similarity, SERIAL), 0.99, B, tol=1e-6, coarse=coarse)
         assert result.values[:250].any(axis=1).all()
         assert not result.values[250:].any()
 
@@ -116,6 +116,6 @@ class TestConjugateGradient:
         for n_threads in (1, 3):
             with threads(n_threads) as pool:
                 results.append(
-                    conjugate_gradient(similarity, 0.9, B, tol=1e-6, coarse=coarse, threads=pool)
+                    conjugate_gradient(SharedOut(similarity, pool), 0.9, B, tol=1e-6, coarse=coarse)
                 )
         np.testing.assert_array_equal(results[0].values, results[1].values)

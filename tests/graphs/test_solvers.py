@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 
 from ssdml.graphs import solvers
+from ssdml.graphs._blocks import SERIAL, SharedOut
 from ssdml.graphs.solvers import (
     SOLVERS,
     certified,
@@ -87,7 +88,7 @@ def test_a_breakdown_of_the_recurrence_is_survived():
 
 def test_conjugate_gradient_agrees_with_dense_algebra(similarity, rng):
     B = rng.standard_normal((40, 3))
-    result = conjugate_gradient(similarity, 0.99, B, tol=1e-12)
+    result = conjugate_gradient(SharedOut(similarity, SERIAL), 0.99, B, tol=1e-12)
     expected = np.linalg.solve(np.eye(40) - 0.99 * similarity.toarray(), B)
     assert result.converged
     np.testing.assert_allclose(result.values, expected, atol=1e-9)
@@ -95,7 +96,7 @@ def test_conjugate_gradient_agrees_with_dense_algebra(similarity, rng):
 
 def test_conjugate_gradient_reports_the_residual_it_has(similarity, rng):
     B = rng.standard_normal((40, 2)) * [1, 1e6]
-    result = conjugate_gradient(similarity, 0.99, B, tol=1e-12, max_iter=5)
+    result = conjugate_gradient(SharedOut(similarity, SERIAL), 0.99, B, tol=1e-12, max_iter=5)
     residual = B - (result.values - 0.99 * similarity @ result.values)
     relative = np.linalg.norm(residual, axis=0) / np.linalg.norm(B, axis=0)
     assert not result.converged
@@ -105,8 +106,8 @@ def test_conjugate_gradient_reports_the_residual_it_has(similarity, rng):
 
 def test_conjugate_gradient_treats_each_column_as_if_alone(similarity, rng):
     B = rng.standard_normal((40, 2)) * [1e-8, 1]
-    both = conjugate_gradient(similarity, 0.9, B, tol=1e-10).values
-    alone = conjugate_gradient(similarity, 0.9, B[:, :1], tol=1e-10).values
+    both = conjugate_gradient(SharedOut(similarity, SERIAL), 0.9, B, tol=1e-10).values
+    alone = conjugate_gradient(SharedOut(similarity, SERIAL), 0.9, B[:, :1], tol=1e-10).values
     np.testing.assert_allclose(both[:, 0], alone[:, 0], rtol=1e-8)
 
 
