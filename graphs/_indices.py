@@ -63,7 +63,7 @@ def inverted_lists(points: Rows, inner_product: bool, seed: int) -> Iterator[Ind
     chosen = np.random.default_rng(seed).permutation(n)[: n_lists * ROWS_PER_CENTER]
     with faiss_threads(1):  # steps so small that threads would mostly wait for each other
         codes.train(points[np.sort(chosen)])
-    yield _filled(codes, points, _efforts(n_lists), [4, 8, 16])
+    yield _filled(codes, points, _efforts(n_lists), [4, 6, 8, 12, 16])
     # Beyond an eighth of the lists, the exact search is faster.
     lists = faiss.IndexIVFFlat(quantizer, d, n_lists, metric)
     yield _filled(lists, points, _efforts(n_lists // 8), [1])

@@ -116,14 +116,13 @@ def conjugate_gradient(
     the 2-norm of every column's residual is at most ``tol`` times that of its right-hand side.
     Rows are worked on in blocks that fit the cache. ``coarse`` preconditions.
 
-    Steps are taken in the precision of the right-hand sides. What they add up to, in double, and
-    its true residual are updated as often as rounding asks [1]_: single precision, half as many
+    Steps are taken in the precision of the right-hand sides. As often as rounding asks they are
+    added up in double, and begin anew from the true residual [1]_: single precision, half as many
     bytes, comes to the same tolerance. ``values`` are double, ``residual`` is the true one.
 
     References
     ----------
-    .. [1] Sleijpen, van der Vorst, "Reliable updated residuals in hybrid Bi-CG methods",
-       Computing 56(2), 1996.
+    .. [1] Higham, "Accuracy and Stability of Numerical Algorithms", 2nd ed., SIAM 2002, ch. 12.
     """
     n, dtype, threads = len(right_hand_sides), right_hand_sides.dtype, similarity.threads
     rounded = similarity.astype(dtype)
@@ -178,11 +177,12 @@ def conjugate_gradient(
         step = _divide(products, threads.sum(turn, n)).astype(dtype)
         sums, before = threads.sum(partial(move, step=step), n), products
         n_iter += 1
-        trusted = max(tol, np.finfo(dtype).eps ** 0.5 * updated)
+        trusted = max(tol, float(np.finfo(dtype).eps) ** 0.5 * updated)
         if largest(sums) <= trusted or n_iter == max_iter:
             threads.map(add, n)
             sums = threads.sum(update, n)
-            updated = largest(sums)
+            # Begin anew: beside a residual that jumped, the old direction would weigh too much.
+            updated, before = largest(sums), np.zeros_like(scales)
     return Solution(values, n_iter, updated, updated <= tol)
 
 

@@ -45,27 +45,26 @@ def spread_scores(
     n_blocks = -(-n * n_classes // BLOCK_ENTRIES)
 
     def solve(precision: type[np.floating[Any]], coarse: CoarseCorrection | None) -> Solution:
-        scores, parts = np.empty((n, n_classes), np.promote_types(precision, dtype)), []
-        for block in row_blocks(n_classes, -(-n_classes // n_blocks)):
+        scores = np.empty((n, n_classes), np.promote_types(precision, dtype))
+
+        def solve_block(block: slice) -> Solution:
             seeds = (ordered[:, None] == np.arange(n_classes)[block]).astype(precision)
             seeds *= 1 - decay
             begin = None if start is None else start[order, block]
-            part = conjugate_gradient(shared, decay, seeds, tol=tol, start=begin, coarse=coarse)
-            values = np.maximum(part.values, 0, out=part.values)
+            found = conjugate_gradient(shared, decay, seeds, tol=tol, start=begin, coarse=coarse)
+            values = np.maximum(found.values, 0, out=found.values)
 
-            def step_on(rows: slice, block=block, seeds=seeds, values=values) -> None:
+            def step_on(rows: slice) -> None:
                 scores[order[rows], block] = decay * shared.part(rows, values) + seeds[rows]
 
             # True scores are not negative. One step of the fixed point keeps them so, and gives
             # rows beyond the reach of the tolerance the proportions of their neighbours.
             pool.map(step_on, n)
-            parts.append(part._replace(values=scores))
-        return Solution(
-            scores,
-            max(part.n_iter for part in parts),
-            max(part.residual for part in parts),
-            all(part.converged for part in parts),
-        )
+            return found._replace(values=scores)
+
+        blocks = row_blocks(n_classes, -(-n_classes // n_blocks))
+        _, n_iter, residual, converged = zip(*map(solve_block, blocks), strict=True)
+        return Solution(scores, max(n_iter), max(residual), all(converged))
 
     solution = solve(np.float32, CoarseCorrection(similarity, decay, profile[order]))
     norms = (1 - decay) * np.sqrt(np.bincount(codes[codes != UNLABELED]))

@@ -11,9 +11,10 @@ from ssdml.graphs._methods import EXACT_WORK, exact_work
 from ssdml.graphs.spreading import BLOCK_ENTRIES
 from ssdml.graphs.walks import LARGE_MODES
 
-INDEX, FLOAT = 8, 8  # bytes of a row number and of a double
+INDEX, FLOAT, SINGLE = 8, 8, 4  # bytes of a row number, of a double, of a float32
 SYMMETRIC = 1.7  # edges of a symmetric graph for one of the directed graph; at most 2
-HELD_BLOCKS = 6  # of conjugate gradients: solution, residual, direction, its image, seeds, start
+# Of conjugate gradients: steps, residual, direction, its image and seeds; what steps add up to.
+BLOCK_ENTRY = 5 * SINGLE + FLOAT
 
 
 class FitShape(NamedTuple):
@@ -49,7 +50,7 @@ def stage_bytes(shape: FitShape) -> dict[str, float]:
     --------
     >>> held = stage_bytes(FitShape(10**6, 64, 100, 60, 10, 4))
     >>> {stage: round(number / 1e9, 1) for stage, number in held.items()}
-    {'neighbours': 0.9, 'labels': 3.2, 'round': 2.2, 'partition': 2.6}
+    {'neighbours': 0.9, 'labels': 3.1, 'round': 2.2, 'partition': 2.6}
     """
     n, d, n_classes, searched, k, itemsize, residual, partition_size, one_sided = shape
     rows = n * d * itemsize
@@ -61,10 +62,9 @@ def stage_bytes(shape: FitShape) -> dict[str, float]:
     coded = n * (searched / 2 + INDEX)
     neighbours = projected + max(rows if projected else 0, found + coded)
 
-    weights = 4 * SYMMETRIC * n * k * (INDEX / 2 + itemsize)  # plain, scaled, in parts by rows
-    scores = n * n_classes * FLOAT
-    block = HELD_BLOCKS * FLOAT * min(n * n_classes, max(n, BLOCK_ENTRIES))
-    labels = weights + scores + block + distributions
+    edge = 4 * (INDEX / 2 + FLOAT) - SINGLE  # plain, scaled, in parts by rows, the latter rounded
+    block = BLOCK_ENTRY * min(n * n_classes, max(n, BLOCK_ENTRIES))
+    labels = SYMMETRIC * n * k * edge + block + 2 * distributions  # scores are as large
 
     triplets = 6 * N_TRIPLETS * d * FLOAT
     turn: float = n * (d + shape.n_learned) * FLOAT + triplets

@@ -72,7 +72,9 @@ class TestConjugateGradient:
         similarity = symmetric_normalized(weights)
         B = rng.standard_normal((301, 3))
         coarse = CoarseCorrection(similarity, decay, profile_of(weights))
-        result = conjugate_gradient(SharedOut(similarity, SERIAL), decay, B, tol=1e-12, coarse=coarse)
+        result = conjugate_gradient(
+            SharedOut(similarity, SERIAL), decay, B, tol=1e-12, coarse=coarse
+        )
         expected = np.linalg.solve(np.eye(301) - decay * similarity.toarray(), B)
         assert result.converged
         np.testing.assert_allclose(result.values, expected, atol=1e-9)
@@ -81,8 +83,9 @@ class TestConjugateGradient:
         similarity = symmetric_normalized(clustered)
         B = np.eye(2000)[:, ::100]
         coarse = CoarseCorrection(similarity, 0.99, profile_of(clustered))
-        plain = conjugate_gradient(SharedOut(similarity, SERIAL), 0.99, B, tol=1e-6)
-        result = conjugate_gradient(SharedOut(similarity, SERIAL), 0.99, B, tol=1e-6, coarse=coarse)
+        shared = SharedOut(similarity, SERIAL)
+        plain = conjugate_gradient(shared, 0.99, B, tol=1e-6)
+        result = conjugate_gradient(shared, 0.99, B, tol=1e-6, coarse=coarse)
         assert result.n_iter < 0.7 * plain.n_iter
         residual = B - (result.values - 0.99 * similarity @ result.values)
         true = np.linalg.norm(residual, axis=0).max()
@@ -93,7 +96,9 @@ class TestConjugateGradient:
         similarity = symmetric_normalized(clustered)
         B, start = np.eye(2000)[:, :2], rng.random((2000, 2))
         coarse = CoarseCorrection(similarity, 0.99, profile_of(clustered))
-        result = conjugate_gradient(SharedOut(similarity, SERIAL), 0.99, B, tol=1e-10, start=start, coarse=coarse)
+        result = conjugate_gradient(
+            SharedOut(similarity, SERIAL), 0.99, B, tol=1e-10, start=start, coarse=coarse
+        )
         expected = conjugate_gradient(SharedOut(similarity, SERIAL), 0.99, B, tol=1e-10)
         np.testing.assert_allclose(result.values, expected.values, atol=1e-8)
 

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from ssdml.graphs import solvers
+from ssdml.graphs import adjacency, knn_graph, solvers
 from ssdml.graphs._blocks import SERIAL, SharedOut
+from ssdml.graphs.coarsening import CoarseCorrection
+from ssdml.graphs.laplacian import symmetric_normalized
 from ssdml.graphs.solvers import (
     SOLVERS,
     certified,
@@ -109,6 +111,43 @@ def test_conjugate_gradient_treats_each_column_as_if_alone(similarity, rng):
     both = conjugate_gradient(SharedOut(similarity, SERIAL), 0.9, B, tol=1e-10).values
     alone = conjugate_gradient(SharedOut(similarity, SERIAL), 0.9, B[:, :1], tol=1e-10).values
     np.testing.assert_allclose(both[:, 0], alone[:, 0], rtol=1e-8)
+
+
+@pytest.mark.parametrize("decay", [0.5, 0.99, 0.9999])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_conjugate_gradient_comes_to_any_tolerance_in_either_precision(rng, dtype, decay):
+    """Small systems end after a few steps, where a recurrence claims more than rounding gives."""
+    for n in range(2, 40):
+        W = rng.random((n, n)) * (rng.random((n, n)) < 3 / n)
+        W = W + W.T
+        roots = np.sqrt(np.maximum(W.sum(axis=1), 1e-300))
+        dense = W / roots[:, None] / roots
+        similarity = SharedOut(sparse.csr_array(dense), SERIAL)
+        B = rng.standard_normal((n, 3)).astype(dtype)
+        coarse = CoarseCorrection(sparse.csr_array(dense), decay, roots)
+        for preconditioner in (None, coarse):
+            result = conjugate_gradient(similarity, decay, B, tol=1e-10, coarse=preconditioner)
+            assert result.converged
+            residual = B - (result.values - decay * dense @ result.values)
+            norms = np.linalg.norm(residual, axis=0) / np.linalg.norm(B.astype(float), axis=0)
+            assert norms.max() <= 1.001e-10
+
+
+def test_single_precision_takes_hardly_more_steps_than_double(rng):
+    X = np.repeat(4 * rng.standard_normal((20, 5)), 50, axis=0) + rng.standard_normal((1000, 5))
+    weights = adjacency(knn_graph(X, 8))
+    similarity = symmetric_normalized(weights)
+    coarse = CoarseCorrection(similarity, 0.99, np.sqrt(weights.sum(axis=1)))
+    B = np.eye(1000)[:, ::50]
+    double, single = (
+        conjugate_gradient(
+            SharedOut(similarity, SERIAL), 0.99, B.astype(dtype), tol=1e-6, coarse=coarse
+        )
+        for dtype in (np.float64, np.float32)
+    )
+    assert single.values.dtype == np.float64
+    assert single.n_iter <= 1.15 * double.n_iter
+    np.testing.assert_allclose(single.values, double.values, atol=1e-4)
 
 
 def test_biconjugate_gradients_report_the_true_residual(transition, rng):
