@@ -43,8 +43,8 @@ def propagate_labels(
 
     .. math:: F = (1 - \gamma) (I - \gamma D^{-1/2} W D^{-1/2})^{-1} H
 
-    Columns are then scaled so that the mass of each class over all rows follows ``class_prior``,
-    and rows to sum to 1.
+    Rows are scaled to sum to 1, columns so that the mass of each class over all rows follows
+    ``class_prior``, and rows to sum to 1 again.
 
     Parameters
     ----------

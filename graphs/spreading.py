@@ -92,18 +92,23 @@ def has_faint_rows(scores: Floats, norms: Floats, profile: Floats, residual: flo
 
 
 def to_simplex(scores: Floats, prior: Floats, dtype: Any) -> Floats:
-    """Columns scaled to the prior masses, then rows to sum to 1.
+    """Rows scaled to sum to 1, their columns to the prior masses, and rows to sum to 1 again.
 
     Rows of zeros get the prior, and one warning counts them.
     """
-    ratios, unreached = prior / scores.sum(axis=0, dtype=np.float64), 0
+    blocks, masses, unreached = row_blocks(len(scores), BLOCK_ROWS), np.zeros(len(prior)), 0
     distributions = np.empty(scores.shape, dtype)
-    for rows in row_blocks(len(scores), BLOCK_ROWS):
-        part = scores[rows] * ratios
-        reached = part.any(axis=1, keepdims=True)
-        part = np.where(reached, part, prior)
+    for rows in blocks:
+        part = scores[rows].astype(np.float64)
+        totals = part.sum(axis=1, keepdims=True)
+        unreached += int((totals == 0).sum())
+        np.divide(part, totals, out=part, where=totals > 0)
+        masses += part.sum(axis=0)
+        distributions[rows] = part
+    for rows in blocks:
+        part = distributions[rows] * (prior / masses)
+        part[~part.any(axis=1)] = prior
         distributions[rows] = part / part.sum(axis=1, keepdims=True)
-        unreached += int((~reached).sum())
     if unreached:
         warnings.warn(
             f"propagate_labels: no label reaches {unreached} of {len(scores)} rows; they get the "

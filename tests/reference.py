@@ -68,7 +68,7 @@ def two_sided_affinities(indices, y, decay):
 
 
 def propagated_labels(weights, y, decay, prior=None):
-    """Learning with local and global consistency, class masses as the prior, rows to sum 1."""
+    """Local and global consistency; of rows that sum to 1 the class masses as the prior."""
     labelled = y != UNLABELED
     classes = np.unique(y[labelled])
     H = (y[:, None] == classes[None, :]).astype(np.float64)
@@ -76,6 +76,7 @@ def propagated_labels(weights, y, decay, prior=None):
     S = weights / roots[:, None] / roots[None, :]
     F = np.linalg.solve(np.eye(len(y)) - decay * S, (1 - decay) * H)
     prior = H.sum(axis=0) / labelled.sum() if prior is None else prior
+    F = F / F.sum(axis=1, keepdims=True)
     F = F * (prior / F.sum(axis=0))
     return F / F.sum(axis=1, keepdims=True)
 
