@@ -11,6 +11,7 @@ from ssdml.angular import angular_objective
 from ssdml.conclusion import Learned, Settings, State, finished, input_alone, judge, split_rows
 from ssdml.features import Backbone, Identity, Residual, Whitening
 from ssdml.graphs._checks import UNLABELED
+from ssdml.graphs._search import part_of
 from ssdml.graphs.laplacian import adjacency
 from ssdml.graphs.masses import ClassMasses
 from ssdml.graphs.neighbors import knn_graph
@@ -26,6 +27,7 @@ Classes = npt.NDArray[np.int64]
 N_TRIPLETS = 50_000
 METRIC_STEPS = 3  # of conjugate gradients from the discriminants; more fit the noise of borders
 PAPER_STEPS = 10  # the same in seed 003
+TRAINING = 0.8  # share of a round that a backbone learns, for the progress
 
 
 class MiningSettings(Protocol):
@@ -63,9 +65,10 @@ def alternate(
     seen, judged = split_rows(state, rng)
     history: list[dict[str, Any]] = []
     for number in range(rounds):
-        with stages(f"round {number + 1}"):
+        with stages(f"round {number + 1}") as show:
             rows = seen if number == 0 else np.arange(len(state.X))
-            backbone.learn(state.X[rows], state.classes[rows], int(rng.integers(2**31)))
+            training = part_of(show, 0.0, TRAINING)
+            backbone.learn(state.X[rows], state.classes[rows], int(rng.integers(2**31)), training)
             triplets = _mine(state, settings, rng)
             history.append(turn(backbone, state.X, triplets, settings))
             if backbone.losses:

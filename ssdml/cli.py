@@ -237,7 +237,7 @@ def fit(
         verbose=1,  # a bar where there is a terminal
     )
     start = time.perf_counter()
-    model.fit(items, codes).set_params(verbose=0).save(out)
+    _save(model.fit(items, codes).set_params(verbose=0), out)
     n_labeled = int((codes >= 0).sum())
     _say(
         f"Learned {len(classes)} classes from {n_labeled} labelled and {len(items) - n_labeled} "
@@ -343,6 +343,23 @@ def _numbers(text: str, option: str) -> list[int]:
 def _refuse_to_replace(path: Path, force: bool) -> None:
     if path.exists() and not force:
         raise FileExistsError(f"{path} exists already; --force replaces it.")
+
+
+def _save(model: Any, out: Path) -> None:
+    """Save a model where it is wanted, or else where temporary files go: it may have cost hours."""
+    from tempfile import mkdtemp
+
+    try:
+        model.save(out)
+    except OSError as refusal:
+        spare = Path(mkdtemp(prefix="ssdml-"))
+        try:
+            model.save(spare / out.name)
+        except OSError:
+            spare.rmdir()
+            raise refusal from None
+        told = f"{refusal.strerror} What was learned is in {spare / out.name}."
+        raise OSError(refusal.errno, told, str(out)) from refusal
 
 
 def _read_pair(rows: Path, labels: Path) -> tuple[Any, Any]:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from ssdml.graphs._search import Progress
 from ssdml.linalg import Matrix, covariance, float64_blocks, product, top_eigenvectors
 from ssdml.representation import ResidualRepresentation
 from ssdml.scatter import ClassScatter, class_scatter, discriminants, whitening
@@ -23,7 +24,9 @@ class Backbone(Protocol):
     L: Matrix
     losses: tuple[float, ...]  # of the steps of the last round, where there are any
 
-    def learn(self, X: Array, classes: Classes, seed: int) -> None:
+    def learn(
+        self, X: Array, classes: Classes, seed: int, progress: Progress | None = None
+    ) -> None:
         """Learn the features from the class of each row; L is where its search begins."""
 
     def features(self, X: Array) -> Array:
@@ -50,7 +53,9 @@ class Identity:
     def __init__(self, L: Matrix) -> None:
         self.L = L
 
-    def learn(self, X: Array, classes: Classes, seed: int) -> None:
+    def learn(
+        self, X: Array, classes: Classes, seed: int, progress: Progress | None = None
+    ) -> None:
         """Nothing is learned."""
 
     def features(self, X: Array) -> Array:
@@ -76,7 +81,9 @@ class Whitening:
     def __init__(self) -> None:
         self.L = np.empty((0, 0))
 
-    def learn(self, X: Array, classes: Classes, seed: int) -> None:
+    def learn(
+        self, X: Array, classes: Classes, seed: int, progress: Progress | None = None
+    ) -> None:
         """Whiten by the shrunk scatter within classes."""
         self.learn_from(class_scatter(X, classes), len(np.unique(classes)))
 
@@ -114,7 +121,9 @@ class Residual:
         self.head: Any = None
         self.losses: tuple[float, ...] = ()
 
-    def learn(self, X: Array, classes: Classes, seed: int) -> None:
+    def learn(
+        self, X: Array, classes: Classes, seed: int, progress: Progress | None = None
+    ) -> None:
         """Train the head on from where it is."""
         import torch
 
@@ -136,6 +145,7 @@ class Residual:
             angle=self.angle,
             seed=seed,
             device=self.device,
+            progress=progress,
         )
         self.losses = tuple(losses)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -14,9 +14,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from ssdml.graphs._search import Progress
 from ssdml.losses.angular import angular_triplet_loss
-
-Progress = Callable[[float], object]
 
 
 class Schedule(NamedTuple):
@@ -41,7 +40,7 @@ def train_backbone(
     seed: int,
     device: str = "auto",
     schedule: Schedule | None = None,
-    on_step: Progress | None = None,
+    progress: Progress | None = None,
 ) -> tuple[nn.Module, list[float]]:
     """Backbone with averaged weights, and the loss of each step.
 
@@ -64,8 +63,8 @@ def train_backbone(
     device : str
         "auto" is a GPU where torch finds one.
     schedule : Schedule
-    on_step : callable, optional
-        Called with the loss after each step.
+    progress : callable, optional
+        Told the fraction done, after each step.
 
     Returns
     -------
@@ -98,8 +97,8 @@ def train_backbone(
             optimizer.step()
             _update_average(average, backbone, min(plan.averaging, step / (step + 1)))
             losses.append(float(loss.detach()))
-            if on_step is not None:
-                on_step(losses[-1])
+            if progress is not None:
+                progress(len(losses) / plan.n_steps)
     return average.eval().cpu(), losses
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 from typer.testing import CliRunner
 
 import ssdml
@@ -322,6 +323,24 @@ def test_a_model_that_does_not_fit_on_the_disk_leaves_no_folder(run, arrays, tmp
     assert f"{tmp_path / 'model'}: SSDML.save: cannot write the model (No space" in result.stderr
     assert not (tmp_path / "model").exists()
     assert run(*command).exit_code == 0  # without --force
+
+
+def test_a_model_that_does_not_fit_where_it_is_wanted_is_saved_elsewhere(
+    run, arrays, tmp_path, monkeypatch
+):
+    def full(arrays, file):
+        if tmp_path / "here" in file.parents:
+            raise OSError(28, "No space left on device")
+        save_file(arrays, file)
+
+    (tmp_path / "spare").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "spare"))
+    monkeypatch.setattr("safetensors.numpy.save_file", full)
+    result = run("fit", *arrays, "--out", tmp_path / "here" / "model")
+    assert result.exit_code == 1
+    [saved] = (tmp_path / "spare").glob("ssdml-*/model")
+    assert f"What was learned is in {saved}." in " ".join(result.stderr.split())
+    assert run("transform", saved, arrays[0], "--out", tmp_path / "Z.npy").exit_code == 0
 
 
 def test_the_demo_runs_and_will_not_run_over_itself(run, tmp_path, monkeypatch):
