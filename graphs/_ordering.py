@@ -42,7 +42,7 @@ def leaf_places(common: Floats) -> Integers:
 
     if len(common) < 2:
         return np.zeros(len(common), dtype=np.intp)
-    np.fill_diagonal(common, 0)
+    common = common - np.diag(np.diag(common))
     roots = np.sqrt(common.sum(axis=1))
     roots[roots == 0] = 1
     apart = 1 - common / roots / roots[:, None]

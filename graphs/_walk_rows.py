@@ -39,16 +39,16 @@ def walk_rows(
         Of rows, and of columns, as walks forth and back end: what they have on the slow modes, and
         the squares of it (forth) or the norms of all and of what is outside the modes (back).
     constants : tuple
-        1 / c, the gap, the slack for unit vectors, the relative rounding of squares, and that of
-        masses after all steps.
+        1 / c, the gap, the slack for unit vectors, and the relative rounding of modes and of masses
+        after all steps.
     out : tuple of arrays
-        Values and bounds of the pairs, and the largest bound of each row.
+        Values and bounds of the pairs; the largest bound of each row, and what of it no walk ends.
     """
     pair_pointers, pair_columns, places = pattern
     right, inside = forth_ends
     left, norms, outsides = back_ends
-    inverse_weights, gap, slack, of_squares, of_masses = constants
-    values, bounds, worst = out
+    inverse_weights, gap, slack, of_modes, of_masses = constants
+    values, bounds, worst, floors = out
     here, there, seen, found, stamps = _buffers(forth)
     stamp = 0
     for source in sources:
@@ -65,8 +65,8 @@ def walk_rows(
 
         square = _weighted_square(here, seen, n_seen, inverse_weights)
         norm = np.sqrt(square)
-        outside = np.sqrt(max(square - inside[source], 0.0) + of_squares * square)
-        worst[source] = 0.0
+        outside = np.sqrt(max(square - inside[source], 0.0) + of_modes * square)
+        worst[source] = floors[source] = 0.0
         for pair in pairs:
             column, place = pair_columns[pair], places[pair]
             slow = 0.0
@@ -75,7 +75,9 @@ def walk_rows(
             walked = values[place] + share * _mass_met(back, here, column)
             values[place] = walked + share * slow
             bound = outside * outsides[column] / gap + slack * norm * norms[column]
-            bounds[place] = share * bound + of_masses * (walked + share)
+            floor = of_masses * (walked + share)
+            bounds[place] = share * bound + floor
+            floors[source] = max(floors[source], floor)
             worst[source] = max(worst[source], bounds[place])
         for position in range(n_seen):
             here[seen[position]] = 0

@@ -42,6 +42,7 @@ class Deflation(NamedTuple):
     left: Floats  # L S^-T, (n, m)
     gap: float  # 1 - θ, or less
     slack: float  # what inexact solves add to a bound, for unit vectors
+    gain: float  # what a relative error of such a vector comes to
 
 
 def deflate(
@@ -76,15 +77,12 @@ def deflate(
     left, missed_left = corrected(back, modes, tol, threads)
     del forth, back
     schur = schur_complement(SharedOut(exact, threads), right, left, threads)
-    slack = _slack(
-        _norm(right, threads),
-        _norm(left, threads),
-        max(missed_right, missed_left) / gap + ROUNDING * float(np.finfo(dtype).eps),
-        gap,
-        1 / (1 - decay**0.5),
-    )
+    norms = _norm(right, threads), _norm(left, threads)
+    missed = (max(missed_right, missed_left) + ROUNDING * float(np.finfo(dtype).eps)) / gap
+    inverse = 1 / (1 - decay**0.5)
+    slack = _slack(*norms, missed, gap, inverse)
     left = threads.product(left, np.linalg.inv(schur).T)
-    return Deflation(weights, modes, right, left, gap, slack)
+    return Deflation(weights, modes, right, left, gap, slack, inverse * norms[0] * norms[1])
 
 
 def walk_weights(transition: sparse.csr_array, decay: float) -> Floats:

@@ -71,9 +71,10 @@ def propagate_labels(
     -------
     distributions : ndarray of shape (n_samples, n_classes)
         Columns in the order of ``np.unique(y[y != -1])``; in single precision where the distances
-        or weights of the graph are, though all sums are taken in double.
+        or weights of the graph are.
     solution : Solution
-        Scores F as ``values``, ``n_iter`` and ``residual``; only with ``return_solution``.
+        Scores F as ``values``, in the precision of the distributions where that can tell them from
+        0, ``n_iter`` and ``residual``; only with ``return_solution``.
 
     Warns
     -----
@@ -83,8 +84,9 @@ def propagate_labels(
     Notes
     -----
     Differs from [1]_ in three ways: (a) classes are rescaled to their prior masses, after [2]_;
-    (b) the linear system is solved by conjugate gradients, with a coarse correction that saves half
-    of the steps as long as labels reach all rows well; (c) one more step of the fixed point
+    (b) the linear system is solved by conjugate gradients in single precision, with residuals in
+    double, and a coarse correction that saves half of the steps as long as labels reach all rows
+    well; (c) one more step of the fixed point
     follows, so that rows whose mass is below the tolerance take the proportions of their
     neighbours. Labelled rows are not clamped: one among many of another class can be outvoted.
 

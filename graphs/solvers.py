@@ -18,6 +18,7 @@ from ssdml.graphs._checks import Floats
 from ssdml.graphs.coarsening import CoarseCorrection
 
 MAX_ITER = 1000
+NEAR = 10.0  # times the tolerance, where an update need not halve the residual
 
 
 class Propagator(Protocol):
@@ -118,14 +119,15 @@ def conjugate_gradient(
 
     Steps are taken in the precision of the right-hand sides. As often as rounding asks they are
     added up in double, and begin anew from the true residual [1]_: single precision, half as many
-    bytes, comes to the same tolerance. ``values`` are double, ``residual`` is the true one.
+    bytes, comes to the same tolerance. Stops where rounding leaves no progress. ``values`` are
+    double, ``residual`` is the true one.
 
     References
     ----------
     .. [1] Higham, "Accuracy and Stability of Numerical Algorithms", 2nd ed., SIAM 2002, ch. 12.
     """
     n, dtype, threads = len(right_hand_sides), right_hand_sides.dtype, similarity.threads
-    rounded = similarity.astype(dtype)
+    rounded, root = similarity.astype(dtype), float(np.finfo(dtype).eps) ** 0.5
     values = np.zeros(right_hand_sides.shape) if start is None else start.astype(np.float64)
     moved, direction = np.zeros_like(right_hand_sides), np.zeros_like(right_hand_sides)
     residual, image = right_hand_sides.copy(), np.empty_like(right_hand_sides)
@@ -177,12 +179,13 @@ def conjugate_gradient(
         step = _divide(products, threads.sum(turn, n)).astype(dtype)
         sums, before = threads.sum(partial(move, step=step), n), products
         n_iter += 1
-        trusted = max(tol, float(np.finfo(dtype).eps) ** 0.5 * updated)
-        if largest(sums) <= trusted or n_iter == max_iter:
+        if not max(tol, root * updated) < largest(sums) < updated / root or n_iter == max_iter:
             threads.map(add, n)
-            sums = threads.sum(update, n)
+            sums, earlier = threads.sum(update, n), updated
             # Begin anew: beside a residual that jumped, the old direction would weigh too much.
             updated, before = largest(sums), np.zeros_like(scales)
+            if not updated <= max(earlier / 2, NEAR * tol):
+                break
     return Solution(values, n_iter, updated, updated <= tol)
 
 

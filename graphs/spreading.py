@@ -42,7 +42,7 @@ def spread_scores(
         order = near_order(similarity)
         similarity = reordered(similarity, order)
     shared, ordered = SharedOut(similarity, pool), codes[order]
-    n_blocks = -(-n * n_classes // BLOCK_ENTRIES)
+    n_blocks = -(-n_classes // max(1, BLOCK_ENTRIES // n))
 
     def solve(precision: type[np.floating[Any]], coarse: CoarseCorrection | None) -> Solution:
         scores = np.empty((n, n_classes), np.promote_types(precision, dtype))
@@ -66,7 +66,10 @@ def spread_scores(
         _, n_iter, residual, converged = zip(*map(solve_block, blocks), strict=True)
         return Solution(scores, max(n_iter), max(residual), all(converged))
 
-    solution = solve(np.float32, CoarseCorrection(similarity, decay, profile[order]))
+    coarse = CoarseCorrection(similarity, decay, profile[order])
+    solution = solve(np.float32, coarse)
+    if not solution.converged:  # 1 - decay, or the tolerance, is too small for single precision
+        solution = solve(np.float64, coarse)
     norms = (1 - decay) * np.sqrt(np.bincount(codes[codes != UNLABELED]))
     if not has_faint_rows(solution.values, norms, profile, solution.residual):
         return solution

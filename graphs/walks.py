@@ -25,13 +25,13 @@ from ssdml.graphs._ordering import near_order, reordered
 from ssdml.graphs._walk_rows import STEPS_BACK, walk_rows, walk_squares
 from ssdml.graphs.deflation import Deflation, deflate
 
-N_MODES, LOOSE_MODES, LARGE_MODES = 96, 32, 128
+N_MODES, LOOSE_MODES = 128, 40
 LOOSE_TOL = 0.25  # in units of 1 - decay: beyond, fewer modes are faster
-LARGE_ROWS = 50_000  # beyond, there are more clusters, and a mode for each
+LARGE_ROWS = 50_000  # beyond, there are more clusters, and they want a mode each
 FIRST_STEPS = 4
 BLOCK_SOURCES = 512  # rows that a thread takes at a time
 WALKED_COLUMNS = 32  # columns of n rows that are copied at a time
-FLOAT32_TOL = 1e-5  # errors below which single precision does not do
+FLOAT32_TOL = 2e-5  # errors below which modes in single precision are too coarse a help
 
 
 class PairEntries(NamedTuple):
@@ -75,6 +75,8 @@ def walk_entries(
     pattern : csr_array of shape (n, n)
         Its data are not read.
     tol : float
+        Where rounding in double precision allows no less, the bounds say how much it is. Below
+        2e-5 the modes are double as well: twice the memory.
     n_threads : int
         The result does not depend on it.
 
@@ -94,30 +96,22 @@ def walk_entries(
     >>> walk_entries(swap, 0.5, swap, tol=1e-8).values.round(6)
     array([0.333333, 0.333333])
     """
+    dtype = np.float32 if tol > FLOAT32_TOL else np.float64
     n_modes = _count_modes(transition.shape[0], tol / (1 - decay))
     # Walks stay among rows that lie together in memory: three times as fast at 10^6 rows.
     order = near_order(sparse.csr_array(transition + transition.T))
     moved = reordered(transition, order)
     places = (np.arange(pattern.nnz), pattern.indices, pattern.indptr)
     wanted = reordered(sparse.csr_array(places, shape=pattern.shape), order)
+    steps = Steps(decay * moved, sparse.csr_array(decay * moved.T))
     with threads(n_threads) as pool:
-
-        def walk(dtype: type[np.floating]) -> PairEntries:
-            parts = deflate(moved, decay, n_modes, tol=1e-3 * tol, threads=pool, dtype=dtype)
-            step = (decay * moved).astype(dtype)
-            steps = Steps(step, sparse.csr_array(step.T))
-            ends = _walk_back(steps.back, parts, pool)
-            return _walk_forth(steps, decay, wanted, parts, ends, tol, pool)
-
-        if tol > FLOAT32_TOL:
-            entries = walk(np.float32)
-            if entries.bounds.max(initial=0) <= tol:
-                return entries
-        return walk(np.float64)
+        parts = deflate(moved, decay, n_modes, tol=1e-3 * tol, threads=pool, dtype=dtype)
+        ends = _walk_back(steps.back, parts, pool)
+        return _walk_forth(steps, decay, wanted, parts, ends, tol, pool)
 
 
 def _count_modes(n_rows: int, tol: float) -> int:
-    wanted = LARGE_MODES if n_rows > LARGE_ROWS else LOOSE_MODES if tol > LOOSE_TOL else N_MODES
+    wanted = LOOSE_MODES if tol > LOOSE_TOL and n_rows <= LARGE_ROWS else N_MODES
     return min(wanted, max(1, n_rows // 20))
 
 
@@ -129,12 +123,14 @@ def _walk_back(back: sparse.csr_array, parts: Deflation, pool: Threads) -> Ends:
     )
     everything = np.arange(back.shape[0])
     pool.map(partial(_on_block, walk, everything), len(everything), BLOCK_SOURCES)
-    shared, scale = SharedOut(back, pool), np.sqrt(parts.weights)
     left, modes = parts.left, parts.modes.copy()
+    shared, scale = SharedOut(back.astype(modes.dtype), pool), np.sqrt(parts.weights)
     for block in (left, modes):
         _scale(block, scale)
         _walk_on(shared, block, STEPS_BACK)
-    return Ends(left, np.sqrt(squares), _outside(squares, _inside(modes)))
+    rounding = _rounding(modes.dtype, STEPS_BACK)
+    outside = np.sqrt(np.maximum(squares - _inside(modes), 0) + rounding * squares)
+    return Ends(left, np.sqrt(squares), outside)
 
 
 def _walk_forth(
@@ -146,16 +142,17 @@ def _walk_forth(
     tol: float,
     pool: Threads,
 ) -> PairEntries:
-    """Walk on from every row until its bounds are met, or rounding forbids it.
+    """Walk on from every row until its bounds are met, or rounding alone is beyond them.
 
-    ``parts`` go along, in place. The data of the pattern are the places of its pairs in the result.
+    Masses walk in double precision, ``parts`` go along in theirs, in place. The data of
+    the pattern are the places of its pairs in the result.
     """
-    shared, scale = SharedOut(steps.forth, pool), 1 / np.sqrt(parts.weights)
     right, modes = parts.right, parts.modes
+    shared, scale = SharedOut(steps.forth.astype(modes.dtype), pool), 1 / np.sqrt(parts.weights)
     _scale(right, scale)
     _scale(modes, scale)
-    n, dtype = steps.forth.shape[0], steps.forth.dtype
-    values, bounds, worst = np.zeros(pattern.nnz), np.full(pattern.nnz, np.inf), np.empty(n)
+    n = steps.forth.shape[0]
+    values, bounds, worst, floors = *np.empty((2, pattern.nnz)), *np.empty((2, n))
     walk = partial(
         walk_rows,
         share=1 - decay,
@@ -163,24 +160,26 @@ def _walk_forth(
         back=_csr(steps.back),
         pattern=_csr(pattern),
         back_ends=tuple(ends),
-        out=(values, bounds, worst),
+        out=(values, bounds, worst, floors),
     )
     late, n_steps, n_more = np.arange(n), 0, FIRST_STEPS
-    # Bounds shrink with every step, by the root of the decay at least, and rounding grows.
-    while len(late) and _rounding(dtype, n_steps + n_more) < tol:
+    most_met = 1 + int(np.diff(steps.back.indptr).max())  # masses that are added up in a row
+    # Bounds shrink with every step, by the root of the decay at least, and their floors grow.
+    while len(late):
         n_steps += n_more
         _walk_on(shared, right, n_more)
         _walk_on(shared, modes, n_more)
-        rounding = _rounding(dtype, n_steps)
-        slack = parts.slack + rounding / (1 - decay**0.5)  # of the modes, which walk on as well
+        rounding = _rounding(modes.dtype, n_steps)
+        slack = parts.slack + rounding * parts.gain
+        of_masses = _rounding(np.dtype(np.float64), n_steps * most_met)
         walk_on = partial(
             walk,
             n_steps=n_steps,
             forth_ends=(right, _inside(modes)),
-            constants=(1 / parts.weights, parts.gap, slack, _rounding(dtype), rounding),
+            constants=(1 / parts.weights, parts.gap, slack, rounding, of_masses),
         )
         pool.map(partial(_on_block, walk_on, late), len(late), BLOCK_SOURCES)
-        late = late[worst[late] > tol]
+        late = late[(worst[late] > tol) & (floors[late] <= tol)]
         n_more = max(1, n_steps // 4)
     return PairEntries(values, bounds, n_steps)
 
@@ -203,21 +202,14 @@ def _scale(block: Floats, scale: Floats) -> None:
 
 
 def _inside(modes: Floats) -> Floats:
-    squares: Floats = np.einsum("nm,nm->n", modes, modes)
+    squares: Floats = np.einsum("nm,nm->n", modes, modes, dtype=np.float64)
     return squares
 
 
-def _outside(squares: Floats, inside: Floats) -> Floats:
-    """Norms outside the modes: what is left of the squares, and what rounding may hide."""
-    hidden: Floats = _rounding(inside.dtype) * squares
-    outside: Floats = np.sqrt(np.maximum(squares - inside, 0) + hidden)
-    return outside
-
-
 def _rounding(dtype: np.dtype[Any], n_steps: int = 0) -> float:
-    """Relative error of a sum of squares, or of masses after so many steps.
+    """Relative error of what has walked so many steps.
 
-    Masses are multiplied by γ Q in each step, whose rounding goes the same way every time.
+    It is multiplied by γ Q in each of them, whose rounding goes the same way every time.
     """
     return (16 + n_steps) * float(np.finfo(dtype).eps)
 

@@ -9,7 +9,7 @@ from ssdml.conclusion import REFERENCE_ROWS, n_held_out
 from ssdml.features import RESIDUAL_COMPONENTS
 from ssdml.graphs._methods import EXACT_WORK, exact_work
 from ssdml.graphs.spreading import BLOCK_ENTRIES
-from ssdml.graphs.walks import LARGE_MODES
+from ssdml.graphs.walks import N_MODES
 
 INDEX, FLOAT, SINGLE = 8, 8, 4  # bytes of a row number, of a double, of a float32
 SYMMETRIC = 1.7  # edges of a symmetric graph for one of the directed graph; at most 2
@@ -71,7 +71,7 @@ def stage_bytes(shape: FitShape) -> dict[str, float]:
     if residual:  # the rows standardised; the embedding's graph beside that of the input
         turn = n * d * FLOAT + max(turn, graph + labels)
     if one_sided:
-        turn = max(turn, 4 * n * LARGE_MODES * itemsize)
+        turn = max(turn, 4 * n * N_MODES * itemsize)
     part = min(1.0, (partition_size or n) / n)
     return {
         "neighbours": rows + neighbours,

@@ -133,6 +133,22 @@ def test_conjugate_gradient_comes_to_any_tolerance_in_either_precision(rng, dtyp
             assert norms.max() <= 1.001e-10
 
 
+def test_conjugate_gradient_stops_where_rounding_leaves_no_progress(similarity, rng):
+    """Single precision does not tell a decay of 1 - 1e-8 from 1: it gives up, and does not grow."""
+    B = rng.standard_normal((40, 3)).astype(np.float32)
+    coarse = CoarseCorrection(similarity, 1 - 1e-8, np.ones(40))
+    for preconditioner in (None, coarse):
+        single, double = (
+            conjugate_gradient(
+                SharedOut(similarity, SERIAL), 1 - 1e-8, block, tol=1e-6, coarse=preconditioner
+            )
+            for block in (B, B.astype(np.float64))
+        )
+        assert double.converged
+        assert single.converged or single.n_iter < 200
+        assert np.isfinite(single.values).all()
+
+
 def test_single_precision_takes_hardly_more_steps_than_double(rng):
     X = np.repeat(4 * rng.standard_normal((20, 5)), 50, axis=0) + rng.standard_normal((1000, 5))
     weights = adjacency(knn_graph(X, 8))

@@ -52,6 +52,20 @@ def test_a_start_is_put_in_order_as_well(problem, in_near_order):
     assert warm.n_iter == 0 < cold.n_iter
 
 
+@pytest.mark.parametrize("size", [1e6, 1e30])
+def test_a_start_beyond_single_precision_is_solved_in_double(problem, size):
+    start = np.full((150, 3), size)
+    result = propagate_labels(*problem, start=start)
+    np.testing.assert_allclose(result, propagate_labels(*problem), atol=1e-4)
+
+
+@pytest.mark.parametrize("decay", [1 - 1e-5, 1 - 1e-7])
+def test_a_decay_beyond_single_precision_is_solved_in_double(problem, decay):
+    graph, labels = problem
+    _, solution = propagate_labels(graph, labels, decay=decay, return_solution=True)
+    assert solution.converged
+
+
 def test_in_near_order_threads_change_nothing(problem, in_near_order):
     one, two = (propagate_labels(*problem, n_jobs=n_jobs) for n_jobs in (1, 2))
     np.testing.assert_array_equal(one, two)
