@@ -26,6 +26,7 @@ from ssdml.graphs._blocks import SharedOut, Threads, row_blocks
 from ssdml.graphs._checks import Floats
 from ssdml.graphs.solvers import stabilized_biconjugate_gradient
 
+N_MODES = 128  # that walks have split off
 FILTER_ROUNDS, FILTER_DEGREE = 2, 10
 LANCZOS_STEPS = 128
 FAILURE = 1e-6  # probability that a random start hides the slowest direction left

@@ -23,10 +23,9 @@ from ssdml.graphs._blocks import SharedOut, Threads, row_blocks, threads
 from ssdml.graphs._checks import Floats, Integers
 from ssdml.graphs._ordering import near_order, reordered
 from ssdml.graphs._walk_rows import STEPS_BACK, walk_rows, walk_squares
-from ssdml.graphs.deflation import Deflation, deflate
+from ssdml.graphs.deflation import N_MODES, Deflation, deflate
 
-N_MODES, LOOSE_MODES = 128, 40
-LOOSE_TOL = 0.25  # in units of 1 - decay: beyond, fewer modes are faster
+LOOSE_TOL, LOOSE_MODES = 0.25, 40  # in units of 1 - decay: beyond, fewer modes are faster
 LARGE_ROWS = 50_000  # beyond, there are more clusters, and they want a mode each
 FIRST_STEPS = 4
 BLOCK_SOURCES = 512  # rows that a thread takes at a time
@@ -206,7 +205,7 @@ def _inside(modes: Floats) -> Floats:
     return squares
 
 
-def _rounding(dtype: np.dtype[Any], n_steps: int = 0) -> float:
+def _rounding(dtype: np.dtype[Any], n_steps: int) -> float:
     """Relative error of what has walked so many steps.
 
     It is multiplied by γ Q in each of them, whose rounding goes the same way every time.

@@ -8,8 +8,8 @@ from ssdml.alternation import N_TRIPLETS
 from ssdml.conclusion import REFERENCE_ROWS, n_held_out
 from ssdml.features import RESIDUAL_COMPONENTS
 from ssdml.graphs._methods import EXACT_WORK, exact_work
+from ssdml.graphs.deflation import N_MODES
 from ssdml.graphs.spreading import BLOCK_ENTRIES
-from ssdml.graphs.walks import N_MODES
 
 INDEX, FLOAT, SINGLE = 8, 8, 4  # bytes of a row number, of a double, of a float32
 SYMMETRIC = 1.7  # edges of a symmetric graph for one of the directed graph; at most 2

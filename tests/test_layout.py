@@ -224,6 +224,10 @@ def test_importing_the_command_line_loads_neither_torch_nor_scikit_learn():
     assert loaded_by("import ssdml.cli") & {"torch", "sklearn", "matplotlib"} == set()
 
 
+def test_importing_the_estimator_loads_neither_torch_nor_numba():
+    assert loaded_by("from ssdml import SSDML") & {"torch", "faiss", "numba", "matplotlib"} == set()
+
+
 @pytest.mark.parametrize("name", ssdml.__all__)
 def test_a_lazy_name_is_the_object_of_its_home(name):
     assert getattr(ssdml, name) is getattr(importlib.import_module(ssdml._HOMES[name]), name)

@@ -10,8 +10,9 @@ from scipy import sparse
 
 from ssdml.graphs import KNNGraph, _ordering, deflation, knn_graph, walks
 from ssdml.graphs.affinities import symmetric_edges
+from ssdml.graphs.deflation import N_MODES
 from ssdml.graphs.masses import transition_matrix
-from ssdml.graphs.walks import N_MODES, walk_entries
+from ssdml.graphs.walks import walk_entries
 
 
 def random_graph(rng):
