@@ -65,11 +65,12 @@ def test_help_loads_nothing_heavy():
         "import sys\n"
         "from ssdml.cli import app\n"
         "try: app(['--help'])\n"
-        "except SystemExit: pass\n"
-        "print({'numpy', 'sklearn', 'torch', 'matplotlib'} & sys.modules.keys())"
+        "except SystemExit as end: status = end.code\n"
+        "print(status, {'numpy', 'sklearn', 'torch', 'matplotlib'} & sys.modules.keys())"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert shown.stdout.splitlines()[-1] == "set()"
+    assert "Usage" in shown.stdout
+    assert shown.stdout.splitlines()[-1] == "0 set()"
 
 
 def test_an_unknown_command_is_a_usage_error_that_suggests_the_nearest(run):
