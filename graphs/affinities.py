@@ -51,10 +51,11 @@ def one_sided(graph: KNNGraph, labels: Integers, problem: Problem) -> Affinities
     solver = problem.solver
     if solver == "auto":
         solver = _one_sided_solver(graph.n_samples, problem)
-    transition = transition_matrix(graph)
+    transition, n_threads = transition_matrix(graph), count_threads(problem.n_jobs)
 
     def propagator(name: str, tol: float) -> Certified:
-        return certified(SOLVERS[name](transition, decay, tol=tol), transition, decay)
+        made = SOLVERS[name](transition, decay, tol=tol, n_threads=n_threads)
+        return certified(made, transition, decay)
 
     mass_error = _mass_error(labels, decay, error)
     propagate: Certified
@@ -74,7 +75,6 @@ def one_sided(graph: KNNGraph, labels: Integers, problem: Problem) -> Affinities
     if solver == "walk":
         from ssdml.graphs.walks import walk_entries  # loads numba
 
-        n_threads = count_threads(problem.n_jobs)
         walked = walk_entries(transition, decay, edges, tol=error, n_threads=n_threads)
         known = labelled_columns(labels, propagate_masses)  # not before: a walk takes memory too
         parts = with_labelled_columns(edges, walked.values, walked.bounds, known)
@@ -112,7 +112,8 @@ def two_sided(graph: KNNGraph, labels: Integers, problem: Problem) -> Affinities
         propagate = partial(_torch_inverse(transition, problem).solve, tol=tol)
     else:
         make = SOLVERS["krylov" if problem.solver == "auto" else problem.solver]
-        propagate = certified(make(transition, decay, tol=tol), transition, decay)
+        made = make(transition, decay, tol=tol, n_threads=count_threads(problem.n_jobs))
+        propagate = certified(made, transition, decay)
     values, errors = solve_classes(*class_codes(labels), propagate)
     masses = ClassMasses(np.maximum(values, 0, out=values))
     # |δ(2 F_i·F_j - F_i1 F_j1)| <= |δ_i|₁ + |δ_j|₁ and a term of second order.

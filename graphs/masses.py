@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from ssdml.graphs._blocks import count_threads
 from ssdml.graphs._checks import (
     UNLABELED,
     Floats,
@@ -53,7 +54,13 @@ class ClassMasses:
 
 
 def class_masses(
-    graph: Any, y: Any, *, decay: float = 0.99, solver: str = "auto", tol: float = 1e-6
+    graph: Any,
+    y: Any,
+    *,
+    decay: float = 0.99,
+    solver: str = "auto",
+    tol: float = 1e-6,
+    n_jobs: int | None = None,
 ) -> ClassMasses:
     r"""Labelled mass of each class that a random walk from each row comes to.
 
@@ -75,6 +82,8 @@ def class_masses(
         "auto" is "krylov": there are only as many right-hand sides as classes.
     tol : float
         Largest error of a mass, in units of ``1 - decay``.
+    n_jobs : int or None
+        Threads, as joblib counts them: None is 1, -1 all. Never changes the result.
 
     Returns
     -------
@@ -94,7 +103,7 @@ def class_masses(
     labels = check_labels(y, transition.shape[0], "class_masses")
     check_labelled(labels, "class_masses", "Label some rows.")
     make = choose({"auto": krylov_propagator, **SOLVERS}, solver, "class_masses: solver")
-    propagate = make(transition, decay, tol=tol * (1 - decay))
+    propagate = make(transition, decay, tol=tol * (1 - decay), n_threads=count_threads(n_jobs))
     # The true masses are not negative; an approximate one may be, by as little as tol.
     return ClassMasses(np.maximum(propagate(one_hot(labels)), 0))
 

@@ -164,8 +164,8 @@ def propagate_affinities(
         Edges of the graph and their reverses, or all pairs: O(n²) memory.
     solver : {"auto", "dense", "walk", "krylov", "torch"}
         "dense" factorises an n x n array; "krylov" solves for a block of columns at a time; "walk"
-        (one side, on edges) walks from each row, at a cost that does not grow with n unless a row
-        is the neighbour of a good part of all; "torch" does what "dense" does on ``device``, in
+        (one side, on edges) walks a few steps from each row or back from each column, at a cost
+        that hardly grows with n but for the hubs; "torch" does what "dense" does on ``device``, in
         single precision refined to ``tol``, to the last digit as its threads have it. Two sides
         need few solves: there "auto" is "krylov".
     device : str
@@ -176,7 +176,8 @@ def propagate_affinities(
     return_bound : bool
         Whether to return, beside the affinities, how wrong each of them may be.
     n_jobs : int or None
-        Threads of "walk", as joblib counts them: None is 1, -1 all. Never changes the result.
+        Threads of "walk" and "krylov", as joblib counts them: None is 1, -1 all. Never changes the
+        result.
 
     Returns
     -------

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from scipy import sparse
 
-from ssdml.graphs._blocks import SERIAL, SharedOut, Threads
+from ssdml.graphs._blocks import SERIAL, SharedOut, Threads, threads
 from ssdml.graphs._checks import Floats
 from ssdml.graphs.coarsening import CoarseCorrection
 
@@ -38,7 +38,9 @@ class Certified(Protocol):
 class MakePropagator(Protocol):
     """Prepares a row-stochastic transition; ``tol`` bounds the error of every entry."""
 
-    def __call__(self, transition: sparse.csr_array, decay: float, *, tol: float) -> Propagator:
+    def __call__(
+        self, transition: sparse.csr_array, decay: float, *, tol: float, n_threads: int = 1
+    ) -> Propagator:
         """Propagator, for right-hand sides with entries between -1 and 1."""
 
 
@@ -51,9 +53,14 @@ class Solution(NamedTuple):
     converged: bool
 
 
-def dense_propagator(transition: sparse.csr_array, decay: float, *, tol: float) -> Propagator:
-    """One LU factorisation, exact to rounding whatever ``tol``; O(n³) time, O(n²) memory."""
-    del tol
+def dense_propagator(
+    transition: sparse.csr_array, decay: float, *, tol: float, n_threads: int = 1
+) -> Propagator:
+    """One LU factorisation, exact to rounding whatever ``tol``; O(n³) time, O(n²) memory.
+
+    The threads are those of BLAS.
+    """
+    del tol, n_threads
     from scipy.linalg import lu_factor, lu_solve
 
     system = (-decay * transition).toarray(order="F")
@@ -67,7 +74,9 @@ def dense_propagator(transition: sparse.csr_array, decay: float, *, tol: float) 
     return propagate
 
 
-def krylov_propagator(transition: sparse.csr_array, decay: float, *, tol: float) -> Propagator:
+def krylov_propagator(
+    transition: sparse.csr_array, decay: float, *, tol: float, n_threads: int = 1
+) -> Propagator:
     """BiCGSTAB on all columns at once; the fixed point's own iteration ends what it leaves."""
     # |(I - decay Q)^-1| <= 1 / (1 - decay) in the maximum norm, for rows of Q that sum to 1: so
     # a residual of (1 - decay) tol means an error of at most tol.
@@ -75,7 +84,10 @@ def krylov_propagator(transition: sparse.csr_array, decay: float, *, tol: float)
 
     def propagate(right_hand_sides: Floats) -> Floats:
         scaled = (1 - decay) * right_hand_sides
-        start = stabilized_biconjugate_gradient(transition, decay, scaled, tol=largest_residual)
+        with threads(n_threads) as pool:
+            start = stabilized_biconjugate_gradient(
+                SharedOut(transition, pool), decay, scaled, tol=largest_residual, threads=pool
+            )
         if start.converged:
             return start.values
         return iterate_fixed_point(

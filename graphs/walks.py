@@ -1,13 +1,18 @@
 r"""Entries of ``(1 - decay) (I - decay Q)^-1`` on given pairs, each with a bound of its error.
 
-From row i a walk goes T steps forth, from row j T' steps back; between the two lies the inverse
+From row i a walk goes T steps forth, from column j T' steps back; between the two lies the inverse
 itself:
 
 .. math:: P_{ij} = (1 - \gamma) \sum_{t < T + T'} \gamma^t (Q^t)_{ij} + r_i^\top P s_j, \qquad
     r_i = \gamma^T (Q^\top)^T e_i, \quad s_j = \gamma^{T'} Q^{T'} e_j
 
 The last term is taken on the slow modes. Its error is at most the product of what r_i and s_j have
-outside them, over the gap (:mod:`ssdml.graphs.deflation`): rows for which that is too much walk on.
+outside them, over the gap (:mod:`ssdml.graphs.deflation`); where that is too much one walks on.
+
+All pairs of a row share its walk forth, and each looks back a few steps on its own; or all pairs of
+a column share its walk back, and look forth. What dies out last are the columns of hubs, and every
+row has one for a neighbour. So rows have all to walk as far, which is the shorter way where they
+meet most of the graph soon; in a large one the columns walk back, and far only those of hubs.
 """
 
 from __future__ import annotations
@@ -22,14 +27,16 @@ from scipy import sparse
 from ssdml.graphs._blocks import SharedOut, Threads, row_blocks, threads
 from ssdml.graphs._checks import Floats, Integers
 from ssdml.graphs._ordering import near_order, reordered
-from ssdml.graphs._walk_rows import STEPS_BACK, walk_rows, walk_squares
+from ssdml.graphs._walk_pairs import walk_pairs, walk_squares
 from ssdml.graphs.deflation import N_MODES, Deflation, deflate
 
 LOOSE_TOL, LOOSE_MODES = 0.25, 40  # in units of 1 - decay: beyond, fewer modes are faster
-LARGE_ROWS = 50_000  # beyond, there are more clusters, and they want a mode each
-FIRST_STEPS = 4
-BLOCK_SOURCES = 512  # rows that a thread takes at a time
+LARGE_ROWS = 50_000  # beyond, clusters want a mode each, and no walk meets all rows soon
+LOOKED_UP = 200  # rows that every pair may look at, by the mean; more for the hubs of large graphs
+MANY = 64  # one of so many rows, for whom the others look a step farther
+MAX_WALKS, MIN_BLOCKS = 512, 64  # that a thread takes at a time, and to share out evenly
 WALKED_COLUMNS = 32  # columns of n rows that are copied at a time
+SOLVED = 1e-4  # share of the tolerance to which the modes are corrected
 FLOAT32_TOL = 2e-5  # errors below which modes in single precision are too coarse a help
 
 
@@ -41,19 +48,61 @@ class PairEntries(NamedTuple):
     n_steps: int  # of the longest walk
 
 
-class Steps(NamedTuple):
-    """``decay * Q`` and its transpose."""
+class Walks:
+    """Walks along a matrix from every row at once, and what they have on the slow modes.
 
-    forth: sparse.csr_array
-    back: sparse.csr_array
+    ``weights`` are those of squares of masses; ``on_modes`` is changed, ``modes`` copied.
+    """
 
+    def __init__(
+        self,
+        step: sparse.csr_array,
+        on_modes: Floats,
+        modes: Floats,
+        weights: Floats,
+        pool: Threads,
+    ) -> None:
+        self.step, self.weights, self.n_steps = _csr(step), weights, 0
+        self.on_modes, self.modes = on_modes, modes.copy()  # (n, m)
+        for block in (self.on_modes, self.modes):
+            block *= np.sqrt(weights)[:, None].astype(block.dtype)
+        self._shared, self._pool = SharedOut(step.astype(modes.dtype), pool), pool
 
-class Ends(NamedTuple):
-    """What walks of so many steps have left to do, as seen from either end."""
+    def go(self, count: int) -> None:
+        """So many steps, in place, of some columns at a time: only these are ever held twice."""
+        self.n_steps += count
+        for block in (self.on_modes, self.modes):
+            for columns in row_blocks(block.shape[1], WALKED_COLUMNS):
+                part = np.ascontiguousarray(block[:, columns])
+                for _ in range(count):
+                    part = self._shared @ part
+                block[:, columns] = part
 
-    on_modes: Floats  # (n, m)
-    norms: Floats  # of all that is left, (n,)
-    outside: Floats  # of its part outside the modes
+    @property
+    def inside(self) -> Floats:
+        """Squares of what each walk has left on the modes, (n,)."""
+        squares: Floats = np.einsum("nm,nm->n", self.modes, self.modes, dtype=np.float64)
+        return squares
+
+    @property
+    def rounding(self) -> float:
+        """Relative error of what has walked so far."""
+        return _rounding(self.modes.dtype, self.n_steps)
+
+    def norms(self) -> tuple[Floats, Floats]:
+        """Norms of all that each walk has left, and of its part outside the modes."""
+        everything = np.arange(len(self.weights))
+        squares = np.empty(len(everything))
+        measure = partial(
+            walk_squares,
+            n_steps=self.n_steps,
+            step=self.step,
+            weights=self.weights,
+            squares=squares,
+        )
+        share_out(measure, everything, self._pool)
+        outside = np.maximum(squares - self.inside, 0) + self.rounding * squares
+        return np.sqrt(squares), np.sqrt(outside)
 
 
 def walk_entries(
@@ -102,11 +151,14 @@ def walk_entries(
     moved = reordered(transition, order)
     places = (np.arange(pattern.nnz), pattern.indices, pattern.indptr)
     wanted = reordered(sparse.csr_array(places, shape=pattern.shape), order)
-    steps = Steps(decay * moved, sparse.csr_array(decay * moved.T))
+    steps = decay * moved, sparse.csr_array(decay * moved.T)
     with threads(n_threads) as pool:
-        parts = deflate(moved, decay, n_modes, tol=1e-3 * tol, threads=pool, dtype=dtype)
-        ends = _walk_back(steps.back, parts, pool)
-        return _walk_forth(steps, decay, wanted, parts, ends, tol, pool)
+        parts = deflate(moved, decay, n_modes, tol=SOLVED * tol, threads=pool, dtype=dtype)
+        forth = Walks(steps[0], parts.right, parts.modes, 1 / parts.weights, pool)
+        back = Walks(steps[1], parts.left, parts.modes, parts.weights, pool)
+        if len(order) > LARGE_ROWS:
+            return walk_on(back, forth, sparse.csr_array(wanted.T), decay, parts, tol, pool)
+        return walk_on(forth, back, wanted, decay, parts, tol, pool)
 
 
 def _count_modes(n_rows: int, tol: float) -> int:
@@ -114,95 +166,65 @@ def _count_modes(n_rows: int, tol: float) -> int:
     return min(wanted, max(1, n_rows // 20))
 
 
-def _walk_back(back: sparse.csr_array, parts: Deflation, pool: Threads) -> Ends:
-    """Where the walks back end; ``parts.left`` goes along with them, in place."""
-    squares = np.empty(back.shape[0])
-    walk = partial(
-        walk_squares, n_steps=STEPS_BACK, step=_csr(back), weights=parts.weights, squares=squares
-    )
-    everything = np.arange(back.shape[0])
-    pool.map(partial(_on_block, walk, everything), len(everything), BLOCK_SOURCES)
-    left, modes = parts.left, parts.modes.copy()
-    shared, scale = SharedOut(back.astype(modes.dtype), pool), np.sqrt(parts.weights)
-    for block in (left, modes):
-        _scale(block, scale)
-        _walk_on(shared, block, STEPS_BACK)
-    rounding = _rounding(modes.dtype, STEPS_BACK)
-    outside = np.sqrt(np.maximum(squares - _inside(modes), 0) + rounding * squares)
-    return Ends(left, np.sqrt(squares), outside)
-
-
-def _walk_forth(
-    steps: Steps,
-    decay: float,
+def walk_on(
+    far: Walks,
+    near: Walks,
     pattern: sparse.csr_array,
+    decay: float,
     parts: Deflation,
-    ends: Ends,
     tol: float,
     pool: Threads,
 ) -> PairEntries:
-    """Walk on from every row until its bounds are met, or rounding alone is beyond them.
+    """Walk far until the bounds of all pairs are met, or rounding alone is beyond them.
 
-    Masses walk in double precision, ``parts`` go along in theirs, in place. The data of
-    the pattern are the places of its pairs in the result.
+    Masses walk in double precision, ``parts`` go along in theirs. Rows of the pattern are where
+    one walks far from, and its data are the places of its pairs in the result.
     """
-    right, modes = parts.right, parts.modes
-    shared, scale = SharedOut(steps.forth.astype(modes.dtype), pool), 1 / np.sqrt(parts.weights)
-    _scale(right, scale)
-    _scale(modes, scale)
-    n = steps.forth.shape[0]
+    n = pattern.shape[0]
     values, bounds, worst, floors = *np.empty((2, pattern.nnz)), *np.empty((2, n))
     walk = partial(
-        walk_rows,
+        walk_pairs,
         share=1 - decay,
-        forth=_csr(steps.forth),
-        back=_csr(steps.back),
+        far=far.step,
+        near=near.step,
         pattern=_csr(pattern),
-        back_ends=tuple(ends),
         out=(values, bounds, worst, floors),
     )
-    late, n_steps, n_more = np.arange(n), 0, FIRST_STEPS
-    most_met = 1 + int(np.diff(steps.back.indptr).max())  # masses that are added up in a row
+    most_met = 1 + int(np.diff(near.step[0].astype(np.int64)).max())  # that are added up in a row
+    branching = len(near.step[1]) / n
+    first = more = 1 + int(np.log(LOOKED_UP) / np.log(max(branching, 3)))
+    far.go(first)
+    late = np.arange(n)
     # Bounds shrink with every step, by the root of the decay at least, and their floors grow.
     while len(late):
-        n_steps += n_more
-        _walk_on(shared, right, n_more)
-        _walk_on(shared, modes, n_more)
-        rounding = _rounding(modes.dtype, n_steps)
-        slack = parts.slack + rounding * parts.gain
+        if more:
+            near.go(more)
+            near_ends = (near.on_modes, *near.norms())
+        slack = parts.slack + (far.rounding + near.rounding) * parts.gain
+        n_steps = far.n_steps + near.n_steps
         of_masses = _rounding(np.dtype(np.float64), n_steps * most_met)
-        walk_on = partial(
+        settle = partial(
             walk,
-            n_steps=n_steps,
-            forth_ends=(right, _inside(modes)),
-            constants=(1 / parts.weights, parts.gap, slack, rounding, of_masses),
+            n_far=far.n_steps,
+            n_near=near.n_steps,
+            far_ends=(far.on_modes, far.inside),
+            near_ends=near_ends,
+            constants=(far.weights, parts.gap, slack, far.rounding, of_masses),
         )
-        pool.map(partial(_on_block, walk_on, late), len(late), BLOCK_SOURCES)
+        share_out(settle, late, pool)
         late = late[(worst[late] > tol) & (floors[late] <= tol)]
-        n_more = max(1, n_steps // 4)
+        # A step more to look costs all rows as much as a walk: it is for the hubs of a large graph.
+        widens = far.n_steps == first + 1 and branching ** (far.n_steps + 1) < n
+        more = int(near.n_steps == first and widens and MANY * len(late) > n)
+        if len(late) and not more:
+            far.go(max(1, far.n_steps // 4))
     return PairEntries(values, bounds, n_steps)
 
 
-def _on_block(walk: Callable[[Integers], None], sources: Integers, block: slice) -> None:
-    walk(sources[block])
-
-
-def _walk_on(walk: SharedOut, block: Floats, count: int) -> None:
-    """So many products in place, on some columns at a time: only these are ever held twice."""
-    for columns in row_blocks(block.shape[1], WALKED_COLUMNS):
-        part = np.ascontiguousarray(block[:, columns])
-        for _ in range(count):
-            part = walk @ part
-        block[:, columns] = part
-
-
-def _scale(block: Floats, scale: Floats) -> None:
-    block *= scale[:, None].astype(block.dtype)
-
-
-def _inside(modes: Floats) -> Floats:
-    squares: Floats = np.einsum("nm,nm->n", modes, modes, dtype=np.float64)
-    return squares
+def share_out(walk: Callable[[Integers], None], sources: Integers, pool: Threads) -> None:
+    """Walk from all sources, some a thread at a time."""
+    size = min(MAX_WALKS, len(sources) // MIN_BLOCKS)
+    pool.map(lambda block: walk(sources[block]), len(sources), size)
 
 
 def _rounding(dtype: np.dtype[Any], n_steps: int) -> float:

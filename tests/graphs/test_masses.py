@@ -95,3 +95,14 @@ def test_bad_input_is_named(graph, y, options, error, message):
 def test_a_matrix_of_rows_is_not_a_graph(rng):
     with pytest.raises(TypeError, match="class_masses: graph must be a KNNGraph or a sparse array"):
         class_masses(rng.random((4, 4)), [0, 1, -1, -1])
+
+
+def test_threads_do_not_change_a_bit(rng):
+    """More rows than one thread takes at a time."""
+    n = 40_000
+    steps = np.arange(1, 6) * rng.integers(1, n // 5, (n, 1))
+    graph = KNNGraph((np.arange(n)[:, None] + steps) % n, np.ones((n, 5)))
+    y = np.full(n, -1)
+    y[:6] = np.arange(6) % 3
+    one, two = (class_masses(graph, y, decay=0.9, n_jobs=n_jobs).masses for n_jobs in (1, 2))
+    np.testing.assert_array_equal(one, two)

@@ -124,6 +124,43 @@ def test_a_hub_of_thousands_is_summed_without_loss():
     assert abs(result.values[0] - 0.1 * 0.9**2) <= result.bounds[0] <= 1e-4
 
 
+@pytest.mark.parametrize("large", [0, 10**6])
+@pytest.mark.parametrize("make", GRAPHS, ids=lambda make: make.__name__)
+def test_rows_or_columns_may_walk(rng, monkeypatch, make, large):
+    """And the others look a step farther where many walks go on, in a graph that looks large."""
+    monkeypatch.setattr(walks, "LARGE_ROWS", large)
+    monkeypatch.setattr(walks, "LOOKED_UP", 1)
+    graph = make(rng)
+    pattern = symmetric_edges(graph)
+    result = walk_entries(transition_matrix(graph), 0.99, pattern, tol=1e-5)
+    errors = np.abs(result.values - dense_entries(graph, 0.99, pattern))
+    assert (errors <= result.bounds).all()
+    assert (result.bounds <= 1e-5).all()
+
+
+def test_only_hubs_walk_far_in_a_large_graph(rng, monkeypatch):
+    """Their columns have large entries everywhere; those of the rows that know them settle."""
+    counts = []
+    share_out = walks.share_out
+
+    def counted(walk, sources, pool):
+        counts.append(len(sources))
+        share_out(walk, sources, pool)
+
+    monkeypatch.setattr(walks, "share_out", counted)
+    monkeypatch.setattr(walks, "LARGE_ROWS", 0)
+    n = 2000
+    indices = (np.arange(n)[:, None] + np.arange(1, 6) * rng.integers(1, n // 5, (n, 1))) % n
+    indices[~(indices == 0).any(axis=1) & (np.arange(n) > 0), 0] = 0
+    graph = KNNGraph(indices, np.ones(indices.shape))
+    pattern = symmetric_edges(graph)
+    result = walk_entries(transition_matrix(graph), 0.99, pattern, tol=1e-4)
+    assert (result.bounds <= 1e-4).all()
+    everything, *further = counts[1:]  # the first time norms are measured
+    assert everything == n
+    assert 0 < max(further) < n / 100
+
+
 def test_bounds_are_not_idle(rng):
     """Within a hundred times of the true errors, in the middle: a loose bound is walked for."""
     graph = clustered_graph(rng)

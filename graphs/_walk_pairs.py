@@ -7,74 +7,79 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-STEPS_BACK = 3  # which _mass_met writes out
 FORGOTTEN = 1e-30  # masses below go no further: far below rounding, and slow to multiply
 
 
 @njit(nogil=True, cache=True)
-def walk_rows(
+def walk_pairs(
     sources: Any,
-    n_steps: int,
+    n_far: int,
+    n_near: int,
     share: float,
-    forth: Any,
-    back: Any,
+    far: Any,
+    near: Any,
     pattern: Any,
-    forth_ends: Any,
-    back_ends: Any,
+    far_ends: Any,
+    near_ends: Any,
     constants: Any,
     out: Any,
 ) -> None:
     """Write values and bounds of all pairs of the sources, and the largest bound of each.
 
+    From a source one walks far, along γ Q or back; from the other end of a pair one looks, the
+    other way, at the rows a few steps away.
+
     Parameters
     ----------
     sources : array, int
-    n_steps : int
+    n_far, n_near : int
+        Steps.
     share : float
         1 - γ.
-    forth, back, pattern : tuple of arrays
-        Pointers, columns and data of γ Q, of its transpose, and of the pairs, whose data are their
-        places in ``out``.
-    forth_ends, back_ends : tuple of arrays
-        Of rows, and of columns, as walks forth and back end: what they have on the slow modes, and
-        the squares of it (forth) or the norms of all and of what is outside the modes (back).
+    far, near, pattern : tuple of arrays
+        Pointers, columns and data of γ Q and of its transpose, or the other way round, and of the
+        pairs by sources, whose data are their places in ``out``.
+    far_ends, near_ends : tuple of arrays
+        What the walks have on the slow modes when they end, and the squares of it (far) or the
+        norms of all and of what is outside the modes (near).
     constants : tuple
-        1 / c, the gap, the slack for unit vectors, and the relative rounding of modes and of masses
-        after all steps.
+        Weights of squares of masses that walk far, the gap, the slack for unit vectors, and the
+        relative rounding of modes and of masses after all steps.
     out : tuple of arrays
-        Values and bounds of the pairs; the largest bound of each row, and what of it no walk ends.
+        Values and bounds of the pairs; the largest bound of each source, and what of it no walk
+        ends.
     """
-    pair_pointers, pair_columns, places = pattern
-    right, inside = forth_ends
-    left, norms, outsides = back_ends
-    inverse_weights, gap, slack, of_modes, of_masses = constants
+    pair_pointers, others, places = pattern
+    from_source, inside = far_ends
+    from_other, norms, outsides = near_ends
+    weights, gap, slack, of_modes, of_masses = constants
     values, bounds, worst, floors = out
-    here, there, seen, found, stamps = _buffers(forth)
+    here, there, seen, found, stamps = _buffers(far)
     stamp = 0
     for source in sources:
         pairs = range(pair_pointers[source], pair_pointers[source + 1])
         for pair in pairs:
             values[places[pair]] = 0.0
         here[source], seen[0], n_seen = 1, source, 1
-        for _ in range(n_steps):
+        for _ in range(n_far):
             for pair in pairs:
-                values[places[pair]] += share * here[pair_columns[pair]]
+                values[places[pair]] += share * here[others[pair]]
             stamp += 1
-            n_seen = _move_on(forth, here, there, seen, n_seen, found, stamps, stamp)
+            n_seen = _move_on(far, here, there, seen, n_seen, found, stamps, stamp)
             here, there, seen, found = there, here, found, seen
 
-        square = _weighted_square(here, seen, n_seen, inverse_weights)
+        square = _weighted_square(here, seen, n_seen, weights)
         norm = np.sqrt(square)
         outside = np.sqrt(max(square - inside[source], 0.0) + of_modes * square)
         worst[source] = floors[source] = 0.0
         for pair in pairs:
-            column, place = pair_columns[pair], places[pair]
+            other, place = others[pair], places[pair]
             slow = 0.0
-            for mode in range(right.shape[1]):
-                slow += right[source, mode] * left[column, mode]
-            walked = values[place] + share * _mass_met(back, here, column)
+            for mode in range(from_source.shape[1]):
+                slow += from_source[source, mode] * from_other[other, mode]
+            walked = values[place] + share * _mass_met(near, here, other, n_near)
             values[place] = walked + share * slow
-            bound = outside * outsides[column] / gap + slack * norm * norms[column]
+            bound = outside * outsides[other] / gap + slack * norm * norms[other]
             floor = of_masses * (walked + share)
             bounds[place] = share * bound + floor
             floors[source] = max(floors[source], floor)
@@ -131,23 +136,16 @@ def _move_on(
 
 
 @njit(nogil=True, cache=True)
-def _mass_met(back: Any, masses: Any, column: int) -> float:
-    """Mass that comes by a column now and in the next two steps: in STEPS_BACK all told."""
-    pointers, rows, moves = back
-    total = np.float64(masses[column])
-    for edge in range(pointers[column], pointers[column + 1]):
-        row = rows[edge]
-        total += moves[edge] * (masses[row] + _mass_after(back, masses, row))
-    return total
-
-
-@njit(nogil=True, cache=True)
-def _mass_after(back: Any, masses: Any, column: int) -> float:
-    """Mass that comes to a column with the next step."""
-    pointers, rows, moves = back
-    total = 0.0
-    for edge in range(pointers[column], pointers[column + 1]):
-        total += moves[edge] * masses[rows[edge]]
+def _mass_met(step: Any, masses: Any, row: int, n_steps: int) -> float:
+    """Mass that a walk of so many steps from a row meets, the last one not counted."""
+    pointers, columns, moves = step
+    total = np.float64(masses[row])
+    if n_steps == 2:  # most calls end here
+        for edge in range(pointers[row], pointers[row + 1]):
+            total += moves[edge] * masses[columns[edge]]
+    elif n_steps > 2:
+        for edge in range(pointers[row], pointers[row + 1]):
+            total += moves[edge] * _mass_met(step, masses, columns[edge], n_steps - 1)
     return total
 
 
