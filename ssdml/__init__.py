@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from ssdml import _checkout  # noqa: F401
 
 if TYPE_CHECKING:
+    from ssdml.deep import DeepSSDML
     from ssdml.estimator import SSDML
 
 __version__ = "0.1.0"
-__all__ = ["SSDML"]
+__all__ = ["SSDML", "DeepSSDML"]
 
-_HOMES = {"SSDML": "ssdml.estimator"}
+_HOMES = {"SSDML": "ssdml.estimator", "DeepSSDML": "ssdml.deep"}
 
 
 def __getattr__(name: str) -> Any:

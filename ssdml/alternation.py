@@ -19,6 +19,7 @@ from ssdml.graphs.propagation import propagate_affinities, propagate_labels
 from ssdml.graphs.triplets import Triplets, mine_triplets
 from ssdml.linalg import Matrix, product
 from ssdml.progress import Stages
+from ssdml.sampling import partitions
 from ssdml.stiefel import StiefelResult, minimize_on_stiefel, random_orthonormal
 
 Array = npt.NDArray[Any]
@@ -90,7 +91,10 @@ def learn_by_partitions(
     """Learn L alone, on the rows as they are, one random partition after another (seed 003)."""
     backbone = Identity(random_orthonormal(*_metric_shape(state.X, settings), rng))
     history: list[dict[str, Any]] = []
-    for number, rows in enumerate(_partitions(state.labels, rounds, settings, rng)):
+    labeled = state.labels != UNLABELED
+    known, unknown = np.flatnonzero(labeled), np.flatnonzero(~labeled)
+    parts = partitions(known, unknown, rounds, settings.partition_size, rng)
+    for number, rows in enumerate(parts):
         with stages(f"partition {number + 1}"):
             X, labels = state.X[rows], state.labels[rows]
             k = min(state.graph.n_neighbors, len(rows) - 1)
@@ -115,18 +119,6 @@ def _new_backbone(X: Array, settings: Settings) -> Backbone:
 def _metric_shape(X: Array, settings: Settings) -> tuple[int, int]:
     d = X.shape[1]
     return d, settings.n_components or max(1, d // 2)
-
-
-def _partitions(
-    labels: Classes, rounds: int, settings: Settings, rng: np.random.Generator
-) -> list[npt.NDArray[np.intp]]:
-    """The labelled rows with so many unlabelled ones, disjoint until all have had their turn."""
-    labeled, unlabeled = np.flatnonzero(labels != UNLABELED), np.flatnonzero(labels == UNLABELED)
-    size = min(settings.partition_size or len(labels), len(unlabeled))
-    laps = -(-rounds * size // max(1, len(unlabeled)))
-    order = np.concatenate([rng.permutation(unlabeled) for _ in range(max(1, laps))])
-    parts = [order[i * size : (i + 1) * size] for i in range(rounds)]
-    return [np.unique(np.concatenate([labeled, part])) for part in parts]
 
 
 def _mine(state: State, settings: Settings, rng: np.random.Generator) -> Triplets:

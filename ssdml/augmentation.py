@@ -87,7 +87,8 @@ class RandomViews:
         turn, slant = math.radians(self.rotation) * turn, self.shear * slant
         width = 1 + self.scale * size
         height = width * (1 + self.stretch * height)
-        sign = torch.where(flip < 0, -1.0, 1.0) if self.flip else torch.ones_like(flip)
+        one = torch.ones_like(flip)
+        sign = torch.where(flip < 0, -one, one) if self.flip else one
         upper = [sign * width * turn.cos(), slant - height * turn.sin(), 2 * self.shift * across]
         lower = [sign * width * turn.sin(), height * turn.cos(), 2 * self.shift * down]
         return torch.stack([torch.stack(upper, 1), torch.stack(lower, 1)], 1)
@@ -119,6 +120,11 @@ class RandomViews:
         ]
         square = inside[0][:, None, :, None] & inside[1][:, None, None, :]
         return torch.where(square, images.mean(dim=(2, 3), keepdim=True), images)
+
+
+def unchanged(items: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The items as they are."""
+    return items
 
 
 def default_views(shape: tuple[int, ...]) -> RandomViews | None:

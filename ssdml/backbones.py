@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from ssdml.graphs._checks import choose
+
 
 class ResidualHead(nn.Module):
     """Features ``x + B relu(A x + a) + b``: the input, bent by one hidden layer.
@@ -110,3 +112,42 @@ class CifarNet(nn.Sequential):
             nn.ReLU(),
             nn.Flatten(),
         )
+
+
+class Standardized(nn.Module):
+    """A backbone of items from which their mean is taken, and which are divided by their scale.
+
+    Parameters
+    ----------
+    backbone : Module
+    mean, scale : tensor
+        They broadcast to an item.
+    """
+
+    mean: torch.Tensor
+    scale: torch.Tensor
+
+    def __init__(self, backbone: nn.Module, mean: torch.Tensor, scale: torch.Tensor) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.register_buffer("mean", mean)
+        self.register_buffer("scale", scale)
+
+    def forward(self, items: torch.Tensor) -> torch.Tensor:
+        """Features of the items."""
+        features: torch.Tensor = self.backbone((items - self.mean) / self.scale)
+        return features
+
+
+NETWORKS = {"mnist": (MnistNet, (28, 28)), "cifar": (CifarNet, (32, 32))}
+
+
+def named_backbone(name: str, shape: tuple[int, ...]) -> nn.Module:
+    """One of seed 003's networks, for items of shape (channels, height, width)."""
+    network, size = choose(NETWORKS, name, "DeepSSDML: backbone")
+    if len(shape) != 3 or shape[1:] != size:
+        raise ValueError(
+            f"DeepSSDML: backbone={name!r} is for images of {size[0]} x {size[1]} pixels; got "
+            f"items of shape {shape}. Resize them, or pass a module of your own."
+        )
+    return network(shape[0])

@@ -117,6 +117,9 @@ def compare(
     features: Annotated[
         str, typer.Option(help="unit (rows of length 1), raw; auto: unit for the sets we know.")
     ] = "auto",
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Learn networks of images too: deep-ssdml.")
+    ] = False,
     data_dir: DataDir = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with what is there; finished runs stay.")
@@ -130,8 +133,8 @@ def compare(
     from ssdml.experiments.report import read_sections, write_report
     from ssdml.experiments.terminal import print_scores, shown_runs
 
-    names = list(run.METHODS) if methods == "all" else _names(methods)
     data = load_dataset(dataset, data_dir=data_dir)
+    names = list(run.available(data, deep)) if methods == "all" else _names(methods)
     with shown_runs(out) as progress:
         rows = run.compare(
             data,
@@ -140,6 +143,7 @@ def compare(
             labels_per_class=counts,
             seeds=range(seeds),
             features=features,
+            deep=deep,
             resume=resume,
             n_jobs=n_jobs,
             progress=progress,

@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,11 @@ from torch import nn
 from torch.nn import functional
 
 from ssdml.graphs._search import Progress
+from ssdml.items import Items
 from ssdml.losses.angular import angular_triplet_loss
+from ssdml.ranks import average_gradients
+
+EMBEDDED = 1000  # items that are embedded at a time
 
 
 class Schedule(NamedTuple):
@@ -73,33 +77,133 @@ def train_backbone(
     losses : list of float
     """
     plan, device = schedule or Schedule(), find_device(device)
-    with torch.random.fork_rng(devices=[device] if device.startswith("cuda") else []), one_thread():
-        torch.manual_seed(seed)
-        metric = torch.as_tensor(np.asarray(L, dtype=np.float32), device=device)
-        n_classes = int(classes.max()) + 1
-        proxies = nn.Parameter(torch.randn(n_classes, metric.shape[1], device=device))
-        backbone.to(device).train()
-        average = copy.deepcopy(backbone)
-        optimizer = torch.optim.AdamW(
-            [*backbone.parameters(), proxies], plan.learning_rate, weight_decay=plan.weight_decay
-        )
+    with seeded(seed, device), one_thread():
+        metric = torch.as_tensor(np.asarray(L, dtype=np.float32))
+        network = MetricNetwork(
+            backbone, metric, int(classes.max()) + 1, temperature=plan.temperature
+        ).to(device)
+        trainer = Trainer(network.train(), weight_decay=plan.weight_decay, averaging=plan.averaging)
         losses = []
         for step, batch in enumerate(_balanced_batches(classes, plan, seed)):
-            _set_rate(optimizer, plan, step)
-            features = backbone(torch.from_numpy(rows[batch]).to(device))
-            embedding = functional.normalize(features @ metric, dim=1)
+            embedding = network(torch.from_numpy(rows[batch]).to(device))
             labels = torch.from_numpy(classes[batch]).to(device)
-            loss = _triplet_loss(embedding, labels, angle, plan) + functional.cross_entropy(
-                embedding @ functional.normalize(proxies, dim=1).T / plan.temperature, labels
-            )
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            _update_average(average, backbone, min(plan.averaging, step / (step + 1)))
-            losses.append(float(loss.detach()))
+            loss = batch_angular_loss(
+                embedding, labels, angle, plan.n_negatives
+            ) + functional.cross_entropy(network.logits(embedding), labels)
+            losses.append(trainer.step(loss, rate_at(step / plan.n_steps, plan)))
             if progress is not None:
                 progress(len(losses) / plan.n_steps)
-    return average.eval().cpu(), losses
+    return trainer.average.backbone.eval().cpu(), losses
+
+
+class MetricNetwork(nn.Module):
+    """A backbone under a metric L that stays as it is, and a proxy of each class.
+
+    Parameters
+    ----------
+    backbone : Module
+        Makes (n, d) features.
+    metric : tensor of shape (d, l)
+        L.
+    n_classes : int
+    temperature : float
+        Cosines to the proxies are divided by it.
+    unit_features : bool
+        Whether features are scaled to length 1 before the metric, as seed 003 has them.
+    """
+
+    metric: torch.Tensor
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        metric: torch.Tensor,
+        n_classes: int,
+        *,
+        temperature: float = 0.1,
+        unit_features: bool = False,
+    ) -> None:
+        super().__init__()
+        self.backbone: nn.Module = backbone
+        self.temperature = temperature
+        self.unit_features = unit_features
+        self.register_buffer("metric", metric)
+        self.proxies = nn.Parameter(torch.randn(n_classes, metric.shape[1]))
+
+    def features(self, items: torch.Tensor) -> torch.Tensor:
+        """Features before the metric, (n, d)."""
+        features: torch.Tensor = self.backbone(items)
+        return functional.normalize(features, dim=1) if self.unit_features else features
+
+    def forward(self, items: torch.Tensor) -> torch.Tensor:
+        """Unit embedding, (n, l)."""
+        return functional.normalize(self.features(items) @ self.metric, dim=1)
+
+    def logits(self, embedding: torch.Tensor) -> torch.Tensor:
+        """Cosines to the proxies over the temperature, (n, n_classes)."""
+        return embedding @ functional.normalize(self.proxies, dim=1).T / self.temperature
+
+
+class Trainer:
+    """Steps of AdamW on a network, and the average of its weights over them."""
+
+    def __init__(self, network: MetricNetwork, *, weight_decay: float, averaging: float) -> None:
+        self.network, self.average, self.n_steps = network, copy.deepcopy(network), 0
+        self._averaging = averaging
+        self.optimizer = torch.optim.AdamW(network.parameters(), weight_decay=weight_decay)
+
+    def step(self, loss: torch.Tensor, rate: float) -> float:
+        """One step down the loss at this rate; the loss as a number."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        average_gradients(self.network)
+        self.optimizer.step()
+        keep = min(self._averaging, self.n_steps / (self.n_steps + 1))
+        _update_average(self.average, self.network, keep)
+        self.n_steps += 1
+        return float(loss.detach())
+
+    def optimizer_tensors(self) -> dict[str, torch.Tensor]:
+        """What the optimiser remembers, by the number of the parameter."""
+        states = self.optimizer.state_dict()["state"]
+        return {
+            f"optimizer.{number}.{name}": value
+            for number, state in states.items()
+            for name, value in state.items()
+        }
+
+    def restore_optimizer(self, tensors: dict[str, torch.Tensor]) -> None:
+        """Take over what :meth:`optimizer_tensors` gave, without its first word."""
+        content = self.optimizer.state_dict()
+        for key, value in tensors.items():
+            number, name = key.split(".")
+            content["state"].setdefault(int(number), {})[name] = value
+        self.optimizer.load_state_dict(content)
+
+
+@contextmanager
+def seeded(seed: int, device: str) -> Iterator[None]:
+    """Torch's own generators, for dropout and the like, from a seed; left as they were."""
+    with torch.random.fork_rng(devices=[device] if device.startswith("cuda") else []):
+        torch.manual_seed(seed)
+        yield
+
+
+@torch.no_grad()
+def embed_items(network: MetricNetwork, items: Items, kind: str = "embedding") -> npt.NDArray[Any]:
+    """Features or embedding of all items, some at a time, in evaluation mode."""
+    apply = network.features if kind == "features" else network
+    was_training = network.training
+    network.eval()
+    parts = []
+    for start in range(0, len(items), EMBEDDED):
+        rows = np.arange(start, min(start + EMBEDDED, len(items)))
+        parts.append(apply(items.batch(rows)).float().cpu())
+    network.train(was_training)
+    embedded: npt.NDArray[Any] = torch.cat(parts).numpy()
+    return embedded
 
 
 @contextmanager
@@ -138,13 +242,18 @@ def _balanced_batches(
         yield order[starts[drawn] + rng.integers(counts[drawn])]
 
 
-def _set_rate(optimizer: torch.optim.Optimizer, plan: Schedule, step: int) -> None:
-    """Rise over the first tenth of the steps, then fall to zero along a cosine."""
-    done, warmup = step / plan.n_steps, 0.1
+def rate_at(done: float, plan: Schedule) -> float:
+    """Learning rate where so much is done: up over the first tenth, then to zero along a cosine.
+
+    Examples
+    --------
+    >>> [round(rate_at(done, Schedule(learning_rate=1.0)), 3) for done in (0.0, 0.1, 0.55)]
+    [0.02, 1.0, 0.5]
+    """
+    warmup = 0.1
     rise = min(1.0, (done + 1 / plan.n_steps) / warmup)
     fall = (1 + math.cos(math.pi * max(0.0, done - warmup) / (1 - warmup))) / 2
-    for group in optimizer.param_groups:
-        group["lr"] = plan.learning_rate * rise * fall
+    return plan.learning_rate * rise * fall
 
 
 @torch.no_grad()
@@ -155,11 +264,11 @@ def _update_average(average: nn.Module, backbone: nn.Module, keep: float) -> Non
         copied.copy_(buffer)  # running statistics are averages already
 
 
-def _triplet_loss(
-    embedding: torch.Tensor, labels: torch.Tensor, angle: float, plan: Schedule
+def batch_angular_loss(
+    embedding: torch.Tensor, labels: torch.Tensor, angle: float, n_negatives: int
 ) -> torch.Tensor:
     """Mean angular loss over a batch: one random positive an anchor, its nearest negatives."""
-    anchor, positive, negative = batch_triplets(embedding.detach(), labels, plan.n_negatives)
+    anchor, positive, negative = batch_triplets(embedding.detach(), labels, n_negatives)
     if not len(anchor):
         return embedding.sum() * 0
     losses = angular_triplet_loss(

@@ -29,7 +29,8 @@ FLOORS = (
     {"ssdml", "ssdml._checkout"},
     {"ssdml.graphs"},
     {f"ssdml.{name}" for name in "linalg projections scatter representation agreement".split()}
-    | {f"ssdml.{name}" for name in "angular losses backbones sampling".split()}
+    | {f"ssdml.{name}" for name in "angular losses backbones sampling augmentation".split()}
+    | {f"ssdml.{name}" for name in "items ranks checkpoints input_side".split()}
     | {f"ssdml.{name}" for name in "labels ranking evaluation progress persistence".split()}
     | {"ssdml.dask_arrays"}
     | {f"ssdml.{name}" for name in "datasets splits image_readers table_readers".split()},
@@ -45,7 +46,7 @@ FLOORS = (
         "ssdml.planning",
         "ssdml.estimator",
     },
-    {"ssdml.deep"},
+    {"ssdml.deep_network", "ssdml.deep_run", "ssdml.deep_metric", "ssdml.deep"},
     {"ssdml.experiments"},
     {"ssdml.cli"},
     {"ssdml.baselines"},

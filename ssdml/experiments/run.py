@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ssdml.datasets import Dataset, LabelScarceSplit
+from ssdml.experiments.deep_methods import deep_methods
 from ssdml.experiments.features import prepared
 from ssdml.experiments.job import run_one
 from ssdml.experiments.methods import Embedder, Factory, InputFeatures, LabeledRowsOnly
@@ -84,6 +85,7 @@ def compare(
     labels_per_class: Sequence[int] = (5,),
     seeds: Sequence[int] = range(5),
     features: str = "auto",
+    deep: bool = False,
     resume: bool = False,
     n_jobs: int = 1,
     progress: Progress | None = None,
@@ -101,6 +103,9 @@ def compare(
         Every combination is run.
     features : {"auto", "unit", "raw"}
         What every method gets; see :func:`ssdml.experiments.features.prepared`.
+    deep : bool
+        Whether networks are learned as well: of images, which every method then gets as they are
+        ("raw"). Their methods' names begin with "deep-".
     resume : bool
         Go on in a folder that holds results: what is done with the same configuration is not run
         again, what failed is.
@@ -130,8 +135,9 @@ def compare(
     """
     out = Path(out)
     _refuse_other_results(out, resume)
-    dataset = prepared(dataset, features)
-    factories = {name: choose(METHODS, name, "method") for name in methods}
+    known = available(dataset, deep)
+    dataset = prepared(dataset, "raw" if deep and features == "auto" else features)
+    factories = {name: choose(known, name, "method") for name in methods}
     runs = plan_runs(dataset, factories, labels_per_class, seeds)
     results = _open_results(out)
     _save_splits(out / "splits", runs)
@@ -145,6 +151,11 @@ def compare(
             append_row(results, row)
             done[row["config_hash"]] = row
     return [done[run.config_hash] for run in runs]
+
+
+def available(dataset: Dataset, deep: bool) -> dict[str, Factory]:
+    """Methods by name; with those that learn networks of the data set's images, if ``deep``."""
+    return METHODS | deep_methods(dataset) if deep else METHODS
 
 
 def _execute(

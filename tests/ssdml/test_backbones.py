@@ -1,11 +1,12 @@
-"""The residual head."""
+"""The residual head, and the networks of the paper."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+from torch.nn import functional
 
-from ssdml.backbones import ResidualHead
+from ssdml.backbones import CifarNet, MnistNet, ResidualHead, Standardized, named_backbone
 
 
 @pytest.fixture
@@ -48,3 +49,149 @@ def test_the_first_step_already_reaches_the_last_layer(generator):
     head(torch.randn(6, 4, generator=generator)).square().sum().backward()
     assert head.output.weight.grad.abs().sum() > 0
     assert head.hidden.weight.grad.abs().sum() == 0  # the last layer is still zero
+
+
+NETWORKS = [(MnistNet, (1, 28, 28)), (CifarNet, (3, 32, 32))]
+both = pytest.mark.parametrize(("network", "shape"), NETWORKS, ids=["mnist", "cifar"])
+
+
+def new(network, *arguments):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return network(*arguments).eval()
+
+
+def mnist_features(images, w1, b1, w2, b2, w3, b3, w4, b4):
+    """The paper's list of layers, written out."""
+    hidden = functional.max_pool2d(functional.conv2d(images, w1, b1), 2, 2)
+    hidden = functional.max_pool2d(functional.conv2d(hidden, w2, b2), 2, 2)
+    hidden = functional.conv2d(hidden, w3, b3).relu()
+    return functional.linear(hidden[:, :, 0, 0], w4, b4)
+
+
+def cifar_features(images, w1, b1, w2, b2, w3, b3, w4, b4):
+    """The same; windows that reach over the edge count what is there."""
+
+    def average(maps):  # sums over sums of ones, on maps that are one row and column larger
+        ones = functional.pad(torch.ones_like(maps), (0, 1, 0, 1))
+        sums = [
+            functional.avg_pool2d(part, 3, 2) for part in (functional.pad(maps, (0, 1, 0, 1)), ones)
+        ]
+        return sums[0] / sums[1]
+
+    lowest = functional.pad(functional.conv2d(images, w1, b1, padding=2), (0, 1, 0, 1), value=-1e9)
+    hidden = functional.max_pool2d(lowest, 3, 2).relu()
+    hidden = average(functional.conv2d(hidden, w2, b2, padding=2).relu())
+    hidden = average(functional.conv2d(hidden, w3, b3, padding=2).relu())
+    return functional.conv2d(hidden, w4, b4).relu()[:, :, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("network", "shape", "formula"),
+    [(MnistNet, (1, 28, 28), mnist_features), (CifarNet, (3, 32, 32), cifar_features)],
+    ids=["mnist", "cifar"],
+)
+def test_features_are_those_of_the_layers_written_out(generator, network, shape, formula):
+    model, images = new(network), torch.randn(3, *shape, generator=generator)
+    with torch.no_grad():
+        features = model(images)
+        expected = formula(images, *model.parameters())
+    assert features.shape == (3, model.n_features)
+    torch.testing.assert_close(features, expected)
+
+
+@pytest.mark.parametrize(
+    ("network", "n_channels", "expected"),
+    [
+        # inputs x outputs x window, and a bias for each output
+        (MnistNet, 1, (1 * 20 * 25 + 20) + (20 * 50 * 25 + 50) + (50 * 500 * 16 + 500) + 64128),
+        (MnistNet, 3, 520 + 1000 + 25050 + 400500 + (500 * 128 + 128)),
+        (CifarNet, 3, (3 * 32 * 25 + 32) + (32 * 32 * 25 + 32) + (32 * 64 * 25 + 64) + 65600),
+        (CifarNet, 1, 832 + 25632 + 51264 + (64 * 64 * 16 + 64)),
+    ],
+)
+def test_networks_have_as_many_parameters_as_their_layers(network, n_channels, expected):
+    model = new(network, n_channels)
+    assert sum(parameter.numel() for parameter in model.parameters()) == expected
+    assert not list(model.buffers())
+
+
+@both
+def test_items_of_a_batch_do_not_see_each_other(generator, network, shape):
+    """And training changes nothing: there is no dropout and no batch norm."""
+    model, images = new(network), torch.randn(5, *shape, generator=generator)
+    whole = model(images)
+    parts = torch.cat([model(image[None]) for image in images])
+    torch.testing.assert_close(whole, parts, rtol=1e-5, atol=1e-6)
+    assert torch.equal(model.train()(images), whole)
+
+
+@both
+def test_each_parameter_learns(generator, network, shape):
+    model = new(network)
+    model(torch.randn(8, *shape, generator=generator)).square().sum().backward()
+    assert all(parameter.grad.abs().sum() > 0 for parameter in model.parameters())
+
+
+def test_features_of_cifar_are_not_negative_and_those_of_mnist_may_be(generator):
+    cifar, mnist = (
+        new(network)(torch.randn(8, *shape, generator=generator))
+        for network, shape in reversed(NETWORKS)
+    )
+    assert cifar.min() == 0 < cifar.max()
+    assert mnist.min() < 0 < mnist.max()
+
+
+def test_a_standardized_backbone_sees_items_of_mean_zero_and_scale_one(generator):
+    mean, scale = torch.tensor([[[1.0]], [[-2.0]]]), torch.tensor([[[0.5]], [[4.0]]])
+    items = mean + scale * torch.randn(6, 2, 3, 3, generator=generator)
+    seen = Standardized(torch.nn.Identity(), mean, scale)(items)
+    expected = [(items[:, 0] - 1) / 0.5, (items[:, 1] + 2) / 4]
+    torch.testing.assert_close(seen, torch.stack(expected, 1))
+    flat = Standardized(torch.nn.Flatten(), mean, scale)(items)
+    assert torch.equal(flat, seen.flatten(1))
+
+
+def test_mean_and_scale_are_saved_and_not_learned(generator):
+    mean, scale = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])
+    model = Standardized(torch.nn.Linear(2, 3), mean, scale)
+    assert [name for name, _ in model.named_parameters()] == ["backbone.weight", "backbone.bias"]
+    other = Standardized(torch.nn.Linear(2, 3), torch.zeros(2), torch.ones(2))
+    other.load_state_dict(model.state_dict())
+    items = torch.randn(4, 2, generator=generator)
+    assert torch.equal(other(items), model(items))
+    assert model.double()(items.double()).dtype == torch.float64  # they move with the module
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "network"),
+    [
+        ("mnist", (1, 28, 28), MnistNet),
+        ("mnist", (3, 28, 28), MnistNet),
+        ("cifar", (3, 32, 32), CifarNet),
+        ("cifar", (4, 32, 32), CifarNet),
+    ],
+)
+def test_a_backbone_by_name_takes_items_of_the_shape(name, shape, network):
+    backbone = named_backbone(name, shape)
+    assert type(backbone) is network
+    assert backbone(torch.zeros(2, *shape)).shape == (2, network.n_features)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "size"),
+    [("mnist", (1, 32, 32), 28), ("cifar", (3, 28, 28), 32), ("mnist", (784,), 28)],
+)
+def test_items_of_another_shape_are_told(name, shape, size):
+    with pytest.raises(ValueError) as error:
+        named_backbone(name, shape)
+    assert str(error.value) == (
+        f"DeepSSDML: backbone='{name}' is for images of {size} x {size} pixels; got items of "
+        f"shape {shape}. Resize them, or pass a module of your own."
+    )
+
+
+def test_an_unknown_name_is_told_with_the_nearest():
+    message = r"backbone must be one of 'mnist', 'cifar'; got 'cifra'\. Did you mean 'cifar'\?"
+    with pytest.raises(ValueError, match=message):
+        named_backbone("cifra", (3, 32, 32))

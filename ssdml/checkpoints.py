@@ -1,0 +1,151 @@
+"""Where training stands, on disk: whole or not there, and only ever read by the run it belongs to.
+
+A checkpoint is one safetensors file; what is not an array stands as JSON in its header. The last
+two are kept: should the newest turn out damaged, the run goes on from the one before.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import warnings
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+SCHEMA = 1
+KEPT = 2
+
+
+class Checkpoint(NamedTuple):
+    """What a run needs to go on."""
+
+    number: int  # partitions that are done
+    tensors: dict[str, torch.Tensor]
+    state: dict[str, Any]  # JSON
+
+
+def save_checkpoint(folder: Path, checkpoint: Checkpoint, config: dict[str, Any]) -> Path:
+    """Write a checkpoint of a run with this configuration; the one before the last goes.
+
+    Parameters
+    ----------
+    folder : path
+        Made if it is not there.
+    checkpoint : Checkpoint
+    config : dict
+        JSON; :func:`load_checkpoint` wants it to be the same.
+
+    Returns
+    -------
+    file : path
+
+    Raises
+    ------
+    OSError
+        Where it cannot be written: earlier checkpoints are still there.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> done = Checkpoint(1, {"weight": torch.ones(2)}, {"losses": [0.5]})
+    >>> with TemporaryDirectory() as folder:
+    ...     file = save_checkpoint(Path(folder), done, {"seed": 0})
+    ...     file.name, load_checkpoint(Path(folder), {"seed": 0}, "fit").state
+    ('partition-0001.safetensors', {'losses': [0.5]})
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    header = {"schema": SCHEMA, "config": config, "state": checkpoint.state}
+    tensors = {  # copies: safetensors refuses parts that share memory, as tied weights do
+        name: part.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+        for name, part in checkpoint.tensors.items()
+    }
+    file = folder / f"partition-{checkpoint.number:04d}.safetensors"
+    unfinished = file.with_suffix(".unfinished")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file(tensors, unfinished, metadata={"ssdml": json.dumps(header)})
+        unfinished.replace(file)
+    except (OSError, SafetensorError) as error:
+        with suppress(OSError):  # such as where the folder is a file
+            unfinished.unlink()
+        raise OSError(
+            getattr(error, "errno", None) or errno.EIO,
+            f"a checkpoint cannot be written ({getattr(error, 'strerror', None) or error}). Make "
+            "room, or name another checkpoint_dir; the run goes on from the last one",
+            str(file),
+        ) from error
+    # Later ones are damaged, or this run would have gone on from them; they do not count.
+    for earlier in [other for other in _files(folder) if other <= file][:-KEPT]:
+        earlier.unlink()
+    return file
+
+
+def load_checkpoint(folder: Path, config: dict[str, Any], who: str) -> Checkpoint | None:
+    """The last checkpoint of a run with this configuration that is whole; None if there is none.
+
+    Parameters
+    ----------
+    folder : path
+    config : dict
+    who : str
+        Beginning of messages.
+
+    Raises
+    ------
+    ValueError
+        If it belongs to a run with another configuration.
+
+    Warns
+    -----
+    RuntimeWarning
+        For a damaged file, which is passed over.
+    """
+    for file in reversed(_files(folder)):
+        try:
+            header, tensors = _read(file)
+        except (ValueError, KeyError, OSError) as error:
+            warnings.warn(
+                f"{who}: {file} is damaged ({error}); going on from the checkpoint before it, "
+                "or from the start.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            continue
+        _check_config(header["config"], config, file, who)
+        return Checkpoint(int(file.stem.split("-")[1]), tensors, header["state"])
+    return None
+
+
+def _files(folder: Path) -> list[Path]:
+    """Checkpoints in a folder, the earliest first."""
+    return sorted(folder.glob("partition-????.safetensors"))
+
+
+def _read(file: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="pt") as content:
+            header = json.loads((content.metadata() or {})["ssdml"])
+            tensors = {name: content.get_tensor(name) for name in content.keys()}
+    except SafetensorError as error:
+        raise ValueError(str(error)) from error
+    if header["schema"] > SCHEMA:
+        raise ValueError(f"schema {header['schema']}; this version reads up to {SCHEMA}")
+    return header, tensors
+
+
+def _check_config(saved: dict[str, Any], config: dict[str, Any], file: Path, who: str) -> None:
+    wanted = json.loads(json.dumps(config))
+    names = sorted(name for name in saved | wanted if saved.get(name) != wanted.get(name))
+    if names:
+        changes = ", ".join(f"{name} {saved.get(name)!r} there" for name in names[:4])
+        raise ValueError(
+            f"{who}: {file} must come from a run with the same settings and data; got {changes}. "
+            "Name another checkpoint_dir, or empty this one."
+        )

@@ -1,0 +1,317 @@
+"""DeepSSDML: a network and an orthonormal metric, learned in turn from a handful of labels."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+
+from ssdml.agreement import agreements
+from ssdml.deep_metric import DeepMetric
+from ssdml.graphs._checks import UNLABELED
+from ssdml.graphs.neighbors import knn_graph
+from ssdml.input_side import InputSide, flat_items, foretold, input_side
+from ssdml.labels import read_labels
+from ssdml.progress import Stages
+
+Array = npt.NDArray[Any]
+
+INPUT_WEIGHTS = (0.0, 0.35, 0.5, 0.7, 1.0)
+INPUT_EDGES = 0.2  # weight of the input's edges beside those of the embedding
+TRUSTED = 0.5  # share of labels that the input's graph must foretell to be used
+REFERENCE_ROWS = 10_000
+WEAK = 0.25  # of what strong views change, in weak ones
+
+
+class DeepSSDML(DeepMetric, BaseEstimator):
+    """Network and metric learned from many items and a handful of labels.
+
+    Partition after partition: a kNN graph of the current embedding carries the labels to all
+    items, triplets are mined on it, an orthonormal L is learned from them, and the network learns
+    under L from the propagated classes and from itself: what its averaged weights believe of an
+    item, together with the graph, it is to say of a distorted view too.
+
+    Parameters
+    ----------
+    backbone : {"mnist", "cifar"} or Module
+        Seed 003's networks, or any that makes (n, d) features of a batch; it is copied.
+    n_components : int
+        Columns of L, at most d.
+    n_neighbors : int
+    decay : float
+        How far labels reach along the graph, between 0 and 1.
+    propagation : {"two-sided", "one-sided"}
+    mining : {"propagated", "neighborhood"}
+    angle : float
+        Of the angular losses, in degrees.
+    augment : "auto", None or callable
+        Views of a batch, ``augment(items, generator)``. "auto": affine maps of images of one
+        channel; a flip, colours and holes besides for others; nothing for features.
+    consistency : float
+        Weight of the consistency between views; 0 leaves it out.
+    threshold : float
+        Belief beyond which an item takes part in it.
+    triplets : float
+        Weight of the angular loss of triplets in the batch beside the classes' proxies.
+    averaging : float
+        Of the weights over the steps; 0 keeps the last.
+    metric_steps : int
+        Of conjugate gradients on the Stiefel manifold in each partition; 0: L stays as it began.
+    input_edges : float or "auto"
+        Weight of the input's edges beside those of the embedding; in the first partition they are
+        alone. 0: the first partition learns from the labelled items and from consistency. "auto":
+        0.2 if half of the labels foretell the other half along them, more often than not, else 0.
+    input_weight : float or "auto"
+        Weight of the input beside the embedding. "auto": the one with which most items that did
+        not train agree in class with their nearest neighbour.
+    partition_size : int or None
+        Unlabelled items that a partition trains on; None: all. Labels are carried to all anyway.
+    epochs, epochs_per_partition : int
+        Passes over partitions, and over each of them.
+    batch_size : int
+        Items of known or propagated class in a step, and as many others under consistency.
+    learning_rate, weight_decay : float
+        Of AdamW; the rate rises over the first tenth of all steps, and falls to 0.
+    checkpoint_dir : path or None
+        Where each partition leaves a checkpoint. A fit with the same settings and data goes on
+        from the last.
+    device : str
+        "auto" is a GPU where torch finds one.
+    n_jobs : int or None
+        Threads of the neighbour search and of the propagation.
+    random_state : int, RandomState or None
+    verbose : int
+        From 1 on a progress bar is drawn, if standard error is a terminal.
+
+    Attributes
+    ----------
+    network_ : Module
+        With averaged weights; calling it gives the unit embedding.
+    components_ : ndarray of shape (n_components, d)
+        L, transposed.
+    classes_ : ndarray of shape (n_classes,)
+    transduction_ : ndarray of shape (n,)
+        Class of each item that was fitted.
+    label_distributions_ : ndarray of shape (n, n_classes)
+    input_weight_ : float
+    history_ : list of dict
+        A partition each.
+    stage_seconds_ : dict of str to float
+
+    Notes
+    -----
+    Departures from [1]_: labels are propagated to pairs of unlabelled items as well and along a
+    graph of all items; the network learns from classes and triplets of each batch as the graph has
+    them; consistency [2]_ and averaged weights [3]_; the input is kept beside.
+
+    References
+    ----------
+    .. [1] Dutta, Harandi, Sekhar, "Semi-supervised metric learning: a deep resurrection",
+       AAAI 2021.
+    .. [2] Sohn et al., "FixMatch: simplifying semi-supervised learning with consistency and
+       confidence", NeurIPS 2020.
+    .. [3] Tarvainen, Valpola, "Mean teachers are better role models", NeurIPS 2017.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> labels = np.where(np.arange(len(y)) < 100, y, -1)
+    >>> layers = torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 32)
+    >>> head = torch.nn.Sequential(*layers)
+    >>> model = DeepSSDML(head, 16, epochs=10, epochs_per_partition=5, random_state=0)
+    >>> Z = model.fit(X / 16, labels).transform(X / 16)
+    >>> bool((model.transduction_ == y).mean() > 0.8)
+    True
+    """
+
+    def __init__(
+        self,
+        backbone: Any = "mnist",
+        n_components: int = 64,
+        *,
+        n_neighbors: int = 10,
+        decay: float = 0.99,
+        propagation: str = "two-sided",
+        mining: str = "propagated",
+        angle: float = 40.0,
+        augment: Any = "auto",
+        consistency: float = 1.0,
+        threshold: float = 0.9,
+        triplets: float = 1.0,
+        averaging: float = 0.995,
+        metric_steps: int = 3,
+        input_edges: float | str = "auto",
+        input_weight: float | str = "auto",
+        partition_size: int | None = 9000,
+        epochs: int = 50,
+        epochs_per_partition: int = 10,
+        batch_size: int = 160,
+        learning_rate: float = 1e-3,
+        weight_decay: float = 1e-2,
+        checkpoint_dir: Any = None,
+        device: str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.backbone = backbone
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.decay = decay
+        self.propagation = propagation
+        self.mining = mining
+        self.angle = angle
+        self.augment = augment
+        self.consistency = consistency
+        self.threshold = threshold
+        self.triplets = triplets
+        self.averaging = averaging
+        self.metric_steps = metric_steps
+        self.input_edges = input_edges
+        self.input_weight = input_weight
+        self.partition_size = partition_size
+        self.epochs = epochs
+        self.epochs_per_partition = epochs_per_partition
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.checkpoint_dir = checkpoint_dir
+        self.device = device
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, dataset: Any, y: Any) -> Self:
+        """Learn network and metric.
+
+        Parameters
+        ----------
+        dataset : array or tensor of shape (n, ...), or torch Dataset
+            See :func:`ssdml.items.as_items`; labels that a Dataset yields are not read.
+        y : array of shape (n,), int
+            -1 where unlabelled.
+
+        Returns
+        -------
+        self : DeepSSDML
+        """
+        from ssdml.checkpoints import load_checkpoint, save_checkpoint
+        from ssdml.deep_network import new_network
+        from ssdml.deep_run import DeepRun
+        from ssdml.items import as_items
+        from ssdml.ranks import from_first_rank, join_group, rank
+        from ssdml.training import find_device
+
+        device = find_device(self.device)
+        join_group(device)
+        items = as_items(dataset, "DeepSSDML", device)
+        labels = read_labels(y, len(items), "DeepSSDML", "Label some items.")
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        rng = np.random.default_rng(seed)
+        n_partitions = -(-self.epochs // self.epochs_per_partition)
+        stages = Stages(self, 2 + n_partitions, verbose=self.verbose)
+        with stages.all(dataset, y):
+            with stages("input"):
+                side = input_side(items)
+                rows = None if side is None else side(flat_items(items))
+                inputs = (
+                    None
+                    if rows is None
+                    else from_first_rank(lambda: self._input_graph(rows, labels, rng))
+                )
+            n_classes = len(np.unique(labels[labels != UNLABELED]))
+            network = new_network(self.backbone, items, self.n_components, n_classes, seed, device)
+            views, weak = self._views(items.shape)
+            run = DeepRun(items, labels, network, inputs, views, weak, self, seed, device)
+            folder = None if self.checkpoint_dir is None else Path(self.checkpoint_dir)
+            config = self._config(items.shape, labels, seed)
+            if folder is not None:
+                found = load_checkpoint(folder, config, "DeepSSDML")
+                if found is not None:
+                    run.resume(found)
+            while len(run.history) < n_partitions:
+                with stages(f"partition {len(run.history) + 1}") as show:
+                    run.partition(show)
+                    if folder is not None and rank() == 0:
+                        save_checkpoint(folder, run.checkpoint(), config)
+            with stages("end"):
+                run.conclude()
+                self._keep(run, side, rows, labels, rng)
+        self.stage_seconds_ = stages.seconds
+        return self
+
+    def _input_graph(self, rows: Array, labels: Array, rng: np.random.Generator) -> Any:
+        """Graph of the items as they are, and the weight of its edges."""
+        from ssdml.deep_run import InputGraph
+
+        graph = knn_graph(rows, self.n_neighbors, n_jobs=self.n_jobs, random_state=rng)
+        if self.input_edges != "auto":
+            return InputGraph(graph, float(self.input_edges))
+        share = foretold(graph, labels, self.decay, self.n_jobs, rng)
+        return InputGraph(graph, INPUT_EDGES if share > TRUSTED else 0.0)
+
+    def _views(self, shape: tuple[int, ...]) -> tuple[Any, Any]:
+        """Strong and weak views of items of this shape."""
+        from ssdml.augmentation import default_views, unchanged
+
+        views = default_views(shape) if self.augment == "auto" else self.augment
+        if views is None:
+            return unchanged, unchanged
+        return views, views.weaker(WEAK) if hasattr(views, "weaker") else unchanged
+
+    def _config(self, shape: tuple[int, ...], labels: Array, seed: int) -> dict[str, Any]:
+        """What a checkpoint must agree with."""
+        skipped = {"checkpoint_dir", "device", "n_jobs", "verbose", "random_state"}
+        params = {k: v for k, v in self.get_params(deep=False).items() if k not in skipped}
+        named = {name: value if _is_json(value) else repr(value) for name, value in params.items()}
+        if not isinstance(self.backbone, str):
+            named["backbone"] = str(self.backbone)
+        digest = hashlib.sha256(np.ascontiguousarray(labels).tobytes()).hexdigest()
+        return named | {"seed": seed, "item_shape": list(shape), "labels": digest}
+
+    def _keep(
+        self,
+        run: Any,
+        side: InputSide | None,
+        rows: Array | None,
+        labels: Array,
+        rng: np.random.Generator,
+    ) -> None:
+        self.classes_ = np.unique(labels[labels != UNLABELED])
+        self.label_distributions_ = run.distributions
+        self.transduction_ = self.classes_[run.distributions.argmax(axis=1)]
+        self.input_side_, self.history_, self.triplets_ = side, run.history, run.triplets
+        self.input_weight_ = 0.0
+        if side is not None and rows is not None:
+            self.input_weight_ = self._weight(run, rows, rng)
+        self.item_shape_ = run.items.shape
+        self.components_ = run.average.metric.T.cpu().numpy()
+        self.network_ = run.average.eval()
+
+    def _weight(self, run: Any, rows: Array, rng: np.random.Generator) -> float:
+        """Of the input, with which items agree most with their neighbours; or as it is given."""
+        if self.input_weight != "auto":
+            return float(self.input_weight)
+        judged = run.judged if len(run.judged) else np.arange(len(rows))
+        drawn = np.union1d(judged, rng.permutation(len(rows))[:REFERENCE_ROWS])
+        agree = agreements(
+            run.embed_all("embedding")[drawn],
+            rows[drawn],
+            run.distributions.argmax(axis=1)[drawn],
+            np.searchsorted(drawn, judged),
+            INPUT_WEIGHTS,
+        )[1:]
+        shares = [float(part.mean()) for part in agree]
+        run.history[-1]["agreement"] = dict(zip(map(str, INPUT_WEIGHTS), shares, strict=True))
+        return INPUT_WEIGHTS[int(np.argmax(shares))]
+
+
+def _is_json(value: Any) -> bool:
+    return value is None or isinstance(value, (str, int, float, bool))

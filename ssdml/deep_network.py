@@ -1,0 +1,79 @@
+"""The network that a deep estimator learns: a backbone of its own, and a metric to begin with."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import torch
+from torch import nn
+
+from ssdml.backbones import Standardized, named_backbone
+from ssdml.items import Items, mean_and_scale
+from ssdml.stiefel import random_orthonormal
+from ssdml.training import MetricNetwork, seeded
+
+
+def new_network(
+    backbone: str | nn.Module,
+    items: Items,
+    n_components: int,
+    n_classes: int,
+    seed: int,
+    device: str,
+) -> MetricNetwork:
+    """Backbone, random orthonormal L and random proxies; what is given is copied.
+
+    Parameters
+    ----------
+    backbone : str or Module
+        Of seed 003, by name, or any.
+    items : Items
+        They give the mean and the scale that come before the backbone, and are what it must take.
+    n_components, n_classes : int
+    seed : int
+    device : str
+
+    Raises
+    ------
+    ValueError
+        If the backbone's features are not (n, d), not finite or all zero, or too few.
+    """
+    with seeded(seed, device):
+        if isinstance(backbone, str):
+            backbone = named_backbone(backbone, items.shape)
+        module = Standardized(copy.deepcopy(backbone), *mean_and_scale(items, seed)).to(device)
+        d = _n_features(module, items)
+        if n_components > d:
+            raise ValueError(
+                f"DeepSSDML: n_components must be at most the {d} features of the backbone; got "
+                f"{n_components}."
+            )
+        L = random_orthonormal(d, n_components, np.random.default_rng(seed))
+        metric = torch.from_numpy(L.astype(np.float32))
+        return MetricNetwork(module, metric, n_classes, unit_features=True).to(device)
+
+
+def _n_features(backbone: nn.Module, items: Items) -> int:
+    """Columns that a backbone makes, once it is known to make some of every item."""
+    backbone.eval()
+    with torch.no_grad():
+        features = backbone(items.batch(np.arange(min(16, len(items)))))
+    backbone.train()
+    if not isinstance(features, torch.Tensor) or features.ndim != 2:
+        shape = tuple(features.shape) if isinstance(features, torch.Tensor) else type(features)
+        raise ValueError(
+            f"DeepSSDML: backbone must return features of shape (n, d); got {shape}. Put a "
+            "torch.nn.Flatten() or a pooling behind it."
+        )
+    if not torch.isfinite(features).all():
+        raise ValueError(
+            "DeepSSDML: backbone must return finite features; got NaN or infinity before the "
+            "first step. Look at its weights and at the items."
+        )
+    if not features.any():
+        raise ValueError(
+            "DeepSSDML: backbone must not return zeros alone, which have no direction; it does "
+            "for the first items. A ReLU at its end may be dead: start it otherwise."
+        )
+    return int(features.shape[1])

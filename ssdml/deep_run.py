@@ -1,0 +1,320 @@
+"""One run of the deep alternation: graph, labels and metric of a partition, then its mini-batches.
+
+Everything that a partition needs from those before it is in :meth:`DeepRun.checkpoint`, and what it
+draws depends on the seed and its number: a run that is resumed comes to the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.nn import functional
+
+from ssdml.alternation import N_TRIPLETS, learn_metric, mine
+from ssdml.augmentation import Augment
+from ssdml.checkpoints import Checkpoint
+from ssdml.conclusion import State, n_held_out
+from ssdml.graphs._checks import UNLABELED
+from ssdml.graphs._search import Progress
+from ssdml.graphs.laplacian import adjacency
+from ssdml.graphs.masses import class_codes, one_hot
+from ssdml.graphs.neighbors import KNNGraph, knn_graph
+from ssdml.graphs.propagation import propagate_labels
+from ssdml.graphs.triplets import Triplets
+from ssdml.items import Items
+from ssdml.linalg import nearest_orthonormal
+from ssdml.ranks import from_first_rank, gathered, own_share
+from ssdml.sampling import balanced_batches, confidences, partitions
+from ssdml.training import (
+    MetricNetwork,
+    Schedule,
+    Trainer,
+    batch_angular_loss,
+    embed_items,
+    rate_at,
+    seeded,
+)
+
+Array = npt.NDArray[Any]
+Classes = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+
+N_NEGATIVES = 5
+MASS_AVERAGING = 0.99  # of the teacher's class masses over the steps
+
+
+class DeepSettings(Protocol):
+    """Parameters of the estimator that a run reads."""
+
+    n_neighbors: int
+    decay: float
+    propagation: str
+    mining: str
+    angle: float
+    consistency: float
+    threshold: float
+    triplets: float
+    averaging: float
+    metric_steps: int
+    partition_size: int | None
+    epochs: int
+    epochs_per_partition: int
+    batch_size: int
+    learning_rate: float
+    weight_decay: float
+    n_jobs: int | None
+
+
+class InputGraph(NamedTuple):
+    """Graph of the items as they are, and how much its edges count beside the embedding's."""
+
+    graph: KNNGraph
+    weight: float  # 0: it is not used
+
+
+class Prepared(NamedTuple):
+    """What a partition begins with."""
+
+    distributions: Array  # (n, n_classes)
+    metric: Array | None  # L; None: as it was
+    proxies: Array | None  # directions, (n_classes, l); None: as they were
+    entry: dict[str, Any]  # for the history
+
+
+class DeepRun:
+    """State of the alternation, and its steps."""
+
+    def __init__(
+        self,
+        items: Items,
+        labels: Classes,
+        network: MetricNetwork,
+        input_graph: InputGraph | None,
+        views: Augment,
+        weak_views: Augment,
+        settings: DeepSettings,
+        seed: int,
+        device: str,
+    ) -> None:
+        self.items, self.labels, self.settings = items, labels, settings
+        self.seed, self.device, self.input_graph = seed, device, input_graph
+        self.views, self.weak_views = views, weak_views
+        self.trainer = Trainer(
+            network, weight_decay=settings.weight_decay, averaging=settings.averaging
+        )
+        self.codes, n_classes = class_codes(labels)
+        self.distributions = one_hot(labels)
+        self.masses = torch.full((n_classes,), 1 / n_classes, device=device)
+        self.triplets: Triplets | None = None
+        self.history: list[dict[str, Any]] = []
+        self.n_partitions = -(-settings.epochs // settings.epochs_per_partition)
+        rng = np.random.default_rng([seed, 0])
+        known = labels != UNLABELED
+        unlabeled = rng.permutation(np.flatnonzero(~known))
+        self.judged, learned = np.split(unlabeled, [n_held_out(len(unlabeled))])
+        self.parts = partitions(
+            np.flatnonzero(known), learned, self.n_partitions, settings.partition_size, rng
+        )
+
+    @property
+    def network(self) -> MetricNetwork:
+        """What is trained."""
+        return self.trainer.network
+
+    @property
+    def average(self) -> MetricNetwork:
+        """Its averaged weights: the teacher, and in the end the result."""
+        return self.trainer.average
+
+    def partition(self, progress: Progress) -> dict[str, Any]:
+        """The next partition: labels along the graph, triplets, L, and the backbone's epochs."""
+        number = len(self.history)
+        rng = np.random.default_rng([self.seed, number + 1])
+        found = from_first_rank(lambda: self._prepare(rng.spawn(1)[0]))
+        self._take_over(found)
+        entry = {"partition": number + 1, **found.entry}
+        entry["loss"] = self._train(self.parts[number], number, rng, progress)
+        self.history.append(entry)
+        return entry
+
+    def conclude(self) -> None:
+        """The labels once more, along the graph of the last embedding."""
+        rng = np.random.default_rng([self.seed, len(self.history) + 1])
+        features = self.embed_all("features")
+        self.distributions = from_first_rank(lambda: self._carried(features, rng)[0])
+
+    def _prepare(self, rng: np.random.Generator) -> Prepared:
+        """Labels, triplets and metric for the next epochs; one process does it for all."""
+        features = self.embed_all("features")
+        distributions, graph = self._carried(features, rng)
+        if graph is None:
+            return Prepared(distributions, None, None, {})
+        state = State(features, self.labels, graph, distributions)
+        self.triplets = mine(state, self.settings, N_TRIPLETS, rng)
+        entry: dict[str, Any] = {"n_triplets": len(self.triplets.anchor)}
+        if not self.settings.metric_steps or not len(self.triplets.anchor):
+            return Prepared(distributions, None, None, entry)
+        result = learn_metric(
+            features,
+            self.triplets,
+            nearest_orthonormal(self.network.metric.cpu().numpy()),  # of float32, nearly so
+            angle=self.settings.angle,
+            max_iter=self.settings.metric_steps,
+            rescale=True,
+        )
+        entry |= {"objective": (result.initial_value, result.value), "n_iter": result.n_iter}
+        sums = distributions.T @ (features @ result.point)
+        return Prepared(distributions, result.point, sums if self.history else None, entry)
+
+    def _carried(self, features: Array, rng: np.random.Generator) -> tuple[Array, KNNGraph | None]:
+        """Labels spread along the edges of the input and of the embedding, and the new graph.
+
+        Nothing is spread where nothing has been learned yet and the input's edges do not count.
+        """
+        inputs = self.input_graph
+        if not self.history:
+            if not self._trusts_input:
+                return self.distributions, None
+            assert inputs is not None
+            graph, edges = inputs.graph, adjacency(inputs.graph)
+        else:
+            graph = knn_graph(
+                self._under_metric(features),
+                self.settings.n_neighbors,
+                n_jobs=self.settings.n_jobs,
+                random_state=rng,
+            )
+            edges = adjacency(graph)
+            if self._trusts_input:
+                assert inputs is not None
+                edges = edges + inputs.weight * adjacency(inputs.graph)
+        distributions = propagate_labels(
+            edges, self.labels, decay=self.settings.decay, n_jobs=self.settings.n_jobs
+        )
+        return distributions, graph
+
+    @property
+    def _trusts_input(self) -> bool:
+        return self.input_graph is not None and self.input_graph.weight > 0
+
+    def _take_over(self, found: Prepared) -> None:
+        """Classes, L, and the proxies at the classes' means."""
+        self.distributions = found.distributions
+        with torch.no_grad():
+            for network in (self.network, self.average):
+                if found.metric is not None:
+                    network.metric.copy_(torch.from_numpy(found.metric))
+                if found.proxies is not None:
+                    means = torch.from_numpy(found.proxies)
+                    network.proxies.copy_(functional.normalize(means, dim=1))
+
+    def _train(
+        self, rows: Rows, number: int, rng: np.random.Generator, progress: Progress
+    ) -> float:
+        """The backbone's epochs on the partition; the mean loss of its last tenth."""
+        settings = self.settings
+        weights, classes = confidences(self.distributions), self.distributions.argmax(axis=1)
+        outside = np.ones(len(weights), bool)
+        outside[rows] = False
+        weights = np.where(outside, 0, weights)
+        n_steps = -(-settings.epochs_per_partition * len(rows) // settings.batch_size)
+        plan = Schedule(n_steps * self.n_partitions, learning_rate=settings.learning_rate)
+        batches = balanced_batches(classes, weights, settings.batch_size, n_steps, rng)
+        generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
+        losses: list[float] = []
+        with seeded(int(rng.integers(2**31)), self.device):
+            self.network.train()
+            self.average.eval()
+            for step, batch in enumerate(batches):
+                others = rng.choice(rows, settings.batch_size)
+                loss = self._loss(batch, classes[batch], others, generator)
+                done = (number * n_steps + step) / plan.n_steps
+                losses.append(self.trainer.step(loss, rate_at(done, plan)))
+                progress((step + 1) / n_steps)
+                if not math.isfinite(losses[-1]):
+                    raise FloatingPointError(
+                        f"DeepSSDML: the loss must stay finite; got {losses[-1]} at step "
+                        f"{step + 1} of partition {number + 1}. Lower learning_rate="
+                        f"{settings.learning_rate}; a checkpoint holds what came before."
+                    )
+        return float(np.mean(losses[-max(1, len(losses) // 10) :]))
+
+    def _loss(
+        self, batch: Rows, classes: Classes, others: Rows, generator: torch.Generator
+    ) -> torch.Tensor:
+        """Classes and triplets of the batch, and consistency of the other rows."""
+        share = own_share(len(batch))
+        labels = torch.from_numpy(classes).to(self.device)
+        views = self.views(self.items.batch(batch), generator)[share]
+        parts = [views]
+        if self.settings.consistency:
+            items = self.items.batch(others)
+            weak = self.weak_views(items, generator)[share]
+            parts.append(self.views(items, generator)[share])
+        embedding = self.network(torch.cat(parts))
+        seen, *strong = (gathered(part) for part in embedding.split(len(views)))
+        loss = functional.cross_entropy(self.network.logits(seen), labels)
+        if self.settings.triplets:
+            loss = loss + self.settings.triplets * batch_angular_loss(
+                seen, labels, self.settings.angle, N_NEGATIVES
+            )
+        if self.settings.consistency:
+            targets, trusted = self._targets(weak, others)
+            losses = functional.cross_entropy(
+                self.network.logits(strong[0]), targets, reduction="none"
+            )
+            loss = loss + self.settings.consistency * (losses * trusted).mean()
+        return loss
+
+    @torch.no_grad()
+    def _targets(self, weak: torch.Tensor, rows: Rows) -> tuple[torch.Tensor, torch.Tensor]:
+        """Classes of weak views by teacher and graph together, and which of them are trusted."""
+        given = torch.softmax(self.average.logits(gathered(self.average(weak))), dim=1)
+        self.masses.lerp_(given.mean(dim=0), 1 - MASS_AVERAGING)
+        beliefs = given / self.masses
+        if self.history or self._trusts_input:
+            known = torch.from_numpy(self.distributions[rows]).to(beliefs)
+            beliefs = beliefs * known
+        sums = beliefs.sum(dim=1, keepdim=True)
+        beliefs = beliefs / sums.clamp_min(torch.finfo(beliefs.dtype).tiny)
+        best, targets = beliefs.max(dim=1)
+        return targets, (best > self.settings.threshold).to(beliefs.dtype)
+
+    def embed_all(self, kind: str) -> Array:
+        """Unit features, or embedding, of all items by the averaged network."""
+        return embed_items(self.average, self.items, kind)
+
+    def _under_metric(self, features: Array) -> Array:
+        metric = self.average.metric.cpu().numpy()
+        embedding = features @ metric
+        norms = np.linalg.norm(embedding, axis=1, keepdims=True)
+        embedding /= np.maximum(norms, np.finfo(embedding.dtype).tiny)
+        return embedding
+
+    def checkpoint(self) -> Checkpoint:
+        """All that later partitions depend on."""
+        tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
+        tensors |= {f"average.{k}": v for k, v in self.average.state_dict().items()}
+        tensors |= self.trainer.optimizer_tensors()
+        tensors |= {"masses": self.masses, "distributions": torch.from_numpy(self.distributions)}
+        state = {"history": self.history, "n_steps": self.trainer.n_steps}
+        return Checkpoint(len(self.history), tensors, state)
+
+    def resume(self, checkpoint: Checkpoint) -> None:
+        """Go on from a checkpoint of the same run."""
+
+        def part(prefix: str) -> dict[str, torch.Tensor]:
+            names = [name for name in checkpoint.tensors if name.startswith(f"{prefix}.")]
+            return {name[len(prefix) + 1 :]: checkpoint.tensors[name] for name in names}
+
+        self.network.load_state_dict(part("network"))
+        self.average.load_state_dict(part("average"))
+        self.trainer.restore_optimizer(part("optimizer"))
+        self.trainer.n_steps = checkpoint.state["n_steps"]
+        self.masses = checkpoint.tensors["masses"].to(self.device)
+        self.distributions = checkpoint.tensors["distributions"].numpy()
+        self.history = checkpoint.state["history"]

@@ -1,0 +1,72 @@
+"""Methods that learn a network: rows of the comparison are images, laid flat."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Self
+
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+
+from ssdml.datasets import Dataset
+from ssdml.experiments.methods import Array, Factory
+
+NETWORKS: dict[tuple[int, ...], tuple[str, int]] = {
+    (28, 28): ("mnist", 64),
+    (32, 32): ("cifar", 32),
+}  # seed 003's, and the columns of L
+
+
+class OfImages(TransformerMixin, BaseEstimator):
+    """A deep estimator of images, given as flat rows (height, width, channels)."""
+
+    def __init__(self, estimator: Any, item_shape: tuple[int, ...]) -> None:
+        self.estimator = estimator
+        self.item_shape = item_shape
+
+    def fit(self, X: Array, y: Array) -> Self:
+        """Fit on the images."""
+        self.estimator_ = clone(self.estimator).fit(self._images(X), y)
+        return self
+
+    def transform(self, X: Array) -> Array:
+        """Embedding of images."""
+        embedding: Array = self.estimator_.transform(self._images(X))
+        return embedding
+
+    @property
+    def triplets_(self) -> Any:
+        """The last that were mined."""
+        return self.estimator_.triplets_
+
+    def _images(self, X: Array) -> Array:
+        images = X.reshape(len(X), *self.item_shape)
+        return images if images.ndim == 3 else images.transpose(0, 3, 1, 2)
+
+
+def deep_methods(dataset: Dataset) -> dict[str, Factory]:
+    """Deep methods for the images of a data set, with seed 003's network for their size.
+
+    Raises
+    ------
+    ValueError
+        If the items are no images, or of another size.
+    """
+    shape = dataset.item_shape
+    if shape is None or shape[:2] not in NETWORKS:
+        raise ValueError(
+            f"compare: deep methods are for images of 28 x 28 or 32 x 32 pixels; got items of "
+            f"shape {shape} in {dataset.name}. Leave --deep out, or use DeepSSDML with a network "
+            "of your own."
+        )
+    return {name: partial(make, shape) for name, make in DEEP.items()}
+
+
+def _deep_ssdml(shape: tuple[int, ...], random_state: int, n_jobs: int | None) -> OfImages:
+    from ssdml.deep import DeepSSDML
+
+    network, n_components = NETWORKS[shape[:2]]
+    model = DeepSSDML(network, n_components, random_state=random_state, n_jobs=n_jobs)
+    return OfImages(model, shape)
+
+
+DEEP = {"deep-ssdml": _deep_ssdml}

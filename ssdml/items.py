@@ -1,0 +1,153 @@
+"""What a network learns from, whatever it came as: batches of items by their numbers."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+Indices = npt.NDArray[np.intp]
+
+CHANNELS = (1, 3, 4)  # what a last axis of bytes may hold
+SAMPLED = 2000  # items whose statistics stand for all
+
+
+class Items(Protocol):
+    """Items of one shape; images have their channels first."""
+
+    shape: tuple[int, ...]  # of one item
+
+    def __len__(self) -> int:
+        """How many."""
+
+    def batch(self, indices: Indices) -> torch.Tensor:
+        """Items of these numbers, (n, ...), floating point, on the device."""
+
+
+class StoredItems:
+    """Items in one tensor, on the device once and for all; bytes stay bytes until they are used."""
+
+    def __init__(self, stored: torch.Tensor, device: str = "cpu") -> None:
+        self._stored, self.shape = stored.to(device), tuple(stored.shape[1:])
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    def batch(self, indices: Indices) -> torch.Tensor:
+        """Items of these numbers."""
+        drawn = self._stored[torch.from_numpy(indices).to(self._stored.device)]
+        return drawn.float() / 255 if drawn.dtype == torch.uint8 else drawn.float()
+
+
+class LoadedItems:
+    """Items of a map-style torch data set, read when they are asked for."""
+
+    def __init__(self, dataset: Any, device: str = "cpu") -> None:
+        self._dataset, self._device = dataset, device
+        self.shape = tuple(self._read(0).shape)
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def batch(self, indices: Indices) -> torch.Tensor:
+        """Items of these numbers."""
+        read = [self._read(int(index)) for index in indices]
+        shapes = {tuple(item.shape) for item in read}
+        if len(shapes) > 1:
+            raise ValueError(
+                f"dataset: items must have one shape; got {sorted(shapes)[:3]}. Resize them in the "
+                "data set."
+            )
+        return torch.stack(read).to(self._device)
+
+    def _read(self, index: int) -> torch.Tensor:
+        item = self._dataset[index]
+        if isinstance(item, (tuple, list)):
+            item = item[0]  # beside a label, which comes as y
+        if isinstance(item, np.ndarray):
+            item = _from_numpy(item)
+        if not isinstance(item, torch.Tensor):
+            raise TypeError(
+                f"dataset: items must be tensors or arrays, or tuples that begin with one; got "
+                f"{type(item).__name__} at {index}. Give the data set a transform, such as "
+                "torchvision's ToTensor."
+            )
+        return item.float() / 255 if item.dtype == torch.uint8 else item.float()
+
+
+def as_items(dataset: Any, who: str, device: str = "cpu") -> Items:
+    """Items of an array, a tensor or a map-style torch data set.
+
+    Parameters
+    ----------
+    dataset : array or tensor of shape (n, ...), or Dataset
+        Features (n, d); images (n, height, width), (n, channels, height, width), or, as bytes,
+        (n, height, width, channels). Bytes are divided by 255. A Dataset yields items, or tuples
+        that begin with one.
+    who : str
+        Beginning of messages.
+    device : str
+        Where batches are wanted.
+
+    Returns
+    -------
+    items : Items
+
+    Examples
+    --------
+    >>> images = np.zeros((5, 32, 32, 3), np.uint8)
+    >>> as_items(images, "fit").batch(np.array([0, 2])).shape
+    torch.Size([2, 3, 32, 32])
+    """
+    if isinstance(dataset, np.ndarray):
+        if dataset.dtype.kind not in "uif" or (dataset.dtype.kind == "i" and dataset.ndim > 2):
+            raise TypeError(
+                f"{who}: dataset must hold bytes or floating-point numbers; got dtype "
+                f"{dataset.dtype}. Convert it: dataset.astype('float32')."
+            )
+        if dataset.dtype != np.uint8:
+            dataset = dataset.astype(np.float32, copy=False)
+        dataset = _from_numpy(dataset)
+    if isinstance(dataset, torch.Tensor):
+        if dataset.ndim < 2 or not dataset.numel():
+            raise ValueError(
+                f"{who}: dataset must have shape (n, ...) with at least one item of one number; "
+                f"got {tuple(dataset.shape)}."
+            )
+        if dataset.ndim == 3:
+            dataset = dataset[:, None]
+        channels_last = dataset.ndim == 4 and dataset.dtype == torch.uint8
+        if channels_last and dataset.shape[-1] in CHANNELS and dataset.shape[1] not in CHANNELS:
+            dataset = dataset.movedim(-1, 1).contiguous()
+        return StoredItems(dataset, device)
+    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
+        if not len(dataset):
+            raise ValueError(f"{who}: dataset must have at least one item; got none.")
+        return LoadedItems(dataset, device)
+    raise TypeError(
+        f"{who}: dataset must be an array, a tensor or a torch Dataset with a length; got "
+        f"{type(dataset).__name__}."
+    )
+
+
+def _from_numpy(array: npt.NDArray[Any]) -> torch.Tensor:
+    """The array as a tensor; torch warns of those that are read-only, so they are copied."""
+    return torch.from_numpy(np.require(array, requirements=["C", "W"]))
+
+
+def mean_and_scale(items: Items, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Mean and standard deviation of each channel (of each feature), shaped to be broadcast.
+
+    Of at most 2,000 random items; a constant one has scale 1.
+    """
+    rng = np.random.default_rng(seed)
+    drawn = np.sort(rng.permutation(len(items))[:SAMPLED])
+    sample = items.batch(drawn).double()
+    axes = (0, *range(2, sample.ndim))
+    mean, scale = (
+        sample.mean(axes, keepdim=True)[0],
+        sample.std(axes, correction=0, keepdim=True)[0],
+    )
+    return mean.float(), torch.where(scale > 0, scale, torch.ones_like(scale)).float()

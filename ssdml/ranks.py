@@ -1,0 +1,99 @@
+"""Several processes under torchrun: each takes its share of a batch, and all take the same step.
+
+Every rank draws the same batches and views, embeds its own slice, and gathers the rest: so losses
+that look at whole batches stay as they are, and the gradient is that of one process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import distributed, nn
+
+T = TypeVar("T")
+
+
+def in_group() -> bool:
+    """Whether this process is one of several."""
+    return distributed.is_available() and distributed.is_initialized() and n_ranks() > 1
+
+
+def n_ranks() -> int:
+    """How many processes work together; 1 on one's own."""
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_world_size()
+    return 1
+
+
+def rank() -> int:
+    """Number of this process among them; 0 on one's own."""
+    return distributed.get_rank() if n_ranks() > 1 else 0
+
+
+def join_group(device: str) -> None:
+    """Join the processes that torchrun started, if it did: gloo on a CPU, NCCL on CUDA."""
+    started = int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
+    if started and distributed.is_available() and not distributed.is_initialized():
+        distributed.init_process_group("nccl" if device.startswith("cuda") else "gloo")
+
+
+def own_share(size: int) -> slice:
+    """Rows of a batch that this process embeds; ``size`` is a multiple of the ranks."""
+    share = size // n_ranks()
+    return slice(rank() * share, (rank() + 1) * share)
+
+
+def gathered(rows: torch.Tensor) -> torch.Tensor:
+    """Rows of all ranks, in their order; gradients flow back to each rank's own."""
+    if not in_group():
+        return rows
+    whole: torch.Tensor = _Gather.apply(rows)  # type: ignore[no-untyped-call]
+    return whole
+
+
+def from_first_rank(compute: Callable[[], T]) -> T:
+    """What the first process computes, for all of them."""
+    if not in_group():
+        return compute()
+    message = [compute() if rank() == 0 else None]
+    distributed.broadcast_object_list(message, src=0)
+    return cast(T, message[0])
+
+
+def average_gradients(module: nn.Module) -> None:
+    """The mean over all ranks, in one message."""
+    if not in_group():
+        return
+    given = [p.grad for p in module.parameters() if p.grad is not None]
+    flat = torch.cat([gradient.flatten() for gradient in given])
+    distributed.all_reduce(flat)
+    flat /= n_ranks()
+    start = 0
+    for gradient in given:
+        gradient.copy_(flat[start : start + gradient.numel()].view_as(gradient))
+        start += gradient.numel()
+
+
+class _Gather(torch.autograd.Function):
+    """The whole on every rank.
+
+    All compute the same loss of it, so that their gradients of a slice add up to n times its own;
+    the mean over the ranks, which follows, is the right one.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor) -> torch.Tensor:
+        parts = [torch.empty_like(rows) for _ in range(n_ranks())]
+        distributed.all_gather(parts, rows.contiguous())
+        ctx.size = len(rows)
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        whole = gradients[0].clone()
+        distributed.all_reduce(whole)
+        start = rank() * ctx.size
+        return whole[start : start + ctx.size]

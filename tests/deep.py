@@ -1,0 +1,41 @@
+"""Small images, a small network and a short recipe for what learns networks."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+
+from ssdml import DeepSSDML
+
+
+def small_images(per_class=5, n=600):
+    """Digits of 8 x 8 pixels, all their classes, and the few labels that are known."""
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:n].reshape(-1, 8, 8).astype(np.float32) / 16, y[:n]
+    labels = np.full(n, -1)
+    for c in range(10):
+        labels[np.flatnonzero(y == c)[:per_class]] = c
+    return X, y, labels
+
+
+def small_network():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(
+            nn.Conv2d(1, 16, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(144, 32)
+        )
+
+
+def small_model(**options):
+    recipe = {
+        "partition_size": 300,
+        "epochs": 6,
+        "epochs_per_partition": 2,
+        "batch_size": 40,
+        "learning_rate": 3e-3,
+        "random_state": 0,
+        "device": "cpu",
+    }
+    return DeepSSDML(small_network(), 16, **(recipe | options))

@@ -1,0 +1,292 @@
+"""DeepSSDML: what it learns, how it resumes, what it refuses."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from torch import nn
+
+from ssdml import deep_run
+from ssdml.evaluation import evaluate
+from tests.deep import small_images, small_model
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Batches are small, and the machine may be busy."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y, labels = small_images()
+    X.flags.writeable = labels.flags.writeable = False
+    return X, y, labels
+
+
+@pytest.fixture(scope="module")
+def fitted(digits):
+    X, _, labels = digits
+    return small_model().fit(X, labels)
+
+
+def weights(model):
+    return {name: value.numpy() for name, value in model.network_.state_dict().items()}
+
+
+def assert_same_weights(one, two):
+    for (name, a), (other, b) in zip(weights(one).items(), weights(two).items(), strict=True):
+        assert name == other
+        np.testing.assert_array_equal(a, b)
+
+
+class TestWhatIsLearned:
+    def test_the_embedding_is_better_than_the_input(self, fitted, digits):
+        X, y, _ = digits
+        before = evaluate(X.reshape(len(X), -1), y, random_state=0)
+        after = evaluate(fitted.transform(X), y, random_state=0)
+        assert after["NMI"] > before["NMI"]
+        assert after["R@1"] >= before["R@1"] - 1
+        assert (fitted.transduction_ == y).mean() > 0.85
+
+    def test_the_metric_is_orthonormal(self, fitted):
+        L = fitted.components_
+        assert L.shape == (16, 32)
+        np.testing.assert_allclose(L @ L.T, np.eye(16), atol=1e-6)
+
+    def test_labels_given_stay_and_distributions_sum_to_one(self, fitted, digits):
+        _, _, labels = digits
+        known = labels >= 0
+        assert (fitted.transduction_[known] == labels[known]).all()
+        np.testing.assert_allclose(fitted.label_distributions_.sum(axis=1), 1, atol=1e-5)
+
+    def test_the_embedding_is_unit_with_the_weighted_input_beside_it(self, fitted, digits):
+        X, _, _ = digits
+        Z = fitted.transform(X)
+        assert Z.shape[1] == len(fitted.get_feature_names_out())
+        np.testing.assert_allclose(np.linalg.norm(Z[:, :16], axis=1), 1, atol=1e-5)
+        side = fitted.input_side_(X.reshape(len(X), -1))
+        np.testing.assert_allclose(Z[:, 16:], fitted.input_weight_ * side, atol=1e-6)
+
+    def test_items_come_one_by_one_or_all_at_once(self, fitted, digits):
+        X, _, _ = digits
+        each = np.vstack([fitted.transform(X[i : i + 1]) for i in range(5)])
+        np.testing.assert_allclose(each, fitted.transform(X[:5]), atol=1e-5)
+
+    def test_classes_are_predicted_from_the_proxies(self, fitted, digits):
+        X, y, _ = digits
+        distributions = fitted.predict_proba(X)
+        np.testing.assert_allclose(distributions.sum(axis=1), 1, atol=1e-5)
+        np.testing.assert_array_equal(fitted.predict(X), distributions.argmax(axis=1))
+        assert (fitted.predict(X) == y).mean() > 0.6
+
+    def test_a_history_and_seconds_of_each_partition(self, fitted):
+        assert [entry["partition"] for entry in fitted.history_] == [1, 2, 3]
+        assert all(np.isfinite(entry["loss"]) for entry in fitted.history_)
+        for entry in fitted.history_:
+            before, after = entry["objective"]
+            assert after <= before
+        assert set(fitted.stage_seconds_) == {
+            "input",
+            *(f"partition {i}" for i in (1, 2, 3)),
+            "end",
+        }
+
+
+class TestTheSameAgain:
+    def test_the_same_seed_gives_the_same_bits(self, fitted, digits):
+        X, _, labels = digits
+        assert_same_weights(fitted, small_model().fit(X, labels))
+
+    def test_neither_the_kind_of_the_data_set_nor_threads_of_the_graph_matter(self, fitted, digits):
+        X, y, labels = digits
+        pairs = [(torch.from_numpy(x.copy())[None], int(c)) for x, c in zip(X, y, strict=True)]
+        assert_same_weights(fitted, small_model(n_jobs=2).fit(pairs, labels))
+
+    def test_the_module_that_is_given_is_not_trained(self, digits):
+        X, _, labels = digits
+        model = small_model(epochs=2)
+        before = [p.clone() for p in model.backbone.parameters()]
+        clone(model)
+        model.fit(X, labels)
+        for parameter, kept in zip(model.backbone.parameters(), before, strict=True):
+            assert torch.equal(parameter, kept)
+
+    def test_torchs_generator_is_left_as_it_is(self, digits):
+        X, _, labels = digits
+        torch.manual_seed(5)
+        expected = torch.rand(1)
+        torch.manual_seed(5)
+        small_model(epochs=2).fit(X, labels)
+        assert torch.equal(torch.rand(1), expected)
+
+
+class TestResume:
+    def test_a_fit_that_stopped_goes_on_to_the_same_bits(
+        self, fitted, digits, tmp_path, monkeypatch
+    ):
+        X, _, labels = digits
+        partition = deep_run.DeepRun.partition
+
+        def stop(run, progress):
+            if len(run.history) == 2:
+                raise KeyboardInterrupt
+            return partition(run, progress)
+
+        monkeypatch.setattr(deep_run.DeepRun, "partition", stop)
+        model = small_model(checkpoint_dir=tmp_path)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, labels)
+        assert not hasattr(model, "network_")
+        monkeypatch.undo()
+        resumed = model.fit(X, labels)
+        assert set(resumed.stage_seconds_) == {"input", "partition 3", "end"}
+        assert_same_weights(fitted, resumed)
+        np.testing.assert_array_equal(fitted.transform(X), resumed.transform(X))
+
+    def test_kill_and_resume(self, fitted, digits, tmp_path):
+        """SIGKILL after the first checkpoint: nothing of the process is left."""
+        script = (
+            "import sys, torch; torch.set_num_threads(1)\n"
+            "from tests.deep import small_images, small_model\n"
+            "X, _, labels = small_images()\n"
+            "small_model(checkpoint_dir=sys.argv[1]).fit(X, labels)\n"
+        )
+        process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], cwd=ROOT)
+        deadline = time.monotonic() + 120
+        while not list(tmp_path.glob("*.safetensors")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        X, _, labels = digits
+        resumed = small_model(checkpoint_dir=tmp_path).fit(X, labels)
+        assert "partition 1" not in resumed.stage_seconds_
+        assert_same_weights(fitted, resumed)
+
+    def test_checkpoints_of_other_settings_or_labels_are_refused(self, digits, tmp_path):
+        X, _, labels = digits
+        small_model(epochs=2, checkpoint_dir=tmp_path).fit(X, labels)
+        with pytest.raises(ValueError, match=r"same settings and data; got decay 0.99 there"):
+            small_model(epochs=2, decay=0.9, checkpoint_dir=tmp_path).fit(X, labels)
+        others = labels.copy()
+        others[np.flatnonzero(labels == 3)[0]] = -1
+        with pytest.raises(ValueError, match=r"got labels .* there"):
+            small_model(epochs=2, checkpoint_dir=tmp_path).fit(X, others)
+
+
+class TestSwitches:
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"consistency": 0.0},
+            {"triplets": 0.0},
+            {"averaging": 0.0},
+            {"metric_steps": 0},
+            {"augment": None},
+            {"input_edges": 0.0},
+            {"input_edges": 1.0},
+            {"partition_size": None},
+            {"propagation": "one-sided"},
+        ],
+        ids=lambda options: next(f"{k}={v}" for k, v in options.items()),
+    )
+    def test_each_part_can_be_switched_off_and_matters(self, fitted, digits, options):
+        X, _, labels = digits
+        other = small_model(**options).fit(X, labels)
+        assert np.abs(other.transform(X)[:, :16] - fitted.transform(X)[:, :16]).max() > 1e-3
+
+    def test_without_steps_the_metric_stays_where_it_began(self, digits):
+        X, _, labels = digits
+        short = [small_model(epochs=e, metric_steps=0).fit(X, labels) for e in (2, 4)]
+        np.testing.assert_array_equal(*(model.components_ for model in short))
+
+    def test_an_input_weight_of_ones_own_is_taken(self, digits):
+        X, _, labels = digits
+        model = small_model(epochs=2, input_weight=0.0).fit(X, labels)
+        assert model.transform(X).shape == (len(X), 16)
+        assert small_model(epochs=2, input_weight=0.3).fit(X, labels).input_weight_ == 0.3
+
+    def test_features_are_learned_from_as_well(self, digits):
+        X, y, labels = digits
+        head = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 32))
+        rows = X.reshape(-1, 64)
+        model = small_model().set_params(backbone=head).fit(rows, labels)
+        assert (model.transduction_ == y).mean() > 0.7
+
+
+class TestDegenerate:
+    def test_one_label_a_class(self, digits):
+        X, y, _ = digits
+        labels = np.full(len(X), -1)
+        labels[[int(np.flatnonzero(y == c)[0]) for c in range(10)]] = np.arange(10)
+        model = small_model(epochs=2).fit(X, labels)
+        assert model.label_distributions_.shape == (len(X), 10)
+
+    def test_every_item_labelled(self, digits):
+        X, y, _ = digits
+        model = small_model(epochs=4).fit(X, y)
+        assert (model.transduction_ == y).mean() > 0.9
+
+
+class Wrong(nn.Module):
+    """Makes of items whatever the function does."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function, self.inner = function, nn.Flatten()
+
+    def forward(self, items):
+        return self.function(self.inner(items))
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("backbone", "message"),
+        [
+            (nn.Conv2d(1, 4, 3), r"features of shape \(n, d\); got \(16, 4, 6, 6\).*Flatten"),
+            (Wrong(lambda rows: rows / 0), "must return finite features"),
+            (Wrong(lambda rows: 0 * rows), "must not return zeros alone"),
+            ("mnist", r"backbone='mnist' is for images of 28 x 28 pixels; got .*\(1, 8, 8\)"),
+            ("mnits", r"backbone must be one of 'mnist', 'cifar'.*Did you mean 'mnist'\?"),
+        ],
+        ids=["4-D", "NaN", "zeros", "size", "name"],
+    )
+    def test_a_backbone_that_makes_no_rows_is_refused(self, digits, backbone, message):
+        X, _, labels = digits
+        with pytest.raises(ValueError, match=message):
+            small_model().set_params(backbone=backbone).fit(X, labels)
+
+    def test_more_components_than_features(self, digits):
+        X, _, labels = digits
+        with pytest.raises(ValueError, match="at most the 32 features of the backbone; got 33"):
+            small_model().set_params(n_components=33).fit(X, labels)
+
+    def test_labels_of_another_length_or_none(self, digits):
+        X, _, labels = digits
+        with pytest.raises(ValueError, match="600.*599|599.*600"):
+            small_model().fit(X, labels[:-1])
+        with pytest.raises(ValueError, match="Label some items"):
+            small_model().fit(X, np.full(len(X), -1))
+
+    def test_new_items_of_another_shape(self, fitted):
+        with pytest.raises(ValueError, match=r"shape \(1, 8, 8\) of those .* got \(1, 9, 8\)"):
+            fitted.transform(np.zeros((2, 9, 8), np.float32))
+
+    def test_a_loss_that_is_not_finite_ends_the_fit(self, digits, tmp_path):
+        X, _, labels = digits
+        model = small_model(checkpoint_dir=tmp_path, learning_rate=1e30)
+        with pytest.raises(FloatingPointError, match=r"got nan at step .*Lower learning_rate"):
+            model.fit(X, labels)

@@ -1,0 +1,63 @@
+"""Two processes under torchrun learn what one does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ssdml.ranks import average_gradients, gathered, n_ranks, own_share, rank
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(n_ranks, out):
+    """The script of the test, as so many processes."""
+    out.mkdir()
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += [f"--nproc-per-node={n_ranks}", "-m", "tests.two_ranks", str(out)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return np.load(out / "result.npz")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ranks")
+    return run(1, folder / "one"), run(2, folder / "two")
+
+
+def test_the_first_step_has_the_loss_and_the_gradients_of_one_process(results):
+    one, two = results
+    assert two["losses"][0] == pytest.approx(one["losses"][0], rel=1e-6)
+    names = [name for name in one.files if name.startswith("arr_")]
+    assert len(names) >= 4
+    for name in names:
+        largest = np.abs(one[name]).max()
+        assert largest > 0
+        np.testing.assert_allclose(two[name], one[name], rtol=0, atol=1e-5 * largest)
+
+
+def test_the_whole_fit_ends_where_that_of_one_process_does(results):
+    one, two = results
+    np.testing.assert_allclose(two["losses"], one["losses"], rtol=0.05)
+    assert np.median(np.abs(two["Z"] - one["Z"])) < 0.02
+
+
+def test_one_process_is_a_group_of_its_own():
+    rows = torch.ones(3, 2, requires_grad=True)
+    assert gathered(rows) is rows
+    assert (rank(), n_ranks(), own_share(6)) == (0, 1, slice(0, 6))
+    module = torch.nn.Linear(2, 1)
+    module(rows).sum().backward()
+    before = module.weight.grad.clone()
+    average_gradients(module)
+    assert torch.equal(module.weight.grad, before)
