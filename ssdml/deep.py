@@ -47,6 +47,8 @@ class DeepSSDML(DeepMetric, BaseEstimator):
         How far labels reach along the graph, between 0 and 1.
     propagation : {"two-sided", "one-sided"}
     mining : {"propagated", "neighborhood"}
+        "neighborhood" is the seed's way, with all that belongs to it: network and L learn from
+        triplets alone, a batch at a time. See :meth:`paper`.
     angle : float
         Of the angular losses, in degrees.
     augment : "auto", None or callable
@@ -188,6 +190,27 @@ class DeepSSDML(DeepMetric, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    @classmethod
+    def paper(cls, backbone: Any = "mnist", n_components: int = 64, **params: Any) -> Self:
+        """Seed 003 to the letter: one-sided affinities, neighbourhood triplets, L by the batch.
+
+        Descent by SGD at rate 10⁻⁴ on partitions of 9,000 unlabelled items, 10 epochs each, 50 in
+        all; neither views, nor averaged weights, nor the input beside. Every item of a batch has
+        been mined on a graph of the partition's features before L.
+        """
+        literal: dict[str, Any] = {
+            "propagation": "one-sided",
+            "mining": "neighborhood",
+            "augment": None,
+            "consistency": 0.0,
+            "averaging": 0.0,
+            "input_edges": 0.0,
+            "input_weight": 0.0,
+            "learning_rate": 1e-4,
+            "weight_decay": 5e-4,
+        }
+        return cls(backbone, n_components, **(literal | params))
+
     def fit(self, dataset: Any, y: Any) -> Self:
         """Learn network and metric.
 
@@ -203,6 +226,7 @@ class DeepSSDML(DeepMetric, BaseEstimator):
         self : DeepSSDML
         """
         from ssdml.checkpoints import load_checkpoint, save_checkpoint
+        from ssdml.deep_literal import LiteralRun
         from ssdml.deep_network import new_network
         from ssdml.deep_run import DeepRun
         from ssdml.items import as_items
@@ -229,7 +253,8 @@ class DeepSSDML(DeepMetric, BaseEstimator):
             n_classes = len(np.unique(labels[labels != UNLABELED]))
             network = new_network(self.backbone, items, self.n_components, n_classes, seed, device)
             views, weak = self._views(items.shape)
-            run = DeepRun(items, labels, network, inputs, views, weak, self, seed, device)
+            kind = LiteralRun if self.mining == "neighborhood" else DeepRun
+            run = kind(items, labels, network, inputs, views, weak, self, seed, device)
             folder = None if self.checkpoint_dir is None else Path(self.checkpoint_dir)
             config = self._config(items.shape, labels, seed)
             if folder is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from numbers import Integral
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -10,8 +12,11 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ssdml.input_side import InputSide, flat_items
+from ssdml.persistence import load_state, save_state
 
 Array = npt.NDArray[Any]
+
+SAVED = ("components_", "classes_", "label_distributions_", "transduction_")
 
 
 class DeepMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -22,6 +27,9 @@ class DeepMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     input_weight_: float
     input_side_: InputSide | None
     item_shape_: tuple[int, ...]
+    triplets_: Any
+    history_: list[dict[str, Any]]
+    backbone: Any
 
     def transform(self, dataset: Any) -> Array:
         """Unit embedding of items, and the weighted input beside it.
@@ -63,6 +71,82 @@ class DeepMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         """Likeliest class of each item, (n,)."""
         likeliest: Array = self.classes_[self.predict_proba(dataset).argmax(axis=1)]
         return likeliest
+
+    def save(self, folder: str | Path) -> None:
+        """Write the fitted estimator into a folder: safetensors and JSON, no code.
+
+        Of a module of one's own the weights are kept, and :meth:`load` wants such a module again.
+        ``augment`` is kept if it is "auto" or None, ``random_state`` if it is a number; triplets
+        and history stay behind.
+        """
+        check_is_fitted(self)
+        params = self.get_params(deep=False)
+        for name in ("backbone", "augment"):
+            if not isinstance(params[name], str | None):
+                params[name] = None
+        if not isinstance(params["random_state"], Integral | None):
+            params["random_state"] = None
+        if params["checkpoint_dir"] is not None:
+            params["checkpoint_dir"] = str(params["checkpoint_dir"])
+        arrays = {name: getattr(self, name) for name in SAVED}
+        state = self.network_.state_dict()
+        arrays |= {f"network_{name}": value.cpu().numpy() for name, value in state.items()}
+        if self.input_side_ is not None:
+            arrays |= {"input_center": self.input_side_.center, "input_axes": self.input_side_.axes}
+        side = self.input_side_
+        save_state(
+            folder,
+            type(self).__name__,
+            params,
+            arrays,
+            item_shape=list(self.item_shape_),
+            input_weight=self.input_weight_,
+            input_mean=None if side is None else side.mean,
+            input_unit=None if side is None else side.unit,
+        )
+
+    @classmethod
+    def load(cls, folder: str | Path, *, backbone: Any = None) -> Self:
+        """Estimator that :meth:`save` wrote.
+
+        Parameters
+        ----------
+        folder : path
+        backbone : Module or None
+            A module like the one that was fitted; None where that was one of seed 003's, by name.
+        """
+        config, arrays = load_state(folder, cls.__name__)
+        if backbone is None and config["params"]["backbone"] is None:
+            raise ValueError(
+                f"{cls.__name__}.load: backbone must be a module like the one that was fitted; got "
+                f"None, and {folder} names none of seed 003's."
+            )
+        try:
+            return cls._restored(config, arrays, backbone)
+        except (KeyError, TypeError) as error:
+            raise ValueError(
+                f"{cls.__name__}.load: {folder} is damaged: {error}. Save it again."
+            ) from error
+
+    @classmethod
+    def _restored(cls, config: dict[str, Any], arrays: dict[str, Array], backbone: Any) -> Self:
+        from ssdml.deep_network import restored_network
+
+        model = cls(**config["params"])
+        if backbone is not None:
+            model.backbone = backbone
+        for name in SAVED:
+            setattr(model, name, arrays[name])
+        model.item_shape_ = tuple(config["item_shape"])
+        model.input_weight_, model.input_side_ = config["input_weight"], None
+        if config["input_mean"] is not None:
+            parts = arrays["input_center"], arrays["input_axes"]
+            model.input_side_ = InputSide(config["input_mean"], *parts, config["input_unit"])
+        model.triplets_, model.history_ = None, []
+        prefix = "network_"
+        weights = {n[len(prefix) :]: v for n, v in arrays.items() if n.startswith(prefix)}
+        model.network_ = restored_network(model.backbone, model.item_shape_, weights)
+        return model
 
     @property
     def _n_features_out(self) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
@@ -52,6 +54,26 @@ def new_network(
         L = random_orthonormal(d, n_components, np.random.default_rng(seed))
         metric = torch.from_numpy(L.astype(np.float32))
         return MetricNetwork(module, metric, n_classes, unit_features=True).to(device)
+
+
+def restored_network(
+    backbone: str | nn.Module, shape: tuple[int, ...], weights: dict[str, npt.NDArray[Any]]
+) -> MetricNetwork:
+    """The network with weights that were saved, in evaluation mode, on the CPU."""
+    state = {name: torch.from_numpy(value) for name, value in weights.items()}
+    module = named_backbone(backbone, shape) if isinstance(backbone, str) else backbone
+    standardized = Standardized(
+        copy.deepcopy(module), state["backbone.mean"], state["backbone.scale"]
+    )
+    metric, n_classes = state["metric"], len(state["proxies"])
+    network = MetricNetwork(standardized, metric, n_classes, unit_features=True)
+    try:
+        network.load_state_dict(state)
+    except RuntimeError as error:
+        raise ValueError(
+            f"DeepSSDML.load: backbone must be like the one that was fitted; {error}."
+        ) from error
+    return network.eval()
 
 
 def _n_features(backbone: nn.Module, items: Items) -> int:

@@ -7,6 +7,7 @@ draws depends on the seed and its number: a run that is resumed comes to the sam
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -88,6 +89,8 @@ class Prepared(NamedTuple):
 class DeepRun:
     """State of the alternation, and its steps."""
 
+    optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW
+
     def __init__(
         self,
         items: Items,
@@ -104,7 +107,10 @@ class DeepRun:
         self.seed, self.device, self.input_graph = seed, device, input_graph
         self.views, self.weak_views = views, weak_views
         self.trainer = Trainer(
-            network, weight_decay=settings.weight_decay, averaging=settings.averaging
+            network,
+            weight_decay=settings.weight_decay,
+            averaging=settings.averaging,
+            optimizer=self.optimizer,
         )
         self.codes, n_classes = class_codes(labels)
         self.distributions = one_hot(labels)

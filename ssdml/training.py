@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from ssdml.graphs._blocks import row_blocks
 from ssdml.graphs._search import Progress
 from ssdml.items import Items
 from ssdml.losses.angular import angular_triplet_loss
@@ -145,12 +146,22 @@ class MetricNetwork(nn.Module):
 
 
 class Trainer:
-    """Steps of AdamW on a network, and the average of its weights over them."""
+    """Steps down losses of a network, and the average of its weights over them.
 
-    def __init__(self, network: MetricNetwork, *, weight_decay: float, averaging: float) -> None:
+    ``optimizer`` makes one of the parameters and the weight decay.
+    """
+
+    def __init__(
+        self,
+        network: MetricNetwork,
+        *,
+        weight_decay: float,
+        averaging: float,
+        optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW,
+    ) -> None:
         self.network, self.average, self.n_steps = network, copy.deepcopy(network), 0
         self._averaging = averaging
-        self.optimizer = torch.optim.AdamW(network.parameters(), weight_decay=weight_decay)
+        self.optimizer = optimizer(network.parameters(), weight_decay=weight_decay)
 
     def step(self, loss: torch.Tensor, rate: float) -> float:
         """One step down the loss at this rate; the loss as a number."""
@@ -192,15 +203,20 @@ def seeded(seed: int, device: str) -> Iterator[None]:
 
 
 @torch.no_grad()
-def embed_items(network: MetricNetwork, items: Items, kind: str = "embedding") -> npt.NDArray[Any]:
-    """Features or embedding of all items, some at a time, in evaluation mode."""
+def embed_items(
+    network: MetricNetwork,
+    items: Items,
+    kind: str = "embedding",
+    rows: npt.NDArray[np.intp] | None = None,
+) -> npt.NDArray[Any]:
+    """Features or embedding of all items, or of some, in evaluation mode; a thousand at a time."""
     apply = network.features if kind == "features" else network
+    rows = np.arange(len(items)) if rows is None else rows
     was_training = network.training
     network.eval()
-    parts = []
-    for start in range(0, len(items), EMBEDDED):
-        rows = np.arange(start, min(start + EMBEDDED, len(items)))
-        parts.append(apply(items.batch(rows)).float().cpu())
+    parts = [
+        apply(items.batch(rows[block])).float().cpu() for block in row_blocks(len(rows), EMBEDDED)
+    ]
     network.train(was_training)
     embedded: npt.NDArray[Any] = torch.cat(parts).numpy()
     return embedded

@@ -46,7 +46,7 @@ FLOORS = (
         "ssdml.planning",
         "ssdml.estimator",
     },
-    {"ssdml.deep_network", "ssdml.deep_run", "ssdml.deep_metric", "ssdml.deep"},
+    {f"ssdml.deep{part}" for part in ("", "_literal", "_metric", "_network", "_run")},
     {"ssdml.experiments"},
     {"ssdml.cli"},
     {"ssdml.baselines"},

@@ -69,4 +69,12 @@ def _deep_ssdml(shape: tuple[int, ...], random_state: int, n_jobs: int | None) -
     return OfImages(model, shape)
 
 
-DEEP = {"deep-ssdml": _deep_ssdml}
+def _deep_paper(shape: tuple[int, ...], random_state: int, n_jobs: int | None) -> OfImages:
+    from ssdml.deep import DeepSSDML
+
+    network, n_components = NETWORKS[shape[:2]]
+    model = DeepSSDML.paper(network, n_components, random_state=random_state, n_jobs=n_jobs)
+    return OfImages(model, shape)
+
+
+DEEP = {"deep-ssdml": _deep_ssdml, "deep-ssdml-paper": _deep_paper}

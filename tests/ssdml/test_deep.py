@@ -14,9 +14,9 @@ import torch
 from sklearn.base import clone
 from torch import nn
 
-from ssdml import deep_run
+from ssdml import DeepSSDML, deep_run
 from ssdml.evaluation import evaluate
-from tests.deep import small_images, small_model
+from tests.deep import small_images, small_model, small_network
 
 ROOT = Path(__file__).parents[2]
 
@@ -187,6 +187,60 @@ class TestResume:
             small_model(epochs=2, checkpoint_dir=tmp_path).fit(X, others)
 
 
+class TestSaveAndLoad:
+    def test_what_is_loaded_embeds_and_predicts_alike(self, fitted, digits, tmp_path):
+        X, _, _ = digits
+        fitted.save(tmp_path / "model")
+        loaded = DeepSSDML.load(tmp_path / "model", backbone=small_network())
+        np.testing.assert_array_equal(loaded.transform(X), fitted.transform(X))
+        np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
+        np.testing.assert_array_equal(loaded.transduction_, fitted.transduction_)
+        assert loaded.decay == fitted.decay
+
+    def test_a_module_of_ones_own_is_asked_for_again(self, fitted, tmp_path):
+        fitted.save(tmp_path / "model")
+        with pytest.raises(ValueError, match="backbone must be a module like the one"):
+            DeepSSDML.load(tmp_path / "model")
+        with pytest.raises(ValueError, match="backbone must be like the one that was fitted"):
+            DeepSSDML.load(tmp_path / "model", backbone=nn.Linear(64, 32))
+
+
+class TestPaper:
+    def test_it_is_learned_from_triplets_of_neighbourhoods(self, digits):
+        """And does what the published mining does: rows are driven away from their own class."""
+        X, y, labels = digits
+        options = {"partition_size": 300, "epochs": 4, "epochs_per_partition": 2}
+        model = DeepSSDML.paper(
+            small_network(), 16, **options, learning_rate=1e-2, random_state=0
+        ).fit(X, labels)
+        anchor, positive, negative = model.triplets_[:3]
+        assert (y[anchor] == y[positive]).mean() > (y[anchor] == y[negative]).mean() > 0.5
+        L = model.components_
+        np.testing.assert_allclose(L @ L.T, np.eye(16), atol=1e-6)
+        before = evaluate(X.reshape(len(X), -1), y, random_state=0)["R@1"]
+        assert evaluate(model.transform(X), y, random_state=0)["R@1"] < before - 5
+
+    def test_it_resumes_too(self, digits, tmp_path, monkeypatch):
+        X, _, labels = digits
+        options = {"partition_size": 300, "epochs": 2, "epochs_per_partition": 1}
+        whole = DeepSSDML.paper(small_network(), 16, **options, random_state=0).fit(X, labels)
+        model = DeepSSDML.paper(
+            small_network(), 16, **options, random_state=0, checkpoint_dir=tmp_path
+        )
+        partition = deep_run.DeepRun.partition
+
+        def stop(run, progress):
+            if run.history:
+                raise KeyboardInterrupt
+            return partition(run, progress)
+
+        monkeypatch.setattr(deep_run.DeepRun, "partition", stop)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, labels)
+        monkeypatch.undo()
+        assert_same_weights(whole, model.fit(X, labels))
+
+
 class TestSwitches:
     @pytest.mark.parametrize(
         "options",
@@ -276,7 +330,7 @@ class TestBadInput:
 
     def test_labels_of_another_length_or_none(self, digits):
         X, _, labels = digits
-        with pytest.raises(ValueError, match="600.*599|599.*600"):
+        with pytest.raises(ValueError, match=r"600.*599|599.*600"):
             small_model().fit(X, labels[:-1])
         with pytest.raises(ValueError, match="Label some items"):
             small_model().fit(X, np.full(len(X), -1))

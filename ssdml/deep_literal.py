@@ -1,0 +1,94 @@
+"""Algorithm 1 of seed 003 to the letter: triplets of a partition's graph, a batch at a time.
+
+Each batch of triplets learns L by ten steps of conjugate gradients with the network fixed, and the
+network by a step of gradient descent with L fixed.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ssdml.alternation import PAPER_STEPS, learn_metric
+from ssdml.deep_run import DeepRun, Prepared
+from ssdml.graphs._search import Progress
+from ssdml.graphs.neighbors import knn_graph
+from ssdml.graphs.propagation import propagate_affinities
+from ssdml.graphs.triplets import Triplets, mine_triplets
+from ssdml.linalg import nearest_orthonormal
+from ssdml.losses.angular import angular_triplet_loss
+from ssdml.training import embed_items, seeded
+
+Array = npt.NDArray[Any]
+Rows = npt.NDArray[np.intp]
+
+BATCH_TRIPLETS = 100
+
+
+class LiteralRun(DeepRun):
+    """The seed's alternation, where :class:`~ssdml.deep_run.DeepRun` has ours.
+
+    The momentum of the descent (0.9) and the mean over a batch's triplets, where Eq. (3) has their
+    sum, are our reading: the seed says neither.
+    """
+
+    optimizer = partial(torch.optim.SGD, lr=0.0, momentum=0.9)
+
+    def _prepare(self, rng: np.random.Generator) -> Prepared:
+        """Triplets in the neighbourhoods of the partition's own graph."""
+        rows = self.parts[len(self.history)]
+        features = embed_items(self.network, self.items, "features", rows)
+        k, n_jobs = min(self.settings.n_neighbors, len(rows) - 1), self.settings.n_jobs
+        graph = knn_graph(features, k, n_jobs=n_jobs, random_state=rng)
+        affinities = propagate_affinities(
+            graph, self.labels[rows], decay=self.settings.decay, n_jobs=n_jobs
+        )
+        mined = mine_triplets(graph, affinities, strategy="neighborhood")
+        self.triplets = Triplets(*(rows[ends] for ends in mined[:3]), mined.weight)
+        return Prepared(self.distributions, None, None, {"n_triplets": len(mined.anchor)})
+
+    def _train(
+        self, rows: Rows, number: int, rng: np.random.Generator, progress: Progress
+    ) -> float:
+        """So many passes over the triplets; the mean loss of the last."""
+        assert self.triplets is not None
+        ends = np.stack(self.triplets[:3])  # (3, n_triplets)
+        passes, losses = self.settings.epochs_per_partition, [0.0]
+        with seeded(int(rng.integers(2**31)), self.device):
+            self.network.train()
+            for done in range(passes):
+                order = rng.permutation(ends.shape[1])
+                whole = len(order) // BATCH_TRIPLETS * BATCH_TRIPLETS  # Eq. (4) drops the rest
+                batches = order[: whole or None].reshape(-1, min(BATCH_TRIPLETS, len(order)))
+                losses = []
+                for batch in batches:
+                    losses.append(self._turn(ends[:, batch]))
+                    progress((done + len(losses) / len(batches)) / passes)
+        return float(np.mean(losses))
+
+    def _turn(self, ends: Rows) -> float:
+        """One batch: L under the network, then the network under L."""
+        used, places = np.unique(ends, return_inverse=True)
+        features = self.network.features(self.items.batch(used))
+        anchor, positive, negative = places.reshape(3, -1)
+        local = Triplets(anchor, positive, negative, np.ones(len(anchor)))
+        found = learn_metric(
+            features.detach().cpu().numpy(),
+            local,
+            nearest_orthonormal(self.network.metric.cpu().numpy()),
+            angle=self.settings.angle,
+            max_iter=PAPER_STEPS,
+            rescale=False,
+        )
+        with torch.no_grad():
+            for network in (self.network, self.average):
+                network.metric.copy_(torch.from_numpy(found.point))
+        projected = features @ self.network.metric
+        losses = angular_triplet_loss(
+            projected[anchor], projected[positive], projected[negative], angle=self.settings.angle
+        )
+        return self.trainer.step(losses.mean(), self.settings.learning_rate)
