@@ -79,9 +79,12 @@ class DeepSSDML(DeepMetric, BaseEstimator):
         Items of known or propagated class in a step, and as many others under consistency.
     learning_rate, weight_decay : float
         Of AdamW; the rate rises over the first tenth of all steps, and falls to 0.
+    mixed_precision : bool or "auto"
+        Whether the network computes in bfloat16; "auto": on a GPU.
     checkpoint_dir : path or None
-        Where each partition leaves a checkpoint. A fit with the same settings and data goes on
-        from the last.
+        Where each partition leaves a checkpoint, and a line in ``history.jsonl``; scalars for
+        TensorBoard too where that is installed. A fit with the same settings and data goes on from
+        the last checkpoint.
     device : str
         "auto" is a GPU where torch finds one.
     n_jobs : int or None
@@ -157,6 +160,7 @@ class DeepSSDML(DeepMetric, BaseEstimator):
         batch_size: int = 160,
         learning_rate: float = 1e-3,
         weight_decay: float = 1e-2,
+        mixed_precision: bool | str = "auto",
         checkpoint_dir: Any = None,
         device: str = "auto",
         n_jobs: int | None = None,
@@ -184,6 +188,7 @@ class DeepSSDML(DeepMetric, BaseEstimator):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
+        self.mixed_precision = mixed_precision
         self.checkpoint_dir = checkpoint_dir
         self.device = device
         self.n_jobs = n_jobs
@@ -230,6 +235,7 @@ class DeepSSDML(DeepMetric, BaseEstimator):
         from ssdml.deep_network import new_network
         from ssdml.deep_run import DeepRun
         from ssdml.items import as_items
+        from ssdml.journal import memory_hints, write_history
         from ssdml.ranks import from_first_rank, join_group, rank
         from ssdml.training import find_device
 
@@ -262,10 +268,11 @@ class DeepSSDML(DeepMetric, BaseEstimator):
                 if found is not None:
                     run.resume(found)
             while len(run.history) < n_partitions:
-                with stages(f"partition {len(run.history) + 1}") as show:
+                with stages(f"partition {len(run.history) + 1}") as show, memory_hints(self):
                     run.partition(show)
                     if folder is not None and rank() == 0:
                         save_checkpoint(folder, run.checkpoint(), config)
+                        write_history(folder, run.history)
             with stages("end"):
                 run.conclude()
                 self._keep(run, side, rows, labels, rng)

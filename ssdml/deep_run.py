@@ -67,6 +67,7 @@ class DeepSettings(Protocol):
     batch_size: int
     learning_rate: float
     weight_decay: float
+    mixed_precision: bool | str
     n_jobs: int | None
 
 
@@ -112,7 +113,10 @@ class DeepRun:
             averaging=settings.averaging,
             optimizer=self.optimizer,
         )
-        self.codes, n_classes = class_codes(labels)
+        self._kind = device.split(":")[0]
+        mixed = settings.mixed_precision
+        self._mixed = self._kind == "cuda" if mixed == "auto" else bool(mixed)
+        n_classes = class_codes(labels)[1]
         self.distributions = one_hot(labels)
         self.masses = torch.full((n_classes,), 1 / n_classes, device=device)
         self.triplets: Triplets | None = None
@@ -144,8 +148,17 @@ class DeepRun:
         self._take_over(found)
         entry = {"partition": number + 1, **found.entry}
         entry["loss"] = self._train(self.parts[number], number, rng, progress)
+        entry["purity"] = self._purity()
         self.history.append(entry)
         return entry
+
+    def _purity(self) -> float | None:
+        """Share of the positives that have their anchor's class, where both labels are known."""
+        if self.triplets is None:
+            return None
+        anchor, positive = (self.labels[ends] for ends in self.triplets[:2])
+        known = (anchor != UNLABELED) & (positive != UNLABELED)
+        return float((anchor == positive)[known].mean()) if known.any() else None
 
     def conclude(self) -> None:
         """The labels once more, along the graph of the last embedding."""
@@ -261,7 +274,8 @@ class DeepRun:
             items = self.items.batch(others)
             weak = self.weak_views(items, generator)[share]
             parts.append(self.views(items, generator)[share])
-        embedding = self.network(torch.cat(parts))
+        with torch.autocast(self._kind, torch.bfloat16, enabled=self._mixed):
+            embedding = self.network(torch.cat(parts)).float()
         seen, *strong = (gathered(part) for part in embedding.split(len(views)))
         loss = functional.cross_entropy(self.network.logits(seen), labels)
         if self.settings.triplets:
@@ -279,7 +293,9 @@ class DeepRun:
     @torch.no_grad()
     def _targets(self, weak: torch.Tensor, rows: Rows) -> tuple[torch.Tensor, torch.Tensor]:
         """Classes of weak views by teacher and graph together, and which of them are trusted."""
-        given = torch.softmax(self.average.logits(gathered(self.average(weak))), dim=1)
+        with torch.autocast(self._kind, torch.bfloat16, enabled=self._mixed):
+            embedding = self.average(weak).float()
+        given = torch.softmax(self.average.logits(gathered(embedding)), dim=1)
         self.masses.lerp_(given.mean(dim=0), 1 - MASS_AVERAGING)
         beliefs = given / self.masses
         if self.history or self._trusts_input:

@@ -41,7 +41,9 @@ def join_group(device: str) -> None:
 
 
 def own_share(size: int) -> slice:
-    """Rows of a batch that this process embeds; ``size`` is a multiple of the ranks."""
+    """Rows of a batch that this process embeds; its size must be a multiple of the ranks."""
+    if size % n_ranks():
+        raise ValueError(f"batch_size must be a multiple of the {n_ranks()} processes; got {size}.")
     share = size // n_ranks()
     return slice(rank() * share, (rank() + 1) * share)
 

@@ -241,6 +241,11 @@ def find_device(name: str) -> str:
     >>> find_device("cpu")
     'cpu'
     """
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise ValueError(
+            f"device must be one that torch finds; got {name!r}, and it finds no GPU. Pass 'auto' "
+            "or 'cpu', or install a torch that is built for your GPU."
+        )
     if name != "auto":
         return name
     return "cuda" if torch.cuda.is_available() else "cpu"

@@ -32,6 +32,10 @@ def cut(file, share):
     file.write_bytes(content[: int(share * len(content))])
 
 
+def bits(tensor):
+    return tensor.detach().flatten().view(torch.uint8)
+
+
 def test_a_checkpoint_comes_back_bit_for_bit(tmp_path):
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(4, 3, generator=generator)
@@ -54,12 +58,7 @@ def test_a_checkpoint_comes_back_bit_for_bit(tmp_path):
     assert set(back) == set(tensors)
     for name, tensor in tensors.items():
         assert (back[name].dtype, back[name].shape) == (tensor.dtype, tensor.shape)
-        bits = tensor.detach().contiguous()
-        assert (
-            back[name].numpy(force=True).tobytes() == bits.numpy().tobytes()
-            if (tensor.dtype != torch.bfloat16)
-            else torch.equal(back[name], bits)
-        )
+        assert torch.equal(bits(back[name]), bits(tensor))
         assert not back[name].requires_grad
 
 
@@ -235,9 +234,11 @@ def test_a_write_that_is_killed_leaves_earlier_checkpoints(tmp_path, monkeypatch
         file.write_bytes(b"half a checkpoint")
         raise Killed
 
-    with monkeypatch.context() as patch, pytest.raises(Killed):
+    with monkeypatch.context() as patch:
         patch.setattr("safetensors.torch.save_file", die)
-        save(tmp_path, 3)
+        with pytest.raises(Killed):
+            save(tmp_path, 3)
+    assert len(names(tmp_path)) == 3  # what was written of the third stays, and is not read
     assert load_checkpoint(tmp_path, CONFIG, "fit").number == 2
     save(tmp_path, 3)
     assert names(tmp_path) == ["partition-0002.safetensors", "partition-0003.safetensors"]

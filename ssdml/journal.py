@@ -1,0 +1,58 @@
+"""What a long training leaves for those who watch it, and says when memory runs out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def write_history(folder: Path, history: list[dict[str, Any]]) -> None:
+    r"""A line of JSON for each partition in ``history.jsonl``, written anew: whole at any time.
+
+    Numbers of the last partition go to TensorBoard as well, where it is installed.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     write_history(Path(folder), [{"partition": 1, "loss": 0.5}])
+    ...     (Path(folder) / "history.jsonl").read_text()
+    '{"partition": 1, "loss": 0.5}\n'
+    """
+    unfinished = folder / "history.unfinished"
+    unfinished.write_text("".join(f"{json.dumps(entry)}\n" for entry in history), encoding="utf-8")
+    unfinished.replace(folder / "history.jsonl")
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return
+    with SummaryWriter(str(folder / "tensorboard")) as writer:
+        for name, value in history[-1].items():
+            if isinstance(value, int | float) and name != "partition":
+                writer.add_scalar(name, value, history[-1]["partition"])
+
+
+@contextmanager
+def memory_hints(settings: Any) -> Iterator[None]:
+    """Where a device's memory runs out, the error says which setting to lower.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> with memory_hints(SimpleNamespace(batch_size=160)):
+    ...     raise torch.OutOfMemoryError("20 GiB")
+    Traceback (most recent call last):
+    MemoryError: DeepSSDML: the device has no room for a step (20 GiB). Lower batch_size=160.
+    """
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise MemoryError(
+            f"DeepSSDML: the device has no room for a step ({error}). Lower "
+            f"batch_size={settings.batch_size}."
+        ) from error
