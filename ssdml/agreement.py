@@ -98,7 +98,12 @@ def choose_input_weight(
     >>> choose_input_weight(learned, inputs, [0, 0, 1, 1], [0, 1, 2, 3])
     InputWeight(weight=0.7, agreement=1.0, input_agreement=0.0, is_worse=False)
     """
-    by_input, *trials = agreements(learned, inputs, classes, judged, weights)
+    codes, queries = np.asarray(classes), np.asarray(judged)
+    blocks = zip(
+        squared_distances(learned, queries), squared_distances(inputs, queries), strict=True
+    )
+    nearest = np.hstack([_nearest(*squares, weights) for squares in blocks])
+    by_input, *trials = codes[nearest] == codes[queries]
     gains = [falls_short(by_input, trial, errors=GAIN) for trial in trials]
     best = max(range(len(trials)), key=lambda i: (trials[i].mean(), i))
     chosen = gains.index(True) if any(gains) else best
@@ -108,34 +113,6 @@ def choose_input_weight(
         float(by_input.mean()),
         falls_short(trials[chosen], by_input),
     )
-
-
-def agreements(
-    learned: npt.ArrayLike,
-    inputs: npt.ArrayLike,
-    classes: npt.ArrayLike,
-    judged: npt.ArrayLike,
-    weights: Sequence[float],
-) -> npt.NDArray[np.bool_]:
-    """Whether each judged row's nearest neighbour has its class, (1 + n_weights, m).
-
-    By the input alone first, then by what was learned with the weighted input beside it; see
-    :func:`choose_input_weight`.
-
-    Examples
-    --------
-    >>> agreements([[0.0], [0.1], [5.0]], [[0.0], [3.0], [1.0]], [0, 0, 1], [0, 1], [0.0, 1.0])
-    array([[False, False],
-           [ True,  True],
-           [ True,  True]])
-    """
-    codes, queries = np.asarray(classes), np.asarray(judged)
-    blocks = zip(
-        squared_distances(learned, queries), squared_distances(inputs, queries), strict=True
-    )
-    nearest = np.hstack([_nearest(*squares, weights) for squares in blocks])
-    agree: npt.NDArray[np.bool_] = codes[nearest] == codes[queries]
-    return agree
 
 
 def _nearest(

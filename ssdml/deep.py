@@ -11,7 +11,6 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from ssdml.agreement import agreements
 from ssdml.deep_metric import DeepMetric
 from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.neighbors import knn_graph
@@ -21,10 +20,9 @@ from ssdml.progress import Stages
 
 Array = npt.NDArray[Any]
 
-INPUT_WEIGHTS = (0.0, 0.35, 0.5, 0.7, 1.0)
+BESIDE = 1.0  # weight of an input whose edges are trusted, beside the embedding
 INPUT_EDGES = 0.2  # weight of the input's edges beside those of the embedding
 TRUSTED = 0.5  # share of labels that the input's graph must foretell to be used
-REFERENCE_ROWS = 10_000
 WEAK = 0.25  # of what strong views change, in weak ones
 
 
@@ -69,8 +67,8 @@ class DeepSSDML(DeepMetric, BaseEstimator):
         alone. 0: the first partition learns from the labelled items and from consistency. "auto":
         0.2 if half of the labels foretell the other half along them, more often than not, else 0.
     input_weight : float or "auto"
-        Weight of the input beside the embedding. "auto": the one with which most items that did
-        not train agree in class with their nearest neighbour.
+        Weight of the input beside the embedding, both of length about 1: it decides among near
+        neighbours. "auto": 1 where ``input_edges`` are used, else 0.
     partition_size : int or None
         Unlabelled items that a partition trains on; None: all. Labels are carried to all anyway.
     epochs, epochs_per_partition : int
@@ -275,7 +273,7 @@ class DeepSSDML(DeepMetric, BaseEstimator):
                         write_history(folder, run.history)
             with stages("end"):
                 run.conclude()
-                self._keep(run, side, rows, labels, rng)
+                self._keep(run, side, labels)
         self.stage_seconds_ = stages.seconds
         return self
 
@@ -308,41 +306,20 @@ class DeepSSDML(DeepMetric, BaseEstimator):
         digest = hashlib.sha256(np.ascontiguousarray(labels).tobytes()).hexdigest()
         return named | {"seed": seed, "item_shape": list(shape), "labels": digest}
 
-    def _keep(
-        self,
-        run: Any,
-        side: InputSide | None,
-        rows: Array | None,
-        labels: Array,
-        rng: np.random.Generator,
-    ) -> None:
+    def _keep(self, run: Any, side: InputSide | None, labels: Array) -> None:
         self.classes_ = np.unique(labels[labels != UNLABELED])
         self.label_distributions_ = run.distributions
         self.transduction_ = self.classes_[run.distributions.argmax(axis=1)]
         self.input_side_, self.history_, self.triplets_ = side, run.history, run.triplets
         self.input_weight_ = 0.0
-        if side is not None and rows is not None:
-            self.input_weight_ = self._weight(run, rows, rng)
+        if side is not None:
+            trusted = run.trusts_input
+            self.input_weight_ = (
+                BESIDE * trusted if self.input_weight == "auto" else float(self.input_weight)
+            )
         self.item_shape_ = run.items.shape
         self.components_ = run.average.metric.T.cpu().numpy()
         self.network_ = run.average.eval()
-
-    def _weight(self, run: Any, rows: Array, rng: np.random.Generator) -> float:
-        """Of the input, with which items agree most with their neighbours; or as it is given."""
-        if self.input_weight != "auto":
-            return float(self.input_weight)
-        judged = run.judged if len(run.judged) else np.arange(len(rows))
-        drawn = np.union1d(judged, rng.permutation(len(rows))[:REFERENCE_ROWS])
-        agree = agreements(
-            run.embed_all("embedding")[drawn],
-            rows[drawn],
-            run.distributions.argmax(axis=1)[drawn],
-            np.searchsorted(drawn, judged),
-            INPUT_WEIGHTS,
-        )[1:]
-        shares = [float(part.mean()) for part in agree]
-        run.history[-1]["agreement"] = dict(zip(map(str, INPUT_WEIGHTS), shares, strict=True))
-        return INPUT_WEIGHTS[int(np.argmax(shares))]
 
 
 def _is_json(value: Any) -> bool:

@@ -103,6 +103,7 @@ class DeepMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             input_weight=self.input_weight_,
             input_mean=None if side is None else side.mean,
             input_unit=None if side is None else side.unit,
+            input_scale=None if side is None else side.scale,
         )
 
     @classmethod
@@ -141,7 +142,8 @@ class DeepMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         model.input_weight_, model.input_side_ = config["input_weight"], None
         if config["input_mean"] is not None:
             parts = arrays["input_center"], arrays["input_axes"]
-            model.input_side_ = InputSide(config["input_mean"], *parts, config["input_unit"])
+            more = config["input_unit"], config["input_scale"]
+            model.input_side_ = InputSide(config["input_mean"], *parts, *more)
         model.triplets_, model.history_ = None, []
         prefix = "network_"
         weights = {n[len(prefix) :]: v for n, v in arrays.items() if n.startswith(prefix)}

@@ -18,7 +18,7 @@ from torch.nn import functional
 from ssdml.alternation import N_TRIPLETS, learn_metric, mine
 from ssdml.augmentation import Augment
 from ssdml.checkpoints import Checkpoint
-from ssdml.conclusion import State, n_held_out
+from ssdml.conclusion import State
 from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs._search import Progress
 from ssdml.graphs.laplacian import adjacency
@@ -123,12 +123,8 @@ class DeepRun:
         self.history: list[dict[str, Any]] = []
         self.n_partitions = -(-settings.epochs // settings.epochs_per_partition)
         rng = np.random.default_rng([seed, 0])
-        known = labels != UNLABELED
-        unlabeled = rng.permutation(np.flatnonzero(~known))
-        self.judged, learned = np.split(unlabeled, [n_held_out(len(unlabeled))])
-        self.parts = partitions(
-            np.flatnonzero(known), learned, self.n_partitions, settings.partition_size, rng
-        )
+        rows = np.flatnonzero(labels != UNLABELED), np.flatnonzero(labels == UNLABELED)
+        self.parts = partitions(*rows, self.n_partitions, settings.partition_size, rng)
 
     @property
     def network(self) -> MetricNetwork:
@@ -196,7 +192,7 @@ class DeepRun:
         """
         inputs = self.input_graph
         if not self.history:
-            if not self._trusts_input:
+            if not self.trusts_input:
                 return self.distributions, None
             assert inputs is not None
             graph, edges = inputs.graph, adjacency(inputs.graph)
@@ -208,7 +204,7 @@ class DeepRun:
                 random_state=rng,
             )
             edges = adjacency(graph)
-            if self._trusts_input:
+            if self.trusts_input:
                 assert inputs is not None
                 edges = edges + inputs.weight * adjacency(inputs.graph)
         distributions = propagate_labels(
@@ -217,7 +213,8 @@ class DeepRun:
         return distributions, graph
 
     @property
-    def _trusts_input(self) -> bool:
+    def trusts_input(self) -> bool:
+        """Whether the input's edges count."""
         return self.input_graph is not None and self.input_graph.weight > 0
 
     def _take_over(self, found: Prepared) -> None:
@@ -298,7 +295,7 @@ class DeepRun:
         given = torch.softmax(self.average.logits(gathered(embedding)), dim=1)
         self.masses.lerp_(given.mean(dim=0), 1 - MASS_AVERAGING)
         beliefs = given / self.masses
-        if self.history or self._trusts_input:
+        if self.history or self.trusts_input:
             known = torch.from_numpy(self.distributions[rows]).to(beliefs)
             beliefs = beliefs * known
         sums = beliefs.sum(dim=1, keepdim=True)

@@ -24,7 +24,9 @@ READ = 5000  # items that are read at a time
 
 
 class InputSide(NamedTuple):
-    """Principal components of the items, of images scaled to unit length first.
+    """Principal components of the items, scaled: of images of unit length, or of features.
+
+    Features are divided by the root of their total variance afterwards.
 
     Calling it with a batch of items, flattened, gives their rows.
     """
@@ -33,10 +35,11 @@ class InputSide(NamedTuple):
     center: Array  # (d,)
     axes: Array  # (d, m), orthonormal
     unit: bool
+    scale: float  # that of features, whose length may be anything
 
     def __call__(self, flat: Array) -> Array:
         """Rows (n, m) of items (n, d)."""
-        return (self._scaled(flat) - self.center) @ self.axes
+        return (self._scaled(flat) - self.center) @ (self.axes / np.float32(self.scale))
 
     def _scaled(self, flat: Array) -> Array:
         return unit_rows(flat - np.float32(self.mean)) if self.unit else flat
@@ -49,7 +52,7 @@ def input_side(items: Items) -> InputSide | None:
         return None
     flat = flat_items(items)
     unit = len(items.shape) > 1
-    side = InputSide(float(flat.mean(dtype=np.float64)), np.zeros(0), np.zeros((0, 0)), unit)
+    side = InputSide(float(flat.mean(dtype=np.float64)), np.zeros(0), np.zeros((0, 0)), unit, 1.0)
     rows = side._scaled(flat)
     spread = covariance(rows)
     values = np.maximum(np.linalg.eigvalsh(spread)[::-1], 0)
@@ -57,7 +60,10 @@ def input_side(items: Items) -> InputSide | None:
     if values.sum() > 0:
         count += int(np.searchsorted(np.cumsum(values) / values.sum(), GRAPH_VARIANCE))
     axes = top_eigenvectors(spread, min(count, size)).astype(np.float32)
-    return side._replace(center=rows.mean(axis=0, dtype=np.float64).astype(np.float32), axes=axes)
+    scale = 1.0 if unit or not values.sum() > 0 else float(np.sqrt(values.sum()))
+    return side._replace(
+        scale=scale, center=rows.mean(axis=0, dtype=np.float64).astype(np.float32), axes=axes
+    )
 
 
 def flat_items(items: Items) -> Array:
