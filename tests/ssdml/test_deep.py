@@ -280,6 +280,14 @@ class TestSwitches:
         model = small_model().set_params(backbone=head).fit(rows, labels)
         assert (model.transduction_ == y).mean() > 0.7
 
+    def test_mixed_precision_learns_about_the_same(self, fitted, digits):
+        X, y, labels = digits
+        mixed = small_model(mixed_precision=True).fit(X, labels)
+        assert mixed.network_.proxies.dtype == torch.float32
+        assert np.abs(mixed.transform(X) - fitted.transform(X)).max() > 1e-5
+        ours, theirs = ((model.transduction_ == y).mean() for model in (mixed, fitted))
+        assert ours > theirs - 0.1
+
 
 class TestDegenerate:
     def test_one_label_a_class(self, digits):
@@ -338,6 +346,12 @@ class TestBadInput:
     def test_new_items_of_another_shape(self, fitted):
         with pytest.raises(ValueError, match=r"shape \(1, 8, 8\) of those .* got \(1, 9, 8\)"):
             fitted.transform(np.zeros((2, 9, 8), np.float32))
+
+    def test_a_gpu_that_is_not_there(self, digits, monkeypatch):
+        X, _, labels = digits
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+        with pytest.raises(ValueError, match=r"got 'cuda', and it finds no GPU. Pass 'auto'"):
+            small_model(device="cuda").fit(X, labels)
 
     def test_a_loss_that_is_not_finite_ends_the_fit(self, digits, tmp_path):
         X, _, labels = digits

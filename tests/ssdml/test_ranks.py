@@ -16,11 +16,12 @@ from ssdml.ranks import average_gradients, gathered, n_ranks, own_share, rank
 ROOT = Path(__file__).parents[2]
 
 
-def run(n_ranks, out):
-    """The script of the test, as so many processes."""
+def run(n_ranks, out, *options):
+    """The script of the test, as so many processes; they are started once more if one dies."""
     out.mkdir()
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += [f"--nproc-per-node={n_ranks}", "-m", "tests.two_ranks", str(out)]
+    command += [f"--nproc-per-node={n_ranks}", "--max-restarts=1"]
+    command += ["-m", "tests.two_ranks", str(out), *options]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
@@ -50,6 +51,12 @@ def test_the_whole_fit_ends_where_that_of_one_process_does(results):
     one, two = results
     np.testing.assert_allclose(two["losses"], one["losses"], rtol=0.05)
     assert np.median(np.abs(two["Z"] - one["Z"])) < 0.02
+
+
+def test_where_a_process_dies_the_rest_go_on_from_the_checkpoint(results, tmp_path):
+    disturbed = run(2, tmp_path / "disturbed", "--die")
+    assert disturbed["stages"].tolist() == ["input", "partition 3", "end"]
+    np.testing.assert_array_equal(disturbed["Z"], results[1]["Z"])
 
 
 def test_one_process_is_a_group_of_its_own():

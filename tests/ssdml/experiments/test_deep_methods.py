@@ -1,0 +1,72 @@
+"""Networks in a comparison: rows become images again, and results are rows like any other."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from ssdml.datasets import Dataset
+from ssdml.experiments import deep_methods, run
+from ssdml.experiments.deep_methods import OfImages
+from ssdml.experiments.results import RESULTS, read_rows
+from tests.deep import small_images, small_model
+
+
+class Recorder:
+    """Stands for an estimator, and shows what it was given."""
+
+    def get_params(self, deep=True):
+        return {}
+
+    def fit(self, X, y):
+        self.seen_, self.triplets_ = X, None
+        return self
+
+    def transform(self, X):
+        return X.reshape(len(X), -1)[:, :2]
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"), [((4, 5), (4, 5)), ((4, 5, 3), (3, 4, 5)), ((4, 5, 1), (1, 4, 5))]
+)
+def test_flat_rows_become_images_with_their_channels_first(rng, shape, expected):
+    images = rng.random((6, *shape))
+    model = OfImages(Recorder(), shape).fit(images.reshape(6, -1), np.zeros(6))
+    seen = model.estimator_.seen_
+    assert seen.shape == (6, *expected)
+    back = seen if len(shape) == 2 else seen.transpose(0, 2, 3, 1)
+    np.testing.assert_array_equal(back, images)
+
+
+@pytest.mark.parametrize("shape", [None, (64, 64, 3)])
+def test_other_items_have_no_network(shape):
+    X = np.zeros((4, 12288 if shape else 3), np.float32)
+    data = Dataset("mine", X, np.zeros(4, np.int64), ("a",), item_shape=shape)
+    with pytest.raises(ValueError, match=r"images of 28 x 28 or 32 x 32 pixels; got .* in mine"):
+        run.available(data, deep=True)
+    assert "deep-ssdml" not in run.available(data, deep=False)
+
+
+def test_a_comparison_learns_networks_beside_the_rest(tmp_path, monkeypatch):
+    X, y, _ = small_images(n=400)
+    data = Dataset("digits8", X.reshape(400, -1), y, tuple("0123456789"), item_shape=(8, 8))
+    factory = lambda seed, n_jobs: OfImages(small_model(epochs=2, random_state=seed), (8, 8))  # noqa: E731
+    monkeypatch.setattr(run, "deep_methods", lambda dataset: {"deep-ssdml": factory})
+    rows = run.compare(data, ["input", "deep-ssdml"], seeds=[0], out=tmp_path, deep=True)
+    assert [(row["method"], row["status"], row["error"]) for row in rows] == [
+        ("input", "ok", None),
+        ("deep-ssdml", "ok", None),
+    ]
+    assert read_rows(tmp_path / RESULTS) == rows
+
+
+def test_each_size_has_the_papers_network_and_columns(monkeypatch):
+    for shape, (name, columns) in {(28, 28): ("mnist", 64), (32, 32, 3): ("cifar", 32)}.items():
+        X = np.zeros((4, int(np.prod(shape))), np.float32)
+        data = Dataset("mine", X, np.zeros(4, np.int64), ("a",), item_shape=shape)
+        for method in deep_methods.deep_methods(data).values():
+            assert isinstance(method, partial)
+            model = method(0, None).estimator
+            assert (model.backbone, model.n_components) == (name, columns)

@@ -1,0 +1,60 @@
+"""History on disk, and what is said where memory runs out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from ssdml.journal import memory_hints, write_history
+
+
+def entries(count):
+    return [{"partition": i + 1, "loss": 1 / (i + 1), "purity": None} for i in range(count)]
+
+
+def test_a_line_a_partition_written_whole_each_time(tmp_path):
+    for count in (1, 3):
+        write_history(tmp_path, entries(count))
+        lines = (tmp_path / "history.jsonl").read_text().splitlines()
+        assert [json.loads(line) for line in lines] == entries(count)
+    assert not (tmp_path / "history.unfinished").exists()
+
+
+def test_tensorboard_gets_numbers_where_it_is_installed(tmp_path, monkeypatch):
+    seen = []
+
+    class Writer:
+        def __init__(self, folder):
+            self.folder = folder
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            seen.append("closed")
+
+        def add_scalar(self, name, value, step):
+            seen.append((name, value, step))
+
+    module = SimpleNamespace(SummaryWriter=Writer)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    write_history(tmp_path, entries(2))
+    assert seen == [("loss", 0.5, 2), "closed"]
+
+
+def test_without_tensorboard_there_is_the_file_alone(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    write_history(tmp_path, entries(1))
+    assert [path.name for path in tmp_path.iterdir()] == ["history.jsonl"]
+
+
+def test_memory_that_runs_out_names_the_setting():
+    with (
+        pytest.raises(MemoryError, match=r"no room for a step \(9 GiB\). Lower batch_size=64"),
+        memory_hints(SimpleNamespace(batch_size=64)),
+    ):
+        raise torch.OutOfMemoryError("9 GiB")
