@@ -62,6 +62,8 @@ class DeepSSDML(DeepMetric, BaseEstimator):
         Of the weights over the steps; 0 keeps the last.
     metric_steps : int
         Of conjugate gradients on the Stiefel manifold in each partition; 0: L stays as it began.
+    orthogonal : bool
+        Whether L keeps orthonormal columns; otherwise it is a layer like any other.
     input_edges : float or "auto"
         Weight of the input's edges beside those of the embedding; in the first partition they are
         alone. 0: the first partition learns from the labelled items and from consistency. "auto":
@@ -150,6 +152,7 @@ class DeepSSDML(DeepMetric, BaseEstimator):
         triplets: float = 1.0,
         averaging: float = 0.995,
         metric_steps: int = 3,
+        orthogonal: bool = True,
         input_edges: float | str = "auto",
         input_weight: float | str = "auto",
         partition_size: int | None = 9000,
@@ -178,6 +181,7 @@ class DeepSSDML(DeepMetric, BaseEstimator):
         self.triplets = triplets
         self.averaging = averaging
         self.metric_steps = metric_steps
+        self.orthogonal = orthogonal
         self.input_edges = input_edges
         self.input_weight = input_weight
         self.partition_size = partition_size
@@ -255,7 +259,15 @@ class DeepSSDML(DeepMetric, BaseEstimator):
                     else from_first_rank(lambda: self._input_graph(rows, labels, rng))
                 )
             n_classes = len(np.unique(labels[labels != UNLABELED]))
-            network = new_network(self.backbone, items, self.n_components, n_classes, seed, device)
+            network = new_network(
+                self.backbone,
+                items,
+                self.n_components,
+                n_classes,
+                seed,
+                device,
+                orthogonal=self.orthogonal,
+            )
             views, weak = self._views(items.shape)
             kind = LiteralRun if self.mining == "neighborhood" else DeepRun
             run = kind(items, labels, network, inputs, views, weak, self, seed, device)
@@ -318,7 +330,7 @@ class DeepSSDML(DeepMetric, BaseEstimator):
                 BESIDE * trusted if self.input_weight == "auto" else float(self.input_weight)
             )
         self.item_shape_ = run.items.shape
-        self.components_ = run.average.metric.T.cpu().numpy()
+        self.components_ = run.average.L.T
         self.network_ = run.average.eval()
 
 

@@ -48,7 +48,8 @@ class LiteralRun(DeepRun):
             graph, self.labels[rows], decay=self.settings.decay, n_jobs=n_jobs
         )
         mined = mine_triplets(graph, affinities, strategy="neighborhood")
-        self.triplets = Triplets(*(rows[ends] for ends in mined[:3]), mined.weight)
+        anchor, positive, negative = (rows[ends] for ends in mined[:3])
+        self.triplets = Triplets(anchor, positive, negative, mined.weight)
         return Prepared(self.distributions, None, None, {"n_triplets": len(mined.anchor)})
 
     def _train(
@@ -75,11 +76,20 @@ class LiteralRun(DeepRun):
         used, places = np.unique(ends, return_inverse=True)
         features = self.network.features(self.items.batch(used))
         anchor, positive, negative = places.reshape(3, -1)
-        local = Triplets(anchor, positive, negative, np.ones(len(anchor)))
+        if self.settings.orthogonal:
+            local = Triplets(anchor, positive, negative, np.ones(len(anchor)))
+            self._learn_metric(features.detach().cpu().numpy(), local)
+        projected = features @ self.network.metric
+        losses = angular_triplet_loss(
+            projected[anchor], projected[positive], projected[negative], angle=self.settings.angle
+        )
+        return self.trainer.step(losses.mean(), self.settings.learning_rate)
+
+    def _learn_metric(self, features: Array, triplets: Triplets) -> None:
         found = learn_metric(
-            features.detach().cpu().numpy(),
-            local,
-            nearest_orthonormal(self.network.metric.cpu().numpy()),
+            features,
+            triplets,
+            nearest_orthonormal(self.network.L),
             angle=self.settings.angle,
             max_iter=PAPER_STEPS,
             rescale=False,
@@ -87,8 +97,3 @@ class LiteralRun(DeepRun):
         with torch.no_grad():
             for network in (self.network, self.average):
                 network.metric.copy_(torch.from_numpy(found.point))
-        projected = features @ self.network.metric
-        losses = angular_triplet_loss(
-            projected[anchor], projected[positive], projected[negative], angle=self.settings.angle
-        )
-        return self.trainer.step(losses.mean(), self.settings.learning_rate)

@@ -23,6 +23,8 @@ def new_network(
     n_classes: int,
     seed: int,
     device: str,
+    *,
+    orthogonal: bool = True,
 ) -> MetricNetwork:
     """Backbone, random orthonormal L and random proxies; what is given is copied.
 
@@ -35,6 +37,8 @@ def new_network(
     n_components, n_classes : int
     seed : int
     device : str
+    orthogonal : bool
+        Whether L is kept orthonormal by those who learn it; otherwise it is a parameter.
 
     Raises
     ------
@@ -53,7 +57,9 @@ def new_network(
             )
         L = random_orthonormal(d, n_components, np.random.default_rng(seed))
         metric = torch.from_numpy(L.astype(np.float32))
-        return MetricNetwork(module, metric, n_classes, unit_features=True).to(device)
+        return MetricNetwork(
+            module, metric, n_classes, unit_features=True, free_metric=not orthogonal
+        ).to(device)
 
 
 def restored_network(

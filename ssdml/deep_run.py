@@ -61,6 +61,7 @@ class DeepSettings(Protocol):
     triplets: float
     averaging: float
     metric_steps: int
+    orthogonal: bool
     partition_size: int | None
     epochs: int
     epochs_per_partition: int
@@ -171,12 +172,13 @@ class DeepRun:
         state = State(features, self.labels, graph, distributions)
         self.triplets = mine(state, self.settings, N_TRIPLETS, rng)
         entry: dict[str, Any] = {"n_triplets": len(self.triplets.anchor)}
-        if not self.settings.metric_steps or not len(self.triplets.anchor):
+        fixed = not (self.settings.metric_steps and self.settings.orthogonal)
+        if fixed or not len(self.triplets.anchor):
             return Prepared(distributions, None, None, entry)
         result = learn_metric(
             features,
             self.triplets,
-            nearest_orthonormal(self.network.metric.cpu().numpy()),  # of float32, nearly so
+            nearest_orthonormal(self.network.L),  # of float32, nearly so
             angle=self.settings.angle,
             max_iter=self.settings.metric_steps,
             rescale=True,
@@ -308,7 +310,7 @@ class DeepRun:
         return embed_items(self.average, self.items, kind)
 
     def _under_metric(self, features: Array) -> Array:
-        metric = self.average.metric.cpu().numpy()
+        metric = self.average.L
         embedding = features @ metric
         norms = np.linalg.norm(embedding, axis=1, keepdims=True)
         embedding /= np.maximum(norms, np.finfo(embedding.dtype).tiny)

@@ -98,7 +98,7 @@ def train_backbone(
 
 
 class MetricNetwork(nn.Module):
-    """A backbone under a metric L that stays as it is, and a proxy of each class.
+    """A backbone under a metric L, which others learn, and a proxy of each class.
 
     Parameters
     ----------
@@ -111,6 +111,8 @@ class MetricNetwork(nn.Module):
         Cosines to the proxies are divided by it.
     unit_features : bool
         Whether features are scaled to length 1 before the metric, as seed 003 has them.
+    free_metric : bool
+        Whether L is a parameter like any other, orthonormal at the start alone.
     """
 
     metric: torch.Tensor
@@ -123,13 +125,23 @@ class MetricNetwork(nn.Module):
         *,
         temperature: float = 0.1,
         unit_features: bool = False,
+        free_metric: bool = False,
     ) -> None:
         super().__init__()
         self.backbone: nn.Module = backbone
         self.temperature = temperature
         self.unit_features = unit_features
-        self.register_buffer("metric", metric)
+        if free_metric:
+            self.metric = nn.Parameter(metric)
+        else:
+            self.register_buffer("metric", metric)
         self.proxies = nn.Parameter(torch.randn(n_classes, metric.shape[1]))
+
+    @property
+    def L(self) -> npt.NDArray[np.float32]:
+        """The metric as an array."""
+        array: npt.NDArray[np.float32] = self.metric.detach().cpu().numpy()
+        return array
 
     def features(self, items: torch.Tensor) -> torch.Tensor:
         """Features before the metric, (n, d)."""

@@ -220,6 +220,15 @@ class TestPaper:
         before = evaluate(X.reshape(len(X), -1), y, random_state=0)["R@1"]
         assert evaluate(model.transform(X), y, random_state=0)["R@1"] < before - 5
 
+    def test_without_orthogonality_l_is_a_layer(self, digits):
+        X, _, labels = digits
+        options = {"partition_size": 300, "epochs": 1, "epochs_per_partition": 1}
+        model = DeepSSDML.paper(
+            small_network(), 16, **options, orthogonal=False, learning_rate=0.1, random_state=0
+        ).fit(X, labels)
+        L = model.components_
+        assert np.abs(L @ L.T - np.eye(16)).max() > 1e-3
+
     def test_it_resumes_too(self, digits, tmp_path, monkeypatch):
         X, _, labels = digits
         options = {"partition_size": 300, "epochs": 2, "epochs_per_partition": 1}
@@ -248,6 +257,7 @@ class TestSwitches:
             {"consistency": 0.0},
             {"triplets": 0.0},
             {"averaging": 0.0},
+            {"orthogonal": False},
             {"metric_steps": 0},
             {"augment": None},
             {"input_edges": 0.0},
