@@ -110,7 +110,10 @@ def compare(
     ],
     out: Annotated[Path, typer.Option(help="Folder for results.jsonl and the report.")],
     methods: Annotated[
-        str, typer.Option(help="Names with commas between, or all.")
+        str,
+        typer.Option(
+            help="Names with commas between, or all; parameters in ssdml[decay=0.9;n_neighbors=20]."
+        ),
     ] = "input,pca,lda,nca,ssdml,ssdml-residual",
     labels_per_class: Annotated[str, typer.Option(help="Numbers with commas between.")] = "5",
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ...")] = 5,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from ssdml.deep_metric import DeepMetric
 from ssdml.graphs._checks import UNLABELED
@@ -136,6 +138,37 @@ class DeepSSDML(DeepMetric, BaseEstimator):
     True
     """
 
+    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
+        "backbone": [str, callable],
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "decay": [Interval(Real, 0, 1, closed="neither")],
+        "propagation": [StrOptions({"two-sided", "one-sided"})],
+        "mining": [StrOptions({"propagated", "neighborhood"})],
+        "angle": [Interval(Real, 0, 90, closed="neither")],
+        "augment": [StrOptions({"auto"}), callable, None],
+        "consistency": [Interval(Real, 0, None, closed="left")],
+        "threshold": [Interval(Real, 0, 1, closed="both")],
+        "triplets": [Interval(Real, 0, None, closed="left")],
+        "averaging": [Interval(Real, 0, 1, closed="left")],
+        "metric_steps": [Interval(Integral, 0, None, closed="left")],
+        "orthogonal": ["boolean"],
+        "input_edges": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+        "input_weight": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+        "partition_size": [Interval(Integral, 1, None, closed="left"), None],
+        "epochs": [Interval(Integral, 1, None, closed="left")],
+        "epochs_per_partition": [Interval(Integral, 1, None, closed="left")],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "mixed_precision": ["boolean", StrOptions({"auto"})],
+        "checkpoint_dir": [str, Path, None],
+        "device": [str],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
     def __init__(
         self,
         backbone: Any = "mnist",
@@ -241,6 +274,7 @@ class DeepSSDML(DeepMetric, BaseEstimator):
         from ssdml.ranks import from_first_rank, join_group, rank
         from ssdml.training import find_device
 
+        self._validate_params()
         device = find_device(self.device)
         join_group(device)
         items = as_items(dataset, "DeepSSDML", device)

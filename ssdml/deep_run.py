@@ -7,6 +7,7 @@ draws depends on the seed and its number: a run that is resumed comes to the sam
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -141,10 +142,14 @@ class DeepRun:
         """The next partition: labels along the graph, triplets, L, and the backbone's epochs."""
         number = len(self.history)
         rng = np.random.default_rng([self.seed, number + 1])
+        begin = time.perf_counter()
         found = from_first_rank(lambda: self._prepare(rng.spawn(1)[0]))
         self._take_over(found)
         entry = {"partition": number + 1, **found.entry}
+        prepared = time.perf_counter()
         entry["loss"] = self._train(self.parts[number], number, rng, progress)
+        trained = time.perf_counter()
+        entry["seconds"] = {"graph and metric": prepared - begin, "epochs": trained - prepared}
         entry["purity"] = self._purity()
         self.history.append(entry)
         return entry

@@ -33,6 +33,14 @@ class OfImages(TransformerMixin, BaseEstimator):
         embedding: Array = self.estimator_.transform(self._images(X))
         return embedding
 
+    def set_params(self, **params: Any) -> Self:
+        """Parameters of the estimator go by their own names."""
+        own = self.get_params(deep=False)
+        super().set_params(
+            **{name if name in own else f"estimator__{name}": v for name, v in params.items()}
+        )
+        return self
+
     @property
     def triplets_(self) -> Any:
         """The last that were mined."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 
-from ssdml.graphs._checks import UNLABELED
+from ssdml.graphs._checks import UNLABELED, choose
 
 Array = npt.NDArray[Any]
 
@@ -26,6 +28,44 @@ class Embedder(Protocol):
 
 # A method: from a seed and the number of jobs to an estimator that has not been fitted.
 Factory = Callable[[int, int | None], Embedder]
+
+
+def with_parameters(name: str, known: Mapping[str, Factory]) -> Factory:
+    """A method by its name, some of its parameters changed: ``"ssdml[n_neighbors=20;decay=0.9]"``.
+
+    Values are read as JSON; what is none is text.
+
+    Examples
+    --------
+    >>> from ssdml.experiments.run import METHODS
+    >>> with_parameters("ssdml[n_neighbors=20]", METHODS)(0, None).n_neighbors
+    20
+    """
+    plain, bracket, rest = name.partition("[")
+    factory = choose(known, plain, "method")
+    if not bracket:
+        return factory
+    changes = dict(part.partition("=")[::2] for part in rest.removesuffix("]").split(";"))
+    if not rest.endswith("]") or not all(changes) or not all(changes.values()):
+        raise ValueError(
+            f"method must be a name, or a name[parameter=value;parameter=value]; got {name!r}."
+        )
+    return partial(_changed, factory, {key: _value(text) for key, text in changes.items()})
+
+
+def _changed(
+    factory: Factory, changes: dict[str, Any], random_state: int, n_jobs: int | None
+) -> Embedder:
+    model: Any = factory(random_state, n_jobs)
+    changed: Embedder = model.set_params(**changes)
+    return changed
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 class InputFeatures(TransformerMixin, BaseEstimator):

@@ -14,10 +14,15 @@ from ssdml.datasets import Dataset, LabelScarceSplit
 from ssdml.experiments.deep_methods import deep_methods
 from ssdml.experiments.features import prepared
 from ssdml.experiments.job import run_one
-from ssdml.experiments.methods import Embedder, Factory, InputFeatures, LabeledRowsOnly
+from ssdml.experiments.methods import (
+    Embedder,
+    Factory,
+    InputFeatures,
+    LabeledRowsOnly,
+    with_parameters,
+)
 from ssdml.experiments.plan import Run, file_name, plan_runs
 from ssdml.experiments.results import RESULTS, Row, append_row, drop_cut_line, latest, read_rows
-from ssdml.graphs._checks import choose
 
 __all__ = ["METHODS", "compare", "run_one"]
 
@@ -96,7 +101,7 @@ def compare(
     ----------
     dataset : Dataset
     methods : sequence of str
-        Names in `METHODS`.
+        Names in `METHODS`, or of one with other parameters, ``"ssdml[n_neighbors=20]"``.
     out : path
         Folder for ``results.jsonl``, ``splits/``, ``details/`` and, of failed runs, ``errors/``.
     labels_per_class, seeds : sequences of int
@@ -137,7 +142,7 @@ def compare(
     _refuse_other_results(out, resume)
     known = available(dataset, deep)
     dataset = prepared(dataset, "raw" if deep and features == "auto" else features)
-    factories = {name: choose(known, name, "method") for name in methods}
+    factories = {name: with_parameters(name, known) for name in methods}
     runs = plan_runs(dataset, factories, labels_per_class, seeds)
     results = _open_results(out)
     _save_splits(out / "splits", runs)

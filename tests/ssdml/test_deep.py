@@ -341,6 +341,15 @@ class TestBadInput:
         with pytest.raises(ValueError, match=message):
             small_model().set_params(backbone=backbone).fit(X, labels)
 
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [("decay", 1.0), ("angle", 90), ("epochs", 0), ("augment", "flips"), ("averaging", 1.0)],
+    )
+    def test_parameters_out_of_range(self, digits, name, value):
+        X, _, labels = digits
+        with pytest.raises(ValueError, match=f"The '{name}' parameter of DeepSSDML must be"):
+            small_model(**{name: value}).fit(X, labels)
+
     def test_more_components_than_features(self, digits):
         X, _, labels = digits
         with pytest.raises(ValueError, match="at most the 32 features of the backbone; got 33"):

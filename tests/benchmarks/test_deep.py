@@ -1,0 +1,26 @@
+"""What graph, mining and metric add to the time of the epochs between them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ssdml import DeepSSDML
+from ssdml.datasets import label_scarce_split, load_dataset
+
+
+def test_graph_and_metric_take_a_third_of_the_epochs_at_most(benchmark):
+    """Over two partitions of MNIST; the epochs alone are the loop with labels and L at rest."""
+    try:
+        mnist = load_dataset("mnist")
+    except FileNotFoundError as missing:
+        pytest.skip(str(missing))
+    split = label_scarce_split(mnist, 10, seed=0)
+    images = mnist.X[split.train].reshape(-1, 28, 28)
+    model = DeepSSDML("mnist", epochs=20, random_state=0, n_jobs=-1)
+    benchmark.pedantic(model.fit, (images, split.partial_labels(mnist.y)), rounds=1)
+    parts = [entry["seconds"] for entry in model.history_]
+    added, epochs = (sum(part[name] for part in parts) for name in ("graph and metric", "epochs"))
+    benchmark.extra_info |= {"added": added, "epochs": epochs, "ratio": added / epochs}
+    assert np.isfinite(model.history_[-1]["loss"])
+    assert added / epochs <= 0.30
