@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.deep import small_images, small_model
+
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
@@ -54,3 +56,22 @@ def test_label_scarce_compares_and_goes_on_where_it_was_stopped(run, tmp_path, m
 @pytest.mark.parametrize("name", ["quickstart.py", "label_scarce.py"])
 def test_an_example_can_be_read_at_a_glance(name):
     assert len((EXAMPLES / name).read_text(encoding="utf-8").splitlines()) < 40
+
+
+def test_table4_puts_what_is_printed_beside_what_is_found(run, tmp_path, monkeypatch):
+    from ssdml.datasets import Dataset
+    from ssdml.experiments.deep_methods import OfImages
+
+    X, y, _ = small_images(n=500)
+    data = Dataset("mnist", X.reshape(500, -1), y, tuple("0123456789"), item_shape=(8, 8))
+    short = {"epochs": 1, "epochs_per_partition": 1}
+    kinds = {
+        name: lambda seed, n_jobs: OfImages(small_model(**short, random_state=seed), (8, 8))
+        for name in ("deep-ssdml", "deep-ssdml-paper")
+    }
+    monkeypatch.setattr("ssdml.datasets.load_dataset", lambda name: data)
+    monkeypatch.setattr("ssdml.experiments.run.deep_methods", lambda dataset: kinds)
+    lines = ["input", "deep-ssdml-paper", "deep-ssdml[angle=45]"]
+    shown = run("reproduce_table4.py", "mnist", "--seeds", 2, "--out", tmp_path, "--only", *lines)
+    assert re.search(r"^deep-ssdml-paper +[\d.]+ ± +[\d.]+ .*\(47.5, 93.9\)$", shown, re.MULTILINE)
+    assert re.search(r"^deep-ssdml\[angle=45\] +[\d.]+ ± ", shown, re.MULTILINE)
