@@ -37,6 +37,7 @@ from ssdml.training import (
     Trainer,
     batch_angular_loss,
     embed_items,
+    pretrain,
     rate_at,
     seeded,
 )
@@ -64,6 +65,7 @@ class DeepSettings(Protocol):
     metric_steps: int
     orthogonal: bool
     partition_size: int | None
+    pretrain_epochs: int
     epochs: int
     epochs_per_partition: int
     batch_size: int
@@ -137,6 +139,15 @@ class DeepRun:
     def average(self) -> MetricNetwork:
         """Its averaged weights: the teacher, and in the end the result."""
         return self.trainer.average
+
+    def pretrain(self) -> None:
+        """Teach the network the labelled items, if that is asked for, before anything else."""
+        if self.settings.pretrain_epochs:
+            codes, _ = class_codes(self.labels)
+            rows = np.flatnonzero(codes != UNLABELED)
+            epochs, rng = self.settings.pretrain_epochs, np.random.default_rng([self.seed, 0, 0])
+            pretrain(self.network, self.items, rows, codes[rows], epochs=epochs, rng=rng)
+            self.average.load_state_dict(self.network.state_dict())
 
     def partition(self, progress: Progress) -> dict[str, Any]:
         """The next partition: labels along the graph, triplets, L, and the backbone's epochs."""

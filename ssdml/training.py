@@ -21,6 +21,7 @@ from ssdml.losses.angular import angular_triplet_loss
 from ssdml.ranks import average_gradients
 
 EMBEDDED = 1000  # items that are embedded at a time
+PRETRAINING_BATCH, PRETRAINING_RATE = 100, 1e-3
 
 
 class Schedule(NamedTuple):
@@ -212,6 +213,53 @@ def seeded(seed: int, device: str) -> Iterator[None]:
     with torch.random.fork_rng(devices=[device] if device.startswith("cuda") else []):
         torch.manual_seed(seed)
         yield
+
+
+def pretrain(
+    network: MetricNetwork,
+    items: Items,
+    rows: npt.NDArray[np.intp],
+    classes: npt.NDArray[np.int64],
+    *,
+    epochs: int,
+    rng: np.random.Generator,
+) -> list[float]:
+    """Teach a backbone the labelled items by softmax in the place of L; the loss of each epoch.
+
+    Seed 003 does so for CIFAR-10, in 30 epochs. AdamW at rate 10⁻³ and batches of 100 are ours: it
+    does not say how.
+
+    Parameters
+    ----------
+    network : MetricNetwork
+        Its backbone is trained in place.
+    items : Items
+    rows : array of shape (m,), int
+        Items with a label.
+    classes : array of shape (m,), int
+        Their classes, from 0.
+    epochs : int
+    rng : Generator
+        Of the order of the items and the layer's first weights.
+    """
+    device, losses = network.proxies.device, []
+    with seeded(int(rng.integers(2**31)), str(device)):
+        network.train()
+        softmax = nn.Linear(len(network.metric), len(network.proxies)).to(device)
+        parameters = [*network.backbone.parameters(), *softmax.parameters()]
+        optimizer = torch.optim.AdamW(parameters, PRETRAINING_RATE)
+        for _ in range(epochs):
+            total, order = 0.0, rng.permutation(len(rows))
+            for batch in row_blocks(len(order), PRETRAINING_BATCH):
+                drawn = order[batch]
+                logits = softmax(network.backbone(items.batch(rows[drawn])))
+                loss = functional.cross_entropy(logits, torch.from_numpy(classes[drawn]).to(device))
+                optimizer.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+                total += float(loss.detach()) * len(drawn)
+            losses.append(total / len(rows))
+    return losses
 
 
 @torch.no_grad()

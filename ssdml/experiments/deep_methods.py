@@ -81,7 +81,13 @@ def _deep_paper(shape: tuple[int, ...], random_state: int, n_jobs: int | None) -
     from ssdml.deep import DeepSSDML
 
     network, n_components = NETWORKS[shape[:2]]
-    model = DeepSSDML.paper(network, n_components, random_state=random_state, n_jobs=n_jobs)
+    model = DeepSSDML.paper(
+        network,
+        n_components,
+        pretrain_epochs=30 if network == "cifar" else 0,  # as the seed does
+        random_state=random_state,
+        n_jobs=n_jobs,
+    )
     return OfImages(model, shape)
 
 

@@ -258,6 +258,7 @@ class TestSwitches:
             {"triplets": 0.0},
             {"averaging": 0.0},
             {"orthogonal": False},
+            {"pretrain_epochs": 3},
             {"metric_steps": 0},
             {"augment": None},
             {"input_edges": 0.0},

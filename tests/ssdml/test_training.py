@@ -9,13 +9,16 @@ import pytest
 import torch
 
 from ssdml.backbones import ResidualHead
+from ssdml.items import as_items
 from ssdml.training import (
+    MetricNetwork,
     Schedule,
     _balanced_batches,
     _update_average,
     batch_triplets,
     find_device,
     one_thread,
+    pretrain,
     rate_at,
     train_backbone,
 )
@@ -296,3 +299,24 @@ def test_the_first_loss_is_that_of_the_formula():
     margin = -4 * 2  # a = p, and the negative is at squared distance 2
     expected = math.log1p(math.exp(margin)) + math.log(2)
     assert losses == pytest.approx([expected], rel=1e-6)
+
+
+def test_pretraining_teaches_the_labelled_items_and_nothing_of_the_metric(blobs):
+    X, classes = blobs
+    rows = np.flatnonzero(np.arange(150) % 5 == 0)
+    network = MetricNetwork(new_head(), torch.eye(6, 4), 3)
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    losses = pretrain(
+        network,
+        as_items(X, "test"),
+        rows,
+        classes[rows],
+        epochs=300,
+        rng=np.random.default_rng(0),
+    )
+    assert len(losses) == 300
+    assert losses[-1] < losses[0] / 2
+    after = network.state_dict()
+    assert torch.equal(after["metric"], before["metric"])
+    assert torch.equal(after["proxies"], before["proxies"])
+    assert not torch.equal(after["backbone.hidden.weight"], before["backbone.hidden.weight"])
