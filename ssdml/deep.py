@@ -80,6 +80,9 @@ class DeepSSDML(DeepMetric, BaseEstimator):
         Unlabelled items that a partition trains on; None: all. Labels are carried to all anyway.
     epochs, epochs_per_partition : int
         Passes over partitions, and over each of them.
+    tol : float
+        Stop early where a smaller share of the items changes class from one partition to the next;
+        the learning rate has not come down by then.
     batch_size : int
         Items of known or propagated class in a step, and as many others under consistency.
     learning_rate, weight_decay : float
@@ -162,6 +165,7 @@ class DeepSSDML(DeepMetric, BaseEstimator):
         "partition_size": [Interval(Integral, 1, None, closed="left"), None],
         "epochs": [Interval(Integral, 1, None, closed="left")],
         "epochs_per_partition": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, 1, closed="both")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
@@ -196,6 +200,7 @@ class DeepSSDML(DeepMetric, BaseEstimator):
         partition_size: int | None = 9000,
         epochs: int = 50,
         epochs_per_partition: int = 10,
+        tol: float = 0.0,
         batch_size: int = 160,
         learning_rate: float = 1e-3,
         weight_decay: float = 1e-2,
@@ -226,6 +231,7 @@ class DeepSSDML(DeepMetric, BaseEstimator):
         self.partition_size = partition_size
         self.epochs = epochs
         self.epochs_per_partition = epochs_per_partition
+        self.tol = tol
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
@@ -319,7 +325,7 @@ class DeepSSDML(DeepMetric, BaseEstimator):
                     run.resume(found)
             if not run.history:
                 run.pretrain()
-            while len(run.history) < n_partitions:
+            while len(run.history) < n_partitions and not run.has_settled:
                 with stages(f"partition {len(run.history) + 1}") as show, memory_hints(self):
                     run.partition(show)
                     if folder is not None and rank() == 0:

@@ -68,6 +68,7 @@ class DeepSettings(Protocol):
     pretrain_epochs: int
     epochs: int
     epochs_per_partition: int
+    tol: float
     batch_size: int
     learning_rate: float
     weight_decay: float
@@ -155,8 +156,11 @@ class DeepRun:
         rng = np.random.default_rng([self.seed, number + 1])
         begin = time.perf_counter()
         found = from_first_rank(lambda: self._prepare(rng.spawn(1)[0]))
+        changed = found.distributions.argmax(axis=1) != self.distributions.argmax(axis=1)
         self._take_over(found)
         entry = {"partition": number + 1, **found.entry}
+        if number:
+            entry["changed"] = float(changed.mean())
         prepared = time.perf_counter()
         entry["loss"] = self._train(self.parts[number], number, rng, progress)
         trained = time.perf_counter()
@@ -172,6 +176,11 @@ class DeepRun:
         anchor, positive = (self.labels[ends] for ends in self.triplets[:2])
         known = (anchor != UNLABELED) & (positive != UNLABELED)
         return float((anchor == positive)[known].mean()) if known.any() else None
+
+    @property
+    def has_settled(self) -> bool:
+        """Whether so few items changed class with the last partition that the run may stop."""
+        return bool(self.history) and self.history[-1].get("changed", 1.0) < self.settings.tol
 
     def conclude(self) -> None:
         """The labels once more, along the graph of the last embedding."""

@@ -278,6 +278,13 @@ class TestSwitches:
         short = [small_model(epochs=e, metric_steps=0).fit(X, labels) for e in (2, 4)]
         np.testing.assert_array_equal(*(model.components_ for model in short))
 
+    def test_it_stops_early_where_classes_settle(self, fitted, digits):
+        X, _, labels = digits
+        changes = [entry["changed"] for entry in fitted.history_[1:]]
+        model = small_model(tol=(changes[0] + 1) / 2).fit(X, labels)
+        assert len(model.history_) == 2
+        assert model.history_[-1]["changed"] == changes[0]
+
     def test_an_input_weight_of_ones_own_is_taken(self, digits):
         X, _, labels = digits
         model = small_model(epochs=2, input_weight=0.0).fit(X, labels)

@@ -17,10 +17,13 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(n_ranks, out, *options):
-    """The script of the test, as so many processes; they are started once more if one dies."""
+    """The script of the test, as so many processes, started again if one dies.
+
+    More than once: on a busy machine they may miss each other's ports.
+    """
     out.mkdir()
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += [f"--nproc-per-node={n_ranks}", "--max-restarts=1"]
+    command += [f"--nproc-per-node={n_ranks}", "--max-restarts=5"]
     command += ["-m", "tests.two_ranks", str(out), *options]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
