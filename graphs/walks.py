@@ -45,13 +45,13 @@ class PairEntries(NamedTuple):
 
     values: Floats
     bounds: Floats  # of the absolute errors
-    n_steps: int  # of the longest walk
+    n_steps: int  # of the longest walk, there and back together
 
 
 class Walks:
     """Walks along a matrix from every row at once, and what they have on the slow modes.
 
-    ``weights`` are those of squares of masses; ``on_modes`` is changed, ``modes`` copied.
+    ``weights`` are those of squares of masses; ``on_modes`` and ``modes`` are changed in place.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Walks:
         pool: Threads,
     ) -> None:
         self.step, self.weights, self.n_steps = _csr(step), weights, 0
-        self.on_modes, self.modes = on_modes, modes.copy()  # (n, m)
+        self.on_modes, self.modes = on_modes, modes  # (n, m)
         for block in (self.on_modes, self.modes):
             block *= np.sqrt(weights)[:, None].astype(block.dtype)
         self._shared, self._pool = SharedOut(step.astype(modes.dtype), pool), pool
@@ -154,7 +154,7 @@ def walk_entries(
     steps = decay * moved, sparse.csr_array(decay * moved.T)
     with threads(n_threads) as pool:
         parts = deflate(moved, decay, n_modes, tol=SOLVED * tol, threads=pool, dtype=dtype)
-        forth = Walks(steps[0], parts.right, parts.modes, 1 / parts.weights, pool)
+        forth = Walks(steps[0], parts.right, parts.modes.copy(), 1 / parts.weights, pool)
         back = Walks(steps[1], parts.left, parts.modes, parts.weights, pool)
         if len(order) > LARGE_ROWS:
             return walk_on(back, forth, sparse.csr_array(wanted.T), decay, parts, tol, pool)

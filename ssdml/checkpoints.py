@@ -121,6 +121,15 @@ def load_checkpoint(folder: Path, config: dict[str, Any], who: str) -> Checkpoin
     return None
 
 
+def saved_config(folder: Path) -> dict[str, Any] | None:
+    """Configuration of the last checkpoint that is whole; None if there is none."""
+    for file in reversed(_files(folder)):
+        with suppress(ValueError, KeyError, OSError):
+            config: dict[str, Any] = _read(file)[0]["config"]
+            return config
+    return None
+
+
 def _files(folder: Path) -> list[Path]:
     """Checkpoints in a folder, the earliest first."""
     return sorted(folder.glob("partition-????.safetensors"))

@@ -48,7 +48,9 @@ class DeepSSDML(DeepMetric, BaseEstimator):
     propagation : {"two-sided", "one-sided"}
     mining : {"propagated", "neighborhood"}
         "neighborhood" is the seed's way, with all that belongs to it: network and L learn from
-        triplets alone, a batch at a time. See :meth:`paper`.
+        triplets alone, 100 at a time, L by 10 steps; ``propagation``, ``augment``, ``consistency``,
+        ``triplets``, ``averaging``, ``metric_steps`` and ``batch_size`` are not read. See
+        :meth:`paper`.
     angle : float
         Of the angular losses, in degrees.
     augment : "auto", None or callable
@@ -79,14 +81,15 @@ class DeepSSDML(DeepMetric, BaseEstimator):
     partition_size : int or None
         Unlabelled items that a partition trains on; None: all. Labels are carried to all anyway.
     epochs, epochs_per_partition : int
-        Passes over partitions, and over each of them.
+        Passes over partitions, and over each of them; the last partition has what is left.
     tol : float
         Stop early where a smaller share of the items changes class from one partition to the next;
         the learning rate has not come down by then.
     batch_size : int
         Items of known or propagated class in a step, and as many others under consistency.
     learning_rate, weight_decay : float
-        Of AdamW; the rate rises over the first tenth of all steps, and falls to 0.
+        Of AdamW; the rate rises over the first tenth of all steps, and falls to 0. Of SGD at this
+        rate with ``mining="neighborhood"``.
     mixed_precision : bool or "auto"
         Whether the network computes in bfloat16; "auto": on a GPU.
     checkpoint_dir : path or None
@@ -136,6 +139,7 @@ class DeepSSDML(DeepMetric, BaseEstimator):
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)
     >>> labels = np.where(np.arange(len(y)) < 100, y, -1)
+    >>> _ = torch.manual_seed(0)
     >>> layers = torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 32)
     >>> head = torch.nn.Sequential(*layers)
     >>> model = DeepSSDML(head, 16, epochs=10, epochs_per_partition=5, random_state=0)
@@ -287,11 +291,11 @@ class DeepSSDML(DeepMetric, BaseEstimator):
         from ssdml.training import find_device
 
         self._validate_params()
-        device = find_device(self.device)
-        join_group(device)
+        device = join_group(find_device(self.device))
         items = as_items(dataset, "DeepSSDML", device)
         labels = read_labels(y, len(items), "DeepSSDML", "Label some items.")
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        folder = None if self.checkpoint_dir is None else Path(self.checkpoint_dir)
+        seed = from_first_rank(lambda: self._seed(folder))
         rng = np.random.default_rng(seed)
         n_partitions = -(-self.epochs // self.epochs_per_partition)
         stages = Stages(self, 2 + n_partitions, verbose=self.verbose)
@@ -317,10 +321,9 @@ class DeepSSDML(DeepMetric, BaseEstimator):
             views, weak = self._views(items.shape)
             kind = LiteralRun if self.mining == "neighborhood" else DeepRun
             run = kind(items, labels, network, inputs, views, weak, self, seed, device)
-            folder = None if self.checkpoint_dir is None else Path(self.checkpoint_dir)
-            config = self._config(items.shape, labels, seed)
+            config = self._config(items.shape, labels, seed, network.backbone)
             if folder is not None:
-                found = load_checkpoint(folder, config, "DeepSSDML")
+                found = from_first_rank(lambda: load_checkpoint(folder, config, "DeepSSDML"))
                 if found is not None:
                     run.resume(found)
             if not run.history:
@@ -356,15 +359,33 @@ class DeepSSDML(DeepMetric, BaseEstimator):
             return unchanged, unchanged
         return views, views.weaker(WEAK) if hasattr(views, "weaker") else unchanged
 
-    def _config(self, shape: tuple[int, ...], labels: Array, seed: int) -> dict[str, Any]:
+    def _seed(self, folder: Path | None) -> int:
+        """Of the run; that of the one to go on with where any will do."""
+        from ssdml.checkpoints import saved_config
+
+        if self.random_state is None and folder is not None:
+            saved = saved_config(folder)
+            if saved is not None:
+                return int(saved["seed"])
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+
+    def _config(
+        self, shape: tuple[int, ...], labels: Array, seed: int, standardized: Any
+    ) -> dict[str, Any]:
         """What a checkpoint must agree with."""
         skipped = {"checkpoint_dir", "device", "n_jobs", "verbose", "random_state"}
         params = {k: v for k, v in self.get_params(deep=False).items() if k not in skipped}
-        named = {name: value if _is_json(value) else repr(value) for name, value in params.items()}
+        named = {name: value if _is_json(value) else _name(value) for name, value in params.items()}
         if not isinstance(self.backbone, str):
             named["backbone"] = str(self.backbone)
         digest = hashlib.sha256(np.ascontiguousarray(labels).tobytes()).hexdigest()
-        return named | {"seed": seed, "item_shape": list(shape), "labels": digest}
+        moments = [part.double().sum().item() for part in (standardized.mean, standardized.scale)]
+        return named | {
+            "seed": seed,
+            "item_shape": list(shape),
+            "labels": digest,
+            "mean and scale of the items": moments,
+        }
 
     def _keep(self, run: Any, side: InputSide | None, labels: Array) -> None:
         self.classes_ = np.unique(labels[labels != UNLABELED])
@@ -380,6 +401,13 @@ class DeepSSDML(DeepMetric, BaseEstimator):
         self.item_shape_ = run.items.shape
         self.components_ = run.average.L.T
         self.network_ = run.average.eval()
+
+
+def _name(value: Any) -> str:
+    """Of a function; what repr says of anything else, an address would change with the process."""
+    if hasattr(value, "__qualname__"):
+        return f"{value.__module__}.{value.__qualname__}"
+    return repr(value)
 
 
 def _is_json(value: Any) -> bool:

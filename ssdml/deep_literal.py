@@ -19,7 +19,7 @@ from ssdml.graphs._search import Progress
 from ssdml.graphs.neighbors import knn_graph
 from ssdml.graphs.propagation import propagate_affinities
 from ssdml.graphs.triplets import Triplets, mine_triplets
-from ssdml.linalg import nearest_orthonormal
+from ssdml.linalg import nearest_orthonormal, unit_rows
 from ssdml.losses.angular import angular_triplet_loss
 from ssdml.training import embed_items, seeded
 
@@ -49,8 +49,17 @@ class LiteralRun(DeepRun):
         )
         mined = mine_triplets(graph, affinities, strategy="neighborhood")
         anchor, positive, negative = (rows[ends] for ends in mined[:3])
-        self.triplets = Triplets(anchor, positive, negative, mined.weight)
-        return Prepared(self.distributions, None, None, {"n_triplets": len(mined.anchor)})
+        triplets = Triplets(anchor, positive, negative, mined.weight)
+        return Prepared(self.distributions, None, None, triplets, {"n_triplets": len(anchor)})
+
+    def conclude(self) -> None:
+        """The labels along the last embedding, and the proxies, which nobody has trained."""
+        super().conclude()
+        embedding = self.embed_all("embedding")
+        means = torch.from_numpy(unit_rows(self.distributions.T @ embedding))
+        with torch.no_grad():
+            for network in (self.network, self.average):
+                network.proxies.copy_(means)
 
     def _train(
         self, rows: Rows, number: int, rng: np.random.Generator, progress: Progress
@@ -58,7 +67,7 @@ class LiteralRun(DeepRun):
         """So many passes over the triplets; the mean loss of the last."""
         assert self.triplets is not None
         ends = np.stack(self.triplets[:3])  # (3, n_triplets)
-        passes, losses = self.settings.epochs_per_partition, [0.0]
+        passes, losses = self.epochs_of(number), [0.0]
         with seeded(int(rng.integers(2**31)), self.device):
             self.network.train()
             for done in range(passes):

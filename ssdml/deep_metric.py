@@ -29,6 +29,7 @@ class DeepMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     item_shape_: tuple[int, ...]
     triplets_: Any
     history_: list[dict[str, Any]]
+    stage_seconds_: dict[str, float]
     backbone: Any
 
     def transform(self, dataset: Any) -> Array:
@@ -144,7 +145,7 @@ class DeepMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             parts = arrays["input_center"], arrays["input_axes"]
             more = config["input_unit"], config["input_scale"]
             model.input_side_ = InputSide(config["input_mean"], *parts, *more)
-        model.triplets_, model.history_ = None, []
+        model.triplets_, model.history_, model.stage_seconds_ = None, [], {}
         prefix = "network_"
         weights = {n[len(prefix) :]: v for n, v in arrays.items() if n.startswith(prefix)}
         model.network_ = restored_network(model.backbone, model.item_shape_, weights)

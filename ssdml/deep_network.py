@@ -12,6 +12,7 @@ from torch import nn
 
 from ssdml.backbones import Standardized, named_backbone
 from ssdml.items import Items, mean_and_scale
+from ssdml.ranks import from_first_rank, in_group
 from ssdml.stiefel import random_orthonormal
 from ssdml.training import MetricNetwork, seeded
 
@@ -48,6 +49,11 @@ def new_network(
     with seeded(seed, device):
         if isinstance(backbone, str):
             backbone = named_backbone(backbone, items.shape)
+        if not isinstance(backbone, nn.Module):
+            raise TypeError(
+                "DeepSSDML: backbone must be a name or a torch module; got "
+                f"{type(backbone).__name__}. Call what makes one."
+            )
         module = Standardized(copy.deepcopy(backbone), *mean_and_scale(items, seed)).to(device)
         d = _n_features(module, items)
         if n_components > d:
@@ -57,9 +63,13 @@ def new_network(
             )
         L = random_orthonormal(d, n_components, np.random.default_rng(seed))
         metric = torch.from_numpy(L.astype(np.float32))
-        return MetricNetwork(
+        network = MetricNetwork(
             module, metric, n_classes, unit_features=True, free_metric=not orthogonal
         ).to(device)
+    if in_group():  # a module that is given may differ from process to process
+        state = {name: value.cpu() for name, value in network.state_dict().items()}
+        network.load_state_dict(from_first_rank(lambda: state))
+    return network
 
 
 def restored_network(

@@ -28,7 +28,7 @@ from ssdml.graphs.neighbors import KNNGraph, knn_graph
 from ssdml.graphs.propagation import propagate_labels
 from ssdml.graphs.triplets import Triplets
 from ssdml.items import Items
-from ssdml.linalg import nearest_orthonormal
+from ssdml.linalg import nearest_orthonormal, unit_rows
 from ssdml.ranks import from_first_rank, gathered, own_share
 from ssdml.sampling import balanced_batches, confidences, partitions
 from ssdml.training import (
@@ -89,6 +89,7 @@ class Prepared(NamedTuple):
     distributions: Array  # (n, n_classes)
     metric: Array | None  # L; None: as it was
     proxies: Array | None  # directions, (n_classes, l); None: as they were
+    triplets: Triplets | None
     entry: dict[str, Any]  # for the history
 
 
@@ -193,16 +194,16 @@ class DeepRun:
         features = self.embed_all("features")
         distributions, graph = self._carried(features, rng)
         if graph is None:
-            return Prepared(distributions, None, None, {})
+            return Prepared(distributions, None, None, None, {})
         state = State(features, self.labels, graph, distributions)
-        self.triplets = mine(state, self.settings, N_TRIPLETS, rng)
-        entry: dict[str, Any] = {"n_triplets": len(self.triplets.anchor)}
+        triplets = mine(state, self.settings, N_TRIPLETS, rng)
+        entry: dict[str, Any] = {"n_triplets": len(triplets.anchor)}
         fixed = not (self.settings.metric_steps and self.settings.orthogonal)
-        if fixed or not len(self.triplets.anchor):
-            return Prepared(distributions, None, None, entry)
+        if fixed or not len(triplets.anchor):
+            return Prepared(distributions, None, None, triplets, entry)
         result = learn_metric(
             features,
-            self.triplets,
+            triplets,
             nearest_orthonormal(self.network.L),  # of float32, nearly so
             angle=self.settings.angle,
             max_iter=self.settings.metric_steps,
@@ -210,7 +211,8 @@ class DeepRun:
         )
         entry |= {"objective": (result.initial_value, result.value), "n_iter": result.n_iter}
         sums = distributions.T @ (features @ result.point)
-        return Prepared(distributions, result.point, sums if self.history else None, entry)
+        proxies = sums if self.history else None
+        return Prepared(distributions, result.point, proxies, triplets, entry)
 
     def _carried(self, features: Array, rng: np.random.Generator) -> tuple[Array, KNNGraph | None]:
         """Labels spread along the edges of the input and of the embedding, and the new graph.
@@ -225,7 +227,7 @@ class DeepRun:
             graph, edges = inputs.graph, adjacency(inputs.graph)
         else:
             graph = knn_graph(
-                self._under_metric(features),
+                unit_rows(features @ self.average.L),
                 self.settings.n_neighbors,
                 n_jobs=self.settings.n_jobs,
                 random_state=rng,
@@ -237,6 +239,8 @@ class DeepRun:
         distributions = propagate_labels(
             edges, self.labels, decay=self.settings.decay, n_jobs=self.settings.n_jobs
         )
+        known = self.labels != UNLABELED
+        distributions[known] = one_hot(self.labels)[known]  # others may outvote them
         return distributions, graph
 
     @property
@@ -246,7 +250,7 @@ class DeepRun:
 
     def _take_over(self, found: Prepared) -> None:
         """Classes, L, and the proxies at the classes' means."""
-        self.distributions = found.distributions
+        self.distributions, self.triplets = found.distributions, found.triplets
         with torch.no_grad():
             for network in (self.network, self.average):
                 if found.metric is not None:
@@ -264,8 +268,9 @@ class DeepRun:
         outside = np.ones(len(weights), bool)
         outside[rows] = False
         weights = np.where(outside, 0, weights)
-        n_steps = -(-settings.epochs_per_partition * len(rows) // settings.batch_size)
-        plan = Schedule(n_steps * self.n_partitions, learning_rate=settings.learning_rate)
+        before, n_steps = sum(self._steps_of(i) for i in range(number)), self._steps_of(number)
+        n_all = sum(map(self._steps_of, range(self.n_partitions)))
+        plan = Schedule(n_all, learning_rate=settings.learning_rate)
         batches = balanced_batches(classes, weights, settings.batch_size, n_steps, rng)
         generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
         losses: list[float] = []
@@ -275,16 +280,24 @@ class DeepRun:
             for step, batch in enumerate(batches):
                 others = rng.choice(rows, settings.batch_size)
                 loss = self._loss(batch, classes[batch], others, generator)
-                done = (number * n_steps + step) / plan.n_steps
-                losses.append(self.trainer.step(loss, rate_at(done, plan)))
+                rate = rate_at((before + step) / n_all, plan)
+                losses.append(self.trainer.step(loss, rate))
                 progress((step + 1) / n_steps)
                 if not math.isfinite(losses[-1]):
                     raise FloatingPointError(
                         f"DeepSSDML: the loss must stay finite; got {losses[-1]} at step "
                         f"{step + 1} of partition {number + 1}. Lower learning_rate="
-                        f"{settings.learning_rate}; a checkpoint holds what came before."
+                        f"{settings.learning_rate}, and name another checkpoint_dir."
                     )
         return float(np.mean(losses[-max(1, len(losses) // 10) :]))
+
+    def epochs_of(self, number: int) -> int:
+        """Passes over a partition; the last has what is left."""
+        each = self.settings.epochs_per_partition
+        return min(each, self.settings.epochs - number * each)
+
+    def _steps_of(self, number: int) -> int:
+        return -(-self.epochs_of(number) * len(self.parts[number]) // self.settings.batch_size)
 
     def _loss(
         self, batch: Rows, classes: Classes, others: Rows, generator: torch.Generator
@@ -333,13 +346,6 @@ class DeepRun:
     def embed_all(self, kind: str) -> Array:
         """Unit features, or embedding, of all items by the averaged network."""
         return embed_items(self.average, self.items, kind)
-
-    def _under_metric(self, features: Array) -> Array:
-        metric = self.average.L
-        embedding = features @ metric
-        norms = np.linalg.norm(embedding, axis=1, keepdims=True)
-        embedding /= np.maximum(norms, np.finfo(embedding.dtype).tiny)
-        return embedding
 
     def checkpoint(self) -> Checkpoint:
         """All that later partitions depend on."""

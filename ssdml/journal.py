@@ -47,12 +47,12 @@ def memory_hints(settings: Any) -> Iterator[None]:
     >>> with memory_hints(SimpleNamespace(batch_size=160)):
     ...     raise torch.OutOfMemoryError("20 GiB")
     Traceback (most recent call last):
-    MemoryError: DeepSSDML: the device has no room for a step (20 GiB). Lower batch_size=160.
+    MemoryError: DeepSSDML: the device has no room for a step (20 GiB). Lower batch_size=160, ...
     """
     try:
         yield
-    except torch.OutOfMemoryError as error:
+    except torch.cuda.OutOfMemoryError as error:
         raise MemoryError(
             f"DeepSSDML: the device has no room for a step ({error}). Lower "
-            f"batch_size={settings.batch_size}."
+            f"batch_size={settings.batch_size}, and name another checkpoint_dir if there is one."
         ) from error

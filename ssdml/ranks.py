@@ -1,19 +1,22 @@
 """Several processes under torchrun: each takes its share of a batch, and all take the same step.
 
 Every rank draws the same batches and views, embeds its own slice, and gathers the rest: so losses
-that look at whole batches stay as they are, and the gradient is that of one process.
+that look at whole batches stay as they are, and the gradient is that of one process, for networks
+that look at items one by one. Batch normalisation sees a slice (torch.nn.SyncBatchNorm does not).
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, TypeVar, cast
 
 import torch
 from torch import distributed, nn
 
 T = TypeVar("T")
+PATIENCE = timedelta(hours=2)  # with the first process, which builds the graphs
 
 
 def in_group() -> bool:
@@ -33,11 +36,23 @@ def rank() -> int:
     return distributed.get_rank() if n_ranks() > 1 else 0
 
 
-def join_group(device: str) -> None:
-    """Join the processes that torchrun started, if it did: gloo on a CPU, NCCL on CUDA."""
+def join_group(device: str) -> str:
+    """Join the processes that torchrun started, if it did: gloo on a CPU, NCCL on CUDA.
+
+    Returns the device, which of several GPUs is this process's own.
+    """
     started = int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
-    if started and distributed.is_available() and not distributed.is_initialized():
-        distributed.init_process_group("nccl" if device.startswith("cuda") else "gloo")
+    if not started or not distributed.is_available():
+        return device
+    if device == "cuda":
+        device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+        torch.cuda.set_device(device)
+    if not distributed.is_initialized():
+        if device.startswith("cuda"):
+            distributed.init_process_group("nccl", timeout=PATIENCE)
+        else:
+            distributed.init_process_group("gloo")
+    return device
 
 
 def own_share(size: int) -> slice:

@@ -49,17 +49,20 @@ def partitions(
 def confidences(distributions: Array) -> Array:
     """``(1 - entropy / log C)²`` of each row: 1 where the class is certain, 0 where nothing is.
 
+    Rows of zeros, of which nothing is known, have 0.
+
     Examples
     --------
     >>> confidences(np.array([[1.0, 0.0], [0.5, 0.5]]))
     array([1., 0.])
     """
     n_classes = distributions.shape[1]
+    known = distributions.sum(axis=1) > 0
     if n_classes == 1:
-        return np.ones(len(distributions))
+        return known.astype(float)
     logs = np.log(np.maximum(distributions, np.finfo(distributions.dtype).tiny))
     entropy = -(distributions * logs).sum(axis=1) / np.log(n_classes)
-    certainty: Array = np.maximum(1 - entropy, 0) ** 2
+    certainty: Array = np.where(known, np.maximum(1 - entropy, 0) ** 2, 0)
     return certainty
 
 

@@ -250,8 +250,7 @@ def pretrain(
         optimizer = torch.optim.AdamW(parameters, PRETRAINING_RATE)
         for _ in range(epochs):
             total, order = 0.0, rng.permutation(len(rows))
-            for batch in row_blocks(len(order), PRETRAINING_BATCH):
-                drawn = order[batch]
+            for drawn in np.array_split(order, -(-len(order) // PRETRAINING_BATCH)):
                 logits = softmax(network.backbone(items.batch(rows[drawn])))
                 loss = functional.cross_entropy(logits, torch.from_numpy(classes[drawn]).to(device))
                 optimizer.zero_grad()

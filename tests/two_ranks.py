@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import distributed
 
-from ssdml import ranks
+from ssdml import DeepSSDML, ranks
 from ssdml.deep_run import DeepRun
-from tests.deep import small_images, small_model
+from tests.deep import small_images, small_model, small_network
 
 
 def main(out: Path) -> None:
@@ -25,7 +25,8 @@ def main(out: Path) -> None:
     def keep(network):
         step(network)
         if not gradients:
-            gradients.extend(p.grad.clone().numpy() for p in network.parameters())
+            given = (p.grad for p in network.parameters() if p.grad is not None)
+            gradients.extend(gradient.clone().numpy() for gradient in given)
 
     ranks.average_gradients = keep
     from ssdml import training
@@ -47,7 +48,14 @@ def main(out: Path) -> None:
         return losses[-1]
 
     DeepRun._loss = loss
-    model = small_model(checkpoint_dir=out / "checkpoints").fit(X, labels)
+    model = small_model(checkpoint_dir=out / "checkpoints")
+    if "--paper" in sys.argv:
+        options = {"partition_size": 100, "epochs": 1, "epochs_per_partition": 1}
+        model = DeepSSDML.paper(small_network(), 16, **options, random_state=None)
+    if os.environ.get("RANK") == "1":  # as a module that every process makes for itself
+        with torch.no_grad():
+            model.backbone[0].weight += 1
+    model.fit(X, labels)
     if ranks.rank() == 0:
         np.savez(
             out / "result.npz",

@@ -37,7 +37,10 @@ class OfImages(TransformerMixin, BaseEstimator):
         """Parameters of the estimator go by their own names."""
         own = self.get_params(deep=False)
         super().set_params(
-            **{name if name in own else f"estimator__{name}": v for name, v in params.items()}
+            **{
+                name if name.partition("__")[0] in own else f"estimator__{name}": v
+                for name, v in params.items()
+            }
         )
         return self
 

@@ -9,7 +9,7 @@ from ssdml import DeepSSDML
 from ssdml.datasets import label_scarce_split, load_dataset
 
 
-def test_graph_and_metric_take_a_third_of_the_epochs_at_most(benchmark):
+def test_graph_and_metric_add_three_tenths_to_the_epochs_at_most(benchmark):
     """Over two partitions of MNIST; the epochs alone are the loop with labels and L at rest."""
     try:
         mnist = load_dataset("mnist")

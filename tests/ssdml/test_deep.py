@@ -15,6 +15,7 @@ from sklearn.base import clone
 from torch import nn
 
 from ssdml import DeepSSDML, deep_run
+from ssdml.augmentation import unchanged
 from ssdml.evaluation import evaluate
 from tests.deep import small_images, small_model, small_network
 
@@ -186,6 +187,27 @@ class TestResume:
         with pytest.raises(ValueError, match=r"got labels .* there"):
             small_model(epochs=2, checkpoint_dir=tmp_path).fit(X, others)
 
+    def test_items_that_changed_are_refused(self, digits, tmp_path):
+        X, _, labels = digits
+        small_model(epochs=2, checkpoint_dir=tmp_path).fit(X, labels)
+        with pytest.raises(ValueError, match=r"got mean and scale of the items .* there"):
+            small_model(epochs=2, checkpoint_dir=tmp_path).fit(0.9 * X, labels)
+
+    def test_any_seed_goes_on_with_the_one_it_began_with(self, digits, tmp_path):
+        X, _, labels = digits
+        options = {"epochs": 2, "random_state": None, "checkpoint_dir": tmp_path}
+        one, two = (small_model(**options).fit(X, labels) for _ in range(2))
+        assert "partition 1" not in two.stage_seconds_
+        assert_same_weights(one, two)
+
+    def test_views_of_ones_own_are_known_by_their_name(self, digits, tmp_path):
+        X, _, labels = digits
+        options = {"epochs": 2, "checkpoint_dir": tmp_path, "augment": unchanged}
+        one, two = (small_model(**options).fit(X, labels) for _ in range(2))
+        assert_same_weights(one, two)
+        with pytest.raises(ValueError, match=r"got augment .ssdml\.augmentation\.unchanged. there"):
+            small_model(epochs=2, checkpoint_dir=tmp_path).fit(X, labels)
+
 
 class TestSaveAndLoad:
     def test_what_is_loaded_embeds_and_predicts_alike(self, fitted, digits, tmp_path):
@@ -219,6 +241,15 @@ class TestPaper:
         np.testing.assert_allclose(L @ L.T, np.eye(16), atol=1e-6)
         before = evaluate(X.reshape(len(X), -1), y, random_state=0)["R@1"]
         assert evaluate(model.transform(X), y, random_state=0)["R@1"] < before - 5
+
+    def test_its_proxies_are_the_means_of_the_classes(self, digits):
+        X, _, labels = digits
+        options = {"partition_size": 300, "epochs": 1, "epochs_per_partition": 1}
+        model = DeepSSDML.paper(small_network(), 16, **options, random_state=0).fit(X, labels)
+        means = model.label_distributions_.T @ model.transform(X)
+        means /= np.linalg.norm(means, axis=1, keepdims=True)
+        np.testing.assert_allclose(model.network_.proxies.detach(), means, atol=1e-4)
+        assert (model.predict(X) == model.transduction_).mean() > 0.5
 
     def test_without_orthogonality_l_is_a_layer(self, digits):
         X, _, labels = digits
@@ -307,6 +338,37 @@ class TestSwitches:
         assert ours > theirs - 0.1
 
 
+class TestTheFirstPartition:
+    @pytest.mark.parametrize("edges", [0.0, 0.2])
+    def test_only_rows_whose_class_is_known_make_batches(self, digits, monkeypatch, edges):
+        X, y, labels = digits
+        seen = []
+        loss = deep_run.DeepRun._loss
+
+        def spy(run, batch, classes, others, generator):
+            seen.append((batch, classes))
+            return loss(run, batch, classes, others, generator)
+
+        monkeypatch.setattr(deep_run.DeepRun, "_loss", spy)
+        small_model(epochs=2, input_edges=edges).fit(X, labels)
+        rows, classes = (np.concatenate(part) for part in zip(*seen, strict=True))
+        assert (labels[rows] >= 0).all() == (edges == 0)
+        assert (classes == y[rows]).mean() > 0.9
+        np.testing.assert_array_equal(classes[labels[rows] >= 0], labels[rows][labels[rows] >= 0])
+
+    def test_epochs_are_as_many_as_asked_for(self, digits, monkeypatch):
+        X, _, labels = digits
+        steps = []
+        loss = deep_run.DeepRun._loss
+        monkeypatch.setattr(
+            deep_run.DeepRun, "_loss", lambda run, *args: (steps.append(1), loss(run, *args))[1]
+        )
+        # 350 rows make 9 batches of 40 an epoch: 2 epochs, then the third alone.
+        model = small_model(epochs=3).fit(X, labels)
+        assert len(model.history_) == 2
+        assert len(steps) == 18 + 9
+
+
 class TestDegenerate:
     def test_one_label_a_class(self, digits):
         X, y, _ = digits
@@ -315,10 +377,19 @@ class TestDegenerate:
         model = small_model(epochs=2).fit(X, labels)
         assert model.label_distributions_.shape == (len(X), 10)
 
+    def test_labels_that_others_outvote_stay(self, digits):
+        X, y, _ = digits
+        labels = np.where(np.arange(len(y)) % 2 == 0, y, -1)
+        wrong = np.flatnonzero(labels == 3)[:5]
+        labels[wrong] = 8
+        model = small_model(epochs=2).fit(X, labels)
+        known = labels >= 0
+        np.testing.assert_array_equal(model.transduction_[known], labels[known])
+
     def test_every_item_labelled(self, digits):
         X, y, _ = digits
         model = small_model(epochs=4).fit(X, y)
-        assert (model.transduction_ == y).mean() > 0.9
+        assert (model.predict(X) == y).mean() > 0.8
 
 
 class Wrong(nn.Module):
@@ -357,6 +428,11 @@ class TestBadInput:
         X, _, labels = digits
         with pytest.raises(ValueError, match=f"The '{name}' parameter of DeepSSDML must be"):
             small_model(**{name: value}).fit(X, labels)
+
+    def test_a_backbone_that_is_no_module(self, digits):
+        X, _, labels = digits
+        with pytest.raises(TypeError, match="a name or a torch module; got type"):
+            small_model().set_params(backbone=nn.Flatten).fit(X, labels)
 
     def test_more_components_than_features(self, digits):
         X, _, labels = digits

@@ -27,7 +27,13 @@ def run(n_ranks, out, *options):
     command += ["-m", "tests.two_ranks", str(out), *options]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        command,
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return np.load(out / "result.npz")
@@ -60,6 +66,12 @@ def test_where_a_process_dies_the_rest_go_on_from_the_checkpoint(results, tmp_pa
     disturbed = run(2, tmp_path / "disturbed", "--die")
     assert disturbed["stages"].tolist() == ["input", "partition 3", "end"]
     np.testing.assert_array_equal(disturbed["Z"], results[1]["Z"])
+
+
+def test_the_published_alternation_has_one_seed_and_one_network_for_all(tmp_path):
+    done = run(2, tmp_path / "paper", "--paper")
+    assert done["stages"].tolist() == ["input", "partition 1", "end"]
+    assert np.isfinite(done["Z"]).all()
 
 
 def test_one_process_is_a_group_of_its_own():

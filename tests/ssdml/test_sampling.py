@@ -215,3 +215,8 @@ def test_same_seed_gives_the_same_batches_and_another_seed_others(rng):
 
 def test_no_batches_are_none():
     assert batches([0, 1], [1.0, 1.0], 4, 0) == []
+
+
+def test_of_rows_of_zeros_nothing_is_known():
+    for n_classes in (1, 3):
+        assert (confidences(np.zeros((2, n_classes))) == 0).all()
