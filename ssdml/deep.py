@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Self
@@ -10,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ssdml.deep_metric import DeepMetric
@@ -282,6 +280,7 @@ class DeepSSDML(DeepMetric, BaseEstimator):
         self : DeepSSDML
         """
         from ssdml.checkpoints import load_checkpoint, save_checkpoint
+        from ssdml.deep_config import run_config, run_seed
         from ssdml.deep_literal import LiteralRun
         from ssdml.deep_network import new_network
         from ssdml.deep_run import DeepRun
@@ -295,7 +294,7 @@ class DeepSSDML(DeepMetric, BaseEstimator):
         items = as_items(dataset, "DeepSSDML", device)
         labels = read_labels(y, len(items), "DeepSSDML", "Label some items.")
         folder = None if self.checkpoint_dir is None else Path(self.checkpoint_dir)
-        seed = from_first_rank(lambda: self._seed(folder))
+        seed = from_first_rank(lambda: run_seed(self.random_state, folder))
         rng = np.random.default_rng(seed)
         n_partitions = -(-self.epochs // self.epochs_per_partition)
         stages = Stages(self, 2 + n_partitions, verbose=self.verbose)
@@ -321,7 +320,7 @@ class DeepSSDML(DeepMetric, BaseEstimator):
             views, weak = self._views(items.shape)
             kind = LiteralRun if self.mining == "neighborhood" else DeepRun
             run = kind(items, labels, network, inputs, views, weak, self, seed, device)
-            config = self._config(items.shape, labels, seed, network.backbone)
+            config = run_config(self, items.shape, labels, seed, network.backbone)
             if folder is not None:
                 found = from_first_rank(lambda: load_checkpoint(folder, config, "DeepSSDML"))
                 if found is not None:
@@ -359,34 +358,6 @@ class DeepSSDML(DeepMetric, BaseEstimator):
             return unchanged, unchanged
         return views, views.weaker(WEAK) if hasattr(views, "weaker") else unchanged
 
-    def _seed(self, folder: Path | None) -> int:
-        """Of the run; that of the one to go on with where any will do."""
-        from ssdml.checkpoints import saved_config
-
-        if self.random_state is None and folder is not None:
-            saved = saved_config(folder)
-            if saved is not None:
-                return int(saved["seed"])
-        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-
-    def _config(
-        self, shape: tuple[int, ...], labels: Array, seed: int, standardized: Any
-    ) -> dict[str, Any]:
-        """What a checkpoint must agree with."""
-        skipped = {"checkpoint_dir", "device", "n_jobs", "verbose", "random_state"}
-        params = {k: v for k, v in self.get_params(deep=False).items() if k not in skipped}
-        named = {name: value if _is_json(value) else _name(value) for name, value in params.items()}
-        if not isinstance(self.backbone, str):
-            named["backbone"] = str(self.backbone)
-        digest = hashlib.sha256(np.ascontiguousarray(labels).tobytes()).hexdigest()
-        moments = [part.double().sum().item() for part in (standardized.mean, standardized.scale)]
-        return named | {
-            "seed": seed,
-            "item_shape": list(shape),
-            "labels": digest,
-            "mean and scale of the items": moments,
-        }
-
     def _keep(self, run: Any, side: InputSide | None, labels: Array) -> None:
         self.classes_ = np.unique(labels[labels != UNLABELED])
         self.label_distributions_ = run.distributions
@@ -401,14 +372,3 @@ class DeepSSDML(DeepMetric, BaseEstimator):
         self.item_shape_ = run.items.shape
         self.components_ = run.average.L.T
         self.network_ = run.average.eval()
-
-
-def _name(value: Any) -> str:
-    """Of a function; what repr says of anything else, an address would change with the process."""
-    if hasattr(value, "__qualname__"):
-        return f"{value.__module__}.{value.__qualname__}"
-    return repr(value)
-
-
-def _is_json(value: Any) -> bool:
-    return value is None or isinstance(value, (str, int, float, bool))

@@ -45,14 +45,14 @@ def memory_hints(settings: Any) -> Iterator[None]:
     --------
     >>> from types import SimpleNamespace
     >>> with memory_hints(SimpleNamespace(batch_size=160)):
-    ...     raise torch.OutOfMemoryError("20 GiB")
+    ...     raise torch.cuda.OutOfMemoryError("20 GiB")
     Traceback (most recent call last):
-    MemoryError: DeepSSDML: the device has no room for a step (20 GiB). Lower batch_size=160, ...
+    MemoryError: DeepSSDML: no room for a step (20 GiB). Lower batch_size=160, in another folder.
     """
     try:
         yield
     except torch.cuda.OutOfMemoryError as error:
         raise MemoryError(
-            f"DeepSSDML: the device has no room for a step ({error}). Lower "
-            f"batch_size={settings.batch_size}, and name another checkpoint_dir if there is one."
+            f"DeepSSDML: no room for a step ({error}). Lower batch_size={settings.batch_size}, "
+            "in another folder."
         ) from error

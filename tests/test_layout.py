@@ -46,7 +46,7 @@ FLOORS = (
         "ssdml.planning",
         "ssdml.estimator",
     },
-    {f"ssdml.deep{part}" for part in ("", "_literal", "_metric", "_network", "_run")},
+    {f"ssdml.deep{part}" for part in ("", "_config", "_literal", "_metric", "_network", "_run")},
     {"ssdml.experiments"},
     {"ssdml.cli"},
     {"ssdml.baselines"},

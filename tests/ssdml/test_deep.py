@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +11,6 @@ from sklearn.base import clone
 from torch import nn
 
 from ssdml import DeepSSDML, deep_run
-from ssdml.augmentation import unchanged
 from ssdml.evaluation import evaluate
 from tests.deep import small_images, small_model, small_network
 
@@ -133,98 +128,6 @@ class TestTheSameAgain:
         torch.manual_seed(5)
         small_model(epochs=2).fit(X, labels)
         assert torch.equal(torch.rand(1), expected)
-
-
-class TestResume:
-    def test_a_fit_that_stopped_goes_on_to_the_same_bits(
-        self, fitted, digits, tmp_path, monkeypatch
-    ):
-        X, _, labels = digits
-        partition = deep_run.DeepRun.partition
-
-        def stop(run, progress):
-            if len(run.history) == 2:
-                raise KeyboardInterrupt
-            return partition(run, progress)
-
-        monkeypatch.setattr(deep_run.DeepRun, "partition", stop)
-        model = small_model(checkpoint_dir=tmp_path)
-        with pytest.raises(KeyboardInterrupt):
-            model.fit(X, labels)
-        assert not hasattr(model, "network_")
-        monkeypatch.undo()
-        resumed = model.fit(X, labels)
-        assert set(resumed.stage_seconds_) == {"input", "partition 3", "end"}
-        assert_same_weights(fitted, resumed)
-        np.testing.assert_array_equal(fitted.transform(X), resumed.transform(X))
-
-    def test_kill_and_resume(self, fitted, digits, tmp_path):
-        """SIGKILL after the first checkpoint: nothing of the process is left."""
-        script = (
-            "import sys, torch; torch.set_num_threads(1)\n"
-            "from tests.deep import small_images, small_model\n"
-            "X, _, labels = small_images()\n"
-            "small_model(checkpoint_dir=sys.argv[1]).fit(X, labels)\n"
-        )
-        process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], cwd=ROOT)
-        deadline = time.monotonic() + 120
-        while not list(tmp_path.glob("*.safetensors")) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        X, _, labels = digits
-        resumed = small_model(checkpoint_dir=tmp_path).fit(X, labels)
-        assert "partition 1" not in resumed.stage_seconds_
-        assert_same_weights(fitted, resumed)
-
-    def test_checkpoints_of_other_settings_or_labels_are_refused(self, digits, tmp_path):
-        X, _, labels = digits
-        small_model(epochs=2, checkpoint_dir=tmp_path).fit(X, labels)
-        with pytest.raises(ValueError, match=r"same settings and data; got decay 0.99 there"):
-            small_model(epochs=2, decay=0.9, checkpoint_dir=tmp_path).fit(X, labels)
-        others = labels.copy()
-        others[np.flatnonzero(labels == 3)[0]] = -1
-        with pytest.raises(ValueError, match=r"got labels .* there"):
-            small_model(epochs=2, checkpoint_dir=tmp_path).fit(X, others)
-
-    def test_items_that_changed_are_refused(self, digits, tmp_path):
-        X, _, labels = digits
-        small_model(epochs=2, checkpoint_dir=tmp_path).fit(X, labels)
-        with pytest.raises(ValueError, match=r"got mean and scale of the items .* there"):
-            small_model(epochs=2, checkpoint_dir=tmp_path).fit(0.9 * X, labels)
-
-    def test_any_seed_goes_on_with_the_one_it_began_with(self, digits, tmp_path):
-        X, _, labels = digits
-        options = {"epochs": 2, "random_state": None, "checkpoint_dir": tmp_path}
-        one, two = (small_model(**options).fit(X, labels) for _ in range(2))
-        assert "partition 1" not in two.stage_seconds_
-        assert_same_weights(one, two)
-
-    def test_views_of_ones_own_are_known_by_their_name(self, digits, tmp_path):
-        X, _, labels = digits
-        options = {"epochs": 2, "checkpoint_dir": tmp_path, "augment": unchanged}
-        one, two = (small_model(**options).fit(X, labels) for _ in range(2))
-        assert_same_weights(one, two)
-        with pytest.raises(ValueError, match=r"got augment .ssdml\.augmentation\.unchanged. there"):
-            small_model(epochs=2, checkpoint_dir=tmp_path).fit(X, labels)
-
-
-class TestSaveAndLoad:
-    def test_what_is_loaded_embeds_and_predicts_alike(self, fitted, digits, tmp_path):
-        X, _, _ = digits
-        fitted.save(tmp_path / "model")
-        loaded = DeepSSDML.load(tmp_path / "model", backbone=small_network())
-        np.testing.assert_array_equal(loaded.transform(X), fitted.transform(X))
-        np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
-        np.testing.assert_array_equal(loaded.transduction_, fitted.transduction_)
-        assert loaded.decay == fitted.decay
-
-    def test_a_module_of_ones_own_is_asked_for_again(self, fitted, tmp_path):
-        fitted.save(tmp_path / "model")
-        with pytest.raises(ValueError, match="backbone must be a module like the one"):
-            DeepSSDML.load(tmp_path / "model")
-        with pytest.raises(ValueError, match="backbone must be like the one that was fitted"):
-            DeepSSDML.load(tmp_path / "model", backbone=nn.Linear(64, 32))
 
 
 class TestPaper:
@@ -367,97 +270,3 @@ class TestTheFirstPartition:
         model = small_model(epochs=3).fit(X, labels)
         assert len(model.history_) == 2
         assert len(steps) == 18 + 9
-
-
-class TestDegenerate:
-    def test_one_label_a_class(self, digits):
-        X, y, _ = digits
-        labels = np.full(len(X), -1)
-        labels[[int(np.flatnonzero(y == c)[0]) for c in range(10)]] = np.arange(10)
-        model = small_model(epochs=2).fit(X, labels)
-        assert model.label_distributions_.shape == (len(X), 10)
-
-    def test_labels_that_others_outvote_stay(self, digits):
-        X, y, _ = digits
-        labels = np.where(np.arange(len(y)) % 2 == 0, y, -1)
-        wrong = np.flatnonzero(labels == 3)[:5]
-        labels[wrong] = 8
-        model = small_model(epochs=2).fit(X, labels)
-        known = labels >= 0
-        np.testing.assert_array_equal(model.transduction_[known], labels[known])
-
-    def test_every_item_labelled(self, digits):
-        X, y, _ = digits
-        model = small_model(epochs=4).fit(X, y)
-        assert (model.predict(X) == y).mean() > 0.8
-
-
-class Wrong(nn.Module):
-    """Makes of items whatever the function does."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function, self.inner = function, nn.Flatten()
-
-    def forward(self, items):
-        return self.function(self.inner(items))
-
-
-class TestBadInput:
-    @pytest.mark.parametrize(
-        ("backbone", "message"),
-        [
-            (nn.Conv2d(1, 4, 3), r"features of shape \(n, d\); got \(16, 4, 6, 6\).*Flatten"),
-            (Wrong(lambda rows: rows / 0), "must return finite features"),
-            (Wrong(lambda rows: 0 * rows), "must not return zeros alone"),
-            ("mnist", r"backbone='mnist' is for images of 28 x 28 pixels; got .*\(1, 8, 8\)"),
-            ("mnits", r"backbone must be one of 'mnist', 'cifar'.*Did you mean 'mnist'\?"),
-        ],
-        ids=["4-D", "NaN", "zeros", "size", "name"],
-    )
-    def test_a_backbone_that_makes_no_rows_is_refused(self, digits, backbone, message):
-        X, _, labels = digits
-        with pytest.raises(ValueError, match=message):
-            small_model().set_params(backbone=backbone).fit(X, labels)
-
-    @pytest.mark.parametrize(
-        ("name", "value"),
-        [("decay", 1.0), ("angle", 90), ("epochs", 0), ("augment", "flips"), ("averaging", 1.0)],
-    )
-    def test_parameters_out_of_range(self, digits, name, value):
-        X, _, labels = digits
-        with pytest.raises(ValueError, match=f"The '{name}' parameter of DeepSSDML must be"):
-            small_model(**{name: value}).fit(X, labels)
-
-    def test_a_backbone_that_is_no_module(self, digits):
-        X, _, labels = digits
-        with pytest.raises(TypeError, match="a name or a torch module; got type"):
-            small_model().set_params(backbone=nn.Flatten).fit(X, labels)
-
-    def test_more_components_than_features(self, digits):
-        X, _, labels = digits
-        with pytest.raises(ValueError, match="at most the 32 features of the backbone; got 33"):
-            small_model().set_params(n_components=33).fit(X, labels)
-
-    def test_labels_of_another_length_or_none(self, digits):
-        X, _, labels = digits
-        with pytest.raises(ValueError, match=r"600.*599|599.*600"):
-            small_model().fit(X, labels[:-1])
-        with pytest.raises(ValueError, match="Label some items"):
-            small_model().fit(X, np.full(len(X), -1))
-
-    def test_new_items_of_another_shape(self, fitted):
-        with pytest.raises(ValueError, match=r"shape \(1, 8, 8\) of those .* got \(1, 9, 8\)"):
-            fitted.transform(np.zeros((2, 9, 8), np.float32))
-
-    def test_a_gpu_that_is_not_there(self, digits, monkeypatch):
-        X, _, labels = digits
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-        with pytest.raises(ValueError, match=r"got 'cuda', and it finds no GPU. Pass 'auto'"):
-            small_model(device="cuda").fit(X, labels)
-
-    def test_a_loss_that_is_not_finite_ends_the_fit(self, digits, tmp_path):
-        X, _, labels = digits
-        model = small_model(checkpoint_dir=tmp_path, learning_rate=1e30)
-        with pytest.raises(FloatingPointError, match=r"got nan at step .*Lower learning_rate"):
-            model.fit(X, labels)

@@ -57,4 +57,4 @@ def test_memory_that_runs_out_names_the_setting():
         pytest.raises(MemoryError, match=r"no room for a step \(9 GiB\). Lower batch_size=64"),
         memory_hints(SimpleNamespace(batch_size=64)),
     ):
-        raise torch.OutOfMemoryError("9 GiB")
+        raise torch.cuda.OutOfMemoryError("9 GiB")

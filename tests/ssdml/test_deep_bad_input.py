@@ -1,0 +1,140 @@
+"""What DeepSSDML refuses, and the little it can do with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.deep import small_images, small_model
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Batches are small, and the machine may be busy."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y, labels = small_images()
+    X.flags.writeable = labels.flags.writeable = False
+    return X, y, labels
+
+
+@pytest.fixture(scope="module")
+def fitted(digits):
+    X, _, labels = digits
+    return small_model().fit(X, labels)
+
+
+def weights(model):
+    return {name: value.numpy() for name, value in model.network_.state_dict().items()}
+
+
+def assert_same_weights(one, two):
+    for (name, a), (other, b) in zip(weights(one).items(), weights(two).items(), strict=True):
+        assert name == other
+        np.testing.assert_array_equal(a, b)
+
+
+class TestDegenerate:
+    def test_one_label_a_class(self, digits):
+        X, y, _ = digits
+        labels = np.full(len(X), -1)
+        labels[[int(np.flatnonzero(y == c)[0]) for c in range(10)]] = np.arange(10)
+        model = small_model(epochs=2).fit(X, labels)
+        assert model.label_distributions_.shape == (len(X), 10)
+
+    def test_labels_that_others_outvote_stay(self, digits):
+        X, y, _ = digits
+        labels = np.where(np.arange(len(y)) % 2 == 0, y, -1)
+        wrong = np.flatnonzero(labels == 3)[:5]
+        labels[wrong] = 8
+        model = small_model(epochs=2).fit(X, labels)
+        known = labels >= 0
+        np.testing.assert_array_equal(model.transduction_[known], labels[known])
+
+    def test_every_item_labelled(self, digits):
+        X, y, _ = digits
+        model = small_model(epochs=4).fit(X, y)
+        assert (model.predict(X) == y).mean() > 0.8
+
+
+class Wrong(nn.Module):
+    """Makes of items whatever the function does."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function, self.inner = function, nn.Flatten()
+
+    def forward(self, items):
+        return self.function(self.inner(items))
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("backbone", "message"),
+        [
+            (nn.Conv2d(1, 4, 3), r"features of shape \(n, d\); got \(16, 4, 6, 6\).*Flatten"),
+            (Wrong(lambda rows: rows / 0), "must return finite features"),
+            (Wrong(lambda rows: 0 * rows), "must not return zeros alone"),
+            ("mnist", r"backbone='mnist' is for images of 28 x 28 pixels; got .*\(1, 8, 8\)"),
+            ("mnits", r"backbone must be one of 'mnist', 'cifar'.*Did you mean 'mnist'\?"),
+        ],
+        ids=["4-D", "NaN", "zeros", "size", "name"],
+    )
+    def test_a_backbone_that_makes_no_rows_is_refused(self, digits, backbone, message):
+        X, _, labels = digits
+        with pytest.raises(ValueError, match=message):
+            small_model().set_params(backbone=backbone).fit(X, labels)
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [("decay", 1.0), ("angle", 90), ("epochs", 0), ("augment", "flips"), ("averaging", 1.0)],
+    )
+    def test_parameters_out_of_range(self, digits, name, value):
+        X, _, labels = digits
+        with pytest.raises(ValueError, match=f"The '{name}' parameter of DeepSSDML must be"):
+            small_model(**{name: value}).fit(X, labels)
+
+    def test_a_backbone_that_is_no_module(self, digits):
+        X, _, labels = digits
+        with pytest.raises(TypeError, match="a name or a torch module; got type"):
+            small_model().set_params(backbone=nn.Flatten).fit(X, labels)
+
+    def test_more_components_than_features(self, digits):
+        X, _, labels = digits
+        with pytest.raises(ValueError, match="at most the 32 features of the backbone; got 33"):
+            small_model().set_params(n_components=33).fit(X, labels)
+
+    def test_labels_of_another_length_or_none(self, digits):
+        X, _, labels = digits
+        with pytest.raises(ValueError, match=r"600.*599|599.*600"):
+            small_model().fit(X, labels[:-1])
+        with pytest.raises(ValueError, match="Label some items"):
+            small_model().fit(X, np.full(len(X), -1))
+
+    def test_new_items_of_another_shape(self, fitted):
+        with pytest.raises(ValueError, match=r"shape \(1, 8, 8\) of those .* got \(1, 9, 8\)"):
+            fitted.transform(np.zeros((2, 9, 8), np.float32))
+
+    def test_a_gpu_that_is_not_there(self, digits, monkeypatch):
+        X, _, labels = digits
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+        with pytest.raises(ValueError, match=r"got 'cuda', and it finds no GPU. Pass 'auto'"):
+            small_model(device="cuda").fit(X, labels)
+
+    def test_a_loss_that_is_not_finite_ends_the_fit(self, digits, tmp_path):
+        X, _, labels = digits
+        model = small_model(checkpoint_dir=tmp_path, learning_rate=1e30)
+        with pytest.raises(FloatingPointError, match=r"got nan at step .*Lower learning_rate"):
+            model.fit(X, labels)

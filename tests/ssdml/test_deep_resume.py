@@ -1,0 +1,144 @@
+"""A fit of networks that was cut short goes on; a finished one is saved and loaded."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from ssdml import DeepSSDML, deep_run
+from ssdml.augmentation import unchanged
+from tests.deep import small_images, small_model, small_network
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Batches are small, and the machine may be busy."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y, labels = small_images()
+    X.flags.writeable = labels.flags.writeable = False
+    return X, y, labels
+
+
+@pytest.fixture(scope="module")
+def fitted(digits):
+    X, _, labels = digits
+    return small_model().fit(X, labels)
+
+
+def weights(model):
+    return {name: value.numpy() for name, value in model.network_.state_dict().items()}
+
+
+def assert_same_weights(one, two):
+    for (name, a), (other, b) in zip(weights(one).items(), weights(two).items(), strict=True):
+        assert name == other
+        np.testing.assert_array_equal(a, b)
+
+
+class TestResume:
+    def test_a_fit_that_stopped_goes_on_to_the_same_bits(
+        self, fitted, digits, tmp_path, monkeypatch
+    ):
+        X, _, labels = digits
+        partition = deep_run.DeepRun.partition
+
+        def stop(run, progress):
+            if len(run.history) == 2:
+                raise KeyboardInterrupt
+            return partition(run, progress)
+
+        monkeypatch.setattr(deep_run.DeepRun, "partition", stop)
+        model = small_model(checkpoint_dir=tmp_path)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, labels)
+        assert not hasattr(model, "network_")
+        monkeypatch.undo()
+        resumed = model.fit(X, labels)
+        assert set(resumed.stage_seconds_) == {"input", "partition 3", "end"}
+        assert_same_weights(fitted, resumed)
+        np.testing.assert_array_equal(fitted.transform(X), resumed.transform(X))
+
+    def test_kill_and_resume(self, fitted, digits, tmp_path):
+        """SIGKILL after the first checkpoint: nothing of the process is left."""
+        script = (
+            "import sys, torch; torch.set_num_threads(1)\n"
+            "from tests.deep import small_images, small_model\n"
+            "X, _, labels = small_images()\n"
+            "small_model(checkpoint_dir=sys.argv[1]).fit(X, labels)\n"
+        )
+        process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], cwd=ROOT)
+        deadline = time.monotonic() + 120
+        while not list(tmp_path.glob("*.safetensors")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        X, _, labels = digits
+        resumed = small_model(checkpoint_dir=tmp_path).fit(X, labels)
+        assert "partition 1" not in resumed.stage_seconds_
+        assert_same_weights(fitted, resumed)
+
+    def test_checkpoints_of_other_settings_or_labels_are_refused(self, digits, tmp_path):
+        X, _, labels = digits
+        small_model(epochs=2, checkpoint_dir=tmp_path).fit(X, labels)
+        with pytest.raises(ValueError, match=r"same settings and data; got decay 0.99 there"):
+            small_model(epochs=2, decay=0.9, checkpoint_dir=tmp_path).fit(X, labels)
+        others = labels.copy()
+        others[np.flatnonzero(labels == 3)[0]] = -1
+        with pytest.raises(ValueError, match=r"got labels .* there"):
+            small_model(epochs=2, checkpoint_dir=tmp_path).fit(X, others)
+
+    def test_items_that_changed_are_refused(self, digits, tmp_path):
+        X, _, labels = digits
+        small_model(epochs=2, checkpoint_dir=tmp_path).fit(X, labels)
+        with pytest.raises(ValueError, match=r"got mean and scale of the items .* there"):
+            small_model(epochs=2, checkpoint_dir=tmp_path).fit(0.9 * X, labels)
+
+    def test_any_seed_goes_on_with_the_one_it_began_with(self, digits, tmp_path):
+        X, _, labels = digits
+        options = {"epochs": 2, "random_state": None, "checkpoint_dir": tmp_path}
+        one, two = (small_model(**options).fit(X, labels) for _ in range(2))
+        assert "partition 1" not in two.stage_seconds_
+        assert_same_weights(one, two)
+
+    def test_views_of_ones_own_are_known_by_their_name(self, digits, tmp_path):
+        X, _, labels = digits
+        options = {"epochs": 2, "checkpoint_dir": tmp_path, "augment": unchanged}
+        one, two = (small_model(**options).fit(X, labels) for _ in range(2))
+        assert_same_weights(one, two)
+        with pytest.raises(ValueError, match=r"got augment .ssdml\.augmentation\.unchanged. there"):
+            small_model(epochs=2, checkpoint_dir=tmp_path).fit(X, labels)
+
+
+class TestSaveAndLoad:
+    def test_what_is_loaded_embeds_and_predicts_alike(self, fitted, digits, tmp_path):
+        X, _, _ = digits
+        fitted.save(tmp_path / "model")
+        loaded = DeepSSDML.load(tmp_path / "model", backbone=small_network())
+        np.testing.assert_array_equal(loaded.transform(X), fitted.transform(X))
+        np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
+        np.testing.assert_array_equal(loaded.transduction_, fitted.transduction_)
+        assert loaded.decay == fitted.decay
+
+    def test_a_module_of_ones_own_is_asked_for_again(self, fitted, tmp_path):
+        fitted.save(tmp_path / "model")
+        with pytest.raises(ValueError, match="backbone must be a module like the one"):
+            DeepSSDML.load(tmp_path / "model")
+        with pytest.raises(ValueError, match="backbone must be like the one that was fitted"):
+            DeepSSDML.load(tmp_path / "model", backbone=nn.Linear(64, 32))
