@@ -193,7 +193,7 @@ def walk_on(
     most_met = 1 + int(np.diff(near.step[0].astype(np.int64)).max())  # that are added up in a row
     branching = len(near.step[1]) / n
     first = more = 1 + int(np.log(LOOKED_UP) / np.log(max(branching, 3)))
-    far.go(first + 1)
+    far.go(first + (n <= LARGE_ROWS))  # of many columns most settle a step earlier
     late = np.arange(n)
     # Bounds shrink with every step, by the root of the decay at least, and their floors grow.
     while len(late):
