@@ -264,8 +264,8 @@ def transform(
     import numpy as np
 
     from ssdml.estimator import SSDML
-    from ssdml.experiments.files import whole_file
     from ssdml.experiments.terminal import shown_wait
+    from ssdml.files import whole_file
     from ssdml.table_readers import read_npy
 
     learned, items = SSDML.load(model), read_npy(x)

@@ -13,8 +13,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ssdml.deep_metric import DeepMetric
 from ssdml.graphs._checks import UNLABELED
+from ssdml.graphs.laplacian import adjacency
 from ssdml.graphs.neighbors import knn_graph
-from ssdml.input_side import InputSide, flat_items, foretold, input_side
+from ssdml.input_side import InputSide, foretold, input_side
 from ssdml.labels import read_labels
 from ssdml.progress import Stages
 
@@ -300,13 +301,8 @@ class DeepSSDML(DeepMetric, BaseEstimator):
         stages = Stages(self, 2 + n_partitions, verbose=self.verbose)
         with stages.all(dataset, y):
             with stages("input"):
-                side = input_side(items)
-                rows = None if side is None else side(flat_items(items))
-                inputs = (
-                    None
-                    if rows is None
-                    else from_first_rank(lambda: self._input_graph(rows, labels, rng))
-                )
+                side, rows = self._input(items)
+                inputs = from_first_rank(lambda: self._input_graph(rows, labels, rng))
             n_classes = len(np.unique(labels[labels != UNLABELED]))
             network = new_network(
                 self.backbone,
@@ -339,15 +335,24 @@ class DeepSSDML(DeepMetric, BaseEstimator):
         self.stage_seconds_ = stages.seconds
         return self
 
-    def _input_graph(self, rows: Array, labels: Array, rng: np.random.Generator) -> Any:
-        """Graph of the items as they are, and the weight of its edges."""
+    def _input(self, items: Any) -> tuple[InputSide | None, Array | None]:
+        """The items as they are, if the graph or the embedding is to have them."""
+        if not self.input_edges and not self.input_weight:
+            return None, None
+        return input_side(items) or (None, None)
+
+    def _input_graph(self, rows: Array | None, labels: Array, rng: np.random.Generator) -> Any:
+        """Graph of the items as they are, and the weight of its edges; None where it has none."""
         from ssdml.deep_run import InputGraph
 
+        if rows is None or not self.input_edges:
+            return None
         graph = knn_graph(rows, self.n_neighbors, n_jobs=self.n_jobs, random_state=rng)
-        if self.input_edges != "auto":
-            return InputGraph(graph, float(self.input_edges))
-        share = foretold(graph, labels, self.decay, self.n_jobs, rng)
-        return InputGraph(graph, INPUT_EDGES if share > TRUSTED else 0.0)
+        edges, weight = adjacency(graph), self.input_edges
+        if weight == "auto":
+            share = foretold(edges, labels, self.decay, self.n_jobs, rng)
+            weight = INPUT_EDGES if share > TRUSTED else 0.0
+        return InputGraph(graph, edges, float(weight))
 
     def _views(self, shape: tuple[int, ...]) -> tuple[Any, Any]:
         """Strong and weak views of items of this shape."""

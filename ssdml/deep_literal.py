@@ -19,7 +19,7 @@ from ssdml.graphs._search import Progress
 from ssdml.graphs.neighbors import knn_graph
 from ssdml.graphs.propagation import propagate_affinities
 from ssdml.graphs.triplets import Triplets, mine_triplets
-from ssdml.linalg import nearest_orthonormal, unit_rows
+from ssdml.linalg import nearest_orthonormal
 from ssdml.losses.angular import angular_triplet_loss
 from ssdml.training import embed_items, seeded
 
@@ -55,11 +55,7 @@ class LiteralRun(DeepRun):
     def conclude(self) -> None:
         """The labels along the last embedding, and the proxies, which nobody has trained."""
         super().conclude()
-        embedding = self.embed_all("embedding")
-        means = torch.from_numpy(unit_rows(self.distributions.T @ embedding))
-        with torch.no_grad():
-            for network in (self.network, self.average):
-                network.proxies.copy_(means)
+        self._place(None, self.distributions.T @ self.embed_all("embedding"))
 
     def _train(
         self, rows: Rows, number: int, rng: np.random.Generator, progress: Progress
@@ -103,6 +99,4 @@ class LiteralRun(DeepRun):
             max_iter=PAPER_STEPS,
             rescale=False,
         )
-        with torch.no_grad():
-            for network in (self.network, self.average):
-                network.metric.copy_(torch.from_numpy(found.point))
+        self._place(found.point, None)

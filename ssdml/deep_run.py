@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy import sparse
 from torch.nn import functional
 
 from ssdml.alternation import N_TRIPLETS, learn_metric, mine
@@ -80,6 +81,7 @@ class InputGraph(NamedTuple):
     """Graph of the items as they are, and how much its edges count beside the embedding's."""
 
     graph: KNNGraph
+    edges: sparse.csr_array  # their weights
     weight: float  # 0: it is not used
 
 
@@ -186,8 +188,9 @@ class DeepRun:
     def conclude(self) -> None:
         """The labels once more, along the graph of the last embedding."""
         rng = np.random.default_rng([self.seed, len(self.history) + 1])
-        features = self.embed_all("features")
-        self.distributions = from_first_rank(lambda: self._carried(features, rng)[0])
+        self.distributions = from_first_rank(
+            lambda: self._carried(self.embed_all("features"), rng)[0]
+        )
 
     def _prepare(self, rng: np.random.Generator) -> Prepared:
         """Labels, triplets and metric for the next epochs; one process does it for all."""
@@ -219,12 +222,11 @@ class DeepRun:
 
         Nothing is spread where nothing has been learned yet and the input's edges do not count.
         """
-        inputs = self.input_graph
+        inputs = self.input_graph if self.trusts_input else None
         if not self.history:
-            if not self.trusts_input:
+            if inputs is None:
                 return self.distributions, None
-            assert inputs is not None
-            graph, edges = inputs.graph, adjacency(inputs.graph)
+            graph, edges = inputs.graph, inputs.edges
         else:
             graph = knn_graph(
                 unit_rows(features @ self.average.L),
@@ -233,9 +235,8 @@ class DeepRun:
                 random_state=rng,
             )
             edges = adjacency(graph)
-            if self.trusts_input:
-                assert inputs is not None
-                edges = edges + inputs.weight * adjacency(inputs.graph)
+            if inputs is not None:
+                edges = edges + inputs.weight * inputs.edges
         distributions = propagate_labels(
             edges, self.labels, decay=self.settings.decay, n_jobs=self.settings.n_jobs
         )
@@ -251,13 +252,17 @@ class DeepRun:
     def _take_over(self, found: Prepared) -> None:
         """Classes, L, and the proxies at the classes' means."""
         self.distributions, self.triplets = found.distributions, found.triplets
+        self._place(found.metric, found.proxies)
+
+    def _place(self, metric: Array | None, proxies: Array | None) -> None:
+        """Put L and the proxies' directions into both networks; None leaves them as they are."""
         with torch.no_grad():
             for network in (self.network, self.average):
-                if found.metric is not None:
-                    network.metric.copy_(torch.from_numpy(found.metric))
-                if found.proxies is not None:
-                    means = torch.from_numpy(found.proxies)
-                    network.proxies.copy_(functional.normalize(means, dim=1))
+                if metric is not None:
+                    network.metric.copy_(torch.from_numpy(metric))
+                if proxies is not None:
+                    directions = torch.from_numpy(proxies)
+                    network.proxies.copy_(functional.normalize(directions, dim=1))
 
     def _train(
         self, rows: Rows, number: int, rng: np.random.Generator, progress: Progress

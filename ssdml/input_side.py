@@ -6,15 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from ssdml.graphs._checks import UNLABELED
-from ssdml.graphs.laplacian import adjacency
 from ssdml.graphs.masses import class_codes
-from ssdml.graphs.neighbors import KNNGraph
 from ssdml.graphs.propagation import propagate_labels
 from ssdml.items import Items
-from ssdml.linalg import covariance, top_eigenvectors, unit_rows
-from ssdml.projections import GRAPH_VARIANCE
+from ssdml.linalg import covariance, unit_rows
+from ssdml.projections import leading_axes
 
 Array = npt.NDArray[Any]
 Classes = npt.NDArray[np.int64]
@@ -39,31 +38,35 @@ class InputSide(NamedTuple):
 
     def __call__(self, flat: Array) -> Array:
         """Rows (n, m) of items (n, d)."""
-        return (self._scaled(flat) - self.center) @ (self.axes / np.float32(self.scale))
+        return self.projected(self.scaled(flat))
 
-    def _scaled(self, flat: Array) -> Array:
+    def projected(self, rows: Array) -> Array:
+        """Components of rows that are scaled."""
+        return (rows - self.center) @ (self.axes / np.float32(self.scale))
+
+    def scaled(self, flat: Array) -> Array:
+        """Images less the mean, of unit length; features as they are."""
         return unit_rows(flat - np.float32(self.mean)) if self.unit else flat
 
 
-def input_side(items: Items) -> InputSide | None:
-    """The components that hold 95 % of the variance; None where items are too large for that."""
-    size = int(np.prod(items.shape))
-    if size > LARGEST_ITEM:
+def input_side(items: Items) -> tuple[InputSide, Array] | None:
+    """The components that hold 95 % of the variance, and all items as rows of them.
+
+    None where items are too large for that.
+    """
+    if np.prod(items.shape) > LARGEST_ITEM:
         return None
-    flat = flat_items(items)
-    unit = len(items.shape) > 1
+    flat, unit = flat_items(items), len(items.shape) > 1
     side = InputSide(float(flat.mean(dtype=np.float64)), np.zeros(0), np.zeros((0, 0)), unit, 1.0)
-    rows = side._scaled(flat)
-    spread = covariance(rows)
-    values = np.maximum(np.linalg.eigvalsh(spread)[::-1], 0)
-    count = 1
-    if values.sum() > 0:
-        count += int(np.searchsorted(np.cumsum(values) / values.sum(), GRAPH_VARIANCE))
-    axes = top_eigenvectors(spread, min(count, size)).astype(np.float32)
-    scale = 1.0 if unit or not values.sum() > 0 else float(np.sqrt(values.sum()))
-    return side._replace(
-        scale=scale, center=rows.mean(axis=0, dtype=np.float64).astype(np.float32), axes=axes
+    rows = side.scaled(flat)
+    center, spread = rows.mean(axis=0, dtype=np.float64).astype(np.float32), covariance(rows)
+    variance = np.trace(spread)
+    side = side._replace(
+        center=center,
+        axes=leading_axes(spread).astype(np.float32),
+        scale=1.0 if unit or not variance > 0 else float(np.sqrt(variance)),
     )
+    return side, side.projected(rows)
 
 
 def flat_items(items: Items) -> Array:
@@ -74,9 +77,13 @@ def flat_items(items: Items) -> Array:
 
 
 def foretold(
-    graph: KNNGraph, labels: Classes, decay: float, n_jobs: int | None, rng: np.random.Generator
+    edges: sparse.csr_array,
+    labels: Classes,
+    decay: float,
+    n_jobs: int | None,
+    rng: np.random.Generator,
 ) -> float:
-    """Share of the labelled rows whose class the graph carries to them from the other half.
+    """Share of the labelled rows whose class weighted edges carry to them from the other half.
 
     1 where a class has one row alone, so that halves would lack it.
     """
@@ -86,7 +93,7 @@ def foretold(
         return 1.0
     # Every second row of each class, so that no class is missing from a half.
     order = labeled[np.argsort(codes[labeled], kind="stable")]
-    edges, right = adjacency(graph), 0
+    right = 0
     for half in (order[::2], order[1::2]):
         given = np.full(len(codes), UNLABELED)
         given[half] = codes[half]

@@ -37,8 +37,7 @@ class StoredItems:
 
     def batch(self, indices: Indices) -> torch.Tensor:
         """Items of these numbers."""
-        drawn = self._stored[torch.from_numpy(indices).to(self._stored.device)]
-        return drawn.float() / 255 if drawn.dtype == torch.uint8 else drawn.float()
+        return _floating(self._stored[torch.from_numpy(indices).to(self._stored.device)])
 
 
 class LoadedItems:
@@ -74,7 +73,7 @@ class LoadedItems:
                 f"{type(item).__name__} at {index}. Give the data set a transform, such as "
                 "torchvision's ToTensor."
             )
-        return item.float() / 255 if item.dtype == torch.uint8 else item.float()
+        return _floating(item)
 
 
 def as_items(dataset: Any, who: str, device: str = "cpu") -> Items:
@@ -130,6 +129,11 @@ def as_items(dataset: Any, who: str, device: str = "cpu") -> Items:
         f"{who}: dataset must be an array, a tensor or a torch Dataset with a length; got "
         f"{type(dataset).__name__}."
     )
+
+
+def _floating(items: torch.Tensor) -> torch.Tensor:
+    """Bytes from 0 to 1; other numbers as they are."""
+    return items.float() / 255 if items.dtype == torch.uint8 else items.float()
 
 
 def _from_numpy(array: npt.NDArray[Any]) -> torch.Tensor:

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from ssdml.files import whole_file
+
 
 def write_history(folder: Path, history: list[dict[str, Any]]) -> None:
     r"""A line of JSON for each partition in ``history.jsonl``, written anew: whole at any time.
@@ -24,9 +26,9 @@ def write_history(folder: Path, history: list[dict[str, Any]]) -> None:
     ...     (Path(folder) / "history.jsonl").read_text()
     '{"partition": 1, "loss": 0.5}\n'
     """
-    unfinished = folder / "history.unfinished"
-    unfinished.write_text("".join(f"{json.dumps(entry)}\n" for entry in history), encoding="utf-8")
-    unfinished.replace(folder / "history.jsonl")
+    with whole_file(folder / "history.jsonl") as unfinished:
+        lines = "".join(f"{json.dumps(entry)}\n" for entry in history)
+        unfinished.write_text(lines, encoding="utf-8")
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:

@@ -22,13 +22,28 @@ def graph_rows(X: Array) -> Array:
     if X.shape[1] <= 32:
         return X
     spread = covariance(X)
-    values = np.linalg.eigvalsh(spread)[::-1]
-    if not values[0] > 0:
+    if not np.trace(spread) > 0:
         return X
-    count = 1 + int(np.searchsorted(np.cumsum(values) / values.sum(), GRAPH_VARIANCE))
-    axes = top_eigenvectors(spread, count)
+    axes = leading_axes(spread)
     components: Array = (X - X.mean(axis=0)) @ axes.astype(X.dtype)
     return components
+
+
+def leading_axes(spread: Matrix) -> Matrix:
+    """Eigenvectors of a covariance (d, d) that hold 95 % of the variance; one if there is none.
+
+    Examples
+    --------
+    >>> leading_axes(np.diag([10.0, 0.1, 0.0]))
+    array([[1.],
+           [0.],
+           [0.]])
+    """
+    values = np.linalg.eigvalsh(spread)[::-1]
+    count = 1
+    if values[0] > 0:
+        count += int(np.searchsorted(np.cumsum(values) / values.sum(), GRAPH_VARIANCE))
+    return top_eigenvectors(spread, count)
 
 
 def best_factor(blocks: Matrix, covariance: Matrix, n_components: int) -> Matrix:

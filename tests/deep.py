@@ -39,3 +39,13 @@ def small_model(**options):
         "device": "cpu",
     }
     return DeepSSDML(small_network(), 16, **(recipe | options))
+
+
+def weights(model):
+    return {name: value.numpy() for name, value in model.network_.state_dict().items()}
+
+
+def assert_same_weights(one, two):
+    for (name, a), (other, b) in zip(weights(one).items(), weights(two).items(), strict=True):
+        assert name == other
+        np.testing.assert_array_equal(a, b)

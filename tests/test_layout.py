@@ -30,7 +30,7 @@ FLOORS = (
     {"ssdml.graphs"},
     {f"ssdml.{name}" for name in "linalg projections scatter representation agreement".split()}
     | {f"ssdml.{name}" for name in "angular losses backbones sampling augmentation".split()}
-    | {f"ssdml.{name}" for name in "items ranks checkpoints input_side journal".split()}
+    | {f"ssdml.{name}" for name in "files items ranks checkpoints input_side journal".split()}
     | {f"ssdml.{name}" for name in "labels ranking evaluation progress persistence".split()}
     | {"ssdml.dask_arrays"}
     | {f"ssdml.{name}" for name in "datasets splits image_readers table_readers".split()},

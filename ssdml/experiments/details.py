@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ssdml.datasets import Dataset, LabelScarceSplit
-from ssdml.experiments.files import whole_file
 from ssdml.experiments.neighborhoods import MinedSample
 from ssdml.experiments.results import RESUME
+from ssdml.files import whole_file
 from ssdml.graphs._checks import UNLABELED
 
 MAP_ROWS = 1500  # test rows on a map: as many dots as a panel can carry

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from ssdml.experiments.figures import MUTED, PAPER, draw_estimates, looks, new_figure
-from ssdml.experiments.files import whole_file
 from ssdml.experiments.maps import draw_class_map
 from ssdml.experiments.sections import Section
 from ssdml.experiments.tables import ScoreTable
+from ssdml.files import whole_file
 
 SCORES = ("NMI", "accuracy")
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from ssdml.experiments.details import load_details
 from ssdml.experiments.figures import looks
-from ssdml.experiments.files import whole_file
 from ssdml.experiments.formats import duration, interval, number, signed
 from ssdml.experiments.results import RESULTS, Row, latest, read_rows
 from ssdml.experiments.sections import Section, make_section
 from ssdml.experiments.tables import ALL_SCORES, HEADLINE
+from ssdml.files import whole_file
 
 REPORT = "report.html"
 TEMPLATE = "report.html.jinja"

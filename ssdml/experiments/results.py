@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypedDict
 
-from ssdml.experiments.files import cannot_write
+from ssdml.files import cannot_write
 
 RESULTS = "results.jsonl"
 RESUME = "The runs before it are kept: make room, then go on with --resume."

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from ssdml.datasets import load_dataset
 from ssdml.graphs import knn_graph, propagate_affinities
 from ssdml.graphs.masses import transition_matrix
 
@@ -18,11 +17,7 @@ N_ROWS, DECAY = 9100, 0.99
 
 
 @pytest.fixture(scope="module")
-def graph():
-    try:
-        mnist = load_dataset("mnist")
-    except FileNotFoundError as missing:
-        pytest.skip(str(missing))
+def graph(mnist):
     rows = np.random.default_rng(0).permutation(np.flatnonzero(~mnist.test))[:N_ROWS]
     return knn_graph(mnist.X[rows], 10, n_jobs=-1)
 

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from ssdml import DeepSSDML
-from ssdml.datasets import label_scarce_split, load_dataset
+from ssdml.splits import label_scarce_split
 
 
-def test_graph_and_metric_add_three_tenths_to_the_epochs_at_most(benchmark):
+def test_graph_and_metric_add_three_tenths_to_the_epochs_at_most(benchmark, mnist):
     """Over two partitions of MNIST; the epochs alone are the loop with labels and L at rest."""
-    try:
-        mnist = load_dataset("mnist")
-    except FileNotFoundError as missing:
-        pytest.skip(str(missing))
     split = label_scarce_split(mnist, 10, seed=0)
     images = mnist.X[split.train].reshape(-1, 28, 28)
     model = DeepSSDML("mnist", epochs=20, random_state=0, n_jobs=-1)

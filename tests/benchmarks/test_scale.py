@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from ssdml import SSDML
-from ssdml.datasets import load_dataset
 from ssdml.experiments.resources import PeakMemory
 from ssdml.graphs import KNNGraph, knn_graph, mine_triplets, propagate_labels
 from ssdml.graphs.masses import ClassMasses
@@ -80,18 +79,14 @@ def beside_label_spreading(benchmark, X, y, truth) -> tuple[float, float, float]
     return ratio, accuracy, reference
 
 
-def test_labels_of_100_000_rows_come_four_times_as_fast_as_by_scikit_learn(benchmark):
+def test_labels_of_100_000_rows_come_four_times_as_fast_as_by_scikit_learn(benchmark, mnist):
     X, truth, y = overlapping_clusters(10**5)
     ratio, accuracy, reference = beside_label_spreading(benchmark, X, y, truth)
     assert ratio >= 4
     assert accuracy >= reference
 
 
-def test_labels_of_mnist_are_no_worse_than_by_scikit_learn(benchmark):
-    try:
-        mnist = load_dataset("mnist")
-    except FileNotFoundError as missing:
-        pytest.skip(str(missing))
+def test_labels_of_mnist_are_no_worse_than_by_scikit_learn(benchmark, mnist):
     split = label_scarce_split(mnist, 10, seed=0)
     rows = mnist.X[split.train], split.partial_labels(mnist.y), mnist.y[split.train]
     _, accuracy, reference = beside_label_spreading(benchmark, *rows)

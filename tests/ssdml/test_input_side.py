@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ssdml.graphs import knn_graph
+from ssdml.graphs import adjacency, knn_graph
 from ssdml.input_side import flat_items, foretold, input_side
 from ssdml.items import as_items
 
@@ -18,12 +18,13 @@ def images(rng):
 
 
 def test_distances_are_those_of_unit_rows_but_for_the_variance_left_out(images):
-    side = input_side(as_items(images, "test"))
+    side, rows_of_all = input_side(as_items(images, "test"))
     flat = images.reshape(300, -1)
     rows = flat - flat.mean()
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     rows -= rows.mean(axis=0)
     kept = side(flat)
+    np.testing.assert_array_equal(rows_of_all, kept)
     assert 0.95 <= (kept**2).sum() / (rows**2).sum() <= 1
     left = rows - kept @ side.axes.T
     np.testing.assert_allclose(left @ side.axes, 0, atol=1e-5)
@@ -31,7 +32,7 @@ def test_distances_are_those_of_unit_rows_but_for_the_variance_left_out(images):
 
 def test_features_come_to_a_mean_square_of_one(rng):
     X = (100 * rng.standard_normal((500, 4)) + 7).astype(np.float32)
-    rows = input_side(as_items(X, "test"))(X)
+    rows = input_side(as_items(X, "test"))[0](X)
     np.testing.assert_allclose(rows.mean(axis=0), 0, atol=1e-3)
     assert (rows**2).sum(axis=1).mean() == pytest.approx(1, abs=0.06)
 
@@ -42,7 +43,7 @@ def test_items_too_large_have_no_side():
 
 def test_items_that_do_not_vary_have_one_that_says_nothing():
     images = np.ones((5, 4, 4), np.float32)
-    assert np.abs(input_side(as_items(images, "test"))(images.reshape(5, 16))).max() < 1e-6
+    assert np.abs(input_side(as_items(images, "test"))[0](images.reshape(5, 16))).max() < 1e-6
 
 
 def test_all_items_are_read_in_their_order(rng):
@@ -55,15 +56,15 @@ class TestForetold:
         truth = np.repeat(np.arange(3), 40)
         graph = knn_graph(100 * truth[:, None] + rng.standard_normal((120, 3)), 5)
         labels = np.where(np.arange(120) % 10 == 0, truth, -1)
-        assert foretold(graph, labels, 0.99, None, rng) == 1
+        assert foretold(adjacency(graph), labels, 0.99, None, rng) == 1
 
     def test_labels_without_a_pattern_are_foretold_by_chance(self, rng):
         graph = knn_graph(rng.standard_normal((600, 3)), 5)
         labels = rng.integers(4, size=600)
-        assert 0.1 < foretold(graph, labels, 0.99, None, rng) < 0.4
+        assert 0.1 < foretold(adjacency(graph), labels, 0.99, None, rng) < 0.4
 
     def test_one_label_a_class_cannot_be_halved(self, rng):
         graph = knn_graph(rng.standard_normal((50, 3)), 5)
         labels = np.full(50, -1)
         labels[:3] = np.arange(3)
-        assert foretold(graph, labels, 0.99, None, rng) == 1
+        assert foretold(adjacency(graph), labels, 0.99, None, rng) == 1

@@ -21,7 +21,7 @@ def test_a_line_a_partition_written_whole_each_time(tmp_path):
         write_history(tmp_path, entries(count))
         lines = (tmp_path / "history.jsonl").read_text().splitlines()
         assert [json.loads(line) for line in lines] == entries(count)
-    assert not (tmp_path / "history.unfinished").exists()
+    assert not (tmp_path / "history.jsonl.unfinished").exists()
 
 
 def test_tensorboard_gets_numbers_where_it_is_installed(tmp_path, monkeypatch):

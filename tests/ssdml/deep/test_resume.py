@@ -10,46 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from torch import nn
 
 from ssdml import DeepSSDML, deep_run
 from ssdml.augmentation import unchanged
-from tests.deep import small_images, small_model, small_network
+from tests.deep import assert_same_weights, small_model, small_network
 
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Batches are small, and the machine may be busy."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def digits():
-    X, y, labels = small_images()
-    X.flags.writeable = labels.flags.writeable = False
-    return X, y, labels
-
-
-@pytest.fixture(scope="module")
-def fitted(digits):
-    X, _, labels = digits
-    return small_model().fit(X, labels)
-
-
-def weights(model):
-    return {name: value.numpy() for name, value in model.network_.state_dict().items()}
-
-
-def assert_same_weights(one, two):
-    for (name, a), (other, b) in zip(weights(one).items(), weights(two).items(), strict=True):
-        assert name == other
-        np.testing.assert_array_equal(a, b)
+ROOT = Path(__file__).parents[3]
 
 
 class TestResume:
@@ -79,7 +46,7 @@ class TestResume:
         """SIGKILL after the first checkpoint: nothing of the process is left."""
         script = (
             "import sys, torch; torch.set_num_threads(1)\n"
-            "from tests.deep import small_images, small_model\n"
+            "from tests.deep import assert_same_weights, small_images, small_model\n"
             "X, _, labels = small_images()\n"
             "small_model(checkpoint_dir=sys.argv[1]).fit(X, labels)\n"
         )

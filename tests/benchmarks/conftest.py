@@ -1,0 +1,15 @@
+"""Data that several benchmarks measure on."""
+
+from __future__ import annotations
+
+import pytest
+
+from ssdml.datasets import load_dataset
+
+
+@pytest.fixture(scope="session")
+def mnist():
+    try:
+        return load_dataset("mnist")
+    except FileNotFoundError as missing:
+        pytest.skip(str(missing))
