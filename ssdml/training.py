@@ -201,8 +201,11 @@ class Trainer:
     def restore_optimizer(self, tensors: dict[str, torch.Tensor]) -> None:
         """Take over what :meth:`optimizer_tensors` gave, without its first word."""
         content = self.optimizer.state_dict()
+        parameters = [part for group in self.optimizer.param_groups for part in group["params"]]
         for key, value in tensors.items():
             number, name = key.split(".")
+            if value.ndim:  # laid out as the parameter is, so that later steps are the same
+                value = torch.empty_like(parameters[int(number)]).copy_(value)
             content["state"].setdefault(int(number), {})[name] = value
         self.optimizer.load_state_dict(content)
 

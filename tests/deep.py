@@ -30,6 +30,8 @@ def small_network():
 
 def small_model(**options):
     recipe = {
+        "backbone": small_network(),
+        "n_components": 16,
         "partition_size": 300,
         "epochs": 6,
         "epochs_per_partition": 2,
@@ -38,7 +40,7 @@ def small_model(**options):
         "random_state": 0,
         "device": "cpu",
     }
-    return DeepSSDML(small_network(), 16, **(recipe | options))
+    return DeepSSDML(**(recipe | options))
 
 
 def weights(model):

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from tests.deep import small_model
+from ssdml.deep_network import lay_channels_last
+from tests.deep import small_model, small_network
 
 ROOT = Path(__file__).parents[3]
 
@@ -35,6 +36,37 @@ class TestDegenerate:
         X, y, _ = digits
         model = small_model(epochs=4).fit(X, y)
         assert (model.predict(X) == y).mean() > 0.8
+
+
+class Viewing(nn.Module):
+    """Convolutions, laid flat by ``view``, which minds where the channels are."""
+
+    def __init__(self):
+        super().__init__()
+        self.convolutions = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Conv2d(4, 8, 3))
+        self.last = nn.Linear(128, 32)
+
+    def forward(self, items):
+        return self.last(self.convolutions(items).view(len(items), -1))
+
+
+class TestChannelsLast:
+    @pytest.mark.parametrize("backbone", [small_network(), Viewing()])
+    def test_features_are_the_same(self, backbone):
+        items = torch.rand(9, 1, 8, 8)
+        before = backbone(items)
+        lay_channels_last(backbone, (1, 8, 8))
+        torch.testing.assert_close(backbone(items), before)
+        assert backbone.training
+
+    def test_a_module_that_views_its_channels_is_left_alone(self, digits):
+        X, _, labels = digits
+        model = small_model(backbone=Viewing(), epochs=2).fit(X, labels)
+        layers = model.network_.backbone.backbone.convolutions
+        assert all(layer.weight.is_contiguous() for layer in layers)
+        layers.to(memory_format=torch.channels_last)
+        with pytest.raises(RuntimeError, match="view"):
+            model.transform(X)
 
 
 class Wrong(nn.Module):
