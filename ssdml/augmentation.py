@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import torch
 from torch.nn import functional
+
+WEAK = 0.25  # of what strong views change, in weak ones
 
 
 class Augment(Protocol):
@@ -153,6 +155,28 @@ def default_views(shape: tuple[int, ...]) -> RandomViews | None:
         tint=0.1,
         hole=0.5,
     )
+
+
+def strong_and_weak(augment: Any, shape: tuple[int, ...]) -> tuple[Augment, Augment]:
+    """Views to learn from, and those by which classes are told: a quarter as strong.
+
+    Parameters
+    ----------
+    augment : "auto", None or Augment
+        The weak views of one without a method ``weaker(share)`` are the items as they are.
+    shape : tuple of int
+        Of an item.
+
+    Examples
+    --------
+    >>> strong, weak = strong_and_weak("auto", (1, 28, 28))
+    >>> strong.rotation, weak.rotation
+    (15.0, 3.75)
+    """
+    views = default_views(shape) if augment == "auto" else augment
+    if views is None:
+        return unchanged, unchanged
+    return views, views.weaker(WEAK) if hasattr(views, "weaker") else unchanged
 
 
 def _moved(images: torch.Tensor, maps: torch.Tensor, border: bool) -> torch.Tensor:

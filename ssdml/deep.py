@@ -12,22 +12,18 @@ from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ssdml.deep_metric import DeepMetric
+from ssdml.evaluation import evaluate
 from ssdml.graphs._checks import UNLABELED
-from ssdml.graphs.laplacian import adjacency
-from ssdml.graphs.neighbors import knn_graph
-from ssdml.input_side import InputSide, foretold, input_side
+from ssdml.input_side import InputGraph, InputSide, input_graph, input_side
 from ssdml.labels import read_labels
-from ssdml.progress import Stages
+from ssdml.progress import CallbackSupportMixin, Stages, with_callbacks
 
 Array = npt.NDArray[Any]
 
 BESIDE = 1.0  # weight of an input whose edges are trusted, beside the embedding
-INPUT_EDGES = 0.2  # weight of the input's edges beside those of the embedding
-TRUSTED = 0.5  # share of labels that the input's graph must foretell to be used
-WEAK = 0.25  # of what strong views change, in weak ones
 
 
-class DeepSSDML(DeepMetric, BaseEstimator):
+class DeepSSDML(DeepMetric, CallbackSupportMixin, BaseEstimator):
     """Network and metric learned from many items and a handful of labels.
 
     Partition after partition: a kNN graph of the current embedding carries the labels to all
@@ -266,7 +262,8 @@ class DeepSSDML(DeepMetric, BaseEstimator):
         }
         return cls(backbone, n_components, **(literal | params))
 
-    def fit(self, dataset: Any, y: Any) -> Self:
+    @with_callbacks
+    def fit(self, dataset: Any, y: Any, *, validation: Any = None) -> Self:
         """Learn network and metric.
 
         Parameters
@@ -275,17 +272,37 @@ class DeepSSDML(DeepMetric, BaseEstimator):
             See :func:`ssdml.items.as_items`; labels that a Dataset yields are not read.
         y : array of shape (n,), int
             -1 where unlabelled.
+        validation : tuple (items, labels), optional
+            Scored after each partition, in ``history_``; nothing is learned or chosen by them.
 
         Returns
         -------
         self : DeepSSDML
+
+        Raises
+        ------
+        TypeError
+            If items are neither tensors nor arrays, or ``backbone`` is no module.
+        ValueError
+            If no item is labelled, the labels are of another length, the backbone makes no finite
+            rows, or checkpoints belong to a run with other settings or data.
+        FloatingPointError
+            If the loss is no longer finite.
+        MemoryError
+            If a step does not fit on the device.
+
+        Warns
+        -----
+        RuntimeWarning
+            For one class alone, and for a checkpoint that is damaged.
         """
+        from ssdml.augmentation import strong_and_weak
         from ssdml.checkpoints import load_checkpoint, save_checkpoint
         from ssdml.deep_config import run_config, run_seed
         from ssdml.deep_literal import LiteralRun
         from ssdml.deep_network import new_network
         from ssdml.deep_run import DeepRun
-        from ssdml.items import as_items
+        from ssdml.items import as_items, held_items
         from ssdml.journal import memory_hints, write_history
         from ssdml.ranks import from_first_rank, join_group, rank
         from ssdml.training import find_device
@@ -294,6 +311,7 @@ class DeepSSDML(DeepMetric, BaseEstimator):
         device = join_group(find_device(self.device))
         items = as_items(dataset, "DeepSSDML", device)
         labels = read_labels(y, len(items), "DeepSSDML", "Label some items.")
+        held = None if validation is None else held_items(validation, items.shape, device)
         folder = None if self.checkpoint_dir is None else Path(self.checkpoint_dir)
         seed = from_first_rank(lambda: run_seed(self.random_state, folder))
         rng = np.random.default_rng(seed)
@@ -301,8 +319,9 @@ class DeepSSDML(DeepMetric, BaseEstimator):
         stages = Stages(self, 2 + n_partitions, verbose=self.verbose)
         with stages.all(dataset, y):
             with stages("input"):
-                side, rows = self._input(items)
+                self.input_side_, rows = self._input(items)
                 inputs = from_first_rank(lambda: self._input_graph(rows, labels, rng))
+                self.input_weight_ = self._beside(inputs)
             n_classes = len(np.unique(labels[labels != UNLABELED]))
             network = new_network(
                 self.backbone,
@@ -313,7 +332,7 @@ class DeepSSDML(DeepMetric, BaseEstimator):
                 device,
                 orthogonal=self.orthogonal,
             )
-            views, weak = self._views(items.shape)
+            views, weak = strong_and_weak(self.augment, items.shape)
             kind = LiteralRun if self.mining == "neighborhood" else DeepRun
             run = kind(items, labels, network, inputs, views, weak, self, seed, device)
             config = run_config(self, items.shape, labels, seed, network.backbone)
@@ -325,13 +344,15 @@ class DeepSSDML(DeepMetric, BaseEstimator):
                 run.pretrain()
             while len(run.history) < n_partitions and not run.has_settled:
                 with stages(f"partition {len(run.history) + 1}") as show, memory_hints(self):
-                    run.partition(show)
+                    entry = run.partition(show)
+                    if held is not None:
+                        entry["validation"] = self._scores(run.average, *held, seed)
                     if folder is not None and rank() == 0:
                         save_checkpoint(folder, run.checkpoint(), config)
                         write_history(folder, run.history)
             with stages("end"):
                 run.conclude()
-                self._keep(run, side, labels)
+                self._keep(run, labels)
         self.stage_seconds_ = stages.seconds
         return self
 
@@ -341,39 +362,31 @@ class DeepSSDML(DeepMetric, BaseEstimator):
             return None, None
         return input_side(items) or (None, None)
 
-    def _input_graph(self, rows: Array | None, labels: Array, rng: np.random.Generator) -> Any:
-        """Graph of the items as they are, and the weight of its edges; None where it has none."""
-        from ssdml.deep_run import InputGraph
-
+    def _input_graph(
+        self, rows: Array | None, labels: Array, rng: np.random.Generator
+    ) -> InputGraph | None:
         if rows is None or not self.input_edges:
             return None
-        graph = knn_graph(rows, self.n_neighbors, n_jobs=self.n_jobs, random_state=rng)
-        edges, weight = adjacency(graph), self.input_edges
-        if weight == "auto":
-            share = foretold(edges, labels, self.decay, self.n_jobs, rng)
-            weight = INPUT_EDGES if share > TRUSTED else 0.0
-        return InputGraph(graph, edges, float(weight))
+        return input_graph(rows, labels, self, rng)
 
-    def _views(self, shape: tuple[int, ...]) -> tuple[Any, Any]:
-        """Strong and weak views of items of this shape."""
-        from ssdml.augmentation import default_views, unchanged
+    def _beside(self, inputs: InputGraph | None) -> float:
+        """Weight of the input beside the embedding."""
+        if self.input_side_ is None:
+            return 0.0
+        if self.input_weight != "auto":
+            return float(self.input_weight)
+        return BESIDE if inputs is not None and inputs.weight else 0.0
 
-        views = default_views(shape) if self.augment == "auto" else self.augment
-        if views is None:
-            return unchanged, unchanged
-        return views, views.weaker(WEAK) if hasattr(views, "weaker") else unchanged
+    def _scores(self, network: Any, items: Any, y: Array, seed: int) -> dict[str, float]:
+        from ssdml.ranks import from_first_rank
 
-    def _keep(self, run: Any, side: InputSide | None, labels: Array) -> None:
+        return from_first_rank(lambda: evaluate(self._embed(network, items), y, random_state=seed))
+
+    def _keep(self, run: Any, labels: Array) -> None:
         self.classes_ = np.unique(labels[labels != UNLABELED])
         self.label_distributions_ = run.distributions
         self.transduction_ = self.classes_[run.distributions.argmax(axis=1)]
-        self.input_side_, self.history_, self.triplets_ = side, run.history, run.triplets
-        self.input_weight_ = 0.0
-        if side is not None:
-            trusted = run.trusts_input
-            self.input_weight_ = (
-                BESIDE * trusted if self.input_weight == "auto" else float(self.input_weight)
-            )
+        self.history_, self.triplets_ = run.history, run.triplets
         self.item_shape_ = run.items.shape
         self.components_ = run.average.L.T
         self.network_ = run.average.eval()

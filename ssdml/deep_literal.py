@@ -15,12 +15,12 @@ import torch
 
 from ssdml.alternation import PAPER_STEPS, learn_metric
 from ssdml.deep_run import DeepRun, Prepared
-from ssdml.graphs._search import Progress
 from ssdml.graphs.neighbors import knn_graph
 from ssdml.graphs.propagation import propagate_affinities
 from ssdml.graphs.triplets import Triplets, mine_triplets
 from ssdml.linalg import nearest_orthonormal
 from ssdml.losses.angular import angular_triplet_loss
+from ssdml.progress import Show
 from ssdml.training import embed_items, seeded
 
 Array = npt.NDArray[Any]
@@ -57,24 +57,24 @@ class LiteralRun(DeepRun):
         super().conclude()
         self._place(None, self.distributions.T @ self.embed_all("embedding"))
 
-    def _train(
-        self, rows: Rows, number: int, rng: np.random.Generator, progress: Progress
-    ) -> float:
-        """So many passes over the triplets; the mean loss of the last."""
+    def _train(self, rows: Rows, number: int, rng: np.random.Generator, show: Show) -> list[float]:
+        """So many passes over the triplets; the mean loss of each."""
         assert self.triplets is not None
         ends = np.stack(self.triplets[:3])  # (3, n_triplets)
-        passes, losses = self.epochs_of(number), [0.0]
+        passes, means = self.epochs_of(number), []
         with seeded(int(rng.integers(2**31)), self.device):
             self.network.train()
             for done in range(passes):
                 order = rng.permutation(ends.shape[1])
                 whole = len(order) // BATCH_TRIPLETS * BATCH_TRIPLETS  # Eq. (4) drops the rest
                 batches = order[: whole or None].reshape(-1, min(BATCH_TRIPLETS, len(order)))
-                losses = []
+                losses: list[float] = []
                 for batch in batches:
                     losses.append(self._turn(ends[:, batch]))
-                    progress((done + len(losses) / len(batches)) / passes)
-        return float(np.mean(losses))
+                    share = (done + len(losses) / len(batches)) / passes
+                    show(share, self._note(number, done, losses[-1]))
+                means.append(float(np.mean(losses)))
+        return means
 
     def _turn(self, ends: Rows) -> float:
         """One batch: L under the network, then the network under L."""

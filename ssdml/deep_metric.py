@@ -40,10 +40,12 @@ class DeepMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         embedding : ndarray of shape (n, n_components + m), float32
             m principal components of the input; 0 if ``input_weight_`` is 0.
         """
+        return self._embed(self.network_, self._items(dataset, "transform"))
+
+    def _embed(self, network: Any, items: Any) -> Array:
         from ssdml.training import embed_items
 
-        items = self._items(dataset, "transform")
-        embedding = embed_items(self.network_, items)
+        embedding = embed_items(network, items)
         if not self.input_weight_:
             return embedding
         assert self.input_side_ is not None

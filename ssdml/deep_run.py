@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy import sparse
 from torch.nn import functional
 
 from ssdml.alternation import N_TRIPLETS, learn_metric, mine
@@ -22,14 +21,15 @@ from ssdml.augmentation import Augment
 from ssdml.checkpoints import Checkpoint
 from ssdml.conclusion import State
 from ssdml.graphs._checks import UNLABELED
-from ssdml.graphs._search import Progress
 from ssdml.graphs.laplacian import adjacency
 from ssdml.graphs.masses import class_codes, one_hot
 from ssdml.graphs.neighbors import KNNGraph, knn_graph
 from ssdml.graphs.propagation import propagate_labels
 from ssdml.graphs.triplets import Triplets
+from ssdml.input_side import InputGraph
 from ssdml.items import Items
 from ssdml.linalg import nearest_orthonormal, unit_rows
+from ssdml.progress import Show
 from ssdml.ranks import from_first_rank, gathered, own_share
 from ssdml.sampling import balanced_batches, confidences, partitions
 from ssdml.training import (
@@ -77,14 +77,6 @@ class DeepSettings(Protocol):
     n_jobs: int | None
 
 
-class InputGraph(NamedTuple):
-    """Graph of the items as they are, and how much its edges count beside the embedding's."""
-
-    graph: KNNGraph
-    edges: sparse.csr_array  # their weights
-    weight: float  # 0: it is not used
-
-
 class Prepared(NamedTuple):
     """What a partition begins with."""
 
@@ -128,6 +120,7 @@ class DeepRun:
         self.distributions = one_hot(labels)
         self.masses = torch.full((n_classes,), 1 / n_classes, device=device)
         self.triplets: Triplets | None = None
+        self.purity: float | None = None
         self.history: list[dict[str, Any]] = []
         self.n_partitions = -(-settings.epochs // settings.epochs_per_partition)
         rng = np.random.default_rng([seed, 0])
@@ -153,8 +146,11 @@ class DeepRun:
             pretrain(self.network, self.items, rows, codes[rows], epochs=epochs, rng=rng)
             self.average.load_state_dict(self.network.state_dict())
 
-    def partition(self, progress: Progress) -> dict[str, Any]:
-        """The next partition: labels along the graph, triplets, L, and the backbone's epochs."""
+    def partition(self, show: Show) -> dict[str, Any]:
+        """The next partition: labels along the graph, triplets, L, and the backbone's epochs.
+
+        Returns its entry of the history, which may be added to.
+        """
         number = len(self.history)
         rng = np.random.default_rng([self.seed, number + 1])
         begin = time.perf_counter()
@@ -165,20 +161,13 @@ class DeepRun:
         if number:
             entry["changed"] = float(changed.mean())
         prepared = time.perf_counter()
-        entry["loss"] = self._train(self.parts[number], number, rng, progress)
+        entry["purity"] = self.purity
+        entry["losses"] = self._train(self.parts[number], number, rng, show)
+        entry["loss"] = entry["losses"][-1]
         trained = time.perf_counter()
         entry["seconds"] = {"graph and metric": prepared - begin, "epochs": trained - prepared}
-        entry["purity"] = self._purity()
         self.history.append(entry)
         return entry
-
-    def _purity(self) -> float | None:
-        """Share of the positives that have their anchor's class, where both labels are known."""
-        if self.triplets is None:
-            return None
-        anchor, positive = (self.labels[ends] for ends in self.triplets[:2])
-        known = (anchor != UNLABELED) & (positive != UNLABELED)
-        return float((anchor == positive)[known].mean()) if known.any() else None
 
     @property
     def has_settled(self) -> bool:
@@ -252,6 +241,7 @@ class DeepRun:
     def _take_over(self, found: Prepared) -> None:
         """Classes, L, and the proxies at the classes' means."""
         self.distributions, self.triplets = found.distributions, found.triplets
+        self.purity = None if found.triplets is None else purity(found.triplets, self.labels)
         self._place(found.metric, found.proxies)
 
     def _place(self, metric: Array | None, proxies: Array | None) -> None:
@@ -264,16 +254,15 @@ class DeepRun:
                     directions = torch.from_numpy(proxies)
                     network.proxies.copy_(functional.normalize(directions, dim=1))
 
-    def _train(
-        self, rows: Rows, number: int, rng: np.random.Generator, progress: Progress
-    ) -> float:
-        """The backbone's epochs on the partition; the mean loss of its last tenth."""
+    def _train(self, rows: Rows, number: int, rng: np.random.Generator, show: Show) -> list[float]:
+        """The backbone's epochs on the partition; the mean loss of each."""
         settings = self.settings
         weights, classes = confidences(self.distributions), self.distributions.argmax(axis=1)
         outside = np.ones(len(weights), bool)
         outside[rows] = False
         weights = np.where(outside, 0, weights)
         before, n_steps = sum(self._steps_of(i) for i in range(number)), self._steps_of(number)
+        epochs = self.epochs_of(number)
         n_all = sum(map(self._steps_of, range(self.n_partitions)))
         plan = Schedule(n_all, learning_rate=settings.learning_rate)
         batches = balanced_batches(classes, weights, settings.batch_size, n_steps, rng)
@@ -287,14 +276,20 @@ class DeepRun:
                 loss = self._loss(batch, classes[batch], others, generator)
                 rate = rate_at((before + step) / n_all, plan)
                 losses.append(self.trainer.step(loss, rate))
-                progress((step + 1) / n_steps)
+                show((step + 1) / n_steps, self._note(number, step * epochs // n_steps, losses[-1]))
                 if not math.isfinite(losses[-1]):
                     raise FloatingPointError(
                         f"DeepSSDML: the loss must stay finite; got {losses[-1]} at step "
                         f"{step + 1} of partition {number + 1}. Lower learning_rate="
                         f"{settings.learning_rate}, and name another checkpoint_dir."
                     )
-        return float(np.mean(losses[-max(1, len(losses) // 10) :]))
+        return [float(np.mean(part)) for part in np.array_split(losses, epochs)]
+
+    def _note(self, number: int, epoch: int, loss: float) -> str:
+        """Where a partition's epochs stand."""
+        epoch += number * self.settings.epochs_per_partition + 1
+        pure = "" if self.purity is None else f", {self.purity:.0%} of known triplets right"
+        return f"epoch {epoch} of {self.settings.epochs}, loss {loss:.3f}{pure}"
 
     def epochs_of(self, number: int) -> int:
         """Passes over a partition; the last has what is left."""
@@ -375,3 +370,21 @@ class DeepRun:
         self.masses = checkpoint.tensors["masses"].to(self.device)
         self.distributions = checkpoint.tensors["distributions"].numpy()
         self.history = checkpoint.state["history"]
+
+
+def purity(triplets: Triplets, labels: Classes) -> float | None:
+    """Share of the pairs of anchors with positives, and with negatives, that the labels confirm.
+
+    Of those pairs whose labels are both known; None where there are none.
+
+    Examples
+    --------
+    >>> ends = np.array([0, 0]), np.array([1, 2]), np.array([2, 3])
+    >>> purity(Triplets(*ends, np.ones(2)), np.array([0, 0, 1, -1]))
+    0.6666666666666666
+    """
+    anchor, positive, negative = (labels[ends] for ends in triplets[:3])
+    right = np.concatenate([anchor == positive, anchor != negative])
+    known = np.concatenate([positive != UNLABELED, negative != UNLABELED])
+    known &= np.tile(anchor != UNLABELED, 2)
+    return float(right[known].mean()) if known.any() else None

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
 from ssdml.graphs._checks import UNLABELED
+from ssdml.graphs.laplacian import adjacency
 from ssdml.graphs.masses import class_codes
+from ssdml.graphs.neighbors import KNNGraph, knn_graph
 from ssdml.graphs.propagation import propagate_labels
 from ssdml.items import Items
 from ssdml.linalg import covariance, unit_rows
@@ -20,6 +22,17 @@ Classes = npt.NDArray[np.int64]
 
 LARGEST_ITEM = 4096  # numbers of an item; of larger ones the input is left alone
 READ = 5000  # items that are read at a time
+INPUT_EDGES = 0.2  # weight of the input's edges beside those of the embedding
+TRUSTED = 0.5  # share of labels that the input's graph must foretell to be used
+
+
+class InputSettings(Protocol):
+    """Parameters of the estimator that are read here."""
+
+    n_neighbors: int
+    decay: float
+    input_edges: float | str
+    n_jobs: int | None
 
 
 class InputSide(NamedTuple):
@@ -67,6 +80,29 @@ def input_side(items: Items) -> tuple[InputSide, Array] | None:
         scale=1.0 if unit or not variance > 0 else float(np.sqrt(variance)),
     )
     return side, side.projected(rows)
+
+
+class InputGraph(NamedTuple):
+    """Graph of the items as they are, and how much its edges count beside the embedding's."""
+
+    graph: KNNGraph
+    edges: sparse.csr_array  # their weights
+    weight: float  # 0: it is not used
+
+
+def input_graph(
+    rows: Array,
+    labels: Classes,
+    settings: InputSettings,
+    rng: np.random.Generator,
+) -> InputGraph:
+    """Graph of rows of :func:`input_side`; "auto" trusts it where it foretells the labels."""
+    graph = knn_graph(rows, settings.n_neighbors, n_jobs=settings.n_jobs, random_state=rng)
+    edges, weight = adjacency(graph), settings.input_edges
+    if weight == "auto":
+        share = foretold(edges, labels, settings.decay, settings.n_jobs, rng)
+        weight = INPUT_EDGES if share > TRUSTED else 0.0
+    return InputGraph(graph, edges, float(weight))
 
 
 def flat_items(items: Items) -> Array:

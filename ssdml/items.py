@@ -131,6 +131,26 @@ def as_items(dataset: Any, who: str, device: str = "cpu") -> Items:
     )
 
 
+def held_items(
+    validation: Any, shape: tuple[int, ...], device: str
+) -> tuple[Items, npt.NDArray[Any]]:
+    """Items that are scored beside the training, and the label of each.
+
+    Raises
+    ------
+    ValueError
+        If they are of another shape than ``shape``, or not as many as labels.
+    """
+    dataset, y = validation
+    items, labels = as_items(dataset, "DeepSSDML: validation", device), np.asarray(y)
+    if items.shape != shape or labels.shape != (len(items),):
+        raise ValueError(
+            f"DeepSSDML: validation must be items of shape {shape} and a label of each; got "
+            f"{len(items)} of shape {items.shape} and labels of shape {labels.shape}."
+        )
+    return items, labels
+
+
 def _floating(items: torch.Tensor) -> torch.Tensor:
     """Bytes from 0 to 1; other numbers as they are."""
     return items.float() / 255 if items.dtype == torch.uint8 else items.float()

@@ -6,9 +6,9 @@ import functools
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 logger = logging.getLogger("ssdml")
 
@@ -29,6 +29,13 @@ except ImportError:
             return method(*args, **kwargs)
 
         return call
+
+
+class Show(Protocol):
+    """Takes the fraction of a stage that is done, and a word on it."""
+
+    def __call__(self, done: float, note: str = "") -> object:
+        """So much is done."""
 
 
 class Stages:
@@ -63,6 +70,7 @@ class Stages:
         self._bar = _terminal_bar() if verbose and sys.stderr.isatty() else None
         self._task = self._bar.add_task(self._name, total=n_stages) if self._bar else None
         self.seconds: dict[str, float] = {}
+        self._stage = ""
 
     @contextmanager
     def all(self, X: Any, y: Any) -> Iterator[None]:
@@ -82,13 +90,13 @@ class Stages:
             self._context.call_on_fit_task_end(**data, reconstruction_attributes={})
 
     @contextmanager
-    def __call__(self, name: str) -> Iterator[Callable[[float], object]]:
+    def __call__(self, name: str) -> Iterator[Show]:
         """Around one stage; yields a function that takes the fraction of it that is done."""
+        self._stage = name
         task = self._context.subcontext(task_name=name) if self._context is not None else None
         if task is not None:
             task.call_on_fit_task_begin(estimator=self._estimator)
-        if self._bar:
-            self._bar.update(self._task, description=f"{self._name}: {name}")
+        self._show(0.0)
         start = time.perf_counter()
         yield self._show
         self.seconds[name] = time.perf_counter() - start
@@ -97,19 +105,30 @@ class Stages:
         if task is not None:
             task.call_on_fit_task_end(estimator=self._estimator)
 
-    def _show(self, done: float) -> None:
+    def _show(self, done: float, note: str = "") -> None:
         if self._bar:
-            self._bar.update(self._task, completed=len(self.seconds) + done)
+            told = ", ".join(part for part in (f"{self._name}: {self._stage}", note) if part)
+            done += len(self.seconds)
+            self._bar.update(self._task, completed=done, description=told)
 
 
 def _terminal_bar() -> Any:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
+        TextColumn("left:"),
+        TimeRemainingColumn(),
         console=Console(stderr=True),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,9 @@ from sklearn.base import clone
 from torch import nn
 
 from ssdml import DeepSSDML, deep_run
+from ssdml.deep_config import run_seed
 from ssdml.evaluation import evaluate
+from ssdml.progress import Stages
 from tests.deep import assert_same_weights, small_model, small_network
 
 ROOT = Path(__file__).parents[3]
@@ -68,6 +71,39 @@ class TestWhatIsLearned:
             *(f"partition {i}" for i in (1, 2, 3)),
             "end",
         }
+
+
+class TestValidation:
+    def test_its_scores_are_those_of_the_embedding_after_each_partition(self, digits, fitted):
+        X, y, labels = digits
+        model = small_model().fit(X, labels, validation=(X[:200], y[:200]))
+        assert_same_weights(model, fitted)
+        assert [set(e["validation"]) >= {"NMI", "R@1"} for e in model.history_] == [True] * 3
+        seed = run_seed(0, None)
+        scores = evaluate(model.transform(X[:200]), y[:200], random_state=seed)
+        assert model.history_[-1]["validation"] == pytest.approx(scores)
+
+    @pytest.mark.parametrize(("rows", "size"), [(20, 8), (21, 7)])
+    def test_items_of_another_shape_and_other_labels_are_refused(self, digits, rows, size):
+        X, y, labels = digits
+        message = r"validation must be items of shape \(1, 8, 8\).*got 21 of shape"
+        with pytest.raises(ValueError, match=message):
+            small_model().fit(X, labels, validation=(X[:21, :size, :size], y[:rows]))
+
+
+class TestProgress:
+    def test_it_tells_epoch_loss_and_purity(self, digits, monkeypatch):
+        X, _, labels = digits
+        told = []
+        monkeypatch.setattr(Stages, "_show", lambda stages, done, note="": told.append(note))
+        model = small_model(epochs=3).fit(X, labels)
+        notes = [note for note in told if note]
+        assert len(notes) == 3 * 9  # a step each
+        assert notes[9].startswith("epoch 2 of 3, loss ")
+        assert re.search(r"epoch 3 of 3, loss \d+\.\d{3}, \d+% of known triplets right", notes[-1])
+        assert [len(entry["losses"]) for entry in model.history_] == [2, 1]
+        means = [float(note.split("loss ")[1].split(",")[0]) for note in notes[-9:]]
+        assert model.history_[-1]["loss"] == pytest.approx(np.mean(means), abs=1e-3)
 
 
 class TestTheSameAgain:
