@@ -20,6 +20,7 @@ from ssdml.alternation import N_TRIPLETS, learn_metric, mine
 from ssdml.augmentation import Augment
 from ssdml.checkpoints import Checkpoint
 from ssdml.conclusion import State
+from ssdml.evaluation import triplet_purity
 from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.laplacian import adjacency
 from ssdml.graphs.masses import class_codes, one_hot
@@ -120,7 +121,7 @@ class DeepRun:
         self.distributions = one_hot(labels)
         self.masses = torch.full((n_classes,), 1 / n_classes, device=device)
         self.triplets: Triplets | None = None
-        self.purity: float | None = None
+        self.purity: dict[str, float] | None = None
         self.history: list[dict[str, Any]] = []
         self.n_partitions = -(-settings.epochs // settings.epochs_per_partition)
         rng = np.random.default_rng([seed, 0])
@@ -241,7 +242,7 @@ class DeepRun:
     def _take_over(self, found: Prepared) -> None:
         """Classes, L, and the proxies at the classes' means."""
         self.distributions, self.triplets = found.distributions, found.triplets
-        self.purity = None if found.triplets is None else purity(found.triplets, self.labels)
+        self.purity = found.triplets and triplet_purity(found.triplets, self.labels)
         self._place(found.metric, found.proxies)
 
     def _place(self, metric: Array | None, proxies: Array | None) -> None:
@@ -288,7 +289,7 @@ class DeepRun:
     def _note(self, number: int, epoch: int, loss: float) -> str:
         """Where a partition's epochs stand."""
         epoch += number * self.settings.epochs_per_partition + 1
-        pure = "" if self.purity is None else f", {self.purity:.0%} of known triplets right"
+        pure = "" if self.purity is None else f", triplets {self.purity['both']:.0f} % right"
         return f"epoch {epoch} of {self.settings.epochs}, loss {loss:.3f}{pure}"
 
     def epochs_of(self, number: int) -> int:
@@ -370,21 +371,3 @@ class DeepRun:
         self.masses = checkpoint.tensors["masses"].to(self.device)
         self.distributions = checkpoint.tensors["distributions"].numpy()
         self.history = checkpoint.state["history"]
-
-
-def purity(triplets: Triplets, labels: Classes) -> float | None:
-    """Share of the pairs of anchors with positives, and with negatives, that the labels confirm.
-
-    Of those pairs whose labels are both known; None where there are none.
-
-    Examples
-    --------
-    >>> ends = np.array([0, 0]), np.array([1, 2]), np.array([2, 3])
-    >>> purity(Triplets(*ends, np.ones(2)), np.array([0, 0, 1, -1]))
-    0.6666666666666666
-    """
-    anchor, positive, negative = (labels[ends] for ends in triplets[:3])
-    right = np.concatenate([anchor == positive, anchor != negative])
-    known = np.concatenate([positive != UNLABELED, negative != UNLABELED])
-    known &= np.tile(anchor != UNLABELED, 2)
-    return float(right[known].mean()) if known.any() else None

@@ -236,6 +236,44 @@ def pairwise_f1(codes: Ints, clusters: Ints) -> float:
     return 100 * 2 * both / either if either else float("nan")
 
 
+def triplet_purity(triplets: Any, y: npt.ArrayLike) -> dict[str, float] | None:
+    """Share of triplets whose positive, whose negative, and where both are right, in percent.
+
+    Parameters
+    ----------
+    triplets : Triplets
+        ``anchor``, ``positive``, ``negative``: rows of ``y``; ``weight``: what each counts.
+    y : array-like of shape (n,)
+        True labels; a triplet with an end at -1 cannot be judged and is left out.
+
+    Returns
+    -------
+    purity : dict or None
+        ``positive``, ``negative``, ``both``, and ``weighted``, which is ``both`` with each triplet
+        counted by its weight; ``n`` is how many were judged. None where none could be.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> mined = SimpleNamespace(
+    ...     anchor=[0, 0], positive=[1, 2], negative=[2, 3], weight=[3.0, 1.0])
+    >>> triplet_purity(mined, [7, 7, 8, 8])
+    {'positive': 50.0, 'negative': 100.0, 'both': 50.0, 'weighted': 75.0, 'n': 2}
+    """
+    y = np.asarray(y)
+    ends = np.stack([triplets.anchor, triplets.positive, triplets.negative])
+    anchor, positive, negative = y[ends]
+    known = (y[ends] != UNLABELED).all(axis=0)
+    weight = np.asarray(triplets.weight, dtype=float) * known
+    if not known.any() or weight.sum() == 0:
+        return None
+    right = {"positive": anchor == positive, "negative": anchor != negative}
+    right["both"] = right["positive"] & right["negative"]
+    purity = {name: 100 * float(is_right[known].mean()) for name, is_right in right.items()}
+    purity["weighted"] = 100 * float(weight @ right["both"] / weight.sum())
+    return purity | {"n": int(known.sum())}
+
+
 def _n_pairs(sizes: npt.NDArray[np.integer[Any]]) -> int:
     return int((sizes.astype(np.int64) * (sizes - 1)).sum()) // 2
 

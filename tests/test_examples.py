@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from matplotlib.image import imread
 
 from tests.deep import small_images, small_model
 
@@ -58,20 +59,45 @@ def test_an_example_can_be_read_at_a_glance(name):
     assert len((EXAMPLES / name).read_text(encoding="utf-8").splitlines()) < 40
 
 
-def test_table4_puts_what_is_printed_beside_what_is_found(run, tmp_path, monkeypatch):
+@pytest.fixture
+def small_deep(monkeypatch):
+    """Small images and short fits in the place of MNIST and of its networks."""
     from ssdml.datasets import Dataset
     from ssdml.experiments.deep_methods import OfImages
 
     X, y, _ = small_images(n=500)
     data = Dataset("mnist", X.reshape(500, -1), y, tuple("0123456789"), item_shape=(8, 8))
-    short = {"epochs": 1, "epochs_per_partition": 1}
+    short = {"epochs": 2, "epochs_per_partition": 1}
     kinds = {
-        name: lambda seed, n_jobs: OfImages(small_model(**short, random_state=seed), (8, 8))
-        for name in ("deep-ssdml", "deep-ssdml-paper")
+        "deep-ssdml": {},
+        "deep-ssdml-paper": {"mining": "neighborhood", "partition_size": 100},
+    }
+    made = {
+        name: lambda seed, n_jobs, more=more: OfImages(
+            small_model(**short, **more, random_state=seed), (8, 8)
+        )
+        for name, more in kinds.items()
     }
     monkeypatch.setattr("ssdml.datasets.load_dataset", lambda name: data)
-    monkeypatch.setattr("ssdml.experiments.run.deep_methods", lambda dataset: kinds)
+    monkeypatch.setattr("ssdml.experiments.deep_methods.deep_methods", lambda dataset: made)
+    monkeypatch.setattr("ssdml.experiments.run.deep_methods", lambda dataset: made)
+
+
+@pytest.mark.usefixtures("small_deep")
+def test_table4_puts_what_is_printed_beside_what_is_found(run, tmp_path):
     lines = ["input", "deep-ssdml-paper", "deep-ssdml[angle=45]"]
     shown = run("reproduce_table4.py", "mnist", "--seeds", 2, "--out", tmp_path, "--only", *lines)
     assert re.search(r"^deep-ssdml-paper +[\d.]+ ± +[\d.]+ .*\(47.5, 93.9\)$", shown, re.MULTILINE)
     assert re.search(r"^deep-ssdml\[angle=45\] +[\d.]+ ± ", shown, re.MULTILINE)
+
+
+@pytest.mark.usefixtures("small_deep")
+def test_figure2_is_drawn(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("ssdml.experiments.maps.project", lambda s: s.embedding[:, :2])
+    shown = run("reproduce_figure2.py", "mnist", "--seeds", 2, "--out", tmp_path)
+    assert shown == f"drawn: {tmp_path / 'figure2.png'}\n"
+    height, width, _ = imread(tmp_path / "figure2.png").shape
+    assert (height, width) == (1020, 1800)
+    histories = sorted(tmp_path.glob("deep*/history.jsonl"))
+    assert len(histories) == 3
+    assert all('"validation"' in file.read_text() for file in histories)

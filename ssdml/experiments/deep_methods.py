@@ -25,12 +25,12 @@ class OfImages(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Array, y: Array) -> Self:
         """Fit on the images."""
-        self.estimator_ = clone(self.estimator).fit(self._images(X), y)
+        self.estimator_ = clone(self.estimator).fit(self.images(X), y)
         return self
 
     def transform(self, X: Array) -> Array:
         """Embedding of images."""
-        embedding: Array = self.estimator_.transform(self._images(X))
+        embedding: Array = self.estimator_.transform(self.images(X))
         return embedding
 
     def set_params(self, **params: Any) -> Self:
@@ -49,7 +49,8 @@ class OfImages(TransformerMixin, BaseEstimator):
         """The last that were mined."""
         return self.estimator_.triplets_
 
-    def _images(self, X: Array) -> Array:
+    def images(self, X: Array) -> Array:
+        """Rows as images, their channels first."""
         images = X.reshape(len(X), *self.item_shape)
         return images if images.ndim == 3 else images.transpose(0, 3, 1, 2)
 

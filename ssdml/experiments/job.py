@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from ssdml.datasets import Dataset, LabelScarceSplit
-from ssdml.evaluation import evaluate, few_label_accuracy
-from ssdml.experiments.details import RunDetails, map_sample, save_details, triplet_purity
+from ssdml.evaluation import evaluate, few_label_accuracy, triplet_purity
+from ssdml.experiments.details import RunDetails, map_sample, save_details
 from ssdml.experiments.methods import Array, Embedder
 from ssdml.experiments.neighborhoods import mined_sample
 from ssdml.experiments.plan import Run

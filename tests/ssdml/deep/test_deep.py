@@ -100,7 +100,7 @@ class TestProgress:
         notes = [note for note in told if note]
         assert len(notes) == 3 * 9  # a step each
         assert notes[9].startswith("epoch 2 of 3, loss ")
-        assert re.search(r"epoch 3 of 3, loss \d+\.\d{3}, \d+% of known triplets right", notes[-1])
+        assert re.search(r"epoch 3 of 3, loss \d+\.\d{3}, triplets \d+ % right", notes[-1])
         assert [len(entry["losses"]) for entry in model.history_] == [2, 1]
         means = [float(note.split("loss ")[1].split(",")[0]) for note in notes[-9:]]
         assert model.history_[-1]["loss"] == pytest.approx(np.mean(means), abs=1e-3)

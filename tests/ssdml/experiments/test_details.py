@@ -1,8 +1,6 @@
-"""What the report needs beyond the rows: purity of triplets, the sample on the map, the file."""
+"""What the report needs beyond the rows: the sample on the map, the file."""
 
 from __future__ import annotations
-
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,36 +13,8 @@ from ssdml.experiments.details import (
     load_details,
     map_sample,
     save_details,
-    triplet_purity,
 )
 from ssdml.experiments.methods import InputFeatures
-
-
-def triplets(rng, n_rows, n):
-    anchor, positive, negative = rng.integers(n_rows, size=(3, n))
-    return SimpleNamespace(
-        anchor=anchor, positive=positive, negative=negative, weight=rng.random(n)
-    )
-
-
-def test_purity_is_the_share_counted_one_by_one(rng):
-    y = rng.integers(-1, 3, size=30)
-    mined = triplets(rng, 30, 500)
-    ends = zip(mined.anchor, mined.positive, mined.negative, mined.weight, strict=True)
-    judged = [(y[a], y[p], y[n], w) for a, p, n, w in ends if min(y[a], y[p], y[n]) >= 0]
-    purity = triplet_purity(mined, y)
-    assert purity["n"] == len(judged)
-    assert purity["positive"] == pytest.approx(100 * np.mean([a == p for a, p, _, _ in judged]))
-    assert purity["negative"] == pytest.approx(100 * np.mean([a != n for a, _, n, _ in judged]))
-    right = np.array([a == p and a != n for a, p, n, _ in judged])
-    weight = np.array([w for *_, w in judged])
-    assert purity["both"] == pytest.approx(100 * right.mean())
-    assert purity["weighted"] == pytest.approx(100 * weight[right].sum() / weight.sum())
-
-
-def test_triplets_that_nobody_can_judge_have_no_purity(rng):
-    assert triplet_purity(triplets(rng, 5, 10), np.full(5, -1)) is None
-    assert triplet_purity(triplets(rng, 5, 0), np.zeros(5)) is None
 
 
 def test_a_map_holds_test_rows_and_labelled_rows_and_marks_these(blobs):

@@ -1,0 +1,114 @@
+"""Figure 2 of the paper: convergence, the angle, and maps of the test images before and after.
+
+``python examples/reproduce_figure2.py mnist --out figure2`` draws ``figure2/figure2.png``: the
+published method beside ours. It goes on where it was stopped; an hour or two without a GPU.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from ssdml.datasets import label_scarce_split, load_dataset
+from ssdml.deep_network import new_network
+from ssdml.experiments.deep_methods import deep_methods
+from ssdml.experiments.details import MapSample
+from ssdml.experiments.figures import PAPER, new_figure
+from ssdml.experiments.maps import ClassMap, draw_class_map, project
+from ssdml.experiments.methods import with_parameters
+from ssdml.experiments.run import compare
+from ssdml.experiments.tables import score_tables
+from ssdml.items import as_items
+from ssdml.training import embed_items
+
+LABELS = {"mnist": 10, "fashion_mnist": 10, "cifar10": 100}
+ANGLES = {
+    35: "deep-ssdml[angle=35]",
+    40: "deep-ssdml",
+    45: "deep-ssdml[angle=45]",
+    55: "deep-ssdml[angle=55]",
+}
+TITLES = {
+    "deep-ssdml-paper": "published method",
+    "deep-ssdml[orthogonal=false]": "ours, L free",
+    "deep-ssdml": "ours, L orthonormal",
+}
+MAPPED = 1500  # test images on a map
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("dataset", choices=LABELS)
+parser.add_argument("--seeds", type=int, default=5, help="of the angles; the rest shows seed 0")
+parser.add_argument("--out", type=Path, default=Path("figure2"))
+
+
+def learned(method, data, split, folder):
+    """Networks of a method, and the scores of the test images after each partition."""
+    model = with_parameters(method, deep_methods(data))(0, -1)
+    model.estimator.set_params(checkpoint_dir=folder, verbose=1)
+    images, tested = (model.images(data.X[rows]) for rows in (split.train, split.test))
+    labels = split.partial_labels(data.y)
+    return model.estimator.fit(images, labels, validation=(tested, data.y[split.test])), tested
+
+
+def draw_convergence(axes, models, score):
+    """A score of the test images after each partition, a curve a method."""
+    for method, (model, _) in models.items():
+        each, last = model.epochs_per_partition, model.epochs
+        epochs = [min(each * entry["partition"], last) for entry in model.history_]
+        scores = [entry["validation"][score] for entry in model.history_]
+        axes.plot(epochs, scores, marker="o", label=TITLES[method])
+    axes.set(xlabel="epochs", title=f"{score}, %, test images")
+    axes.legend(frameon=False)
+
+
+def draw_angles(axes, table):
+    """NMI and R@1 of our method against the angle, with their intervals."""
+    lines = {line.method: line.scores for line in table.lines}
+    for score in ("NMI", "R@1"):
+        estimates = [lines[method][score].estimate for method in ANGLES.values()]
+        means, widths = zip(
+            *((e.mean, np.nan_to_num(e.half_width)) for e in estimates), strict=True
+        )
+        axes.errorbar(list(ANGLES), means, widths, marker="o", label=score)
+    axes.set(xlabel="angle, degrees", title=f"ours, %, {len(table.seeds)} seeds")
+    axes.legend(frameon=False)
+
+
+def draw_embedding(axes, embedding, y, title):
+    """t-SNE of some test images, in the colours of their classes."""
+    sample = MapSample(embedding[:MAPPED], y[:MAPPED], np.zeros(len(y[:MAPPED]), bool))
+    draw_class_map(axes, ClassMap(project(sample), sample, ()))
+    axes.set_title(title)
+
+
+if __name__ == "__main__":
+    given = parser.parse_args()
+    data = load_dataset(given.dataset)
+    split = label_scarce_split(data, LABELS[given.dataset], seed=0)
+    models = {name: learned(name, data, split, given.out / name) for name in TITLES}
+    rows = compare(
+        data,
+        list(ANGLES.values()),
+        labels_per_class=[LABELS[given.dataset]],
+        seeds=range(given.seeds),
+        out=given.out / "angles",
+        deep=True,
+        resume=True,
+    )
+    ours, images = models["deep-ssdml"]
+    items, n_classes = as_items(images, "figure"), len(ours.classes_)
+    untrained = new_network(ours.backbone, items, ours.n_components, n_classes, 0, "cpu")
+    embeddings = {"before, random weights": embed_items(untrained, items)}
+    for method, (model, tested) in models.items():
+        embeddings[TITLES[method]] = model.transform(tested)
+    with new_figure(15, 8.5) as figure:
+        above, below = figure.subfigures(2, 1)
+        left, middle, right = above.subplots(1, 3)
+        draw_convergence(left, models, "NMI")
+        draw_convergence(middle, models, "R@1")
+        draw_angles(right, score_tables(rows)[0])
+        maps = below.subplots(1, len(embeddings))
+        for axes, (title, embedding) in zip(maps, embeddings.items(), strict=True):
+            draw_embedding(axes, embedding, data.y[split.test], title)
+        figure.savefig(given.out / "figure2.png", dpi=120, facecolor=PAPER)
+    print(f"drawn: {given.out / 'figure2.png'}")
