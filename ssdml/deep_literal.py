@@ -41,8 +41,9 @@ class LiteralRun(DeepRun):
     def _prepare(self, rng: np.random.Generator) -> Prepared:
         """Triplets in the neighbourhoods of the partition's own graph."""
         rows = self.parts[len(self.history)]
-        features = embed_items(self.network, self.items, "features", rows)
-        k, n_jobs = min(self.settings.n_neighbors, len(rows) - 1), self.settings.n_jobs
+        batch_size, n_jobs = self.settings.batch_size, self.settings.n_jobs
+        features = embed_items(self.network, self.items, "features", rows, batch_size=batch_size)
+        k = min(self.settings.n_neighbors, len(rows) - 1)
         graph = knn_graph(features, k, n_jobs=n_jobs, random_state=rng)
         affinities = propagate_affinities(
             graph, self.labels[rows], decay=self.settings.decay, n_jobs=n_jobs

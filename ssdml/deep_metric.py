@@ -31,6 +31,7 @@ class DeepMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     history_: list[dict[str, Any]]
     stage_seconds_: dict[str, float]
     backbone: Any
+    batch_size: int
 
     def transform(self, dataset: Any) -> Array:
         """Unit embedding of items, and the weighted input beside it.
@@ -45,7 +46,7 @@ class DeepMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     def _embed(self, network: Any, items: Any) -> Array:
         from ssdml.training import embed_items
 
-        embedding = embed_items(network, items)
+        embedding = embed_items(network, items, batch_size=self.batch_size)
         if not self.input_weight_:
             return embedding
         assert self.input_side_ is not None
@@ -64,10 +65,10 @@ class DeepMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         from ssdml.training import embed_items
 
         items = self._items(dataset, "predict_proba")
-        proxies = self.network_.proxies
+        embedding = embed_items(self.network_, items, batch_size=self.batch_size)
         with torch.no_grad():
-            embedding = torch.from_numpy(embed_items(self.network_, items)).to(proxies.device)
-            distributions: Array = torch.softmax(self.network_.logits(embedding), 1).cpu().numpy()
+            rows = torch.from_numpy(embedding).to(self.network_.proxies.device)
+            distributions: Array = torch.softmax(self.network_.logits(rows), 1).cpu().numpy()
         return distributions
 
     def predict(self, dataset: Any) -> Array:

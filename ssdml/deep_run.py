@@ -346,7 +346,7 @@ class DeepRun:
 
     def embed_all(self, kind: str) -> Array:
         """Unit features, or embedding, of all items by the averaged network."""
-        return embed_items(self.average, self.items, kind)
+        return embed_items(self.average, self.items, kind, batch_size=self.settings.batch_size)
 
     def checkpoint(self) -> Checkpoint:
         """All that later partitions depend on."""

@@ -32,6 +32,7 @@ class InputSettings(Protocol):
     n_neighbors: int
     decay: float
     input_edges: float | str
+    input_weight: float | str
     n_jobs: int | None
 
 
@@ -62,12 +63,25 @@ class InputSide(NamedTuple):
         return unit_rows(flat - np.float32(self.mean)) if self.unit else flat
 
 
-def input_side(items: Items) -> tuple[InputSide, Array] | None:
+def input_side(items: Items, settings: InputSettings) -> tuple[InputSide, Array] | None:
     """The components that hold 95 % of the variance, and all items as rows of them.
 
     None where items are too large for that.
+
+    Raises
+    ------
+    ValueError
+        If they are too large, and the settings ask for the input all the same.
     """
     if np.prod(items.shape) > LARGEST_ITEM:
+        for name in ("input_edges", "input_weight"):
+            value = getattr(settings, name)
+            if value not in ("auto", 0):
+                raise ValueError(
+                    f"DeepSSDML: {name} must be 'auto' or 0 for items of more than {LARGEST_ITEM} "
+                    f"numbers; got {value} and items of shape {items.shape}. Make them smaller, "
+                    "or do without: raw numbers tell little at that size."
+                )
         return None
     flat, unit = flat_items(items), len(items.shape) > 1
     side = InputSide(float(flat.mean(dtype=np.float64)), np.zeros(0), np.zeros((0, 0)), unit, 1.0)

@@ -12,6 +12,8 @@ import torch
 
 from ssdml.files import whole_file
 
+ON_CPU = "can't allocate memory"  # what torch says there, in a plain RuntimeError
+
 
 def write_history(folder: Path, history: list[dict[str, Any]]) -> None:
     r"""A line of JSON for each partition in ``history.jsonl``, written anew: whole at any time.
@@ -34,14 +36,22 @@ def write_history(folder: Path, history: list[dict[str, Any]]) -> None:
     except ImportError:
         return
     with SummaryWriter(str(folder / "tensorboard")) as writer:
-        for name, value in history[-1].items():
-            if isinstance(value, int | float) and name != "partition":
-                writer.add_scalar(name, value, history[-1]["partition"])
+        for name, value in _scalars(history[-1]):
+            writer.add_scalar(name, value, history[-1]["partition"])
+
+
+def _scalars(entry: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    """Numbers of an entry by name, those of a dictionary in it as name/key."""
+    for name, value in entry.items():
+        if isinstance(value, dict):
+            yield from ((f"{name}/{key}", number) for key, number in value.items())
+        elif isinstance(value, int | float) and name != "partition":
+            yield name, value
 
 
 @contextmanager
 def memory_hints(settings: Any) -> Iterator[None]:
-    """Where a device's memory runs out, the error says which setting to lower.
+    """Where memory runs out, on a device or without one, the error says which setting to lower.
 
     Examples
     --------
@@ -53,7 +63,9 @@ def memory_hints(settings: Any) -> Iterator[None]:
     """
     try:
         yield
-    except torch.cuda.OutOfMemoryError as error:
+    except RuntimeError as error:
+        if not isinstance(error, torch.cuda.OutOfMemoryError) and ON_CPU not in str(error):
+            raise
         raise MemoryError(
             f"DeepSSDML: no room for a step ({error}). Lower batch_size={settings.batch_size}, "
             "in another folder."

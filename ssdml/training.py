@@ -20,7 +20,7 @@ from ssdml.items import Items
 from ssdml.losses.angular import angular_triplet_loss
 from ssdml.ranks import average_gradients
 
-EMBEDDED = 1000  # items that are embedded at a time
+EMBEDDED = 1000  # items that are embedded at a time, at most
 PRETRAINING_BATCH, PRETRAINING_RATE = 100, 1e-3
 
 
@@ -270,15 +270,20 @@ def embed_items(
     items: Items,
     kind: str = "embedding",
     rows: npt.NDArray[np.intp] | None = None,
+    *,
+    batch_size: int = EMBEDDED,
 ) -> npt.NDArray[Any]:
-    """Features or embedding of all items, or of some, in evaluation mode; a thousand at a time."""
+    """Features or embedding of all items, or of some, in evaluation mode.
+
+    Eight times ``batch_size`` at a time, at most a thousand: without gradients they take no more
+    memory than a step of the training.
+    """
     apply = network.features if kind == "features" else network
     rows = np.arange(len(items)) if rows is None else rows
     was_training = network.training
     network.eval()
-    parts = [
-        apply(items.batch(rows[block])).float().cpu() for block in row_blocks(len(rows), EMBEDDED)
-    ]
+    blocks = row_blocks(len(rows), min(EMBEDDED, 8 * batch_size))
+    parts = [apply(items.batch(rows[block])).float().cpu() for block in blocks]
     network.train(was_training)
     embedded: npt.NDArray[Any] = torch.cat(parts).numpy()
     return embedded

@@ -13,7 +13,10 @@ from ssdml.journal import memory_hints, write_history
 
 
 def entries(count):
-    return [{"partition": i + 1, "loss": 1 / (i + 1), "purity": None} for i in range(count)]
+    return [
+        {"partition": i + 1, "loss": 1 / (i + 1), "purity": None, "validation": {"NMI": 50.0 + i}}
+        for i in range(count)
+    ]
 
 
 def test_a_line_a_partition_written_whole_each_time(tmp_path):
@@ -43,7 +46,7 @@ def test_tensorboard_gets_numbers_where_it_is_installed(tmp_path, monkeypatch):
     module = SimpleNamespace(SummaryWriter=Writer)
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
     write_history(tmp_path, entries(2))
-    assert seen == [("loss", 0.5, 2), "closed"]
+    assert seen == [("loss", 0.5, 2), ("validation/NMI", 51.0, 2), "closed"]
 
 
 def test_without_tensorboard_there_is_the_file_alone(tmp_path, monkeypatch):
@@ -58,3 +61,16 @@ def test_memory_that_runs_out_names_the_setting():
         memory_hints(SimpleNamespace(batch_size=64)),
     ):
         raise torch.cuda.OutOfMemoryError("9 GiB")
+
+
+def test_memory_of_a_machine_without_a_device_too():
+    with (
+        pytest.raises(MemoryError, match=r"no room for a step.*Lower batch_size=64"),
+        memory_hints(SimpleNamespace(batch_size=64)),
+    ):
+        torch.empty(2**55)
+
+
+def test_other_errors_are_left_as_they_are():
+    with pytest.raises(RuntimeError, match="something else"), memory_hints(SimpleNamespace()):
+        raise RuntimeError("something else")
