@@ -18,6 +18,7 @@ from ssdml.experiments.maps import ClassMap, draw_class_map, project
 from ssdml.experiments.methods import with_parameters
 from ssdml.experiments.run import compare
 from ssdml.experiments.tables import score_tables
+from ssdml.experiments.terminal import shown_runs
 from ssdml.items import as_items
 from ssdml.training import embed_items
 
@@ -86,15 +87,17 @@ if __name__ == "__main__":
     data = load_dataset(given.dataset)
     split = label_scarce_split(data, LABELS[given.dataset], seed=0)
     models = {name: learned(name, data, split, given.out / name) for name in TITLES}
-    rows = compare(
-        data,
-        list(ANGLES.values()),
-        labels_per_class=[LABELS[given.dataset]],
-        seeds=range(given.seeds),
-        out=given.out / "angles",
-        deep=True,
-        resume=True,
-    )
+    with shown_runs(given.out / "angles") as progress:
+        rows = compare(
+            data,
+            list(ANGLES.values()),
+            labels_per_class=[LABELS[given.dataset]],
+            seeds=range(given.seeds),
+            out=given.out / "angles",
+            deep=True,
+            resume=True,
+            progress=progress,
+        )
     ours, images = models["deep-ssdml"]
     items, n_classes = as_items(images, "figure"), len(ours.classes_)
     untrained = new_network(ours.backbone, items, ours.n_components, n_classes, 0, "cpu")

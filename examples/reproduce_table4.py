@@ -5,10 +5,12 @@ on the same labels, and goes on where it was stopped; ``--only`` picks lines. Ho
 """
 
 import argparse
+from pathlib import Path
 
 from ssdml.datasets import load_dataset
 from ssdml.experiments.run import compare
 from ssdml.experiments.tables import score_tables
+from ssdml.experiments.terminal import shown_runs
 
 # Dutta, Harandi, Sekhar, AAAI 2021, Table 4: NMI and R@1 without and with orthogonality.
 PRINTED = {
@@ -44,21 +46,25 @@ LINES = [
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("dataset", choices=PRINTED)
 parser.add_argument("--seeds", type=int, default=5)
-parser.add_argument("--out", default="table4")
+parser.add_argument("--out", type=Path, default=Path("table4"))
+parser.add_argument("--n-jobs", type=int, default=1, help="runs at a time")
 parser.add_argument("--only", nargs="+", default=LINES, choices=LINES, metavar="LINE")
 
 
 if __name__ == "__main__":
     given = parser.parse_args()
-    rows = compare(
-        load_dataset(given.dataset),
-        given.only,
-        labels_per_class=[LABELS[given.dataset]],
-        seeds=range(given.seeds),
-        out=given.out,
-        deep=True,
-        resume=True,
-    )
+    with shown_runs(given.out) as progress:
+        rows = compare(
+            load_dataset(given.dataset),
+            given.only,
+            labels_per_class=[LABELS[given.dataset]],
+            seeds=range(given.seeds),
+            out=given.out,
+            deep=True,
+            resume=True,
+            n_jobs=given.n_jobs,
+            progress=progress,
+        )
     for table in score_tables(rows):
         print(f"{table.dataset}, {table.labels_per_class} labels a class: NMI, R@1 (printed)")
         for line in table.lines:
