@@ -11,9 +11,10 @@ import numpy as np
 
 from ssdml.datasets import label_scarce_split, load_dataset
 from ssdml.deep_network import new_network
+from ssdml.evaluation import evaluate
 from ssdml.experiments.deep_methods import deep_methods
 from ssdml.experiments.details import MapSample
-from ssdml.experiments.figures import PAPER, new_figure
+from ssdml.experiments.figures import MUTED, PAPER, new_figure
 from ssdml.experiments.maps import ClassMap, draw_class_map, project
 from ssdml.experiments.methods import with_parameters
 from ssdml.experiments.run import compare
@@ -34,6 +35,7 @@ TITLES = {
     "deep-ssdml[orthogonal=false]": "ours, L free",
     "deep-ssdml": "ours, L orthonormal",
 }
+BEFORE = "random weights"
 MAPPED = 1500  # test images on a map
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -51,8 +53,9 @@ def learned(method, data, split, folder):
     return model.estimator.fit(images, labels, validation=(tested, data.y[split.test])), tested
 
 
-def draw_convergence(axes, models, score):
+def draw_convergence(axes, models, score, before):
     """A score of the test images after each partition, a curve a method."""
+    axes.axhline(before, linestyle="--", color=MUTED, label=BEFORE)
     for method, (model, _) in models.items():
         each, last = model.epochs_per_partition, model.epochs
         epochs = [min(each * entry["partition"], last) for entry in model.history_]
@@ -75,10 +78,10 @@ def draw_angles(axes, table):
     axes.legend(frameon=False)
 
 
-def draw_embedding(axes, embedding, y, title):
+def draw_embedding(axes, embedding, y, names, title):
     """t-SNE of some test images, in the colours of their classes."""
     sample = MapSample(embedding[:MAPPED], y[:MAPPED], np.zeros(len(y[:MAPPED]), bool))
-    draw_class_map(axes, ClassMap(project(sample), sample, ()))
+    draw_class_map(axes, ClassMap(project(sample), sample, names))
     axes.set_title(title)
 
 
@@ -101,17 +104,18 @@ if __name__ == "__main__":
     ours, images = models["deep-ssdml"]
     items, n_classes = as_items(images, "figure"), len(ours.classes_)
     untrained = new_network(ours.backbone, items, ours.n_components, n_classes, 0, "cpu")
-    embeddings = {"before, random weights": embed_items(untrained, items)}
+    embeddings, y = {BEFORE: embed_items(untrained, items)}, data.y[split.test]
+    before = evaluate(embeddings[BEFORE], y)
     for method, (model, tested) in models.items():
         embeddings[TITLES[method]] = model.transform(tested)
     with new_figure(15, 8.5) as figure:
         above, below = figure.subfigures(2, 1)
         left, middle, right = above.subplots(1, 3)
-        draw_convergence(left, models, "NMI")
-        draw_convergence(middle, models, "R@1")
+        draw_convergence(left, models, "NMI", before["NMI"])
+        draw_convergence(middle, models, "R@1", before["R@1"])
         draw_angles(right, score_tables(rows)[0])
         maps = below.subplots(1, len(embeddings))
         for axes, (title, embedding) in zip(maps, embeddings.items(), strict=True):
-            draw_embedding(axes, embedding, data.y[split.test], title)
+            draw_embedding(axes, embedding, y, data.class_names, title)
         figure.savefig(given.out / "figure2.png", dpi=120, facecolor=PAPER)
     print(f"drawn: {given.out / 'figure2.png'}")
