@@ -48,8 +48,10 @@ def encode_partial_labels(
     return codes, classes
 
 
-def read_labels(y: Any, n_samples: int, who: str, way_out: str) -> npt.NDArray[np.int64]:
-    """Labels that an estimator is given, -1 where there is none; some row must have one.
+def read_labels(
+    y: Any, n_samples: int, who: str, way_out: str | None = None
+) -> npt.NDArray[np.int64]:
+    """Labels that an estimator is given, -1 where there is none.
 
     Parameters
     ----------
@@ -57,8 +59,10 @@ def read_labels(y: Any, n_samples: int, who: str, way_out: str) -> npt.NDArray[n
         Whole numbers in an array of any type, of objects too. A column is taken with
         scikit-learn's warning.
     n_samples : int
-    who, way_out : str
-        Of the messages: who asks, and what to do where no row has a label.
+    who : str
+        Beginning of messages.
+    way_out : str, optional
+        What to do where no row has a label; None: that is no error.
 
     Examples
     --------
@@ -71,7 +75,8 @@ def read_labels(y: Any, n_samples: int, who: str, way_out: str) -> npt.NDArray[n
         raise ValueError(f"{who} requires y to be passed, but the target y is None.")
     y = column_or_1d(y, warn=True)
     labels = check_labels(y.tolist() if y.dtype == object else y, n_samples, who)
-    check_labelled(labels, who, way_out)
+    if way_out is not None:
+        check_labelled(labels, who, way_out)
     return labels
 
 

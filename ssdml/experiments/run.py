@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from ssdml.datasets import Dataset, LabelScarceSplit
@@ -25,6 +26,8 @@ from ssdml.experiments.plan import Run, file_name, plan_runs
 from ssdml.experiments.results import RESULTS, Row, append_row, drop_cut_line, latest, read_rows
 
 __all__ = ["METHODS", "compare", "run_one"]
+
+BASELINES = ("LRML", "SERAPH", "ISDML", "APLLR", "APIT")
 
 Progress = Callable[[int, int, str], None]
 
@@ -71,11 +74,19 @@ def _ssdml_paper(random_state: int, n_jobs: int | None) -> Embedder:
     return SSDML.paper(random_state=random_state, n_jobs=n_jobs)
 
 
+def _baseline(name: str, random_state: int, n_jobs: int | None) -> Embedder:
+    from ssdml import baselines
+
+    model: Embedder = getattr(baselines, name)(random_state=random_state, n_jobs=n_jobs)
+    return model
+
+
 METHODS: dict[str, Factory] = {
     "input": _input,
     "pca": _pca,
     "lda": _lda,
     "nca": _nca,
+    **{name.lower(): partial(_baseline, name) for name in BASELINES},
     "ssdml": _ssdml,
     "ssdml-residual": _ssdml_residual,
     "ssdml-paper": _ssdml_paper,

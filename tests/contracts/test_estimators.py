@@ -11,10 +11,20 @@ from sklearn.datasets import make_blobs
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ssdml import SSDML
+from ssdml.baselines import APIT, APLLR, ISDML, LRML, SERAPH
 from ssdml.training import Schedule
 
 N_STEPS = 20  # of a backbone's training: the contract does not ask how good the metric is
-ESTIMATORS = [SSDML(), SSDML(backbone="residual", max_rounds=1), SSDML.paper()]
+ESTIMATORS = [
+    SSDML(),
+    SSDML(backbone="residual", max_rounds=1),
+    SSDML.paper(),
+    LRML(),
+    ISDML(),
+    APLLR(),
+    APIT(),
+    SERAPH(max_iter=20),
+]
 every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
 
 
@@ -42,7 +52,7 @@ def fitted(estimator, X, y):
 @parametrize_with_checks(ESTIMATORS)
 # The checks fit noise, one class, and fewer rows than neighbours, which is warned of.
 @pytest.mark.filterwarnings("ignore:SSDML:UserWarning", "ignore:mine_triplets:RuntimeWarning")
-@pytest.mark.filterwarnings("ignore:propagate_labels:UserWarning")
+@pytest.mark.filterwarnings("ignore:propagate_labels:UserWarning", "ignore:.*; .*:UserWarning")
 def test_scikit_learn_finds_nothing_to_mend(estimator, check):
     check(estimator)
 

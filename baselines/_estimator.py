@@ -1,0 +1,185 @@
+"""What the baselines share: rows, labels and a graph come in, a Mahalanobis matrix goes out."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABCMeta, abstractmethod
+from numbers import Integral
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, _fit_context
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import validate_data
+
+from ssdml.baselines._pairs import LabelledPairs, labelled_pairs
+from ssdml.conclusion import check_spread
+from ssdml.graphs._checks import UNLABELED, check_finite
+from ssdml.graphs._rows import check_file
+from ssdml.graphs.neighbors import KNNGraph, knn_graph
+from ssdml.graphs.propagation import propagate_labels
+from ssdml.induction import InductiveMetric
+from ssdml.labels import read_labels
+from ssdml.linalg import Matrix, symmetrize, top_eigenvectors
+from ssdml.metric import embed
+
+Array = npt.NDArray[Any]
+Labels = npt.NDArray[np.int64]
+
+
+class Problem(NamedTuple):
+    """What a baseline learns from."""
+
+    X: Matrix  # (n, d), float64, less the mean
+    labels: Labels  # -1 where unlabelled
+    graph: KNNGraph
+    pairs: LabelledPairs
+    rng: np.random.Generator
+
+
+class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
+    """Estimator of a matrix M; what a method adds is :meth:`_learn`.
+
+    ``components_`` is M's best factor of ``n_components`` rows, with M scaled to trace d: a metric
+    orders rows alike at any scale.
+    """
+
+    n_components: int | None
+    n_neighbors: int
+    n_jobs: int | None
+    random_state: Any
+
+    _without: dict[str, str] = {  # noqa: RUF012
+        "labels": "the metric comes from the graph alone",
+        "dissimilar": "that term is left out",
+        "similar": "that term is left out",
+    }
+    _shared_constraints: dict[str, list[Any]] = {  # noqa: RUF012
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+    }
+
+    @abstractmethod
+    def _learn(self, problem: Problem) -> tuple[Matrix, dict[str, Any]]:
+        """M (d, d), and what is worth telling of how it came about."""
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn the metric.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        y : array of shape (n_samples,), int
+            -1 where unlabelled. Without any label the metric is learned from the graph alone, with
+            a warning.
+
+        Returns
+        -------
+        self : estimator
+        """
+        X, labels = self._validated(X, y)
+        rng = np.random.default_rng(
+            check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        )
+        rows = X.astype(np.float64)
+        rows -= rows.mean(axis=0)
+        k = min(self.n_neighbors, len(X) - 1)
+        graph = knn_graph(X, k, n_jobs=self.n_jobs, random_state=rng)
+        pairs = labelled_pairs(rows, labels)
+        self._warn_of(pairs, labels)
+        M, self.info_ = self._learn(Problem(rows, labels, graph, pairs, rng))
+        if "max_iter" in self.get_params(deep=False):
+            self.n_iter_ = max(1, self.info_["n_iter"])
+        self._keep(X, labels, graph, M)
+        return self
+
+    def _validated(self, X: Any, y: Any) -> tuple[Array, Labels]:
+        name = type(self).__name__
+        check_file(X, name)
+        X = validate_data(
+            self, X, dtype=(np.float64, np.float32), ensure_min_samples=2, ensure_all_finite=False
+        )
+        check_finite(X, name, "X")
+        labels = read_labels(y, len(X), name)
+        check_spread(X, name)
+        if self.n_components is not None and self.n_components > X.shape[1]:
+            raise ValueError(
+                f"{name}: n_components must be at most n_features = {X.shape[1]}; "
+                f"got {self.n_components}."
+            )
+        return X, labels
+
+    def _warn_of(self, pairs: LabelledPairs, labels: Labels) -> None:
+        """Say what the labels lack, and what the method makes of it."""
+        if not (labels != UNLABELED).any():
+            lack, kind = "no row has a label", "labels"
+        elif not pairs.n_dissimilar:
+            lack, kind = "the labels know one class alone, so no pair is dissimilar", "dissimilar"
+        elif not pairs.n_similar:
+            lack, kind = "every class has one label, so no pair is similar", "similar"
+        else:
+            return
+        warnings.warn(f"{type(self).__name__}: {lack}; {self._without[kind]}.", stacklevel=4)
+
+    def _keep(self, X: Array, labels: Labels, graph: KNNGraph, M: Matrix) -> None:
+        self.classes_ = np.unique(labels[labels != UNLABELED])
+        distributions = np.zeros((len(X), 0), X.dtype)
+        transduction = np.full(len(X), UNLABELED)
+        if len(self.classes_):
+            distributions = propagate_labels(graph, labels, n_jobs=self.n_jobs).astype(X.dtype)
+            transduction = self.classes_[distributions.argmax(axis=1)]
+        self.label_distributions_, self.transduction_ = distributions, transduction
+        self.representation_, self.input_weight_, self.triplets_ = None, 0.0, None
+        components = factor(M, self.n_components or X.shape[1]).astype(X.dtype)
+        self.embedding_ = embed(X, components, None)
+        self.components_ = components
+
+    def predict_proba(self, X: Any) -> Array:
+        """Distribution of the classes at each row, as SSDML has it.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        distributions : ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        if self.__sklearn_is_fitted__() and not len(self.classes_):
+            raise ValueError(
+                f"{type(self).__name__}: predict needs classes; it was fitted without any label. "
+                "Fit it with labels of some rows."
+            )
+        return super().predict_proba(X)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "components_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def factor(M: Matrix, count: int) -> Matrix:
+    """Rows C (count, d) for which ``C.T @ C`` is nearest to M, scaled to trace d.
+
+    Examples
+    --------
+    >>> factor(np.diag([1.0, 3.0]), 1)
+    array([[0.        , 1.22474487]])
+    """
+    symmetric = symmetrize(M)
+    vectors = top_eigenvectors(symmetric, count)
+    values = np.maximum(np.einsum("ij,ik,kj->j", vectors, symmetric, vectors), 0)
+    trace = np.trace(symmetric)
+    scale = len(M) / trace if trace > 0 else 1.0
+    rows: Matrix = np.sqrt(scale * values)[:, None] * vectors.T
+    return rows

@@ -1,0 +1,159 @@
+"""LRML and ISDML: closed forms, known answers, and the guard that both share."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_blobs
+
+from ssdml.baselines import ISDML, LRML
+from ssdml.baselines._balance import balanced, largest_weight
+from ssdml.baselines.isdml import barred_trace, density_weights, descend, kernel_width
+from ssdml.baselines.lrml import edge_scatter, least_trace
+from ssdml.graphs import adjacency, knn_graph, laplacian
+
+
+def definite(rng, d=5):
+    root = rng.standard_normal((d, d))
+    return root @ root.T + 0.1 * np.eye(d)
+
+
+@pytest.fixture
+def line():
+    """Rows 0, 1 and 3 on a line, with one neighbour each."""
+    X = np.array([[0.0], [1.0], [3.0]])
+    return X, knn_graph(X, 1)
+
+
+class TestLeastTrace:
+    def test_known_answer(self):
+        M = least_trace(np.diag([1.0, 4.0]))
+        np.testing.assert_allclose(M, np.diag([2.0, 0.5]))
+        assert np.trace(M @ np.diag([1.0, 4.0])) == pytest.approx(4)
+
+    def test_no_other_matrix_of_determinant_one_is_lower(self, rng):
+        H = definite(rng)
+        M = least_trace(H)
+        assert np.linalg.det(M) == pytest.approx(1)
+        for _ in range(300):
+            change = rng.standard_normal(H.shape) * 0.1
+            other = M + change + change.T
+            if np.linalg.eigvalsh(other)[0] > 0:
+                other /= np.linalg.det(other) ** (1 / len(H))
+                assert np.trace(other @ H) >= np.trace(M @ H) * (1 - 1e-12)
+
+
+class TestBalance:
+    def test_the_largest_weight_is_where_h_becomes_singular(self, rng):
+        attracted = definite(rng, 4)
+        root = rng.standard_normal((4, 2))
+        dissimilar = root @ root.T  # of rank 2
+        most = largest_weight(attracted, dissimilar)
+        assert np.linalg.eigvalsh(attracted - most * dissimilar)[0] == pytest.approx(0, abs=1e-10)
+        assert np.linalg.eigvalsh(attracted - 0.9 * most * dissimilar)[0] > 0
+
+    def test_a_weight_that_is_too_large_is_lowered_with_a_warning(self, rng):
+        parts = [definite(rng) for _ in range(3)]
+        given = {"ridge": 1e-3, "who": "LRML"}
+        auto = balanced(*parts, weights=(1.0, None, 1.0), **given)
+        with pytest.warns(UserWarning, match=r"dissimilar_weight must stay below .* got 99.0"):
+            lowered = balanced(*parts, weights=(1.0, 99.0, 1.0), **given)
+        np.testing.assert_array_equal(lowered.H, auto.H)
+        small = balanced(*parts, weights=(1.0, auto.dissimilar_weight / 2, 1.0), **given)
+        assert small.dissimilar_weight == auto.dissimilar_weight / 2
+
+    def test_nothing_attracted_and_nothing_dissimilar_is_the_identity(self):
+        zero = np.zeros((2, 2))
+        H, weight = balanced(zero, zero, zero, weights=(1.0, None, 1.0), ridge=1.0, who="LRML")
+        np.testing.assert_array_equal(H, np.eye(2))
+        assert weight == 0
+
+
+class TestLRML:
+    def test_the_regulariser_is_the_laplacians_quadratic_form(self, rng):
+        X = rng.standard_normal((30, 3))
+        graph = knn_graph(X, 4)
+        W = adjacency(graph, weights="uniform")
+        M = definite(rng, 3)
+        differences = X[:, None] - X[None]
+        squares = np.einsum("ijk,kl,ijl->ij", differences, M, differences)
+        expected = (W.toarray() * squares).sum() / W.sum()
+        assert np.trace(M @ edge_scatter(X, graph)) == pytest.approx(expected)
+
+    def test_normalised_rows_are_divided_by_the_roots_of_their_degrees(self, rng):
+        X = rng.standard_normal((30, 3))
+        graph = knn_graph(X, 4)
+        W = adjacency(graph, weights="uniform").toarray()
+        scaled = X / np.sqrt(W.sum(axis=1))[:, None]
+        differences = scaled[:, None] - scaled[None]
+        expected = np.einsum("ij,ijk,ijl->kl", W, differences, differences) / W.sum()
+        np.testing.assert_allclose(edge_scatter(X, graph, normalized=True), expected, atol=1e-12)
+
+    def test_the_estimator_is_the_closed_form(self, rng):
+        X, y = make_blobs(60, 3, centers=2, random_state=0)
+        labels = np.where(np.arange(60) < 12, y, -1)
+        model = LRML(dissimilar_weight=0.0, graph_weight=2.0, ridge=1e-6).fit(X, labels)
+        similar = [
+            np.outer(X[i] - X[j], X[i] - X[j]) for i in range(12) for j in range(i) if y[i] == y[j]
+        ]
+        A = laplacian(adjacency(knn_graph(X, 6), weights="uniform")).toarray()
+        n_edges = np.trace(A) / 2
+        H = np.mean(similar, axis=0) + 2 * X.T @ A @ X / n_edges
+        M = least_trace(H)
+        np.testing.assert_allclose(
+            model.get_mahalanobis_matrix(), 3 * M / np.trace(M), rtol=1e-4, atol=1e-5
+        )
+
+
+class TestISDML:
+    def test_known_width_and_weights(self, line):
+        X, graph = line
+        assert kernel_width(X, graph, 10.0) == pytest.approx(1.2)
+        W = density_weights(X, graph, 1.2).toarray()
+        beta, s01, s21 = np.array([0.78513, 1.0, 0.30679]), 0.70665, 0.24935
+        expected = np.zeros((3, 3))
+        expected[0, 1] = (beta[0] + beta[1]) * s01  # both directions are edges
+        expected[2, 1] = beta[2] * s21
+        np.testing.assert_allclose(W, expected + expected.T, atol=2e-5)
+
+    def test_the_density_counts_every_row_or_the_neighbours(self, rng):
+        X = rng.standard_normal((50, 3))
+        graph = knn_graph(X, 5)
+        squares = ((X[:, None] - X[None]) ** 2).sum(axis=2)
+        similar = np.exp(-squares / 2)
+        np.fill_diagonal(similar, 0)
+        near = np.zeros((50, 50))
+        np.put_along_axis(near, graph.indices, 1.0, axis=1)
+        for density, counted in (("all", 1.0), ("neighbors", near)):
+            sums = (counted * similar).sum(axis=1)
+            directed = (sums / sums.max())[:, None] * near * similar
+            found = density_weights(X, graph, 1.0, density=density).toarray()
+            np.testing.assert_allclose(found, directed + directed.T, atol=1e-5)
+
+    def test_equal_rows_have_a_width(self):
+        X = np.ones((4, 2))
+        graph = knn_graph(X, 2)
+        sigma = kernel_width(X, graph, 10.0)
+        assert sigma > 0
+        W = density_weights(X, graph, sigma)
+        assert np.isfinite(W.data).all()
+
+    def test_the_descent_comes_to_the_inverse_and_never_goes_up(self, rng):
+        H = definite(rng, 8)
+        M, values = descend(H, max_iter=500, tol=1e-8)
+        np.testing.assert_allclose(M @ H, np.eye(8), atol=1e-6)
+        assert (np.diff(values) <= 1e-12 * abs(values[-1])).all()
+        assert barred_trace(-np.eye(3), np.eye(3)) == np.inf
+
+    def test_with_even_weights_it_is_lrml(self, rng):
+        """Density and similarity all one: the same H, so the same M up to its scale."""
+        H = definite(rng)
+        M, other = descend(H, max_iter=500, tol=1e-9).M, least_trace(H)
+        np.testing.assert_allclose(M / np.trace(M), other / np.trace(other), atol=1e-7)
+
+    def test_the_history_of_the_fit_goes_down(self):
+        X, y = make_blobs(60, 3, centers=2, random_state=0)
+        model = ISDML().fit(X, np.where(np.arange(60) < 12, y, -1))
+        values = model.info_["values"]
+        assert len(values) > 1
+        assert (np.diff(values) <= 1e-9).all()

@@ -1,0 +1,169 @@
+"""What holds for every baseline, whatever its objective."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.stats import ortho_group
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+
+from ssdml.baselines import APIT, APLLR, ISDML, LRML, SERAPH
+from ssdml.evaluation import evaluate
+
+METHODS = [LRML(), ISDML(), APLLR(), APIT(), APIT(prior="gmml"), SERAPH(), SERAPH(solver="em")]
+every_method = pytest.mark.parametrize("method", METHODS, ids=repr)
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Three clusters in four dimensions, five labels each."""
+    X, y = make_blobs(90, 4, centers=3, cluster_std=2.0, random_state=0)
+    labels = np.full(len(y), -1)
+    for c in range(3):
+        labels[np.flatnonzero(y == c)[:5]] = c
+    return X, y, labels
+
+
+def matrix(method, X, labels):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of guards, which have tests of their own
+        return clone(method).set_params(random_state=0).fit(X, labels).get_mahalanobis_matrix()
+
+
+@every_method
+def test_the_matrix_is_positive_semidefinite_with_trace_d(method, data):
+    X, _, labels = data
+    M = matrix(method, X, labels)
+    assert np.linalg.eigvalsh(M)[0] >= -1e-10
+    assert np.trace(M) == pytest.approx(4)
+
+
+@every_method
+def test_an_offset_changes_nothing(method, data):
+    X, _, labels = data
+    moved = X + np.array([5.0, -3.0, 0.5, 20.0])
+    np.testing.assert_allclose(matrix(method, moved, labels), matrix(method, X, labels), atol=2e-4)
+
+
+@every_method
+def test_a_rotation_rotates_the_matrix(method, data):
+    X, _, labels = data
+    R = ortho_group.rvs(4, random_state=1)
+    turned = matrix(method, X @ R, labels)
+    np.testing.assert_allclose(turned, R.T @ matrix(method, X, labels) @ R, atol=5e-4)
+
+
+@every_method
+def test_names_of_classes_do_not_matter(method, data):
+    X, _, labels = data
+    renamed = np.where(labels < 0, -1, np.array([7, 11, 30])[labels])
+    np.testing.assert_array_equal(matrix(method, X, renamed), matrix(method, X, labels))
+
+
+@pytest.mark.parametrize("method", METHODS[:5], ids=repr)  # SERAPH draws pairs by their numbers
+def test_the_order_of_the_rows_does_not_matter(method, data):
+    X, _, labels = data
+    if "prior" in method.get_params():  # ITML comes to one end from any order of its pairs
+        method = clone(method).set_params(tol=1e-12, max_iter=20_000)
+    order = np.random.default_rng(2).permutation(len(X))
+    shuffled = matrix(method, X[order], labels[order])
+    np.testing.assert_allclose(shuffled, matrix(method, X, labels), atol=1e-6)
+
+
+@every_method
+def test_labels_help_against_a_nuisance_direction(method):
+    rng = np.random.default_rng(0)
+    X, y = make_blobs(200, 3, centers=2, cluster_std=1.0, random_state=1)
+    X = np.hstack([X, 15 * rng.standard_normal((200, 1))])
+    labels = np.full(200, -1)
+    for c in range(2):
+        labels[np.flatnonzero(y == c)[:5]] = c
+    method = clone(method).set_params(random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        Z = method.fit(X, labels).transform(X)
+    assert evaluate(Z, y)["R@1"] >= evaluate(X, y)["R@1"]
+
+
+class TestDegenerate:
+    @every_method
+    def test_without_labels_the_metric_comes_from_the_graph_alone(self, method, data):
+        X, _, _ = data
+        with pytest.warns(UserWarning, match="no row has a label; "):
+            model = clone(method).set_params(random_state=0).fit(X, np.full(len(X), -1))
+        assert np.isfinite(model.transform(X)).all()
+        assert (model.transduction_ == -1).all()
+        assert model.label_distributions_.shape == (len(X), 0)
+        with pytest.raises(ValueError, match="predict needs classes; it was fitted without"):
+            model.predict(X)
+
+    @every_method
+    def test_one_class(self, method, data):
+        X, _, labels = data
+        with pytest.warns(UserWarning, match="one class alone, so no pair is dissimilar"):
+            model = clone(method).set_params(random_state=0).fit(X, np.where(labels == 1, 1, -1))
+        assert np.isfinite(model.components_).all()
+        assert (model.predict(X) == 1).all()
+
+    @every_method
+    def test_one_label_a_class(self, method, data):
+        X, y, _ = data
+        labels = np.full(len(X), -1)
+        for c in range(3):
+            labels[np.flatnonzero(y == c)[0]] = c
+        with pytest.warns(UserWarning, match="every class has one label, so no pair is similar"):
+            model = clone(method).set_params(random_state=0).fit(X, labels)
+        assert np.isfinite(model.components_).all()
+
+    @every_method
+    def test_more_features_than_rows(self, method, data):
+        _, _, labels = data
+        wide = np.random.default_rng(0).standard_normal((20, 40))
+        M = matrix(method, wide, labels[:20])
+        assert np.isfinite(M).all()
+
+    @every_method
+    def test_fewer_rows_than_neighbours(self, method, data):
+        X, y, _ = data
+        assert np.isfinite(matrix(method, X[:5], y[:5])).all()
+
+    @every_method
+    def test_every_row_labelled(self, method, data):
+        X, y, _ = data
+        assert np.isfinite(matrix(method, X, y)).all()
+
+    @every_method
+    def test_every_row_twice(self, method, data):
+        X, _, labels = data
+        assert np.isfinite(matrix(method, np.vstack([X, X]), np.tile(labels, 2))).all()
+
+
+@every_method
+def test_few_components_are_the_best_factor(method, data):
+    X, _, labels = data
+    M = matrix(method, X, labels)
+    few = matrix(clone(method).set_params(n_components=2), X, labels)
+    values = np.linalg.eigvalsh(M)
+    assert np.linalg.norm(M - few) == pytest.approx(np.linalg.norm(values[:2]), abs=1e-8)
+
+
+@every_method
+def test_more_components_than_features_are_refused(method, data):
+    X, _, labels = data
+    with pytest.raises(ValueError, match=r"n_components must be at most n_features = 4; got 5"):
+        clone(method).set_params(n_components=5).fit(X, labels)
+
+
+@every_method
+def test_what_is_loaded_embeds_and_predicts_alike(method, data, tmp_path):
+    X, _, labels = data
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = clone(method).set_params(random_state=0).fit(X, labels)
+    model.save(tmp_path / "model")
+    loaded = type(method).load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.transform(X), model.transform(X))
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))

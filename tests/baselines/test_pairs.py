@@ -1,0 +1,73 @@
+"""Pairs of labelled rows: their scatter, and those that are drawn."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from ssdml.baselines._pairs import draw_pairs, labelled_pairs
+from ssdml.baselines.seraph import draw_unknown_pairs
+
+
+@pytest.fixture
+def labels(rng):
+    return rng.integers(-1, 4, size=40)
+
+
+def pairs_one_by_one(labels):
+    known = np.flatnonzero(labels >= 0)
+    pairs = list(combinations(known, 2))
+    return ([p for p in pairs if labels[p[0]] == labels[p[1]]],
+            [p for p in pairs if labels[p[0]] != labels[p[1]]])  # fmt: skip
+
+
+def test_the_scatter_is_that_of_the_pairs_one_by_one(rng, labels):
+    X = rng.standard_normal((40, 3)) + 100
+    pairs = labelled_pairs(X, labels)
+    for kind, found, count in zip(pairs_one_by_one(labels), pairs[:2], pairs[2:], strict=True):
+        expected = np.mean([np.outer(X[i] - X[j], X[i] - X[j]) for i, j in kind], axis=0)
+        np.testing.assert_allclose(found, expected, atol=1e-8)
+        assert count == len(kind)
+
+
+def test_no_pairs_have_no_scatter():
+    pairs = labelled_pairs([[1.0], [2.0], [3.0]], [0, -1, -1])
+    assert pairs == (0.0, 0.0, 0, 0)
+
+
+def test_few_pairs_are_all_there_once(rng, labels):
+    for found, expected in zip(
+        draw_pairs(labels, 10_000, rng), pairs_one_by_one(labels), strict=True
+    ):
+        assert sorted(map(sorted, found.tolist())) == sorted(map(sorted, expected))
+
+
+def test_of_many_pairs_so_many_are_drawn_evenly(rng, labels):
+    for found, all_pairs in zip(draw_pairs(labels, 60, rng), pairs_one_by_one(labels), strict=True):
+        assert len(found) == 60
+        assert {tuple(sorted(p)) for p in found.tolist()} <= {tuple(sorted(p)) for p in all_pairs}
+    drawn = np.concatenate(
+        [draw_pairs(labels, 60, np.random.default_rng(i))[0] for i in range(200)]
+    )
+    _, counts = np.unique(np.sort(drawn, axis=1), axis=0, return_counts=True)
+    n = len(pairs_one_by_one(labels)[0])
+    assert len(counts) == n
+    assert abs(counts - 12_000 / n).max() < 5 * np.sqrt(12_000 / n)
+
+
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("count", [10_000, 50])
+def test_pairs_that_the_labels_do_not_know(rng, labels, both, count):
+    pairs, total = draw_unknown_pairs(labels, count, rng, both=both)
+    wanted = {
+        (i, j)
+        for i, j in combinations(range(40), 2)
+        if (labels[i] < 0 and labels[j] < 0) or (not both and min(labels[i], labels[j]) < 0)
+    }
+    assert total == len(wanted)
+    assert len(pairs) == min(count, total)
+    found = {tuple(sorted(pair)) for pair in pairs.tolist()}
+    assert found <= wanted
+    assert count == 50 or found == wanted

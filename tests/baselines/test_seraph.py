@@ -1,0 +1,107 @@
+"""SERAPH: its objective pair by pair, its gradient by differences, and steps that go up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime
+from scipy.special import expit
+from sklearn.datasets import make_blobs
+
+from ssdml.baselines import SERAPH
+from ssdml.baselines.seraph import Model, Terms, ascend, objective, projected, sharpened
+
+
+@pytest.fixture
+def terms(rng):
+    kinds = rng.integers(-1, 2, size=40)
+    return Terms(rng.standard_normal((40, 3)), kinds, rng.uniform(1, 3, size=40), 0.7)
+
+
+@pytest.fixture
+def M(rng):
+    root = rng.standard_normal((3, 3))
+    return root @ root.T / 3
+
+
+def test_the_objective_pair_by_pair(terms, M):
+    total = -0.2 * np.trace(M)
+    for x, kind, count in zip(terms.differences, terms.kinds, terms.counts, strict=True):
+        p = expit(1.5 - x @ M @ x)
+        if kind:
+            total += count * np.log(p if kind > 0 else 1 - p)
+        else:
+            total += 0.7 * count * (p * np.log(p) + (1 - p) * np.log(1 - p))
+    assert objective(M, terms, Model(1.5, 0.2)).value == pytest.approx(total)
+
+
+@pytest.mark.parametrize("with_beliefs", [False, True])
+def test_the_gradient_is_that_of_differences(terms, M, rng, with_beliefs):
+    beliefs = rng.uniform(size=40) if with_beliefs else None
+    model = Model(1.5, 0.2)
+    gradient = objective(M, terms, model, beliefs).gradient
+    numeric = approx_fprime(
+        M.ravel(), lambda m: objective(m.reshape(3, 3), terms, model, beliefs).value, 1e-7
+    )
+    np.testing.assert_allclose(gradient.ravel(), numeric, rtol=1e-4, atol=1e-4)
+
+
+def test_known_answers_at_the_threshold():
+    """One pair at distance 1, M = 1, threshold 1: it is as likely similar as not."""
+    for kind, value, slope in ((1, -np.log(2), -0.5), (-1, -np.log(2), 0.5), (0, -np.log(2), 0.0)):
+        found = objective(np.eye(1), Terms(np.ones((1, 1)), np.array([kind]), np.ones(1), 1.0),
+                          Model(1.0, 0.0))  # fmt: skip
+        assert found.value == pytest.approx(value)
+        assert found.gradient.item() == pytest.approx(slope)
+
+
+def test_beliefs_are_sharpened_as_the_equation_says():
+    distance = np.sqrt(1 - np.log(0.7 / 0.3))  # p = 0.7
+    terms = Terms(np.array([[distance]]), np.array([0]), np.ones(1), 0.5)
+    assert sharpened(np.eye(1), terms, Model(1.0, 0.0)).item() == pytest.approx(0.780905, abs=1e-6)
+
+
+def test_steps_go_up_and_stay_positive_semidefinite(terms):
+    M, values = ascend(np.eye(3), terms, Model(1.0, 0.1), max_iter=100, tol=0)
+    assert len(values) > 10
+    assert (np.diff(values) >= 0).all()
+    assert np.linalg.eigvalsh(M)[0] >= -1e-10
+
+
+def test_a_similar_pair_alone_shrinks_m_along_itself(rng):
+    x = rng.standard_normal(3)
+    terms = Terms(x[None], np.array([1]), np.ones(1), 0.0)
+    M, _ = ascend(np.eye(3), terms, Model(1.0, 0.0), max_iter=50, tol=0)
+    change = np.eye(3) - M
+    assert x @ change @ x > 0.1
+    # Nothing else moves: the change is a multiple of x x^T.
+    np.testing.assert_allclose(change, change[0, 0] / x[0] ** 2 * np.outer(x, x), atol=1e-10)
+
+
+def test_the_projection_is_the_nearest_and_bounds_the_trace(rng):
+    A = rng.standard_normal((4, 4))
+    A += A.T
+    values, vectors = np.linalg.eigh(A)
+    nearest = (vectors * np.maximum(values, 0)) @ vectors.T
+    np.testing.assert_allclose(projected(A), nearest, atol=1e-12)
+    assert np.trace(projected(A, 0.5)) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("solver", ["gradient", "em"])
+def test_the_scale_of_the_rows_does_not_matter(solver):
+    X, y = make_blobs(60, 3, centers=2, random_state=0)
+    labels = np.where(np.arange(60) < 12, y, -1)
+    one, other = (
+        SERAPH(solver=solver, random_state=0).fit(scale * X, labels).get_mahalanobis_matrix()
+        for scale in (1.0, 1000.0)
+    )
+    np.testing.assert_allclose(one, other, atol=1e-8)
+
+
+def test_auto_weighs_the_other_pairs_as_the_known_ones():
+    X, y = make_blobs(30, 3, centers=2, random_state=0)
+    labels = np.where(np.arange(30) < 10, y, -1)
+    model = SERAPH(random_state=0).fit(X, labels)
+    assert model.info_["entropy_weight"] == pytest.approx(45 / (30 * 29 / 2 - 45))
+    both = SERAPH(random_state=0, unlabeled_pairs="both").fit(X, labels)
+    assert both.info_["entropy_weight"] == pytest.approx(45 / 190)
