@@ -144,10 +144,10 @@ NETWORKS = {"mnist": (MnistNet, (28, 28)), "cifar": (CifarNet, (32, 32))}
 
 def named_backbone(name: str, shape: tuple[int, ...]) -> nn.Module:
     """One of seed 003's networks, for items of shape (channels, height, width)."""
-    network, size = choose(NETWORKS, name, "DeepSSDML: backbone")
+    network, size = choose(NETWORKS, name, "backbone")
     if len(shape) != 3 or shape[1:] != size:
         raise ValueError(
-            f"DeepSSDML: backbone={name!r} is for images of {size[0]} x {size[1]} pixels; got "
+            f"backbone={name!r} is for images of {size[0]} x {size[1]} pixels; got "
             f"items of shape {shape}. Resize them, or pass a module of your own."
         )
     return network(shape[0])

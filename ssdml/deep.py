@@ -336,9 +336,12 @@ class DeepSSDML(DeepMetric, CallbackSupportMixin, BaseEstimator):
                 device,
                 orthogonal=self.orthogonal,
             )
-            views, weak = strong_and_weak(self.augment, items.shape)
-            kind = LiteralRun if self.mining == "neighborhood" else DeepRun
-            run = kind(items, labels, network, inputs, views, weak, self, seed, device)
+            run: DeepRun | LiteralRun
+            if self.mining == "neighborhood":
+                run = LiteralRun(items, labels, network, self, seed, device)
+            else:
+                views = strong_and_weak(self.augment, items.shape)
+                run = DeepRun(items, labels, network, inputs, *views, self, seed, device)
             config = run_config(self, items.shape, labels, seed, network.backbone)
             if folder is not None:
                 found = from_first_rank(lambda: load_checkpoint(folder, config, "DeepSSDML"))

@@ -7,19 +7,19 @@ network by a step of gradient descent with L fixed.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from ssdml.alternation import PAPER_STEPS, learn_metric
-from ssdml.deep_run import DeepRun, Prepared
 from ssdml.graphs.neighbors import knn_graph
 from ssdml.graphs.propagation import propagate_affinities
 from ssdml.graphs.triplets import Triplets, mine_triplets
 from ssdml.linalg import nearest_orthonormal
 from ssdml.losses.angular import angular_triplet_loss
+from ssdml.partition_run import PartitionRun, Prepared, RunSettings
 from ssdml.progress import Show
 from ssdml.training import embed_items, seeded
 
@@ -29,13 +29,21 @@ Rows = npt.NDArray[np.intp]
 BATCH_TRIPLETS = 100
 
 
-class LiteralRun(DeepRun):
-    """The seed's alternation, where :class:`~ssdml.deep_run.DeepRun` has ours.
+class LiteralSettings(RunSettings, Protocol):
+    """Parameters of the estimator that this run reads besides."""
+
+    angle: float
+    orthogonal: bool
+
+
+class LiteralRun(PartitionRun):
+    """State of the seed's alternation, and its steps.
 
     The momentum of the descent (0.9) and the mean over a batch's triplets, where Eq. (3) has their
     sum, are our reading: the seed says neither.
     """
 
+    settings: LiteralSettings
     optimizer = partial(torch.optim.SGD, lr=0.0, momentum=0.9)
 
     def _prepare(self, rng: np.random.Generator) -> Prepared:
@@ -51,7 +59,8 @@ class LiteralRun(DeepRun):
         mined = mine_triplets(graph, affinities, strategy="neighborhood")
         anchor, positive, negative = (rows[ends] for ends in mined[:3])
         triplets = Triplets(anchor, positive, negative, mined.weight)
-        return Prepared(self.distributions, None, None, triplets, {"n_triplets": len(anchor)})
+        entry = {"n_triplets": len(anchor)}
+        return Prepared(self.distributions, triplets=triplets, entry=entry)
 
     def conclude(self) -> None:
         """The labels along the last embedding, and the proxies, which nobody has trained."""

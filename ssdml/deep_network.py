@@ -52,7 +52,7 @@ def new_network(
             backbone = named_backbone(backbone, items.shape)
         if not isinstance(backbone, nn.Module):
             raise TypeError(
-                "DeepSSDML: backbone must be a name or a torch module; got "
+                "backbone must be a name or a torch module; got "
                 f"{type(backbone).__name__}. Call what makes one."
             )
         module = Standardized(copy.deepcopy(backbone), *mean_and_scale(items, seed)).to(device)
@@ -60,7 +60,7 @@ def new_network(
         lay_channels_last(module, items.shape)
         if n_components > d:
             raise ValueError(
-                f"DeepSSDML: n_components must be at most the {d} features of the backbone; got "
+                f"n_components must be at most the {d} features of the backbone; got "
                 f"{n_components}."
             )
         L = random_orthonormal(d, n_components, np.random.default_rng(seed))
@@ -134,17 +134,17 @@ def _n_features(backbone: nn.Module, items: Items) -> int:
     if not isinstance(features, torch.Tensor) or features.ndim != 2:
         shape = tuple(features.shape) if isinstance(features, torch.Tensor) else type(features)
         raise ValueError(
-            f"DeepSSDML: backbone must return features of shape (n, d); got {shape}. Put a "
+            f"backbone must return features of shape (n, d); got {shape}. Put a "
             "torch.nn.Flatten() or a pooling behind it."
         )
     if not torch.isfinite(features).all():
         raise ValueError(
-            "DeepSSDML: backbone must return finite features; got NaN or infinity before the "
+            "backbone must return finite features; got NaN or infinity before the "
             "first step. Look at its weights and at the items."
         )
     if not features.any():
         raise ValueError(
-            "DeepSSDML: backbone must not return zeros alone, which have no direction; it does "
+            "backbone must not return zeros alone, which have no direction; it does "
             "for the first items. A ReLU at its end may be dead: start it otherwise."
         )
     return int(features.shape[1])

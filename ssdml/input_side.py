@@ -78,7 +78,7 @@ def input_side(items: Items, settings: InputSettings) -> tuple[InputSide, Array]
             value = getattr(settings, name)
             if value not in ("auto", 0):
                 raise ValueError(
-                    f"DeepSSDML: {name} must be 'auto' or 0 for items of more than {LARGEST_ITEM} "
+                    f"{name} must be 'auto' or 0 for items of more than {LARGEST_ITEM} "
                     f"numbers; got {value} and items of shape {items.shape}. Make them smaller, "
                     "or do without: raw numbers tell little at that size."
                 )

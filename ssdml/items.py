@@ -142,10 +142,10 @@ def held_items(
         If they are of another shape than ``shape``, or not as many as labels.
     """
     dataset, y = validation
-    items, labels = as_items(dataset, "DeepSSDML: validation", device), np.asarray(y)
+    items, labels = as_items(dataset, "validation", device), np.asarray(y)
     if items.shape != shape or labels.shape != (len(items),):
         raise ValueError(
-            f"DeepSSDML: validation must be items of shape {shape} and a label of each; got "
+            f"validation must be items of shape {shape} and a label of each; got "
             f"{len(items)} of shape {items.shape} and labels of shape {labels.shape}."
         )
     return items, labels

@@ -46,7 +46,8 @@ FLOORS = (
         "ssdml.planning",
         "ssdml.estimator",
     },
-    {f"ssdml.deep{part}" for part in ("", "_config", "_literal", "_metric", "_network", "_run")},
+    {f"ssdml.deep{part}" for part in ("", "_config", "_literal", "_metric", "_network", "_run")}
+    | {"ssdml.partition_run"},
     {"ssdml.experiments"},
     {"ssdml.cli"},
     {"ssdml.baselines"},

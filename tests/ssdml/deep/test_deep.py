@@ -14,6 +14,7 @@ from torch import nn
 from ssdml import DeepSSDML, deep_run
 from ssdml.deep_config import run_seed
 from ssdml.evaluation import evaluate
+from ssdml.partition_run import PartitionRun
 from ssdml.progress import Stages
 from tests.deep import assert_same_weights, small_model, small_network
 
@@ -174,14 +175,14 @@ class TestPaper:
         model = DeepSSDML.paper(
             small_network(), 16, **options, random_state=0, checkpoint_dir=tmp_path
         )
-        partition = deep_run.DeepRun.partition
+        partition = PartitionRun.partition
 
         def stop(run, progress):
             if run.history:
                 raise KeyboardInterrupt
             return partition(run, progress)
 
-        monkeypatch.setattr(deep_run.DeepRun, "partition", stop)
+        monkeypatch.setattr(PartitionRun, "partition", stop)
         with pytest.raises(KeyboardInterrupt):
             model.fit(X, labels)
         monkeypatch.undo()

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from torch import nn
 
-from ssdml import DeepSSDML, deep_run
+from ssdml import DeepSSDML
 from ssdml.augmentation import unchanged
+from ssdml.partition_run import PartitionRun
 from tests.deep import assert_same_weights, small_model, small_network
 
 ROOT = Path(__file__).parents[3]
@@ -24,14 +25,14 @@ class TestResume:
         self, fitted, digits, tmp_path, monkeypatch
     ):
         X, _, labels = digits
-        partition = deep_run.DeepRun.partition
+        partition = PartitionRun.partition
 
         def stop(run, progress):
             if len(run.history) == 2:
                 raise KeyboardInterrupt
             return partition(run, progress)
 
-        monkeypatch.setattr(deep_run.DeepRun, "partition", stop)
+        monkeypatch.setattr(PartitionRun, "partition", stop)
         model = small_model(checkpoint_dir=tmp_path)
         with pytest.raises(KeyboardInterrupt):
             model.fit(X, labels)

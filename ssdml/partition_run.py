@@ -1,0 +1,242 @@
+"""A run of partitions, whatever is learned on them: one after another, resumed to the same bits.
+
+What a partition draws depends on the seed and its number, and everything that it needs from those
+before it is in :meth:`PartitionRun.checkpoint`.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import sparse
+from torch.nn import functional
+
+from ssdml.checkpoints import Checkpoint
+from ssdml.evaluation import triplet_purity
+from ssdml.graphs._checks import UNLABELED
+from ssdml.graphs.laplacian import adjacency
+from ssdml.graphs.masses import class_codes, one_hot
+from ssdml.graphs.neighbors import KNNGraph, knn_graph
+from ssdml.graphs.propagation import propagate_labels
+from ssdml.graphs.triplets import Triplets
+from ssdml.items import Items
+from ssdml.linalg import unit_rows
+from ssdml.progress import Show
+from ssdml.ranks import from_first_rank
+from ssdml.sampling import partitions
+from ssdml.training import MetricNetwork, Trainer, embed_items, pretrain
+
+Array = npt.NDArray[Any]
+Classes = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+
+
+class RunSettings(Protocol):
+    """Parameters of the estimator that every run reads."""
+
+    n_neighbors: int
+    decay: float
+    averaging: float
+    partition_size: int | None
+    pretrain_epochs: int
+    epochs: int
+    epochs_per_partition: int
+    tol: float
+    batch_size: int
+    learning_rate: float
+    weight_decay: float
+    mixed_precision: bool | str
+    n_jobs: int | None
+
+
+class Prepared(NamedTuple):
+    """What a partition begins with; all ranks have it from the first."""
+
+    distributions: Array  # (n, n_classes)
+    metric: Array | None = None  # L; None: as it was
+    proxies: Array | None = None  # directions, (n_classes, l); None: as they were
+    triplets: Triplets | None = None
+    more: Any = None  # what the kind of run wants besides
+    entry: dict[str, Any] = {}  # noqa: RUF012, for the history
+
+
+class PartitionRun(ABC):
+    """State of an alternation, and its steps: a kind of run adds what it learns, and how."""
+
+    optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW
+
+    def __init__(
+        self,
+        items: Items,
+        labels: Classes,
+        network: MetricNetwork,
+        settings: RunSettings,
+        seed: int,
+        device: str,
+    ) -> None:
+        self.items, self.labels = items, labels
+        self.seed, self.device, self.settings = seed, device, settings
+        self.trainer = Trainer(
+            network,
+            weight_decay=settings.weight_decay,
+            averaging=settings.averaging,
+            optimizer=self.optimizer,
+        )
+        self._kind = device.split(":")[0]
+        mixed = settings.mixed_precision
+        self._mixed = self._kind == "cuda" if mixed == "auto" else bool(mixed)
+        self.distributions = one_hot(labels)
+        self.triplets: Triplets | None = None
+        self.purity: dict[str, float] | None = None
+        self.history: list[dict[str, Any]] = []
+        self.n_partitions = -(-settings.epochs // settings.epochs_per_partition)
+        rng = np.random.default_rng([seed, 0])
+        rows = np.flatnonzero(labels != UNLABELED), np.flatnonzero(labels == UNLABELED)
+        self.parts = partitions(*rows, self.n_partitions, settings.partition_size, rng)
+
+    @abstractmethod
+    def _prepare(self, rng: np.random.Generator) -> Prepared:
+        """What the next epochs are to have; one process makes it for all."""
+
+    @abstractmethod
+    def _train(self, rows: Rows, number: int, rng: np.random.Generator, show: Show) -> list[float]:
+        """The backbone's epochs on the partition; the mean loss of each."""
+
+    @property
+    def network(self) -> MetricNetwork:
+        """What is trained."""
+        return self.trainer.network
+
+    @property
+    def average(self) -> MetricNetwork:
+        """Its averaged weights: the teacher, and in the end the result."""
+        return self.trainer.average
+
+    def pretrain(self) -> None:
+        """Teach the network the labelled items, if that is asked for, before anything else."""
+        if self.settings.pretrain_epochs:
+            codes, _ = class_codes(self.labels)
+            rows = np.flatnonzero(codes != UNLABELED)
+            epochs, rng = self.settings.pretrain_epochs, np.random.default_rng([self.seed, 0, 0])
+            pretrain(self.network, self.items, rows, codes[rows], epochs=epochs, rng=rng)
+            self.average.load_state_dict(self.network.state_dict())
+
+    def partition(self, show: Show) -> dict[str, Any]:
+        """The next partition: labels along the graph, triplets, L, and the backbone's epochs.
+
+        Returns its entry of the history, which may be added to.
+        """
+        number = len(self.history)
+        rng = np.random.default_rng([self.seed, number + 1])
+        begin = time.perf_counter()
+        found = from_first_rank(lambda: self._prepare(rng.spawn(1)[0]))
+        changed = found.distributions.argmax(axis=1) != self.distributions.argmax(axis=1)
+        self._take_over(found)
+        entry = {"partition": number + 1, **found.entry}
+        if number:
+            entry["changed"] = float(changed.mean())
+        prepared = time.perf_counter()
+        entry["purity"] = self.purity
+        entry["losses"] = self._train(self.parts[number], number, rng, show)
+        entry["loss"] = entry["losses"][-1]
+        trained = time.perf_counter()
+        entry["seconds"] = {"graph and metric": prepared - begin, "epochs": trained - prepared}
+        self.history.append(entry)
+        return entry
+
+    @property
+    def has_settled(self) -> bool:
+        """Whether so few items changed class with the last partition that the run may stop."""
+        return bool(self.history) and self.history[-1].get("changed", 1.0) < self.settings.tol
+
+    def conclude(self) -> None:
+        """The labels once more, along the graph of the last embedding."""
+        rng = np.random.default_rng([self.seed, len(self.history) + 1])
+        self.distributions = from_first_rank(
+            lambda: self._carried(self.embed_all("features"), rng)[0]
+        )
+
+    def _carried(self, features: Array, rng: np.random.Generator) -> tuple[Array, KNNGraph]:
+        """Labels spread along the graph of the embedding, and that graph."""
+        graph = knn_graph(
+            unit_rows(features @ self.average.L),
+            self.settings.n_neighbors,
+            n_jobs=self.settings.n_jobs,
+            random_state=rng,
+        )
+        return self._spread(self._edges(graph)), graph
+
+    def _edges(self, graph: KNNGraph) -> sparse.csr_array:
+        """Weights along which labels are spread."""
+        return adjacency(graph)
+
+    def _spread(self, edges: sparse.csr_array) -> Array:
+        distributions = propagate_labels(
+            edges, self.labels, decay=self.settings.decay, n_jobs=self.settings.n_jobs
+        )
+        known = self.labels != UNLABELED
+        distributions[known] = one_hot(self.labels)[known]  # others may outvote them
+        return distributions
+
+    def _take_over(self, found: Prepared) -> None:
+        """Classes, L, and the proxies at the classes' means."""
+        self.distributions, self.triplets = found.distributions, found.triplets
+        self.purity = found.triplets and triplet_purity(found.triplets, self.labels)
+        self._place(found.metric, found.proxies)
+
+    def _place(self, metric: Array | None, proxies: Array | None) -> None:
+        """Put L and the proxies' directions into both networks; None leaves them as they are."""
+        with torch.no_grad():
+            for network in (self.network, self.average):
+                if metric is not None:
+                    network.metric.copy_(torch.from_numpy(metric))
+                if proxies is not None:
+                    directions = torch.from_numpy(proxies)
+                    network.proxies.copy_(functional.normalize(directions, dim=1))
+
+    def _note(self, number: int, epoch: int, loss: float) -> str:
+        """Where a partition's epochs stand."""
+        epoch += number * self.settings.epochs_per_partition + 1
+        pure = "" if self.purity is None else f", triplets {self.purity['both']:.0f} % right"
+        return f"epoch {epoch} of {self.settings.epochs}, loss {loss:.3f}{pure}"
+
+    def epochs_of(self, number: int) -> int:
+        """Passes over a partition; the last has what is left."""
+        each = self.settings.epochs_per_partition
+        return min(each, self.settings.epochs - number * each)
+
+    def _steps_of(self, number: int) -> int:
+        return -(-self.epochs_of(number) * len(self.parts[number]) // self.settings.batch_size)
+
+    def embed_all(self, kind: str) -> Array:
+        """Unit features, or embedding, of all items by the averaged network."""
+        return embed_items(self.average, self.items, kind, batch_size=self.settings.batch_size)
+
+    def checkpoint(self) -> Checkpoint:
+        """All that later partitions depend on."""
+        tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
+        tensors |= {f"average.{k}": v for k, v in self.average.state_dict().items()}
+        tensors |= self.trainer.optimizer_tensors()
+        tensors["distributions"] = torch.from_numpy(self.distributions)
+        state = {"history": self.history, "n_steps": self.trainer.n_steps}
+        return Checkpoint(len(self.history), tensors, state)
+
+    def resume(self, checkpoint: Checkpoint) -> None:
+        """Go on from a checkpoint of the same run."""
+
+        def part(prefix: str) -> dict[str, torch.Tensor]:
+            names = [name for name in checkpoint.tensors if name.startswith(f"{prefix}.")]
+            return {name[len(prefix) + 1 :]: checkpoint.tensors[name] for name in names}
+
+        self.network.load_state_dict(part("network"))
+        self.average.load_state_dict(part("average"))
+        self.trainer.restore_optimizer(part("optimizer"))
+        self.trainer.n_steps = checkpoint.state["n_steps"]
+        self.distributions = checkpoint.tensors["distributions"].numpy()
+        self.history = checkpoint.state["history"]
