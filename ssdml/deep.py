@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ssdml.deep_metric import DeepMetric
-from ssdml.evaluation import evaluate
-from ssdml.graphs._checks import UNLABELED
-from ssdml.input_side import InputGraph, InputSide, input_graph, input_side
-from ssdml.labels import read_labels
-from ssdml.progress import CallbackSupportMixin, Stages, with_callbacks
+from ssdml.deep_estimator import DeepEstimator
+from ssdml.input_side import InputGraph, input_graph, input_side
+
+if TYPE_CHECKING:
+    from ssdml.items import Items
+    from ssdml.partition_run import PartitionRun
 
 Array = npt.NDArray[Any]
 
 BESIDE = 1.0  # weight of an input whose edges are trusted, beside the embedding
 
 
-class DeepSSDML(DeepMetric, CallbackSupportMixin, BaseEstimator):
+class DeepSSDML(DeepEstimator):
     """Network and metric learned from many items and a handful of labels.
 
     Partition after partition: a kNN graph of the current embedding carries the labels to all
@@ -266,115 +265,17 @@ class DeepSSDML(DeepMetric, CallbackSupportMixin, BaseEstimator):
         }
         return cls(backbone, n_components, **(literal | params))
 
-    @with_callbacks
-    def fit(self, dataset: Any, y: Any, *, validation: Any = None) -> Self:
-        """Learn network and metric.
+    def _inputs(self, items: Items, labels: Array, rng: np.random.Generator) -> InputGraph | None:
+        """Graph of the items as they are, where its edges may count."""
+        from ssdml.ranks import from_first_rank
 
-        Parameters
-        ----------
-        dataset : array or tensor of shape (n, ...), or torch Dataset
-            See :func:`ssdml.items.as_items`; labels that a Dataset yields are not read.
-        y : array of shape (n,), int
-            -1 where unlabelled.
-        validation : tuple (items, labels), optional
-            Scored after each partition, in ``history_``; nothing is learned or chosen by them.
-
-        Returns
-        -------
-        self : DeepSSDML
-
-        Raises
-        ------
-        TypeError
-            If items are neither tensors nor arrays, or ``backbone`` is no module.
-        ValueError
-            If no item is labelled, the labels are of another length, the backbone makes no finite
-            rows, or checkpoints belong to a run with other settings or data.
-        FloatingPointError
-            If the loss is no longer finite.
-        MemoryError
-            If a step does not fit on the device.
-
-        Warns
-        -----
-        RuntimeWarning
-            For one class alone, and for a checkpoint that is damaged.
-        """
-        from ssdml.augmentation import strong_and_weak
-        from ssdml.checkpoints import load_checkpoint, save_checkpoint
-        from ssdml.deep_config import run_config, run_seed
-        from ssdml.deep_literal import LiteralRun
-        from ssdml.deep_network import new_network
-        from ssdml.deep_run import DeepRun
-        from ssdml.items import as_items, held_items
-        from ssdml.journal import memory_hints, write_history
-        from ssdml.ranks import from_first_rank, join_group, rank
-        from ssdml.training import find_device
-
-        self._validate_params()
-        device = join_group(find_device(self.device))
-        items = as_items(dataset, "DeepSSDML", device)
-        labels = read_labels(y, len(items), "DeepSSDML", "Label some items.")
-        held = None if validation is None else held_items(validation, items.shape, device)
-        folder = None if self.checkpoint_dir is None else Path(self.checkpoint_dir)
-        seed = from_first_rank(lambda: run_seed(self.random_state, folder))
-        rng = np.random.default_rng(seed)
-        n_partitions = -(-self.epochs // self.epochs_per_partition)
-        stages = Stages(self, 2 + n_partitions, verbose=self.verbose)
-        with stages.all(dataset, y):
-            with stages("input"):
-                self.input_side_, rows = self._input(items)
-                inputs = from_first_rank(lambda: self._input_graph(rows, labels, rng))
-                self.input_weight_ = self._beside(inputs)
-            n_classes = len(np.unique(labels[labels != UNLABELED]))
-            network = new_network(
-                self.backbone,
-                items,
-                self.n_components,
-                n_classes,
-                seed,
-                device,
-                orthogonal=self.orthogonal,
-            )
-            run: DeepRun | LiteralRun
-            if self.mining == "neighborhood":
-                run = LiteralRun(items, labels, network, self, seed, device)
-            else:
-                views = strong_and_weak(self.augment, items.shape)
-                run = DeepRun(items, labels, network, inputs, *views, self, seed, device)
-            config = run_config(self, items.shape, labels, seed, network.backbone)
-            if folder is not None:
-                found = from_first_rank(lambda: load_checkpoint(folder, config, "DeepSSDML"))
-                if found is not None:
-                    run.resume(found)
-            if not run.history:
-                run.pretrain()
-            while len(run.history) < n_partitions and not run.has_settled:
-                with stages(f"partition {len(run.history) + 1}") as show, memory_hints(self):
-                    entry = run.partition(show)
-                    if held is not None:
-                        entry["validation"] = self._scores(run.average, *held, seed)
-                    if folder is not None and rank() == 0:
-                        save_checkpoint(folder, run.checkpoint(), config)
-                        write_history(folder, run.history)
-            with stages("end"):
-                run.conclude()
-                self._keep(run, labels)
-        self.stage_seconds_ = stages.seconds
-        return self
-
-    def _input(self, items: Any) -> tuple[InputSide | None, Array | None]:
-        """The items as they are, if the graph or the embedding is to have them."""
-        if not self.input_edges and not self.input_weight:
-            return None, None
-        return input_side(items, self) or (None, None)
-
-    def _input_graph(
-        self, rows: Array | None, labels: Array, rng: np.random.Generator
-    ) -> InputGraph | None:
-        if rows is None or not self.input_edges:
-            return None
-        return input_graph(rows, labels, self, rng)
+        self.input_side_, rows, graph = None, None, None
+        if self.input_edges or self.input_weight:
+            self.input_side_, rows = input_side(items, self) or (None, None)
+        if rows is not None and self.input_edges:
+            graph = from_first_rank(lambda: input_graph(rows, labels, self, rng))
+        self.input_weight_ = self._beside(graph)
+        return graph
 
     def _beside(self, inputs: InputGraph | None) -> float:
         """Weight of the input beside the embedding."""
@@ -384,16 +285,14 @@ class DeepSSDML(DeepMetric, CallbackSupportMixin, BaseEstimator):
             return float(self.input_weight)
         return BESIDE if inputs is not None and inputs.weight else 0.0
 
-    def _scores(self, network: Any, items: Any, y: Array, seed: int) -> dict[str, float]:
-        from ssdml.ranks import from_first_rank
+    def _new_run(
+        self, items: Any, labels: Array, network: Any, inputs: Any, seed: int, device: str
+    ) -> PartitionRun:
+        from ssdml.augmentation import strong_and_weak
+        from ssdml.deep_literal import LiteralRun
+        from ssdml.deep_run import DeepRun
 
-        return from_first_rank(lambda: evaluate(self._embed(network, items), y, random_state=seed))
-
-    def _keep(self, run: Any, labels: Array) -> None:
-        self.classes_ = np.unique(labels[labels != UNLABELED])
-        self.label_distributions_ = run.distributions
-        self.transduction_ = self.classes_[run.distributions.argmax(axis=1)]
-        self.history_, self.triplets_ = run.history, run.triplets
-        self.item_shape_ = run.items.shape
-        self.components_ = run.average.L.T
-        self.network_ = run.average.eval()
+        if self.mining == "neighborhood":
+            return LiteralRun(items, labels, network, self, seed, device)
+        views = strong_and_weak(self.augment, items.shape)
+        return DeepRun(items, labels, network, inputs, *views, self, seed, device)

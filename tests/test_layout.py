@@ -46,8 +46,8 @@ FLOORS = (
         "ssdml.planning",
         "ssdml.estimator",
     },
-    {f"ssdml.deep{part}" for part in ("", "_config", "_literal", "_metric", "_network", "_run")}
-    | {"ssdml.partition_run"},
+    {f"ssdml.deep_{part}" for part in "config estimator literal metric network run".split()}
+    | {"ssdml.deep", "ssdml.partition_run"},
     {"ssdml.experiments"},
     {"ssdml.cli"},
     {"ssdml.baselines"},

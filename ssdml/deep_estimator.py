@@ -1,0 +1,147 @@
+"""The fit of whatever learns a network by partitions: input, network, partitions, labels."""
+
+from __future__ import annotations
+
+from abc import ABCMeta, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+
+from ssdml.deep_metric import DeepMetric
+from ssdml.evaluation import evaluate
+from ssdml.graphs._checks import UNLABELED
+from ssdml.labels import read_labels
+from ssdml.progress import CallbackSupportMixin, Stages, with_callbacks
+
+if TYPE_CHECKING:
+    from ssdml.partition_run import PartitionRun
+
+Array = npt.NDArray[Any]
+
+
+class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
+    """Base of estimators that learn ``network_``; what they add is :meth:`_new_run`."""
+
+    n_components: int
+    orthogonal: bool
+    epochs: int
+    epochs_per_partition: int
+    checkpoint_dir: Any
+    device: str
+    random_state: Any
+    verbose: int
+
+    @abstractmethod
+    def _new_run(
+        self, items: Any, labels: Array, network: Any, inputs: Any, seed: int, device: str
+    ) -> PartitionRun:
+        """The run, which has not begun."""
+
+    def _inputs(self, items: Any, labels: Array, rng: np.random.Generator) -> Any:
+        """What the run has of the items as they are, and what stands beside the embedding."""
+        self.input_side_, self.input_weight_ = None, 0.0
+
+    @with_callbacks
+    def fit(self, dataset: Any, y: Any, *, validation: Any = None) -> Self:
+        """Learn network and metric.
+
+        Parameters
+        ----------
+        dataset : array or tensor of shape (n, ...), or torch Dataset
+            See :func:`ssdml.items.as_items`; labels that a Dataset yields are not read.
+        y : array of shape (n,), int
+            -1 where unlabelled.
+        validation : tuple (items, labels), optional
+            Scored after each partition, in ``history_``; nothing is learned or chosen by them.
+
+        Returns
+        -------
+        self : estimator
+
+        Raises
+        ------
+        TypeError
+            If items are neither tensors nor arrays, or ``backbone`` is no module.
+        ValueError
+            If no item is labelled, the labels are of another length, the backbone makes no finite
+            rows, or checkpoints belong to a run with other settings or data.
+        FloatingPointError
+            If the loss is no longer finite.
+        MemoryError
+            If a step does not fit on the device.
+
+        Warns
+        -----
+        RuntimeWarning
+            For one class alone, and for a checkpoint that is damaged.
+        """
+        from ssdml.checkpoints import load_checkpoint, save_checkpoint
+        from ssdml.deep_config import run_config, run_seed
+        from ssdml.deep_network import new_network
+        from ssdml.items import as_items, held_items
+        from ssdml.journal import memory_hints, write_history
+        from ssdml.ranks import from_first_rank, join_group, rank
+        from ssdml.training import find_device
+
+        self._validate_params()
+        name = type(self).__name__
+        device = join_group(find_device(self.device))
+        items = as_items(dataset, name, device)
+        labels = read_labels(y, len(items), name, "Label some items.")
+        held = None if validation is None else held_items(validation, items.shape, device)
+        folder = None if self.checkpoint_dir is None else Path(self.checkpoint_dir)
+        seed = from_first_rank(lambda: run_seed(self.random_state, folder))
+        rng = np.random.default_rng(seed)
+        n_partitions = -(-self.epochs // self.epochs_per_partition)
+        stages = Stages(self, 2 + n_partitions, verbose=self.verbose)
+        with stages.all(dataset, y):
+            with stages("input"):
+                inputs = self._inputs(items, labels, rng)
+            n_classes = len(np.unique(labels[labels != UNLABELED]))
+            network = new_network(
+                self.backbone,
+                items,
+                self.n_components,
+                n_classes,
+                seed,
+                device,
+                orthogonal=self.orthogonal,
+            )
+            run = self._new_run(items, labels, network, inputs, seed, device)
+            config = run_config(self, items.shape, labels, seed, network.backbone)
+            if folder is not None:
+                found = from_first_rank(lambda: load_checkpoint(folder, config, name))
+                if found is not None:
+                    run.resume(found)
+            if not run.history:
+                run.pretrain()
+            while len(run.history) < n_partitions and not run.has_settled:
+                with stages(f"partition {len(run.history) + 1}") as show, memory_hints(self):
+                    entry = run.partition(show)
+                    if held is not None:
+                        entry["validation"] = self._scores(run.average, *held, seed)
+                    if folder is not None and rank() == 0:
+                        save_checkpoint(folder, run.checkpoint(), config)
+                        write_history(folder, run.history)
+            with stages("end"):
+                run.conclude()
+                self._keep(run, labels)
+        self.stage_seconds_ = stages.seconds
+        return self
+
+    def _scores(self, network: Any, items: Any, y: Array, seed: int) -> dict[str, float]:
+        from ssdml.ranks import from_first_rank
+
+        return from_first_rank(lambda: evaluate(self._embed(network, items), y, random_state=seed))
+
+    def _keep(self, run: Any, labels: Array) -> None:
+        self.classes_ = np.unique(labels[labels != UNLABELED])
+        self.label_distributions_ = run.distributions
+        self.transduction_ = self.classes_[run.distributions.argmax(axis=1)]
+        self.history_, self.triplets_ = run.history, run.triplets
+        self.item_shape_ = run.items.shape
+        self.components_ = run.average.L.T
+        self.network_ = run.average.eval()
