@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ssdml.baselines.apit import APIT
     from ssdml.baselines.apllr import APLLR
+    from ssdml.baselines.deep import DeepBaseline
     from ssdml.baselines.isdml import ISDML
     from ssdml.baselines.lrml import LRML
     from ssdml.baselines.seraph import SERAPH
 
-__all__ = ["APIT", "APLLR", "ISDML", "LRML", "SERAPH"]
+__all__ = ["APIT", "APLLR", "ISDML", "LRML", "SERAPH", "DeepBaseline"]
+
+_HOMES = {"DeepBaseline": "deep"}  # the others stand in files of their names
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'ssdml.baselines' has no attribute {name!r}")
-    return getattr(import_module(f"ssdml.baselines.{name.lower()}"), name)
+    return getattr(import_module(f"ssdml.baselines.{_HOMES.get(name, name.lower())}"), name)
 
 
 def __dir__() -> list[str]:

@@ -41,7 +41,7 @@ def balanced(
         Positive semidefinite.
     weights : tuple of three numbers
         Of each. The second is lowered to 0.9 of the largest that leaves H positive semidefinite,
-        with a warning; None: it is that.
+        with a warning; None: it is that. 0 where nothing is dissimilar.
     ridge : float
         Share of the identity that is mixed into what is attracted.
     who : str
@@ -57,20 +57,33 @@ def balanced(
     attracted = weights[0] * similar + weights[2] * regularizer
     attracted = attracted + ridge * _level(attracted) * np.eye(len(attracted))
     largest = largest_weight(attracted, dissimilar)
-    used = SAFE * largest if asked is None else min(asked, SAFE * largest)
-    if not np.isfinite(used):
-        used = 0.0  # there are no dissimilar pairs
-    elif asked is not None and used < asked:
-        warnings.warn(
-            f"{who}: dissimilar_weight must stay below {largest:.3g}, where the objective is no "
-            f"longer bounded; got {asked}. Takes {used:.3g}.",
-            stacklevel=5,
-        )
+    used = lowered(asked, largest, "dissimilar_weight", who) if np.isfinite(largest) else 0.0
     return Balance(symmetrize(attracted - used * dissimilar), used)
 
 
+def lowered(asked: float | None, largest: float, name: str, who: str) -> float:
+    """The weight asked for, or 0.9 of the largest if that is less, with a warning.
+
+    None asks for as much as there may be, in silence.
+
+    Examples
+    --------
+    >>> lowered(0.5, 1.0, "graph_weight", "APIT"), lowered(None, 1.0, "graph_weight", "APIT")
+    (0.5, 0.9)
+    """
+    most = SAFE * largest
+    if asked is None or asked <= most:
+        return most if asked is None else asked
+    warnings.warn(
+        f"{who}: {name} must be at most {most:.3g}, 0.9 of where the system is no longer positive "
+        f"definite; got {asked}. Takes {most:.3g}.",
+        stacklevel=6,
+    )
+    return most
+
+
 def largest_weight(attracted: Matrix, dissimilar: Matrix) -> float:
-    """Largest w with ``attracted - w * dissimilar`` positive semidefinite; infinity for zeros.
+    """Largest w with ``attracted - w * dissimilar`` positive semidefinite; infinity if all are.
 
     Examples
     --------

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from abc import ABCMeta, abstractmethod
-from numbers import Integral
-from typing import Any, NamedTuple, Self
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, _fit_context
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import validate_data
@@ -20,19 +21,25 @@ from ssdml.graphs._checks import UNLABELED, check_finite
 from ssdml.graphs._rows import check_file
 from ssdml.graphs.neighbors import KNNGraph, knn_graph
 from ssdml.graphs.propagation import propagate_labels
-from ssdml.induction import InductiveMetric
+from ssdml.induction import InductiveMetric, neighbors_among
 from ssdml.labels import read_labels
-from ssdml.linalg import Matrix, symmetrize, top_eigenvectors
+from ssdml.linalg import Matrix, symmetrize, top_eigenvectors, total_variance
 from ssdml.metric import embed
+
+if TYPE_CHECKING:
+    from ssdml.baselines._batch_losses import BatchLoss
 
 Array = npt.NDArray[Any]
 Labels = npt.NDArray[np.int64]
+
+NOT_NEGATIVE = [Interval(Real, 0, None, closed="left")]
 
 
 class Problem(NamedTuple):
     """What a baseline learns from."""
 
-    X: Matrix  # (n, d), float64, less the mean
+    X: Matrix  # (n, d), float64, less the mean, with total variance 1
+    scale: float  # what the rows were divided by
     labels: Labels  # -1 where unlabelled
     graph: KNNGraph
     pairs: LabelledPairs
@@ -42,8 +49,8 @@ class Problem(NamedTuple):
 class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
     """Estimator of a matrix M; what a method adds is :meth:`_learn`.
 
-    ``components_`` is M's best factor of ``n_components`` rows, with M scaled to trace d: a metric
-    orders rows alike at any scale.
+    ``components_`` is the best factor of ``n_components`` rows of M, scaled to trace d: a metric
+    orders rows alike at any scale. ``info_`` and ``n_iter_`` stay behind when a model is saved.
     """
 
     n_components: int | None
@@ -67,6 +74,10 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
     def _learn(self, problem: Problem) -> tuple[Matrix, dict[str, Any]]:
         """M (d, d), and what is worth telling of how it came about."""
 
+    @abstractmethod
+    def _batch_loss(self, problem: Problem, info: dict[str, Any]) -> BatchLoss:
+        """The objective on mini-batches, for a network under the metric that was learned."""
+
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
         """Learn the metric.
@@ -81,22 +92,51 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
         Returns
         -------
         self : estimator
+
+        Raises
+        ------
+        ValueError
+            If X has fewer than two rows, holds NaN or infinity, or has fewer columns than
+            ``n_components``; if y has another length.
+
+        Warns
+        -----
+        UserWarning
+            If pairs of a kind are missing, or rows for ``n_neighbors``.
+        ConvergenceWarning
+            If ``max_iter`` steps did not come to ``tol``.
         """
         X, labels = self._validated(X, y)
         rng = np.random.default_rng(
             check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         )
+        problem = self._pose(X, labels, rng)
+        self._warn_of(problem.pairs, labels)
+        M, self.info_ = self._learn(problem)
+        if "n_iter" in self.info_:
+            self.n_iter_ = max(1, self.info_["n_iter"])
+        if not self.info_.get("converged", True):
+            warnings.warn(
+                f"{type(self).__name__}: max_iter={self.get_params()['max_iter']} steps must come "
+                f"to tol={self.get_params()['tol']}; they did not. Raise either.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        self._keep(X, labels, problem.graph, M)
+        return self
+
+    def _pose(self, X: Array, labels: Labels, rng: np.random.Generator) -> Problem:
+        """Rows in float64 without offset and scale, their graph and their labelled pairs.
+
+        Numbers such as thresholds and weights then mean the same in any unit.
+        """
         rows = X.astype(np.float64)
         rows -= rows.mean(axis=0)
-        k = min(self.n_neighbors, len(X) - 1)
-        graph = knn_graph(X, k, n_jobs=self.n_jobs, random_state=rng)
-        pairs = labelled_pairs(rows, labels)
-        self._warn_of(pairs, labels)
-        M, self.info_ = self._learn(Problem(rows, labels, graph, pairs, rng))
-        if "max_iter" in self.get_params(deep=False):
-            self.n_iter_ = max(1, self.info_["n_iter"])
-        self._keep(X, labels, graph, M)
-        return self
+        scale = float(np.sqrt(total_variance(rows))) or 1.0
+        rows /= scale
+        k = neighbors_among(self.n_neighbors, len(X), type(self).__name__, stacklevel=5)
+        graph = knn_graph(rows, k, n_jobs=self.n_jobs, random_state=rng)
+        return Problem(rows, scale, labels, graph, labelled_pairs(rows, labels), rng)
 
     def _validated(self, X: Any, y: Any) -> tuple[Array, Labels]:
         name = type(self).__name__
@@ -168,8 +208,10 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
         return tags
 
 
-def factor(M: Matrix, count: int) -> Matrix:
-    """Rows C (count, d) for which ``C.T @ C`` is nearest to M, scaled to trace d.
+def factor(M: Matrix, count: int, *, scaled: bool = True) -> Matrix:
+    """Rows C (count, d) for which ``C.T @ C`` is nearest to M, which is scaled to trace d before.
+
+    With ``scaled=False`` it is not.
 
     Examples
     --------
@@ -178,8 +220,8 @@ def factor(M: Matrix, count: int) -> Matrix:
     """
     symmetric = symmetrize(M)
     vectors = top_eigenvectors(symmetric, count)
-    values = np.maximum(np.einsum("ij,ik,kj->j", vectors, symmetric, vectors), 0)
+    values = np.maximum(((symmetric @ vectors) * vectors).sum(axis=0), 0)
     trace = np.trace(symmetric)
-    scale = len(M) / trace if trace > 0 else 1.0
+    scale = len(M) / trace if scaled and trace > 0 else 1.0
     rows: Matrix = np.sqrt(scale * values)[:, None] * vectors.T
     return rows

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.masses import class_codes
 from ssdml.linalg import Matrix
+from ssdml.scatter import class_means
 
 
 class LabelledPairs(NamedTuple):
@@ -51,25 +52,18 @@ def labelled_pairs(X: npt.ArrayLike, labels: npt.ArrayLike) -> LabelledPairs:
     codes, n_classes = class_codes(np.asarray(labels))
     known = codes != UNLABELED
     rows, codes = np.asarray(X, dtype=np.float64)[known], codes[known]
-    d, counts = np.shape(X)[1], np.bincount(codes, minlength=n_classes)
-    within = np.zeros((d, d))
-    for c in range(n_classes):
-        within += _all_pairs(rows[codes == c])
+    m, counts = len(rows), np.bincount(codes, minlength=n_classes)
+    within = rows - class_means(rows, codes, n_classes=n_classes)[codes]
+    centered = rows - rows.mean(axis=0) if m else rows
+    similar = (within * counts[codes, None]).T @ within
+    dissimilar = m * centered.T @ centered - similar
     n_similar = int((counts * (counts - 1)).sum()) // 2
-    n_dissimilar = len(rows) * (len(rows) - 1) // 2 - n_similar
-    between = _all_pairs(rows) - within if n_dissimilar else np.zeros((d, d))
+    n_dissimilar = m * (m - 1) // 2 - n_similar
+    if not n_dissimilar:
+        dissimilar = np.zeros_like(similar)  # rounding apart
     return LabelledPairs(
-        within / max(n_similar, 1), between / max(n_dissimilar, 1), n_similar, n_dissimilar
+        similar / max(n_similar, 1), dissimilar / max(n_dissimilar, 1), n_similar, n_dissimilar
     )
-
-
-def _all_pairs(rows: Matrix) -> Matrix:
-    """Sum over all pairs of the outer products of their differences."""
-    if not len(rows):
-        return np.zeros((rows.shape[1], rows.shape[1]))
-    centered = rows - rows.mean(axis=0)
-    total: Matrix = len(rows) * centered.T @ centered
-    return total
 
 
 def draw_pairs(
@@ -106,6 +100,29 @@ def draw_pairs(
     similar = _draw(places + 1, ends, count, rng)
     dissimilar = _draw(ends, np.full(len(order), len(order)), count, rng)
     return order[similar], order[dissimilar]
+
+
+def draw_unknown_pairs(
+    labels: npt.ArrayLike, count: int, rng: np.random.Generator, *, both: bool = False
+) -> tuple[npt.NDArray[Any], int]:
+    """Pairs that the labels do not know, all or so many drawn evenly, and how many there are.
+
+    With ``both``, neither end has a label; otherwise one may.
+
+    Examples
+    --------
+    >>> pairs, n = draw_unknown_pairs([0, 1, -1], 9, np.random.default_rng(0))
+    >>> pairs.tolist(), n
+    ([[2, 0], [2, 1]], 2)
+    """
+    unknown = np.asarray(labels) == UNLABELED
+    order = np.concatenate(
+        [np.flatnonzero(~unknown)[: 0 if both else None], np.flatnonzero(unknown)]
+    )
+    # Of each row without a label those before it.
+    places = np.arange(len(order))
+    last = np.where(unknown[order], places, 0)
+    return order[_draw(np.zeros_like(places), last, count, rng)], int(last.sum())
 
 
 def _draw(

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
+import numpy.typing as npt
 
+from ssdml.baselines._balance import largest_weight, lowered
 from ssdml.graphs._blocks import count_threads
 from ssdml.graphs._checks import UNLABELED
-from ssdml.graphs.masses import class_codes, one_hot, transition_matrix
+from ssdml.graphs.masses import class_codes, class_masses, one_hot, transition_matrix
+from ssdml.graphs.modes import walk_visits
 from ssdml.graphs.neighbors import KNNGraph
+from ssdml.graphs.propagation import propagate_affinities
 from ssdml.graphs.solvers import krylov_propagator
 from ssdml.linalg import Matrix, symmetrize
 
+if TYPE_CHECKING:
+    from ssdml.baselines._batch_losses import AffinityLoss
+
 TOL = 1e-9  # of the entries that are propagated, relative to the largest
-HALVINGS = 30
-DEFINITE = 1e-8  # least eigenvalue, relative to the mean, of what is inverted
 
 
 class Near(NamedTuple):
@@ -29,7 +32,7 @@ class Near(NamedTuple):
 
 def propagated_scatter(
     X: Matrix,
-    labels: np.ndarray[tuple[int], np.dtype[np.int64]],
+    labels: npt.NDArray[np.int64],
     graph: KNNGraph,
     *,
     decay: float,
@@ -40,7 +43,8 @@ def propagated_scatter(
     .. math:: W = \operatorname{sym}(P W_0), \quad P = (1 - \gamma)(I - \gamma Q)^{-1}
 
     W_0 holds 1 for a row with itself and for labelled rows of one class, -1 for two classes. So
-    ``Z^T W Z`` needs P on the d columns of ``W_0 Z``, and ``W 1`` two columns more.
+    ``Z^T W Z`` needs P on the d columns of ``W_0 Z``; ``W 1`` a column more, and P^T 1, how often
+    walks come by each row.
 
     Parameters
     ----------
@@ -59,7 +63,7 @@ def propagated_scatter(
 
     Notes
     -----
-    O(i k n d) for i steps of the solver, some 50 at decay 0.99.
+    O(i k n d) for i steps of the solver: some 100 at decay 0.99, more where it is nearer to 1.
 
     Examples
     --------
@@ -68,24 +72,34 @@ def propagated_scatter(
     >>> propagated_scatter(X, np.array([0, 1]), knn_graph(X, 1), decay=0.5).round(6)
     array([[-0.166667]])
     """
-    transition = transition_matrix(graph)
-    threads = count_threads(n_jobs)
-
-    def spread(walk: sparse.csr_array, columns: Matrix) -> Matrix:
-        """P, or its transpose, times columns."""
-        scale = max(float(np.abs(columns).max()), np.finfo(np.float64).tiny)
-        solve = krylov_propagator(walk, decay, tol=TOL, n_threads=threads)
-        return np.asarray(scale * solve(columns / scale), dtype=np.float64)
-
     ones = np.ones((len(X), 1))
     rows = X - X.mean(axis=0)
-    known = spread(transition, with_labels(np.hstack([rows, ones]), labels))
-    back = with_labels(spread(sparse.csr_array(transition.T), ones), labels)
-    degrees = (known[:, -1:] + back) / 2
+    columns = with_labels(np.hstack([rows, ones]), labels)
+    scale = max(float(np.abs(columns).max()), np.finfo(np.float64).tiny)
+    spread = krylov_propagator(
+        transition_matrix(graph), decay, tol=TOL, n_threads=count_threads(n_jobs)
+    )
+    known = scale * spread(columns / scale)
+    visits = np.array(walk_visits(graph, decay=decay, tol=TOL)[:, None], np.float64)  # P^T 1
+    degrees = (known[:, -1:] + with_labels(visits, labels)) / 2
     return symmetrize(rows.T @ (degrees * rows - known[:, :-1])) / len(X)
 
 
-def with_labels(columns: Matrix, labels: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Matrix:
+def affinity_loss(
+    labels: npt.NDArray[np.int64], graph: KNNGraph, *, decay: float, n_jobs: int | None = None
+) -> AffinityLoss:
+    """The loss of mini-batches by the same affinities, on edges and where a label is."""
+    from ssdml.baselines._batch_losses import AffinityLoss
+
+    codes, n_classes = class_codes(labels)
+    masses: npt.NDArray[np.floating[Any]] = np.zeros((len(labels), 1))
+    if n_classes:
+        masses = class_masses(graph, labels, decay=decay, n_jobs=n_jobs).masses
+    edges = propagate_affinities(graph, labels, decay=decay, n_jobs=n_jobs)
+    return AffinityLoss(edges, masses, codes)
+
+
+def with_labels(columns: Matrix, labels: npt.NDArray[np.int64]) -> Matrix:
     """W_0 times columns (n, m).
 
     Examples
@@ -113,9 +127,14 @@ def near_prior(prior: Matrix, scatter: Matrix, graph_weight: float | None, who: 
     scatter : array of shape (d, d)
         K, symmetric.
     graph_weight : float or None
-        η, halved until what is inverted is positive definite, with a warning; None: 1, without.
+        η, lowered to 0.9 of the largest that leaves the inverse positive semidefinite, with a
+        warning; None: 1, or that if it is less.
     who : str
         Beginning of the warning.
+
+    Returns
+    -------
+    near : Near
 
     Examples
     --------
@@ -124,20 +143,8 @@ def near_prior(prior: Matrix, scatter: Matrix, graph_weight: float | None, who: 
            [0. , 1. ]])
     """
     base = symmetrize(np.linalg.inv(prior))
-    weight = 1.0 if graph_weight is None else graph_weight
-    for _ in range(HALVINGS):
-        inverse = symmetrize(base + weight * scatter)
-        values, vectors = np.linalg.eigh(inverse)
-        if values[0] > DEFINITE * np.trace(base) / len(base):
-            break
-        weight /= 2
-    else:
-        inverse, weight = base, 0.0
-        values, vectors = np.linalg.eigh(symmetrize(base))
-    if graph_weight is not None and weight < graph_weight:
-        warnings.warn(
-            f"{who}: graph_weight must leave the system positive definite; got {graph_weight}. "
-            f"Takes {weight:.3g}.",
-            stacklevel=5,
-        )
-    return Near((vectors / values) @ vectors.T, weight)
+    largest = largest_weight(base, -scatter)
+    weight = min(1.0, lowered(None, largest, "graph_weight", who))
+    if graph_weight is not None:
+        weight = lowered(graph_weight, largest, "graph_weight", who)
+    return Near(symmetrize(np.linalg.inv(base + weight * scatter)), weight)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ssdml.baselines._estimator import Baseline, Problem
+from ssdml.baselines._estimator import NOT_NEGATIVE, Baseline, Problem
 from ssdml.baselines._pairs import LabelledPairs, draw_pairs
-from ssdml.baselines._propagated import near_prior, propagated_scatter
+from ssdml.baselines._propagated import affinity_loss, near_prior, propagated_scatter
+from ssdml.graphs.masses import class_codes
 from ssdml.linalg import Matrix, inverse_sqrt, shrink, symmetrize
 
-Array = npt.NDArray[Any]
+if TYPE_CHECKING:
+    from ssdml.baselines._batch_losses import BatchLoss
 
 PAIRS_OF_A_CLASS, MOST_PAIRS = 20, 5000  # 20 C² pairs, as is usual, and no more than 5,000
 
@@ -39,7 +40,7 @@ class APIT(Baseline):
     decay : float
         Of the propagation, between 0 and 1.
     graph_weight : float or None
-        η; None: 1, halved as often as it takes for the system to be positive definite.
+        η; None: 1, or 0.9 of where the system is no longer positive definite, if that is less.
     slack : float
         ITML's γ: how much its bounds count against the identity.
     shrinkage : float
@@ -80,7 +81,7 @@ class APIT(Baseline):
        ICANN 2018.
     .. [2] Davis, Kulis, Jain, Sra, Dhillon, "Information-theoretic metric learning", ICML 2007,
        Algorithm 1.
-    .. [3] Zadeh, Hosseini, Sra, "Geometric mean metric learning", ICML 2016, Eq. (10).
+    .. [3] Zadeh, Hosseini, Sra, "Geometric mean metric learning", ICML 2016.
 
     Examples
     --------
@@ -100,7 +101,7 @@ class APIT(Baseline):
         **Baseline._shared_constraints,
         "prior": [StrOptions({"itml", "gmml"})],
         "decay": [Interval(Real, 0, 1, closed="neither")],
-        "graph_weight": [Interval(Real, 0, None, closed="left"), None],
+        "graph_weight": [*NOT_NEGATIVE, None],
         "slack": [Interval(Real, 0, None, closed="neither")],
         "shrinkage": [Interval(Real, 0, 1, closed="right")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -135,20 +136,23 @@ class APIT(Baseline):
         self.random_state = random_state
 
     def _learn(self, problem: Problem) -> tuple[Matrix, dict[str, Any]]:
-        prior, n_iter = self._prior(problem)
+        prior, *ended = self._prior(problem)
         scatter = propagated_scatter(
             problem.X, problem.labels, problem.graph, decay=self.decay, n_jobs=self.n_jobs
         )
         M, used = near_prior(prior, scatter, self.graph_weight, "APIT")
-        return M, {"graph_weight": used, "n_iter": n_iter}
+        return M, {"graph_weight": used, **dict(zip(("n_iter", "converged"), ended, strict=True))}
 
-    def _prior(self, problem: Problem) -> tuple[Matrix, int]:
+    def _batch_loss(self, problem: Problem, info: dict[str, Any]) -> BatchLoss:
+        return affinity_loss(problem.labels, problem.graph, decay=self.decay, n_jobs=self.n_jobs)
+
+    def _prior(self, problem: Problem) -> Prior:
         pairs = problem.pairs
         if not pairs.n_similar + pairs.n_dissimilar:
-            return np.eye(problem.X.shape[1]), 0
+            return Prior(np.eye(problem.X.shape[1]), 0, True)
         if self.prior == "gmml":
-            return geometric_mean(pairs, self.shrinkage), 0
-        n_classes = len(np.unique(problem.labels[problem.labels != -1]))
+            return Prior(geometric_mean(pairs, self.shrinkage), 0, True)
+        _, n_classes = class_codes(problem.labels)
         count = max(1, min(PAIRS_OF_A_CLASS * n_classes**2, MOST_PAIRS) // 2)
         similar, dissimilar = draw_pairs(problem.labels, count, problem.rng)
         differences = [problem.X[a] - problem.X[b] for a, b in (similar.T, dissimilar.T)]
@@ -160,6 +164,7 @@ class Prior(NamedTuple):
 
     M: Matrix
     n_iter: int
+    converged: bool
 
 
 def itml(
@@ -195,7 +200,7 @@ def itml(
     kept = squares > 0
     M = np.eye(differences.shape[1])
     if not kept.any():
-        return Prior(M, 0)
+        return Prior(M, 0, True)
     near, far = np.percentile(squares[kept], [5, 95])
     bounds = np.where(signs > 0, near, far)[kept]
     multipliers = np.zeros(len(bounds))
@@ -207,7 +212,7 @@ def itml(
         moved = float(np.linalg.norm(multipliers - before))
         size = float(np.linalg.norm(before) + np.linalg.norm(multipliers))
         n_iter += 1
-    return Prior(symmetrize(M), n_iter)
+    return Prior(symmetrize(M), n_iter, moved <= tol * size)
 
 
 @njit(cache=True)

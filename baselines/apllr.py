@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import warnings
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from ssdml.baselines._estimator import Baseline, Problem
+from ssdml.baselines._estimator import NOT_NEGATIVE, Baseline, Problem
 from ssdml.baselines._pairs import LabelledPairs
-from ssdml.baselines._propagated import near_prior, propagated_scatter
+from ssdml.baselines._propagated import affinity_loss, near_prior, propagated_scatter
 from ssdml.linalg import Matrix, shrink, symmetrize
+
+if TYPE_CHECKING:
+    from ssdml.baselines._batch_losses import BatchLoss
 
 FLOOR = 1e-6  # least eigenvalue of a prior, relative to its largest
 
@@ -33,7 +36,7 @@ class APLLR(Baseline):
     decay : float
         Of the propagation, between 0 and 1.
     graph_weight : float or None
-        η; None: 1, halved as often as it takes for the system to be positive definite.
+        η; None: 1, or 0.9 of where the system is no longer positive definite, if that is less.
     shrinkage : float
         Of both scatters towards the identity, between 0 and 1: from few labels they are singular.
     n_jobs : int or None
@@ -88,7 +91,7 @@ class APLLR(Baseline):
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
         **Baseline._shared_constraints,
         "decay": [Interval(Real, 0, 1, closed="neither")],
-        "graph_weight": [Interval(Real, 0, None, closed="left"), None],
+        "graph_weight": [*NOT_NEGATIVE, None],
         "shrinkage": [Interval(Real, 0, 1, closed="right")],
     }
 
@@ -126,6 +129,9 @@ class APLLR(Baseline):
         )
         M, used = near_prior(prior, scatter, self.graph_weight, "APLLR")
         return M, {"graph_weight": used}
+
+    def _batch_loss(self, problem: Problem, info: dict[str, Any]) -> BatchLoss:
+        return affinity_loss(problem.labels, problem.graph, decay=self.decay, n_jobs=self.n_jobs)
 
 
 def likelihood_ratio(pairs: LabelledPairs, shrinkage: float) -> Matrix | None:

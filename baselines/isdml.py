@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,16 +13,19 @@ from scipy import sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ssdml.baselines._balance import balanced
-from ssdml.baselines._estimator import Baseline, Problem
+from ssdml.baselines._estimator import NOT_NEGATIVE, Baseline, Problem
 from ssdml.graphs._blocks import row_blocks
 from ssdml.graphs.laplacian import pair_scatter
 from ssdml.graphs.neighbors import KNNGraph, directed_csr
 from ssdml.linalg import Matrix, symmetrize
 
+if TYPE_CHECKING:
+    from ssdml.baselines._batch_losses import BatchLoss
+
 Array = npt.NDArray[Any]
 
-NOT_NEGATIVE = [Interval(Real, 0, None, closed="left")]
 BLOCK_ENTRIES = 2**24  # squared distances that are held at once, in float32
+FAINT = 1e-38
 ALL_ROWS = 60_000  # up to so many the density counts all of them
 
 
@@ -71,8 +75,9 @@ class ISDML(Baseline):
 
     Notes
     -----
-    The weights of the edges and σ are the paper's, its Eqs. (2), (7), (8) and Section IV, as a
-    reader of it has them. The rest is our reconstruction, for its text was not at hand: the
+    The form of the edges' weights and of σ is the paper's, its Eqs. (2), (7), (8) and Section IV,
+    as a reader of it has them; so is v = 10. The rest is our reconstruction, for its text was not
+    at hand: the
     labelled term, the barrier ``-log|M|`` without which nothing bounds the objective, the window
     of the density (σ), and the rule for ``dissimilar_weight``. The minimum of this objective is
     ``H^-1``; the descent comes to it. O(n² d) with all rows in the density, O(d³) a step.
@@ -133,11 +138,8 @@ class ISDML(Baseline):
         self.random_state = random_state
 
     def _learn(self, problem: Problem) -> tuple[Matrix, dict[str, Any]]:
-        counted = self.density
-        if counted == "auto":
-            counted = "all" if len(problem.X) <= ALL_ROWS else "neighbors"
         sigma = kernel_width(problem.X, problem.graph, self.bandwidth)
-        weights = density_weights(problem.X, problem.graph, sigma, density=counted)
+        weights = self._weights(problem, sigma)
         H, used = balanced(
             problem.pairs.similar,
             problem.pairs.dissimilar,
@@ -148,8 +150,20 @@ class ISDML(Baseline):
         )
         found = descend(H, max_iter=self.max_iter, tol=self.tol)
         info = {"dissimilar_weight": used, "sigma": sigma, "values": found.values}
-        info["n_iter"] = len(found.values) - 1
+        info |= {"n_iter": len(found.values) - 1, "converged": found.converged}
         return found.M, info
+
+    def _weights(self, problem: Problem, sigma: float) -> sparse.csr_array:
+        density = self.density
+        if density == "auto":
+            density = "all" if len(problem.X) <= ALL_ROWS else "neighbors"
+        return density_weights(problem.X, problem.graph, sigma, density=density)
+
+    def _batch_loss(self, problem: Problem, info: dict[str, Any]) -> BatchLoss:
+        from ssdml.baselines._batch_losses import LaplacianLoss
+
+        edges, used = self._weights(problem, info["sigma"]), info["dissimilar_weight"]
+        return LaplacianLoss(edges, self.similar_weight, used, self.graph_weight)
 
 
 class Descent(NamedTuple):
@@ -157,6 +171,7 @@ class Descent(NamedTuple):
 
     M: Matrix
     values: list[float]
+    converged: bool
 
 
 def descend(H: Matrix, *, max_iter: int, tol: float) -> Descent:
@@ -198,9 +213,13 @@ def descend(H: Matrix, *, max_iter: int, tol: float) -> Descent:
         verbosity=0,
         log_verbosity=1,
     )
-    found = optimizer.run(problem, initial_point=np.eye(d) * d / np.trace(H))
+    start = np.eye(d) * d / np.trace(H)
+    slope = start @ (H - np.linalg.inv(start)) @ start
+    if manifold.norm(start, slope) <= tol * d:
+        return Descent(start, [barred_trace(start, H)], True)
+    found = optimizer.run(problem, initial_point=start)
     values = [float(value) for value in found.log["iterations"]["cost"]]
-    return Descent(symmetrize(found.point), values)
+    return Descent(symmetrize(found.point), values, found.iterations < max_iter)
 
 
 def barred_trace(M: Matrix, H: Matrix) -> float:
@@ -216,9 +235,10 @@ def barred_trace(M: Matrix, H: Matrix) -> float:
 
 
 def kernel_width(X: Matrix, graph: KNNGraph, bandwidth: float) -> float:
-    """``D_min + (D_max - D_min) / bandwidth`` of the distances between distinct rows; O(n² d).
+    """``D_min + (D_max - D_min) / bandwidth`` of the distances between distinct rows.
 
-    Where all rows are one, the least number whose square is positive.
+    Where all rows are one, 1. O(n² d) for up to 60,000 rows; for more the largest distance is that
+    of a row to the farthest from it, which is taken next, some times, O(n d).
 
     Examples
     --------
@@ -228,8 +248,26 @@ def kernel_width(X: Matrix, graph: KNNGraph, bandwidth: float) -> float:
     1.2
     """
     least = float(graph.distances[:, 0].min())
-    largest = float(np.sqrt(max(block.max() for _, block in _squared_distances(X))))
-    return max(least + (largest - least) / bandwidth, float(np.sqrt(np.finfo(np.float32).tiny)))
+    if len(X) <= ALL_ROWS:
+        largest = float(np.sqrt(max(block.max() for _, block in _squared_distances(X))))
+    else:
+        largest = far_apart(X)
+    return least + (largest - least) / bandwidth or 1.0
+
+
+def far_apart(X: Matrix, *, n_sweeps: int = 5) -> float:
+    """Distance of two rows that are far from each other, if not the farthest.
+
+    Examples
+    --------
+    >>> far_apart(np.array([[0.0], [1.0], [3.0]]))
+    3.0
+    """
+    row, largest = X.mean(axis=0), 0.0
+    for _ in range(n_sweeps):
+        distances = np.linalg.norm(X - row, axis=1)
+        row, largest = X[distances.argmax()], float(distances.max())
+    return largest
 
 
 def density_weights(
@@ -260,9 +298,20 @@ def density_weights(
         sums = np.empty(len(X))
         for place, block in _squared_distances(X):
             block *= np.float32(-0.5 / sigma**2)
-            sums[place] = np.exp(block, out=block).sum(axis=1, dtype=np.float64) - 1  # itself
+            np.exp(block, out=block)
+            block[np.arange(len(block)), np.arange(len(X))[place]] = (
+                0  # a row does not count itself
+            )
+            sums[place] = block.sum(axis=1, dtype=np.float64)
     beta = sums / max(sums.max(), np.finfo(np.float64).tiny)
-    directed = directed_csr(graph, beta[:, None] * similarity)
+    weights = beta[:, None] * similarity
+    if (weights < FAINT).mean() > 0.5:
+        warnings.warn(
+            "ISDML: bandwidth must leave most neighbours in sight of each other; with sigma = "
+            f"{sigma:.3g} more than half of the weights vanish. Lower it.",
+            stacklevel=6,
+        )
+    directed = directed_csr(graph, weights)
     return sparse.csr_array(directed + directed.T)
 
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from ssdml.baselines._balance import balanced
-from ssdml.baselines._estimator import Baseline, Problem
-from ssdml.graphs.laplacian import adjacency, laplacian, pair_scatter
+from ssdml.baselines._estimator import NOT_NEGATIVE, Baseline, Problem
+from ssdml.graphs.laplacian import adjacency, pair_scatter, symmetric_normalized
 from ssdml.graphs.neighbors import KNNGraph
 from ssdml.linalg import Matrix, symmetrize
 
-NOT_NEGATIVE = [Interval(Real, 0, None, closed="left")]
+if TYPE_CHECKING:
+    from ssdml.baselines._batch_losses import BatchLoss
 
 
 class LRML(Baseline):
@@ -122,6 +123,13 @@ class LRML(Baseline):
         M = least_trace(H)
         return M, {"dissimilar_weight": used, "value": float((M * H).sum())}
 
+    def _batch_loss(self, problem: Problem, info: dict[str, Any]) -> BatchLoss:
+        from ssdml.baselines._batch_losses import LaplacianLoss
+
+        edges = adjacency(problem.graph, weights="uniform")
+        used = info["dissimilar_weight"]
+        return LaplacianLoss(edges, self.similar_weight, used, self.graph_weight)
+
 
 def least_trace(H: Matrix) -> Matrix:
     """The M with determinant 1 for which ``tr(M H)`` is least: ``det(H)^(1/d) H^-1``.
@@ -156,5 +164,5 @@ def edge_scatter(X: Matrix, graph: KNNGraph, *, normalized: bool = False) -> Mat
     weights = adjacency(graph, weights="uniform")
     if not normalized:
         return pair_scatter(X, weights) / (weights.sum() / 2)
-    normal = laplacian(weights, normalization="symmetric")
-    return symmetrize(X.T @ (normal @ X) / (weights.sum() / 2))
+    rows, similarity = X - X.mean(axis=0), symmetric_normalized(weights)
+    return symmetrize(rows.T @ (rows - similarity @ rows) / (similarity.sum() / 2))

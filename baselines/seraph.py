@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, log_expit
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ssdml.baselines._estimator import Baseline, Problem
-from ssdml.baselines._pairs import draw_pairs
-from ssdml.graphs._checks import UNLABELED
+from ssdml.baselines._estimator import NOT_NEGATIVE, Baseline, Problem
+from ssdml.baselines._pairs import draw_pairs, draw_unknown_pairs
 from ssdml.linalg import Matrix, symmetrize
+
+if TYPE_CHECKING:
+    from ssdml.baselines._batch_losses import BatchLoss
 
 Array = npt.NDArray[Any]
 
@@ -37,18 +39,17 @@ class SERAPH(Baseline):
     n_neighbors : int
         Of the graph by which :meth:`predict` knows classes; the metric does not see it.
     threshold : float
-        η, the squared distance at which a pair is as likely similar as not. M begins as the
-        multiple of the identity that puts the median pair there.
+        η, the squared distance at which a pair is as likely similar as not.
     entropy_weight : float or "auto"
         μ; "auto": as many labelled pairs as there are, over all others.
     trace_weight : float
-        λ.
+        λ, of the trace in the scale of the start.
     solver : {"gradient", "em"}
         Projected gradients of the whole, or in turn beliefs of the other pairs and M under them.
     unlabeled_pairs : {"all", "both"}
         All pairs that the labels do not know, or those whose ends both have none (seed 003).
     max_iter : int
-        Steps of the gradient, or turns.
+        Steps of the gradient; with "em" in turns of at most 10. Its code takes 200.
     tol : float
         Ends where M moves less, in the Frobenius norm.
     n_jobs : int or None
@@ -75,7 +76,9 @@ class SERAPH(Baseline):
     -----
     The model and the beliefs (Eq. (9)) are the paper's; step lengths and ``threshold=1`` are those
     of its code, as others carried it over. Of each kind at most 100,000 pairs are drawn, once, and
-    stand for all. The start's scale is ours: elsewhere all pairs are sure, and nothing moves.
+    stand for all. The start's scale is ours, for elsewhere all pairs are sure and nothing moves: M,
+    λ and ``tol`` are in the unit in which the median pair, of rows that differ, is at the
+    threshold, and M begins as the identity.
     O(pairs · d² + d³) a step.
 
     References
@@ -100,12 +103,12 @@ class SERAPH(Baseline):
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
         **Baseline._shared_constraints,
         "threshold": [Interval(Real, 0, None, closed="neither")],
-        "entropy_weight": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
-        "trace_weight": [Interval(Real, 0, None, closed="left")],
+        "entropy_weight": [*NOT_NEGATIVE, StrOptions({"auto"})],
+        "trace_weight": NOT_NEGATIVE,
         "solver": [StrOptions({"gradient", "em"})],
         "unlabeled_pairs": [StrOptions({"all", "both"})],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
+        "tol": NOT_NEGATIVE,
     }
 
     def __init__(
@@ -148,6 +151,14 @@ class SERAPH(Baseline):
         info = {"entropy_weight": terms.entropy_weight, "values": values}
         return M * unit, info | {"n_iter": len(values) - 1}
 
+    def _batch_loss(self, problem: Problem, info: dict[str, Any]) -> BatchLoss:
+        from ssdml.baselines._batch_losses import EntropyLoss
+
+        n, (_, _, n_similar, n_dissimilar) = len(problem.X), problem.pairs
+        n_known = n_similar + n_dissimilar
+        n_others = n * (n - 1) // 2 - n_known
+        return EntropyLoss(self.threshold, info["entropy_weight"] * n_others / max(n_known, 1))
+
     def _terms(self, problem: Problem) -> tuple[Terms, float]:
         """The pairs, scaled so that the median one is at the threshold, and the scale's square."""
         X, labels, rng = problem.X, problem.labels, problem.rng
@@ -157,13 +168,13 @@ class SERAPH(Baseline):
         n_known = problem.pairs.n_similar + problem.pairs.n_dissimilar
         weight = self.entropy_weight
         if weight == "auto":
-            weight = n_known / n_others if n_others else 0.0
+            weight = max(n_known, 1) / max(n_others, 1)
         counts = problem.pairs.n_similar, problem.pairs.n_dissimilar, n_others
         drawn = [len(similar), len(dissimilar), len(others)]
         ends = np.vstack([similar, dissimilar, others])
         differences = X[ends[:, 0]] - X[ends[:, 1]]
-        median = float(np.median((differences**2).sum(axis=1))) if len(ends) else 0.0
-        unit = self.threshold / median if median > 0 else 1.0
+        squares = (differences**2).sum(axis=1)
+        unit = self.threshold / float(np.median(squares[squares > 0])) if squares.any() else 1.0
         terms = Terms(
             np.sqrt(unit) * differences,
             np.repeat([1, -1, 0], drawn),
@@ -218,7 +229,7 @@ def objective(M: Matrix, terms: Terms, model: Model, beliefs: Array | None = Non
     Value(value=-0.6931471805599453, gradient=array([[-0.5]]))
     """
     differences, kinds, counts, weight = terms
-    logits = model.threshold - np.einsum("ij,ij->i", differences @ M, differences)
+    logits = _logits(M, differences, model)
     p, known = expit(logits), kinds != 0
     target = np.where(known, (kinds + 1) / 2, p if beliefs is None else beliefs)
     value = target * log_expit(logits) + (1 - target) * log_expit(-logits)
@@ -273,12 +284,19 @@ def ascend(
 def alternate_beliefs(
     M: Matrix, terms: Terms, model: Model, *, max_iter: int, tol: float
 ) -> tuple[Matrix, list[float]]:
-    """In turn beliefs of the pairs that are not known, and M under them; values are those of M."""
-    values: list[float] = []
+    """In turn beliefs of the pairs that are not known, and M under them.
+
+    Returns
+    -------
+    M : ndarray of shape (d, d)
+    values : list of float
+        The objective at the start and after each turn.
+    """
+    values = [objective(M, terms, model).value]
     for _ in range(max_iter):
         q = sharpened(M, terms, model)
-        moved, found = ascend(M, terms, model, q, max_iter=EM_STEPS, tol=tol)
-        values.append(found[-1])
+        moved, _ = ascend(M, terms, model, q, max_iter=EM_STEPS, tol=tol)
+        values.append(objective(moved, terms, model).value)
         distance = np.linalg.norm(moved - M)
         M = moved
         if distance <= tol:
@@ -295,10 +313,15 @@ def sharpened(M: Matrix, terms: Terms, model: Model) -> Array:
     >>> sharpened(np.eye(1), terms, Model(1.0, 0.0)).round(4)  # 1 / (1 + exp(-2))
     array([0.8808])
     """
-    differences = terms.differences
-    logits = model.threshold - np.einsum("ij,ij->i", differences @ M, differences)
+    logits = _logits(M, terms.differences, model)
     beliefs: Array = expit((1 + terms.entropy_weight) * logits)
     return beliefs
+
+
+def _logits(M: Matrix, differences: Matrix, model: Model) -> Array:
+    """Of the pairs being similar."""
+    logits: Array = model.threshold - ((differences @ M) * differences).sum(axis=1)
+    return logits
 
 
 def projected(M: Matrix, largest_trace: float = np.inf) -> Matrix:
@@ -314,31 +337,3 @@ def projected(M: Matrix, largest_trace: float = np.inf) -> Matrix:
     values = np.maximum(values, 0)
     values *= min(1.0, largest_trace / max(values.sum(), np.finfo(np.float64).tiny))
     return symmetrize((vectors * values) @ vectors.T)
-
-
-def draw_unknown_pairs(
-    labels: npt.NDArray[np.int64], count: int, rng: np.random.Generator, *, both: bool = False
-) -> tuple[Array, int]:
-    """Pairs that the labels do not know, at most so many, and how many there are.
-
-    With ``both``, neither end has a label; otherwise one may.
-
-    Examples
-    --------
-    >>> pairs, n = draw_unknown_pairs(np.array([0, 1, -1]), 9, np.random.default_rng(0))
-    >>> pairs.tolist(), n
-    ([[0, 2], [1, 2]], 2)
-    """
-    unknown = labels == UNLABELED
-    n, m = len(labels), int(unknown.sum())
-    rows = np.flatnonzero(unknown) if both else np.arange(n)
-    total = m * (m - 1) // 2 + (0 if both else m * (n - m))
-    if total <= count:
-        first, second = np.triu_indices(len(rows), k=1)
-        ends = np.stack([rows[first], rows[second]], axis=1)
-        return ends[unknown[ends].any(axis=1)], total
-    drawn: list[Array] = []
-    while sum(map(len, drawn)) < count:
-        ends = rng.choice(rows, (2 * count, 2))
-        drawn.append(ends[unknown[ends].any(axis=1) & (ends[:, 0] != ends[:, 1])])
-    return np.vstack(drawn)[:count], total

@@ -12,7 +12,7 @@ import numpy as np
 from ssdml.datasets import label_scarce_split, load_dataset
 from ssdml.deep_network import new_network
 from ssdml.evaluation import evaluate
-from ssdml.experiments.deep_methods import deep_methods
+from ssdml.experiments.deep_methods import DEEP, deep_methods
 from ssdml.experiments.details import MapSample
 from ssdml.experiments.figures import MUTED, PAPER, new_figure
 from ssdml.experiments.maps import ClassMap, draw_class_map, project
@@ -46,7 +46,7 @@ parser.add_argument("--out", type=Path, default=Path("figure2"))
 
 def learned(method, data, split, folder):
     """Networks of a method, and the scores of the test images after each partition."""
-    model = with_parameters(method, deep_methods(data))(0, -1)
+    model = with_parameters(method, deep_methods(data, DEEP))(0, -1)
     model.estimator.set_params(checkpoint_dir=folder, verbose=1)
     images, tested = (model.images(data.X[rows]) for rows in (split.train, split.test))
     labels = split.partial_labels(data.y)

@@ -85,7 +85,7 @@ class DeepMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         """
         check_is_fitted(self)
         params = self.get_params(deep=False)
-        for name in ("backbone", "augment"):
+        for name in params.keys() & {"backbone", "augment"}:
             if not isinstance(params[name], str | None):
                 params[name] = None
         if not isinstance(params["random_state"], Integral | None):

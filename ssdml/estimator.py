@@ -21,7 +21,7 @@ from ssdml.graphs._checks import UNLABELED, check_finite
 from ssdml.graphs._rows import check_file
 from ssdml.graphs.neighbors import knn_graph
 from ssdml.graphs.propagation import propagate_labels
-from ssdml.induction import InductiveMetric
+from ssdml.induction import InductiveMetric, neighbors_among
 from ssdml.labels import read_labels
 from ssdml.metric import embed
 from ssdml.partitions import fewest_rows
@@ -265,7 +265,8 @@ class SSDML(InductiveMetric, PlannedFit, CallbackSupportMixin, BaseEstimator):
         in_chunks = of_dask(X)
         X, labels, fewest = (self._validated_chunks if in_chunks else self._validated)(X, y)
         rounds = self._n_rounds(int((labels == UNLABELED).sum()))
-        plan = (labels, self._n_neighbors(fewest), rounds)
+        k = neighbors_among(self.n_neighbors, fewest, type(self).__name__, stacklevel=5)
+        plan = (labels, k, rounds)
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         stages = Stages(self, 2 + plan[-1], verbose=self.verbose)
         with stages.all(X, y):
@@ -348,16 +349,6 @@ class SSDML(InductiveMetric, PlannedFit, CallbackSupportMixin, BaseEstimator):
                 f"{name}: n_components must be at most n_features = {n_features}; "
                 f"got {self.n_components}."
             )
-
-    def _n_neighbors(self, n_samples: int) -> int:
-        if self.n_neighbors < n_samples:
-            return int(self.n_neighbors)
-        warnings.warn(
-            f"{type(self).__name__}: n_neighbors must be below n_samples = {n_samples}; "
-            f"got {self.n_neighbors}. Takes {n_samples - 1}.",
-            stacklevel=5,
-        )
-        return n_samples - 1
 
     def _n_rounds(self, n_unlabeled: int) -> int:
         if self.max_rounds is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -86,6 +87,24 @@ class InductiveMetric(LearnedMetric):
         labels = read_labels(y, len(X), f"{type(self).__name__}.score", "Score rows with labels.")
         known = labels != UNLABELED
         return float((np.asarray(self.predict(X))[known] == labels[known]).mean())
+
+
+def neighbors_among(n_neighbors: int, n_samples: int, who: str, *, stacklevel: int) -> int:
+    """As many neighbours as are asked for, or all other rows, with a warning.
+
+    Examples
+    --------
+    >>> neighbors_among(10, 100, "SSDML", stacklevel=2)
+    10
+    """
+    if n_neighbors < n_samples:
+        return int(n_neighbors)
+    warnings.warn(
+        f"{who}: n_neighbors must be below n_samples = {n_samples}; got {n_neighbors}. "
+        f"Takes {n_samples - 1}.",
+        stacklevel=stacklevel,
+    )
+    return n_samples - 1
 
 
 def _induced(

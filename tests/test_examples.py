@@ -79,8 +79,8 @@ def small_deep(monkeypatch):
         for name, more in kinds.items()
     }
     monkeypatch.setattr("ssdml.datasets.load_dataset", lambda name: data)
-    monkeypatch.setattr("ssdml.experiments.deep_methods.deep_methods", lambda dataset: made)
-    monkeypatch.setattr("ssdml.experiments.run.deep_methods", lambda dataset: made)
+    monkeypatch.setattr("ssdml.experiments.deep_methods.deep_methods", lambda data, makers: made)
+    monkeypatch.setattr("ssdml.experiments.run.deep_methods", lambda data, makers: made)
 
 
 @pytest.mark.usefixtures("small_deep")

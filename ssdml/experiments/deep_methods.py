@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Self
 
@@ -55,7 +56,11 @@ class OfImages(TransformerMixin, BaseEstimator):
         return images if images.ndim == 3 else images.transpose(0, 3, 1, 2)
 
 
-def deep_methods(dataset: Dataset) -> dict[str, Factory]:
+# From a network's name, the columns of L, a seed and the number of jobs to an estimator.
+Maker = Callable[[str, int, int, int | None], Any]
+
+
+def deep_methods(dataset: Dataset, makers: Mapping[str, Maker]) -> dict[str, Factory]:
     """Deep methods for the images of a data set, with seed 003's network for their size.
 
     Raises
@@ -70,29 +75,36 @@ def deep_methods(dataset: Dataset) -> dict[str, Factory]:
             f"shape {shape} in {dataset.name}. Leave --deep out, or use DeepSSDML with a network "
             "of your own."
         )
-    return {name: partial(make, shape) for name, make in DEEP.items()}
+    return {name: partial(_of_images, make, shape) for name, make in makers.items()}
 
 
-def _deep_ssdml(shape: tuple[int, ...], random_state: int, n_jobs: int | None) -> OfImages:
+def pretraining(network: str) -> int:
+    """Epochs of softmax on the labelled images before all else, as the seed has them."""
+    return 30 if network == "cifar" else 0
+
+
+def _of_images(
+    make: Maker, shape: tuple[int, ...], random_state: int, n_jobs: int | None
+) -> OfImages:
+    return OfImages(make(*NETWORKS[shape[:2]], random_state, n_jobs), shape)
+
+
+def _deep_ssdml(network: str, n_components: int, random_state: int, n_jobs: int | None) -> Any:
     from ssdml.deep import DeepSSDML
 
-    network, n_components = NETWORKS[shape[:2]]
-    model = DeepSSDML(network, n_components, random_state=random_state, n_jobs=n_jobs)
-    return OfImages(model, shape)
+    return DeepSSDML(network, n_components, random_state=random_state, n_jobs=n_jobs)
 
 
-def _deep_paper(shape: tuple[int, ...], random_state: int, n_jobs: int | None) -> OfImages:
+def _deep_paper(network: str, n_components: int, random_state: int, n_jobs: int | None) -> Any:
     from ssdml.deep import DeepSSDML
 
-    network, n_components = NETWORKS[shape[:2]]
-    model = DeepSSDML.paper(
+    return DeepSSDML.paper(
         network,
         n_components,
-        pretrain_epochs=30 if network == "cifar" else 0,  # as the seed does
+        pretrain_epochs=pretraining(network),
         random_state=random_state,
         n_jobs=n_jobs,
     )
-    return OfImages(model, shape)
 
 
-DEEP = {"deep-ssdml": _deep_ssdml, "deep-ssdml-paper": _deep_paper}
+DEEP: dict[str, Maker] = {"deep-ssdml": _deep_ssdml, "deep-ssdml-paper": _deep_paper}

@@ -10,9 +10,10 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ssdml.datasets import Dataset, LabelScarceSplit
-from ssdml.experiments.deep_methods import deep_methods
+from ssdml.experiments.deep_methods import DEEP, deep_methods, pretraining
 from ssdml.experiments.features import prepared
 from ssdml.experiments.job import run_one
 from ssdml.experiments.methods import (
@@ -81,6 +82,21 @@ def _baseline(name: str, random_state: int, n_jobs: int | None) -> Embedder:
     return model
 
 
+def _deep_baseline(
+    name: str, network: str, n_components: int, random_state: int, n_jobs: int | None
+) -> Any:
+    from ssdml.baselines import DeepBaseline
+
+    return DeepBaseline(
+        name,
+        network,
+        n_components,
+        pretrain_epochs=pretraining(network),
+        random_state=random_state,
+        n_jobs=n_jobs,
+    )
+
+
 METHODS: dict[str, Factory] = {
     "input": _input,
     "pca": _pca,
@@ -90,6 +106,10 @@ METHODS: dict[str, Factory] = {
     "ssdml": _ssdml,
     "ssdml-residual": _ssdml_residual,
     "ssdml-paper": _ssdml_paper,
+}
+
+DEEP_METHODS = DEEP | {
+    f"deep-{name.lower()}": partial(_deep_baseline, name.lower()) for name in BASELINES
 }
 
 
@@ -171,7 +191,7 @@ def compare(
 
 def available(dataset: Dataset, deep: bool) -> dict[str, Factory]:
     """Methods by name; with those that learn networks of the data set's images, if ``deep``."""
-    return METHODS | deep_methods(dataset) if deep else METHODS
+    return METHODS | deep_methods(dataset, DEEP_METHODS) if deep else METHODS
 
 
 def _execute(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.datasets import make_blobs
+from sklearn.exceptions import ConvergenceWarning
 
 from ssdml.baselines import ISDML, LRML
 from ssdml.baselines._balance import balanced, largest_weight
+from ssdml.baselines._pairs import labelled_pairs
 from ssdml.baselines.isdml import barred_trace, density_weights, descend, kernel_width
 from ssdml.baselines.lrml import edge_scatter, least_trace
-from ssdml.graphs import adjacency, knn_graph, laplacian
+from ssdml.graphs import adjacency, knn_graph, laplacian, pair_scatter
 
 
 def definite(rng, d=5):
@@ -56,7 +58,7 @@ class TestBalance:
         parts = [definite(rng) for _ in range(3)]
         given = {"ridge": 1e-3, "who": "LRML"}
         auto = balanced(*parts, weights=(1.0, None, 1.0), **given)
-        with pytest.warns(UserWarning, match=r"dissimilar_weight must stay below .* got 99.0"):
+        with pytest.warns(UserWarning, match=r"dissimilar_weight must be at most .* got 99.0"):
             lowered = balanced(*parts, weights=(1.0, 99.0, 1.0), **given)
         np.testing.assert_array_equal(lowered.H, auto.H)
         small = balanced(*parts, weights=(1.0, auto.dissimilar_weight / 2, 1.0), **given)
@@ -84,10 +86,14 @@ class TestLRML:
         X = rng.standard_normal((30, 3))
         graph = knn_graph(X, 4)
         W = adjacency(graph, weights="uniform").toarray()
-        scaled = X / np.sqrt(W.sum(axis=1))[:, None]
+        roots = np.sqrt(W.sum(axis=1))
+        scaled = (X - X.mean(axis=0)) / roots[:, None]
         differences = scaled[:, None] - scaled[None]
-        expected = np.einsum("ij,ijk,ijl->kl", W, differences, differences) / W.sum()
+        total = np.einsum("ij,ijk,ijl->kl", W, differences, differences)
+        expected = total / (W / np.outer(roots, roots)).sum()
         np.testing.assert_allclose(edge_scatter(X, graph, normalized=True), expected, atol=1e-12)
+        moved = edge_scatter(X + 100, graph, normalized=True)
+        np.testing.assert_allclose(moved, expected, atol=1e-10)
 
     def test_the_estimator_is_the_closed_form(self, rng):
         X, y = make_blobs(60, 3, centers=2, random_state=0)
@@ -140,16 +146,60 @@ class TestISDML:
 
     def test_the_descent_comes_to_the_inverse_and_never_goes_up(self, rng):
         H = definite(rng, 8)
-        M, values = descend(H, max_iter=500, tol=1e-8)
+        M, values, converged = descend(H, max_iter=500, tol=1e-8)
+        assert converged
         np.testing.assert_allclose(M @ H, np.eye(8), atol=1e-6)
         assert (np.diff(values) <= 1e-12 * abs(values[-1])).all()
         assert barred_trace(-np.eye(3), np.eye(3)) == np.inf
 
-    def test_with_even_weights_it_is_lrml(self, rng):
-        """Density and similarity all one: the same H, so the same M up to its scale."""
-        H = definite(rng)
-        M, other = descend(H, max_iter=500, tol=1e-9).M, least_trace(H)
-        np.testing.assert_allclose(M / np.trace(M), other / np.trace(other), atol=1e-7)
+    def test_with_a_wide_kernel_the_edges_count_evenly(self, rng):
+        """Density and similarity all one: the multigraph of all directed edges."""
+        X = rng.standard_normal((40, 3))
+        graph = knn_graph(X, 4)
+        directed = np.zeros((40, 40))
+        np.put_along_axis(directed, graph.indices, 1.0, axis=1)
+        W = density_weights(X, graph, 1e4).toarray()
+        np.testing.assert_allclose(W, directed + directed.T, atol=1e-5)
+
+    def test_under_another_basis_the_minimum_changes_as_it_should(self, rng):
+        """With the weights fixed, Z -> Z A takes M to A^-1 M A^-T."""
+        H, A = definite(rng, 4), rng.standard_normal((4, 4))
+        M = descend(H, max_iter=500, tol=1e-9).M
+        other = descend(A.T @ H @ A, max_iter=500, tol=1e-9).M
+        inverse = np.linalg.inv(A)
+        np.testing.assert_allclose(other, inverse @ M @ inverse.T, rtol=1e-5, atol=1e-7)
+
+    @pytest.mark.parametrize("H", [np.eye(2), [[0.3]]])
+    def test_a_start_that_is_the_minimum_stays(self, H):
+        M, values, converged = descend(np.array(H), max_iter=10, tol=1e-6)
+        np.testing.assert_allclose(M, np.linalg.inv(H))
+        assert converged
+        assert len(values) == 1
+
+    def test_the_fit_is_the_inverse_of_its_matrix(self):
+        X, y = make_blobs(60, 3, centers=2, random_state=0)
+        labels = np.where(np.arange(60) < 12, y, -1)
+        model = ISDML(tol=1e-9, similar_weight=2.0).fit(X, labels)
+        rows = (X - X.mean(axis=0)) / np.sqrt(X.var(axis=0).sum())
+        graph, pairs = knn_graph(rows, 10), labelled_pairs(rows, labels)
+        W = density_weights(rows, graph, kernel_width(rows, graph, 10.0))
+        R = pair_scatter(rows, W) / (W.sum() / 2)
+        H, _ = balanced(pairs.similar, pairs.dissimilar, R, weights=(2.0, None, 1.0), ridge=1e-3,
+                        who="ISDML")  # fmt: skip
+        M = np.linalg.inv(H)
+        np.testing.assert_allclose(
+            model.get_mahalanobis_matrix(), 3 * M / np.trace(M), rtol=1e-5, atol=1e-8
+        )
+
+    def test_a_kernel_in_which_no_row_sees_another_is_told(self, rng):
+        X = rng.standard_normal((40, 3))
+        with pytest.warns(UserWarning, match="bandwidth must leave most neighbours in sight"):
+            density_weights(X, knn_graph(X, 4), 1e-3)
+
+    def test_steps_that_end_too_early_are_told(self):
+        X, y = make_blobs(60, 3, centers=2, random_state=0)
+        with pytest.warns(ConvergenceWarning, match=r"ISDML: max_iter=2 steps must come to tol"):
+            ISDML(max_iter=2).fit(X, np.where(np.arange(60) < 12, y, -1))
 
     def test_the_history_of_the_fit_goes_down(self):
         X, y = make_blobs(60, 3, centers=2, random_state=0)

@@ -7,8 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from ssdml.baselines._pairs import draw_pairs, labelled_pairs
-from ssdml.baselines.seraph import draw_unknown_pairs
+from ssdml.baselines._pairs import draw_pairs, draw_unknown_pairs, labelled_pairs
 
 
 @pytest.fixture
@@ -71,3 +70,13 @@ def test_pairs_that_the_labels_do_not_know(rng, labels, both, count):
     found = {tuple(sorted(pair)) for pair in pairs.tolist()}
     assert found <= wanted
     assert count == 50 or found == wanted
+
+
+def test_one_row_without_a_label_among_many_takes_neither_time_nor_memory(rng):
+    labels = np.zeros(300_000, int)
+    labels[7] = -1
+    pairs, total = draw_unknown_pairs(labels, 1000, rng)
+    assert total == 299_999
+    assert (pairs[:, 0] == 7).all()
+    assert len(np.unique(pairs[:, 1])) > 990
+    assert draw_unknown_pairs(np.zeros(300_000, int), 1000, rng)[1] == 0

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import ortho_group
+from sklearn.datasets import make_blobs
 
+from ssdml.baselines import APIT, APLLR
 from ssdml.baselines._pairs import LabelledPairs, labelled_pairs
 from ssdml.baselines._propagated import near_prior, propagated_scatter, with_labels
 from ssdml.baselines.apit import geometric_mean, itml
@@ -45,11 +48,21 @@ class TestPropagatedScatter:
         expected = dense_start(labels) @ columns
         np.testing.assert_allclose(with_labels(columns, labels), expected, atol=1e-12)
 
-    def test_threads_change_nothing(self, rows):
-        X, labels = rows
-        graph = knn_graph(X, 5)
-        one, two = (propagated_scatter(X, labels, graph, decay=0.99, n_jobs=n) for n in (1, 2))
-        np.testing.assert_array_equal(one, two)
+    def test_a_hub_and_its_neighbours_too(self, rng):
+        """The hub is a neighbour of all: columns of Q sum to much more than its rows."""
+        X = np.vstack([np.zeros((1, 3)), 1 + 0.01 * rng.standard_normal((3, 3)), np.eye(3)])
+        X = np.vstack([X, -np.eye(3), 5 * ortho_group.rvs(3, random_state=0)])
+        labels = np.where(np.arange(len(X)) % 3 == 0, np.arange(len(X)) % 2, -1)
+        graph = knn_graph(X, 2)
+        assert np.bincount(graph.indices.ravel(), minlength=len(X)).max() >= 6
+        n, Z = len(X), X - X.mean(axis=0)
+        Q = np.zeros((n, n))
+        np.put_along_axis(Q, graph.indices, 1 / 2, axis=1)
+        W = 0.01 * np.linalg.solve(np.eye(n) - 0.99 * Q, dense_start(labels))
+        W = (W + W.T) / 2
+        expected = Z.T @ (np.diag(W.sum(axis=1)) - W) @ Z / n
+        found = propagated_scatter(X, labels, graph, decay=0.99)
+        np.testing.assert_allclose(found, expected, atol=1e-7)
 
 
 class TestNearPrior:
@@ -65,11 +78,15 @@ class TestNearPrior:
         gradient = np.linalg.inv(prior) - np.linalg.inv(M) + 0.7 * K
         np.testing.assert_allclose(gradient, 0, atol=1e-12)
 
-    def test_an_indefinite_system_takes_half_the_weight_until_it_is_not(self):
-        with pytest.warns(UserWarning, match=r"graph_weight must leave .* got 3.0. Takes 0.75"):
+    def test_a_weight_that_makes_the_system_indefinite_is_lowered(self):
+        with pytest.warns(UserWarning, match=r"graph_weight must be at most 0.9, .* got 3.0"):
             M, used = near_prior(np.eye(2), np.diag([-1.0, 0.0]), 3.0, "APLLR")
-        assert used == 0.75
-        np.testing.assert_allclose(M, np.diag([4.0, 1.0]))
+        assert used == pytest.approx(0.9)
+        np.testing.assert_allclose(M, np.diag([10.0, 1.0]))
+        assert near_prior(np.eye(2), np.diag([-0.1, 0.0]), None, "APLLR").graph_weight == 1
+        assert near_prior(np.eye(2), np.diag([-9.0, 0.0]), None, "APLLR").graph_weight == (
+            pytest.approx(0.1)
+        )
 
 
 class TestPriors:
@@ -101,7 +118,7 @@ class TestITML:
         """Similar pairs vary along one direction, dissimilar ones along the others."""
         similar = rng.standard_normal((20, 3)) * [3, 0.01, 0.01]
         dissimilar = rng.standard_normal((20, 3)) * [0.01, 0.1, 0.1] + [0, 1, 1]
-        M, n_iter = itml(similar, dissimilar, slack=1e4, max_iter=5000, tol=1e-9)
+        M, n_iter, _ = itml(similar, dissimilar, slack=1e4, max_iter=5000, tol=1e-9)
         squares = (np.vstack([similar, dissimilar]) ** 2).sum(axis=1)
         near, far = np.percentile(squares, [5, 95])
         assert n_iter > 1
@@ -111,11 +128,36 @@ class TestITML:
     def test_the_divergence_is_least_among_those_that_meet_the_bounds(self):
         """One similar pair along one axis: M shrinks there, and nowhere else."""
         similar, dissimilar = np.array([[2.0, 0.0]]), np.array([[0.0, 1.0]])
-        M, _ = itml(similar, dissimilar, slack=1e8, max_iter=1000, tol=1e-12)
+        M = itml(similar, dissimilar, slack=1e8, max_iter=1000, tol=1e-12).M
         near, far = np.percentile([4.0, 1.0], [5, 95])
         np.testing.assert_allclose(M, np.diag([near / 4, far]), rtol=1e-6)
 
+    @pytest.mark.parametrize("slack", [0.1, 1.0, 7.0])
+    def test_a_pair_and_its_bound_share_the_change(self, slack):
+        """Of one similar pair of square s with bound u, m = (1 + γ) / (1 + γ s / u)."""
+        similar, dissimilar = np.array([[2.0, 0.0]]), np.array([[0.0, 1.0]])
+        near, far = np.percentile([4.0, 1.0], [5, 95])
+        M = itml(similar, dissimilar, slack=slack, max_iter=1000, tol=1e-12).M
+        expected = (1 + slack) / (1 + slack * np.array([4 / near, 1 / far]))
+        np.testing.assert_allclose(M, np.diag(expected), rtol=1e-8)
+
     def test_equal_rows_do_not_count(self):
-        M, n_iter = itml(np.zeros((3, 2)), np.zeros((2, 2)), tol=1e-3)
+        M, n_iter, _ = itml(np.zeros((3, 2)), np.zeros((2, 2)), tol=1e-3)
         np.testing.assert_array_equal(M, np.eye(2))
         assert n_iter == 0
+
+
+@pytest.mark.parametrize("kind", [APLLR, APIT])
+def test_the_fit_is_the_closed_form_of_prior_and_graph(kind):
+    X, y = make_blobs(80, 3, centers=2, cluster_std=2.0, random_state=0)
+    labels = np.where(np.arange(80) < 20, y, -1)
+    given = {"decay": 0.9, "n_neighbors": 7, "shrinkage": 0.2, "graph_weight": 0.02}
+    model = kind(**given, **({"prior": "gmml"} if kind is APIT else {})).fit(X, labels)
+    rows = (X - X.mean(axis=0)) / np.sqrt(X.var(axis=0).sum())
+    pairs = labelled_pairs(rows, labels)
+    prior = likelihood_ratio(pairs, 0.2) if kind is APLLR else geometric_mean(pairs, 0.2)
+    K = propagated_scatter(rows, labels, knn_graph(rows, 7), decay=0.9)
+    M = np.linalg.inv(np.linalg.inv(prior) + 0.02 * K)
+    np.testing.assert_allclose(
+        model.get_mahalanobis_matrix(), 3 * M / np.trace(M), rtol=1e-6, atol=1e-9
+    )

@@ -9,7 +9,15 @@ from scipy.special import expit
 from sklearn.datasets import make_blobs
 
 from ssdml.baselines import SERAPH
-from ssdml.baselines.seraph import Model, Terms, ascend, objective, projected, sharpened
+from ssdml.baselines.seraph import (
+    Model,
+    Terms,
+    alternate_beliefs,
+    ascend,
+    objective,
+    projected,
+    sharpened,
+)
 
 
 @pytest.fixture
@@ -87,15 +95,19 @@ def test_the_projection_is_the_nearest_and_bounds_the_trace(rng):
     assert np.trace(projected(A, 0.5)) == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("solver", ["gradient", "em"])
-def test_the_scale_of_the_rows_does_not_matter(solver):
-    X, y = make_blobs(60, 3, centers=2, random_state=0)
-    labels = np.where(np.arange(60) < 12, y, -1)
-    one, other = (
-        SERAPH(solver=solver, random_state=0).fit(scale * X, labels).get_mahalanobis_matrix()
-        for scale in (1.0, 1000.0)
-    )
-    np.testing.assert_allclose(one, other, atol=1e-8)
+def test_turns_of_beliefs_go_up_in_the_objective_of_all_pairs(terms):
+    M, values = alternate_beliefs(np.eye(3), terms, Model(1.0, 0.1), max_iter=30, tol=0)
+    assert len(values) > 5
+    assert values[-1] > values[1] > values[0]
+    assert values[-1] == pytest.approx(objective(M, terms, Model(1.0, 0.1)).value)
+    assert np.linalg.eigvalsh(M)[0] >= -1e-10
+
+
+def test_without_labels_pairs_become_sure():
+    X, _ = make_blobs(60, 3, centers=2, random_state=0)
+    with pytest.warns(UserWarning, match="no row has a label"):
+        values = SERAPH(random_state=0).fit(X, np.full(60, -1)).info_["values"]
+    assert values[-1] > values[0] + 0.05
 
 
 def test_auto_weighs_the_other_pairs_as_the_known_ones():

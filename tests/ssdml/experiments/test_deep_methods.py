@@ -53,7 +53,7 @@ def test_a_comparison_learns_networks_beside_the_rest(tmp_path, monkeypatch):
     X, y, _ = small_images(n=400)
     data = Dataset("digits8", X.reshape(400, -1), y, tuple("0123456789"), item_shape=(8, 8))
     factory = lambda seed, n_jobs: OfImages(small_model(epochs=2, random_state=seed), (8, 8))  # noqa: E731
-    monkeypatch.setattr(run, "deep_methods", lambda dataset: {"deep-ssdml": factory})
+    monkeypatch.setattr(run, "deep_methods", lambda dataset, makers: {"deep-ssdml": factory})
     rows = run.compare(data, ["input", "deep-ssdml"], seeds=[0], out=tmp_path, deep=True)
     assert [(row["method"], row["status"], row["error"]) for row in rows] == [
         ("input", "ok", None),
@@ -66,7 +66,7 @@ def test_each_size_has_the_papers_network_and_columns(monkeypatch):
     for shape, (name, columns) in {(28, 28): ("mnist", 64), (32, 32, 3): ("cifar", 32)}.items():
         X = np.zeros((4, int(np.prod(shape))), np.float32)
         data = Dataset("mine", X, np.zeros(4, np.int64), ("a",), item_shape=shape)
-        for method in deep_methods.deep_methods(data).values():
+        for method in deep_methods.deep_methods(data, run.DEEP_METHODS).values():
             assert isinstance(method, partial)
             model = method(0, None).estimator
             assert (model.backbone, model.n_components) == (name, columns)
