@@ -17,13 +17,13 @@ from ssdml.experiments.details import MapSample
 from ssdml.experiments.figures import MUTED, PAPER, new_figure
 from ssdml.experiments.maps import ClassMap, draw_class_map, project
 from ssdml.experiments.methods import with_parameters
+from ssdml.experiments.printed import LABELS_PER_CLASS
 from ssdml.experiments.run import compare
 from ssdml.experiments.tables import score_tables
 from ssdml.experiments.terminal import shown_runs
 from ssdml.items import as_items
 from ssdml.training import embed_items
 
-LABELS = {"mnist": 10, "fashion_mnist": 10, "cifar10": 100}
 ANGLES = {
     35: "deep-ssdml[angle=35]",
     40: "deep-ssdml",
@@ -39,7 +39,7 @@ BEFORE = "random weights"
 MAPPED = 1500  # test images on a map
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("dataset", choices=LABELS)
+parser.add_argument("dataset", choices=LABELS_PER_CLASS)
 parser.add_argument("--seeds", type=int, default=5, help="of the angles; the rest shows seed 0")
 parser.add_argument("--out", type=Path, default=Path("figure2"))
 
@@ -88,13 +88,13 @@ def draw_embedding(axes, embedding, y, names, title):
 if __name__ == "__main__":
     given = parser.parse_args()
     data = load_dataset(given.dataset)
-    split = label_scarce_split(data, LABELS[given.dataset], seed=0)
+    split = label_scarce_split(data, LABELS_PER_CLASS[given.dataset], seed=0)
     models = {name: learned(name, data, split, given.out / name) for name in TITLES}
     with shown_runs(given.out / "angles") as progress:
         rows = compare(
             data,
             list(ANGLES.values()),
-            labels_per_class=[LABELS[given.dataset]],
+            labels_per_class=[LABELS_PER_CLASS[given.dataset]],
             seeds=range(given.seeds),
             out=given.out / "angles",
             deep=True,
