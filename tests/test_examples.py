@@ -7,6 +7,7 @@ import runpy
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.image import imread
 
@@ -110,3 +111,20 @@ def test_figure2_is_drawn(run, tmp_path, monkeypatch):
     histories = sorted(tmp_path.glob("deep*/history.jsonl"))
     assert len(histories) == 3
     assert all('"validation"' in file.read_text() for file in histories)
+
+
+def test_baselines_are_tested_against_ours_and_ranked(run, tmp_path, monkeypatch):
+    from ssdml.experiments.run import METHODS
+
+    for name in list(METHODS):
+        if name not in ("input", "lda", "lrml", "apllr"):
+            monkeypatch.setitem(METHODS, name, METHODS["pca"])  # the real ones have their tests
+    X, y, _ = small_images(n=600)
+    for number in (1, 2):
+        np.savez(tmp_path / f"set{number}.npz", X=X.reshape(600, -1)[number::2], y=y[number::2])
+    sets = [tmp_path / "set1.npz", tmp_path / "set2.npz"]
+    shown = run("compare_baselines.py", *sets, "--seeds", 2, "--out", tmp_path / "out")
+    tested = re.findall(r"^  lrml +[\d.]+ ± +[\d.]+ +ssdml +[+-][\d.]+, p = [\d.]+$", shown, re.M)
+    assert len(tested) == 4
+    assert len(re.findall(r"^mean ranks by (NMI|accuracy): \S+ \d\.\d, ", shown, re.M)) == 2
+    assert "Friedman p = 0." in shown
