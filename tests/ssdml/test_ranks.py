@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
@@ -16,27 +18,42 @@ from ssdml.ranks import average_gradients, gathered, n_ranks, own_share, rank
 ROOT = Path(__file__).parents[2]
 
 
+PATIENCE = 150  # seconds; a run takes some ten
+
+
 def run(n_ranks, out, *options):
     """The script of the test, as so many processes, started again if one dies.
 
-    More than once: on a busy machine they may miss each other's ports.
+    More than once: on a busy machine they may miss each other's ports. In some sandboxes gloo's
+    processes then wait for each other for ever, before the first line of ours: those are ended,
+    and the run is begun anew.
     """
-    out.mkdir()
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += [f"--nproc-per-node={n_ranks}", "--max-restarts=5"]
-    command += ["-m", "tests.two_ranks", str(out), *options]
+    command += [f"--nproc-per-node={n_ranks}", "--max-restarts=5", "-m", "tests.two_ranks"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return np.load(out / "result.npz")
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    for attempt in range(3):
+        folder = out.with_name(f"{out.name}-{attempt}")
+        folder.mkdir()
+        started = [*command, str(folder), *options]
+        done = subprocess.Popen(started, cwd=ROOT, env=environment, **pipes)
+        try:
+            _, told = done.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            end(done)
+            done.communicate()
+            continue
+        assert done.returncode == 0, told[-3000:]
+        return np.load(folder / "result.npz")
+    pytest.fail(f"{n_ranks} processes did not find each other, three times")
+
+
+def end(process):
+    """Kill a process and all that it has started: torchrun's have sessions of their own."""
+    started = psutil.Process(process.pid).children(recursive=True)
+    for each in (psutil.Process(process.pid), *started):
+        with suppress(psutil.NoSuchProcess):
+            each.kill()
 
 
 @pytest.fixture(scope="module")
