@@ -186,7 +186,7 @@ def test_items_of_another_shape_are_told(name, shape, size):
     with pytest.raises(ValueError) as error:
         named_backbone(name, shape)
     assert str(error.value) == (
-        f"DeepSSDML: backbone='{name}' is for images of {size} x {size} pixels; got items of "
+        f"backbone='{name}' is for images of {size} x {size} pixels; got items of "
         f"shape {shape}. Resize them, or pass a module of your own."
     )
 

@@ -56,7 +56,7 @@ def test_items_that_do_not_vary_have_one_that_says_nothing():
 
 def test_all_items_are_read_in_their_order(rng):
     X = rng.random((12_000, 2)).astype(np.float32)
-    np.testing.assert_array_equal(flat_items(as_items(X, "test"), AUTO), X)
+    np.testing.assert_array_equal(flat_items(as_items(X, "test")), X)
 
 
 class TestForetold:
