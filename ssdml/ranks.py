@@ -16,6 +16,7 @@ import torch
 from torch import distributed, nn
 
 T = TypeVar("T")
+MEETING = timedelta(minutes=1)  # for processes on CPUs to find each other
 PATIENCE = timedelta(hours=2)  # with the first process, which builds the graphs
 
 
@@ -51,7 +52,9 @@ def join_group(device: str) -> str:
         if device.startswith("cuda"):
             distributed.init_process_group("nccl", timeout=PATIENCE)
         else:
-            distributed.init_process_group("gloo")
+            # Gloo's processes may wait for each other in vain; torchrun then begins them anew.
+            distributed.init_process_group("gloo", timeout=MEETING)
+            distributed.distributed_c10d._set_pg_timeout(PATIENCE)
     return device
 
 
