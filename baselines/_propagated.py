@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ssdml.baselines._balance import largest_weight, lowered
+from ssdml.baselines._balance import SAFE, largest_weight, lowered
+from ssdml.baselines._estimator import Baseline, Problem
 from ssdml.graphs._blocks import count_threads
 from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.masses import class_codes, class_masses, one_hot, transition_matrix
@@ -18,9 +20,31 @@ from ssdml.graphs.solvers import krylov_propagator
 from ssdml.linalg import Matrix, symmetrize
 
 if TYPE_CHECKING:
-    from ssdml.baselines._batch_losses import AffinityLoss
+    from ssdml.baselines._batch_losses import AffinityLoss, BatchLoss
 
 TOL = 1e-9  # of the entries that are propagated, relative to the largest
+
+
+class PropagatedBaseline(Baseline):
+    """Base of methods whose metric stays near a prior; what a method adds is the prior."""
+
+    decay: float
+    graph_weight: float | None
+
+    @abstractmethod
+    def _prior(self, problem: Problem) -> tuple[Matrix, dict[str, Any]]:
+        """M_0 (d, d), and what is worth telling of how it came about."""
+
+    def _learn(self, problem: Problem) -> tuple[Matrix, dict[str, Any]]:
+        prior, told = self._prior(problem)
+        scatter = propagated_scatter(
+            problem.X, problem.labels, problem.graph, decay=self.decay, n_jobs=self.n_jobs
+        )
+        M, used = near_prior(prior, scatter, self.graph_weight, type(self).__name__)
+        return M, {"graph_weight": used, **told}
+
+    def _batch_loss(self, problem: Problem, info: dict[str, Any]) -> BatchLoss:
+        return affinity_loss(problem.labels, problem.graph, decay=self.decay, n_jobs=self.n_jobs)
 
 
 class Near(NamedTuple):
@@ -144,7 +168,8 @@ def near_prior(prior: Matrix, scatter: Matrix, graph_weight: float | None, who: 
     """
     base = symmetrize(np.linalg.inv(prior))
     largest = largest_weight(base, -scatter)
-    weight = min(1.0, lowered(None, largest, "graph_weight", who))
-    if graph_weight is not None:
+    if graph_weight is None:
+        weight = min(1.0, SAFE * largest)
+    else:
         weight = lowered(graph_weight, largest, "graph_weight", who)
     return Near(symmetrize(np.linalg.inv(base + weight * scatter)), weight)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -11,17 +11,14 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ssdml.baselines._estimator import NOT_NEGATIVE, Baseline, Problem
 from ssdml.baselines._pairs import LabelledPairs, draw_pairs
-from ssdml.baselines._propagated import affinity_loss, near_prior, propagated_scatter
+from ssdml.baselines._propagated import PropagatedBaseline
 from ssdml.graphs.masses import class_codes
 from ssdml.linalg import Matrix, inverse_sqrt, shrink, symmetrize
-
-if TYPE_CHECKING:
-    from ssdml.baselines._batch_losses import BatchLoss
 
 PAIRS_OF_A_CLASS, MOST_PAIRS = 20, 5000  # 20 C² pairs, as is usual, and no more than 5,000
 
 
-class APIT(Baseline):
+class APIT(PropagatedBaseline):
     r"""Affinity propagation with an information-theoretic prior.
 
     .. math:: M = (M_0^{-1} + \eta K)^{-1}
@@ -135,18 +132,11 @@ class APIT(Baseline):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _learn(self, problem: Problem) -> tuple[Matrix, dict[str, Any]]:
-        prior, *ended = self._prior(problem)
-        scatter = propagated_scatter(
-            problem.X, problem.labels, problem.graph, decay=self.decay, n_jobs=self.n_jobs
-        )
-        M, used = near_prior(prior, scatter, self.graph_weight, "APIT")
-        return M, {"graph_weight": used, **dict(zip(("n_iter", "converged"), ended, strict=True))}
+    def _prior(self, problem: Problem) -> tuple[Matrix, dict[str, Any]]:
+        M, n_iter, converged = self._pairs_prior(problem)
+        return M, {"n_iter": n_iter, "converged": converged}
 
-    def _batch_loss(self, problem: Problem, info: dict[str, Any]) -> BatchLoss:
-        return affinity_loss(problem.labels, problem.graph, decay=self.decay, n_jobs=self.n_jobs)
-
-    def _prior(self, problem: Problem) -> Prior:
+    def _pairs_prior(self, problem: Problem) -> Prior:
         pairs = problem.pairs
         if not pairs.n_similar + pairs.n_dissimilar:
             return Prior(np.eye(problem.X.shape[1]), 0, True)

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import warnings
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from ssdml.baselines._estimator import NOT_NEGATIVE, Baseline, Problem
 from ssdml.baselines._pairs import LabelledPairs
-from ssdml.baselines._propagated import affinity_loss, near_prior, propagated_scatter
+from ssdml.baselines._propagated import PropagatedBaseline
 from ssdml.linalg import Matrix, shrink, symmetrize
-
-if TYPE_CHECKING:
-    from ssdml.baselines._batch_losses import BatchLoss
 
 FLOOR = 1e-6  # least eigenvalue of a prior, relative to its largest
 
 
-class APLLR(Baseline):
+class APLLR(PropagatedBaseline):
     r"""Affinity propagation with a log-likelihood ratio prior.
 
     .. math:: M = (M_0^{-1} + \eta K)^{-1}, \qquad M_0 = \Sigma_S^{-1} - \Sigma_D^{-1}
@@ -114,24 +111,17 @@ class APLLR(Baseline):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _learn(self, problem: Problem) -> tuple[Matrix, dict[str, Any]]:
+    def _prior(self, problem: Problem) -> tuple[Matrix, dict[str, Any]]:
         prior = likelihood_ratio(problem.pairs, self.shrinkage)
         if prior is None:
             if problem.pairs.n_similar:
                 warnings.warn(
                     "APLLR: similar pairs must lie nearer than dissimilar ones in some direction, "
                     "or there is no prior. Takes the identity.",
-                    stacklevel=4,
+                    stacklevel=5,
                 )
             prior = np.eye(problem.X.shape[1])
-        scatter = propagated_scatter(
-            problem.X, problem.labels, problem.graph, decay=self.decay, n_jobs=self.n_jobs
-        )
-        M, used = near_prior(prior, scatter, self.graph_weight, "APLLR")
-        return M, {"graph_weight": used}
-
-    def _batch_loss(self, problem: Problem, info: dict[str, Any]) -> BatchLoss:
-        return affinity_loss(problem.labels, problem.graph, decay=self.decay, n_jobs=self.n_jobs)
+        return prior, {}
 
 
 def likelihood_ratio(pairs: LabelledPairs, shrinkage: float) -> Matrix | None:

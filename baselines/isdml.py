@@ -68,7 +68,8 @@ class ISDML(Baseline):
     ----------
     components_ : ndarray of shape (n_components, n_features)
     info_ : dict
-        ``dissimilar_weight`` that was used, ``sigma``, ``values`` of the objective at each step.
+        ``dissimilar_weight`` that was used, ``sigma``, weights of the ``edges``, ``values`` of the
+        objective at each step.
     n_iter_ : int
     classes_, transduction_, label_distributions_, embedding_ : ndarray
         As those of :class:`ssdml.SSDML`.
@@ -77,10 +78,10 @@ class ISDML(Baseline):
     -----
     The form of the edges' weights and of σ is the paper's, its Eqs. (2), (7), (8) and Section IV,
     as a reader of it has them; so is v = 10. The rest is our reconstruction, for its text was not
-    at hand: the
-    labelled term, the barrier ``-log|M|`` without which nothing bounds the objective, the window
-    of the density (σ), and the rule for ``dissimilar_weight``. The minimum of this objective is
-    ``H^-1``; the descent comes to it. O(n² d) with all rows in the density, O(d³) a step.
+    at hand: the labelled term, the barrier ``-log|M|`` without which nothing bounds the objective,
+    the window of the density (σ), and the rule for ``dissimilar_weight``. The minimum of this
+    objective is ``H^-1``; the descent comes to it. O(n² d) with all rows in the density, O(d³) a
+    step.
 
     References
     ----------
@@ -139,7 +140,10 @@ class ISDML(Baseline):
 
     def _learn(self, problem: Problem) -> tuple[Matrix, dict[str, Any]]:
         sigma = kernel_width(problem.X, problem.graph, self.bandwidth)
-        weights = self._weights(problem, sigma)
+        density = self.density
+        if density == "auto":
+            density = "all" if len(problem.X) <= ALL_ROWS else "neighbors"
+        weights = density_weights(problem.X, problem.graph, sigma, density=density)
         H, used = balanced(
             problem.pairs.similar,
             problem.pairs.dissimilar,
@@ -150,20 +154,14 @@ class ISDML(Baseline):
         )
         found = descend(H, max_iter=self.max_iter, tol=self.tol)
         info = {"dissimilar_weight": used, "sigma": sigma, "values": found.values}
-        info |= {"n_iter": len(found.values) - 1, "converged": found.converged}
+        info |= {"edges": weights, "n_iter": len(found.values) - 1, "converged": found.converged}
         return found.M, info
-
-    def _weights(self, problem: Problem, sigma: float) -> sparse.csr_array:
-        density = self.density
-        if density == "auto":
-            density = "all" if len(problem.X) <= ALL_ROWS else "neighbors"
-        return density_weights(problem.X, problem.graph, sigma, density=density)
 
     def _batch_loss(self, problem: Problem, info: dict[str, Any]) -> BatchLoss:
         from ssdml.baselines._batch_losses import LaplacianLoss
 
-        edges, used = self._weights(problem, info["sigma"]), info["dissimilar_weight"]
-        return LaplacianLoss(edges, self.similar_weight, used, self.graph_weight)
+        used = info["dissimilar_weight"]
+        return LaplacianLoss(info["edges"], self.similar_weight, used, self.graph_weight)
 
 
 class Descent(NamedTuple):
@@ -299,9 +297,8 @@ def density_weights(
         for place, block in _squared_distances(X):
             block *= np.float32(-0.5 / sigma**2)
             np.exp(block, out=block)
-            block[np.arange(len(block)), np.arange(len(X))[place]] = (
-                0  # a row does not count itself
-            )
+            numbers = np.arange(len(block))
+            block[numbers, place.start + numbers] = 0  # a row does not count itself
             sums[place] = block.sum(axis=1, dtype=np.float64)
     beta = sums / max(sums.max(), np.finfo(np.float64).tiny)
     weights = beta[:, None] * similarity
@@ -309,7 +306,7 @@ def density_weights(
         warnings.warn(
             "ISDML: bandwidth must leave most neighbours in sight of each other; with sigma = "
             f"{sigma:.3g} more than half of the weights vanish. Lower it.",
-            stacklevel=6,
+            stacklevel=5,
         )
     directed = directed_csr(graph, weights)
     return sparse.csr_array(directed + directed.T)

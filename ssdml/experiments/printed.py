@@ -7,7 +7,9 @@ MNIST and Fashion-MNIST, 1,000 on CIFAR-10.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from ssdml.experiments.results import Row
 from ssdml.experiments.tables import score_tables
@@ -79,3 +81,43 @@ def beside(rows: Sequence[Row], printed: Printed) -> Iterator[str]:
             if line.method in known:
                 cells = "".join(f"{value:7.1f}{'':6}" for value in known[line.method])
                 yield f"{'  printed':{width}}  {cells}".rstrip()
+
+
+def reproduced(printed: Printed, lines: Sequence[str], name: str, description: str | None) -> str:
+    """Text of a table whose lines are run as the command line asks, beside what is printed.
+
+    Parameters
+    ----------
+    printed : dict
+        What the paper has, by data set and method.
+    lines : sequence of str
+        Methods that are compared unless the command line picks some.
+    name : str
+        Folder of the results, unless the command line names one.
+    description : str
+        Of the script.
+    """
+    from ssdml.datasets import load_dataset
+    from ssdml.experiments.run import compare
+    from ssdml.experiments.terminal import shown_runs
+
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("dataset", choices=printed)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=Path(name))
+    parser.add_argument("--n-jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument("--only", nargs="+", default=lines, choices=lines, metavar="LINE")
+    given = parser.parse_args()
+    with shown_runs(given.out) as progress:
+        rows = compare(
+            load_dataset(given.dataset),
+            given.only,
+            labels_per_class=[LABELS_PER_CLASS[given.dataset]],
+            seeds=range(given.seeds),
+            out=given.out,
+            deep=True,
+            resume=True,
+            n_jobs=given.n_jobs,
+            progress=progress,
+        )
+    return "\n".join(beside(rows, printed))
