@@ -13,16 +13,12 @@ from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import validate_data
 
 from ssdml.baselines._pairs import LabelledPairs, labelled_pairs
-from ssdml.conclusion import check_spread
-from ssdml.graphs._checks import UNLABELED, check_finite
-from ssdml.graphs._rows import check_file
+from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.neighbors import KNNGraph, knn_graph
 from ssdml.graphs.propagation import propagate_labels
 from ssdml.induction import InductiveMetric, neighbors_among
-from ssdml.labels import read_labels
 from ssdml.linalg import Matrix, symmetrize, top_eigenvectors, total_variance
 from ssdml.metric import embed
 
@@ -53,9 +49,6 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
     orders rows alike at any scale. ``info_`` and ``n_iter_`` stay behind when a model is saved.
     """
 
-    n_components: int | None
-    n_neighbors: int
-    n_jobs: int | None
     random_state: Any
 
     _without: dict[str, str] = {  # noqa: RUF012
@@ -106,7 +99,8 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
         ConvergenceWarning
             If ``max_iter`` steps did not come to ``tol``.
         """
-        X, labels = self._validated(X, y)
+        X, labels = self._training_rows(X, y)
+        self._check_n_components(X.shape[1])
         rng = np.random.default_rng(
             check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         )
@@ -137,22 +131,6 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
         k = neighbors_among(self.n_neighbors, len(X), type(self).__name__, stacklevel=5)
         graph = knn_graph(rows, k, n_jobs=self.n_jobs, random_state=rng)
         return Problem(rows, scale, labels, graph, labelled_pairs(rows, labels), rng)
-
-    def _validated(self, X: Any, y: Any) -> tuple[Array, Labels]:
-        name = type(self).__name__
-        check_file(X, name)
-        X = validate_data(
-            self, X, dtype=(np.float64, np.float32), ensure_min_samples=2, ensure_all_finite=False
-        )
-        check_finite(X, name, "X")
-        labels = read_labels(y, len(X), name)
-        check_spread(X, name)
-        if self.n_components is not None and self.n_components > X.shape[1]:
-            raise ValueError(
-                f"{name}: n_components must be at most n_features = {X.shape[1]}; "
-                f"got {self.n_components}."
-            )
-        return X, labels
 
     def _warn_of(self, pairs: LabelledPairs, labels: Labels) -> None:
         """Say what the labels lack, and what the method makes of it."""
@@ -197,15 +175,6 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
                 "Fit it with labels of some rows."
             )
         return super().predict_proba(X)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "components_")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
 
 def factor(M: Matrix, count: int, *, scaled: bool = True) -> Matrix:

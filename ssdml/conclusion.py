@@ -75,14 +75,6 @@ class Learned(NamedTuple):
     complaint: str = ""  # why the input was returned in its place
 
 
-def check_spread(X: Array, who: str) -> None:
-    """Raise where the variance of the rows, or a sum over their features, overflows."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        spread = total_variance(X)
-    if not np.isfinite(spread * X.shape[1]):
-        raise ValueError(f"{who}: X must have a finite variance; it overflows. Scale X down.")
-
-
 def n_held_out(n_unlabeled: int) -> int:
     """How many of the unlabelled rows judge the first round; 0 if they were too few to."""
     count = min(JUDGED_ROWS, int(HELD_OUT * n_unlabeled))

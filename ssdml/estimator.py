@@ -14,11 +14,10 @@ from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import validate_data
 
 from ssdml.alternation import alternate, learn_by_partitions
-from ssdml.conclusion import Learned, State, check_spread
+from ssdml.conclusion import Learned, State
 from ssdml.dask_arrays import check_dask_array, check_known_chunks, of_dask
 from ssdml.distributed import learn_from_partitions
-from ssdml.graphs._checks import UNLABELED, check_finite
-from ssdml.graphs._rows import check_file
+from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.neighbors import knn_graph
 from ssdml.graphs.propagation import propagate_labels
 from ssdml.induction import InductiveMetric, neighbors_among
@@ -294,19 +293,8 @@ class SSDML(InductiveMetric, PlannedFit, CallbackSupportMixin, BaseEstimator):
         return learn(State(X, labels, graph, distributions), rounds, self, rng, stages)
 
     def _validated(self, X: Any, y: Any) -> tuple[Array, Labels, int]:
-        name = type(self).__name__
-        check_file(X, name)
-        X = validate_data(
-            self,
-            X,
-            dtype=(np.float64, np.float32),
-            ensure_min_samples=2,
-            ensure_all_finite=False,
-        )
-        check_finite(X, name, "X")
-        labels = read_labels(y, len(X), name, "Label some rows.")
+        X, labels = self._training_rows(X, y, "Label some rows.")
         self._check_parameters(*X.shape)
-        check_spread(X, name)
         return X, labels, len(X)
 
     def _validated_chunks(self, X: Any, y: Any) -> tuple[Any, Labels, int]:
@@ -344,11 +332,7 @@ class SSDML(InductiveMetric, PlannedFit, CallbackSupportMixin, BaseEstimator):
                 f"{name}: backbone must be None with partition_size, which learns L alone; "
                 f"got {self.backbone!r}. Leave one of them out."
             )
-        if self.n_components is not None and self.n_components > n_features:
-            raise ValueError(
-                f"{name}: n_components must be at most n_features = {n_features}; "
-                f"got {self.n_components}."
-            )
+        self._check_n_components(n_features)
 
     def _n_rounds(self, n_unlabeled: int) -> int:
         if self.max_rounds is not None:
@@ -373,12 +357,3 @@ class SSDML(InductiveMetric, PlannedFit, CallbackSupportMixin, BaseEstimator):
         components = learned.components.astype(X.dtype)
         self.embedding_ = embed(X, components, learned.representation)
         self.components_ = components  # last: with it the model counts as fitted
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "components_")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags

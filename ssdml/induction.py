@@ -9,15 +9,18 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ssdml.dask_arrays import of_dask
-from ssdml.graphs._checks import UNLABELED
+from ssdml.graphs._checks import UNLABELED, check_finite
+from ssdml.graphs._rows import check_file
 from ssdml.graphs.neighbors import nearest_rows
 from ssdml.labels import read_labels
+from ssdml.linalg import check_spread
 from ssdml.metric import LearnedMetric
 
 Array = npt.NDArray[Any]
+Labels = npt.NDArray[np.int64]
 
 
 class InductiveMetric(LearnedMetric):
@@ -26,11 +29,30 @@ class InductiveMetric(LearnedMetric):
     The rows are those of ``embedding_``: all that were fitted, or ``reference_rows_`` of them.
     """
 
+    n_components: int | None
     n_neighbors: int
     n_jobs: int | None
     classes_: Array
     embedding_: Array
     label_distributions_: Array
+
+    def _training_rows(self, X: Any, y: Any, way_out: str | None = None) -> tuple[Array, Labels]:
+        """Rows in memory and their labels, as they are told to be; noted what columns they have."""
+        name = type(self).__name__
+        check_file(X, name)
+        floats = (np.float64, np.float32)
+        X = validate_data(self, X, dtype=floats, ensure_min_samples=2, ensure_all_finite=False)
+        check_finite(X, name, "X")
+        labels = read_labels(y, len(X), name, way_out)
+        check_spread(X, name)
+        return X, labels
+
+    def _check_n_components(self, n_features: int) -> None:
+        if self.n_components is not None and self.n_components > n_features:
+            raise ValueError(
+                f"{type(self).__name__}: n_components must be at most n_features = {n_features}; "
+                f"got {self.n_components}."
+            )
 
     def predict_proba(self, X: Any) -> Array:
         """Distribution of the classes at each row: that of its nearest training rows.
@@ -87,6 +109,15 @@ class InductiveMetric(LearnedMetric):
         labels = read_labels(y, len(X), f"{type(self).__name__}.score", "Score rows with labels.")
         known = labels != UNLABELED
         return float((np.asarray(self.predict(X))[known] == labels[known]).mean())
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "components_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
 
 
 def neighbors_among(n_neighbors: int, n_samples: int, who: str, *, stacklevel: int) -> int:

@@ -153,6 +153,14 @@ def total_variance(rows: npt.NDArray[Any]) -> float:
     return total / len(rows)
 
 
+def check_spread(X: npt.NDArray[Any], who: str) -> None:
+    """Raise where the variance of the rows, or a sum over their features, overflows."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = total_variance(X)
+    if not np.isfinite(spread * X.shape[1]):
+        raise ValueError(f"{who}: X must have a finite variance; it overflows. Scale X down.")
+
+
 def product(rows: npt.NDArray[Any], matrix: Matrix) -> Matrix:
     """``rows @ matrix`` in float64, for rows (n, d) of any precision.
 

@@ -17,13 +17,14 @@ import numpy.typing as npt
 from scipy.sparse.csgraph import connected_components
 
 from ssdml.alternation import N_TRIPLETS, mine
-from ssdml.conclusion import JUDGED_ROWS, REFERENCE_ROWS, State, check_spread, n_held_out
+from ssdml.conclusion import JUDGED_ROWS, REFERENCE_ROWS, State, n_held_out
 from ssdml.dask_arrays import check_block
 from ssdml.graphs._blocks import BLAS
 from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.neighbors import KNNGraph, knn_graph
 from ssdml.graphs.propagation import propagate_labels
 from ssdml.graphs.triplets import Triplets
+from ssdml.linalg import check_spread
 from ssdml.projections import graph_rows
 from ssdml.scatter import ClassMoments, class_moments
 
