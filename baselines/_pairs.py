@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
 from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.masses import class_codes
@@ -123,6 +124,33 @@ def draw_unknown_pairs(
     places = np.arange(len(order))
     last = np.where(unknown[order], places, 0)
     return order[_draw(np.zeros_like(places), last, count, rng)], int(last.sum())
+
+
+def squares_under(M: Matrix, rows: Matrix, ends: npt.NDArray[Any]) -> Matrix:
+    """Squared distances under M of the pairs of rows with these ends (m, 2).
+
+    O(n d² + m d), and no array of m x d.
+
+    Examples
+    --------
+    >>> rows = np.array([[0.0, 0.0], [1.0, 2.0]])
+    >>> squares_under(np.diag([1.0, 3.0]), rows, np.array([[0, 1], [1, 1]]))
+    array([13.,  0.])
+    """
+    squares = np.empty(len(ends))
+    _products(rows, rows @ M, ends, squares)
+    return squares
+
+
+@njit(nogil=True, cache=True)
+def _products(rows: Any, images: Any, ends: Any, out: Any) -> None:  # pragma: no cover
+    """Products of the differences of rows and of their images."""
+    for pair in range(len(ends)):
+        i, j = ends[pair]
+        total = 0.0
+        for k in range(rows.shape[1]):
+            total += (rows[i, k] - rows[j, k]) * (images[i, k] - images[j, k])
+        out[pair] = total
 
 
 def _draw(

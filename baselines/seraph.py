@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 from scipy.special import expit, log_expit
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ssdml.baselines._estimator import NOT_NEGATIVE, Baseline, Problem
-from ssdml.baselines._pairs import draw_pairs, draw_unknown_pairs
+from ssdml.baselines._pairs import draw_pairs, draw_unknown_pairs, squares_under
+from ssdml.graphs.laplacian import pair_scatter
 from ssdml.linalg import Matrix, symmetrize
 
 if TYPE_CHECKING:
@@ -172,11 +174,13 @@ class SERAPH(Baseline):
         counts = problem.pairs.n_similar, problem.pairs.n_dissimilar, n_others
         drawn = [len(similar), len(dissimilar), len(others)]
         ends = np.vstack([similar, dissimilar, others])
-        differences = X[ends[:, 0]] - X[ends[:, 1]]
-        squares = (differences**2).sum(axis=1)
+        used, places = np.unique(ends, return_inverse=True)
+        rows, ends = X[used], places.reshape(ends.shape)
+        squares = squares_under(np.eye(X.shape[1]), rows, ends)
         unit = self.threshold / float(np.median(squares[squares > 0])) if squares.any() else 1.0
         terms = Terms(
-            np.sqrt(unit) * differences,
+            np.sqrt(unit) * rows,
+            ends,
             np.repeat([1, -1, 0], drawn),
             np.repeat([count / max(m, 1) for count, m in zip(counts, drawn, strict=True)], drawn),
             float(weight),
@@ -187,7 +191,8 @@ class SERAPH(Baseline):
 class Terms(NamedTuple):
     """Pairs of the objective."""
 
-    differences: Matrix  # (m, d)
+    rows: Matrix  # (n, d)
+    ends: Array  # (m, 2), of the pairs
     kinds: Array  # 1: similar, -1: dissimilar, 0: not known
     counts: Array  # how many pairs each stands for
     entropy_weight: float  # of those that are not known
@@ -202,14 +207,14 @@ class Model(NamedTuple):
 
 
 class Value(NamedTuple):
-    """The objective and its gradient."""
+    """The objective and its slopes by the squared distances of the pairs."""
 
     value: float
-    gradient: Matrix
+    slopes: Array  # (m,)
 
 
 def objective(M: Matrix, terms: Terms, model: Model, beliefs: Array | None = None) -> Value:
-    """What is maximised, and its gradient.
+    """What is maximised.
 
     Parameters
     ----------
@@ -224,20 +229,34 @@ def objective(M: Matrix, terms: Terms, model: Model, beliefs: Array | None = Non
     --------
     One pair at distance 1, known to be similar:
 
-    >>> terms = Terms(np.ones((1, 1)), np.array([1]), np.ones(1), 0.0)
+    >>> ends = np.array([[0, 1]])
+    >>> terms = Terms(np.array([[0.0], [1.0]]), ends, np.array([1]), np.ones(1), 0.0)
     >>> objective(np.eye(1), terms, Model(1.0, 0.0))
-    Value(value=-0.6931471805599453, gradient=array([[-0.5]]))
+    Value(value=-0.6931471805599453, slopes=array([-0.5]))
     """
-    differences, kinds, counts, weight = terms
-    logits = _logits(M, differences, model)
-    p, known = expit(logits), kinds != 0
-    target = np.where(known, (kinds + 1) / 2, p if beliefs is None else beliefs)
+    logits = _logits(M, terms, model)
+    p, known = expit(logits), terms.kinds != 0
+    target = np.where(known, (terms.kinds + 1) / 2, p if beliefs is None else beliefs)
     value = target * log_expit(logits) + (1 - target) * log_expit(-logits)
     slope = np.where(known, p - target, -p * (1 - p) * logits if beliefs is None else p - target)
-    scale = counts * np.where(known, 1.0, weight)
-    gradient = differences.T @ ((scale * slope)[:, None] * differences)
-    trace = model.trace_weight * np.trace(M)
-    return Value(float(scale @ value - trace), gradient - model.trace_weight * np.eye(len(M)))
+    scale = terms.counts * np.where(known, 1.0, terms.entropy_weight)
+    return Value(float(scale @ value - model.trace_weight * np.trace(M)), scale * slope)
+
+
+def gradient(slopes: Array, terms: Terms, model: Model) -> Matrix:
+    """That of the objective by M, from its slopes: the scatter of the pairs with these weights.
+
+    Examples
+    --------
+    >>> ends = np.array([[0, 1]])
+    >>> terms = Terms(np.array([[0.0], [1.0]]), ends, np.array([1]), np.ones(1), 0.0)
+    >>> gradient(np.array([-0.5]), terms, Model(1.0, 0.0))
+    array([[-0.5]])
+    """
+    n, d = terms.rows.shape
+    left, right = terms.ends.T
+    half = sparse.coo_array((slopes, (left, right)), shape=(n, n)).tocsr()
+    return pair_scatter(terms.rows, half + half.T) - model.trace_weight * np.eye(d)
 
 
 def ascend(
@@ -261,12 +280,13 @@ def ascend(
     found = objective(M, terms, model, beliefs)
     values = [found.value]
     for t in range(1, max_iter + 1):
-        length = np.linalg.norm(found.gradient)
+        upwards = gradient(found.slopes, terms, model)
+        length = np.linalg.norm(upwards)
         if not length > 0:
             break
         step = 0.1 * len(M) / (length * np.sqrt(t))
         for _ in range(HALVINGS):
-            moved = projected(M + step * found.gradient, model.largest_trace)
+            moved = projected(M + step * upwards, model.largest_trace)
             there = objective(moved, terms, model, beliefs)
             if there.value >= found.value:
                 break
@@ -309,19 +329,18 @@ def sharpened(M: Matrix, terms: Terms, model: Model) -> Array:
 
     Examples
     --------
-    >>> terms = Terms(np.zeros((1, 1)), np.array([0]), np.ones(1), 1.0)
+    >>> terms = Terms(np.zeros((1, 1)), np.array([[0, 0]]), np.array([0]), np.ones(1), 1.0)
     >>> sharpened(np.eye(1), terms, Model(1.0, 0.0)).round(4)  # 1 / (1 + exp(-2))
     array([0.8808])
     """
-    logits = _logits(M, terms.differences, model)
+    logits = _logits(M, terms, model)
     beliefs: Array = expit((1 + terms.entropy_weight) * logits)
     return beliefs
 
 
-def _logits(M: Matrix, differences: Matrix, model: Model) -> Array:
+def _logits(M: Matrix, terms: Terms, model: Model) -> Array:
     """Of the pairs being similar."""
-    logits: Array = model.threshold - ((differences @ M) * differences).sum(axis=1)
-    return logits
+    return model.threshold - squares_under(M, terms.rows, terms.ends)
 
 
 def projected(M: Matrix, largest_trace: float = np.inf) -> Matrix:

@@ -73,8 +73,8 @@ class TestLossOfAllRows:
         labels = problem.labels
         known = (labels[first] >= 0) & (labels[second] >= 0)
         kinds = np.where(known, np.where(labels[first] == labels[second], 1, -1), 0)
-        differences = problem.X[first] - problem.X[second]
-        terms = Terms(differences, kinds, np.ones(len(kinds)), info["entropy_weight"])
+        ends = np.stack([first, second], axis=1)
+        terms = Terms(problem.X, ends, kinds, np.ones(len(kinds)), info["entropy_weight"])
         value = objective(M, terms, Model(method.threshold, 0.0)).value
         assert loss_of_all(method, problem, M, info) == pytest.approx(-value / known.sum())
 
