@@ -40,7 +40,7 @@ class TestPropagatedScatter:
         Z = X - X.mean(axis=0)
         expected = Z.T @ (np.diag(W.sum(axis=1)) - W) @ Z / 120
         found = propagated_scatter(X, labels, graph, decay=decay)
-        np.testing.assert_allclose(found, expected, atol=1e-7)
+        np.testing.assert_allclose(found, expected, atol=1e-8)
 
     def test_labels_make_the_start(self, rng, rows):
         _, labels = rows
@@ -62,7 +62,7 @@ class TestPropagatedScatter:
         W = (W + W.T) / 2
         expected = Z.T @ (np.diag(W.sum(axis=1)) - W) @ Z / n
         found = propagated_scatter(X, labels, graph, decay=0.99)
-        np.testing.assert_allclose(found, expected, atol=1e-7)
+        np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
 class TestNearPrior:
