@@ -24,6 +24,7 @@ from ssdml.experiments.methods import (
     with_parameters,
 )
 from ssdml.experiments.plan import Run, file_name, plan_runs
+from ssdml.experiments.references import REFERENCES
 from ssdml.experiments.results import RESULTS, Row, append_row, drop_cut_line, latest, read_rows
 
 __all__ = ["METHODS", "compare", "run_one"]
@@ -102,6 +103,7 @@ METHODS: dict[str, Factory] = {
     "pca": _pca,
     "lda": _lda,
     "nca": _nca,
+    **REFERENCES,
     **{name.lower(): partial(_baseline, name) for name in BASELINES},
     "ssdml": _ssdml,
     "ssdml-residual": _ssdml_residual,
