@@ -112,13 +112,14 @@ def compare(
     methods: Annotated[
         str,
         typer.Option(
-            help="Names with commas between, or all; parameters in ssdml[decay=0.9;n_neighbors=20]."
+            help="Names with commas between, or all; parameters in ssdml[decay=0.9;n_neighbors=20], "
+            "ssdml-tuned: the labelled rows choose them."
         ),
     ] = "input,pca,lda,nca,ssdml,ssdml-residual",
     labels_per_class: Annotated[str, typer.Option(help="Numbers with commas between.")] = "5",
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ...")] = 5,
     features: Annotated[
-        str, typer.Option(help="unit (rows of length 1), raw; auto: unit for the sets we know.")
+        str, typer.Option(help="unit (rows of length 1), components (64 of these), raw; auto.")
     ] = "auto",
     deep: Annotated[
         bool, typer.Option("--deep", help="Learn networks of images too: deep-ssdml.")

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from ssdml.datasets import LAYOUTS, Dataset
 from ssdml.graphs._checks import choose
-from ssdml.linalg import unit_rows
+from ssdml.linalg import covariance, product, top_eigenvectors, unit_rows
+
+N_COMPONENTS = 64
 
 
 def prepared(dataset: Dataset, features: str = "auto") -> Dataset:
@@ -18,10 +21,11 @@ def prepared(dataset: Dataset, features: str = "auto") -> Dataset:
     Parameters
     ----------
     dataset : Dataset
-    features : {"auto", "unit", "raw"}
+    features : {"auto", "unit", "raw", "components"}
         "raw": as they are. "unit": less the mean of all entries, one number, then divided by
-        their length, as seed 003 has its rows before the metric. "auto": "unit" for the data sets
-        that we know by name, "raw" for files of one's own.
+        their length, as seed 003 has its rows before the metric. "components": the 64 principal
+        components of these, or all if there are fewer. "auto": "unit" for the data sets that we
+        know by name, "raw" for files of one's own.
 
     Returns
     -------
@@ -29,9 +33,9 @@ def prepared(dataset: Dataset, features: str = "auto") -> Dataset:
 
     Notes
     -----
-    The mean leaves out the test rows of a set that comes with some. Of a set that does not, it is
-    that of all rows, those among them that a split holds out later: every split of every method
-    starts from the same rows.
+    Mean and components leave out the test rows of a set that comes with some. Of a set that does
+    not, they are those of all rows, those among them that a split holds out later: every split of
+    every method starts from the same rows.
 
     Examples
     --------
@@ -43,10 +47,20 @@ def prepared(dataset: Dataset, features: str = "auto") -> Dataset:
     return choose(FEATURES, features, "features")(dataset)
 
 
+def _known(dataset: Dataset) -> npt.NDArray[np.float32]:
+    return dataset.X if dataset.test is None else dataset.X[~dataset.test]
+
+
 def _unit(dataset: Dataset) -> Dataset:
-    known = dataset.X if dataset.test is None else dataset.X[~dataset.test]
-    centered = dataset.X - known.mean(dtype=np.float64).astype(np.float32)
+    centered = dataset.X - _known(dataset).mean(dtype=np.float64).astype(np.float32)
     return replace(dataset, X=unit_rows(centered))
+
+
+def _components(dataset: Dataset) -> Dataset:
+    unit = _unit(dataset)
+    rows = _known(unit)
+    axes = top_eigenvectors(covariance(rows), min(N_COMPONENTS, rows.shape[1]))
+    return replace(unit, X=product(unit.X - rows.mean(axis=0), axes).astype(np.float32))
 
 
 def _raw(dataset: Dataset) -> Dataset:
@@ -57,4 +71,9 @@ def _auto(dataset: Dataset) -> Dataset:
     return _unit(dataset) if dataset.name in LAYOUTS else dataset
 
 
-FEATURES: dict[str, Callable[[Dataset], Dataset]] = {"auto": _auto, "unit": _unit, "raw": _raw}
+FEATURES: dict[str, Callable[[Dataset], Dataset]] = {
+    "auto": _auto,
+    "unit": _unit,
+    "raw": _raw,
+    "components": _components,
+}

@@ -84,10 +84,18 @@ def _parameters(model: Any) -> dict[str, Any]:
     """Parameters that JSON can hold; of any other, its type."""
     parameters = model.get_params() if hasattr(model, "get_params") else {}
     return {"class": type(model).__name__} | {
-        name: value if isinstance(value, int | float | str | None) else type(value).__name__
+        name: _plain(value)
         for name, value in parameters.items()
         if name.split("__")[-1] not in NOT_IN_THE_CONFIG
     }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, dict):
+        return {str(name): _plain(part) for name, part in value.items()}
+    return value if isinstance(value, int | float | str | None) else type(value).__name__
 
 
 def file_name(name: str) -> str:

@@ -26,6 +26,7 @@ from ssdml.experiments.methods import (
 from ssdml.experiments.plan import Run, file_name, plan_runs
 from ssdml.experiments.references import REFERENCES
 from ssdml.experiments.results import RESULTS, Row, append_row, drop_cut_line, latest, read_rows
+from ssdml.experiments.tuning import tuned
 
 __all__ = ["METHODS", "compare", "run_one"]
 
@@ -134,12 +135,14 @@ def compare(
     ----------
     dataset : Dataset
     methods : sequence of str
-        Names in `METHODS`, or of one with other parameters, ``"ssdml[n_neighbors=20]"``.
+        Names in `METHODS`; of one with other parameters, ``"ssdml[n_neighbors=20]"``; or of one
+        whose parameters the labelled rows choose, ``"ssdml-tuned"``, see
+        :mod:`ssdml.experiments.tuning`.
     out : path
         Folder for ``results.jsonl``, ``splits/``, ``details/`` and, of failed runs, ``errors/``.
     labels_per_class, seeds : sequences of int
         Every combination is run.
-    features : {"auto", "unit", "raw"}
+    features : {"auto", "unit", "raw", "components"}
         What every method gets; see :func:`ssdml.experiments.features.prepared`.
     deep : bool
         Whether networks are learned as well: of images, which every method then gets as they are
@@ -174,6 +177,7 @@ def compare(
     out = Path(out)
     _refuse_other_results(out, resume)
     known = available(dataset, deep)
+    known = known | tuned(known)
     dataset = prepared(dataset, "raw" if deep and features == "auto" else features)
     factories = {name: with_parameters(name, known) for name in methods}
     runs = plan_runs(dataset, factories, labels_per_class, seeds)

@@ -27,6 +27,17 @@ def test_unit_features_are_centred_by_one_number_and_of_length_one(blobs):
     assert X.dtype == np.float32
 
 
+def test_components_are_those_of_the_unit_rows_without_the_test_rows(with_test_rows, rng):
+    from sklearn.decomposition import PCA
+
+    dataset = replace(with_test_rows, X=rng.standard_normal((120, 80)).astype(np.float32))
+    unit, test = prepared(dataset, "unit").X, dataset.test
+    expected = PCA(64, svd_solver="full").fit(unit[~test]).transform(unit)
+    X = prepared(dataset, "components").X
+    np.testing.assert_allclose(np.abs(X), np.abs(expected), atol=1e-4)  # up to the signs
+    assert prepared(with_test_rows, "components").X.shape == with_test_rows.X.shape
+
+
 def test_the_mean_leaves_out_the_test_rows_of_a_set_that_comes_with_some(with_test_rows):
     test = with_test_rows.test
     other = with_test_rows.X + 7 * test[:, None].astype(np.float32)
