@@ -112,8 +112,8 @@ def compare(
     methods: Annotated[
         str,
         typer.Option(
-            help="Names with commas between, or all; parameters in ssdml[decay=0.9;n_neighbors=20], "
-            "ssdml-tuned: the labelled rows choose them."
+            help="Names with commas between, or all; ssdml[decay=0.9;n_neighbors=20] sets "
+            "parameters, ssdml-tuned has the labelled rows choose them."
         ),
     ] = "input,pca,lda,nca,ssdml,ssdml-residual",
     labels_per_class: Annotated[str, typer.Option(help="Numbers with commas between.")] = "5",
