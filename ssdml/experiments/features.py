@@ -9,6 +9,7 @@ import numpy as np
 
 from ssdml.datasets import LAYOUTS, Dataset
 from ssdml.graphs._checks import choose
+from ssdml.image_files import ImageFiles
 from ssdml.linalg import unit_rows
 
 
@@ -21,7 +22,8 @@ def prepared(dataset: Dataset, features: str = "auto") -> Dataset:
     features : {"auto", "unit", "raw"}
         "raw": as they are. "unit": less the mean of all entries, one number, then divided by
         their length, as seed 003 has its rows before the metric. "auto": "unit" for the data sets
-        that we know by name, "raw" for files of one's own.
+        that we know by name, "raw" for files of one's own. Images that stay in their files are
+        left as they are.
 
     Returns
     -------
@@ -40,7 +42,15 @@ def prepared(dataset: Dataset, features: str = "auto") -> Dataset:
     >>> bool(np.allclose(np.linalg.norm(digits.X, axis=1), 1))
     True
     """
-    return choose(FEATURES, features, "features")(dataset)
+    form = choose(FEATURES, features, "features")
+    if isinstance(dataset.X, ImageFiles):
+        if features == "unit":
+            raise ValueError(
+                f"features must be 'auto' or 'raw' for {dataset.name}, whose images stay in their "
+                "files; got 'unit'."
+            )
+        return dataset
+    return form(dataset)
 
 
 def _unit(dataset: Dataset) -> Dataset:
