@@ -88,9 +88,7 @@ LAYOUTS: dict[str, tuple[Layout, ...]] = {
         Layout("cifar10/cifar10-images.zip", read_image_zip, "{train,test}/class/image inside"),
     ),
     "banking77": (Layout("banking77", read_npy_folder, "{train,test}_{X,y}.npy"),),
-    "cub": (
-        Layout("CUB_200_2011", read_cub, "images/, images.txt, image_class_labels.txt, ..."),
-    ),
+    "cub": (Layout("CUB_200_2011", read_cub, "images/, images.txt, image_class_labels.txt, ..."),),
     "cars": tuple(
         Layout(place, read_cars, "cars_annos.mat and car_ims/, or devkit/ and cars_{train,test}/")
         for place in ("cars196", "stanford_cars")

@@ -150,9 +150,7 @@ def _table(path: Path, n_columns: int, skipped: int = 0) -> Iterator[list[str]]:
         if len(row) != n_columns:
             if not row:
                 continue
-            raise ValueError(
-                f"{path}, line {number}: must have {n_columns} columns; got {line!r}."
-            )
+            raise ValueError(f"{path}, line {number}: must have {n_columns} columns; got {line!r}.")
         yield [row[0], *row[1:-1], row[-1].strip()]
 
 

@@ -243,7 +243,7 @@ def _timm(name: str) -> nn.Module:
     except (ImportError, RuntimeError) as error:
         raise ImportError(
             f"fine_grained_backbone({name!r}) needs timm, and torchvision built for the torch that "
-            f"is installed: pip install ssdml[vision] ({error}). Without it there is 'bn_inception'."
+            f"is installed: pip install ssdml[vision] ({error}). 'bn_inception' does without it."
         ) from error
     if not timm.is_model(name):
         raise ValueError(

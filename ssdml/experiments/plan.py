@@ -87,11 +87,12 @@ def _parameters(model: Any) -> dict[str, Any]:
     """Parameters that JSON can hold; of any other, its type; and what a model adds to them."""
     parameters = model.get_params() if hasattr(model, "get_params") else {}
     more = {"fingerprint": model.fingerprint()} if hasattr(model, "fingerprint") else {}
-    return {"class": type(model).__name__} | more | {
+    known = {
         name: value if isinstance(value, int | float | str | None) else type(value).__name__
         for name, value in parameters.items()
         if name.split("__")[-1] not in NOT_IN_THE_CONFIG
     }
+    return {"class": type(model).__name__} | more | known
 
 
 def file_name(name: str) -> str:

@@ -121,7 +121,10 @@ def test_weights_come_from_safetensors(tmp_path, weights):
     [
         (lambda w: w.pop("2.bias"), r"1 of 4 are missing, the first '2\.bias'"),
         (lambda w: w.update(extra=torch.ones(1)), r"1 of 4 are left over, the first 'extra'"),
-        (lambda w: w.update({"0.bias": torch.ones(7)}), r"are of another shape, the first '0\.bias'"),
+        (
+            lambda w: w.update({"0.bias": torch.ones(7)}),
+            r"are of another shape, the first '0\.bias'",
+        ),
         (lambda w: w.update({"0.bias": "text"}), r"must be a state dict of tensors; got another"),
     ],
 )
@@ -156,13 +159,13 @@ def test_no_code_in_a_file_of_weights_is_run(tmp_path, weights):
 
 @pytest.mark.usefixtures("small")
 def test_weights_that_are_not_there_are_not_fetched(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no\.pth: there is no such file\. Nothing is down"):
+    with pytest.raises(
+        FileNotFoundError, match=r"no\.pth: there is no such file\. Nothing is down"
+    ):
         fine_grained_backbone("small", weights=tmp_path / "no.pth")
 
 
-@pytest.mark.parametrize(
-    ("name", "library"), [("googlenet", "torchvision"), ("resnet50", "timm")]
-)
+@pytest.mark.parametrize(("name", "library"), [("googlenet", "torchvision"), ("resnet50", "timm")])
 def test_a_missing_library_is_told_with_the_way_out(monkeypatch, name, library):
     for module in ("torchvision", "torchvision.models", "timm"):
         monkeypatch.setitem(sys.modules, module, None)

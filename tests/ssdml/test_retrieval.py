@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from ssdml import ranking
+from ssdml.cli import app
 from ssdml.evaluation import evaluate
 from ssdml.ranking import ranked_neighbors
 
@@ -88,6 +92,18 @@ def test_where_the_gallery_has_no_class_of_the_queries_there_is_no_score(rng):
     scores = evaluate(rng.normal(size=(9, 2)), np.arange(9) // 3, gallery=([[0.0, 0.0]], [7]))
     assert all(np.isnan(scores[name]) for name in ("R@1", "MAP@R", "RP"))
     assert np.isfinite(scores["NMI"])
+
+
+def test_the_command_line_searches_a_gallery(searched, tmp_path):
+    files = [str(tmp_path / f"{name}.npy") for name in ("Z", "y", "Zg", "yg")]
+    for file, array in zip(files, searched, strict=True):
+        np.save(file, array)
+    command = ["evaluate", *files[:2], "--gallery", *files[2:], "--ks", "1,5", "--json"]
+    scores = evaluate(*searched[:2], (1, 5), gallery=searched[2:])
+    assert json.loads(CliRunner().invoke(app, command).stdout) == pytest.approx(scores)
+    failed = CliRunner().invoke(app, [*command[:3], "--gallery", files[2], files[1]])
+    assert failed.exit_code == 1
+    assert "must have a label for each row" in failed.stderr
 
 
 @pytest.mark.parametrize(

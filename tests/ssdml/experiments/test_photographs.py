@@ -10,8 +10,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from torch.nn import functional
+from typer.testing import CliRunner
 
 from ssdml import pretrained
+from ssdml.cli import app
 from ssdml.datasets import label_scarce_split, load_dataset
 from ssdml.evaluation import evaluate
 from ssdml.experiments import run
@@ -45,7 +47,7 @@ def birds(tmp_path):
 
 def test_the_protocol_arrives_in_every_method():
     methods = photograph_methods(DEEP_METHODS, weights="googlenet.pth")
-    assert list(methods)[0] == "initial"
+    assert next(iter(methods)) == "initial"
     for name, factory in methods.items():
         model = factory(3, None)
         params = model.get_params()
@@ -118,6 +120,20 @@ def test_a_comparison_ends_in_a_report_and_goes_on_where_it_was(tmp_path, birds)
     assert again == rows
     report = write_report(tmp_path / "out", read_sections(tmp_path / "out"))
     assert "deep-lrml" in report.read_text()
+
+
+@pytest.mark.usefixtures("toy")
+def test_the_command_line_compares_photographs_too(tmp_path, birds):
+    torch.save(small_trunk().state_dict(), tmp_path / "w.pth")
+    command = ["compare", "--dataset", "cub", "--data-dir", tmp_path, "--methods", "initial"]
+    more = ["--seeds", 1, "--weights", tmp_path / "w.pth", "--out", tmp_path / "out"]
+    done = CliRunner().invoke(app, [str(part) for part in (*command, *more, "--deep")])
+    assert done.exit_code == 0, done.stderr
+    assert "initial" in done.stdout
+    assert "nan" not in done.stdout.lower()
+    without = CliRunner().invoke(app, [str(part) for part in (*command, *more[:-1], "other")])
+    assert without.exit_code == 1
+    assert "Pass --deep" in without.stderr
 
 
 @pytest.mark.usefixtures("toy")
