@@ -47,10 +47,11 @@ class RMAC(nn.Module):
 
     def forward(self, maps: torch.Tensor) -> torch.Tensor:
         """Unit rows (n, channels) of maps (n, channels, height, width)."""
-        total = maps.new_zeros(maps.shape[:2])
+        precise = torch.promote_types(maps.dtype, torch.float32)  # half precision adds up badly
+        total = maps.new_zeros(maps.shape[:2], dtype=precise)
         for side, tops, lefts in regions(maps.shape[2], maps.shape[3], self.n_scales):
             maxima = functional.max_pool2d(maps, side, stride=1)[:, :, tops][:, :, :, lefts]
-            total = total + functional.normalize(maxima, dim=1).sum(dim=(2, 3))
+            total = total + functional.normalize(maxima.to(precise), dim=1).sum(dim=(2, 3))
         return functional.normalize(total, dim=1)
 
 

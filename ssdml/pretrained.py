@@ -80,6 +80,10 @@ class FineGrainedBackbone(nn.Module):
             return rows[0]
         return torch.stack([functional.normalize(part, dim=1) for part in rows]).sum(dim=0)
 
+    def extra_repr(self) -> str:
+        """What the layers do not say of themselves."""
+        return f"input_scales={self.input_scales}, frozen_norms={self.frozen_norms}"
+
     def train(self, mode: bool = True) -> Self:
         """Training mode, but for normalisations that are frozen."""
         super().train(mode)

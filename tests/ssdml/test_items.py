@@ -42,6 +42,20 @@ def _first(photographs):
     return np.ascontiguousarray(photographs.transpose(0, 3, 1, 2))
 
 
+@pytest.mark.parametrize(("numbers", "n_read"), [(2**20, 50), (16 * 30, 30), (1, 1)])
+def test_fewer_items_are_read_for_their_statistics_where_they_are_large(
+    rng, monkeypatch, numbers, n_read
+):
+    monkeypatch.setattr("ssdml.items.SAMPLED_NUMBERS", numbers)
+    entries = Listed(list(rng.standard_normal((50, 1, 4, 4))))
+    items = as_items(entries, "fit")
+    entries.read.clear()
+    mean, _ = mean_and_scale(items, 0)
+    assert len(set(entries.read)) == len(entries.read) == n_read
+    known = np.mean([entries.entries[i] for i in entries.read])
+    torch.testing.assert_close(float(mean), known, rtol=1e-6, atol=1e-6)
+
+
 FORMS = {
     "bytes, channels last": lambda last: last,
     "bytes, channels first": _first,

@@ -71,6 +71,13 @@ def test_features_do_not_depend_on_the_size_of_the_activations(rng):
     torch.testing.assert_close(RMAC()(7 * maps), RMAC()(maps))
 
 
+def test_maps_in_half_precision_are_added_up_in_single_precision(rng):
+    maps = torch.from_numpy(rng.random((3, 5, 8, 8))).bfloat16()
+    pooled = RMAC()(maps)
+    assert pooled.dtype == torch.float32
+    torch.testing.assert_close(pooled, RMAC()(maps.float()), rtol=1e-5, atol=1e-6)
+
+
 def test_dead_maps_give_zeros_and_no_gradient_that_is_not_finite():
     maps = torch.zeros(2, 4, 6, 6, requires_grad=True)
     pooled = RMAC()(maps)
