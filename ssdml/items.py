@@ -66,7 +66,9 @@ class LoadedItems:
                 f"dataset: items must have one shape; got {sorted(shapes)[:3]}. Resize them in the "
                 "data set."
             )
-        return torch.stack(read).to(self._device)
+        if len({item.dtype for item in read}) > 1:
+            read = [_floating(item) for item in read]
+        return _floating(torch.stack(read).to(self._device))  # bytes travel as bytes
 
     def _as_tensor(self, item: Any, index: int) -> torch.Tensor:
         if isinstance(item, (tuple, list)):
@@ -79,7 +81,7 @@ class LoadedItems:
                 f"{type(item).__name__} at {index}. Give the data set a transform, such as "
                 "torchvision's ToTensor."
             )
-        return _floating(item)
+        return item
 
 
 def as_items(dataset: Any, who: str, device: str = "cpu") -> Items:

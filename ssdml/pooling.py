@@ -23,8 +23,8 @@ class RMAC(nn.Module):
     Notes
     -----
     Of [1]_, without its whitening, which is learned from other images: seed 003 has the pooling
-    inside a network that learns, and does not speak of it. Regions are whole cells wide: sides are
-    rounded down, to one cell at least.
+    inside a network that learns, and speaks neither of it nor of the number of scales, 3 in [1]_.
+    Regions are whole cells wide: sides are rounded down, to one cell at least.
 
     References
     ----------

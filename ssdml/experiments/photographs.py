@@ -67,7 +67,7 @@ class InitialFeatures(TransformerMixin, BaseEstimator):
     """Unit features of a backbone as it comes: the papers' "Initial", for photographs the input."""
 
     def __init__(
-        self, backbone: Any = None, batch_size: int = 100, random_state: int | None = None
+        self, backbone: Any = None, batch_size: int = 16, random_state: int | None = None
     ) -> None:
         self.backbone = backbone
         self.batch_size = batch_size
