@@ -30,7 +30,7 @@ def read_cub(folder: Path) -> RawItems:
             f"{folder}: images.txt and image_class_labels.txt must number the same images; got "
             f"{len(names)} and {len(classes)}."
         )
-    labels = np.array([int(classes[number]) for number in names])
+    labels = np.array(_integers(folder / "image_class_labels.txt", [classes[n] for n in names]))
     _refuse_other_classes(folder / "image_class_labels.txt", labels, len(titles))
     files = _files(folder / "images", list(names.values()))
     class_names = tuple(title.partition(".")[2] or title for title in titles.values())
@@ -76,7 +76,7 @@ def read_sop(folder: Path) -> RawItems:
     for part in ("train", "test"):
         rows = list(_table(folder / f"Ebay_{part}.txt", 4, skipped=1))
         names += [row[3] for row in rows]
-        labels += [int(row[1]) for row in rows]
+        labels += _integers(folder / f"Ebay_{part}.txt", [row[1] for row in rows])
         test += [part == "test"] * len(rows)
     return RawItems(_files(folder, names), np.array(labels), np.array(test))
 
@@ -114,12 +114,8 @@ def _files(folder: Path, names: Sequence[str]) -> ImageFiles:
     files = ImageFiles(folder, names)
     missing = files.missing()
     if missing:
-        raise FileNotFoundError(
-            f"{folder / missing[0]} is missing, and so are {len(missing) - 1} other images of "
-            f"{len(names)}."
-            if len(missing) > 1
-            else f"{folder / missing[0]} is missing."
-        )
+        others = f", and so are {len(missing) - 1} other images" if len(missing) > 1 else ""
+        raise FileNotFoundError(f"{folder / missing[0]} is missing{others} of {len(files)}.")
     return files
 
 
@@ -132,7 +128,15 @@ def _first_of(folder: Path, names: Sequence[str]) -> Path:
 
 def _numbered(path: Path) -> dict[int, str]:
     """Lines ``number text``, in the order of the file."""
-    return {int(number): text for number, text in _table(path, 2)}
+    numbers, texts = zip(*_table(path, 2), strict=True)
+    return dict(zip(_integers(path, numbers), texts, strict=True))
+
+
+def _integers(path: Path, texts: Sequence[str]) -> list[int]:
+    try:
+        return [int(text) for text in texts]
+    except ValueError as error:
+        raise ValueError(f"{path}: classes and images must be numbers ({error}).") from error
 
 
 def _table(path: Path, n_columns: int, skipped: int = 0) -> Iterator[list[str]]:
