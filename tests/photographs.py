@@ -11,6 +11,7 @@ from torch import nn
 from ssdml.pretrained import Trunk
 
 N_CLASSES, PER_CLASS = 6, 8  # of a small folder
+QUERIES = 3  # of a class, where there is a gallery
 
 
 def draw(path, number, rng):
@@ -103,7 +104,7 @@ def write_inshop(root):
     for c, i in rows():
         name = f"img/WOMEN/Dresses/id_{c:08}/{i:02}_1_front.jpg"
         draw(folder / "Img" / name, c, rng)
-        part = "train" if c < N_CLASSES // 2 else "query" if i < PER_CLASS // 2 else "gallery"
+        part = "train" if c < N_CLASSES // 2 else "query" if i < QUERIES else "gallery"
         lines.append(f"{name}    id_{c:08}      {part}")
     (folder / "Eval").mkdir()
     (folder / "Eval/list_eval_partition.txt").write_text("\n".join(lines) + "\n")

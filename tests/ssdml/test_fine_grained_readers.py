@@ -14,6 +14,7 @@ from ssdml.fine_grained_readers import second_half
 from tests.photographs import (
     N_CLASSES,
     PER_CLASS,
+    QUERIES,
     WRITERS,
     rows,
     write_cars,
@@ -60,8 +61,8 @@ def test_the_first_half_of_the_classes_is_learned_and_the_other_scored(tmp_path,
 def test_the_gallery_is_what_the_list_says(tmp_path):
     write_inshop(tmp_path)
     data = load_dataset("inshop", data_dir=tmp_path)
-    second = np.array([i >= PER_CLASS // 2 for _, i in rows()])
-    np.testing.assert_array_equal(data.gallery, data.test & second)
+    others = np.array([i >= QUERIES for _, i in rows()])
+    np.testing.assert_array_equal(data.gallery, data.test & others)
 
 
 @pytest.mark.parametrize("moved", [False, True], ids=["as published", "side by side"])
