@@ -124,6 +124,9 @@ def compare(
     deep: Annotated[
         bool, typer.Option("--deep", help="Learn networks of images too: deep-ssdml.")
     ] = False,
+    weights: Annotated[
+        Path | None, typer.Option(help="File of a network's weights, for photographs in files.")
+    ] = None,
     data_dir: DataDir = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with what is there; finished runs stay.")
@@ -138,7 +141,7 @@ def compare(
     from ssdml.experiments.terminal import print_scores, shown_runs
 
     data = load_dataset(dataset, data_dir=data_dir)
-    names = list(run.available(data, deep)) if methods == "all" else _names(methods)
+    names = list(run.available(data, deep, weights)) if methods == "all" else _names(methods)
     with shown_runs(out) as progress:
         rows = run.compare(
             data,
@@ -148,6 +151,7 @@ def compare(
             seeds=range(seeds),
             features=features,
             deep=deep,
+            weights=weights,
             resume=resume,
             n_jobs=n_jobs,
             progress=progress,
@@ -281,18 +285,22 @@ def transform(
 def evaluate(
     z: Annotated[Path, typer.Argument(metavar="Z.npy", help="Embedding, a row an item.")],
     y: Annotated[Path, typer.Argument(metavar="y.npy", help="True labels; unlabelled rows out.")],
+    gallery: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(metavar="Z.npy y.npy", help="Rows to search, in the place of the others."),
+    ] = None,
     ks: Annotated[str, typer.Option(help="The K of R@K, with commas between.")] = "1,2,4,8",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Score an embedding against the true labels, in percent."""
     neighbors = _numbers(ks, "--ks")
-    from ssdml.datasets import encode_partial_labels
     from ssdml.evaluation import evaluate as score
     from ssdml.experiments.terminal import print_columns, shown_wait
 
     embedding, labels = _read_pair(z, y)
+    searched = None if gallery is None else _read_pair(*gallery)
     with shown_wait(f"scoring {len(embedding)} rows"):
-        scores = score(embedding, encode_partial_labels(labels)[0], ks=neighbors)
+        scores = score(embedding, labels, ks=neighbors, gallery=searched)
     if as_json:
         typer.echo(json.dumps(scores))
     else:

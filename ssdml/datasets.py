@@ -8,11 +8,13 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ssdml.fine_grained_readers import read_cars, read_cub, read_inshop, read_sop
+from ssdml.image_files import ImageFiles
 from ssdml.image_readers import (
     RawItems,
     read_cifar_batches,
@@ -44,8 +46,9 @@ class Dataset:
     Attributes
     ----------
     name : str
-    X : ndarray of shape (n, d), float32
-        Images are flattened (rows, columns, channels) and their bytes divided by 255.
+    X : ndarray of shape (n, d), float32, or ImageFiles of n images
+        Images are flattened (rows, columns, channels) and their bytes divided by 255. Those that
+        fit into no memory stay in their files, as bytes (3, size, size).
     y : ndarray of shape (n,), int64
         Codes into `class_names`; -1 where a file has no label.
     class_names : tuple of str
@@ -53,14 +56,18 @@ class Dataset:
         The standard test rows; None where there is no standard split.
     item_shape : tuple of int or None
         Shape of an image before flattening.
+    gallery : ndarray of shape (n,), bool, or None
+        The test rows that are searched, where the others of them are queries; None where each test
+        row is searched by all others.
     """
 
     name: str
-    X: npt.NDArray[np.float32]
+    X: Any  # an array, or ImageFiles: both give rows by number, by mask and by slice
     y: npt.NDArray[np.int64]
     class_names: tuple[str, ...]
     test: npt.NDArray[np.bool_] | None = None
     item_shape: tuple[int, ...] | None = None
+    gallery: npt.NDArray[np.bool_] | None = None
 
 
 class Layout(NamedTuple):
@@ -81,6 +88,18 @@ LAYOUTS: dict[str, tuple[Layout, ...]] = {
         Layout("cifar10/cifar10-images.zip", read_image_zip, "{train,test}/class/image inside"),
     ),
     "banking77": (Layout("banking77", read_npy_folder, "{train,test}_{X,y}.npy"),),
+    "cub": (Layout("CUB_200_2011", read_cub, "images/, images.txt, image_class_labels.txt, ..."),),
+    "cars": tuple(
+        Layout(place, read_cars, "cars_annos.mat and car_ims/, or devkit/ and cars_{train,test}/")
+        for place in ("cars196", "stanford_cars")
+    ),
+    "sop": (
+        Layout("Stanford_Online_Products", read_sop, "Ebay_{train,test}.txt, bicycle_final/, ..."),
+    ),
+    "inshop": tuple(
+        Layout(place, read_inshop, "[Eval/]list_eval_partition.txt and [Img/]img/")
+        for place in ("In-shop Clothes Retrieval Benchmark", "inshop")
+    ),
 }
 
 CLASS_NAMES = {
@@ -113,7 +132,9 @@ def load_dataset(name_or_path: str | Path, *, data_dir: str | Path | None = None
     Parameters
     ----------
     name_or_path : str or Path
-        ``digits`` (scikit-learn's), ``mnist``, ``fashion_mnist``, ``cifar10``, ``banking77``; or
+        ``digits`` (scikit-learn's), ``mnist``, ``fashion_mnist``, ``cifar10``, ``banking77``;
+        ``cub`` (CUB-200-2011), ``cars`` (Cars-196), ``sop`` (Stanford Online Products), ``inshop``,
+        whose images stay in their files, and whose test rows are of other classes; or
 
         - ``items.npz`` with arrays ``X`` (n, d) or (n, height, width, ...), ``y`` (n,) and, where
           there is a standard split, a boolean ``test`` (n,);
@@ -249,18 +270,27 @@ def _path_reader(path: Path) -> Reader:
 
 def _assemble(name: str, raw: RawItems, class_names: tuple[str, ...] | None = None) -> Dataset:
     codes, classes = encode_partial_labels(raw.labels)
-    items = raw.items
-    X = np.ascontiguousarray(items.reshape(len(items), -1), dtype=np.float32)
-    if items.dtype == np.uint8:
-        X /= 255
+    class_names = class_names or raw.class_names
+    rows, item_shape = _as_rows(raw.items)
     return Dataset(
         name=name,
-        X=X,
+        X=rows,
         y=codes,
         class_names=tuple(class_names[c] if class_names else str(c) for c in classes),
         test=raw.test,
-        item_shape=tuple(items.shape[1:]) if items.ndim > 2 else None,
+        item_shape=item_shape,
+        gallery=raw.gallery,
     )
+
+
+def _as_rows(items: Any) -> tuple[Any, tuple[int, ...] | None]:
+    """Rows of numbers, and the shape of an image that became one; files stay as they are."""
+    if isinstance(items, ImageFiles):
+        return items, None
+    X = np.ascontiguousarray(items.reshape(len(items), -1), dtype=np.float32)
+    if items.dtype == np.uint8:
+        X /= 255
+    return X, tuple(items.shape[1:]) if items.ndim > 2 else None
 
 
 def _digits() -> Dataset:

@@ -16,7 +16,8 @@ from scipy import sparse
 
 from ssdml.graphs._checks import UNLABELED, check_rows
 from ssdml.labels import encode_partial_labels
-from ssdml.ranking import BLOCK_ENTRIES, first_copies, ranked_neighbors, scaled
+from ssdml.ranking import BLOCK_ENTRIES, first_copies, scaled
+from ssdml.retrieval import retrieval_scores
 from ssdml.scatter import class_means
 
 Array = npt.NDArray[np.floating[Any]]
@@ -31,6 +32,8 @@ def evaluate(
     y: npt.ArrayLike,
     ks: Sequence[int] = (1, 2, 4, 8),
     random_state: int = 0,
+    *,
+    gallery: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
 ) -> dict[str, float]:
     """Scores of an embedding against the true labels, in percent.
 
@@ -43,6 +46,10 @@ def evaluate(
         The K of R@K.
     random_state : int
         Seed of the k-means behind NMI and F1.
+    gallery : tuple (Zg, yg), optional
+        Rows (m, d) and labels (m,) that are searched in the place of Z: every row of Z is a query,
+        and is not among them. Labels are compared with those of `y`; rows without one are left
+        out.
 
     Returns
     -------
@@ -65,7 +72,12 @@ def evaluate(
     A query whose class has no other row cannot be answered and is no query (it stays a neighbour
     of others), as in pytorch-metric-learning.
 
-    O(n² d) time, O(n d + n k) memory with k the largest class.
+    With a gallery, R is the number of its rows in the query's class, a query whose class it lacks
+    is none, and a row of another class than all of `y` is a neighbour like any. NMI and F1 remain
+    those of Z alone, whose rows are what is scored: papers that search a gallery print neither.
+
+    O(n² d) time, O(n d + n k) memory with k the largest class; with a gallery, O(n m d) and
+    O((n + m) d + n k).
 
     References
     ----------
@@ -76,14 +88,20 @@ def evaluate(
     >>> Z = [[0.0], [0.1], [5.0], [5.1], [2.4]]
     >>> {name: round(score, 1) for name, score in evaluate(Z, [0, 0, 1, 1, -1], ks=(1,)).items()}
     {'NMI': 100.0, 'F1': 100.0, 'R@1': 100.0, 'MAP@R': 100.0, 'RP': 100.0}
+
+    The same rows, searching three others: one of two finds its class first.
+
+    >>> evaluate([[0.0], [5.0]], [0, 1], ks=(1,), gallery=([[0.1], [5.1], [4.8]], [0, 0, 1]))["R@1"]
+    50.0
     """
     ks = _check_ks(ks)
-    embeddings, codes, _ = _labelled_rows(Z, y, "evaluate")
+    embeddings, codes, classes = _labelled_rows(Z, y, "evaluate")
+    among = None if gallery is None else _searched(gallery, embeddings, classes)
     clusters = kmeans_clusters(embeddings, int(codes.max()) + 1, random_state=random_state)
     return {
         "NMI": normalized_mutual_information(codes, clusters),
         "F1": pairwise_f1(codes, clusters),
-        **retrieval_scores(embeddings, codes, ks),
+        **retrieval_scores(embeddings, codes, ks, gallery=among),
     }
 
 
@@ -146,39 +164,12 @@ def few_label_accuracy(
         raise ValueError(
             f"{who}: Z must have the {few.shape[1]} columns of Z_labelled; got {rows.shape[1]}."
         )
-    number = {label: i for i, label in enumerate(classes.tolist())}
-    truth = np.array([number.get(label, UNLABELED) for label in true_classes.tolist()])[codes]
+    truth = _numbers_among(classes, true_classes)[codes]
     nearest = _nearest(class_means(few, few_codes), rows.astype(np.float64))
     return 100 * float(np.mean(nearest == truth))
 
 
 _LABELLED_NAMES = ("Z_labelled", "y_labelled")
-
-
-def retrieval_scores(embeddings: Array, codes: Ints, ks: Sequence[int]) -> dict[str, float]:
-    """R@K, MAP@R and R-precision in percent; every row is labelled."""
-    n_matches = np.bincount(codes)[codes] - 1  # R of each row
-    queries = np.flatnonzero(n_matches > 0)
-    if len(queries) == 0:
-        return dict.fromkeys([*(f"R@{k}" for k in ks), "MAP@R", "RP"], float("nan"))
-    depth = min(max([*ks, int(n_matches.max())]), len(codes) - 1)
-    hits = np.zeros(len(ks))
-    average_precision = precision = 0.0
-    for rows, neighbors in ranked_neighbors(embeddings, queries, depth):
-        same = codes[neighbors] == codes[rows, None]  # (b, depth)
-        hits += [same[:, :k].any(axis=1).sum() for k in ks]
-        R = n_matches[rows]
-        rank = np.arange(1, depth + 1)
-        counted = same & (rank <= R[:, None])
-        found = counted.cumsum(axis=1)
-        precision += float((found[:, -1] / R).sum())
-        average_precision += float(((found / rank * counted).sum(axis=1) / R).sum())
-    scale = 100 / len(queries)
-    return {
-        **{f"R@{k}": float(hit) * scale for k, hit in zip(ks, hits, strict=True)},
-        "MAP@R": average_precision * scale,
-        "RP": precision * scale,
-    }
 
 
 def kmeans_clusters(embeddings: Array, n_clusters: int, *, random_state: int) -> Ints:
@@ -304,6 +295,30 @@ def _labelled_rows(
             f"{who}: {names[1]} must contain labels; all {len(codes)} entries are unlabelled."
         )
     return rows[labelled], codes[labelled], classes
+
+
+def _searched(
+    gallery: tuple[npt.ArrayLike, npt.ArrayLike], embeddings: Array, classes: npt.NDArray[Any]
+) -> tuple[Array, Ints]:
+    """Rows of a gallery, and their codes among those of the queries' classes; -1 for others."""
+    if len(gallery) != 2:
+        raise ValueError(
+            "evaluate: gallery must be rows and their labels, (Zg, yg); got a tuple of "
+            f"{len(gallery)}."
+        )
+    rows, codes, others = _labelled_rows(*gallery, "evaluate", ("gallery[0]", "gallery[1]"))
+    if rows.shape[1] != embeddings.shape[1]:
+        raise ValueError(
+            f"evaluate: gallery must have the {embeddings.shape[1]} columns of Z; got "
+            f"{rows.shape[1]}."
+        )
+    return rows, _numbers_among(classes, others)[codes]
+
+
+def _numbers_among(classes: npt.NDArray[Any], others: npt.NDArray[Any]) -> Ints:
+    """Where each of the others stands among the classes; -1 where it does not."""
+    number = {label: i for i, label in enumerate(classes.tolist())}
+    return np.array([number.get(label, UNLABELED) for label in others.tolist()])
 
 
 def _check_ks(ks: Sequence[int]) -> list[int]:

@@ -26,9 +26,11 @@ Bytes = npt.NDArray[np.uint8]
 class RawItems(NamedTuple):
     """Items and labels as a file holds them."""
 
-    items: npt.NDArray[Any]  # (n, ...)
+    items: Any  # array (n, ...), or images that stay in their files
     labels: npt.NDArray[Any]  # (n,), of any kind
     test: npt.NDArray[np.bool_] | None  # (n,), the standard test rows
+    gallery: npt.NDArray[np.bool_] | None = None  # (n,), those of them that are searched
+    class_names: tuple[str, ...] | None = None  # where labels are numbers of them, from 0
 
 
 def stack_splits(train: RawItems, test: RawItems) -> RawItems:

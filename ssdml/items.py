@@ -12,6 +12,7 @@ Indices = npt.NDArray[np.intp]
 
 CHANNELS = (1, 3, 4)  # what a last axis of bytes may hold
 SAMPLED = 2000  # items whose statistics stand for all
+SAMPLED_NUMBERS = 2**27  # of which they are made, at most: 1 GB in double precision
 
 
 class Items(Protocol):
@@ -41,28 +42,35 @@ class StoredItems:
 
 
 class LoadedItems:
-    """Items of a map-style torch data set, read when they are asked for."""
+    """Items of a map-style torch data set, read when they are asked for.
+
+    A data set with torch's ``__getitems__(indices)`` is asked for a whole batch at once.
+    """
 
     def __init__(self, dataset: Any, device: str = "cpu") -> None:
         self._dataset, self._device = dataset, device
-        self.shape = tuple(self._read(0).shape)
+        self.shape = tuple(self._as_tensor(dataset[0], 0).shape)
 
     def __len__(self) -> int:
         return len(self._dataset)
 
     def batch(self, indices: Indices) -> torch.Tensor:
         """Items of these numbers."""
-        read = [self._read(int(index)) for index in indices]
+        numbers = [int(index) for index in indices]
+        at_once = getattr(self._dataset, "__getitems__", None)
+        entries = at_once(numbers) if at_once else [self._dataset[number] for number in numbers]
+        read = [self._as_tensor(*pair) for pair in zip(entries, numbers, strict=True)]
         shapes = {tuple(item.shape) for item in read}
         if len(shapes) > 1:
             raise ValueError(
                 f"dataset: items must have one shape; got {sorted(shapes)[:3]}. Resize them in the "
                 "data set."
             )
-        return torch.stack(read).to(self._device)
+        if len({item.dtype for item in read}) > 1:
+            read = [_floating(item) for item in read]
+        return _floating(torch.stack(read).to(self._device))  # bytes travel as bytes
 
-    def _read(self, index: int) -> torch.Tensor:
-        item = self._dataset[index]
+    def _as_tensor(self, item: Any, index: int) -> torch.Tensor:
         if isinstance(item, (tuple, list)):
             item = item[0]  # beside a label, which comes as y
         if isinstance(item, np.ndarray):
@@ -73,7 +81,7 @@ class LoadedItems:
                 f"{type(item).__name__} at {index}. Give the data set a transform, such as "
                 "torchvision's ToTensor."
             )
-        return _floating(item)
+        return item
 
 
 def as_items(dataset: Any, who: str, device: str = "cpu") -> Items:
@@ -164,10 +172,11 @@ def _from_numpy(array: npt.NDArray[Any]) -> torch.Tensor:
 def mean_and_scale(items: Items, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Mean and standard deviation of each channel (of each feature), shaped to be broadcast.
 
-    Of at most 2,000 random items; a constant one has scale 1.
+    Of at most 2,000 random items, fewer where they are large; a constant one has scale 1.
     """
     rng = np.random.default_rng(seed)
-    drawn = np.sort(rng.permutation(len(items))[:SAMPLED])
+    n_drawn = min(SAMPLED, max(1, SAMPLED_NUMBERS // int(np.prod(items.shape))))
+    drawn = np.sort(rng.permutation(len(items))[:n_drawn])
     sample = items.batch(drawn).double()
     axes = (0, *range(2, sample.ndim))
     mean, scale = (

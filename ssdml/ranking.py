@@ -15,7 +15,9 @@ Ints = npt.NDArray[np.int64]
 BLOCK_ENTRIES = 2**22  # distances held at once: 32 MB, and a few arrays of that size beside them
 
 
-def ranked_neighbors(rows: Array, queries: Ints, depth: int) -> Iterator[tuple[Ints, Ints]]:
+def ranked_neighbors(
+    rows: Array, queries: Ints, depth: int, among: Ints | None = None
+) -> Iterator[tuple[Ints, Ints]]:
     """Nearest other rows of the queried rows, nearest first, ties to the smaller index.
 
     Parameters
@@ -26,6 +28,9 @@ def ranked_neighbors(rows: Array, queries: Ints, depth: int) -> Iterator[tuple[I
         Indices of rows.
     depth : int
         Number of neighbours, from 1 to n - 1.
+    among : ndarray, optional
+        Sorted indices of the rows that can be neighbours; None: all. Then `depth` is at most their
+        number, less one where a query is one of them.
 
     Yields
     ------
@@ -53,8 +58,11 @@ def ranked_neighbors(rows: Array, queries: Ints, depth: int) -> Iterator[tuple[I
     """
     points = scaled(rows).astype(np.float64)
     original = first_copies(points)
-    columns = _leading_copies(original, depth + 1)  # later copies cannot be among the nearest
-    first_column = np.searchsorted(columns, original[columns])
+    searched = np.arange(len(points)) if among is None else among
+    _, first, kind = np.unique(original[searched], return_index=True, return_inverse=True)
+    own = first[kind]  # the first copy among those that are searched
+    kept = _leading_copies(own, depth + 1)  # later copies cannot be among the nearest
+    columns, first_column = searched[kept], np.searchsorted(kept, own[kept])
     has_copies = bool((first_column != np.arange(len(columns))).any())
     centred = points - points.mean(axis=0)
     squares = np.einsum("ij,ij->i", centred, centred)

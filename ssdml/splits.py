@@ -137,7 +137,9 @@ def label_scarce_split(dataset: Dataset, labels_per_class: int, *, seed: int) ->
     -----
     Nested: with the same seed the rows labelled at 1 a class are among those at 5, and the
     held-out rows do not depend on `labels_per_class`. Rows without a label in the data set itself
-    are never scored, and are training rows unless they stand among the standard test rows.
+    are never scored, and are training rows unless they stand among the standard test rows. Where
+    the classes of the standard test rows are others than those of the training rows, only the
+    latter have labels.
 
     Examples
     --------
@@ -151,12 +153,12 @@ def label_scarce_split(dataset: Dataset, labels_per_class: int, *, seed: int) ->
             f"label_scarce_split: labels_per_class must be >= 1; got {labels_per_class}."
         )
     order = np.random.default_rng(seed).permutation(len(dataset.y))
-    by_class = [order[dataset.y[order] == c] for c in range(len(dataset.class_names))]
+    by_class = _by_class(order, dataset.y, len(dataset.class_names))
     held_out = _held_out(by_class, len(order)) if dataset.test is None else dataset.test
     if held_out.all():
         raise ValueError(f"label_scarce_split: {dataset.name!r} must have training rows; got none.")
     candidates = [rows[~held_out[rows]] for rows in by_class]
-    _warn_of_small_classes(dataset, [len(rows) for rows in candidates], labels_per_class)
+    _warn_of_small_classes(_expected(dataset, by_class, candidates), labels_per_class)
     labeled = np.concatenate([rows[:labels_per_class] for rows in candidates])
     return LabelScarceSplit(
         train=np.flatnonzero(~held_out),
@@ -167,6 +169,12 @@ def label_scarce_split(dataset: Dataset, labels_per_class: int, *, seed: int) ->
     )
 
 
+def _by_class(order: Ints, y: Ints, n_classes: int) -> list[Ints]:
+    """Rows of each class, in the order given."""
+    grouped = order[np.argsort(y[order], kind="stable")]
+    return np.split(grouped, np.searchsorted(y[grouped], np.arange(n_classes + 1)))[1:-1]
+
+
 def _held_out(by_class: list[Ints], n_rows: int) -> npt.NDArray[np.bool_]:
     """The last third of every class, at least one row of each staying."""
     test = np.zeros(n_rows, dtype=bool)
@@ -175,12 +183,20 @@ def _held_out(by_class: list[Ints], n_rows: int) -> npt.NDArray[np.bool_]:
     return test
 
 
-def _warn_of_small_classes(dataset: Dataset, sizes: list[int], wanted: int) -> None:
-    small = [
-        f"{name!r} ({size})"
-        for name, size in zip(dataset.class_names, sizes, strict=True)
-        if size < wanted
-    ]
+def _expected(
+    dataset: Dataset, by_class: list[Ints], candidates: list[Ints]
+) -> list[tuple[str, int]]:
+    """Classes that should have labels, and how many training rows each has.
+
+    All of them, unless no class is both learned and scored: then those that are learned.
+    """
+    sizes = list(zip(dataset.class_names, map(len, candidates), strict=True))
+    both = (0 < len(few) < len(rows) for few, rows in zip(candidates, by_class, strict=True))
+    return sizes if any(both) else [(name, size) for name, size in sizes if size]
+
+
+def _warn_of_small_classes(sizes: list[tuple[str, int]], wanted: int) -> None:
+    small = [f"{name!r} ({size})" for name, size in sizes if size < wanted]
     if small:
         shown = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
         warnings.warn(

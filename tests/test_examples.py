@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 import runpy
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from matplotlib.image import imread
 
+from ssdml.experiments.printed import TABLE_2
 from tests.deep import small_images, small_model
+from tests.photographs import SMALL, WRITERS
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
@@ -99,6 +104,46 @@ def test_a_table_puts_what_is_printed_beside_what_is_found(run, tmp_path, name, 
         assert re.fullmatch(r"\S+ +([\d.]+ ± +[\d.]+ *){5}", numbers[method])
     below = body[body.index(numbers["deep-ssdml-paper"]) + 1]
     assert below.split() == ["printed", "47.5", "93.9", "96.6", "98.2", "98.9"]
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("cub", ["initial", "deep-lrml", "deep-ssdml-paper", "deep-ssdml"]),
+        ("cars", ["initial", "deep-ssdml-paper"]),
+        ("sop", ["initial", "deep-ssdml-paper"]),
+        ("inshop", ["initial", "deep-ssdml-paper"]),
+    ],
+)
+def test_table2_runs_on_the_layout_of_each_set_of_photographs(
+    run, tmp_path, monkeypatch, name, lines
+):
+    from ssdml import pretrained
+    from ssdml.experiments.photographs import photograph_methods
+    from ssdml.experiments.protocols import SEED_003
+
+    learning = SEED_003.learning | {"n_neighbors": 4, "epochs": 1}
+    small = replace(SEED_003, image_size=40, n_components=8, learning=learning)
+    torch.save(SMALL.new().state_dict(), tmp_path / "googlenet.pth")
+    monkeypatch.setitem(pretrained.TRUNKS, "googlenet", SMALL)
+    monkeypatch.setattr(
+        "ssdml.experiments.run.photograph_methods", partial(photograph_methods, protocol=small)
+    )
+    monkeypatch.setenv("SSDML_DATA", str(tmp_path))
+    WRITERS[name](tmp_path)
+    files = ["--weights", tmp_path / "googlenet.pth", "--out", tmp_path / "out"]
+    shown = run("reproduce_table2.py", name, "--seeds", 2, *files, "--only", *lines)
+    title, scores, *body = shown.splitlines()
+    assert title == f"{name}, 5 labels a class, 2 seeds"
+    recalls = {"sop": "1 10 100 1000", "inshop": "1 10 20 30 40 50"}.get(name, "1 2 4 8")
+    assert scores.split() == ["NMI", *(f"R@{k}" for k in recalls.split())]
+    numbers = {text.split()[0]: text.split()[1:] for text in body}
+    assert numbers.keys() == {*lines, *(["printed"] if name in TABLE_2 else [])}
+    for method in lines:
+        assert float(numbers[method][3]) > 80, method  # R@1: colours tell the classes apart
+    if name in TABLE_2:
+        below = body[[text.split()[0] for text in body].index("initial") + 1]
+        assert below.split()[1:] == [str(value) for value in TABLE_2[name]["initial"]]
 
 
 @pytest.mark.usefixtures("small_deep")

@@ -31,9 +31,11 @@ FLOORS = (
     {f"ssdml.{name}" for name in "linalg projections scatter representation agreement".split()}
     | {f"ssdml.{name}" for name in "angular losses backbones sampling augmentation".split()}
     | {f"ssdml.{name}" for name in "files items ranks checkpoints input_side journal".split()}
-    | {f"ssdml.{name}" for name in "labels ranking evaluation progress persistence".split()}
-    | {"ssdml.dask_arrays"}
-    | {f"ssdml.{name}" for name in "datasets splits image_readers table_readers".split()},
+    | {f"ssdml.{name}" for name in "pooling bn_inception pretrained".split()}
+    | {f"ssdml.{name}" for name in "labels ranking retrieval evaluation progress".split()}
+    | {f"ssdml.{name}" for name in "persistence dask_arrays datasets splits".split()}
+    | {f"ssdml.{name}" for name in "image_readers fine_grained_readers image_files".split()}
+    | {"ssdml.table_readers"},
     {"ssdml.stiefel", "ssdml.metric", "ssdml.induction", "ssdml.model_selection"},
     {
         "ssdml.training",

@@ -17,19 +17,25 @@ NETWORKS: dict[tuple[int, ...], tuple[str, int]] = {
 }  # seed 003's, and the columns of L
 
 
-class OfImages(TransformerMixin, BaseEstimator):
-    """A deep estimator of images, given as flat rows (height, width, channels)."""
+class DeepMethod(TransformerMixin, BaseEstimator):
+    """A deep estimator of what the rows of a comparison stand for: see :meth:`images`."""
 
-    def __init__(self, estimator: Any, item_shape: tuple[int, ...]) -> None:
-        self.estimator = estimator
-        self.item_shape = item_shape
+    estimator: Any
 
-    def fit(self, X: Array, y: Array) -> Self:
+    def fit(self, X: Any, y: Array) -> Self:
         """Fit on the images."""
-        self.estimator_ = clone(self.estimator).fit(self.images(X), y)
+        self.estimator_ = self.new_estimator().fit(self.images(X), y)
         return self
 
-    def transform(self, X: Array) -> Array:
+    def new_estimator(self) -> Any:
+        """The estimator that is fitted."""
+        return clone(self.estimator)
+
+    def images(self, X: Any) -> Any:
+        """Images of rows."""
+        return X
+
+    def transform(self, X: Any) -> Array:
         """Embedding of images."""
         embedding: Array = self.estimator_.transform(self.images(X))
         return embedding
@@ -49,6 +55,14 @@ class OfImages(TransformerMixin, BaseEstimator):
     def triplets_(self) -> Any:
         """The last that were mined."""
         return self.estimator_.triplets_
+
+
+class OfImages(DeepMethod):
+    """A deep estimator of images, given as flat rows (height, width, channels)."""
+
+    def __init__(self, estimator: Any, item_shape: tuple[int, ...]) -> None:
+        self.estimator = estimator
+        self.item_shape = item_shape
 
     def images(self, X: Array) -> Array:
         """Rows as images, their channels first."""

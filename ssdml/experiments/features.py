@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ssdml.datasets import LAYOUTS, Dataset
 from ssdml.graphs._checks import choose
+from ssdml.image_files import ImageFiles
 from ssdml.linalg import covariance, product, top_eigenvectors, unit_rows
 
 N_COMPONENTS = 64
@@ -25,7 +26,8 @@ def prepared(dataset: Dataset, features: str = "auto") -> Dataset:
         "raw": as they are. "unit": less the mean of all entries, one number, then divided by
         their length, as seed 003 has its rows before the metric. "components": the 64 principal
         components of these, or all if there are fewer. "auto": "unit" for the data sets that we
-        know by name, "raw" for files of one's own.
+        know by name, "raw" for files of one's own. Images that stay in their files are left as
+        they are.
 
     Returns
     -------
@@ -44,7 +46,15 @@ def prepared(dataset: Dataset, features: str = "auto") -> Dataset:
     >>> bool(np.allclose(np.linalg.norm(digits.X, axis=1), 1))
     True
     """
-    return choose(FEATURES, features, "features")(dataset)
+    form = choose(FEATURES, features, "features")
+    if isinstance(dataset.X, ImageFiles):
+        if features not in ("auto", "raw"):
+            raise ValueError(
+                f"features must be 'auto' or 'raw' for {dataset.name}, whose images stay in their "
+                f"files; got {features!r}."
+            )
+        return dataset
+    return form(dataset)
 
 
 def _known(dataset: Dataset) -> npt.NDArray[np.float32]:

@@ -16,8 +16,10 @@ from ssdml.experiments.details import RunDetails, map_sample, save_details
 from ssdml.experiments.methods import Array, Embedder
 from ssdml.experiments.neighborhoods import mined_sample
 from ssdml.experiments.plan import Run
+from ssdml.experiments.protocols import RECALL_AT
 from ssdml.experiments.resources import PeakMemory, versions
 from ssdml.experiments.results import Row
+from ssdml.image_files import ImageFiles
 
 SCORES = ("NMI", "F1", "R@1", "R@2", "R@4", "R@8", "MAP@R")
 
@@ -84,9 +86,18 @@ def _scores(
     if not np.isfinite(Z).all():
         raise ValueError("the embedding of the test rows holds NaN or infinite entries")
     y, labeled = dataset.y[split.test], split.labeled
-    scores = evaluate(Z, y, random_state=split.seed)
-    accuracy = few_label_accuracy(model.transform(dataset.X[labeled]), dataset.y[labeled], Z, y)
-    return {name: scores[name] for name in SCORES} | {"accuracy": accuracy}
+    ks = sorted({1, 2, 4, 8, *RECALL_AT.get(dataset.name, ())})
+    queries, gallery = np.ones(len(y), bool), None
+    if dataset.gallery is not None:
+        queries = ~dataset.gallery[split.test]
+        gallery = (Z[~queries], y[~queries])
+    scores = evaluate(Z[queries], y[queries], ks, split.seed, gallery=gallery)
+    others = {name: scores[name] for name in scores if name.startswith("R@")}
+    scores = {name: scores[name] for name in SCORES} | others
+    if np.isin(y, dataset.y[labeled]).any():  # else all are of classes that have no label
+        few = model.transform(dataset.X[labeled])
+        scores["accuracy"] = few_label_accuracy(few, dataset.y[labeled], Z, y)
+    return scores
 
 
 def _details(model: Embedder, dataset: Dataset, run: Run) -> RunDetails:
@@ -98,11 +109,12 @@ def _details(model: Embedder, dataset: Dataset, run: Run) -> RunDetails:
     if not run.keeps_map:
         return details
     X_train, labels = dataset.X[run.split.train], run.split.partial_labels(dataset.y)
+    in_files = isinstance(X_train, ImageFiles)  # so that there are no rows to be near to
     return replace(
         details,
         class_names=list(dataset.class_names),
         sample=map_sample(model, dataset, run.split),
-        mined=mined_sample(model, X_train, labels, y_train),
+        mined=None if in_files else mined_sample(model, X_train, labels, y_train),
     )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ssdml.datasets import Dataset, LabelScarceSplit, label_scarce_split
 from ssdml.experiments.methods import Factory
+from ssdml.image_files import ImageFiles
 
 NOT_IN_THE_CONFIG = ("n_jobs", "verbose")  # they do not change a result
 
@@ -72,22 +73,26 @@ def plan_runs(
 
 
 def _fingerprint(dataset: Dataset) -> str:
-    """SHA-256 of the rows, the labels and the test rows."""
+    """SHA-256 of the rows, the labels, the test rows and the gallery."""
     digest = hashlib.sha256()
-    for array in (dataset.X, dataset.y, dataset.test):
-        if array is not None:
-            digest.update(np.ascontiguousarray(array).data)
+    for part in (dataset.X, dataset.y, dataset.test, dataset.gallery):
+        if isinstance(part, ImageFiles):
+            digest.update(part.fingerprint())
+        elif part is not None:
+            digest.update(np.ascontiguousarray(part).data)
     return digest.hexdigest()
 
 
 def _parameters(model: Any) -> dict[str, Any]:
-    """Parameters that JSON can hold; of any other, its type."""
+    """Parameters that JSON can hold; of any other, its type; and what a model adds to them."""
     parameters = model.get_params() if hasattr(model, "get_params") else {}
-    return {"class": type(model).__name__} | {
+    more = {"fingerprint": model.fingerprint()} if hasattr(model, "fingerprint") else {}
+    known = {
         name: _plain(value)
         for name, value in parameters.items()
         if name.split("__")[-1] not in NOT_IN_THE_CONFIG
     }
+    return {"class": type(model).__name__} | more | known
 
 
 def _plain(value: Any) -> Any:

@@ -23,10 +23,12 @@ from ssdml.experiments.methods import (
     LabeledRowsOnly,
     with_parameters,
 )
+from ssdml.experiments.photographs import photograph_methods
 from ssdml.experiments.plan import Run, file_name, plan_runs
 from ssdml.experiments.references import REFERENCES
 from ssdml.experiments.results import RESULTS, Row, append_row, drop_cut_line, latest, read_rows
 from ssdml.experiments.tuning import tuned
+from ssdml.image_files import ImageFiles
 
 __all__ = ["METHODS", "compare", "run_one"]
 
@@ -125,6 +127,7 @@ def compare(
     seeds: Sequence[int] = range(5),
     features: str = "auto",
     deep: bool = False,
+    weights: str | Path | None = None,
     resume: bool = False,
     n_jobs: int = 1,
     progress: Progress | None = None,
@@ -146,7 +149,10 @@ def compare(
         What every method gets; see :func:`ssdml.experiments.features.prepared`.
     deep : bool
         Whether networks are learned as well: of images, which every method then gets as they are
-        ("raw"). Their methods' names begin with "deep-".
+        ("raw"). Their methods' names begin with "deep-". Of photographs that stay in their files
+        nothing else is learned, by seed 003's protocol; "initial" is the network as it comes.
+    weights : path, optional
+        File of the weights that networks of photographs begin with; None: random ones.
     resume : bool
         Go on in a folder that holds results: what is done with the same configuration is not run
         again, what failed is.
@@ -176,7 +182,7 @@ def compare(
     """
     out = Path(out)
     _refuse_other_results(out, resume)
-    known = available(dataset, deep)
+    known = available(dataset, deep, weights)
     known = known | tuned(known)
     dataset = prepared(dataset, "raw" if deep and features == "auto" else features)
     factories = {name: with_parameters(name, known) for name in methods}
@@ -195,8 +201,22 @@ def compare(
     return [done[run.config_hash] for run in runs]
 
 
-def available(dataset: Dataset, deep: bool) -> dict[str, Factory]:
+def available(
+    dataset: Dataset, deep: bool, weights: str | Path | None = None
+) -> dict[str, Factory]:
     """Methods by name; with those that learn networks of the data set's images, if ``deep``."""
+    if isinstance(dataset.X, ImageFiles):
+        if not deep:
+            raise ValueError(
+                f"compare: deep must be True for {dataset.name}, whose images stay in their files; "
+                "got False. Pass --deep, or deep=True."
+            )
+        return photograph_methods(DEEP_METHODS, weights=weights)
+    if weights is not None:
+        raise ValueError(
+            "compare: weights must be None for other data than photographs in files; got "
+            f"{str(weights)!r} and {dataset.name}. Leave it out."
+        )
     return METHODS | deep_methods(dataset, DEEP_METHODS) if deep else METHODS
 
 

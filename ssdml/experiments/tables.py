@@ -75,7 +75,8 @@ def score_table(rows: Sequence[Row]) -> ScoreTable:
     methods = list(dict.fromkeys(row["method"] for row in rows))
     seeds = sorted({row["seed"] for row in rows})
     reference = REFERENCE if REFERENCE in methods else methods[0]
-    scores = {name: _by_seed(rows, methods, seeds, name) for name in ALL_SCORES}
+    names = dict.fromkeys((*ALL_SCORES, *(name for row in rows for name in row["scores"])))
+    scores = {name: _by_seed(rows, methods, seeds, name) for name in names}
     ranks = average_ranks(np.hstack([scores[name] for name in HEADLINE]))
     cells = _cells(scores, methods, reference)
     lines = [

@@ -150,7 +150,9 @@ def test_a_file_that_differs_from_its_checksum_is_named(tmp_path):
 def test_the_status_lists_what_is_found_and_what_is_missing(tmp_path):
     write_mnist(tmp_path)
     status = {entry.name: entry for entry in dataset_status(data_dir=tmp_path)}
-    assert list(status) == ["digits", "mnist", "fashion_mnist", "cifar10", "banking77"]
+    assert list(status) == list(datasets.LAYOUTS)
+    assert list(status)[:5] == ["digits", "mnist", "fashion_mnist", "cifar10", "banking77"]
+    assert list(status)[5:] == ["cub", "cars", "sop", "inshop"]
     assert {name for name, entry in status.items() if entry.available} == {"digits", "mnist"}
     assert status["mnist"].path == tmp_path / "MNIST" / "raw"
     assert "cifar-10-batches-py" in status["cifar10"].note

@@ -42,6 +42,28 @@ def _first(photographs):
     return np.ascontiguousarray(photographs.transpose(0, 3, 1, 2))
 
 
+def test_bytes_and_numbers_of_one_data_set_are_on_one_scale(photographs):
+    first = _first(photographs)
+    mixed = Listed([first[0], first[1].astype(np.float32) / np.float32(255)])
+    torch.testing.assert_close(
+        as_items(mixed, "fit").batch(np.arange(2)), torch.from_numpy(first[:2]).float() / 255
+    )
+
+
+@pytest.mark.parametrize(("numbers", "n_read"), [(2**20, 50), (16 * 30, 30), (1, 1)])
+def test_fewer_items_are_read_for_their_statistics_where_they_are_large(
+    rng, monkeypatch, numbers, n_read
+):
+    monkeypatch.setattr("ssdml.items.SAMPLED_NUMBERS", numbers)
+    entries = Listed(list(rng.standard_normal((50, 1, 4, 4))))
+    items = as_items(entries, "fit")
+    entries.read.clear()
+    mean, _ = mean_and_scale(items, 0)
+    assert len(set(entries.read)) == len(entries.read) == n_read
+    known = np.mean([entries.entries[i] for i in entries.read])
+    torch.testing.assert_close(float(mean), known, rtol=1e-6, atol=1e-6)
+
+
 FORMS = {
     "bytes, channels last": lambda last: last,
     "bytes, channels first": _first,

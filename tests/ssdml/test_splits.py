@@ -168,3 +168,23 @@ def test_no_label_a_class_is_refused(digits):
 def test_a_data_set_of_test_rows_alone_is_refused():
     with pytest.raises(ValueError, match="'toy' must have training rows; got none"):
         label_scarce_split(dataset([0, 1], test=[1, 1]), 1, seed=0)
+
+
+def test_classes_that_are_scored_alone_have_no_labels_and_are_not_missed(recwarn):
+    y = np.repeat([0, 1, 2, 3], 6)
+    split = label_scarce_split(dataset(y, test=y >= 2), 5, seed=0)
+    np.testing.assert_array_equal(np.bincount(y[split.labeled]), [5, 5])
+    assert not recwarn
+
+
+def test_of_disjoint_classes_those_that_are_learned_may_be_too_small():
+    y = np.repeat([0, 1, 2, 3], [6, 3, 6, 2])
+    with pytest.warns(UserWarning, match=r"got fewer in 'b' \(3\)\. All of theirs"):
+        label_scarce_split(dataset(y, test=y >= 2), 5, seed=0)
+
+
+def test_a_class_of_test_rows_alone_is_missed_where_others_are_learned():
+    y = np.repeat([0, 1, 2], 6)
+    test = (y == 2) | (np.arange(18) % 6 == 0)
+    with pytest.warns(UserWarning, match=r"got fewer in 'c' \(0\)"):
+        label_scarce_split(dataset(y, test=test), 5, seed=0)

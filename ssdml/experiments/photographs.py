@@ -1,0 +1,155 @@
+"""Methods that learn networks of photographs, which stay in their files, by a paper's protocol."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from ssdml.experiments.deep_methods import DeepMethod, Maker
+from ssdml.experiments.methods import Array, Factory
+from ssdml.experiments.protocols import SEED_003, Protocol
+from ssdml.image_files import ImageFiles
+
+
+class OfPhotographs(DeepMethod):
+    """A deep estimator of photographs: images of a size, and a backbone made when it is fitted."""
+
+    def __init__(
+        self,
+        estimator: Any,
+        architecture: str = SEED_003.architecture,
+        pooling: str = SEED_003.pooling,
+        weights: str | None = None,
+        image_size: int = SEED_003.image_size,
+        input_scales: Any = SEED_003.input_scales,
+        frozen_norms: bool = False,
+    ) -> None:
+        self.estimator = estimator
+        self.architecture = architecture
+        self.pooling = pooling
+        self.weights = weights
+        self.image_size = image_size
+        self.input_scales = input_scales
+        self.frozen_norms = frozen_norms
+
+    def new_estimator(self) -> Any:
+        """The estimator with its backbone."""
+        from ssdml.pretrained import fine_grained_backbone
+
+        backbone = fine_grained_backbone(
+            self.architecture,
+            self.pooling,
+            weights=self.weights,
+            input_scales=self.input_scales,
+            frozen_norms=self.frozen_norms,
+        )
+        return super().new_estimator().set_params(backbone=backbone)
+
+    def images(self, X: Any) -> ImageFiles:
+        """The files, read at the protocol's size."""
+        resized: ImageFiles = X.resized(self.image_size)
+        return resized
+
+    def fingerprint(self) -> str:
+        """What the parameters do not tell: the scales, and the SHA-256 of the weights."""
+        if self.weights is None:
+            return f"{list(self.input_scales)}"
+        with Path(self.weights).expanduser().open("rb") as file:
+            return f"{list(self.input_scales)} {hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
+class InitialFeatures(TransformerMixin, BaseEstimator):
+    """Unit features of a backbone as it comes: the papers' "Initial", for photographs the input."""
+
+    def __init__(
+        self, backbone: Any = None, batch_size: int = 16, random_state: int | None = None
+    ) -> None:
+        self.backbone = backbone
+        self.batch_size = batch_size
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Array | None = None) -> Self:
+        """Nothing is learned but the mean and the scale of the channels."""
+        from ssdml.deep_network import new_network
+        from ssdml.items import as_items
+        from ssdml.training import find_device
+
+        self.device_ = find_device("auto")
+        items = as_items(X, "InitialFeatures", self.device_)
+        seed = self.random_state or 0
+        self.network_ = new_network(self.backbone, items, 1, 1, seed, self.device_)
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Features of images, of unit length, before any metric."""
+        from ssdml.items import as_items
+        from ssdml.training import embed_items
+
+        items = as_items(X, "InitialFeatures", self.device_)
+        return embed_items(self.network_, items, "features", batch_size=self.batch_size)
+
+
+def photograph_methods(
+    makers: Mapping[str, Maker],
+    *,
+    weights: str | Path | None = None,
+    protocol: Protocol = SEED_003,
+) -> dict[str, Factory]:
+    """Deep methods for photographs by a protocol; "initial", the network as it comes, among them.
+
+    Parameters
+    ----------
+    makers : dict
+        Of deep estimators by name, those of `ssdml.experiments.run.DEEP_METHODS`.
+    weights : path, optional
+        File of the network's weights; None: random ones.
+    protocol : Protocol
+
+    Notes
+    -----
+    Ours, where seed 003 is silent: a square is cut from the middle of each image, its shorter side
+    8/7 as long; without partitions the graph is built and triplets are mined anew every 10 epochs,
+    as with them; the baselines' graphs have as many neighbours. And where we do otherwise:
+    torchvision's GoogLeNet has batch normalisation, which MatConvNet's has not, and the last
+    network is kept, for the choice of the best wants the labels of 15 % of the images.
+    """
+    made = {"initial": _initial} | dict(makers)
+    return {name: partial(_of_photographs, make, weights, protocol) for name, make in made.items()}
+
+
+def _of_photographs(
+    make: Maker,
+    weights: str | Path | None,
+    protocol: Protocol,
+    random_state: int,
+    n_jobs: int | None,
+) -> OfPhotographs:
+    n_components = protocol.n_components or 128
+    estimator = make(protocol.architecture, n_components, random_state, n_jobs)
+    return OfPhotographs(
+        estimator.set_params(**_settings(estimator, protocol.learning)),
+        protocol.architecture,
+        protocol.pooling,
+        None if weights is None else str(weights),
+        protocol.image_size,
+        protocol.input_scales,
+        protocol.frozen_norms,
+    )
+
+
+def _settings(estimator: Any, learning: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a protocol the estimator has a parameter for; a baseline's graph is its method's."""
+    known = estimator.get_params(deep=False)
+    settings = {name: value for name, value in learning.items() if name in known}
+    if "method_params" in known and "n_neighbors" in learning:
+        settings["method_params"] = {"n_neighbors": learning["n_neighbors"]}
+    return settings
+
+
+def _initial(network: str, n_components: int, random_state: int, n_jobs: int | None) -> Any:
+    return InitialFeatures(network, random_state=random_state)

@@ -1,0 +1,132 @@
+"""Images that stay in their files, and are read, cut and resized when they are asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Self, overload
+
+import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[np.uint8]
+
+SIZE = 224  # pixels of a side: what networks for ImageNet are made for
+ENLARGED = 256 / 224  # the shorter side of an image over that of what is cut from it
+THREADS = 8  # at most: Pillow decodes and resizes without holding the interpreter
+
+
+class ImageFiles:
+    """Images in files, as bytes (3, size, size): resized, then cut from the middle.
+
+    Takes the place of an array (n, 3, size, size) that no memory holds. A number gives an image;
+    a slice, numbers or a mask give the images of these files, still unread. It is a map-style
+    torch data set: a batch is read at once, in several threads.
+
+    Parameters
+    ----------
+    folder : path
+    names : sequence of str
+        Paths of the files below the folder.
+    size : int
+        Of a side, in pixels.
+    enlarged : float
+        The shorter side is resized to so many times the size before the square is cut out; 1: no
+        more is cut away than an image is longer than wide.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from PIL import Image
+    >>> with TemporaryDirectory() as folder:
+    ...     for name in ("a.png", "b.png"):
+    ...         Image.new("RGB", (60, 40), "red").save(f"{folder}/{name}")
+    ...     images = ImageFiles(folder, ["a.png", "b.png"], size=32)
+    ...     images.shape, images[0].shape, len(images[1:])
+    ((2, 3, 32, 32), (3, 32, 32), 1)
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        names: Sequence[str] | npt.NDArray[Any],
+        *,
+        size: int = SIZE,
+        enlarged: float = ENLARGED,
+    ) -> None:
+        if size < 1 or enlarged < 1:
+            raise ValueError(
+                "ImageFiles: size and enlarged must be at least 1; got "
+                f"size={size}, enlarged={enlarged}."
+            )
+        self.folder, self.names = Path(folder), np.asarray(names, dtype=np.str_)
+        self.size, self.enlarged = size, enlarged
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of all images together: (n, 3, size, size)."""
+        return (len(self), 3, self.size, self.size)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @overload
+    def __getitem__(self, rows: int | np.integer[Any]) -> Bytes: ...
+    @overload
+    def __getitem__(self, rows: slice | npt.NDArray[Any] | list[int]) -> Self: ...
+
+    def __getitem__(self, rows: Any) -> Any:
+        if isinstance(rows, slice | np.ndarray | list):
+            names = self.names[rows]
+            return type(self)(self.folder, names, size=self.size, enlarged=self.enlarged)
+        return self._read(str(self.names[operator.index(rows)]))
+
+    def __getitems__(self, rows: Iterable[int]) -> list[Bytes]:
+        """Images of these numbers, read together: torch's way of asking for a batch."""
+        names = [str(self.names[row]) for row in rows]
+        n_threads = min(THREADS, os.cpu_count() or 1, len(names))
+        if n_threads < 2:
+            return [self._read(name) for name in names]
+        with ThreadPoolExecutor(n_threads) as pool:
+            return list(pool.map(self._read, names))
+
+    def resized(self, size: int, enlarged: float | None = None) -> Self:
+        """The same files, read at another size."""
+        enlarged = self.enlarged if enlarged is None else enlarged
+        return type(self)(self.folder, self.names, size=size, enlarged=enlarged)
+
+    def missing(self) -> list[str]:
+        """Names of files that are not there."""
+        return [name for name in self.names.tolist() if not os.path.isfile(self.folder / name)]
+
+    def fingerprint(self) -> bytes:
+        """SHA-256 of the names, the lengths of the files, and of how they are read."""
+        digest = hashlib.sha256(f"{self.size} {self.enlarged}".encode())
+        for name in self.names.tolist():
+            digest.update(f"\n{name} {os.path.getsize(self.folder / name)}".encode())
+        return digest.digest()
+
+    def _read(self, name: str) -> Bytes:
+        path = self.folder / name
+        try:
+            from PIL import Image, UnidentifiedImageError
+        except ImportError as error:
+            raise ImportError("Reading images needs Pillow: pip install pillow") from error
+        try:
+            with Image.open(path) as image:
+                side = min(image.size) / self.enlarged  # of the square that is cut out
+                left, top = ((length - side) / 2 for length in image.size)
+                square = image.convert("RGB").resize(
+                    (self.size, self.size),
+                    Image.Resampling.BILINEAR,
+                    box=(left, top, left + side, top + side),
+                )
+        except FileNotFoundError:
+            raise
+        except (UnidentifiedImageError, OSError, SyntaxError) as error:
+            raise ValueError(f"{path} is no image that Pillow can read ({error}).") from error
+        return np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))

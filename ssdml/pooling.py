@@ -1,0 +1,133 @@
+"""Pooling of a network's last maps: what makes one vector of an image of any size."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+OVERLAP = 0.4  # of two regions beside each other, as near as can be
+
+
+class RMAC(nn.Module):
+    """Regional maximum activations: the sum of unit maxima over square regions, of unit length.
+
+    At scale l the regions are 2 min(height, width) / (l + 1) wide: one at the first scale, where
+    the map is square, then 4, then 9. Along a longer side there are more, so many that those of
+    the first scale overlap by 40 % as nearly as can be.
+
+    Parameters
+    ----------
+    n_scales : int
+
+    Notes
+    -----
+    Of [1]_, without its whitening, which is learned from other images: seed 003 has the pooling
+    inside a network that learns, and speaks neither of it nor of the number of scales, 3 in [1]_.
+    Regions are whole cells wide: sides are rounded down, to one cell at least.
+
+    References
+    ----------
+    .. [1] Tolias, Sicre, Jégou, "Particular object retrieval with integral max-pooling of CNN
+       activations", ICLR 2016, Section 3.2.
+
+    Examples
+    --------
+    >>> maps = torch.rand(2, 16, 7, 7)
+    >>> pooled = RMAC()(maps)
+    >>> pooled.shape, bool((pooled.norm(dim=1) - 1).abs().max() < 1e-5)
+    (torch.Size([2, 16]), True)
+    """
+
+    def __init__(self, n_scales: int = 3) -> None:
+        super().__init__()
+        if n_scales < 1:
+            raise ValueError(f"RMAC: n_scales must be at least 1; got {n_scales}.")
+        self.n_scales = n_scales
+
+    def forward(self, maps: torch.Tensor) -> torch.Tensor:
+        """Unit rows (n, channels) of maps (n, channels, height, width)."""
+        precise = torch.promote_types(maps.dtype, torch.float32)  # half precision adds up badly
+        total = maps.new_zeros(maps.shape[:2], dtype=precise)
+        for side, tops, lefts in regions(maps.shape[2], maps.shape[3], self.n_scales):
+            maxima = functional.max_pool2d(maps, side, stride=1)[:, :, tops][:, :, :, lefts]
+            total = total + functional.normalize(maxima.to(precise), dim=1).sum(dim=(2, 3))
+        return functional.normalize(total, dim=1)
+
+
+def regions(height: int, width: int, n_scales: int) -> list[tuple[int, list[int], list[int]]]:
+    """Square regions of a map: the side of each scale, and where they begin down and across.
+
+    Examples
+    --------
+    >>> regions(6, 6, 2)
+    [(6, [0], [0]), (4, [0, 2], [0, 2])]
+    >>> regions(6, 10, 1)
+    [(6, [0], [0, 4])]
+    """
+    short = min(height, width)
+    down, across = (_along(length, short) for length in (height, width))
+    found = []
+    for scale in range(1, n_scales + 1):
+        side = max(1, 2 * short // (scale + 1))
+        tops, lefts = (
+            _starts(length, side, scale + more - 1)
+            for length, more in ((height, down), (width, across))
+        )
+        found.append((side, tops, lefts))
+    return found
+
+
+def _along(length: int, side: int) -> int:
+    """How many squares along a side, so that neighbours overlap by 40 % as nearly as can be."""
+    if length == side:
+        return 1
+    # m squares are (length - side) / (m - 1) apart, a share that they do not overlap.
+    most = 2 + int((length - side) / (side * (1 - OVERLAP)))
+    return min(
+        range(2, most + 1), key=lambda m: abs(1 - (length - side) / (m - 1) / side - OVERLAP)
+    )
+
+
+def _starts(length: int, side: int, count: int) -> list[int]:
+    """Where ``count`` regions begin, evenly from one end to the other, in whole cells."""
+    return [i * (length - side) // max(count - 1, 1) for i in range(count)]
+
+
+class MaxAveragePooling(nn.Module):
+    """Largest and mean activation of each channel, one after the other.
+
+    Seed 004's features: the maxima and the means of ResNet-50's last maps, as SCDA [1]_ has them.
+    The seed does not say how they are put together; SCDA lays them side by side.
+
+    References
+    ----------
+    .. [1] Wei, Luo, Wu, Zhou, "Selective convolutional descriptor aggregation for fine-grained
+       image retrieval", IEEE TIP 26(6), 2017.
+
+    Examples
+    --------
+    >>> MaxAveragePooling()(torch.tensor([[[[0.0, 4.0], [0.0, 0.0]]]]))
+    tensor([[4., 1.]])
+    """
+
+    def forward(self, maps: torch.Tensor) -> torch.Tensor:
+        """Rows (n, 2 channels) of maps (n, channels, height, width)."""
+        return torch.cat([maps.amax(dim=(2, 3)), maps.mean(dim=(2, 3))], dim=1)
+
+
+class AveragePooling(nn.Module):
+    """Mean activation of each channel: what the networks themselves end in.
+
+    Examples
+    --------
+    >>> AveragePooling()(torch.tensor([[[[0.0, 4.0], [0.0, 0.0]]]]))
+    tensor([[1.]])
+    """
+
+    def forward(self, maps: torch.Tensor) -> torch.Tensor:
+        """Rows (n, channels) of maps (n, channels, height, width)."""
+        return maps.mean(dim=(2, 3))
+
+
+POOLINGS = {"rmac": RMAC, "max+average": MaxAveragePooling, "average": AveragePooling}

@@ -1,0 +1,124 @@
+"""Small folders in the layouts of CUB, Cars, SOP and In-Shop, and a small network for them."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from PIL import Image
+from scipy.io import savemat
+from torch import nn
+
+from ssdml.pretrained import Trunk
+
+N_CLASSES, PER_CLASS = 6, 8  # of a small folder
+QUERIES = 3  # of a class, where there is a gallery
+
+
+def draw(path, number, rng):
+    """A photograph of a class: its colour and its stripes, at any size, with noise."""
+    height, width = rng.integers(24, 40, 2)
+    wave = np.sin(np.arange(width) * (number + 1) / 3)[None, :, None]
+    colour = np.array([number % 2, number // 2 % 2, number // 4]) * 120 + 60
+    noise = rng.normal(0, 10, (height, width, 3))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.clip(colour + 50 * wave + noise, 0, 255).astype(np.uint8)
+    Image.fromarray(pixels).save(path, quality=90)
+
+
+def rows():
+    """Class and number of each image, the classes mixed."""
+    return [(c, i) for i in range(PER_CLASS) for c in range(N_CLASSES)]
+
+
+def write_cub(root):
+    folder, rng = root / "CUB_200_2011", np.random.default_rng(0)
+    names = [f"{c + 1:03}.Bird_{c}/Bird_{c}_{i}.jpg" for c, i in rows()]
+    for (c, _), name in zip(rows(), names, strict=True):
+        draw(folder / "images" / name, c, rng)
+    lines = {
+        "images.txt": [f"{n} {name}" for n, name in enumerate(names, 1)],
+        "image_class_labels.txt": [f"{n} {c + 1}" for n, (c, _) in enumerate(rows(), 1)],
+        "classes.txt": [f"{c + 1} {c + 1:03}.Bird_{c}" for c in range(N_CLASSES)],
+    }
+    for name, text in lines.items():
+        (folder / name).write_text("\n".join(text) + "\n")
+    return folder
+
+
+def write_cars(root):
+    folder, rng = root / "cars196", np.random.default_rng(0)
+    names = [f"car_ims/{n:06}.jpg" for n in range(1, len(rows()) + 1)]
+    for (c, _), name in zip(rows(), names, strict=True):
+        draw(folder / name, c, rng)
+    columns = {"relative_im_path": names, "class": [c + 1 for c, _ in rows()]}
+    save_rows(folder / "cars_annos.mat", columns, class_names=titles())
+    return folder
+
+
+def write_cars_devkit(root):
+    folder, rng = root / "stanford_cars", np.random.default_rng(0)
+    (folder / "devkit").mkdir(parents=True)
+    for part, chosen in (("train", rows()[::2]), ("test", rows()[1::2])):
+        names = [f"{n:05}.jpg" for n in range(1, len(chosen) + 1)]
+        for (c, _), name in zip(chosen, names, strict=True):
+            draw(folder / f"cars_{part}" / name, c, rng)
+        ending = "_withlabels" if part == "test" else ""
+        columns = {"fname": names, "class": [c + 1 for c, _ in chosen]}
+        save_rows(folder / f"devkit/cars_{part}_annos{ending}.mat", columns)
+    savemat(folder / "devkit/cars_meta.mat", {"class_names": titles()})
+    return folder
+
+
+def titles():
+    return np.array([f"Maker Model {c} 2012" for c in range(N_CLASSES)], dtype=object)
+
+
+def save_rows(path, columns, **more):
+    table = np.empty(
+        (1, len(next(iter(columns.values())))), dtype=[(name, object) for name in columns]
+    )
+    for name, values in columns.items():
+        for place, value in enumerate(values):
+            table[name][0, place] = value
+    savemat(path, {"annotations": table, **more})
+
+
+def write_sop(root):
+    folder, rng = root / "Stanford_Online_Products", np.random.default_rng(0)
+    number = 0
+    for part, classes in (("train", range(3)), ("test", range(3, N_CLASSES))):
+        lines = ["image_id class_id super_class_id path"]
+        for c in classes:
+            for i in range(PER_CLASS):
+                number += 1
+                name = f"bicycle_final/{c}_{i}.JPG"
+                draw(folder / name, c, rng)
+                lines.append(f"{number} {c + 1} 1 {name}")
+        (folder / f"Ebay_{part}.txt").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def write_inshop(root):
+    folder, rng = root / "inshop", np.random.default_rng(0)
+    lines = [str(len(rows())), "image_name item_id evaluation_status"]
+    for c, i in rows():
+        name = f"img/WOMEN/Dresses/id_{c:08}/{i:02}_1_front.jpg"
+        draw(folder / "Img" / name, c, rng)
+        part = "train" if c < N_CLASSES // 2 else "query" if i < QUERIES else "gallery"
+        lines.append(f"{name}    id_{c:08}      {part}")
+    (folder / "Eval").mkdir()
+    (folder / "Eval/list_eval_partition.txt").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+WRITERS = {"cub": write_cub, "cars": write_cars, "sop": write_sop, "inshop": write_inshop}
+
+
+def small_trunk():
+    """A network for photographs, up to its last maps."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Conv2d(3, 12, 5, stride=2), nn.ReLU(), nn.Conv2d(12, 16, 3))
+
+
+SMALL = Trunk(small_trunk)
