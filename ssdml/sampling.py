@@ -172,7 +172,7 @@ def aligned_halves(
 def _two_parts(
     rows: Rows, size: int, weights: Array | None, rng: np.random.Generator
 ) -> tuple[Rows, Rows]:
-    """So many rows and so many others, drawn by weight; again from the start where there are less."""
+    """So many rows and so many others, drawn by weight; where there are less, some again."""
     # The order of exponential waiting times is that of draws without replacement.
     waits = rng.standard_exponential(len(rows))
     if weights is not None:

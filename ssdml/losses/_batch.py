@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -123,7 +124,7 @@ def _as_rows(value: Any, name: str, who: str) -> torch.Tensor:
     if looks_at_values():
         found = rows.detach()
         # The sum is one pass; it may overflow where no entry does.
-        if not found.sum().isfinite() and not (finite := found.isfinite()).all():
+        if not math.isfinite(float(found.sum())) and not (finite := found.isfinite()).all():
             wrong = found[~finite][0].item()
             raise ValueError(
                 f"{who}: {name} must be finite; got {wrong}. Lower the learning rate, or look for "

@@ -71,9 +71,15 @@ def squared_distances(rows: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
     if not len(others):
         return rows.sum() * 0 + rows.new_zeros(len(rows), 0)
     center = others.detach().mean(dim=0)  # a translation changes nothing but the rounding
-    x, y = rows - center, others - center
-    ends = x.square().sum(dim=1)[:, None] + y.square().sum(dim=1)
-    return (ends - 2 * x @ y.T).clamp_min(0)
+    y = others - center
+    return squares_about_0(y if rows is others else rows - center, y)
+
+
+def squares_about_0(rows: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+    """As :func:`squared_distances`, exact to the rounding of the rows' own squared lengths."""
+    ends = others.square().sum(dim=1)
+    starts = ends if rows is others else rows.square().sum(dim=1)
+    return torch.add(starts[:, None] + ends, rows @ others.T, alpha=-2).clamp_min(0)
 
 
 def weighted_mean(values: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:

@@ -93,7 +93,7 @@ class Loss(_Base):
         )
         if batch.has_reference and not self.takes_reference:
             raise ValueError(f"{who}: ref_emb must be None; got a tensor. It compares no pairs.")
-        for name, tensor in self.named_parameters():
+        for name, tensor in self.named_parameters(recurse=False):
             check_home(tensor, batch.embeddings, name, who, "Call loss.to(embeddings).")
         with torch.autocast(batch.embeddings.device.type, enabled=False):
             return self.of_batch(batch)

@@ -177,7 +177,7 @@ class DecorrelatedCentersLoss(_Centers):
     def of_batch(self, batch: Batch) -> torch.Tensor:
         """Mean over the labelled rows, and the centers' own term."""
         labels, centers = class_labels(batch, type(self).__name__), self._used_centers()
-        logits = self.scale * unit_rows(batch.embeddings) @ centers.T
+        logits = unit_rows(batch.embeddings) @ centers.T * self.scale
         losses = functional.cross_entropy(logits, labels, ignore_index=-1, reduction="none")
         weights = batch.row_weights
         some = (weights.sum() > 0).to(losses.dtype)

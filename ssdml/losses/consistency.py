@@ -7,7 +7,7 @@ import torch
 from ssdml.graphs._checks import UNLABELED, choose
 from ssdml.graphs._tensors import unit_rows
 from ssdml.losses._batch import Batch, looks_at_values
-from ssdml.losses._pairs import squared_distances
+from ssdml.losses._pairs import squares_about_0
 from ssdml.losses.base import Loss
 
 
@@ -20,7 +20,7 @@ def gaussian_graph(rows: torch.Tensor, sigma: float) -> torch.Tensor:
     tensor([[1.0000, 0.3679],
             [0.3679, 1.0000]])
     """
-    return (-squared_distances(rows, rows) / sigma).exp()
+    return (squares_about_0(rows, rows) * (-1 / sigma)).exp()
 
 
 def graph_difference(
@@ -134,8 +134,10 @@ class GraphConsistency(Loss):
     def of_batch(self, batch: Batch) -> torch.Tensor:
         """Difference between the halves."""
         rows, weights, labels = batch.embeddings, batch.row_weights, batch.labels
+        rows = unit_rows(rows) if self.normalize else rows
         if batch.has_reference:
             first, second = rows, batch.reference
+            second = unit_rows(second) if self.normalize else second
             other_labels = batch.reference_labels
             if other_labels is not None:
                 weights = weights * (other_labels != UNLABELED)
@@ -152,8 +154,6 @@ class GraphConsistency(Loss):
             )
         if labels is not None and other_labels is not None:
             _check_aligned(labels, other_labels)
-        if self.normalize:
-            first, second = unit_rows(first), unit_rows(second)
         return self._difference(first, second, weights, sigma=self.sigma)
 
 

@@ -17,7 +17,7 @@ LEAST_DENSITY = 1e-6  # of a class whose rows are all the same
 
 
 def class_variances(
-    rows: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor, n_classes: int
+    rows: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor | None, n_classes: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Mean squared distance of the rows of each class to their mean, Eq. (5).
 
@@ -25,33 +25,38 @@ def class_variances(
     ----------
     rows : tensor of shape (n, d)
     labels : tensor of shape (n,), int64
-        From 0; -1 where the weight is 0.
-    weights : tensor of shape (n,)
+        From 0; -1 where unlabelled.
+    weights : tensor of shape (n,), or None
     n_classes : int
 
     Returns
     -------
     variances : tensor of shape (n_classes,)
-        0 for a class without rows.
+        0 for a class without rows. Exact to the rounding of the rows' squared lengths.
     counts : tensor of shape (n_classes,)
         Rows of each class with a weight.
 
     Examples
     --------
     >>> rows, labels = torch.tensor([[1.0], [-1.0], [5.0]]), torch.tensor([0, 0, 1])
-    >>> class_variances(rows, labels, torch.ones(3), 2)
+    >>> class_variances(rows, labels, None, 2)
     (tensor([1., 0.]), tensor([2., 1.]))
     """
-    places = labels.clamp_min(0)
+    places = torch.where(labels == UNLABELED, n_classes, labels)  # one class more, for the rest
 
     def per_class(values: torch.Tensor) -> torch.Tensor:
-        return values.new_zeros(n_classes, *values.shape[1:]).index_add(0, places, values)
+        sums = values.new_zeros(n_classes + 1, *values.shape[1:])
+        return sums.index_add(0, places, values)[:n_classes]
 
-    totals = per_class(weights)
-    divisors = torch.where(totals > 0, totals, 1)
-    means = per_class(weights[:, None] * rows) / divisors[:, None]
-    squares = (rows - means[places]).square().sum(dim=1)
-    return per_class(weights * squares) / divisors, per_class((weights > 0).to(rows.dtype))
+    ones, squares = rows.new_ones(len(rows)), rows.square().sum(dim=1)
+    counts = totals = per_class(ones)
+    if weights is not None:
+        rows, squares = weights[:, None] * rows, weights * squares
+        counts, totals = per_class((weights > 0).to(rows.dtype)), per_class(weights)
+    shares = torch.where(totals > 0, totals, 1).reciprocal()
+    means = per_class(rows) * shares[:, None]
+    # mean |x - μ|² = mean |x|² - |μ|²
+    return (per_class(squares) * shares - means.square().sum(dim=1)).clamp_min(0), counts
 
 
 def correlation_penalty(
@@ -129,10 +134,9 @@ def class_densities(
             f"got {int(outside[0])}."
         )
     rows = unit_rows(promoted(features.detach()))
-    known = (labels != UNLABELED).to(rows.dtype)
     if weights is not None:
-        known = known * torch.as_tensor(weights).to(known)
-    variances, counts = class_variances(rows, labels, known, num_classes)
+        weights = torch.as_tensor(weights).to(rows)
+    variances, counts = class_variances(rows, labels, weights, num_classes)
     spread = counts >= 2
     if not spread.any():
         raise ValueError(f"{who}: labels must give two rows to a class; got none with more than 1.")
@@ -212,7 +216,7 @@ class DensityAdaptivity(Loss):
         """The three terms over the classes of the batch."""
         labels = class_labels(batch, type(self).__name__)
         rows = unit_rows(batch.embeddings) if self.normalize else batch.embeddings
-        variances, counts = class_variances(rows, labels, batch.row_weights, len(self.targets))
+        variances, counts = class_variances(rows, labels, batch.weights, len(self.targets))
         present, targets = counts >= 2, promoted(self.targets)
         terms = (variances - targets).square() - targets
         loss = weighted_mean(terms, present.to(terms.dtype))

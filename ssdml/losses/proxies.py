@@ -9,8 +9,8 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from ssdml.graphs._tensors import unit_rows
-from ssdml.graphs.proxies import proxy_similarities, proxy_subgraph, reverse_label_propagation
+from ssdml.graphs._tensors import inverse_lengths, unit_rows
+from ssdml.graphs.proxies import proxy_subgraph, reverse_label_propagation
 from ssdml.losses._batch import Batch, promoted
 from ssdml.losses._pairs import weighted_mean
 from ssdml.losses.base import Loss
@@ -19,13 +19,17 @@ from ssdml.losses.density import class_labels
 BLOCK = 2**22  # entries of a block of logits
 
 
-def proxy_regularizer(proxies: torch.Tensor, num_classes: int) -> torch.Tensor:
+def proxy_regularizer(
+    proxies: torch.Tensor, scales: torch.Tensor, num_classes: int
+) -> torch.Tensor:
     """Mean cross-entropy of the classes that the proxies' cosines to all proxies vote for.
 
     Parameters
     ----------
     proxies : tensor of shape (num_classes * n, d)
         Those of a class one after the other.
+    scales : tensor of shape (num_classes * n,)
+        One over their lengths.
     num_classes : int
 
     Returns
@@ -40,21 +44,23 @@ def proxy_regularizer(proxies: torch.Tensor, num_classes: int) -> torch.Tensor:
 
     Examples
     --------
-    >>> proxy_regularizer(torch.eye(2), 2)  # log(1 + 1/e)
+    >>> proxy_regularizer(torch.eye(2), torch.ones(2), 2)  # log(1 + 1/e)
     tensor(0.3133)
     """
-    unit = unit_rows(proxies)
-    sums = unit.view(num_classes, -1, unit.shape[1]).sum(dim=1)  # (C, d)
-    n_each = len(unit) // num_classes
-    classes = torch.arange(num_classes, device=unit.device).repeat_interleave(n_each)
-    if len(unit) * num_classes <= BLOCK:
-        return functional.cross_entropy(unit @ sums.T, classes)
+    count, d = proxies.shape
+    n_each = count // num_classes
+    parts = scales.view(num_classes, 1, n_each), proxies.view(num_classes, n_each, d)
+    sums = torch.bmm(*parts)[:, 0]  # (C, d), of proxies at length 1
+    classes = torch.arange(num_classes, device=proxies.device).repeat_interleave(n_each)
+    if count * num_classes <= BLOCK:
+        return _summed_entropy(proxies, scales, sums, classes) / count
     size = max(1, BLOCK // num_classes)
-    total = unit.new_zeros(())
-    for start in range(0, len(unit), size):
-        rows, own = unit[start : start + size], classes[start : start + size]
-        total = total + checkpoint(_summed_entropy, rows, sums, own, use_reentrant=False)
-    return total / len(unit)
+    total = proxies.new_zeros(())
+    for block in range(0, count, size):
+        own = (part[block : block + size] for part in (proxies, scales))
+        args = (*own, sums, classes[block : block + size])
+        total = total + checkpoint(_summed_entropy, *args, use_reentrant=False)
+    return total / count
 
 
 class ProxyGMLLoss(Loss):
@@ -143,7 +149,9 @@ class ProxyGMLLoss(Loss):
     def of_batch(self, batch: Batch) -> torch.Tensor:
         """Mean over the labelled rows, and the proxies' own term."""
         labels, proxies = class_labels(batch, type(self).__name__), promoted(self.proxies)
-        similarities = proxy_similarities(batch.embeddings, proxies)
+        # Products are scaled, not proxies: these are the larger.
+        scales = inverse_lengths(proxies)
+        similarities = unit_rows(batch.embeddings) @ proxies.T * scales
         subgraph = proxy_subgraph(similarities, labels, self.proxy_classes, ratio=self.ratio)
         assert self.num_classes is not None
         votes = reverse_label_propagation(
@@ -157,8 +165,13 @@ class ProxyGMLLoss(Loss):
         if not self.regularization:
             return loss
         some = (weights.sum() > 0).to(loss.dtype)
-        return loss + self.regularization * some * proxy_regularizer(proxies, self.num_classes)
+        return loss + self.regularization * some * proxy_regularizer(
+            proxies, scales, self.num_classes
+        )
 
 
-def _summed_entropy(rows: torch.Tensor, sums: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
-    return functional.cross_entropy(rows @ sums.T, classes, reduction="sum")
+def _summed_entropy(
+    proxies: torch.Tensor, scales: torch.Tensor, sums: torch.Tensor, classes: torch.Tensor
+) -> torch.Tensor:
+    logits = proxies @ sums.T * scales[:, None]
+    return functional.cross_entropy(logits, classes, reduction="sum")
