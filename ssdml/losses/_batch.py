@@ -84,8 +84,8 @@ def as_batch(
     if ref_emb is None or ref_emb is embeddings:
         reference, reference_labels = rows, labels
     else:
+        _check_alike(ref_emb, rows, who)
         reference = _as_rows(ref_emb, "ref_emb", who)
-        _check_alike(reference, rows, who)
         reference_labels = _as_labels(ref_labels, reference, "ref_labels", who, n_classes)
     tuples = tuple_weights = None
     if over_tuples and indices_tuple is not None:
@@ -133,7 +133,8 @@ def _as_rows(value: Any, name: str, who: str) -> torch.Tensor:
     return rows
 
 
-def _check_alike(reference: torch.Tensor, rows: torch.Tensor, who: str) -> None:
+def _check_alike(reference: Any, rows: torch.Tensor, who: str) -> None:
+    check_float_matrix(reference, "ref_emb", who)
     if reference.shape[1] != rows.shape[1]:
         raise ValueError(
             f"{who}: ref_emb must have as many columns as embeddings = {rows.shape[1]}; "

@@ -77,9 +77,12 @@ def squared_distances(rows: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
 
 def squares_about_0(rows: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
     """As :func:`squared_distances`, exact to the rounding of the rows' own squared lengths."""
-    ends = others.square().sum(dim=1)
-    starts = ends if rows is others else rows.square().sum(dim=1)
-    return torch.add(starts[:, None] + ends, rows @ others.T, alpha=-2).clamp_min(0)
+    products = rows @ others.T
+    if rows is others:
+        starts = ends = products.diagonal()
+    else:
+        starts, ends = rows.square().sum(dim=1), others.square().sum(dim=1)
+    return torch.add(starts[:, None] + ends, products, alpha=-2).clamp_min(0)
 
 
 def weighted_mean(values: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:

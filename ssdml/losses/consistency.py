@@ -71,10 +71,10 @@ def smoothed_difference(
     >>> smoothed_difference(torch.tensor([[3.0, 0.0]]), torch.tensor([[0.0, 4.0]]), torch.ones(1))
     tensor(5.)
     """
-    scaled = weights[:, None]
-    smooth = gaussian_graph(first, sigma) @ (scaled * first)
-    other = gaussian_graph(second, sigma) @ (scaled * second)
-    return torch.linalg.vector_norm(scaled.sqrt() * (smooth - other))
+    scales = weights.sqrt()[:, None] * weights  # on the graphs, which are smaller than the rows
+    smooth = (scales * gaussian_graph(first, sigma)) @ first
+    other = (scales * gaussian_graph(second, sigma)) @ second
+    return torch.linalg.vector_norm(smooth - other)
 
 
 FORMS = {"smoothed": smoothed_difference, "graphs": graph_difference}

@@ -208,7 +208,7 @@ class DensityAdaptivity(Loss):
         self.normalize, self.learning_rate = normalize, learning_rate
         self.targets = nn.Parameter(torch.full((num_classes,), float(initial)))
         if densities is not None:
-            densities = torch.as_tensor(densities).detach().to(torch.get_default_dtype()).clone()
+            densities = torch.as_tensor(densities).detach().to(self.targets, copy=True)
             _check_densities(densities, num_classes)
         self.register_buffer("densities", densities)
 

@@ -1,0 +1,38 @@
+"""What torchrun runs in the contract of losses: a step with each, of every rank's share."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import distributed, nn
+
+from ssdml.ranks import average_gradients, gathered, join_group, n_ranks, own_share, rank
+from tests.losses import LOSSES, D, batch, make
+
+
+def main(out: Path) -> None:
+    torch.set_num_threads(1)
+    join_group("cpu")
+    rows, labels, weights = batch()
+    share, found = own_share(len(rows)), {}
+    for name in LOSSES:
+        torch.manual_seed(0)
+        step = nn.ModuleDict({"network": nn.Linear(D, D).double(), "loss": make(name)})
+        embeddings = gathered(step["network"](rows[share]))
+        known = {"labels": gathered(labels[share]), "weights": gathered(weights[share])}
+        loss = step["loss"](embeddings, **known)
+        loss.backward()
+        average_gradients(step)
+        gradients = [p.grad.flatten() for p in step.parameters()]
+        found[name] = torch.cat([loss.detach()[None], *gradients]).numpy()
+    if rank() == 0:
+        np.savez(out / "result.npz", **found)
+    if n_ranks() > 1:
+        distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
