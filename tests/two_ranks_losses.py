@@ -13,14 +13,15 @@ from ssdml.ranks import average_gradients, gathered, join_group, n_ranks, own_sh
 from tests.losses import LOSSES, D, batch, make
 
 
-def main(out: Path) -> None:
-    torch.set_num_threads(1)
-    join_group("cpu")
+def steps() -> dict[str, np.ndarray]:
+    """Value and gradients of the first step with each loss."""
     rows, labels, weights = batch()
     share, found = own_share(len(rows)), {}
     for name in LOSSES:
-        torch.manual_seed(0)
-        step = nn.ModuleDict({"network": nn.Linear(D, D).double(), "loss": make(name)})
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            network = nn.Linear(D, D).double()
+        step = nn.ModuleDict({"network": network, "loss": make(name)})
         embeddings = gathered(step["network"](rows[share]))
         known = {"labels": gathered(labels[share]), "weights": gathered(weights[share])}
         loss = step["loss"](embeddings, **known)
@@ -28,6 +29,13 @@ def main(out: Path) -> None:
         average_gradients(step)
         gradients = [p.grad.flatten() for p in step.parameters()]
         found[name] = torch.cat([loss.detach()[None], *gradients]).numpy()
+    return found
+
+
+def main(out: Path) -> None:
+    torch.set_num_threads(1)
+    join_group("cpu")
+    found = steps()
     if rank() == 0:
         np.savez(out / "result.npz", **found)
     if n_ranks() > 1:

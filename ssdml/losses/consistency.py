@@ -104,8 +104,10 @@ class GraphConsistency(Loss):
     -----
     The call is that of :class:`Loss <ssdml.losses.base.Loss>`. The first half of the rows is X',
     the second X''; or X'' is ``ref_emb``. :func:`ssdml.sampling.aligned_halves` draws such batches.
-    Without labels the halves are taken to be aligned. Row i is left out of both halves if one of
-    its two labels is -1; it counts by the product of its two weights. O(n² d) time, O(n²) memory.
+    Without labels the halves are taken to be aligned. Of several processes they are the halves of
+    the whole batch, in the order of the ranks, as :func:`ssdml.ranks.gathered` puts them together.
+    Row i is left out of both halves if one of its two labels is -1; it counts by the product of its
+    two weights. O(n² d) time, O(n²) memory.
 
     The paper gives no σ; 1, on rows of unit length, is ours. It adds 0.001 of this term to a
     triplet loss, 0.002 to an N-pair loss and to binomial deviance. Both norms are sums, as there.

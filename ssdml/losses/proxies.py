@@ -90,7 +90,9 @@ class ProxyGMLLoss(Loss):
     The call is that of :class:`Loss <ssdml.losses.base.Loss>`, labels from 0 to ``num_classes - 1``
     or -1; weights are those of the mean over rows. A batch without a labelled row has the loss 0,
     proxies and all. O(n C N d) for the rows, O(C² N d) for the proxies. The parameter ``proxies``
-    holds those of a class one after the other, and ``proxy_classes`` their classes.
+    holds those of a class one after the other, and ``proxy_classes`` their classes. torch.compile
+    makes several graphs of it, around the checks of the subgraph: nearly all of its time is that of
+    matrix products.
 
     The defaults are those of the paper's code for CUB and Cars, where the network learns at rate
     1e-4, both with Adam(eps=0.01) and weight decay 1e-4. For Stanford Online Products it has

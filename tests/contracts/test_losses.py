@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -15,12 +17,12 @@ import ssdml.losses
 from ssdml.sampling import confidences
 from tests.losses import LOSSES, C, D, batch, make
 from tests.ssdml.test_ranks import run
+from tests.two_ranks_losses import steps
 
 ROOT = Path(__file__).parents[2]
 every_loss = pytest.mark.parametrize("name", LOSSES)
 PAIRED = ("angular", "binomial", "n-pair", "n-pair, unit", "entropy", "orthogonality")
 OF_ROWS = ("density", "density, free", "proxies", "centers", "centers, free", "ranking")
-HELD = ("proxies", "proxy", "centers", "targets", "densities")
 
 
 def gradient(loss, z, *args, **options):
@@ -283,6 +285,20 @@ def test_all_tuples_of_a_batch_are_what_its_labels_say(name):
 
 
 @pytest.mark.parametrize("name", PAIRED)
+@pytest.mark.parametrize("count", [3, 40])
+def test_autograd_agrees_on_tuples_and_reference_rows(name, count, rng):
+    loss, (z, _, _) = make(name), batch()
+    other = torch.from_numpy(rng.standard_normal((9, D))).requires_grad_()
+    ends = [torch.from_numpy(rng.integers(n, size=count)) for n in (16, 9, 9)]
+    weights = torch.from_numpy(rng.random(count))
+
+    def value(z, other):
+        return loss(z, indices_tuple=ends, ref_emb=other, weights=weights)
+
+    assert torch.autograd.gradcheck(value, (z.requires_grad_(), other), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", PAIRED)
 def test_no_tuple_is_nothing_to_do(name):
     none = torch.zeros(0, dtype=torch.long)
     for tuples in ((none,) * 3, (none,) * 4):
@@ -319,6 +335,28 @@ def test_it_compiles_to_one_graph(name):
         torch.testing.assert_close(one, other)
 
 
+@every_loss
+def test_a_copy_and_what_was_pickled_are_the_same_loss(name):
+    loss, (z, labels, _) = make(name), batch()
+    for twin in (copy.deepcopy(loss), pickle.loads(pickle.dumps(loss))):
+        assert twin(z, labels) == loss(z, labels)
+
+
+LIGHT = """
+import sys
+import ssdml.losses
+assert "torch" not in sys.modules
+import ssdml.losses.angular  # what training needs
+assert "pytorch_metric_learning" not in sys.modules
+"""
+
+
+# Two fresh interpreters that import torch: some seconds each.
+def test_what_is_not_used_is_not_loaded():
+    done = subprocess.run([sys.executable, "-c", LIGHT], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 WITHOUT = """
 import sys
 sys.modules["pytorch_metric_learning"] = None
@@ -339,9 +377,8 @@ def test_without_pytorch_metric_learning_each_has_the_same_value():
 
 # Two processes that meet: some ten seconds.
 def test_two_ranks_have_the_loss_and_the_gradients_of_one(tmp_path):
-    script = "tests.two_ranks_losses"
-    one, two = (run(n, tmp_path / str(n), script=script) for n in (1, 2))
-    assert set(one.files) == set(LOSSES)
+    one, two = steps(), run(2, tmp_path / "two", script="tests.two_ranks_losses")
+    assert set(two.files) == set(one) == set(LOSSES)
     for name in LOSSES:
         assert np.abs(one[name][1:]).max() > 0
         np.testing.assert_allclose(two[name], one[name], rtol=1e-9, atol=1e-12)

@@ -21,7 +21,7 @@ def known(C, d, proxies, **options):
 
 
 def slow(z, labels, weights, loss):
-    """Steps 1 to 10 of methods.md §11, with the mask by edges."""
+    """The paper's code, a row and a proxy at a time, with the mask by edges."""
     P, classes = loss.proxies.detach().numpy(), loss.proxy_classes.tolist()
     P = P / np.linalg.norm(P, axis=1, keepdims=True)
     C, k = loss.num_classes, math.ceil(loss.ratio * len(P))

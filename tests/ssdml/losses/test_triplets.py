@@ -49,7 +49,7 @@ def test_the_known_value():
 
 
 @pytest.mark.parametrize("angle", [30.0, 40.0, 55.0])
-@pytest.mark.parametrize("d", [5, 500])  # by all pairs, and by all differences
+@pytest.mark.parametrize("d", [5, 500])  # by all differences, and by all pairs
 def test_mined_triplets_cost_what_the_slow_twin_says(mined, angle, d, rng):
     z = torch.from_numpy(rng.standard_normal((16, d)) / math.sqrt(d))
     loss, ends = AngularTripletLoss(angle), tuple(torch.from_numpy(part) for part in mined[:3])
