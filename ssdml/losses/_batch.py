@@ -105,7 +105,12 @@ def ends_of(indices_tuple: Any, device: torch.device) -> Any:
     """Plain tuple of tensors, without the weights of mined triplets."""
     if not isinstance(indices_tuple, Triplets):
         return indices_tuple
-    return tuple(torch.as_tensor(ends, device=device) for ends in indices_tuple[:3])
+    return tuple(as_tensor(ends, device) for ends in indices_tuple[:3])
+
+
+def as_tensor(value: Any, device: torch.device) -> torch.Tensor:
+    """Tensor on a device; of an array a copy, for that may be read-only."""
+    return value.to(device) if isinstance(value, torch.Tensor) else torch.tensor(value).to(device)
 
 
 def promoted(tensor: torch.Tensor) -> torch.Tensor:
@@ -187,7 +192,7 @@ def _as_tuples(
             f"{who}: indices_tuple must be (anchors, positives, negatives) or (anchors, positives, "
             f"anchors, negatives); got {found}."
         )
-    parts = [torch.as_tensor(part, device=device) for part in value]
+    parts = [as_tensor(part, device) for part in value]
     parts = [part.long() if part.numel() == 0 else part for part in parts]  # [] is float32
     groups = (parts,) if len(parts) == 3 else (parts[:2], parts[2:])
     for group in groups:
@@ -217,7 +222,7 @@ def _as_weights(
 ) -> torch.Tensor | None:
     if value is None:
         return None
-    weights = torch.as_tensor(value).detach().to(rows.device, rows.dtype)
+    weights = as_tensor(value, rows.device).detach().to(rows.dtype)
     if weights.shape != (count,):
         raise ValueError(
             f"{who}: weights must have one entry a {kind}, shape ({count},); "

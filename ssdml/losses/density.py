@@ -9,7 +9,7 @@ from torch import nn
 
 from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs._tensors import check_float_matrix, check_integers, unit_rows
-from ssdml.losses._batch import Batch, promoted
+from ssdml.losses._batch import Batch, as_tensor, promoted
 from ssdml.losses._pairs import weighted_mean
 from ssdml.losses.base import Loss
 
@@ -135,7 +135,7 @@ def class_densities(
         )
     rows = unit_rows(promoted(features.detach()))
     if weights is not None:
-        weights = torch.as_tensor(weights).to(rows)
+        weights = as_tensor(weights, rows.device).to(rows.dtype)
     variances, counts = class_variances(rows, labels, weights, num_classes)
     spread = counts >= 2
     if not spread.any():
@@ -208,9 +208,9 @@ class DensityAdaptivity(Loss):
         self.normalize, self.learning_rate = normalize, learning_rate
         self.targets = nn.Parameter(torch.full((num_classes,), float(initial)))
         if densities is not None:
-            densities = torch.as_tensor(densities).detach().to(self.targets, copy=True)
+            densities = as_tensor(densities, self.targets.device).detach().to(self.targets.dtype)
             _check_densities(densities, num_classes)
-        self.register_buffer("densities", densities)
+        self.register_buffer("densities", None if densities is None else densities.clone())
 
     def of_batch(self, batch: Batch) -> torch.Tensor:
         """The three terms over the classes of the batch."""

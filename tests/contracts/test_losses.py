@@ -112,6 +112,7 @@ def test_propagated_labels_and_their_confidences_can_be_fed(name, rng):
     distributions = rng.dirichlet(np.ones(C), size=8)
     labels = torch.from_numpy(distributions.argmax(axis=1)).repeat(2)
     trusted = np.tile(confidences(distributions), 2)
+    trusted.flags.writeable = False
     value, slope = gradient(loss, z, labels, weights=trusted)
     assert value.isfinite()
     assert (slope != 0).any()
