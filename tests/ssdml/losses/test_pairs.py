@@ -179,3 +179,12 @@ def test_right_angles_are_those_of_the_slow_twin(given):
 def test_a_slope_or_cost_that_is_not_above_zero_is_refused(name):
     with pytest.raises(ValueError, match=f"BinomialDevianceLoss: {name} must be above 0; got 0"):
         BinomialDevianceLoss(**{name: 0})
+
+
+def test_a_batch_with_one_class_has_no_negatives_to_be_told_from():
+    z, labels = batch()[0], torch.zeros(16, dtype=torch.long)
+    assert NPairBatchLoss()(z, labels) == 0
+    deviance = BinomialDevianceLoss()(z, labels)  # of the positive pairs alone
+    cosines = torch.nn.functional.cosine_similarity(z[:, None], z[None], dim=2)
+    values = torch.nn.functional.softplus(1 - 2 * cosines)[~torch.eye(16, dtype=torch.bool)]
+    torch.testing.assert_close(deviance, values.mean())
