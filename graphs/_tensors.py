@@ -1,4 +1,4 @@
-"""Checks of torch tensors at the public doors; messages as in ``_checks``."""
+"""Checks of torch tensors at the public doors, messages as in ``_checks``; rows of length 1."""
 
 from __future__ import annotations
 
@@ -31,6 +31,18 @@ def refuse(wrong: torch.Tensor, condition: str, way_out: str) -> None:
     """Raise if there are wrong entries, naming the first."""
     if len(wrong):
         raise ValueError(f"{condition}; got {wrong[0].item()}. {way_out}")
+
+
+def unit_rows(rows: torch.Tensor) -> torch.Tensor:
+    """Rows of length 1; a row of zeros stays one, and its gradient stays finite."""
+    # A product, for the slope of a quotient takes three more passes over the rows.
+    return rows * inverse_lengths(rows)[:, None]
+
+
+def inverse_lengths(rows: torch.Tensor) -> torch.Tensor:
+    """One over the length of each row, (n,); 1 for a row of zeros."""
+    lengths = torch.linalg.vector_norm(rows, dim=1)
+    return lengths.masked_fill(lengths < torch.finfo(rows.dtype).tiny, 1).reciprocal()
 
 
 def _kind(value: Any) -> str:

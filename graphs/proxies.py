@@ -20,7 +20,7 @@ from typing import NamedTuple
 import torch
 
 from ssdml.graphs._checks import UNLABELED
-from ssdml.graphs._tensors import check_float_matrix, check_integers, refuse
+from ssdml.graphs._tensors import check_float_matrix, check_integers, refuse, unit_rows
 
 
 class ProxySubgraph(NamedTuple):
@@ -99,7 +99,7 @@ def proxy_similarities(embeddings: torch.Tensor, proxies: torch.Tensor) -> torch
             "proxy_similarities: proxies must have as many columns as embeddings = "
             f"{embeddings.shape[1]}; got {proxies.shape[1]}."
         )
-    return _unit_rows(embeddings) @ _unit_rows(proxies).T
+    return unit_rows(embeddings) @ unit_rows(proxies).T
 
 
 def proxy_subgraph(
@@ -255,12 +255,6 @@ def reverse_label_propagation(
     reached = torch.zeros_like(sums, dtype=torch.bool).scatter(1, ends, True)
     log_probabilities = sums.masked_fill(~reached, -math.inf).log_softmax(dim=1)
     return ClassPrediction(sums, reached, log_probabilities)
-
-
-def _unit_rows(rows: torch.Tensor) -> torch.Tensor:
-    """Rows of length 1; a row of zeros stays one, and its gradient stays finite."""
-    norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    return rows / norms.masked_fill(norms == 0, 1)
 
 
 def _subgraph_size(ratio: float, k: int | None, n_proxies: int) -> int:

@@ -97,3 +97,86 @@ def balanced_batches(
         low, high = sums[starts[drawn]], sums[ends[drawn]]
         places = np.searchsorted(sums, low + rng.random(size) * (high - low), side="right") - 1
         yield order[np.clip(places, starts[drawn], ends[drawn] - 1)]
+
+
+def aligned_halves(
+    classes: Classes,
+    count: int,
+    rng: np.random.Generator,
+    *,
+    n_classes: int = 13,
+    per_class: int = 10,
+    weights: Array | None = None,
+) -> Iterator[Rows]:
+    """Rows of each batch: two halves, of one class row by row, for CGML's consistency.
+
+    Parameters
+    ----------
+    classes : array of shape (n,), int
+        -1 where unlabelled: such a row is not drawn.
+    count : int
+        Batches.
+    rng : Generator
+    n_classes : int
+        Classes of a batch; all of them where there are not so many.
+    per_class : int
+        Rows of each class in a batch, an even number: half of them in each half.
+    weights : array of shape (n,), optional
+        Not negative; rows are drawn by them. None: all alike.
+
+    Yields
+    ------
+    rows : ndarray of shape (n_classes * per_class,)
+        Row i has the class of row i + half. No row is in both halves; a class with less rows than
+        asked for has some of them more than once, and one with a single row is not drawn.
+
+    Raises
+    ------
+    ValueError
+        For an odd ``per_class``, and where no class has two rows.
+
+    Notes
+    -----
+    13 classes with 10 rows are those of seed 000, "Deep metric learning with graph consistency",
+    AAAI 2021. It does not say whether its 130 are a half or both: here they are both.
+
+    Examples
+    --------
+    >>> classes = np.array([0, 0, 0, 1, 1, -1])
+    >>> (batch,) = aligned_halves(classes, 1, np.random.default_rng(0), n_classes=2, per_class=2)
+    >>> first, second = classes[batch].reshape(2, -1)
+    >>> first.tolist() == second.tolist(), len(set(batch))
+    (True, 4)
+    """
+    if per_class < 2 or per_class % 2:
+        raise ValueError(
+            f"aligned_halves: per_class must be even and at least 2; got {per_class}. Half of the "
+            "rows of a class go into each half of the batch."
+        )
+    drawable = classes >= 0 if weights is None else (classes >= 0) & (weights > 0)
+    rows = np.flatnonzero(drawable)
+    order = rows[np.argsort(classes[rows], kind="stable")]
+    _, starts, sizes = np.unique(classes[order], return_index=True, return_counts=True)
+    groups = [order[i : i + n] for i, n in zip(starts, sizes, strict=True) if n > 1]
+    if not groups:
+        raise ValueError(
+            "aligned_halves: classes must hold one with two rows; got "
+            f"{len(sizes)} classes with one row each. Label more rows, or propagate the labels."
+        )
+    for _ in range(count):
+        drawn = rng.permutation(len(groups))[:n_classes]
+        parts = [_two_parts(groups[c], per_class // 2, weights, rng) for c in drawn]
+        yield np.concatenate([half for halves in zip(*parts, strict=True) for half in halves])
+
+
+def _two_parts(
+    rows: Rows, size: int, weights: Array | None, rng: np.random.Generator
+) -> tuple[Rows, Rows]:
+    """So many rows and so many others, drawn by weight; where there are less, some again."""
+    # The order of exponential waiting times is that of draws without replacement.
+    waits = rng.standard_exponential(len(rows))
+    if weights is not None:
+        waits /= weights[rows]
+    shuffled = rows[np.argsort(waits)]
+    middle = min(size, len(rows) // 2)
+    return np.resize(shuffled[:middle], size), np.resize(shuffled[middle : middle + size], size)

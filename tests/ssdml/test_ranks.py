@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 PATIENCE = 300  # seconds; a run takes some twenty, and each time that they miss each other 60
 
 
-def run(n_ranks, out, *options):
+def run(n_ranks, out, *options, script="tests.two_ranks"):
     """The script of the test, as so many processes, started again if one dies.
 
     More than once: on a busy machine they may miss each other's ports. In some sandboxes gloo's
@@ -29,7 +29,7 @@ def run(n_ranks, out, *options):
     and the run is begun anew.
     """
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += [f"--nproc-per-node={n_ranks}", "--max-restarts=5", "-m", "tests.two_ranks"]
+    command += [f"--nproc-per-node={n_ranks}", "--max-restarts=5", "-m", script]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     for attempt in range(2):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, entropy
 
-from ssdml.sampling import balanced_batches, confidences, partitions
+from ssdml.sampling import aligned_halves, balanced_batches, confidences, partitions
 
 LABELED = np.array([3, 17, 40])
 UNLABELED = np.setdiff1d(np.arange(43), LABELED)  # 40 rows
@@ -220,3 +220,46 @@ def test_no_batches_are_none():
 def test_of_rows_of_zeros_nothing_is_known():
     for n_classes in (1, 3):
         assert (confidences(np.zeros((2, n_classes))) == 0).all()
+
+
+def test_the_halves_of_a_batch_align_in_class_and_share_no_row(rng):
+    classes = np.repeat(np.arange(20), 12)
+    for rows in aligned_halves(classes, 5, rng):
+        first, second = rows.reshape(2, -1)
+        assert first.shape == (65,)
+        np.testing.assert_array_equal(classes[first], classes[second])
+        assert len(np.unique(rows)) == 130
+        assert (np.unique(classes[rows], return_counts=True)[1] == 10).all()
+
+
+def test_small_classes_fill_their_halves_apart_and_single_rows_stay_out(rng):
+    classes = np.array([0, 0, 0, 1, 1, 2, -1, -1])
+    for rows in aligned_halves(classes, 20, rng, n_classes=13, per_class=6):
+        first, second = rows.reshape(2, -1)
+        assert len(first) == 2 * 3
+        np.testing.assert_array_equal(classes[first], classes[second])
+        assert set(first) & set(second) == set()
+        assert set(classes[rows]) == {0, 1}
+
+
+def test_rows_of_halves_are_drawn_by_weight(rng):
+    classes, weights = np.zeros(6, dtype=int), np.array([0.0, 1.0, 1.0, 1.0, 1.0, 4.0])
+    drawn = np.concatenate(
+        [*aligned_halves(classes, 3000, rng, n_classes=1, per_class=2, weights=weights)]
+    )
+    counts = np.bincount(drawn, minlength=6)
+    assert counts[0] == 0
+    # First with 4/8, second with the sum over the others of 1/8 * 4/7.
+    assert counts[5] / 3000 == pytest.approx(0.5 + 0.5 * 4 / 7, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("classes", "per_class", "message"),
+    [
+        ([0, 0], 3, "aligned_halves: per_class must be even and at least 2; got 3"),
+        ([0, 1, -1, -1], 2, "classes must hold one with two rows; got 2 classes with one row"),
+    ],
+)
+def test_halves_that_cannot_be_drawn_are_refused(classes, per_class, message, rng):
+    with pytest.raises(ValueError, match=message):
+        next(aligned_halves(np.array(classes), 1, rng, per_class=per_class))

@@ -1,0 +1,58 @@
+"""One of every loss, and a batch that suits them all; for the contract, on one process or two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from ssdml.losses import (
+    AngularTripletLoss,
+    BinomialDevianceLoss,
+    DecorrelatedCentersLoss,
+    DensityAdaptivity,
+    EntropyRegularizer,
+    GlobalCenterRankingLoss,
+    GlobalOrthogonalRegularizer,
+    GraphConsistency,
+    Loss,
+    NPairBatchLoss,
+    ProxyGMLLoss,
+)
+
+C, D = 3, 5
+DENSITIES = (0.2, 0.5, 0.9)
+
+LOSSES: dict[str, Callable[[], Loss]] = {
+    "angular": AngularTripletLoss,
+    "binomial": BinomialDevianceLoss,
+    "n-pair": NPairBatchLoss,
+    "n-pair, unit": lambda: NPairBatchLoss(normalize=True),
+    "consistency": GraphConsistency,
+    "consistency of graphs": lambda: GraphConsistency(form="graphs", normalize=False),
+    "density": lambda: DensityAdaptivity(C, DENSITIES),
+    "density, free": lambda: DensityAdaptivity(C, normalize=False),
+    "entropy": EntropyRegularizer,
+    "orthogonality": GlobalOrthogonalRegularizer,
+    "proxies": lambda: ProxyGMLLoss(C, D, n_proxies=4, ratio=0.5),
+    "centers": lambda: DecorrelatedCentersLoss(C, D, scale=4.0),
+    "centers, free": lambda: DecorrelatedCentersLoss(C, D, scale=4.0, normalize=False),
+    "ranking": lambda: GlobalCenterRankingLoss(C, D),
+    "sum": lambda: BinomialDevianceLoss() + 0.1 * DensityAdaptivity(C, DENSITIES),
+}
+
+
+def make(name: str, dtype: torch.dtype = torch.float64) -> Loss:
+    """The loss of this name, with the same parameters each time."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return LOSSES[name]().to(dtype)
+
+
+def batch(dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Rows in two halves that are aligned in class, labels with -1 in each half, weights."""
+    generator = torch.Generator().manual_seed(1)
+    z = torch.randn(16, D, generator=generator, dtype=torch.float64).to(dtype)
+    weights = torch.rand(16, generator=generator, dtype=torch.float64).to(dtype) + 0.1
+    labels = torch.tensor([0, 1, 2, 0, -1, 1, 2, 0] * 2)
+    return z, labels, weights

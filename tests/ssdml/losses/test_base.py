@@ -1,0 +1,200 @@
+"""Losses that are added and scaled, their parameters, and trainers that take them."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import pytorch_metric_learning.losses as peers
+import torch
+from pytorch_metric_learning.trainers import MetricLossOnly
+from torch import nn
+
+from ssdml.graphs import Triplets
+from ssdml.losses import (
+    AngularTripletLoss,
+    BinomialDevianceLoss,
+    DensityAdaptivity,
+    EntropyRegularizer,
+    GraphConsistency,
+    LossSum,
+    ProxyGMLLoss,
+)
+from ssdml.sampling import aligned_halves
+from tests.losses import batch
+
+
+def test_a_sum_is_the_weighted_sum_of_its_losses():
+    z, labels, weights = batch()
+    triplet, consistency = AngularTripletLoss(), GraphConsistency()
+    loss = triplet + 0.001 * consistency
+    expected = triplet(z, labels, weights=weights) + 0.001 * consistency(z, labels, weights=weights)
+    torch.testing.assert_close(loss(z, labels, weights=weights), expected)
+    torch.testing.assert_close((2 * loss * 3)(z, labels, weights=weights), 6 * expected)
+    assert loss.weights == (1.0, 0.001)
+    assert list(loss.losses) == [triplet, consistency]
+
+
+def test_sums_are_taken_apart_and_a_loss_that_occurs_twice_is_one():
+    a, b = EntropyRegularizer(), BinomialDevianceLoss()
+    loss = LossSum([(2.0, a + b), 0.5 * a])
+    assert loss.weights == (2.5, 2.0)
+    assert list(loss.losses) == [a, b]
+    assert list(sum([a, b]).losses) == [a, b]
+    assert repr(loss) == (
+        "2.5 * EntropyRegularizer(threshold=1.0) + "
+        "2 * BinomialDevianceLoss(alpha=2.0, beta=0.5, negative_cost=25.0)"
+    )
+
+
+def test_losses_of_pytorch_metric_learning_can_be_added_on_either_side():
+    z, labels, _ = batch()
+    known = labels != -1
+    theirs, ours = peers.TripletMarginLoss(), EntropyRegularizer()
+    expected = theirs(z[known], labels[known]) + 0.1 * ours(z, labels)
+    for loss in (theirs + 0.1 * ours, 0.1 * ours + theirs, LossSum([theirs, (0.1, ours)])):
+        torch.testing.assert_close(loss(z, labels), expected)
+
+
+def test_a_loss_of_others_never_sees_an_unlabelled_row_and_takes_no_weights():
+    z, labels, weights = batch()
+    loss = LossSum([peers.ContrastiveLoss()])
+    z.requires_grad_()
+    value = loss(z, torch.full_like(labels, -1))
+    value.backward()
+    assert value == 0
+    assert (z.grad == 0).all()
+    with pytest.raises(ValueError, match="weights must be None with ContrastiveLoss, which takes"):
+        loss(z, labels, weights=weights)
+
+
+def test_mined_triplets_reach_every_loss(rng):
+    z, labels, _ = batch()
+    ends = np.array([rng.choice(16, 3, replace=False) for _ in range(6)]).T
+    mined = Triplets(*ends, rng.random(6))
+    plain = tuple(torch.from_numpy(part) for part in ends)
+    theirs, ours = peers.TripletMarginLoss(), AngularTripletLoss()
+    expected = theirs(z, indices_tuple=plain) + ours(z, indices_tuple=mined)
+    torch.testing.assert_close((theirs + ours)(z, labels, mined), expected)
+
+
+def test_rows_weigh_the_losses_of_rows_beside_mined_triplets(rng):
+    z, labels, weights = batch()
+    mined = Triplets(np.array([0]), np.array([3]), np.array([1]), np.array([0.5]))
+    density, angular = DensityAdaptivity(3).double(), AngularTripletLoss()
+    value = (angular + density)(z, labels, mined, weights=weights)
+    expected = angular(z, indices_tuple=mined) + density(z, labels, weights=weights)
+    torch.testing.assert_close(value, expected)  # one triplet: its weight is all of the mean's
+
+
+def test_parameters_reach_an_optimiser_with_their_own_rate():
+    network = nn.Linear(5, 5)
+    softmax = peers.NormalizedSoftmaxLoss(3, 5)
+    proxies, density = ProxyGMLLoss(3, 5, learning_rate=0.3), DensityAdaptivity(3)
+    loss = softmax + proxies + 10 * density + EntropyRegularizer()
+    groups = [{"params": list(network.parameters())}, *loss.parameter_groups()]
+    optimizer = torch.optim.Adam(groups, lr=1e-4, weight_decay=1e-2)
+    assert [group["lr"] for group in optimizer.param_groups] == [1e-4, 1e-4, 0.3, 1e-4]
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [1e-2, 1e-2, 1e-2, 0]
+    before = [p.detach().clone() for group in groups for p in group["params"]]
+    z, labels, _ = batch(torch.float32)
+    loss(network(z), labels).backward()
+    optimizer.step()
+    for old, new in zip(before, [p for g in groups for p in g["params"]], strict=True):
+        assert not torch.equal(old, new)
+    assert EntropyRegularizer().parameter_groups() == []
+
+
+def test_what_a_sum_has_learned_can_be_stored():
+    z, labels, _ = batch(torch.float32)
+    first, second = (BinomialDevianceLoss() + ProxyGMLLoss(3, 5, n_proxies=2) for _ in range(2))
+    assert first(z, labels) != second(z, labels)
+    second.load_state_dict(first.state_dict())
+    assert first(z, labels) == second(z, labels)
+
+
+def test_a_sum_says_whether_it_wants_halves():
+    assert (EntropyRegularizer() + GraphConsistency()).takes_halves
+    assert not (EntropyRegularizer() + peers.TripletMarginLoss()).takes_halves
+
+
+@pytest.mark.parametrize(
+    ("terms", "error", "message"),
+    [
+        ([], ValueError, "LossSum: terms must hold a loss; got none"),
+        ([3], TypeError, "LossSum: terms must be modules; got int"),
+        ([(np.nan, EntropyRegularizer())], ValueError, "weights must be finite numbers; got nan"),
+    ],
+)
+def test_terms_that_are_no_losses_are_refused(terms, error, message):
+    with pytest.raises(error, match=message):
+        LossSum(terms)
+
+
+def test_what_is_no_loss_or_number_cannot_be_added_or_multiplied():
+    for wrong in (lambda loss: loss + 1, lambda loss: "x" + loss, lambda loss: loss * "x"):
+        with pytest.raises(TypeError, match=r"unsupported operand|can't multiply|can only conc"):
+            wrong(EntropyRegularizer())
+
+
+def separable(rng):
+    """Rows of four classes with a wide nuisance column, a fifth of them unlabelled."""
+    labels = np.repeat(np.arange(4), 25)
+    X = rng.standard_normal((4, 6))[labels] + 0.3 * rng.standard_normal((100, 6))
+    X[:, 0] = 5 * rng.standard_normal(100)
+    partial = np.where(rng.random(100) < 0.2, -1, labels)
+    return X.astype(np.float32), labels, partial
+
+
+def test_a_plain_loop_learns_from_a_sum(rng):
+    X, _, partial = separable(rng)
+    torch.manual_seed(0)
+    network = nn.Linear(6, 4)
+    loss = BinomialDevianceLoss() + 0.002 * GraphConsistency() + 0.1 * ProxyGMLLoss(4, 4, 2, 0.5)
+    groups = [{"params": network.parameters()}, *loss.parameter_groups()]
+    optimizer, values = torch.optim.Adam(groups, lr=0.01), []
+    for rows in aligned_halves(partial, 60, rng, n_classes=4, per_class=6):
+        optimizer.zero_grad()
+        value = loss(network(torch.from_numpy(X[rows])), torch.from_numpy(partial[rows]))
+        value.backward()
+        optimizer.step()
+        values.append(value.item())
+    assert np.mean(values[-10:]) < 0.6 * np.mean(values[:10])
+
+
+# Its progress bar prints the loss without detaching it.
+@pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad:UserWarning")
+def test_the_trainer_of_pytorch_metric_learning_learns_from_a_sum(rng):
+    X, _, partial = separable(rng)
+    torch.manual_seed(0)
+    network, values = nn.Linear(6, 4), []
+    loss = peers.TripletMarginLoss() + 0.001 * GraphConsistency() + 0.1 * ProxyGMLLoss(4, 4, 2, 0.5)
+    batches = aligned_halves(partial, 60, rng, n_classes=4, per_class=6)
+    trainer = MetricLossOnly(
+        models={"trunk": network},
+        optimizers={
+            "trunk_optimizer": torch.optim.Adam(network.parameters(), lr=0.01),
+            "metric_loss_optimizer": torch.optim.Adam(loss.parameter_groups()),
+        },
+        batch_size=24,
+        loss_funcs={"metric_loss": loss},
+        dataset=torch.utils.data.TensorDataset(torch.from_numpy(X), torch.from_numpy(partial)),
+        sampler=np.concatenate(list(batches)).tolist(),
+        dataloader_num_workers=0,
+        data_device=torch.device("cpu"),
+        end_of_iteration_hook=lambda t: values.append(float(t.losses["total_loss"])),
+    )
+    trainer.train(num_epochs=1)
+    assert len(values) == 60
+    assert np.mean(values[-10:]) < 0.8 * np.mean(values[:10])
+
+
+def test_the_wrapper_for_several_processes_takes_each_loss():
+    from pytorch_metric_learning.utils.distributed import DistributedLossWrapper
+
+    z, labels, _ = batch()
+    loss = AngularTripletLoss() + EntropyRegularizer()
+    wrapped = DistributedLossWrapper(loss)
+    with pytest.warns(UserWarning, match=re.escape("non-distributed setting")):
+        assert wrapped(z, labels) == loss(z, labels)

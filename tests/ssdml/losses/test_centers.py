@@ -1,0 +1,169 @@
+"""DGCRL: the layer, centers at right angles, and the ranking of centers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from ssdml.losses import DecorrelatedCentersLoss, GlobalCenterRankingLoss, NormalizeScale
+from ssdml.losses.centers import center_correlation
+from tests.losses import batch
+
+
+def with_centers(loss, centers):
+    loss = loss.double()
+    with torch.no_grad():
+        loss.centers.copy_(torch.as_tensor(centers))
+    return loss
+
+
+@pytest.fixture(params=["plain", "weighted"])
+def given(request):
+    z, labels, weights = batch()
+    weights = weights if request.param == "weighted" else torch.ones_like(weights)
+    return z, labels, weights
+
+
+def test_rows_have_one_length_and_zeros_stay(rng):
+    rows = torch.from_numpy(rng.standard_normal((6, 4)))
+    rows[2] = 0
+    scaled = NormalizeScale(16.0)(rows.requires_grad_())
+    expected = torch.full((6,), 16.0, dtype=torch.float64)
+    expected[2] = 0
+    torch.testing.assert_close(scaled.norm(dim=1), expected)
+    torch.testing.assert_close(scaled[0] / 16, rows[0] / rows[0].norm())
+    scaled.sum().backward()
+    assert rows.grad.isfinite().all()
+    assert torch.autograd.gradcheck(NormalizeScale(3.0), (rows.detach()[:2].requires_grad_(),))
+    assert NormalizeScale(2.0)(torch.full((1, 4), 3e4).half()).tolist() == [[1.0] * 4]
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_the_decorrelated_loss_is_that_of_the_slow_twin(given, normalize, rng):
+    z, labels, weights = given
+    W = rng.standard_normal((3, 5))
+    options = {"scale": 3.0, "decorrelation": 0.7, "normalize": normalize}
+    loss = with_centers(DecorrelatedCentersLoss(3, 5, **options), W)
+    used = W / np.linalg.norm(W, axis=1, keepdims=True) if normalize else W
+    total = norm = penalty = 0.0
+    for x, label, weight in zip(z.numpy(), labels.tolist(), weights.tolist(), strict=True):
+        if label != -1:
+            f = 3.0 * used @ x / np.linalg.norm(x)
+            total += weight * (math.log(np.exp(f).sum()) - f[label])
+            norm += weight
+    for i in range(3):
+        for j in range(i):
+            penalty += 0.5 * (used[i] @ used[j]) ** 2 / 3  # K (K - 1) / 2 pairs
+    value = loss(z, labels, weights=weights)
+    assert value.item() == pytest.approx(total / norm + 0.7 * penalty, rel=1e-9)
+
+
+@pytest.mark.parametrize("K", [2, 5])
+def test_the_decorrelated_loss_has_its_known_value(K):
+    loss = with_centers(DecorrelatedCentersLoss(K, K, scale=1.0), np.eye(K))
+    value = loss(torch.eye(K).double(), torch.arange(K))
+    assert value.item() == pytest.approx(math.log1p((K - 1) * math.exp(-1)), rel=1e-12)
+
+
+@pytest.mark.parametrize(("K", "d"), [(4, 6), (6, 4)])
+def test_correlation_has_the_corrected_gradient(K, d, rng):
+    """Eq. (13), read as the sum over j of <w_i, w_j> w_j, averaged over the pairs."""
+    W = torch.from_numpy(rng.standard_normal((K, d))).requires_grad_()
+    value = center_correlation(W)
+    value.backward()
+    G = (W @ W.T).detach()
+    G.fill_diagonal_(0)
+    torch.testing.assert_close(value.detach(), G.square().sum() / 4 / (K * (K - 1) / 2))
+    torch.testing.assert_close(W.grad, G @ W.detach() / (K * (K - 1) / 2))
+
+
+def test_centers_at_right_angles_feel_nothing_and_others_part(rng):
+    W = torch.eye(4, 6, dtype=torch.float64).requires_grad_()
+    center_correlation(W).backward()
+    assert (W.grad == 0).all()
+    W = torch.tensor([[1.0, 0.0], [0.8, 0.6]], dtype=torch.float64, requires_grad=True)
+    loss = with_centers(DecorrelatedCentersLoss(2, 2, decorrelation=1.0), W.detach())
+    penalty = center_correlation(torch.nn.functional.normalize(loss.centers))
+    (slope,) = torch.autograd.grad(penalty, loss.centers)
+    unit = torch.nn.functional.normalize((loss.centers - 0.1 * slope).detach())
+    assert abs(unit[0] @ unit[1]) < 0.8
+
+
+def test_more_centers_than_dimensions_reach_the_welch_bound_and_no_less():
+    K, d = 7, 3
+    torch.manual_seed(0)
+    W = torch.randn(K, d, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([W], max_iter=200, tolerance_grad=1e-12)
+
+    def closure():
+        optimizer.zero_grad()
+        value = center_correlation(torch.nn.functional.normalize(W))
+        value.backward()
+        return value
+
+    optimizer.step(closure)
+    least = K * (K - d) / d / 4 / (K * (K - 1) / 2)
+    assert closure().item() == pytest.approx(least, rel=1e-6)
+
+
+def test_one_center_has_no_correlation():
+    assert center_correlation(torch.ones(1, 3)) == 0
+
+
+def test_a_tangent_gradient_leaves_the_value_and_turns_the_centers_only(rng):
+    z, labels, _ = batch()
+    W, slopes, values = rng.standard_normal((3, 5)), [], []
+    for tangent in (False, True):
+        options = {"normalize": False, "tangent": tangent, "scale": 2.0}
+        loss = with_centers(DecorrelatedCentersLoss(3, 5, **options), W)
+        value = loss(z, labels)
+        value.backward()
+        values.append(value.item())
+        slopes.append(loss.centers.grad.numpy())
+    assert values[0] == pytest.approx(values[1], rel=1e-12)
+    unit = W / np.linalg.norm(W, axis=1, keepdims=True)
+    along = (slopes[0] * unit).sum(axis=1, keepdims=True)
+    assert np.abs(along).min() > 1e-3
+    np.testing.assert_allclose(slopes[1], slopes[0] - along * unit, atol=1e-12)
+
+
+def test_the_ranking_is_that_of_the_slow_twin(given, rng):
+    z, labels, weights = given
+    W = rng.standard_normal((3, 5))
+    loss = with_centers(GlobalCenterRankingLoss(3, 5, margin=0.5), W)
+    total = norm = 0.0
+    hinges = []
+    for x, label, weight in zip(z.numpy(), labels.tolist(), weights.tolist(), strict=True):
+        if label != -1:
+            far = [np.linalg.norm(x - w) for w in W]
+            others = sum(far[j] for j in range(3) if j != label) / 2
+            hinges.append(max(0.0, 0.5 + far[label] - others))
+            total += weight * hinges[-1]
+            norm += weight
+    assert min(hinges) == 0 < max(hinges)
+    assert loss(z, labels, weights=weights).item() == pytest.approx(total / norm, rel=1e-9)
+
+
+def test_a_row_on_its_center_has_a_finite_gradient():
+    W = torch.eye(3, 5).double()
+    z = W.repeat(10, 1).requires_grad_()  # more than 25 rows: torch.cdist multiplies matrices
+    with_centers(GlobalCenterRankingLoss(3, 5), W)(z, torch.arange(3).repeat(10)).backward()
+    assert z.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: GlobalCenterRankingLoss(1, 5), "num_classes must be at least 2; got 1"),
+        (lambda: DecorrelatedCentersLoss(0, 5), "num_classes must be at least 1; got 0"),
+        (lambda: DecorrelatedCentersLoss(3, 5, scale=0), "scale must be above 0; got 0"),
+        (lambda: DecorrelatedCentersLoss(3, 5, decorrelation=-1), "decorrelation must be at least"),
+        (lambda: NormalizeScale(-1.0), "NormalizeScale: scale must be above 0; got -1"),
+    ],
+)
+def test_impossible_parameters_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -1,0 +1,113 @@
+"""DML-DA: variances of classes, their targets, and the penalty that ties these to D⁰."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from ssdml.losses import DensityAdaptivity, class_densities
+from ssdml.losses.density import class_variances, correlation_penalty
+from tests.losses import DENSITIES, batch
+
+EVERYWHERE = torch.ones(6, dtype=torch.bool)
+
+
+def slow(z, labels, weights, targets, densities, exponent):
+    """Eq. (5), (6) and (8) over the classes with two rows, loop after loop."""
+    classes = [c for c in range(len(targets)) if labels.count(c) > 1]
+    fit = spread = crossed = 0.0
+    for c in classes:
+        rows = [i for i, label in enumerate(labels) if label == c]
+        share = weights[rows] / weights[rows].sum()
+        mu = share @ z[rows]
+        D = share @ ((z[rows] - mu) ** 2).sum(axis=1)
+        fit += (D - targets[c]) ** 2
+        spread += targets[c]
+        for other in classes:
+            b, b_other = densities[c] ** exponent, densities[other] ** exponent
+            crossed += (b_other * targets[c] - b * targets[other]) ** 2
+    return (fit - spread) / len(classes) + crossed / len(classes) ** 2
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_loss_is_that_of_the_slow_twin(normalize, weighted, rng):
+    z, labels, weights = batch()
+    weights = weights if weighted else torch.ones_like(weights)
+    labels = labels.masked_fill(labels == 2, -1)
+    labels[3] = 2  # one row: it has no variance
+    loss = DensityAdaptivity(3, DENSITIES, exponent=0.7, normalize=normalize).double()
+    targets = rng.random(3)
+    with torch.no_grad():
+        loss.targets.copy_(torch.from_numpy(targets))
+    rows = (z / z.norm(dim=1, keepdim=True) if normalize else z).numpy()
+    densities = loss.densities.numpy()
+    expected = slow(rows, labels.tolist(), weights.numpy(), targets, densities, 0.7)
+    assert loss(z, labels, weights=weights).item() == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_known_values():
+    rows = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], dtype=torch.float64)
+    pair = torch.tensor([0, 0])
+    assert class_variances(rows, pair, None, 1)[0] == 1  # antipodal
+    assert class_variances(rows[[0, 0]], pair, None, 1)[0] == 0  # the same
+    cosine = 1 - 2 * 0.3  # D = 1 - |mean|² = (1 - cos) / 2 = 0.3
+    apart = torch.tensor([[1.0, 0.0], [cosine, (1 - cosine**2) ** 0.5]], dtype=torch.float64)
+    value = DensityAdaptivity(1).double()(apart, pair)
+    assert value.item() == pytest.approx(-0.46, abs=1e-12)  # 0.04 - 0.5
+
+
+def test_the_penalty_in_one_sum_is_that_in_two(rng):
+    a, b = (torch.from_numpy(rng.random(6)) for _ in range(2))
+    expected = (a[:, None] * b - b[:, None] * a).square().mean()
+    torch.testing.assert_close(correlation_penalty(a, b, EVERYWHERE), expected)
+
+
+def test_the_penalty_is_zero_where_targets_and_densities_are_in_proportion(rng):
+    b = torch.from_numpy(rng.random(6)).requires_grad_(False)
+    a = (3 * b).requires_grad_()
+    value = correlation_penalty(a, b, EVERYWHERE)
+    value.backward()
+    assert value.item() < 1e-28
+    assert a.grad.abs().max() < 1e-13
+
+
+def test_without_the_penalty_the_best_target_is_half_beyond_the_variance():
+    z, labels, _ = batch()
+    loss = DensityAdaptivity(3).double()
+    variances, _ = class_variances(z / z.norm(dim=1, keepdim=True), labels, None, 3)
+    with torch.no_grad():
+        loss.targets.copy_(variances + 0.5)
+    value = loss(z, labels)
+    value.backward()
+    assert value.item() == pytest.approx(-variances.mean().item() - 0.25)
+    assert loss.targets.grad.abs().max() < 1e-12
+
+
+def test_densities_before_training_are_the_variances_of_unit_features(rng):
+    features = torch.from_numpy(rng.standard_normal((10, 4)) + 1)
+    labels = torch.tensor([0, 0, 0, 1, 1, 1, 2, -1, -1, -1])
+    found = class_densities(features, labels, 4)
+    unit = features / features.norm(dim=1, keepdim=True)
+    expected = [np.var(unit[i : i + 3].numpy(), axis=0).sum() for i in (0, 3)]
+    rest = np.mean(expected)  # of one row, and of none
+    np.testing.assert_allclose(found.numpy(), [*expected, rest, rest], rtol=1e-12)
+
+
+def test_targets_are_spared_by_weight_decay_and_may_have_their_own_rate():
+    (group,) = DensityAdaptivity(3, learning_rate=0.1).parameter_groups()
+    assert group["weight_decay"] == 0
+    assert group["lr"] == 0.1
+    assert "lr" not in DensityAdaptivity(3).parameter_groups()[0]
+
+
+def test_densities_that_are_none_are_refused():
+    with pytest.raises(ValueError, match=r"densities must have shape \(3,\), one a class; got"):
+        DensityAdaptivity(3, [0.1, 0.2])
+    with pytest.raises(ValueError, match=r"densities must be finite and not negative; got -1\.0"):
+        DensityAdaptivity(2, [0.1, -1.0])
+    with pytest.raises(ValueError, match="labels must lie from -1 to num_classes - 1 = 1; got 2"):
+        class_densities(torch.ones(3, 2), torch.arange(3), 2)
+    with pytest.raises(ValueError, match="labels must give two rows to a class"):
+        class_densities(torch.ones(3, 2), torch.arange(3), 3)

@@ -1,0 +1,112 @@
+"""The angular loss over mined triplets and over those that labels allow."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from ssdml.graphs import Triplets
+from ssdml.losses import AngularTripletLoss
+from tests.losses import batch
+
+
+def slow(z, triplets, weights, angle=40.0):
+    """Weighted mean of Eq. (3), triplet after triplet."""
+    factor, total = 4 * math.tan(math.radians(angle)) ** 2, 0.0
+    for (i, j, k), weight in zip(triplets, weights, strict=True):
+        a, p, n = z[i], z[j], z[k]
+        m = ((a - p) ** 2).sum() - factor * ((n - (a + p) / 2) ** 2).sum()
+        total += weight * np.logaddexp(0, m)
+    return total / sum(weights)
+
+
+def all_triplets(labels):
+    known = [i for i, label in enumerate(labels) if label != -1]
+    return [
+        (i, j, k)
+        for i in known
+        for j in known
+        for k in known
+        if i != j and labels[i] == labels[j] != labels[k]
+    ]
+
+
+@pytest.fixture
+def mined(rng):
+    """Ten triplets of 16 rows, as ``mine_triplets`` gives them: numpy, with weights."""
+    ends = np.array([rng.choice(16, 3, replace=False) for _ in range(10)]).T
+    triplets = Triplets(*ends, rng.random(10) + 0.1)
+    for part in triplets:
+        part.flags.writeable = False
+    return triplets
+
+
+def test_the_known_value():
+    z = torch.tensor([[0.0], [0.0], [1.0]], dtype=torch.float64)  # m = -4 at 45 degrees
+    ends = tuple(torch.tensor([i]) for i in range(3))
+    value = AngularTripletLoss(angle=45.0)(z, indices_tuple=ends)
+    assert value.item() == pytest.approx(math.log1p(math.exp(-4)), rel=1e-12)
+
+
+@pytest.mark.parametrize("angle", [30.0, 40.0, 55.0])
+@pytest.mark.parametrize("d", [5, 500])  # by all differences, and by all pairs
+def test_mined_triplets_cost_what_the_slow_twin_says(mined, angle, d, rng):
+    z = torch.from_numpy(rng.standard_normal((16, d)) / math.sqrt(d))
+    loss, ends = AngularTripletLoss(angle), tuple(torch.tensor(part) for part in mined[:3])
+    triplets = list(zip(*mined[:3], strict=True))
+    expected = slow(z.numpy(), triplets, mined.weight, angle)
+    weights = torch.tensor(mined.weight)
+    assert loss(z, indices_tuple=ends, weights=weights).item() == pytest.approx(expected, rel=1e-9)
+    assert loss(z, indices_tuple=mined).item() == pytest.approx(expected, rel=1e-9)
+    plain = slow(z.numpy(), triplets, np.ones(10), angle)
+    assert loss(z, indices_tuple=ends).item() == pytest.approx(plain, rel=1e-9)
+
+
+def test_labels_make_all_triplets_with_the_product_of_three_weights():
+    z, labels, weights = batch()
+    triplets = all_triplets(labels.tolist())
+    products = [float(weights[list(triplet)].prod()) for triplet in triplets]
+    loss = AngularTripletLoss()
+    expected = slow(z.numpy(), triplets, products)
+    assert loss(z, labels, weights=weights).item() == pytest.approx(expected, rel=1e-9)
+    expected = slow(z.numpy(), triplets, np.ones(len(triplets)))
+    assert loss(z, labels).item() == pytest.approx(expected, rel=1e-9)
+
+
+def test_weights_of_rows_and_of_mined_triplets_multiply(mined):
+    z, _, weights = batch()
+    triplets = list(zip(*mined[:3], strict=True))
+    products = [w * float(weights[list(t)].prod()) for w, t in zip(mined[3], triplets, strict=True)]
+    value = AngularTripletLoss()(z, indices_tuple=mined, weights=weights)
+    assert value.item() == pytest.approx(slow(z.numpy(), triplets, products), rel=1e-9)
+
+
+@pytest.mark.parametrize("count", [2, 200])  # by all differences, and by all pairs
+def test_positives_and_negatives_may_be_rows_of_another_set(count, rng):
+    z, other = batch()[0], torch.from_numpy(rng.standard_normal((20, 5)))
+    ends = torch.from_numpy(np.stack([rng.integers(n, size=count) for n in (16, 20, 20)]))
+    both = np.concatenate([z.numpy(), other.numpy()])
+    triplets = [(i, 16 + j, 16 + k) for i, j, k in ends.T.tolist()]
+    value = AngularTripletLoss()(z, indices_tuple=tuple(ends), ref_emb=other)
+    assert value.item() == pytest.approx(slow(both, triplets, np.ones(count)), rel=1e-9)
+
+
+def test_a_translation_of_the_rows_does_not_matter():
+    z, labels, _ = batch(torch.float32)
+    near, far = (AngularTripletLoss()(rows, labels) for rows in (z, z + 100))
+    torch.testing.assert_close(far, near, rtol=1e-4, atol=1e-5)
+
+
+def test_a_row_that_no_triplet_names_has_no_gradient():
+    z = batch()[0].requires_grad_()
+    AngularTripletLoss()(z, indices_tuple=([0, 1], [2, 3], [4, 5])).backward()
+    assert (z.grad[:6] != 0).any(dim=1).all()
+    assert (z.grad[6:] == 0).all()
+
+
+def test_an_impossible_angle_is_refused():
+    with pytest.raises(ValueError, match="angle must lie between 0 and 90 degrees; got 90"):
+        AngularTripletLoss(90.0)
