@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import Interval
 
 from ssdml.deep_metric import DeepMetric
 from ssdml.evaluation import evaluate
@@ -33,6 +35,25 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
     device: str
     random_state: Any
     verbose: int
+
+    # What all have; each adds its own.
+    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
+        "backbone": [str, callable],
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "decay": [Interval(Real, 0, 1, closed="neither")],
+        "pretrain_epochs": [Interval(Integral, 0, None, closed="left")],
+        "partition_size": [Interval(Integral, 1, None, closed="left"), None],
+        "epochs": [Interval(Integral, 1, None, closed="left")],
+        "epochs_per_partition": [Interval(Integral, 1, None, closed="left")],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "checkpoint_dir": [str, Path, None],
+        "device": [str],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
 
     @abstractmethod
     def _new_run(

@@ -253,9 +253,9 @@ class TestTheFirstPartition:
         seen = []
         loss = deep_run.DeepRun._loss
 
-        def spy(run, batch, classes, others, generator):
-            seen.append((batch, classes))
-            return loss(run, batch, classes, others, generator)
+        def spy(run, batch):
+            seen.append((batch.rows, batch.classes))
+            return loss(run, batch)
 
         monkeypatch.setattr(deep_run.DeepRun, "_loss", spy)
         small_model(epochs=2, input_edges=edges).fit(X, labels)
