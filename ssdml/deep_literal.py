@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from ssdml.alternation import PAPER_STEPS, learn_metric
 from ssdml.graphs.neighbors import knn_graph
@@ -62,11 +63,6 @@ class LiteralRun(PartitionRun):
         entry = {"n_triplets": len(anchor)}
         return Prepared(self.distributions, triplets=triplets, entry=entry)
 
-    def conclude(self) -> None:
-        """The labels along the last embedding, and the proxies, which nobody has trained."""
-        super().conclude()
-        self._place(None, self.distributions.T @ self.embed_all("embedding"))
-
     def _batches(self, rows: Rows, number: int, rng: np.random.Generator) -> Iterator[Rows]:
         """Triplets (3, n) of the partition, in another order with each pass."""
         assert self.triplets is not None
@@ -81,7 +77,7 @@ class LiteralRun(PartitionRun):
         assert self.triplets is not None
         return self.epochs_of(number) * max(1, len(self.triplets.anchor) // BATCH_TRIPLETS)
 
-    def _loss(self, batch: Rows) -> torch.Tensor:
+    def _loss(self, batch: Rows) -> Tensor:
         """L is learned under the network; then the loss, for the network under L."""
         used, places = np.unique(batch, return_inverse=True)
         features = self.network.features(self.items.batch(used))
@@ -90,9 +86,11 @@ class LiteralRun(PartitionRun):
             local = Triplets(anchor, positive, negative, np.ones(len(anchor)))
             self._learn_metric(features.detach().cpu().numpy(), local)
         projected = features @ self.network.metric
-        return angular_triplet_loss(
-            projected[anchor], projected[positive], projected[negative], angle=self.settings.angle
-        ).mean()
+        return self._losses(projected[anchor], projected[positive], projected[negative]).mean()
+
+    def _losses(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+        """Of each triplet under L."""
+        return angular_triplet_loss(anchor, positive, negative, angle=self.settings.angle)
 
     def _learn_metric(self, features: Array, triplets: Triplets) -> None:
         found = learn_metric(

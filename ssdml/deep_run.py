@@ -63,6 +63,7 @@ class DeepRun(PartitionRun):
     """State of our alternation, and its steps."""
 
     settings: DeepSettings
+    learns_proxies = True
 
     def __init__(
         self,

@@ -27,6 +27,7 @@ from ssdml.graphs.neighbors import KNNGraph, knn_graph
 from ssdml.graphs.propagation import propagate_labels
 from ssdml.graphs.triplets import Triplets
 from ssdml.items import Items
+from ssdml.labels import likeliest
 from ssdml.linalg import unit_rows
 from ssdml.progress import Show
 from ssdml.ranks import from_first_rank
@@ -70,6 +71,7 @@ class PartitionRun(ABC):
     """State of an alternation, and its steps: a kind of run adds what it learns, and how."""
 
     optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW
+    learns_proxies = False  # otherwise they stand at the classes' means in the end
 
     def __init__(
         self,
@@ -141,7 +143,7 @@ class PartitionRun(ABC):
         rng = np.random.default_rng([self.seed, number + 1])
         begin = time.perf_counter()
         found = from_first_rank(lambda: self._prepare(rng.spawn(1)[0]))
-        changed = found.distributions.argmax(axis=1) != self.distributions.argmax(axis=1)
+        changed = likeliest(found.distributions) != likeliest(self.distributions)
         self._take_over(found)
         entry = {"partition": number + 1, **found.entry}
         if number:
@@ -181,11 +183,15 @@ class PartitionRun(ABC):
         return bool(self.history) and self.history[-1].get("changed", 1.0) < self.settings.tol
 
     def conclude(self) -> None:
-        """The labels once more, along the graph of the last embedding."""
+        """The labels along the graph of the last embedding; proxies that nobody has trained."""
+        if not self.distributions.shape[1]:
+            return  # there is no label
         rng = np.random.default_rng([self.seed, len(self.history) + 1])
         self.distributions = from_first_rank(
             lambda: self._carried(self.embed_all("features"), rng)[0]
         )
+        if not self.learns_proxies:
+            self._place(None, self.distributions.T @ self.embed_all("embedding"))
 
     def _carried(self, features: Array, rng: np.random.Generator) -> tuple[Array, KNNGraph]:
         """Labels spread along the graph of the embedding, and that graph."""
@@ -255,14 +261,9 @@ class PartitionRun(ABC):
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Go on from a checkpoint of the same run."""
-
-        def part(prefix: str) -> dict[str, torch.Tensor]:
-            names = [name for name in checkpoint.tensors if name.startswith(f"{prefix}.")]
-            return {name[len(prefix) + 1 :]: checkpoint.tensors[name] for name in names}
-
-        self.network.load_state_dict(part("network"))
-        self.average.load_state_dict(part("average"))
-        self.trainer.restore_optimizer(part("optimizer"))
+        self.network.load_state_dict(checkpoint.part("network"))
+        self.average.load_state_dict(checkpoint.part("average"))
+        self.trainer.restore_optimizer(checkpoint.part("optimizer"))
         self.trainer.n_steps = checkpoint.state["n_steps"]
         self.distributions = checkpoint.tensors["distributions"].numpy()
         self.history = checkpoint.state["history"]
