@@ -94,6 +94,7 @@ class DeepBaseline(DeepEstimator):
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)
     >>> labels = np.where(np.arange(len(y)) < 100, y, -1)
+    >>> _ = torch.manual_seed(0)
     >>> head = torch.nn.Linear(64, 32)
     >>> model = DeepBaseline("lrml", head, 16, epochs=2, epochs_per_partition=1, random_state=0)
     >>> model.fit(X / 16, labels).transform(X / 16).shape

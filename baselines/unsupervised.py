@@ -87,6 +87,7 @@ class DeepUnsupervised(DeepEstimator):
     >>> import torch
     >>> from sklearn.datasets import load_digits
     >>> X, _ = load_digits(return_X_y=True)
+    >>> _ = torch.manual_seed(0)
     >>> model = DeepUnsupervised("nce", torch.nn.Linear(64, 32), 16, epochs=2, random_state=0)
     >>> model.fit(X / 16).transform(X / 16).shape
     (1797, 16)
