@@ -1,4 +1,4 @@
-"""Published semi-supervised metric learners, one method a file; estimators like SSDML.
+"""Published metric learners, one method a file; estimators like SSDML and DeepSSDML.
 
 Names load on first use, so that ``import ssdml.baselines`` stays light.
 """
@@ -15,10 +15,25 @@ if TYPE_CHECKING:
     from ssdml.baselines.isdml import ISDML
     from ssdml.baselines.lrml import LRML
     from ssdml.baselines.seraph import SERAPH
+    from ssdml.baselines.supervised import DeepSupervised
+    from ssdml.baselines.unsupervised import DeepUnsupervised
 
-__all__ = ["APIT", "APLLR", "ISDML", "LRML", "SERAPH", "DeepBaseline"]
+__all__ = [
+    "APIT",
+    "APLLR",
+    "ISDML",
+    "LRML",
+    "SERAPH",
+    "DeepBaseline",
+    "DeepSupervised",
+    "DeepUnsupervised",
+]
 
-_HOMES = {"DeepBaseline": "deep"}  # the others stand in files of their names
+_HOMES = {  # the others stand in files of their names
+    "DeepBaseline": "deep",
+    "DeepSupervised": "supervised",
+    "DeepUnsupervised": "unsupervised",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,8 +16,7 @@ from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.neighbors import KNNGraph
 from ssdml.items import Items
 from ssdml.partition_run import PartitionRun, Prepared, RunSettings
-from ssdml.progress import Show
-from ssdml.training import MetricNetwork, embed_items, seeded
+from ssdml.training import MetricNetwork, embed_items
 
 Array = npt.NDArray[Any]
 Classes = npt.NDArray[np.int64]
@@ -30,6 +30,13 @@ class Objective(NamedTuple):
 
     loss: BatchLoss
     graph: KNNGraph
+
+
+class Batch(NamedTuple):
+    """What a step learns from."""
+
+    rows: Rows  # of the partition
+    items: Rows  # the same among all
 
 
 class BaselineRun(PartitionRun):
@@ -70,29 +77,23 @@ class BaselineRun(PartitionRun):
         super()._take_over(found)
         self.objective = found.more
 
-    def _train(self, rows: Rows, number: int, rng: np.random.Generator, show: Show) -> list[float]:
-        """Steps down the objective on batches of the partition; the mean loss of each epoch."""
+    def _batches(self, rows: Rows, number: int, rng: np.random.Generator) -> Iterator[Batch]:
+        """Rows of the partition as its graph has them, and their numbers among all items."""
         assert self.objective is not None
-        loss, graph = self.objective
-        n_steps, epochs = self._steps_of(number), self.epochs_of(number)
         known = np.flatnonzero(self.labels[rows] != UNLABELED)
-        losses: list[float] = []
-        with seeded(int(rng.integers(2**31)), self.device):
-            self.network.train()
-            for step in range(n_steps):
-                batch = draw_batch(known, graph, self.settings.batch_size, rng)
-                losses.append(self._step(loss, batch, rows[batch]))
-                show((step + 1) / n_steps, self._note(number, step * epochs // n_steps, losses[-1]))
-        return [float(np.mean(part)) for part in np.array_split(losses, epochs)]
+        for _ in range(self._steps_of(number)):
+            batch = draw_batch(known, self.objective.graph, self.settings.batch_size, rng)
+            yield Batch(batch, rows[batch])
 
-    def _step(self, loss: BatchLoss, batch: Rows, items: Rows) -> float:
-        """One step, L as it is."""
-        embedding = self.network.features(self.items.batch(items)) @ self.network.metric
+    def _loss(self, batch: Batch) -> torch.Tensor:
+        """The method's objective, its metric as it is."""
+        assert self.objective is not None
+        features = self.network.features(self.items.batch(batch.items))
+        embedding = features @ self.network.metric
         squares = (embedding[:, None] - embedding).square().sum(dim=2)
-        weights = torch.from_numpy(loss.weights_of(batch)).to(squares)
-        labels = torch.from_numpy(self.labels[items]).to(squares.device)
-        value = loss(squares, labels, weights)
-        return self.trainer.step(value, self.settings.learning_rate)
+        weights = torch.from_numpy(self.objective.loss.weights_of(batch.rows)).to(squares)
+        labels = torch.from_numpy(self.labels[batch.items]).to(squares.device)
+        return self.objective.loss(squares, labels, weights)
 
 
 def draw_batch(known: Rows, graph: KNNGraph, size: int, rng: np.random.Generator) -> Rows:

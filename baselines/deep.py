@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
-from pathlib import Path
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
@@ -102,28 +101,14 @@ class DeepBaseline(DeepEstimator):
     (1797, 16)
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
+    _parameter_constraints: dict[str, list[Any]] = DeepEstimator._parameter_constraints | {
         "method": [StrOptions(set(METHODS))],
-        "backbone": [str, callable],
-        "n_components": [Interval(Integral, 1, None, closed="left")],
         "method_params": [dict, None],
-        "decay": [Interval(Real, 0, 1, closed="neither")],
-        "pretrain_epochs": [Interval(Integral, 0, None, closed="left")],
-        "partition_size": [Interval(Integral, 1, None, closed="left"), None],
-        "epochs": [Interval(Integral, 1, None, closed="left")],
-        "epochs_per_partition": [Interval(Integral, 1, None, closed="left")],
         "batch_size": [Interval(Integral, 4, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "weight_decay": [Interval(Real, 0, None, closed="left")],
-        "checkpoint_dir": [str, Path, None],
-        "device": [str],
-        "n_jobs": [Integral, None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
 
     # What other runs leave open: no averaged weights, no early stop, and L is learned apart.
-    averaging, tol, orthogonal, mixed_precision = 0.0, 0.0, True, False
+    averaging, tol, orthogonal = 0.0, 0.0, True
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ on the same labels, and goes on where it was stopped; ``--only`` picks lines. Ho
 
 from ssdml.experiments.printed import TABLE_1, reproduced
 
-LINES = ["input", *TABLE_1["mnist"], "deep-ssdml"]
+LINES = [*TABLE_1["mnist"], "deep-ssdml"]
 
 if __name__ == "__main__":
     print(reproduced(TABLE_1, LINES, "table1", __doc__))

@@ -7,7 +7,6 @@ on the same labels, and goes on where it was stopped; ``--only`` picks lines. Ho
 from ssdml.experiments.printed import TABLE_4, reproduced
 
 LINES = [
-    "input",
     "deep-ssdml-paper",
     "deep-ssdml-paper[orthogonal=false]",
     "deep-ssdml",

@@ -26,6 +26,11 @@ class Checkpoint(NamedTuple):
     tensors: dict[str, torch.Tensor]
     state: dict[str, Any]  # JSON
 
+    def part(self, prefix: str) -> dict[str, torch.Tensor]:
+        """Tensors whose names begin with the prefix and a dot, without these."""
+        names = [name for name in self.tensors if name.startswith(f"{prefix}.")]
+        return {name[len(prefix) + 1 :]: self.tensors[name] for name in names}
+
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint, config: dict[str, Any]) -> Path:
     """Write a checkpoint of a run with this configuration; the one before the last goes.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -142,11 +141,8 @@ class DeepSSDML(DeepEstimator):
     True
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
-        "backbone": [str, callable],
-        "n_components": [Interval(Integral, 1, None, closed="left")],
+    _parameter_constraints: dict[str, list[Any]] = DeepEstimator._parameter_constraints | {
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
-        "decay": [Interval(Real, 0, 1, closed="neither")],
         "propagation": [StrOptions({"two-sided", "one-sided"})],
         "mining": [StrOptions({"propagated", "neighborhood"})],
         "angle": [Interval(Real, 0, 90, closed="neither")],
@@ -159,20 +155,8 @@ class DeepSSDML(DeepEstimator):
         "orthogonal": ["boolean"],
         "input_edges": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "input_weight": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
-        "pretrain_epochs": [Interval(Integral, 0, None, closed="left")],
-        "partition_size": [Interval(Integral, 1, None, closed="left"), None],
-        "epochs": [Interval(Integral, 1, None, closed="left")],
-        "epochs_per_partition": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, 1, closed="both")],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "weight_decay": [Interval(Real, 0, None, closed="left")],
         "mixed_precision": ["boolean", StrOptions({"auto"})],
-        "checkpoint_dir": [str, Path, None],
-        "device": [str],
-        "n_jobs": [Integral, None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
 
     def __init__(

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import Interval
 
 from ssdml.deep_metric import DeepMetric
 from ssdml.evaluation import evaluate
 from ssdml.graphs._checks import UNLABELED
-from ssdml.labels import read_labels
+from ssdml.labels import likeliest, read_labels
 from ssdml.progress import CallbackSupportMixin, Stages, with_callbacks
 
 if TYPE_CHECKING:
@@ -34,18 +36,41 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
     random_state: Any
     verbose: int
 
+    # What all have; each adds its own.
+    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
+        "backbone": [str, callable],
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "decay": [Interval(Real, 0, 1, closed="neither")],
+        "pretrain_epochs": [Interval(Integral, 0, None, closed="left")],
+        "partition_size": [Interval(Integral, 1, None, closed="left"), None],
+        "epochs": [Interval(Integral, 1, None, closed="left")],
+        "epochs_per_partition": [Interval(Integral, 1, None, closed="left")],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "checkpoint_dir": [str, Path, None],
+        "device": [str],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
     @abstractmethod
     def _new_run(
         self, items: Any, labels: Array, network: Any, inputs: Any, seed: int, device: str
     ) -> PartitionRun:
         """The run, which has not begun."""
 
+    def _labels(self, y: Any, n_samples: int) -> Array:
+        """Labels of the items, -1 where there is none."""
+        return read_labels(y, n_samples, type(self).__name__, "Label some items.")
+
     def _inputs(self, items: Any, labels: Array, rng: np.random.Generator) -> Any:
         """What the run has of the items as they are, and what stands beside the embedding."""
         self.input_side_, self.input_weight_ = None, 0.0
 
     @with_callbacks
-    def fit(self, dataset: Any, y: Any, *, validation: Any = None) -> Self:
+    def fit(self, dataset: Any, y: Any = None, *, validation: Any = None) -> Self:
         """Learn network and metric.
 
         Parameters
@@ -53,7 +78,7 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
         dataset : array or tensor of shape (n, ...), or torch Dataset
             See :func:`ssdml.items.as_items`; labels that a Dataset yields are not read.
         y : array of shape (n,), int
-            -1 where unlabelled.
+            -1 where unlabelled; None for those that learn without labels.
         validation : tuple (items, labels), optional
             Scored after each partition, in ``history_``; nothing is learned or chosen by them.
 
@@ -66,8 +91,8 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
         TypeError
             If items are neither tensors nor arrays, or ``backbone`` is no module.
         ValueError
-            If no item is labelled, the labels are of another length, the backbone makes no finite
-            rows, or checkpoints belong to a run with other settings or data.
+            If no item is labelled where labels are needed, they are of another length, the backbone
+            makes no finite rows, or checkpoints belong to a run with other settings or data.
         FloatingPointError
             If the loss is no longer finite.
         MemoryError
@@ -90,7 +115,7 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
         name = type(self).__name__
         device = join_group(find_device(self.device))
         items = as_items(dataset, name, device)
-        labels = read_labels(y, len(items), name, "Label some items.")
+        labels = self._labels(y, len(items))
         held = None if validation is None else held_items(validation, items.shape, device)
         folder = None if self.checkpoint_dir is None else Path(self.checkpoint_dir)
         seed = from_first_rank(lambda: run_seed(self.random_state, folder))
@@ -140,7 +165,8 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
     def _keep(self, run: Any, labels: Array) -> None:
         self.classes_ = np.unique(labels[labels != UNLABELED])
         self.label_distributions_ = run.distributions
-        self.transduction_ = self.classes_[run.distributions.argmax(axis=1)]
+        codes = likeliest(run.distributions)
+        self.transduction_ = self.classes_[codes] if len(self.classes_) else codes
         self.history_, self.triplets_ = run.history, run.triplets
         self.item_shape_ = run.items.shape
         self.components_ = run.average.L.T

@@ -6,12 +6,14 @@ network by a step of gradient descent with L fixed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from ssdml.alternation import PAPER_STEPS, learn_metric
 from ssdml.graphs.neighbors import knn_graph
@@ -20,8 +22,7 @@ from ssdml.graphs.triplets import Triplets, mine_triplets
 from ssdml.linalg import nearest_orthonormal
 from ssdml.losses.angular import angular_triplet_loss
 from ssdml.partition_run import PartitionRun, Prepared, RunSettings
-from ssdml.progress import Show
-from ssdml.training import embed_items, seeded
+from ssdml.training import embed_items
 
 Array = npt.NDArray[Any]
 Rows = npt.NDArray[np.intp]
@@ -62,43 +63,34 @@ class LiteralRun(PartitionRun):
         entry = {"n_triplets": len(anchor)}
         return Prepared(self.distributions, triplets=triplets, entry=entry)
 
-    def conclude(self) -> None:
-        """The labels along the last embedding, and the proxies, which nobody has trained."""
-        super().conclude()
-        self._place(None, self.distributions.T @ self.embed_all("embedding"))
-
-    def _train(self, rows: Rows, number: int, rng: np.random.Generator, show: Show) -> list[float]:
-        """So many passes over the triplets; the mean loss of each."""
+    def _batches(self, rows: Rows, number: int, rng: np.random.Generator) -> Iterator[Rows]:
+        """Triplets (3, n) of the partition, in another order with each pass."""
         assert self.triplets is not None
-        ends = np.stack(self.triplets[:3])  # (3, n_triplets)
-        passes, means = self.epochs_of(number), []
-        with seeded(int(rng.integers(2**31)), self.device):
-            self.network.train()
-            for done in range(passes):
-                order = rng.permutation(ends.shape[1])
-                whole = len(order) // BATCH_TRIPLETS * BATCH_TRIPLETS  # Eq. (4) drops the rest
-                batches = order[: whole or None].reshape(-1, min(BATCH_TRIPLETS, len(order)))
-                losses: list[float] = []
-                for batch in batches:
-                    losses.append(self._turn(ends[:, batch]))
-                    share = (done + len(losses) / len(batches)) / passes
-                    show(share, self._note(number, done, losses[-1]))
-                means.append(float(np.mean(losses)))
-        return means
+        ends = np.stack(self.triplets[:3])
+        size, each = BATCH_TRIPLETS, self._steps_of(number) // self.epochs_of(number)
+        for _ in range(self.epochs_of(number)):
+            order = rng.permutation(ends.shape[1])[: each * size]  # Eq. (4) drops the rest
+            yield from (ends[:, batch] for batch in np.array_split(order, each))
 
-    def _turn(self, ends: Rows) -> float:
-        """One batch: L under the network, then the network under L."""
-        used, places = np.unique(ends, return_inverse=True)
+    def _steps_of(self, number: int) -> int:
+        """Batches of triplets; all in one where they are fewer than a batch."""
+        assert self.triplets is not None
+        return self.epochs_of(number) * max(1, len(self.triplets.anchor) // BATCH_TRIPLETS)
+
+    def _loss(self, batch: Rows) -> Tensor:
+        """L is learned under the network; then the loss, for the network under L."""
+        used, places = np.unique(batch, return_inverse=True)
         features = self.network.features(self.items.batch(used))
         anchor, positive, negative = places.reshape(3, -1)
-        if self.settings.orthogonal:
+        if self.settings.orthogonal and features.isfinite().all():
             local = Triplets(anchor, positive, negative, np.ones(len(anchor)))
             self._learn_metric(features.detach().cpu().numpy(), local)
         projected = features @ self.network.metric
-        losses = angular_triplet_loss(
-            projected[anchor], projected[positive], projected[negative], angle=self.settings.angle
-        )
-        return self.trainer.step(losses.mean(), self.settings.learning_rate)
+        return self._losses(projected[anchor], projected[positive], projected[negative]).mean()
+
+    def _losses(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+        """Of each triplet under L."""
+        return angular_triplet_loss(anchor, positive, negative, angle=self.settings.angle)
 
     def _learn_metric(self, features: Array, triplets: Triplets) -> None:
         found = learn_metric(

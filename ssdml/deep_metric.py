@@ -73,6 +73,12 @@ class DeepMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     def predict(self, dataset: Any) -> Array:
         """Likeliest class of each item, (n,)."""
+        check_is_fitted(self)
+        if not len(self.classes_):
+            raise ValueError(
+                f"{type(self).__name__}.predict: classes must be known; got a fit without labels. "
+                "Give it some: they are carried along the graph of what was learned."
+            )
         likeliest: Array = self.classes_[self.predict_proba(dataset).argmax(axis=1)]
         return likeliest
 

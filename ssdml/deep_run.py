@@ -6,8 +6,8 @@ itself: what its averaged weights and the graph together believe of an item.
 
 from __future__ import annotations
 
-import math
-from typing import Any, Protocol
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,10 +25,9 @@ from ssdml.input_side import InputGraph
 from ssdml.items import Items
 from ssdml.linalg import nearest_orthonormal
 from ssdml.partition_run import PartitionRun, Prepared, RunSettings
-from ssdml.progress import Show
 from ssdml.ranks import gathered, own_share
 from ssdml.sampling import balanced_batches, confidences
-from ssdml.training import MetricNetwork, Schedule, batch_angular_loss, rate_at, seeded
+from ssdml.training import MetricNetwork, Schedule, batch_angular_loss, rate_at
 
 Array = npt.NDArray[Any]
 Classes = npt.NDArray[np.int64]
@@ -49,12 +48,22 @@ class DeepSettings(RunSettings, Protocol):
     triplets: float
     metric_steps: int
     orthogonal: bool
+    mixed_precision: bool | str
+
+
+class Batch(NamedTuple):
+    """What a step learns from."""
+
+    rows: Rows
+    classes: Classes  # of the rows, as the graph has them
+    others: Rows  # under consistency
 
 
 class DeepRun(PartitionRun):
     """State of our alternation, and its steps."""
 
     settings: DeepSettings
+    learns_proxies = True
 
     def __init__(
         self,
@@ -72,6 +81,10 @@ class DeepRun(PartitionRun):
         self.input_graph, self.views, self.weak_views = input_graph, views, weak_views
         n_classes = class_codes(labels)[1]
         self.masses = torch.full((n_classes,), 1 / n_classes, device=device)
+        self._kind = device.split(":")[0]
+        mixed = settings.mixed_precision
+        self._mixed = self._kind == "cuda" if mixed == "auto" else bool(mixed)
+        self._generator = torch.Generator()  # of the views
 
     def _prepare(self, rng: np.random.Generator) -> Prepared:
         """Labels, triplets and metric; at first along the input, if its edges count."""
@@ -115,44 +128,28 @@ class DeepRun(PartitionRun):
         """Whether the input's edges count."""
         return self.input_graph is not None and self.input_graph.weight > 0
 
-    def _train(self, rows: Rows, number: int, rng: np.random.Generator, show: Show) -> list[float]:
-        """The backbone's epochs on the partition; the mean loss of each."""
-        settings = self.settings
-        weights, classes = confidences(self.distributions), self.distributions.argmax(axis=1)
-        outside = np.ones(len(weights), bool)
+    def _batches(self, rows: Rows, number: int, rng: np.random.Generator) -> Iterator[Batch]:
+        """Of every class as many, by confidence, and any other rows of the partition."""
+        size, classes = self.settings.batch_size, self.distributions.argmax(axis=1)
+        outside = np.ones(len(classes), bool)
         outside[rows] = False
-        weights = np.where(outside, 0, weights)
-        before, n_steps = sum(self._steps_of(i) for i in range(number)), self._steps_of(number)
-        epochs = self.epochs_of(number)
-        n_all = sum(map(self._steps_of, range(self.n_partitions)))
-        plan = Schedule(n_all, learning_rate=settings.learning_rate)
-        batches = balanced_batches(classes, weights, settings.batch_size, n_steps, rng)
-        generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
-        losses: list[float] = []
-        with seeded(int(rng.integers(2**31)), self.device):
-            self.network.train()
-            self.average.eval()
-            for step, batch in enumerate(batches):
-                others = rng.choice(rows, settings.batch_size)
-                loss = self._loss(batch, classes[batch], others, generator)
-                rate = rate_at((before + step) / n_all, plan)
-                losses.append(self.trainer.step(loss, rate))
-                show((step + 1) / n_steps, self._note(number, step * epochs // n_steps, losses[-1]))
-                if not math.isfinite(losses[-1]):
-                    raise FloatingPointError(
-                        f"the loss must stay finite; got {losses[-1]} at step "
-                        f"{step + 1} of partition {number + 1}. Lower learning_rate="
-                        f"{settings.learning_rate}, and name another checkpoint_dir."
-                    )
-        return [float(np.mean(part)) for part in np.array_split(losses, epochs)]
+        weights = np.where(outside, 0, confidences(self.distributions))
+        drawn = balanced_batches(classes, weights, size, self._steps_of(number), rng)
+        self._generator.manual_seed(int(rng.integers(2**31)))
+        return (Batch(batch, classes[batch], rng.choice(rows, size)) for batch in drawn)
 
-    def _loss(
-        self, batch: Rows, classes: Classes, others: Rows, generator: torch.Generator
-    ) -> torch.Tensor:
+    def _rate(self, number: int, step: int) -> float:
+        """It rises and falls once over all partitions."""
+        steps = [self._steps_of(i) for i in range(self.n_partitions)]
+        plan = Schedule(sum(steps), learning_rate=self.settings.learning_rate)
+        return rate_at((sum(steps[:number]) + step) / plan.n_steps, plan)
+
+    def _loss(self, batch: Batch) -> torch.Tensor:
         """Classes and triplets of the batch, and consistency of the other rows."""
-        share = own_share(len(batch))
+        (rows, classes, others), generator = batch, self._generator
+        share = own_share(len(rows))
         labels = torch.from_numpy(classes).to(self.device)
-        views = self.views(self.items.batch(batch), generator)[share]
+        views = self.views(self.items.batch(rows), generator)[share]
         parts = [views]
         if self.settings.consistency:
             items = self.items.batch(others)

@@ -48,6 +48,22 @@ def encode_partial_labels(
     return codes, classes
 
 
+def likeliest(distributions: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Column of the largest entry of each row; -1 where there is no column.
+
+    Examples
+    --------
+    >>> likeliest(np.array([[0.2, 0.8], [0.6, 0.4]]))
+    array([1, 0])
+    >>> likeliest(np.empty((2, 0)))
+    array([-1, -1])
+    """
+    if not distributions.shape[1]:
+        return np.full(len(distributions), UNLABELED, dtype=np.int64)
+    codes: npt.NDArray[np.int64] = distributions.argmax(axis=1)
+    return codes
+
+
 def read_labels(
     y: Any, n_samples: int, who: str, way_out: str | None = None
 ) -> npt.NDArray[np.int64]:

@@ -6,9 +6,10 @@ before it is in :meth:`PartitionRun.checkpoint`.
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -26,11 +27,12 @@ from ssdml.graphs.neighbors import KNNGraph, knn_graph
 from ssdml.graphs.propagation import propagate_labels
 from ssdml.graphs.triplets import Triplets
 from ssdml.items import Items
+from ssdml.labels import likeliest
 from ssdml.linalg import unit_rows
 from ssdml.progress import Show
 from ssdml.ranks import from_first_rank
 from ssdml.sampling import partitions
-from ssdml.training import MetricNetwork, Trainer, embed_items, pretrain
+from ssdml.training import MetricNetwork, Trainer, embed_items, pretrain, seeded
 
 Array = npt.NDArray[Any]
 Classes = npt.NDArray[np.int64]
@@ -51,7 +53,6 @@ class RunSettings(Protocol):
     batch_size: int
     learning_rate: float
     weight_decay: float
-    mixed_precision: bool | str
     n_jobs: int | None
 
 
@@ -70,6 +71,7 @@ class PartitionRun(ABC):
     """State of an alternation, and its steps: a kind of run adds what it learns, and how."""
 
     optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW
+    learns_proxies = False  # otherwise they stand at the classes' means in the end
 
     def __init__(
         self,
@@ -88,9 +90,6 @@ class PartitionRun(ABC):
             averaging=settings.averaging,
             optimizer=self.optimizer,
         )
-        self._kind = device.split(":")[0]
-        mixed = settings.mixed_precision
-        self._mixed = self._kind == "cuda" if mixed == "auto" else bool(mixed)
         self.distributions = one_hot(labels)
         self.triplets: Triplets | None = None
         self.purity: dict[str, float] | None = None
@@ -105,8 +104,16 @@ class PartitionRun(ABC):
         """What the next epochs are to have; one process makes it for all."""
 
     @abstractmethod
-    def _train(self, rows: Rows, number: int, rng: np.random.Generator, show: Show) -> list[float]:
-        """The backbone's epochs on the partition; the mean loss of each."""
+    def _batches(self, rows: Rows, number: int, rng: np.random.Generator) -> Iterator[Any]:
+        """What each step of a partition learns from, drawn when the step comes."""
+
+    @abstractmethod
+    def _loss(self, batch: Any) -> torch.Tensor:
+        """What the step of a batch goes down."""
+
+    def _rate(self, number: int, step: int) -> float:
+        """Learning rate of a step of a partition."""
+        return self.settings.learning_rate
 
     @property
     def network(self) -> MetricNetwork:
@@ -136,19 +143,39 @@ class PartitionRun(ABC):
         rng = np.random.default_rng([self.seed, number + 1])
         begin = time.perf_counter()
         found = from_first_rank(lambda: self._prepare(rng.spawn(1)[0]))
-        changed = found.distributions.argmax(axis=1) != self.distributions.argmax(axis=1)
+        changed = likeliest(found.distributions) != likeliest(self.distributions)
         self._take_over(found)
         entry = {"partition": number + 1, **found.entry}
         if number:
             entry["changed"] = float(changed.mean())
         prepared = time.perf_counter()
         entry["purity"] = self.purity
-        entry["losses"] = self._train(self.parts[number], number, rng, show)
+        entry["losses"] = self._train(number, rng, show)
         entry["loss"] = entry["losses"][-1]
         trained = time.perf_counter()
         entry["seconds"] = {"graph and metric": prepared - begin, "epochs": trained - prepared}
         self.history.append(entry)
         return entry
+
+    def _train(self, number: int, rng: np.random.Generator, show: Show) -> list[float]:
+        """The backbone's epochs on a partition; the mean loss of each."""
+        n_steps, epochs = self._steps_of(number), self.epochs_of(number)
+        batches = self._batches(self.parts[number], number, rng)
+        losses: list[float] = []
+        with seeded(int(rng.integers(2**31)), self.device):
+            self.network.train()
+            self.average.eval()
+            for step, batch in enumerate(batches):
+                rate = self._rate(number, step)
+                losses.append(self.trainer.step(self._loss(batch), rate))
+                show((step + 1) / n_steps, self._note(number, step * epochs // n_steps, losses[-1]))
+                if not math.isfinite(losses[-1]):
+                    raise FloatingPointError(
+                        f"the loss must stay finite; got {losses[-1]} at step "
+                        f"{step + 1} of partition {number + 1}. Lower learning_rate="
+                        f"{self.settings.learning_rate}, and name another checkpoint_dir."
+                    )
+        return [float(np.mean(part)) for part in np.array_split(losses, min(epochs, n_steps))]
 
     @property
     def has_settled(self) -> bool:
@@ -156,11 +183,15 @@ class PartitionRun(ABC):
         return bool(self.history) and self.history[-1].get("changed", 1.0) < self.settings.tol
 
     def conclude(self) -> None:
-        """The labels once more, along the graph of the last embedding."""
+        """The labels along the graph of the last embedding; proxies that nobody has trained."""
+        if not self.distributions.shape[1]:
+            return  # there is no label
         rng = np.random.default_rng([self.seed, len(self.history) + 1])
         self.distributions = from_first_rank(
             lambda: self._carried(self.embed_all("features"), rng)[0]
         )
+        if not self.learns_proxies:
+            self._place(None, self.distributions.T @ self.embed_all("embedding"))
 
     def _carried(self, features: Array, rng: np.random.Generator) -> tuple[Array, KNNGraph]:
         """Labels spread along the graph of the embedding, and that graph."""
@@ -212,6 +243,7 @@ class PartitionRun(ABC):
         return min(each, self.settings.epochs - number * each)
 
     def _steps_of(self, number: int) -> int:
+        """Batches of a partition, those of all its epochs."""
         return -(-self.epochs_of(number) * len(self.parts[number]) // self.settings.batch_size)
 
     def embed_all(self, kind: str) -> Array:
@@ -229,14 +261,9 @@ class PartitionRun(ABC):
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Go on from a checkpoint of the same run."""
-
-        def part(prefix: str) -> dict[str, torch.Tensor]:
-            names = [name for name in checkpoint.tensors if name.startswith(f"{prefix}.")]
-            return {name[len(prefix) + 1 :]: checkpoint.tensors[name] for name in names}
-
-        self.network.load_state_dict(part("network"))
-        self.average.load_state_dict(part("average"))
-        self.trainer.restore_optimizer(part("optimizer"))
+        self.network.load_state_dict(checkpoint.part("network"))
+        self.average.load_state_dict(checkpoint.part("average"))
+        self.trainer.restore_optimizer(checkpoint.part("optimizer"))
         self.trainer.n_steps = checkpoint.state["n_steps"]
         self.distributions = checkpoint.tensors["distributions"].numpy()
         self.history = checkpoint.state["history"]

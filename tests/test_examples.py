@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.image import imread
+from sklearn.base import clone
 
 from ssdml.experiments.printed import TABLE_2
-from tests.deep import small_images, small_model
+from tests.deep import small_images, small_model, small_network
 from tests.photographs import SMALL, WRITERS
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -68,42 +69,54 @@ def test_an_example_can_be_read_at_a_glance(name):
 @pytest.fixture
 def small_deep(monkeypatch):
     """Small images and short fits in the place of MNIST and of its networks."""
+    from ssdml.baselines import DeepSupervised, DeepUnsupervised
     from ssdml.datasets import Dataset
     from ssdml.experiments.deep_methods import OfImages
 
     X, y, _ = small_images(n=500)
     data = Dataset("mnist", X.reshape(500, -1), y, tuple("0123456789"), item_shape=(8, 8))
     short = {"epochs": 2, "epochs_per_partition": 1}
-    kinds = {
-        "deep-ssdml": {},
-        "deep-ssdml-paper": {"mining": "neighborhood", "partition_size": 100},
+    paper = small_model(**short, mining="neighborhood", partition_size=100)
+    models = {
+        "deep-ssdml": small_model(**short),
+        "deep-ssdml-paper": paper,
+        "deep-rotnet": DeepUnsupervised("rotnet", small_network(), 16, **short),
+        "deep-angular": DeepSupervised("angular", small_network(), 16, n_triplets=300, **short),
     }
     made = {
-        name: lambda seed, n_jobs, more=more: OfImages(
-            small_model(**short, **more, random_state=seed), (8, 8)
+        name: lambda seed, n_jobs, model=model: OfImages(
+            clone(model).set_params(random_state=seed), (8, 8)
         )
-        for name, more in kinds.items()
+        for name, model in models.items()
     }
-    monkeypatch.setattr("ssdml.datasets.load_dataset", lambda name: data)
+    monkeypatch.setattr("ssdml.datasets.load_dataset", lambda name: replace(data, name=name))
     monkeypatch.setattr("ssdml.experiments.deep_methods.deep_methods", lambda data, makers: made)
     monkeypatch.setattr("ssdml.experiments.run.deep_methods", lambda data, makers: made)
 
 
 @pytest.mark.usefixtures("small_deep")
 @pytest.mark.parametrize(
-    ("name", "line"), [("table4", "deep-ssdml[angle=45]"), ("table1", "deep-ssdml")]
+    ("name", "data", "line", "printed"),
+    [
+        ("table4", "mnist", "deep-ssdml[angle=45]", "47.5 93.9 96.6 98.2 98.9"),
+        ("table1", "mnist", "deep-ssdml", "47.5 93.9 96.6 98.2 98.9"),
+        ("table3", "cars", "deep-rotnet", "40.7 45.7 58.1 69.5 80.4"),
+        ("table5", "cub", "deep-angular", "- 44.8 56.9 69.1 79.9"),
+    ],
 )
-def test_a_table_puts_what_is_printed_beside_what_is_found(run, tmp_path, name, line):
+def test_a_table_puts_what_is_printed_beside_what_is_found(
+    run, tmp_path, name, data, line, printed
+):
     lines = ["input", "deep-ssdml-paper", line]
-    shown = run(f"reproduce_{name}.py", "mnist", "--seeds", 2, "--out", tmp_path, "--only", *lines)
+    shown = run(f"reproduce_{name}.py", data, "--seeds", 2, "--out", tmp_path, "--only", *lines)
     title, _, *body = shown.splitlines()
-    assert title == "mnist, 10 labels a class, 2 seeds"
+    assert title == f"{data}, {10 if data == 'mnist' else 5} labels a class, 2 seeds"
     numbers = {text.split()[0]: text for text in body}
     assert set(numbers) == {*lines, "printed"}
     for method in lines:
         assert re.fullmatch(r"\S+ +([\d.]+ ± +[\d.]+ *){5}", numbers[method])
     below = body[body.index(numbers["deep-ssdml-paper"]) + 1]
-    assert below.split() == ["printed", "47.5", "93.9", "96.6", "98.2", "98.9"]
+    assert below.split() == ["printed", *printed.split()]
 
 
 @pytest.mark.parametrize(

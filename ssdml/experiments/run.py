@@ -33,6 +33,11 @@ from ssdml.image_files import ImageFiles
 __all__ = ["METHODS", "compare", "run_one"]
 
 BASELINES = ("LRML", "SERAPH", "ISDML", "APLLR", "APIT")
+DEEP_BASELINES = {
+    "DeepBaseline": [name.lower() for name in BASELINES],
+    "DeepSupervised": ["triplet", "angular"],
+    "DeepUnsupervised": ["exemplar", "rotnet", "nce", "deepcluster", "suml"],
+}
 
 Progress = Callable[[int, int, str], None]
 
@@ -87,18 +92,14 @@ def _baseline(name: str, random_state: int, n_jobs: int | None) -> Embedder:
 
 
 def _deep_baseline(
-    name: str, network: str, n_components: int, random_state: int, n_jobs: int | None
+    kind: str, name: str, network: str, n_components: int, random_state: int, n_jobs: int | None
 ) -> Any:
-    from ssdml.baselines import DeepBaseline
+    from ssdml import baselines
 
-    return DeepBaseline(
-        name,
-        network,
-        n_components,
-        pretrain_epochs=pretraining(network),
-        random_state=random_state,
-        n_jobs=n_jobs,
-    )
+    options: dict[str, Any] = {"random_state": random_state, "n_jobs": n_jobs}
+    if kind != "DeepUnsupervised":  # which sees no label
+        options["pretrain_epochs"] = pretraining(network)
+    return getattr(baselines, kind)(name, network, n_components, **options)
 
 
 METHODS: dict[str, Factory] = {
@@ -114,7 +115,9 @@ METHODS: dict[str, Factory] = {
 }
 
 DEEP_METHODS = DEEP | {
-    f"deep-{name.lower()}": partial(_deep_baseline, name.lower()) for name in BASELINES
+    f"deep-{name}": partial(_deep_baseline, kind, name)
+    for kind, names in DEEP_BASELINES.items()
+    for name in names
 }
 
 

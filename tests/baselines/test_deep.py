@@ -13,8 +13,7 @@ from ssdml.baselines._estimator import factor
 from ssdml.baselines.deep import METHODS
 from ssdml.baselines.seraph import Model, Terms, objective
 from ssdml.graphs import knn_graph
-from ssdml.partition_run import PartitionRun
-from tests.deep import assert_same_weights, small_images, small_network
+from tests.deep import small_images, small_network
 
 every_method = pytest.mark.parametrize("name", sorted(METHODS))
 
@@ -165,32 +164,6 @@ class TestAlternation:
         options = {"epochs": 12, "epochs_per_partition": 12, "learning_rate": 1e-3}
         losses = model("lrml", **options).fit(X, labels).history_[0]["losses"]
         assert losses[-1] < losses[0]
-
-    def test_a_fit_that_stopped_goes_on_to_the_same_bits(self, digits, tmp_path, monkeypatch):
-        X, _, labels = digits
-        whole = model("apllr").fit(X, labels)
-        partition = PartitionRun.partition
-
-        def stop(run, show):
-            if run.history:
-                raise KeyboardInterrupt
-            return partition(run, show)
-
-        monkeypatch.setattr(PartitionRun, "partition", stop)
-        with pytest.raises(KeyboardInterrupt):
-            model("apllr", checkpoint_dir=tmp_path).fit(X, labels)
-        monkeypatch.undo()
-        resumed = model("apllr", checkpoint_dir=tmp_path).fit(X, labels)
-        assert "partition 1" not in resumed.stage_seconds_
-        assert_same_weights(whole, resumed)
-
-    def test_what_is_loaded_embeds_alike(self, digits, tmp_path):
-        X, _, labels = digits
-        fitted = model("isdml", epochs=2).fit(X, labels)
-        fitted.save(tmp_path / "model")
-        loaded = DeepBaseline.load(tmp_path / "model", backbone=small_network())
-        np.testing.assert_array_equal(loaded.transform(X), fitted.transform(X))
-        assert loaded.method == "isdml"
 
     def test_parameters_of_the_method_arrive(self, digits):
         X, _, labels = digits

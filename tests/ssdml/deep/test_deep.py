@@ -14,7 +14,6 @@ from torch import nn
 from ssdml import DeepSSDML, deep_run
 from ssdml.deep_config import run_seed
 from ssdml.evaluation import evaluate
-from ssdml.partition_run import PartitionRun
 from ssdml.progress import Stages
 from tests.deep import assert_same_weights, small_model, small_network
 
@@ -168,26 +167,6 @@ class TestPaper:
         L = model.components_
         assert np.abs(L @ L.T - np.eye(16)).max() > 1e-3
 
-    def test_it_resumes_too(self, digits, tmp_path, monkeypatch):
-        X, _, labels = digits
-        options = {"partition_size": 300, "epochs": 2, "epochs_per_partition": 1}
-        whole = DeepSSDML.paper(small_network(), 16, **options, random_state=0).fit(X, labels)
-        model = DeepSSDML.paper(
-            small_network(), 16, **options, random_state=0, checkpoint_dir=tmp_path
-        )
-        partition = PartitionRun.partition
-
-        def stop(run, progress):
-            if run.history:
-                raise KeyboardInterrupt
-            return partition(run, progress)
-
-        monkeypatch.setattr(PartitionRun, "partition", stop)
-        with pytest.raises(KeyboardInterrupt):
-            model.fit(X, labels)
-        monkeypatch.undo()
-        assert_same_weights(whole, model.fit(X, labels))
-
 
 class TestSwitches:
     @pytest.mark.parametrize(
@@ -253,9 +232,9 @@ class TestTheFirstPartition:
         seen = []
         loss = deep_run.DeepRun._loss
 
-        def spy(run, batch, classes, others, generator):
-            seen.append((batch, classes))
-            return loss(run, batch, classes, others, generator)
+        def spy(run, batch):
+            seen.append((batch.rows, batch.classes))
+            return loss(run, batch)
 
         monkeypatch.setattr(deep_run.DeepRun, "_loss", spy)
         small_model(epochs=2, input_edges=edges).fit(X, labels)

@@ -1,0 +1,150 @@
+"""What every estimator that learns a network promises, whatever it learns it by."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+
+from ssdml import DeepSSDML
+from ssdml.baselines import DeepBaseline, DeepSupervised, DeepUnsupervised
+from ssdml.partition_run import PartitionRun
+from tests.deep import assert_same_weights, small_images, small_network
+
+SHORT = {"epochs": 2, "epochs_per_partition": 1, "batch_size": 40, "device": "cpu"}
+ESTIMATORS = {
+    "ssdml": DeepSSDML(small_network(), 16, partition_size=150, **SHORT),
+    "paper": DeepSSDML.paper(small_network(), 16, partition_size=150, **SHORT),
+    "lrml": DeepBaseline("lrml", small_network(), 16, partition_size=150, **SHORT),
+    "triplet": DeepSupervised("triplet", small_network(), 16, n_triplets=600, **SHORT),
+    "angular": DeepSupervised("angular", small_network(), 16, n_triplets=600, **SHORT),
+    "exemplar": DeepUnsupervised("exemplar", small_network(), 16, **SHORT),
+    "rotnet": DeepUnsupervised("rotnet", small_network(), 16, **SHORT),
+    "nce": DeepUnsupervised("nce", small_network(), 16, **SHORT),
+    "deepcluster": DeepUnsupervised("deepcluster", small_network(), 16, **SHORT),
+    "suml": DeepUnsupervised(
+        "suml", small_network(), 16, method_params={"n_triplets": 60, "max_iter": 2}, **SHORT
+    ),
+}
+every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Batches are small, and the machine may be busy."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def data():
+    """A few digits, labels of some of them, read-only."""
+    X, _, labels = small_images(n=200)
+    X.flags.writeable = labels.flags.writeable = False
+    return X, labels
+
+
+def fitted(estimator, data, **changes):
+    return clone(estimator).set_params(**({"random_state": 0} | changes)).fit(*data)
+
+
+@pytest.fixture(scope="module")
+def plain(data):
+    """Each estimator as it is, fitted once."""
+    return cache(lambda estimator: fitted(estimator, data))
+
+
+@every_estimator
+def test_the_same_seed_gives_the_same_bits_and_torchs_generator_stays(estimator, data, plain):
+    before = torch.get_rng_state()
+    again = fitted(estimator, data, n_jobs=2)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert_same_weights(plain(estimator), again)
+
+
+@every_estimator
+def test_a_fit_that_stopped_goes_on_to_the_same_bits(estimator, data, plain, tmp_path, monkeypatch):
+    partition = PartitionRun.partition
+
+    def stop(run, show):
+        if run.history:
+            raise KeyboardInterrupt
+        return partition(run, show)
+
+    monkeypatch.setattr(PartitionRun, "partition", stop)
+    with pytest.raises(KeyboardInterrupt):
+        fitted(estimator, data, checkpoint_dir=tmp_path)
+    monkeypatch.undo()
+    resumed = fitted(estimator, data, checkpoint_dir=tmp_path)
+    assert "partition 1" not in resumed.stage_seconds_
+    assert_same_weights(plain(estimator), resumed)
+
+
+@every_estimator
+def test_a_loss_that_is_not_finite_ends_the_fit(estimator, data):
+    with pytest.raises(FloatingPointError, match=r"got \S+ at step .*Lower learning_rate=1e\+30"):
+        fitted(estimator, data, learning_rate=1e30, epochs=4, epochs_per_partition=4)
+
+
+@every_estimator
+def test_every_epoch_has_its_loss_and_every_step_moves_the_progress_on(
+    estimator, data, monkeypatch
+):
+    told = []
+    monkeypatch.setattr(
+        "ssdml.progress.Stages._show", lambda stages, done, note="": told.append((done, note))
+    )
+    model = fitted(estimator, data, epochs=3, epochs_per_partition=2)
+    assert [len(entry["losses"]) for entry in model.history_] == [2, 1]
+    assert np.isfinite(np.concatenate([entry["losses"] for entry in model.history_])).all()
+    steps = [(done, note) for done, note in told if note]
+    assert [done for done, _ in steps].count(1.0) == 2
+    epochs = [int(note.split()[1]) for _, note in steps]
+    assert epochs == sorted(epochs)
+    assert set(epochs) == {1, 2, 3}
+
+
+@every_estimator
+def test_a_batch_of_more_than_the_partition_makes_its_epochs_one(estimator, data):
+    """Rather than epochs without a step."""
+    model = fitted(estimator, data, batch_size=400, epochs=3, epochs_per_partition=3)
+    assert np.isfinite(model.history_[0]["losses"]).all()
+
+
+@every_estimator
+def test_what_is_loaded_embeds_and_predicts_alike(estimator, data, plain, tmp_path):
+    model = plain(estimator)
+    model.save(tmp_path / "model")
+    loaded = type(model).load(tmp_path / "model", backbone=small_network())
+    np.testing.assert_array_equal(loaded.transform(data[0]), model.transform(data[0]))
+    np.testing.assert_array_equal(loaded.predict(data[0]), model.predict(data[0]))
+    assert loaded.get_params().keys() == model.get_params().keys()
+
+
+@every_estimator
+def test_the_embedding_is_unit_and_of_the_columns_asked_for(estimator, data, plain):
+    model = plain(estimator)
+    assert model.components_.shape == (16, 32)
+    Z = model.transform(data[0])[:, :16]
+    np.testing.assert_allclose(np.linalg.norm(Z, axis=1), 1, atol=1e-5)
+
+
+@every_estimator
+def test_the_labelled_items_keep_their_labels(estimator, data, plain):
+    _, labels = data
+    model = plain(estimator)
+    known = labels != -1
+    np.testing.assert_array_equal(model.transduction_[known], labels[known])
+
+
+@every_estimator
+def test_new_items_have_the_class_that_the_graph_gave_them_more_often_than_by_chance(
+    estimator, data, plain
+):
+    model = plain(estimator)
+    assert (model.predict(data[0]) == model.transduction_).mean() > 0.3
