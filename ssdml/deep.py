@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,6 +15,7 @@ from ssdml.input_side import InputGraph, input_graph, input_side
 
 if TYPE_CHECKING:
     from ssdml.items import Items
+    from ssdml.losses.base import LossSum
     from ssdml.partition_run import PartitionRun
 
 Array = npt.NDArray[Any]
@@ -42,8 +44,8 @@ class DeepSSDML(DeepEstimator):
     mining : {"propagated", "neighborhood"}
         "neighborhood" is the seed's way, with all that belongs to it: network and L learn from
         triplets alone, 100 at a time, L by 10 steps; ``propagation``, ``augment``, ``consistency``,
-        ``triplets``, ``averaging``, ``metric_steps`` and ``batch_size`` are not read. See
-        :meth:`paper`.
+        ``triplets``, ``losses``, ``averaging``, ``metric_steps`` and ``batch_size`` are not read.
+        See :meth:`paper`.
     angle : float
         Of the angular losses, in degrees.
     augment : "auto", None or callable
@@ -55,6 +57,11 @@ class DeepSSDML(DeepEstimator):
         Belief beyond which an item takes part in it.
     triplets : float
         Weight of the angular loss of triplets in the batch beside the classes' proxies.
+    losses : loss, list of losses or of pairs (weight, loss), or None
+        Of :mod:`ssdml.losses` or with their call, beside these: on the unit embedding of a batch
+        and its classes, which are numbered in their order. They are copied. Parameters of theirs
+        are learned, at their own rate if they have one; where one takes halves aligned in class,
+        batches are drawn so.
     averaging : float
         Of the weights over the steps; 0 keeps the last.
     metric_steps : int
@@ -150,6 +157,7 @@ class DeepSSDML(DeepEstimator):
         "consistency": [Interval(Real, 0, None, closed="left")],
         "threshold": [Interval(Real, 0, 1, closed="both")],
         "triplets": [Interval(Real, 0, None, closed="left")],
+        "losses": [list, tuple, callable, None],
         "averaging": [Interval(Real, 0, 1, closed="left")],
         "metric_steps": [Interval(Integral, 0, None, closed="left")],
         "orthogonal": ["boolean"],
@@ -173,6 +181,7 @@ class DeepSSDML(DeepEstimator):
         consistency: float = 1.0,
         threshold: float = 0.9,
         triplets: float = 1.0,
+        losses: Any = None,
         averaging: float = 0.995,
         metric_steps: int = 3,
         orthogonal: bool = True,
@@ -204,6 +213,7 @@ class DeepSSDML(DeepEstimator):
         self.consistency = consistency
         self.threshold = threshold
         self.triplets = triplets
+        self.losses = losses
         self.averaging = averaging
         self.metric_steps = metric_steps
         self.orthogonal = orthogonal
@@ -279,4 +289,17 @@ class DeepSSDML(DeepEstimator):
         if self.mining == "neighborhood":
             return LiteralRun(items, labels, network, self, seed, device)
         views = strong_and_weak(self.augment, items.shape)
-        return DeepRun(items, labels, network, inputs, *views, self, seed, device)
+        losses = self._copied_losses(device)
+        return DeepRun(items, labels, network, inputs, *views, self, seed, device, losses)
+
+    def _copied_losses(self, device: str) -> LossSum | None:
+        """Losses beside ours, the same on all ranks."""
+        from ssdml.losses.base import LossSum
+        from ssdml.ranks import from_first_rank
+
+        if self.losses is None:
+            return None
+        several = isinstance(self.losses, list | tuple)
+        losses = copy.deepcopy(LossSum(self.losses if several else [self.losses])).to(device)
+        losses.load_state_dict(from_first_rank(losses.state_dict))
+        return losses

@@ -24,9 +24,10 @@ from ssdml.graphs.neighbors import KNNGraph
 from ssdml.input_side import InputGraph
 from ssdml.items import Items
 from ssdml.linalg import nearest_orthonormal
+from ssdml.losses.base import Loss
 from ssdml.partition_run import PartitionRun, Prepared, RunSettings
 from ssdml.ranks import gathered, own_share
-from ssdml.sampling import balanced_batches, confidences
+from ssdml.sampling import aligned_halves, balanced_batches, confidences
 from ssdml.training import MetricNetwork, Schedule, batch_angular_loss, rate_at
 
 Array = npt.NDArray[Any]
@@ -76,8 +77,9 @@ class DeepRun(PartitionRun):
         settings: DeepSettings,
         seed: int,
         device: str,
+        losses: Loss | None = None,
     ) -> None:
-        super().__init__(items, labels, network, settings, seed, device)
+        super().__init__(items, labels, network, settings, seed, device, losses)
         self.input_graph, self.views, self.weak_views = input_graph, views, weak_views
         n_classes = class_codes(labels)[1]
         self.masses = torch.full((n_classes,), 1 / n_classes, device=device)
@@ -134,7 +136,8 @@ class DeepRun(PartitionRun):
         outside = np.ones(len(classes), bool)
         outside[rows] = False
         weights = np.where(outside, 0, confidences(self.distributions))
-        drawn = balanced_batches(classes, weights, size, self._steps_of(number), rng)
+        draw = halves if self.losses is not None and self.losses.takes_halves else balanced_batches
+        drawn = draw(classes, weights, size, self._steps_of(number), rng)
         self._generator.manual_seed(int(rng.integers(2**31)))
         return (Batch(batch, classes[batch], rng.choice(rows, size)) for batch in drawn)
 
@@ -163,6 +166,8 @@ class DeepRun(PartitionRun):
             loss = loss + self.settings.triplets * batch_angular_loss(
                 seen, labels, self.settings.angle, N_NEGATIVES
             )
+        if self.losses is not None:
+            loss = loss + self.losses(seen, labels)
         if self.settings.consistency:
             targets, trusted = self._targets(weak, others)
             losses = functional.cross_entropy(
@@ -197,3 +202,22 @@ class DeepRun(PartitionRun):
         """Go on from a checkpoint of the same run."""
         super().resume(checkpoint)
         self.masses = checkpoint.tensors["masses"].to(self.device)
+
+
+def halves(
+    classes: Classes, weights: Array, size: int, count: int, rng: np.random.Generator
+) -> Iterator[Rows]:
+    """Batches of two halves, aligned in class, of at most ``size`` rows, by weight.
+
+    Examples
+    --------
+    >>> classes = np.array([0, 0, 1, 1, 1])
+    >>> (batch,) = halves(classes, np.ones(5), 9, 1, np.random.default_rng(0))
+    >>> classes[batch[:4]].tolist() == classes[batch[4:]].tolist(), len(batch)
+    (True, 8)
+    """
+    n_classes = min(len(np.unique(classes)), max(1, size // 2))
+    per_class = size // n_classes // 2 * 2
+    return aligned_halves(
+        classes, count, rng, n_classes=n_classes, per_class=per_class, weights=weights
+    )

@@ -29,6 +29,7 @@ from ssdml.graphs.triplets import Triplets
 from ssdml.items import Items
 from ssdml.labels import likeliest
 from ssdml.linalg import unit_rows
+from ssdml.losses.base import Loss
 from ssdml.progress import Show
 from ssdml.ranks import from_first_rank
 from ssdml.sampling import partitions
@@ -81,14 +82,17 @@ class PartitionRun(ABC):
         settings: RunSettings,
         seed: int,
         device: str,
+        losses: Loss | None = None,
     ) -> None:
         self.items, self.labels = items, labels
         self.seed, self.device, self.settings = seed, device, settings
+        self.losses = losses  # beside the run's own
         self.trainer = Trainer(
             network,
             weight_decay=settings.weight_decay,
             averaging=settings.averaging,
             optimizer=self.optimizer,
+            losses=losses,
         )
         self.distributions = one_hot(labels)
         self.triplets: Triplets | None = None
@@ -255,6 +259,8 @@ class PartitionRun(ABC):
         tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
         tensors |= {f"average.{k}": v for k, v in self.average.state_dict().items()}
         tensors |= self.trainer.optimizer_tensors()
+        if self.losses is not None:
+            tensors |= {f"losses.{k}": v for k, v in self.losses.state_dict().items()}
         tensors["distributions"] = torch.from_numpy(self.distributions)
         state = {"history": self.history, "n_steps": self.trainer.n_steps}
         return Checkpoint(len(self.history), tensors, state)
@@ -263,6 +269,8 @@ class PartitionRun(ABC):
         """Go on from a checkpoint of the same run."""
         self.network.load_state_dict(checkpoint.part("network"))
         self.average.load_state_dict(checkpoint.part("average"))
+        if self.losses is not None:
+            self.losses.load_state_dict(checkpoint.part("losses"))
         self.trainer.restore_optimizer(checkpoint.part("optimizer"))
         self.trainer.n_steps = checkpoint.state["n_steps"]
         self.distributions = checkpoint.tensors["distributions"].numpy()

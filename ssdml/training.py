@@ -18,6 +18,7 @@ from ssdml.graphs._blocks import row_blocks
 from ssdml.graphs._search import Progress
 from ssdml.items import Items
 from ssdml.losses.angular import angular_triplet_loss
+from ssdml.losses.base import Loss
 from ssdml.ranks import average_gradients
 
 EMBEDDED = 1000  # items that are embedded at a time, at most
@@ -161,7 +162,8 @@ class MetricNetwork(nn.Module):
 class Trainer:
     """Steps down losses of a network, and the average of its weights over them.
 
-    ``optimizer`` makes one of the parameters and the weight decay.
+    ``optimizer`` makes one of the groups of parameters and the weight decay. ``losses`` may have
+    parameters of their own; a group of theirs that names its rate keeps it.
     """
 
     def __init__(
@@ -171,18 +173,23 @@ class Trainer:
         weight_decay: float,
         averaging: float,
         optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW,
+        losses: Loss | None = None,
     ) -> None:
         self.network, self.average, self.n_steps = network, copy.deepcopy(network), 0
         self._averaging = averaging
-        self.optimizer = optimizer(network.parameters(), weight_decay=weight_decay)
+        groups: list[dict[str, Any]] = [{"params": list(network.parameters())}]
+        for group in [] if losses is None else losses.parameter_groups():
+            groups.append(group | {"keeps_rate": "lr" in group})
+        self._trained = nn.ModuleList([network] if losses is None else [network, losses])
+        self.optimizer = optimizer(groups, weight_decay=weight_decay)
 
     def step(self, loss: torch.Tensor, rate: float) -> float:
         """One step down the loss at this rate; the loss as a number."""
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = group["lr"] if group.get("keeps_rate") else rate
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        average_gradients(self.network)
+        average_gradients(self._trained)
         self.optimizer.step()
         keep = min(self._averaging, self.n_steps / (self.n_steps + 1))
         _update_average(self.average, self.network, keep)

@@ -1,0 +1,98 @@
+"""Losses beside ours: what they are called with, what of them is learned, and where it is kept."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from ssdml.losses import BinomialDevianceLoss, GraphConsistency, ProxyGMLLoss
+from ssdml.partition_run import PartitionRun
+from ssdml.training import MetricNetwork, Trainer
+from tests.deep import assert_same_weights, small_model, small_network
+
+
+class Recorder(nn.Module):
+    """A loss with one parameter, which writes down what it is called with."""
+
+    calls: list = []  # noqa: RUF012  # of all copies
+
+    def __init__(self, takes_halves=False):
+        super().__init__()
+        self.takes_halves = takes_halves
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, embeddings, labels, *others):
+        Recorder.calls.append((embeddings.detach(), labels))
+        return self.scale.square() * embeddings.square().mean()
+
+
+def test_they_see_unit_embeddings_and_the_classes_of_the_graph(digits):
+    Recorder.calls = []
+    X, _, labels = digits
+    given = Recorder()
+    small_model(epochs=2, losses=given).fit(X, labels)
+    assert len(Recorder.calls) == 18  # 2 * 350 items, 40 at a time
+    for embedding, classes in Recorder.calls:
+        torch.testing.assert_close(embedding.norm(dim=1), torch.ones(40))
+        assert classes.bincount(minlength=10).tolist() == [4] * 10
+    assert given.scale.item() == 1  # a copy was learned
+
+
+def test_a_weight_of_nothing_changes_nothing(digits):
+    X, _, labels = digits
+    usual = small_model(epochs=2).fit(X, labels)
+    zero = small_model(epochs=2, losses=[(0.0, BinomialDevianceLoss())]).fit(X, labels)
+    assert_same_weights(usual, zero)
+    some = small_model(epochs=2, losses=[BinomialDevianceLoss()]).fit(X, labels)
+    assert (some.transform(X) != usual.transform(X)).any()
+
+
+def test_where_one_takes_halves_batches_have_two_that_are_aligned(digits):
+    Recorder.calls = []
+    X, _, labels = digits
+    losses = [Recorder(), (0.01, GraphConsistency())]
+    small_model(epochs=2, losses=losses).fit(X, labels)
+    assert len(Recorder.calls) == 18  # 2 * 350 items, 40 at a time
+    for _, classes in Recorder.calls:
+        first, second = classes.reshape(2, -1)
+        assert torch.equal(first, second)
+
+
+def test_a_group_that_names_its_rate_keeps_it_and_others_follow():
+    network = MetricNetwork(small_network(), torch.eye(32, 8), 3)
+    losses = 1.0 * ProxyGMLLoss(3, 8, learning_rate=0.5)
+    trainer = Trainer(network, weight_decay=0.0, averaging=0.0, losses=losses)
+    before = [p.detach().clone() for p in losses.parameters()]
+    embedding = network(torch.rand(6, 1, 8, 8))
+    trainer.step(losses(embedding, torch.tensor([0, 0, 1, 1, 2, 2])), 1e-3)
+    assert [group["lr"] for group in trainer.optimizer.param_groups] == [1e-3, 0.5]
+    moved = [(p - b).abs().max().item() for p, b in zip(losses.parameters(), before, strict=True)]
+    assert max(moved) == pytest.approx(0.5, rel=0.2)  # a step of Adam is as long as its rate
+
+
+def test_what_they_learned_is_resumed_to_the_same_bits(digits, tmp_path, monkeypatch):
+    X, _, labels = digits
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        losses = [(0.5, ProxyGMLLoss(10, 16))]
+    at_once = small_model(losses=losses).fit(X, labels)
+    partition = PartitionRun.partition
+
+    def stop(run, progress):
+        if len(run.history) == 2:
+            raise KeyboardInterrupt
+        return partition(run, progress)
+
+    monkeypatch.setattr(PartitionRun, "partition", stop)
+    model = small_model(losses=losses, checkpoint_dir=tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, labels)
+    monkeypatch.undo()
+    assert_same_weights(at_once, model.fit(X, labels))
+
+
+def test_what_is_no_loss_is_refused(digits):
+    X, _, labels = digits
+    with pytest.raises(TypeError, match="terms must be modules; got str"):
+        small_model(losses=["triplet"]).fit(X, labels)
