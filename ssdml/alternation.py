@@ -168,9 +168,10 @@ def _renewed(state: State, embedding: Array, settings: Settings, rng: np.random.
     nearer = knn_graph(embedding, state.graph.n_neighbors, n_jobs=settings.n_jobs, random_state=rng)
     weights = adjacency(state.graph) + adjacency(nearer)
     return state._replace(
+        edges=weights,
         distributions=propagate_labels(
             weights, state.labels, decay=settings.decay, n_jobs=settings.n_jobs
-        )
+        ),
     )
 
 

@@ -56,6 +56,7 @@ class State(NamedTuple):
     labels: Classes  # (n,), -1 where unlabelled
     graph: KNNGraph
     distributions: Array  # (n, n_classes)
+    edges: Any = None  # along which they were spread; None: those of the graph
 
     @property
     def classes(self) -> Classes:
@@ -73,6 +74,7 @@ class Learned(NamedTuple):
     triplets: Triplets | None = None
     history: tuple[dict[str, Any], ...] = ()
     complaint: str = ""  # why the input was returned in its place
+    edges: Any = None  # along which the distributions were spread; None: many graphs
 
 
 def n_held_out(n_unlabeled: int) -> int:
@@ -162,7 +164,8 @@ def _blended(
         blocks = blocks[: n_learned if weight == 0 else None]
         rows = np.hstack([embedding, state.X])
     components = fewer_columns(blocks, settings.n_components or d, lambda: covariance(rows))
-    return Learned(components, representation, weight, state.distributions)
+    edges = state.graph if state.edges is None else state.edges
+    return Learned(components, representation, weight, state.distributions, edges=edges)
 
 
 def beside_input(components: Matrix, weight: float) -> Matrix:
@@ -181,7 +184,9 @@ def input_alone(state: State, settings: Settings, complaint: str = "") -> Learne
     """The identity, or as many principal components as are asked for."""
     d = state.X.shape[1]
     components = fewer_columns(np.eye(d), settings.n_components or d, lambda: covariance(state.X))
-    return Learned(components, None, np.inf, state.distributions, complaint=complaint)
+    edges = state.graph if state.edges is None else state.edges
+    distributions = state.distributions
+    return Learned(components, None, np.inf, distributions, complaint=complaint, edges=edges)
 
 
 def guarded(

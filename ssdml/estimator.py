@@ -95,6 +95,11 @@ class SSDML(InductiveMetric, PlannedFit, CallbackSupportMixin, BaseEstimator):
     transduction_ : ndarray of shape (n_samples,)
         Class of each training row.
     label_distributions_ : ndarray of shape (n_samples, n_classes)
+        As the graph gave them, which is softer than they are right.
+    transduction_confidence_ : ndarray of shape (n_samples,)
+        How often ``transduction_`` is right where the graph is as sure as there.
+    confidence_powers_ : tuple of two floats
+        That calibrate the distributions of these rows, and those of new ones.
     input_weight_ : float
         Weight of the input that was used; infinite where the guard returned the input.
     triplets_ : Triplets
@@ -356,4 +361,5 @@ class SSDML(InductiveMetric, PlannedFit, CallbackSupportMixin, BaseEstimator):
         self.transduction_ = self.classes_[learned.distributions.argmax(axis=1)]
         components = learned.components.astype(X.dtype)
         self.embedding_ = embed(X, components, learned.representation)
+        self._calibrate(learned.edges, labels, self.decay)
         self.components_ = components  # last: with it the model counts as fitted

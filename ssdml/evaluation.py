@@ -172,6 +172,47 @@ def few_label_accuracy(
 _LABELLED_NAMES = ("Z_labelled", "y_labelled")
 
 
+def calibration_error(probabilities: npt.ArrayLike, y: npt.ArrayLike, *, n_bins: int = 15) -> float:
+    """Expected calibration error: how far confidence is from the share of what is right, in %.
+
+    Parameters
+    ----------
+    probabilities : array-like of shape (n, n_classes)
+        Of the classes in ascending order, as ``predict_proba`` gives them.
+    y : array-like of shape (n,)
+        Classes, all of which have a column.
+    n_bins : int
+        Of equal width, by the largest probability of a row.
+
+    Returns
+    -------
+    error : float
+        Mean over the rows of the difference between mean confidence and accuracy in their bin.
+
+    References
+    ----------
+    .. [1] Naeini, Cooper, Hauskrecht, "Obtaining well calibrated probabilities using Bayesian
+       binning", AAAI 2015.
+
+    Examples
+    --------
+    >>> calibration_error([[0.75, 0.25]] * 4, [0, 0, 0, 1])
+    0.0
+    """
+    proba = check_rows(probabilities, "calibration_error", "probabilities")
+    classes, codes = np.unique(np.asarray(y), return_inverse=True)
+    if len(codes) != len(proba) or len(classes) != proba.shape[1]:
+        raise ValueError(
+            "calibration_error: y must have a class for each row of probabilities, and as many "
+            f"classes as columns; got {len(codes)} rows of {len(classes)} classes for shape "
+            f"{proba.shape}."
+        )
+    confidence, right = proba.max(axis=1), proba.argmax(axis=1) == codes
+    bins = np.minimum((confidence * n_bins).astype(np.intp), n_bins - 1)
+    gaps = np.bincount(bins, confidence - right, minlength=n_bins)
+    return float(100 * np.abs(gaps).sum() / len(proba))
+
+
 def kmeans_clusters(embeddings: Array, n_clusters: int, *, random_state: int) -> Ints:
     """Cluster of every row by k-means, the best of several starts.
 

@@ -11,6 +11,14 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ssdml.calibration import (
+    Calibration,
+    SuspectedLabels,
+    calibrate,
+    neighbor_votes,
+    sharpened,
+    suspects,
+)
 from ssdml.dask_arrays import of_dask
 from ssdml.graphs._checks import UNLABELED, check_finite
 from ssdml.graphs._rows import check_file
@@ -35,6 +43,8 @@ class InductiveMetric(LearnedMetric):
     classes_: Array
     embedding_: Array
     label_distributions_: Array
+    confidence_powers_ = 1.0, 1.0  # of the distributions that were propagated, and of new rows
+    calibration_: Calibration | None = None
 
     def _training_rows(self, X: Any, y: Any, way_out: str | None = None) -> tuple[Array, Labels]:
         """Rows in memory and their labels, as they are told to be; noted what columns they have."""
@@ -59,7 +69,9 @@ class InductiveMetric(LearnedMetric):
 
         Training rows count by ``exp(-distance² / scale²)`` in the embedding, where the scale of a
         row is the distance to the last of its ``n_neighbors`` neighbours (the induction formula of
-        label propagation). After a fit of a dask array they are ``reference_rows_`` alone.
+        label propagation). After a fit of a dask array they are ``reference_rows_`` alone. They are
+        raised to a power, ``confidence_powers_[1]``, and scaled again: 1, or where the fit could
+        hide labels and see, that by which the largest are right as often as they say.
 
         Parameters
         ----------
@@ -85,6 +97,7 @@ class InductiveMetric(LearnedMetric):
             distributions=known if rows is None else known[rows],
             n_neighbors=self.n_neighbors,
             n_jobs=self.n_jobs,
+            power=self.confidence_powers_[1],
         )
         distributions: Array = self._mapped(X, induce, len(self.classes_))
         return distributions
@@ -103,6 +116,63 @@ class InductiveMetric(LearnedMetric):
             named: Array = distributions.map_blocks(name, drop_axis=1, meta=self.classes_[:0])
             return named
         return name(distributions)
+
+    @property
+    def transduction_confidence_(self) -> Array:
+        """Largest probability of each row that was fitted, calibrated as :meth:`predict_proba`."""
+        check_is_fitted(self)
+        largest: Array = sharpened(self.label_distributions_, self.confidence_powers_[0]).max(
+            axis=1
+        )
+        return largest
+
+    def _calibrate(self, edges: Any, labels: Labels, decay: float) -> None:
+        """Powers of the distributions; none where the rows have several graphs."""
+        self.calibration_, self.confidence_powers_ = None, (1.0, 1.0)
+        if edges is not None:
+            self.calibration_ = calibrate(
+                edges,
+                labels,
+                self.embedding_,
+                decay=decay,
+                n_neighbors=self.n_neighbors,
+                rng=np.random.default_rng(len(labels)),
+                n_jobs=self.n_jobs,
+            )
+        if self.calibration_ is not None:
+            self.confidence_powers_ = self.calibration_[:2]
+
+    def suspected_labels(self) -> SuspectedLabels:
+        """Labels of the fit that the others contradict, the surest contradictions first.
+
+        Each label is judged by a propagation in which it was hidden. Labels of a class that has no
+        other cannot be judged, nor those of a fit of a dask array.
+
+        Returns
+        -------
+        suspects : SuspectedLabels
+            ``rows``, the ``labels`` they have, the ``classes`` that the others give them, and the
+            calibrated ``confidences`` in these.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_digits
+        >>> X, y = load_digits(return_X_y=True)
+        >>> labels = np.where(np.arange(len(y)) < 100, y, -1)
+        >>> labels[0] = 7  # it is a 0
+        >>> from ssdml import SSDML
+        >>> suspects = SSDML(random_state=0).fit(X, labels).suspected_labels()
+        >>> first = suspects.rows.tolist().index(0)
+        >>> first < 3, int(suspects.labels[first]), int(suspects.classes[first])
+        (True, 7, 0)
+        """
+        check_is_fitted(self)
+        if self.calibration_ is None:
+            raise ValueError(
+                f"{type(self).__name__}.suspected_labels: needs a class with two labels, and rows "
+                "in memory; the fit hid no label. A model that was loaded has forgotten: fit it."
+            )
+        return suspects(self.calibration_, self.classes_)
 
     def score(self, X: Any, y: Any) -> float:
         """Share of the labelled rows (``y != -1``) whose class is predicted."""
@@ -145,14 +215,11 @@ def _induced(
     distributions: Array,
     n_neighbors: int,
     n_jobs: int | None,
+    power: float,
 ) -> Array:
     k = min(n_neighbors, len(references))
     indices, distances = nearest_rows(references, embedder(X), k, n_jobs=n_jobs)
-    scale = np.maximum(distances[:, -1:], np.finfo(distances.dtype).tiny)
-    weights = np.exp(-((distances / scale) ** 2))[:, :, None]
-    votes = (weights * distributions[indices]).sum(axis=1)
-    induced: Array = votes / votes.sum(axis=1, keepdims=True)
-    return induced
+    return sharpened(neighbor_votes(distances, distributions[indices]), power)
 
 
 def _likeliest(distributions: Array, classes: Array) -> Array:

@@ -196,6 +196,7 @@ class LearnedMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             arrays,
             n_features_in=self.n_features_in_,
             feature_names_in=None if names is None else list(names),
+            confidence_powers=list(getattr(self, "confidence_powers_", (1.0, 1.0))),
             input_weight=None if np.isinf(self.input_weight_) else self.input_weight_,
         )
 
@@ -222,6 +223,7 @@ class LearnedMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         model.n_features_in_ = config["n_features_in"]
         if config["feature_names_in"] is not None:
             model.feature_names_in_ = np.array(config["feature_names_in"], dtype=object)
+        model.confidence_powers_ = tuple(config.get("confidence_powers", (1.0, 1.0)))
         weight = config["input_weight"]
         model.input_weight_ = np.inf if weight is None else weight
         model.triplets_, model.history_ = None, []

@@ -28,7 +28,10 @@ IMPORT_NAME = {"ssdml": "ssdml", "graphs": "ssdml.graphs", "baselines": "ssdml.b
 FLOORS = (
     {"ssdml", "ssdml._checkout"},
     {"ssdml.graphs"},
-    {f"ssdml.{name}" for name in "linalg projections scatter representation agreement".split()}
+    {
+        f"ssdml.{name}"
+        for name in "linalg projections scatter representation agreement calibration".split()
+    }
     | {f"ssdml.{name}" for name in "angular losses backbones sampling augmentation".split()}
     | {f"ssdml.{name}" for name in "files items ranks checkpoints input_side journal".split()}
     | {f"ssdml.{name}" for name in "pooling bn_inception pretrained".split()}

@@ -85,6 +85,8 @@ def test_prediction_follows_the_induction_formula(digits, fitted):
         nearest = np.argsort(distances, kind="stable")[:10]
         weights = np.exp(-((distances[nearest] / distances[nearest[-1]]) ** 2))
         expected = weights @ fitted.label_distributions_[nearest] / weights.sum()
+        expected **= fitted.confidence_powers_[1]
+        expected /= expected.sum()
         np.testing.assert_allclose(proba, expected, atol=1e-4)  # distances are float32
 
 
