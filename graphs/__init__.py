@@ -15,6 +15,7 @@ from ssdml.graphs.laplacian import laplacian
 if TYPE_CHECKING:
     from ssdml.graphs._checks import UNLABELED
     from ssdml.graphs.drawing import draw_neighborhood, to_networkx
+    from ssdml.graphs.interchange import spreading_kernel, umap_neighbors
     from ssdml.graphs.laplacian import adjacency, pair_scatter
     from ssdml.graphs.masses import ClassMasses, class_masses
     from ssdml.graphs.modes import graph_modes
@@ -50,7 +51,9 @@ __all__ = [
     "proxy_similarities",
     "proxy_subgraph",
     "reverse_label_propagation",
+    "spreading_kernel",
     "to_networkx",
+    "umap_neighbors",
 ]
 
 _HOMES = {
@@ -73,7 +76,9 @@ _HOMES = {
     "proxy_similarities": "proxies",
     "proxy_subgraph": "proxies",
     "reverse_label_propagation": "proxies",
+    "spreading_kernel": "interchange",
     "to_networkx": "drawing",
+    "umap_neighbors": "interchange",
 }
 
 

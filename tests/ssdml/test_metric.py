@@ -129,3 +129,12 @@ def test_pair_distances_do_not_depend_on_the_container_of_transform(rng, contain
     assert isinstance(distances, np.ndarray)
     np.testing.assert_array_equal(distances, expected)
     assert model.predict_proba(X).shape == (60, 2)
+
+
+def test_an_index_of_faiss_finds_the_nearest_under_the_metric(X):
+    model = Stretch().fit(X)
+    squares, rows = model.to_faiss(X[5:]).search(model.transform(X[:5]).astype(np.float32), 3)
+    gaps = model.transform(X[:5])[:, None] - model.transform(X[5:])
+    full = (gaps**2).sum(axis=2)
+    np.testing.assert_array_equal(rows, np.argsort(full, axis=1)[:, :3])
+    np.testing.assert_allclose(squares, np.sort(full, axis=1)[:, :3], rtol=1e-4, atol=1e-5)
