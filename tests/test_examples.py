@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -61,9 +62,12 @@ def test_label_scarce_compares_and_goes_on_where_it_was_stopped(run, tmp_path, m
     assert (tmp_path / "out" / "results.jsonl").read_bytes() == before
 
 
-@pytest.mark.parametrize("name", ["quickstart.py", "label_scarce.py"])
+SHORT = "quickstart label_scarce text images tabular torch_loop cluster".split()
+
+
+@pytest.mark.parametrize("name", SHORT)
 def test_an_example_can_be_read_at_a_glance(name):
-    assert len((EXAMPLES / name).read_text(encoding="utf-8").splitlines()) < 40
+    assert len((EXAMPLES / f"{name}.py").read_text(encoding="utf-8").splitlines()) < 40
 
 
 @pytest.fixture
@@ -186,3 +190,93 @@ def test_baselines_are_tested_against_ours_and_ranked(run, tmp_path, monkeypatch
     assert len(tested) == 4
     assert len(re.findall(r"^mean ranks by (NMI|accuracy): \S+ \d\.\d, ", shown, re.M)) == 2
     assert "Friedman p = 0." in shown
+
+
+def test_texts_of_a_file_get_classes(run, tmp_path, rng, monkeypatch):
+    topics = {"food": "bread soup apple", "sea": "wave boat sand", "sky": "cloud wind star"}
+    filler = [f"word{i}" for i in range(20)]
+    lines, truth = ["text,label"], []
+    for i in range(120):
+        name, words = list(topics.items())[i % 3]
+        text = " ".join([*rng.choice(words.split(), 3), *rng.choice(filler, 2)])
+        lines.append(f"{text},{name if i < 12 else ''}")
+        truth.append(name)
+    (tmp_path / "texts.csv").write_text("\n".join(lines))
+    shown = run("text.py", tmp_path / "texts.csv", tmp_path / "found.csv")
+    assert shown == "120 texts, 12 of them labelled with one of 3 classes\n"
+    header, *found = (tmp_path / "found.csv").read_text().splitlines()
+    assert header == "text,label"
+    right = [line.split(",")[1] == name for line, name in zip(found, truth, strict=True)]
+    assert np.mean(right) > 0.9
+
+    class Topics:  # where sentence-transformers is installed
+        def __init__(self, name):
+            assert name == "all-MiniLM-L6-v2"
+
+        def encode(self, texts, normalize_embeddings):
+            assert normalize_embeddings
+            known = [text.split()[0] in words for text in texts for words in topics.values()]
+            return np.reshape(known, (-1, 3)) + 0.1 * rng.standard_normal((len(texts), 3))
+
+    monkeypatch.setitem(
+        sys.modules, "sentence_transformers", SimpleNamespace(SentenceTransformer=Topics)
+    )
+    run("text.py", tmp_path / "texts.csv", tmp_path / "found.csv")
+    _, *found = (tmp_path / "found.csv").read_text().splitlines()
+    assert [line.split(",")[1] for line in found] == truth
+
+
+@pytest.mark.parametrize("n_colours", [1, 3])
+def test_a_folder_of_images_teaches_a_network(run, tmp_path, rng, n_colours):
+    from PIL import Image
+
+    folder = tmp_path / "photographs"
+    for i in range(90):
+        name = ("bright", "dark")[i % 2]
+        level = {"bright": 190, "dark": 60}[name]
+        pixels = np.clip(rng.normal(level, 20, (8, 8, n_colours)), 0, 255).astype(np.uint8)
+        kept = folder / (name if i < 10 else "unlabelled")
+        kept.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels.squeeze()).save(kept / f"{i}.png")
+    shown = run("images.py", folder, 2)
+    assert shown.splitlines()[0] == "90 images, 10 of them labelled"
+    counts = dict(re.findall(r"^  (\w+): (\d+) of the others$", shown, re.MULTILINE))
+    assert counts.keys() == {"bright", "dark"}
+    assert all(abs(int(count) - 40) <= 4 for count in counts.values())
+    assert (tmp_path / "photographs.model").is_dir()
+
+
+def test_a_table_says_what_a_metric_is_worth(run, tmp_path, rng):
+    y = np.arange(150) % 3
+    X = 3 * np.eye(4)[y] + rng.standard_normal((150, 4))
+    lines = [",".join([*map(str, row), "abc"[c] if i < 30 else ""]) for i, (row, c) in
+             enumerate(zip(X, y, strict=True))]  # fmt: skip
+    (tmp_path / "table.csv").write_text("\n".join(["one,two,three,four,label", *lines]))
+    shown = run("tabular.py", tmp_path / "table.csv")
+    assert shown.startswith("150 rows, 30 of them labelled\n")
+    scores = dict(re.findall(r"^(\S+): ([\d.]+) % of the labelled rows right$", shown, re.M))
+    assert scores.keys() == {"self-training", "SSDML"}
+    assert float(scores["SSDML"]) > 75
+
+
+def test_a_loop_of_ones_own_learns_from_propagated_labels(run):
+    scores = re.findall(r"^(\w+): NMI ([\d.]+), R@1 ([\d.]+)", run("torch_loop.py"), re.MULTILINE)
+    (_, before, _), (_, after, recall) = scores
+    assert [name for name, *_ in scores] == ["input", "network"]
+    assert float(after) > float(before) + 10
+    assert float(recall) > 95
+
+
+def test_a_cluster_fits_and_embeds_an_array_in_chunks(run, monkeypatch):
+    pytest.importorskip("distributed")
+    from dask import distributed
+
+    # Threads in the place of processes, each of which would import all of ssdml again.
+    monkeypatch.setattr(
+        distributed, "LocalCluster", partial(distributed.LocalCluster, processes=False)
+    )
+    shown = run("cluster.py")
+    assert "2 workers, 3 chunks\n" in shown
+    assert float(re.search(r"classes right: ([\d.]+) %", shown).group(1)) > 85
+    with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as one:
+        assert run("cluster.py", one.scheduler_address) == shown.replace("2 workers", "1 workers")

@@ -1,0 +1,54 @@
+"""Sphinx's configuration: pages in Markdown, docstrings by numpydoc, mathematics as MathML.
+
+Nothing is fetched when a page is read: no script draws the formulas, and the fonts are the
+reader's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from docutils import nodes
+from latex2mathml.converter import convert
+
+import ssdml
+
+project = "ssdml"
+author = "the authors of ssdml"
+version = release = ssdml.__version__
+html_title = f"ssdml {version}"
+html_theme = "furo"
+html_copy_source = False
+html_static_path = ["static"]
+html_css_files = ["ssdml.css"]
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc", "sphinx_copybutton"]
+exclude_patterns = ["_build"]
+nitpicky = True  # a reference that leads nowhere is an error
+default_role = "literal"
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+html_math_renderer = "mathml"
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+autodoc_typehints = "none"
+autodoc_class_signature = "mixed"
+numpydoc_show_class_members = False
+numpydoc_xref_param_type = False
+
+
+def _inline(writer: Any, node: nodes.math) -> None:
+    writer.body.append(convert(node.astext()))
+    raise nodes.SkipNode
+
+
+def _block(writer: Any, node: nodes.math_block) -> None:
+    formula = convert(node.astext(), display="block")
+    writer.body.append(f'<div class="math">{formula}</div>')
+    raise nodes.SkipNode
+
+
+def setup(app: Any) -> None:
+    """Register the renderer of the formulas."""
+    app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
