@@ -39,7 +39,7 @@ def adjacency(graph: KNNGraph, *, weights: str = "heat") -> sparse.csr_array:
 
     Notes
     -----
-    In a graph of cosine distances d_ij of "heat" is the length |u_i - u_j| between unit rows.
+    In a graph of cosine distances d_ij of "heat" is the length ``|u_i - u_j|`` between unit rows.
     Two floors are ours: s_i is at least a tenth of the median of the positive ones (a row with k
     duplicates would lose every other neighbour), and a weight at least 1e-10 (an outlier would
     underflow out of the graph).

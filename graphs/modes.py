@@ -20,7 +20,7 @@ def graph_modes(graph: KNNGraph, *, decay: float = 0.99) -> Integers:
     ----------
     graph : KNNGraph
     decay : float
-        Of :func:`walk_visits`.
+        Of the walks: each step is taken with this probability.
 
     Returns
     -------

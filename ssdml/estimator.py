@@ -117,7 +117,7 @@ class SSDML(InductiveMetric, PlannedFit, CallbackSupportMixin, BaseEstimator):
     stage_seconds_ : dict of str to float
         What each stage of the fit took; :meth:`plan` tells it beforehand.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Where the columns of X have names.
 
     Notes

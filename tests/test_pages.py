@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+import shlex
+import warnings
 from pathlib import Path
 
 import pytest
 from typer.main import get_command
+from typer.testing import CliRunner
 
+from ssdml import SSDML, DeepSSDML
 from ssdml.cli import app
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+README, CONTRIBUTING, CHANGELOG = (
+    ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+)
+DOCS = sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts)
+PAGES = [README, CONTRIBUTING, CHANGELOG, *DOCS]
+
+COMMAND = r"(?:^|`|^\$ )ssdml ([a-z]+)"
+FENCE = re.compile(r"^```(\S*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+RUN = ("python", "bash")
+SHOWN = ("console", "text")  # what wants hours, a cluster or a network; and what is no program
+TO_BE_MADE = {"baselines/rca.py", "ssdml/losses/contrastive.py"}  # by who reads the page
+
+
+def page_name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
 def named(pattern: str, page: Path) -> set[str]:
     return set(re.findall(pattern, page.read_text(), flags=re.MULTILINE))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 class TestPage:
     def test_the_targets_of_make_that_it_names_exist(self, page):
         targets = named(r"^(\w+):", ROOT / "Makefile")
@@ -26,22 +45,35 @@ class TestPage:
 
     def test_the_commands_that_it_names_exist(self, page):
         commands = get_command(app).commands.keys()
-        assert named(r"(?:^|`)ssdml ([a-z]+)", page) - commands == set()
+        assert named(COMMAND, page) - commands == set()
 
     def test_the_options_that_it_names_exist(self, page):
         commands = get_command(app).commands
-        for name, rest in named(r"(?:^|`)ssdml ([a-z]+)((?: .*\\\n.*| [^`\n]*))", page):
+        for name, rest in named(COMMAND + r"((?: .*\\\n.*| [^`\n]*))", page):
             known = {option for parameter in commands[name].params for option in parameter.opts}
             assert set(re.findall(r"--[a-z-]+", rest)) - known == set(), name
 
     def test_the_files_that_it_points_at_are_there(self, page):
         targets = named(r"\]\((?!https?:)([^)#]+)", page)
-        assert {target for target in targets if not (ROOT / target).is_file()} == set()
+        assert {target for target in targets if not (page.parent / target).is_file()} == set()
+
+    def test_the_files_that_it_names_are_there(self, page):
+        folders = "examples|tests|graphs|baselines|ssdml|docs"
+        paths = named(rf"(?:`|python )((?:{folders})/[\w/]+\.py)", page)
+        assert {path for path in paths - TO_BE_MADE if not (ROOT / path).is_file()} == set()
+
+
+@pytest.mark.parametrize("page", DOCS, ids=page_name)
+def test_a_block_is_run_or_is_said_to_be_shown(page):
+    languages = {language for language, _ in FENCE.findall(page.read_text())}
+    directives = {language for language in languages if language.startswith("{")}
+    assert languages - directives <= {*RUN, *SHOWN}
+    assert directives <= {"{toctree}", "{eval-rst}"}
 
 
 def test_the_floors_are_made_of_modules_that_exist():
     """The first column of the drawing; a module has no slash, a folder has one."""
-    (drawing,) = re.findall(r"^## Floors\n\n```\n(.*?)^```", PAGES[1].read_text(), re.DOTALL | re.M)
+    (drawing,) = re.findall(r"^## Floors\n\n```\n(.*?)^```", CONTRIBUTING.read_text(), re.S | re.M)
     columns = (re.split(r"  +", line.strip())[0] for line in drawing.splitlines())
     names = {name for column in columns for name in re.findall(r"[a-z_]+/?", column)}
     assert {"graphs/", "estimator", "linalg"} <= names
@@ -50,11 +82,47 @@ def test_the_floors_are_made_of_modules_that_exist():
     assert names - files == set()
 
 
-# 5 s, most of them a search over 10 fits: these are the lines that people copy first.
-def test_the_python_of_the_readme_runs_from_top_to_bottom():
-    blocks = re.findall(r"^```python\n(.*?)^```", PAGES[0].read_text(), re.DOTALL | re.MULTILINE)
-    names: dict[str, object] = {}
-    for block in blocks:
-        exec(compile(block, "README.md", "exec"), names)
-    assert len(blocks) >= 3
-    assert names["Z"].shape[0] == len(names["X"])
+@pytest.mark.parametrize("estimator", [SSDML, DeepSSDML])
+def test_the_page_of_parameters_names_each_of_them(estimator):
+    _, *sections = re.split(r"^## ", (ROOT / "docs/parameters.md").read_text(), flags=re.MULTILINE)
+    (section,) = (text for text in sections if text.startswith(f"{estimator.__name__}\n"))
+    told = set(re.findall(r"\*\*`(\w+)`\*\*", section))
+    assert told == inspect.signature(estimator).parameters.keys()
+
+
+@pytest.fixture
+def reader(tmp_path, monkeypatch):
+    """An empty folder to work in, tables that may be added to, and short work where it is long."""
+    from ssdml import datasets
+    from ssdml.experiments import run
+    from ssdml.training import Schedule
+
+    monkeypatch.chdir(tmp_path)
+    for home, table in ((run, "METHODS"), (datasets, "LAYOUTS")):
+        monkeypatch.setattr(home, table, dict(getattr(home, table)))
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # the commands change it
+    monkeypatch.setattr("ssdml.experiments.sections.project", lambda s: s.embedding[:, :2])
+    monkeypatch.setattr("ssdml.planning.PILOT_ROWS", 2000)
+    monkeypatch.setattr("ssdml.training.Schedule", lambda: Schedule(n_steps=20))
+
+
+# Some seconds each, most of them fits: these are the lines that people copy first.
+@pytest.mark.parametrize("page", [README, *DOCS], ids=page_name)
+@pytest.mark.usefixtures("reader")
+def test_the_blocks_of_a_page_run_from_top_to_bottom(page):
+    text, names = page.read_text(), {}
+    for fence in FENCE.finditer(text):
+        language, block = fence.groups()
+        if language == "python":
+            above = text.count("\n", 0, fence.start(2))  # so that an error names the page's line
+            exec(compile("\n" * above + block, page, "exec"), names)
+        elif language == "bash":
+            for line in block.replace("\\\n", " ").splitlines():
+                run_command(line)
+
+
+def run_command(line: str) -> None:
+    program, *arguments = shlex.split(line)
+    assert program == "ssdml", f"a bash block holds commands of ssdml; got {line!r}"
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, f"{line}\n{done.output}"
