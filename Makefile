@@ -2,6 +2,7 @@
 ## make test     the default test suite; ARGS="-k graph" picks some, ARGS="-m slow" the slow ones
 ## make lint     ruff: the rules and the format
 ## make types    mypy, strict
+## make docs     the documentation: build/site/index.html
 ## make bench    the benchmarks
 ## make clean    remove what was built, keep the virtual environment
 ##
@@ -14,7 +15,7 @@ ARGS ?=
 
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint types bench clean
+.PHONY: help demo test lint types docs bench clean
 
 help:
 	@sed -n 's/^## \{0,1\}//p' Makefile
@@ -32,6 +33,10 @@ lint: $(VENV)/installed-test
 
 types: $(VENV)/installed-test
 	$(BIN)/python -m pytest tests/test_layout.py -k mypy
+
+docs: $(VENV)/installed-test
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --quiet docs build/site
+	@echo "Open $(CURDIR)/build/site/index.html in a browser."
 
 bench: $(VENV)/installed-test
 	$(BIN)/python -m pytest tests/benchmarks --override-ini addopts=--import-mode=importlib $(ARGS)

@@ -6,6 +6,8 @@ reader's own.
 
 from __future__ import annotations
 
+import re
+from itertools import cycle
 from typing import Any
 
 from docutils import nodes
@@ -19,11 +21,11 @@ version = release = ssdml.__version__
 html_title = f"ssdml {version}"
 html_theme = "furo"
 html_copy_source = False
+html_show_copyright = False
 html_static_path = ["static"]
 html_css_files = ["ssdml.css"]
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc", "sphinx_copybutton"]
-exclude_patterns = ["_build"]
 nitpicky = True  # a reference that leads nowhere is an error
 nitpick_ignore = [("py:meth", "parameter_groups")]  # inherited, and documented at Loss alone
 default_role = "literal"
@@ -39,17 +41,34 @@ numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 
 
+BAR = re.compile(r'<mo stretchy="false">&#x0007C;</mo>')  # those of \left and \right are paired
+
+
+def _mathml(formula: str, display: str = "inline") -> str:
+    """A formula, its bars in pairs: what MathML makes of a bar is an operator with space about."""
+    forms = cycle(("prefix", "postfix"))
+    return BAR.sub(
+        lambda _: f'<mo form="{next(forms)}" fence="true" stretchy="false">|</mo>',
+        convert(formula, display=display),
+    )
+
+
 def _inline(writer: Any, node: nodes.math) -> None:
-    writer.body.append(convert(node.astext()))
+    writer.body.append(_mathml(node.astext()))
     raise nodes.SkipNode
 
 
 def _block(writer: Any, node: nodes.math_block) -> None:
-    formula = convert(node.astext(), display="block")
-    writer.body.append(f'<div class="math">{formula}</div>')
+    writer.body.append(f'<div class="math">{_mathml(node.astext(), "block")}</div>')
     raise nodes.SkipNode
 
 
+def _skip(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
+    """Fields of a named tuple, which its docstring has already."""
+    return True if type(member).__name__ == "_tuplegetter" else None
+
+
 def setup(app: Any) -> None:
-    """Register the renderer of the formulas."""
+    """Register the renderer of the formulas, and what the reference leaves out."""
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
+    app.connect("autodoc-skip-member", _skip)

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 README, CONTRIBUTING, CHANGELOG = (
     ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 )
-DOCS = sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts)
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = [README, CONTRIBUTING, CHANGELOG, *DOCS]
 
 COMMAND = r"(?:^|`|^\$ )ssdml ([a-z]+)"
