@@ -63,6 +63,14 @@ class TestPage:
         assert {path for path in paths - TO_BE_MADE if not (ROOT / path).is_file()} == set()
 
 
+def test_the_blocks_of_the_pages_are_found():
+    languages = [
+        language for page in (README, *DOCS) for language, _ in FENCE.findall(page.read_text())
+    ]
+    assert languages.count("python") > 60
+    assert languages.count("bash") >= 6
+
+
 @pytest.mark.parametrize("page", DOCS, ids=page_name)
 def test_a_block_is_run_or_is_said_to_be_shown(page):
     languages = {language for language, _ in FENCE.findall(page.read_text())}
@@ -94,8 +102,8 @@ def test_the_page_of_parameters_names_each_of_them(estimator):
 def reader(tmp_path, monkeypatch):
     """An empty folder to work in, tables that may be added to, and short work where it is long."""
     from ssdml import datasets
+    from ssdml.deep_run import Schedule  # that module keeps the real one
     from ssdml.experiments import run
-    from ssdml.training import Schedule
 
     monkeypatch.chdir(tmp_path)
     for home, table in ((run, "METHODS"), (datasets, "LAYOUTS")):
