@@ -2,9 +2,9 @@
 
 ``python examples/compare_losses.py digits banking77 --out losses`` learns half of the classes and
 scores the others, over five seeds, and goes on where it was stopped. Settings are chosen on classes
-held out of the learned half. It prints paired differences, those of the papers beside, and draws
-``losses.png``: the differences, and how they change with λ. ``--no-few`` leaves out the
-semi-supervised use.
+held out of the learned half. It prints paired differences, what the papers print of theirs beside,
+and draws ``losses.png``: the differences, and how they change with λ. ``--no-few`` leaves out the
+semi-supervised use: five labels a class alone, and propagated.
 """
 
 import argparse
@@ -13,7 +13,8 @@ from pathlib import Path
 from ssdml.datasets import load_dataset
 from ssdml.experiments.compared_losses import LOSSES
 from ssdml.experiments.loss_claims import tried_and_scored
-from ssdml.experiments.loss_tables import draw_losses, loss_tables
+from ssdml.experiments.loss_figures import draw_losses
+from ssdml.experiments.loss_tables import loss_table, verdicts
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("datasets", nargs="+")
@@ -37,6 +38,7 @@ if __name__ == "__main__":
             n_jobs=given.n_jobs,
             few=given.few,
         )
-        print("\n".join(loss_tables({name: found[name]})), flush=True)
+        print(*loss_table(name, found[name]), sep="\n", flush=True)
+    print(*verdicts(found), sep="\n")
     draw_losses(found, given.out / "losses.png")
     print(f"drawn: {given.out / 'losses.png'}")

@@ -173,3 +173,20 @@ def test_baselines_are_tested_against_ours_and_ranked(run, tmp_path, monkeypatch
     assert len(tested) == 4
     assert len(re.findall(r"^mean ranks by (NMI|accuracy): \S+ \d\.\d, ", shown, re.M)) == 2
     assert "Friedman p = 0." in shown
+
+
+def test_losses_are_compared_with_their_bases_and_drawn(run, tmp_path):
+    X, y, _ = small_images(n=240)
+    np.savez(tmp_path / "small.npz", X=X.reshape(240, -1), y=y)
+    losses = ["softmax", "proxy-gml", "dgcrl"]
+    given = ["--losses", *losses, "--seeds", 2, "--n-steps", 2, "--out", tmp_path / "out"]
+    shown = run("compare_losses.py", tmp_path / "small.npz", *given)
+    number, difference = r"[\d.]+ ± [\d.]+", r"[+-][\d.]+ ± [\d.]+"
+    for line in (
+        rf"  dgcrl +{number} +{difference}[* ] +{difference}[* ] +\S+",
+        rf"  proxy-gml - softmax +{difference}\*?",
+        r"dgcrl +\d +\d +\d  cub \+1.2",
+    ):
+        assert re.search(f"^{line}$", shown, re.MULTILINE), line
+    assert shown.endswith(f"drawn: {tmp_path / 'out' / 'losses.png'}\n")
+    assert imread(tmp_path / "out" / "losses.png").shape[2] == 4

@@ -110,7 +110,9 @@ BASES = {
     "proxy-gml": Searched(_proxy_gml, "λ", (0.0, 0.3, 3.0), 0.3),
 }
 TERMS = {
-    "cgml": Searched(lambda problem, _: GraphConsistency(), "λ", (1e-3, 3e-3, 0.01, 0.03, 0.1), 1e-3),
+    "cgml": Searched(
+        lambda problem, _: GraphConsistency(), "λ", (1e-3, 3e-3, 0.01, 0.03, 0.1), 1e-3
+    ),
     "da": Searched(
         lambda problem, _: DensityAdaptivity(problem.num_classes, problem.densities),
         "λ",
@@ -157,9 +159,7 @@ def made_loss(name: str, problem: Problem, base: float, weight: float = 0.0) -> 
     """
     compared = choose(LOSSES, name, "loss")
     if compared.term == "decorrelation":
-        return LossSum(
-            [DecorrelatedCentersLoss(*problem[:2], scale=base, decorrelation=weight)]
-        )
+        return LossSum([DecorrelatedCentersLoss(*problem[:2], scale=base, decorrelation=weight)])
     loss = BASES[compared.base].make(problem, base)
     if compared.term is None:
         return LossSum([loss])

@@ -91,7 +91,7 @@ def tried_and_scored(
         Folder: ``held-out/``, ``scored/`` and ``few/`` in it hold a ``results.jsonl`` each. What is
         there is not run again.
     losses : sequence of str
-        Of :data:`ssdml.experiments.compared_losses.LOSSES`, bases before those with a term of theirs.
+        Of :data:`ssdml.experiments.compared_losses.LOSSES`, a base before what is added to it.
     seeds : sequence of int
         Of the first weights and the batches; of 20 classes and more, of the half that is learned.
     n_steps : int

@@ -81,7 +81,7 @@ def learn(
     for batch in batches:
         value = loss(network(items.batch(batch)), labels[batch])
         optimizer.zero_grad()
-        value.backward()  # type: ignore[no-untyped-call]
+        value.backward()
         optimizer.step()
         schedule.step()
         losses.append(value.item())
@@ -148,7 +148,9 @@ class LossEmbedding(TransformerMixin, BaseEstimator):
         with seeded(seed, "cpu"), one_thread():
             drawn = np.random.default_rng(seed).permutation(len(items))[:DENSITY_ROWS]
             before = torch.from_numpy(embed_items(self.network_, items, "features", drawn))
-            densities = class_densities(before, torch.from_numpy(classes[drawn]), len(self.classes_))
+            densities = class_densities(
+                before, torch.from_numpy(classes[drawn]), len(self.classes_)
+            )
             problem = Problem(len(self.classes_), self.network_.metric.shape[1], densities)
             self.losses_ = learn(
                 self.network_,

@@ -1,18 +1,18 @@
-"""What came out of the comparison of losses: tables of text, and the figure."""
+"""What came out of a comparison of losses as lines of text, what papers print beside it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-
-import numpy as np
 
 from ssdml.experiments.compared_losses import LOSSES
 from ssdml.experiments.loss_claims import FROM_ALL, FROM_FEW, Found
+from ssdml.experiments.printed_losses import printed_gains
 from ssdml.experiments.results import Row
 from ssdml.experiments.statistics import Estimate, mean_interval, paired_difference
 
 Scores = dict[str, list[float]]  # of each method, seed by seed
+
+OURS, THEIRS = ("proxy-gml", "dgcrl"), ("softmax", "proxy-nca", "soft-triple")
 
 
 def by_method(rows: Sequence[Row], score: str = "R@1") -> Scores:
@@ -23,42 +23,77 @@ def by_method(rows: Sequence[Row], score: str = "R@1") -> Scores:
     return scores
 
 
-def gain(scores: Scores, name: str) -> Estimate | None:
-    """Paired difference of a loss with a term from its base; None of a base."""
-    compared = LOSSES[name]
-    if compared.term is None or compared.base not in scores:
-        return None
-    return paired_difference(scores[name], scores[compared.base])
+def gains(scores: Scores) -> dict[str, Estimate]:
+    """Paired difference of each loss with a term from its base.
 
-
-def loss_tables(found: Mapping[str, Found], score: str = "R@1") -> Iterator[str]:
-    """Lines of text: a table a data set, a line a loss.
-
-    Mean and half of the interval; the difference from the base; the setting chosen in each half.
+    Examples
+    --------
+    >>> found = gains({"triplet": [80.0, 90.0], "triplet+da": [81.0, 92.0]})
+    >>> found["triplet+da"].mean
+    1.5
     """
-    for name, of in found.items():
-        scores, few = by_method(of.scored, score), by_method(of.few, score)
-        n_seeds = len(next(iter(scores.values())))
-        yield f"{name}, {n_seeds} seeds: {score} of classes that were not learned"
-        for loss, values in scores.items():
-            mean = mean_interval(values)
-            line = f"  {loss:15} {mean.mean:5.1f} ± {mean.half_width:4.1f}  "
-            if loss in LOSSES:
-                line += f"{_difference(gain(scores, loss)):20}"
-                if few:
-                    line += _difference(paired_difference(few[loss + FROM_ALL], few[loss + FROM_FEW]))
-                line += "  " + " ".join(
-                    "/".join(f"{value:g}" for value in half.best(loss).choice) for half in of.halves
-                )
-            yield line.rstrip()
+    return {
+        name: paired_difference(values, scores[LOSSES[name].base])
+        for name, values in scores.items()
+        if name in LOSSES and LOSSES[name].term is not None and LOSSES[name].base in scores
+    }
 
 
-def _difference(found: Estimate | None) -> str:
-    if found is None:
-        return ""
+def loss_table(name: str, found: Found, score: str = "R@1") -> Iterator[str]:
+    """Lines of a data set, one a loss.
+
+    Mean and half of the 95 % interval; the paired difference from the base, "*" where its interval
+    excludes 0; with five labels a class, the difference that propagated ones make; and the setting
+    chosen in each half of the classes: number of the base, learning rate, λ.
+    """
+    scores, few = by_method(found.scored, score), by_method(found.few, score)
+    added = gains(scores)
+    n_seeds = len(next(iter(scores.values())))
+    yield f"{name}, {n_seeds} seeds: {score} of classes that were not learned"
+    yield f"  {'':15}{score:>8}{'over its base':>24}{'propagated labels':>20}  settings"
+    for loss, values in scores.items():
+        mean = mean_interval(values)
+        cells = [f"  {loss:15} {mean.mean:5.1f} ± {mean.half_width:4.2f}"]
+        cells.append(f"{difference(added[loss]) if loss in added else '':18}")
+        if few and loss in LOSSES:
+            carried = paired_difference(few[loss + FROM_ALL], few[loss + FROM_FEW])
+            cells.append(difference(carried))
+        if loss in LOSSES:
+            chosen = [half.best(loss).choice for half in found.halves]
+            cells.append(" ".join("/".join(f"{value:g}" for value in of) for of in chosen))
+        yield "  ".join(cells).rstrip()
+    for ours in OURS:
+        for theirs in THEIRS:
+            if ours in scores and theirs in scores:
+                against = paired_difference(scores[ours], scores[theirs])
+                yield f"  {ours + ' - ' + theirs:24} {difference(against)}".rstrip()
+
+
+def verdicts(found: Mapping[str, Found], score: str = "R@1") -> Iterator[str]:
+    """Lines over data sets: where each term raises its base, where it lowers it, where neither.
+
+    Only an interval that excludes 0 counts. What the term's paper prints is the last column.
+    """
+    added = {name: gains(by_method(of.scored, score)) for name, of in found.items()}
+    printed: dict[str, list[str]] = {}
+    for _, dataset, loss, gain in printed_gains(score):
+        printed.setdefault(loss, []).append(f"{dataset} {gain:+.1f}")
+    yield f"{'':16}{'up':>4}{'down':>6}{'neither':>9}  of the data sets; printed {score} of others"
+    for loss in dict.fromkeys(loss for of in added.values() for loss in of):
+        every = [of[loss] for of in added.values() if loss in of]
+        up = sum(estimate.low > 0 for estimate in every)
+        down = sum(estimate.high < 0 for estimate in every)
+        told = ", ".join(printed.get(loss, []))
+        yield f"{loss:16}{up:4}{down:6}{len(every) - up - down:9}  {told}".rstrip()
+
+
+def difference(found: Estimate) -> str:
+    """An estimate as text, with a star where its interval excludes 0.
+
+    Examples
+    --------
+    >>> difference(paired_difference([3.0, 4.1], [1.0, 2.0]))
+    ' +2.05 ± 0.64*'
+    """
     star = "*" if found.excludes_zero else " "
     return f"{found.mean:+6.2f} ± {found.half_width:4.2f}{star}"
-
-
-def draw_losses(found: Mapping[str, Found], path: Path) -> None:
-    """Write the figure."""
