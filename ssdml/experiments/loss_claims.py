@@ -24,10 +24,12 @@ from ssdml.experiments.methods import Embedder, Factory, InputFeatures
 from ssdml.experiments.results import Row
 from ssdml.experiments.run import compare
 
-LEARNING_RATES = (1e-4, 1e-3)
+RATE = 1e-3  # that a base has beside its terms
+RATES = (1e-4, RATE)  # that a base is tried at
 CUTS = 3  # of one half of the classes, at most, that settings are chosen on
 FEW_LABELS = 5  # a class, of the semi-supervised use
 FROM_FEW, FROM_ALL = ", 5 labels", ", propagated"
+ANY_RATE = ", any rate"
 CHOSEN_BY = ("R@1", "MAP@R")  # the second breaks ties
 
 
@@ -57,16 +59,17 @@ class Half(NamedTuple):
     seeds: tuple[int, ...]
     trials: dict[str, list[Trial]]
 
-    def best(self, name: str) -> Trial:
+    def best(self, name: str, rates: Sequence[float] = (RATE,)) -> Trial:
         """The trial of a loss with the best mean R@1 over the cuts, among equals MAP@R."""
-        return max(self.trials[name], key=lambda trial: [trial.mean(s) for s in CHOSEN_BY])
+        tried = [trial for trial in self.trials[name] if trial.choice.learning_rate in rates]
+        return max(tried, key=lambda trial: [trial.mean(score) for score in CHOSEN_BY])
 
 
 class Found(NamedTuple):
     """What came out on a data set."""
 
     halves: list[Half]
-    scored: list[Row]  # learned with all labels
+    scored: list[Row]  # learned with all labels; bases once more as "triplet, any rate"
     few: list[Row]  # with five a class: methods are called "triplet, 5 labels", ", propagated"
 
 
@@ -103,8 +106,9 @@ def tried_and_scored(
     Notes
     -----
     A half that several seeds learn has up to three cuts, those of its first seeds; one that a seed
-    has alone has one. With few labels it is that which
-    was chosen with all.
+    has alone has one. As in the papers a base learns at the rate of its terms; whether it would
+    need them at a lower one shows where it is scored once more at the rate that is best for it.
+    With few labels the setting is that which was chosen with all.
     """
     as_images = dataset.item_shape is not None and dataset.item_shape[:2] in NETWORKS
     shape = dataset.item_shape if as_images else None
@@ -126,9 +130,12 @@ def tried_and_scored(
         halves.append(half)
     scored, rows = [], []
     for half in halves:
-        chosen = {name: half.best(name).choice for name in losses}
-        methods = {n: _method(n, choice, shape, n_steps) for n, choice in chosen.items()}
-        methods = {"input": _input} | methods
+        methods = {"input": _input}
+        for name in losses:
+            methods[name] = _method(name, half.best(name).choice, shape, n_steps)
+            if LOSSES[name].term is None:
+                choice = half.best(name, RATES).choice
+                methods[name + ANY_RATE] = _method(name, choice, shape, n_steps)
         scored += _compared(half.split, methods, out / "scored", half.seeds, n_jobs)
     for half in halves if few else ():
         methods = {}
@@ -154,7 +161,7 @@ def _settings(name: str, half: Half) -> list[Choice]:
     """What is searched: of a base its number and the learning rate, of a term λ."""
     compared = LOSSES[name]
     if compared.term is None:
-        return [Choice(base, rate) for rate in LEARNING_RATES for base in compared.values]
+        return [Choice(base, rate) for rate in RATES for base in compared.values]
     before = half.best(compared.base).choice
     return [before._replace(weight=weight) for weight in compared.values]
 

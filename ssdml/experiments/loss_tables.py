@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from ssdml.experiments.compared_losses import LOSSES
-from ssdml.experiments.loss_claims import FROM_ALL, FROM_FEW, Found
+from ssdml.experiments.loss_claims import ANY_RATE, FROM_ALL, FROM_FEW, Found
 from ssdml.experiments.printed_losses import printed_gains
 from ssdml.experiments.results import Row
 from ssdml.experiments.statistics import Estimate, mean_interval, paired_difference
@@ -23,8 +23,8 @@ def by_method(rows: Sequence[Row], score: str = "R@1") -> Scores:
     return scores
 
 
-def gains(scores: Scores) -> dict[str, Estimate]:
-    """Paired difference of each loss with a term from its base.
+def gains(scores: Scores, base: str = "") -> dict[str, Estimate]:
+    """Paired difference of each loss with a term from its base, or from what ``base`` adds to it.
 
     Examples
     --------
@@ -33,9 +33,9 @@ def gains(scores: Scores) -> dict[str, Estimate]:
     1.5
     """
     return {
-        name: paired_difference(values, scores[LOSSES[name].base])
+        name: paired_difference(values, scores[LOSSES[name].base + base])
         for name, values in scores.items()
-        if name in LOSSES and LOSSES[name].term is not None and LOSSES[name].base in scores
+        if name in LOSSES and LOSSES[name].term and LOSSES[name].base + base in scores
     }
 
 
@@ -43,22 +43,25 @@ def loss_table(name: str, found: Found, score: str = "R@1") -> Iterator[str]:
     """Lines of a data set, one a loss.
 
     Mean and half of the 95 % interval; the paired difference from the base, "*" where its interval
-    excludes 0; with five labels a class, the difference that propagated ones make; and the setting
-    chosen in each half of the classes: number of the base, learning rate, λ.
+    excludes 0, and from the base at the rate that is best for it; with five labels a class, the
+    difference that propagated ones make; and the setting chosen in each half of the classes: number
+    of the base, learning rate, λ.
     """
     scores, few = by_method(found.scored, score), by_method(found.few, score)
-    added = gains(scores)
+    added, against_best = gains(scores), gains(scores, ANY_RATE)
     n_seeds = len(next(iter(scores.values())))
     yield f"{name}, {n_seeds} seeds: {score} of classes that were not learned"
-    yield f"  {'':15}{score:>8}{'over its base':>24}{'propagated labels':>20}  settings"
+    heads = ("over its base", "at any rate", *(["propagated"] if few else []), "settings")
+    yield f"  {'':21} {score:12}  " + "  ".join(f"{head:14}" for head in heads).rstrip()
     for loss, values in scores.items():
         mean = mean_interval(values)
-        cells = [f"  {loss:15} {mean.mean:5.1f} ± {mean.half_width:4.2f}"]
-        cells.append(f"{difference(added[loss]) if loss in added else '':18}")
-        if few and loss in LOSSES:
-            carried = paired_difference(few[loss + FROM_ALL], few[loss + FROM_FEW])
-            cells.append(difference(carried))
+        cells = [f"  {loss:21} {mean.mean:5.1f} ± {mean.half_width:4.2f}"]
         if loss in LOSSES:
+            for of in (added, against_best):
+                cells.append(difference(of[loss]) if loss in of else " " * 14)
+            if few:
+                carried = paired_difference(few[loss + FROM_ALL], few[loss + FROM_FEW])
+                cells.append(difference(carried))
             chosen = [half.best(loss).choice for half in found.halves]
             cells.append(" ".join("/".join(f"{value:g}" for value in of) for of in chosen))
         yield "  ".join(cells).rstrip()

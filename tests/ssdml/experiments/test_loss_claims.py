@@ -10,7 +10,15 @@ import pytest
 
 from ssdml.datasets import Dataset
 from ssdml.experiments.compared_losses import LOSSES
-from ssdml.experiments.loss_claims import Choice, Found, Half, Trial, tried_and_scored
+from ssdml.experiments.loss_claims import (
+    RATE,
+    RATES,
+    Choice,
+    Found,
+    Half,
+    Trial,
+    tried_and_scored,
+)
 from ssdml.experiments.loss_figures import sensitivity
 from ssdml.experiments.loss_methods import LossEmbedding
 from ssdml.experiments.loss_tables import gains, loss_table, verdicts
@@ -41,7 +49,7 @@ def found(classes, folder) -> Found:
 def test_a_term_is_searched_on_its_base_as_it_was_chosen(found):
     (half,) = found.halves
     base = half.best("n-pair").choice
-    assert base.weight == 0
+    assert (base.weight, base.learning_rate) == (0, RATE)
     assert len(half.trials["n-pair"]) == 2 * len(LOSSES["n-pair"].values)
     tried = [trial.choice for trial in half.trials["n-pair+gor"]]
     assert tried == [base._replace(weight=weight) for weight in LOSSES["n-pair+gor"].values]
@@ -58,8 +66,12 @@ def test_what_is_scored_is_learned_with_the_chosen_settings(classes, tmp_path, m
     monkeypatch.setattr(LossEmbedding, "transform", lambda self, X: X)
     again = tried_and_scored(classes, tmp_path, losses=TRIED, seeds=[0], n_steps=2)
     chosen = {name: again.halves[0].best(name).choice for name in TRIED}
-    scored, few = fitted[-3 * len(TRIED) : -2 * len(TRIED)], fitted[-2 * len(TRIED) :]
-    assert scored == [(name, False, *chosen[name]) for name in TRIED]
+    scored, few = fitted[-7:-4], fitted[-4:]
+    at_any_rate = again.halves[0].best("n-pair", RATES).choice
+    assert [of for of in scored if of[3] == RATE] == [
+        (name, False, *chosen[name]) for name in TRIED
+    ]
+    assert ("n-pair", False, *at_any_rate) in scored
     assert few == [(name, kind, *chosen[name]) for name in TRIED for kind in (False, True)]
 
 
@@ -68,7 +80,7 @@ def test_all_labels_are_given_first_and_five_a_class_after(found):
     assert {row["n_labeled"] for row in found.few} == {20}
     assert {row["n_test"] for row in found.scored + found.few} == {48}
     methods = Counter(row["method"] for row in found.scored)
-    assert methods == Counter({"input": 2, "n-pair": 2, "n-pair+gor": 2})
+    assert methods == Counter({"input": 2, "n-pair": 2, "n-pair, any rate": 2, "n-pair+gor": 2})
 
 
 def test_what_is_there_is_not_run_again(found, classes, folder, monkeypatch):
@@ -88,7 +100,7 @@ def test_a_run_that_fails_stops_the_comparison(classes, tmp_path, monkeypatch):
 
 def test_a_tie_in_the_first_score_is_broken_by_the_second():
     trials = [
-        Trial(Choice(base, 0.1), [{"R@1": 90.0, "MAP@R": value}, {"R@1": 80.0, "MAP@R": 40.0}])
+        Trial(Choice(base, RATE), [{"R@1": 90.0, "MAP@R": value}, {"R@1": 80.0, "MAP@R": 40.0}])
         for base, value in ((1.0, 30.0), (2.0, 50.0), (3.0, 40.0))
     ]
     assert Half(None, (0,), {"triplet": trials}).best("triplet").choice.base == 2.0
@@ -131,7 +143,7 @@ def test_a_table_holds_means_gains_and_settings(found):
     title, _, *lines = loss_table("eight", found)
     assert title.startswith("eight, 2 seeds: R@1")
     cells = {line.split()[0]: line for line in lines}
-    assert set(cells) == {"input", *TRIED}
+    assert set(cells) == {"input", "n-pair,", *TRIED}
     means = [row["scores"]["R@1"] for row in found.scored if row["method"] == "n-pair"]
     assert f" {np.mean(means):.1f} ± " in cells["n-pair"]
     assert "/".join(f"{v:g}" for v in found.halves[0].best("n-pair").choice) in cells["n-pair"]
