@@ -111,7 +111,7 @@ BASES = {
 }
 TERMS = {
     "cgml": Searched(
-        lambda problem, _: GraphConsistency(), "λ", (1e-3, 3e-3, 0.01, 0.03, 0.1), 1e-3
+        lambda problem, _: GraphConsistency(), "λ", (1e-3, 0.01, 0.03, 0.1, 0.3), 1e-3
     ),
     "da": Searched(
         lambda problem, _: DensityAdaptivity(problem.num_classes, problem.densities),
