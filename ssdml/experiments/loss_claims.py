@@ -103,6 +103,15 @@ def tried_and_scored(
         Runs at a time.
     few : bool
 
+    Returns
+    -------
+    found : Found
+
+    Raises
+    ------
+    RuntimeError
+        If a run fails.
+
     Notes
     -----
     A half that several seeds learn has up to three cuts, those of its first seeds; one that a seed

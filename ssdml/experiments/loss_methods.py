@@ -62,6 +62,14 @@ def learn(
         Of the batches: up to 10 classes, 100 rows.
     weights : array of shape (n,), optional
         By which rows are drawn.
+
+    Returns
+    -------
+    losses : list of float
+
+    Notes
+    -----
+    A base loss and the same with a term see the same batches.
     """
     n_classes = min(BATCH_CLASSES, int(classes.max()) + 1)
     own = [{"lr": CENTERS_RATE} | group for group in loss.parameter_groups()]
@@ -111,6 +119,20 @@ class LossEmbedding(TransformerMixin, BaseEstimator):
     learning_rate : float
     random_state : int
         Of the first weights, the batches and the dropout.
+
+    Attributes
+    ----------
+    network_ : MetricNetwork
+    losses_ : list of float
+        Of each step.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = LossEmbedding("binomial+gor", base=5.0, weight=1.0, n_steps=20).fit(X, y)
+    >>> model.transform(X[:2]).shape, model.losses_[-1] < model.losses_[0]
+    ((2, 64), True)
     """
 
     def __init__(
