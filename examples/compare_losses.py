@@ -3,8 +3,9 @@
 ``python examples/compare_losses.py digits banking77 --out losses`` learns half of the classes and
 scores the others, over five seeds, and goes on where it was stopped. Settings are chosen on classes
 held out of the learned half. It prints paired differences, what the papers print of theirs beside,
-and draws ``losses.png``: the differences, and how they change with λ. ``--no-few`` leaves out the
-semi-supervised use: five labels a class alone, and propagated.
+and draws ``losses.png``: the differences, and how they change with λ. ``--no-any-rate`` leaves
+out the search of the learning rate, ``--no-few`` the semi-supervised use: five labels a class
+alone, and propagated.
 """
 
 import argparse
@@ -23,6 +24,7 @@ parser.add_argument("--seeds", type=int, default=5)
 parser.add_argument("--n-steps", type=int, default=100)
 parser.add_argument("--out", type=Path, default=Path("losses"))
 parser.add_argument("--n-jobs", type=int, default=1, help="runs at a time")
+parser.add_argument("--any-rate", action=argparse.BooleanOptionalAction, default=True)
 parser.add_argument("--few", action=argparse.BooleanOptionalAction, default=True)
 
 if __name__ == "__main__":
@@ -36,6 +38,7 @@ if __name__ == "__main__":
             seeds=range(given.seeds),
             n_steps=given.n_steps,
             n_jobs=given.n_jobs,
+            any_rate=given.any_rate,
             few=given.few,
         )
         print(*loss_table(name, found[name]), sep="\n", flush=True)

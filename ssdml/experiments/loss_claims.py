@@ -24,8 +24,8 @@ from ssdml.experiments.methods import Embedder, Factory, InputFeatures
 from ssdml.experiments.results import Row
 from ssdml.experiments.run import compare
 
-RATE = 1e-3  # that a base has beside its terms
-RATES = (1e-4, RATE)  # that a base is tried at
+RATE = 1e-3  # that a base and its terms learn at
+RATES = (RATE, 1e-4)  # that are searched besides
 CUTS = 3  # of one half of the classes, at most, that settings are chosen on
 FEW_LABELS = 5  # a class, of the semi-supervised use
 FROM_FEW, FROM_ALL = ", 5 labels", ", propagated"
@@ -69,7 +69,7 @@ class Found(NamedTuple):
     """What came out on a data set."""
 
     halves: list[Half]
-    scored: list[Row]  # learned with all labels; bases once more as "triplet, any rate"
+    scored: list[Row]  # learned with all labels; "triplet, any rate" has its best rate
     few: list[Row]  # with five a class: methods are called "triplet, 5 labels", ", propagated"
 
 
@@ -81,6 +81,7 @@ def tried_and_scored(
     seeds: Sequence[int] = range(5),
     n_steps: int = 100,
     n_jobs: int = 1,
+    any_rate: bool = True,
     few: bool = True,
 ) -> Found:
     """Choose the setting of every loss, then score it with all labels and, if ``few``, with five.
@@ -101,6 +102,8 @@ def tried_and_scored(
         Of each training.
     n_jobs : int
         Runs at a time.
+    any_rate : bool
+        Whether each loss is scored once more with the better of two learning rates.
     few : bool
 
     Returns
@@ -115,18 +118,19 @@ def tried_and_scored(
     Notes
     -----
     A half that several seeds learn has up to three cuts, those of its first seeds; one that a seed
-    has alone has one. As in the papers a base learns at the rate of its terms; whether it would
-    need them at a lower one shows where it is scored once more at the rate that is best for it.
-    With few labels the setting is that which was chosen with all.
+    has alone has one. As in the papers a base learns at the rate of its terms. It specialises less
+    at a lower one, and so whether it needs them shows where each has the rate that is best for it.
+    With few labels the setting is that which was chosen with all, at the first rate.
     """
     as_images = dataset.item_shape is not None and dataset.item_shape[:2] in NETWORKS
     shape = dataset.item_shape if as_images else None
+    rates = RATES if any_rate else (RATE,)
     halves: list[Half] = []
     for split, own in _halves(dataset, seeds):
         split = split if as_images else prepared(split, "components")
         half = Half(split, own, {})
         for name in losses:
-            settings = _settings(name, half)
+            settings = _settings(name, half, rates)
             methods = {_title(name, s): _method(name, s, shape, n_steps) for s in settings}
             cuts = [
                 _compared(held_out_classes(split, cut), methods, out / "held-out", [cut], n_jobs)
@@ -142,7 +146,7 @@ def tried_and_scored(
         methods = {"input": _input}
         for name in losses:
             methods[name] = _method(name, half.best(name).choice, shape, n_steps)
-            if LOSSES[name].term is None:
+            if any_rate:
                 choice = half.best(name, RATES).choice
                 methods[name + ANY_RATE] = _method(name, choice, shape, n_steps)
         scored += _compared(half.split, methods, out / "scored", half.seeds, n_jobs)
@@ -166,13 +170,13 @@ def _halves(dataset: Dataset, seeds: Sequence[int]) -> list[tuple[Dataset, tuple
     return [(split, tuple(own)) for split, own in found.values()]
 
 
-def _settings(name: str, half: Half) -> list[Choice]:
-    """What is searched: of a base its number and the learning rate, of a term λ."""
+def _settings(name: str, half: Half, rates: Sequence[float]) -> list[Choice]:
+    """What is searched: of a base its number, of a term λ; at each rate."""
     compared = LOSSES[name]
     if compared.term is None:
-        return [Choice(base, rate) for rate in RATES for base in compared.values]
-    before = half.best(compared.base).choice
-    return [before._replace(weight=weight) for weight in compared.values]
+        return [Choice(base, rate) for rate in rates for base in compared.values]
+    bases = [half.best(compared.base, [rate]).choice for rate in rates]
+    return [base._replace(weight=weight) for base in bases for weight in compared.values]
 
 
 def _title(name: str, choice: Choice) -> str:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from ssdml.experiments.compared_losses import LOSSES
 from ssdml.experiments.figures import MUTED, OTHER_LOOKS, PAPER, Look, draw_estimates, new_figure
-from ssdml.experiments.loss_claims import Found
+from ssdml.experiments.loss_claims import RATE, Found
 from ssdml.experiments.loss_tables import by_method, gains
 from ssdml.experiments.statistics import Estimate, paired_difference
 from ssdml.files import whole_file
@@ -33,6 +33,8 @@ def sensitivity(found: Found, base: str, score: str = "R@1") -> Curves:
         for half in found.halves:
             without += [cut[score] for cut in half.best(base).scores]
             for trial in half.trials[name]:
+                if trial.choice.learning_rate != RATE:
+                    continue
                 cuts = with_term.setdefault(trial.choice.weight, [])
                 cuts += [cut[score] for cut in trial.scores]
         curves[term] = {

@@ -23,8 +23,8 @@ def by_method(rows: Sequence[Row], score: str = "R@1") -> Scores:
     return scores
 
 
-def gains(scores: Scores, base: str = "") -> dict[str, Estimate]:
-    """Paired difference of each loss with a term from its base, or from what ``base`` adds to it.
+def gains(scores: Scores, kind: str = "") -> dict[str, Estimate]:
+    """Paired difference of each loss with a term from its base, both of a kind: ", any rate".
 
     Examples
     --------
@@ -32,23 +32,23 @@ def gains(scores: Scores, base: str = "") -> dict[str, Estimate]:
     >>> found["triplet+da"].mean
     1.5
     """
-    return {
-        name: paired_difference(values, scores[LOSSES[name].base + base])
-        for name, values in scores.items()
-        if name in LOSSES and LOSSES[name].term and LOSSES[name].base + base in scores
-    }
+    found = {}
+    for name, loss in LOSSES.items():
+        if loss.term and {name + kind, loss.base + kind} <= scores.keys():
+            found[name] = paired_difference(scores[name + kind], scores[loss.base + kind])
+    return found
 
 
 def loss_table(name: str, found: Found, score: str = "R@1") -> Iterator[str]:
     """Lines of a data set, one a loss.
 
     Mean and half of the 95 % interval; the paired difference from the base, "*" where its interval
-    excludes 0, and from the base at the rate that is best for it; with five labels a class, the
+    excludes 0, and the same where both have their best rate; with five labels a class, the
     difference that propagated ones make; and the setting chosen in each half of the classes: number
     of the base, learning rate, λ.
     """
     scores, few = by_method(found.scored, score), by_method(found.few, score)
-    added, against_best = gains(scores), gains(scores, ANY_RATE)
+    added, tuned = gains(scores), gains(scores, ANY_RATE)
     n_seeds = len(next(iter(scores.values())))
     yield f"{name}, {n_seeds} seeds: {score} of classes that were not learned"
     heads = ("over its base", "at any rate", *(["propagated"] if few else []), "settings")
@@ -57,7 +57,7 @@ def loss_table(name: str, found: Found, score: str = "R@1") -> Iterator[str]:
         mean = mean_interval(values)
         cells = [f"  {loss:21} {mean.mean:5.1f} ± {mean.half_width:4.2f}"]
         if loss in LOSSES:
-            for of in (added, against_best):
+            for of in (added, tuned):
                 cells.append(difference(of[loss]) if loss in of else " " * 14)
             if few:
                 carried = paired_difference(few[loss + FROM_ALL], few[loss + FROM_FEW])
