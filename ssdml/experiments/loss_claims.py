@@ -79,7 +79,7 @@ def tried_and_scored(
     *,
     losses: Sequence[str] = tuple(LOSSES),
     seeds: Sequence[int] = range(5),
-    n_steps: int = 100,
+    n_steps: int | None = None,
     n_jobs: int = 1,
     any_rate: bool = True,
     few: bool = True,
@@ -98,8 +98,8 @@ def tried_and_scored(
         Of :data:`ssdml.experiments.compared_losses.LOSSES`, a base before what is added to it.
     seeds : sequence of int
         Of the first weights and the batches; of 20 classes and more, of the half that is learned.
-    n_steps : int
-        Of each training.
+    n_steps : int, optional
+        Of each training; None: 200 of images, whose networks begin with random weights, else 100.
     n_jobs : int
         Runs at a time.
     any_rate : bool
@@ -124,6 +124,7 @@ def tried_and_scored(
     """
     as_images = dataset.item_shape is not None and dataset.item_shape[:2] in NETWORKS
     shape = dataset.item_shape if as_images else None
+    n_steps = n_steps or (200 if as_images else 100)
     rates = RATES if any_rate else (RATE,)
     halves: list[Half] = []
     for split, own in _halves(dataset, seeds):
