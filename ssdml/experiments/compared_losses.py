@@ -22,7 +22,8 @@ from ssdml.losses.npair import NPairBatchLoss
 from ssdml.losses.proxies import ProxyGMLLoss
 from ssdml.losses.spread import EntropyRegularizer, GlobalOrthogonalRegularizer
 
-VOTERS = 59  # proxies that ProxyGML joins a row to on Cars-196: 5 % of 98 * 12
+# Of ProxyGML: proxies of a class, and how many a row is joined to on Cars-196, 5 % of 98 * 12.
+N_PROXIES, VOTERS = 12, 59
 
 
 class Problem(NamedTuple):
@@ -86,9 +87,8 @@ def _soft_triple(problem: Problem, scale: float) -> nn.Module:
 
 def _proxy_gml(problem: Problem, regularization: float) -> nn.Module:
     """With as many proxies a row as in the paper, where 5 % of few would be those of one class."""
-    loss = ProxyGMLLoss(*problem[:2], regularization=regularization, learning_rate=None)
-    loss.ratio = min(1.0, VOTERS / len(loss.proxies))
-    return loss
+    ratio = min(1.0, VOTERS / (problem.num_classes * N_PROXIES))
+    return ProxyGMLLoss(*problem[:2], N_PROXIES, ratio, regularization, learning_rate=None)
 
 
 BASES = {
