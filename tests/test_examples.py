@@ -280,3 +280,20 @@ def test_a_cluster_fits_and_embeds_an_array_in_chunks(run, monkeypatch):
     assert float(re.search(r"classes right: ([\d.]+) %", shown).group(1)) > 85
     with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as one:
         assert run("cluster.py", one.scheduler_address) == shown.replace("2 workers", "1 workers")
+
+
+def test_losses_are_compared_with_their_bases_and_drawn(run, tmp_path):
+    X, y, _ = small_images(n=240)
+    np.savez(tmp_path / "small.npz", X=X.reshape(240, -1), y=y)
+    losses = ["softmax", "proxy-gml", "dgcrl"]
+    given = ["--losses", *losses, "--seeds", 2, "--n-steps", 2, "--out", tmp_path / "out"]
+    shown = run("compare_losses.py", tmp_path / "small.npz", *given)
+    number, difference = r"[\d.]+ ± [\d.]+", r"[+-][\d.]+ ± [\d.]+"
+    for line in (
+        rf"  dgcrl +{number} +({difference}[* ] +){{3}}\S+",
+        rf"  proxy-gml - softmax +{difference}\*?",
+        r"dgcrl +\d +\d +\d  cub \+1.2",
+    ):
+        assert re.search(f"^{line}$", shown, re.MULTILINE), line
+    assert shown.endswith(f"drawn: {tmp_path / 'out' / 'losses.png'}\n")
+    assert imread(tmp_path / "out" / "losses.png").shape[2] == 4

@@ -51,6 +51,8 @@ def plan_runs(
     methods: Mapping[str, Factory],
     labels_per_class: Sequence[int] = (5,),
     seeds: Sequence[int] = range(5),
+    *,
+    maps: bool = True,
 ) -> list[Run]:
     """The jobs of a comparison: seed by seed, so that what is finished early is paired."""
     data = _fingerprint(dataset)
@@ -68,7 +70,8 @@ def plan_runs(
                     "method": name,
                     "parameters": _parameters(factory(seed, None)),
                 }
-                runs.append(Run(name, factory, split, config, keeps_map=seed == seeds[0]))
+                keeps_map = maps and seed == seeds[0]
+                runs.append(Run(name, factory, split, config, keeps_map))
     return runs
 
 

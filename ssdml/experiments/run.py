@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -123,7 +123,7 @@ DEEP_METHODS = DEEP | {
 
 def compare(
     dataset: Dataset,
-    methods: Sequence[str],
+    methods: Sequence[str] | Mapping[str, Factory],
     *,
     out: str | Path,
     labels_per_class: Sequence[int] = (5,),
@@ -133,6 +133,7 @@ def compare(
     weights: str | Path | None = None,
     resume: bool = False,
     n_jobs: int = 1,
+    maps: bool = True,
     progress: Progress | None = None,
 ) -> list[Row]:
     """Run every method on the same splits and write a row a run to ``out/results.jsonl``.
@@ -140,10 +141,10 @@ def compare(
     Parameters
     ----------
     dataset : Dataset
-    methods : sequence of str
+    methods : sequence of str, or dict
         Names in `METHODS`; of one with other parameters, ``"ssdml[n_neighbors=20]"``; or of one
         whose parameters the labelled rows choose, ``"ssdml-tuned"``, see
-        :mod:`ssdml.experiments.tuning`.
+        :mod:`ssdml.experiments.tuning`. A dict holds others, as `METHODS` does.
     out : path
         Folder for ``results.jsonl``, ``splits/``, ``details/`` and, of failed runs, ``errors/``.
     labels_per_class, seeds : sequences of int
@@ -161,6 +162,8 @@ def compare(
         again, what failed is.
     n_jobs : int
         Runs at a time, as processes.
+    maps : bool
+        Whether what the report draws of the first seed is kept.
     progress : callable, optional
         Called as ``progress(n_done, n_runs, title of the next run)`` before and after each run.
 
@@ -185,11 +188,14 @@ def compare(
     """
     out = Path(out)
     _refuse_other_results(out, resume)
-    known = available(dataset, deep, weights)
-    known = known | tuned(known)
+    if isinstance(methods, Mapping):
+        factories = dict(methods)
+    else:
+        known = available(dataset, deep, weights)
+        known = known | tuned(known)
+        factories = {name: with_parameters(name, known) for name in methods}
     dataset = prepared(dataset, "raw" if deep and features == "auto" else features)
-    factories = {name: with_parameters(name, known) for name in methods}
-    runs = plan_runs(dataset, factories, labels_per_class, seeds)
+    runs = plan_runs(dataset, factories, labels_per_class, seeds, maps=maps)
     results = _open_results(out)
     _save_splits(out / "splits", runs)
     done = {row["config_hash"]: row for row in latest(read_rows(results)) if row["status"] == "ok"}

@@ -1,0 +1,48 @@
+"""What each term adds to its base loss, and losses of proxies beside each other, on unseen classes.
+
+``python examples/compare_losses.py digits banking77 --out losses`` learns half of the classes and
+scores the others, over five seeds, and goes on where it was stopped. Settings are chosen on classes
+held out of the learned half. It prints paired differences, what the papers print of theirs beside,
+and draws ``losses.png``: the differences, and how they change with λ. ``--no-any-rate`` leaves
+out the search of the learning rate, ``--no-few`` the semi-supervised use: five labels a class
+alone, and propagated.
+"""
+
+import argparse
+from pathlib import Path
+
+from ssdml.datasets import load_dataset
+from ssdml.experiments.compared_losses import LOSSES
+from ssdml.experiments.loss_claims import tried_and_scored
+from ssdml.experiments.loss_figures import draw_losses
+from ssdml.experiments.loss_tables import loss_table, verdicts
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("datasets", nargs="+")
+parser.add_argument("--losses", nargs="+", default=list(LOSSES), metavar="LOSS")
+parser.add_argument("--seeds", type=int, default=5)
+parser.add_argument("--n-steps", type=int, help="of each training: 100, of images 200")
+parser.add_argument("--out", type=Path, default=Path("losses"))
+parser.add_argument("--score", default="R@1", help="that tables and figure show")
+parser.add_argument("--n-jobs", type=int, default=1, help="runs at a time")
+parser.add_argument("--any-rate", action=argparse.BooleanOptionalAction, default=True)
+parser.add_argument("--few", action=argparse.BooleanOptionalAction, default=True)
+
+if __name__ == "__main__":
+    given = parser.parse_args()
+    found = {}
+    for name in given.datasets:
+        found[name] = tried_and_scored(
+            load_dataset(name),
+            given.out / Path(name).stem,
+            losses=given.losses,
+            seeds=range(given.seeds),
+            n_steps=given.n_steps,
+            n_jobs=given.n_jobs,
+            any_rate=given.any_rate,
+            few=given.few,
+        )
+        print(*loss_table(name, found[name], given.score), sep="\n", flush=True)
+    print(*verdicts(found, given.score), sep="\n")
+    draw_losses(found, given.out / "losses.png", given.score)
+    print(f"drawn: {given.out / 'losses.png'}")

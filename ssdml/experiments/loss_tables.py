@@ -1,0 +1,102 @@
+"""What came out of a comparison of losses as lines of text, what papers print beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ssdml.experiments.compared_losses import LOSSES
+from ssdml.experiments.loss_claims import ANY_RATE, FROM_ALL, FROM_FEW, Found
+from ssdml.experiments.printed_losses import printed_gains
+from ssdml.experiments.results import Row
+from ssdml.experiments.statistics import Estimate, mean_interval, paired_difference
+
+Scores = dict[str, list[float]]  # of each method, seed by seed
+
+OURS, THEIRS = ("proxy-gml", "dgcrl"), ("softmax", "proxy-nca", "soft-triple")
+
+
+def by_method(rows: Sequence[Row], score: str = "R@1") -> Scores:
+    """Scores of each method in the order of the seeds."""
+    scores: Scores = {}
+    for row in sorted(rows, key=lambda row: row["seed"]):
+        scores.setdefault(row["method"], []).append(row["scores"][score])
+    return scores
+
+
+def gains(scores: Scores, kind: str = "") -> dict[str, Estimate]:
+    """Paired difference of each loss with a term from its base, both of a kind: ", any rate".
+
+    Examples
+    --------
+    >>> found = gains({"triplet": [80.0, 90.0], "triplet+da": [81.0, 92.0]})
+    >>> found["triplet+da"].mean
+    1.5
+    """
+    found = {}
+    for name, loss in LOSSES.items():
+        if loss.term and {name + kind, loss.base + kind} <= scores.keys():
+            found[name] = paired_difference(scores[name + kind], scores[loss.base + kind])
+    return found
+
+
+def loss_table(name: str, found: Found, score: str = "R@1") -> Iterator[str]:
+    """Lines of a data set, one a loss.
+
+    Mean and half of the 95 % interval; the paired difference from the base, "*" where its interval
+    excludes 0, and the same where both have their best rate; with five labels a class, the
+    difference that propagated ones make; and the setting chosen in each half of the classes: number
+    of the base, learning rate, λ.
+    """
+    scores, few = by_method(found.scored, score), by_method(found.few, score)
+    added, tuned = gains(scores), gains(scores, ANY_RATE)
+    n_seeds = len(next(iter(scores.values())))
+    yield f"{name}, {n_seeds} seeds: {score} of classes that were not learned"
+    heads = ("over its base", "at any rate", *(["propagated"] if few else []), "settings")
+    yield f"  {'':21} {score:12}  " + "  ".join(f"{head:14}" for head in heads).rstrip()
+    for loss, values in scores.items():
+        mean = mean_interval(values)
+        cells = [f"  {loss:21} {mean.mean:5.1f} ± {mean.half_width:4.2f}"]
+        if loss in LOSSES:
+            for of in (added, tuned):
+                cells.append(difference(of[loss]) if loss in of else " " * 14)
+            if few:
+                carried = paired_difference(few[loss + FROM_ALL], few[loss + FROM_FEW])
+                cells.append(difference(carried))
+            chosen = [half.best(loss).choice for half in found.halves]
+            cells.append(" ".join("/".join(f"{value:g}" for value in of) for of in chosen))
+        yield "  ".join(cells).rstrip()
+    for ours in OURS:
+        for theirs in THEIRS:
+            if ours in scores and theirs in scores:
+                against = paired_difference(scores[ours], scores[theirs])
+                yield f"  {ours + ' - ' + theirs:24} {difference(against)}".rstrip()
+
+
+def verdicts(found: Mapping[str, Found], score: str = "R@1") -> Iterator[str]:
+    """Lines over data sets: where each term raises its base, where it lowers it, where neither.
+
+    Only an interval that excludes 0 counts. What the term's paper prints is the last column.
+    """
+    added = {name: gains(by_method(of.scored, score)) for name, of in found.items()}
+    printed: dict[str, list[str]] = {}
+    for _, dataset, loss, gain in printed_gains(score):
+        printed.setdefault(loss, []).append(f"{dataset} {gain:+.1f}")
+    yield f"{'':16}{'up':>4}{'down':>6}{'neither':>9}  of the data sets; printed {score} of others"
+    for loss in dict.fromkeys(loss for of in added.values() for loss in of):
+        every = [of[loss] for of in added.values() if loss in of]
+        up = sum(estimate.low > 0 for estimate in every)
+        down = sum(estimate.high < 0 for estimate in every)
+        told = ", ".join(printed.get(loss, []))
+        yield f"{loss:16}{up:4}{down:6}{len(every) - up - down:9}  {told}".rstrip()
+
+
+def difference(found: Estimate) -> str:
+    """An estimate as text, with a star where its interval excludes 0.
+
+    Examples
+    --------
+    >>> difference(paired_difference([3.0, 4.1], [1.0, 2.0]))
+    ' +2.05 ± 0.64*'
+    """
+    star = "*" if found.excludes_zero else " "
+    return f"{found.mean:+6.2f} ± {found.half_width:4.2f}{star}"
