@@ -96,7 +96,7 @@ def _scores(
     scores = {name: scores[name] for name in SCORES} | others
     if np.isin(y, dataset.y[labeled]).any():  # else all are of classes that have no label
         few = model.transform(dataset.X[labeled])
-        scores["accuracy"] = few_label_accuracy(few, dataset.y[labeled], Z, y)
+        scores["accuracy"] = few_label_accuracy(few, split.given_labels(dataset.y), Z, y)
     return scores
 
 
