@@ -93,6 +93,12 @@ class Budget:
     def __str__(self) -> str:
         return ", ".join(filter(None, (self.amount, self.condition)))
 
+    @property
+    def order(self) -> tuple[str, float, float, float]:
+        """What budgets are sorted by: how they are drawn, what is wrong, how many there are."""
+        n_labels = np.inf if self.n_labels is None else self.n_labels
+        return (self.draw, self.imbalance, self.noise, n_labels)
+
     def to_dict(self) -> dict[str, Any]:
         """What JSON can hold."""
         return asdict(self)

@@ -51,7 +51,7 @@ FLOORS = (
     {f"ssdml.deep_{part}" for part in "config estimator literal metric network run".split()}
     | {"ssdml.deep", "ssdml.partition_run"},
     {"ssdml.experiments"},
-    {"ssdml.cli"},
+    {"ssdml.cli", "ssdml.cli_study", "ssdml.cli_values"},
     {"ssdml.baselines"},
 )
 # The registry of methods may name the floor above it, inside a function.

@@ -120,7 +120,7 @@ def _details(model: Embedder, dataset: Dataset, run: Run) -> RunDetails:
 
 def _failed_row(dataset: Dataset, run: Run) -> Row:
     """The row of a run that has not succeeded yet."""
-    return {
+    row: Row = {
         "dataset": dataset.name,
         "method": run.method,
         "seed": run.split.seed,
@@ -136,6 +136,9 @@ def _failed_row(dataset: Dataset, run: Run) -> Row:
         "status": "failed",
         "error": None,
     }
+    if run.split.budget is not None:
+        row["budget"] = run.split.budget.to_dict()
+    return row
 
 
 def _save_trace(path: Path, trace: str) -> None:

@@ -12,8 +12,9 @@ import warnings
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
+from ssdml.budgets import Budget
 from ssdml.files import cannot_write
 
 RESULTS = "results.jsonl"
@@ -22,7 +23,10 @@ FIELDS = ("dataset", "method", "seed", "labels_per_class", "config_hash", "statu
 
 
 class Row(TypedDict):
-    """One run. ``scores`` and ``seconds`` are empty and ``error`` says why where it failed."""
+    """One run. ``scores`` and ``seconds`` are empty and ``error`` says why where it failed.
+
+    ``budget`` is there where `labels_per_class` does not say all of which labels were given.
+    """
 
     dataset: str
     method: str
@@ -38,6 +42,12 @@ class Row(TypedDict):
     versions: dict[str, str]
     status: str
     error: str | None
+    budget: NotRequired[dict[str, Any]]
+
+
+def budget_of(row: Row) -> Budget:
+    """What the labelled rows of a run were drawn by."""
+    return Budget(**row["budget"]) if "budget" in row else Budget(row["labels_per_class"])
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -86,7 +96,7 @@ def append_row(path: Path, row: Row) -> None:
 
 
 def latest(rows: Iterable[Row]) -> list[Row]:
-    """The last row of each dataset, method, number of labels and seed: what a retry replaced goes.
+    """The last row of each dataset, method, budget and seed: what a retry replaced goes.
 
     Examples
     --------
@@ -94,9 +104,7 @@ def latest(rows: Iterable[Row]) -> list[Row]:
     >>> [row["status"] for row in latest([run | {"status": "failed"}, run | {"status": "ok"}])]
     ['ok']
     """
-    kept = {
-        (row["dataset"], row["method"], row["labels_per_class"], row["seed"]): row for row in rows
-    }
+    kept = {(row["dataset"], row["method"], budget_of(row), row["seed"]): row for row in rows}
     return list(kept.values())
 
 

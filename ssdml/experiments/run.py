@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ssdml.datasets import Dataset, LabelScarceSplit
+from ssdml.datasets import Budget, Dataset, LabelScarceSplit
 from ssdml.experiments.deep_methods import DEEP, deep_methods, pretraining
 from ssdml.experiments.features import prepared
 from ssdml.experiments.job import run_one
@@ -24,7 +24,7 @@ from ssdml.experiments.methods import (
     with_parameters,
 )
 from ssdml.experiments.photographs import photograph_methods
-from ssdml.experiments.plan import Run, file_name, plan_runs
+from ssdml.experiments.plan import Run, file_name, plan_runs, split_name
 from ssdml.experiments.references import REFERENCES
 from ssdml.experiments.results import RESULTS, Row, append_row, drop_cut_line, latest, read_rows
 from ssdml.experiments.tuning import tuned
@@ -123,7 +123,7 @@ def compare(
     methods: Sequence[str],
     *,
     out: str | Path,
-    labels_per_class: Sequence[int] = (5,),
+    labels_per_class: Sequence[int | Budget] = (5,),
     seeds: Sequence[int] = range(5),
     features: str = "auto",
     deep: bool = False,
@@ -143,7 +143,9 @@ def compare(
         :mod:`ssdml.experiments.tuning`.
     out : path
         Folder for ``results.jsonl``, ``splits/``, ``details/`` and, of failed runs, ``errors/``.
-    labels_per_class, seeds : sequences of int
+    labels_per_class : sequence of int or Budget
+        Numbers of labels a class, or budgets of other kinds; see `ssdml.datasets.Budget`.
+    seeds : sequence of int
         Every combination is run.
     features : {"auto", "unit", "raw", "components"}
         What every method gets; see :func:`ssdml.experiments.features.prepared`.
@@ -268,7 +270,7 @@ def _save_splits(folder: Path, runs: list[Run]) -> None:
     """One file a split; a file of that name must hold the same split."""
     folder.mkdir(parents=True, exist_ok=True)
     for split in {run.split.digest: run.split for run in runs}.values():
-        name = f"{runs[0].config['dataset']}-{split.labels_per_class}-labels-seed-{split.seed}"
+        name = f"{runs[0].config['dataset']}-{split_name(split)}"
         path = folder / f"{file_name(name)}.json"
         if not path.exists():
             split.save(path)

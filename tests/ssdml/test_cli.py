@@ -20,7 +20,7 @@ from ssdml.cli import app
 from ssdml.evaluation import evaluate
 from ssdml.experiments.run import METHODS
 
-COMMANDS = ("demo", "compare", "plan", "fit", "transform", "evaluate", "datasets")
+COMMANDS = ("demo", "compare", "study", "plan", "fit", "transform", "evaluate", "datasets")
 
 
 @pytest.fixture
@@ -389,3 +389,51 @@ def test_datasets_lists_what_is_there_and_says_what_to_put_where(run, tmp_path, 
     assert str(tmp_path / "data" / "MNIST" / "raw") in found["mnist"]
     assert "no" in found["banking77"].split()
     assert "train" in found["banking77"]
+
+
+def test_a_study_goes_over_budgets_and_conditions_and_says_what_to_take(run, data, tmp_path):
+    out = tmp_path / "out"
+    result = run(
+        "study", data, "--methods", "input,pca,lda", "--budgets", "2,5,all", "--noise", "0,0.2",
+        "--seeds", 2, "--out", out,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+    assert len(rows) == 3 * 3 * 2 * 2
+    full = [row["n_labeled"] for row in rows if row.get("budget", {}).get("n_labels", 0) is None]
+    assert full == [81] * 12
+    assert "blobs, all labels, 20 % of them wrong, 2 seeds" in result.stdout
+    assert result.stderr.count("Take ") == 2
+
+
+def test_a_study_of_several_data_sets_is_one_report(run, arrays, data, tmp_path):
+    names = np.array(["ant", "bee", "cat"])[np.repeat(np.arange(3), 40)]
+    other = tmp_path / "more.npz"
+    np.savez(other, X=np.load(arrays[0])[::-1], y=names)
+    out = tmp_path / "out"
+    result = run(
+        "study", data, other, "--methods", "input,pca", "--budgets", "6,12", "--draw", "balanced",
+        "--seeds", 1, "--out", out,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "more, 12 labels in all, 1 seed" in result.stdout
+    assert (out / "report.html").read_text().count("<h1>") == 2
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--budgets", "", "whole numbers"),
+        ("--budgets", "1,some", "whole numbers"),
+        ("--draw", "even", "must be one of class, balanced, natural"),
+        ("--noise", "30", "must be numbers from 0 to 1"),
+        ("--noise", "x", "must be numbers from 0 to 1"),
+        ("--imbalance", "0.1", "must be numbers from 1 on"),
+        ("--seeds", "0", "--seeds"),
+    ],
+)
+def test_a_wrong_value_of_a_study_is_named(run, data, tmp_path, option, value, message):
+    result = run("study", data, "--out", tmp_path / "out", option, value)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert not (tmp_path / "out").exists()
