@@ -1,7 +1,8 @@
-"""The commands that compare methods: ``ssdml compare | study``."""
+"""The commands that compare methods: ``ssdml compare | study | status``."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +16,7 @@ from ssdml.cli_values import (
     Features,
     Jobs,
     Methods,
+    OnCluster,
     Resume,
     Seeds,
     in_one_line,
@@ -44,6 +46,7 @@ def compare(
     data_dir: DataDir = None,
     resume: Resume = False,
     n_jobs: Jobs = 1,
+    cluster: OnCluster = None,
 ) -> None:
     """Compare methods on the same few labels, over seeds, and write a report."""
     _run(
@@ -58,6 +61,7 @@ def compare(
         weights=weights,
         resume=resume,
         n_jobs=n_jobs,
+        cluster=cluster,
     )
 
 
@@ -83,6 +87,7 @@ def study(
     data_dir: DataDir = None,
     resume: Resume = False,
     n_jobs: Jobs = 1,
+    cluster: OnCluster = None,
 ) -> None:
     """Find out how few labels are enough, and which method to take then."""
     _run(
@@ -95,7 +100,42 @@ def study(
         features=features,
         resume=resume,
         n_jobs=n_jobs,
+        cluster=cluster,
     )
+
+
+def status(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of `compare` or `study`.")],
+) -> None:
+    """Show what runs in a folder of results, what is done, what failed and why."""
+    from ssdml.experiments.formats import duration
+    from ssdml.experiments.status import read_status, run_title
+    from ssdml.experiments.terminal import print_columns
+
+    found = read_status(folder)
+    print_columns(
+        ("runs", str(found.n_planned)),
+        [
+            ("done", str(len(found.done))),
+            ("running", str(len(found.running))),
+            ("failed", str(len(found.failed))),
+            ("waiting", str(len(found.waiting))),
+        ],
+    )
+    if found.running:
+        now = time.time()
+        lines = [
+            (claim.title, f"{claim.host}, process {claim.pid}", duration(now - claim.since))
+            for claim in found.running
+        ]
+        print_columns(("running", "where", "for"), lines)
+    if found.failed:
+        reasons = [(run_title(row), in_one_line(row["error"])) for row in found.failed]
+        print_columns(("failed", f"why (tracebacks: {folder / 'errors'})"), reasons)
+    if found.waiting or found.failed:
+        say(
+            "The command that began it, with --resume, does what waits and tries again what failed."
+        )
 
 
 def _run(

@@ -30,6 +30,13 @@ Resume = Annotated[
     bool, typer.Option("--resume", help="Go on with what is there; finished runs stay.")
 ]
 Jobs = Annotated[int, typer.Option(help="Runs at a time; -1: one a core.")]
+OnCluster = Annotated[
+    str | None,
+    typer.Option(
+        metavar="tcp://HOST:8786|local",
+        help="Scheduler of dask whose workers do the runs; local: N_JOBS workers here.",
+    ),
+]
 
 COMPARED = "input,pca,lda,nca,ssdml,ssdml-residual"
 

@@ -1,0 +1,81 @@
+"""A study whose runs take as long as one likes, in processes that can be killed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from ssdml.datasets import Budget, Dataset
+from ssdml.experiments.run import METHODS, compare
+
+RUNS_A_SEED = 4
+
+
+class Slow(BaseEstimator):
+    """The input again, after a pause; a line in `trace` for each fit."""
+
+    def __init__(self, pause: float, trace: Path) -> None:
+        self.pause = pause
+        self.trace = trace
+
+    def fit(self, X, y):
+        time.sleep(self.pause)
+        with self.trace.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        return self
+
+    def transform(self, X):
+        return X
+
+
+class Deadly(Slow):
+    """Kills its process, each time or once."""
+
+    def fit(self, X, y):
+        mark = self.trace.with_name("dead")
+        if self.pause or not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().fit(X, y)
+
+
+def toy() -> Dataset:
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(3), 30)
+    X = (rng.normal(size=(90, 4)) + 4 * np.eye(4)[y]).astype(np.float32)
+    return Dataset("toy", X, y, ("a", "b", "c"))
+
+
+def study(out: Path, n_seeds: int, pause: float = 0.05, n_jobs: int = 1, deadly: str = "") -> None:
+    """Four runs a seed; six with the method that kills, "once" or "always"."""
+    warnings.simplefilter("ignore")
+    trace = out.with_name("fits")
+    METHODS["slow"] = lambda seed, n_jobs: Slow(pause, trace)
+    METHODS["deadly"] = lambda seed, n_jobs: Deadly(float(deadly == "always"), trace)
+    rows = compare(
+        toy(),
+        ["input", "slow"] + ["deadly"] * bool(deadly),
+        out=out,
+        seeds=range(n_seeds),
+        labels_per_class=[1, Budget(8, "natural")],
+        n_jobs=n_jobs,
+        resume=True,
+    )
+    sys.exit(100 + sum(row["status"] == "ok" for row in rows))
+
+
+def started(*given, **settings) -> multiprocessing.Process:
+    """The study in a process that need not import what it takes: its server has done so."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.toy_study"])
+    process = context.Process(target=study, args=given, kwargs=settings)
+    process.start()
+    return process
