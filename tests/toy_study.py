@@ -5,10 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -54,8 +56,13 @@ def toy() -> Dataset:
     return Dataset("toy", X, y, ("a", "b", "c"))
 
 
-def study(out: Path, n_seeds: int, pause: float = 0.05, n_jobs: int = 1, deadly: str = "") -> None:
-    """Four runs a seed; six with the method that kills, "once" or "always"."""
+def study(
+    out: Path, n_seeds: int, pause: float = 0.05, *, deadly: str = "", **settings: Any
+) -> None:
+    """Four runs a seed; six with the method that kills, "once" or "always".
+
+    Its exit status is the number of those that failed.
+    """
     warnings.simplefilter("ignore")
     trace = out.with_name("fits")
     METHODS["slow"] = lambda seed, n_jobs: Slow(pause, trace)
@@ -66,10 +73,18 @@ def study(out: Path, n_seeds: int, pause: float = 0.05, n_jobs: int = 1, deadly:
         out=out,
         seeds=range(n_seeds),
         labels_per_class=[1, Budget(8, "natural")],
-        n_jobs=n_jobs,
+        **settings,
         resume=True,
     )
-    sys.exit(100 + sum(row["status"] == "ok" for row in rows))
+    sys.exit(sum(row["status"] != "ok" for row in rows))
+
+
+def started_anew(out: Path, n_seeds: int, **settings: Any) -> subprocess.Popen[bytes]:
+    """The study in a fresh interpreter, whose workers are processes of joblib or dask."""
+    call = f"study(Path({str(out)!r}), {n_seeds}, **{settings!r})"
+    script = f"from pathlib import Path\nfrom tests.toy_study import study\n{call}"
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+    return subprocess.Popen([sys.executable, "-c", script], env=environment)
 
 
 def started(*given, **settings) -> multiprocessing.Process:

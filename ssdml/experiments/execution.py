@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from itertools import chain
@@ -53,6 +54,11 @@ def outcomes(
     cluster : Cluster or None
         Where the runs go in the place of this machine.
 
+    Raises
+    ------
+    ConnectionError
+        Where the cluster goes away.
+
     Notes
     -----
     A run whose worker died twice is done with none beside it, so that it is known which of them
@@ -87,6 +93,14 @@ def outcomes(
             ):
                 del under_way[outcome.run.config_hash]
                 yield outcome
+        except CancelledError as lost:
+            if cluster is None:
+                raise
+            raise ConnectionError(
+                f"compare: cluster {cluster.address!r} went away, or let its work go. The runs "
+                "that were finished are kept; the same command with --resume goes on, with a "
+                "cluster that runs or without --cluster."
+            ) from lost
         except _deadly(cluster):
             for config_hash, run in under_way.items():
                 deaths[config_hash] += 1

@@ -21,6 +21,11 @@ VARIABLES = (
 def limited_threads(n_threads: int) -> Iterator[None]:
     """At most so many threads of each library, of those that load meanwhile too.
 
+    Notes
+    -----
+    OpenBLAS heeds this in the main thread of a process, where joblib's processes work. Workers of
+    dask work in another one; there the variables count, which their nannies set to 1.
+
     Examples
     --------
     >>> from threadpoolctl import threadpool_info
