@@ -1,4 +1,4 @@
-"""The command line: ``ssdml demo | compare | plan | fit | transform | evaluate | datasets``.
+"""The command line: ``ssdml demo | compare | study | plan | fit | transform | evaluate | ...``.
 
 What is heavy is imported inside the commands, so that ``ssdml --help`` answers at once.
 """
@@ -15,6 +15,8 @@ import typer
 from typer.core import TyperGroup
 
 from ssdml import __version__
+from ssdml.cli_study import compare, status, study
+from ssdml.cli_values import DataDir, Force, in_one_line, numbers, say
 
 INTERRUPTED = 130  # what a shell expects of a program that Ctrl-C ended
 
@@ -24,11 +26,11 @@ class PlainErrors(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; exit status 1 for an error, 130 for Ctrl-C."""
-        warnings.showwarning = lambda message, *place: _say(f"warning: {_in_one_line(message)}")
+        warnings.showwarning = lambda message, *place: say(f"warning: {in_one_line(message)}")
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as interrupt:
-            _say(f"Interrupted. {interrupt}".strip())
+            say(f"Interrupted. {interrupt}".strip())
             raise typer.Exit(INTERRUPTED) from None
         except (typer.Exit, typer.Abort, BrokenPipeError):
             raise
@@ -36,7 +38,7 @@ class PlainErrors(TyperGroup):
             # A usage error formats itself, and ends with status 2.
             if ctx.params.get("traceback") or hasattr(error, "format_message"):
                 raise
-            _say(f"error: {_in_one_line(error)}")
+            say(f"error: {in_one_line(error)}")
             raise typer.Exit(1) from None
 
 
@@ -68,13 +70,6 @@ def options(
     """Learn a metric from many items and a handful of labels."""
 
 
-Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
-DataDir = Annotated[
-    Path | None,
-    typer.Option(help="Folder of the data sets; else $SSDML_DATA, then the cache folder."),
-]
-
-
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("demo"),
@@ -100,73 +95,12 @@ def demo(
             progress=progress,
         )
     print_scores([table])
-    _say(f"The report: {out / 'report.html'}, the picture: {out / PICTURE}")
+    say(f"The report: {out / 'report.html'}, the picture: {out / PICTURE}")
 
 
-@app.command()
-def compare(
-    dataset: Annotated[
-        str, typer.Option(help="Name (see `ssdml datasets`) or path of your own data.")
-    ],
-    out: Annotated[Path, typer.Option(help="Folder for results.jsonl and the report.")],
-    methods: Annotated[
-        str,
-        typer.Option(
-            help="Names with commas between, or all; ssdml[decay=0.9;n_neighbors=20] sets "
-            "parameters, ssdml-tuned has the labelled rows choose them."
-        ),
-    ] = "input,pca,lda,nca,ssdml,ssdml-residual",
-    labels_per_class: Annotated[str, typer.Option(help="Numbers with commas between.")] = "5",
-    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ...")] = 5,
-    features: Annotated[
-        str, typer.Option(help="unit (rows of length 1), components (64 of these), raw; auto.")
-    ] = "auto",
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Learn networks of images too: deep-ssdml.")
-    ] = False,
-    weights: Annotated[
-        Path | None, typer.Option(help="File of a network's weights, for photographs in files.")
-    ] = None,
-    data_dir: DataDir = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with what is there; finished runs stay.")
-    ] = False,
-    n_jobs: Annotated[int, typer.Option(help="Runs at a time; -1: one a core.")] = 1,
-) -> None:
-    """Compare methods on the same few labels, over seeds, and write a report."""
-    counts = _numbers(labels_per_class, "--labels-per-class")
-    from ssdml.datasets import load_dataset
-    from ssdml.experiments import run
-    from ssdml.experiments.report import read_sections, write_report
-    from ssdml.experiments.terminal import print_scores, shown_runs
-
-    data = load_dataset(dataset, data_dir=data_dir)
-    names = list(run.available(data, deep, weights)) if methods == "all" else _names(methods)
-    with shown_runs(out) as progress:
-        rows = run.compare(
-            data,
-            names,
-            out=out,
-            labels_per_class=counts,
-            seeds=range(seeds),
-            features=features,
-            deep=deep,
-            weights=weights,
-            resume=resume,
-            n_jobs=n_jobs,
-            progress=progress,
-        )
-        sections = read_sections(out)
-        report = write_report(out, sections)
-    print_scores([table for section in sections for table in section.tables])
-    failed = [row for row in rows if row["status"] != "ok"]
-    if failed:
-        first = f"{failed[0]['method']}: {failed[0]['error']}"
-        _say(f"{len(failed)} of {len(rows)} runs failed, the first {_in_one_line(first)}")
-        _say(f"The report lists them; the tracebacks are in {out / 'errors'}.")
-    _say(f"The report: {report}")
-    if len(failed) == len(rows):
-        raise typer.Exit(1)
+app.command()(compare)
+app.command()(study)
+app.command()(status)
 
 
 @app.command()
@@ -251,7 +185,7 @@ def fit(
     start = time.perf_counter()
     _save(model.fit(items, codes).set_params(verbose=0), out)
     n_labeled = int((codes >= 0).sum())
-    _say(
+    say(
         f"Learned {len(classes)} classes from {n_labeled} labelled and {len(items) - n_labeled} "
         f"unlabelled rows in {time.perf_counter() - start:.1f} s: {out}"
     )
@@ -278,7 +212,7 @@ def transform(
         Z = learned.transform(items)
     with whole_file(out) as unfinished, unfinished.open("wb") as file:
         np.save(file, Z)
-    _say(f"{len(Z)} rows of {Z.shape[1]} numbers: {out}")
+    say(f"{len(Z)} rows of {Z.shape[1]} numbers: {out}")
 
 
 @app.command()
@@ -293,7 +227,7 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Score an embedding against the true labels, in percent."""
-    neighbors = _numbers(ks, "--ks")
+    neighbors = numbers(ks, "--ks")
     from ssdml.evaluation import evaluate as score
     from ssdml.experiments.terminal import print_columns, shown_wait
 
@@ -318,42 +252,15 @@ def datasets(data_dir: DataDir = None) -> None:
     print_columns(("data set", "found", "where"), rows)
 
 
-def _say(message: str) -> None:
-    typer.echo(message, err=True)
-
-
 def _compare_with_free_memory(megabytes: float) -> None:
     import psutil
 
     free = psutil.virtual_memory().available / 1e6
     if megabytes > free:
-        _say(
+        say(
             f"More than the {free:.0f} MB that are free here. Fewer classes or neighbours need "
             "less; SSDML().fit takes a dask array of rows that no memory holds."
         )
-
-
-def _in_one_line(problem: object) -> str:
-    """Its text; the kind of error where that is all it has."""
-    text = " ".join(str(problem).split())
-    if isinstance(problem, OSError) and problem.strerror and problem.filename:
-        text = f"{problem.filename}: {problem.strerror}"
-    return text or type(problem).__name__
-
-
-def _names(text: str) -> list[str]:
-    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-
-
-def _numbers(text: str, option: str) -> list[int]:
-    """Whole numbers from 1 on; a usage error otherwise."""
-    names = _names(text)
-    if not names or not all(name.isdecimal() and int(name) > 0 for name in names):
-        raise typer.BadParameter(
-            f"{text!r} must be whole numbers from 1 on with commas between, like 1,5,10.",
-            param_hint=option,
-        )
-    return [int(name) for name in names]
 
 
 def _refuse_to_replace(path: Path, force: bool) -> None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ssdml.budgets import Budget
 from ssdml.fine_grained_readers import read_cars, read_cub, read_inshop, read_sop
 from ssdml.image_files import ImageFiles
 from ssdml.image_readers import (
@@ -27,6 +28,7 @@ from ssdml.splits import LabelScarceSplit, label_scarce_split
 from ssdml.table_readers import read_csv, read_npy_folder, read_npy_pair, read_npz, read_parquet
 
 __all__ = [
+    "Budget",
     "Dataset",
     "DatasetStatus",
     "LabelScarceSplit",

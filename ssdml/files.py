@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ def whole_file(path: Path, *, way_out: str = "") -> Iterator[Path]:
     OSError
         Where it cannot be written; it names the file and says ``way_out``.
     """
-    unfinished = path.with_name(f"{path.name}.unfinished")
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.unfinished")  # each process its own
     try:
         yield unfinished
         unfinished.replace(path)

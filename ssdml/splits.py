@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ssdml.budgets import Budget, drawn, mislabeled, thinned
 from ssdml.graphs._checks import UNLABELED
 
 if TYPE_CHECKING:
@@ -31,6 +32,11 @@ class LabelScarceSplit:
     train, test, labeled : ndarray of int64
         Sorted indices of rows of the data set; ``labeled`` is a part of ``train``.
     seed, labels_per_class : int
+        Where the budget is no number of labels a class: the most that a class has.
+    budget : Budget, optional
+        What the labelled rows were drawn by; None: `labels_per_class`.
+    wrong, wrong_labels : ndarray of int64
+        Labelled rows that are given another class than theirs, and its code.
     """
 
     train: Ints
@@ -38,10 +44,18 @@ class LabelScarceSplit:
     labeled: Ints
     seed: int
     labels_per_class: int
+    budget: Budget | None = None
+    wrong: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    wrong_labels: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+
+    @property
+    def drawn_by(self) -> Budget:
+        """The budget, a plain number of labels a class too."""
+        return self.budget or Budget(self.labels_per_class)
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the seed, the number of labels and the three index sets."""
+        """SHA-256 of the seed, the number of labels, the index sets and the wrong labels."""
         content = {"schema": SCHEMA, **self._content()}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -64,7 +78,25 @@ class LabelScarceSplit:
                 "partial_labels: y must hold a label for every row of the data set, more than "
                 f"{largest}; got shape {codes.shape}. Is this the split of another data set?"
             )
-        return np.where(np.isin(self.train, self.labeled), codes[self.train], UNLABELED)
+        labels = np.full(len(self.train), UNLABELED)
+        labels[np.searchsorted(self.train, self.labeled)] = self.given_labels(codes)
+        return labels
+
+    def given_labels(self, y: npt.ArrayLike) -> Ints:
+        """Labels of the labelled rows as they are given, the wrong ones too.
+
+        Parameters
+        ----------
+        y : array-like of shape (n,)
+            Integer codes of the whole data set.
+
+        Returns
+        -------
+        y_labeled : ndarray of shape (len(labeled),)
+        """
+        labels = np.asarray(y)[self.labeled].astype(np.int64)
+        labels[np.searchsorted(self.labeled, self.wrong)] = self.wrong_labels
+        return labels
 
     def save(self, path: str | Path) -> None:
         """Write the split to a JSON file, with its digest."""
@@ -100,29 +132,42 @@ class LabelScarceSplit:
     @classmethod
     def _from_content(cls, content: dict[str, Any], path: Path) -> LabelScarceSplit:
         try:
-            rows = {name: np.asarray(content[name], np.int64) for name in _INDEX_SETS}
-            return cls(**{**content, **rows})
+            names = [*_INDEX_SETS, *(name for name in _WRONG if name in content)]
+            rows = {name: np.asarray(content[name], np.int64) for name in names}
+            budget = content.pop("budget", None)
+            split = cls(**{**content, **rows})
+            return split if budget is None else replace(split, budget=Budget(**budget))
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{path}: not a label-scarce split ({error!r}).") from error
 
     def _content(self) -> dict[str, Any]:
-        content = asdict(self)
-        return {**content, **{name: content[name].tolist() for name in _INDEX_SETS}}
+        content: dict[str, Any] = {"seed": self.seed, "labels_per_class": self.labels_per_class}
+        names = _INDEX_SETS
+        if self.budget is not None:
+            content["budget"] = self.budget.to_dict()
+            names += _WRONG
+        return content | {name: getattr(self, name).tolist() for name in names}
 
 
-_INDEX_SETS = ("train", "test", "labeled")
+_INDEX_SETS: tuple[str, ...] = ("train", "test", "labeled")
+_WRONG = ("wrong", "wrong_labels")  # saved with a budget alone: other splits keep their digest
 
 
-def label_scarce_split(dataset: Dataset, labels_per_class: int, *, seed: int) -> LabelScarceSplit:
-    """A few labelled rows a class, the other training rows unlabelled, and rows to score on.
+def label_scarce_split(
+    dataset: Dataset, labels_per_class: int | Budget, *, seed: int
+) -> LabelScarceSplit:
+    """A few labelled rows, the other training rows unlabelled, and rows to score on.
 
     Parameters
     ----------
     dataset : Dataset
         Its standard test rows are kept; where it has none, a third of every class is held out.
-    labels_per_class : int
+    labels_per_class : int or Budget
+        A number of labels a class; a `Budget` for all else: labels in all, every label, wrong
+        labels, classes of different sizes.
     seed : int
-        Draws the labelled rows and, where needed, the held-out third.
+        Draws the labelled rows and, where needed, the held-out third, the order of the classes and
+        the wrong labels.
 
     Returns
     -------
@@ -131,15 +176,16 @@ def label_scarce_split(dataset: Dataset, labels_per_class: int, *, seed: int) ->
     Warns
     -----
     UserWarning
-        Where a class has fewer training rows than `labels_per_class`: all of them are labelled.
+        Where a class has fewer training rows than `labels_per_class`, or all of them together
+        fewer than labels in all: all of them are labelled.
 
     Notes
     -----
-    Nested: with the same seed the rows labelled at 1 a class are among those at 5, and the
-    held-out rows do not depend on `labels_per_class`. Rows without a label in the data set itself
-    are never scored, and are training rows unless they stand among the standard test rows. Where
-    the classes of the standard test rows are others than those of the training rows, only the
-    latter have labels.
+    Nested: with the same seed the rows labelled at 1 a class are among those at 5, however they are
+    drawn, and the held-out rows do not depend on the budget. Rows without a label in the data set
+    itself are never scored, and are training rows unless they stand among the standard test rows.
+    Where the classes of the standard test rows are others than those of the training rows, only
+    the latter have labels. Training rows that an imbalance takes away are in no part of the split.
 
     Examples
     --------
@@ -147,26 +193,46 @@ def label_scarce_split(dataset: Dataset, labels_per_class: int, *, seed: int) ->
     >>> split = label_scarce_split(load_dataset("digits"), 5, seed=0)
     >>> len(split.train), len(split.test), len(split.labeled)
     (1198, 599, 50)
+    >>> budget = Budget(50, "natural", noise=0.2)
+    >>> noisy = label_scarce_split(load_dataset("digits"), budget, seed=0)
+    >>> len(noisy.labeled), len(noisy.wrong)
+    (50, 10)
     """
-    if labels_per_class < 1:
-        raise ValueError(
-            f"label_scarce_split: labels_per_class must be >= 1; got {labels_per_class}."
-        )
+    budget = _as_budget(labels_per_class)
     order = np.random.default_rng(seed).permutation(len(dataset.y))
     by_class = _by_class(order, dataset.y, len(dataset.class_names))
     held_out = _held_out(by_class, len(order)) if dataset.test is None else dataset.test
     if held_out.all():
         raise ValueError(f"label_scarce_split: {dataset.name!r} must have training rows; got none.")
     candidates = [rows[~held_out[rows]] for rows in by_class]
-    _warn_of_small_classes(_expected(dataset, by_class, candidates), labels_per_class)
-    labeled = np.concatenate([rows[:labels_per_class] for rows in candidates])
+    expected = _expected(by_class, candidates)
+    gone = np.zeros(len(order), dtype=bool)
+    if budget.imbalance > 1:
+        gone[np.concatenate(candidates)] = True
+        candidates = thinned(candidates, budget.imbalance, np.random.default_rng([seed, 1]))
+        gone[np.concatenate(candidates)] = False
+    _warn_of_small_classes(dataset, [(c, len(candidates[c])) for c in expected], budget)
+    labeled = np.sort(drawn(budget, candidates, order))
+    wrong = mislabeled(dataset.y, labeled, budget.noise, np.random.default_rng([seed, 2]))
+    largest = int(np.bincount(dataset.y[labeled]).max(initial=0))
     return LabelScarceSplit(
-        train=np.flatnonzero(~held_out),
+        train=np.flatnonzero(~held_out & ~gone),
         test=np.flatnonzero(held_out & (dataset.y != UNLABELED)),
-        labeled=np.sort(labeled),
+        labeled=labeled,
         seed=int(seed),
-        labels_per_class=int(labels_per_class),
+        labels_per_class=int(budget.n_labels or 0) if budget.is_plain else largest,
+        budget=None if budget.is_plain else budget,
+        wrong=wrong[0],
+        wrong_labels=wrong[1],
     )
+
+
+def _as_budget(labels: int | Budget) -> Budget:
+    if isinstance(labels, Budget):
+        return labels
+    if labels < 1:
+        raise ValueError(f"label_scarce_split: labels_per_class must be >= 1; got {labels}.")
+    return Budget(labels)
 
 
 def _by_class(order: Ints, y: Ints, n_classes: int) -> list[Ints]:
@@ -183,20 +249,30 @@ def _held_out(by_class: list[Ints], n_rows: int) -> npt.NDArray[np.bool_]:
     return test
 
 
-def _expected(
-    dataset: Dataset, by_class: list[Ints], candidates: list[Ints]
-) -> list[tuple[str, int]]:
-    """Classes that should have labels, and how many training rows each has.
+def _expected(by_class: list[Ints], candidates: list[Ints]) -> list[int]:
+    """Classes that should have labels.
 
     All of them, unless no class is both learned and scored: then those that are learned.
     """
-    sizes = list(zip(dataset.class_names, map(len, candidates), strict=True))
     both = (0 < len(few) < len(rows) for few, rows in zip(candidates, by_class, strict=True))
-    return sizes if any(both) else [(name, size) for name, size in sizes if size]
+    every = range(len(candidates))
+    return list(every) if any(both) else [c for c in every if len(candidates[c])]
 
 
-def _warn_of_small_classes(sizes: list[tuple[str, int]], wanted: int) -> None:
-    small = [f"{name!r} ({size})" for name, size in sizes if size < wanted]
+def _warn_of_small_classes(dataset: Dataset, sizes: list[tuple[int, int]], budget: Budget) -> None:
+    if budget.n_labels is None:
+        return
+    if budget.draw != "class":
+        n_rows = sum(size for _, size in sizes)
+        if n_rows < budget.n_labels:
+            warnings.warn(
+                f"label_scarce_split: {dataset.name!r} should have {budget.n_labels} training rows "
+                f"for {budget.amount}; got {n_rows}. All of them are labelled.",
+                stacklevel=3,
+            )
+        return
+    wanted = budget.n_labels
+    small = [f"{dataset.class_names[c]!r} ({size})" for c, size in sizes if size < wanted]
     if small:
         shown = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
         warnings.warn(

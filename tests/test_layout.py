@@ -36,7 +36,7 @@ FLOORS = (
     | {f"ssdml.{name}" for name in "files items ranks checkpoints input_side journal".split()}
     | {f"ssdml.{name}" for name in "pooling bn_inception pretrained".split()}
     | {f"ssdml.{name}" for name in "labels ranking retrieval evaluation progress".split()}
-    | {f"ssdml.{name}" for name in "persistence dask_arrays datasets splits".split()}
+    | {f"ssdml.{name}" for name in "persistence dask_arrays datasets budgets splits".split()}
     | {f"ssdml.{name}" for name in "image_readers fine_grained_readers image_files".split()}
     | {"ssdml.table_readers"},
     {"ssdml.stiefel", "ssdml.metric", "ssdml.induction", "ssdml.model_selection"},
@@ -54,7 +54,7 @@ FLOORS = (
     {f"ssdml.deep_{part}" for part in "config estimator literal metric network run".split()}
     | {"ssdml.deep", "ssdml.partition_run"},
     {"ssdml.experiments"},
-    {"ssdml.cli"},
+    {"ssdml.cli", "ssdml.cli_study", "ssdml.cli_values"},
     {"ssdml.baselines"},
 )
 # The registry of methods may name the floor above it, inside a function.

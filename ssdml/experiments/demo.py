@@ -10,10 +10,12 @@ from typing import Any
 from joblib import cpu_count
 
 from ssdml.datasets import Dataset, load_dataset
+from ssdml.experiments.folder import Progress
 from ssdml.experiments.picture import write_picture
 from ssdml.experiments.report import REPORT, read_sections, write_report
-from ssdml.experiments.results import RESULTS
-from ssdml.experiments.run import Progress, compare
+from ssdml.experiments.results import LOCK, RESULTS
+from ssdml.experiments.run import compare
+from ssdml.experiments.status import PLANNED
 from ssdml.experiments.tables import ScoreTable
 
 METHODS = ("input", "pca", "lda", "nca", "ssdml", "ssdml-residual", "ssdml-paper")
@@ -56,9 +58,9 @@ def run_demo(
 
 def remove_results(out: Path) -> None:
     """Remove what a comparison wrote into a folder, and nothing else."""
-    for name in ("splits", "details", "errors"):
+    for name in ("splits", "details", "errors", "claims"):
         shutil.rmtree(out / name, ignore_errors=True)
-    for name in (RESULTS, REPORT, PICTURE):
+    for name in (RESULTS, PLANNED, LOCK, REPORT, PICTURE):
         (out / name).unlink(missing_ok=True)
 
 

@@ -53,6 +53,14 @@ BORDER: Any = {"markeredgecolor": PAPER, "markeredgewidth": 0.6}
 STAR: Any = {"marker": "*", "edgecolors": INK}
 
 
+class Picture(NamedTuple):
+    """A figure, what stands over it, and what stands under it."""
+
+    title: str
+    svg: str
+    caption: str = ""
+
+
 class Look(NamedTuple):
     """How a method is drawn: a colour and, for those who do not see it, a marker."""
 
@@ -88,9 +96,16 @@ def looks(methods: Sequence[str]) -> dict[str, Look]:
 
 
 def draw_label_curve(
-    axes: Axes, curves: Mapping[str, Mapping[int, Estimate]], looks: Mapping[str, Look]
+    axes: Axes,
+    curves: Mapping[str, Mapping[float, Estimate]],
+    looks: Mapping[str, Look],
+    *,
+    xlabel: str = "labels a class",
 ) -> None:
-    """Mean score and its interval against the number of labels a class, a curve a method."""
+    """Mean score and its interval against the number of labels, a curve a method.
+
+    Infinitely many are all of them. What else a score stands against, `xlabel` says.
+    """
     labels = sorted({count for curve in curves.values() for count in curve})
     for i, (name, curve) in enumerate(curves.items()):
         shift = 0.22 * (i - (len(curves) - 1) / 2) / max(1, len(curves) - 1)
@@ -98,9 +113,10 @@ def draw_label_curve(
         means, errors = _bars(list(curve.values()))
         color, marker, _ = looks[name]
         axes.errorbar(x, means, errors, color=color, marker=marker, elinewidth=1, **BORDER)
-    axes.set_xticks(range(len(labels)), [str(count) for count in labels])
+    names = ["all" if np.isinf(count) else f"{count:g}" for count in labels]
+    axes.set_xticks(range(len(labels)), names)
     axes.set_xlim(-0.35, len(labels) - 0.65)
-    axes.set_xlabel("labels a class")
+    axes.set_xlabel(xlabel)
     _rule(axes, "y")
 
 
@@ -121,6 +137,43 @@ def draw_estimates(
     axes.tick_params(axis="y", labelcolor=INK)
     axes.margins(x=0.12)
     _rule(axes, "x")
+
+
+def draw_critical_difference(
+    axes: Axes,
+    methods: Sequence[str],
+    ranks: Sequence[float],
+    difference: float,
+    groups: Sequence[tuple[int, int]],
+    looks: Mapping[str, Look],
+) -> None:
+    """Ranks on a line, the best at the left; a bar joins methods that are not told apart.
+
+    The diagram of Demšar, "Statistical comparisons of classifiers over multiple data sets",
+    JMLR 7, 2006, Figure 1. ``ranks`` rise; ``groups`` hold first and last methods.
+    """
+    n, top = len(methods), -0.45 * len(groups) - 0.3
+    right = max(n, 1 + difference)
+    axes.plot([1, n], [0, 0], color=MUTED, linewidth=1)
+    for whole in range(1, n + 1):
+        axes.plot([whole, whole], [0, 0.12], color=MUTED, linewidth=1)
+        axes.text(whole, 0.25, str(whole), ha="center", va="bottom", color=MUTED)
+    axes.plot([1, 1 + difference], [1.25, 1.25], color=INK, marker="|", linewidth=1.5)
+    text = f"critical difference {difference:.1f}"
+    axes.text(1, 1.45, text, ha="left", va="bottom", color=INK)
+    for i, (first, last) in enumerate(groups):
+        ends = [ranks[first] - 0.04, ranks[last] + 0.04]
+        axes.plot(ends, [-0.45 * (i + 1)] * 2, color=INK, linewidth=4, solid_capstyle="round")
+    n_left = (n + 1) // 2
+    for i, (name, rank) in enumerate(zip(methods, ranks, strict=True)):
+        depth = top - 0.65 * (i + 1 if i < n_left else n - i)
+        side, align = (0.85, "right") if i < n_left else (right + 0.15, "left")
+        color, marker, _ = looks[name]
+        axes.plot([rank, rank, side], [0, depth, depth], color=GRID, linewidth=1, zorder=0)
+        axes.plot(rank, 0, color=color, marker=marker, markersize=8, linestyle="none", **BORDER)
+        axes.text(side, depth, f" {name} {rank:.1f} ", ha=align, va="center", color=INK)
+    axes.set_ylim(top - 0.65 * (n_left + 0.6), 2.3)
+    axes.set_axis_off()
 
 
 def draw_map(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,16 @@ from ssdml.experiments.results import Row
 from ssdml.image_files import ImageFiles
 
 SCORES = ("NMI", "F1", "R@1", "R@2", "R@4", "R@8", "MAP@R")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a job gives: its row, what the report shows beyond it, and a failure's traceback."""
+
+    run: Run
+    row: Row
+    details: RunDetails
+    trace: str
 
 
 def run_one(
@@ -42,7 +52,15 @@ def run_one(
     >>> row["method"], row["status"], row["n_test"]
     ('pca', 'ok', 599)
     """
-    row = _failed_row(dataset, run)
+    outcome = attempt(dataset, run, n_jobs=n_jobs)
+    if out is not None:
+        keep(outcome, out)
+    return outcome.row
+
+
+def attempt(dataset: Dataset, run: Run, *, n_jobs: int | None = None) -> Outcome:
+    """Do one job and write nothing: workers may be on machines that share no disk."""
+    row = failed_row(dataset, run)
     details = RunDetails(run.config)
     with warnings.catch_warnings(record=True) as caught, PeakMemory() as memory:
         warnings.simplefilter("always")
@@ -57,11 +75,15 @@ def run_one(
         else:
             row["scores"], row["status"], trace = scores, "ok", ""
     row["peak_rss_mb"] = round(memory.megabytes, 1)
-    if out is not None:
-        details.warnings.extend(dict.fromkeys(str(warning.message) for warning in caught))
-        save_details(out / "details" / f"{run.config_hash}.npz", details)
-        _save_trace(out / "errors" / f"{run.file_name}.txt", trace)
-    return row
+    details.warnings.extend(dict.fromkeys(str(warning.message) for warning in caught))
+    return Outcome(run, row, details, trace)
+
+
+def keep(outcome: Outcome, out: Path) -> None:
+    """Write what the report shows beyond the row."""
+    run = outcome.run
+    save_details(out / "details" / f"{run.config_hash}.npz", outcome.details)
+    _save_trace(out / "errors" / f"{run.file_name}.txt", outcome.trace)
 
 
 def _fit_and_transform(
@@ -96,7 +118,7 @@ def _scores(
     scores = {name: scores[name] for name in SCORES} | others
     if np.isin(y, dataset.y[labeled]).any():  # else all are of classes that have no label
         few = model.transform(dataset.X[labeled])
-        scores["accuracy"] = few_label_accuracy(few, dataset.y[labeled], Z, y)
+        scores["accuracy"] = few_label_accuracy(few, split.given_labels(dataset.y), Z, y)
     return scores
 
 
@@ -118,9 +140,9 @@ def _details(model: Embedder, dataset: Dataset, run: Run) -> RunDetails:
     )
 
 
-def _failed_row(dataset: Dataset, run: Run) -> Row:
+def failed_row(dataset: Dataset, run: Run) -> Row:
     """The row of a run that has not succeeded yet."""
-    return {
+    row: Row = {
         "dataset": dataset.name,
         "method": run.method,
         "seed": run.split.seed,
@@ -136,6 +158,9 @@ def _failed_row(dataset: Dataset, run: Run) -> Row:
         "status": "failed",
         "error": None,
     }
+    if run.split.budget is not None:
+        row["budget"] = run.split.budget.to_dict()
+    return row
 
 
 def _save_trace(path: Path, trace: str) -> None:

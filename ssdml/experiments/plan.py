@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ssdml.datasets import Dataset, LabelScarceSplit, label_scarce_split
+from ssdml.datasets import Budget, Dataset, LabelScarceSplit, label_scarce_split
 from ssdml.experiments.methods import Factory
 from ssdml.image_files import ImageFiles
 
@@ -36,40 +36,44 @@ class Run:
     @property
     def title(self) -> str:
         """What the progress bar calls it."""
-        labels = self.split.labels_per_class
-        return f"{self.method}, {labels} label{'s' * (labels > 1)} a class, seed {self.split.seed}"
+        return f"{self.method}, {self.split.drawn_by}, seed {self.split.seed}"
 
     @property
     def file_name(self) -> str:
         """What its files are called."""
-        labels = self.split.labels_per_class
-        return file_name(f"{self.method}-{labels}-labels-seed-{self.split.seed}")
+        return file_name(f"{self.method}-{split_name(self.split)}")
 
 
 def plan_runs(
     dataset: Dataset,
     methods: Mapping[str, Factory],
-    labels_per_class: Sequence[int] = (5,),
+    labels_per_class: Sequence[int | Budget] = (5,),
     seeds: Sequence[int] = range(5),
     *,
     maps: bool = True,
 ) -> list[Run]:
     """The jobs of a comparison: seed by seed, so that what is finished early is paired."""
+    for name, given in (("methods", methods), ("labels", labels_per_class), ("seeds", seeds)):
+        if not len(given):
+            raise ValueError(f"compare: {name} must name at least one; got none.")
     data = _fingerprint(dataset)
+    budgets = {n if isinstance(n, Budget) else Budget(n) for n in labels_per_class}
     runs = []
     for seed in dict.fromkeys(seeds):
-        for labels in sorted(set(labels_per_class)):
-            split = label_scarce_split(dataset, labels, seed=seed)
+        for budget in sorted(budgets, key=lambda budget: budget.order):
+            split = label_scarce_split(dataset, budget, seed=seed)
             for name, factory in methods.items():
                 config = {
                     "dataset": dataset.name,
                     "data": data,
                     "split": split.digest,
-                    "labels_per_class": labels,
+                    "labels_per_class": split.labels_per_class,
                     "seed": seed,
                     "method": name,
                     "parameters": _parameters(factory(seed, None)),
                 }
+                if split.budget is not None:
+                    config["budget"] = split.budget.to_dict()
                 keeps_map = maps and seed == seeds[0]
                 runs.append(Run(name, factory, split, config, keeps_map))
     return runs
@@ -104,6 +108,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(name): _plain(part) for name, part in value.items()}
     return value if isinstance(value, int | float | str | None) else type(value).__name__
+
+
+def split_name(split: LabelScarceSplit) -> str:
+    """What the files of a split are called."""
+    labels = split.budget or f"{split.labels_per_class}-labels"
+    return f"{labels}-seed-{split.seed}"
 
 
 def file_name(name: str) -> str:

@@ -9,9 +9,11 @@ from pathlib import Path
 from ssdml.experiments.details import load_details
 from ssdml.experiments.figures import looks
 from ssdml.experiments.formats import duration, interval, number, signed
-from ssdml.experiments.results import RESULTS, Row, latest, read_rows
+from ssdml.experiments.results import RESULTS, Row, budget_of, latest, read_rows
 from ssdml.experiments.sections import Section, make_section
-from ssdml.experiments.tables import ALL_SCORES, HEADLINE
+from ssdml.experiments.study import LEVEL, MARGIN, rank_over_datasets
+from ssdml.experiments.study_pictures import ranking_picture
+from ssdml.experiments.tables import ALL_SCORES, HEADLINE, conditions
 from ssdml.files import whole_file
 
 REPORT = "report.html"
@@ -41,7 +43,9 @@ def write_report(out: str | Path, sections: Sequence[Section] | None = None) -> 
 
 
 def read_sections(out: str | Path) -> list[Section]:
-    """What the report says, a section a data set, from the results and details in a folder.
+    """What the report says, from the results and details in a folder.
+
+    A section a data set; where labels are drawn in several ways or are wrong, one for each.
 
     Raises
     ------
@@ -54,8 +58,13 @@ def read_sections(out: str | Path) -> list[Section]:
         raise ValueError(f"{out / RESULTS}: no run is done yet, there is nothing to report.")
     hashes = [row["config_hash"] for row in rows]
     details = {name: load_details(out / "details" / f"{name}.npz") for name in hashes}
-    datasets = dict.fromkeys(row["dataset"] for row in rows)
-    return [make_section([r for r in rows if r["dataset"] == name], details) for name in datasets]
+    sections: list[Section] = []
+    for group in conditions(rows):
+        name = group[0]["dataset"]
+        is_first = all(name != section.headline.dataset for section in sections)
+        every = [row for row in rows if row["dataset"] == name] if is_first else []
+        sections.append(make_section(group, details, every))
+    return sections
 
 
 def render_report(sections: Sequence[Section]) -> str:
@@ -72,12 +81,20 @@ def render_report(sections: Sequence[Section]) -> str:
         "duration": duration,
     }
     rows = [row for section in sections for row in section.rows]
+    # Of the conditions of a data set the first: each set counts once.
+    studies = {s.headline.dataset: s.study for s in reversed(sections) if s.study is not None}
+    ranking = rank_over_datasets(list(studies.values()))
     source = (files("ssdml.experiments") / TEMPLATE).read_text(encoding="utf-8")
     return environment.from_string(source).render(
         sections=sections,
         looks=looks(list(dict.fromkeys(row["method"] for row in rows))),
         headline_scores=HEADLINE,
         all_scores=ALL_SCORES,
+        budget_of=budget_of,
+        margin=MARGIN,
+        level=LEVEL,
+        over_datasets=ranking,
+        over_datasets_picture=ranking and ranking_picture(ranking, "all data sets"),
         versions=_versions(rows),
         n_rows=len(rows),
     )

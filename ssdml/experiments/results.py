@@ -1,7 +1,7 @@
 """The rows of a comparison on disk: ``results.jsonl``, one finished run a line.
 
 A line is written whole or not at all, so what stands there can be trusted after a kill, a full
-disk or Ctrl-C.
+disk or Ctrl-C. Many processes may append: each takes the file's lock, ``results.lock``.
 """
 
 from __future__ import annotations
@@ -12,17 +12,26 @@ import warnings
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypedDict
+from threading import Lock
+from typing import Any, NotRequired, TypedDict
 
+from filelock import FileLock
+
+from ssdml.budgets import Budget
 from ssdml.files import cannot_write
 
 RESULTS = "results.jsonl"
+LOCK = "results.lock"
 RESUME = "The runs before it are kept: make room, then go on with --resume."
-FIELDS = ("dataset", "method", "seed", "labels_per_class", "config_hash", "status")
+FIELDS = ("dataset", "method", "seed", "labels_per_class", "config_hash", "status", "n_train")
+COSTS_AND_SCORES = ("n_labeled", "n_test", "scores", "seconds", "peak_rss_mb", "versions", "error")
 
 
 class Row(TypedDict):
-    """One run. ``scores`` and ``seconds`` are empty and ``error`` says why where it failed."""
+    """One run. ``scores`` and ``seconds`` are empty and ``error`` says why where it failed.
+
+    ``budget`` is there where `labels_per_class` does not say all of which labels were given.
+    """
 
     dataset: str
     method: str
@@ -38,6 +47,12 @@ class Row(TypedDict):
     versions: dict[str, str]
     status: str
     error: str | None
+    budget: NotRequired[dict[str, Any]]
+
+
+def budget_of(row: Row) -> Budget:
+    """What the labelled rows of a run were drawn by."""
+    return Budget(**row["budget"]) if "budget" in row else Budget(row["labels_per_class"])
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -62,16 +77,40 @@ def read_rows(path: Path) -> list[Row]:
     return [_parse(line, f"{path}, line {i}") for i, line in enumerate(lines, 1) if line.strip()]
 
 
+class ResultsLog:
+    """A results file as it grows, whoever writes into it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset = 0
+        self._reading = Lock()  # rows are looked for in several threads
+
+    def news(self) -> list[Row]:
+        """Rows that were not there at the last call."""
+        with self._reading, self.path.open("rb") as file:
+            file.seek(self._offset)
+            read = file.read()
+            whole = read[: read.rfind(b"\n") + 1]
+            where = f"{self.path}, after byte {self._offset}"
+            self._offset += len(whole)
+        return [_parse(line, where) for line in whole.split(b"\n") if line.strip()]
+
+
 def drop_cut_line(path: Path) -> None:
     """Shorten the file to its last whole line, so that the next row starts on a line of its own."""
-    content = path.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        os.truncate(path, whole)
+    with lock_of(path):
+        drop_rest(path)
+
+
+def lock_of(path: Path) -> FileLock:
+    """What a process holds while it writes into a file that others write into."""
+    return FileLock(path.with_suffix(".lock"))
 
 
 def append_row(path: Path, row: Row) -> None:
     """Append a row and wait until the disk has it; on failure the file is as it was before.
+
+    What another process left of a row when it was killed goes first.
 
     Raises
     ------
@@ -80,13 +119,15 @@ def append_row(path: Path, row: Row) -> None:
     """
     line = json.dumps(row, ensure_ascii=False, allow_nan=False).encode() + b"\n"
     try:
-        _append_whole(path, line)
+        with lock_of(path):
+            drop_rest(path)
+            _append_whole(path, line)
     except OSError as error:
         raise cannot_write(path, error, RESUME) from error
 
 
 def latest(rows: Iterable[Row]) -> list[Row]:
-    """The last row of each dataset, method, number of labels and seed: what a retry replaced goes.
+    """The last row of each dataset, method, budget and seed: what a retry replaced goes.
 
     Examples
     --------
@@ -94,9 +135,7 @@ def latest(rows: Iterable[Row]) -> list[Row]:
     >>> [row["status"] for row in latest([run | {"status": "failed"}, run | {"status": "ok"}])]
     ['ok']
     """
-    kept = {
-        (row["dataset"], row["method"], row["labels_per_class"], row["seed"]): row for row in rows
-    }
+    kept = {(row["dataset"], row["method"], budget_of(row), row["seed"]): row for row in rows}
     return list(kept.values())
 
 
@@ -105,13 +144,38 @@ def _parse(line: bytes, where: str) -> Row:
         row: Any = json.loads(line)
     except ValueError as error:
         raise ValueError(f"{where}: not JSON ({error}). Delete that line and resume.") from error
-    missing = [name for name in FIELDS if not isinstance(row, dict) or name not in row]
+    missing = [
+        name
+        for name in (*FIELDS, *COSTS_AND_SCORES)
+        if not isinstance(row, dict) or name not in row
+    ]
     if missing:
         raise ValueError(
-            f"{where}: not a run, it has no {missing[0]!r}. Delete that line and resume."
+            f"{where}: not a run, it has no {missing[0]!r}. Delete that line and resume; or, if "
+            "another version of ssdml wrote the file, name another folder."
         )
     parsed: Row = row
+    try:
+        budget_of(parsed)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{where}: a budget that this version does not know ({error}). Name another folder."
+        ) from error
     return parsed
+
+
+def drop_rest(path: Path) -> None:
+    """Remove what follows the last whole line, where the caller has the lock."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        if size == 0 or file.read() == b"\n":
+            return
+        file.seek(0)
+        whole = file.read().rfind(b"\n") + 1
+    os.truncate(path, whole)
 
 
 def _append_whole(path: Path, line: bytes) -> None:

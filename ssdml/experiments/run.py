@@ -5,16 +5,20 @@
 
 from __future__ import annotations
 
-import signal
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ssdml.datasets import Dataset, LabelScarceSplit
+from ssdml.datasets import Budget, Dataset
+from ssdml.experiments.claims import Claims
+from ssdml.experiments.cluster import Cluster
 from ssdml.experiments.deep_methods import DEEP, deep_methods, pretraining
+from ssdml.experiments.execution import outcomes
 from ssdml.experiments.features import prepared
+from ssdml.experiments.folder import Progress, ResultsFolder
 from ssdml.experiments.job import run_one
 from ssdml.experiments.methods import (
     Embedder,
@@ -24,9 +28,9 @@ from ssdml.experiments.methods import (
     with_parameters,
 )
 from ssdml.experiments.photographs import photograph_methods
-from ssdml.experiments.plan import Run, file_name, plan_runs
+from ssdml.experiments.plan import plan_runs
 from ssdml.experiments.references import REFERENCES
-from ssdml.experiments.results import RESULTS, Row, append_row, drop_cut_line, latest, read_rows
+from ssdml.experiments.results import RESULTS, Row
 from ssdml.experiments.tuning import tuned
 from ssdml.image_files import ImageFiles
 
@@ -38,8 +42,6 @@ DEEP_BASELINES = {
     "DeepSupervised": ["triplet", "angular"],
     "DeepUnsupervised": ["exemplar", "rotnet", "nce", "deepcluster", "suml"],
 }
-
-Progress = Callable[[int, int, str], None]
 
 
 def _input(random_state: int, n_jobs: int | None) -> Embedder:
@@ -126,7 +128,7 @@ def compare(
     methods: Sequence[str] | Mapping[str, Factory],
     *,
     out: str | Path,
-    labels_per_class: Sequence[int] = (5,),
+    labels_per_class: Sequence[int | Budget] = (5,),
     seeds: Sequence[int] = range(5),
     features: str = "auto",
     deep: bool = False,
@@ -134,6 +136,7 @@ def compare(
     resume: bool = False,
     n_jobs: int = 1,
     maps: bool = True,
+    cluster: str | None = None,
     progress: Progress | None = None,
 ) -> list[Row]:
     """Run every method on the same splits and write a row a run to ``out/results.jsonl``.
@@ -147,7 +150,9 @@ def compare(
         :mod:`ssdml.experiments.tuning`. A dict holds others, as `METHODS` does.
     out : path
         Folder for ``results.jsonl``, ``splits/``, ``details/`` and, of failed runs, ``errors/``.
-    labels_per_class, seeds : sequences of int
+    labels_per_class : sequence of int or Budget
+        Numbers of labels a class, or budgets of other kinds; see `ssdml.datasets.Budget`.
+    seeds : sequence of int
         Every combination is run.
     features : {"auto", "unit", "raw", "components"}
         What every method gets; see :func:`ssdml.experiments.features.prepared`.
@@ -161,9 +166,12 @@ def compare(
         Go on in a folder that holds results: what is done with the same configuration is not run
         again, what failed is.
     n_jobs : int
-        Runs at a time, as processes.
+        Runs at a time, as processes with one thread each.
     maps : bool
         Whether what the report draws of the first seed is kept.
+    cluster : str, optional
+        Address of a dask scheduler, to whose workers the runs go; "local" starts `n_jobs` workers
+        on this machine. See :class:`ssdml.experiments.cluster.Cluster`.
     progress : callable, optional
         Called as ``progress(n_done, n_runs, title of the next run)`` before and after each run.
 
@@ -176,6 +184,13 @@ def compare(
     ------
     FileExistsError
         Where ``out`` holds results and `resume` is False.
+    ConnectionError
+        Where the cluster does not answer, or goes away; what is done is kept.
+
+    Notes
+    -----
+    Several processes may resume one folder at the same time: they share the runs, and each returns
+    when all are done. A run whose worker is killed is done again.
 
     Examples
     --------
@@ -196,18 +211,16 @@ def compare(
         factories = {name: with_parameters(name, known) for name in methods}
     dataset = prepared(dataset, "raw" if deep and features == "auto" else features)
     runs = plan_runs(dataset, factories, labels_per_class, seeds, maps=maps)
-    results = _open_results(out)
-    _save_splits(out / "splits", runs)
-    done = {row["config_hash"]: row for row in latest(read_rows(results)) if row["status"] == "ok"}
-    left = [run for run in runs if run.config_hash not in done]
-    report = progress or (lambda n_done, n_runs, title: None)
-    with warnings.catch_warnings():
+    workers = nullcontext() if cluster is None else Cluster(cluster, n_jobs)
+    with workers as where, Claims(out / "claims") as claims, warnings.catch_warnings():
         # A worker that has loaded torch is larger than at its start; that is no leak.
         warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given")
-        for row in _execute(dataset, left, out, n_jobs, report, len(runs)):
-            append_row(results, row)
-            done[row["config_hash"]] = row
-    return [done[run.config_hash] for run in runs]
+        folder = ResultsFolder(out, runs, claims, progress or (lambda n_done, n_runs, title: None))
+        for outcome in outcomes(
+            dataset, folder.left, folder.take, folder.give_back, n_jobs=n_jobs, cluster=where
+        ):
+            folder.write(outcome)
+    return [folder.done[run.config_hash] for run in runs]
 
 
 def available(
@@ -229,60 +242,9 @@ def available(
     return METHODS | deep_methods(dataset, DEEP_METHODS) if deep else METHODS
 
 
-def _execute(
-    dataset: Dataset, runs: list[Run], out: Path, n_jobs: int, progress: Progress, n_all: int
-) -> Iterator[Row]:
-    """Rows in the order in which they are done; where runs go side by side each has one thread."""
-    from joblib import Parallel, delayed
-
-    work = _run_here if n_jobs == 1 else _run_beside
-    parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
-    rows = parallel(delayed(work)(dataset, run, out) for run in runs)
-    n_earlier = n_all - len(runs)
-    titles = [run.title for run in runs] + [""]
-    progress(n_earlier, n_all, titles[0])
-    for n_done, row in enumerate(rows, 1):
-        yield row
-        progress(n_earlier + n_done, n_all, titles[n_done])
-
-
-def _run_here(dataset: Dataset, run: Run, out: Path) -> Row:
-    return run_one(dataset, run, out=out)
-
-
-def _run_beside(dataset: Dataset, run: Run, out: Path) -> Row:
-    """In a process of its own: Ctrl-C is for the first process, which ends this one."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return run_one(dataset, run, out=out, n_jobs=1)
-
-
 def _refuse_other_results(out: Path, resume: bool) -> None:
     if (out / RESULTS).exists() and not resume:
         raise FileExistsError(
             f"{out / RESULTS} holds results already. Go on with them (--resume, or resume=True), "
             "or name another folder."
         )
-
-
-def _open_results(out: Path) -> Path:
-    """The results file, ready for the next row."""
-    out.mkdir(parents=True, exist_ok=True)
-    results = out / RESULTS
-    results.touch()
-    drop_cut_line(results)
-    return results
-
-
-def _save_splits(folder: Path, runs: list[Run]) -> None:
-    """One file a split; a file of that name must hold the same split."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for split in {run.split.digest: run.split for run in runs}.values():
-        name = f"{runs[0].config['dataset']}-{split.labels_per_class}-labels-seed-{split.seed}"
-        path = folder / f"{file_name(name)}.json"
-        if not path.exists():
-            split.save(path)
-        elif LabelScarceSplit.load(path).digest != split.digest:
-            raise ValueError(
-                f"{path}: holds another split than the one of this data set; the data have "
-                "changed since. Name another folder."
-            )

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ssdml.budgets import DRAWS
 from ssdml.datasets import LAYOUTS
 from ssdml.experiments.details import RunDetails
 from ssdml.experiments.figures import (
     CLASS_COLORS,
+    Picture,
     as_svg,
     draw_estimates,
     draw_label_curve,
@@ -18,22 +20,16 @@ from ssdml.experiments.figures import (
 )
 from ssdml.experiments.maps import ClassMap, map_svg, project
 from ssdml.experiments.mined_pictures import class_texts, mined_svg, mined_words
-from ssdml.experiments.results import Row
+from ssdml.experiments.results import Row, budget_of
 from ssdml.experiments.run import METHODS
 from ssdml.experiments.statistics import Estimate, mean_interval
+from ssdml.experiments.study import Study, make_study
+from ssdml.experiments.study_pictures import ranking_picture, robustness_pictures
 from ssdml.experiments.tables import HEADLINE, ScoreTable, headline_table, score_tables
 from ssdml.graphs._checks import UNLABELED
 
 CURVES = ("NMI", "accuracy")
 Done = list[tuple[Row, RunDetails]]
-
-
-class Picture(NamedTuple):
-    """A figure, what stands over it, and what stands under it."""
-
-    title: str
-    svg: str
-    caption: str = ""
 
 
 class PurityLine(NamedTuple):
@@ -66,6 +62,9 @@ class Section:
     warnings: list[tuple[str, str]]  # methods, message
     parameters: list[tuple[str, str]]  # method, parameters
     command: str
+    study: Study | None  # where there are several budgets
+    ranking: Picture | None  # the critical-difference diagram of the study
+    robustness: list[Picture]  # scores against wrong labels and imbalance, in the first condition
 
     @property
     def map_pictures(self) -> list[Picture]:
@@ -82,8 +81,15 @@ class Section:
         return max((int((~m.sample.is_labeled).sum()) for m in self.maps.values()), default=0)
 
 
-def make_section(rows: Sequence[Row], details: Mapping[str, RunDetails | None]) -> Section:
-    """Gather it from the rows of one data set; ``details`` go by configuration hash."""
+def make_section(
+    rows: Sequence[Row],
+    details: Mapping[str, RunDetails | None],
+    every: Sequence[Row] = (),
+) -> Section:
+    """Gather it from the rows of one data set in one condition; ``details`` go by hash.
+
+    ``every``: the rows of the data set in all conditions, where the section is to compare them.
+    """
     tables = score_tables(rows)
     headline = headline_table(tables)
     done: Done = []
@@ -94,10 +100,12 @@ def make_section(rows: Sequence[Row], details: Mapping[str, RunDetails | None]) 
     at_headline = [
         (row, detail)
         for row, detail in done
-        if row["labels_per_class"] == headline.labels_per_class and row["status"] == "ok"
+        if budget_of(row) == headline.budget and row["status"] == "ok"
     ]
     drawn = _maps(headline, at_headline)
     class_names = next((m.class_names for m in drawn.values()), [])
+    study = make_study(rows)
+    ranking = None if study is None else study.ranking
     return Section(
         rows=rows,
         headline=headline,
@@ -114,6 +122,9 @@ def make_section(rows: Sequence[Row], details: Mapping[str, RunDetails | None]) 
         warnings=_warnings(done),
         parameters=_parameters(done),
         command=_command(tables),
+        study=study,
+        ranking=None if ranking is None else ranking_picture(ranking, headline.dataset),
+        robustness=robustness_pictures(score_tables(every), headline),
     )
 
 
@@ -142,14 +153,17 @@ def _curves(tables: Sequence[ScoreTable]) -> list[Picture]:
     methods = [line.method for line in headline_table(tables).lines if line.n_ok]
     pictures = []
     for score in CURVES:
-        curves: dict[str, dict[int, Estimate]] = {method: {} for method in methods}
+        curves: dict[str, dict[float, Estimate]] = {method: {} for method in methods}
         for table in tables:
             for line in table.lines:
                 if line.n_ok and line.method in curves:
-                    curves[line.method][table.labels_per_class] = line.scores[score].estimate
+                    count = table.budget.order[-1]
+                    curves[line.method][count] = line.scores[score].estimate
+        xlabel = DRAWS[tables[0].budget.draw].format("labels")
         with new_figure(5.4, 3.9) as figure:
-            draw_label_curve(figure.subplots(), curves, looks(methods))
-            svg = as_svg(figure, f"{tables[0].dataset}: {score} against labels a class")
+            draw_label_curve(figure.subplots(), curves, looks(methods), xlabel=xlabel)
+            described = f"{tables[0].dataset}: {score} against {xlabel}"
+            svg = as_svg(figure, f"{described}, {tables[0].budget.condition}".rstrip(", "))
         pictures.append(Picture(score, svg))
     return pictures
 
@@ -239,6 +253,8 @@ def _command(tables: Sequence[ScoreTable]) -> str:
     if headline.dataset not in LAYOUTS or not names <= METHODS.keys() or headline.seeds != seeds:
         return ""
     methods = ",".join(name for name in METHODS if name in names)
+    if not all(table.budget.is_plain for table in tables):
+        return ""
     labels = ",".join(str(t.labels_per_class) for t in tables if t.seeds == headline.seeds)
     return (
         f"ssdml compare --dataset {headline.dataset} --methods {methods} "

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ssdml.experiments.statistics import Floats, average_ranks
+from ssdml.experiments.statistics import Estimate, Floats, average_ranks, mean_interval
 
 
 class PairedTest(NamedTuple):
@@ -67,6 +67,61 @@ def corrected_t_test(differences: npt.ArrayLike, *, test_share: float) -> Paired
     return PairedTest(mean, float(2 * stdtr(n - 1, -abs(t))))
 
 
+def corrected_interval(
+    differences: npt.ArrayLike, *, test_share: float, level: float = 0.95
+) -> Estimate:
+    r"""Mean of paired differences with the interval of :func:`corrected_t_test`.
+
+    .. math:: \bar d \pm t_{n-1,\,(1+\text{level})/2}
+              \sqrt{(1/n + n_\text{test} / n_\text{train})\, s^2}
+
+    Parameters
+    ----------
+    differences : array-like of shape (n_seeds,)
+        Those that are not finite are left out.
+    test_share : float
+        ``n_test / n_train``; 0 gives :func:`ssdml.experiments.statistics.mean_interval`.
+    level : float
+        Coverage of the interval.
+
+    Examples
+    --------
+    >>> estimate = corrected_interval([1.0, 2.0, 3.0], test_share=0.5)
+    >>> f"{estimate.mean:.1f} [{estimate.low:.2f}, {estimate.high:.2f}]"
+    '2.0 [-1.93, 5.93]'
+    """
+    plain = mean_interval(differences, level=level)
+    half = plain.half_width * np.sqrt(1 + plain.n * test_share)
+    return Estimate(plain.mean, plain.mean - half, plain.mean + half, plain.n)
+
+
+def holm(p: npt.ArrayLike) -> Floats:
+    """Probabilities adjusted for their number, so that 5 % holds for all tests together.
+
+    Parameters
+    ----------
+    p : array-like
+        Of any shape; NaN stays, and counts for nothing.
+
+    References
+    ----------
+    .. [1] Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of
+       Statistics 6, 1979.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03])
+    array([0.03, 0.06, 0.06])
+    """
+    values = np.array(p, dtype=float)
+    known = np.flatnonzero(np.isfinite(values.ravel()))
+    order = known[np.argsort(values.ravel()[known], kind="stable")]
+    raised = values.ravel()[order] * np.arange(len(order), 0, -1)
+    adjusted = values.ravel().copy()
+    adjusted[order] = np.minimum(1, np.maximum.accumulate(raised))
+    return adjusted.reshape(values.shape)
+
+
 def friedman_nemenyi(scores: npt.ArrayLike, *, level: float = 0.05) -> RankTest:
     """Ranks of methods over data sets, Friedman's test and Nemenyi's critical difference.
 
@@ -99,5 +154,6 @@ def friedman_nemenyi(scores: npt.ArrayLike, *, level: float = 0.05) -> RankTest:
         )
     q = studentized_range.ppf(1 - level, n_methods, np.inf) / np.sqrt(2)
     difference = q * np.sqrt(n_methods * (n_methods + 1) / (6 * n_datasets))
-    p = float(friedmanchisquare(*table).pvalue)
+    with np.errstate(invalid="ignore"):  # all methods alike on every set: no statistic, p is NaN
+        p = float(friedmanchisquare(*table).pvalue)
     return RankTest(average_ranks(table), p, float(difference))

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ssdml.experiments.results import Row
+from ssdml.budgets import Budget
+from ssdml.experiments.results import Row, budget_of
 from ssdml.experiments.statistics import (
     Estimate,
     average_ranks,
@@ -48,7 +49,7 @@ class MethodLine:
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """All methods on one data set with one number of labels a class."""
+    """All methods on one data set with one budget of labels."""
 
     dataset: str
     labels_per_class: int
@@ -58,20 +59,43 @@ class ScoreTable:
     n_train: int
     n_labeled: int
     n_test: int
+    budget: Budget
 
 
 def score_tables(rows: Sequence[Row]) -> list[ScoreTable]:
-    """A table for each data set and number of labels, in this order."""
-    groups: dict[tuple[str, int], list[Row]] = {}
+    """A table for each data set and budget, in this order."""
+    groups: dict[tuple[str, Budget], list[Row]] = {}
     for row in rows:
-        groups.setdefault((row["dataset"], row["labels_per_class"]), []).append(row)
+        groups.setdefault((row["dataset"], budget_of(row)), []).append(row)
     datasets = list(dict.fromkeys(dataset for dataset, _ in groups))
-    order = sorted(groups, key=lambda key: (datasets.index(key[0]), key[1]))
+    order = sorted(groups, key=lambda key: (datasets.index(key[0]), *key[1].order))
     return [score_table(groups[key]) for key in order]
 
 
+def conditions(rows: Sequence[Row]) -> list[list[Row]]:
+    """The rows of each data set whose labels are drawn alike and are as often wrong.
+
+    Runs with all labels stand beside those of every way to draw some.
+    """
+    groups: dict[tuple[object, ...], list[Row]] = {}
+    full = [row for row in rows if budget_of(row).n_labels is None]
+    for row in rows:
+        budget = budget_of(row)
+        if budget.n_labels is not None:
+            groups.setdefault((row["dataset"], *budget.order[:-1]), []).append(row)
+    for row in full:
+        place = (row["dataset"], *budget_of(row).order[1:-1])
+        alike = [group for key, group in groups.items() if (key[0], *key[2:]) == place]
+        for group in alike or [groups.setdefault((row["dataset"], *budget_of(row).order), [])]:
+            group.append(row)
+    names = list(dict.fromkeys(row["dataset"] for row in rows))
+    # The plain one comes first: fewest wrong labels, classes most alike.
+    keys = sorted(groups, key=lambda key: (names.index(str(key[0])), key[2:4], key[1]))
+    return [groups[key] for key in keys]
+
+
 def score_table(rows: Sequence[Row]) -> ScoreTable:
-    """The table of the runs on one data set with one number of labels."""
+    """The table of the runs on one data set with one budget."""
     methods = list(dict.fromkeys(row["method"] for row in rows))
     seeds = sorted({row["seed"] for row in rows})
     reference = REFERENCE if REFERENCE in methods else methods[0]
@@ -94,6 +118,7 @@ def score_table(rows: Sequence[Row]) -> ScoreTable:
         first["n_train"],
         first["n_labeled"],
         first["n_test"],
+        budget_of(first),
     )
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from ssdml.experiments.run import Progress
+    from ssdml.experiments.folder import Progress
 
 
 def terminal() -> Console:
@@ -124,11 +124,7 @@ def screen_table(table: ScoreTable) -> Table:
 
     n_seeds = len(table.seeds)
     shown = Table(
-        title=Text(
-            f"{table.dataset}, {table.labels_per_class} "
-            f"label{'s' * (table.labels_per_class > 1)} a class, "
-            f"{n_seeds} seed{'s' * (n_seeds > 1)}"
-        ),
+        title=Text(f"{table.dataset}, {table.budget}, {n_seeds} seed{'s' * (n_seeds > 1)}"),
         box=SIMPLE,
         title_justify="left",
         title_style="bold",

@@ -20,7 +20,17 @@ from ssdml.cli import app
 from ssdml.evaluation import evaluate
 from ssdml.experiments.run import METHODS
 
-COMMANDS = ("demo", "compare", "plan", "fit", "transform", "evaluate", "datasets")
+COMMANDS = (
+    "demo",
+    "compare",
+    "study",
+    "status",
+    "plan",
+    "fit",
+    "transform",
+    "evaluate",
+    "datasets",
+)
 
 
 @pytest.fixture

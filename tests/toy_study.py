@@ -1,0 +1,96 @@
+"""A study whose runs take as long as one likes, in processes that can be killed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from ssdml.datasets import Budget, Dataset
+from ssdml.experiments.run import METHODS, compare
+
+RUNS_A_SEED = 4
+
+
+class Slow(BaseEstimator):
+    """The input again, after a pause; a line in `trace` for each fit."""
+
+    def __init__(self, pause: float, trace: Path) -> None:
+        self.pause = pause
+        self.trace = trace
+
+    def fit(self, X, y):
+        time.sleep(self.pause)
+        with self.trace.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        return self
+
+    def transform(self, X):
+        return X
+
+
+class Deadly(Slow):
+    """Kills its process, each time or once."""
+
+    def fit(self, X, y):
+        mark = self.trace.with_name("dead")
+        if self.pause or not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().fit(X, y)
+
+
+def toy() -> Dataset:
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(3), 30)
+    X = (rng.normal(size=(90, 4)) + 4 * np.eye(4)[y]).astype(np.float32)
+    return Dataset("toy", X, y, ("a", "b", "c"))
+
+
+def study(
+    out: Path, n_seeds: int, pause: float = 0.05, *, deadly: str = "", **settings: Any
+) -> None:
+    """Four runs a seed; six with the method that kills, "once" or "always".
+
+    Its exit status is the number of those that failed.
+    """
+    warnings.simplefilter("ignore")
+    trace = out.with_name("fits")
+    METHODS["slow"] = lambda seed, n_jobs: Slow(pause, trace)
+    METHODS["deadly"] = lambda seed, n_jobs: Deadly(float(deadly == "always"), trace)
+    rows = compare(
+        toy(),
+        ["input", "slow"] + ["deadly"] * bool(deadly),
+        out=out,
+        seeds=range(n_seeds),
+        labels_per_class=[1, Budget(8, "natural")],
+        **settings,
+        resume=True,
+    )
+    sys.exit(sum(row["status"] != "ok" for row in rows))
+
+
+def started_anew(out: Path, n_seeds: int, **settings: Any) -> subprocess.Popen[bytes]:
+    """The study in a fresh interpreter, whose workers are processes of joblib or dask."""
+    call = f"study(Path({str(out)!r}), {n_seeds}, **{settings!r})"
+    script = f"from pathlib import Path\nfrom tests.toy_study import study\n{call}"
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+    return subprocess.Popen([sys.executable, "-c", script], env=environment)
+
+
+def started(*given, **settings) -> multiprocessing.Process:
+    """The study in a process that need not import what it takes: its server has done so."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.toy_study"])
+    process = context.Process(target=study, args=given, kwargs=settings)
+    process.start()
+    return process
