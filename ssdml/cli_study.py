@@ -19,6 +19,7 @@ from ssdml.cli_values import (
     OnCluster,
     Resume,
     Seeds,
+    TextModel,
     in_one_line,
     numbers,
     say,
@@ -44,6 +45,7 @@ def compare(
         Path | None, typer.Option(help="File of a network's weights, for photographs in files.")
     ] = None,
     data_dir: DataDir = None,
+    text_model: TextModel = None,
     resume: Resume = False,
     n_jobs: Jobs = 1,
     cluster: OnCluster = None,
@@ -54,6 +56,7 @@ def compare(
         methods,
         out,
         data_dir,
+        text_model,
         labels_per_class=numbers(labels_per_class, "--labels-per-class"),
         seeds=range(seeds),
         features=features,
@@ -85,6 +88,7 @@ def study(
     seeds: Seeds = 5,
     features: Features = "auto",
     data_dir: DataDir = None,
+    text_model: TextModel = None,
     resume: Resume = False,
     n_jobs: Jobs = 1,
     cluster: OnCluster = None,
@@ -95,6 +99,7 @@ def study(
         methods,
         out,
         data_dir,
+        text_model,
         labels_per_class=cli_values.budgets(budgets, draw, noise, imbalance),
         seeds=range(seeds),
         features=features,
@@ -139,7 +144,12 @@ def status(
 
 
 def _run(
-    datasets: Sequence[str], methods: str, out: Path, data_dir: Path | None, **settings: Any
+    datasets: Sequence[str],
+    methods: str,
+    out: Path,
+    data_dir: Path | None,
+    text_model: str | None,
+    **settings: Any,
 ) -> None:
     """Compare on each data set, write the report, print the tables and what failed."""
     from ssdml.datasets import load_dataset
@@ -147,7 +157,7 @@ def _run(
     from ssdml.experiments.report import read_sections, write_report
     from ssdml.experiments.terminal import print_scores, shown_runs
 
-    loaded = [load_dataset(name, data_dir=data_dir) for name in datasets]
+    loaded = [load_dataset(name, data_dir=data_dir, text_model=text_model) for name in datasets]
     rows: list[Row] = []
     with shown_runs(out) as progress:
         for i, dataset in enumerate(loaded):

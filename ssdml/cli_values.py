@@ -37,6 +37,10 @@ OnCluster = Annotated[
         help="Scheduler of dask whose workers do the runs; local: N_JOBS workers here.",
     ),
 ]
+TextModel = Annotated[
+    str | None,
+    typer.Option(help="Model of sentence-transformers, or its folder, for a column called text."),
+]
 
 COMPARED = "input,pca,lda,nca,ssdml,ssdml-residual"
 

@@ -26,6 +26,7 @@ from ssdml.image_readers import (
 from ssdml.labels import encode_partial_labels
 from ssdml.splits import LabelScarceSplit, label_scarce_split
 from ssdml.table_readers import read_csv, read_npy_folder, read_npy_pair, read_npz, read_parquet
+from ssdml.texts import embedded
 
 __all__ = [
     "Budget",
@@ -128,7 +129,12 @@ FILE_READERS: dict[str, Reader] = {
 }
 
 
-def load_dataset(name_or_path: str | Path, *, data_dir: str | Path | None = None) -> Dataset:
+def load_dataset(
+    name_or_path: str | Path,
+    *,
+    data_dir: str | Path | None = None,
+    text_model: str | None = None,
+) -> Dataset:
     """Items and labels of a known data set, or of a user's files. Nothing is downloaded.
 
     Parameters
@@ -143,12 +149,16 @@ def load_dataset(name_or_path: str | Path, *, data_dir: str | Path | None = None
         - ``X.npy`` with ``y.npy`` beside it, ``name_X.npy`` with ``name_y.npy``, or ``name.npy``
           with ``name_y.npy``;
         - ``items.csv`` or ``items.parquet``: numbers, and a label in the column called ``label`` or
-          ``y``, or in the last; a Parquet file may hold the numbers in one column of lists;
+          ``y``, or in the last; a Parquet file may hold the numbers in one column of lists; both
+          may hold texts in the place of numbers, in a column called ``text``;
         - a folder (or .zip) of class folders of images of one size, with ``train`` and ``test``
           above the classes or without; a folder with ``{train,test}_{X,y}.npy``.
     data_dir : str or Path, optional
         Where the known data sets are looked for first; then in ``$SSDML_DATA``, then in
         ``$XDG_CACHE_HOME/ssdml`` (``~/.cache/ssdml``).
+    text_model : str, optional
+        Name or folder of a model of sentence-transformers, for a column of texts; what it makes of
+        them is kept in the last of those folders.
 
     Returns
     -------
@@ -185,7 +195,18 @@ def load_dataset(name_or_path: str | Path, *, data_dir: str | Path | None = None
             raise FileNotFoundError(f"{error} {place} must hold {layout.holds}.") from error
         return _assemble(name, raw, CLASS_NAMES.get(name))
     path = Path(name_or_path).expanduser()
-    return _assemble(path.stem, _path_reader(path)(path))
+    reader = _path_reader(path)
+    if text_model is None:
+        return _assemble(path.stem, reader(path))
+    if reader not in (read_csv, read_parquet):
+        raise ValueError(
+            f"load_dataset: text_model must be None but for a .csv or .parquet; got {text_model!r} "
+            f"and {path}."
+        )
+    raw = read_csv(path, texts=True) if reader is read_csv else read_parquet(path, texts=True)
+    cache = data_folders(None)[-1] / "embeddings"
+    raw = raw._replace(items=embedded(raw.items, text_model, cache=cache))
+    return _assemble(path.stem, raw)
 
 
 class DatasetStatus(NamedTuple):

@@ -17,6 +17,11 @@ import numpy.typing as npt
 from ssdml.image_readers import RawItems, stack_splits
 
 LABEL_COLUMNS = ("label", "y")
+TEXT_COLUMN = "text"
+_OR_TEXTS = (
+    f"Texts in a column called {TEXT_COLUMN} need --text-model, or text_model=: the name or the "
+    "folder of a model of sentence-transformers."
+)
 
 
 def read_npz(path: Path) -> RawItems:
@@ -67,8 +72,11 @@ def read_npy_folder(folder: Path) -> RawItems:
     return stack_splits(read_npy_pair(folder / "train_X.npy"), read_npy_pair(folder / "test_X.npy"))
 
 
-def read_csv(path: Path) -> RawItems:
-    """Numbers and a label a line; the label's column is called label or y, or is the last."""
+def read_csv(path: Path, *, texts: bool = False) -> RawItems:
+    """Numbers and a label a line; the label's column is called label or y, or is the last.
+
+    With ``texts`` the items are those of the column called text, whatever stands beside it.
+    """
     with path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file)
         lines = [(reader.line_num, cells) for cells in reader if cells]
@@ -77,16 +85,19 @@ def read_csv(path: Path) -> RawItems:
     first = lines[0][1]
     named = _label_column(first)
     column = len(first) - 1 if named is None else named
-    if named is not None or not any(map(_is_number, first[:-1])):
+    if named is not None or texts or not any(map(_is_number, first[:-1])):
         lines = lines[1:]  # without the header
-    labels = []
-    rows = np.empty((len(lines), len(first) - 1))
-    for row, (number, cells) in zip(rows, lines, strict=True):
+    for number, cells in lines:
         if len(cells) != len(first):
             raise ValueError(
                 f"{path}, line {number}: must have {len(first)} columns; got {len(cells)}."
             )
-        labels.append(cells[column])
+    labels = [cells[column] for _, cells in lines]
+    if texts:
+        text = _text_column(path, first)
+        return _checked_texts(path, [cells[text] for _, cells in lines], _numbers_if_all(labels))
+    rows = np.empty((len(lines), len(first) - 1))
+    for row, (number, cells) in zip(rows, lines, strict=True):
         row[:] = _numbers(cells[:column] + cells[column + 1 :], f"{path}, line {number}")
     return _checked(path, rows, _numbers_if_all(labels), None)
 
@@ -96,12 +107,21 @@ def _numbers(cells: list[str], where: str) -> list[float]:
         return [float(cell) for cell in cells]
     except ValueError:
         wrong = next(cell for cell in cells if not _is_number(cell))
-        raise ValueError(f"{where}: must hold numbers beside the label; got {wrong!r}.") from None
+        raise ValueError(
+            f"{where}: must hold numbers beside the label; got {wrong!r}. {_OR_TEXTS}"
+        ) from None
 
 
 def _label_column(names: list[str]) -> int | None:
     lowered = [name.strip().lower() for name in names]
     return next((lowered.index(name) for name in LABEL_COLUMNS if name in lowered), None)
+
+
+def _text_column(path: Path, names: list[str]) -> int:
+    lowered = [name.strip().lower() for name in names]
+    if TEXT_COLUMN not in lowered:
+        raise ValueError(f"{path}: must have a column called {TEXT_COLUMN}; got {names}.")
+    return lowered.index(TEXT_COLUMN)
 
 
 def _is_number(cell: str) -> bool:
@@ -120,8 +140,11 @@ def _numbers_if_all(labels: list[str]) -> npt.NDArray[Any]:
         return np.array(labels)
 
 
-def read_parquet(path: Path) -> RawItems:
-    """A column of lists of numbers or else all numeric columns, and a label column as in a CSV."""
+def read_parquet(path: Path, *, texts: bool = False) -> RawItems:
+    """A column of lists of numbers or else all numeric columns, and a label column as in a CSV.
+
+    With ``texts`` the items are those of the column called text, whatever stands beside it.
+    """
     try:
         import pyarrow
         from pyarrow import parquet
@@ -138,6 +161,9 @@ def read_parquet(path: Path) -> RawItems:
     label = names[-1 if named is None else named]
     # to_numpy gives a missing category the first category's name; to_pylist gives None.
     labels = np.array(table.column(label).to_pylist(), dtype=object)
+    if texts:
+        column = table.column(_text_column(path, names))
+        return _checked_texts(path, column.to_pylist(), labels)
     columns = {name: table.column(name).to_numpy() for name in names if name != label}
     return _checked(path, _joined(path, columns), labels, None)
 
@@ -149,13 +175,22 @@ def _joined(path: Path, columns: dict[str, npt.NDArray[Any]]) -> npt.NDArray[Any
         numeric = [values for values in columns.values() if values.dtype.kind in "biuf"]
         if not numeric:
             raise ValueError(
-                f"{path}: must have columns of numbers beside the label; got {list(columns)}."
+                f"{path}: must have columns of numbers beside the label; got {list(columns)}. "
+                f"{_OR_TEXTS}"
             )
         return np.stack(numeric, axis=1)
     try:
         return np.stack(list(columns[lists[0]]))
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: the lists of {lists[0]!r} must be of one length.") from error
+
+
+def _checked_texts(path: Path, texts: list[Any], labels: npt.NDArray[Any]) -> RawItems:
+    wrong = [i for i, text in enumerate(texts) if not isinstance(text, str)]
+    if wrong or not len(texts):
+        got = f"{texts[wrong[0]]!r} in row {wrong[0]}" if wrong else "none"
+        raise ValueError(f"{path}: the column {TEXT_COLUMN} must hold texts; got {got}.")
+    return RawItems(np.array(texts, dtype=object), labels, None)
 
 
 def _checked(path: Path, items: npt.NDArray[Any], labels: npt.NDArray[Any], test: Any) -> RawItems:

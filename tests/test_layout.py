@@ -38,7 +38,7 @@ FLOORS = (
     | {f"ssdml.{name}" for name in "labels ranking retrieval evaluation progress".split()}
     | {f"ssdml.{name}" for name in "persistence dask_arrays datasets budgets splits".split()}
     | {f"ssdml.{name}" for name in "image_readers fine_grained_readers image_files".split()}
-    | {"ssdml.table_readers"},
+    | {"ssdml.table_readers", "ssdml.texts"},
     {"ssdml.stiefel", "ssdml.metric", "ssdml.induction", "ssdml.model_selection"},
     {
         "ssdml.training",
@@ -199,7 +199,8 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported():
     declared = {re.split(r"[<>=!~\[]", d)[0].lower() for d in CONFIG["project"]["dependencies"]}
     extras = CONFIG["project"]["optional-dependencies"].values()
     optional = {re.split(r"[<>=!~\[]", d)[0].lower() for extra in extras for d in extra}
-    home = {"umap": ["umap-learn"]} | packages_distributions()  # the first need not be installed
+    home = {"umap": ["umap-learn"], "sentence_transformers": ["sentence-transformers"]}
+    home |= packages_distributions()  # the first need not be installed
     imported = {
         home.get(top, [top])[0].lower()
         for path in FILES.values()

@@ -20,17 +20,7 @@ from ssdml.cli import app
 from ssdml.evaluation import evaluate
 from ssdml.experiments.run import METHODS
 
-COMMANDS = (
-    "demo",
-    "compare",
-    "study",
-    "status",
-    "plan",
-    "fit",
-    "transform",
-    "evaluate",
-    "datasets",
-)
+COMMANDS = "demo compare study status plan fit transform evaluate datasets".split()
 
 
 @pytest.fixture
