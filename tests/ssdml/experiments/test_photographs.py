@@ -59,7 +59,7 @@ def test_the_protocol_arrives_in_every_method():
             continue
         assert params["estimator__n_components"] == 128, name
         assert params["estimator__epochs"] == 200, name
-        assert params["estimator__partition_size"] is None, name
+        assert params.get("estimator__partition_size") is None, name
         assert model.estimator.n_neighbors == 50, name
         if "ssdml" in name:
             assert params["estimator__angle"] == 45, name
