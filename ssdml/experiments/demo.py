@@ -10,10 +10,11 @@ from typing import Any
 from joblib import cpu_count
 
 from ssdml.datasets import Dataset, load_dataset
+from ssdml.experiments.folder import Progress
 from ssdml.experiments.picture import write_picture
 from ssdml.experiments.report import REPORT, read_sections, write_report
 from ssdml.experiments.results import LOCK, RESULTS
-from ssdml.experiments.run import Progress, compare
+from ssdml.experiments.run import compare
 from ssdml.experiments.status import PLANNED
 from ssdml.experiments.tables import ScoreTable
 

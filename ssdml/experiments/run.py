@@ -34,7 +34,7 @@ from ssdml.experiments.results import RESULTS, Row
 from ssdml.experiments.tuning import tuned
 from ssdml.image_files import ImageFiles
 
-__all__ = ["METHODS", "Progress", "compare", "run_one"]
+__all__ = ["METHODS", "compare", "run_one"]
 
 BASELINES = ("LRML", "SERAPH", "ISDML", "APLLR", "APIT")
 

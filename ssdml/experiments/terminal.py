@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from ssdml.experiments.run import Progress
+    from ssdml.experiments.folder import Progress
 
 
 def terminal() -> Console:
