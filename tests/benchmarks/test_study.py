@@ -1,0 +1,86 @@
+"""What the runner of a study costs beside its runs, and what a second worker gains.
+
+Both are ratios of one session: the work is a pause of known length, so that a machine which is
+busy with other things slows neither side more than the other.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+import pytest
+from sklearn.base import BaseEstimator
+
+from ssdml.datasets import load_dataset
+from ssdml.experiments.job import attempt
+from ssdml.experiments.plan import plan_runs
+from ssdml.experiments.run import METHODS, compare
+
+
+class Pause(BaseEstimator):
+    """The input again, after a while."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def fit(self, X, y):
+        time.sleep(self.seconds)
+        return self
+
+    def transform(self, X):
+        return X
+
+
+@pytest.fixture
+def digits():
+    return load_dataset("digits")
+
+
+def seconds_of(work):
+    start = time.perf_counter()
+    result = work()
+    return time.perf_counter() - start, result
+
+
+@pytest.mark.parametrize("n_seeds", [20])
+def test_the_runner_takes_less_than_three_percent_of_the_fits(
+    digits, tmp_path, monkeypatch, n_seeds
+):
+    """All that `compare` does beyond the jobs, against fits of a second."""
+    monkeypatch.setitem(METHODS, "pause", lambda seed, n_jobs: Pause(1.0))
+    runs = plan_runs(digits, {"pause": METHODS["pause"]}, [5], range(n_seeds))
+    attempt(digits, runs[0])  # what loads once is no part of it
+    inside = []
+
+    def timed(*args, **kwargs):
+        taken, outcome = seconds_of(lambda: attempt(*args, **kwargs))
+        inside.append(taken)
+        return outcome
+
+    monkeypatch.setattr("ssdml.experiments.execution.attempt", timed)
+    whole, rows = seconds_of(
+        lambda: compare(digits, ["pause"], out=tmp_path, seeds=range(n_seeds), features="raw")
+    )
+    fits = sum(row["seconds"]["fit"] for row in rows)
+    share = (whole - sum(inside)) / fits
+    print(f"runner: {100 * share:.2f} % of the fits")  # noqa: T201
+    assert share < 0.03
+
+
+def test_two_workers_take_at_most_six_tenths_of_the_time_of_one(digits, tmp_path, monkeypatch):
+    """Both sides have started their workers before."""
+    monkeypatch.setitem(METHODS, "pause", lambda seed, n_jobs: Pause(2.0))
+    settings = {"methods": ["pause"], "features": "raw"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compare(digits, out=tmp_path / "warm", seeds=range(4), n_jobs=2, **settings)
+        one, _ = seconds_of(
+            lambda: compare(digits, out=tmp_path / "1", seeds=range(12), **settings)
+        )
+        two, rows = seconds_of(
+            lambda: compare(digits, out=tmp_path / "2", seeds=range(12), n_jobs=2, **settings)
+        )
+    assert {row["status"] for row in rows} == {"ok"}
+    print(f"two workers: {two / one:.2f} of the time of one")  # noqa: T201
+    assert two <= 0.6 * one
