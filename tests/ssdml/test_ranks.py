@@ -18,7 +18,8 @@ from ssdml.ranks import average_gradients, gathered, n_ranks, own_share, rank
 ROOT = Path(__file__).parents[2]
 
 
-PATIENCE = 300  # seconds; a run takes some twenty, and each time that they miss each other 60
+PATIENCE = 180  # seconds; a run takes some twenty, and each time that they miss each other 60
+ATTEMPTS = 4
 
 
 def run(n_ranks, out, *options, script="tests.two_ranks"):
@@ -32,7 +33,7 @@ def run(n_ranks, out, *options, script="tests.two_ranks"):
     command += [f"--nproc-per-node={n_ranks}", "--max-restarts=5", "-m", script]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-    for attempt in range(2):
+    for attempt in range(ATTEMPTS):
         folder = out.with_name(f"{out.name}-{attempt}")
         folder.mkdir()
         started = [*command, str(folder), *options]
@@ -45,7 +46,7 @@ def run(n_ranks, out, *options, script="tests.two_ranks"):
             continue
         assert done.returncode == 0, told[-3000:]
         return np.load(folder / "result.npz")
-    pytest.fail(f"{n_ranks} processes did not find each other, twice")
+    pytest.fail(f"{n_ranks} processes did not find each other, {ATTEMPTS} times")
 
 
 def end(process):
