@@ -171,7 +171,7 @@ def compare(
         Whether what the report draws of the first seed is kept.
     cluster : str, optional
         Address of a dask scheduler, to whose workers the runs go; "local" starts `n_jobs` workers
-        on this machine. See :class:`ssdml.experiments.cluster.Cluster`.
+        on this machine.
     progress : callable, optional
         Called as ``progress(n_done, n_runs, title of the next run)`` before and after each run.
 
