@@ -10,6 +10,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 
 from ssdml.graphs._checks import UNLABELED
+from ssdml.graphs._search import without_self
 from ssdml.graphs.masses import class_codes
 from ssdml.graphs.neighbors import nearest_rows
 from ssdml.graphs.propagation import propagate_labels
@@ -196,8 +197,4 @@ def _other_neighbors(
 ) -> tuple[Ints, Array]:
     """Nearest neighbours of rows, themselves left out, and the distances to them."""
     k = min(n_neighbors, len(embedding) - 1)
-    indices, distances = nearest_rows(embedding, embedding[rows], k + 1, n_jobs=n_jobs)
-    itself = indices == rows[:, None]
-    itself[~itself.any(axis=1), -1] = True  # k others are as near
-    kept = ~itself
-    return indices[kept].reshape(-1, k), distances[kept].reshape(-1, k)
+    return without_self(nearest_rows(embedding, embedding[rows], k + 1, n_jobs=n_jobs), rows)

@@ -15,6 +15,7 @@ from ssdml.cli_values import (
     DataDir,
     Features,
     Jobs,
+    MapRows,
     Methods,
     OnCluster,
     Resume,
@@ -47,6 +48,7 @@ def compare(
     data_dir: DataDir = None,
     text_model: TextModel = None,
     resume: Resume = False,
+    map_rows: MapRows = 1500,
     n_jobs: Jobs = 1,
     cluster: OnCluster = None,
 ) -> None:
@@ -63,6 +65,7 @@ def compare(
         deep=deep,
         weights=weights,
         resume=resume,
+        map_rows=map_rows,
         n_jobs=n_jobs,
         cluster=cluster,
     )
@@ -90,6 +93,7 @@ def study(
     data_dir: DataDir = None,
     text_model: TextModel = None,
     resume: Resume = False,
+    map_rows: MapRows = 1500,
     n_jobs: Jobs = 1,
     cluster: OnCluster = None,
 ) -> None:
@@ -104,6 +108,7 @@ def study(
         seeds=range(seeds),
         features=features,
         resume=resume,
+        map_rows=map_rows,
         n_jobs=n_jobs,
         cluster=cluster,
     )

@@ -30,6 +30,7 @@ Resume = Annotated[
     bool, typer.Option("--resume", help="Go on with what is there; finished runs stay.")
 ]
 Jobs = Annotated[int, typer.Option(help="Runs at a time; -1: one a core.")]
+MapRows = Annotated[int, typer.Option(min=0, help="Test rows on the report's maps; 0: no maps.")]
 OnCluster = Annotated[
     str | None,
     typer.Option(

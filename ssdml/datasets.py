@@ -62,6 +62,8 @@ class Dataset:
     gallery : ndarray of shape (n,), bool, or None
         The test rows that are searched, where the others of them are queries; None where each test
         row is searched by all others.
+    texts : ndarray of shape (n,), str, or None
+        What the items say, where they are texts: for people to read.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Dataset:
     test: npt.NDArray[np.bool_] | None = None
     item_shape: tuple[int, ...] | None = None
     gallery: npt.NDArray[np.bool_] | None = None
+    texts: npt.NDArray[np.object_] | None = None
 
 
 class Layout(NamedTuple):
@@ -152,7 +155,8 @@ def load_dataset(
           ``y``, or in the last; a Parquet file may hold the numbers in one column of lists; both
           may hold texts in the place of numbers, in a column called ``text``;
         - a folder (or .zip) of class folders of images of one size, with ``train`` and ``test``
-          above the classes or without; a folder with ``{train,test}_{X,y}.npy``.
+          above the classes or without; a folder with ``{train,test}_{X,y}.npy`` and, where the
+          rows are made from texts, ``{train,test}_text.txt`` with a line each.
     data_dir : str or Path, optional
         Where the known data sets are looked for first; then in ``$SSDML_DATA``, then in
         ``$XDG_CACHE_HOME/ssdml`` (``~/.cache/ssdml``).
@@ -205,7 +209,7 @@ def load_dataset(
         )
     raw = read_csv(path, texts=True) if reader is read_csv else read_parquet(path, texts=True)
     cache = data_folders(None)[-1] / "embeddings"
-    raw = raw._replace(items=embedded(raw.items, text_model, cache=cache))
+    raw = raw._replace(items=embedded(raw.items, text_model, cache=cache), texts=raw.items)
     return _assemble(path.stem, raw)
 
 
@@ -303,6 +307,7 @@ def _assemble(name: str, raw: RawItems, class_names: tuple[str, ...] | None = No
         test=raw.test,
         item_shape=item_shape,
         gallery=raw.gallery,
+        texts=raw.texts,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -165,7 +165,7 @@ def few_label_accuracy(
             f"{who}: Z must have the {few.shape[1]} columns of Z_labelled; got {rows.shape[1]}."
         )
     truth = _numbers_among(classes, true_classes)[codes]
-    nearest = _nearest(class_means(few, few_codes), rows.astype(np.float64))
+    nearest = nearest_mean(class_means(few, few_codes), rows.astype(np.float64))
     return 100 * float(np.mean(nearest == truth))
 
 
@@ -207,10 +207,40 @@ def calibration_error(probabilities: npt.ArrayLike, y: npt.ArrayLike, *, n_bins:
             f"classes as columns; got {len(codes)} rows of {len(classes)} classes for shape "
             f"{proba.shape}."
         )
-    confidence, right = proba.max(axis=1), proba.argmax(axis=1) == codes
+    bins = reliability(proba.max(axis=1), proba.argmax(axis=1) == codes, n_bins=n_bins)
+    return bins.error
+
+
+class Reliability(NamedTuple):
+    """How often what is predicted with some confidence is right, in bins of equal width."""
+
+    confidence: Floats  # (m,) mean of a bin, from 0 to 1; bins without a row are left out
+    right: Floats  # (m,) share that is right
+    counts: Ints  # (m,) rows
+
+    @property
+    def error(self) -> float:
+        """Expected calibration error, in percent."""
+        return float(100 * self.counts @ np.abs(self.confidence - self.right) / self.counts.sum())
+
+
+def reliability(
+    confidence: Array, is_right: npt.NDArray[np.bool_], *, n_bins: int = 15
+) -> Reliability:
+    """Bins of predictions by their confidence.
+
+    Examples
+    --------
+    >>> bins = reliability(np.array([0.55, 0.56, 0.95]), np.array([True, False, True]), n_bins=10)
+    >>> bins.right.tolist(), bins.counts.tolist()
+    ([0.5, 1.0], [2, 1])
+    """
     bins = np.minimum((confidence * n_bins).astype(np.intp), n_bins - 1)
-    gaps = np.bincount(bins, confidence - right, minlength=n_bins)
-    return float(100 * np.abs(gaps).sum() / len(proba))
+    counts = np.bincount(bins, minlength=n_bins)
+    filled = counts > 0
+    sums = [np.bincount(bins, values, minlength=n_bins) for values in (confidence, is_right)]
+    mean_confidence, right = (part[filled] / counts[filled] for part in sums)
+    return Reliability(mean_confidence, right, counts[filled])
 
 
 def kmeans_clusters(embeddings: Array, n_clusters: int, *, random_state: int) -> Ints:
@@ -310,7 +340,7 @@ def _n_pairs(sizes: npt.NDArray[np.integer[Any]]) -> int:
     return int((sizes.astype(np.int64) * (sizes - 1)).sum()) // 2
 
 
-def _nearest(means: Floats, rows: Floats) -> Ints:
+def nearest_mean(means: Floats, rows: Floats) -> Ints:
     """Index of the nearest mean of every row, ties to the first."""
     from scipy.spatial.distance import cdist
 

@@ -31,13 +31,20 @@ class RawItems(NamedTuple):
     test: npt.NDArray[np.bool_] | None  # (n,), the standard test rows
     gallery: npt.NDArray[np.bool_] | None = None  # (n,), those of them that are searched
     class_names: tuple[str, ...] | None = None  # where labels are numbers of them, from 0
+    texts: npt.NDArray[np.object_] | None = None  # (n,), what the items say, where they are texts
 
 
 def stack_splits(train: RawItems, test: RawItems) -> RawItems:
     """Training rows, then test rows, with the mask that tells them apart."""
     mask = np.arange(len(train.items) + len(test.items)) >= len(train.items)
     items = np.concatenate([train.items, test.items])
-    return RawItems(items, np.concatenate([train.labels, test.labels]), mask)
+    texts = [part.texts for part in (train, test) if part.texts is not None]
+    return RawItems(
+        items,
+        np.concatenate([train.labels, test.labels]),
+        mask,
+        texts=np.concatenate(texts) if len(texts) == 2 else None,
+    )
 
 
 def read_idx_folder(folder: Path) -> RawItems:

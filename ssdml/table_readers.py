@@ -68,8 +68,21 @@ def read_npy(path: Path, *, in_place: bool = False) -> npt.NDArray[Any]:
 
 
 def read_npy_folder(folder: Path) -> RawItems:
-    """``train_X.npy``, ``train_y.npy``, ``test_X.npy``, ``test_y.npy``."""
-    return stack_splits(read_npy_pair(folder / "train_X.npy"), read_npy_pair(folder / "test_X.npy"))
+    """``train_X.npy``, ``train_y.npy`` and, of texts, ``train_text.txt``, a line each; so test."""
+    return stack_splits(_read_npy_part(folder, "train"), _read_npy_part(folder, "test"))
+
+
+def _read_npy_part(folder: Path, part: str) -> RawItems:
+    items = read_npy_pair(folder / f"{part}_X.npy")
+    path = folder / f"{part}_text.txt"
+    if not path.is_file():
+        return items
+    lines = path.read_text(encoding="utf-8").splitlines()
+    if len(lines) != len(items.items):
+        raise ValueError(
+            f"{path}: must hold a line for each of the {len(items.items)} rows; got {len(lines)}."
+        )
+    return items._replace(texts=np.array(lines, dtype=object))
 
 
 def read_csv(path: Path, *, texts: bool = False) -> RawItems:

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("ssdml", "graphs", "baselines", "tests", "examples")
 PAGES = ("README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile")
 IN_WHEEL = {"ssdml": "ssdml", "graphs": "ssdml/graphs", "baselines": "ssdml/baselines"}
-KINDS = {".py", ".typed", ".jinja"}
+KINDS = {".py", ".typed", ".jinja", ".css", ".js"}
 
 # Where the modules come from, seen from one interpreter.
 WHERE = """

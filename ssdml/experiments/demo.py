@@ -58,7 +58,7 @@ def run_demo(
 
 def remove_results(out: Path) -> None:
     """Remove what a comparison wrote into a folder, and nothing else."""
-    for name in ("splits", "details", "errors", "claims"):
+    for name in ("splits", "cards", "details", "errors", "claims"):
         shutil.rmtree(out / name, ignore_errors=True)
     for name in (RESULTS, PLANNED, LOCK, REPORT, PICTURE):
         (out / name).unlink(missing_ok=True)

@@ -14,14 +14,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ssdml.datasets import Dataset, LabelScarceSplit
+from ssdml.datasets import LabelScarceSplit
+from ssdml.evaluation import Reliability
 from ssdml.experiments.neighborhoods import MinedSample
+from ssdml.experiments.predictions import Predictions
 from ssdml.experiments.results import RESUME
 from ssdml.files import whole_file
+from ssdml.graphs._search import without_self
+from ssdml.graphs.neighbors import nearest_rows
 
-MAP_ROWS = 1500  # test rows on a map: as many dots as a panel can carry
+MAP_ROWS = 1500  # test rows on a map, unless it is told otherwise
 MAP_LABELED = 500
 MAP_COMPONENTS = 50  # what t-SNE looks at
+MAP_NEIGHBORS = 8  # of each row on a map
 
 
 @dataclass(frozen=True)
@@ -34,32 +39,51 @@ class MapSample:
 
 
 @dataclass(frozen=True)
+class Answers:
+    """What a method says of the test rows: of those on the map one by one, of all in sum."""
+
+    rows: npt.NDArray[np.int64]  # (n,), of those on the map, numbers in the data set
+    neighbors: npt.NDArray[np.int64]  # (n, at most MAP_NEIGHBORS), numbers of test rows on the map
+    predictions: Predictions | None  # of the n; None where no test row is of a labelled class
+    confusion: npt.NDArray[np.int64] | None  # (n_classes, n_classes), of all test rows
+    reliability: Reliability | None  # of all, where the method says how sure it is
+
+
+@dataclass(frozen=True)
 class RunDetails:
-    """What :func:`save_details` keeps. ``sample`` and ``mined`` are None but for the first seed."""
+    """What :func:`save_details` keeps; of what has a default, the first seed alone has all."""
 
     config: dict[str, Any]
     warnings: list[str] = field(default_factory=list)
     purity: dict[str, float] | None = None
     class_names: list[str] = field(default_factory=list)
+    history: list[dict[str, Any]] = field(default_factory=list)
     sample: MapSample | None = None
+    answers: Answers | None = None
     mined: MinedSample | None = None
 
 
-def map_rows(split: LabelScarceSplit) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def map_rows(
+    split: LabelScarceSplit, n_test: int = MAP_ROWS
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Test rows and labelled rows to draw: the same for every method on this split."""
     rng = np.random.default_rng(0)
-    return _some(split.test, MAP_ROWS, rng), _some(split.labeled, MAP_LABELED, rng)
+    return _some(split.test, n_test, rng), _some(split.labeled, MAP_LABELED, rng)
 
 
-def map_sample(model: Any, dataset: Dataset, split: LabelScarceSplit) -> MapSample:
-    """Embedding of the rows of :func:`map_rows`, on its leading principal components."""
-    test, labeled = map_rows(split)
-    rows = np.concatenate([test, labeled])
+def map_sample(Z: Any, Z_labeled: Any, y: Any, y_labeled: Any) -> MapSample:
+    """Embedding of test rows and labelled rows, on its leading principal components."""
     return MapSample(
-        embedding=_leading_components(np.asarray(model.transform(dataset.X[rows]))),
-        y=dataset.y[rows],
-        is_labeled=np.arange(len(rows)) >= len(test),
+        embedding=_leading_components(np.concatenate([Z, Z_labeled])),
+        y=np.concatenate([y, y_labeled]),
+        is_labeled=np.arange(len(y) + len(y_labeled)) >= len(y),
     )
+
+
+def map_neighbors(Z: Any) -> npt.NDArray[np.int64]:
+    """Nearest others of each row, the nearest first."""
+    k = min(MAP_NEIGHBORS, len(Z) - 1)
+    return without_self(nearest_rows(Z, Z, k + 1), np.arange(len(Z)))[0]
 
 
 def save_details(path: Path, details: RunDetails) -> None:
@@ -69,10 +93,13 @@ def save_details(path: Path, details: RunDetails) -> None:
         "warnings": details.warnings,
         "purity": details.purity,
         "class_names": details.class_names,
+        "history": details.history,
     }
     arrays: dict[str, Any] = {"meta": np.array(json.dumps(meta))}
     if details.sample is not None:
         arrays |= vars(details.sample)
+    if details.answers is not None:
+        arrays |= _answers_to_arrays(details.answers)
     if details.mined is not None:
         arrays |= details.mined.to_arrays()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -89,8 +116,28 @@ def load_details(path: Path) -> RunDetails | None:
         sample = None
         if "embedding" in stored:
             sample = MapSample(stored["embedding"], stored["y"], stored["is_labeled"])
+        answers = _answers_from_arrays(stored) if "neighbors" in stored else None
         mined = MinedSample.from_arrays(stored)
-    return RunDetails(**meta, sample=sample, mined=mined)
+    return RunDetails(**meta, sample=sample, answers=answers, mined=mined)
+
+
+def _answers_to_arrays(answers: Answers) -> dict[str, Any]:
+    arrays: dict[str, Any] = {"rows": answers.rows, "neighbors": answers.neighbors}
+    if answers.predictions is not None:
+        arrays |= {"confusion": answers.confusion} | answers.predictions._asdict()
+    if answers.reliability is not None:
+        arrays["reliability"] = np.array(answers.reliability)
+    return arrays
+
+
+def _answers_from_arrays(stored: Any) -> Answers:
+    found = bins = None
+    if "classes" in stored:
+        found = Predictions(stored["classes"], stored["confidence"])
+    if "reliability" in stored:
+        confidence, right, counts = stored["reliability"]
+        bins = Reliability(confidence, right, counts.astype(np.int64))
+    return Answers(stored["rows"], stored["neighbors"], found, stored.get("confusion"), bins)
 
 
 def _some(

@@ -5,17 +5,28 @@ from __future__ import annotations
 import time
 import traceback
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ssdml.datasets import Dataset, LabelScarceSplit
 from ssdml.evaluation import evaluate, few_label_accuracy, triplet_purity
-from ssdml.experiments.details import RunDetails, map_sample, save_details
+from ssdml.experiments.cards import cards_path, item_cards, load_cards, save_cards
+from ssdml.experiments.details import (
+    Answers,
+    RunDetails,
+    map_neighbors,
+    map_rows,
+    map_sample,
+    save_details,
+)
 from ssdml.experiments.methods import Array, Embedder
 from ssdml.experiments.neighborhoods import mined_sample
 from ssdml.experiments.plan import Run
+from ssdml.experiments.predictions import Predictions, confusion, predictions, reliability_of
 from ssdml.experiments.protocols import RECALL_AT
 from ssdml.experiments.resources import PeakMemory, versions
 from ssdml.experiments.results import Row
@@ -67,8 +78,9 @@ def attempt(dataset: Dataset, run: Run, *, n_jobs: int | None = None) -> Outcome
         try:
             model, Z, row["seconds"] = _fit_and_transform(dataset, run, n_jobs)
             memory.stop()
-            scores = _scores(model, Z, dataset, run.split)
-            details = _details(model, dataset, run)
+            few = model.transform(dataset.X[run.split.labeled])
+            scores = _scores(Z, few, dataset, run.split)
+            details = _details(model, Z, few, dataset, run)
         except Exception as failure:
             row["error"] = f"{type(failure).__name__}: {failure}"
             trace = traceback.format_exc()
@@ -86,6 +98,23 @@ def keep(outcome: Outcome, out: Path) -> None:
     _save_trace(out / "errors" / f"{run.file_name}.txt", outcome.trace)
 
 
+def keep_cards(out: Path, dataset: Dataset, runs: Sequence[Run]) -> None:
+    """Write what a reader sees of the rows on maps, where it is not there yet.
+
+    Parameters
+    ----------
+    out : Path
+    dataset : Dataset
+        As it was read: its pictures are still pictures.
+    runs : sequence of Run
+    """
+    for split, n_rows in {(run.split, run.map_rows) for run in runs if run.map_rows}:
+        rows, path = np.concatenate(map_rows(split, n_rows)), cards_path(out, split.digest)
+        kept = load_cards(path)
+        if kept is None or not np.array_equal(kept.rows, rows):
+            save_cards(path, item_cards(dataset, rows))
+
+
 def _fit_and_transform(
     dataset: Dataset, run: Run, n_jobs: int | None
 ) -> tuple[Embedder, Array, dict[str, float]]:
@@ -101,13 +130,11 @@ def _fit_and_transform(
     return model, Z, {"fit": fitted - start, "transform": transformed - fitted}
 
 
-def _scores(
-    model: Embedder, Z: Array, dataset: Dataset, split: LabelScarceSplit
-) -> dict[str, float]:
-    """Scores of the test rows' embedding, in percent."""
+def _scores(Z: Array, few: Array, dataset: Dataset, split: LabelScarceSplit) -> dict[str, float]:
+    """Scores of the test rows' embedding, in percent; ``few``: that of the labelled rows."""
     if not np.isfinite(Z).all():
         raise ValueError("the embedding of the test rows holds NaN or infinite entries")
-    y, labeled = dataset.y[split.test], split.labeled
+    y = dataset.y[split.test]
     ks = sorted({1, 2, 4, 8, *RECALL_AT.get(dataset.name, ())})
     queries, gallery = np.ones(len(y), bool), None
     if dataset.gallery is not None:
@@ -116,27 +143,53 @@ def _scores(
     scores = evaluate(Z[queries], y[queries], ks, split.seed, gallery=gallery)
     others = {name: scores[name] for name in scores if name.startswith("R@")}
     scores = {name: scores[name] for name in SCORES} | others
-    if np.isin(y, dataset.y[labeled]).any():  # else all are of classes that have no label
-        few = model.transform(dataset.X[labeled])
+    if _labels_tell(dataset, split):
         scores["accuracy"] = few_label_accuracy(few, split.given_labels(dataset.y), Z, y)
     return scores
 
 
-def _details(model: Embedder, dataset: Dataset, run: Run) -> RunDetails:
-    triplets = getattr(model, "triplets_", None)
-    y_train = dataset.y[run.split.train]
+def _labels_tell(dataset: Dataset, split: LabelScarceSplit) -> bool:
+    """Whether a test row is of a class that has a label; in some protocols none is."""
+    return bool(np.isin(dataset.y[split.test], dataset.y[split.labeled]).any())
+
+
+def _details(model: Any, Z: Array, few: Array, dataset: Dataset, run: Run) -> RunDetails:
+    split, triplets = run.split, getattr(model, "triplets_", None)
+    y_train = dataset.y[split.train]
     details = RunDetails(
         run.config, purity=None if triplets is None else triplet_purity(triplets, y_train)
     )
-    if not run.keeps_map:
+    if not run.map_rows:
         return details
-    X_train, labels = dataset.X[run.split.train], run.split.partial_labels(dataset.y)
+    test, labeled = map_rows(split, run.map_rows)
+    drawn, stars = np.isin(split.test, test), np.isin(split.labeled, labeled)
+    X_train, labels = dataset.X[split.train], split.partial_labels(dataset.y)
     in_files = isinstance(X_train, ImageFiles)  # so that there are no rows to be near to
     return replace(
         details,
         class_names=list(dataset.class_names),
-        sample=map_sample(model, dataset, run.split),
+        history=getattr(model, "history_", []),
+        sample=map_sample(Z[drawn], few[stars], dataset.y[test], dataset.y[labeled]),
+        answers=_answers(model, Z, few, drawn, dataset, split),
         mined=None if in_files else mined_sample(model, X_train, labels, y_train),
+    )
+
+
+def _answers(
+    model: Any, Z: Array, few: Array, drawn: Array, dataset: Dataset, split: LabelScarceSplit
+) -> Answers:
+    """What the method says of the test rows, of which some are ``drawn``."""
+    rows, neighbors = split.test[drawn], map_neighbors(Z[drawn])
+    if not _labels_tell(dataset, split):
+        return Answers(rows, neighbors, None, None, None)
+    y = dataset.y[split.test]
+    found = predictions(model, dataset.X[split.test], Z, few, split.given_labels(dataset.y))
+    return Answers(
+        rows,
+        neighbors,
+        Predictions(found.classes[drawn], found.confidence[drawn]),
+        confusion(found.classes, y, len(dataset.class_names)),
+        reliability_of(found, y),
     )
 
 

@@ -235,7 +235,7 @@ def _compared(
             features="raw",
             resume=True,
             n_jobs=n_jobs,
-            maps=False,
+            map_rows=0,
         )
     for row in rows:
         if row["status"] != "ok":

@@ -16,11 +16,11 @@ SCORES = ("NMI", "accuracy")
 
 def write_picture(path: Path, section: Section) -> Path:
     """Save the picture as PNG: a map a panel, then the scores of every method."""
-    mosaic: Any = [[*section.maps, SCORES[0]], [*section.maps, SCORES[1]]]
-    widths = [1.25] * len(section.maps) + [1.0]
+    mosaic: Any = [[*section.atlas.maps, SCORES[0]], [*section.atlas.maps, SCORES[1]]]
+    widths = [1.25] * len(section.atlas.maps) + [1.0]
     with new_figure(4.4 * sum(widths), 5.2) as figure:
         axes = figure.subplot_mosaic(mosaic, width_ratios=widths)
-        for method, drawn in section.maps.items():
+        for method, drawn in section.atlas.maps.items():
             draw_class_map(axes[method], drawn)
             axes[method].set_title(_map_title(method, section.headline))
         for score in SCORES:

@@ -26,7 +26,7 @@ class Run:
     factory: Factory
     split: LabelScarceSplit
     config: dict[str, Any]
-    keeps_map: bool = False
+    map_rows: int = 0  # test rows of which the report's pictures are kept
 
     @property
     def config_hash(self) -> str:
@@ -50,7 +50,7 @@ def plan_runs(
     labels_per_class: Sequence[int | Budget] = (5,),
     seeds: Sequence[int] = range(5),
     *,
-    maps: bool = True,
+    map_rows: int = 0,
 ) -> list[Run]:
     """The jobs of a comparison: seed by seed, so that what is finished early is paired."""
     for name, given in (("methods", methods), ("labels", labels_per_class), ("seeds", seeds)):
@@ -74,8 +74,8 @@ def plan_runs(
                 }
                 if split.budget is not None:
                     config["budget"] = split.budget.to_dict()
-                keeps_map = maps and seed == seeds[0]
-                runs.append(Run(name, factory, split, config, keeps_map))
+                drawn = map_rows if seed == seeds[0] else 0
+                runs.append(Run(name, factory, split, config, drawn))
     return runs
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
+from ssdml.experiments.cards import Cards, cards_path, load_cards
+from ssdml.experiments.confusions import MOST_CLASSES
 from ssdml.experiments.details import load_details
 from ssdml.experiments.figures import looks
 from ssdml.experiments.formats import duration, interval, number, signed
@@ -17,7 +20,7 @@ from ssdml.experiments.tables import ALL_SCORES, HEADLINE, conditions
 from ssdml.files import whole_file
 
 REPORT = "report.html"
-TEMPLATE = "report.html.jinja"
+PAGE, TEMPLATE = "page", "report.html.jinja"
 
 
 def write_report(out: str | Path, sections: Sequence[Section] | None = None) -> Path:
@@ -63,16 +66,25 @@ def read_sections(out: str | Path) -> list[Section]:
         name = group[0]["dataset"]
         is_first = all(name != section.headline.dataset for section in sections)
         every = [row for row in rows if row["dataset"] == name] if is_first else []
-        sections.append(make_section(group, details, every))
+        cards = partial(_cards, out)
+        sections.append(make_section(group, details, every, cards))
     return sections
+
+
+def _cards(out: Path, split: str) -> Cards | None:
+    return load_cards(cards_path(out, split))
 
 
 def render_report(sections: Sequence[Section]) -> str:
     """The page as text."""
-    from jinja2 import Environment, StrictUndefined
+    from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=PackageLoader("ssdml.experiments", PAGE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters |= {
         "number": number,
@@ -84,9 +96,11 @@ def render_report(sections: Sequence[Section]) -> str:
     # Of the conditions of a data set the first: each set counts once.
     studies = {s.headline.dataset: s.study for s in reversed(sections) if s.study is not None}
     ranking = rank_over_datasets(list(studies.values()))
-    source = (files("ssdml.experiments") / TEMPLATE).read_text(encoding="utf-8")
-    return environment.from_string(source).render(
+    return environment.get_template(TEMPLATE).render(
         sections=sections,
+        explores=any(section.atlas.data for section in sections),
+        part=_part,
+        table_of_classes=MOST_CLASSES,
         looks=looks(list(dict.fromkeys(row["method"] for row in rows))),
         headline_scores=HEADLINE,
         all_scores=ALL_SCORES,
@@ -98,6 +112,11 @@ def render_report(sections: Sequence[Section]) -> str:
         versions=_versions(rows),
         n_rows=len(rows),
     )
+
+
+def _part(name: str) -> str:
+    """A file of the page, as it is: the style, the script."""
+    return (files("ssdml.experiments") / PAGE / name).read_text(encoding="utf-8")
 
 
 def _versions(rows: Sequence[Row]) -> list[tuple[str, str]]:

@@ -16,10 +16,11 @@ from ssdml.datasets import Budget, Dataset
 from ssdml.experiments.claims import Claims
 from ssdml.experiments.cluster import Cluster
 from ssdml.experiments.deep_methods import DEEP, deep_methods, pretraining
+from ssdml.experiments.details import MAP_ROWS
 from ssdml.experiments.execution import outcomes
 from ssdml.experiments.features import prepared
 from ssdml.experiments.folder import Progress, ResultsFolder
-from ssdml.experiments.job import run_one
+from ssdml.experiments.job import keep_cards, run_one
 from ssdml.experiments.methods import (
     Embedder,
     Factory,
@@ -135,7 +136,7 @@ def compare(
     weights: str | Path | None = None,
     resume: bool = False,
     n_jobs: int = 1,
-    maps: bool = True,
+    map_rows: int = MAP_ROWS,
     cluster: str | None = None,
     progress: Progress | None = None,
 ) -> list[Row]:
@@ -167,8 +168,9 @@ def compare(
         again, what failed is.
     n_jobs : int
         Runs at a time, as processes with one thread each.
-    maps : bool
-        Whether what the report draws of the first seed is kept.
+    map_rows : int
+        Test rows of the first seed on the report's map, of which each is kept with its picture or
+        text; 0: none, and so no map.
     cluster : str, optional
         Address of a dask scheduler, to whose workers the runs go; "local" starts `n_jobs` workers
         on this machine.
@@ -209,13 +211,15 @@ def compare(
         known = available(dataset, deep, weights)
         known = known | tuned(known)
         factories = {name: with_parameters(name, known) for name in methods}
+    as_read = dataset
     dataset = prepared(dataset, "raw" if deep and features == "auto" else features)
-    runs = plan_runs(dataset, factories, labels_per_class, seeds, maps=maps)
+    runs = plan_runs(dataset, factories, labels_per_class, seeds, map_rows=map_rows)
     workers = nullcontext() if cluster is None else Cluster(cluster, n_jobs)
     with workers as where, Claims(out / "claims") as claims, warnings.catch_warnings():
         # A worker that has loaded torch is larger than at its start; that is no leak.
         warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given")
         folder = ResultsFolder(out, runs, claims, progress or (lambda n_done, n_runs, title: None))
+        keep_cards(out, as_read, runs)
         for outcome in outcomes(
             dataset, folder.left, folder.take, folder.give_back, n_jobs=n_jobs, cluster=where
         ):

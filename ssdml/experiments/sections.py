@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ssdml.budgets import DRAWS
 from ssdml.datasets import LAYOUTS
+from ssdml.experiments.atlas import Atlas, make_atlas
+from ssdml.experiments.cards import Cards
 from ssdml.experiments.details import RunDetails
 from ssdml.experiments.figures import (
-    CLASS_COLORS,
     Picture,
     as_svg,
     draw_estimates,
@@ -18,7 +19,7 @@ from ssdml.experiments.figures import (
     looks,
     new_figure,
 )
-from ssdml.experiments.maps import ClassMap, map_svg, project
+from ssdml.experiments.learning_pictures import history_pictures, reliability_picture
 from ssdml.experiments.mined_pictures import class_texts, mined_svg, mined_words
 from ssdml.experiments.results import Row, budget_of
 from ssdml.experiments.run import METHODS
@@ -50,11 +51,11 @@ class Section:
     rows: Sequence[Row]
     headline: ScoreTable
     tables: list[ScoreTable]
-    n_classes: int
     curves: list[Picture]
     differences: list[Picture]
-    maps: dict[str, ClassMap]  # by method: the reference, then the best beside it
-    legend: list[tuple[str, str]]  # class, colour; empty where classes share a colour
+    atlas: Atlas
+    reliabilities: list[Picture]  # of methods that say how sure they are
+    histories: list[Picture]  # a quantity each
     purity: list[PurityLine]
     mined: list[Picture]  # by method, of those in `purity`
     mined_key: list[tuple[str, str]]  # number, class; empty where the pictures name the classes
@@ -66,29 +67,17 @@ class Section:
     ranking: Picture | None  # the critical-difference diagram of the study
     robustness: list[Picture]  # scores against wrong labels and imbalance, in the first condition
 
-    @property
-    def map_pictures(self) -> list[Picture]:
-        """The maps as figures for the page."""
-        dataset = self.headline.dataset
-        return [
-            Picture(method, map_svg(drawn, f"{dataset}: rows by {method}"))
-            for method, drawn in self.maps.items()
-        ]
-
-    @property
-    def n_dots(self) -> int:
-        """Test rows on a map."""
-        return max((int((~m.sample.is_labeled).sum()) for m in self.maps.values()), default=0)
-
 
 def make_section(
     rows: Sequence[Row],
     details: Mapping[str, RunDetails | None],
     every: Sequence[Row] = (),
+    cards: Callable[[str], Cards | None] = lambda split: None,
 ) -> Section:
     """Gather it from the rows of one data set in one condition; ``details`` go by hash.
 
     ``every``: the rows of the data set in all conditions, where the section is to compare them.
+    ``cards`` gives those of a split, by its digest.
     """
     tables = score_tables(rows)
     headline = headline_table(tables)
@@ -102,19 +91,18 @@ def make_section(
         for row, detail in done
         if budget_of(row) == headline.budget and row["status"] == "ok"
     ]
-    drawn = _maps(headline, at_headline)
-    class_names = next((m.class_names for m in drawn.values()), [])
+    mapped = {row["method"]: kept for row, kept in at_headline if kept.sample is not None}
     study = make_study(rows)
     ranking = None if study is None else study.ranking
     return Section(
         rows=rows,
         headline=headline,
         tables=tables,
-        n_classes=len(class_names),
         curves=_curves(tables),
         differences=_differences(headline),
-        maps=drawn,
-        legend=_legend(class_names),
+        atlas=make_atlas(headline, mapped, cards),
+        reliabilities=_reliabilities(headline, mapped),
+        histories=_histories(headline, mapped),
         purity=_purity(headline, at_headline),
         mined=_mined(headline, at_headline),
         mined_key=_mined_key(at_headline),
@@ -128,22 +116,25 @@ def make_section(
     )
 
 
-def _maps(table: ScoreTable, done: Done) -> dict[str, ClassMap]:
-    """The map of the reference and that of the best method beside it, which learned something."""
-    samples = {row["method"]: detail for row, detail in done if detail.sample is not None}
-    after = [line.method for line in table.lines if line.method != table.reference]
-    wanted = [table.reference, *after[:1]]
-    return {
-        method: ClassMap(project(sample), sample, samples[method].class_names)
-        for method in wanted
-        if method in samples and (sample := samples[method].sample) is not None
+def _reliabilities(table: ScoreTable, kept: Mapping[str, RunDetails]) -> list[Picture]:
+    """How often the methods are right where they are sure, in the order of their ranks."""
+    methods = [line.method for line in table.lines]
+    found = {
+        method: answers.reliability
+        for method in methods
+        if method in kept and (answers := kept[method].answers) is not None
     }
+    return [
+        reliability_picture(method, table.dataset, bins, looks(methods)[method])
+        for method, bins in found.items()
+        if bins is not None
+    ]
 
 
-def _legend(class_names: Sequence[str]) -> list[tuple[str, str]]:
-    if len(class_names) > len(CLASS_COLORS):
-        return []
-    return list(zip(class_names, CLASS_COLORS, strict=False))
+def _histories(table: ScoreTable, kept: Mapping[str, RunDetails]) -> list[Picture]:
+    methods = [line.method for line in table.lines]
+    histories = {method: kept[method].history for method in methods if method in kept}
+    return history_pictures(histories, table.dataset, looks(methods))
 
 
 def _curves(tables: Sequence[ScoreTable]) -> list[Picture]:

@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator
 from ssdml.datasets import LabelScarceSplit, label_scarce_split
 from ssdml.evaluation import evaluate, few_label_accuracy
 from ssdml.experiments import job
+from ssdml.experiments.cards import cards_path, load_cards
 from ssdml.experiments.details import load_details
 from ssdml.experiments.plan import plan_runs
 from ssdml.experiments.results import RESULTS, read_rows
@@ -233,6 +234,23 @@ def test_the_first_seed_keeps_what_the_map_needs(blobs, tmp_path):
     rows = compare(blobs, ["input"], out=tmp_path, seeds=[4, 5])
     kept = [load_details(tmp_path / "details" / f"{row['config_hash']}.npz") for row in rows]
     assert [details.sample is not None for details in kept] == [True, False]
+
+
+def test_the_cards_are_those_of_the_rows_on_the_map_also_when_there_are_more(blobs, tmp_path):
+    texts = np.array([f"text {i}" for i in range(len(blobs.y))], dtype=object)
+    written, split = replace(blobs, texts=texts), label_scarce_split(blobs, 5, seed=0)
+    for map_rows in (7, 20):
+        compare(written, ["input"], out=tmp_path, seeds=[0], map_rows=map_rows, resume=True)
+        cards = load_cards(cards_path(tmp_path, split.digest))
+        assert len(cards.rows) == map_rows + len(split.labeled)
+        assert cards.texts == [f"text {row}" for row in cards.rows]
+
+
+def test_without_rows_on_a_map_nothing_is_kept_for_it(blobs, tmp_path):
+    (row,) = compare(blobs, ["input"], out=tmp_path, seeds=[0], map_rows=0)
+    kept = load_details(tmp_path / "details" / f"{row['config_hash']}.npz")
+    assert kept.sample is None
+    assert not (tmp_path / "cards").exists()
 
 
 def test_the_first_seed_of_a_method_that_mines_keeps_one_neighbourhood(blobs, tmp_path):

@@ -1,0 +1,77 @@
+"""Classes of test rows, how sure a method is, and what is taken for what."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import confusion_matrix
+from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
+
+from ssdml.evaluation import calibration_error
+from ssdml.experiments.confusions import MOST_CLASSES, MOST_PAIRS, confused
+from ssdml.experiments.predictions import Predictions, confusion, predictions, reliability_of
+
+
+@pytest.fixture
+def rows(rng):
+    """Labelled rows with their classes, 3, 5 and 8, and rows to be predicted."""
+    y_few = np.repeat([3, 5, 8], 4)
+    few = rng.normal(size=(12, 2)) + y_few[:, None]
+    return few, y_few, rng.normal(size=(50, 2)) + rng.choice([3, 5, 8], 50)[:, None]
+
+
+def test_a_method_that_predicts_is_asked(rows):
+    few, y_few, Z = rows
+    model = KNeighborsClassifier(3).fit(few, y_few)
+    found = predictions(model, Z, -Z, few, y_few)  # not by the embedding
+    np.testing.assert_array_equal(found.classes, model.predict(Z))
+    np.testing.assert_allclose(found.confidence, model.predict_proba(Z).max(axis=1))
+    assert found.are_sure
+
+
+def test_any_other_goes_by_the_nearest_mean_and_is_not_sure(rows):
+    few, y_few, Z = rows
+    found = predictions(object(), None, Z, few, y_few)
+    np.testing.assert_array_equal(found.classes, NearestCentroid().fit(few, y_few).predict(Z))
+    assert not found.are_sure
+    assert reliability_of(found, found.classes) is None
+
+
+def test_a_confusion_is_that_of_scikit_learn_and_unknown_rows_are_left_out(rng):
+    y, taken = rng.integers(-1, 4, 200), rng.integers(0, 4, 200)
+    wanted = confusion_matrix(y[y >= 0], taken[y >= 0], labels=range(4))
+    np.testing.assert_array_equal(confusion(taken, y, 4), wanted)
+
+
+def test_the_error_of_the_bins_is_the_calibration_error(rng):
+    proba = rng.dirichlet(np.ones(3), 400)
+    y = rng.permutation(np.arange(400) % 3)
+    found = Predictions(proba.argmax(1), proba.max(1))
+    assert reliability_of(found, y).error == pytest.approx(calibration_error(proba, y))
+
+
+def test_few_classes_make_a_table_of_counts_and_shares():
+    shown = confused(np.array([[6, 2], [0, 0]]), ["a", "b"])
+    assert [cell.count for cell in shown.table[0]] == [6, 2]
+    assert [cell.share for cell in shown.table[0]] == [0.75, 0.25]
+    assert [cell.share for cell in shown.table[1]] == [0, 0]  # a class without a test row
+    assert shown.pairs == []
+
+
+def test_many_classes_make_a_list_of_the_commonest_errors():
+    n = MOST_CLASSES + 3
+    counts = 50 * np.eye(n, dtype=int)
+    counts[2, 7], counts[7, 2] = 9, 30
+    shown = confused(counts, [f"c{i}" for i in range(n)])
+    assert shown.table == []
+    assert [(pair.true, pair.taken, pair.count) for pair in shown.pairs] == [
+        ("c7", "c2", 30),
+        ("c2", "c7", 9),
+    ]
+    assert shown.pairs[0].share == 30 / 80
+
+
+def test_the_list_of_errors_is_not_endless(rng):
+    n = MOST_CLASSES + 8
+    shown = confused(rng.integers(1, 9, (n, n)), [str(i) for i in range(n)])
+    assert len(shown.pairs) == MOST_PAIRS
