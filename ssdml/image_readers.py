@@ -10,7 +10,7 @@ import io
 import pickle
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+MOST_NAMED = 5  # files in a message
 IDX_DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 Bytes = npt.NDArray[np.uint8]
@@ -187,7 +188,7 @@ def _read_images(
         raise ValueError(
             f"{root}: the folders above the classes must be train and test; got {sorted(tops)}."
         )
-    items = _stack_images(root, names, (_decoded(root, name, read(name)) for name in names))
+    items = _stack_images(root, names, _all_decoded(root, names, read))
     test = np.array([name.parts[0] == "test" for name in names]) if "test" in tops else None
     return RawItems(items, np.array([name.parts[-2] for name in names]), test)
 
@@ -196,7 +197,26 @@ def _outline(names: list[PurePosixPath]) -> str:
     return f"{len(names)} images, the first {str(names[0])!r}" if names else "no images"
 
 
-def _decoded(root: Path, name: PurePosixPath, content: bytes) -> Bytes:
+def _all_decoded(
+    root: Path, names: list[PurePosixPath], read: Callable[[PurePosixPath], bytes]
+) -> Iterator[Bytes]:
+    """Images one by one; those that cannot be read are counted to the end, and then told."""
+    damaged = []
+    for name in names:
+        image = _decoded(read(name))
+        if image is None:
+            damaged.append(str(name))
+        elif not damaged:
+            yield image
+    if damaged:
+        more = f" and {len(damaged) - MOST_NAMED} more" if len(damaged) > MOST_NAMED else ""
+        raise ValueError(
+            f"{root}: {len(damaged)} of {len(names)} files are no images that Pillow can read: "
+            f"{', '.join(damaged[:MOST_NAMED])}{more}. Replace them, or move them elsewhere."
+        )
+
+
+def _decoded(content: bytes) -> Bytes | None:
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError as error:
@@ -204,8 +224,8 @@ def _decoded(root: Path, name: PurePosixPath, content: bytes) -> Bytes:
     try:
         with Image.open(io.BytesIO(content)) as image:
             return np.asarray(image if image.mode == "L" else image.convert("RGB"))
-    except (UnidentifiedImageError, OSError, SyntaxError) as error:
-        raise ValueError(f"{root}: {name} is no image that Pillow can read ({error}).") from error
+    except (UnidentifiedImageError, OSError, SyntaxError):
+        return None
 
 
 def _stack_images(root: Path, names: list[PurePosixPath], images: Iterable[Bytes]) -> Bytes:

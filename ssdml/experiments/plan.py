@@ -41,7 +41,7 @@ class Run:
     @property
     def file_name(self) -> str:
         """What its files are called."""
-        return file_name(f"{self.method}-{split_name(self.split)}")
+        return file_name(f"{self.config['dataset']}-{self.method}-{split_name(self.split)}")
 
 
 def plan_runs(

@@ -236,7 +236,17 @@ def test_a_damaged_image_is_named(tmp_path, kept):
     write_images(tmp_path, ["cat/a.png"])
     path = tmp_path / "cat" / "a.png"
     path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(ValueError, match=r"cat/a\.png is no image that Pillow can read"):
+    with pytest.raises(ValueError, match=r"1 of 1 files are no images .*: cat/a\.png\. Replace"):
+        read_image_folder(tmp_path)
+
+
+def test_all_damaged_images_are_counted_and_the_first_named(tmp_path):
+    names = [f"cat/{i}.png" for i in range(9)]
+    write_images(tmp_path, names)
+    for name in names[1:8]:
+        (tmp_path / name).write_bytes(b"")
+    told = r"7 of 9 files .*: cat/1\.png, .*, cat/5\.png and 2 more\. Replace"
+    with pytest.raises(ValueError, match=told):
         read_image_folder(tmp_path)
 
 
