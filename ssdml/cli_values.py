@@ -40,7 +40,11 @@ OnCluster = Annotated[
 ]
 TextModel = Annotated[
     str | None,
-    typer.Option(help="Model of sentence-transformers, or its folder, for a column called text."),
+    typer.Option(
+        metavar="words|MODEL",
+        help="What makes rows of a column called text: its words, or a sentence-transformers "
+        "model's name or folder.",
+    ),
 ]
 
 COMPARED = "input,pca,lda,nca,ssdml,ssdml-residual"

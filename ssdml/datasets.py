@@ -161,8 +161,8 @@ def load_dataset(
         Where the known data sets are looked for first; then in ``$SSDML_DATA``, then in
         ``$XDG_CACHE_HOME/ssdml`` (``~/.cache/ssdml``).
     text_model : str, optional
-        Name or folder of a model of sentence-transformers, for a column of texts; what it makes of
-        them is kept in the last of those folders.
+        For a column of texts: "words", or the name or folder of a model of sentence-transformers;
+        what that makes of them is kept in the last of those folders.
 
     Returns
     -------

@@ -19,8 +19,8 @@ from ssdml.image_readers import RawItems, stack_splits
 LABEL_COLUMNS = ("label", "y")
 TEXT_COLUMN = "text"
 _OR_TEXTS = (
-    f"Texts in a column called {TEXT_COLUMN} need --text-model, or text_model=: the name or the "
-    "folder of a model of sentence-transformers."
+    f"Texts in a column called {TEXT_COLUMN} need --text-model words, or text_model='words', or "
+    "there the name or folder of a model of sentence-transformers."
 )
 
 

@@ -50,7 +50,7 @@ def test_label_scarce_compares_and_goes_on_where_it_was_stopped(run, tmp_path, m
 
     # The real ones take seconds and have tests of their own.
     monkeypatch.setitem(METHODS, "ssdml", METHODS["pca"])
-    monkeypatch.setattr("ssdml.experiments.sections.project", lambda s: s.embedding[:, :2])
+    monkeypatch.setattr("ssdml.experiments.atlas.project", lambda s: s.embedding[:, :2])
     shown = run("label_scarce.py", tmp_path / "out", 1)
     monkeypatch.delitem(METHODS, "kernel-pca")
     assert "5 labels a class: NMI, and its gain over the input" in shown

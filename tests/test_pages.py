@@ -109,7 +109,7 @@ def reader(tmp_path, monkeypatch):
     for home, table in ((run, "METHODS"), (datasets, "LAYOUTS")):
         monkeypatch.setattr(home, table, dict(getattr(home, table)))
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # the commands change it
-    monkeypatch.setattr("ssdml.experiments.sections.project", lambda s: s.embedding[:, :2])
+    monkeypatch.setattr("ssdml.experiments.atlas.project", lambda s: s.embedding[:, :2])
     monkeypatch.setattr("ssdml.planning.PILOT_ROWS", 2000)
     monkeypatch.setattr("ssdml.training.Schedule", lambda: Schedule(n_steps=20))
 

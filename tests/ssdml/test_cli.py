@@ -345,7 +345,7 @@ def test_a_model_that_does_not_fit_where_it_is_wanted_is_saved_elsewhere(
 
 
 def test_the_demo_runs_and_will_not_run_over_itself(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("ssdml.experiments.sections.project", lambda s: s.embedding[:, :2])
+    monkeypatch.setattr("ssdml.experiments.atlas.project", lambda s: s.embedding[:, :2])
     command = ["demo", "--small", "--seeds", 1, "--out", tmp_path / "demo"]
     first = run(*command)
     assert first.exit_code == 0, first.output

@@ -8,9 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 from ssdml.datasets import load_dataset
 from ssdml.experiments.run import compare
+from ssdml.texts import by_words
 
 TEXTS = ["a bad day", 'she said "no, a"', "no\nmore", "abba", "a", "nn"]
 LABELS = ["x", "y", "y", "x", "", "y"]
@@ -102,3 +104,40 @@ def test_texts_are_compared_like_numbers(tmp_path):
     mails = load_dataset(path, text_model="letters")
     (row,) = compare(mails, ["input"], out=tmp_path / "out", seeds=[0])
     assert (row["status"], row["scores"]["accuracy"]) == ("ok", 100.0)
+
+
+def test_words_need_no_package_and_tell_topics_apart(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    path = tmp_path / "mails.csv"
+    lines = [f"soup bread {x},food" for x in ("salt", "oil", "egg")]
+    lines += [f"sail wind {x},boats" for x in ("mast", "rope", "deck")]
+    path.write_text("\n".join(["text,label", *lines]), encoding="utf-8")
+    mails = load_dataset(path, text_model="words")
+    alike = mails.X @ mails.X.T
+    same = mails.y[:, None] == mails.y
+    assert alike[same].min() > alike[~same].max()
+    np.testing.assert_allclose(np.linalg.norm(mails.X, axis=1), 1, rtol=1e-6)
+    assert mails.texts[0] == "soup bread salt"
+
+
+def test_components_of_words_keep_the_angles_of_the_weights():
+    """As many components as the weights have rank lose nothing."""
+    texts = np.array(["one two", "two three", "three one one", "one two", "three"], dtype=object)
+    weights = TfidfVectorizer(sublinear_tf=True).fit_transform(texts)  # of length 1
+    assert np.linalg.matrix_rank(weights.toarray()) == 3 > by_words(texts).shape[1] == 2
+    more = np.concatenate([texts, ["four five"]]).astype(object)  # two words that go together
+    weights = TfidfVectorizer(sublinear_tf=True).fit_transform(more)
+    rows = by_words(more)
+    assert rows.shape == (6, 4)
+    np.testing.assert_allclose(rows @ rows.T, (weights @ weights.T).toarray(), atol=1e-6)
+
+
+def test_a_text_without_a_word_is_zero_and_texts_without_any_are_an_error():
+    rows = by_words(np.array(["red car", "red", "?"], dtype=object))
+    assert not rows[2].any()
+    with pytest.raises(ValueError, match=r"texts must hold words of two letters.*'\?'"):
+        by_words(np.array(["?", "!"], dtype=object))
+
+
+def test_one_word_in_all_texts_is_one_column():
+    np.testing.assert_array_equal(by_words(np.array(["red", "red"], dtype=object)), [[1], [1]])

@@ -111,7 +111,7 @@ def test_a_failing_method_is_recorded_and_the_others_go_on(blobs, tmp_path, brok
     assert [row["status"] for row in rows] == ["failed", "ok"]
     assert rows[0]["error"] == "RuntimeError: no <metric> & no luck"
     assert rows[0]["scores"] == {}
-    trace = (tmp_path / "errors" / "broken-5-labels-seed-0.txt").read_text()
+    trace = (tmp_path / "errors" / "-blobs-co-broken-5-labels-seed-0.txt").read_text()
     assert "in fit" in trace
 
 
