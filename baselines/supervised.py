@@ -85,7 +85,8 @@ class DeepSupervised(DeepEstimator):
     >>> X, y = load_digits(return_X_y=True)
     >>> labels = np.where(np.arange(len(y)) < 100, y, -1)
     >>> _ = torch.manual_seed(0)
-    >>> model = DeepSupervised("triplet", torch.nn.Linear(64, 32), 16, epochs=2, random_state=0)
+    >>> network = torch.nn.Linear(64, 32)
+    >>> model = DeepSupervised("triplet", network, 16, n_triplets=500, epochs=2, random_state=0)
     >>> model.fit(X / 16, labels).transform(X / 16).shape
     (1797, 16)
     """

@@ -106,8 +106,9 @@ def reader(tmp_path, monkeypatch):
     from ssdml.experiments import run
 
     monkeypatch.chdir(tmp_path)
-    for home, table in ((run, "METHODS"), (datasets, "LAYOUTS")):
-        monkeypatch.setattr(home, table, dict(getattr(home, table)))
+    for table in (run.METHODS, datasets.LAYOUTS):
+        for name in [*table]:  # whoever has imported the table has the same one
+            monkeypatch.setitem(table, name, table[name])
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # the commands change it
     monkeypatch.setattr("ssdml.experiments.atlas.project", lambda s: s.embedding[:, :2])
     monkeypatch.setattr("ssdml.planning.PILOT_ROWS", 2000)

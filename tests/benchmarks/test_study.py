@@ -45,7 +45,7 @@ def seconds_of(work):
 
 @pytest.mark.parametrize("n_seeds", [20])
 def test_the_runner_takes_less_than_three_percent_of_the_fits(
-    digits, tmp_path, monkeypatch, n_seeds
+    benchmark, digits, tmp_path, monkeypatch, n_seeds
 ):
     """All that `compare` does beyond the jobs, against fits of a second."""
     monkeypatch.setitem(METHODS, "pause", lambda seed, n_jobs: Pause(1.0))
@@ -59,16 +59,19 @@ def test_the_runner_takes_less_than_three_percent_of_the_fits(
         return outcome
 
     monkeypatch.setattr("ssdml.experiments.execution.attempt", timed)
-    whole, rows = seconds_of(
-        lambda: compare(digits, ["pause"], out=tmp_path, seeds=range(n_seeds), features="raw")
+    settings = {"out": tmp_path, "seeds": range(n_seeds), "features": "raw"}
+    whole, rows = benchmark.pedantic(
+        lambda: seconds_of(lambda: compare(digits, ["pause"], **settings))
     )
     fits = sum(row["seconds"]["fit"] for row in rows)
     share = (whole - sum(inside)) / fits
-    print(f"runner: {100 * share:.2f} % of the fits")  # noqa: T201
+    benchmark.extra_info["runner, % of the fits"] = 100 * share
     assert share < 0.03
 
 
-def test_two_workers_take_at_most_six_tenths_of_the_time_of_one(digits, tmp_path, monkeypatch):
+def test_two_workers_take_at_most_six_tenths_of_the_time_of_one(
+    benchmark, digits, tmp_path, monkeypatch
+):
     """Both sides have started their workers before."""
     monkeypatch.setitem(METHODS, "pause", lambda seed, n_jobs: Pause(2.0))
     settings = {"methods": ["pause"], "features": "raw"}
@@ -78,9 +81,8 @@ def test_two_workers_take_at_most_six_tenths_of_the_time_of_one(digits, tmp_path
         one, _ = seconds_of(
             lambda: compare(digits, out=tmp_path / "1", seeds=range(12), **settings)
         )
-        two, rows = seconds_of(
-            lambda: compare(digits, out=tmp_path / "2", seeds=range(12), n_jobs=2, **settings)
-        )
+        settings |= {"out": tmp_path / "2", "seeds": range(12), "n_jobs": 2}
+        two, rows = benchmark.pedantic(lambda: seconds_of(lambda: compare(digits, **settings)))
     assert {row["status"] for row in rows} == {"ok"}
-    print(f"two workers: {two / one:.2f} of the time of one")  # noqa: T201
+    benchmark.extra_info["two workers, time of one"] = two / one
     assert two <= 0.6 * one
