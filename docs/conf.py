@@ -29,7 +29,6 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc", "sphinx_copybutto
 nitpicky = True  # a reference that leads nowhere is an error
 nitpick_ignore = [
     ("py:meth", "parameter_groups"),  # inherited, and documented at Loss alone
-    ("py:func", "ssdml.losses.angular_triplet_loss"),  # a function of ssdml.losses.angular
 ]
 default_role = "literal"
 myst_enable_extensions = ["dollarmath"]

@@ -63,6 +63,11 @@ class State(NamedTuple):
         """Likeliest class of each row, as a column of ``distributions``."""
         return self.distributions.argmax(axis=1)
 
+    @property
+    def spread_along(self) -> Any:
+        """Edges that the labels went along."""
+        return self.graph if self.edges is None else self.edges
+
 
 class Learned(NamedTuple):
     """A metric, ``representation(X) @ components.T``, and how it came about."""
@@ -164,8 +169,9 @@ def _blended(
         blocks = blocks[: n_learned if weight == 0 else None]
         rows = np.hstack([embedding, state.X])
     components = fewer_columns(blocks, settings.n_components or d, lambda: covariance(rows))
-    edges = state.graph if state.edges is None else state.edges
-    return Learned(components, representation, weight, state.distributions, edges=edges)
+    return Learned(
+        components, representation, weight, state.distributions, edges=state.spread_along
+    )
 
 
 def beside_input(components: Matrix, weight: float) -> Matrix:
@@ -184,9 +190,14 @@ def input_alone(state: State, settings: Settings, complaint: str = "") -> Learne
     """The identity, or as many principal components as are asked for."""
     d = state.X.shape[1]
     components = fewer_columns(np.eye(d), settings.n_components or d, lambda: covariance(state.X))
-    edges = state.graph if state.edges is None else state.edges
-    distributions = state.distributions
-    return Learned(components, None, np.inf, distributions, complaint=complaint, edges=edges)
+    return Learned(
+        components,
+        None,
+        np.inf,
+        state.distributions,
+        complaint=complaint,
+        edges=state.spread_along,
+    )
 
 
 def guarded(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,3 +23,14 @@ def data_dir() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("SSDML_DATA is not set to a folder of real data sets")
     return Path(folder)
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Of torch: batches are small, and the machine may be busy."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.neighbors import knn_graph
 from ssdml.graphs.propagation import propagate_labels
 from ssdml.items import Items, StoredItems
+from ssdml.linalg import unit_rows
 from ssdml.losses.base import LossSum
 from ssdml.losses.density import class_densities
 from ssdml.sampling import aligned_halves, confidences
@@ -210,8 +211,7 @@ class LossEmbedding(TransformerMixin, BaseEstimator):
 
 def _propagated(X: Array, classes: Classes) -> tuple[Classes, Array]:
     """Class of each row by propagation, and how sure it is; -1 and 0 where no label arrives."""
-    rows: Any = X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-12)
-    distributions = propagate_labels(knn_graph(rows, N_NEIGHBORS, metric="cosine"), classes)
+    distributions = propagate_labels(knn_graph(unit_rows(X), N_NEIGHBORS, metric="cosine"), classes)
     sure = confidences(distributions)
     known = classes != UNLABELED
     sure[known] = 1.0

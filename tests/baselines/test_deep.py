@@ -18,13 +18,7 @@ from tests.deep import small_images, small_network
 every_method = pytest.mark.parametrize("name", sorted(METHODS))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Batches are small, and the machine may be busy."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture

@@ -32,13 +32,7 @@ ESTIMATORS = {
 every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Batches are small, and the machine may be busy."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

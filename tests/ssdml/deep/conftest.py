@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from tests.deep import small_images, small_model
 
 
-@pytest.fixture(scope="package", autouse=True)
-def one_thread():
-    """Batches are small, and the machine may be busy."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+@pytest.fixture(scope="module", autouse=True)
+def small_batches(one_thread):
+    """One thread for all of these."""
 
 
 @pytest.fixture(scope="package")
