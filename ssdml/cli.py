@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from ssdml import __version__
-from ssdml.cli_study import compare, status, study
+from ssdml.cli_study import compare, report, status, study
 from ssdml.cli_values import DataDir, Force, in_one_line, numbers, say
 
 INTERRUPTED = 130  # what a shell expects of a program that Ctrl-C ended
@@ -101,6 +101,7 @@ def demo(
 app.command()(compare)
 app.command()(study)
 app.command()(status)
+app.command()(report)
 
 
 @app.command()

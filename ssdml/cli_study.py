@@ -1,4 +1,4 @@
-"""The commands that compare methods: ``ssdml compare | study | status``."""
+"""The commands that compare methods: ``ssdml compare | study | status | report``."""
 
 from __future__ import annotations
 
@@ -146,6 +146,18 @@ def status(
         say(
             "The command that began it, with --resume, does what waits and tries again what failed."
         )
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of `compare` or `study`.")],
+) -> None:
+    """Write the report of what is done so far, from the folder alone."""
+    from ssdml.experiments.report import write_report
+    from ssdml.experiments.terminal import shown_wait
+
+    with shown_wait("drawing"):
+        written = write_report(folder)
+    say(f"The report: {written}")
 
 
 def _run(

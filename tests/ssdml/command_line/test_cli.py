@@ -17,7 +17,7 @@ import ssdml
 from ssdml.evaluation import evaluate
 from ssdml.experiments.run import METHODS
 
-COMMANDS = "demo compare study status plan fit transform evaluate datasets".split()
+COMMANDS = "demo compare study status report plan fit transform evaluate datasets".split()
 
 
 def test_the_version_is_that_of_the_package(run):

@@ -54,3 +54,19 @@ def test_a_wrong_value_of_a_study_is_named(run, data, tmp_path, option, value, m
     assert result.exit_code == 2
     assert message in result.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_the_report_can_be_written_from_the_folder_alone(run, data, tmp_path):
+    out = tmp_path / "out"
+    run("compare", "--dataset", data, "--methods", "input,pca", "--seeds", 1, "--out", out)
+    first = (out / "report.html").read_text()
+    (out / "report.html").unlink()
+    result = run("report", out)
+    assert result.exit_code == 0, result.output
+    assert (out / "report.html").read_text() == first
+
+
+def test_a_folder_without_results_has_no_report(run, tmp_path):
+    result = run("report", tmp_path)
+    assert result.exit_code == 1
+    assert "results.jsonl" in result.stderr
