@@ -32,6 +32,7 @@ FLOORS = (
         f"ssdml.{name}"
         for name in "linalg projections scatter representation agreement calibration".split()
     }
+    | {"ssdml.leave_one_out"}
     | {f"ssdml.{name}" for name in "angular losses backbones sampling augmentation".split()}
     | {f"ssdml.{name}" for name in "files items ranks checkpoints input_side journal".split()}
     | {f"ssdml.{name}" for name in "pooling bn_inception pretrained".split()}
