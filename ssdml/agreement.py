@@ -144,6 +144,22 @@ def falls_short(
     return bool(gaps.mean() > errors * gaps.std() / np.sqrt(len(gaps)))
 
 
+def nearest_agrees(
+    rows: npt.ArrayLike, classes: npt.ArrayLike, judged: npt.ArrayLike
+) -> npt.NDArray[np.bool_]:
+    """Whether the nearest other row of each judged row has its class.
+
+    Examples
+    --------
+    >>> nearest_agrees([[0.0], [1.0], [3.0]], [0, 0, 1], [0, 2])
+    array([ True, False])
+    """
+    codes = np.asarray(classes)
+    nearest = [squares.argmin(axis=1) for squares in squared_distances(rows, judged)]
+    agrees: npt.NDArray[np.bool_] = codes[np.hstack(nearest)] == codes[np.asarray(judged)]
+    return agrees
+
+
 def nearest_mean_agrees(rows: npt.ArrayLike, classes: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     """Whether each row is nearest to the mean of its own class, itself left out of that mean.
 

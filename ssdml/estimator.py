@@ -27,6 +27,7 @@ from ssdml.partitions import fewest_rows
 from ssdml.planning import PlannedFit
 from ssdml.progress import CallbackSupportMixin, Stages, with_callbacks
 from ssdml.projections import graph_rows
+from ssdml.suggestion import SuggestedSettings
 
 Array = npt.NDArray[Any]
 Labels = npt.NDArray[np.int64]
@@ -34,7 +35,7 @@ Labels = npt.NDArray[np.int64]
 PAPER_PARTITIONS = 5  # 50 epochs in all, 10 on each partition (seed 003)
 
 
-class SSDML(InductiveMetric, PlannedFit, CallbackSupportMixin, BaseEstimator):
+class SSDML(InductiveMetric, PlannedFit, SuggestedSettings, CallbackSupportMixin, BaseEstimator):
     """Metric learned from many rows and a handful of labels.
 
     A kNN graph carries the labels to the unlabelled rows, the graph and the classes mine

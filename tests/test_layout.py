@@ -50,6 +50,7 @@ FLOORS = (
         "ssdml.distributed",
         "ssdml.costs",
         "ssdml.planning",
+        "ssdml.suggestion",
         "ssdml.estimator",
     },
     {f"ssdml.deep_{part}" for part in "config estimator literal metric network run".split()}

@@ -109,3 +109,16 @@ def test_transform_costs_no_more_than_a_fifth_above_the_bare_product(benchmark, 
 
     found = ratio(benchmark, lambda: model.transform(X), lambda: X @ components.T, rounds=15)
     assert found <= 1.2
+
+
+def test_a_suggestion_costs_no_more_than_ten_fits_to_its_rows(benchmark):
+    """Twelve graphs, each solved for a hundred labels as well, and one fit."""
+    X, y = clustered_rows(10_000, 64)
+
+    found = ratio(
+        benchmark,
+        lambda: SSDML.suggest(X, y, random_state=0),
+        lambda: SSDML(random_state=0).fit(X, y),
+        rounds=3,
+    )
+    assert found <= 10
