@@ -82,6 +82,33 @@ class DeepMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         likeliest: Array = self.classes_[self.predict_proba(dataset).argmax(axis=1)]
         return likeliest
 
+    def to_onnx(self, path: str | Path, *, method: str = "transform") -> None:
+        """Write :meth:`transform` into a file that runs without Python: ONNX.
+
+        Parameters
+        ----------
+        path : path
+            The graph takes ``X``, float32 of shape (n, ...): items as the network has them, images
+            with their channels first, bytes divided by 255. It gives ``embedding``, float32, for
+            any n.
+        method : {"transform"}
+
+        Raises
+        ------
+        ImportError
+            Where onnx or onnxscript is not installed: ``pip install 'ssdml[onnx]'``.
+        ValueError
+            If another method is asked for, torch cannot export the backbone, or its weights take
+            2 GB.
+        OSError
+            Where the file cannot be written.
+        """
+        from ssdml.onnx_export import EmbeddingOfItems, write_onnx
+
+        check_is_fitted(self)
+        module = EmbeddingOfItems(self.network_, self.input_side_, self.input_weight_)
+        write_onnx(module, self.item_shape_, path, f"{type(self).__name__}.to_onnx", method)
+
     def save(self, folder: str | Path) -> None:
         """Write the fitted estimator into a folder: safetensors and JSON, no code.
 

@@ -205,6 +205,32 @@ class LearnedMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         index.add(embedding)
         return index
 
+    def to_onnx(self, path: str | Path, *, method: str = "transform") -> None:
+        """Write :meth:`transform` into a file that runs without Python: ONNX.
+
+        Parameters
+        ----------
+        path : path
+            The graph takes ``X``, float32 of shape (n, n_features), and gives ``embedding``,
+            float32 of shape (n, n_components), for any n.
+        method : {"transform"}
+            Nothing else can be exported: a prediction searches the rows that were fitted.
+
+        Raises
+        ------
+        ImportError
+            Where onnx or onnxscript is not installed: ``pip install 'ssdml[onnx]'``.
+        ValueError
+            If another method is asked for.
+        OSError
+            Where the file cannot be written.
+        """
+        from ssdml.onnx_export import EmbeddingOfRows, write_onnx
+
+        check_is_fitted(self)
+        module = EmbeddingOfRows(self.components_, self.representation_)
+        write_onnx(module, (self.n_features_in_,), path, f"{type(self).__name__}.to_onnx", method)
+
     def save(self, folder: str | Path) -> None:
         """Write the fitted estimator into a folder: safetensors and JSON, no code.
 

@@ -40,7 +40,8 @@ FLOORS = (
     | {f"ssdml.{name}" for name in "persistence dask_arrays datasets budgets splits".split()}
     | {f"ssdml.{name}" for name in "image_readers fine_grained_readers image_files".split()}
     | {"ssdml.table_readers", "ssdml.texts"},
-    {"ssdml.stiefel", "ssdml.metric", "ssdml.induction", "ssdml.model_selection"},
+    {"ssdml.stiefel", "ssdml.metric", "ssdml.induction", "ssdml.model_selection"}
+    | {"ssdml.onnx_export"},
     {
         "ssdml.training",
         "ssdml.features",
