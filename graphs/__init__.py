@@ -15,7 +15,7 @@ from ssdml.graphs.laplacian import laplacian
 if TYPE_CHECKING:
     from ssdml.graphs._checks import UNLABELED
     from ssdml.graphs.drawing import draw_neighborhood, to_networkx
-    from ssdml.graphs.interchange import spreading_kernel, umap_neighbors
+    from ssdml.graphs.interchange import cleanlab_graph, spreading_kernel, umap_neighbors
     from ssdml.graphs.laplacian import adjacency, pair_scatter
     from ssdml.graphs.masses import ClassMasses, class_masses
     from ssdml.graphs.modes import graph_modes
@@ -39,6 +39,7 @@ __all__ = [
     "Triplets",
     "adjacency",
     "class_masses",
+    "cleanlab_graph",
     "draw_neighborhood",
     "graph_modes",
     "knn_graph",
@@ -78,6 +79,7 @@ _HOMES = {
     "reverse_label_propagation": "proxies",
     "spreading_kernel": "interchange",
     "to_networkx": "drawing",
+    "cleanlab_graph": "interchange",
     "umap_neighbors": "interchange",
 }
 

@@ -1,4 +1,4 @@
-"""Graphs in the forms that UMAP and scikit-learn's label propagation take."""
+"""Graphs in the forms that UMAP, cleanlab and scikit-learn's label propagation take."""
 
 from __future__ import annotations
 
@@ -36,6 +36,35 @@ def umap_neighbors(graph: KNNGraph) -> tuple[Integers, Floats]:
     rows = np.arange(graph.n_samples)[:, None]
     nothing = np.zeros((graph.n_samples, 1), graph.distances.dtype)
     return np.hstack([rows, graph.indices]), np.hstack([nothing, graph.distances])
+
+
+def cleanlab_graph(graph: KNNGraph) -> sparse.csr_matrix:
+    """Directed distances for ``Datalab.find_issues(knn_graph=...)`` of cleanlab.
+
+    Unlike those of :meth:`KNNGraph.to_csr`, the entries of a row stand in the order of their
+    distances. Operations of SciPy that sort the indices of a matrix undo that.
+
+    Parameters
+    ----------
+    graph : KNNGraph
+
+    Returns
+    -------
+    distances : csr_matrix of shape (n_samples, n_samples)
+        A neighbour at distance 0 is stored.
+
+    Examples
+    --------
+    >>> from ssdml.graphs import knn_graph
+    >>> distances = cleanlab_graph(knn_graph(np.array([[0.0], [1.0], [3.0]]), 2))
+    >>> distances.indices.reshape(3, 2).tolist(), distances.data.reshape(3, 2).tolist()
+    ([[1, 2], [0, 2], [1, 0]], [[1.0, 3.0], [1.0, 2.0], [2.0, 3.0]])
+    """
+    n, k = graph.indices.shape
+    starts = np.arange(0, n * k + 1, k)
+    return sparse.csr_matrix(
+        (graph.distances.ravel(), graph.indices.ravel(), starts), shape=(n, n), copy=True
+    )
 
 
 def spreading_kernel(graph: KNNGraph) -> Callable[[Any, Any], sparse.csr_matrix]:

@@ -7,7 +7,13 @@ import pytest
 from sklearn.datasets import load_iris, make_blobs
 from sklearn.semi_supervised import LabelSpreading
 
-from ssdml.graphs import adjacency, knn_graph, spreading_kernel, umap_neighbors
+from ssdml.graphs import (
+    adjacency,
+    cleanlab_graph,
+    knn_graph,
+    spreading_kernel,
+    umap_neighbors,
+)
 
 
 def test_label_spreading_comes_to_the_fixed_point_on_our_weights():
@@ -48,3 +54,21 @@ def test_umap_takes_them(rng):
     means = np.stack([Z[y == c].mean(axis=0) for c in range(3)])
     nearest = np.linalg.norm(Z[:, None] - means, axis=2).argmin(axis=1)
     assert (nearest == y).mean() > 0.95
+
+
+def test_entries_of_a_row_stand_in_the_order_of_their_distances(rng):
+    X = np.repeat(rng.standard_normal((20, 3)), 2, axis=0)  # each row twice: zeros are stored
+    graph = knn_graph(X, 4)
+    distances = cleanlab_graph(graph)
+    np.testing.assert_array_equal(distances.indices.reshape(40, 4), graph.indices)
+    np.testing.assert_array_equal(distances.data.reshape(40, 4), graph.distances)
+    np.testing.assert_array_equal(distances.toarray(), graph.to_csr().toarray())
+    assert not distances.data[::4].any()
+
+
+def test_cleanlab_comes_to_what_it_makes_of_the_rows_themselves():
+    valuation = pytest.importorskip("cleanlab.data_valuation")
+    X, y = make_blobs(90, 5, centers=3, cluster_std=3.0, random_state=0)
+    by_graph = valuation.data_shapley_knn(y, knn_graph=cleanlab_graph(knn_graph(X, 6)), k=6)
+    by_rows = valuation.data_shapley_knn(y, features=X, k=6, metric="euclidean")
+    np.testing.assert_allclose(by_graph, by_rows, atol=1e-12)
