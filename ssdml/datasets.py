@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,6 +74,18 @@ class Dataset:
     item_shape: tuple[int, ...] | None = None
     gallery: npt.NDArray[np.bool_] | None = None
     texts: npt.NDArray[np.object_] | None = None
+
+    def of_rows(self, rows: Any) -> Dataset:
+        """The data set of some of its rows: a slice, numbers or a mask.
+
+        Examples
+        --------
+        >>> load_dataset("digits").of_rows(slice(3)).y
+        array([0, 1, 2])
+        """
+        names = ("test", "gallery", "texts")
+        parts = {n: v[rows] for n in names if (v := getattr(self, n)) is not None}
+        return replace(self, X=self.X[rows], y=self.y[rows], **parts)
 
 
 class Layout(NamedTuple):

@@ -51,7 +51,7 @@ def leave_one_out(
     labels : array of shape (n,), int
         -1 where unlabelled.
     rows : array of shape (q,), int
-        Labelled rows of classes that have another, as ``judged_rows`` gives them.
+        Labelled rows of classes that have another, as :func:`judged_rows` gives them.
     decay : float
     tol : float
         Of the solver.
@@ -60,6 +60,11 @@ def leave_one_out(
     Returns
     -------
     distributions : ndarray of shape (q, n_classes)
+
+    Raises
+    ------
+    ValueError
+        Where one of the rows is not labelled, or alone in its class.
 
     Notes
     -----
@@ -83,6 +88,12 @@ def leave_one_out(
            [0.16, 0.84]])
     """
     codes, n_classes = class_codes(labels)
+    wrong = rows[~np.isin(rows, judged_rows(labels))]
+    if len(wrong):
+        raise ValueError(
+            "leave_one_out: rows must be labelled, and not alone in their class; got row "
+            f"{wrong[0]}. Take those of judged_rows(labels)."
+        )
     q = np.arange(len(rows))
     # A column of K for each row that is judged; the others of a class share one.
     columns = np.where(codes == UNLABELED, UNLABELED, len(rows) + codes)

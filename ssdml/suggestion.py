@@ -68,13 +68,13 @@ class Suggestion(NamedTuple):
     """
 
     estimator: Any
-    table: tuple[GraphTrial, ...]
+    graphs: tuple[GraphTrial, ...]
     columns: tuple[ColumnsTrial, ...]
 
     def __repr__(self) -> str:
         chosen = self.estimator.get_params()
         lines = [repr(self.estimator), "n_neighbors  decay  left out  agreement"]
-        for trial in self.table:
+        for trial in self.graphs:
             is_chosen = all(
                 chosen[name] == getattr(trial, name) for name in ("n_neighbors", "decay")
             )
@@ -114,7 +114,7 @@ class SuggestedSettings:
         Returns
         -------
         suggestion : Suggestion
-            ``estimator``, not fitted; ``table`` of the graphs and ``columns`` that were tried, as
+            ``estimator``, not fitted; ``graphs`` and ``columns`` that were tried, as
             tuples with names, which ``pandas.DataFrame`` takes. Print it.
 
         Raises
@@ -152,8 +152,8 @@ class SuggestedSettings:
         >>> X, y = load_digits(return_X_y=True)
         >>> labels = np.where(np.arange(len(y)) < 50, y, -1)
         >>> suggestion = SSDML.suggest(X / 16, labels, random_state=0)
-        >>> best = max(trial.left_out for trial in suggestion.table)
-        >>> best >= suggestion.table[0].left_out  # that of the default
+        >>> best = max(trial.left_out for trial in suggestion.graphs)
+        >>> best >= suggestion.graphs[0].left_out  # that of the default
         True
         >>> model = suggestion.estimator.fit(X / 16, labels)
         """
@@ -194,10 +194,14 @@ def _checked(estimator: Any, X: Any, y: Any, max_rows: int) -> tuple[Array, Labe
             f"{who}: X must be rows in memory; got a dask array. Pass some of them, with all that "
             "are labelled: X[rows].compute()."
         )
-    if max_rows < 2:
-        raise ValueError(f"{who}: max_rows must be at least 2; got {max_rows}.")
     estimator._validate_params()
     X, labels, _ = clone(estimator)._validated(X, y)
+    least = max(*N_NEIGHBORS, estimator.n_neighbors) + 1
+    if max_rows < min(least, len(X)):
+        raise ValueError(
+            f"{who}: max_rows must be at least {min(least, len(X))}, for graphs of so many rows; "
+            f"got {max_rows}."
+        )
     return X, labels
 
 

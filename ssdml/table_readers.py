@@ -76,8 +76,11 @@ def _read_npy_part(folder: Path, part: str) -> RawItems:
     items = read_npy_pair(folder / f"{part}_X.npy")
     path = folder / f"{part}_text.txt"
     if not path.is_file():
-        return items
-    lines = path.read_text(encoding="utf-8").splitlines()
+        other = next(folder.glob("*_text.txt"), None)
+        if other is None:
+            return items
+        raise FileNotFoundError(f"{path} is missing, and {other.name} is there.")
+    lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     if len(lines) != len(items.items):
         raise ValueError(
             f"{path}: must hold a line for each of the {len(items.items)} rows; got {len(lines)}."

@@ -14,6 +14,7 @@ from ssdml.files import whole_file
 INSTALL = "pip install 'ssdml[text]'"
 WORDS = "words"
 N_COMPONENTS = 256  # of the words' weights
+DECIMALS = 5  # of their components: the last bits are not the same on all machines
 
 
 def embedded(texts: npt.NDArray[np.object_], model: str, *, cache: Path) -> npt.NDArray[np.float32]:
@@ -27,7 +28,8 @@ def embedded(texts: npt.NDArray[np.object_], model: str, *, cache: Path) -> npt.
         knows it.
     cache : Path
         Folder that keeps what was embedded, by model and texts: a resumed study has the same
-        numbers to the last bit. A model that changes under one name is not noticed.
+        numbers to the last bit, as those of "words" have anyway. A model that changes under one
+        name is not noticed.
 
     Returns
     -------
@@ -65,7 +67,8 @@ def by_words(texts: npt.NDArray[np.object_]) -> npt.NDArray[np.float32]:
     """Leading components of the words' weights in each text, of length 1.
 
     Weights are those of TF-IDF, with the logarithm of a word's count. They tell topics apart and
-    little else, and need no model and no download.
+    little else, and need no model and no download. They are counted over all texts, those that a
+    comparison scores among them; their labels play no part.
 
     Parameters
     ----------
@@ -90,6 +93,7 @@ def by_words(texts: npt.NDArray[np.object_]) -> npt.NDArray[np.float32]:
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.preprocessing import normalize
+    from threadpoolctl import threadpool_limits
 
     try:
         weights = TfidfVectorizer(sublinear_tf=True).fit_transform(texts)
@@ -100,8 +104,9 @@ def by_words(texts: npt.NDArray[np.object_]) -> npt.NDArray[np.float32]:
         ) from error
     n_components = min(N_COMPONENTS, *(length - 1 for length in weights.shape))
     if n_components > 0:
-        weights = TruncatedSVD(n_components, random_state=0).fit_transform(weights)
+        with threadpool_limits(1):  # sums of several threads end in other bits
+            weights = TruncatedSVD(n_components, random_state=0).fit_transform(weights)
     else:
         weights = weights.toarray()
-    rows: npt.NDArray[np.float32] = normalize(weights).astype(np.float32)
+    rows: npt.NDArray[np.float32] = normalize(weights).round(DECIMALS).astype(np.float32)
     return rows

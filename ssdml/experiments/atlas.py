@@ -61,7 +61,7 @@ class Atlas:
         choices = [("class", "class")]
         if any(answers.predictions is not None for answers in self.answers.values()):
             choices.append(("errors", "errors"))
-        return choices + [("confidence", "confidence")] * any(map(self._is_sure, self.answers))
+        return choices + [("confidence", "confidence")] * any(map(self._is_own, self.answers))
 
     @property
     def questions(self) -> list[tuple[str, str]]:
@@ -72,7 +72,7 @@ class Atlas:
         alone = [("gained", f"right by {after} alone"), ("lost", f"right by {before} alone")]
         return [("any", "all"), *alone]
 
-    @property
+    @cached_property
     def confusions(self) -> dict[str, Confused]:
         """What is taken for what, by method."""
         return {
@@ -84,15 +84,15 @@ class Atlas:
     @property
     def caption(self) -> str:
         """Whose word the predicted classes are."""
-        own = [method for method in self.confusions if self._is_sure(method)]
-        others = [method for method in self.confusions if not self._is_sure(method)]
+        own = [method for method in self.confusions if self._is_own(method)]
+        others = [method for method in self.confusions if not self._is_own(method)]
         told = [f"{', '.join(own)}: by its own predict_proba"] if own else []
         told += [f"{', '.join(others)}: by the nearest mean of the labelled rows"] if others else []
         return f"Classes are predicted by: {'; '.join(told)}." if told else ""
 
-    def _is_sure(self, method: str) -> bool:
+    def _is_own(self, method: str) -> bool:
         found = self.answers[method].predictions
-        return found is not None and found.are_sure
+        return found is not None and found.are_own
 
 
 def make_atlas(
@@ -108,16 +108,16 @@ def make_atlas(
     details : dict of RunDetails
         By method, of the runs that kept a sample of their embedding.
     cards : callable
-        Gives the cards of a split, by its digest.
+        Gives the cards of a data set, by its fingerprint.
     """
     after = [line.method for line in table.lines if line.method != table.reference]
     wanted = [name for name in (table.reference, *after[:1]) if name in details]
-    maps, answers, splits = {}, {}, set()
+    maps, answers, data = {}, {}, set()
     for method in wanted:
         kept = details[method]
         if kept.sample is not None:
             maps[method] = ClassMap(project(kept.sample), kept.sample, kept.class_names)
-            splits.add(kept.config.get("split", ""))
+            data.add(kept.config.get("data", ""))
         if kept.answers is not None:
             answers[method] = kept.answers
-    return Atlas(table.dataset, maps, answers, cards(splits.pop()) if len(splits) == 1 else None)
+    return Atlas(table.dataset, maps, answers, cards(data.pop()) if len(data) == 1 else None)

@@ -27,7 +27,7 @@ Bytes = npt.NDArray[np.uint8]
 class Cards:
     """Pictures of items, side by side in one sheet, or their texts; neither where X is numbers."""
 
-    rows: Ints  # (n,) numbers of the items in the data set, in the order of the pictures
+    rows: Ints  # (n,) numbers of the items in the data set, rising, in the order of the pictures
     texts: list[str]
     sheet: bytes  # WebP; empty where there are no pictures
     size: tuple[int, int]  # height and width of a picture, in pixels
@@ -53,9 +53,9 @@ def item_cards(dataset: Dataset, rows: Ints) -> Cards:
     return Cards(rows, [], _sheet(pictures, n_columns), pictures.shape[1:3], n_columns)
 
 
-def cards_path(out: Path, split: str) -> Path:
-    """Where a folder of results has the cards of a split, by its digest."""
-    return out / "cards" / f"{split}.npz"
+def cards_path(out: Path, data: str) -> Path:
+    """Where a folder of results has the cards of a data set, by its fingerprint."""
+    return out / "cards" / f"{data[:16]}.npz"
 
 
 def save_cards(path: Path, cards: Cards) -> None:

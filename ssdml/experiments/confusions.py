@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+
+from ssdml.experiments.predictions import Confusion
 
 MOST_CLASSES = 12  # of a table that fits on the page
 MOST_PAIRS = 12
@@ -39,23 +40,29 @@ class Confused(NamedTuple):
     pairs: list[Pair]
 
 
-def confused(counts: npt.NDArray[np.int64], names: Sequence[str]) -> Confused:
-    """What the report shows of a confusion matrix, true classes in rows.
+def confused(found: Confusion, names: Sequence[str]) -> Confused:
+    """What the report shows of which classes were taken for which.
 
     Examples
     --------
-    >>> confused(np.array([[3, 1], [0, 2]]), ["a", "b"]).table[0]
+    >>> counts = Confusion(np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([3, 1, 2]))
+    >>> confused(counts, ["a", "b"]).table[0]
     [Cell(count=3, share=0.75), Cell(count=1, share=0.25)]
     """
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    true, taken, counts = found
+    sizes = np.bincount(true, counts, minlength=len(names))
     if len(names) <= MOST_CLASSES:
+        whole = np.zeros((len(names), len(names)), dtype=np.int64)
+        whole[true, taken] = counts
+        shares = whole / np.maximum(sizes, 1)[:, None]
         table = [
             [Cell(int(n), float(share)) for n, share in zip(*rows, strict=True)]
-            for rows in zip(counts, shares, strict=True)
+            for rows in zip(whole, shares, strict=True)
         ]
         return Confused(names, table, [])
-    wrong = counts - np.diag(np.diag(counts))
-    order = np.argsort(-wrong, axis=None, kind="stable")[:MOST_PAIRS]
-    places = [divmod(int(place), len(names)) for place in order if wrong.flat[place]]
-    pairs = [Pair(names[i], names[j], int(counts[i, j]), float(shares[i, j])) for i, j in places]
-    return Confused(names, [], pairs)
+    wrong = np.flatnonzero(true != taken)
+    wrong = wrong[np.argsort(-counts[wrong], kind="stable")][:MOST_PAIRS]
+    places = zip(true[wrong].tolist(), taken[wrong].tolist(), counts[wrong].tolist(), strict=True)
+    return Confused(
+        names, [], [Pair(names[i], names[j], n, float(n / sizes[i])) for i, j, n in places]
+    )

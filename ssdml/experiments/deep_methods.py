@@ -56,6 +56,22 @@ class DeepMethod(TransformerMixin, BaseEstimator):
         """The last that were mined."""
         return self.estimator_.triplets_
 
+    @property
+    def history_(self) -> Any:
+        """How it was learned."""
+        return self.estimator_.history_
+
+    @property
+    def classes_(self) -> Array:
+        """Columns of :meth:`predict_proba`."""
+        classes: Array = self.estimator_.classes_
+        return classes
+
+    def predict_proba(self, X: Any) -> Array:
+        """Distributions of the classes at images."""
+        distributions: Array = self.estimator_.predict_proba(self.images(X))
+        return distributions
+
 
 class OfImages(DeepMethod):
     """A deep estimator of images, given as flat rows (height, width, channels)."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,5 +68,4 @@ def _digits() -> Dataset:
 
 
 def _some_digits() -> Dataset:
-    digits = _digits()
-    return replace(digits, X=digits.X[:SMALL_ROWS], y=digits.y[:SMALL_ROWS])
+    return _digits().of_rows(slice(SMALL_ROWS))

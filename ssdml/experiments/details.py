@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ssdml.datasets import LabelScarceSplit
 from ssdml.evaluation import Reliability
 from ssdml.experiments.neighborhoods import MinedSample
-from ssdml.experiments.predictions import Predictions
+from ssdml.experiments.predictions import Confusion, Predictions
 from ssdml.experiments.results import RESUME
 from ssdml.files import whole_file
 from ssdml.graphs._search import without_self
@@ -42,10 +42,10 @@ class MapSample:
 class Answers:
     """What a method says of the test rows: of those on the map one by one, of all in sum."""
 
-    rows: npt.NDArray[np.int64]  # (n,), of those on the map, numbers in the data set
+    rows: npt.NDArray[np.int64]  # of the map, as they stand in its sample: numbers in the data set
     neighbors: npt.NDArray[np.int64]  # (n, at most MAP_NEIGHBORS), numbers of test rows on the map
     predictions: Predictions | None  # of the n; None where no test row is of a labelled class
-    confusion: npt.NDArray[np.int64] | None  # (n_classes, n_classes), of all test rows
+    confusion: Confusion | None  # of all test rows
     reliability: Reliability | None  # of all, where the method says how sure it is
 
 
@@ -124,20 +124,21 @@ def load_details(path: Path) -> RunDetails | None:
 def _answers_to_arrays(answers: Answers) -> dict[str, Any]:
     arrays: dict[str, Any] = {"rows": answers.rows, "neighbors": answers.neighbors}
     if answers.predictions is not None:
-        arrays |= {"confusion": answers.confusion} | answers.predictions._asdict()
+        arrays |= {"confusion": np.array(answers.confusion)} | answers.predictions._asdict()
     if answers.reliability is not None:
         arrays["reliability"] = np.array(answers.reliability)
     return arrays
 
 
 def _answers_from_arrays(stored: Any) -> Answers:
-    found = bins = None
+    found = mixed_up = bins = None
     if "classes" in stored:
         found = Predictions(stored["classes"], stored["confidence"])
+        mixed_up = Confusion(*stored["confusion"])
     if "reliability" in stored:
         confidence, right, counts = stored["reliability"]
         bins = Reliability(confidence, right, counts.astype(np.int64))
-    return Answers(stored["rows"], stored["neighbors"], found, stored.get("confusion"), bins)
+    return Answers(stored["rows"], stored["neighbors"], found, mixed_up, bins)
 
 
 def _some(

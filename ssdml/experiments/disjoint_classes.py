@@ -46,7 +46,7 @@ def class_disjoint(dataset: Dataset, seed: int, *, per_class: int = ROWS_PER_CLA
     if seed and len(classes) >= DRAWN_FROM:
         classes = np.random.default_rng(seed).permutation(classes)
     scored = classes[len(classes) // 2 :]
-    return replace(dataset, X=dataset.X[rows], y=y, test=np.isin(y, scored), gallery=None)
+    return replace(dataset.of_rows(rows), test=np.isin(y, scored), gallery=None)
 
 
 def held_out_classes(split: Dataset, seed: int) -> Dataset:
@@ -65,4 +65,4 @@ def held_out_classes(split: Dataset, seed: int) -> Dataset:
     classes = np.random.default_rng(seed).permutation(np.unique(y))
     held = classes[: max(2, round(HELD_OUT * len(classes)))]
     name = f"{split.name}, held out"
-    return replace(split, name=name, X=split.X[learned], y=y, test=np.isin(y, held))
+    return replace(split.of_rows(learned), name=name, test=np.isin(y, held))

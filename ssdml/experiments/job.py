@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import traceback
 import warnings
@@ -78,7 +79,7 @@ def attempt(dataset: Dataset, run: Run, *, n_jobs: int | None = None) -> Outcome
         try:
             model, Z, row["seconds"] = _fit_and_transform(dataset, run, n_jobs)
             memory.stop()
-            few = model.transform(dataset.X[run.split.labeled])
+            few = _few(model, dataset, run)
             scores = _scores(Z, few, dataset, run.split)
             details = _details(model, Z, few, dataset, run)
         except Exception as failure:
@@ -99,7 +100,7 @@ def keep(outcome: Outcome, out: Path) -> None:
 
 
 def keep_cards(out: Path, dataset: Dataset, runs: Sequence[Run]) -> None:
-    """Write what a reader sees of the rows on maps, where it is not there yet.
+    """Write what a reader sees of the rows on maps, beside what is there of others.
 
     Parameters
     ----------
@@ -107,12 +108,17 @@ def keep_cards(out: Path, dataset: Dataset, runs: Sequence[Run]) -> None:
     dataset : Dataset
         As it was read: its pictures are still pictures.
     runs : sequence of Run
+        Of this data set.
     """
-    for split, n_rows in {(run.split, run.map_rows) for run in runs if run.map_rows}:
-        rows, path = np.concatenate(map_rows(split, n_rows)), cards_path(out, split.digest)
-        kept = load_cards(path)
-        if kept is None or not np.array_equal(kept.rows, rows):
-            save_cards(path, item_cards(dataset, rows))
+    drawn = {(run.split, run.map_rows) for run in runs if run.map_rows}
+    if not drawn:
+        return
+    path = cards_path(out, runs[0].config["data"])
+    kept = load_cards(path)
+    rows = [part for split, n_rows in drawn for part in map_rows(split, n_rows)]
+    every = np.unique(np.concatenate([*rows, [] if kept is None else kept.rows]).astype(np.int64))
+    if kept is None or len(every) > len(kept.rows):
+        save_cards(path, item_cards(dataset, every))
 
 
 def _fit_and_transform(
@@ -130,7 +136,9 @@ def _fit_and_transform(
     return model, Z, {"fit": fitted - start, "transform": transformed - fitted}
 
 
-def _scores(Z: Array, few: Array, dataset: Dataset, split: LabelScarceSplit) -> dict[str, float]:
+def _scores(
+    Z: Array, few: Array | None, dataset: Dataset, split: LabelScarceSplit
+) -> dict[str, float]:
     """Scores of the test rows' embedding, in percent; ``few``: that of the labelled rows."""
     if not np.isfinite(Z).all():
         raise ValueError("the embedding of the test rows holds NaN or infinite entries")
@@ -143,9 +151,19 @@ def _scores(Z: Array, few: Array, dataset: Dataset, split: LabelScarceSplit) -> 
     scores = evaluate(Z[queries], y[queries], ks, split.seed, gallery=gallery)
     others = {name: scores[name] for name in scores if name.startswith("R@")}
     scores = {name: scores[name] for name in SCORES} | others
-    if _labels_tell(dataset, split):
+    if few is not None and _labels_tell(dataset, split):
         scores["accuracy"] = few_label_accuracy(few, split.given_labels(dataset.y), Z, y)
     return scores
+
+
+def _few(model: Embedder, dataset: Dataset, run: Run) -> Array | None:
+    """Embedding of the labelled rows that somebody asks for: all, those on the map, or none."""
+    rows = run.split.labeled
+    if not _labels_tell(dataset, run.split):
+        if not run.map_rows:
+            return None
+        rows = map_rows(run.split, run.map_rows)[1]
+    return model.transform(dataset.X[rows])
 
 
 def _labels_tell(dataset: Dataset, split: LabelScarceSplit) -> bool:
@@ -153,33 +171,48 @@ def _labels_tell(dataset: Dataset, split: LabelScarceSplit) -> bool:
     return bool(np.isin(dataset.y[split.test], dataset.y[split.labeled]).any())
 
 
-def _details(model: Any, Z: Array, few: Array, dataset: Dataset, run: Run) -> RunDetails:
+def _details(model: Any, Z: Array, few: Array | None, dataset: Dataset, run: Run) -> RunDetails:
     split, triplets = run.split, getattr(model, "triplets_", None)
     y_train = dataset.y[split.train]
     details = RunDetails(
         run.config, purity=None if triplets is None else triplet_purity(triplets, y_train)
     )
-    if not run.map_rows:
+    if few is None or not run.map_rows:
         return details
     test, labeled = map_rows(split, run.map_rows)
-    drawn, stars = np.isin(split.test, test), np.isin(split.labeled, labeled)
+    drawn = np.isin(split.test, test)
+    stars = few[np.isin(split.labeled, labeled)] if len(few) > len(labeled) else few
     X_train, labels = dataset.X[split.train], split.partial_labels(dataset.y)
     in_files = isinstance(X_train, ImageFiles)  # so that there are no rows to be near to
     return replace(
         details,
         class_names=list(dataset.class_names),
-        history=getattr(model, "history_", []),
-        sample=map_sample(Z[drawn], few[stars], dataset.y[test], dataset.y[labeled]),
-        answers=_answers(model, Z, few, drawn, dataset, split),
+        history=_plain_history(model),
+        sample=map_sample(Z[drawn], stars, dataset.y[test], dataset.y[labeled]),
+        answers=_answers(model, Z, few, np.concatenate([test, labeled]), dataset, split),
         mined=None if in_files else mined_sample(model, X_train, labels, y_train),
     )
 
 
+def _plain_history(model: Any) -> list[dict[str, Any]]:
+    """A method's ``history_`` as JSON holds it; of any other kind than ours, none."""
+    history = getattr(model, "history_", None)
+    if not isinstance(history, list) or not all(isinstance(entry, dict) for entry in history):
+        return []
+    plain: list[dict[str, Any]] = json.loads(json.dumps(history, default=_plain))
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
 def _answers(
-    model: Any, Z: Array, few: Array, drawn: Array, dataset: Dataset, split: LabelScarceSplit
+    model: Any, Z: Array, few: Array, rows: Array, dataset: Dataset, split: LabelScarceSplit
 ) -> Answers:
-    """What the method says of the test rows, of which some are ``drawn``."""
-    rows, neighbors = split.test[drawn], map_neighbors(Z[drawn])
+    """What the method says of the test rows, of which some are on the map: ``rows``."""
+    drawn = np.isin(split.test, rows)
+    neighbors = map_neighbors(Z[drawn])
     if not _labels_tell(dataset, split):
         return Answers(rows, neighbors, None, None, None)
     y = dataset.y[split.test]
@@ -188,7 +221,7 @@ def _answers(
         rows,
         neighbors,
         Predictions(found.classes[drawn], found.confidence[drawn]),
-        confusion(found.classes, y, len(dataset.class_names)),
+        confusion(found.classes, y),
         reliability_of(found, y),
     )
 

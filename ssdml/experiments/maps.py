@@ -40,10 +40,13 @@ def project(sample: MapSample) -> npt.NDArray[np.floating[Any]]:
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 
+    rows = sample.embedding
+    if rows.shape[1] == 1:  # of two classes by LDA, say: PCA begins with two columns
+        rows = np.hstack([rows, np.zeros_like(rows)])
     perplexity = min(30.0, (len(sample.y) - 1) / 3)
     with threadpool_limits(1):
         tsne = TSNE(init="pca", perplexity=perplexity, random_state=0, n_jobs=1)
-        points: npt.NDArray[np.floating[Any]] = tsne.fit_transform(sample.embedding)
+        points: npt.NDArray[np.floating[Any]] = tsne.fit_transform(rows)
     return points
 
 

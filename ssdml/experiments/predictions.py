@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,12 +19,20 @@ class Predictions(NamedTuple):
     """Classes of rows, and how sure the method is of each."""
 
     classes: Ints  # (n,)
-    confidence: npt.NDArray[np.float32]  # (n,), from 0 to 1; NaN where the method does not say
+    confidence: npt.NDArray[np.float32]  # (n,), from 0 to 1; NaN where it is not the method's word
 
     @property
-    def are_sure(self) -> bool:
-        """Whether the method says how sure it is."""
+    def are_own(self) -> bool:
+        """Whether the method says so itself, and how sure it is."""
         return not np.isnan(self.confidence).any()
+
+
+class Confusion(NamedTuple):
+    """Which classes were taken for which: of many classes most pairs never occur."""
+
+    true: Ints  # (m,)
+    taken: Ints  # (m,)
+    counts: Ints  # (m,) rows, at least 1
 
 
 def predictions(model: Any, X: Array, Z: Array, few: Array, y_few: Ints) -> Predictions:
@@ -41,8 +50,13 @@ def predictions(model: Any, X: Array, Z: Array, few: Array, y_few: Ints) -> Pred
     Returns
     -------
     predictions : Predictions
-        The method's own where it has ``predict_proba``; else the class whose labelled rows have the
-        nearest mean.
+        The method's own where it has ``predict_proba`` for these classes; else the class whose
+        labelled rows have the nearest mean.
+
+    Warns
+    -----
+    UserWarning
+        Where ``predict_proba`` fails, knows other classes, or gives no numbers.
 
     Examples
     --------
@@ -50,32 +64,46 @@ def predictions(model: Any, X: Array, Z: Array, few: Array, y_few: Ints) -> Pred
     >>> predictions(None, rows, rows, np.array([[1.0], [4.0]]), np.array([5, 7]))
     Predictions(classes=array([5, 7]), confidence=array([nan, nan], dtype=float32))
     """
-    if hasattr(model, "predict_proba"):
-        proba = model.predict_proba(X)
-        return Predictions(
-            np.asarray(model.classes_)[proba.argmax(1)], proba.max(1).astype(np.float32)
-        )
     classes, codes = np.unique(y_few, return_inverse=True)
+    if hasattr(model, "predict_proba") and len(getattr(model, "classes_", ())):
+        try:
+            return _own(model, X, classes)
+        except Exception as failure:
+            warnings.warn(
+                f"predict_proba of {type(model).__name__} is of no use for the report ({failure}); "
+                "it shows the class of the nearest mean of the labelled rows.",
+                stacklevel=2,
+            )
     nearest = nearest_mean(class_means(few, codes), Z.astype(np.float64))
     return Predictions(classes[nearest], np.full(len(Z), np.nan, dtype=np.float32))
 
 
-def confusion(classes: Ints, y: Ints, n_classes: int) -> Ints:
-    """How many rows of each true class (row) were taken for each class (column).
+def _own(model: Any, X: Array, classes: Ints) -> Predictions:
+    known, proba = np.asarray(model.classes_), np.asarray(model.predict_proba(X))
+    others = known[~np.isin(known, classes)]
+    if len(others):
+        raise ValueError(f"classes_ must be among the labels; got {others}")
+    if not np.isfinite(proba).all():
+        raise ValueError("it holds NaN or infinite entries")
+    return Predictions(known[proba.argmax(axis=1)], proba.max(axis=1).astype(np.float32))
+
+
+def confusion(classes: Ints, y: Ints) -> Confusion:
+    """How many rows of each true class were taken for each class.
 
     Examples
     --------
-    >>> confusion(np.array([0, 1, 1]), np.array([0, 0, 1]), 2).tolist()
-    [[1, 1], [0, 1]]
+    >>> confusion(np.array([0, 1, 1]), np.array([0, 0, 1]))
+    Confusion(true=array([0, 0, 1]), taken=array([0, 1, 1]), counts=array([1, 1, 1]))
     """
-    known = y >= 0
-    pairs = y[known] * n_classes + classes[known]
-    return np.bincount(pairs, minlength=n_classes**2).reshape(n_classes, n_classes)
+    pairs = np.stack([y, classes], axis=1)[y >= 0]
+    found, counts = np.unique(pairs, axis=0, return_counts=True)
+    return Confusion(found[:, 0], found[:, 1], counts)
 
 
 def reliability_of(found: Predictions, y: Ints) -> Reliability | None:
     """How often it is right where it is so sure; None for a method that does not say."""
     known = y >= 0
-    if not found.are_sure or not known.any():
+    if not found.are_own or not known.any():
         return None
     return reliability(found.confidence[known], found.classes[known] == y[known])

@@ -30,6 +30,16 @@ class ClassDistributions(TransformerMixin, BaseEstimator):
 
     def transform(self, X: Array) -> Array:
         """Distributions of the classes (n, n_classes)."""
+        return self.predict_proba(X)
+
+    @property
+    def classes_(self) -> Array:
+        """Columns of :meth:`predict_proba`."""
+        classes: Array = self.classifier_.classes_
+        return classes
+
+    def predict_proba(self, X: Array) -> Array:
+        """What the classifier says."""
         distributions: Array = self.classifier_.predict_proba(X)
         return np.nan_to_num(distributions)  # of rows that no label reaches: 0 / 0
 

@@ -61,18 +61,19 @@ def read_sections(out: str | Path) -> list[Section]:
         raise ValueError(f"{out / RESULTS}: no run is done yet, there is nothing to report.")
     hashes = [row["config_hash"] for row in rows]
     details = {name: load_details(out / "details" / f"{name}.npz") for name in hashes}
+    drawn_as = looks(list(dict.fromkeys(row["method"] for row in rows)))
     sections: list[Section] = []
     for group in conditions(rows):
         name = group[0]["dataset"]
         is_first = all(name != section.headline.dataset for section in sections)
         every = [row for row in rows if row["dataset"] == name] if is_first else []
         cards = partial(_cards, out)
-        sections.append(make_section(group, details, every, cards))
+        sections.append(make_section(group, details, every, cards, drawn_as))
     return sections
 
 
-def _cards(out: Path, split: str) -> Cards | None:
-    return load_cards(cards_path(out, split))
+def _cards(out: Path, data: str) -> Cards | None:
+    return load_cards(cards_path(out, data))
 
 
 def render_report(sections: Sequence[Section]) -> str:
@@ -93,6 +94,7 @@ def render_report(sections: Sequence[Section]) -> str:
         "duration": duration,
     }
     rows = [row for section in sections for row in section.rows]
+    drawn_as = {name: look for section in sections for name, look in section.looks.items()}
     # Of the conditions of a data set the first: each set counts once.
     studies = {s.headline.dataset: s.study for s in reversed(sections) if s.study is not None}
     ranking = rank_over_datasets(list(studies.values()))
@@ -101,14 +103,14 @@ def render_report(sections: Sequence[Section]) -> str:
         explores=any(section.atlas.data for section in sections),
         part=_part,
         table_of_classes=MOST_CLASSES,
-        looks=looks(list(dict.fromkeys(row["method"] for row in rows))),
+        looks=drawn_as,
         headline_scores=HEADLINE,
         all_scores=ALL_SCORES,
         budget_of=budget_of,
         margin=MARGIN,
         level=LEVEL,
         over_datasets=ranking,
-        over_datasets_picture=ranking and ranking_picture(ranking, "all data sets"),
+        over_datasets_picture=ranking and ranking_picture(ranking, "all data sets", drawn_as),
         versions=_versions(rows),
         n_rows=len(rows),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -150,7 +151,8 @@ def compare(
         whose parameters the labelled rows choose, ``"ssdml-tuned"``, see
         :mod:`ssdml.experiments.tuning`. A dict holds others, as `METHODS` does.
     out : path
-        Folder for ``results.jsonl``, ``splits/``, ``details/`` and, of failed runs, ``errors/``.
+        Folder for ``results.jsonl``, ``splits/``, ``details/``, ``cards/`` (pictures or texts of
+        the rows on maps) and, of failed runs, ``errors/``.
     labels_per_class : sequence of int or Budget
         Numbers of labels a class, or budgets of other kinds; see `ssdml.datasets.Budget`.
     seeds : sequence of int
@@ -213,6 +215,7 @@ def compare(
         factories = {name: with_parameters(name, known) for name in methods}
     as_read = dataset
     dataset = prepared(dataset, "raw" if deep and features == "auto" else features)
+    dataset = replace(dataset, texts=None)  # which no run reads, and every worker would get
     runs = plan_runs(dataset, factories, labels_per_class, seeds, map_rows=map_rows)
     workers = nullcontext() if cluster is None else Cluster(cluster, n_jobs)
     with workers as where, Claims(out / "claims") as claims, warnings.catch_warnings():

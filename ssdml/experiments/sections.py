@@ -12,6 +12,7 @@ from ssdml.experiments.atlas import Atlas, make_atlas
 from ssdml.experiments.cards import Cards
 from ssdml.experiments.details import RunDetails
 from ssdml.experiments.figures import (
+    Look,
     Picture,
     as_svg,
     draw_estimates,
@@ -49,6 +50,7 @@ class Section:
     """One data set's part of the report."""
 
     rows: Sequence[Row]
+    looks: Mapping[str, Look]  # of the methods on the page
     headline: ScoreTable
     tables: list[ScoreTable]
     curves: list[Picture]
@@ -72,13 +74,16 @@ def make_section(
     rows: Sequence[Row],
     details: Mapping[str, RunDetails | None],
     every: Sequence[Row] = (),
-    cards: Callable[[str], Cards | None] = lambda split: None,
+    cards: Callable[[str], Cards | None] = lambda data: None,
+    drawn_as: Mapping[str, Look] | None = None,
 ) -> Section:
     """Gather it from the rows of one data set in one condition; ``details`` go by hash.
 
     ``every``: the rows of the data set in all conditions, where the section is to compare them.
-    ``cards`` gives those of a split, by its digest.
+    ``cards`` gives those of a data set, by its fingerprint; ``drawn_as`` the looks of all methods
+    on the page.
     """
+    look = drawn_as or looks(list(dict.fromkeys(row["method"] for row in rows)))
     tables = score_tables(rows)
     headline = headline_table(tables)
     done: Done = []
@@ -96,13 +101,14 @@ def make_section(
     ranking = None if study is None else study.ranking
     return Section(
         rows=rows,
+        looks=look,
         headline=headline,
         tables=tables,
-        curves=_curves(tables),
-        differences=_differences(headline),
+        curves=_curves(tables, look),
+        differences=_differences(headline, look),
         atlas=make_atlas(headline, mapped, cards),
-        reliabilities=_reliabilities(headline, mapped),
-        histories=_histories(headline, mapped),
+        reliabilities=_reliabilities(headline, mapped, look),
+        histories=_histories(headline, mapped, look),
         purity=_purity(headline, at_headline),
         mined=_mined(headline, at_headline),
         mined_key=_mined_key(at_headline),
@@ -111,12 +117,14 @@ def make_section(
         parameters=_parameters(done),
         command=_command(tables),
         study=study,
-        ranking=None if ranking is None else ranking_picture(ranking, headline.dataset),
-        robustness=robustness_pictures(score_tables(every), headline),
+        ranking=None if ranking is None else ranking_picture(ranking, headline.dataset, look),
+        robustness=robustness_pictures(score_tables(every), headline, look),
     )
 
 
-def _reliabilities(table: ScoreTable, kept: Mapping[str, RunDetails]) -> list[Picture]:
+def _reliabilities(
+    table: ScoreTable, kept: Mapping[str, RunDetails], look: Mapping[str, Look]
+) -> list[Picture]:
     """How often the methods are right where they are sure, in the order of their ranks."""
     methods = [line.method for line in table.lines]
     found = {
@@ -125,19 +133,21 @@ def _reliabilities(table: ScoreTable, kept: Mapping[str, RunDetails]) -> list[Pi
         if method in kept and (answers := kept[method].answers) is not None
     }
     return [
-        reliability_picture(method, table.dataset, bins, looks(methods)[method])
+        reliability_picture(method, table.dataset, bins, look[method])
         for method, bins in found.items()
         if bins is not None
     ]
 
 
-def _histories(table: ScoreTable, kept: Mapping[str, RunDetails]) -> list[Picture]:
+def _histories(
+    table: ScoreTable, kept: Mapping[str, RunDetails], look: Mapping[str, Look]
+) -> list[Picture]:
     methods = [line.method for line in table.lines]
     histories = {method: kept[method].history for method in methods if method in kept}
-    return history_pictures(histories, table.dataset, looks(methods))
+    return history_pictures(histories, table.dataset, look)
 
 
-def _curves(tables: Sequence[ScoreTable]) -> list[Picture]:
+def _curves(tables: Sequence[ScoreTable], look: Mapping[str, Look]) -> list[Picture]:
     """Scores against the number of labels; none where there is but one number."""
     if len(tables) < 2:
         return []
@@ -152,24 +162,23 @@ def _curves(tables: Sequence[ScoreTable]) -> list[Picture]:
                     curves[line.method][count] = line.scores[score].estimate
         xlabel = DRAWS[tables[0].budget.draw].format("labels")
         with new_figure(5.4, 3.9) as figure:
-            draw_label_curve(figure.subplots(), curves, looks(methods), xlabel=xlabel)
+            draw_label_curve(figure.subplots(), curves, look, xlabel=xlabel)
             described = f"{tables[0].dataset}: {score} against {xlabel}"
             svg = as_svg(figure, f"{described}, {tables[0].budget.condition}".rstrip(", "))
         pictures.append(Picture(score, svg))
     return pictures
 
 
-def _differences(table: ScoreTable) -> list[Picture]:
+def _differences(table: ScoreTable, look: Mapping[str, Look]) -> list[Picture]:
     """Paired differences from the reference, a picture a score."""
     lines = [line for line in table.lines if line.n_ok and line.method != table.reference]
     if not lines:
         return []
-    methods = [line.method for line in lines]
     pictures = []
     for score in HEADLINE:
         estimates = {line.method: line.scores[score].difference for line in lines}
         with new_figure(3.7, 0.6 + 0.33 * len(lines)) as figure:
-            draw_estimates(figure.subplots(), estimates, looks(methods))
+            draw_estimates(figure.subplots(), estimates, look)
             svg = as_svg(figure, f"{table.dataset}: {score}, difference from {table.reference}")
         pictures.append(Picture(score, svg))
     return pictures

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ssdml.budgets import Budget
 from ssdml.experiments.figures import (
+    Look,
     Picture,
     as_svg,
     draw_critical_difference,
     draw_label_curve,
-    looks,
     new_figure,
 )
 from ssdml.experiments.statistics import Estimate
@@ -23,7 +23,7 @@ AXES: dict[str, Callable[[Budget], float]] = {
 }
 
 
-def ranking_picture(ranking: Ranking, name: str) -> Picture:
+def ranking_picture(ranking: Ranking, name: str, look: Mapping[str, Look]) -> Picture:
     """The critical-difference diagram of a ranking."""
     test, methods = ranking.test, ranking.methods
     told = ", ".join(f"{m} {r:.1f}" for m, r in zip(methods, test.ranks, strict=True))
@@ -34,13 +34,15 @@ def ranking_picture(ranking: Ranking, name: str) -> Picture:
             test.ranks.tolist(),
             test.critical_difference,
             ranking.groups,
-            looks(methods),
+            look,
         )
         svg = as_svg(figure, f"{name}: mean ranks {told}")
     return Picture("Mean rank", svg)
 
 
-def robustness_pictures(tables: Sequence[ScoreTable], headline: ScoreTable) -> list[Picture]:
+def robustness_pictures(
+    tables: Sequence[ScoreTable], headline: ScoreTable, look: Mapping[str, Look]
+) -> list[Picture]:
     """The study's score with the headline's number of labels against each axis that varies."""
     base = headline.budget
     has_accuracy = any(line.scores["accuracy"].estimate.n for line in headline.lines)
@@ -59,7 +61,7 @@ def robustness_pictures(tables: Sequence[ScoreTable], headline: ScoreTable) -> l
                         curves[line.method][place(budget)] = line.scores[score].estimate
         if len({at for curve in curves.values() for at in curve}) > 1:
             with new_figure(5.4, 3.9) as figure:
-                draw_label_curve(figure.subplots(), curves, looks(methods), xlabel=xlabel)
+                draw_label_curve(figure.subplots(), curves, look, xlabel=xlabel)
                 svg = as_svg(figure, f"{headline.dataset}: {score} against {xlabel}")
             pictures.append(Picture(f"{score} with {base.amount}", svg))
     return pictures

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.utils.metaestimators import available_if
 
 from ssdml.evaluation import few_label_accuracy
 from ssdml.experiments.methods import Array, Embedder, Factory
@@ -104,6 +105,23 @@ class Tuned(TransformerMixin, BaseEstimator):
         self.best_params_ = self.settings[best]
         self.estimator_ = self._with(self.best_params_).fit(X, labels)
         return self
+
+    @property
+    def history_(self) -> Any:
+        """How the best one was learned."""
+        return self.estimator_.history_
+
+    @property
+    def classes_(self) -> Array:
+        """Columns of :meth:`predict_proba`."""
+        classes: Array = self.estimator_.classes_
+        return classes
+
+    @available_if(lambda self: hasattr(self.estimator_, "predict_proba"))
+    def predict_proba(self, X: Array) -> Array:
+        """What the best one says of the classes."""
+        distributions: Array = self.estimator_.predict_proba(X)
+        return distributions
 
     def transform(self, X: Array) -> Array:
         """Embedding of any rows."""

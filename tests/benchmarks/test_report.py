@@ -32,7 +32,7 @@ def report(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
-def test_ten_thousand_rows_can_be_asked_about_within_two_seconds(benchmark, report):
+def test_ten_thousand_rows_can_be_asked_about_soon(benchmark, report):
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1100, "height": 900})
@@ -43,7 +43,8 @@ def test_ten_thousand_rows_can_be_asked_about_within_two_seconds(benchmark, repo
             return page.evaluate(READY)
 
         benchmark.extra_info["megabytes"] = report.stat().st_size / 1e6
-        benchmark.extra_info["ready, s"] = benchmark.pedantic(opened, rounds=5)
+        ready = benchmark.pedantic(opened, rounds=5)
+        benchmark.extra_info["ready, s"] = ready
         canvas = page.locator(".map canvas:not(.marks)").first
         canvas.scroll_into_view_if_needed()
         benchmark.extra_info["a move of the pointer, s"] = page.evaluate(
@@ -61,3 +62,4 @@ def test_ten_thousand_rows_can_be_asked_about_within_two_seconds(benchmark, repo
         )
         browser.close()
     assert report.stat().st_size < 15e6
+    assert ready < 2

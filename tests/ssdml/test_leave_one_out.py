@@ -97,3 +97,11 @@ def test_labels_are_not_written_to():
     before = labels.copy()
     leave_one_out(knn_graph(X, 6), labels, judged_rows(labels), decay=0.9)
     np.testing.assert_array_equal(labels, before)
+
+
+@pytest.mark.parametrize("row", [0, 3], ids=["alone in its class", "unlabelled"])
+def test_a_row_that_cannot_be_left_out_is_refused(row):
+    labels = np.array([0, 1, 1, -1])
+    graph = knn_graph(np.arange(4.0)[:, None], 2)
+    with pytest.raises(ValueError, match=rf"got row {row}\. Take those of judged_rows"):
+        leave_one_out(graph, labels, np.array([row]), decay=0.9)

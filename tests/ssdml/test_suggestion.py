@@ -33,7 +33,7 @@ def suggested(digits):
 
 
 def test_the_choice_is_the_best_of_the_table_and_no_worse_than_the_default(suggested):
-    table = pd.DataFrame(suggested.table)  # the names of the columns come along
+    table = pd.DataFrame(suggested.graphs)  # the names of the columns come along
     default, chosen = table.iloc[0], suggested.estimator.get_params()
     assert (default.n_neighbors, default.decay) == (10, 0.99)
     best = table[table.left_out == table.left_out.max()].sort_values("agreement").iloc[-1]
@@ -46,7 +46,7 @@ def test_the_choice_is_the_best_of_the_table_and_no_worse_than_the_default(sugge
 def test_each_row_of_the_table_is_what_hiding_one_label_at_a_time_gives(digits, suggested):
     X, labels = digits
     shares = np.unique(labels[labels != -1], return_counts=True)[1]
-    trial = suggested.table[7]
+    trial = suggested.graphs[7]
     graph = knn_graph(graph_rows(X), trial.n_neighbors)
     right = []
     for row in np.flatnonzero(labels != -1):
@@ -84,7 +84,7 @@ def test_the_estimator_is_not_fitted_and_has_what_it_was_given(digits):
     given = {"backbone": None, "angle": 30.0, "decay": 0.9, "n_neighbors": 6, "random_state": 3}
     found = SSDML.suggest(*digits, n_components=5, **given)
     assert found.estimator.get_params() == SSDML(5, **given).get_params()
-    assert [(t.n_neighbors, t.decay) for t in found.table] == [(6, 0.9)]
+    assert [(t.n_neighbors, t.decay) for t in found.graphs] == [(6, 0.9)]
     assert found.columns == ()
     assert "n_components  labelled" not in repr(found)
     with pytest.raises(NotFittedError):
@@ -97,7 +97,7 @@ def test_the_same_seed_gives_the_same_choice_and_labels_alone_count(digits, sugg
     assert again[1:] == suggested[1:]
     assert repr(again) == repr(suggested)
     generator = np.random.RandomState(0)
-    assert SSDML.suggest(X, labels, random_state=generator).table == suggested.table
+    assert SSDML.suggest(X, labels, random_state=generator).graphs == suggested.graphs
 
 
 def test_work_is_bounded_by_settings_and_rows(digits, monkeypatch):
@@ -119,14 +119,14 @@ def test_work_is_bounded_by_settings_and_rows(digits, monkeypatch):
     found = SSDML.suggest(X, labels, max_rows=200, n_components=None, random_state=0)
     assert rows == [200] * len(N_NEIGHBORS) * len(DECAYS)
     assert left_out == [25] * len(rows)
-    assert len(found.table) == 12
+    assert len(found.graphs) == 12
     assert JUDGED_LABELS == 200
 
 
 def test_more_labels_than_rows_are_allowed(digits):
     X, labels = digits
     found = SSDML.suggest(X, labels, max_rows=40, n_components=8, random_state=0)
-    assert {trial.n_neighbors for trial in found.table} == set(N_NEIGHBORS)
+    assert {trial.n_neighbors for trial in found.graphs} == set(N_NEIGHBORS)
 
 
 def test_with_one_label_a_class_agreement_decides_and_it_is_said(digits):
@@ -136,8 +136,8 @@ def test_with_one_label_a_class_agreement_decides_and_it_is_said(digits):
     one[rows] = range(10)
     with pytest.warns(UserWarning, match="y must label two rows of a class, so that one can be"):
         found = SSDML.suggest(X, one, random_state=0)
-    assert all(np.isnan(trial.left_out) for trial in found.table)
-    best = max(found.table, key=lambda trial: trial.agreement)
+    assert all(np.isnan(trial.left_out) for trial in found.graphs)
+    best = max(found.graphs, key=lambda trial: trial.agreement)
     assert (found.estimator.n_neighbors, found.estimator.decay) == (best.n_neighbors, best.decay)
     assert " -  " in repr(found)  # nothing was left out
 
@@ -149,7 +149,7 @@ def test_a_class_of_one_label_does_not_count_for_the_others(digits):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = SSDML.suggest(X, few, n_components=8, random_state=0)
-    steps = np.array([trial.left_out for trial in found.table]) * ((few != -1).sum() - 1)
+    steps = np.array([trial.left_out for trial in found.graphs]) * ((few != -1).sum() - 1)
     np.testing.assert_allclose(steps, np.round(steps))
 
 
@@ -158,8 +158,8 @@ def test_rows_that_no_label_reaches_do_not_agree():
     labels = np.where((np.arange(100) < 30) & (y < 2), y, -1)  # two clusters without any
     found = SSDML.suggest(X, labels, n_components=2, n_neighbors=5, random_state=0)
     reached = (y < 2)[labels == -1].mean()
-    assert all(trial.agreement <= reached for trial in found.table)
-    assert max(trial.agreement for trial in found.table) > reached - 0.1
+    assert all(trial.agreement <= reached for trial in found.graphs)
+    assert max(trial.agreement for trial in found.graphs) > reached - 0.1
 
 
 @pytest.mark.parametrize("n", [4, 8, 12])
@@ -167,7 +167,7 @@ def test_few_rows_have_few_neighbours(n):
     X, y = make_blobs(n, 3, centers=2, random_state=0)
     labels = np.where(np.arange(n) < n - 1, y, -1)
     found = SSDML.suggest(X, labels, random_state=0)
-    numbers = {trial.n_neighbors for trial in found.table}
+    numbers = {trial.n_neighbors for trial in found.graphs}
     assert numbers == {min(k, n - 1) for k in N_NEIGHBORS}
     assert (found.columns, found.estimator.n_components) == ((), None)  # one row says nothing
     with warnings.catch_warnings():
@@ -179,7 +179,7 @@ def test_where_all_rows_are_labelled_all_of_them_agree_or_not():
     X, y = make_blobs(60, 9, centers=3, cluster_std=4.0, random_state=0)
     found = SSDML.suggest(X, y, random_state=0)
     assert {t.n_components for t in found.columns} == {None, *(9 // part for part in COLUMNS)}
-    assert all(0 < trial.agreement <= 1 for trial in found.table)
+    assert all(0 < trial.agreement <= 1 for trial in found.graphs)
 
 
 def test_one_class_alone_keeps_the_default():
@@ -214,7 +214,7 @@ def test_without_a_label_there_is_nothing_to_choose_by(digits):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"max_rows": 1}, r"SSDML\.suggest: max_rows must be at least 2; got 1"),
+        ({"max_rows": 1}, r"SSDML\.suggest: max_rows must be at least 16, for graphs.*; got 1"),
         ({"decay": 1.5}, "The 'decay' parameter of SSDML must be a float in the range"),
         ({"n_components": 65}, "n_components must be at most n_features = 64; got 65"),
     ],

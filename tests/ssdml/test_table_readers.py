@@ -98,9 +98,11 @@ def test_a_folder_of_pairs_holds_training_and_test_rows(tmp_path):
         np.save(tmp_path / f"{name}_y.npy", Y[rows])
     assert_read(read_npy_folder(tmp_path), test=[False, False, True])
     assert read_npy_folder(tmp_path).texts is None
-    (tmp_path / "train_text.txt").write_text("first\nsecond, ß\n", encoding="utf-8")
+    (tmp_path / "train_text.txt").write_text("first\nsecond, \u2028ß\n", encoding="utf-8")
+    with pytest.raises(FileNotFoundError, match=r"test_text\.txt is missing, and train_text"):
+        read_npy_folder(tmp_path)
     (tmp_path / "test_text.txt").write_text("third\n", encoding="utf-8")
-    assert read_npy_folder(tmp_path).texts.tolist() == ["first", "second, ß", "third"]
+    assert read_npy_folder(tmp_path).texts.tolist() == ["first", "second, \u2028ß", "third"]
     (tmp_path / "train_text.txt").write_text("first\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"train_text\.txt: must hold a line .* 2 rows; got 1"):
         read_npy_folder(tmp_path)

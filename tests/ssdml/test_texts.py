@@ -116,7 +116,7 @@ def test_words_need_no_package_and_tell_topics_apart(monkeypatch, tmp_path):
     alike = mails.X @ mails.X.T
     same = mails.y[:, None] == mails.y
     assert alike[same].min() > alike[~same].max()
-    np.testing.assert_allclose(np.linalg.norm(mails.X, axis=1), 1, rtol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(mails.X, axis=1), 1, rtol=1e-4)
     assert mails.texts[0] == "soup bread salt"
 
 
@@ -129,7 +129,7 @@ def test_components_of_words_keep_the_angles_of_the_weights():
     weights = TfidfVectorizer(sublinear_tf=True).fit_transform(more)
     rows = by_words(more)
     assert rows.shape == (6, 4)
-    np.testing.assert_allclose(rows @ rows.T, (weights @ weights.T).toarray(), atol=1e-6)
+    np.testing.assert_allclose(rows @ rows.T, (weights @ weights.T).toarray(), atol=1e-4)
 
 
 def test_a_text_without_a_word_is_zero_and_texts_without_any_are_an_error():

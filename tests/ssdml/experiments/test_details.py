@@ -20,7 +20,7 @@ from ssdml.experiments.details import (
     map_sample,
     save_details,
 )
-from ssdml.experiments.predictions import Predictions
+from ssdml.experiments.predictions import Confusion, Predictions
 
 
 def test_a_map_holds_test_rows_and_labelled_rows_and_marks_these(blobs):
@@ -67,7 +67,8 @@ def test_answers_come_back_as_they_were_saved(tmp_path, predicts, is_sure):
         confidence = np.array([0.9, 0.5, 0.6, 1.0], dtype=np.float32)
         found = Predictions(np.array([0, 1, 1, 0]), confidence if is_sure else confidence * np.nan)
         bins = reliability(confidence, np.array([True, False, True, True])) if is_sure else None
-        saved = replace(saved, predictions=found, confusion=np.eye(2, dtype=int), reliability=bins)
+        mixed_up = Confusion(np.array([0, 1]), np.array([0, 0]), np.array([3, 1]))
+        saved = replace(saved, predictions=found, confusion=mixed_up, reliability=bins)
     save_details(tmp_path / "x.npz", RunDetails({}, history=[{"loss": 0.5}], answers=saved))
     loaded = load_details(tmp_path / "x.npz")
     assert loaded.history == [{"loss": 0.5}]

@@ -16,6 +16,7 @@ from ssdml.experiments.maps import ClassMap
 from ssdml.experiments.predictions import Predictions
 
 N, N_TEST, K = 9, 7, 3
+ROWS = np.array([10, 12, 13, 15, 18, 30, 31, 2, 14])  # test rows, then labelled ones
 
 
 def unpacked(text, dtype):
@@ -33,14 +34,14 @@ def drawn(rng):
 def answers(rng):
     found = Predictions(np.arange(N_TEST) % 2, np.linspace(0, 1, N_TEST, dtype=np.float32))
     neighbors = rng.integers(0, N_TEST, (N_TEST, K))
-    return {"ssdml": Answers(10 + np.arange(N_TEST), neighbors, found, np.eye(2, dtype=int), None)}
+    return {"ssdml": Answers(ROWS, neighbors, found, None, None)}
 
 
 def test_arrays_come_out_as_they_went_in(drawn, answers):
     data = json.loads(json.dumps(explorer_data(drawn, answers, None)))
     (method,) = data["methods"]
     np.testing.assert_array_equal(unpacked(data["rows"], "<i4"), answers["ssdml"].rows)
-    np.testing.assert_array_equal(unpacked(data["classes"], "<i2"), drawn["ssdml"].sample.y)
+    np.testing.assert_array_equal(unpacked(data["classes"], "<i4"), drawn["ssdml"].sample.y)
     neighbors = unpacked(method["neighbors"], "<i4").reshape(N_TEST, method["width"])
     np.testing.assert_array_equal(neighbors, answers["ssdml"].neighbors)
     confidence = unpacked(method["confidence"], "<u1") / SURE
@@ -76,12 +77,23 @@ def test_a_method_that_does_not_say_how_sure_it_is_has_no_confidence(drawn, answ
     assert method["predicted"] is not None
 
 
-def test_cards_of_other_rows_are_left_out(drawn, answers):
-    rows = np.append(answers["ssdml"].rows, [70, 80])
-    cards = Cards(rows, [f"text {i}" for i in range(N)], b"", (0, 0), 0)
-    assert explorer_data(drawn, answers, cards)["cards"] == {"texts": cards.texts}
-    others = replace(cards, rows=rows + 1)
-    assert explorer_data(drawn, answers, others)["cards"] is None
+def test_texts_come_in_the_order_of_the_map_from_cards_of_more_rows(drawn, answers):
+    cards = Cards(np.arange(40), [f"text {i}" for i in range(40)], b"", (0, 0), 0)
+    assert explorer_data(drawn, answers, cards)["cards"] == {"texts": [f"text {i}" for i in ROWS]}
+
+
+def test_pictures_are_found_in_the_sheet(drawn, answers):
+    rows = np.unique(np.append(ROWS, [0, 40]))
+    cards = Cards(rows, [], b"sheet", (2, 3), 4)
+    told = explorer_data(drawn, answers, cards)["cards"]
+    np.testing.assert_array_equal(rows[unpacked(told["places"], "<i4")], ROWS)
+    assert base64.b64decode(told["sheet"]) == b"sheet"
+
+
+@pytest.mark.parametrize("rows", [np.arange(31), np.arange(3, 60)], ids=["not 31", "not 2"])
+def test_cards_that_lack_a_row_are_left_out(drawn, answers, rows):
+    cards = Cards(rows, [f"text {i}" for i in rows], b"", (0, 0), 0)
+    assert explorer_data(drawn, answers, cards)["cards"] is None
 
 
 @pytest.mark.parametrize("lost", ["no answers", "other rows", "no maps"])

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from ssdml.experiments.details import MapSample, RunDetails, load_details, save_details
+from ssdml.experiments.maps import project
 from ssdml.experiments.report import read_sections, write_report
 from ssdml.experiments.results import RESULTS, append_row
 from ssdml.experiments.run import compare
@@ -300,3 +301,26 @@ def test_runs_of_an_earlier_version_have_still_maps(compared):
     page = read(write_report(compared))
     assert "The map before and after" in words(page)
     assert "script" not in page.tags
+
+
+def test_an_embedding_of_one_column_has_a_map(rng):
+    y, is_labeled = np.arange(40) % 2, np.arange(40) > 30
+    line = (rng.normal(size=(40, 1)) + 9 * y[:, None]).astype(np.float32)
+    points = project(MapSample(line, y, is_labeled))
+    assert points.shape == (40, 2)
+    distances = np.linalg.norm(points[:, None] - points, axis=2) + 1e9 * np.eye(40)
+    assert (y[distances.argmin(axis=1)] == y).all()
+
+
+def test_a_method_looks_alike_in_all_figures_and_tables(tmp_path, make_row):
+    """Two methods without a look of their own, of which the later one ranks first."""
+    for method, nmi in (("mine", 50.0), ("yours", 90.0)):
+        append_row(tmp_path / RESULTS, make_row(method=method, scores={"NMI": nmi}))
+    append_row(tmp_path / RESULTS, make_row(method="input"))
+    (section,) = read_sections(tmp_path)
+    source = write_report(tmp_path).read_text(encoding="utf-8")
+    shown = re.search(r'style="color: (#\w{6})" aria-hidden="true">.</span> yours', source)[1]
+    assert shown == section.looks["yours"].color != section.looks["mine"].color
+    nmi = next(picture.svg for picture in section.differences if picture.title == "NMI")
+    places = [nmi.index(section.looks[method].color) for method in ("yours", "mine")]
+    assert places == sorted(places)  # drawn in the order of their ranks

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ssdml.datasets import Dataset, LabelScarceSplit
-from ssdml.experiments.details import load_details
+from ssdml.experiments.details import load_details, save_details
 from ssdml.experiments.report import write_report
 from ssdml.experiments.results import RESULTS, read_rows
 from ssdml.experiments.run import compare
@@ -204,14 +204,73 @@ def test_the_gallery_shows_the_neighbours_that_each_metric_finds(open_page, fold
     assert page.inner_text(".told") == f"7 to 12 of {len(y)}"
 
 
-def test_a_row_that_is_clicked_comes_to_the_top_of_the_gallery(open_page):
+def dot(page: Any) -> dict[str, float]:
+    """Where some test row is on the second map, in its pixels, by pointing here and there."""
+    canvas = page.locator(PANEL).nth(1)
+    size = canvas.bounding_box()["width"]
+    for x, y in np.random.default_rng(0).uniform(0.1 * size, 0.9 * size, (200, 2)):
+        canvas.hover(position={"x": x, "y": y})
+        if re.search(r"row \d+:", page.inner_text(".card")):
+            return {"x": x, "y": y}
+    raise AssertionError("no row anywhere")
+
+
+@pytest.mark.parametrize("by", ["key", "mouse", "finger"])
+def test_a_row_that_is_chosen_is_told_of_and_comes_to_the_top_of_the_gallery(open_page, by):
+    place = dot(open_page())
+    page = open_page(has_touch=by == "finger")
+    canvas = page.locator(PANEL).nth(1)
+    if by == "key":
+        canvas.hover(position=place)
+        canvas.focus()
+        page.keyboard.press("Enter")
+    elif by == "mouse":
+        canvas.click(position=place)
+    else:
+        canvas.tap(position=place)
+    told = page.locator(".card .picture").get_attribute("aria-label")
+    assert page.locator(".query").count() == 7
+    assert page.locator(".asked .picture").first.get_attribute("aria-label") == told
+
+
+def test_a_map_that_is_enlarged_follows_the_keys(open_page):
     page = open_page()
     page.locator(PANEL).nth(1).focus()
-    page.keyboard.press("ArrowLeft")
-    picture = page.locator(".card .picture").get_attribute("aria-label")
-    page.keyboard.press("Enter")
-    assert page.locator(".query").count() == 7
-    assert page.locator(".asked .picture").first.get_attribute("aria-label") == picture
+    for _ in range(4):
+        page.keyboard.press("+")
+    before = drawn(page)
+    for _ in range(40):
+        page.keyboard.press("ArrowLeft")
+    assert drawn(page) != before
+    assert re.search(r"row \d+", page.inner_text(".card"))
+
+
+def test_a_map_that_is_enlarged_is_dragged_and_a_drag_chooses_no_row(open_page):
+    page = open_page()
+    page.click("button[data-zoom='2']")
+    canvas = page.locator(PANEL).nth(1)
+    before, box = drawn(page), canvas.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 60, y + 40, steps=4)
+    page.mouse.up()
+    assert drawn(page) != before
+    assert page.locator(".query").count() == 6
+
+
+def test_a_section_without_answers_leaves_the_others_theirs(browser, pictures, tmp_path):
+    for name in ("earlier", "later"):
+        again = replace(pictures, name=name, X=pictures.X + len(name))
+        compare(again, ["input", "lda"], out=tmp_path, labels_per_class=[5], seeds=[0], resume=True)
+        if name == "earlier":
+            for path in (tmp_path / "details").iterdir():
+                save_details(path, replace(load_details(path), answers=None))
+    page = browser.new_page()
+    page.goto(write_report(tmp_path).as_uri())
+    page.wait_for_selector(".explorer.ready")
+    assert page.locator(".map svg").count() == page.locator(PANEL).count() == 2
+    page.close()
 
 
 def test_a_picture_shows_the_pixels_of_its_row(open_page, pictures):

@@ -1,0 +1,97 @@
+// The rows of a report's maps: their classes, their places, what methods say of them, their faces.
+//
+// Rows are numbered from 0; the test rows come first, the labelled ones that were learned from last.
+"use strict";
+
+const NONE = -1;
+
+function decoded(text) {
+  const raw = atob(text);
+  const bytes = new Uint8Array(raw.length);
+  for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
+  return bytes;
+}
+
+const unpacked = (text, Kind) => (text === null ? null : new Kind(decoded(text).buffer));
+
+function element(tag, properties = {}, ...children) {
+  const { style, ...others } = properties;
+  const made = Object.assign(document.createElement(tag), others);
+  if (style) for (const [name, value] of Object.entries(style)) made.style.setProperty(name, value);
+  made.append(...children);
+  return made;
+}
+
+class Items {
+  constructor(data) {
+    this.n = data.n;
+    this.nTest = data.nTest;
+    this.names = data.names;
+    this.colors = data.colors;
+    this.rows = unpacked(data.rows, Int32Array);
+    this.classes = unpacked(data.classes, Int32Array);
+    this.cards = data.cards;
+    if (this.cards?.sheet) {
+      this.places = unpacked(this.cards.places, Int32Array);
+      const sheet = new Blob([decoded(this.cards.sheet)], { type: "image/webp" });
+      this.sheet = `url(${URL.createObjectURL(sheet)})`;
+    }
+    this.methods = data.methods.map((method) => ({
+      name: method.name,
+      points: unpacked(method.points, Uint16Array),
+      neighbors: unpacked(method.neighbors, Int32Array),
+      width: method.width,
+      predicted: unpacked(method.predicted, Int32Array),
+      confidence: unpacked(method.confidence, Uint8Array),
+    }));
+  }
+
+  className(row) {
+    return this.classes[row] < 0 ? "no class" : this.names[this.classes[row]];
+  }
+
+  title(row) {
+    return `row ${this.rows[row]}${row < this.nTest ? "" : ", labelled"}`;
+  }
+
+  neighbors(method, row) {
+    return method.neighbors.subarray(row * method.width, (row + 1) * method.width);
+  }
+
+  isAlike(one, other) {
+    return this.classes[one] >= 0 && this.classes[one] === this.classes[other];
+  }
+
+  nAlike(method, row) {
+    return [...this.neighbors(method, row)].filter((other) => this.isAlike(row, other)).length;
+  }
+
+  finds(method, row) {
+    return this.isAlike(row, this.neighbors(method, row)[0]);
+  }
+
+  // What the item looks like: its picture, its text, or where neither is there, its class.
+  face(row, side) {
+    const label = `${this.title(row)}, class ${this.className(row)}`;
+    if (this.sheet) {
+      const { width, height, columns, n } = this.cards;
+      const scale = side / Math.max(width, height);
+      const place = this.places[row];
+      const [x, y] = [place % columns, Math.floor(place / columns)];
+      const style = {
+        width: `${width * scale}px`,
+        height: `${height * scale}px`,
+        "background-image": this.sheet,
+        "background-size": `${columns * width * scale}px ${Math.ceil(n / columns) * height * scale}px`,
+        "background-position": `${-x * width * scale}px ${-y * height * scale}px`,
+      };
+      const picture = element("span", { className: "picture", style, title: label });
+      picture.setAttribute("role", "img");
+      picture.setAttribute("aria-label", label);
+      return picture;
+    }
+    const text = this.cards?.texts ? this.cards.texts[row] : this.className(row);
+    return element("span", { className: this.cards?.texts ? "text" : "text short", title: label }, text);
+  }
+}
+

@@ -1,0 +1,236 @@
+// One map of a report: its dots, what is pointed at, and how it is moved.
+"use strict";
+
+const REACH = 14; // pixels between the pointer and a row it points at
+const MARGIN = 10; // pixels around the rows
+const DEEPEST = 32; // how far a map can be enlarged
+
+// A colour of the page, by the name of its variable, as [red, green, blue].
+function themed(name) {
+  const hex = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  return [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
+}
+
+const rgb = (parts) => `rgb(${parts.map(Math.round).join(" ")})`;
+const mixed = (from, to, share) => from.map((part, i) => part + share * (to[i] - part));
+
+class Panel {
+  constructor(box, items, method, explorer) {
+    Object.assign(this, { box, items, method, explorer, scale: 1, x: 0, y: 0 });
+    this.canvas = element("canvas", { tabIndex: 0 });
+    this.canvas.setAttribute("role", "application"); // so that its keys come here
+    const described = box.querySelector("svg").getAttribute("aria-label");
+    this.canvas.setAttribute("aria-label", `${described}. Arrow keys go from row to row.`);
+    this.marks = element("canvas", { className: "marks" });
+    box.replaceChildren(this.canvas, this.marks);
+    this.listen();
+    new ResizeObserver(() => this.draw()).observe(box);
+  }
+
+  listen() {
+    const { canvas } = this;
+    let from = null;
+    let moved = false;
+    const place = (event) => {
+      const frame = canvas.getBoundingClientRect();
+      return [event.clientX - frame.left, event.clientY - frame.top];
+    };
+    canvas.addEventListener("pointerdown", (event) => {
+      [from, moved] = [place(event), false];
+    });
+    canvas.addEventListener("pointerup", () => {
+      from = null;
+    });
+    canvas.addEventListener("pointerleave", (event) => {
+      from = null;
+      if (event.pointerType === "mouse") this.explorer.point(NONE); // a finger leaves after each tap
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      const [x, y] = place(event);
+      if (from && this.scale > 1 && event.buttons) {
+        moved ||= Math.hypot(x - from[0], y - from[1]) > 3;
+        this.move(this.x + (x - from[0]) / this.inner, this.y + (y - from[1]) / this.inner);
+        from = [x, y];
+      } else {
+        this.explorer.point(this.at(x, y));
+      }
+    });
+    canvas.addEventListener("click", (event) => {
+      if (moved) return;
+      const row = this.at(...place(event));
+      this.explorer.point(row);
+      this.explorer.pin(row);
+    });
+    canvas.addEventListener("dblclick", (event) => this.zoom(2, ...place(event)));
+    canvas.addEventListener(
+      "wheel",
+      (event) => {
+        if (!event.ctrlKey) return; // a wheel alone scrolls the page; with Ctrl, or two fingers, zooms
+        event.preventDefault();
+        this.zoom(Math.exp(-event.deltaY / 200), ...place(event));
+      },
+      { passive: false },
+    );
+    canvas.addEventListener("keydown", (event) => this.key(event));
+    canvas.addEventListener("blur", () => this.explorer.point(NONE));
+  }
+
+  key(event) {
+    const steps = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+    if (event.key in steps) {
+      const row = this.beside(this.explorer.row, ...steps[event.key]);
+      this.show(row);
+      this.explorer.point(row);
+    }
+    else if (event.key === "Enter") this.explorer.pin(this.explorer.row);
+    else if (event.key === "Escape") this.explorer.point(NONE);
+    else if (event.key === "+") this.zoom(2);
+    else if (event.key === "-") this.zoom(0.5);
+    else return;
+    event.preventDefault();
+  }
+
+  // Where a row is on the canvas, in pixels of the page.
+  position(row) {
+    const { points } = this.method;
+    const u = (points[2 * row] / 65535) * this.scale + this.x;
+    const v = (points[2 * row + 1] / 65535) * this.scale + this.y;
+    return [MARGIN + this.inner * u, MARGIN + this.inner * v];
+  }
+
+  at(x, y) {
+    let [nearest, least] = [NONE, REACH ** 2];
+    for (let row = 0; row < this.items.n; row++) {
+      const [left, top] = this.position(row);
+      const distance = (left - x) ** 2 + (top - y) ** 2;
+      if (distance < least) [nearest, least] = [row, distance];
+    }
+    return nearest;
+  }
+
+  // The nearest row in a direction; without one to begin with, that in the middle.
+  beside(row, right, down) {
+    const [x, y] = row === NONE ? [this.side / 2, this.side / 2] : this.position(row);
+    let [nearest, least] = [row, Infinity];
+    for (let other = 0; other < this.items.n; other++) {
+      const [left, top] = this.position(other);
+      const along = (left - x) * right + (top - y) * down;
+      const across = Math.abs((left - x) * down) + Math.abs((top - y) * right);
+      const distance = row === NONE ? Math.hypot(left - x, top - y) : along + 2 * across;
+      if (other !== row && (row === NONE || along > 0) && distance < least) {
+        [nearest, least] = [other, distance];
+      }
+    }
+    return nearest;
+  }
+
+  zoom(factor, x = this.side / 2, y = this.side / 2) {
+    const scale = Math.min(Math.max(this.scale * factor, 1), DEEPEST);
+    const change = scale / this.scale;
+    const [u, v] = [(x - MARGIN) / this.inner, (y - MARGIN) / this.inner];
+    this.scale = scale;
+    this.canvas.style.touchAction = scale > 1 ? "none" : ""; // a finger moves the map, or the page
+    this.move(u - (u - this.x) * change, v - (v - this.y) * change);
+  }
+
+  // Move the map, if need be, so that a row is on it.
+  show(row) {
+    if (row === NONE) return;
+    const [x, y] = this.position(row);
+    if (Math.min(x, y) >= 0 && Math.max(x, y) <= this.side) return;
+    this.move(this.x + 0.5 - (x - MARGIN) / this.inner, this.y + 0.5 - (y - MARGIN) / this.inner);
+  }
+
+  move(x, y) {
+    this.x = Math.min(0, Math.max(1 - this.scale, x));
+    this.y = Math.min(0, Math.max(1 - this.scale, y));
+    this.draw();
+  }
+
+  context(canvas) {
+    const ratio = window.devicePixelRatio || 1;
+    const pixels = Math.round(this.side * ratio);
+    if (canvas.width !== pixels) canvas.width = canvas.height = pixels;
+    const context = canvas.getContext("2d");
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, this.side, this.side);
+    return context;
+  }
+
+  draw() {
+    this.side = this.box.clientWidth;
+    if (!this.side) return;
+    this.inner = this.side - 2 * MARGIN;
+    const context = this.context(this.canvas);
+    const { items } = this;
+    const radius = Math.min(6, (items.n > 4000 ? 1.8 : 3) * Math.sqrt(this.scale));
+    const paints = this.explorer.paints(this.method);
+    const stamps = paints.colors.map((color) => stamp(color, radius));
+    for (const layer of paints.layers) {
+      for (const row of layer) {
+        const [x, y] = this.position(row);
+        if (x < -9 || y < -9 || x > this.side + 9 || y > this.side + 9) continue;
+        const { image, size } = stamps[paints.of[row]];
+        context.drawImage(image, x - size / 2, y - size / 2, size, size);
+      }
+    }
+    context.strokeStyle = rgb(themed("--ink"));
+    for (let row = items.nTest; row < items.n; row++) {
+      star(context, ...this.position(row), radius + 3.5, paints.colors[paints.of[row]]);
+    }
+    this.drawMarks();
+  }
+
+  drawMarks() {
+    if (!this.side) return;
+    const context = this.context(this.marks);
+    const { row } = this.explorer;
+    if (row === NONE) return;
+    const [x, y] = this.position(row);
+    context.lineWidth = 1;
+    if (row < this.items.nTest) {
+      for (const other of this.items.neighbors(this.method, row)) {
+        context.strokeStyle = rgb(themed(this.items.isAlike(row, other) ? "--good" : "--bad"));
+        context.setLineDash(this.items.isAlike(row, other) ? [] : [4, 3]);
+        context.beginPath();
+        context.moveTo(x, y);
+        context.lineTo(...this.position(other));
+        context.stroke();
+      }
+    }
+    context.setLineDash([]);
+    context.lineWidth = 2.5;
+    context.strokeStyle = rgb(themed("--ink"));
+    context.beginPath();
+    context.arc(x, y, 7, 0, 2 * Math.PI);
+    context.stroke();
+  }
+}
+
+// A dot drawn once, to be copied many times.
+function stamp(color, radius) {
+  const ratio = 2;
+  const size = 2 * radius + 2;
+  const image = element("canvas", { width: Math.ceil(size * ratio), height: Math.ceil(size * ratio) });
+  const context = image.getContext("2d");
+  context.scale(ratio, ratio);
+  context.globalAlpha = 0.85;
+  context.fillStyle = color;
+  context.beginPath();
+  context.arc(size / 2, size / 2, radius, 0, 2 * Math.PI);
+  context.fill();
+  return { image, size };
+}
+
+function star(context, x, y, radius, color) {
+  context.beginPath();
+  for (let i = 0; i < 10; i++) {
+    const [angle, length] = [(Math.PI * i) / 5, i % 2 ? 0.45 * radius : radius];
+    context.lineTo(x + length * Math.sin(angle), y - length * Math.cos(angle));
+  }
+  context.closePath();
+  context.fillStyle = color;
+  context.fill();
+  context.stroke();
+}
+
