@@ -20,14 +20,15 @@ ROOT = Path(__file__).parents[2]
 
 PATIENCE = 180  # seconds; a run takes some twenty, and each time that they miss each other 60
 ATTEMPTS = 4
+LOST = "Connection reset by peer"
 
 
 def run(n_ranks, out, *options, script="tests.two_ranks"):
     """The script of the test, as so many processes, started again if one dies.
 
     More than once: on a busy machine they may miss each other's ports. In some sandboxes gloo's
-    processes then wait for each other for ever, before the first line of ours: those are ended,
-    and the run is begun anew.
+    processes then wait for each other for ever, before the first line of ours, or lose each other
+    again and again: those are ended, and the run is begun anew.
     """
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += [f"--nproc-per-node={n_ranks}", "--max-restarts=5", "-m", script]
@@ -42,11 +43,13 @@ def run(n_ranks, out, *options, script="tests.two_ranks"):
             _, told = done.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             end(done)
-            done.communicate()
+            _, told = done.communicate()
             continue
-        assert done.returncode == 0, told[-3000:]
-        return np.load(folder / "result.npz")
-    pytest.fail(f"{n_ranks} processes did not find each other, {ATTEMPTS} times")
+        if done.returncode == 0:
+            return np.load(folder / "result.npz")
+        if LOST not in told:  # a fault of ours; one that also takes connections away does it again
+            break
+    pytest.fail(f"{n_ranks} processes did not come to an end together:\n{told[-3000:]}")
 
 
 def end(process):
