@@ -48,7 +48,7 @@ def learned(method, data, split, folder):
     """Networks of a method, and the scores of the test images after each partition."""
     model = with_parameters(method, deep_methods(data, DEEP))(0, -1)
     model.estimator.set_params(checkpoint_dir=folder, verbose=1)
-    images, tested = (model.images(data.X[rows]) for rows in (split.train, split.test))
+    images, tested = (model.given(data.X[rows]) for rows in (split.train, split.test))
     labels = split.partial_labels(data.y)
     return model.estimator.fit(images, labels, validation=(tested, data.y[split.test])), tested
 

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from ssdml.files import whole_file
+from ssdml.graphs._tensors import unit_rows
 from ssdml.input_side import InputSide
 from ssdml.representation import ResidualRepresentation
 
@@ -56,7 +57,7 @@ class EmbeddingOfRows(nn.Module):
         )
         centered = (X - mean) * scale
         features = centered + torch.relu(centered @ A.T + a) @ B.T + b
-        return torch.cat([_unit_rows(features @ L), X], dim=1)
+        return torch.cat([unit_rows(features @ L), X], dim=1)
 
 
 class EmbeddingOfItems(nn.Module):
@@ -80,7 +81,7 @@ class EmbeddingOfItems(nn.Module):
             return embedding
         rows = X.flatten(1)
         if self.side.unit:
-            rows = _unit_rows(rows - self.side.mean)
+            rows = unit_rows(rows - self.side.mean)
         return torch.cat([embedding, (rows - self.center) @ self.axes], dim=1)
 
 
@@ -154,12 +155,6 @@ def write_onnx(
 def _single(array: Any) -> torch.Tensor:
     """A float32 tensor of its own."""
     return torch.tensor(array, dtype=torch.float32)
-
-
-def _unit_rows(rows: torch.Tensor) -> torch.Tensor:
-    """Rows divided by their Euclidean length; a row of zeros stays zero."""
-    lengths = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    return rows / torch.where(lengths > 0, lengths, torch.ones_like(lengths))
 
 
 @contextmanager

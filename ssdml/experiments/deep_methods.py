@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Self
 
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import clone
 
 from ssdml.datasets import Dataset
-from ssdml.experiments.methods import Array, Factory
+from ssdml.experiments.methods import AroundEstimator, Array, Factory
 
 NETWORKS: dict[tuple[int, ...], tuple[str, int]] = {
     (28, 28): ("mnist", 64),
@@ -17,28 +17,19 @@ NETWORKS: dict[tuple[int, ...], tuple[str, int]] = {
 }  # seed 003's, and the columns of L
 
 
-class DeepMethod(TransformerMixin, BaseEstimator):
-    """A deep estimator of what the rows of a comparison stand for: see :meth:`images`."""
+class DeepMethod(AroundEstimator):
+    """A deep estimator of what the rows of a comparison stand for, as :meth:`given` makes it."""
 
     estimator: Any
 
     def fit(self, X: Any, y: Array) -> Self:
         """Fit on the images."""
-        self.estimator_ = self.new_estimator().fit(self.images(X), y)
+        self.estimator_ = self.new_estimator().fit(self.given(X), y)
         return self
 
     def new_estimator(self) -> Any:
         """The estimator that is fitted."""
         return clone(self.estimator)
-
-    def images(self, X: Any) -> Any:
-        """Images of rows."""
-        return X
-
-    def transform(self, X: Any) -> Array:
-        """Embedding of images."""
-        embedding: Array = self.estimator_.transform(self.images(X))
-        return embedding
 
     def set_params(self, **params: Any) -> Self:
         """Parameters of the estimator go by their own names."""
@@ -51,27 +42,6 @@ class DeepMethod(TransformerMixin, BaseEstimator):
         )
         return self
 
-    @property
-    def triplets_(self) -> Any:
-        """The last that were mined."""
-        return self.estimator_.triplets_
-
-    @property
-    def history_(self) -> Any:
-        """How it was learned."""
-        return self.estimator_.history_
-
-    @property
-    def classes_(self) -> Array:
-        """Columns of :meth:`predict_proba`."""
-        classes: Array = self.estimator_.classes_
-        return classes
-
-    def predict_proba(self, X: Any) -> Array:
-        """Distributions of the classes at images."""
-        distributions: Array = self.estimator_.predict_proba(self.images(X))
-        return distributions
-
 
 class OfImages(DeepMethod):
     """A deep estimator of images, given as flat rows (height, width, channels)."""
@@ -80,7 +50,7 @@ class OfImages(DeepMethod):
         self.estimator = estimator
         self.item_shape = item_shape
 
-    def images(self, X: Array) -> Array:
+    def given(self, X: Array) -> Array:
         """Rows as images, their channels first."""
         images = X.reshape(len(X), *self.item_shape)
         return images if images.ndim == 3 else images.transpose(0, 3, 1, 2)

@@ -20,9 +20,9 @@ from ssdml.experiments.deep_methods import NETWORKS
 from ssdml.experiments.disjoint_classes import class_disjoint, held_out_classes
 from ssdml.experiments.features import prepared
 from ssdml.experiments.loss_methods import LossEmbedding
-from ssdml.experiments.methods import Embedder, Factory, InputFeatures
+from ssdml.experiments.methods import Embedder, Factory
 from ssdml.experiments.results import Row
-from ssdml.experiments.run import compare
+from ssdml.experiments.run import METHODS, compare
 
 RATE = 1e-3  # that a base and its terms learn at
 RATES = (RATE, 1e-4)  # that are searched besides
@@ -144,7 +144,7 @@ def tried_and_scored(
         halves.append(half)
     scored, rows = [], []
     for half in halves:
-        methods = {"input": _input}
+        methods = {"input": METHODS["input"]}
         for name in losses:
             methods[name] = _method(name, half.best(name).choice, shape, n_steps)
             if any_rate:
@@ -206,10 +206,6 @@ def _method(
 
 def _new(random_state: int, n_jobs: int | None, **parameters: object) -> Embedder:
     return LossEmbedding(random_state=random_state, **parameters)  # type: ignore[arg-type]
-
-
-def _input(random_state: int, n_jobs: int | None) -> Embedder:
-    return InputFeatures()
 
 
 def _compared(

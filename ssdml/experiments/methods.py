@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.utils.metaestimators import available_if
 
 from ssdml.graphs._checks import UNLABELED, choose
 
@@ -66,6 +67,43 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+class AroundEstimator(TransformerMixin, BaseEstimator):
+    """A method around an estimator, fitted as ``estimator_``: it says what that says."""
+
+    estimator_: Any
+
+    def given(self, X: Any) -> Any:
+        """What the estimator is given of rows."""
+        return X
+
+    def transform(self, X: Any) -> Array:
+        """Embedding of any rows."""
+        embedding: Array = self.estimator_.transform(self.given(X))
+        return embedding
+
+    @available_if(lambda self: hasattr(self.estimator_, "predict_proba"))
+    def predict_proba(self, X: Any) -> Array:
+        """Distributions of the classes at any rows."""
+        distributions: Array = self.estimator_.predict_proba(self.given(X))
+        return distributions
+
+    @property
+    def classes_(self) -> Array:
+        """Columns of :meth:`predict_proba`."""
+        classes: Array = self.estimator_.classes_
+        return classes
+
+    @property
+    def triplets_(self) -> Any:
+        """The last that were mined, by an estimator that mines."""
+        return self.estimator_.triplets_
+
+    @property
+    def history_(self) -> Any:
+        """How it was learned."""
+        return self.estimator_.history_
 
 
 class InputFeatures(TransformerMixin, BaseEstimator):

@@ -50,7 +50,7 @@ class OfPhotographs(DeepMethod):
         )
         return super().new_estimator().set_params(backbone=backbone)
 
-    def images(self, X: Any) -> ImageFiles:
+    def given(self, X: Any) -> ImageFiles:
         """The files, read at the protocol's size."""
         resized: ImageFiles = X.resized(self.image_size)
         return resized

@@ -9,11 +9,10 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin, clone
-from sklearn.utils.metaestimators import available_if
+from sklearn.base import clone
 
 from ssdml.evaluation import few_label_accuracy
-from ssdml.experiments.methods import Array, Embedder, Factory
+from ssdml.experiments.methods import AroundEstimator, Array, Embedder, Factory
 from ssdml.graphs._checks import UNLABELED
 from ssdml.model_selection import SemiSupervisedSplit
 
@@ -56,7 +55,7 @@ GRIDS: dict[str, Settings] = {
 }
 
 
-class Tuned(TransformerMixin, BaseEstimator):
+class Tuned(AroundEstimator):
     """A method with the setting that does best on labelled rows which it has not seen.
 
     Each setting is learned on folds of the labelled rows and up to 4,000 others, and scored by the
@@ -105,33 +104,6 @@ class Tuned(TransformerMixin, BaseEstimator):
         self.best_params_ = self.settings[best]
         self.estimator_ = self._with(self.best_params_).fit(X, labels)
         return self
-
-    @property
-    def history_(self) -> Any:
-        """How the best one was learned."""
-        return self.estimator_.history_
-
-    @property
-    def classes_(self) -> Array:
-        """Columns of :meth:`predict_proba`."""
-        classes: Array = self.estimator_.classes_
-        return classes
-
-    @available_if(lambda self: hasattr(self.estimator_, "predict_proba"))
-    def predict_proba(self, X: Array) -> Array:
-        """What the best one says of the classes."""
-        distributions: Array = self.estimator_.predict_proba(X)
-        return distributions
-
-    def transform(self, X: Array) -> Array:
-        """Embedding of any rows."""
-        embedding: Array = self.estimator_.transform(X)
-        return embedding
-
-    @property
-    def triplets_(self) -> Any:
-        """The last that were mined, by a method that mines."""
-        return self.estimator_.triplets_
 
     def _searched(self, labels: Array) -> Array:
         """All labelled rows, and some of the others."""

@@ -163,21 +163,17 @@ def test_colours_show_classes_errors_and_confidence_and_say_which(open_page):
     assert drawn(page) == by_class
 
 
-def test_a_class_of_the_legend_is_shown_alone_and_with_the_others_again(open_page):
-    page = open_page()
-    everything = drawn(page)
-    page.click("button[data-only='1']")
-    assert drawn(page) != everything
-    page.click("button[data-only='1']")
-    assert drawn(page) == everything
-
-
-def test_zooming_in_and_out_again_changes_nothing(open_page):
+@pytest.mark.parametrize(
+    ("there", "back"),
+    [("data-only='1'", "data-only='1'"), ("data-zoom='2'", "data-zoom='0.5'")],
+    ids=["a class shown alone", "enlarged"],
+)
+def test_a_map_that_is_changed_and_changed_back_is_as_it_was(open_page, there, back):
     page = open_page()
     before = drawn(page)
-    page.click("button[data-zoom='2']")
+    page.click(f"button[{there}]")
     assert drawn(page) != before
-    page.click("button[data-zoom='0.5']")
+    page.click(f"button[{back}]")
     assert drawn(page) == before
 
 
