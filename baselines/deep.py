@@ -107,8 +107,8 @@ class DeepBaseline(DeepEstimator):
         "batch_size": [Interval(Integral, 4, None, closed="left")],
     }
 
-    # What other runs leave open: no averaged weights, no early stop, and L is learned apart.
-    averaging, tol, orthogonal = 0.0, 0.0, True
+    # What other runs leave open: no early stop, and L is learned apart.
+    tol, orthogonal = 0.0, True
 
     def __init__(
         self,

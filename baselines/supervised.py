@@ -100,8 +100,8 @@ class DeepSupervised(DeepEstimator):
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
     }
 
-    # What other runs leave open: no averaged weights, no early stop, no part of the items.
-    averaging, tol, partition_size = 0.0, 0.0, None
+    # What other runs leave open: no early stop, no part of the items.
+    tol, partition_size = 0.0, None
 
     def __init__(
         self,

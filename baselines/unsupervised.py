@@ -101,8 +101,8 @@ class DeepUnsupervised(DeepEstimator):
         "learning_rate": [Interval(Real, 0, None, closed="neither"), None],
     }
 
-    # What other runs leave open: no averaged weights, no early stop, every item, no label before.
-    averaging, tol, partition_size, pretrain_epochs = 0.0, 0.0, None, 0
+    # What other runs leave open: no early stop, every item, no label before.
+    tol, partition_size, pretrain_epochs = 0.0, None, 0
 
     def __init__(
         self,

@@ -14,7 +14,6 @@ LINES = [
     "deep-ssdml[metric_steps=0]",
     "deep-ssdml[consistency=0]",
     "deep-ssdml[triplets=0]",
-    "deep-ssdml[averaging=0]",
     "deep-ssdml[augment=null]",
     "deep-ssdml[input_edges=0]",
     "deep-ssdml[input_weight=0]",

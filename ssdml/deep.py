@@ -28,7 +28,7 @@ class DeepSSDML(DeepEstimator):
 
     Partition after partition: a kNN graph of the current embedding carries the labels to all
     items, triplets are mined on it, an orthonormal L is learned from them, and the network learns
-    under L from the propagated classes and from itself: what its averaged weights believe of an
+    under L from the propagated classes and from itself: what it believes of an
     item, together with the graph, it is to say of a distorted view too.
 
     Parameters
@@ -44,7 +44,7 @@ class DeepSSDML(DeepEstimator):
     mining : {"propagated", "neighborhood"}
         "neighborhood" is the seed's way, with all that belongs to it: network and L learn from
         triplets alone, 100 at a time, L by 10 steps; ``propagation``, ``augment``, ``consistency``,
-        ``triplets``, ``losses``, ``averaging``, ``metric_steps`` and ``batch_size`` are not read.
+        ``triplets``, ``losses``, ``metric_steps`` and ``batch_size`` are not read.
         See :meth:`paper`.
     angle : float
         Of the angular losses, in degrees.
@@ -62,8 +62,6 @@ class DeepSSDML(DeepEstimator):
         and its classes, which are numbered in their order. They are copied. Parameters of theirs
         are learned, at their own rate if they have one; where one takes halves aligned in class,
         batches are drawn so.
-    averaging : float
-        Of the weights over the steps; 0 keeps the last.
     metric_steps : int
         Of conjugate gradients on the Stiefel manifold in each partition; 0: L stays as it began.
     orthogonal : bool
@@ -107,7 +105,7 @@ class DeepSSDML(DeepEstimator):
     Attributes
     ----------
     network_ : Module
-        With averaged weights; calling it gives the unit embedding.
+        Calling it gives the unit embedding.
     components_ : ndarray of shape (n_components, d)
         L, transposed.
     classes_ : ndarray of shape (n_classes,)
@@ -123,7 +121,7 @@ class DeepSSDML(DeepEstimator):
     -----
     Departures from [1]_: labels are propagated to pairs of unlabelled items as well and along a
     graph of all items; the network learns from classes and triplets of each batch as the graph has
-    them; consistency [2]_ and averaged weights [3]_; the input is kept beside.
+    them; consistency [2]_; the input is kept beside.
 
     References
     ----------
@@ -131,7 +129,6 @@ class DeepSSDML(DeepEstimator):
        AAAI 2021.
     .. [2] Sohn et al., "FixMatch: simplifying semi-supervised learning with consistency and
        confidence", NeurIPS 2020.
-    .. [3] Tarvainen, Valpola, "Mean teachers are better role models", NeurIPS 2017.
 
     Examples
     --------
@@ -158,7 +155,6 @@ class DeepSSDML(DeepEstimator):
         "threshold": [Interval(Real, 0, 1, closed="both")],
         "triplets": [Interval(Real, 0, None, closed="left")],
         "losses": [list, tuple, callable, None],
-        "averaging": [Interval(Real, 0, 1, closed="left")],
         "metric_steps": [Interval(Integral, 0, None, closed="left")],
         "orthogonal": ["boolean"],
         "input_edges": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
@@ -182,7 +178,6 @@ class DeepSSDML(DeepEstimator):
         threshold: float = 0.9,
         triplets: float = 1.0,
         losses: Any = None,
-        averaging: float = 0.995,
         metric_steps: int = 3,
         orthogonal: bool = True,
         input_edges: float | str = "auto",
@@ -214,7 +209,6 @@ class DeepSSDML(DeepEstimator):
         self.threshold = threshold
         self.triplets = triplets
         self.losses = losses
-        self.averaging = averaging
         self.metric_steps = metric_steps
         self.orthogonal = orthogonal
         self.input_edges = input_edges
@@ -239,7 +233,7 @@ class DeepSSDML(DeepEstimator):
         """Seed 003 to the letter: one-sided affinities, neighbourhood triplets, L by the batch.
 
         Descent by SGD at rate 10⁻⁴ on partitions of 9,000 unlabelled items, 10 epochs each, 50 in
-        all; neither views, nor averaged weights, nor the input beside. Every item of a batch has
+        all; neither views nor the input beside. Every item of a batch has
         been mined on a graph of the partition's features before L.
 
         Ours, where the seed is silent: items are standardised by channel, the weight decay is
@@ -251,7 +245,6 @@ class DeepSSDML(DeepEstimator):
             "mining": "neighborhood",
             "augment": None,
             "consistency": 0.0,
-            "averaging": 0.0,
             "input_edges": 0.0,
             "input_weight": 0.0,
             "learning_rate": 1e-4,

@@ -147,7 +147,7 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
                 with stages(f"partition {len(run.history) + 1}") as show, memory_hints(self):
                     entry = run.partition(show)
                     if held is not None:
-                        entry["validation"] = self._scores(run.average, *held, seed)
+                        entry["validation"] = self._scores(run.network, *held, seed)
                     if folder is not None and rank() == 0:
                         save_checkpoint(folder, run.checkpoint(), config)
                         write_history(folder, run.history)
@@ -169,5 +169,5 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
         self.transduction_ = self.classes_[codes] if len(self.classes_) else codes
         self.history_, self.triplets_ = run.history, run.triplets
         self.item_shape_ = run.items.shape
-        self.components_ = run.average.L.T
-        self.network_ = run.average.eval()
+        self.components_ = run.network.L.T
+        self.network_ = run.network.eval()

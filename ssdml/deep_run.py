@@ -1,7 +1,7 @@
 """Our alternation: labels along input and embedding, L by triplets, the backbone by classes.
 
 The backbone learns from the classes that the graph gave, from triplets of each batch, and from
-itself: what its averaged weights and the graph together believe of an item.
+itself: what it and the graph together believe of an item that is barely changed.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from ssdml.losses.base import Loss
 from ssdml.partition_run import PartitionRun, Prepared, RunSettings
 from ssdml.ranks import gathered, own_share
 from ssdml.sampling import aligned_halves, balanced_batches, confidences
-from ssdml.training import MetricNetwork, Schedule, batch_angular_loss, rate_at
+from ssdml.training import MetricNetwork, Schedule, batch_angular_loss, evaluating, rate_at
 
 Array = npt.NDArray[Any]
 Classes = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 
 N_NEGATIVES = 5
-MASS_AVERAGING = 0.99  # of the teacher's class masses over the steps
+MASS_AVERAGING = 0.99  # of the believed class masses over the steps
 
 
 class DeepSettings(RunSettings, Protocol):
@@ -178,10 +178,11 @@ class DeepRun(PartitionRun):
 
     @torch.no_grad()
     def _targets(self, weak: torch.Tensor, rows: Rows) -> tuple[torch.Tensor, torch.Tensor]:
-        """Classes of weak views by teacher and graph together, and which of them are trusted."""
-        with torch.autocast(self._kind, torch.bfloat16, enabled=self._mixed):
-            embedding = self.average(weak).float()
-        given = torch.softmax(self.average.logits(gathered(embedding)), dim=1)
+        """Classes of weak views by network and graph together, and which of them are trusted."""
+        mixed = torch.autocast(self._kind, torch.bfloat16, enabled=self._mixed)
+        with evaluating(self.network), mixed:
+            embedding = self.network(weak).float()
+        given = torch.softmax(self.network.logits(gathered(embedding)), dim=1)
         self.masses.lerp_(given.mean(dim=0), 1 - MASS_AVERAGING)
         beliefs = given / self.masses
         if self.history or self.trusts_input:

@@ -45,7 +45,6 @@ class RunSettings(Protocol):
 
     n_neighbors: int
     decay: float
-    averaging: float
     partition_size: int | None
     pretrain_epochs: int
     epochs: int
@@ -90,7 +89,6 @@ class PartitionRun(ABC):
         self.trainer = Trainer(
             network,
             weight_decay=settings.weight_decay,
-            averaging=settings.averaging,
             optimizer=self.optimizer,
             losses=losses,
         )
@@ -124,11 +122,6 @@ class PartitionRun(ABC):
         """What is trained."""
         return self.trainer.network
 
-    @property
-    def average(self) -> MetricNetwork:
-        """Its averaged weights: the teacher, and in the end the result."""
-        return self.trainer.average
-
     def pretrain(self) -> None:
         """Teach the network the labelled items, if that is asked for, before anything else."""
         if self.settings.pretrain_epochs:
@@ -136,7 +129,6 @@ class PartitionRun(ABC):
             rows = np.flatnonzero(codes != UNLABELED)
             epochs, rng = self.settings.pretrain_epochs, np.random.default_rng([self.seed, 0, 0])
             pretrain(self.network, self.items, rows, codes[rows], epochs=epochs, rng=rng)
-            self.average.load_state_dict(self.network.state_dict())
 
     def partition(self, show: Show) -> dict[str, Any]:
         """The next partition: labels along the graph, triplets, L, and the backbone's epochs.
@@ -168,7 +160,6 @@ class PartitionRun(ABC):
         losses: list[float] = []
         with seeded(int(rng.integers(2**31)), self.device):
             self.network.train()
-            self.average.eval()
             for step, batch in enumerate(batches):
                 rate = self._rate(number, step)
                 losses.append(self.trainer.step(self._loss(batch), rate))
@@ -200,7 +191,7 @@ class PartitionRun(ABC):
     def _carried(self, features: Array, rng: np.random.Generator) -> tuple[Array, KNNGraph]:
         """Labels spread along the graph of the embedding, and that graph."""
         graph = knn_graph(
-            unit_rows(features @ self.average.L),
+            unit_rows(features @ self.network.L),
             self.settings.n_neighbors,
             n_jobs=self.settings.n_jobs,
             random_state=rng,
@@ -226,14 +217,13 @@ class PartitionRun(ABC):
         self._place(found.metric, found.proxies)
 
     def _place(self, metric: Array | None, proxies: Array | None) -> None:
-        """Put L and the proxies' directions into both networks; None leaves them as they are."""
+        """Put L and the proxies' directions into the network; None leaves them as they are."""
         with torch.no_grad():
-            for network in (self.network, self.average):
-                if metric is not None:
-                    network.metric.copy_(torch.from_numpy(metric))
-                if proxies is not None:
-                    directions = torch.from_numpy(proxies)
-                    network.proxies.copy_(functional.normalize(directions, dim=1))
+            if metric is not None:
+                self.network.metric.copy_(torch.from_numpy(metric))
+            if proxies is not None:
+                directions = torch.from_numpy(proxies)
+                self.network.proxies.copy_(functional.normalize(directions, dim=1))
 
     def _note(self, number: int, epoch: int, loss: float) -> str:
         """Where a partition's epochs stand."""
@@ -251,27 +241,23 @@ class PartitionRun(ABC):
         return -(-self.epochs_of(number) * len(self.parts[number]) // self.settings.batch_size)
 
     def embed_all(self, kind: str) -> Array:
-        """Unit features, or embedding, of all items by the averaged network."""
-        return embed_items(self.average, self.items, kind, batch_size=self.settings.batch_size)
+        """Unit features, or embedding, of all items by the network."""
+        return embed_items(self.network, self.items, kind, batch_size=self.settings.batch_size)
 
     def checkpoint(self) -> Checkpoint:
         """All that later partitions depend on."""
         tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
-        tensors |= {f"average.{k}": v for k, v in self.average.state_dict().items()}
         tensors |= self.trainer.optimizer_tensors()
         if self.losses is not None:
             tensors |= {f"losses.{k}": v for k, v in self.losses.state_dict().items()}
         tensors["distributions"] = torch.from_numpy(self.distributions)
-        state = {"history": self.history, "n_steps": self.trainer.n_steps}
-        return Checkpoint(len(self.history), tensors, state)
+        return Checkpoint(len(self.history), tensors, {"history": self.history})
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Go on from a checkpoint of the same run."""
         self.network.load_state_dict(checkpoint.part("network"))
-        self.average.load_state_dict(checkpoint.part("average"))
         if self.losses is not None:
             self.losses.load_state_dict(checkpoint.part("losses"))
         self.trainer.restore_optimizer(checkpoint.part("optimizer"))
-        self.trainer.n_steps = checkpoint.state["n_steps"]
         self.distributions = checkpoint.tensors["distributions"].numpy()
         self.history = checkpoint.state["history"]

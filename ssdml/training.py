@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,7 +31,6 @@ class Schedule(NamedTuple):
     batch_size: int = 256
     learning_rate: float = 1e-3
     weight_decay: float = 1e-2
-    averaging: float = 0.99  # of the weights over the steps
     temperature: float = 0.1  # of the classes' proxies
     n_negatives: int = 5  # of each anchor in a batch
 
@@ -49,7 +47,7 @@ def train_backbone(
     schedule: Schedule | None = None,
     progress: Progress | None = None,
 ) -> tuple[nn.Module, list[float]]:
-    """Backbone with averaged weights, and the loss of each step.
+    """Trained backbone, and the loss of each step.
 
     The embedding of a row x is ``unit(backbone(x) @ L)``; L stays as it is. Each batch draws the
     classes equally often. Its loss is the angular loss of triplets mined in the batch (a random
@@ -58,7 +56,7 @@ def train_backbone(
     Parameters
     ----------
     backbone : Module
-        Trained in place; the average over its steps is returned.
+        Trained in place.
     L : array of shape (n_features, n_components)
     rows : array of shape (n, ...), float32
     classes : array of shape (n,)
@@ -75,7 +73,7 @@ def train_backbone(
 
     Returns
     -------
-    averaged : Module
+    backbone : Module
         In evaluation mode, on the CPU.
     losses : list of float
     """
@@ -85,7 +83,7 @@ def train_backbone(
         network = MetricNetwork(
             backbone, metric, int(classes.max()) + 1, temperature=plan.temperature
         ).to(device)
-        trainer = Trainer(network.train(), weight_decay=plan.weight_decay, averaging=plan.averaging)
+        trainer = Trainer(network.train(), weight_decay=plan.weight_decay)
         losses = []
         for step, batch in enumerate(_balanced_batches(classes, plan, seed)):
             embedding = network(torch.from_numpy(rows[batch]).to(device))
@@ -96,7 +94,7 @@ def train_backbone(
             losses.append(trainer.step(loss, rate_at(step / plan.n_steps, plan)))
             if progress is not None:
                 progress(len(losses) / plan.n_steps)
-    return trainer.average.backbone.eval().cpu(), losses
+    return backbone.eval().cpu(), losses
 
 
 class MetricNetwork(nn.Module):
@@ -160,7 +158,7 @@ class MetricNetwork(nn.Module):
 
 
 class Trainer:
-    """Steps down losses of a network, and the average of its weights over them.
+    """Steps down losses of a network.
 
     ``optimizer`` makes one of the groups of parameters and the weight decay. ``losses`` may have
     parameters of their own; a group of theirs that names its rate keeps it.
@@ -171,12 +169,10 @@ class Trainer:
         network: MetricNetwork,
         *,
         weight_decay: float,
-        averaging: float,
         optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW,
         losses: Loss | None = None,
     ) -> None:
-        self.network, self.average, self.n_steps = network, copy.deepcopy(network), 0
-        self._averaging = averaging
+        self.network = network
         groups: list[dict[str, Any]] = [{"params": list(network.parameters())}]
         for group in [] if losses is None else losses.parameter_groups():
             groups.append(group | {"keeps_rate": "lr" in group})
@@ -191,9 +187,6 @@ class Trainer:
         loss.backward()  # type: ignore[no-untyped-call]
         average_gradients(self._trained)
         self.optimizer.step()
-        keep = min(self._averaging, self.n_steps / (self.n_steps + 1))
-        _update_average(self.average, self.network, keep)
-        self.n_steps += 1
         return float(loss.detach())
 
     def optimizer_tensors(self) -> dict[str, torch.Tensor]:
@@ -287,13 +280,22 @@ def embed_items(
     """
     apply = network.features if kind == "features" else network
     rows = np.arange(len(items)) if rows is None else rows
-    was_training = network.training
-    network.eval()
     blocks = row_blocks(len(rows), min(EMBEDDED, 8 * batch_size))
-    parts = [apply(items.batch(rows[block])).float().cpu() for block in blocks]
-    network.train(was_training)
+    with evaluating(network):
+        parts = [apply(items.batch(rows[block])).float().cpu() for block in blocks]
     embedded: npt.NDArray[Any] = torch.cat(parts).numpy()
     return embedded
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """A network in evaluation mode, then again in that it was in."""
+    was_training = network.training
+    network.eval()
+    try:
+        yield
+    finally:
+        network.train(was_training)
 
 
 @contextmanager
@@ -349,14 +351,6 @@ def rate_at(done: float, plan: Schedule) -> float:
     rise = min(1.0, (done + 1 / plan.n_steps) / warmup)
     fall = (1 + math.cos(math.pi * max(0.0, done - warmup) / (1 - warmup))) / 2
     return plan.learning_rate * rise * fall
-
-
-@torch.no_grad()
-def _update_average(average: nn.Module, backbone: nn.Module, keep: float) -> None:
-    for mean, current in zip(average.parameters(), backbone.parameters(), strict=True):
-        mean.lerp_(current, 1 - keep)
-    for copied, buffer in zip(average.buffers(), backbone.buffers(), strict=True):
-        copied.copy_(buffer)  # running statistics are averages already
 
 
 def batch_angular_loss(

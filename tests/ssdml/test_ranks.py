@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 import torch
 
@@ -18,46 +16,23 @@ from ssdml.ranks import average_gradients, gathered, n_ranks, own_share, rank
 ROOT = Path(__file__).parents[2]
 
 
-PATIENCE = 180  # seconds; a run takes some twenty, and each time that they miss each other 60
-ATTEMPTS = 4
-LOST = "Connection reset by peer"
-
-
 def run(n_ranks, out, *options, script="tests.two_ranks"):
-    """The script of the test, as so many processes, started again if one dies.
-
-    More than once: on a busy machine they may miss each other's ports. In some sandboxes gloo's
-    processes then wait for each other for ever, before the first line of ours, or lose each other
-    again and again: those are ended, and the run is begun anew.
-    """
+    """The script of the test, as so many processes, started again if one dies."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += [f"--nproc-per-node={n_ranks}", "--max-restarts=5", "-m", script]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-    for attempt in range(ATTEMPTS):
-        folder = out.with_name(f"{out.name}-{attempt}")
-        folder.mkdir()
-        started = [*command, str(folder), *options]
-        done = subprocess.Popen(started, cwd=ROOT, env=environment, **pipes)
-        try:
-            _, told = done.communicate(timeout=PATIENCE)
-        except subprocess.TimeoutExpired:
-            end(done)
-            _, told = done.communicate()
-            continue
-        if done.returncode == 0:
-            return np.load(folder / "result.npz")
-        if LOST not in told:  # a fault of ours; one that also takes connections away does it again
-            break
-    pytest.fail(f"{n_ranks} processes did not come to an end together:\n{told[-3000:]}")
-
-
-def end(process):
-    """Kill a process and all that it has started: torchrun's have sessions of their own."""
-    started = psutil.Process(process.pid).children(recursive=True)
-    for each in (psutil.Process(process.pid), *started):
-        with suppress(psutil.NoSuchProcess):
-            each.kill()
+    command += [f"--nproc-per-node={n_ranks}", "--max-restarts=5", "-m", script, str(out)]
+    # Gloo's processes that connect when they begin wait for each other for ever, in some sandboxes;
+    # those that connect when they first have something to say do not.
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(ROOT),
+        "TORCH_GLOO_LAZY_INIT": "1",
+    }
+    out.mkdir()
+    done = subprocess.run(
+        [*command, *options], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return np.load(out / "result.npz")
 
 
 @pytest.fixture(scope="module")

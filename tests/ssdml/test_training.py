@@ -14,8 +14,8 @@ from ssdml.training import (
     MetricNetwork,
     Schedule,
     _balanced_batches,
-    _update_average,
     batch_triplets,
+    evaluating,
     find_device,
     one_thread,
     pretrain,
@@ -129,7 +129,7 @@ def test_training_separates_classes_that_no_linear_map_separates(rng):
         torch.manual_seed(0)
         head = ResidualHead(4, n_hidden=128, dropout=0.0)
     before = share_between(head)
-    schedule = Schedule(n_steps=200, batch_size=64, learning_rate=1e-2, averaging=0.9)
+    schedule = Schedule(n_steps=200, batch_size=64, learning_rate=1e-2)
     head, _ = train_backbone(
         head, np.eye(4), X, classes, angle=40.0, seed=0, device="cpu", schedule=schedule
     )
@@ -137,39 +137,26 @@ def test_training_separates_classes_that_no_linear_map_separates(rng):
     assert share_between(head) > 0.6
 
 
-def test_the_average_comes_back_ready_to_use_and_is_not_the_last_step(blobs):
+def test_the_backbone_is_trained_in_place_and_comes_back_ready_to_use(blobs):
     backbone = new_head()
-    average, _ = trained(blobs, backbone=backbone)
-    assert not average.training
-    assert average is not backbone
-    assert not same(parameters(average), parameters(backbone))
-    assert all(parameter.device.type == "cpu" for parameter in average.parameters())
+    before = parameters(backbone)
+    learned, _ = trained(blobs, backbone=backbone)
+    assert learned is backbone
+    assert not learned.training
+    assert not same(parameters(learned), before)
+    assert all(parameter.device.type == "cpu" for parameter in learned.parameters())
 
 
-def test_without_averaging_the_last_step_comes_back(blobs):
-    backbone = new_head()
-    average, _ = trained(blobs, backbone=backbone, schedule=SHORT._replace(averaging=0.0))
-    assert same(parameters(average), parameters(backbone))
-
-
-def test_the_first_weights_fade_from_the_average_at_once():
-    average, current = (torch.nn.Linear(1, 1, bias=False) for _ in range(2))
-    values, seen = [5.0, 7.0, 12.0], []
-    torch.nn.init.constant_(average.weight, 100.0)
-    for step, value in enumerate(values):
-        torch.nn.init.constant_(current.weight, value)
-        _update_average(average, current, min(0.99, step / (step + 1)))
-        seen.append(float(average.weight.detach()))
-    assert seen == pytest.approx([5.0, 6.0, 8.0])  # running means
-
-
-def test_the_average_takes_the_running_statistics_of_the_backbone(blobs):
-    backbone = torch.nn.Sequential(torch.nn.BatchNorm1d(6), new_head())
-    average, _ = trained(blobs, backbone=backbone)
-    statistics, expected = dict(average.named_buffers()), dict(backbone.named_buffers())
-    assert statistics["0.num_batches_tracked"] == 40
-    for name, buffer in expected.items():
-        torch.testing.assert_close(statistics[name], buffer, rtol=0, atol=0)
+def test_evaluation_ends_in_the_mode_that_was_before_also_after_an_error():
+    network = torch.nn.Sequential(torch.nn.Dropout())
+    for training in (True, False):
+        network.train(training)
+        with evaluating(network):
+            assert not network[0].training
+        assert network[0].training is training
+        with pytest.raises(RuntimeError, match="stop"), evaluating(network):
+            raise RuntimeError("stop")
+        assert network[0].training is training
 
 
 def test_every_step_moves_the_progress_on_to_the_end(blobs):

@@ -99,7 +99,7 @@ class TestBadInput:
 
     @pytest.mark.parametrize(
         ("name", "value"),
-        [("decay", 1.0), ("angle", 90), ("epochs", 0), ("augment", "flips"), ("averaging", 1.0)],
+        [("decay", 1.0), ("angle", 90), ("epochs", 0), ("augment", "flips"), ("triplets", -1.0)],
     )
     def test_parameters_out_of_range(self, digits, name, value):
         X, _, labels = digits

@@ -174,7 +174,6 @@ class TestSwitches:
         [
             {"consistency": 0.0},
             {"triplets": 0.0},
-            {"averaging": 0.0},
             {"orthogonal": False},
             {"pretrain_epochs": 3},
             {"metric_steps": 0},

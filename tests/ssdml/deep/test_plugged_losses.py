@@ -62,7 +62,7 @@ def test_where_one_takes_halves_batches_have_two_that_are_aligned(digits):
 def test_a_group_that_names_its_rate_keeps_it_and_others_follow():
     network = MetricNetwork(small_network(), torch.eye(32, 8), 3)
     losses = 1.0 * ProxyGMLLoss(3, 8, learning_rate=0.5)
-    trainer = Trainer(network, weight_decay=0.0, averaging=0.0, losses=losses)
+    trainer = Trainer(network, weight_decay=0.0, losses=losses)
     before = [p.detach().clone() for p in losses.parameters()]
     embedding = network(torch.rand(6, 1, 8, 8))
     trainer.step(losses(embedding, torch.tensor([0, 0, 1, 1, 2, 2])), 1e-3)
