@@ -16,7 +16,6 @@ import torch
 from torch import distributed, nn
 
 T = TypeVar("T")
-MEETING = timedelta(minutes=1)  # for processes on CPUs to find each other
 PATIENCE = timedelta(hours=2)  # with the first process, which builds the graphs
 
 
@@ -49,12 +48,14 @@ def join_group(device: str) -> str:
         device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
         torch.cuda.set_device(device)
     if not distributed.is_initialized():
-        if device.startswith("cuda"):
-            distributed.init_process_group("nccl", timeout=PATIENCE)
-        else:
-            # Gloo's processes may wait for each other in vain; torchrun then begins them anew.
-            distributed.init_process_group("gloo", timeout=MEETING)
-            distributed.distributed_c10d._set_pg_timeout(PATIENCE)
+        backend = "nccl" if device.startswith("cuda") else "gloo"
+        store, own, size = next(distributed.rendezvous("env://"))  # type: ignore[attr-defined]
+        # Torchrun may keep its store when it begins anew: the addresses of the dead stay in it.
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        store = distributed.PrefixStore(f"attempt {attempt}", store)  # type: ignore[attr-defined]
+        distributed.init_process_group(
+            backend, store=store, rank=own, world_size=size, timeout=PATIENCE
+        )
     return device
 
 

@@ -20,13 +20,7 @@ def run(n_ranks, out, *options, script="tests.two_ranks"):
     """The script of the test, as so many processes, started again if one dies."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += [f"--nproc-per-node={n_ranks}", "--max-restarts=5", "-m", script, str(out)]
-    # Gloo's processes that connect when they begin wait for each other for ever, in some sandboxes;
-    # those that connect when they first have something to say do not.
-    environment = os.environ | {
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(ROOT),
-        "TORCH_GLOO_LAZY_INIT": "1",
-    }
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     out.mkdir()
     done = subprocess.run(
         [*command, *options], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
