@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MASS_TOL = 1e-6  # a sign hangs on small differences of masses, and C solves are cheap
 AUTO_DENSE_ROWS = 2_000  # "auto" factorises up to here: some tenths of a second
 AUTO_WALK_TOL = 1e-3  # and walks beyond, unless the tolerance is smaller than this
+DENSE_PACE = 50  # products of a factorisation in the time of one along an edge
+KRYLOV_STEPS = 200  # of a walk, beyond which a solve for each column is quicker
 TIGHT_DENSE_ROWS = 12_000  # where it factorises up to here: 1.2 GB, under a minute on two cores
 BLOCK_ENTRIES = 2**21  # entries of one block of right-hand sides
 CLASS_ENTRIES = 2**24  # of a block of classes: solvers hold ten such, 1.3 GB
@@ -48,10 +50,18 @@ class Problem(NamedTuple):
 def one_sided(graph: KNNGraph, labels: Integers, problem: Problem) -> Affinities:
     """Affinities ``P W0``, symmetrised, and bounds of their errors."""
     decay, error = problem.decay, problem.error
-    solver = problem.solver
-    if solver == "auto":
-        solver = _one_sided_solver(graph.n_samples, problem)
     transition, n_threads = transition_matrix(graph), count_threads(problem.n_jobs)
+    solver, n, walked = problem.solver, graph.n_samples, None
+    if solver == "auto":
+        solver = _one_sided_solver(n, problem)
+    if solver == "walk":
+        from ssdml.graphs.walks import walk_entries  # loads numba
+
+        most = np.inf if problem.solver == "walk" else _worth_walking(n, transition.nnz)
+        given = (transition, decay, symmetric_edges(graph))
+        walked = walk_entries(*given, tol=error, n_threads=n_threads, max_products=most)
+        if walked is None:
+            solver = _exact_solver(n)
 
     def propagator(name: str, tol: float) -> Certified:
         made = SOLVERS[name](transition, decay, tol=tol, n_threads=n_threads)
@@ -70,12 +80,9 @@ def one_sided(graph: KNNGraph, labels: Integers, problem: Problem) -> Affinities
         propagate, propagate_masses = (propagator("krylov", e) for e in (error, mass_error))
     if problem.pairs == "all":
         known = labelled_columns(labels, propagate_masses)
-        return symmetrize_everywhere(graph.n_samples, one_sided_columns(known, propagate))
+        return symmetrize_everywhere(n, one_sided_columns(known, propagate))
     edges = symmetric_edges(graph)
-    if solver == "walk":
-        from ssdml.graphs.walks import walk_entries  # loads numba
-
-        walked = walk_entries(transition, decay, edges, tol=error, n_threads=n_threads)
+    if walked is not None:
         known = labelled_columns(labels, propagate_masses)  # not before: a walk takes memory too
         parts = with_labelled_columns(edges, walked.values, walked.bounds, known)
     elif solver == "torch":
@@ -93,7 +100,18 @@ def _one_sided_solver(n_samples: int, problem: Problem) -> str:
         return "dense"
     if problem.pairs == "edges" and problem.error >= AUTO_WALK_TOL * (1 - problem.decay):
         return "walk"
+    return _exact_solver(n_samples)
+
+
+def _exact_solver(n_samples: int) -> str:
     return "dense" if n_samples <= TIGHT_DENSE_ROWS else "krylov"
+
+
+def _worth_walking(n_samples: int, n_edges: int) -> float:
+    """Products of walks that take as long as the other solver."""
+    if _exact_solver(n_samples) == "dense":
+        return n_samples**3 / DENSE_PACE
+    return KRYLOV_STEPS * n_samples * n_edges
 
 
 def _torch_inverse(transition: sparse.csr_array, problem: Problem) -> TorchInverse:

@@ -165,9 +165,10 @@ def propagate_affinities(
     solver : {"auto", "dense", "walk", "krylov", "torch"}
         "dense" factorises an n x n array; "krylov" solves for a block of columns at a time; "walk"
         (one side, on edges) walks a few steps from each row or back from each column, at a cost
-        that hardly grows with n but for the hubs; "torch" does what "dense" does on ``device``, in
-        single precision refined to ``tol``, to the last digit as its threads have it. Two sides
-        need few solves: there "auto" is "krylov".
+        that hardly grows with n but for the hubs, and that "auto" leaves for the others where it
+        finds that many steps lie ahead, as among embeddings of texts; "torch" does what "dense"
+        does on ``device``, in single precision refined to ``tol``, to the last digit as its threads
+        have it. Two sides need few solves: there "auto" is "krylov".
     device : str
         Where "torch" factorises: "auto" is CUDA where torch finds it, else the CPU. It must have
         room for two n x n arrays, of float32 unless ``decay`` lies above 0.99998.

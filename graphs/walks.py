@@ -112,7 +112,8 @@ def walk_entries(
     *,
     tol: float,
     n_threads: int = 1,
-) -> PairEntries:
+    max_products: float = np.inf,
+) -> PairEntries | None:
     """Entries of ``P`` on the pairs of a pattern, with errors of at most ``tol``.
 
     Parameters
@@ -127,10 +128,13 @@ def walk_entries(
         2e-5 the modes are double as well: twice the memory.
     n_threads : int
         The result does not depend on it.
+    max_products : float
+        That may lie before half of the walks, as fast as their bounds shrink.
 
     Returns
     -------
-    entries : PairEntries
+    entries : PairEntries or None
+        None if it would take more products.
 
     Notes
     -----
@@ -157,8 +161,8 @@ def walk_entries(
         forth = Walks(steps[0], parts.right, parts.modes.copy(), 1 / parts.weights, pool)
         back = Walks(steps[1], parts.left, parts.modes, parts.weights, pool)
         if len(order) > LARGE_ROWS:
-            return walk_on(back, forth, sparse.csr_array(wanted.T), decay, parts, tol, pool)
-        return walk_on(forth, back, wanted, decay, parts, tol, pool)
+            forth, back, wanted = back, forth, sparse.csr_array(wanted.T)
+        return walk_on(forth, back, wanted, decay, parts, tol, pool, max_products)
 
 
 def _count_modes(n_rows: int, tol: float) -> int:
@@ -174,7 +178,8 @@ def walk_on(
     parts: Deflation,
     tol: float,
     pool: Threads,
-) -> PairEntries:
+    max_products: float,
+) -> PairEntries | None:
     """Walk far until the bounds of all pairs are met, or rounding alone is beyond them.
 
     Masses walk in double precision, ``parts`` go along in theirs. Rows of the pattern are where
@@ -194,7 +199,7 @@ def walk_on(
     branching = len(near.step[1]) / n
     first = more = 1 + int(np.log(LOOKED_UP) / np.log(max(branching, 3)))
     far.go(first + (n <= LARGE_ROWS))  # of many columns most settle a step earlier
-    late = np.arange(n)
+    late, n_walked, moves = np.arange(n), 0, len(far.step[1])
     # Bounds shrink with every step, by the root of the decay at least, and their floors grow.
     while len(late):
         if more:
@@ -211,7 +216,12 @@ def walk_on(
             near_ends=near_ends,
             constants=(far.weights, parts.gap, slack, far.rounding, of_masses),
         )
+        before = worst[late]
         share_out(settle, late, pool)
+        pace = (n_steps - n_walked, n_steps)
+        if n_walked and products_ahead(before, worst[late], *pace, tol, moves) > max_products:
+            return None
+        n_walked = n_steps
         late = late[(worst[late] > tol) & (floors[late] <= tol)]
         # A step more to look costs all rows as much as a walk: it is for the hubs of a large graph.
         widens = far.n_steps == first + 1 and branching ** (far.n_steps + 1) < n
@@ -219,6 +229,34 @@ def walk_on(
         if len(late) and not more:
             far.go(max(1, far.n_steps // 4))
     return PairEntries(values, bounds, n_steps)
+
+
+def products_ahead(
+    before: Floats, now: Floats, n_more: int, n_steps: int, tol: float, n_edges: int
+) -> float:
+    """Least number of products that half of the walks have before them, as their bounds shrink.
+
+    Parameters
+    ----------
+    before, now : arrays of shape (m,)
+        Bounds of each walk's errors, at the last look and at this.
+    n_more, n_steps : int
+        Steps between the two, and in all.
+    tol : float
+    n_edges : int
+        Products of a step that meets all rows.
+
+    Examples
+    --------
+    >>> products_ahead(np.full(8, 0.4), np.full(8, 0.2), 1, 3, 0.1, 100)  # one step more: four
+    1600.0
+    """
+    if np.median(now) <= tol:
+        return 0.0
+    shrunk = np.log(np.median(before) / np.median(now)) / n_more
+    if shrunk <= 0:
+        return float("inf")
+    return float(len(now) / 2 * n_edges * (n_steps + np.log(np.median(now) / tol) / shrunk))
 
 
 def share_out(walk: Callable[[Integers], None], sources: Integers, pool: Threads) -> None:

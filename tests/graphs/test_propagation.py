@@ -302,13 +302,16 @@ class TestPropagateAffinities:
         ("limits", "options", "expected"),
         [
             ({}, {}, "dense"),
-            ({"AUTO_DENSE_ROWS": 89}, {}, "walk"),
+            ({"AUTO_DENSE_ROWS": 89, "DENSE_PACE": 1e-6}, {}, "walk"),
             ({"AUTO_DENSE_ROWS": 89}, {"tol": 1e-5}, "dense"),
             ({"AUTO_DENSE_ROWS": 89, "TIGHT_DENSE_ROWS": 89}, {"tol": 1e-5}, "krylov"),
             ({"AUTO_DENSE_ROWS": 89}, {"pairs": "all"}, "dense"),
+            # Walks that would be slower are left.
+            ({"AUTO_DENSE_ROWS": 89, "DENSE_PACE": 1e9}, {}, "dense"),
+            ({"AUTO_DENSE_ROWS": 89, "TIGHT_DENSE_ROWS": 89, "KRYLOV_STEPS": 0}, {}, "krylov"),
         ],
     )
-    def test_auto_chooses_by_size_and_tolerance(
+    def test_auto_chooses_by_size_tolerance_and_the_walks_that_lie_ahead(
         self, graph, y, monkeypatch, limits, options, expected
     ):
         for name, value in limits.items():
