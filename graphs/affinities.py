@@ -51,15 +51,17 @@ def one_sided(graph: KNNGraph, labels: Integers, problem: Problem) -> Affinities
     """Affinities ``P W0``, symmetrised, and bounds of their errors."""
     decay, error = problem.decay, problem.error
     transition, n_threads = transition_matrix(graph), count_threads(problem.n_jobs)
+    edges = None if problem.pairs == "all" else symmetric_edges(graph)
     solver, n, walked = problem.solver, graph.n_samples, None
     if solver == "auto":
         solver = _one_sided_solver(n, problem)
-    if solver == "walk":
+    if solver == "walk" and edges is not None:
         from ssdml.graphs.walks import walk_entries  # loads numba
 
         most = np.inf if problem.solver == "walk" else _worth_walking(n, transition.nnz)
-        given = (transition, decay, symmetric_edges(graph))
-        walked = walk_entries(*given, tol=error, n_threads=n_threads, max_products=most)
+        walked = walk_entries(
+            transition, decay, edges, tol=error, n_threads=n_threads, max_products=most
+        )
         if walked is None:
             solver = _exact_solver(n)
 
@@ -78,10 +80,9 @@ def one_sided(graph: KNNGraph, labels: Integers, problem: Problem) -> Affinities
         propagate_masses = partial(inverse.solve, tol=mass_error)
     else:
         propagate, propagate_masses = (propagator("krylov", e) for e in (error, mass_error))
-    if problem.pairs == "all":
+    if edges is None:
         known = labelled_columns(labels, propagate_masses)
         return symmetrize_everywhere(n, one_sided_columns(known, propagate))
-    edges = symmetric_edges(graph)
     if walked is not None:
         known = labelled_columns(labels, propagate_masses)  # not before: a walk takes memory too
         parts = with_labelled_columns(edges, walked.values, walked.bounds, known)

@@ -28,8 +28,8 @@ class DeepSSDML(DeepEstimator):
 
     Partition after partition: a kNN graph of the current embedding carries the labels to all
     items, triplets are mined on it, an orthonormal L is learned from them, and the network learns
-    under L from the propagated classes and from itself: what it believes of an
-    item, together with the graph, it is to say of a distorted view too.
+    under L from the propagated classes and from itself: what it believes of an item,
+    together with the graph, it is to say of a distorted view too.
 
     Parameters
     ----------
@@ -233,8 +233,8 @@ class DeepSSDML(DeepEstimator):
         """Seed 003 to the letter: one-sided affinities, neighbourhood triplets, L by the batch.
 
         Descent by SGD at rate 10⁻⁴ on partitions of 9,000 unlabelled items, 10 epochs each, 50 in
-        all; neither views nor the input beside. Every item of a batch has
-        been mined on a graph of the partition's features before L.
+        all; neither views nor the input beside. Every item of a batch has been mined on
+        a graph of the partition's features before L.
 
         Ours, where the seed is silent: items are standardised by channel, the weight decay is
         5·10⁻⁴, the momentum 0.9. And where we do otherwise: the last network is kept, for the

@@ -15,7 +15,7 @@ from ssdml.backbones import Standardized, named_backbone
 from ssdml.items import Items, mean_and_scale
 from ssdml.ranks import from_first_rank, in_group
 from ssdml.stiefel import random_orthonormal
-from ssdml.training import MetricNetwork, seeded
+from ssdml.training import MetricNetwork, evaluating, seeded
 
 
 def new_network(
@@ -115,14 +115,11 @@ def lay_channels_last(backbone: nn.Module, shape: tuple[int, ...]) -> None:
     True
     """
     device = next((part.device for part in backbone.state_dict().values()), None)
-    was_training = backbone.training
-    backbone.eval()
     for layout in (torch.channels_last, torch.contiguous_format):
         backbone.to(memory_format=layout)  # type: ignore[call-overload]
-        with suppress(RuntimeError), torch.no_grad():
+        with suppress(RuntimeError), evaluating(backbone), torch.no_grad():
             backbone(torch.zeros(2, *shape, device=device))
             break
-    backbone.train(was_training)
 
 
 def _n_features(backbone: nn.Module, items: Items) -> int:
