@@ -1,7 +1,9 @@
 """Objectives of the baselines on the pairs of a mini-batch, with the metric fixed.
 
 Seed 003's Algorithm 1 teaches a network by the objective that the metric was learned by. Each is a
-mean over the pairs of its kind in the batch, and leaves out what the batch does not have.
+mean over the pairs of its kind in the batch, and leaves out what the batch does not have. Of a batch
+that holds every row it is that objective, less what is there for the metric's sake: ridge, barrier,
+prior and trace.
 """
 
 from __future__ import annotations
@@ -36,6 +38,9 @@ class BatchLoss(Protocol):
 class LaplacianLoss:
     """``w_S mean_S - w_D mean_D + w_R mean_W`` of the squared distances: LRML's and ISDML's.
 
+    ``pulls`` stand beside the edges where these are those of a normalised Laplacian: weights of the
+    rows' squared distances to their mean.
+
     Examples
     --------
     >>> loss = LaplacianLoss(sparse.csr_array([[0.0, 2.0], [2.0, 0.0]]), 1.0, 0.5, 1.0)
@@ -49,21 +54,26 @@ class LaplacianLoss:
     similar: float
     dissimilar: float
     graph: float
+    pulls: Array | None = None  # (n,)
 
     def weights_of(self, batch: Array) -> Array:
-        """Those of the edges between the rows."""
-        return dense_block(self.edges, batch)
+        """Those of the edges between the rows, of sum 1, and of the pairs that pull to the mean."""
+        weights = dense_block(self.edges, batch)
+        weights /= weights.sum() or 1.0
+        if self.pulls is not None:
+            rows_per_row = len(self.pulls) / len(batch)
+            weights += rows_per_row / self.edges.sum() * pairs_about_mean(self.pulls[batch])
+        return weights
 
     def __call__(
         self, squares: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor
     ) -> torch.Tensor:
         """Loss of a batch."""
         same, different, _ = kinds_of_pairs(labels)
-        near = (weights * squares).sum() / weights.sum() if weights.any() else 0.0
         return (
             self.similar * _mean(squares, same)
             - self.dissimilar * _mean(squares, different)
-            + self.graph * near
+            + self.graph * (weights * squares).sum()
         )
 
 
@@ -122,6 +132,7 @@ class EntropyLoss:
 
     threshold: float
     entropy: float  # of all pairs that are not known, against all that are
+    both: bool = False  # whether neither end of these may have a label
 
     def weights_of(self, batch: Array) -> Array:
         """Nothing: it asks for no graph."""
@@ -132,6 +143,9 @@ class EntropyLoss:
     ) -> torch.Tensor:
         """Loss of a batch."""
         same, different, unknown = kinds_of_pairs(labels)
+        if self.both:
+            unlabeled = labels == UNLABELED
+            unknown = unknown & unlabeled[:, None] & unlabeled
         logits = self.threshold - squares
         surprise = torch.where(same, functional.softplus(-logits), functional.softplus(logits))
         p = torch.sigmoid(logits)
@@ -152,6 +166,24 @@ def kinds_of_pairs(labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, to
     both = known[:, None] & known & pairs
     equal = labels[:, None] == labels
     return both & equal, both & ~equal, pairs & ~both
+
+
+def pairs_about_mean(pulls: Array) -> Array:
+    r"""Weights (b, b) of pairs whose squared distances sum to those of the rows from their mean.
+
+    .. math:: \sum_i u_i |z_i - \bar z|^2 = \sum_{i<j} A_{ij} |z_i - z_j|^2, \qquad
+        A_{ij} = (u_i + u_j) / b - \sum_k u_k / b^2
+
+    Examples
+    --------
+    >>> pairs_about_mean(np.array([1.0, 1.0]))  # (z_1 - z_2)² / 2
+    array([[0. , 0.5],
+           [0.5, 0. ]])
+    """
+    b = len(pulls)
+    weights: Array = (pulls[:, None] + pulls) / b - pulls.sum() / b**2
+    np.fill_diagonal(weights, 0)
+    return weights
 
 
 def dense_block(matrix: sparse.csr_array, rows: Array) -> Array:

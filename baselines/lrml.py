@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
 from ssdml.baselines._balance import balanced
@@ -126,9 +128,9 @@ class LRML(Baseline):
     def _batch_loss(self, problem: Problem, info: dict[str, Any]) -> BatchLoss:
         from ssdml.baselines._batch_losses import LaplacianLoss
 
-        edges = adjacency(problem.graph, weights="uniform")
+        edges, pulls = laplacian_parts(problem.graph, normalized=self.normalized)
         used = info["dissimilar_weight"]
-        return LaplacianLoss(edges, self.similar_weight, used, self.graph_weight)
+        return LaplacianLoss(edges, self.similar_weight, used, self.graph_weight, pulls)
 
 
 def least_trace(H: Matrix) -> Matrix:
@@ -161,8 +163,43 @@ def edge_scatter(X: Matrix, graph: KNNGraph, *, normalized: bool = False) -> Mat
     >>> edge_scatter(X, knn_graph(X, 1))
     array([[2.5]])
     """
+    edges, pulls = laplacian_parts(graph, normalized=normalized)
+    total = pair_scatter(X, edges)
+    if pulls is not None:
+        rows = X - X.mean(axis=0)
+        total += symmetrize(rows.T @ (pulls[:, None] * rows))
+    return total / (edges.sum() / 2)
+
+
+class LaplacianParts(NamedTuple):
+    """A Laplacian as weights of pairs, and of rows."""
+
+    edges: sparse.csr_array  # symmetric
+    pulls: npt.NDArray[np.float64] | None  # (n,), of the rows' squared distances to their mean
+
+
+def laplacian_parts(graph: KNNGraph, *, normalized: bool) -> LaplacianParts:
+    r"""The plain Laplacian of the graph's edges, or the symmetric normalised one.
+
+    .. math:: I - S = (\operatorname{diag}(S 1) - S) + \operatorname{diag}(1 - S 1), \qquad
+        S = D^{-1/2} W D^{-1/2}
+
+    so beside its edges, those of S, a normalised Laplacian weighs rows.
+
+    Examples
+    --------
+    >>> from ssdml.graphs import knn_graph
+    >>> graph = knn_graph(np.array([[0.0], [1.0], [3.0]]), 1)
+    >>> edges, pulls = laplacian_parts(graph, normalized=True)
+    >>> edges.toarray().round(3)
+    array([[0.   , 0.707, 0.   ],
+           [0.707, 0.   , 0.707],
+           [0.   , 0.707, 0.   ]])
+    >>> pulls.round(3)
+    array([ 0.293, -0.414,  0.293])
+    """
     weights = adjacency(graph, weights="uniform")
     if not normalized:
-        return pair_scatter(X, weights) / (weights.sum() / 2)
-    rows, similarity = X - X.mean(axis=0), symmetric_normalized(weights)
-    return symmetrize(rows.T @ (rows - similarity @ rows) / (similarity.sum() / 2))
+        return LaplacianParts(weights, None)
+    edges = symmetric_normalized(weights)
+    return LaplacianParts(edges, 1 - edges.sum(axis=1))

@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import approx_fprime
 from scipy.special import expit
 from sklearn.datasets import make_blobs
+from sklearn.exceptions import ConvergenceWarning
 
 from ssdml.baselines import SERAPH
 from ssdml.baselines.seraph import (
@@ -18,6 +19,7 @@ from ssdml.baselines.seraph import (
     objective,
     projected,
     sharpened,
+    value_of_beliefs,
 )
 
 
@@ -77,8 +79,32 @@ def test_beliefs_are_sharpened_as_the_equation_says():
     assert sharpened(np.eye(1), terms, Model(1.0, 0.0)).item() == pytest.approx(0.780905, abs=1e-6)
 
 
+def test_no_other_beliefs_are_worth_more_than_those_of_the_equation(terms, M):
+    """By the definition: H(q) + (1 + mu) E_q ln p of each pair that is not known."""
+    model, mu = Model(1.5, 0.2), 0.7
+
+    def value(q):
+        total = -0.2 * np.trace(M)
+        for (i, j), kind, count, b in zip(terms.ends, terms.kinds, terms.counts, q, strict=True):
+            x = terms.rows[i] - terms.rows[j]
+            p = expit(1.5 - x @ M @ x)
+            if kind:
+                total += count * np.log(p if kind > 0 else 1 - p)
+            else:
+                likely = b * np.log(p) + (1 - b) * np.log(1 - p)
+                unsure = -b * np.log(b) - (1 - b) * np.log(1 - b)
+                total += count * mu / (1 + mu) * (unsure + (1 + mu) * likely)
+        return total
+
+    q = sharpened(M, terms, model)
+    best = value_of_beliefs(M, terms, model)
+    assert value(q) == pytest.approx(best, rel=1e-12)
+    for change in (-1e-3, 1e-3):
+        assert value(np.clip(q + change, 1e-9, 1 - 1e-9)) < best
+
+
 def test_steps_go_up_and_stay_positive_semidefinite(terms):
-    M, values = ascend(np.eye(3), terms, Model(1.0, 0.1), max_iter=100, tol=0)
+    M, values, _ = ascend(np.eye(3), terms, Model(1.0, 0.1), max_iter=100, tol=0)
     assert len(values) > 10
     assert (np.diff(values) >= 0).all()
     assert np.linalg.eigvalsh(M)[0] >= -1e-10
@@ -87,7 +113,7 @@ def test_steps_go_up_and_stay_positive_semidefinite(terms):
 def test_a_similar_pair_alone_shrinks_m_along_itself(rng):
     x = rng.standard_normal(3)
     terms = one_pair(x, 1, 0.0)
-    M, _ = ascend(np.eye(3), terms, Model(1.0, 0.0), max_iter=50, tol=0)
+    M, *_ = ascend(np.eye(3), terms, Model(1.0, 0.0), max_iter=50, tol=0)
     change = np.eye(3) - M
     assert x @ change @ x > 0.1
     # Nothing else moves: the change is a multiple of x x^T.
@@ -103,18 +129,47 @@ def test_the_projection_is_the_nearest_and_bounds_the_trace(rng):
     assert np.trace(projected(A, 0.5)) == pytest.approx(0.5)
 
 
-def test_turns_of_beliefs_go_up_in_the_objective_of_all_pairs(terms):
-    M, values = alternate_beliefs(np.eye(3), terms, Model(1.0, 0.1), max_iter=30, tol=0)
+def test_turns_of_beliefs_go_up(terms):
+    M, values, _ = alternate_beliefs(np.eye(3), terms, Model(1.0, 0.1), max_iter=30, tol=0)
     assert len(values) > 5
-    assert values[-1] > values[1] > values[0]
-    assert values[-1] == pytest.approx(objective(M, terms, Model(1.0, 0.1)).value)
+    assert (np.diff(values) >= 0).all()
+    assert values[-1] > values[0] + 1
+    assert values[-1] == value_of_beliefs(M, terms, Model(1.0, 0.1))
     assert np.linalg.eigvalsh(M)[0] >= -1e-10
+
+
+@pytest.mark.parametrize("solver", ["gradient", "em"])
+class TestConvergence:
+    """Ten steps rise by no more than ``10 * tol`` of the objective, or it is told."""
+
+    def test_steps_that_end_too_early_are_told(self, solver):
+        X, y = make_blobs(60, 3, centers=2, cluster_std=3.0, random_state=0)
+        labels = np.where(np.arange(60) < 12, y, -1)
+        with pytest.warns(ConvergenceWarning, match=r"SERAPH: max_iter=1 steps must come to tol"):
+            SERAPH(max_iter=1, solver=solver, random_state=0).fit(X, labels)
+
+    def test_with_the_defaults_an_ordinary_fit_comes_to_its_end(self, solver):
+        X, y = make_blobs(90, 4, centers=3, cluster_std=2.0, random_state=0)
+        labels = np.where(np.arange(90) < 20, y, -1)
+        model = SERAPH(solver=solver, random_state=0).fit(X, labels)  # warnings are errors
+        values = np.array(model.info_["values"])
+        turn = 10 if solver == "gradient" else 1
+        rise = (values[turn:] - values[:-turn]) / np.abs(values[turn:])
+        assert rise[-1] <= 0.01
+        assert (rise[:-1] > 0.01).all()  # it ends at the first such turn
+
+    def test_a_start_from_which_nothing_goes_up_has_converged(self, solver):
+        """A pair of equal rows: no M changes its distance."""
+        run = ascend if solver == "gradient" else alternate_beliefs
+        still = run(np.eye(2), one_pair(np.zeros(2), 1, 0.0), Model(1.0, 0.0), max_iter=5, tol=0)
+        assert still.converged
+        np.testing.assert_array_equal(still.M, np.eye(2))
 
 
 def test_without_labels_pairs_become_sure():
     X, _ = make_blobs(60, 3, centers=2, random_state=0)
     with pytest.warns(UserWarning, match="no row has a label"):
-        values = SERAPH(random_state=0).fit(X, np.full(60, -1)).info_["values"]
+        values = SERAPH(random_state=0, tol=0.01).fit(X, np.full(60, -1)).info_["values"]
     assert values[-1] > values[0] + 0.05
 
 

@@ -23,7 +23,7 @@ ESTIMATORS = [
     ISDML(),
     APLLR(),
     APIT(),
-    SERAPH(max_iter=20),
+    SERAPH(tol=0.01),
 ]
 every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
 
