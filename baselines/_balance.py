@@ -77,7 +77,7 @@ def lowered(asked: float | None, largest: float, name: str, who: str) -> float:
     warnings.warn(
         f"{who}: {name} must be at most {most:.3g}, 0.9 of where the system is no longer positive "
         f"definite; got {asked}. Takes {most:.3g}.",
-        stacklevel=6,
+        stacklevel=7,
     )
     return most
 

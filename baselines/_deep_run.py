@@ -67,7 +67,7 @@ class BaselineRun(PartitionRun):
         size = self.settings.batch_size
         features = embed_items(self.network, self.items, "features", rows, batch_size=size)
         problem = self.method._pose(features, self.labels[rows], rng)
-        M, info = self.method._learn(problem)
+        M, info = self.method._solve(problem)
         metric = factor(M, self.network.L.shape[1], scaled=False).T / problem.scale
         objective = Objective(self.method._batch_loss(problem, info), problem.graph)
         entry = {name: value for name, value in info.items() if isinstance(value, int | float)}

@@ -105,17 +105,9 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
             check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         )
         problem = self._pose(X, labels, rng)
-        self._warn_of(problem.pairs, labels)
-        M, self.info_ = self._learn(problem)
+        M, self.info_ = self._solve(problem)
         if "n_iter" in self.info_:
             self.n_iter_ = max(1, self.info_["n_iter"])
-        if not self.info_.get("converged", True):
-            warnings.warn(
-                f"{type(self).__name__}: max_iter={self.get_params()['max_iter']} steps must come "
-                f"to tol={self.get_params()['tol']}; they did not. Raise either.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
         self._keep(X, labels, problem.graph, M)
         return self
 
@@ -132,6 +124,19 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
         graph = knn_graph(rows, k, n_jobs=self.n_jobs, random_state=rng)
         return Problem(rows, scale, labels, graph, labelled_pairs(rows, labels), rng)
 
+    def _solve(self, problem: Problem) -> tuple[Matrix, dict[str, Any]]:
+        """What :meth:`_learn` finds; told are labels that lack, and steps that did not suffice."""
+        self._warn_of(problem.pairs, problem.labels)
+        M, info = self._learn(problem)
+        if not info.get("converged", True):
+            warnings.warn(
+                f"{type(self).__name__}: max_iter={self.get_params()['max_iter']} steps must come "
+                f"to tol={self.get_params()['tol']}; they did not. Raise either.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return M, info
+
     def _warn_of(self, pairs: LabelledPairs, labels: Labels) -> None:
         """Say what the labels lack, and what the method makes of it."""
         if not (labels != UNLABELED).any():
@@ -142,7 +147,7 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
             lack, kind = "every class has one label, so no pair is similar", "similar"
         else:
             return
-        warnings.warn(f"{type(self).__name__}: {lack}; {self._without[kind]}.", stacklevel=4)
+        warnings.warn(f"{type(self).__name__}: {lack}; {self._without[kind]}.", stacklevel=5)
 
     def _keep(self, X: Array, labels: Labels, graph: KNNGraph, M: Matrix) -> None:
         self.classes_ = np.unique(labels[labels != UNLABELED])

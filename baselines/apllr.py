@@ -118,7 +118,7 @@ class APLLR(PropagatedBaseline):
                 warnings.warn(
                     "APLLR: similar pairs must lie nearer than dissimilar ones in some direction, "
                     "or there is no prior. Takes the identity.",
-                    stacklevel=5,
+                    stacklevel=6,
                 )
             prior = np.eye(problem.X.shape[1])
         return prior, {}

@@ -75,6 +75,11 @@ class DeepBaseline(DeepEstimator):
     classes_, transduction_, label_distributions_, history_, stage_seconds_
         As those of :class:`ssdml.DeepSSDML`.
 
+    Warns
+    -----
+    UserWarning, ConvergenceWarning
+        As the method does, of the labels and of its steps on a partition.
+
     Notes
     -----
     The seed says that batches are drawn from the partition, and no more; a third of labelled items

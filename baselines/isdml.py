@@ -306,7 +306,7 @@ def density_weights(
         warnings.warn(
             "ISDML: bandwidth must leave most neighbours in sight of each other; with sigma = "
             f"{sigma:.3g} more than half of the weights vanish. Lower it.",
-            stacklevel=5,
+            stacklevel=6,
         )
     directed = directed_csr(graph, weights)
     return sparse.csr_array(directed + directed.T)

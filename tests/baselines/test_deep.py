@@ -5,14 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import ConvergenceWarning
 
 from ssdml.baselines import DeepBaseline
-from ssdml.baselines._batch_losses import kinds_of_pairs
+from ssdml.baselines._batch_losses import kinds_of_pairs, pairs_about_mean
 from ssdml.baselines._deep_run import draw_batch
 from ssdml.baselines._estimator import factor
+from ssdml.baselines._propagated import propagated_scatter
 from ssdml.baselines.deep import METHODS
-from ssdml.baselines.seraph import Model, Terms, objective
-from ssdml.graphs import knn_graph
+from ssdml.baselines.lrml import edge_scatter
+from ssdml.baselines.seraph import Model, objective
+from ssdml.graphs import knn_graph, pair_scatter
 from tests.deep import small_images, small_network
 
 every_method = pytest.mark.parametrize("name", sorted(METHODS))
@@ -22,69 +25,125 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture
-def posed(rng):
-    """Rows, labels, and what a method makes of them."""
-    X = rng.standard_normal((60, 4))
-    labels = np.where(np.arange(60) < 20, np.arange(60) % 3, -1)
+def pose(rng):
+    """Rows, a third of them labelled, and what a method makes of them."""
+    X = rng.standard_normal((60, 4)) * [1, 1, 1, 3]
+    few = np.where(np.arange(60) < 20, np.arange(60) % 3, -1)
 
-    def pose(name):
-        method = METHODS[name]()
+    def posed(name, labels=few, **options):
+        method = METHODS[name](**options)
         problem = method._pose(X, labels, np.random.default_rng(0))
         M, info = method._learn(problem)
         return method, problem, M, info
 
-    return pose
+    return posed
 
 
 def loss_of_all(method, problem, M, info):
-    """The loss of a batch that holds every row."""
+    """The loss of a batch that holds every row, and its weights."""
     L = torch.from_numpy(factor(M, 4, scaled=False).T)
     Z = torch.from_numpy(problem.X) @ L
     squares = (Z[:, None] - Z).square().sum(dim=2)
     loss = method._batch_loss(problem, info)
-    weights = torch.from_numpy(loss.weights_of(np.arange(len(Z))))
-    return loss(squares, torch.from_numpy(problem.labels), weights).item()
+    weights = loss.weights_of(np.arange(len(Z)))
+    labels = torch.from_numpy(problem.labels)
+    return loss(squares, labels, torch.from_numpy(weights)).item(), weights
+
+
+def dense_affinities(problem, decay=0.99):
+    """The walks P, and the propagated affinities by their definition."""
+    labels, graph = problem.labels, problem.graph
+    n = len(labels)
+    Q = np.zeros((n, n))
+    np.put_along_axis(Q, graph.indices, 1 / graph.n_neighbors, axis=1)
+    P = (1 - decay) * np.linalg.inv(np.eye(n) - decay * Q)
+    known = labels >= 0
+    both = known[:, None] & known
+    W0 = np.where(both, np.where(labels[:, None] == labels, 1.0, -1.0), np.eye(n))
+    W = (P @ W0 + (P @ W0).T) / 2
+    np.fill_diagonal(W, 0)
+    return P, W, (Q + Q.T) > 0
 
 
 class TestLossOfAllRows:
     """It is what the metric was learned by, at the same rows and the same metric."""
 
-    @pytest.mark.parametrize("name", ["lrml", "isdml"])
-    def test_of_the_laplacian_methods(self, posed, name):
-        method, problem, M, info = posed(name)
-        pairs, weight = problem.pairs, info["dissimilar_weight"]
-        H = pairs.similar - weight * pairs.dissimilar
-        loss = method._batch_loss(problem, info)
-        W = loss.weights_of(np.arange(60))
-        differences = problem.X[:, None] - problem.X
-        H = H + np.einsum("ij,ijk,ijl->kl", W, differences, differences) / W.sum()
-        assert loss_of_all(method, problem, M, info) == pytest.approx(np.trace(M @ H))
+    @pytest.mark.parametrize(
+        ("name", "options"),
+        [
+            ("lrml", {"similar_weight": 2.0}),
+            ("lrml", {"normalized": True, "graph_weight": 3.0}),
+            ("isdml", {"tol": 1e-9}),
+            ("isdml", {"density": "neighbors", "dissimilar_weight": 0.1}),
+        ],
+    )
+    def test_of_the_laplacian_methods(self, pose, name, options):
+        method, problem, M, info = pose(name, **options)
+        (S, D, *_), d = problem.pairs, 4
+        if name == "lrml":
+            R = edge_scatter(problem.X, problem.graph, normalized=method.normalized)
+            value = info["value"]
+        else:
+            R = pair_scatter(problem.X, info["edges"]) / (info["edges"].sum() / 2)
+            value = info["values"][-1] + np.linalg.slogdet(M)[1]  # less the barrier
+        attracted = method.similar_weight * S + method.graph_weight * R
+        ridge = method.ridge * np.trace(attracted) / d * np.trace(M)
+        found, _ = loss_of_all(method, problem, M, info)
+        assert found == pytest.approx(value - ridge, rel=1e-9)
+        assert found == pytest.approx(
+            np.trace(M @ (attracted - info["dissimilar_weight"] * D)), rel=1e-9
+        )
 
-    def test_of_seraph(self, posed):
-        method, problem, M, info = posed("seraph")
-        first, second = np.triu_indices(60, k=1)
-        labels = problem.labels
-        known = (labels[first] >= 0) & (labels[second] >= 0)
-        kinds = np.where(known, np.where(labels[first] == labels[second], 1, -1), 0)
-        ends = np.stack([first, second], axis=1)
-        terms = Terms(problem.X, ends, kinds, np.ones(len(kinds)), info["entropy_weight"])
-        value = objective(M, terms, Model(method.threshold, 0.0)).value
-        assert loss_of_all(method, problem, M, info) == pytest.approx(-value / known.sum())
+    @pytest.mark.parametrize("unlabeled_pairs", ["all", "both"])
+    def test_of_seraph(self, pose, unlabeled_pairs):
+        """Less the trace, and a pair that is known counting one."""
+        options = {"unlabeled_pairs": unlabeled_pairs, "trace_weight": 0.5}
+        method, problem, M, info = pose("seraph", **options)
+        terms, unit = method._terms(problem)  # all pairs: there are few
+        model = Model(method.threshold, method.trace_weight)
+        learned = M / unit
+        assert objective(learned, terms, model).value == pytest.approx(info["values"][-1])
+        value = info["values"][-1] + method.trace_weight * np.trace(learned)
+        n_known = (terms.kinds != 0).sum()
+        found, _ = loss_of_all(method, problem, M, info)
+        assert found == pytest.approx(-value / n_known, rel=1e-9)
 
     @pytest.mark.parametrize("name", ["apllr", "apit"])
-    def test_affinities_are_those_of_the_dense_matrix_where_they_are_known(self, posed, name):
-        method, problem, _, info = posed(name)
-        labels, graph = problem.labels, problem.graph
-        Q = np.zeros((60, 60))
-        np.put_along_axis(Q, graph.indices, 1 / graph.n_neighbors, axis=1)
-        P = 0.01 * np.linalg.inv(np.eye(60) - 0.99 * Q)
-        known = labels >= 0
+    def test_of_the_propagated_methods(self, pose, name):
+        """With every row labelled all affinities are known; then it is tr(M K), less its scale."""
+        method, problem, M, info = pose(name, np.arange(60) % 3)
+        K = propagated_scatter(problem.X, problem.labels, problem.graph, decay=0.99)
+        found, weights = loss_of_all(method, problem, M, info)
+        n_pairs = np.count_nonzero(weights) / 2
+        assert found == pytest.approx(60 / n_pairs * np.trace(M @ K), rel=1e-6)
+
+    @pytest.mark.parametrize("name", ["apllr", "apit"])
+    def test_of_few_labels_it_is_the_mean_over_the_pairs_whose_affinity_is_known(self, pose, name):
+        method, problem, M, info = pose(name)
+        P, W, edge = dense_affinities(problem)
+        known = problem.labels >= 0
+        total, n_pairs = 0.0, 0
+        for i in range(60):
+            for j in range(i):
+                if not (edge[i, j] or known[i] or known[j]):
+                    continue
+                sent_back = 0.0
+                if known[i] != known[j] and not edge[i, j]:
+                    sent_back = (P[i, j] if known[i] else P[j, i]) / 2
+                x = problem.X[i] - problem.X[j]
+                total += (W[i, j] - sent_back) * (x @ M @ x)
+                n_pairs += 1
+        found, _ = loss_of_all(method, problem, M, info)
+        # Affinities of edges are within 1e-4, and the squared distances some units.
+        assert found == pytest.approx(total / n_pairs, abs=2e-4)
+
+    @pytest.mark.parametrize("name", ["apllr", "apit"])
+    def test_affinities_are_those_of_the_dense_matrix_where_they_are_known(self, pose, name):
+        method, problem, _, info = pose(name)
+        P, W, edge = dense_affinities(problem)
+        known = problem.labels >= 0
         both = known[:, None] & known
-        W0 = np.where(both, np.where(labels[:, None] == labels, 1.0, -1.0), np.eye(60))
-        W = (P @ W0 + (P @ W0).T) / 2
-        np.fill_diagonal(W, 0)
         found = method._batch_loss(problem, info).weights_of(np.arange(60))
-        edge = (Q + Q.T) > 0
         np.testing.assert_allclose(found[edge], W[edge], atol=2e-4)
         np.testing.assert_allclose(found[both], W[both], atol=2e-4)
         # With one end labelled, what the other sends back is left out.
@@ -94,9 +153,16 @@ class TestLossOfAllRows:
         assert not found[~edge & ~known[:, None] & ~known].any()
 
 
+def test_rows_about_their_mean_are_pairs_in_any_batch(rng):
+    pulls, Z = rng.standard_normal(7), rng.standard_normal((7, 3))
+    squares = ((Z[:, None] - Z) ** 2).sum(axis=2)
+    expected = pulls @ ((Z - Z.mean(axis=0)) ** 2).sum(axis=1)
+    assert (pairs_about_mean(pulls) * squares).sum() / 2 == pytest.approx(expected, rel=1e-12)
+
+
 @every_method
-def test_a_batch_without_a_labelled_pair_or_an_edge_has_a_finite_loss(posed, name):
-    method, problem, _, info = posed(name)
+def test_a_batch_without_a_labelled_pair_or_an_edge_has_a_finite_loss(pose, name):
+    method, problem, _, info = pose(name)
     loss = method._batch_loss(problem, info)
     squares = torch.ones(3, 3, requires_grad=True)
     value = loss(squares, torch.tensor([0, -1, -1]), torch.zeros(3, 3))
@@ -170,6 +236,25 @@ class TestAlternation:
             model("lrml", method_params={"weight": 1}).fit(X, labels)
         with pytest.raises(ValueError, match="The 'graph_weight' parameter of LRML must be"):
             model("lrml", method_params={"graph_weight": -1.0}).fit(X, labels)
+
+    @every_method
+    def test_what_the_labels_lack_is_told_of(self, digits, name):
+        X, y, labels = digits
+        params = {"tol": 0.1} if name == "seraph" else None  # M grows without end; see its laws
+        one_class = np.where(labels == 3, 3, -1)
+        one_label = np.full(len(y), -1)
+        one_label[[np.flatnonzero(y == c)[0] for c in range(10)]] = np.arange(10)
+        for given, told in ((one_class, "one class alone, so"), (one_label, "one label, so no")):
+            with pytest.warns(UserWarning, match=rf"{METHODS[name].__name__}: .*{told}"):
+                fitted = model(name, epochs=1, method_params=params).fit(X, given)
+            assert np.isfinite(fitted.transform(X)).all()
+
+    @pytest.mark.parametrize("name", ["seraph", "isdml", "apit"])
+    def test_steps_of_the_method_that_end_too_early_are_told(self, digits, name):
+        X, _, labels = digits
+        options = {"epochs": 1, "method_params": {"max_iter": 1, "tol": 1e-9}}
+        with pytest.warns(ConvergenceWarning, match="max_iter=1 steps must come to tol=1e-09"):
+            model(name, **options).fit(X, labels)
 
     def test_a_method_that_is_not_there(self, digits):
         X, _, labels = digits

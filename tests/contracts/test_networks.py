@@ -15,10 +15,23 @@ from ssdml.partition_run import PartitionRun
 from tests.deep import assert_same_weights, small_images, small_network
 
 SHORT = {"epochs": 2, "epochs_per_partition": 1, "batch_size": 40, "device": "cpu"}
+# Of the baselines, and what makes them quick: the contract does not ask how good a metric is.
+METHODS = {
+    "lrml": {},
+    "seraph": {"tol": 0.1},
+    "isdml": {"tol": 0.01},
+    "apllr": {},
+    "apit": {"prior": "gmml"},
+}
 ESTIMATORS = {
     "ssdml": DeepSSDML(small_network(), 16, partition_size=150, **SHORT),
     "paper": DeepSSDML.paper(small_network(), 16, partition_size=150, **SHORT),
-    "lrml": DeepBaseline("lrml", small_network(), 16, partition_size=150, **SHORT),
+    **{
+        name: DeepBaseline(
+            name, small_network(), 16, method_params=few, partition_size=150, **SHORT
+        )
+        for name, few in METHODS.items()
+    },
     "triplet": DeepSupervised("triplet", small_network(), 16, n_triplets=600, **SHORT),
     "angular": DeepSupervised("angular", small_network(), 16, n_triplets=600, **SHORT),
     "exemplar": DeepUnsupervised("exemplar", small_network(), 16, **SHORT),
