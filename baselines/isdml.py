@@ -14,7 +14,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ssdml.baselines._balance import balanced
 from ssdml.baselines._estimator import NOT_NEGATIVE, Baseline, Problem
-from ssdml.graphs._blocks import row_blocks
 from ssdml.graphs.laplacian import pair_scatter
 from ssdml.graphs.neighbors import KNNGraph, directed_csr
 from ssdml.linalg import Matrix, symmetrize
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
-BLOCK_ENTRIES = 2**24  # squared distances that are held at once, in float32
+TILE = 512  # rows to a side of the squared distances that are held at once: 2 MB
 FAINT = 1e-38
 ALL_ROWS = 60_000  # up to so many the density counts all of them
 
@@ -247,7 +246,7 @@ def kernel_width(X: Matrix, graph: KNNGraph, bandwidth: float) -> float:
     """
     least = float(graph.distances[:, 0].min())
     if len(X) <= ALL_ROWS:
-        largest = float(np.sqrt(max(block.max() for _, block in _squared_distances(X))))
+        largest = float(np.sqrt(max(tile.max() for _, _, tile in _squared_distances(X))))
     else:
         largest = far_apart(X)
     return least + (largest - least) / bandwidth or 1.0
@@ -293,13 +292,15 @@ def density_weights(
     if density == "neighbors":
         sums = similarity.sum(axis=1)
     else:
-        sums = np.empty(len(X))
-        for place, block in _squared_distances(X):
-            block *= np.float32(-0.5 / sigma**2)
-            np.exp(block, out=block)
-            numbers = np.arange(len(block))
-            block[numbers, place.start + numbers] = 0  # a row does not count itself
-            sums[place] = block.sum(axis=1, dtype=np.float64)
+        sums = np.zeros(len(X))
+        for left, right, tile in _squared_distances(X):
+            tile *= -0.5 / sigma**2
+            np.exp(tile, out=tile)
+            if left == right:
+                np.fill_diagonal(tile, 0)  # a row does not count itself
+            else:
+                sums[right] += tile.sum(axis=0)
+            sums[left] += tile.sum(axis=1)
     beta = sums / max(sums.max(), np.finfo(np.float64).tiny)
     weights = beta[:, None] * similarity
     if (weights < FAINT).mean() > 0.5:
@@ -312,13 +313,14 @@ def density_weights(
     return sparse.csr_array(directed + directed.T)
 
 
-def _squared_distances(X: Matrix) -> Iterator[tuple[slice, Array]]:
-    """Those of some rows to all, in float32, each time with their place."""
-    rows = X.astype(np.float32)
-    squares = np.einsum("ij,ij->i", rows, rows)
-    for place in row_blocks(len(rows), max(1, BLOCK_ENTRIES // len(rows))):
-        block = rows[place] @ rows.T
-        block *= -2
-        block += squares
-        block += squares[place, None]
-        yield place, np.maximum(block, 0, out=block)
+def _squared_distances(X: Matrix) -> Iterator[tuple[slice, slice, Matrix]]:
+    """Tiles of those of all rows, each pair of rows once, with the places of their two sides."""
+    squares = np.einsum("ij,ij->i", X, X)[:, None]
+    ones = np.ones_like(squares)
+    # |x|² + |y|² - 2 x y in one product, so that a tile is written once.
+    first, second = np.hstack([-2 * X, squares, ones]), np.hstack([X, ones, squares])
+    places = [slice(start, start + TILE) for start in range(0, len(X), TILE)]
+    for number, left in enumerate(places):
+        for right in places[number:]:
+            tile = first[left] @ second[right].T
+            yield left, right, np.maximum(tile, 0, out=tile)
