@@ -1,9 +1,9 @@
 """Objectives of the baselines on the pairs of a mini-batch, with the metric fixed.
 
 Seed 003's Algorithm 1 teaches a network by the objective that the metric was learned by. Each is a
-mean over the pairs of its kind in the batch, and leaves out what the batch does not have. Of a batch
-that holds every row it is that objective, less what is there for the metric's sake: ridge, barrier,
-prior and trace.
+mean over the pairs of its kind in the batch, and leaves out what the batch does not have. Of every
+row at once it is that objective, less what is there for the metric's sake: ridge, barrier, prior
+and trace.
 """
 
 from __future__ import annotations

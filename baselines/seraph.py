@@ -80,12 +80,13 @@ class SERAPH(Baseline):
     Notes
     -----
     The model and the beliefs (Eq. (9)) are the paper's; turns of beliefs raise not the objective
-    above but its like with Renyi's entropy of order 1 + μ, and ``values`` are of that; step lengths and ``threshold=1`` are those
-    of its code, as others carried it over. The code ends where M moves by 1e-3, which steps of its
-    length do not come to in 200; the rule by the objective is ours. Of each kind at most 100,000 pairs are drawn, once, and
-    stand for all. The start's scale is ours, for elsewhere all pairs are sure and nothing moves: M
-    and λ are in the unit in which the median pair, of rows that differ, is at the
-    threshold, and M begins as the identity.
+    above but its like with Renyi's entropy of order 1 + μ, and ``values`` are of that. Step lengths
+    and ``threshold=1`` are those of the paper's code, as others carried it over. The code ends
+    where M moves by 1e-3, which steps of its length do not come to in 200; the rule by the
+    objective is ours. Of each kind at most 100,000 pairs are drawn, once, and stand for all. The
+    start's scale is ours, for elsewhere all pairs are sure and nothing moves: M and λ are in the
+    unit in which the median pair, of rows that differ, is at the threshold, and M begins as the
+    identity.
     O(pairs · d² + d³) a step.
 
     References
