@@ -45,9 +45,9 @@ GRIDS: dict[str, Settings] = {
     "self-training": grid(
         classifier__estimator__C=[1.0, 10.0, 100.0], classifier__threshold=[0.75, 0.95]
     ),
-    "lrml": grid(n_neighbors=[6, 12], graph_weight=[1.0, 0.1, 10.0]),
+    "lrml": grid(dissimilar_weight=[None, 0.0], graph_weight=[1.0, 0.1, 10.0]),
     "seraph": grid(entropy_weight=["auto", 0.0], trace_weight=[0.0, 1.0, 100.0]),
-    "isdml": grid(bandwidth=[10.0, 5.0], graph_weight=[1.0, 0.1, 10.0]),
+    "isdml": grid(dissimilar_weight=[None, 0.0], graph_weight=[1.0, 0.1, 10.0]),
     "apllr": grid(shrinkage=[0.1, 0.5, 0.9], graph_weight=[None, 0.1]),
     "apit": grid(prior=["itml", "gmml"], graph_weight=[None, 0.1, 0.01]),
     "ssdml": grid(n_neighbors=[10, 6, 20], decay=[0.99, 0.9]),

@@ -79,6 +79,12 @@ def test_every_method_has_six_settings_and_its_default_is_the_first(name):
         model.set_params(**setting)
 
 
+@pytest.mark.parametrize("name", ["lrml", "isdml"])
+def test_methods_that_push_dissimilar_pairs_apart_may_leave_it(name):
+    """Nothing else brings them from below their input to it."""
+    assert {setting["dissimilar_weight"] for setting in GRIDS[name]} == {None, 0.0}
+
+
 def test_every_method_that_has_parameters_can_be_tuned():
     assert set(METHODS) - set(GRIDS) <= {"input", "ssdml-paper", "umap"}
 
