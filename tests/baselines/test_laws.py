@@ -24,6 +24,8 @@ METHODS = [
     SERAPH(),
     SERAPH(solver="em", unlabeled_pairs="both"),
 ]
+# Without similar pairs, or labels, nothing but a bound ends the growth of SERAPH's M.
+grows_without_end = pytest.mark.filterwarnings("ignore:SERAPH. max_iter=200 steps must come to tol")
 every_method = pytest.mark.parametrize("method", METHODS, ids=repr)
 
 
@@ -62,7 +64,7 @@ def test_the_matrix_is_positive_semidefinite_with_trace_d(method, data):
 def test_an_offset_changes_nothing(method, data):
     X, _, labels = data
     moved = X + np.array([5.0, -3.0, 0.5, 20.0])
-    np.testing.assert_allclose(matrix(method, moved, labels), matrix(method, X, labels), atol=2e-4)
+    np.testing.assert_allclose(matrix(method, moved, labels), matrix(method, X, labels), atol=1e-8)
 
 
 @every_method
@@ -70,7 +72,7 @@ def test_a_rotation_rotates_the_matrix(method, data):
     X, _, labels = data
     R = ortho_group.rvs(4, random_state=1)
     turned = matrix(method, X @ R, labels)
-    np.testing.assert_allclose(turned, R.T @ matrix(method, X, labels) @ R, atol=5e-4)
+    np.testing.assert_allclose(turned, R.T @ matrix(method, X, labels) @ R, atol=1e-8)
 
 
 @every_method
@@ -78,7 +80,7 @@ def test_names_of_classes_do_not_matter(method, data):
     X, _, labels = data
     renamed = np.where(labels < 0, -1, np.array([30, 7, 11])[labels])
     found = matrix(exact(method), X, renamed)
-    np.testing.assert_allclose(found, matrix(exact(method), X, labels), atol=1e-6)
+    np.testing.assert_allclose(found, matrix(exact(method), X, labels), atol=1e-8)
 
 
 @every_method
@@ -86,7 +88,7 @@ def test_names_of_classes_do_not_matter(method, data):
 def test_the_unit_of_the_rows_does_not_matter(method, data, unit):
     X, _, labels = data
     np.testing.assert_allclose(
-        matrix(method, unit * X, labels), matrix(method, X, labels), atol=1e-4
+        matrix(method, unit * X, labels), matrix(method, X, labels), atol=1e-8
     )
 
 
@@ -96,7 +98,7 @@ def test_the_order_of_the_rows_does_not_matter(method, data):
     method = exact(method)
     order = np.random.default_rng(2).permutation(len(X))
     shuffled = matrix(method, X[order], labels[order])
-    np.testing.assert_allclose(shuffled, matrix(method, X, labels), atol=1e-6)
+    np.testing.assert_allclose(shuffled, matrix(method, X, labels), atol=1e-8)
 
 
 @every_method
@@ -118,10 +120,12 @@ def test_labels_help_against_a_nuisance_direction(method):
 
 class TestDegenerate:
     @every_method
+    @grows_without_end
     def test_without_labels_the_metric_comes_from_the_graph_alone(self, method, data):
         X, _, _ = data
-        with pytest.warns(UserWarning, match="no row has a label; "):
+        with pytest.warns(UserWarning, match="no row has a label; ") as told:
             model = clone(method).set_params(random_state=0).fit(X, np.full(len(X), -1))
+        assert {warning.filename for warning in told} == {__file__}  # the line that fits
         assert np.isfinite(model.transform(X)).all()
         if not isinstance(method, APLLR | APIT):  # their graph knows of labels too
             assert np.abs(model.get_mahalanobis_matrix() - np.eye(4)).max() > 1e-6
@@ -139,6 +143,7 @@ class TestDegenerate:
         assert (model.predict(X) == 1).all()
 
     @every_method
+    @grows_without_end
     def test_one_label_a_class(self, method, data):
         X, y, _ = data
         labels = np.full(len(X), -1)

@@ -1,0 +1,261 @@
+"""What each baseline makes of labels and rows at the edge: known answers, case by case."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+from torch import nn
+
+from ssdml.baselines import APIT, APLLR, ISDML, LRML, SERAPH, DeepBaseline
+from ssdml.baselines._balance import balanced
+from ssdml.baselines._batch_losses import EntropyLoss
+from ssdml.baselines._pairs import labelled_pairs
+from ssdml.baselines._propagated import near_prior, propagated_scatter
+from ssdml.baselines.apit import itml
+from ssdml.baselines.deep import METHODS
+from ssdml.baselines.isdml import density_weights, kernel_width
+from ssdml.baselines.lrml import edge_scatter
+from ssdml.baselines.seraph import Model, Terms, gradient, objective, value_of_beliefs
+from ssdml.graphs import knn_graph, pair_scatter
+from ssdml.linalg import shrink
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Three clusters in four dimensions."""
+    return make_blobs(90, 4, centers=3, cluster_std=2.0, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def few(data):
+    """Five labels a class."""
+    return np.where(np.arange(90) < 15, data[1], -1)
+
+
+@pytest.fixture(scope="module")
+def one_class(few):
+    return np.where(few == 1, 1, -1)
+
+
+@pytest.fixture(scope="module")
+def one_label(data):
+    """Of each class."""
+    labels = np.full(90, -1)
+    labels[np.unique(data[1], return_index=True)[1]] = [0, 1, 2]
+    return labels
+
+
+@pytest.fixture(scope="module")
+def rows(data):
+    """As the methods have them: without offset, of total variance 1."""
+    X = data[0] - data[0].mean(axis=0)
+    return X / np.sqrt(X.var(axis=0).sum())
+
+
+def fitted(method, X, labels):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # test_laws.py has what is told of the labels
+        return clone(method).set_params(random_state=0).fit(X, labels)
+
+
+def matrix(method, X, labels):
+    return fitted(method, X, labels).get_mahalanobis_matrix()
+
+
+def assert_is_matrix(found, M):
+    """But for its scale."""
+    np.testing.assert_allclose(found, len(M) * M / np.trace(M), rtol=1e-8, atol=1e-10)
+
+
+# A closed form, and a descent, which ends within the root of its objective's rounding.
+ATOL = {LRML: 1e-10, ISDML: 2e-7}
+linear = pytest.mark.parametrize("method", [LRML(), LRML(normalized=True), ISDML()], ids=repr)
+
+
+class TestTermsOfTheLinearObjective:
+    @linear
+    def test_without_similar_pairs_their_term_is_dropped(self, method, data, one_label):
+        without = clone(method).set_params(similar_weight=0.0)
+        found = matrix(method, data[0], one_label)
+        np.testing.assert_array_equal(found, matrix(without, data[0], one_label))
+
+    @linear
+    def test_without_dissimilar_pairs_their_term_is_dropped(self, method, data, one_class):
+        without = clone(method).set_params(dissimilar_weight=0.0)
+        model = fitted(method, data[0], one_class)
+        assert model.info_["dissimilar_weight"] == 0
+        found = model.get_mahalanobis_matrix()
+        np.testing.assert_array_equal(found, matrix(without, data[0], one_class))
+
+    @linear
+    def test_without_labels_the_laplacian_is_left(self, method, data, rows):
+        """H^-1 of the mean scatter of the edges, and the ridge."""
+        graph = knn_graph(rows, method.n_neighbors)
+        if isinstance(method, LRML):
+            R = edge_scatter(rows, graph, normalized=method.normalized)
+        else:
+            W = density_weights(rows, graph, kernel_width(rows, graph, 10.0))
+            R = pair_scatter(rows, W) / (W.sum() / 2)
+            method = clone(method).set_params(tol=1e-10)
+        M = np.linalg.inv(R + 1e-3 * np.trace(R) / 4 * np.eye(4))
+        found = matrix(method, data[0], np.full(90, -1))
+        np.testing.assert_allclose(found, 4 * M / np.trace(M), atol=ATOL[type(method)])
+
+
+def test_apllr_without_similar_pairs_begins_at_the_identity(data, rows, one_label):
+    model = fitted(APLLR(), data[0], one_label)
+    K = propagated_scatter(rows, one_label, knn_graph(rows, 10), decay=0.99)
+    M = near_prior(np.eye(4), K, model.info_["graph_weight"], "APLLR").M
+    assert_is_matrix(model.get_mahalanobis_matrix(), M)
+
+
+def test_apllr_without_dissimilar_pairs_begins_at_the_inverse_scatter(data, rows, one_class):
+    model = fitted(APLLR(), data[0], one_class)
+    K = propagated_scatter(rows, one_class, knn_graph(rows, 10), decay=0.99)
+    S = shrink(labelled_pairs(rows, one_class).similar, 0.1)
+    assert_is_matrix(
+        model.get_mahalanobis_matrix(), np.linalg.inv(S + model.info_["graph_weight"] * K)
+    )
+
+
+@pytest.mark.parametrize("kind", ["similar", "dissimilar"])
+def test_apit_learns_its_prior_from_the_pairs_that_there_are(
+    data, rows, one_class, one_label, kind
+):
+    labels = one_class if kind == "similar" else one_label
+    known = np.flatnonzero(labels >= 0)
+    first, second = np.triu_indices(len(known), k=1)
+    differences = rows[known[first]] - rows[known[second]]
+    none, exact = np.empty((0, 4)), {"tol": 1e-13, "max_iter": 20_000}
+    prior = itml(*((differences, none) if kind == "similar" else (none, differences)), **exact).M
+    assert np.abs(prior - np.eye(4)).max() > 0.1
+    model = fitted(APIT(**exact), data[0], labels)
+    K = propagated_scatter(rows, labels, knn_graph(rows, 10), decay=0.99)
+    M = near_prior(prior, K, model.info_["graph_weight"], "APIT").M
+    np.testing.assert_allclose(model.get_mahalanobis_matrix(), 4 * M / np.trace(M), atol=1e-8)
+
+
+class TestITMLOfOneKind:
+    """Pairs along two axes, of squares 1 and 4: only one of the two breaks the bound."""
+
+    pairs = np.diag([1.0, 2.0])
+
+    def test_similar_pairs_alone_shrink_to_their_bound(self):
+        M = itml(self.pairs, np.empty((0, 2)), slack=1e8, tol=1e-12).M
+        np.testing.assert_allclose(M, np.diag([1.0, np.percentile([1, 4], 5) / 4]), rtol=1e-6)
+
+    def test_dissimilar_pairs_alone_grow_to_theirs(self):
+        M = itml(np.empty((0, 2)), self.pairs, slack=1e8, tol=1e-12).M
+        np.testing.assert_allclose(M, np.diag([np.percentile([1, 4], 95), 1.0]), rtol=1e-6)
+
+
+def test_a_prior_that_no_direction_favours_is_told_and_the_identity(rng):
+    """Both classes at the same four places: similar pairs lie farther than dissimilar ones."""
+    X = np.vstack([5 * np.eye(2), -5 * np.eye(2)] * 2 + [rng.standard_normal((40, 2))])
+    labels = np.r_[np.repeat([0, 1], 4), np.full(40, -1)]
+    with pytest.warns(UserWarning, match="APLLR: similar pairs must lie nearer than") as told:
+        model = APLLR(graph_weight=0.0).fit(X, labels)
+    assert told[0].filename == __file__
+    np.testing.assert_allclose(model.get_mahalanobis_matrix(), np.eye(2), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("method", "labels_of", "bounded"),
+    [
+        (SERAPH(), "one_label", True),
+        (SERAPH(solver="em"), "one_label", True),
+        (SERAPH(trace_weight=1e-6), "one_label", False),
+        (SERAPH(), "few", False),
+    ],
+)
+def test_seraph_bounds_the_trace_where_nothing_else_does(
+    method, labels_of, bounded, data, request, monkeypatch
+):
+    monkeypatch.setattr("ssdml.baselines.seraph.LARGEST_TRACE", 1.5)  # M begins at trace d = 4
+    labels = request.getfixturevalue(labels_of)
+    problem = method._pose(data[0], labels, np.random.default_rng(0))
+    _, unit = method._terms(problem)
+    trace = np.trace(method._learn(problem)[0]) / unit
+    assert (trace == pytest.approx(6)) == bounded
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "slope"), [(1, 1 - 1e8, -1.0), (-1, 0.0, 0.0), (0, 0.0, 0.0)]
+)
+def test_probabilities_may_be_saturated(kind, value, slope):
+    """At a squared distance of 1e8, where p is 0 to the last bit."""
+    pair = np.array([[0.0], [1e4]])
+    terms, model = Terms(pair, np.array([[0, 1]]), np.array([kind]), np.ones(1), 0.5), Model(1.0, 0)
+    found = objective(np.eye(1), terms, model)
+    assert found.value == pytest.approx(value)
+    assert found.slopes.item() == pytest.approx(slope, abs=1e-12)
+    assert np.isfinite(gradient(found.slopes, terms, model)).all()
+    assert value_of_beliefs(np.eye(1), terms, model) == pytest.approx(value)
+
+
+def test_a_networks_probabilities_may_be_saturated():
+    squares = torch.tensor([[0.0, 1e8, 1e8], [1e8, 0.0, 1e8], [1e8, 1e8, 0.0]], requires_grad=True)
+    loss = EntropyLoss(1.0, 2.0)(squares, torch.tensor([0, 0, -1]), torch.zeros(3, 3))
+    loss.backward()
+    assert loss.item() == pytest.approx(1e8)
+    expected = torch.zeros(3, 3)
+    expected[0, 1] = 1.0
+    assert torch.equal(squares.grad, expected)
+
+
+class TestWeightsThatAreTooLarge:
+    """A number of one's own is lowered with a warning; None asks for as much as is safe."""
+
+    @pytest.mark.parametrize(
+        ("method", "name"),
+        [
+            (LRML(), "dissimilar_weight"),
+            (ISDML(), "dissimilar_weight"),
+            (APLLR(), "graph_weight"),
+            (APIT(random_state=0), "graph_weight"),
+        ],
+        ids=lambda value: str(value),
+    )
+    def test_they_are_lowered_to_what_none_takes(self, method, name, data, few):
+        auto = clone(method).fit(data[0], few)  # in silence: warnings are errors
+        given = clone(method).set_params(**{name: 1e6})
+        with pytest.warns(UserWarning, match=rf"{name} must be at most .* got 1000000") as told:
+            model = given.fit(data[0], few)
+        assert {warning.filename for warning in told} == {__file__}
+        most = model.info_[name]
+        assert auto.info_[name] == (most if name == "dissimilar_weight" else min(1.0, most))
+        small = clone(method).set_params(**{name: most / 2}).fit(data[0], few)
+        assert small.info_[name] == most / 2
+
+    def test_the_objective_stays_bounded(self, data, rows, few):
+        pairs = labelled_pairs(rows, few)
+        R = edge_scatter(rows, knn_graph(rows, 6))
+        with pytest.warns(UserWarning, match="dissimilar_weight must be at most"):
+            H, _ = balanced(
+                pairs.similar, pairs.dissimilar, R, weights=(1.0, 1e6, 1.0), ridge=1e-3, who="LRML"
+            )
+        assert np.linalg.eigvalsh(H)[0] > 0
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("name", METHODS)
+def test_networks_may_make_rows_of_zeros(name, rng):
+    """A network that ends in a rectifier does."""
+    X = rng.standard_normal((80, 6)).astype(np.float32)
+    y = np.arange(80) % 2
+    X[:, 0] += 3 * y
+    X[::5] = 0
+    backbone = nn.Sequential(nn.Linear(6, 8, bias=False), nn.ReLU())
+    params = {"tol": 0.1} if name == "seraph" else {}
+    model = DeepBaseline(
+        name, backbone, 4, method_params=params, epochs=2, batch_size=20, random_state=0,
+        device="cpu",
+    ).fit(X, np.where(np.arange(80) < 20, y, -1))  # fmt: skip
+    assert np.isfinite(model.transform(X)).all()
+    assert all(np.isfinite(entry["losses"]).all() for entry in model.history_)
+    assert all(torch.isfinite(value).all() for value in model.network_.state_dict().values())
