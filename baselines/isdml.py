@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
-TILE = 512  # rows to a side of the squared distances that are held at once: 2 MB
+TILE = 2048  # rows to a side of the squared distances that are held at once: 32 MB
 FAINT = 1e-38
 ALL_ROWS = 60_000  # up to so many the density counts all of them
 
