@@ -157,9 +157,9 @@ class SERAPH(Baseline):
             turns = -(-self.max_iter // TURN)
             found = alternate_beliefs(np.eye(d), terms, model, max_iter=turns, tol=self.tol)
         n_unknown = round(float(terms.counts[terms.kinds == 0].sum()))
-        info = {"entropy_weight": terms.entropy_weight, "n_unknown": n_unknown}
-        info |= {"values": found.values, "converged": found.converged}
-        return found.M * unit, info | {"n_iter": len(found.values) - 1}
+        told = {"values": found.values, "converged": found.converged}
+        told |= {"n_iter": len(found.values) - 1, "n_unknown": n_unknown}
+        return found.M * unit, {"entropy_weight": terms.entropy_weight, **told}
 
     def _batch_loss(self, problem: Problem, info: dict[str, Any]) -> BatchLoss:
         from ssdml.baselines._batch_losses import EntropyLoss
