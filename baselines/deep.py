@@ -159,6 +159,11 @@ class DeepBaseline(DeepEstimator):
         """Of the method's graph, and of the last."""
         return self._new_method().n_neighbors
 
+    @property
+    def method_defaults(self) -> dict[str, Any]:
+        """What may stand in ``method_params``, with the values that it has otherwise."""
+        return METHODS[self.method]().get_params()
+
     def _new_method(self) -> Baseline:
         method = METHODS[self.method](n_jobs=self.n_jobs)
         method.set_params(**(self.method_params or {}))

@@ -30,7 +30,7 @@ class DeepCluster(Recipe):
     Parameters
     ----------
     n_clusters : int
-        If there are so many items.
+        If there are so many items. About ten times as many as there may be classes: 100 suits ten.
     n_axes : int
         Principal components that are kept, at most.
     max_iter : int

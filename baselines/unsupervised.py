@@ -148,6 +148,11 @@ class DeepUnsupervised(DeepEstimator):
         """Whether L is no layer."""
         return METHODS[self.method].learns_metric
 
+    @property
+    def method_defaults(self) -> dict[str, Any]:
+        """What may stand in ``method_params``, with the values that it has otherwise."""
+        return METHODS[self.method]().get_params()
+
     def _labels(self, y: Any, n_samples: int) -> Array:
         """None are needed."""
         if y is None:

@@ -16,7 +16,7 @@ import torch
 from matplotlib.image import imread
 from sklearn.base import clone
 
-from ssdml.experiments.printed import TABLE_2
+from ssdml.experiments.printed import TABLE_2, TABLE_3, TABLE_5
 from tests.deep import small_images, small_model, small_network
 from tests.photographs import SMALL, WRITERS
 
@@ -123,18 +123,9 @@ def test_a_table_puts_what_is_printed_beside_what_is_found(
     assert below.split() == ["printed", *printed.split()]
 
 
-@pytest.mark.parametrize(
-    ("name", "lines"),
-    [
-        ("cub", ["initial", "deep-lrml", "deep-ssdml-paper", "deep-ssdml"]),
-        ("cars", ["initial", "deep-ssdml-paper"]),
-        ("sop", ["initial", "deep-ssdml-paper"]),
-        ("inshop", ["initial", "deep-ssdml-paper"]),
-    ],
-)
-def test_table2_runs_on_the_layout_of_each_set_of_photographs(
-    run, tmp_path, monkeypatch, name, lines
-):
+@pytest.fixture
+def toy_photographs(tmp_path, monkeypatch):
+    """A small network in the place of GoogLeNet, and of the protocol less; gives the weights."""
     from ssdml import pretrained
     from ssdml.experiments.photographs import photograph_methods
     from ssdml.experiments.protocols import SEED_003
@@ -147,20 +138,39 @@ def test_table2_runs_on_the_layout_of_each_set_of_photographs(
         "ssdml.experiments.run.photograph_methods", partial(photograph_methods, protocol=small)
     )
     monkeypatch.setenv("SSDML_DATA", str(tmp_path))
+    return tmp_path / "googlenet.pth"
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "lines"),
+    [
+        (2, "cub", ["initial", "deep-lrml", "deep-ssdml-paper", "deep-ssdml"]),
+        (2, "cars", ["initial", "deep-ssdml-paper"]),
+        (2, "sop", ["initial", "deep-ssdml-paper"]),
+        (2, "inshop", ["initial", "deep-ssdml-paper"]),
+        (3, "cub", ["deep-exemplar", "deep-rotnet", "deep-nce", "deep-deepcluster", "deep-suml"]),
+        (3, "cars", ["deep-nce"]),
+        (5, "cub", ["deep-angular"]),
+    ],
+)
+def test_tables_of_photographs_run_on_the_layout_of_each_set(
+    run, tmp_path, toy_photographs, number, name, lines
+):
     WRITERS[name](tmp_path)
-    files = ["--weights", tmp_path / "googlenet.pth", "--out", tmp_path / "out"]
-    shown = run("reproduce_table2.py", name, "--seeds", 2, *files, "--only", *lines)
+    files = ["--weights", toy_photographs, "--out", tmp_path / "out"]
+    shown = run(f"reproduce_table{number}.py", name, "--seeds", 2, *files, "--only", *lines)
     title, scores, *body = shown.splitlines()
     assert title == f"{name}, 5 labels a class, 2 seeds"
     recalls = {"sop": "1 10 100 1000", "inshop": "1 10 20 30 40 50"}.get(name, "1 2 4 8")
     assert scores.split() == ["NMI", *(f"R@{k}" for k in recalls.split())]
+    printed = {2: TABLE_2, 3: TABLE_3, 5: TABLE_5}[number].get(name, {})
     numbers = {text.split()[0]: text.split()[1:] for text in body}
-    assert numbers.keys() == {*lines, *(["printed"] if name in TABLE_2 else [])}
+    assert numbers.keys() == {*lines, *(["printed"] if printed else [])}
     for method in lines:
         assert float(numbers[method][3]) > 80, method  # R@1: colours tell the classes apart
-    if name in TABLE_2:
-        below = body[[text.split()[0] for text in body].index("initial") + 1]
-        assert below.split()[1:] == [str(value) for value in TABLE_2[name]["initial"]]
+        if method in printed:
+            below = body[[text.split()[0] for text in body].index(method) + 1]
+            assert below.split()[1:] == [str(value or "-") for value in printed[method]]
 
 
 @pytest.mark.usefixtures("small_deep")

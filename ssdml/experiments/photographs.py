@@ -8,11 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from ssdml.datasets import Dataset
 from ssdml.experiments.deep_methods import DeepMethod, Maker
 from ssdml.experiments.methods import Array, Factory
 from ssdml.experiments.protocols import SEED_003, Protocol
+from ssdml.graphs._checks import UNLABELED
 from ssdml.image_files import ImageFiles
 
 
@@ -95,6 +98,7 @@ class InitialFeatures(TransformerMixin, BaseEstimator):
 
 
 def photograph_methods(
+    dataset: Dataset,
     makers: Mapping[str, Maker],
     *,
     weights: str | Path | None = None,
@@ -104,6 +108,8 @@ def photograph_methods(
 
     Parameters
     ----------
+    dataset : Dataset
+        Of photographs in files; how many classes are learned is read from it, which none is.
     makers : dict
         Of deep estimators by name, those of `ssdml.experiments.run.DEEP_METHODS`.
     weights : path, optional
@@ -114,25 +120,33 @@ def photograph_methods(
     -----
     Ours, where seed 003 is silent: a square is cut from the middle of each image, its shorter side
     8/7 as long; without partitions the graph is built and triplets are mined anew every 10 epochs,
-    as with them; the baselines' graphs have as many neighbours. And where we do otherwise:
+    as with them; the baselines' graphs have as many neighbours, and Synthetic the same angle.
+    DeepCluster finds ten times as many clusters as there are classes to learn, as its paper does on
+    ImageNet, but no more than a fifth of the images. And where we do otherwise:
     torchvision's GoogLeNet has batch normalisation, which MatConvNet's has not, and the last
     network is kept, for the choice of the best wants the labels of 15 % of the images.
     """
     made = {"initial": _initial} | dict(makers)
-    return {name: partial(_of_photographs, make, weights, protocol) for name, make in made.items()}
+    learned = dataset.y if dataset.test is None else dataset.y[~dataset.test]
+    learning = dict(protocol.learning) | {"n_clusters": _n_clusters(learned)}
+    return {
+        name: partial(_of_photographs, make, weights, protocol, learning)
+        for name, make in made.items()
+    }
 
 
 def _of_photographs(
     make: Maker,
     weights: str | Path | None,
     protocol: Protocol,
+    learning: Mapping[str, Any],
     random_state: int,
     n_jobs: int | None,
 ) -> OfPhotographs:
     n_components = protocol.n_components or 128
     estimator = make(protocol.architecture, n_components, random_state, n_jobs)
     return OfPhotographs(
-        estimator.set_params(**_settings(estimator, protocol.learning)),
+        estimator.set_params(**_settings(estimator, learning)),
         protocol.architecture,
         protocol.pooling,
         None if weights is None else str(weights),
@@ -143,12 +157,25 @@ def _of_photographs(
 
 
 def _settings(estimator: Any, learning: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a protocol the estimator has a parameter for; a baseline's graph is its method's."""
+    """What of a protocol the estimator has a parameter for, or else its method."""
     known = estimator.get_params(deep=False)
     settings = {name: value for name, value in learning.items() if name in known}
-    if "method_params" in known and "n_neighbors" in learning:
-        settings["method_params"] = {"n_neighbors": learning["n_neighbors"]}
+    if "method_params" in known:
+        inner = estimator.method_defaults.keys() - known.keys()
+        settings["method_params"] = {k: v for k, v in learning.items() if k in inner}
     return settings
+
+
+def _n_clusters(labels: Array) -> int:
+    """Ten times as many as classes, of five items or more on average.
+
+    Examples
+    --------
+    >>> _n_clusters(np.repeat(np.arange(100), 59)), _n_clusters(np.repeat(np.arange(100), 6))
+    (1000, 120)
+    """
+    known = labels[labels != UNLABELED]
+    return max(2, min(10 * len(np.unique(known)), len(labels) // 5))
 
 
 def _initial(network: str, n_components: int, random_state: int, n_jobs: int | None) -> Any:

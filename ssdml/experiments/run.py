@@ -240,7 +240,7 @@ def available(
                 f"compare: deep must be True for {dataset.name}, whose images stay in their files; "
                 "got False. Pass --deep, or deep=True."
             )
-        return photograph_methods(DEEP_METHODS, weights=weights)
+        return photograph_methods(dataset, DEEP_METHODS, weights=weights)
     if weights is not None:
         raise ValueError(
             "compare: weights must be None for other data than photographs in files; got "

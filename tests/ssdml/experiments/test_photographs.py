@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -28,15 +29,14 @@ from tests.photographs import SMALL, small_trunk, write_cub, write_inshop, write
 
 TOY = replace(SEED_003, image_size=40, n_components=8)
 TOY = replace(TOY, learning=TOY.learning | {"n_neighbors": 4, "epochs": 1})
+RECIPES = ("exemplar", "rotnet", "nce", "deepcluster", "suml")
 
 
 @pytest.fixture
 def toy(monkeypatch):
     """A small network in the place of GoogLeNet, and a protocol for it."""
     monkeypatch.setitem(pretrained.TRUNKS, "googlenet", SMALL)
-    monkeypatch.setattr(
-        run, "photograph_methods", lambda makers, **o: photograph_methods(makers, protocol=TOY, **o)
-    )
+    monkeypatch.setattr(run, "photograph_methods", partial(photograph_methods, protocol=TOY))
 
 
 @pytest.fixture
@@ -45,8 +45,8 @@ def birds(tmp_path):
     return load_dataset("cub", data_dir=tmp_path)
 
 
-def test_the_protocol_arrives_in_every_method():
-    methods = photograph_methods(DEEP_METHODS, weights="googlenet.pth")
+def test_the_protocol_arrives_in_every_method(birds):
+    methods = photograph_methods(birds, DEEP_METHODS, weights="googlenet.pth")
     assert next(iter(methods)) == "initial"
     for name, factory in methods.items():
         model = factory(3, None)
@@ -61,9 +61,26 @@ def test_the_protocol_arrives_in_every_method():
         assert params["estimator__epochs"] == 200, name
         assert params.get("estimator__partition_size") is None, name
         assert model.estimator.n_neighbors == 50, name
-        if "ssdml" in name:
+        assert params["estimator__decay"] == 0.99, name
+        if "estimator__angle" in params:
             assert params["estimator__angle"] == 45, name
-            assert params["estimator__decay"] == 0.99, name
+
+
+def test_what_the_estimator_lacks_goes_to_the_method_that_has_it(birds):
+    methods = photograph_methods(birds, DEEP_METHODS)
+    given = {name: methods[f"deep-{name}"](0, None).estimator for name in ("lrml", *RECIPES)}
+    assert {name: model.method_params for name, model in given.items()} == {
+        "lrml": {"n_neighbors": 50},
+        "exemplar": {},
+        "rotnet": {},
+        "nce": {},
+        "deepcluster": {"n_clusters": 4},  # a fifth of 24 images, fewer than ten times 3 classes
+        "suml": {"angle": 45.0},
+    }
+    for name in RECIPES:
+        assert given[name]._new_recipe().get_params() == (
+            given[name].method_defaults | given[name].method_params
+        )
 
 
 def test_the_sizes_that_the_papers_print_agree_with_each_other():
