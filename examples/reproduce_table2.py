@@ -5,10 +5,12 @@ every line over the seeds, on the same labels, and goes on where it was stopped;
 lines. The weights are a file of yours, for torchvision's GoogLeNet; images and weights are not
 here. ``sop`` and ``inshop`` run in the same way; the paper prints nothing of them, and the clusters
 of 11,316 classes behind the NMI of ``sop`` take the better part of an hour a run. Days on a GPU:
-``--only initial "deep-ssdml[image_size=224;epochs=20;batch_size=64]"`` takes less.
+``--only initial "deep-ssdml[image_size=224;epochs=20;batch_size=64]"`` takes less. ``--protocol``
+takes network, images, labels, batches and rates from another of the papers: 000, 001, 002 or 004.
 """
 
-from ssdml.experiments.printed import TABLE_2, reproduced
+from ssdml.experiments.printed import TABLE_2
+from ssdml.experiments.reproduction import reproduced
 
 LINES = [*TABLE_2["cub"], "deep-ssdml"]
 

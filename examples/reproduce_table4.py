@@ -4,7 +4,8 @@
 on the same labels, and goes on where it was stopped; ``--only`` picks lines. Hours without a GPU.
 """
 
-from ssdml.experiments.printed import TABLE_4, reproduced
+from ssdml.experiments.printed import TABLE_4
+from ssdml.experiments.reproduction import reproduced
 
 LINES = [
     "deep-ssdml-paper",

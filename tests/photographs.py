@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from PIL import Image
@@ -122,3 +124,13 @@ def small_trunk():
 
 
 SMALL = Trunk(small_trunk)
+
+
+def small_protocol(protocol, n_neighbors=4):
+    """The same at toy size: small images, few columns, a step or a pass."""
+    short = {"n_neighbors": n_neighbors, "epochs": 1, "n_steps": 1}
+    learning = {name: short.get(name, value) for name, value in protocol.learning.items()}
+    if isinstance(protocol.learning.get("n_steps"), dict):
+        learning["n_steps"] = dict.fromkeys(protocol.learning["n_steps"], 1)
+    n_components = None if protocol.n_components is None else 8
+    return replace(protocol, image_size=40, n_components=n_components, learning=learning)

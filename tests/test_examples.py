@@ -18,7 +18,7 @@ from sklearn.base import clone
 
 from ssdml.experiments.printed import TABLE_2, TABLE_3, TABLE_5
 from tests.deep import small_images, small_model, small_network
-from tests.photographs import SMALL, WRITERS
+from tests.photographs import SMALL, WRITERS, small_protocol
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
@@ -125,20 +125,16 @@ def test_a_table_puts_what_is_printed_beside_what_is_found(
 
 @pytest.fixture
 def toy_photographs(tmp_path, monkeypatch):
-    """A small network in the place of GoogLeNet, and of the protocol less; gives the weights."""
+    """A small network in the place of each, and short protocols; gives a file of weights."""
     from ssdml import pretrained
-    from ssdml.experiments.photographs import photograph_methods
-    from ssdml.experiments.protocols import SEED_003
+    from ssdml.experiments.protocols import PROTOCOLS
 
-    learning = SEED_003.learning | {"n_neighbors": 4, "epochs": 1}
-    small = replace(SEED_003, image_size=40, n_components=8, learning=learning)
-    torch.save(SMALL.new().state_dict(), tmp_path / "googlenet.pth")
-    monkeypatch.setitem(pretrained.TRUNKS, "googlenet", SMALL)
-    monkeypatch.setattr(
-        "ssdml.experiments.run.photograph_methods", partial(photograph_methods, protocol=small)
-    )
+    for name, protocol in PROTOCOLS.items():
+        monkeypatch.setitem(pretrained.TRUNKS, protocol.architecture, SMALL)
+        monkeypatch.setitem(PROTOCOLS, name, small_protocol(protocol))
+    torch.save(SMALL.new().state_dict(), tmp_path / "weights.pth")
     monkeypatch.setenv("SSDML_DATA", str(tmp_path))
-    return tmp_path / "googlenet.pth"
+    return tmp_path / "weights.pth"
 
 
 @pytest.mark.parametrize(
@@ -171,6 +167,25 @@ def test_tables_of_photographs_run_on_the_layout_of_each_set(
         if method in printed:
             below = body[[text.split()[0] for text in body].index(method) + 1]
             assert below.split()[1:] == [str(value or "-") for value in printed[method]]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "name"), [("000", "inshop"), ("001", "sop"), ("002", "cub"), ("004", "cars")]
+)
+def test_table2_runs_by_the_protocols_of_other_papers(
+    run, tmp_path, toy_photographs, protocol, name
+):
+    WRITERS[name](tmp_path)
+    lines = ["initial", "deep-isdml", "deep-ssdml-paper", "deep-ssdml"]
+    files = ["--weights", toy_photographs, "--out", tmp_path / "out", "--protocol", protocol]
+    shown = run("reproduce_table2.py", name, "--seeds", 1, *files, "--only", *lines)
+    title, _, *body = shown.splitlines()
+    assert title == f"{name}, all labels, 1 seed"
+    assert "printed" not in shown  # those figures are of another protocol
+    numbers = {text.split()[0]: text.split()[1:] for text in body}
+    assert numbers.keys() == set(lines)
+    for method in lines:
+        assert float(numbers[method][3]) > 80, method
 
 
 @pytest.mark.usefixtures("small_deep")

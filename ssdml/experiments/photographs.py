@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -17,6 +18,9 @@ from ssdml.experiments.methods import Array, Factory
 from ssdml.experiments.protocols import SEED_003, Protocol
 from ssdml.graphs._checks import UNLABELED
 from ssdml.image_files import ImageFiles
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 class OfPhotographs(DeepMethod):
@@ -41,7 +45,7 @@ class OfPhotographs(DeepMethod):
         self.frozen_norms = frozen_norms
 
     def new_estimator(self) -> Any:
-        """The estimator with its backbone."""
+        """The estimator with its backbone, and as many columns as that has features for None."""
         from ssdml.pretrained import fine_grained_backbone
 
         backbone = fine_grained_backbone(
@@ -51,7 +55,10 @@ class OfPhotographs(DeepMethod):
             input_scales=self.input_scales,
             frozen_norms=self.frozen_norms,
         )
-        return super().new_estimator().set_params(backbone=backbone)
+        estimator = super().new_estimator().set_params(backbone=backbone)
+        if estimator.get_params().get("n_components", 0) is None:
+            estimator.set_params(n_components=n_features(backbone, self.image_size))
+        return estimator
 
     def given(self, X: Any) -> ImageFiles:
         """The files, read at the protocol's size."""
@@ -64,6 +71,23 @@ class OfPhotographs(DeepMethod):
             return f"{list(self.input_scales)}"
         with Path(self.weights).expanduser().open("rb") as file:
             return f"{list(self.input_scales)} {hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
+def n_features(backbone: nn.Module, image_size: int) -> int:
+    """Columns that a backbone makes of square images.
+
+    Examples
+    --------
+    >>> from ssdml.pretrained import fine_grained_backbone
+    >>> n_features(fine_grained_backbone("bn_inception", "max+average"), 64)
+    2048
+    """
+    import torch
+
+    from ssdml.training import evaluating
+
+    with evaluating(backbone), torch.no_grad():
+        return int(backbone(torch.zeros(1, 3, image_size, image_size)).shape[1])
 
 
 class InitialFeatures(TransformerMixin, BaseEstimator):
@@ -125,26 +149,27 @@ def photograph_methods(
     ImageNet, but no more than a fifth of the images. And where we do otherwise:
     torchvision's GoogLeNet has batch normalisation, which MatConvNet's has not, and the last
     network is kept, for the choice of the best wants the labels of 15 % of the images.
+
+    Of the other seeds' protocols the methods take the network, the images, the columns, the batch,
+    the rate, the weight decay and the length; losses and optimisers stay their own.
     """
     made = {"initial": _initial} | dict(makers)
     learned = dataset.y if dataset.test is None else dataset.y[~dataset.test]
-    learning = dict(protocol.learning) | {"n_clusters": _n_clusters(learned)}
-    return {
-        name: partial(_of_photographs, make, weights, protocol, learning)
-        for name, make in made.items()
-    }
+    protocol = protocol.on(dataset.name, len(learned))
+    learning = {"n_clusters": _n_clusters(learned)} | dict(protocol.learning)
+    protocol = replace(protocol, learning=learning)
+    return {name: partial(_of_photographs, make, weights, protocol) for name, make in made.items()}
 
 
 def _of_photographs(
     make: Maker,
     weights: str | Path | None,
     protocol: Protocol,
-    learning: Mapping[str, Any],
     random_state: int,
     n_jobs: int | None,
 ) -> OfPhotographs:
-    n_components = protocol.n_components or 128
-    estimator = make(protocol.architecture, n_components, random_state, n_jobs)
+    estimator = make(protocol.architecture, protocol.n_components or 1, random_state, n_jobs)
+    learning = {"n_components": protocol.n_components} | dict(protocol.learning)
     return OfPhotographs(
         estimator.set_params(**_settings(estimator, learning)),
         protocol.architecture,
@@ -152,7 +177,7 @@ def _of_photographs(
         None if weights is None else str(weights),
         protocol.image_size,
         protocol.input_scales,
-        protocol.frozen_norms,
+        bool(protocol.frozen_norms),
     )
 
 

@@ -8,14 +8,7 @@ images are of other classes.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-
-from ssdml.experiments.protocols import RECALL_AT, SEED_003
-from ssdml.experiments.results import Row
-from ssdml.experiments.tables import score_tables
-from ssdml.image_files import ImageFiles
+from collections.abc import Mapping
 
 LABELS_PER_CLASS = {"mnist": 10, "fashion_mnist": 10, "cifar10": 100}  # 5 for others
 
@@ -111,76 +104,3 @@ TABLE_5: Printed = {
         "deep-ssdml-paper": (None, 44.8, 56.9, 69.1, 79.9),
     },
 }
-
-
-def beside(rows: Sequence[Row], printed: Printed) -> Iterator[str]:
-    """Lines of text: mean and half of the interval of each score, and below what is printed.
-
-    Examples
-    --------
-    >>> list(beside([], TABLE_1))
-    []
-    """
-    for table in score_tables(rows):
-        known = printed.get(table.dataset, {})
-        width = max(len(line.method) for line in table.lines)
-        yield f"{table.dataset}, {table.labels_per_class} labels a class, {len(table.seeds)} seeds"
-        scores = ("NMI", *(f"R@{k}" for k in RECALL_AT.get(table.dataset, (1, 2, 4, 8))))
-        yield f"{'':{width}}  " + "".join(f"{score:>13}" for score in scores)
-        for line in table.lines:
-            found = [line.scores[score].estimate for score in scores]
-            cells = "".join(f"{e.mean:7.1f} ± {e.half_width:3.1f}" for e in found)
-            yield f"{line.method:{width}}  {cells}"
-            if line.method in known:
-                cells = "".join(f"{_number(value):>7}{'':6}" for value in known[line.method])
-                yield f"{'  printed':{width}}  {cells}".rstrip()
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
-
-
-def reproduced(printed: Printed, lines: Sequence[str], name: str, description: str | None) -> str:
-    """Text of a table whose lines are run as the command line asks, beside what is printed.
-
-    Parameters
-    ----------
-    printed : dict
-        What the paper has, by data set and method.
-    lines : sequence of str
-        Methods that are compared unless the command line picks some, beside the images as they
-        are: "input", or "initial" for photographs.
-    name : str
-        Folder of the results, unless the command line names one.
-    description : str
-        Of the script.
-    """
-    from ssdml.datasets import load_dataset
-    from ssdml.experiments.run import compare
-    from ssdml.experiments.terminal import shown_runs
-
-    parser = argparse.ArgumentParser(description=description)
-    known = ", ".join(printed)
-    parser.add_argument("dataset", help=f"as ssdml compare takes it; there are figures of {known}")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=Path(name))
-    parser.add_argument("--n-jobs", type=int, default=1, help="runs at a time")
-    parser.add_argument("--only", nargs="+", metavar="LINE", help="of the table; else all")
-    parser.add_argument("--weights", help="file of the network's, for photographs")
-    given = parser.parse_args()
-    dataset = load_dataset(given.dataset)
-    start = "initial" if isinstance(dataset.X, ImageFiles) else "input"
-    with shown_runs(given.out) as progress:
-        rows = compare(
-            dataset,
-            given.only or list(dict.fromkeys([start, *lines])),
-            labels_per_class=[LABELS_PER_CLASS.get(dataset.name, SEED_003.labels_per_class or 1)],
-            seeds=range(given.seeds),
-            out=given.out,
-            deep=True,
-            weights=given.weights,
-            resume=True,
-            n_jobs=given.n_jobs,
-            progress=progress,
-        )
-    return "\n".join(beside(rows, printed))

@@ -6,7 +6,8 @@ Where a paper is silent an entry is missing, or says so. Seeds are numbered as e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import Any
 
 # The K of R@K for each data set. Seed 002 goes on to 128 on CUB and Cars, seed 004 to 32.
@@ -44,13 +45,14 @@ class Protocol:
         Side of the images.
     input_scales : tuple of float
         Sides at which each image is seen, relative to that.
-    frozen_norms : bool
+    frozen_norms : bool, or dict by data set
         Whether batch normalisation keeps its statistics.
     labels_per_class : int or None
         None: all images that are learned from are labelled.
     data_sets : tuple of str
     learning : dict
-        Of seed 003, parameters of `ssdml.DeepSSDML`; of others, what they say of their steps.
+        Of seed 003, parameters of `ssdml.DeepSSDML`; of others, what they say of their steps. Some
+        values are dicts by data set; :meth:`on` takes one out of each.
     """
 
     source: str
@@ -60,9 +62,46 @@ class Protocol:
     image_size: int
     data_sets: tuple[str, ...]
     input_scales: tuple[float, ...] = (1.0,)
-    frozen_norms: bool = False
+    frozen_norms: bool | Mapping[str, bool] = False
     labels_per_class: int | None = None
     learning: Mapping[str, Any] = field(default_factory=dict)
+
+    def on(self, name: str, n_items: int) -> Protocol:
+        """The protocol on one data set: its own values, and in the place of steps passes.
+
+        Parameters
+        ----------
+        name : str
+            Of the data set.
+        n_items : int
+            That are learned from: ``n_steps`` batches are ``epochs`` passes over so many.
+
+        Raises
+        ------
+        ValueError
+            If a value is printed for other data sets alone.
+
+        Examples
+        --------
+        >>> learning = SEED_002.on("cub", 5864).learning
+        >>> learning["learning_rate"], learning["epochs"]
+        (1e-05, 512)
+        """
+        learning = {key: self._of(key, value, name) for key, value in self.learning.items()}
+        if "n_steps" in learning:
+            learning["epochs"] = ceil(learning.pop("n_steps") * learning["batch_size"] / n_items)
+        frozen = self._of("frozen_norms", self.frozen_norms, name)
+        return replace(self, frozen_norms=frozen, learning=learning)
+
+    def _of(self, key: str, value: Any, name: str) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        if name not in value:
+            raise ValueError(
+                f"protocol: {key} must be known for the data set; its paper has it for "
+                f"{', '.join(value)}, and got {name}. Take the protocol of another paper."
+            )
+        return value[name]
 
 
 SEED_000 = Protocol(
@@ -87,7 +126,7 @@ SEED_001 = Protocol(
     n_components=512,  # the poster's table has 64 and 384
     image_size=224,  # silent
     data_sets=("cub", "cars", "sop"),
-    frozen_norms=True,  # but on Stanford Online Products
+    frozen_norms={"cub": True, "cars": True, "sop": False},
     learning={
         "optimizer": "Adam",
         "learning_rate": 1e-4,  # of the proxies 0.03; both a tenth from epochs 20 and 40 on
@@ -148,3 +187,4 @@ PROTOCOLS = {
     "003": SEED_003,
     "004": SEED_004,
 }
+PAPER = "003"  # whose tables are reproduced

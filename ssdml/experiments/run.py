@@ -31,9 +31,11 @@ from ssdml.experiments.methods import (
 )
 from ssdml.experiments.photographs import photograph_methods
 from ssdml.experiments.plan import plan_runs
+from ssdml.experiments.protocols import PAPER, PROTOCOLS
 from ssdml.experiments.references import REFERENCES
 from ssdml.experiments.results import RESULTS, Row
 from ssdml.experiments.tuning import tuned
+from ssdml.graphs._checks import choose
 from ssdml.image_files import ImageFiles
 
 __all__ = ["METHODS", "compare", "run_one"]
@@ -135,6 +137,7 @@ def compare(
     features: str = "auto",
     deep: bool = False,
     weights: str | Path | None = None,
+    protocol: str = PAPER,
     resume: bool = False,
     n_jobs: int = 1,
     map_rows: int = MAP_ROWS,
@@ -162,9 +165,12 @@ def compare(
     deep : bool
         Whether networks are learned as well: of images, which every method then gets as they are
         ("raw"). Their methods' names begin with "deep-". Of photographs that stay in their files
-        nothing else is learned, by seed 003's protocol; "initial" is the network as it comes.
+        nothing else is learned; "initial" is the network as it comes.
     weights : path, optional
         File of the weights that networks of photographs begin with; None: random ones.
+    protocol : {"000", "001", "002", "003", "004"}
+        Whose networks, images and settings those of photographs are; see
+        :mod:`ssdml.experiments.protocols`.
     resume : bool
         Go on in a folder that holds results: what is done with the same configuration is not run
         again, what failed is.
@@ -210,7 +216,7 @@ def compare(
     if isinstance(methods, Mapping):
         factories = dict(methods)
     else:
-        known = available(dataset, deep, weights)
+        known = available(dataset, deep, weights, protocol)
         known = known | tuned(known)
         factories = {name: with_parameters(name, known) for name in methods}
     as_read = dataset
@@ -231,7 +237,7 @@ def compare(
 
 
 def available(
-    dataset: Dataset, deep: bool, weights: str | Path | None = None
+    dataset: Dataset, deep: bool, weights: str | Path | None = None, protocol: str = PAPER
 ) -> dict[str, Factory]:
     """Methods by name; with those that learn networks of the data set's images, if ``deep``."""
     if isinstance(dataset.X, ImageFiles):
@@ -240,12 +246,14 @@ def available(
                 f"compare: deep must be True for {dataset.name}, whose images stay in their files; "
                 "got False. Pass --deep, or deep=True."
             )
-        return photograph_methods(dataset, DEEP_METHODS, weights=weights)
-    if weights is not None:
-        raise ValueError(
-            "compare: weights must be None for other data than photographs in files; got "
-            f"{str(weights)!r} and {dataset.name}. Leave it out."
-        )
+        chosen = choose(PROTOCOLS, protocol, "compare: protocol")
+        return photograph_methods(dataset, DEEP_METHODS, weights=weights, protocol=chosen)
+    for name, value, default in (("weights", weights, None), ("protocol", protocol, PAPER)):
+        if value != default:
+            raise ValueError(
+                f"compare: {name} must be {default!r} for other data than photographs in files; "
+                f"got {str(value)!r} and {dataset.name}. Leave it out."
+            )
     return METHODS | deep_methods(dataset, DEEP_METHODS) if deep else METHODS
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -21,22 +20,29 @@ from ssdml.experiments import run
 from ssdml.experiments.features import prepared
 from ssdml.experiments.photographs import InitialFeatures, photograph_methods
 from ssdml.experiments.plan import plan_runs
-from ssdml.experiments.protocols import PROTOCOLS, RECALL_AT, SEED_003, SIZES
+from ssdml.experiments.protocols import (
+    PROTOCOLS,
+    RECALL_AT,
+    SEED_000,
+    SEED_001,
+    SEED_002,
+    SEED_003,
+    SIZES,
+)
 from ssdml.experiments.report import read_sections, write_report
 from ssdml.experiments.run import DEEP_METHODS, compare
 from ssdml.pooling import POOLINGS
-from tests.photographs import SMALL, small_trunk, write_cub, write_inshop, write_sop
+from tests.photographs import SMALL, small_protocol, small_trunk, write_cub, write_inshop, write_sop
 
-TOY = replace(SEED_003, image_size=40, n_components=8)
-TOY = replace(TOY, learning=TOY.learning | {"n_neighbors": 4, "epochs": 1})
 RECIPES = ("exemplar", "rotnet", "nce", "deepcluster", "suml")
 
 
 @pytest.fixture
 def toy(monkeypatch):
-    """A small network in the place of GoogLeNet, and a protocol for it."""
-    monkeypatch.setitem(pretrained.TRUNKS, "googlenet", SMALL)
-    monkeypatch.setattr(run, "photograph_methods", partial(photograph_methods, protocol=TOY))
+    """A small network in the place of each, and protocols for it."""
+    for name, protocol in PROTOCOLS.items():
+        monkeypatch.setitem(pretrained.TRUNKS, protocol.architecture, SMALL)
+        monkeypatch.setitem(PROTOCOLS, name, small_protocol(protocol))
 
 
 @pytest.fixture
@@ -99,6 +105,31 @@ def test_what_a_protocol_names_exists(seed):
     assert protocol.pooling in POOLINGS
     assert protocol.architecture in {*pretrained.TRUNKS, "resnet50"}
     assert set(protocol.data_sets) <= RECALL_AT.keys() & SIZES.keys()
+
+
+@pytest.mark.parametrize("seed", PROTOCOLS)
+def test_every_method_takes_the_values_of_a_protocol_on_each_of_its_sets(monkeypatch, birds, seed):
+    protocol = PROTOCOLS[seed]
+    monkeypatch.setitem(pretrained.TRUNKS, protocol.architecture, SMALL)
+    for name in protocol.data_sets:
+        methods = photograph_methods(replace(birds, name=name), DEEP_METHODS, protocol=protocol)
+        for method, factory in methods.items():
+            estimator = factory(0, None).new_estimator()
+            if method != "initial":
+                estimator._validate_params()
+                columns = {"rmac": 16, "average": 16, "max+average": 32}[protocol.pooling]
+                assert estimator.n_components == (protocol.n_components or columns)
+
+
+def test_steps_and_what_a_paper_has_by_data_set_are_those_of_one():
+    cars = SEED_002.on("cars", 8054)
+    assert cars.learning["learning_rate"] == 5e-4
+    # 30,000 batches of 100 show each of 8,054 images 372.5 times.
+    assert (cars.learning["epochs"], "n_steps" in cars.learning) == (373, False)
+    assert SEED_000.on("cub", 5864).learning["epochs"] == 111  # 5,000 batches of 130
+    assert [SEED_001.on(name, 100).frozen_norms for name in ("cars", "sop")] == [True, False]
+    with pytest.raises(ValueError, match=r"learning_rate must be known .* cars, cub, sop, and got"):
+        SEED_002.on("inshop", 100)
 
 
 @pytest.mark.usefixtures("toy")
@@ -210,3 +241,7 @@ def test_what_photographs_in_files_do_not_go_with_is_told(tmp_path, birds):
         prepared(birds, "unit")
     with pytest.raises(ValueError, match=r"weights must be None .* got 'w\.pth' and digits"):
         compare(load_dataset("digits"), ["pca"], weights="w.pth", out=tmp_path)
+    with pytest.raises(ValueError, match=r"protocol must be '003' .* got '002' and digits"):
+        compare(load_dataset("digits"), ["pca"], protocol="002", out=tmp_path)
+    with pytest.raises(ValueError, match=r"compare: protocol must be one of '000'.* got '005'"):
+        compare(birds, ["initial"], deep=True, protocol="005", out=tmp_path)

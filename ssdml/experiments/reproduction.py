@@ -1,0 +1,97 @@
+"""Tables of the paper, run as the command line asks: what is found beside what is printed."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ssdml.budgets import Budget
+from ssdml.experiments.printed import LABELS_PER_CLASS, Printed
+from ssdml.experiments.protocols import PAPER, PROTOCOLS, RECALL_AT
+from ssdml.experiments.results import Row
+from ssdml.experiments.tables import score_tables
+from ssdml.image_files import ImageFiles
+
+
+def beside(rows: Sequence[Row], printed: Printed) -> Iterator[str]:
+    """Lines of text: mean and half of the interval of each score, and below what is printed.
+
+    Examples
+    --------
+    >>> list(beside([], {}))
+    []
+    """
+    for table in score_tables(rows):
+        known = printed.get(table.dataset, {})
+        width = max(len(line.method) for line in table.lines)
+        seeds = f"{len(table.seeds)} seed{'s' * (len(table.seeds) > 1)}"
+        yield f"{table.dataset}, {table.budget.amount}, {seeds}"
+        scores = ("NMI", *(f"R@{k}" for k in RECALL_AT.get(table.dataset, (1, 2, 4, 8))))
+        yield f"{'':{width}}  " + "".join(f"{score:>13}" for score in scores)
+        for line in table.lines:
+            found = [line.scores[score].estimate for score in scores]
+            cells = "".join(f"{e.mean:7.1f} ± {e.half_width:3.1f}" for e in found)
+            yield f"{line.method:{width}}  {cells}"
+            if line.method in known:
+                cells = "".join(f"{_number(value):>7}{'':6}" for value in known[line.method])
+                yield f"{'  printed':{width}}  {cells}".rstrip()
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def reproduced(printed: Printed, lines: Sequence[str], name: str, description: str | None) -> str:
+    """Text of a table whose lines are run as the command line asks, beside what is printed.
+
+    Parameters
+    ----------
+    printed : dict
+        What the paper has, by data set and method.
+    lines : sequence of str
+        Methods that are compared unless the command line picks some, beside the images as they
+        are: "input", or "initial" for photographs.
+    name : str
+        Folder of the results, unless the command line names one.
+    description : str
+        Of the script.
+    """
+    from ssdml.datasets import load_dataset
+    from ssdml.experiments.run import compare
+    from ssdml.experiments.terminal import shown_runs
+
+    parser = argparse.ArgumentParser(description=description)
+    known = ", ".join(printed)
+    parser.add_argument("dataset", help=f"as ssdml compare takes it; there are figures of {known}")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=Path(name))
+    parser.add_argument("--n-jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument("--only", nargs="+", metavar="LINE", help="of the table; else all")
+    parser.add_argument("--weights", help="file of the network's, for photographs")
+    parser.add_argument(
+        "--protocol",
+        default=PAPER,
+        choices=PROTOCOLS,
+        help="of photographs, by the number of its paper; figures are printed beside those of "
+        f"{PAPER} alone",
+    )
+    given = parser.parse_args()
+    dataset = load_dataset(given.dataset)
+    few = PROTOCOLS[given.protocol].labels_per_class
+    start = "initial" if isinstance(dataset.X, ImageFiles) else "input"
+    with shown_runs(given.out) as progress:
+        rows = compare(
+            dataset,
+            given.only or list(dict.fromkeys([start, *lines])),
+            labels_per_class=[Budget(LABELS_PER_CLASS.get(dataset.name, few))],
+            seeds=range(given.seeds),
+            out=given.out,
+            deep=True,
+            weights=given.weights,
+            protocol=given.protocol,
+            resume=True,
+            n_jobs=given.n_jobs,
+            progress=progress,
+        )
+    return "\n".join(beside(rows, printed if given.protocol == PAPER else {}))
