@@ -9,6 +9,7 @@ from typing import Any, Self
 from sklearn.base import clone
 
 from ssdml.datasets import Dataset
+from ssdml.experiments.initial import InitialFeatures
 from ssdml.experiments.methods import AroundEstimator, Array, Factory
 
 NETWORKS: dict[tuple[int, ...], tuple[str, int]] = {
@@ -89,6 +90,10 @@ def _of_images(
     return OfImages(make(*NETWORKS[shape[:2]], random_state, n_jobs), shape)
 
 
+def _initial(network: str, n_components: int, random_state: int, n_jobs: int | None) -> Any:
+    return InitialFeatures(network, random_state=random_state)
+
+
 def _deep_ssdml(network: str, n_components: int, random_state: int, n_jobs: int | None) -> Any:
     from ssdml.deep import DeepSSDML
 
@@ -107,4 +112,8 @@ def _deep_paper(network: str, n_components: int, random_state: int, n_jobs: int 
     )
 
 
-DEEP: dict[str, Maker] = {"deep-ssdml": _deep_ssdml, "deep-ssdml-paper": _deep_paper}
+DEEP: dict[str, Maker] = {
+    "initial": _initial,
+    "deep-ssdml": _deep_ssdml,
+    "deep-ssdml-paper": _deep_paper,
+}

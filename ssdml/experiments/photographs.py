@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
 
 from ssdml.datasets import Dataset
 from ssdml.experiments.deep_methods import DeepMethod, Maker
@@ -90,37 +89,6 @@ def n_features(backbone: nn.Module, image_size: int) -> int:
         return int(backbone(torch.zeros(1, 3, image_size, image_size)).shape[1])
 
 
-class InitialFeatures(TransformerMixin, BaseEstimator):
-    """Unit features of a backbone as it comes: the papers' "Initial", for photographs the input."""
-
-    def __init__(
-        self, backbone: Any = None, batch_size: int = 16, random_state: int | None = None
-    ) -> None:
-        self.backbone = backbone
-        self.batch_size = batch_size
-        self.random_state = random_state
-
-    def fit(self, X: Any, y: Array | None = None) -> Self:
-        """Nothing is learned but the mean and the scale of the channels."""
-        from ssdml.deep_network import new_network
-        from ssdml.items import as_items
-        from ssdml.training import find_device
-
-        self.device_ = find_device("auto")
-        items = as_items(X, "InitialFeatures", self.device_)
-        seed = self.random_state or 0
-        self.network_ = new_network(self.backbone, items, 1, 1, seed, self.device_)
-        return self
-
-    def transform(self, X: Any) -> Array:
-        """Features of images, of unit length, before any metric."""
-        from ssdml.items import as_items
-        from ssdml.training import embed_items
-
-        items = as_items(X, "InitialFeatures", self.device_)
-        return embed_items(self.network_, items, "features", batch_size=self.batch_size)
-
-
 def photograph_methods(
     dataset: Dataset,
     makers: Mapping[str, Maker],
@@ -128,7 +96,7 @@ def photograph_methods(
     weights: str | Path | None = None,
     protocol: Protocol = SEED_003,
 ) -> dict[str, Factory]:
-    """Deep methods for photographs by a protocol; "initial", the network as it comes, among them.
+    """Deep methods for photographs by a protocol.
 
     Parameters
     ----------
@@ -153,12 +121,13 @@ def photograph_methods(
     Of the other seeds' protocols the methods take the network, the images, the columns, the batch,
     the rate, the weight decay and the length; losses and optimisers stay their own.
     """
-    made = {"initial": _initial} | dict(makers)
     learned = dataset.y if dataset.test is None else dataset.y[~dataset.test]
     protocol = protocol.on(dataset.name, len(learned))
     learning = {"n_clusters": _n_clusters(learned)} | dict(protocol.learning)
     protocol = replace(protocol, learning=learning)
-    return {name: partial(_of_photographs, make, weights, protocol) for name, make in made.items()}
+    return {
+        name: partial(_of_photographs, make, weights, protocol) for name, make in makers.items()
+    }
 
 
 def _of_photographs(
@@ -201,7 +170,3 @@ def _n_clusters(labels: Array) -> int:
     """
     known = labels[labels != UNLABELED]
     return max(2, min(10 * len(np.unique(known)), len(labels) // 5))
-
-
-def _initial(network: str, n_components: int, random_state: int, n_jobs: int | None) -> Any:
-    return InitialFeatures(network, random_state=random_state)

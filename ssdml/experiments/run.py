@@ -164,8 +164,8 @@ def compare(
         What every method gets; see :func:`ssdml.experiments.features.prepared`.
     deep : bool
         Whether networks are learned as well: of images, which every method then gets as they are
-        ("raw"). Their methods' names begin with "deep-". Of photographs that stay in their files
-        nothing else is learned; "initial" is the network as it comes.
+        ("raw"). Their methods' names begin with "deep-", and "initial" is the network as it comes.
+        Of photographs that stay in their files nothing else is learned.
     weights : path, optional
         File of the weights that networks of photographs begin with; None: random ones.
     protocol : {"000", "001", "002", "003", "004"}

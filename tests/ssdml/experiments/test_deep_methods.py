@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 
 from ssdml.datasets import Dataset
+from ssdml.deep_network import new_network
 from ssdml.experiments import deep_methods, run
 from ssdml.experiments.deep_methods import OfImages
 from ssdml.experiments.results import RESULTS, read_rows
+from ssdml.items import as_items
+from ssdml.training import embed_items
 from tests.deep import small_images, small_model
 
 
@@ -66,7 +69,20 @@ def test_each_size_has_the_papers_network_and_columns(monkeypatch):
     for shape, (name, columns) in {(28, 28): ("mnist", 64), (32, 32, 3): ("cifar", 32)}.items():
         X = np.zeros((4, int(np.prod(shape))), np.float32)
         data = Dataset("mine", X, np.zeros(4, np.int64), ("a",), item_shape=shape)
-        for method in deep_methods.deep_methods(data, run.DEEP_METHODS).values():
+        for key, method in deep_methods.deep_methods(data, run.DEEP_METHODS).items():
             assert isinstance(method, partial)
             model = method(0, None).estimator
-            assert (model.backbone, model.n_components) == (name, columns)
+            assert model.backbone == name
+            assert key == "initial" or model.n_components == columns
+
+
+def test_initial_is_the_papers_network_with_the_random_weights_of_a_seed(rng):
+    X = rng.random((6, 784), np.float32)
+    data = Dataset("mine", X, np.zeros(6, np.int64), ("a",), item_shape=(28, 28))
+    factory = run.available(data, deep=True)["initial"]
+    found = [factory(seed, None).fit(X, data.y).transform(X) for seed in (3, 3, 4)]
+    items = as_items(X.reshape(6, 28, 28), "test")
+    learned = new_network("mnist", items, 64, 10, 3, "cpu")  # as DeepSSDML begins with it
+    np.testing.assert_array_equal(found[0], embed_items(learned, items, "features"))
+    np.testing.assert_array_equal(found[0], found[1])
+    assert np.abs(found[0] - found[2]).max() > 0.01

@@ -18,7 +18,8 @@ from ssdml.datasets import label_scarce_split, load_dataset
 from ssdml.evaluation import evaluate
 from ssdml.experiments import run
 from ssdml.experiments.features import prepared
-from ssdml.experiments.photographs import InitialFeatures, photograph_methods
+from ssdml.experiments.initial import InitialFeatures
+from ssdml.experiments.photographs import photograph_methods
 from ssdml.experiments.plan import plan_runs
 from ssdml.experiments.protocols import (
     PROTOCOLS,
