@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -100,27 +101,61 @@ def small_deep(monkeypatch):
 
 @pytest.mark.usefixtures("small_deep")
 @pytest.mark.parametrize(
-    ("name", "data", "line", "printed"),
+    ("number", "data", "line", "printed"),
     [
-        ("table4", "mnist", "deep-ssdml[angle=45]", "47.5 93.9 96.6 98.2 98.9"),
-        ("table1", "mnist", "deep-ssdml", "47.5 93.9 96.6 98.2 98.9"),
-        ("table3", "cars", "deep-rotnet", "40.7 45.7 58.1 69.5 80.4"),
-        ("table5", "cub", "deep-angular", "- 44.8 56.9 69.1 79.9"),
+        ("4", "mnist", "deep-ssdml[angle=45]", "47.5 93.9 96.6 98.2 98.9"),
+        ("1", "mnist", "deep-ssdml", "47.5 93.9 96.6 98.2 98.9"),
+        ("3", "cars", "deep-rotnet", "40.7 45.7 58.1 69.5 80.4"),
+        ("5", "cub", "deep-angular", "- 44.8 56.9 69.1 79.9"),
     ],
 )
 def test_a_table_puts_what_is_printed_beside_what_is_found(
-    run, tmp_path, name, data, line, printed
+    run, tmp_path, number, data, line, printed
 ):
     lines = ["input", "deep-ssdml-paper", line]
-    shown = run(f"reproduce_{name}.py", data, "--seeds", 2, "--out", tmp_path, "--only", *lines)
-    title, _, *body = shown.splitlines()
-    assert title == f"{data}, {10 if data == 'mnist' else 5} labels a class, 2 seeds"
-    numbers = {text.split()[0]: text for text in body}
-    assert set(numbers) == {*lines, "printed"}
+    shown = run(
+        f"reproduce_table{number}.py", data, "--seeds", 2, "--out", tmp_path, "--only", *lines
+    )
+    table = read_table(shown)
+    assert table.title == f"{data}, {10 if data == 'mnist' else 5} labels a class, 2 seeds"
+    assert set(table.found) == {*lines}
+    ours = "deep-ssdml" in lines
+    assert table.heads == ["NMI", "R@1", "R@2", "R@4", "R@8", *["p", "NMI", "p", "R@1"] * ours]
     for method in lines:
-        assert re.fullmatch(r"\S+ +([\d.]+ ± +[\d.]+ *){5}", numbers[method])
-    below = body[body.index(numbers["deep-ssdml-paper"]) + 1]
-    assert below.split() == ["printed", *printed.split()]
+        n_tests = 2 * (ours and method != "deep-ssdml")
+        cell, p = r"[\d.]+±[\d.]+", r"[01]\.\d{3}"
+        assert re.fullmatch(rf"({cell} ?){{5}}({p} ?){{{n_tests}}}", " ".join(table.found[method]))
+    assert table.printed["deep-ssdml-paper"] == printed.split()
+    assert ("* our reconstruction:" in shown) == (number in "35")
+    assert table.starred == [line] * (number in "35")
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+class Table(NamedTuple):
+    title: str
+    heads: list[str]
+    found: dict[str, list[str]]  # cells by method, without its star
+    printed: dict[str, list[str]]
+    starred: list[str]
+
+
+def read_table(shown):
+    """What a script of the paper's tables prints; a long name has a line of its own."""
+    title, heads, *body = shown.splitlines()
+    table, method = Table(title, heads.split(), {}, {}, []), None
+    for text in body:
+        if text.startswith(("p: ", "* ")):
+            break
+        name, cells = text[:17].split(), text[17:].split()
+        if name == ["printed"]:
+            table.printed[method] = cells
+            continue
+        if text[0] != " ":
+            method = text.split()[0].rstrip("*")
+            table.starred.extend([method] * (text.split()[0][-1] == "*"))
+        if cells and cells[0][0].isdigit():
+            table.found[method] = cells
+    return table
 
 
 @pytest.fixture
@@ -155,18 +190,21 @@ def test_tables_of_photographs_run_on_the_layout_of_each_set(
     WRITERS[name](tmp_path)
     files = ["--weights", toy_photographs, "--out", tmp_path / "out"]
     shown = run(f"reproduce_table{number}.py", name, "--seeds", 2, *files, "--only", *lines)
-    title, scores, *body = shown.splitlines()
-    assert title == f"{name}, 5 labels a class, 2 seeds"
+    table = read_table(shown)
+    assert table.title == f"{name}, 5 labels a class, 2 seeds"
     recalls = {"sop": "1 10 100 1000", "inshop": "1 10 20 30 40 50"}.get(name, "1 2 4 8")
-    assert scores.split() == ["NMI", *(f"R@{k}" for k in recalls.split())]
+    n_scores = 1 + len(recalls.split())
+    assert table.heads[:n_scores] == ["NMI", *(f"R@{k}" for k in recalls.split())]
     printed = {2: TABLE_2, 3: TABLE_3, 5: TABLE_5}[number].get(name, {})
-    numbers = {text.split()[0]: text.split()[1:] for text in body}
-    assert numbers.keys() == {*lines, *(["printed"] if printed else [])}
+    assert set(table.found) == {*lines}
     for method in lines:
-        assert float(numbers[method][3]) > 80, method  # R@1: colours tell the classes apart
-        if method in printed:
-            below = body[[text.split()[0] for text in body].index(method) + 1]
-            assert below.split()[1:] == [str(value or "-") for value in printed[method]]
+        assert recall_at_1(table, method) > 80, method  # colours tell the classes apart
+        given = [str(value or "-") for value in printed.get(method, ())]
+        assert table.printed.get(method, []) == given
+
+
+def recall_at_1(table, method):
+    return float(table.found[method][1].partition("±")[0])
 
 
 @pytest.mark.parametrize(
@@ -179,13 +217,12 @@ def test_table2_runs_by_the_protocols_of_other_papers(
     lines = ["initial", "deep-isdml", "deep-ssdml-paper", "deep-ssdml"]
     files = ["--weights", toy_photographs, "--out", tmp_path / "out", "--protocol", protocol]
     shown = run("reproduce_table2.py", name, "--seeds", 1, *files, "--only", *lines)
-    title, _, *body = shown.splitlines()
-    assert title == f"{name}, all labels, 1 seed"
-    assert "printed" not in shown  # those figures are of another protocol
-    numbers = {text.split()[0]: text.split()[1:] for text in body}
-    assert numbers.keys() == set(lines)
+    table = read_table(shown)
+    assert table.title == f"{name}, all labels, 1 seed"
+    assert not table.printed  # those figures are of another protocol
+    assert set(table.found) == {*lines}
     for method in lines:
-        assert float(numbers[method][3]) > 80, method
+        assert recall_at_1(table, method) > 80, method
 
 
 @pytest.mark.usefixtures("small_deep")

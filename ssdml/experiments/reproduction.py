@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ssdml.budgets import Budget
-from ssdml.experiments.printed import LABELS_PER_CLASS, Printed
+from ssdml.experiments.paired import against
+from ssdml.experiments.printed import LABELS_PER_CLASS, Printed, marked, reconstructions
 from ssdml.experiments.protocols import PAPER, PROTOCOLS, RECALL_AT
-from ssdml.experiments.results import Row
-from ssdml.experiments.tables import score_tables
+from ssdml.experiments.results import Row, budget_of
+from ssdml.experiments.tables import ScoreTable, score_tables
 from ssdml.image_files import ImageFiles
+
+OURS = "deep-ssdml"
+TESTED = ("NMI", "R@1")
+NAMES = 17  # columns; a longer name has a line of its own
 
 
 def beside(rows: Sequence[Row], printed: Printed) -> Iterator[str]:
     """Lines of text: mean and half of the interval of each score, and below what is printed.
+
+    With two seeds or more there is the p of each method's difference from ours in NMI and R@1. A
+    star marks what is our reconstruction, and notes below say of what.
 
     Examples
     --------
@@ -23,19 +31,39 @@ def beside(rows: Sequence[Row], printed: Printed) -> Iterator[str]:
     []
     """
     for table in score_tables(rows):
-        known = printed.get(table.dataset, {})
-        width = max(len(line.method) for line in table.lines)
-        seeds = f"{len(table.seeds)} seed{'s' * (len(table.seeds) > 1)}"
-        yield f"{table.dataset}, {table.budget.amount}, {seeds}"
-        scores = ("NMI", *(f"R@{k}" for k in RECALL_AT.get(table.dataset, (1, 2, 4, 8))))
-        yield f"{'':{width}}  " + "".join(f"{score:>13}" for score in scores)
-        for line in table.lines:
-            found = [line.scores[score].estimate for score in scores]
-            cells = "".join(f"{e.mean:7.1f} ± {e.half_width:3.1f}" for e in found)
-            yield f"{line.method:{width}}  {cells}"
-            if line.method in known:
-                cells = "".join(f"{_number(value):>7}{'':6}" for value in known[line.method])
-                yield f"{'  printed':{width}}  {cells}".rstrip()
+        own = [row for row in rows if (row["dataset"], budget_of(row)) == _key(table)]
+        yield from _lines(table, own, printed.get(table.dataset, {}))
+    yield from reconstructions(row["method"] for row in rows)
+
+
+def _lines(
+    table: ScoreTable, rows: Sequence[Row], printed: Mapping[str, tuple[float | None, ...]]
+) -> Iterator[str]:
+    n_seeds = len(table.seeds)
+    is_tested = n_seeds > 1 and any(line.method == OURS for line in table.lines)
+    tests = {score: against(rows, OURS, score) for score in TESTED} if is_tested else {}
+    scores = ("NMI", *(f"R@{k}" for k in RECALL_AT.get(table.dataset, (1, 2, 4, 8))))
+    yield f"{table.dataset}, {table.budget.amount}, {n_seeds} seed{'s' * (n_seeds > 1)}"
+    heads = "".join(f"{score:>5}{'':5}" for score in scores)
+    yield f"{'':{NAMES}}{heads}{''.join(f' p {score}' for score in tests)}".rstrip()
+    for line in table.lines:
+        found = [line.scores[score].estimate for score in scores]
+        cells = "".join(f"{e.mean:5.1f}±{e.half_width:<4.1f}" for e in found)
+        p = "".join(f"{test[line.method].p:6.3f}" for test in tests.values() if line.method != OURS)
+        name = marked(line.method)
+        if len(name) > NAMES:
+            yield name
+            name = ""
+        yield f"{name:{NAMES}}{cells}{p}".rstrip()
+        if line.method in printed:
+            cells = "".join(f"{_number(value):>5}{'':5}" for value in printed[line.method])
+            yield f"{'  printed':{NAMES}}{cells}".rstrip()
+    if tests:
+        yield f"p: of the difference from {OURS}, by the corrected t-test over the seeds"
+
+
+def _key(table: ScoreTable) -> tuple[str, Budget]:
+    return table.dataset, table.budget
 
 
 def _number(value: float | None) -> str:

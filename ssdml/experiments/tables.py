@@ -100,7 +100,7 @@ def score_table(rows: Sequence[Row]) -> ScoreTable:
     seeds = sorted({row["seed"] for row in rows})
     reference = REFERENCE if REFERENCE in methods else methods[0]
     names = dict.fromkeys((*ALL_SCORES, *(name for row in rows for name in row["scores"])))
-    scores = {name: _by_seed(rows, methods, seeds, name) for name in names}
+    scores = {name: by_seed(rows, methods, seeds, name) for name in names}
     ranks = average_ranks(np.hstack([scores[name] for name in HEADLINE]))
     cells = _cells(scores, methods, reference)
     lines = [
@@ -129,7 +129,7 @@ def headline_table(tables: Sequence[ScoreTable]) -> ScoreTable:
     return full[len(full) // 2]
 
 
-def _by_seed(rows: Sequence[Row], methods: list[str], seeds: list[int], score: str) -> Floats:
+def by_seed(rows: Sequence[Row], methods: list[str], seeds: list[int], score: str) -> Floats:
     """Table of methods by seeds; NaN where a run failed or is missing."""
     table = np.full((len(methods), len(seeds)), np.nan)
     for row in rows:
