@@ -1,31 +1,35 @@
 """Our methods against every baseline, over seeds and data sets, with tests of the differences.
 
-``python examples/compare_baselines.py digits banking77 --labels-per-class 5 --out baselines`` goes
-on where it was stopped. Each baseline is tested against the better of ours on each set, over seeds;
-over data sets there are ranks, Friedman's test and Nemenyi's critical difference. ``--tuned``: the
-labelled rows choose the parameters of each, from as many settings. ``--deep``: networks of images.
+``python examples/compare_baselines.py digits banking77 mnist --labels-per-class 5 5 10 --out
+baselines`` goes on where it was stopped; one number of labels stands for all sets. Each baseline is
+tested against the best of ours on each set, over seeds, and those that it is not shown to beat are
+named; over data sets there are ranks, Friedman's test and Nemenyi's critical difference. A star
+marks what is our reconstruction. ``--tuned``: the labelled rows choose the parameters of each, from
+as many settings. ``--deep``: networks of images, with what the paper prints of them.
 """
 
 import argparse
 from pathlib import Path
 
-import numpy as np
-
 from ssdml.datasets import load_dataset
-from ssdml.experiments.run import available, compare
-from ssdml.experiments.significance import corrected_t_test, friedman_nemenyi
-from ssdml.experiments.statistics import mean_interval
+from ssdml.experiments.baseline_tables import ranked, set_lines
+from ssdml.experiments.paired import means
+from ssdml.experiments.printed import reconstructions
+from ssdml.experiments.run import DEEP_METHODS, available, compare
+from ssdml.experiments.tables import HEADLINE
 from ssdml.experiments.terminal import shown_runs
 from ssdml.experiments.tuning import GRIDS, SUFFIX
 
 OURS = ["ssdml", "ssdml-residual"]
 OURS_DEEP = ["deep-ssdml"]
-REFERENCES = ("input", "pca")  # compared, but not tested against
+REFERENCES = ("input", "pca", "initial")  # compared, but not tested against
 SCORES = ("NMI", "accuracy")
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("datasets", nargs="+")
-parser.add_argument("--labels-per-class", type=int, default=5)
+parser.add_argument(
+    "--labels-per-class", type=int, nargs="+", default=[5], help="one for all sets, or one for each"
+)
 parser.add_argument("--seeds", type=int, default=5)
 parser.add_argument("--out", type=Path, default=Path("baselines"))
 parser.add_argument("--features", default="auto", help="auto, unit, components or raw")
@@ -34,48 +38,51 @@ parser.add_argument("--deep", action="store_true", help="networks of images")
 parser.add_argument("--n-jobs", type=int, default=1, help="runs at a time")
 
 
-def chosen(dataset, deep, tuned):
-    """Names of our methods and of theirs."""
-    known = [name for name in available(dataset, deep) if name.startswith("deep-") == deep]
-    ours = OURS_DEEP if deep else OURS
-    theirs = [name for name in known if name not in (*ours, *REFERENCES)]
-    named = {name: name + SUFFIX if tuned and name in GRIDS else name for name in known}
-    return [named[name] for name in ours], [named[name] for name in theirs]
-
-
-def by_method(rows, score, names):
-    """Scores of each method in the order of the seeds; NaN where a run failed."""
-    ordered = sorted(rows, key=lambda row: row["seed"])
-    return {
-        name: np.array(
-            [row["scores"].get(score, np.nan) for row in ordered if row["method"] == name]
+def parsed():
+    """What the command line asks, with a number of labels for each set."""
+    given = parser.parse_args()
+    n_sets, n_labels = len(given.datasets), len(given.labels_per_class)
+    if n_labels not in (1, n_sets):
+        parser.error(
+            f"--labels-per-class must have one number, or one for each of the {n_sets} sets; got "
+            f"{n_labels}."
         )
-        for name in names
-    }
+    if given.deep and given.tuned and not GRIDS.keys() & DEEP_METHODS.keys():
+        parser.error(
+            "--tuned must be left out with --deep: there are no settings of networks to choose "
+            "from (ssdml.experiments.tuning.GRIDS). Leave out either."
+        )
+    given.labels_per_class *= n_sets // n_labels
+    return given
 
 
-def print_tests(scores, ours, test_share):
-    """A line a method: mean, interval, and the test against the better of ours."""
-    best = max(ours, key=lambda name: np.nanmean(scores[name]))
-    for name, values in scores.items():
-        estimate = mean_interval(values)
-        test = corrected_t_test(scores[best] - values, test_share=test_share)
-        told = "" if name == best else f"{best} {test.mean:+5.1f}, p = {test.p:.3f}"
-        print(f"  {name:21} {estimate.mean:5.1f} ± {estimate.half_width:4.1f}  {told}")
+def chosen(dataset, deep, tuned):
+    """Names of our methods, of theirs, and of references."""
+    known = available(dataset, deep)
+    references = [name for name in REFERENCES if name in known]
+    ours = OURS_DEEP if deep else OURS
+    theirs = [
+        name
+        for name in known
+        if name not in (*ours, *references) and name.startswith("deep-") == deep
+    ]
+    named = {name: name + SUFFIX if tuned and name in GRIDS else name for name in known}
+    return [named[name] for name in ours], [named[name] for name in theirs], references
 
 
 if __name__ == "__main__":
-    given = parser.parse_args()
-    means = {score: [] for score in SCORES}
-    for name in given.datasets:
+    given = parsed()
+    scores = HEADLINE if given.deep else SCORES
+    sets = {score: [] for score in scores}
+    for name, n_labels in zip(given.datasets, given.labels_per_class, strict=True):
         out = given.out / Path(name).stem
         dataset = load_dataset(name)
-        ours, theirs = chosen(dataset, given.deep, given.tuned)
+        ours, theirs, references = chosen(dataset, given.deep, given.tuned)
         with shown_runs(out) as progress:
             rows = compare(
                 dataset,
-                [*REFERENCES, *ours, *theirs],
-                labels_per_class=[given.labels_per_class],
+                [*references, *ours, *theirs],
+                labels_per_class=[n_labels],
                 seeds=range(given.seeds),
                 out=out,
                 features=given.features,
@@ -84,16 +91,11 @@ if __name__ == "__main__":
                 n_jobs=given.n_jobs,
                 progress=progress,
             )
-        for score in SCORES:
-            print(f"{name}, {given.labels_per_class} labels a class: {score}")
-            scores = by_method(rows, score, [*ours, *theirs])
-            print_tests(scores, ours, rows[0]["n_test"] / rows[0]["n_train"])
-            means[score].append([np.nanmean(values) for values in scores.values()])
-    for score in SCORES if len(given.datasets) > 1 else ():
-        test = friedman_nemenyi(np.transpose(means[score]))
-        ranks = dict(zip([*ours, *theirs], test.ranks, strict=True))
-        told = ", ".join(
-            f"{name} {rank:.1f}" for name, rank in sorted(ranks.items(), key=lambda r: r[1])
-        )
-        print(f"mean ranks by {score}: {told}")
-        print(f"  Friedman p = {test.p:.3f}, critical difference {test.critical_difference:.1f}")
+        for score in scores:
+            print(*set_lines(rows, score, ours, theirs), sep="\n")
+            found = means(rows, score)
+            sets[score].append({method: found[method] for method in (*ours, *theirs)})
+    for score in scores if len(given.datasets) > 1 else ():
+        print(*ranked(sets[score], score), sep="\n")
+    for note in reconstructions([*ours, *theirs]):
+        print(note)

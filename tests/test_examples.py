@@ -247,11 +247,33 @@ def test_baselines_are_tested_against_ours_and_ranked(run, tmp_path, monkeypatch
     for number in (1, 2):
         np.savez(tmp_path / f"set{number}.npz", X=X.reshape(600, -1)[number::2], y=y[number::2])
     sets = [tmp_path / "set1.npz", tmp_path / "set2.npz"]
-    shown = run("compare_baselines.py", *sets, "--seeds", 2, "--out", tmp_path / "out")
+    given = [*sets, "--labels-per-class", 4, 5, "--seeds", 2, "--out", tmp_path / "out"]
+    shown = run("compare_baselines.py", *given)
+    titles = re.findall(r"^set(\d), (\d) labels a class: (\S+)$", shown, re.M)
+    assert [" ".join(title) for title in titles] == [
+        *("1 4 NMI", "1 4 accuracy"),
+        *("2 5 NMI", "2 5 accuracy"),
+    ]
     tested = re.findall(r"^  lrml +[\d.]+ ± +[\d.]+ +ssdml +[+-][\d.]+, p = [\d.]+$", shown, re.M)
     assert len(tested) == 4
+    assert len(re.findall(r"^  best of ours: ssdml\S*; not shown to be better", shown, re.M)) == 4
     assert len(re.findall(r"^mean ranks by (NMI|accuracy): \S+ \d\.\d, ", shown, re.M)) == 2
     assert "Friedman p = 0." in shown
+    assert re.search(r"^  apllr\* ", shown, re.M)
+    assert "  apllr, apit: the equation of M is ours" in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--labels-per-class", 5, 10], "one number, or one for each of the 3 sets; got 2."),
+        (["--deep", "--tuned"], "there are no settings of networks"),
+    ],
+)
+def test_what_a_comparison_of_baselines_cannot_do_is_told(run, capsys, options, message):
+    with pytest.raises(SystemExit, match="2"):
+        run("compare_baselines.py", "digits", "banking77", "mnist", *options)
+    assert message in " ".join(capsys.readouterr().err.split())
 
 
 def test_texts_of_a_file_get_classes(run, tmp_path, rng, monkeypatch):
