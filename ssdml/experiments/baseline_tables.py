@@ -9,7 +9,7 @@ import numpy as np
 
 from ssdml.experiments.paired import against, means
 from ssdml.experiments.printed import LABELS_PER_CLASS, PRINTED, marked
-from ssdml.experiments.results import Row
+from ssdml.experiments.results import Row, budget_of
 from ssdml.experiments.significance import friedman_nemenyi
 from ssdml.experiments.statistics import mean_interval
 
@@ -53,11 +53,13 @@ def set_lines(
     """
     best = best_of(rows, ours, score)
     tests = against(rows, best, score)
-    values = {name: [row["scores"].get(score, np.nan) for row in rows if row["method"] == name]
-              for name in (*ours, *theirs)}  # fmt: skip
+    values = {
+        name: [row["scores"].get(score, np.nan) for row in rows if row["method"] == name]
+        for name in (*ours, *theirs)
+    }
     first = rows[0]
     printed = printed_scores(first["dataset"], first["labels_per_class"], score)
-    yield f"{first['dataset']}, {first['labels_per_class']} labels a class: {score}"
+    yield f"{first['dataset']}, {budget_of(first).amount}: {score}"
     for name in values:
         estimate, test = mean_interval(values[name]), tests[name]
         ahead = "" if name == best else f"{best} {test.mean:+5.1f}, p = {test.p:.3f}"

@@ -170,7 +170,7 @@ def compare(
         File of the weights that networks of photographs begin with; None: random ones.
     protocol : {"000", "001", "002", "003", "004"}
         Whose networks, images and settings those of photographs are; see
-        :mod:`ssdml.experiments.protocols`.
+        `ssdml.experiments.protocols`.
     resume : bool
         Go on in a folder that holds results: what is done with the same configuration is not run
         again, what failed is.
