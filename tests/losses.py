@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -40,6 +41,8 @@ LOSSES: dict[str, Callable[[], Loss]] = {
     "ranking": lambda: GlobalCenterRankingLoss(C, D),
     "sum": lambda: BinomialDevianceLoss() + 0.1 * DensityAdaptivity(C, DENSITIES),
 }
+PAIRED = ("angular", "binomial", "n-pair", "n-pair, unit", "entropy", "orthogonality")
+OF_ROWS = ("density", "density, free", "proxies", "centers", "centers, free", "ranking")
 
 
 def make(name: str, dtype: torch.dtype = torch.float64) -> Loss:
@@ -56,3 +59,14 @@ def batch(dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, torch.Tenso
     weights = torch.rand(16, generator=generator, dtype=torch.float64).to(dtype) + 0.1
     labels = torch.tensor([0, 1, 2, 0, -1, 1, 2, 0] * 2)
     return z, labels, weights
+
+
+def gradient(
+    loss: Loss, z: torch.Tensor, *args: Any, **options: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Value of a loss, and its slope in the embeddings."""
+    z = z.clone().requires_grad_()
+    value = loss(z, *args, **options)
+    value.backward()
+    assert z.grad is not None
+    return value.detach(), z.grad

@@ -28,7 +28,8 @@ class Batch(NamedTuple):
     tuples : tuple of 3 or 4 tensors, int64, or None
         Anchors, positives and negatives; or anchors, positives, other anchors, negatives.
     tuple_weights : tensor, or None
-        One a triplet; or one a pair, the positive ones first.
+        One a triplet; or one a pair, the positive ones first. 0 where a plain tuple touches a row
+        labelled -1; mined :class:`Triplets` join such rows on purpose.
     weights : tensor of shape (n,), or None
         One a row.
     """
@@ -79,33 +80,62 @@ def as_batch(
     n_classes : int or None
         Labels end before it.
     """
-    rows = _as_rows(embeddings, "embeddings", who)
+    rows = as_rows(embeddings, "embeddings", who)
     labels = _as_labels(labels, rows, "labels", who, n_classes)
     if ref_emb is None or ref_emb is embeddings:
         reference, reference_labels = rows, labels
     else:
         _check_alike(ref_emb, rows, who)
-        reference = _as_rows(ref_emb, "ref_emb", who)
+        reference = as_rows(ref_emb, "ref_emb", who)
         reference_labels = _as_labels(ref_labels, reference, "ref_labels", who, n_classes)
     tuples = tuple_weights = None
     if over_tuples and indices_tuple is not None:
-        tuples = _as_tuples(indices_tuple, len(rows), len(reference), rows.device, who)
+        tuples = as_tuples(indices_tuple, len(rows), len(reference), rows.device, who)
         count = len(tuples[0]) + (len(tuples[2]) if len(tuples) == 4 else 0)
         if isinstance(indices_tuple, Triplets):  # bring their own; others stay those of rows
-            tuple_weights = _as_weights(indices_tuple.weight, count, rows, "triplet", who)
+            tuple_weights = as_weights(indices_tuple.weight, count, rows, "triplet", who)
         else:
             kind = "triplet" if len(tuples) == 3 else "pair"
-            tuple_weights = _as_weights(weights, count, rows, kind, who)
+            tuple_weights = as_weights(weights, count, rows, kind, who)
+            if labels is not None or reference_labels is not None:
+                known = torch.cat(among_labelled(tuples, labels, reference_labels)).to(rows.dtype)
+                tuple_weights = known if tuple_weights is None else known * tuple_weights
             weights = None
-    weights = _as_weights(weights, len(rows), rows, "row", who)
+    weights = as_weights(weights, len(rows), rows, "row", who)
     return Batch(rows, labels, reference, reference_labels, tuples, tuple_weights, weights)
 
 
-def ends_of(indices_tuple: Any, device: torch.device) -> Any:
-    """Plain tuple of tensors, without the weights of mined triplets."""
-    if not isinstance(indices_tuple, Triplets):
-        return indices_tuple
-    return tuple(as_tensor(ends, device) for ends in indices_tuple[:3])
+def among_labelled(
+    tuples: tuple[torch.Tensor, ...],
+    labels: torch.Tensor | None,
+    reference_labels: torch.Tensor | None,
+) -> list[torch.Tensor]:
+    """Which triplets, or which positive and which negative pairs, touch no row labelled -1.
+
+    Parameters
+    ----------
+    tuples : tuple of 3 or 4 tensors
+    labels, reference_labels : tensors, or None
+        Of the rows where they start, and of those where they end. None: nothing is known against
+        these.
+
+    Examples
+    --------
+    >>> ends = torch.tensor([0, 0]), torch.tensor([1, 1]), torch.tensor([2, 3])
+    >>> labels = torch.tensor([0, 0, 1, -1])
+    >>> among_labelled(ends, labels, labels)
+    [tensor([ True, False])]
+    """
+    found = []
+    for anchor, *ends in groups(tuples):
+        known = torch.ones_like(anchor, dtype=torch.bool)
+        if labels is not None:
+            known = known & (labels[anchor] != UNLABELED)
+        if reference_labels is not None:
+            for end in ends:
+                known = known & (reference_labels[end] != UNLABELED)
+        found.append(known)
+    return found
 
 
 def as_tensor(value: Any, device: torch.device) -> torch.Tensor:
@@ -123,19 +153,24 @@ def looks_at_values() -> bool:
     return not torch.compiler.is_compiling()
 
 
-def _as_rows(value: Any, name: str, who: str) -> torch.Tensor:
+def as_rows(value: Any, name: str, who: str) -> torch.Tensor:
+    """Finite rows, float16 and bfloat16 as float32."""
     check_float_matrix(value, name, who)
+    way_out = "Lower the learning rate, or look for what divides by zero in the network."
     rows = promoted(value)
-    if looks_at_values():
-        found = rows.detach()
-        # The sum is one pass; it may overflow where no entry does.
-        if not math.isfinite(float(found.sum())) and not (finite := found.isfinite()).all():
-            wrong = found[~finite][0].item()
-            raise ValueError(
-                f"{who}: {name} must be finite; got {wrong}. Lower the learning rate, or look for "
-                "what divides by zero in the network."
-            )
+    check_finite(rows, name, who, way_out)
     return rows
+
+
+def check_finite(tensor: torch.Tensor, name: str, who: str, way_out: str) -> None:
+    """Raise on the first entry that is NaN or infinite."""
+    if not looks_at_values():
+        return
+    found = tensor.detach()
+    # The sum is one pass; it may overflow where no entry does.
+    if not math.isfinite(float(found.sum())) and not (finite := found.isfinite()).all():
+        wrong = found[~finite][0].item()
+        raise ValueError(f"{who}: {name} must be finite; got {wrong}. {way_out}")
 
 
 def _check_alike(reference: Any, rows: torch.Tensor, who: str) -> None:
@@ -181,9 +216,10 @@ def _as_labels(
     return labels
 
 
-def _as_tuples(
+def as_tuples(
     value: Any, n: int, m: int, device: torch.device, who: str
 ) -> tuple[torch.Tensor, ...]:
+    """Ends of triplets or pairs as int64 tensors, checked to be rows among n and m."""
     if isinstance(value, Triplets):
         value = value[:3]
     if not isinstance(value, Sequence) or len(value) not in (3, 4):
@@ -194,8 +230,7 @@ def _as_tuples(
         )
     parts = [as_tensor(part, device) for part in value]
     parts = [part.long() if part.numel() == 0 else part for part in parts]  # [] is float32
-    groups = (parts,) if len(parts) == 3 else (parts[:2], parts[2:])
-    for group in groups:
+    for group in groups(parts):
         for part in group:
             check_integers(part, group[0].shape[:1], "indices_tuple", who)
     tuples = tuple(part.long() for part in parts)
@@ -204,6 +239,11 @@ def _as_tuples(
         for place, part in enumerate(tuples):
             _check_range(part, n if place in anchors else m, who)
     return tuples
+
+
+def groups(tuples: Sequence[torch.Tensor]) -> tuple[Sequence[torch.Tensor], ...]:
+    """Triplets; or positive pairs, and negative ones."""
+    return (tuples,) if len(tuples) == 3 else (tuples[:2], tuples[2:])
 
 
 def _check_range(indices: torch.Tensor, n: int, who: str) -> None:
@@ -217,9 +257,10 @@ def _check_range(indices: torch.Tensor, n: int, who: str) -> None:
             )
 
 
-def _as_weights(
+def as_weights(
     value: Any, count: int, rows: torch.Tensor, kind: str, who: str
 ) -> torch.Tensor | None:
+    """Weights with the dtype and the device of the rows, one a row, pair or triplet."""
     if value is None:
         return None
     weights = as_tensor(value, rows.device).detach().to(rows.dtype)

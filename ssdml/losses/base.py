@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from ssdml.graphs._checks import UNLABELED
-from ssdml.losses._batch import Batch, as_batch, check_home, ends_of
+from ssdml.losses._batch import Batch, as_batch, check_finite, check_home
+from ssdml.losses._others import call_other, groups_of, one_group
 
 try:
     from pytorch_metric_learning.losses import BaseMetricLossFunction as _Base
@@ -23,19 +23,27 @@ except ImportError:
 class Loss(_Base):
     """A loss of the rows of a batch, to be called, added and scaled.
 
-    With pytorch-metric-learning installed it is one of its ``BaseMetricLossFunction``, so that its
-    trainers and wrappers take it; without, the same call is that of a plain module. The mean over
-    pairs or rows is part of each loss: there is no reducer to choose.
+    With pytorch-metric-learning installed it is one of its ``BaseMetricLossFunction``; without, the
+    same call is that of a plain module. The mean over pairs or rows is part of each loss: there is
+    no reducer to choose.
 
     Notes
     -----
     *Call.* ``loss(embeddings, labels=None, indices_tuple=None, ref_emb=None, ref_labels=None,
-    weights=None)`` gives a scalar. A row labelled -1 makes no pair and has no class. Where there
-    is nothing to compare the loss is 0, with a gradient of zeros. ``weights`` are constants, one a
-    row; a pair has the product of its two. For a loss of pairs that is given ``indices_tuple``,
-    they are one a triplet, or one a pair with the positive ones first; :class:`Triplets
-    <ssdml.graphs.Triplets>` bring their own, and ``weights`` stay those of rows. Losses of rows do
-    not look at ``indices_tuple``.
+    weights=None)`` gives a scalar, see :meth:`forward`. A row labelled -1 makes no pair and has no
+    class. Where there is nothing to compare the loss is 0, with a gradient of zeros. Weights are
+    constants; a pair has the product of its two rows'.
+
+    *Tuples.* A plain tuple that touches a row labelled -1 is left out: the miners of
+    pytorch-metric-learning take -1 for a class. :class:`Triplets <ssdml.graphs.Triplets>` are mined
+    over unlabelled rows on purpose, and stay. A pair that is named twice counts once, with the
+    largest of its weights, where pytorch-metric-learning counts it twice; a triplet that is named
+    twice counts twice. Losses of rows do not look at tuples.
+
+    *In pytorch-metric-learning.* The trainer ``MetricLossOnly``, ``MultipleLosses`` and
+    ``DistributedLossWrapper`` take these losses, and they take what a miner gives.
+    ``CrossBatchMemory`` and ``SelfSupervisedLoss`` refuse them, as all losses whose class they do
+    not know by name; rows of a memory of one's own go into ``ref_emb`` and ``ref_labels``.
 
     *Precision.* float16 and bfloat16 are computed, and returned, in float32, autocast or not;
     float32 and float64 stay what they are.
@@ -44,8 +52,8 @@ class Loss(_Base):
     gathered(labels))`` with :func:`ssdml.ranks.gathered` has the value and the gradients of one
     process, once those of the network and of the loss are averaged over the ranks.
 
-    *Compilation.* Under torch.compile values are not looked at: labels out of range and NaN then
-    go unnoticed.
+    *Compilation.* torch.compile makes one graph of a loss; of which it makes more, the loss says.
+    Values are not looked at in it: labels out of range and NaN then go unnoticed.
 
     Examples
     --------
@@ -62,6 +70,7 @@ class Loss(_Base):
     learning_rate: float | None = None  # of its own parameters; None: the optimiser's
     group_options: dict[str, Any] = {}  # noqa: RUF012  # nobody writes to it
     num_classes: int | None = None
+    embedding_size: int | None = None  # columns that it must be given
     over_tuples = False  # whether it is one of pairs or triplets
     takes_reference = True
     takes_halves = False  # whether it wants batches of two halves, aligned in class
@@ -78,7 +87,39 @@ class Loss(_Base):
         ref_labels: torch.Tensor | None = None,
         weights: Any = None,
     ) -> torch.Tensor:
-        """Loss of a batch, a scalar."""
+        """Loss of a batch.
+
+        Parameters
+        ----------
+        embeddings : tensor of shape (n, d), floating
+        labels : tensor of shape (n,), integers, optional
+            From 0; -1 where a row has none.
+        indices_tuple : sequence of 3 or 4 tensors of integers, or Triplets, optional
+            Rows of the batch: (anchors, positives, negatives), each of shape (n_triplets,), or
+            (anchors, positives, anchors, negatives), two of shape (n_positive,) and two of shape
+            (n_negative,). None: all pairs or triplets that the labels make.
+        ref_emb : tensor of shape (m, d), optional
+            Rows that positives and negatives are among; None: the embeddings themselves.
+        ref_labels : tensor of shape (m,), integers, optional
+            Theirs.
+        weights : array, optional
+            Finite and not negative, of shape (n,): one a row. Beside a plain ``indices_tuple``, in
+            a loss of pairs, of shape (n_triplets,) or (n_positive + n_negative,).
+
+        Returns
+        -------
+        loss : tensor, a scalar
+            float64 for embeddings of float64, else float32.
+
+        Raises
+        ------
+        TypeError
+            For embeddings that are no floating tensor, and labels or tuples that are no integers.
+        ValueError
+            For another shape, dtype or device than these, embeddings, weights or parameters that
+            are not finite, labels or tuples out of range, labels that are missing where there are
+            no tuples, and ``ref_emb`` for a loss of rows.
+        """
         who = type(self).__name__
         batch = as_batch(
             who,
@@ -93,8 +134,7 @@ class Loss(_Base):
         )
         if batch.has_reference and not self.takes_reference:
             raise ValueError(f"{who}: ref_emb must be None; got a tensor. It compares no pairs.")
-        for name, tensor in self.named_parameters(recurse=False):
-            check_home(tensor, batch.embeddings, name, who, "Call loss.to(embeddings).")
+        self._check_own(batch.embeddings, who)
         with torch.autocast(batch.embeddings.device.type, enabled=False):
             return self.of_batch(batch)
 
@@ -102,16 +142,25 @@ class Loss(_Base):
         """Loss of a batch that was checked."""
         raise NotImplementedError
 
+    def _check_own(self, rows: torch.Tensor, who: str) -> None:
+        """Raise unless what the loss holds suits these rows."""
+        if self.embedding_size not in (None, rows.shape[1]):
+            raise ValueError(
+                f"{who}: embeddings must have embedding_size = {self.embedding_size} columns; got "
+                f"{rows.shape[1]}. Make the loss with embedding_size={rows.shape[1]}; in DeepSSDML "
+                "that is n_components."
+            )
+        for name, tensor in self.named_parameters(recurse=False):
+            check_home(tensor, rows, name, who, "Call loss.to(embeddings).")
+            check_finite(tensor, name, who, "Lower the learning rate of the loss.")
+
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Groups for an optimiser: its parameters, with their own learning rate if they have one.
 
         ``Adam([{"params": network.parameters()}, *loss.parameter_groups()])``; a loss without
         parameters gives none.
         """
-        group: dict[str, Any] = {"params": list(self.parameters())} | self.group_options
-        if self.learning_rate is not None:
-            group["lr"] = self.learning_rate
-        return [group] if group["params"] else []
+        return one_group(self, self.learning_rate, self.group_options)
 
     def __add__(self, other: Any) -> LossSum:
         return _sum_of(self, other)
@@ -149,9 +198,12 @@ class LossSum(Loss):
 
     Notes
     -----
-    Every loss is called with the same arguments. Others than ours know neither weights nor
-    unlabelled rows: with ``weights`` the call is refused, and without tuples they are given the
-    labelled rows alone. Of mined :class:`Triplets <ssdml.graphs.Triplets>` they see the ends.
+    Every loss is called with the same arguments, but for those that are not ours: these know
+    neither weights nor unlabelled rows. With ``weights`` the call is refused. They are given the
+    labelled rows alone, and of plain tuples those among them, renumbered. Mined :class:`Triplets
+    <ssdml.graphs.Triplets>`, which join unlabelled rows on purpose, reach a loss of pairs with all
+    rows, without their weights and without labels; a loss that learns a matrix, of proxies or of a
+    classifier, is one of rows, and goes without them.
 
     Examples
     --------
@@ -193,19 +245,21 @@ class LossSum(Loss):
         given = (embeddings, labels, indices_tuple, ref_emb, ref_labels)
         total = embeddings.new_zeros(())
         for weight, part in zip(self.weights, self.losses, strict=True):
-            loss = part(*given, weights) if isinstance(part, Loss) else _call(part, given, weights)
+            if isinstance(part, Loss):
+                loss = part(*given, weights)
+            else:
+                _check_no_weights(weights, part)
+                loss = call_other(part, *given)
             total = total + weight * loss
         return total
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Groups of all the losses; one for each of the others that has parameters."""
-        groups: list[dict[str, Any]] = []
-        for part in self.losses:
-            if isinstance(part, Loss):
-                groups += part.parameter_groups()
-            elif parameters := list(part.parameters()):
-                groups.append({"params": parameters})
-        return groups
+        """Groups of all the losses.
+
+        One that is not ours has those of its own ``parameter_groups``, if it has that method, or
+        else one, with its ``learning_rate`` if it has that: ``softmax.learning_rate = 0.01``.
+        """
+        return [group for part in self.losses for group in groups_of(part)]
 
     def __repr__(self) -> str:
         terms = zip(self.weights, self.losses, strict=True)
@@ -233,29 +287,10 @@ def _terms(term: Any) -> list[tuple[float, nn.Module]]:
     return [(float(weight), part)]
 
 
-def _call(loss: nn.Module, given: tuple[Any, ...], weights: Any) -> torch.Tensor:
-    """A loss that is not ours: without weights, and on the rows that have a label."""
+def _check_no_weights(weights: Any, loss: nn.Module) -> None:
     if weights is not None:
         raise ValueError(
             f"LossSum: weights must be None with {type(loss).__name__}, which takes none; got "
             f"{type(weights).__name__}. Draw the batches by weight (ssdml.sampling), or call the "
             "losses one by one."
         )
-    embeddings, labels, indices_tuple, ref_emb, ref_labels = given
-    if indices_tuple is not None:
-        ends = ends_of(indices_tuple, embeddings.device)
-        called: torch.Tensor = loss(embeddings, labels, ends, ref_emb, ref_labels)
-        return called
-    rows, row_labels = _labelled(embeddings, labels)
-    if not len(rows):
-        return embeddings.sum() * 0
-    others, other_labels = (None, None) if ref_emb is None else _labelled(ref_emb, ref_labels)
-    found: torch.Tensor = loss(rows, row_labels, None, others, other_labels)
-    return found
-
-
-def _labelled(rows: torch.Tensor, labels: torch.Tensor | None) -> tuple[Any, Any]:
-    if labels is None:
-        return rows, labels
-    known = labels != UNLABELED
-    return (rows, labels) if known.all() else (rows[known.to(rows.device)], labels[known])

@@ -26,7 +26,10 @@ class AngularTripletLoss(Loss):
     -----
     The call is that of :class:`Loss <ssdml.losses.base.Loss>`. Triplets are those of
     ``indices_tuple``, which may be :class:`Triplets <ssdml.graphs.Triplets>`; without, all of the
-    batch that its labels allow: O(n_pairs · n) memory for so many positive pairs.
+    batch that its labels allow: O(n_pairs · n) memory for so many positive pairs. Their number is
+    in the labels, and torch.compile breaks the graph there, unless it may capture dynamic shapes:
+    ``fullgraph=True`` lets it, and ``torch._dynamo.config.capture_dynamic_output_shape_ops``. Of
+    given triplets it makes one graph.
 
     Differs from [1]_ in one way: a weighted mean stands for the sum. A batch with one class, or
     without two rows of one class, has no triplet and the loss 0.

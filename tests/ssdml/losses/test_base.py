@@ -9,6 +9,10 @@ import pytest
 import pytorch_metric_learning.losses as peers
 import torch
 from pytorch_metric_learning.trainers import MetricLossOnly
+from pytorch_metric_learning.utils.loss_and_miner_utils import (
+    get_all_pairs_indices,
+    get_all_triplets_indices,
+)
 from torch import nn
 
 from ssdml.graphs import Triplets
@@ -22,7 +26,7 @@ from ssdml.losses import (
     ProxyGMLLoss,
 )
 from ssdml.sampling import aligned_halves
-from tests.losses import batch
+from tests.losses import batch, gradient
 
 
 def test_a_sum_is_the_weighted_sum_of_its_losses():
@@ -69,6 +73,53 @@ def test_a_loss_of_others_never_sees_an_unlabelled_row_and_takes_no_weights():
         loss(z, labels, weights=weights)
 
 
+OTHERS = {
+    "triplet": lambda: peers.TripletMarginLoss(),
+    "contrastive": lambda: peers.ContrastiveLoss(),
+    "softmax": lambda: peers.NormalizedSoftmaxLoss(3, 5),
+    "proxy-nca": lambda: peers.ProxyNCALoss(3, 5),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("kind", ["triplets", "pairs"])
+def test_a_loss_of_others_sees_tuples_among_the_labelled_rows_alone(name, kind):
+    mine = {"triplets": get_all_triplets_indices, "pairs": get_all_pairs_indices}[kind]
+    theirs, (z, labels, _) = OTHERS[name]().double(), batch()
+    known = labels != -1
+    value, slope = gradient(LossSum([theirs]), z, labels, mine(labels))
+    rows = z[known], labels[known]
+    expected, expected_slope = gradient(theirs, *rows, mine(labels[known]))
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(slope[known], expected_slope)
+    assert (slope[~known] == 0).all()
+
+
+def test_tuples_of_others_end_among_the_labelled_reference_rows():
+    z, labels, _ = batch()
+    theirs, known = peers.TripletMarginLoss(), labels[8:] != -1
+    tuples = get_all_triplets_indices(labels[:8], labels[8:])
+    value = LossSum([theirs])(z[:8], labels[:8].clamp_min(1), tuples, z[8:], labels[8:])
+    ends = known[tuples[1]] & known[tuples[2]]
+    assert not ends.all()
+    plain = tuple(part[ends] for part in tuples)
+    torch.testing.assert_close(value, theirs(z[:8], None, plain, z[8:]))
+
+
+def test_tuples_of_others_are_rows_of_the_batch():
+    z, labels, _ = batch()
+    with pytest.raises(ValueError, match="LossSum: indices_tuple must lie from 0 to 15, rows of"):
+        LossSum([peers.TripletMarginLoss()])(z, labels, ([0], [3], [16]))
+
+
+def test_mined_triplets_do_not_reach_a_loss_of_rows(rng):
+    z, labels, _ = batch()
+    mined = Triplets(*np.array([rng.choice(16, 3, replace=False) for _ in range(6)]).T, np.ones(6))
+    for theirs in (peers.NormalizedSoftmaxLoss(3, 5).double(), peers.SoftTripleLoss(3, 5).double()):
+        loss = LossSum([theirs])
+        torch.testing.assert_close(gradient(loss, z, labels, mined), gradient(loss, z, labels))
+
+
 def test_mined_triplets_reach_every_loss(rng):
     z, labels, _ = batch()
     ends = np.array([rng.choice(16, 3, replace=False) for _ in range(6)]).T
@@ -104,6 +155,31 @@ def test_parameters_reach_an_optimiser_with_their_own_rate():
     for old, new in zip(before, [p for g in groups for p in g["params"]], strict=True):
         assert not torch.equal(old, new)
     assert EntropyRegularizer().parameter_groups() == []
+
+
+class Wrapped(nn.Module):
+    """A loss of rows that are scaled first, with groups of its own."""
+
+    def __init__(self, loss):
+        super().__init__()
+        self.loss = loss
+
+    def forward(self, embeddings, *others):
+        return self.loss(2 * embeddings, *others)
+
+    def parameter_groups(self):
+        return self.loss.parameter_groups()
+
+
+def test_a_loss_of_others_can_have_its_own_rate():
+    softmax, nca = peers.NormalizedSoftmaxLoss(3, 5), peers.ProxyNCALoss(3, 5)
+    softmax.learning_rate = 0.5
+    loss = LossSum([softmax, Wrapped(ProxyGMLLoss(3, 5)), nca, Wrapped(DensityAdaptivity(3))])
+    groups = loss.parameter_groups()
+    assert [group.get("lr") for group in groups] == [0.5, 0.03, None, None]
+    assert groups[3]["weight_decay"] == 0
+    given = [parameter for group in groups for parameter in group["params"]]
+    assert {id(p) for p in given} == {id(p) for p in loss.parameters()}
 
 
 def test_what_a_sum_has_learned_can_be_stored():
@@ -188,6 +264,21 @@ def test_the_trainer_of_pytorch_metric_learning_learns_from_a_sum(rng):
     trainer.train(num_epochs=1)
     assert len(values) == 60
     assert np.mean(values[-10:]) < 0.8 * np.mean(values[:10])
+
+
+def test_a_sum_of_pytorch_metric_learning_takes_each_loss():
+    z, labels, _ = batch()
+    ours, theirs = BinomialDevianceLoss(), peers.TripletMarginLoss()
+    rows = z, labels.clamp_min(0)
+    value = peers.MultipleLosses([ours, theirs], weights=[1, 0.1])(*rows)
+    torch.testing.assert_close(value, ours(*rows) + 0.1 * theirs(*rows))
+
+
+def test_wrappers_that_know_their_losses_by_name_refuse_ours():
+    wrappers = [peers.SelfSupervisedLoss, lambda loss: peers.CrossBatchMemory(loss, 5)]
+    for wrapper in wrappers:
+        with pytest.raises(Exception, match="not supported for BinomialDevianceLoss"):
+            wrapper(BinomialDevianceLoss())
 
 
 def test_the_wrapper_for_several_processes_takes_each_loss():
