@@ -133,7 +133,7 @@ def aligned_halves(
     Raises
     ------
     ValueError
-        For an odd ``per_class``, and where no class has two rows.
+        For an odd ``per_class``, ``n_classes`` below 1, and where no class has two rows.
 
     Notes
     -----
@@ -153,6 +153,8 @@ def aligned_halves(
             f"aligned_halves: per_class must be even and at least 2; got {per_class}. Half of the "
             "rows of a class go into each half of the batch."
         )
+    if n_classes < 1:
+        raise ValueError(f"aligned_halves: n_classes must be at least 1; got {n_classes}.")
     drawable = classes >= 0 if weights is None else (classes >= 0) & (weights > 0)
     rows = np.flatnonzero(drawable)
     order = rows[np.argsort(classes[rows], kind="stable")]

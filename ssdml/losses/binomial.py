@@ -6,6 +6,7 @@ import torch
 from torch.nn import functional
 
 from ssdml.losses._batch import Batch
+from ssdml.losses._numbers import check_number
 from ssdml.losses._pairs import cosines, pair_weights, weighted_mean
 from ssdml.losses.base import Loss
 
@@ -80,9 +81,10 @@ class BinomialDevianceLoss(Loss):
 
     def __init__(self, alpha: float = 2.0, beta: float = 0.5, negative_cost: float = 25.0) -> None:
         super().__init__()
-        for name, value in (("alpha", alpha), ("negative_cost", negative_cost)):
-            if not value > 0:
-                raise ValueError(f"BinomialDevianceLoss: {name} must be above 0; got {value}.")
+        who = "BinomialDevianceLoss"
+        check_number(alpha, "alpha", who, above=0)
+        check_number(beta, "beta", who)
+        check_number(negative_cost, "negative_cost", who, above=0)
         self.alpha, self.beta, self.negative_cost = alpha, beta, negative_cost
 
     def of_batch(self, batch: Batch) -> torch.Tensor:

@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from ssdml.graphs._tensors import unit_rows
 from ssdml.losses._batch import Batch, promoted
+from ssdml.losses._numbers import check_count, check_number, check_rate
 from ssdml.losses._pairs import weighted_mean
 from ssdml.losses.base import Loss
 from ssdml.losses.density import class_labels
@@ -39,7 +40,7 @@ class NormalizeScale(nn.Module):
 
     def __init__(self, scale: float = 128.0) -> None:
         super().__init__()
-        _check_above_0(scale, "scale", "NormalizeScale")
+        check_number(scale, "scale", "NormalizeScale", above=0)
         self.scale = scale
 
     def forward(self, embeddings: torch.Tensor) -> torch.Tensor:
@@ -90,12 +91,10 @@ class _Centers(Loss):
 
     def __init__(self, num_classes: int, embedding_size: int, learning_rate: float | None) -> None:
         super().__init__()
-        least = {"num_classes": (num_classes, self._fewest), "embedding_size": (embedding_size, 1)}
-        for name, (size, fewest) in least.items():
-            if size < fewest:
-                raise ValueError(
-                    f"{type(self).__name__}: {name} must be at least {fewest}; got {size}."
-                )
+        who = type(self).__name__
+        check_count(num_classes, "num_classes", who, least=self._fewest)
+        check_count(embedding_size, "embedding_size", who)
+        check_rate(learning_rate, who)
         self.num_classes, self.embedding_size = num_classes, embedding_size
         self.learning_rate = learning_rate
         self.centers = nn.Parameter(unit_rows(torch.randn(num_classes, embedding_size)))
@@ -166,11 +165,8 @@ class DecorrelatedCentersLoss(_Centers):
         learning_rate: float | None = None,
     ) -> None:
         super().__init__(num_classes, embedding_size, learning_rate)
-        _check_above_0(scale, "scale", "DecorrelatedCentersLoss")
-        if not decorrelation >= 0:
-            raise ValueError(
-                f"DecorrelatedCentersLoss: decorrelation must be at least 0; got {decorrelation}."
-            )
+        check_number(scale, "scale", "DecorrelatedCentersLoss", above=0)
+        check_number(decorrelation, "decorrelation", "DecorrelatedCentersLoss", least=0)
         self.scale, self.decorrelation = scale, decorrelation
         self.normalize, self.tangent = normalize, tangent
 
@@ -242,6 +238,7 @@ class GlobalCenterRankingLoss(_Centers):
         learning_rate: float | None = None,
     ) -> None:
         super().__init__(num_classes, embedding_size, learning_rate)
+        check_number(margin, "margin", "GlobalCenterRankingLoss")
         self.margin = margin
 
     def of_batch(self, batch: Batch) -> torch.Tensor:
@@ -251,8 +248,3 @@ class GlobalCenterRankingLoss(_Centers):
         own = distances.gather(1, labels.clamp_min(0)[:, None])[:, 0]
         others = (distances.sum(dim=1) - own) / (len(centers) - 1)
         return weighted_mean(functional.relu(self.margin + own - others), batch.row_weights)
-
-
-def _check_above_0(value: float, name: str, who: str) -> None:
-    if not value > 0:
-        raise ValueError(f"{who}: {name} must be above 0; got {value}.")

@@ -7,6 +7,7 @@ import torch
 from ssdml.graphs._checks import UNLABELED, choose
 from ssdml.graphs._tensors import unit_rows
 from ssdml.losses._batch import Batch, looks_at_values
+from ssdml.losses._numbers import check_number
 from ssdml.losses._pairs import squares_about_0
 from ssdml.losses.base import Loss
 
@@ -128,8 +129,7 @@ class GraphConsistency(Loss):
 
     def __init__(self, sigma: float = 1.0, form: str = "smoothed", normalize: bool = True) -> None:
         super().__init__()
-        if not sigma > 0:
-            raise ValueError(f"GraphConsistency: sigma must be above 0; got {sigma}.")
+        check_number(sigma, "sigma", "GraphConsistency", above=0)
         self._difference = choose(FORMS, form, "GraphConsistency: form")
         self.sigma, self.form, self.normalize = sigma, form, normalize
 

@@ -8,8 +8,9 @@ import torch
 from torch import nn
 
 from ssdml.graphs._checks import UNLABELED
-from ssdml.graphs._tensors import check_float_matrix, check_integers, unit_rows
-from ssdml.losses._batch import Batch, as_tensor, promoted
+from ssdml.graphs._tensors import check_integers, unit_rows
+from ssdml.losses._batch import Batch, as_rows, as_tensor, as_weights, promoted
+from ssdml.losses._numbers import check_count, check_number, check_rate
 from ssdml.losses._pairs import weighted_mean
 from ssdml.losses.base import Loss
 
@@ -106,6 +107,7 @@ def class_densities(
         -1 where unlabelled.
     num_classes : int
     weights : array of shape (n,), optional
+        Finite and not negative, one a row.
 
     Returns
     -------
@@ -115,7 +117,8 @@ def class_densities(
     Raises
     ------
     TypeError, ValueError
-        For labels out of range, tensors of another shape or dtype, and no class with two rows.
+        For labels out of range, tensors of another shape or dtype, features or weights that are not
+        finite, negative weights, and no class with two rows.
 
     Examples
     --------
@@ -124,19 +127,17 @@ def class_densities(
     tensor([1., 0.])
     """
     who = "class_densities"
-    check_float_matrix(features, "features", who)
-    check_integers(labels, features.shape[:1], "labels", who)
-    labels = labels.to(features.device, torch.int64)
+    rows = as_rows(features, "features", who).detach()
+    check_integers(labels, rows.shape[:1], "labels", who)
+    labels = labels.to(rows.device, torch.int64)
     outside = labels[(labels < UNLABELED) | (labels >= num_classes)]
     if len(outside):
         raise ValueError(
             f"{who}: labels must lie from -1 to num_classes - 1 = {num_classes - 1}; "
             f"got {int(outside[0])}."
         )
-    rows = unit_rows(promoted(features.detach()))
-    if weights is not None:
-        weights = as_tensor(weights, rows.device).to(rows.dtype)
-    variances, counts = class_variances(rows, labels, weights, num_classes)
+    weights = as_weights(weights, len(rows), rows, "row", who)
+    variances, counts = class_variances(unit_rows(rows), labels, weights, num_classes)
     spread = counts >= 2
     if not spread.any():
         raise ValueError(f"{who}: labels must give two rows to a class; got none with more than 1.")
@@ -204,6 +205,11 @@ class DensityAdaptivity(Loss):
         learning_rate: float | None = None,
     ) -> None:
         super().__init__()
+        who = "DensityAdaptivity"
+        check_count(num_classes, "num_classes", who)
+        check_number(exponent, "exponent", who)
+        check_number(initial, "initial", who)
+        check_rate(learning_rate, who)
         self.num_classes, self.exponent, self.initial = num_classes, exponent, initial
         self.normalize, self.learning_rate = normalize, learning_rate
         self.targets = nn.Parameter(torch.full((num_classes,), float(initial)))

@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from ssdml.graphs._tensors import inverse_lengths, unit_rows
 from ssdml.graphs.proxies import proxy_subgraph, reverse_label_propagation
 from ssdml.losses._batch import Batch, promoted
+from ssdml.losses._numbers import check_count, check_number, check_rate
 from ssdml.losses._pairs import weighted_mean
 from ssdml.losses.base import Loss
 from ssdml.losses.density import class_labels
@@ -130,17 +131,13 @@ class ProxyGMLLoss(Loss):
         who = "ProxyGMLLoss"
         if not 0 < ratio <= 1:
             raise ValueError(f"{who}: ratio must be above 0 and at most 1; got {ratio}.")
-        if not regularization >= 0:
-            raise ValueError(f"{who}: regularization must be at least 0; got {regularization}.")
-        sizes = {
-            "num_classes": num_classes,
-            "embedding_size": embedding_size,
-            "n_proxies": n_proxies,
-        }
-        for name, size in sizes.items():
-            if size < 1:
-                raise ValueError(f"{who}: {name} must be at least 1; got {size}.")
-        self.num_classes, self.embedding_size, self.n_proxies = (*sizes.values(),)
+        check_number(regularization, "regularization", who, least=0)
+        check_count(num_classes, "num_classes", who)
+        check_count(embedding_size, "embedding_size", who)
+        check_count(n_proxies, "n_proxies", who)
+        check_rate(learning_rate, who)
+        self.num_classes, self.embedding_size = num_classes, embedding_size
+        self.n_proxies = n_proxies
         self.ratio, self.regularization, self.learning_rate = ratio, regularization, learning_rate
         count = num_classes * n_proxies
         bound = 1 / math.sqrt(count)  # Kaiming's, as the code has it

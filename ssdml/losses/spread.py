@@ -6,6 +6,7 @@ import torch
 from torch.nn import functional
 
 from ssdml.losses._batch import Batch
+from ssdml.losses._numbers import check_number
 from ssdml.losses._pairs import (
     all_pairs,
     cosines,
@@ -76,6 +77,7 @@ class EntropyRegularizer(Loss):
 
     def __init__(self, threshold: float = 1.0) -> None:
         super().__init__()
+        check_number(threshold, "threshold", "EntropyRegularizer")
         self.threshold = threshold
 
     def of_batch(self, batch: Batch) -> torch.Tensor:

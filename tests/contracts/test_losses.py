@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import itertools
 import pickle
 import subprocess
@@ -262,6 +263,35 @@ def test_embeddings_of_another_size_are_refused(name):
     for loss in (make(name), LossSum([make(name)])):
         with pytest.raises(ValueError, match=message):
             loss(z[:, :4], labels)
+
+
+NUMBERS = [
+    (name, of.name)
+    for name in LOSSES
+    for of in inspect.signature(type(make(name)).__init__).parameters.values()
+    if "float" in str(of.annotation)
+]
+
+
+@pytest.mark.parametrize(("name", "number"), NUMBERS)
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_number_that_is_none_is_refused_before_it_is_in_a_loss(name, number, value):
+    kind, sizes = type(make(name)), {"num_classes": C, "embedding_size": D}
+    needed = {key: sizes[key] for key in inspect.signature(kind).parameters if key in sizes}
+    with pytest.raises(ValueError, match=f"{number} must .*; got {value}"):
+        kind(**needed, **{number: value})
+
+
+@pytest.mark.parametrize("name", OF_ROWS)
+@pytest.mark.parametrize("size", ["num_classes", "embedding_size"])
+def test_no_class_and_no_column_is_too_few(name, size):
+    kind, sizes = type(make(name)), {"num_classes": C, "embedding_size": D}
+    needed = {key: sizes[key] for key in inspect.signature(kind).parameters if key in sizes}
+    if size in needed:
+        with pytest.raises(ValueError, match=rf"{size} must be at least \d; got 0"):
+            kind(**needed | {size: 0})
+        with pytest.raises(TypeError, match=rf"{size} must be a whole number; got 2\.5"):
+            kind(**needed | {size: 2.5})
 
 
 @pytest.mark.parametrize("name", OF_ROWS)

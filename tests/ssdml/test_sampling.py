@@ -263,3 +263,8 @@ def test_rows_of_halves_are_drawn_by_weight(rng):
 def test_halves_that_cannot_be_drawn_are_refused(classes, per_class, message, rng):
     with pytest.raises(ValueError, match=message):
         next(aligned_halves(np.array(classes), 1, rng, per_class=per_class))
+
+
+def test_halves_of_no_class_are_refused(rng):
+    with pytest.raises(ValueError, match="aligned_halves: n_classes must be at least 1; got 0"):
+        next(aligned_halves(np.array([0, 0]), 1, rng, n_classes=0))

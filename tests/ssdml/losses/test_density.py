@@ -109,5 +109,14 @@ def test_densities_that_are_none_are_refused():
         DensityAdaptivity(2, [0.1, -1.0])
     with pytest.raises(ValueError, match="labels must lie from -1 to num_classes - 1 = 1; got 2"):
         class_densities(torch.ones(3, 2), torch.arange(3), 2)
+    rows, labels = torch.ones(3, 2), torch.tensor([0, 0, 1])
+    with pytest.raises(ValueError, match="class_densities: features must be finite; got nan"):
+        class_densities(rows * torch.nan, labels, 2)
+    for weights, message in (
+        (torch.ones(2), r"weights must have one entry a row, shape \(3,\); got shape \(2,\)"),
+        (-torch.ones(3), r"weights must be finite and not negative; got -1\.0"),
+    ):
+        with pytest.raises(ValueError, match=f"class_densities: {message}"):
+            class_densities(rows, labels, 2, weights=weights)
     with pytest.raises(ValueError, match="labels must give two rows to a class"):
         class_densities(torch.ones(3, 2), torch.arange(3), 3)
