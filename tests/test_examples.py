@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
@@ -21,7 +22,8 @@ from ssdml.experiments.printed import TABLE_2, TABLE_3, TABLE_5
 from tests.deep import small_images, small_model, small_network
 from tests.photographs import SMALL, WRITERS, small_protocol
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = ROOT / "examples"
 
 
 @pytest.fixture
@@ -349,6 +351,51 @@ def test_a_loop_of_ones_own_learns_from_propagated_labels(run):
     assert [name for name, *_ in scores] == ["input", "network"]
     assert float(after) > float(before) + 10
     assert float(recall) > 95
+
+
+WITHOUT = """
+import runpy, sys
+sys.modules["pytorch_metric_learning"] = None
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def without_pytorch_metric_learning(name: str, *arguments: object) -> subprocess.CompletedProcess:
+    """An example as it runs where pytorch-metric-learning is not installed."""
+    command = [sys.executable, "-c", WITHOUT, EXAMPLES / name, *arguments]
+    return subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True)
+
+
+# A fresh interpreter that imports torch: some seconds, here and below.
+def test_a_loop_of_ones_own_runs_without_pytorch_metric_learning(run):
+    done = without_pytorch_metric_learning("torch_loop.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == run("torch_loop.py")
+
+
+def test_losses_are_compared_without_pytorch_metric_learning(tmp_path):
+    X, y, _ = small_images(n=120)
+    np.savez(tmp_path / "small.npz", X=X.reshape(120, -1), y=y)
+    short = ["--seeds", 2, "--n-steps", 1, "--no-any-rate", "--no-few", "--out", tmp_path / "out"]
+    given = [tmp_path / "small.npz", *short, "--losses"]
+    losses = ["softmax", "n-pair", "n-pair+gor", "dgcrl"]
+    done = without_pytorch_metric_learning("compare_losses.py", *given, *losses)
+    assert done.returncode == 0, done.stderr
+    line, *table = done.stdout.splitlines()
+    assert line == (
+        'left out, for they need pytorch-metric-learning (pip install "ssdml[losses]"): '
+        "softmax, dgcrl"
+    )
+    assert {"n-pair", "n-pair+gor"} <= {text.split()[0] for text in table}
+    assert (tmp_path / "out" / "losses.png").is_file()
+
+
+def test_where_no_loss_is_left_the_comparison_says_so(run, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "pytorch_metric_learning", None)
+    with pytest.raises(SystemExit, match="1"):
+        run("compare_losses.py", "digits", "--losses", "triplet+da")
+    assert capsys.readouterr().err == "no loss is left to compare\n"
 
 
 def test_a_cluster_fits_and_embeds_an_array_in_chunks(run, monkeypatch):

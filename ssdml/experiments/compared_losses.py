@@ -6,7 +6,9 @@ term its weight λ, over five values, on the base as it was chosen before.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import torch
@@ -21,6 +23,8 @@ from ssdml.losses.density import DensityAdaptivity
 from ssdml.losses.npair import NPairBatchLoss
 from ssdml.losses.proxies import ProxyGMLLoss
 from ssdml.losses.spread import EntropyRegularizer, GlobalOrthogonalRegularizer
+
+LIBRARY, INSTALL = "pytorch-metric-learning", 'pip install "ssdml[losses]"'
 
 # Of ProxyGML: proxies of a class, and how many a row is joined to on Cars-196, 5 % of 98 * 12.
 N_PROXIES, VOTERS = 12, 59
@@ -55,34 +59,36 @@ class AtLength(nn.Module):
         value: torch.Tensor = self.loss(self.scaled(embeddings), *others)
         return value
 
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Those of the loss within."""
+        return LossSum([self.loss]).parameter_groups()
+
+
+def _library(module: str) -> Any:
+    """A module of pytorch-metric-learning."""
+    try:
+        return import_module(f"pytorch_metric_learning.{module}")
+    except ImportError as error:
+        raise ImportError(
+            f"{', '.join(OF_LIBRARY)} among the compared losses need {LIBRARY}: {INSTALL}."
+        ) from error
+
 
 def _triplet(problem: Problem, margin: float) -> nn.Module:
-    from pytorch_metric_learning.distances import LpDistance
-    from pytorch_metric_learning.losses import TripletMarginLoss
-
-    loss: nn.Module = TripletMarginLoss(margin=margin, distance=LpDistance(power=2))
-    return loss
+    squared = _library("distances").LpDistance(power=2)
+    return _library("losses").TripletMarginLoss(margin=margin, distance=squared)
 
 
 def _softmax(problem: Problem, scale: float) -> nn.Module:
-    from pytorch_metric_learning.losses import NormalizedSoftmaxLoss
-
-    loss: nn.Module = NormalizedSoftmaxLoss(*problem[:2], temperature=1 / scale)
-    return loss
+    return _library("losses").NormalizedSoftmaxLoss(*problem[:2], temperature=1 / scale)
 
 
 def _proxy_nca(problem: Problem, scale: float) -> nn.Module:
-    from pytorch_metric_learning.losses import ProxyNCALoss
-
-    loss: nn.Module = ProxyNCALoss(*problem[:2], softmax_scale=scale)
-    return loss
+    return _library("losses").ProxyNCALoss(*problem[:2], softmax_scale=scale)
 
 
 def _soft_triple(problem: Problem, scale: float) -> nn.Module:
-    from pytorch_metric_learning.losses import SoftTripleLoss
-
-    loss: nn.Module = SoftTripleLoss(*problem[:2], la=scale)
-    return loss
+    return _library("losses").SoftTripleLoss(*problem[:2], la=scale)
 
 
 def _proxy_gml(problem: Problem, regularization: float) -> nn.Module:
@@ -124,6 +130,7 @@ TERMS = {
         lambda problem, _: GlobalOrthogonalRegularizer(), "λ", (0.3, 1.0, 3.0, 10.0, 30.0), 1.0
     ),
 }
+OF_LIBRARY = ("triplet", "softmax", "proxy-nca", "soft-triple")
 WITH_TERMS = ("triplet", "n-pair", "binomial")
 DGCRL = (0.1, 1.0, 10.0, 30.0, 100.0)  # λ; the paper's is 0.1
 
@@ -145,6 +152,22 @@ LOSSES = (
     }
     | {"dgcrl": ComparedLoss("softmax", "decorrelation", DGCRL)}
 )
+
+
+def left_out(names: Iterable[str]) -> list[str]:
+    """Those of the names that cannot be compared here: pytorch-metric-learning is not installed.
+
+    A term is left out with its base, whose number is chosen first.
+
+    Examples
+    --------
+    >>> some = ["n-pair", "triplet+da", "dgcrl"]
+    >>> left_out(some) == ([] if find_spec("pytorch_metric_learning") else some[1:])
+    True
+    """
+    if find_spec("pytorch_metric_learning"):
+        return []
+    return [name for name in names if choose(LOSSES, name, "loss").base in OF_LIBRARY]
 
 
 def made_loss(name: str, problem: Problem, base: float, weight: float = 0.0) -> LossSum:

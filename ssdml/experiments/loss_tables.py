@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ssdml.experiments.compared_losses import LOSSES
 from ssdml.experiments.loss_claims import ANY_RATE, FROM_ALL, FROM_FEW, Found
-from ssdml.experiments.printed_losses import printed_gains
+from ssdml.experiments.printed_losses import printed_differences
 from ssdml.experiments.results import Row
 from ssdml.experiments.statistics import Estimate, mean_interval, paired_difference
 
@@ -45,12 +45,18 @@ def loss_table(name: str, found: Found, score: str = "R@1") -> Iterator[str]:
     Mean and half of the 95 % interval; the paired difference from the base, "*" where its interval
     excludes 0, and the same where both have their best rate; with five labels a class, the
     difference that propagated ones make; and the setting chosen in each half of the classes: number
-    of the base, learning rate, λ.
+    of the base, learning rate, λ. Losses of proxies stand against each other below, with what is
+    printed of the two at equal dimension.
+
+    Of less than 20 classes all seeds learn the same half: intervals are then those of first weights
+    and batches, not of the choice of classes, and the first line says so.
     """
     scores, few = by_method(found.scored, score), by_method(found.few, score)
     added, tuned = gains(scores), gains(scores, ANY_RATE)
     n_seeds = len(next(iter(scores.values())))
-    yield f"{name}, {n_seeds} seeds: {score} of classes that were not learned"
+    halves = len(found.halves)
+    same = ", all of the same half" if halves == 1 < n_seeds else ""
+    yield f"{name}, {n_seeds} seeds{same}: {score} of classes that were not learned"
     heads = ("over its base", "at any rate", *(["propagated"] if few else []), "settings")
     yield f"  {'':21} {score:12}  " + "  ".join(f"{head:14}" for head in heads).rstrip()
     for loss, values in scores.items():
@@ -69,7 +75,9 @@ def loss_table(name: str, found: Found, score: str = "R@1") -> Iterator[str]:
         for theirs in THEIRS:
             if ours in scores and theirs in scores:
                 against = paired_difference(scores[ours], scores[theirs])
-                yield f"  {ours + ' - ' + theirs:24} {difference(against)}".rstrip()
+                told = _told(ours, theirs, score)
+                line = f"  {ours + ' - ' + theirs:24} {difference(against)}"
+                yield f"{line} printed: {told}" if told else line.rstrip()
 
 
 def verdicts(found: Mapping[str, Found], score: str = "R@1") -> Iterator[str]:
@@ -78,16 +86,19 @@ def verdicts(found: Mapping[str, Found], score: str = "R@1") -> Iterator[str]:
     Only an interval that excludes 0 counts. What the term's paper prints is the last column.
     """
     added = {name: gains(by_method(of.scored, score)) for name, of in found.items()}
-    printed: dict[str, list[str]] = {}
-    for _, dataset, loss, gain in printed_gains(score):
-        printed.setdefault(loss, []).append(f"{dataset} {gain:+.1f}")
     yield f"{'':16}{'up':>4}{'down':>6}{'neither':>9}  of the data sets; printed {score} of others"
     for loss in dict.fromkeys(loss for of in added.values() for loss in of):
         every = [of[loss] for of in added.values() if loss in of]
         up = sum(estimate.low > 0 for estimate in every)
         down = sum(estimate.high < 0 for estimate in every)
-        told = ", ".join(printed.get(loss, []))
+        told = _told(loss, LOSSES[loss].base, score)
         yield f"{loss:16}{up:4}{down:6}{len(every) - up - down:9}  {told}".rstrip()
+
+
+def _told(one: str, other: str, score: str) -> str:
+    """What papers print of one loss over another."""
+    printed = printed_differences(one, other, score)
+    return ", ".join(f"{dataset} {value:+.1f}" for _, dataset, value in printed)
 
 
 def difference(found: Estimate) -> str:

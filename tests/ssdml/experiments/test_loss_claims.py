@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from ssdml.experiments.loss_claims import (
 from ssdml.experiments.loss_figures import sensitivity
 from ssdml.experiments.loss_methods import LossEmbedding
 from ssdml.experiments.loss_tables import gains, loss_table, verdicts
-from ssdml.experiments.printed_losses import DGCRL, PRINTED, printed_gains
+from ssdml.experiments.printed_losses import DGCRL, PRINTED, printed_differences
 from ssdml.experiments.results import RESULTS
 
 TRIED = ["n-pair", "n-pair+gor"]
@@ -143,7 +144,7 @@ def test_verdicts_count_intervals_that_exclude_0(make_row):
 
 def test_a_table_holds_means_gains_and_settings(found):
     title, _, *lines = loss_table("eight", found)
-    assert title.startswith("eight, 2 seeds: R@1")
+    assert title.startswith("eight, 2 seeds, all of the same half: R@1")
     cells = {line.split()[0]: line for line in lines}
     assert set(cells) == {"input", *TRIED, *(f"{name}," for name in TRIED)}
     means = [row["scores"]["R@1"] for row in found.scored if row["method"] == "n-pair"]
@@ -158,8 +159,44 @@ def test_printed_tables_are_whole_and_their_bases_stand_beside():
         for dataset, lines in table.lines.items():
             assert all(len(scores) <= len(table.columns[dataset]) for scores in lines.values())
             assert all(0 < value < 100 for scores in lines.values() for value in scores)
-    found = {(dataset, loss): gain for _, dataset, loss, gain in printed_gains()}
+    found = {
+        (dataset, name): gain
+        for name, loss in LOSSES.items()
+        if loss.term
+        for _, dataset, gain in printed_differences(name, loss.base)
+    }
     assert len(found) == 12 + 6 + 1
     assert min(found.values()) > 0  # the claim: each term helps everywhere
     assert found["cub", "dgcrl"] == pytest.approx(67.9 - 66.7)
     assert DGCRL.lines["cub"]["softmax"][0] == 66.7
+
+
+def test_losses_of_proxies_are_compared_at_equal_dimension():
+    def printed(other, score):
+        found = printed_differences("proxy-gml", other, score)
+        return {dataset: round(value, 1) for _, dataset, value in found}
+
+    assert printed("soft-triple", "R@1") == {"cub": 1.2, "cars": 1.0, "sop": -0.3}  # 66.6 - 65.4
+    assert printed("proxy-nca", "R@1") == {"cub": 10.2, "cars": 5.7, "sop": 2.5}
+    assert printed("proxy-nca", "R@10") == printed("softmax", "R@1") == {}  # not printed
+
+
+def test_what_is_printed_stands_beside_our_losses_of_proxies(make_row):
+    names = ("softmax", "soft-triple", "proxy-gml", "dgcrl")
+    rows = [
+        make_row(method=name, seed=seed, scores={"R@1": 50.0 + seed + number})
+        for number, name in enumerate(names)
+        for seed in range(3)
+    ]
+    trial = Trial(Choice(1.0, RATE), [{"R@1": 50.0, "MAP@R": 40.0}])
+    half = Half(None, (0, 1, 2), {name: [trial] for name in names})
+    title, _, *lines = loss_table("some", Found([half], rows, []))
+    assert title.startswith("some, 3 seeds, all of the same half: R@1 of")
+    told = dict(re.findall(r"^  (\S+ - \S+) .* printed: (.*)$", "\n".join(lines), re.MULTILINE))
+    assert told == {
+        "proxy-gml - soft-triple": "cub +1.2, cars +1.0, sop -0.3",
+        "dgcrl - softmax": "cub +1.2",
+    }
+    halves = [half._replace(seeds=seeds) for seeds in ((0, 1), (2,))]
+    title, *_ = loss_table("some", Found(halves, rows, []))
+    assert title.startswith("some, 3 seeds: R@1 of")

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 import torch
 
-from ssdml.experiments.compared_losses import BASES, LOSSES, TERMS, AtLength, Problem, made_loss
+from ssdml.experiments.compared_losses import (
+    BASES,
+    LOSSES,
+    OF_LIBRARY,
+    TERMS,
+    AtLength,
+    Problem,
+    left_out,
+    made_loss,
+)
 from ssdml.experiments.loss_methods import LossEmbedding
-from ssdml.losses import GraphConsistency, NPairBatchLoss
+from ssdml.losses import (
+    DensityAdaptivity,
+    GraphConsistency,
+    LossSum,
+    NPairBatchLoss,
+    ProxyGMLLoss,
+)
 from tests.losses import batch
 
 PROBLEM = Problem(3, 5, torch.tensor([0.2, 0.5, 0.9]))
@@ -54,6 +71,28 @@ def test_a_length_is_that_of_the_rows():
     unit = z / z.norm(dim=1, keepdim=True)
     expected = NPairBatchLoss()(3 * unit, labels)
     torch.testing.assert_close(AtLength(NPairBatchLoss(), 3.0)(z, labels), expected)
+
+
+def test_what_a_loss_at_a_length_holds_learns_at_its_own_rate():
+    loss = LossSum([AtLength(ProxyGMLLoss(3, 5), 2.0), AtLength(DensityAdaptivity(3), 2.0)])
+    proxies, targets = loss.parameter_groups()
+    assert proxies["lr"] == 0.03
+    assert (targets.get("lr"), targets["weight_decay"]) == (None, 0.0)
+
+
+@pytest.mark.parametrize("name", [name for name in LOSSES if LOSSES[name].base in OF_LIBRARY])
+def test_without_pytorch_metric_learning_a_loss_of_it_is_left_out(name, monkeypatch):
+    assert left_out(LOSSES) == []
+    for module in ("", ".losses", ".distances"):
+        monkeypatch.setitem(sys.modules, f"pytorch_metric_learning{module}", None)
+    assert name in left_out(LOSSES)
+    base = LOSSES[name].base
+    with pytest.raises(
+        ImportError, match=r'proxy-nca, soft-triple .*pip install "ssdml\[losses\]"'
+    ):
+        made_loss(base, PROBLEM, 1.0)
+    for other in set(LOSSES) - set(left_out(LOSSES)):
+        assert isinstance(made_loss(other, PROBLEM, 1.0, 0.1), LossSum)
 
 
 def test_proxy_gml_joins_a_row_to_other_classes_as_well():
