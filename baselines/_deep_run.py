@@ -71,7 +71,7 @@ class BaselineRun(PartitionRun):
         metric = factor(M, self.network.L.shape[1], scaled=False).T / problem.scale
         objective = Objective(self.method._batch_loss(problem, info), problem.graph)
         entry = {name: value for name, value in info.items() if isinstance(value, int | float)}
-        return Prepared(self.distributions, metric, more=objective, entry=entry)
+        return Prepared(metric=metric, more=objective, entry=entry)
 
     def _take_over(self, found: Prepared) -> None:
         super()._take_over(found)

@@ -106,7 +106,7 @@ class UnsupervisedRun(PartitionRun):
         self._place(metric, None)
 
     def _prepare(self, rng: np.random.Generator) -> Prepared:
-        return Prepared(self.distributions)
+        return Prepared()
 
     def _batches(self, rows: Rows, number: int, rng: np.random.Generator) -> Iterator[Any]:
         n_steps = self._steps_of(number)

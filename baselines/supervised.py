@@ -171,7 +171,7 @@ class SupervisedRun(LiteralRun):
         """Triplets of the labels."""
         triplets = labelled_triplets(self.labels, self.settings.n_triplets, rng)
         entry = {"n_triplets": len(triplets.anchor)}
-        return Prepared(self.distributions, triplets=triplets, entry=entry)
+        return Prepared(triplets=triplets, entry=entry)
 
 
 class TripletRun(SupervisedRun):

@@ -44,8 +44,8 @@ class DeepSSDML(DeepEstimator):
     mining : {"propagated", "neighborhood"}
         "neighborhood" is the seed's way, with all that belongs to it: network and L learn from
         triplets alone, 100 at a time, L by 10 steps; ``propagation``, ``augment``, ``consistency``,
-        ``triplets``, ``losses``, ``metric_steps`` and ``batch_size`` are not read.
-        See :meth:`paper`.
+        ``triplets``, ``losses``, ``metric_steps`` and ``tol`` are not read, and ``batch_size`` for
+        embedding alone. See :meth:`paper`.
     angle : float
         Of the angular losses, in degrees.
     augment : "auto", None or callable
@@ -132,13 +132,11 @@ class DeepSSDML(DeepEstimator):
 
     Examples
     --------
-    >>> import torch
     >>> from sklearn.datasets import load_digits
+    >>> from ssdml.backbones import ResidualHead
     >>> X, y = load_digits(return_X_y=True)
     >>> labels = np.where(np.arange(len(y)) < 100, y, -1)
-    >>> _ = torch.manual_seed(0)
-    >>> layers = torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 32)
-    >>> head = torch.nn.Sequential(*layers)
+    >>> head = ResidualHead(64, n_hidden=64)
     >>> model = DeepSSDML(head, 16, epochs=10, epochs_per_partition=5, random_state=0)
     >>> Z = model.fit(X / 16, labels).transform(X / 16)
     >>> bool((model.transduction_ == y).mean() > 0.8)
@@ -280,6 +278,11 @@ class DeepSSDML(DeepEstimator):
         from ssdml.deep_run import DeepRun
 
         if self.mining == "neighborhood":
+            if self.n_neighbors < 2:
+                raise ValueError(
+                    "n_neighbors must be at least 2 with mining='neighborhood', one neighbour for "
+                    f"the positive and one for the negative; got {self.n_neighbors}."
+                )
             return LiteralRun(items, labels, network, self, seed, device)
         views = strong_and_weak(self.augment, items.shape)
         losses = self._copied_losses(device)
@@ -288,11 +291,11 @@ class DeepSSDML(DeepEstimator):
     def _copied_losses(self, device: str) -> LossSum | None:
         """Losses beside ours, the same on all ranks."""
         from ssdml.losses.base import LossSum
-        from ssdml.ranks import from_first_rank
+        from ssdml.ranks import share_weights
 
         if self.losses is None:
             return None
         several = isinstance(self.losses, list | tuple)
         losses = copy.deepcopy(LossSum(self.losses if several else [self.losses])).to(device)
-        losses.load_state_dict(from_first_rank(losses.state_dict))
+        share_weights(losses)
         return losses

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from sklearn.utils import check_random_state
+from torch import nn
 
 from ssdml.checkpoints import saved_config
+from ssdml.items import Items, sampled_rows
 
 UNLIKE = ("checkpoint_dir", "device", "n_jobs", "verbose", "random_state")  # they may differ
+COMPARED = 200  # items that stand for all
 
 
 def run_seed(random_state: Any, folder: Path | None) -> int:
@@ -25,30 +31,73 @@ def run_seed(random_state: Any, folder: Path | None) -> int:
 
 
 def run_config(
-    model: Any,
-    shape: tuple[int, ...],
-    labels: npt.NDArray[np.int64],
-    seed: int,
-    standardized: Any,
+    model: Any, items: Items, labels: npt.NDArray[np.int64], seed: int
 ) -> dict[str, Any]:
-    """Settings, labels and items of a run as JSON; the items by their mean and scale."""
+    """Settings, labels and items of a run as JSON; some items in their order stand for all."""
     params = {k: v for k, v in model.get_params(deep=False).items() if k not in UNLIKE}
-    named = {name: value if _is_json(value) else _name(value) for name, value in params.items()}
-    moments = [part.double().sum().item() for part in (standardized.mean, standardized.scale)]
-    return named | {
+    compared = items.batch(sampled_rows(items, seed, COMPARED))
+    return {name: described(value) for name, value in params.items()} | {
         "seed": seed,
-        "item_shape": list(shape),
+        "item_shape": list(items.shape),
         "labels": hashlib.sha256(np.ascontiguousarray(labels).tobytes()).hexdigest(),
-        "mean and scale of the items": moments,
+        "items": digest({str(len(items)): compared}),
     }
 
 
-def _name(value: Any) -> str:
-    """Of a function; of anything else what it says of itself, as modules say their layers."""
+def described(value: Any) -> Any:
+    """What is the same in every process that makes a value anew, as JSON.
+
+    Numbers and words stay what they are; functions and classes go by their names, what is built of
+    others by these, modules by their layers and their plain attributes. Weights are not part of it.
+
+    Examples
+    --------
+    >>> described([0.5, partial(np.clip, a_min=0)])
+    [0.5, ['functools.partial', 'numpy.clip', [], {'a_min': 0}]]
+    """
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [described(part) for part in value]
+    if isinstance(value, Mapping):
+        return {str(name): described(part) for name, part in value.items()}
+    if isinstance(value, partial):
+        kind = ["functools.partial", described(value.func)]
+        return [*kind, described(value.args), described(value.keywords)]
     if hasattr(value, "__qualname__"):
         return f"{value.__module__}.{value.__qualname__}"
+    if isinstance(value, nn.Module):
+        return [repr(value), _plain(value)]
+    if getattr(type(value), "__repr__", None) is object.__repr__:  # tells where it lies in memory
+        return [described(type(value)), _plain(value)]
     return repr(value)
 
 
-def _is_json(value: Any) -> bool:
-    return value is None or isinstance(value, (str, int, float, bool))
+def digest(*states: Mapping[str, torch.Tensor]) -> str:
+    """SHA-256 of tensors with their names.
+
+    Examples
+    --------
+    >>> one, other = ({"weight": torch.tensor([value])} for value in (1.0, 2.0))
+    >>> digest(one) == digest(one), digest(one) == digest(other)
+    (True, False)
+    """
+    found = hashlib.sha256()
+    for name, value in (entry for state in states for entry in state.items()):
+        found.update(name.encode())
+        found.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    """Public attributes of an object that are numbers, words or names of functions."""
+    attributes = getattr(value, "__dict__", {})
+    return {
+        name: described(part)
+        for name, part in attributes.items()
+        if not name.startswith("_") and name != "training" and _is_plain(part)
+    }
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, (str, int, float)) or hasattr(value, "__qualname__")

@@ -29,6 +29,7 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
 
     n_components: int
     orthogonal: bool
+    pretrain_epochs: int
     epochs: int
     epochs_per_partition: int
     checkpoint_dir: Any
@@ -94,14 +95,15 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
             If no item is labelled where labels are needed, they are of another length, the backbone
             makes no finite rows, or checkpoints belong to a run with other settings or data.
         FloatingPointError
-            If the loss is no longer finite.
+            If loss or features are no longer finite, or all features are zero.
         MemoryError
             If a step does not fit on the device.
 
         Warns
         -----
         RuntimeWarning
-            For one class alone, and for a checkpoint that is damaged.
+            For one class alone, for a checkpoint that is damaged or began with other weights, for a
+            partition without a triplet, and where the backbone makes zeros of some items.
         """
         from ssdml.checkpoints import load_checkpoint, save_checkpoint
         from ssdml.deep_config import run_config, run_seed
@@ -121,8 +123,9 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
         seed = from_first_rank(lambda: run_seed(self.random_state, folder))
         rng = np.random.default_rng(seed)
         n_partitions = -(-self.epochs // self.epochs_per_partition)
-        stages = Stages(self, 2 + n_partitions, verbose=self.verbose)
-        with stages.all(dataset, y):
+        n_stages = 2 + bool(self.pretrain_epochs) + n_partitions
+        stages = Stages(self, n_stages, verbose=self.verbose)
+        with stages.all(dataset, y), memory_hints(self):
             with stages("input"):
                 inputs = self._inputs(items, labels, rng)
             n_classes = len(np.unique(labels[labels != UNLABELED]))
@@ -136,15 +139,18 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
                 orthogonal=self.orthogonal,
             )
             run = self._new_run(items, labels, network, inputs, seed, device)
-            config = run_config(self, items.shape, labels, seed, network.backbone)
+            config = run_config(self, items, labels, seed)
             if folder is not None:
                 found = from_first_rank(lambda: load_checkpoint(folder, config, name))
                 if found is not None:
                     run.resume(found)
-            if not run.history:
-                run.pretrain()
+                    if rank() == 0:
+                        write_history(folder, run.history)  # it may lack the last line
+            if self.pretrain_epochs and not run.history:
+                with stages("pretraining") as show:
+                    run.pretrain(show)
             while len(run.history) < n_partitions and not run.has_settled:
-                with stages(f"partition {len(run.history) + 1}") as show, memory_hints(self):
+                with stages(f"partition {len(run.history) + 1}") as show:
                     entry = run.partition(show)
                     if held is not None:
                         entry["validation"] = self._scores(run.network, *held, seed)

@@ -61,21 +61,22 @@ class LiteralRun(PartitionRun):
         anchor, positive, negative = (rows[ends] for ends in mined[:3])
         triplets = Triplets(anchor, positive, negative, mined.weight)
         entry = {"n_triplets": len(anchor)}
-        return Prepared(self.distributions, triplets=triplets, entry=entry)
+        return Prepared(triplets=triplets, entry=entry)
 
     def _batches(self, rows: Rows, number: int, rng: np.random.Generator) -> Iterator[Rows]:
         """Triplets (3, n) of the partition, in another order with each pass."""
         assert self.triplets is not None
         ends = np.stack(self.triplets[:3])
         size, each = BATCH_TRIPLETS, self._steps_of(number) // self.epochs_of(number)
-        for _ in range(self.epochs_of(number)):
+        for _ in range(self.epochs_of(number) if each else 0):
             order = rng.permutation(ends.shape[1])[: each * size]  # Eq. (4) drops the rest
             yield from (ends[:, batch] for batch in np.array_split(order, each))
 
     def _steps_of(self, number: int) -> int:
         """Batches of triplets; all in one where they are fewer than a batch."""
         assert self.triplets is not None
-        return self.epochs_of(number) * max(1, len(self.triplets.anchor) // BATCH_TRIPLETS)
+        count = len(self.triplets.anchor)
+        return self.epochs_of(number) * max(min(count, 1), count // BATCH_TRIPLETS)
 
     def _loss(self, batch: Rows) -> Tensor:
         """L is learned under the network; then the loss, for the network under L."""

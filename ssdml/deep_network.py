@@ -13,7 +13,7 @@ from torch import nn
 
 from ssdml.backbones import Standardized, named_backbone
 from ssdml.items import Items, mean_and_scale
-from ssdml.ranks import from_first_rank, in_group
+from ssdml.ranks import share_weights
 from ssdml.stiefel import random_orthonormal
 from ssdml.training import MetricNetwork, evaluating, seeded
 
@@ -68,9 +68,7 @@ def new_network(
         network = MetricNetwork(
             module, metric, n_classes, unit_features=True, free_metric=not orthogonal
         ).to(device)
-    if in_group():  # a module that is given may differ from process to process
-        state = {name: value.cpu() for name, value in network.state_dict().items()}
-        network.load_state_dict(from_first_rank(lambda: state))
+    share_weights(network)  # a module that is given may differ from process to process
     return network
 
 

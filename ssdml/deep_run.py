@@ -6,6 +6,7 @@ itself: what it and the graph together believe of an item that is barely changed
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
@@ -26,7 +27,7 @@ from ssdml.items import Items
 from ssdml.linalg import nearest_orthonormal
 from ssdml.losses.base import Loss
 from ssdml.partition_run import PartitionRun, Prepared, RunSettings
-from ssdml.ranks import gathered, own_share
+from ssdml.ranks import gathered, n_ranks, own_share
 from ssdml.sampling import aligned_halves, balanced_batches, confidences
 from ssdml.training import MetricNetwork, Schedule, batch_angular_loss, evaluating, rate_at
 
@@ -80,6 +81,7 @@ class DeepRun(PartitionRun):
         losses: Loss | None = None,
     ) -> None:
         super().__init__(items, labels, network, settings, seed, device, losses)
+        own_share(settings.batch_size)  # or an error, before the work
         self.input_graph, self.views, self.weak_views = input_graph, views, weak_views
         n_classes = class_codes(labels)[1]
         self.masses = torch.full((n_classes,), 1 / n_classes, device=device)
@@ -97,7 +99,7 @@ class DeepRun(PartitionRun):
             assert self.input_graph is not None
             distributions, graph = self._spread(self.input_graph.edges), self.input_graph.graph
         if graph is None:
-            return Prepared(self.distributions)
+            return Prepared()
         state = State(features, self.labels, graph, distributions)
         triplets = mine(state, self.settings, N_TRIPLETS, rng)
         entry: dict[str, Any] = {"n_triplets": len(triplets.anchor)}
@@ -139,7 +141,7 @@ class DeepRun(PartitionRun):
         draw = halves if self.losses is not None and self.losses.takes_halves else balanced_batches
         drawn = draw(classes, weights, size, self._steps_of(number), rng)
         self._generator.manual_seed(int(rng.integers(2**31)))
-        return (Batch(batch, classes[batch], rng.choice(rows, size)) for batch in drawn)
+        return (Batch(batch, classes[batch], rng.choice(rows, len(batch))) for batch in drawn)
 
     def _rate(self, number: int, step: int) -> float:
         """It rises and falls once over all partitions."""
@@ -210,6 +212,8 @@ def halves(
 ) -> Iterator[Rows]:
     """Batches of two halves, aligned in class, of at most ``size`` rows, by weight.
 
+    As many rows of a class as the processes can share evenly.
+
     Examples
     --------
     >>> classes = np.array([0, 0, 1, 1, 1])
@@ -217,8 +221,9 @@ def halves(
     >>> classes[batch[:4]].tolist() == classes[batch[4:]].tolist(), len(batch)
     (True, 8)
     """
-    n_classes = min(len(np.unique(classes)), max(1, size // 2))
-    per_class = size // n_classes // 2 * 2
+    least = math.lcm(2, n_ranks())
+    n_classes = min(len(np.unique(classes)), max(1, size // least))
+    per_class = size // n_classes // least * least
     return aligned_halves(
         classes, count, rng, n_classes=n_classes, per_class=per_class, weights=weights
     )

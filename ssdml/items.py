@@ -28,17 +28,23 @@ class Items(Protocol):
 
 
 class StoredItems:
-    """Items in one tensor, on the device once and for all; bytes stay bytes until they are used."""
+    """Items in one tensor; bytes stay bytes until they are used.
+
+    On the device once and for all, where they leave room for the rest; else they stay where they
+    are, and batches travel.
+    """
 
     def __init__(self, stored: torch.Tensor, device: str = "cpu") -> None:
-        self._stored, self.shape = stored.to(device), tuple(stored.shape[1:])
+        self._stored = stored.to(device) if has_room(device, stored.nbytes) else stored
+        self._device, self.shape = device, tuple(stored.shape[1:])
 
     def __len__(self) -> int:
         return len(self._stored)
 
     def batch(self, indices: Indices) -> torch.Tensor:
         """Items of these numbers."""
-        return _floating(self._stored[torch.from_numpy(indices).to(self._stored.device)])
+        batch = self._stored[torch.from_numpy(indices).to(self._stored.device)]
+        return _floating(batch.to(self._device))
 
 
 class LoadedItems:
@@ -60,6 +66,8 @@ class LoadedItems:
         at_once = getattr(self._dataset, "__getitems__", None)
         entries = at_once(numbers) if at_once else [self._dataset[number] for number in numbers]
         read = [self._as_tensor(*pair) for pair in zip(entries, numbers, strict=True)]
+        for item, number in zip(read, numbers, strict=True):
+            _check_finite(item[None], "dataset", number)
         shapes = {tuple(item.shape) for item in read}
         if len(shapes) > 1:
             raise ValueError(
@@ -125,6 +133,7 @@ def as_items(dataset: Any, who: str, device: str = "cpu") -> Items:
             )
         if dataset.ndim == 3:
             dataset = dataset[:, None]
+        _check_finite(dataset, f"{who}: dataset")
         channels_last = dataset.ndim == 4 and dataset.dtype == torch.uint8
         if channels_last and dataset.shape[-1] in CHANNELS and dataset.shape[1] not in CHANNELS:
             dataset = dataset.movedim(-1, 1).contiguous()
@@ -159,6 +168,34 @@ def held_items(
     return items, labels
 
 
+def has_room(device: str, n_bytes: int) -> bool:
+    """Whether so much takes at most half of what is free on a GPU; elsewhere it is there already.
+
+    Examples
+    --------
+    >>> has_room("cpu", 10**15)
+    True
+    """
+    if not device.startswith("cuda"):
+        return True
+    free, _ = torch.cuda.mem_get_info(device)
+    return n_bytes <= free / 2
+
+
+def _check_finite(items: torch.Tensor, name: str, first: int = 0) -> None:
+    """Raise for the first item, counted from ``first``, that is not finite."""
+    if not items.is_floating_point() or bool(items.sum(dtype=torch.float64).isfinite()):
+        return
+    wrong = items.flatten(1).isfinite().logical_not()
+    if wrong.any():
+        row = int(wrong.any(dim=1).nonzero()[0])
+        value = items.flatten(1)[row][wrong[row]][0].item()
+        raise ValueError(
+            f"{name} must be finite; got {value} in item {first + row}. Leave such items out, or "
+            "fill in what is missing."
+        )
+
+
 def _floating(items: torch.Tensor) -> torch.Tensor:
     """Bytes from 0 to 1; other numbers as they are."""
     return items.float() / 255 if items.dtype == torch.uint8 else items.float()
@@ -169,15 +206,18 @@ def _from_numpy(array: npt.NDArray[Any]) -> torch.Tensor:
     return torch.from_numpy(np.require(array, requirements=["C", "W"]))
 
 
+def sampled_rows(items: Items, seed: int, n_rows: int = SAMPLED) -> Indices:
+    """Numbers of so many random items at most, fewer where they are large, in their order."""
+    n_drawn = min(n_rows, max(1, SAMPLED_NUMBERS // int(np.prod(items.shape))))
+    return np.sort(np.random.default_rng(seed).permutation(len(items))[:n_drawn])
+
+
 def mean_and_scale(items: Items, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Mean and standard deviation of each channel (of each feature), shaped to be broadcast.
 
     Of at most 2,000 random items, fewer where they are large; a constant one has scale 1.
     """
-    rng = np.random.default_rng(seed)
-    n_drawn = min(SAMPLED, max(1, SAMPLED_NUMBERS // int(np.prod(items.shape))))
-    drawn = np.sort(rng.permutation(len(items))[:n_drawn])
-    sample = items.batch(drawn).double()
+    sample = items.batch(sampled_rows(items, seed)).double()
     axes = (0, *range(2, sample.ndim))
     mean, scale = (
         sample.mean(axes, keepdim=True)[0],

@@ -59,7 +59,7 @@ def memory_hints(settings: Any) -> Iterator[None]:
     >>> with memory_hints(SimpleNamespace(batch_size=160)):
     ...     raise torch.cuda.OutOfMemoryError("20 GiB")
     Traceback (most recent call last):
-    MemoryError: There is no room for a step (20 GiB). Lower batch_size=160, in another folder.
+    MemoryError: No room (20 GiB). Lower batch_size=160 in another folder, or the network's size.
     """
     try:
         yield
@@ -67,6 +67,6 @@ def memory_hints(settings: Any) -> Iterator[None]:
         if not isinstance(error, torch.cuda.OutOfMemoryError) and ON_CPU not in str(error):
             raise
         raise MemoryError(
-            f"There is no room for a step ({error}). Lower batch_size={settings.batch_size}, "
-            "in another folder."
+            f"No room ({error}). Lower batch_size={settings.batch_size} in another folder, "
+            "or the network's size."
         ) from error

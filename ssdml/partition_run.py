@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
@@ -16,9 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from scipy import sparse
+from torch import nn
 from torch.nn import functional
 
 from ssdml.checkpoints import Checkpoint
+from ssdml.deep_config import digest
 from ssdml.evaluation import triplet_purity
 from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.laplacian import adjacency
@@ -31,13 +34,16 @@ from ssdml.labels import likeliest
 from ssdml.linalg import unit_rows
 from ssdml.losses.base import Loss
 from ssdml.progress import Show
-from ssdml.ranks import from_first_rank
+from ssdml.ranks import from_first_rank, share_weights
 from ssdml.sampling import partitions
 from ssdml.training import MetricNetwork, Trainer, embed_items, pretrain, seeded
 
 Array = npt.NDArray[Any]
 Classes = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
+
+CHECKED = 500  # items of a partition whose features are looked at when it has been learned
+ZERO_SHARE = 0.01  # of them that may be zeros alone without a word
 
 
 class RunSettings(Protocol):
@@ -59,7 +65,7 @@ class RunSettings(Protocol):
 class Prepared(NamedTuple):
     """What a partition begins with; all ranks have it from the first."""
 
-    distributions: Array  # (n, n_classes)
+    distributions: Array | None = None  # (n, n_classes); None: as they were
     metric: Array | None = None  # L; None: as it was
     proxies: Array | None = None  # directions, (n_classes, l); None: as they were
     triplets: Triplets | None = None
@@ -86,6 +92,8 @@ class PartitionRun(ABC):
         self.items, self.labels = items, labels
         self.seed, self.device, self.settings = seed, device, settings
         self.losses = losses  # beside the run's own
+        learned: list[nn.Module] = [network] if losses is None else [network, losses]
+        self.initial_weights = digest(*(part.state_dict() for part in learned))
         self.trainer = Trainer(
             network,
             weight_decay=settings.weight_decay,
@@ -96,6 +104,7 @@ class PartitionRun(ABC):
         self.triplets: Triplets | None = None
         self.purity: dict[str, float] | None = None
         self.history: list[dict[str, Any]] = []
+        self.pretraining: list[float] = []  # the loss of each epoch
         self.n_partitions = -(-settings.epochs // settings.epochs_per_partition)
         rng = np.random.default_rng([seed, 0])
         rows = np.flatnonzero(labels != UNLABELED), np.flatnonzero(labels == UNLABELED)
@@ -122,13 +131,22 @@ class PartitionRun(ABC):
         """What is trained."""
         return self.trainer.network
 
-    def pretrain(self) -> None:
-        """Teach the network the labelled items, if that is asked for, before anything else."""
-        if self.settings.pretrain_epochs:
-            codes, _ = class_codes(self.labels)
-            rows = np.flatnonzero(codes != UNLABELED)
-            epochs, rng = self.settings.pretrain_epochs, np.random.default_rng([self.seed, 0, 0])
-            pretrain(self.network, self.items, rows, codes[rows], epochs=epochs, rng=rng)
+    def pretrain(self, show: Show) -> None:
+        """Teach the network the labelled items by softmax, before anything else."""
+        codes, _ = class_codes(self.labels)
+        rows = np.flatnonzero(codes != UNLABELED)
+        epochs, rng = self.settings.pretrain_epochs, np.random.default_rng([self.seed, 0, 0])
+        for loss in pretrain(self.network, self.items, rows, codes[rows], epochs=epochs, rng=rng):
+            self.pretraining.append(loss)
+            done = len(self.pretraining)
+            show(done / epochs, f"epoch {done} of {epochs}, loss {loss:.3f}")
+            if not math.isfinite(loss):
+                raise FloatingPointError(
+                    f"the loss must stay finite; got {loss} in epoch {done} of the pretraining. "
+                    "Look at the backbone's first weights and at the items, or set "
+                    "pretrain_epochs=0."
+                )
+        share_weights(self.network)  # each process has trained; GPUs do not agree to the last bit
 
     def partition(self, show: Show) -> dict[str, Any]:
         """The next partition: labels along the graph, triplets, L, and the backbone's epochs.
@@ -139,15 +157,18 @@ class PartitionRun(ABC):
         rng = np.random.default_rng([self.seed, number + 1])
         begin = time.perf_counter()
         found = from_first_rank(lambda: self._prepare(rng.spawn(1)[0]))
-        changed = likeliest(found.distributions) != likeliest(self.distributions)
+        before = likeliest(self.distributions)
         self._take_over(found)
         entry = {"partition": number + 1, **found.entry}
-        if number:
-            entry["changed"] = float(changed.mean())
+        if self.pretraining and not number:
+            entry["pretraining"] = self.pretraining
+        if number and found.distributions is not None:
+            entry["changed"] = float((likeliest(self.distributions) != before).mean())
         prepared = time.perf_counter()
         entry["purity"] = self.purity
         entry["losses"] = self._train(number, rng, show)
-        entry["loss"] = entry["losses"][-1]
+        entry["loss"] = entry["losses"][-1] if entry["losses"] else 0.0
+        self._check_features(number)
         trained = time.perf_counter()
         entry["seconds"] = {"graph and metric": prepared - begin, "epochs": trained - prepared}
         self.history.append(entry)
@@ -170,7 +191,31 @@ class PartitionRun(ABC):
                         f"{step + 1} of partition {number + 1}. Lower learning_rate="
                         f"{self.settings.learning_rate}, and name another checkpoint_dir."
                     )
-        return [float(np.mean(part)) for part in np.array_split(losses, min(epochs, n_steps))]
+        parts = np.array_split(losses, min(epochs, n_steps)) if losses else []
+        return [float(np.mean(part)) for part in parts]
+
+    def _check_features(self, number: int) -> None:
+        """Raise, or warn, where the last steps have left no network to go on from."""
+        rows = self.parts[number][:CHECKED]
+        size = self.settings.batch_size
+        features = embed_items(self.network, self.items, "features", rows, batch_size=size)
+        zero = float((~features.any(axis=1)).mean())
+        way_out = (
+            f"Lower learning_rate={self.settings.learning_rate}, and name another checkpoint_dir."
+        )
+        if not np.isfinite(features).all() or zero == 1:
+            wrong = "zeros alone" if zero == 1 else "NaN or infinity"
+            raise FloatingPointError(
+                f"the backbone's features must stay finite and not all zero; got {wrong} after "
+                f"partition {number + 1}. {way_out}"
+            )
+        if zero > ZERO_SHARE:
+            warnings.warn(
+                f"the backbone makes zeros alone of {zero:.0%} of the items after partition "
+                f"{number + 1}: they have no direction, and all one place. {way_out}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     @property
     def has_settled(self) -> bool:
@@ -212,7 +257,17 @@ class PartitionRun(ABC):
 
     def _take_over(self, found: Prepared) -> None:
         """Classes, L, and the proxies at the classes' means."""
-        self.distributions, self.triplets = found.distributions, found.triplets
+        if found.distributions is not None:
+            self.distributions = found.distributions
+        self.triplets = found.triplets
+        n_classes = self.distributions.shape[1]
+        if self.triplets is not None and not len(self.triplets.anchor) and n_classes > 1:
+            warnings.warn(
+                f"no triplet could be mined for partition {len(self.history) + 1}: L stays as it "
+                "was. Raise n_neighbors, or label more items of each class.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         self.purity = found.triplets and triplet_purity(found.triplets, self.labels)
         self._place(found.metric, found.proxies)
 
@@ -250,11 +305,31 @@ class PartitionRun(ABC):
         tensors |= self.trainer.optimizer_tensors()
         if self.losses is not None:
             tensors |= {f"losses.{k}": v for k, v in self.losses.state_dict().items()}
+        if self.triplets is not None:
+            ends = self.triplets._asdict().items()
+            tensors |= {f"triplets.{k}": torch.from_numpy(v) for k, v in ends}
         tensors["distributions"] = torch.from_numpy(self.distributions)
-        return Checkpoint(len(self.history), tensors, {"history": self.history})
+        state = {"history": self.history, "initial weights": self.initial_weights}
+        return Checkpoint(len(self.history), tensors, state)
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint of the same run."""
+        """Go on from a checkpoint of the same run; its weights are those that count.
+
+        Warns
+        -----
+        RuntimeWarning
+            If the weights to begin with are not those that the run began with.
+        """
+        if checkpoint.state["initial weights"] != self.initial_weights:
+            warnings.warn(
+                "the weights that backbone and losses begin with are not those of the run whose "
+                "checkpoint is there; going on with the checkpoint's. Name another "
+                "checkpoint_dir to begin with these.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        if triplets := checkpoint.part("triplets"):
+            self.triplets = Triplets(**{name: part.numpy() for name, part in triplets.items()})
         self.network.load_state_dict(checkpoint.part("network"))
         if self.losses is not None:
             self.losses.load_state_dict(checkpoint.part("losses"))

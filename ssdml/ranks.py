@@ -84,6 +84,13 @@ def from_first_rank(compute: Callable[[], T]) -> T:
     return cast(T, message[0])
 
 
+def share_weights(module: nn.Module) -> None:
+    """Give a module of every process what that of the first holds."""
+    if in_group():
+        state = {name: value.cpu() for name, value in module.state_dict().items()}
+        module.load_state_dict(from_first_rank(lambda: state))
+
+
 def average_gradients(module: nn.Module) -> None:
     """The mean over all ranks, in one message."""
     if not in_group():

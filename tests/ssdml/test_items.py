@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from ssdml.items import SAMPLED, as_items, mean_and_scale
+from ssdml import items as items_module
+from ssdml.items import SAMPLED, StoredItems, as_items, has_room, mean_and_scale
 
 
 class Listed(torch.utils.data.Dataset):
@@ -191,6 +192,21 @@ def test_no_items_and_items_of_no_number_are_refused(make, shape):
 def test_an_empty_data_set_is_refused():
     with pytest.raises(ValueError, match=r"^fit: dataset must have at least one item; got none\."):
         as_items(Listed([]), "fit")
+
+
+@pytest.mark.parametrize("n_bytes", [50, 51])
+def test_items_take_at_most_half_of_what_is_free_on_a_gpu(monkeypatch, n_bytes):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (100, 1000))
+    assert has_room("cuda:1", n_bytes) == (n_bytes == 50)
+
+
+def test_items_that_do_not_fit_stay_and_their_batches_travel(monkeypatch):
+    stored, rows = torch.rand(4, 3), np.array([2, 0])
+    assert StoredItems(stored, "meta")._stored.device.type == "meta"
+    monkeypatch.setattr(items_module, "has_room", lambda device, n_bytes: False)
+    assert StoredItems(stored, "meta")._stored is stored
+    assert StoredItems(stored, "meta").batch(rows).device.type == "meta"
+    assert torch.equal(StoredItems(stored).batch(rows), stored[[2, 0]])
 
 
 class Streamed:

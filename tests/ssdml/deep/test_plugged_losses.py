@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import nn
 
+from ssdml import deep_run
 from ssdml.losses import BinomialDevianceLoss, GraphConsistency, ProxyGMLLoss
 from ssdml.partition_run import PartitionRun
 from ssdml.training import MetricNetwork, Trainer
-from tests.deep import assert_same_weights, small_model, small_network
+from tests.deep import assert_same_weights, small_images, small_model, small_network
 
 
 class Recorder(nn.Module):
@@ -57,6 +58,18 @@ def test_where_one_takes_halves_batches_have_two_that_are_aligned(digits):
     for _, classes in Recorder.calls:
         first, second = classes.reshape(2, -1)
         assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize(("n_classes", "n_ranks", "size"), [(7, 1, 28), (7, 4, 28), (3, 8, 24)])
+def test_halves_that_do_not_fill_a_batch_are_learned_from(n_classes, n_ranks, size, monkeypatch):
+    """So many rows that the classes, the halves and the processes share them evenly."""
+    monkeypatch.setattr(deep_run, "n_ranks", lambda: n_ranks)
+    X, y, labels = small_images()
+    few = y < n_classes
+    Recorder.calls = []
+    losses = [Recorder(), (0.01, GraphConsistency())]
+    small_model(epochs=1, losses=losses).fit(X[few], labels[few])
+    assert {len(classes) for _, classes in Recorder.calls} == {size}
 
 
 def test_a_group_that_names_its_rate_keeps_it_and_others_follow():

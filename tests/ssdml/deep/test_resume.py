@@ -6,14 +6,17 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from torch import nn
 
 from ssdml import DeepSSDML
 from ssdml.augmentation import unchanged
+from ssdml.deep_config import described
 from ssdml.partition_run import PartitionRun
 from tests.deep import assert_same_weights, small_model, small_network
 
@@ -75,8 +78,33 @@ class TestResume:
     def test_items_that_changed_are_refused(self, digits, tmp_path):
         X, _, labels = digits
         small_model(epochs=2, checkpoint_dir=tmp_path).fit(X, labels)
-        with pytest.raises(ValueError, match=r"got mean and scale of the items .* there"):
-            small_model(epochs=2, checkpoint_dir=tmp_path).fit(0.9 * X, labels)
+        order = np.arange(len(X))
+        unlabelled = np.flatnonzero(labels < 0)
+        order[unlabelled] = unlabelled[::-1]
+        for others in (0.9 * X, X[order]):
+            with pytest.raises(ValueError, match=r"got items .* there"):
+                small_model(epochs=2, checkpoint_dir=tmp_path).fit(others, labels)
+
+    def test_of_other_weights_to_begin_with_it_warns_and_goes_on(self, digits, tmp_path):
+        X, _, labels = digits
+        one = small_model(epochs=2, checkpoint_dir=tmp_path).fit(X, labels)
+        model = small_model(epochs=2, checkpoint_dir=tmp_path)
+        with torch.no_grad():
+            model.backbone[0].weight += 1
+        with pytest.warns(RuntimeWarning, match="going on with the checkpoint's. Name another"):
+            two = model.fit(X, labels)
+        assert_same_weights(one, two)
+
+    def test_a_finished_run_has_its_triplets_and_its_whole_history(self, digits, tmp_path):
+        X, _, labels = digits
+        one = small_model(epochs=4, checkpoint_dir=tmp_path).fit(X, labels)
+        journal = tmp_path / "history.jsonl"
+        whole = journal.read_text()
+        journal.write_text(whole.splitlines()[0])
+        two = small_model(epochs=4, checkpoint_dir=tmp_path).fit(X, labels)
+        for found, expected in zip(two.triplets_, one.triplets_, strict=True):
+            np.testing.assert_array_equal(found, expected)
+        assert journal.read_text() == whole
 
     def test_any_seed_goes_on_with_the_one_it_began_with(self, digits, tmp_path):
         X, _, labels = digits
@@ -92,6 +120,27 @@ class TestResume:
         assert_same_weights(one, two)
         with pytest.raises(ValueError, match=r"got augment .ssdml\.augmentation\.unchanged. there"):
             small_model(epochs=2, checkpoint_dir=tmp_path).fit(X, labels)
+
+
+class Scaled(nn.Module):
+    """A loss with a number of its own."""
+
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+
+class Views:
+    """Views with a number of their own."""
+
+    def __init__(self, strength):
+        self.strength = strength
+
+
+@pytest.mark.parametrize("make", [Scaled, Views, lambda value: partial(unchanged, value=value)])
+def test_what_is_made_anew_is_known_by_what_it_was_made_with(make):
+    assert described([make(1)]) == described([make(1)]) != described([make(2)])
+    assert "0x" not in str(described(make(1)))
 
 
 class TestSaveAndLoad:

@@ -1,0 +1,126 @@
+"""A training that leads nowhere is told of, and leaves no checkpoint of where it led."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from ssdml import DeepSSDML, deep_literal, deep_run, ranks
+from ssdml.graphs import Triplets
+from ssdml.progress import Stages
+from tests.deep import small_model, small_network
+
+
+class Fading(nn.Module):
+    """Features that are multiplied by something else from the n-th training batch on."""
+
+    def __init__(self, factor, after):
+        super().__init__()
+        self.inner, self.factor, self.after = small_network(), factor, after
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, items):
+        self.calls += self.training
+        factor = self.factor if self.calls > self.after else 1.0
+        keep = torch.arange(len(items)) % 5 == 0
+        rows = self.inner(items)
+        return rows * (torch.where(keep, 1.0, 0.0)[:, None] if factor is None else factor)
+
+
+class TestTheNetwork:
+    def test_steps_that_leave_no_finite_features_leave_no_checkpoint(self, digits, tmp_path):
+        X, _, labels = digits
+        model = small_model(epochs=1, epochs_per_partition=1, learning_rate=1e30, batch_size=500)
+        model.set_params(checkpoint_dir=tmp_path, consistency=0.0)
+        message = "must stay finite.*after partition 1. Lower learning_rate=1e.30, and name another"
+        with pytest.raises(FloatingPointError, match=message):
+            model.fit(X, labels)
+        assert not list(tmp_path.glob("*.safetensors"))
+
+    def test_features_that_become_zeros_alone_are_refused(self, digits):
+        X, _, labels = digits
+        with pytest.raises(FloatingPointError, match="got zeros alone after partition 1"):
+            small_model(epochs=2).set_params(backbone=Fading(0.0, 6)).fit(X, labels)
+
+    def test_zeros_of_some_items_are_warned_of_with_their_share(self, digits):
+        X, _, labels = digits
+        model = small_model(epochs=2).set_params(backbone=Fading(None, 6))
+        with pytest.warns(RuntimeWarning, match="zeros alone of 80% of the items after partition"):
+            model.fit(X, labels)
+
+    def test_a_loss_that_is_not_finite_is_refused_in_pretraining_too(self, digits):
+        X, _, labels = digits
+        model = small_model(pretrain_epochs=2).set_params(backbone=Fading(torch.nan, 0))
+        with pytest.raises(FloatingPointError, match="got nan in epoch 1 of the pretraining"):
+            model.fit(X, labels)
+
+
+def test_pretraining_is_a_stage_and_tells_where_it_stands(digits, monkeypatch):
+    X, _, labels = digits
+    told = []
+    monkeypatch.setattr(Stages, "_show", lambda stages, done, note="": told.append(note))
+    model = small_model(epochs=2, pretrain_epochs=2).fit(X, labels)
+    assert list(model.stage_seconds_) == ["input", "pretraining", "partition 1", "end"]
+    first, second = (note for note in told if " of 2, loss" in note and "triplets" not in note)
+    assert first.startswith("epoch 1 of 2, loss 2.")
+    losses = model.history_[0]["pretraining"]
+    assert [float(note.split()[-1]) for note in (first, second)] == pytest.approx(losses, abs=1e-3)
+    assert losses[0] > losses[1]
+
+
+class TestTriplets:
+    @pytest.mark.parametrize(
+        ("module", "name", "options"),
+        [(deep_run, "mine", {}), (deep_literal, "mine_triplets", {"mining": "neighborhood"})],
+        ids=["ours", "literal"],
+    )
+    def test_a_partition_without_one_is_warned_of_and_passed_over(
+        self, digits, monkeypatch, module, name, options
+    ):
+        X, _, labels = digits
+        none = Triplets(*np.zeros((3, 0), np.int64), np.zeros(0))
+        monkeypatch.setattr(module, name, lambda *given, **more: none)
+        model = small_model(epochs=2, epochs_per_partition=1, **options)
+        with pytest.warns(RuntimeWarning) as told:
+            model.fit(X, labels)
+        message = "no triplet could be mined for partition {}: L stays as it was. Raise n_neighbors"
+        for number, warned in enumerate(told, start=1):
+            assert str(warned.message).startswith(message.format(number))
+        assert [entry["n_triplets"] for entry in model.history_] == [0, 0]
+        assert all(bool(entry["losses"]) == (not options) for entry in model.history_)
+
+    def test_the_published_mining_wants_two_neighbours(self, digits):
+        X, _, labels = digits
+        model = DeepSSDML.paper(small_network(), 8, n_neighbors=1)
+        with pytest.raises(ValueError, match="n_neighbors must be at least 2 with mining='neigh"):
+            model.fit(X, labels)
+
+    def test_where_labels_are_not_carried_none_change_class(self, digits):
+        X, _, labels = digits
+        options = {"partition_size": 100, "epochs": 3, "epochs_per_partition": 1, "tol": 1.0}
+        model = DeepSSDML.paper(small_network(), 8, **options, random_state=0).fit(X, labels)
+        assert len(model.history_) == 3
+        assert not any("changed" in entry for entry in model.history_)
+
+
+def test_batches_that_processes_cannot_share_are_refused_before_the_work(digits, monkeypatch):
+    X, _, labels = digits
+    monkeypatch.setattr(ranks, "n_ranks", lambda: 3)
+    monkeypatch.setattr(ranks, "rank", lambda: 0)
+    model = small_model()
+    with pytest.raises(ValueError, match="batch_size must be a multiple of the 3 processes; got 4"):
+        model.fit(X, labels)
+
+
+def test_an_item_that_is_not_finite_is_named(digits):
+    X, _, labels = digits
+    broken = X.copy()
+    broken[17, 3, 3] = np.nan
+    message = "DeepSSDML: dataset must be finite; got nan in item 17. Leave such items out"
+    with pytest.raises(ValueError, match=message):
+        small_model().fit(broken, labels)
+    pairs = [(torch.from_numpy(x)[None], 0) for x in broken]
+    with pytest.raises(ValueError, match="dataset must be finite; got nan in item 17"):
+        small_model().fit(pairs, labels)
