@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from ssdml.datasets import label_scarce_split, load_dataset
+from ssdml.deep_config import run_seed
 from ssdml.deep_network import new_network
 from ssdml.evaluation import evaluate
-from ssdml.experiments.deep_methods import DEEP, deep_methods
+from ssdml.experiments.deep_methods import DEEP, OfImages, deep_methods
 from ssdml.experiments.details import MapSample
 from ssdml.experiments.figures import MUTED, PAPER, new_figure
 from ssdml.experiments.maps import ClassMap, draw_class_map, project
@@ -44,19 +45,26 @@ parser.add_argument("--seeds", type=int, default=5, help="of the angles; the res
 parser.add_argument("--out", type=Path, default=Path("figure2"))
 
 
-def learned(method, data, split, folder):
+def learned(method, data, images, split, folder):
     """Networks of a method, and the scores of the test images after each partition."""
-    model = with_parameters(method, deep_methods(data, DEEP))(0, -1)
-    model.estimator.set_params(checkpoint_dir=folder, verbose=1)
-    images, tested = (model.given(data.X[rows]) for rows in (split.train, split.test))
-    labels = split.partial_labels(data.y)
-    return model.estimator.fit(images, labels, validation=(tested, data.y[split.test])), tested
+    model = with_parameters(method, deep_methods(data, DEEP))(0, -1).estimator
+    model.set_params(checkpoint_dir=folder, verbose=1)
+    labels, tested = split.partial_labels(data.y), (images[split.test], data.y[split.test])
+    return model.fit(images[split.train], labels, validation=tested)
+
+
+def untrained(model, images, split):
+    """Embedding of the test images by the network that a fit of this model begins with."""
+    items, n_classes = as_items(images[split.train], "figure"), len(model.classes_)
+    seed = run_seed(model.random_state, None)
+    network = new_network(model.backbone, items, model.n_components, n_classes, seed, "cpu")
+    return embed_items(network, as_items(images[split.test], "figure"))
 
 
 def draw_convergence(axes, models, score, before):
     """A score of the test images after each partition, a curve a method."""
     axes.axhline(before, linestyle="--", color=MUTED, label=BEFORE)
-    for method, (model, _) in models.items():
+    for method, model in models.items():
         each, last = model.epochs_per_partition, model.epochs
         epochs = [min(each * entry["partition"], last) for entry in model.history_]
         scores = [entry["validation"][score] for entry in model.history_]
@@ -89,7 +97,8 @@ if __name__ == "__main__":
     given = parser.parse_args()
     data = load_dataset(given.dataset)
     split = label_scarce_split(data, LABELS_PER_CLASS[given.dataset], seed=0)
-    models = {name: learned(name, data, split, given.out / name) for name in TITLES}
+    images = OfImages(None, data.item_shape).given(data.X)
+    models = {name: learned(name, data, images, split, given.out / name) for name in TITLES}
     with shown_runs(given.out / "angles") as progress:
         rows = compare(
             data,
@@ -101,13 +110,10 @@ if __name__ == "__main__":
             resume=True,
             progress=progress,
         )
-    ours, images = models["deep-ssdml"]
-    items, n_classes = as_items(images, "figure"), len(ours.classes_)
-    untrained = new_network(ours.backbone, items, ours.n_components, n_classes, 0, "cpu")
-    embeddings, y = {BEFORE: embed_items(untrained, items)}, data.y[split.test]
+    embeddings, y = {BEFORE: untrained(models["deep-ssdml"], images, split)}, data.y[split.test]
     before = evaluate(embeddings[BEFORE], y)
-    for method, (model, tested) in models.items():
-        embeddings[TITLES[method]] = model.transform(tested)
+    for method, model in models.items():
+        embeddings[TITLES[method]] = model.transform(images[split.test])
     with new_figure(15, 8.5) as figure:
         above, below = figure.subfigures(2, 1)
         left, middle, right = above.subplots(1, 3)
