@@ -122,10 +122,8 @@ def lay_channels_last(backbone: nn.Module, shape: tuple[int, ...]) -> None:
 
 def _n_features(backbone: nn.Module, items: Items) -> int:
     """Columns that a backbone makes, once it is known to make some of every item."""
-    backbone.eval()
-    with torch.no_grad():
+    with evaluating(backbone), torch.no_grad():
         features = backbone(items.batch(np.arange(min(16, len(items)))))
-    backbone.train()
     if not isinstance(features, torch.Tensor) or features.ndim != 2:
         shape = tuple(features.shape) if isinstance(features, torch.Tensor) else type(features)
         raise ValueError(
