@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +25,13 @@ from ssdml.graphs.neighbors import KNNGraph
 from ssdml.input_side import InputGraph
 from ssdml.items import Items
 from ssdml.linalg import nearest_orthonormal
-from ssdml.losses.base import Loss
 from ssdml.partition_run import PartitionRun, Prepared, RunSettings
 from ssdml.ranks import gathered, n_ranks, own_share
 from ssdml.sampling import aligned_halves, balanced_batches, confidences
 from ssdml.training import MetricNetwork, Schedule, batch_angular_loss, evaluating, rate_at
+
+if TYPE_CHECKING:
+    from ssdml.losses.base import Loss
 
 Array = npt.NDArray[Any]
 Classes = npt.NDArray[np.int64]

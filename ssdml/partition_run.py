@@ -11,7 +11,7 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -32,11 +32,13 @@ from ssdml.graphs.triplets import Triplets
 from ssdml.items import Items
 from ssdml.labels import likeliest
 from ssdml.linalg import unit_rows
-from ssdml.losses.base import Loss
 from ssdml.progress import Show
 from ssdml.ranks import from_first_rank, share_weights
 from ssdml.sampling import partitions
 from ssdml.training import MetricNetwork, Trainer, embed_items, pretrain, seeded
+
+if TYPE_CHECKING:
+    from ssdml.losses.base import Loss
 
 Array = npt.NDArray[Any]
 Classes = npt.NDArray[np.int64]

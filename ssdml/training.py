@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,10 @@ from ssdml.graphs._blocks import row_blocks
 from ssdml.graphs._search import Progress
 from ssdml.items import Items
 from ssdml.losses.angular import angular_triplet_loss
-from ssdml.losses.base import Loss
 from ssdml.ranks import average_gradients
+
+if TYPE_CHECKING:
+    from ssdml.losses.base import Loss
 
 EMBEDDED = 1000  # items that are embedded at a time, at most
 PRETRAINING_BATCH, PRETRAINING_RATE = 100, 1e-3
