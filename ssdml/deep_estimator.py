@@ -102,8 +102,8 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
         Warns
         -----
         RuntimeWarning
-            For one class alone, for a checkpoint that is damaged or began with other weights, for a
-            partition without a triplet, and where the backbone makes zeros of some items.
+            For a partition without a triplet, as one class alone has them, for a checkpoint that is
+            damaged or began with other weights, and where the backbone makes zeros of some items.
         """
         from ssdml.checkpoints import load_checkpoint, save_checkpoint
         from ssdml.deep_config import run_config, run_seed

@@ -262,14 +262,6 @@ class PartitionRun(ABC):
         if found.distributions is not None:
             self.distributions = found.distributions
         self.triplets = found.triplets
-        n_classes = self.distributions.shape[1]
-        if self.triplets is not None and not len(self.triplets.anchor) and n_classes > 1:
-            warnings.warn(
-                f"no triplet could be mined for partition {len(self.history) + 1}: L stays as it "
-                "was. Raise n_neighbors, or label more items of each class.",
-                RuntimeWarning,
-                stacklevel=2,
-            )
         self.purity = found.triplets and triplet_purity(found.triplets, self.labels)
         self._place(found.metric, found.proxies)
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from ssdml import DeepSSDML, deep_literal, deep_run, ranks
+from ssdml import DeepSSDML, deep_literal, ranks
 from ssdml.graphs import Triplets
 from ssdml.progress import Stages
 from tests.deep import small_model, small_network
@@ -71,25 +71,20 @@ def test_pretraining_is_a_stage_and_tells_where_it_stands(digits, monkeypatch):
 
 
 class TestTriplets:
-    @pytest.mark.parametrize(
-        ("module", "name", "options"),
-        [(deep_run, "mine", {}), (deep_literal, "mine_triplets", {"mining": "neighborhood"})],
-        ids=["ours", "literal"],
-    )
-    def test_a_partition_without_one_is_warned_of_and_passed_over(
-        self, digits, monkeypatch, module, name, options
-    ):
+    def test_one_class_has_none_and_it_is_said(self, digits):
+        X, y, labels = digits
+        with pytest.warns(RuntimeWarning, match="Labels of two classes must reach the graph"):
+            model = small_model(epochs=2).fit(X, np.where(y == 3, labels, -1))
+        assert model.history_[0]["n_triplets"] == 0
+        assert (model.transduction_ == 3).all()
+
+    def test_the_published_way_goes_past_a_partition_without_one(self, digits, monkeypatch):
         X, _, labels = digits
         none = Triplets(*np.zeros((3, 0), np.int64), np.zeros(0))
-        monkeypatch.setattr(module, name, lambda *given, **more: none)
-        model = small_model(epochs=2, epochs_per_partition=1, **options)
-        with pytest.warns(RuntimeWarning) as told:
-            model.fit(X, labels)
-        message = "no triplet could be mined for partition {}: L stays as it was. Raise n_neighbors"
-        for number, warned in enumerate(told, start=1):
-            assert str(warned.message).startswith(message.format(number))
-        assert [entry["n_triplets"] for entry in model.history_] == [0, 0]
-        assert all(bool(entry["losses"]) == (not options) for entry in model.history_)
+        monkeypatch.setattr(deep_literal, "mine_triplets", lambda *given, **more: none)
+        options = {"epochs": 2, "epochs_per_partition": 1, "random_state": 0}
+        model = DeepSSDML.paper(small_network(), 8, **options).fit(X, labels)
+        assert [(entry["n_triplets"], entry["losses"]) for entry in model.history_] == [(0, [])] * 2
 
     def test_the_published_mining_wants_two_neighbours(self, digits):
         X, _, labels = digits
