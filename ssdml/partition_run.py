@@ -45,7 +45,7 @@ Classes = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 
 CHECKED = 500  # items of a partition whose features are looked at when it has been learned
-ZERO_SHARE = 0.01  # of them that may be zeros alone without a word
+ZERO_SHARE = 0.1  # of them that may be zeros alone without a word
 
 
 class RunSettings(Protocol):

@@ -293,14 +293,8 @@ def test_pretraining_teaches_the_labelled_items_and_nothing_of_the_metric(blobs)
     rows = np.flatnonzero(np.arange(150) % 5 == 0)
     network = MetricNetwork(new_head(), torch.eye(6, 4), 3)
     before = {name: value.clone() for name, value in network.state_dict().items()}
-    losses = pretrain(
-        network,
-        as_items(X, "test"),
-        rows,
-        classes[rows],
-        epochs=300,
-        rng=np.random.default_rng(0),
-    )
+    rng = np.random.default_rng(0)
+    losses = list(pretrain(network, as_items(X, "test"), rows, classes[rows], epochs=300, rng=rng))
     assert len(losses) == 300
     assert losses[-1] < losses[0] / 2
     after = network.state_dict()
