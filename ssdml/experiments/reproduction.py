@@ -16,7 +16,7 @@ from ssdml.image_files import ImageFiles
 
 OURS = "deep-ssdml"
 TESTED = ("NMI", "R@1")
-NAMES = 17  # columns; a longer name has a line of its own
+NAMES = 17  # columns; a name that fills them has a line of its own
 
 
 def beside(rows: Sequence[Row], printed: Printed) -> Iterator[str]:
@@ -51,7 +51,7 @@ def _lines(
         cells = "".join(f"{e.mean:5.1f}±{e.half_width:<4.1f}" for e in found)
         p = "".join(f"{test[line.method].p:6.3f}" for test in tests.values() if line.method != OURS)
         name = marked(line.method)
-        if len(name) > NAMES:
+        if len(name) >= NAMES:
             yield name
             name = ""
         yield f"{name:{NAMES}}{cells}{p}".rstrip()
