@@ -97,7 +97,7 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
         FloatingPointError
             If loss or features are no longer finite, or all features are zero.
         MemoryError
-            If a step does not fit on the device.
+            If memory runs out, on the device or without one.
 
         Warns
         -----
@@ -139,8 +139,9 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
                 orthogonal=self.orthogonal,
             )
             run = self._new_run(items, labels, network, inputs, seed, device)
-            config = run_config(self, items, labels, seed)
+            config: dict[str, Any] = {}
             if folder is not None:
+                config = run_config(self, items, labels, seed)
                 found = from_first_rank(lambda: load_checkpoint(folder, config, name))
                 if found is not None:
                     run.resume(found)

@@ -83,7 +83,7 @@ class DeepRun(PartitionRun):
         losses: Loss | None = None,
     ) -> None:
         super().__init__(items, labels, network, settings, seed, device, losses)
-        own_share(settings.batch_size)  # or an error, before the work
+        own_share(settings.batch_size)  # or an error, before the first partition
         self.input_graph, self.views, self.weak_views = input_graph, views, weak_views
         n_classes = class_codes(labels)[1]
         self.masses = torch.full((n_classes,), 1 / n_classes, device=device)
