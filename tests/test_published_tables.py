@@ -1,0 +1,110 @@
+"""The tables of README.md and docs/: what stands there is what the published rows say."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ssdml.datasets import load_dataset
+from ssdml.experiments.run import compare
+from tests.test_pages import DOCS, README, ROOT, page_name
+
+SPEC = importlib.util.spec_from_file_location("tables", ROOT / "docs/tables.py")
+tables = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(tables)
+
+FILES = sorted(tables.RESULTS.rglob("*.jsonl"))
+DIGITS = tables.RESULTS / "features/digits.jsonl"
+
+
+def read(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("page", tables.PAGES, ids=page_name)
+def test_a_table_is_as_its_rows_are(page):
+    text = page.read_text()
+    assert tables.MARKED.search(text)
+    assert tables.renewed(text) == text, "python docs/tables.py writes them anew"
+
+
+def test_every_mark_is_one_of_a_table():
+    begun = {
+        page: re.findall(r"<!-- table: (.*) -->", page.read_text()) for page in (README, *DOCS)
+    }
+    assert {page for page, names in begun.items() if names} == set(tables.PAGES)
+    shown = [name for names in begun.values() for name in names]
+    assert len(set(shown)) == len(shown)
+    assert set(shown) <= tables.TABLES.keys()
+
+
+def test_a_cell_is_the_mean_of_its_runs_and_half_of_their_interval():
+    """By scipy, from the file itself; the best of the column is in bold."""
+    rows = read(DIGITS)
+    text = tables.markdown("baselines accuracy")
+    heads, _, *lines = (
+        [cell.strip() for cell in line[1:-1].split("|")] for line in text.splitlines()
+    )
+    place, means = heads.index("digits, 5"), {}
+    for line in lines:
+        method = re.match("`(.*)`", line[0])[1]
+        values = [row["scores"]["accuracy"] for row in rows if row["method"] == method]
+        half = stats.t.interval(0.95, 4, scale=stats.sem(values))[1]
+        means[method] = np.mean(values)
+        told = re.fullmatch(r"(\**)([\d.]+)\1 ± ([\d.]+)( †)?", line[place])
+        assert float(told[2]) == pytest.approx(means[method], abs=0.051)
+        assert float(told[3]) == pytest.approx(half, abs=0.051)
+        assert bool(told[1]) == (line == lines[-1])
+    assert max(means, key=means.get) == method
+
+
+def test_a_method_is_left_out_until_all_its_seeds_have_been_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    rows = read(DIGITS)
+    kept = [row for row in rows if (row["method"], row["seed"]) != ("lda", 3)]
+    failed = [row | {"status": "failed"} if row["method"] == "nca" else row for row in kept]
+    (tmp_path / "features").mkdir()
+    text = "".join(json.dumps(row) + "\n" for row in failed)
+    (tmp_path / "features/digits.jsonl").write_text(text)
+    (line,) = (line for line in tables.markdown("baselines NMI").splitlines() if "seraph" in line)
+    assert re.fullmatch(r"\| `seraph` \| [\d.]+ ± [\d.]+( †)? \|", line)
+    for absent in ("lda", "nca"):
+        assert f"| `{absent}` |  |\n" in tables.markdown("baselines NMI")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_published_rows_are_of_their_set_and_none_is_there_twice(path):
+    rows = read(path)
+    assert {row["dataset"] for row in rows} == {path.stem}
+    runs = [(row["method"], row["labels_per_class"], row["seed"]) for row in rows]
+    assert len(set(runs)) == len(runs)
+    for budget in {row["labels_per_class"] for row in rows}:
+        sizes = {
+            (row["n_train"], row["n_labeled"], row["n_test"])
+            for row in rows
+            if row["labels_per_class"] == budget
+        }
+        assert len(sizes) == 1
+
+
+def test_a_folder_that_begins_with_published_rows_goes_on(tmp_path):
+    """What is run besides is paired with them: the one that is taken out comes again."""
+    published = [row for row in read(DIGITS) if row["method"] in ("input", "lda")]
+    out = ("lda", 3)
+    kept = [row for row in published if (row["method"], row["seed"]) != out]
+    assert len(kept) == len(published) - 1
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in kept))
+    rows = compare(load_dataset("digits"), ["input", "lda"], out=tmp_path, resume=True)
+    made = read(tmp_path / "results.jsonl")
+    assert made[:-1] == kept
+    assert (made[-1]["method"], made[-1]["seed"]) == out
+    assert len(rows) == len(published)
+    (before,) = (row for row in published if (row["method"], row["seed"]) == out)
+    assert made[-1]["config_hash"] == before["config_hash"]
+    for score in ("R@1", "accuracy"):  # of 599 images; another machine may see a tie otherwise
+        assert made[-1]["scores"][score] == pytest.approx(before["scores"][score], abs=0.4)
