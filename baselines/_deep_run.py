@@ -15,6 +15,7 @@ from ssdml.baselines._estimator import Baseline, factor
 from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.neighbors import KNNGraph
 from ssdml.items import Items
+from ssdml.linalg import covariance
 from ssdml.partition_run import PartitionRun, Prepared, RunSettings
 from ssdml.training import MetricNetwork, embed_items
 
@@ -68,7 +69,8 @@ class BaselineRun(PartitionRun):
         features = embed_items(self.network, self.items, "features", rows, batch_size=size)
         problem = self.method._pose(features, self.labels[rows], rng)
         M, info = self.method._solve(problem)
-        metric = factor(M, self.network.L.shape[1], scaled=False).T / problem.scale
+        count = self.network.L.shape[1]
+        metric = factor(M, covariance(problem.X), count, scaled=False).T / problem.scale
         objective = Objective(self.method._batch_loss(problem, info), problem.graph)
         entry = {name: value for name, value in info.items() if isinstance(value, int | float)}
         return Prepared(metric=metric, more=objective, entry=entry)

@@ -19,8 +19,9 @@ from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.neighbors import KNNGraph, knn_graph
 from ssdml.graphs.propagation import propagate_labels
 from ssdml.induction import InductiveMetric, neighbors_among
-from ssdml.linalg import Matrix, symmetrize, top_eigenvectors, total_variance
+from ssdml.linalg import Matrix, covariance, symmetrize, total_variance
 from ssdml.metric import embed
+from ssdml.projections import best_factor
 
 if TYPE_CHECKING:
     from ssdml.baselines._batch_losses import BatchLoss
@@ -158,7 +159,8 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
             transduction = self.classes_[distributions.argmax(axis=1)]
         self.label_distributions_, self.transduction_ = distributions, transduction
         self.representation_, self.input_weight_, self.triplets_ = None, 0.0, None
-        components = factor(M, self.n_components or X.shape[1]).astype(X.dtype)
+        count = self.n_components or X.shape[1]
+        components = factor(M, covariance(X), count).astype(X.dtype)
         self.embedding_ = embed(X, components, None)
         self.components_ = components
 
@@ -182,20 +184,20 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
         return super().predict_proba(X)
 
 
-def factor(M: Matrix, count: int, *, scaled: bool = True) -> Matrix:
-    """Rows C (count, d) for which ``C.T @ C`` is nearest to M, which is scaled to trace d before.
+def factor(M: Matrix, spread: Matrix, count: int, *, scaled: bool = True) -> Matrix:
+    """Rows C (count, d) that keep the distances under M, which is scaled to trace d before.
 
-    With ``scaled=False`` it is not.
+    As well as so many can, in the mean of squares over rows of this covariance: M alone does not
+    tell, for it is large where the rows hardly vary. With ``scaled=False`` it is not scaled.
 
     Examples
     --------
-    >>> factor(np.diag([1.0, 3.0]), 1)
-    array([[0.        , 1.22474487]])
+    >>> factor(np.diag([1.0, 3.0]), np.diag([6.0, 1.0]), 1)
+    array([[0.70710678, 0.        ]])
     """
     symmetric = symmetrize(M)
-    vectors = top_eigenvectors(symmetric, count)
-    values = np.maximum(((symmetric @ vectors) * vectors).sum(axis=0), 0)
+    values, vectors = np.linalg.eigh(symmetric)
+    root = np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
     trace = np.trace(symmetric)
     scale = len(M) / trace if scaled and trace > 0 else 1.0
-    rows: Matrix = np.sqrt(scale * values)[:, None] * vectors.T
-    return rows
+    return np.sqrt(scale) * best_factor(root, spread, count)

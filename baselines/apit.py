@@ -29,7 +29,8 @@ class APIT(PropagatedBaseline):
     Parameters
     ----------
     n_components : int or None
-        Rows of M's factor; None: as many as features.
+        Rows of M's factor, which keep the distances under M as well as so many can; None: as
+        many as features.
     n_neighbors : int
     prior : {"itml", "gmml"}
         "gmml" is the geometric mean of the inverse scatter of similar pairs and the scatter of

@@ -28,7 +28,8 @@ class APLLR(PropagatedBaseline):
     Parameters
     ----------
     n_components : int or None
-        Rows of M's factor; None: as many as features.
+        Rows of M's factor, which keep the distances under M as well as so many can; None: as
+        many as features.
     n_neighbors : int
     decay : float
         Of the propagation, between 0 and 1.

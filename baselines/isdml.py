@@ -42,7 +42,8 @@ class ISDML(Baseline):
     Parameters
     ----------
     n_components : int or None
-        Rows of M's factor; None: as many as features.
+        Rows of M's factor, which keep the distances under M as well as so many can; None: as
+        many as features.
     n_neighbors : int
     bandwidth : float
         v: σ is the least distance, and 1 / v of the way to the largest.

@@ -31,7 +31,8 @@ class LRML(Baseline):
     Parameters
     ----------
     n_components : int or None
-        Rows of M's factor; None: as many as features.
+        Rows of M's factor, which keep the distances under M as well as so many can; None: as
+        many as features.
     n_neighbors : int
         Of the graph, whose edges are those of either end.
     similar_weight, graph_weight : float

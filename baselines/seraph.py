@@ -37,7 +37,8 @@ class SERAPH(Baseline):
     Parameters
     ----------
     n_components : int or None
-        Rows of M's factor; None: as many as features.
+        Rows of M's factor, which keep the distances under M as well as so many can; None: as
+        many as features.
     n_neighbors : int
         Of the graph by which :meth:`predict` knows classes; the metric does not see it.
     threshold : float

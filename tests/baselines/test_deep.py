@@ -41,7 +41,7 @@ def pose(rng):
 
 def loss_of_all(method, problem, M, info):
     """The loss of a batch that holds every row, and its weights."""
-    L = torch.from_numpy(factor(M, 4, scaled=False).T)
+    L = torch.from_numpy(factor(M, np.eye(4), 4, scaled=False).T)
     Z = torch.from_numpy(problem.X) @ L
     squares = (Z[:, None] - Z).square().sum(dim=2)
     loss = method._batch_loss(problem, info)
