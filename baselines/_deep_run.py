@@ -70,7 +70,8 @@ class BaselineRun(PartitionRun):
         problem = self.method._pose(features, self.labels[rows], rng)
         M, info = self.method._solve(problem)
         count = self.network.L.shape[1]
-        metric = factor(M, covariance(problem.X), count, scaled=False).T / problem.scale
+        free = self.method._is_scale_free
+        metric = factor(M, covariance(problem.X), count, scaled=free).T / problem.scale
         objective = Objective(self.method._batch_loss(problem, info), problem.graph)
         entry = {name: value for name, value in info.items() if isinstance(value, int | float)}
         return Prepared(metric=metric, more=objective, entry=entry)

@@ -52,6 +52,7 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
 
     random_state: Any
 
+    _is_scale_free = True  # whether the objective means nothing by the scale of M
     _without: dict[str, str] = {  # noqa: RUF012
         "labels": "the metric comes from the graph alone",
         "dissimilar": "that term is left out",

@@ -104,6 +104,7 @@ class SERAPH(Baseline):
     True
     """
 
+    _is_scale_free = False  # a pair at the threshold is as likely similar as not
     _without = {  # noqa: RUF012
         "labels": "M makes the unlabelled pairs sure, whichever way",
         "dissimilar": "M may shrink to nothing",

@@ -39,8 +39,8 @@ class DeepSupervised(DeepEstimator):
         beyond that to the positive. "angular" [2]_: that of seed 003's Eq. (3).
     backbone : {"mnist", "cifar"} or Module
         Seed 003's networks, or any that makes (n, d) features of a batch; it is copied.
-    n_components : int
-        Columns of L, at most d.
+    n_components : int or None
+        Columns of L, at most d; None: d.
     margin : float
         Of "triplet".
     angle : float
@@ -107,7 +107,7 @@ class DeepSupervised(DeepEstimator):
         self,
         loss: str = "triplet",
         backbone: Any = "mnist",
-        n_components: int = 64,
+        n_components: int | None = 64,
         *,
         margin: float = 0.2,
         angle: float = 40.0,

@@ -44,9 +44,9 @@ class DeepUnsupervised(DeepEstimator):
         :class:`~ssdml.baselines.deepcluster.DeepCluster` and :class:`~ssdml.baselines.suml.SUML`.
     backbone : {"mnist", "cifar"} or Module
         Seed 003's networks, or any that makes (n, d) features of a batch; it is copied.
-    n_components : int
-        Columns of L, at most d: the last layer, orthonormal at the start alone. SUML learns it
-        apart.
+    n_components : int or None
+        Columns of L, at most d; None: d. It is the last layer, orthonormal at the start alone.
+        SUML learns it apart.
     method_params : dict or None
         Parameters of the method, beside its own defaults.
     augment : "auto", None or callable
@@ -108,7 +108,7 @@ class DeepUnsupervised(DeepEstimator):
         self,
         method: str = "nce",
         backbone: Any = "mnist",
-        n_components: int = 64,
+        n_components: int | None = 64,
         *,
         method_params: dict[str, Any] | None = None,
         augment: Any = "auto",

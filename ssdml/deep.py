@@ -35,8 +35,8 @@ class DeepSSDML(DeepEstimator):
     ----------
     backbone : {"mnist", "cifar"} or Module
         Seed 003's networks, or any that makes (n, d) features of a batch; it is copied.
-    n_components : int
-        Columns of L, at most d.
+    n_components : int or None
+        Columns of L, at most d; None: d.
     n_neighbors : int
     decay : float
         How far labels reach along the graph, between 0 and 1.
@@ -164,7 +164,7 @@ class DeepSSDML(DeepEstimator):
     def __init__(
         self,
         backbone: Any = "mnist",
-        n_components: int = 64,
+        n_components: int | None = 64,
         *,
         n_neighbors: int = 10,
         decay: float = 0.99,

@@ -27,7 +27,7 @@ Array = npt.NDArray[Any]
 class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     """Base of estimators that learn ``network_``; what they add is :meth:`_new_run`."""
 
-    n_components: int
+    n_components: int | None
     orthogonal: bool
     pretrain_epochs: int
     epochs: int
@@ -40,7 +40,7 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
     # What all have; each adds its own.
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
         "backbone": [str, callable],
-        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "decay": [Interval(Real, 0, 1, closed="neither")],
         "pretrain_epochs": [Interval(Integral, 0, None, closed="left")],
         "partition_size": [Interval(Integral, 1, None, closed="left"), None],

@@ -21,7 +21,7 @@ from ssdml.training import MetricNetwork, evaluating, seeded
 def new_network(
     backbone: str | nn.Module,
     items: Items,
-    n_components: int,
+    n_components: int | None,
     n_classes: int,
     seed: int,
     device: str,
@@ -36,7 +36,9 @@ def new_network(
         Of seed 003, by name, or any.
     items : Items
         They give the mean and the scale that come before the backbone, and are what it must take.
-    n_components, n_classes : int
+    n_components : int or None
+        Columns of L; None: as many as the backbone makes features.
+    n_classes : int
     seed : int
     device : str
     orthogonal : bool
@@ -58,12 +60,13 @@ def new_network(
         module = Standardized(copy.deepcopy(backbone), *mean_and_scale(items, seed)).to(device)
         d = _n_features(module, items)
         lay_channels_last(module, items.shape)
-        if n_components > d:
+        columns = n_components or d
+        if columns > d:
             raise ValueError(
                 f"n_components must be at most the {d} features of the backbone; got "
                 f"{n_components}."
             )
-        L = random_orthonormal(d, n_components, np.random.default_rng(seed))
+        L = random_orthonormal(d, columns, np.random.default_rng(seed))
         metric = torch.from_numpy(L.astype(np.float32))
         network = MetricNetwork(
             module, metric, n_classes, unit_features=True, free_metric=not orthogonal

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +17,6 @@ from ssdml.experiments.methods import Array, Factory
 from ssdml.experiments.protocols import SEED_003, Protocol
 from ssdml.graphs._checks import UNLABELED
 from ssdml.image_files import ImageFiles
-
-if TYPE_CHECKING:
-    from torch import nn
 
 
 class OfPhotographs(DeepMethod):
@@ -44,7 +41,7 @@ class OfPhotographs(DeepMethod):
         self.frozen_norms = frozen_norms
 
     def new_estimator(self) -> Any:
-        """The estimator with its backbone, and as many columns as that has features for None."""
+        """The estimator with its backbone."""
         from ssdml.pretrained import fine_grained_backbone
 
         backbone = fine_grained_backbone(
@@ -54,10 +51,7 @@ class OfPhotographs(DeepMethod):
             input_scales=self.input_scales,
             frozen_norms=self.frozen_norms,
         )
-        estimator = super().new_estimator().set_params(backbone=backbone)
-        if estimator.get_params().get("n_components", 0) is None:
-            estimator.set_params(n_components=n_features(backbone, self.image_size))
-        return estimator
+        return super().new_estimator().set_params(backbone=backbone)
 
     def given(self, X: Any) -> ImageFiles:
         """The files, read at the protocol's size."""
@@ -70,23 +64,6 @@ class OfPhotographs(DeepMethod):
             return f"{list(self.input_scales)}"
         with Path(self.weights).expanduser().open("rb") as file:
             return f"{list(self.input_scales)} {hashlib.file_digest(file, 'sha256').hexdigest()}"
-
-
-def n_features(backbone: nn.Module, image_size: int) -> int:
-    """Columns that a backbone makes of square images.
-
-    Examples
-    --------
-    >>> from ssdml.pretrained import fine_grained_backbone
-    >>> n_features(fine_grained_backbone("bn_inception", "max+average"), 64)
-    2048
-    """
-    import torch
-
-    from ssdml.training import evaluating
-
-    with evaluating(backbone), torch.no_grad():
-        return int(backbone(torch.zeros(1, 3, image_size, image_size)).shape[1])
 
 
 def photograph_methods(

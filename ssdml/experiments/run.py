@@ -103,9 +103,11 @@ def _deep_baseline(
     from ssdml import baselines
 
     options: dict[str, Any] = {"random_state": random_state, "n_jobs": n_jobs}
+    if kind != "DeepBaseline":  # whose metric is a full matrix
+        options["n_components"] = n_components
     if kind != "DeepUnsupervised":  # which sees no label
         options["pretrain_epochs"] = pretraining(network)
-    return getattr(baselines, kind)(name, network, n_components, **options)
+    return getattr(baselines, kind)(name, network, **options)
 
 
 METHODS: dict[str, Factory] = {

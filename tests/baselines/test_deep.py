@@ -225,6 +225,26 @@ class TestAlternation:
         losses = model("lrml", **options).fit(X, labels).history_[0]["losses"]
         assert losses[-1] < losses[0]
 
+    def test_the_metric_is_a_full_matrix_unless_it_is_cut(self, digits):
+        X, _, labels = digits
+        full = model("lrml", n_components=None, epochs=2).fit(X, labels)
+        d = len(full.components_.T)
+        assert full.components_.shape == (d, d)
+        assert full.transform(X).shape == (len(X), d)
+        assert np.linalg.matrix_rank(full.components_) == d
+
+    @every_method
+    def test_its_trace_is_d_where_the_features_vary_by_one(self, digits, name):
+        """Of any scale an objective is the same to the metric, and not to the network's steps."""
+        X, _, labels = digits
+        options = {"n_components": None, "partition_size": None, "learning_rate": 1e-12}
+        fitted = model(name, epochs=1, epochs_per_partition=1, **options).fit(X, labels)
+        with torch.no_grad():
+            features = fitted.network_.features(torch.from_numpy(X).float()[:, None])
+        trace = (fitted.components_**2).sum() * features.double().var(dim=0, correction=0).sum()
+        d = features.shape[1]
+        assert (float(trace) == pytest.approx(d, rel=0.01)) == (name != "seraph")
+
     def test_parameters_of_the_method_arrive(self, digits):
         X, _, labels = digits
         plain, other = (
