@@ -164,10 +164,13 @@ def scores_of(rows: Sequence[Row], score: str) -> dict[str, list[float]]:
 
 
 def cells(rows: Sequence[Row], score: str, methods: Sequence[str]) -> dict[str, str]:
-    """Mean and half of the interval of those of the methods that were run, the best in bold."""
+    """Mean and half of the interval of those of the methods that were run.
+
+    The best is in bold, once the last of the methods, which is ours, is among them.
+    """
     known = scores_of(rows, score)
     found = {name: mean_interval(known[name]) for name in methods if name in known}
-    best = max((estimate.mean for estimate in found.values()), default=0.0)
+    best = max(estimate.mean for estimate in found.values()) if methods[-1] in found else None
     return {name: around(estimate, bold=estimate.mean == best) for name, estimate in found.items()}
 
 
