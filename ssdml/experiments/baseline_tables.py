@@ -10,7 +10,7 @@ import numpy as np
 from ssdml.experiments.paired import against, means
 from ssdml.experiments.printed import LABELS_PER_CLASS, PRINTED, marked
 from ssdml.experiments.results import Row, budget_of
-from ssdml.experiments.significance import friedman_nemenyi
+from ssdml.experiments.significance import PairedTest, friedman_nemenyi
 from ssdml.experiments.statistics import mean_interval
 
 LEVEL = 0.05
@@ -33,6 +33,17 @@ def best_of(rows: Sequence[Row], ours: Sequence[str], score: str) -> str:
             "rows' errors say why."
         )
     return max(finished, key=lambda name: finished[name])
+
+
+def is_ahead(test: PairedTest) -> bool:
+    """Whether the test shows that what is tested against a method is better, at 5 %.
+
+    Examples
+    --------
+    >>> [is_ahead(PairedTest(mean, p)) for mean, p in ((1, 0.01), (1, 0.2), (-1, 0.01))]
+    [True, False, False]
+    """
+    return test.mean > 0 and test.p < LEVEL
 
 
 def set_lines(
@@ -69,7 +80,7 @@ def set_lines(
     open_ = [
         f"{name} ({'ahead, ' * (tests[name].mean < 0)}p = {tests[name].p:.3f})"
         for name in theirs
-        if not (tests[name].mean > 0 and tests[name].p < LEVEL)
+        if not is_ahead(tests[name])
     ]
     told = ", ".join(open_) if open_ else "none of theirs"
     yield _wrapped(f"  best of ours: {best}; not shown to be better than {told}")
