@@ -227,7 +227,7 @@ class DeepSSDML(DeepEstimator):
         self.verbose = verbose
 
     @classmethod
-    def paper(cls, backbone: Any = "mnist", n_components: int = 64, **params: Any) -> Self:
+    def paper(cls, backbone: Any = "mnist", n_components: int | None = 64, **params: Any) -> Self:
         """Seed 003 to the letter: one-sided affinities, neighbourhood triplets, L by the batch.
 
         Descent by SGD at rate 10⁻⁴ on partitions of 9,000 unlabelled items, 10 epochs each, 50 in

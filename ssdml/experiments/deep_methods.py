@@ -57,8 +57,9 @@ class OfImages(DeepMethod):
         return images if images.ndim == 3 else images.transpose(0, 3, 1, 2)
 
 
-# From a network's name, the columns of L, a seed and the number of jobs to an estimator.
-Maker = Callable[[str, int, int, int | None], Any]
+# From a network's name, the columns of L (None: as many as features), a seed and the number of jobs
+# to an estimator.
+Maker = Callable[[str, int | None, int, int | None], Any]
 
 
 def deep_methods(dataset: Dataset, makers: Mapping[str, Maker]) -> dict[str, Factory]:
@@ -90,17 +91,21 @@ def _of_images(
     return OfImages(make(*NETWORKS[shape[:2]], random_state, n_jobs), shape)
 
 
-def _initial(network: str, n_components: int, random_state: int, n_jobs: int | None) -> Any:
+def _initial(network: str, n_components: int | None, random_state: int, n_jobs: int | None) -> Any:
     return InitialFeatures(network, random_state=random_state)
 
 
-def _deep_ssdml(network: str, n_components: int, random_state: int, n_jobs: int | None) -> Any:
+def _deep_ssdml(
+    network: str, n_components: int | None, random_state: int, n_jobs: int | None
+) -> Any:
     from ssdml.deep import DeepSSDML
 
     return DeepSSDML(network, n_components, random_state=random_state, n_jobs=n_jobs)
 
 
-def _deep_paper(network: str, n_components: int, random_state: int, n_jobs: int | None) -> Any:
+def _deep_paper(
+    network: str, n_components: int | None, random_state: int, n_jobs: int | None
+) -> Any:
     from ssdml.deep import DeepSSDML
 
     return DeepSSDML.paper(

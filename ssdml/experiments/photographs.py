@@ -114,7 +114,7 @@ def _of_photographs(
     random_state: int,
     n_jobs: int | None,
 ) -> OfPhotographs:
-    estimator = make(protocol.architecture, protocol.n_components or 1, random_state, n_jobs)
+    estimator = make(protocol.architecture, protocol.n_components, random_state, n_jobs)
     learning = {"n_components": protocol.n_components} | dict(protocol.learning)
     return OfPhotographs(
         estimator.set_params(**_settings(estimator, learning)),

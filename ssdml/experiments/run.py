@@ -98,7 +98,12 @@ def _baseline(name: str, random_state: int, n_jobs: int | None) -> Embedder:
 
 
 def _deep_baseline(
-    kind: str, name: str, network: str, n_components: int, random_state: int, n_jobs: int | None
+    kind: str,
+    name: str,
+    network: str,
+    n_components: int | None,
+    random_state: int,
+    n_jobs: int | None,
 ) -> Any:
     from ssdml import baselines
 
