@@ -49,6 +49,8 @@ class DeepSettings(RunSettings, Protocol):
     angle: float
     consistency: float
     threshold: float
+    distribution_alignment: bool
+    graph_targets: bool
     triplets: float
     metric_steps: int
     orthogonal: bool
@@ -187,15 +189,13 @@ class DeepRun(PartitionRun):
         with evaluating(self.network), mixed:
             embedding = self.network(weak).float()
         given = torch.softmax(self.network.logits(gathered(embedding)), dim=1)
-        self.masses.lerp_(given.mean(dim=0), 1 - MASS_AVERAGING)
-        beliefs = given / self.masses
-        if self.history or self.trusts_input:
-            known = torch.from_numpy(self.distributions[rows]).to(beliefs)
-            beliefs = beliefs * known
-        sums = beliefs.sum(dim=1, keepdim=True)
-        beliefs = beliefs / sums.clamp_min(torch.finfo(beliefs.dtype).tiny)
-        best, targets = beliefs.max(dim=1)
-        return targets, (best > self.settings.threshold).to(beliefs.dtype)
+        masses = known = None
+        if self.settings.distribution_alignment:
+            masses = self.masses.lerp_(given.mean(dim=0), 1 - MASS_AVERAGING)
+        if self.settings.graph_targets and (self.history or self.trusts_input):
+            known = torch.from_numpy(self.distributions[rows]).to(given)
+        best, targets = beliefs(given, masses, known).max(dim=1)
+        return targets, (best > self.settings.threshold).to(given.dtype)
 
     def checkpoint(self) -> Checkpoint:
         """All that later partitions depend on."""
@@ -207,6 +207,39 @@ class DeepRun(PartitionRun):
         """Go on from a checkpoint of the same run."""
         super().resume(checkpoint)
         self.masses = checkpoint.tensors["masses"].to(self.device)
+
+
+def beliefs(
+    given: torch.Tensor, masses: torch.Tensor | None = None, known: torch.Tensor | None = None
+) -> torch.Tensor:
+    """What is believed of items: the network's word against its habits, times the graph's.
+
+    Parameters
+    ----------
+    given : tensor of shape (n, n_classes)
+        Distributions by the network.
+    masses : tensor of shape (n_classes,), optional
+        Its mean ones, by which it is divided: what it says of every item says little.
+    known : tensor of shape (n, n_classes), optional
+        Distributions by the graph.
+
+    Returns
+    -------
+    beliefs : tensor of shape (n, n_classes)
+        Rows sum to 1, or to 0 where the two have no class in common.
+
+    Examples
+    --------
+    >>> given, known = torch.tensor([[0.6, 0.4]]), torch.tensor([[0.2, 0.8]])
+    >>> beliefs(given, torch.tensor([0.75, 0.25]))  # 0.8 against 1.6
+    tensor([[0.3333, 0.6667]])
+    >>> beliefs(given, known=known)  # 0.12 against 0.32
+    tensor([[0.2727, 0.7273]])
+    """
+    found = given if masses is None else given / masses
+    if known is not None:
+        found = found * known
+    return found / found.sum(dim=1, keepdim=True).clamp_min(torch.finfo(found.dtype).tiny)
 
 
 def halves(
