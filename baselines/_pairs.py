@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,11 +105,33 @@ def draw_pairs(
 
 
 def draw_unknown_pairs(
-    labels: npt.ArrayLike, count: int, rng: np.random.Generator, *, both: bool = False
+    labels: npt.ArrayLike,
+    count: int,
+    rng: np.random.Generator,
+    *,
+    both: bool = False,
+    n_rows: int | None = None,
 ) -> tuple[npt.NDArray[Any], int]:
     """Pairs that the labels do not know, all or so many drawn evenly, and how many there are.
 
-    With ``both``, neither end has a label; otherwise one may.
+    Parameters
+    ----------
+    labels : array of shape (n,), int
+        -1 where unlabelled.
+    count : int
+        The most pairs; where there are more, so many are drawn, some perhaps twice.
+    rng : Generator
+    both : bool
+        Whether neither end has a label; otherwise one may.
+    n_rows : int, optional
+        The most rows; where there are more, so many are drawn first, and all pairs are of these.
+
+    Returns
+    -------
+    pairs : array of shape (m, 2), int
+        Rows.
+    n_pairs : int
+        As many as there are without ``count`` and ``n_rows``.
 
     Examples
     --------
@@ -116,14 +139,19 @@ def draw_unknown_pairs(
     >>> pairs.tolist(), n
     ([[2, 0], [2, 1]], 2)
     """
-    unknown = np.asarray(labels) == UNLABELED
-    order = np.concatenate(
-        [np.flatnonzero(~unknown)[: 0 if both else None], np.flatnonzero(unknown)]
-    )
+    unlabelled = np.asarray(labels) == UNLABELED
+    known, unknown = np.flatnonzero(~unlabelled)[: 0 if both else None], np.flatnonzero(unlabelled)
+    n_pairs = len(unknown) * len(known) + len(unknown) * (len(unknown) - 1) // 2
+    share = 1.0 if n_rows is None else n_rows / max(len(known) + len(unknown), 1)
+    if share < 1:  # of both kinds, so that their pairs stay in proportion
+        known, unknown = (
+            np.sort(rng.choice(rows, math.ceil(share * len(rows)), replace=False))
+            for rows in (known, unknown)
+        )
     # Of each row without a label those before it.
-    places = np.arange(len(order))
-    last = np.where(unknown[order], places, 0)
-    return order[_draw(np.zeros_like(places), last, count, rng)], int(last.sum())
+    order = np.concatenate([known, unknown])
+    last = np.where(np.arange(len(order)) < len(known), 0, np.arange(len(order)))
+    return order[_draw(np.zeros_like(last), last, count, rng)], n_pairs
 
 
 def squares_under(M: Matrix, rows: Matrix, ends: npt.NDArray[Any]) -> Matrix:

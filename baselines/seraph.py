@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 
 N_PAIRS = 100_000  # of each kind at most; where there are more, so many stand for all
+N_ROWS = 10_000  # of which pairs are that the labels do not know: a step costs n d²
 HALVINGS = 20
 TURN = 10  # steps between two turns of the pairs' beliefs, and over which the rise is judged
 LARGEST_TRACE = 1e3  # over d: where nothing else bounds M
@@ -84,11 +85,11 @@ class SERAPH(Baseline):
     above but its like with Renyi's entropy of order 1 + μ, and ``values`` are of that. Step lengths
     and ``threshold=1`` are those of the paper's code, as others carried it over. The code ends
     where M moves by 1e-3, which steps of its length do not come to in 200; the rule by the
-    objective is ours. Of each kind at most 100,000 pairs are drawn, once, and stand for all. The
-    start's scale is ours, for elsewhere all pairs are sure and nothing moves: M and λ are in the
-    unit in which the median pair, of rows that differ, is at the threshold, and M begins as the
-    identity.
-    O(pairs · d² + d³) a step.
+    objective is ours. Of each kind at most 100,000 pairs are drawn, once, and stand for all; those
+    that the labels do not know, of 10,000 rows. The start's scale is ours, for elsewhere all pairs
+    are sure and nothing moves: M and λ are in the unit in which the median pair, of rows that
+    differ, is at the threshold, and M begins as the identity.
+    O(m d² + p d + d³) a step for p pairs of m rows, those 10,000 and the labelled ones.
 
     References
     ----------
@@ -176,7 +177,7 @@ class SERAPH(Baseline):
         X, labels, rng = problem.X, problem.labels, problem.rng
         similar, dissimilar = draw_pairs(labels, N_PAIRS, rng)
         both = self.unlabeled_pairs == "both"
-        others, n_others = draw_unknown_pairs(labels, N_PAIRS, rng, both=both)
+        others, n_others = draw_unknown_pairs(labels, N_PAIRS, rng, both=both, n_rows=N_ROWS)
         n_known = problem.pairs.n_similar + problem.pairs.n_dissimilar
         weight = self.entropy_weight
         if weight == "auto":

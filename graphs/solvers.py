@@ -13,11 +13,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from scipy import sparse
 
-from ssdml.graphs._blocks import SERIAL, SharedOut, Threads, threads
+from ssdml.graphs._blocks import SERIAL, SharedOut, Threads, row_blocks, threads
 from ssdml.graphs._checks import Floats
 from ssdml.graphs.coarsening import CoarseCorrection
 
 MAX_ITER = 1000
+COLUMNS = 128  # that BiCGSTAB works on at a time: its arrays are as tall as the graph
 NEAR = 10.0  # times the tolerance, where an update need not halve the residual
 
 
@@ -77,22 +78,26 @@ def dense_propagator(
 def krylov_propagator(
     transition: sparse.csr_array, decay: float, *, tol: float, n_threads: int = 1
 ) -> Propagator:
-    """BiCGSTAB on all columns at once; the fixed point's own iteration ends what it leaves."""
+    """BiCGSTAB, on 128 columns at once; the fixed point's own iteration ends what it leaves."""
     # |(I - decay Q)^-1| <= 1 / (1 - decay) in the maximum norm, for rows of Q that sum to 1: so
     # a residual of (1 - decay) tol means an error of at most tol.
     largest_residual = (1 - decay) * tol
 
     def propagate(right_hand_sides: Floats) -> Floats:
-        scaled = (1 - decay) * right_hand_sides
+        values = np.empty(right_hand_sides.shape, np.result_type(right_hand_sides, 1.0))
         with threads(n_threads) as pool:
-            start = stabilized_biconjugate_gradient(
-                SharedOut(transition, pool), decay, scaled, tol=largest_residual, threads=pool
-            )
-        if start.converged:
-            return start.values
-        return iterate_fixed_point(
-            transition, decay, scaled, start.values, tol=largest_residual
-        ).values
+            shared = SharedOut(transition, pool)
+            for columns in row_blocks(right_hand_sides.shape[1], COLUMNS):
+                scaled = (1 - decay) * right_hand_sides[:, columns]
+                found = stabilized_biconjugate_gradient(
+                    shared, decay, scaled, tol=largest_residual, threads=pool
+                )
+                if not found.converged:
+                    found = iterate_fixed_point(
+                        shared, decay, scaled, found.values, tol=largest_residual
+                    )
+                values[:, columns] = found.values
+        return values
 
     return propagate
 

@@ -72,11 +72,34 @@ def test_pairs_that_the_labels_do_not_know(rng, labels, both, count):
     assert count == 50 or found == wanted
 
 
-def test_one_row_without_a_label_among_many_takes_neither_time_nor_memory(rng):
+@pytest.mark.parametrize("both", [False, True])
+def test_pairs_of_fewer_rows_are_as_often_of_each_kind(rng, both):
+    """A tenth of the rows, and every tenth of both kinds; as many pairs stand behind them."""
+    labels = np.where(np.arange(5000) % 5 == 0, 1, -1)
+    every, total = draw_unknown_pairs(labels, 50_000, rng, both=both)
+    few, n = draw_unknown_pairs(labels, 50_000, rng, both=both, n_rows=500)
+    assert n == total
+    assert len(few) == 50_000
+    assert len(np.unique(few)) <= 500
+    assert (labels[few[:, 0]] < 0).all()
+    mixed = [float((labels[pairs] >= 0).any(axis=1).mean()) for pairs in (every, few)]
+    assert mixed[0] == pytest.approx(mixed[1], abs=0.01)
+    assert (mixed[0] == 0) == both
+
+
+def test_rows_that_are_fewer_than_asked_for_change_nothing(labels):
+    found = [
+        draw_unknown_pairs(labels, 50, np.random.default_rng(0), n_rows=n)[0] for n in (None, 40)
+    ]
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("n_rows", [None, 10_000])
+def test_one_row_without_a_label_among_many_takes_neither_time_nor_memory(rng, n_rows):
     labels = np.zeros(300_000, int)
     labels[7] = -1
-    pairs, total = draw_unknown_pairs(labels, 1000, rng)
+    pairs, total = draw_unknown_pairs(labels, 1000, rng, n_rows=n_rows)
     assert total == 299_999
     assert (pairs[:, 0] == 7).all()
-    assert len(np.unique(pairs[:, 1])) > 990
+    assert len(np.unique(pairs[:, 1])) > 900
     assert draw_unknown_pairs(np.zeros(300_000, int), 1000, rng)[1] == 0

@@ -79,6 +79,15 @@ def test_the_fixed_point_ends_what_the_krylov_solver_leaves(transition, monkeypa
     np.testing.assert_allclose(propagate(np.eye(40)), P, atol=1e-8)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_columns_are_solved_a_few_at_a_time_and_to_the_same(transition, monkeypatch, dtype):
+    monkeypatch.setattr(solvers, "COLUMNS", 7)
+    exact = SOLVERS["dense"](transition, 0.99, tol=0)(np.eye(40))
+    found = SOLVERS["krylov"](transition, 0.99, tol=1e-5)(np.eye(40, 38, dtype=dtype))
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, exact[:, :38], atol=1.1e-5)
+
+
 def test_a_breakdown_of_the_recurrence_is_survived():
     # Two rows that exchange places: the first step of BiCGSTAB for a unit vector breaks down
     # where its shadow is orthogonal to the image.

@@ -44,6 +44,15 @@ def test_help_loads_nothing_heavy():
     assert shown.stdout.splitlines()[-1] == "0 set()"
 
 
+def test_python_runs_the_package_as_the_command_line():
+    command = [sys.executable, "-m", "ssdml"]
+    shown = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+    assert shown.stdout == f"ssdml {ssdml.__version__}\n"
+    refused = subprocess.run([*command, "compar"], capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "python -m ssdml" in refused.stderr
+
+
 def test_an_unknown_command_is_a_usage_error_that_suggests_the_nearest(run):
     result = run("compar")
     assert result.exit_code == 2
