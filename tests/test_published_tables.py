@@ -12,8 +12,8 @@ from scipy import stats
 
 from ssdml.datasets import load_dataset
 from ssdml.experiments.features import prepared
-from ssdml.experiments.plan import plan_runs
 from ssdml.experiments.methods import with_parameters
+from ssdml.experiments.plan import plan_runs
 from ssdml.experiments.run import available, compare
 from ssdml.experiments.tuning import tuned
 from tests.test_pages import DOCS, README, ROOT, page_name
