@@ -17,12 +17,13 @@ from ssdml.experiments.baseline_tables import best_of, is_ahead, printed_scores
 from ssdml.experiments.paired import against
 from ssdml.experiments.printed import marked
 from ssdml.experiments.results import Row, latest, read_rows
-from ssdml.experiments.tables import score_table
+from ssdml.experiments.statistics import Floats, mean_interval, paired_difference
+from ssdml.experiments.tables import by_seed, score_table
 from ssdml.experiments.tuning import SUFFIX
 
 DOCS = Path(__file__).resolve().parent
 RESULTS = DOCS / "results"
-PAGES = (DOCS.parent / "README.md",)
+PAGES = DOCS.parent / "README.md", DOCS / "mathematics/networks.md"
 MARKED = re.compile(r"(<!-- table: ([\w -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 SEEDS = 5
 
@@ -49,6 +50,23 @@ NETWORKS = (
     *(f"deep-{name}" for name in ("exemplar", "rotnet", "nce", "deepcluster", "suml")),
     *("deep-ssdml-paper[epochs=10]", WHOLE),
 )
+
+PARTS = {  # of our alternation: what stands in the place of each
+    "consistency=0": "no consistency",
+    "threshold=0": "consistency of unsure items too",
+    "distribution_alignment=false": "the network's beliefs as they are",
+    "graph_targets=false": "the network teaches itself alone",
+    "augment=null": "no views",
+    "triplets=0": "no triplets of the batch",
+    "metric_steps=0": "L as it began",
+    "orthogonal=false": "L a layer like any other",
+    "propagation=one-sided": "L's triplets by one-sided affinities",
+    "input_edges=0": "no edges of the input",
+    "input_weight=0": "no input beside",
+    "angle=35": "an angle of 35 degrees, not 40",
+    "angle=45": "45 degrees",
+    "angle=55": "55 degrees",
+}
 Lines = Iterator[Sequence[str]]
 
 
@@ -99,6 +117,30 @@ def networks() -> Lines:
             yield named(name), *(found.get(name, "") for found in columns.values())
 
 
+def parts(dataset: str) -> Lines:
+    """Our alternation, and by how much it changes where a part is left out."""
+    every = [WHOLE, *(f"{WHOLE}[{part}]" for part in PARTS)]
+    rows = finished("networks", dataset, every)
+    known = {row["method"] for row in rows}
+    names = [name for name in every if name in known]
+    scores = ("NMI", "R@1") if WHOLE in known else ()
+    columns = [changes(by_seed(rows, names, list(range(SEEDS)), score)) for score in scores]
+    yield "", *scores
+    for name, *told in zip(names, *columns, strict=True) if columns else ():
+        part = name.removeprefix(WHOLE).strip("[]")
+        yield f"{PARTS[part]}, `{part}`" if part else "the whole", *told
+
+
+def changes(scores: Floats) -> list[str]:
+    """The first line's mean, and how far the others' are from it; in bold where they surely are."""
+    whole = mean_interval(scores[0])
+    told = [f"{whole.mean:.1f} ± {whole.half_width:.1f}"]
+    for change in (paired_difference(other, scores[0]) for other in scores[1:]):
+        bold = "**" * change.excludes_zero
+        told.append(f"{bold}{change.mean:+.1f} ± {change.half_width:.1f}{bold}")
+    return told
+
+
 def cells(rows: Sequence[Row], score: str) -> dict[str, str]:
     """Mean and half of the interval of each method, the best in bold once ours is among them."""
     known = {line.method: line.scores[score] for line in score_table(rows).lines}
@@ -120,6 +162,7 @@ TABLES: Mapping[str, Callable[[], Lines]] = {
     "baselines NMI": partial(baselines, "NMI"),
     "baselines accuracy": partial(baselines, "accuracy"),
     "networks": networks,
+    "parts": partial(parts, "fashion_mnist"),
 }
 
 
