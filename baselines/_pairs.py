@@ -150,7 +150,8 @@ def draw_unknown_pairs(
         )
     # Of each row without a label those before it.
     order = np.concatenate([known, unknown])
-    last = np.where(np.arange(len(order)) < len(known), 0, np.arange(len(order)))
+    places = np.arange(len(order))
+    last = np.where(places < len(known), 0, places)
     return order[_draw(np.zeros_like(last), last, count, rng)], n_pairs
 
 
