@@ -65,7 +65,7 @@ def mnist_features(images, w1, b1, w2, b2, w3, b3, w4, b4):
     """The paper's list of layers, written out."""
     hidden = functional.max_pool2d(functional.conv2d(images, w1, b1), 2, 2)
     hidden = functional.max_pool2d(functional.conv2d(hidden, w2, b2), 2, 2)
-    hidden = functional.conv2d(hidden, w3, b3).relu()
+    hidden = functional.conv2d(hidden, w3.view(500, 50, 4, 4), b3).relu()
     return functional.linear(hidden[:, :, 0, 0], w4, b4)
 
 
@@ -83,7 +83,7 @@ def cifar_features(images, w1, b1, w2, b2, w3, b3, w4, b4):
     hidden = functional.max_pool2d(lowest, 3, 2).relu()
     hidden = average(functional.conv2d(hidden, w2, b2, padding=2).relu())
     hidden = average(functional.conv2d(hidden, w3, b3, padding=2).relu())
-    return functional.conv2d(hidden, w4, b4).relu()[:, :, 0, 0]
+    return functional.conv2d(hidden, w4.view(-1, 64, 4, 4), b4).relu()[:, :, 0, 0]
 
 
 @pytest.mark.parametrize(
