@@ -361,10 +361,9 @@ def batch_angular_loss(
     anchor, positive, negative = batch_triplets(embedding.detach(), labels, n_negatives)
     if not len(anchor):
         return embedding.sum() * 0
-    losses = angular_triplet_loss(
-        embedding[anchor], embedding[positive], embedding[negative], angle=angle
-    )
-    return losses.mean()
+    # Not by embedding[anchor], whose gradient several threads add up in any order.
+    parts = (embedding.index_select(0, rows) for rows in (anchor, positive, negative))
+    return angular_triplet_loss(*parts, angle=angle).mean()
 
 
 def batch_triplets(

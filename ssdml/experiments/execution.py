@@ -49,8 +49,8 @@ def outcomes(
     give_back : callable
         Called with a run that was taken and whose worker died.
     n_jobs : int
-        Runs at a time. 1: in this process, with as many threads as it likes; else each run has a
-        process with one thread.
+        Runs at a time. 1: in this process, a thread a core; else each run has a process with one
+        thread.
     cluster : Cluster or None
         Where the runs go in the place of this machine.
 
@@ -131,7 +131,7 @@ def _parallel(
         with cluster.backend(dataset):
             yield from Parallel(**settings)(delayed(run_beside)(dataset, run) for run in runs)
     elif n_jobs == 1:
-        yield from (attempt(dataset, run) for run in runs)
+        yield from (attempt(dataset, run, n_jobs=-1) for run in runs)
     else:
         yield from Parallel(n_jobs, **settings)(delayed(run_beside)(dataset, run) for run in runs)
 

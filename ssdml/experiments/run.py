@@ -182,7 +182,7 @@ def compare(
         Go on in a folder that holds results: what is done with the same configuration is not run
         again, what failed is.
     n_jobs : int
-        Runs at a time, as processes with one thread each.
+        Runs at a time, as processes with one thread each; 1: in this process, a thread a core.
     map_rows : int
         Test rows of the first seed on the report's map, of which each is kept with its picture or
         text; 0: none, and so no map.

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
 from ssdml.backbones import ResidualHead
 from ssdml.items import as_items
@@ -14,12 +15,14 @@ from ssdml.training import (
     MetricNetwork,
     Schedule,
     _balanced_batches,
+    batch_angular_loss,
     batch_triplets,
     evaluating,
     find_device,
     one_thread,
     pretrain,
     rate_at,
+    seeded,
     train_backbone,
 )
 
@@ -301,3 +304,23 @@ def test_pretraining_teaches_the_labelled_items_and_nothing_of_the_metric(blobs)
     assert torch.equal(after["metric"], before["metric"])
     assert torch.equal(after["proxies"], before["proxies"])
     assert not torch.equal(after["backbone.hidden.weight"], before["backbone.hidden.weight"])
+
+
+def test_gradients_of_a_batch_are_the_same_bits_on_two_threads():
+    generator = torch.Generator().manual_seed(0)
+    start = torch.randn(256, 64, generator=generator)
+    labels = torch.arange(256) % 10
+
+    def gradient():
+        rows = start.clone().requires_grad_()
+        with seeded(0, "cpu"):
+            loss = batch_angular_loss(functional.normalize(rows, dim=1), labels, 40.0, 5)
+        return torch.autograd.grad(loss, rows)[0]
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        first, *others = (gradient() for _ in range(50))
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(first, other) for other in others)

@@ -54,6 +54,19 @@ def test_the_known_methods_are_there():
     assert set(METHODS) >= names
 
 
+def test_a_run_that_has_the_machine_to_itself_gets_a_thread_a_core(blobs, tmp_path, monkeypatch):
+    class Threads(Recorder):
+        def __init__(self, n_jobs=None):
+            self.n_jobs = n_jobs
+
+        def fit(self, X, y):
+            raise RuntimeError(f"{self.n_jobs} threads")
+
+    monkeypatch.setitem(METHODS, "threads", lambda seed, n_jobs: Threads(n_jobs))
+    (row,) = compare(blobs, ["threads"], out=tmp_path, seeds=[0], labels_per_class=[2])
+    assert row["error"] == "RuntimeError: -1 threads"
+
+
 def test_a_row_holds_what_scripts_rely_on(blobs, tmp_path):
     (row,) = compare(blobs, ["input"], out=tmp_path, seeds=[3], labels_per_class=[2])
     assert set(row) == FIELDS
