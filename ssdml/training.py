@@ -362,7 +362,7 @@ def batch_angular_loss(
     if not len(anchor):
         return embedding.sum() * 0
     # Not by embedding[anchor], whose gradient several threads add up in any order.
-    parts = (embedding.index_select(0, rows) for rows in (anchor, positive, negative))
+    parts = (functional.embedding(rows, embedding) for rows in (anchor, positive, negative))
     return angular_triplet_loss(*parts, angle=angle).mean()
 
 
