@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ssdml.training import one_thread
 from tests.deep import small_images, small_model
 
 
@@ -22,4 +23,5 @@ def digits():
 @pytest.fixture(scope="package")
 def fitted(digits):
     X, _, labels = digits
-    return small_model().fit(X, labels)
+    with one_thread():  # made before the module's fixture holds
+        return small_model().fit(X, labels)
