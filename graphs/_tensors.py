@@ -1,10 +1,11 @@
-"""Checks of torch tensors at the public doors, messages as in ``_checks``; rows of length 1."""
+"""Checks of torch tensors at the public doors, messages as in ``_checks``; rows of tensors."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+from torch.nn import functional
 
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -43,6 +44,15 @@ def inverse_lengths(rows: torch.Tensor) -> torch.Tensor:
     """One over the length of each row, (n,); 1 for a row of zeros."""
     lengths = torch.linalg.vector_norm(rows, dim=1)
     return lengths.masked_fill(lengths < torch.finfo(rows.dtype).tiny, 1).reciprocal()
+
+
+def take_rows(rows: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """Rows at these places, as ``rows[places]``; a gradient whose bits do not vary.
+
+    That of ``rows[places]`` is added up by several threads in any order, wherever a place comes
+    more than once.
+    """
+    return functional.embedding(places, rows)
 
 
 def _kind(value: Any) -> str:

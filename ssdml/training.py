@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from ssdml.graphs._blocks import row_blocks
 from ssdml.graphs._search import Progress
+from ssdml.graphs._tensors import take_rows
 from ssdml.items import Items
 from ssdml.losses.angular import angular_triplet_loss
 from ssdml.ranks import average_gradients
@@ -361,8 +362,7 @@ def batch_angular_loss(
     anchor, positive, negative = batch_triplets(embedding.detach(), labels, n_negatives)
     if not len(anchor):
         return embedding.sum() * 0
-    # Not by embedding[anchor], whose gradient several threads add up in any order.
-    parts = (functional.embedding(rows, embedding) for rows in (anchor, positive, negative))
+    parts = (take_rows(embedding, places) for places in (anchor, positive, negative))
     return angular_triplet_loss(*parts, angle=angle).mean()
 
 

@@ -32,12 +32,10 @@ def data_dir() -> Path:
 @pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
     """Of torch: batches are small, and the machine may be busy."""
-    import torch
+    from ssdml import training
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    with training.one_thread():
+        yield
 
 
 @pytest.fixture

@@ -70,3 +70,14 @@ def gradient(
     value.backward()
     assert z.grad is not None
     return value.detach(), z.grad
+
+
+def assert_same_bits_on_two_threads(slope: Callable[[], torch.Tensor], *, times: int) -> None:
+    """Computes it as often, each time on two threads of the CPU."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        first, *others = (slope() for _ in range(times))
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(first, other) for other in others)

@@ -6,6 +6,7 @@ import torch
 from torch.nn import functional
 
 from ssdml.angular import angular_factor
+from ssdml.graphs._tensors import take_rows
 from ssdml.losses._batch import Batch
 from ssdml.losses._pairs import pair_weights, squared_distances, weighted_mean
 from ssdml.losses.angular import angular_triplet_loss
@@ -76,13 +77,14 @@ class AngularTripletLoss(Loss):
         """Losses (n_triplets,) in the lesser memory: that of all pairs, or of all differences."""
         rows, others = batch.embeddings, batch.reference
         if len(rows) * len(others) > len(anchor) * rows.shape[1]:
-            ends = rows[anchor], others[positive], others[negative]
+            parts = (rows, anchor), (others, positive), (others, negative)
+            ends = (take_rows(*part) for part in parts)
             return angular_triplet_loss(*ends, angle=self.angle)
         squares, among = _squares(batch)
         return _losses(
-            squares[anchor, positive],
-            squares[anchor, negative],
-            among[positive, negative],
+            _entries(squares, anchor, positive),
+            _entries(squares, anchor, negative),
+            _entries(among, positive, negative),
             angular_factor(self.angle),
         )
 
@@ -92,9 +94,9 @@ class AngularTripletLoss(Loss):
         anchor, positive = weights.positive.nonzero(as_tuple=True)
         squares, among = _squares(batch)
         losses = _losses(
-            squares[anchor, positive][:, None],
-            squares[anchor],
-            among[positive],
+            _entries(squares, anchor, positive)[:, None],
+            take_rows(squares, anchor),
+            take_rows(among, positive),
             angular_factor(self.angle),
         )  # (n_pairs, m)
         of_pairs = weights.anchor[anchor] * weights.positive[anchor, positive]
@@ -107,6 +109,11 @@ def _squares(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
     if not batch.has_reference:
         return squares, squares
     return squares, squared_distances(batch.reference, batch.reference)
+
+
+def _entries(matrix: torch.Tensor, row: torch.Tensor, column: torch.Tensor) -> torch.Tensor:
+    """Entries of a matrix, one a pair of row and column."""
+    return take_rows(matrix.reshape(-1, 1), row * matrix.shape[1] + column)[:, 0]
 
 
 def _losses(

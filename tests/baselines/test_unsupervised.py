@@ -27,14 +27,11 @@ QUICK = {"suml": {"n_triplets": 60, "max_iter": 2}}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Batches are small, and the machine may be busy; and torch's numbers are always the same."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+def same_numbers(one_thread):
+    """Torch's numbers are always the same."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,7 @@ from ssdml.training import (
     seeded,
     train_backbone,
 )
+from tests.losses import assert_same_bits_on_two_threads
 
 SHORT = Schedule(n_steps=40, batch_size=32)
 
@@ -317,10 +318,4 @@ def test_gradients_of_a_batch_are_the_same_bits_on_two_threads():
             loss = batch_angular_loss(functional.normalize(rows, dim=1), labels, 40.0, 5)
         return torch.autograd.grad(loss, rows)[0]
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        first, *others = (gradient() for _ in range(50))
-    finally:
-        torch.set_num_threads(before)
-    assert all(torch.equal(first, other) for other in others)
+    assert_same_bits_on_two_threads(gradient, times=50)
