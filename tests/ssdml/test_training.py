@@ -25,7 +25,7 @@ from ssdml.training import (
     seeded,
     train_backbone,
 )
-from tests.losses import assert_same_bits_on_two_threads
+from tests.losses import same_on_two_threads
 
 SHORT = Schedule(n_steps=40, batch_size=32)
 
@@ -318,4 +318,4 @@ def test_gradients_of_a_batch_are_the_same_bits_on_two_threads():
             loss = batch_angular_loss(functional.normalize(rows, dim=1), labels, 40.0, 5)
         return torch.autograd.grad(loss, rows)[0]
 
-    assert_same_bits_on_two_threads(gradient, times=50)
+    assert same_on_two_threads(gradient, times=50)
