@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from scipy import sparse
+from threadpoolctl import OpenBLASController, threadpool_limits
 
 from ssdml.graphs._checks import Floats
 
@@ -119,10 +120,9 @@ class _Blas:
     @contextmanager
     def one_thread(self) -> Iterator[None]:
         """One thread for every product, until nobody asks for that any more."""
-        from threadpoolctl import threadpool_limits
-
         with self._lock:
             if not self._n_users:
+                release_openblas()
                 self._limits = threadpool_limits(1, "blas")
             self._n_users += 1
         try:
@@ -131,7 +131,17 @@ class _Blas:
             with self._lock:
                 self._n_users -= 1
                 if not self._n_users:
+                    release_openblas()
                     self._limits.restore_original_limits()
+                    release_openblas()
+
+
+def release_openblas() -> None:
+    """Let the next thread that sets OpenBLAS's threads be heeded.
+
+    threadpoolctl heeds but the first that does for as long as that one lives, and dask's live on.
+    """
+    OpenBLASController.clear_controlling_thread(force=True)
 
 
 BLAS = _Blas()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from concurrent.futures import ThreadPoolExecutor
 
 import joblib
 import numpy as np
@@ -62,3 +63,28 @@ def test_blas_has_its_threads_back_whichever_of_two_ends_last():
         assert blas_threads() == {1}
         second.__exit__(None, None, None)
         assert blas_threads() == {3}
+
+
+def shared_blas_threads():
+    """Of those whose threads belong to the process; with OpenMP each has its own limit."""
+    return {
+        pool["num_threads"]
+        for pool in threadpool_info()
+        if pool["user_api"] == "blas" and pool.get("threading_layer") != "openmp"
+    }
+
+
+def test_blas_is_free_for_others_when_threads_that_live_on_have_ended():
+    """Limits are heeded of one thread alone, until it dies; a pool's never do."""
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
+        first, second = threads(1), threads(1)
+        with threadpool_limits(3, "blas"):
+            one.submit(first.__enter__).result()
+            assert shared_blas_threads() <= {1}
+            other.submit(second.__enter__).result()
+            one.submit(first.__exit__, None, None, None).result()
+            assert shared_blas_threads() <= {1}
+            other.submit(second.__exit__, None, None, None).result()
+            assert shared_blas_threads() <= {3}
+        with threadpool_limits(2, "blas"):
+            assert shared_blas_threads() <= {2}
