@@ -23,15 +23,15 @@ from ssdml.experiments.tuning import SUFFIX
 
 DOCS = Path(__file__).resolve().parent
 RESULTS = DOCS / "results"
-PAGES = DOCS.parent / "README.md", DOCS / "mathematics/networks.md"
+PAGES = DOCS.parent / "README.md", DOCS / "why-and-when.md", DOCS / "mathematics/networks.md"
 MARKED = re.compile(r"(<!-- table: ([\w -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 SEEDS = 5
 
-SETS = {
-    "digits": "digits",
-    "banking77": "Banking77",
-    "mnist": "MNIST",
-    "fashion_mnist": "Fashion-MNIST",
+SETS = {  # "features": rows of unit length; "components": the 64 principal ones of these
+    ("features", "digits"): "digits",
+    ("features", "banking77"): "Banking77",
+    ("components", "mnist"): "MNIST",
+    ("components", "fashion_mnist"): "Fashion-MNIST",
 }
 IMAGES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
 
@@ -70,23 +70,46 @@ PARTS = {  # of our alternation: what stands in the place of each
 Lines = Iterator[Sequence[str]]
 
 
-def finished(kind: str, dataset: str, methods: Collection[str]) -> list[Row]:
-    """Runs of those of the methods that were run over all seeds, with most labels a class."""
+def succeeded(kind: str, dataset: str) -> list[Row]:
+    """Runs of a data set, the last one of each."""
     path = RESULTS / kind / f"{dataset}.jsonl"
     rows = latest(read_rows(path)) if path.is_file() else []
-    most = max((row["labels_per_class"] for row in rows), default=0)
-    given = [row for row in rows if row["labels_per_class"] == most and row["status"] == "ok"]
+    return [row for row in rows if row["status"] == "ok"]
+
+
+def finished(
+    kind: str, dataset: str, methods: Collection[str], n_labels: int | None = None
+) -> list[Row]:
+    """Those of the methods that were run over all seeds with so many labels a class, or most."""
+    rows = succeeded(kind, dataset)
+    if n_labels is None:
+        n_labels = max((row["labels_per_class"] for row in rows), default=0)
+    given = [row for row in rows if row["labels_per_class"] == n_labels]
     runs = Counter(row["method"] for row in given)
     return [row for row in given if row["method"] in methods and runs[row["method"]] == SEEDS]
+
+
+def features(*left_out: str) -> Lines:
+    """Our methods on features, by labels a class, beside what they start from."""
+    scores, methods = ("NMI", "R@1", "accuracy"), ("input", *OURS)
+    yield "data, labels a class", "", *scores
+    for (kind, dataset), title in SETS.items():
+        budgets = {row["labels_per_class"] for row in succeeded(kind, dataset)}
+        for n_labels in () if dataset in left_out else sorted(budgets):
+            rows = finished(kind, dataset, methods, n_labels)
+            columns = [cells(rows, score) for score in scores]
+            for name in filter(columns[0].get, methods):
+                head = f"{title}, {n_labels}" * (name == methods[0])
+                yield head, named(name), *(found[name] for found in columns)
 
 
 def baselines(score: str) -> Lines:
     """All methods on features; † where the best of ours is not shown to be better."""
     methods, columns = (*STARTS, *THEIRS, *OURS), {}
-    for dataset, title in SETS.items():
+    for (kind, dataset), title in SETS.items():
         for suffix in ("", SUFFIX):
             ours = [name + suffix for name in OURS]
-            rows = finished("features", dataset, [name + suffix for name in methods])
+            rows = finished(kind, dataset, [name + suffix for name in methods])
             if set(ours) <= {row["method"] for row in rows}:
                 found, tests = cells(rows, score), against(rows, best_of(rows, ours, score), score)
                 for name in found.keys() & {name + suffix for name in THEIRS}:
@@ -159,6 +182,8 @@ def named(method: str) -> str:
 
 
 TABLES: Mapping[str, Callable[[], Lines]] = {
+    "features": features,
+    "gains": partial(features, "digits"),
     "baselines NMI": partial(baselines, "NMI"),
     "baselines accuracy": partial(baselines, "accuracy"),
     "networks": networks,
@@ -169,7 +194,7 @@ TABLES: Mapping[str, Callable[[], Lines]] = {
 def markdown(name: str) -> str:
     """A table of `TABLES`; numbers stand at the right."""
     head, *lines = TABLES[name]()
-    rule = ["---"] + ["--:"] * (len(head) - 1)
+    rule = ["---", *("--:" if title else "---" for title in head[1:])]
     return "".join(f"| {' | '.join(line)} |\n" for line in (head, rule, *lines))
 
 

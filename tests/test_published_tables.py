@@ -11,7 +11,6 @@ import pytest
 from scipy import stats
 
 from ssdml.datasets import load_dataset
-from ssdml.experiments.features import prepared
 from ssdml.experiments.methods import with_parameters
 from ssdml.experiments.plan import plan_runs
 from ssdml.experiments.run import available, compare
@@ -24,6 +23,7 @@ SPEC.loader.exec_module(tables)
 
 FILES = sorted(tables.RESULTS.rglob("*.jsonl"))
 DIGITS = tables.RESULTS / "features/digits.jsonl"
+FORMS = {"features": "unit", "components": "components", "networks": "raw"}  # by folder
 
 
 def read(path):
@@ -82,6 +82,20 @@ def test_a_method_is_left_out_until_all_its_seeds_have_been_run(tmp_path, monkey
     assert re.fullmatch(r"[\d.]+ ± [\d.]+( †)?", shown["seraph"])
 
 
+def test_each_budget_of_labels_has_the_input_and_ours_beside_it():
+    budgets = {
+        (path, row["labels_per_class"])
+        for path in FILES
+        for row in read(path)
+        if path.parent.name in ("features", "components")
+    }
+    _, *lines = tables.features()
+    assert [line[1].strip("`") for line in lines] == ["input", *tables.OURS] * len(budgets)
+    assert [bool(line[0]) for line in lines] == [True, False, False] * len(budgets)
+    _, *gains = tables.features("digits")
+    assert [*gains] == lines[3:]
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_published_rows_are_of_their_set_and_none_is_there_twice(path):
     rows = read(path)
@@ -106,10 +120,11 @@ def test_published_rows_are_of_the_settings_that_methods_have_today(path, data_d
     known = known | tuned(known)
     factories = {row["method"]: with_parameters(row["method"], known) for row in rows}
     runs = plan_runs(
-        prepared(dataset, "raw" if deep else "auto"),
+        dataset,
         factories,
         sorted({row["labels_per_class"] for row in rows}),
         range(tables.SEEDS),
+        features=FORMS[path.parent.name],
     )
     hashes = {(r.method, r.split.labels_per_class, r.split.seed): r.config_hash for r in runs}
     for row in rows:

@@ -46,15 +46,26 @@ def prepared(dataset: Dataset, features: str = "auto") -> Dataset:
     >>> bool(np.allclose(np.linalg.norm(digits.X, axis=1), 1))
     True
     """
-    form = choose(FEATURES, features, "features")
-    if isinstance(dataset.X, ImageFiles):
-        if features not in ("auto", "raw"):
-            raise ValueError(
-                f"features must be 'auto' or 'raw' for {dataset.name}, whose images stay in their "
-                f"files; got {features!r}."
-            )
-        return dataset
-    return form(dataset)
+    return FORMS[form_of(dataset, features)](dataset)
+
+
+def form_of(dataset: Dataset, features: str = "auto") -> str:
+    """What "auto" stands for with this data set; every other form is its own.
+
+    Examples
+    --------
+    >>> from ssdml.datasets import load_dataset
+    >>> form_of(load_dataset("digits"))
+    'unit'
+    """
+    in_files = isinstance(dataset.X, ImageFiles)
+    if in_files and features not in ("auto", "raw"):
+        raise ValueError(
+            f"features must be 'auto' or 'raw' for {dataset.name}, whose images stay in their "
+            f"files; got {features!r}."
+        )
+    known = "unit" if dataset.name in LAYOUTS and not in_files else "raw"
+    return choose({"auto": known} | {form: form for form in FORMS}, features, "features")
 
 
 def _known(dataset: Dataset) -> npt.NDArray[np.float32]:
@@ -77,12 +88,7 @@ def _raw(dataset: Dataset) -> Dataset:
     return dataset
 
 
-def _auto(dataset: Dataset) -> Dataset:
-    return _unit(dataset) if dataset.name in LAYOUTS else dataset
-
-
-FEATURES: dict[str, Callable[[Dataset], Dataset]] = {
-    "auto": _auto,
+FORMS: dict[str, Callable[[Dataset], Dataset]] = {
     "unit": _unit,
     "raw": _raw,
     "components": _components,

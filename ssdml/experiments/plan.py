@@ -50,9 +50,14 @@ def plan_runs(
     labels_per_class: Sequence[int | Budget] = (5,),
     seeds: Sequence[int] = range(5),
     *,
+    features: str = "raw",
     map_rows: int = 0,
 ) -> list[Run]:
-    """The jobs of a comparison: seed by seed, so that what is finished early is paired."""
+    """The jobs of a comparison: seed by seed, so that what is finished early is paired.
+
+    The data set is as it was read, and `features` the form that methods get it in: computed rows
+    differ in their last bits from machine to machine, and would not identify a run.
+    """
     for name, given in (("methods", methods), ("labels", labels_per_class), ("seeds", seeds)):
         if not len(given):
             raise ValueError(f"compare: {name} must name at least one; got none.")
@@ -72,6 +77,8 @@ def plan_runs(
                     "method": name,
                     "parameters": _parameters(factory(seed, None)),
                 }
+                if features != "raw":
+                    config["features"] = features
                 if split.budget is not None:
                     config["budget"] = split.budget.to_dict()
                 drawn = map_rows if seed == seeds[0] else 0

@@ -19,7 +19,7 @@ from ssdml.experiments.cluster import Cluster
 from ssdml.experiments.deep_methods import DEEP, deep_methods, pretraining
 from ssdml.experiments.details import MAP_ROWS
 from ssdml.experiments.execution import outcomes
-from ssdml.experiments.features import prepared
+from ssdml.experiments.features import form_of, prepared
 from ssdml.experiments.folder import Progress, ResultsFolder
 from ssdml.experiments.job import keep_cards, run_one
 from ssdml.experiments.methods import (
@@ -226,18 +226,17 @@ def compare(
         known = available(dataset, deep, weights, protocol)
         known = known | tuned(known)
         factories = {name: with_parameters(name, known) for name in methods}
-    as_read = dataset
-    dataset = prepared(dataset, "raw" if deep and features == "auto" else features)
-    dataset = replace(dataset, texts=None)  # which no run reads, and every worker would get
-    runs = plan_runs(dataset, factories, labels_per_class, seeds, map_rows=map_rows)
+    form = form_of(dataset, "raw" if deep and features == "auto" else features)
+    runs = plan_runs(dataset, factories, labels_per_class, seeds, features=form, map_rows=map_rows)
+    given = replace(prepared(dataset, form), texts=None)  # which every worker would get
     workers = nullcontext() if cluster is None else Cluster(cluster, n_jobs)
     with workers as where, Claims(out / "claims") as claims, warnings.catch_warnings():
         # A worker that has loaded torch is larger than at its start; that is no leak.
         warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given")
         folder = ResultsFolder(out, runs, claims, progress or (lambda n_done, n_runs, title: None))
-        keep_cards(out, as_read, runs)
+        keep_cards(out, dataset, runs)
         for outcome in outcomes(
-            dataset, folder.left, folder.take, folder.give_back, n_jobs=n_jobs, cluster=where
+            given, folder.left, folder.take, folder.give_back, n_jobs=n_jobs, cluster=where
         ):
             folder.write(outcome)
     return [folder.done[run.config_hash] for run in runs]

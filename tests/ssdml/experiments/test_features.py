@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ssdml.experiments.features import prepared
+from ssdml.experiments.features import form_of, prepared
 
 
 @pytest.fixture
@@ -58,6 +58,7 @@ def test_the_mean_is_that_of_all_rows_of_a_set_without_test_rows(blobs):
 @pytest.mark.parametrize(("name", "kind"), [("mnist", "unit"), ("mine", "raw")])
 def test_sets_that_are_known_by_name_are_unit_and_others_raw(blobs, name, kind):
     dataset = replace(blobs, name=name)
+    assert form_of(dataset) == kind
     np.testing.assert_array_equal(prepared(dataset).X, prepared(dataset, kind).X)
 
 

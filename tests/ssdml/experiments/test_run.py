@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 
 from ssdml.datasets import LabelScarceSplit, label_scarce_split
 from ssdml.evaluation import evaluate, few_label_accuracy
-from ssdml.experiments import job
+from ssdml.experiments import features, job
 from ssdml.experiments.details import load_details
 from ssdml.experiments.plan import plan_runs
 from ssdml.experiments.results import RESULTS, read_rows
@@ -173,10 +173,10 @@ def test_data_that_changed_under_the_same_name_are_noticed(blobs, tmp_path):
         compare(fewer, ["input"], out=tmp_path, seeds=[0], resume=True)
 
 
-@pytest.mark.parametrize("change", ["data", "seed", "labels", "method", "parameters"])
+@pytest.mark.parametrize("change", ["data", "seed", "labels", "method", "parameters", "features"])
 def test_whatever_decides_a_result_changes_the_hash(blobs, change):
-    def hash_of(dataset, name, factory, labels, seed):
-        (run,) = plan_runs(dataset, {name: factory}, [labels], [seed])
+    def hash_of(dataset, name, factory, labels, seed, features="unit"):
+        (run,) = plan_runs(dataset, {name: factory}, [labels], [seed], features=features)
         return run.config_hash
 
     usual = {"dataset": blobs, "name": "m", "factory": METHODS["nca"], "labels": 2, "seed": 0}
@@ -188,9 +188,27 @@ def test_whatever_decides_a_result_changes_the_hash(blobs, change):
         "labels": {"labels": 3},
         "method": {"name": "n"},
         "parameters": {"factory": METHODS["lda"]},
+        "features": {"features": "components"},
     }[change]
     assert hash_of(**usual) == hash_of(**usual)
     assert hash_of(**usual) != hash_of(**usual | other)
+
+
+def test_rows_that_another_machine_computes_otherwise_are_those_of_the_same_run(
+    blobs, tmp_path, monkeypatch
+):
+    known = {"seeds": [0], "features": "components", "out": tmp_path}
+    (row,) = compare(blobs, ["input"], **known)
+    whole = features.FORMS["components"]
+
+    def otherwise(dataset):
+        computed = whole(dataset)
+        return replace(computed, X=np.nextafter(computed.X, np.float32(9)))
+
+    monkeypatch.setitem(features.FORMS, "components", otherwise)
+    assert compare(blobs, ["input"], **known, resume=True) == [row]  # not run again
+    (unit,) = compare(blobs, ["input"], **known | {"features": "unit"}, resume=True)
+    assert unit["config_hash"] != row["config_hash"]
 
 
 def test_the_number_of_jobs_does_not_change_the_hash(blobs):
