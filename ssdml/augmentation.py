@@ -181,10 +181,23 @@ def strong_and_weak(augment: Any, shape: tuple[int, ...]) -> tuple[Augment, Augm
 
 def _moved(images: torch.Tensor, maps: torch.Tensor, border: bool) -> torch.Tensor:
     """Images seen through affine maps of the coordinates, bilinear."""
-    size = list(images.shape)
     return functional.grid_sample(
         images,
-        functional.affine_grid(maps, size, align_corners=False),
+        _places(maps, *images.shape[2:]),
         padding_mode="border" if border else "zeros",
         align_corners=False,
     )
+
+
+def _places(maps: torch.Tensor, height: int, width: int) -> torch.Tensor:
+    """Where each pixel is looked up, (n, height, width, 2).
+
+    As torch's ``affine_grid``, which multiplies image by image: that took four times as long as to
+    look them up.
+    """
+    across, down = (
+        torch.arange(1 - side, side, 2, device=maps.device, dtype=maps.dtype) / side
+        for side in (width, height)
+    )
+    by_across, by_down, shift = maps[:, :, None, None].unbind(-1)
+    return (by_across * across + (by_down * down[:, None] + shift)).permute(0, 2, 3, 1)

@@ -23,7 +23,7 @@ from ssdml.ranks import average_gradients
 if TYPE_CHECKING:
     from ssdml.losses.base import Loss
 
-EMBEDDED = 1000  # items that are embedded at a time, at most
+EMBEDDED = 250  # items that are embedded at a time, at most: what a layer makes stays in the cache
 PRETRAINING_BATCH, PRETRAINING_RATE = 100, 1e-3
 
 
@@ -277,8 +277,8 @@ def embed_items(
 ) -> npt.NDArray[Any]:
     """Features or embedding of all items, or of some, in evaluation mode.
 
-    Eight times ``batch_size`` at a time, at most a thousand: without gradients they take no more
-    memory than a step of the training.
+    Eight times ``batch_size`` at a time, at most 250: without gradients they take no more memory
+    than a step of the training.
     """
     apply = network.features if kind == "features" else network
     rows = np.arange(len(items)) if rows is None else rows

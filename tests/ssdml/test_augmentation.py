@@ -6,8 +6,9 @@ from dataclasses import asdict
 
 import pytest
 import torch
+from torch.nn import functional
 
-from ssdml.augmentation import RandomViews, _moved, default_views, unchanged
+from ssdml.augmentation import RandomViews, _moved, _places, default_views, unchanged
 
 SIDE = 16
 EDGE = 1 - 1 / SIDE  # coordinate of the outermost pixels' centres
@@ -338,3 +339,9 @@ def test_signs_are_neither_mirrored_nor_coloured_and_photographs_are():
     assert all(getattr(photographs, name) for name in colours)
     moves = ["rotation", "scale", "stretch", "shift", "shear"]
     assert all(getattr(signs, name) == getattr(photographs, name) > 0 for name in moves)
+
+
+def test_pixels_are_looked_up_where_torchs_grid_has_them():
+    maps = torch.randn(5, 2, 3, generator=seeded())
+    given = functional.affine_grid(maps, [5, 1, 6, 9], align_corners=False)
+    torch.testing.assert_close(_places(maps, 6, 9), given)
