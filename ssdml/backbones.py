@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from ssdml.graphs._checks import choose
+from ssdml.paper_networks import PAPER_NETWORKS
 
 
 class ResidualHead(nn.Module):
@@ -142,12 +143,12 @@ class Standardized(nn.Module):
         return features
 
 
-NETWORKS = {"mnist": (MnistNet, (28, 28)), "cifar": (CifarNet, (32, 32))}
+NETWORKS = {"mnist": MnistNet, "cifar": CifarNet}
 
 
 def named_backbone(name: str, shape: tuple[int, ...]) -> nn.Module:
     """One of seed 003's networks, for items of shape (channels, height, width)."""
-    network, size = choose(NETWORKS, name, "backbone")
+    network, size = choose(NETWORKS, name, "backbone"), PAPER_NETWORKS[name].image_size
     if len(shape) != 3 or shape[1:] != size:
         raise ValueError(
             f"backbone={name!r} is for images of {size[0]} x {size[1]} pixels; got "

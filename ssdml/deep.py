@@ -12,6 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ssdml.deep_estimator import DeepEstimator
 from ssdml.input_side import InputGraph, input_graph, input_side
+from ssdml.paper_networks import paper_network
 
 if TYPE_CHECKING:
     from ssdml.items import Items
@@ -44,8 +45,8 @@ class DeepSSDML(DeepEstimator):
     mining : {"propagated", "neighborhood"}
         "neighborhood" is the seed's way, with all that belongs to it: network and L learn from
         triplets alone, 100 at a time, L by 10 steps; ``propagation``, ``augment``, ``consistency``
-        with what belongs to it, ``triplets``, ``losses``, ``metric_steps`` and ``tol`` are not
-        read, and ``batch_size`` for embedding alone. See :meth:`paper`.
+        with what belongs to it, ``triplets``, ``losses``, ``metric_steps``, ``tol`` and
+        ``mixed_precision`` are not read, and ``batch_size`` for embedding alone. See :meth:`paper`.
     angle : float
         Of the angular losses, in degrees.
     augment : "auto", None or callable
@@ -118,6 +119,8 @@ class DeepSSDML(DeepEstimator):
         Class of each item that was fitted.
     label_distributions_ : ndarray of shape (n, n_classes)
     input_weight_ : float
+    triplets_ : Triplets
+        Of the last partition; None once it is loaded.
     history_ : list of dict
         A partition each.
     stage_seconds_ : dict of str to float
@@ -240,18 +243,28 @@ class DeepSSDML(DeepEstimator):
         self.verbose = verbose
 
     @classmethod
-    def paper(cls, backbone: Any = "mnist", n_components: int | None = 64, **params: Any) -> Self:
+    def paper(
+        cls, backbone: Any = "mnist", n_components: int | str | None = "auto", **params: Any
+    ) -> Self:
         """Seed 003 to the letter: one-sided affinities, neighbourhood triplets, L by the batch.
 
         Descent by SGD at rate 10⁻⁴ on partitions of 9,000 unlabelled items, 10 epochs each, 50 in
-        all; neither views nor the input beside. Every item of a batch has been mined on
-        a graph of the partition's features before L.
+        all; neither views nor the input beside. The graph of a partition is that of its features
+        before L, as they are when it begins; its triplets make the batches. ``n_components``
+        "auto" is 32 with "cifar", otherwise 64, and with "cifar" 30 epochs of softmax on the
+        labelled items come before all else.
 
-        Ours, where the seed is silent: items are standardised by channel, the weight decay is
-        5·10⁻⁴, the momentum 0.9. And where we do otherwise: the last network is kept, for the
-        seed's choice of the best wants the labels of 15 % of the items.
+        Ours, where the seed is silent: items are standardised by channel, the rate stays where it
+        began, the weight decay is 5·10⁻⁴, the momentum 0.9; the softmax of the pretraining sees
+        features of any length; the embedding is scaled to length 1 behind L, as all are here. And
+        where we do otherwise: the last network is kept, for the seed's choice of the best wants
+        the labels of 15 % of the items.
         """
+        theirs = paper_network(backbone)
+        columns = theirs.n_components if n_components == "auto" else n_components
         literal: dict[str, Any] = {
+            "n_components": columns,
+            "pretrain_epochs": theirs.pretrain_epochs,
             "propagation": "one-sided",
             "mining": "neighborhood",
             "augment": None,
@@ -261,7 +274,7 @@ class DeepSSDML(DeepEstimator):
             "learning_rate": 1e-4,
             "weight_decay": 5e-4,
         }
-        return cls(backbone, n_components, **(literal | params))
+        return cls(backbone, **(literal | params))
 
     def _inputs(self, items: Items, labels: Array, rng: np.random.Generator) -> InputGraph | None:
         """Graph of the items as they are, where its edges may count."""
@@ -297,9 +310,11 @@ class DeepSSDML(DeepEstimator):
                     f"the positive and one for the negative; got {self.n_neighbors}."
                 )
             return LiteralRun(items, labels, network, self, seed, device)
-        views = strong_and_weak(self.augment, items.shape)
+        views, weak_views = strong_and_weak(self.augment, items.shape)
         losses = self._copied_losses(device)
-        return DeepRun(items, labels, network, inputs, *views, self, seed, device, losses)
+        return DeepRun(
+            items, labels, network, inputs, views, weak_views, self, seed, device, losses
+        )
 
     def _copied_losses(self, device: str) -> LossSum | None:
         """Losses beside ours, the same on all ranks."""

@@ -22,6 +22,7 @@ from ssdml.graphs.triplets import Triplets, mine_triplets
 from ssdml.linalg import nearest_orthonormal
 from ssdml.losses.angular import angular_triplet_loss
 from ssdml.partition_run import PartitionRun, Prepared, RunSettings
+from ssdml.ranks import from_first_rank
 from ssdml.training import embed_items
 
 Array = npt.NDArray[Any]
@@ -94,12 +95,15 @@ class LiteralRun(PartitionRun):
         return angular_triplet_loss(anchor, positive, negative, angle=self.settings.angle)
 
     def _learn_metric(self, features: Array, triplets: Triplets) -> None:
-        found = learn_metric(
-            features,
-            triplets,
-            nearest_orthonormal(self.network.L),
-            angle=self.settings.angle,
-            max_iter=PAPER_STEPS,
-            rescale=False,
+        """One L for all processes: each embeds the batch, but GPUs differ in the last bits."""
+        found = from_first_rank(
+            lambda: learn_metric(
+                features,
+                triplets,
+                nearest_orthonormal(self.network.L),
+                angle=self.settings.angle,
+                max_iter=PAPER_STEPS,
+                rescale=False,
+            )
         )
         self._place(found.point, None)

@@ -96,14 +96,14 @@ class DeepRun(PartitionRun):
 
     def _prepare(self, rng: np.random.Generator) -> Prepared:
         """Labels, triplets and metric; at first along the input, if its edges count."""
-        features, graph = self.embed_all("features"), None
+        if not self.history and not self.trusts_input:
+            return Prepared()
+        features = self.embed_all("features")
         if self.history:
             distributions, graph = self._carried(features, rng)
-        elif self.trusts_input:
+        else:
             assert self.input_graph is not None
             distributions, graph = self._spread(self.input_graph.edges), self.input_graph.graph
-        if graph is None:
-            return Prepared()
         state = State(features, self.labels, graph, distributions)
         triplets = mine(state, self.settings, N_TRIPLETS, rng)
         entry: dict[str, Any] = {"n_triplets": len(triplets.anchor)}

@@ -1,8 +1,10 @@
-"""Several processes under torchrun: each takes its share of a batch, and all take the same step.
+"""Several processes under torchrun: all take the same step, on batches that they may share.
 
-Every rank draws the same batches and views, embeds its own slice, and gathers the rest: so losses
-that look at whole batches stay as they are, and the gradient is that of one process, for networks
-that look at items one by one. Batch normalisation sees a slice (torch.nn.SyncBatchNorm does not).
+Every rank draws the same batches and views. Our alternation embeds its own slice of them and
+gathers the rest: so losses that look at whole batches stay as they are, and the gradient is that of
+one process, for networks that look at items one by one. Batch normalisation sees a slice
+(torch.nn.SyncBatchNorm does not). The published alternation and the baselines embed every batch
+whole on every rank, and share graphs and metrics.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import distributed
 
-from ssdml import DeepSSDML, ranks
+from ssdml import DeepSSDML, deep_literal, input_side, partition_run, ranks
+from ssdml.deep_config import digest
 from ssdml.deep_run import DeepRun
 from tests.deep import small_images, small_model, small_network
 
@@ -55,7 +56,19 @@ def main(out: Path) -> None:
     if os.environ.get("RANK") == "1":  # as a module that every process makes for itself
         with torch.no_grad():
             model.backbone[0].weight += 1
+    built = []
+    build = partition_run.knn_graph
+
+    def counted(*args, **options):
+        built.append(1)
+        return build(*args, **options)
+
+    partition_run.knn_graph = deep_literal.knn_graph = input_side.knn_graph = counted
     model.fit(X, labels)
+    networks, graphs = ([None] * ranks.n_ranks() for _ in range(2))
+    if ranks.n_ranks() > 1:
+        distributed.all_gather_object(networks, digest(model.network_.state_dict()))
+        distributed.all_gather_object(graphs, len(built))
     if ranks.rank() == 0:
         np.savez(
             out / "result.npz",
@@ -63,6 +76,8 @@ def main(out: Path) -> None:
             losses=[float(value.detach()) for value in losses],
             Z=model.transform(X),
             stages=list(model.stage_seconds_),
+            networks=networks,
+            graphs=graphs,
         )
     if ranks.n_ranks() > 1:
         distributed.barrier()  # who leaves first may take the other's connection away

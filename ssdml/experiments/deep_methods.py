@@ -11,10 +11,10 @@ from sklearn.base import clone
 from ssdml.datasets import Dataset
 from ssdml.experiments.initial import InitialFeatures
 from ssdml.experiments.methods import AroundEstimator, Array, Factory
+from ssdml.paper_networks import PAPER_NETWORKS
 
 NETWORKS: dict[tuple[int, ...], tuple[str, int]] = {
-    (28, 28): ("mnist", 64),
-    (32, 32): ("cifar", 32),
+    network.image_size: (name, network.n_components) for name, network in PAPER_NETWORKS.items()
 }  # seed 003's, and the columns of L
 
 
@@ -80,11 +80,6 @@ def deep_methods(dataset: Dataset, makers: Mapping[str, Maker]) -> dict[str, Fac
     return {name: partial(_of_images, make, shape) for name, make in makers.items()}
 
 
-def pretraining(network: str) -> int:
-    """Epochs of softmax on the labelled images before all else, as the seed has them."""
-    return 30 if network == "cifar" else 0
-
-
 def _of_images(
     make: Maker, shape: tuple[int, ...], random_state: int, n_jobs: int | None
 ) -> OfImages:
@@ -108,13 +103,7 @@ def _deep_paper(
 ) -> Any:
     from ssdml.deep import DeepSSDML
 
-    return DeepSSDML.paper(
-        network,
-        n_components,
-        pretrain_epochs=pretraining(network),
-        random_state=random_state,
-        n_jobs=n_jobs,
-    )
+    return DeepSSDML.paper(network, n_components, random_state=random_state, n_jobs=n_jobs)
 
 
 DEEP: dict[str, Maker] = {

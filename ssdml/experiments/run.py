@@ -16,7 +16,7 @@ from typing import Any
 from ssdml.datasets import Budget, Dataset
 from ssdml.experiments.claims import Claims
 from ssdml.experiments.cluster import Cluster
-from ssdml.experiments.deep_methods import DEEP, deep_methods, pretraining
+from ssdml.experiments.deep_methods import DEEP, deep_methods
 from ssdml.experiments.details import MAP_ROWS
 from ssdml.experiments.execution import outcomes
 from ssdml.experiments.features import form_of, prepared
@@ -37,6 +37,7 @@ from ssdml.experiments.results import RESULTS, Row
 from ssdml.experiments.tuning import tuned
 from ssdml.graphs._checks import choose
 from ssdml.image_files import ImageFiles
+from ssdml.paper_networks import paper_network
 
 __all__ = ["METHODS", "compare", "run_one"]
 
@@ -111,7 +112,7 @@ def _deep_baseline(
     if kind != "DeepBaseline":  # whose metric is a full matrix
         options["n_components"] = n_components
     if kind != "DeepUnsupervised":  # which sees no label
-        options["pretrain_epochs"] = pretraining(network)
+        options["pretrain_epochs"] = paper_network(network).pretrain_epochs
     return getattr(baselines, kind)(name, network, **options)
 
 

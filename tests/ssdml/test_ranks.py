@@ -62,6 +62,16 @@ def test_the_published_alternation_has_one_seed_and_one_network_for_all(tmp_path
     done = run(2, tmp_path / "paper", "--paper")
     assert done["stages"].tolist() == ["input", "partition 1", "end"]
     assert np.isfinite(done["Z"]).all()
+    one, other = done["networks"]
+    assert one == other
+
+
+def test_all_processes_end_with_one_network_and_the_first_builds_the_graphs(results):
+    one, other = results[1]["networks"]
+    assert one == other
+    built, built_by_the_other = results[1]["graphs"]
+    assert built == 1 + 2 + 1  # of the input, of two later partitions, in the end
+    assert built_by_the_other == 0
 
 
 def test_one_process_is_a_group_of_its_own():
