@@ -128,7 +128,7 @@ class Residual:
         import torch
 
         from ssdml.backbones import ResidualHead
-        from ssdml.training import train_backbone
+        from ssdml.residual_training import train_backbone
 
         if self.head is None:
             with torch.random.fork_rng(devices=[]):

@@ -52,4 +52,4 @@ def small_partitions(monkeypatch):
 
 @pytest.fixture
 def short_training(monkeypatch):
-    monkeypatch.setattr("ssdml.training.Schedule", partial(Schedule, n_steps=20))
+    monkeypatch.setattr("ssdml.residual_training.Schedule", partial(Schedule, n_steps=20))

@@ -47,7 +47,7 @@ def test_linear_metric_beats_the_input(digits, fitted):
 
 def test_residual_backbone_beats_the_input(digits, monkeypatch):
     """Even trained for a third of the time: by 10 points of NMI and 7 of accuracy."""
-    monkeypatch.setattr("ssdml.training.Schedule", partial(Schedule, n_steps=150))
+    monkeypatch.setattr("ssdml.residual_training.Schedule", partial(Schedule, n_steps=150))
     X, _, labels = digits
     before, accuracy_before = scores(X, digits)
     model = SSDML(backbone="residual", random_state=0).fit(X, labels)

@@ -128,10 +128,15 @@ def test_scale_of_the_rows_does_not_matter(blobs):
         ({"angle": 25.0}, "ssdml.alternation.angular_objective", "angle", 25.0),
         ({"input_weight": 0.3}, "ssdml.conclusion.choose_input_weight", "weights", (0.3,)),
         ({"n_components": 3}, "ssdml.conclusion.best_factor", 2, 3),
-        ({"angle": 25.0, "backbone": "residual"}, "ssdml.training.train_backbone", "angle", 25.0),
+        (
+            {"angle": 25.0, "backbone": "residual"},
+            "ssdml.residual_training.train_backbone",
+            "angle",
+            25.0,
+        ),
         (
             {"device": "cpu", "backbone": "residual"},
-            "ssdml.training.train_backbone",
+            "ssdml.residual_training.train_backbone",
             "device",
             "cpu",
         ),

@@ -11,10 +11,10 @@ from torch.nn import functional
 
 from ssdml.backbones import ResidualHead
 from ssdml.items import as_items
+from ssdml.residual_training import _balanced_batches, train_backbone
 from ssdml.training import (
     MetricNetwork,
     Schedule,
-    _balanced_batches,
     batch_angular_loss,
     batch_triplets,
     evaluating,
@@ -23,7 +23,6 @@ from ssdml.training import (
     pretrain,
     rate_at,
     seeded,
-    train_backbone,
 )
 from tests.losses import same_on_two_threads
 
