@@ -104,65 +104,64 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
         RuntimeWarning
             For a partition without a triplet, as one class alone has them, for a checkpoint that is
             damaged or began with other weights, and where the backbone makes zeros of some items.
+        ConvergenceWarning
+            If ``tol`` is set, and after the last partition more items change class than that.
         """
-        from ssdml.checkpoints import load_checkpoint, save_checkpoint
-        from ssdml.deep_config import run_config, run_seed
-        from ssdml.deep_network import new_network
         from ssdml.items import as_items, held_items
-        from ssdml.journal import memory_hints, write_history
-        from ssdml.ranks import from_first_rank, join_group, rank
+        from ssdml.journal import memory_hints
+        from ssdml.ranks import join_group
+        from ssdml.run_folder import RunFolder
         from ssdml.training import find_device
 
         self._validate_params()
-        name = type(self).__name__
-        device = join_group(find_device(self.device))
-        items = as_items(dataset, name, device)
-        labels = self._labels(y, len(items))
-        held = None if validation is None else held_items(validation, items.shape, device)
-        folder = None if self.checkpoint_dir is None else Path(self.checkpoint_dir)
-        seed = from_first_rank(lambda: run_seed(self.random_state, folder))
-        rng = np.random.default_rng(seed)
-        n_partitions = -(-self.epochs // self.epochs_per_partition)
-        n_stages = 2 + bool(self.pretrain_epochs) + n_partitions
-        stages = Stages(self, n_stages, verbose=self.verbose)
-        with stages.all(dataset, y), memory_hints(self):
-            with stages("input"):
-                inputs = self._inputs(items, labels, rng)
-            n_classes = len(np.unique(labels[labels != UNLABELED]))
-            network = new_network(
-                self.backbone,
-                items,
-                self.n_components,
-                n_classes,
-                seed,
-                device,
-                orthogonal=self.orthogonal,
-            )
-            run = self._new_run(items, labels, network, inputs, seed, device)
-            config: dict[str, Any] = {}
-            if folder is not None:
-                config = run_config(self, items, labels, seed)
-                found = from_first_rank(lambda: load_checkpoint(folder, config, name))
-                if found is not None:
-                    run.resume(found)
-                    if rank() == 0:
-                        write_history(folder, run.history)  # it may lack the last line
-            if self.pretrain_epochs and not run.history:
-                with stages("pretraining") as show:
-                    run.pretrain(show)
-            while len(run.history) < n_partitions and not run.has_settled:
-                with stages(f"partition {len(run.history) + 1}") as show:
-                    entry = run.partition(show)
-                    if held is not None:
-                        entry["validation"] = self._scores(run.network, *held, seed)
-                    if folder is not None and rank() == 0:
-                        save_checkpoint(folder, run.checkpoint(), config)
-                        write_history(folder, run.history)
-            with stages("end"):
-                run.conclude()
-                self._keep(run, labels)
+        with memory_hints(self):
+            device = join_group(find_device(self.device))
+            items = as_items(dataset, type(self).__name__, device)
+            labels = self._labels(y, len(items))
+            held = None if validation is None else held_items(validation, items.shape, device)
+            folder = RunFolder(self, items, labels)
+            stages = Stages(self, self._n_stages(folder.n_done), verbose=self.verbose)
+            with stages.all(dataset, y):
+                with stages("input"):
+                    inputs = self._inputs(items, labels, np.random.default_rng(folder.seed))
+                run = self._begun(items, labels, inputs, folder.seed, device)
+                folder.resume(run)
+                if self.pretrain_epochs and not run.history:
+                    with stages("pretraining") as show:
+                        run.pretrain(show)
+                while len(run.history) < run.n_partitions and not run.has_settled:
+                    with stages(f"partition {len(run.history) + 1}") as show:
+                        entry = run.partition(show)
+                        if held is not None:
+                            entry["validation"] = self._scores(run.network, *held, folder.seed)
+                        folder.keep(run)
+                with stages("end"):
+                    run.conclude()
+                    self._keep(run, labels)
         self.stage_seconds_ = stages.seconds
         return self
+
+    def _n_stages(self, n_done: int) -> int:
+        """Stages that are left where so many partitions are done."""
+        n_partitions = -(-self.epochs // self.epochs_per_partition)
+        return 2 + bool(self.pretrain_epochs and not n_done) + n_partitions - n_done
+
+    def _begun(
+        self, items: Any, labels: Array, inputs: Any, seed: int, device: str
+    ) -> PartitionRun:
+        """The run, with a network that has learned nothing."""
+        from ssdml.deep_network import new_network
+
+        network = new_network(
+            self.backbone,
+            items,
+            self.n_components,
+            len(np.unique(labels[labels != UNLABELED])),
+            seed,
+            device,
+            orthogonal=self.orthogonal,
+        )
+        return self._new_run(items, labels, network, inputs, seed, device)
 
     def _scores(self, network: Any, items: Any, y: Array, seed: int) -> dict[str, float]:
         from ssdml.ranks import from_first_rank

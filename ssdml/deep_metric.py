@@ -41,7 +41,10 @@ class DeepMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         embedding : ndarray of shape (n, n_components + m), float32
             m principal components of the input; 0 if ``input_weight_`` is 0.
         """
-        return self._embed(self.network_, self._items(dataset, "transform"))
+        from ssdml.journal import memory_hints
+
+        with memory_hints(self):
+            return self._embed(self.network_, self._items(dataset, "transform"))
 
     def _embed(self, network: Any, items: Any) -> Array:
         from ssdml.training import embed_items
@@ -113,12 +116,12 @@ class DeepMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         """Write the fitted estimator into a folder: safetensors and JSON, no code.
 
         Of a module of one's own the weights are kept, and :meth:`load` wants such a module again.
-        ``augment`` is kept if it is "auto" or None, ``random_state`` if it is a number; triplets
-        and history stay behind.
+        ``augment`` is kept if it is "auto" or None, ``random_state`` if it is a number; ``losses``,
+        triplets and history stay behind.
         """
         check_is_fitted(self)
         params = self.get_params(deep=False)
-        for name in params.keys() & {"backbone", "augment"}:
+        for name in params.keys() & {"backbone", "augment", "losses"}:
             if not isinstance(params[name], str | None):
                 params[name] = None
         if not isinstance(params["random_state"], Integral | None):

@@ -63,6 +63,11 @@ def memory_hints(settings: Any) -> Iterator[None]:
     """
     try:
         yield
+    except MemoryError as error:  # NumPy's: the graphs and what stands beside the embedding
+        without = ", or set input_edges=0 and input_weight=0" * hasattr(settings, "input_edges")
+        raise MemoryError(
+            f"No room in main memory ({error}). Give fewer items{without}."
+        ) from error
     except RuntimeError as error:
         if not isinstance(error, torch.cuda.OutOfMemoryError) and ON_CPU not in str(error):
             raise

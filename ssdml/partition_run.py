@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 from torch.nn import functional
 
@@ -225,7 +226,21 @@ class PartitionRun(ABC):
         return bool(self.history) and self.history[-1].get("changed", 1.0) < self.settings.tol
 
     def conclude(self) -> None:
-        """The labels along the graph of the last embedding; proxies that nobody has trained."""
+        """The labels along the graph of the last embedding; proxies that nobody has trained.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If an early stop was asked for, and the classes have not settled.
+        """
+        changed, tol = self.history[-1].get("changed"), self.settings.tol
+        if tol and changed is not None and not self.has_settled:
+            warnings.warn(
+                f"{changed:.1%} of the items changed class with the last partition, more than "
+                f"tol={tol}. Raise epochs={self.settings.epochs} or tol.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         if not self.distributions.shape[1]:
             return  # there is no label
         rng = np.random.default_rng([self.seed, len(self.history) + 1])

@@ -58,7 +58,7 @@ class Stages:
     -----
     A callback may return True at the end of a task to ask for a stop. No estimator that
     scikit-learn 1.9 ships reads it, and neither do we: the fit goes on to its end. Fewer rounds
-    are had by ``max_rounds``.
+    are had by ``max_rounds``, fewer partitions by ``epochs``.
     """
 
     def __init__(self, estimator: Any, n_stages: int, *, verbose: int = 0) -> None:
@@ -70,7 +70,7 @@ class Stages:
         self._bar = _terminal_bar() if verbose and sys.stderr.isatty() else None
         self._task = self._bar.add_task(self._name, total=n_stages) if self._bar else None
         self.seconds: dict[str, float] = {}
-        self._stage = ""
+        self._stage, self._note = "", ""
 
     @contextmanager
     def all(self, X: Any, y: Any) -> Iterator[None]:
@@ -92,7 +92,7 @@ class Stages:
     @contextmanager
     def __call__(self, name: str) -> Iterator[Show]:
         """Around one stage; yields a function that takes the fraction of it that is done."""
-        self._stage = name
+        self._stage, self._note = name, ""
         task = self._context.subcontext(task_name=name) if self._context is not None else None
         if task is not None:
             task.call_on_fit_task_begin(estimator=self._estimator)
@@ -100,12 +100,14 @@ class Stages:
         start = time.perf_counter()
         yield self._show
         self.seconds[name] = time.perf_counter() - start
-        logger.info("%s: %s took %.2f s", self._name, name, self.seconds[name])
+        told = f" ({self._note})" if self._note else ""
+        logger.info("%s: %s took %.2f s%s", self._name, name, self.seconds[name], told)
         self._show(0.0)
         if task is not None:
             task.call_on_fit_task_end(estimator=self._estimator)
 
     def _show(self, done: float, note: str = "") -> None:
+        self._note = note or self._note
         if self._bar:
             told = ", ".join(part for part in (f"{self._name}: {self._stage}", note) if part)
             done += len(self.seconds)

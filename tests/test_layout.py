@@ -34,6 +34,7 @@ FLOORS = (
     }
     | {"ssdml.leave_one_out"}
     | {f"ssdml.{name}" for name in "angular losses backbones sampling augmentation".split()}
+    | {"ssdml.paper_networks"}
     | {f"ssdml.{name}" for name in "files items ranks checkpoints input_side journal".split()}
     | {f"ssdml.{name}" for name in "pooling bn_inception pretrained".split()}
     | {f"ssdml.{name}" for name in "labels ranking retrieval evaluation progress".split()}
@@ -44,6 +45,7 @@ FLOORS = (
     | {"ssdml.onnx_export"},
     {
         "ssdml.training",
+        "ssdml.residual_training",
         "ssdml.features",
         "ssdml.conclusion",
         "ssdml.alternation",
@@ -55,7 +57,7 @@ FLOORS = (
         "ssdml.estimator",
     },
     {f"ssdml.deep_{part}" for part in "config estimator literal metric network run".split()}
-    | {"ssdml.deep", "ssdml.partition_run"},
+    | {"ssdml.deep", "ssdml.partition_run", "ssdml.run_folder"},
     {"ssdml.experiments"},
     {"ssdml.cli", "ssdml.cli_study", "ssdml.cli_values", "ssdml.__main__"},
     {"ssdml.baselines"},

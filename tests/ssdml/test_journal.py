@@ -71,6 +71,16 @@ def test_memory_of_a_machine_without_a_device_too():
         torch.empty(2**55)
 
 
+def test_main_memory_that_runs_out_names_what_wants_it():
+    with (
+        pytest.raises(MemoryError, match=r"main memory \(9 GiB\). Give fewer items, or set "),
+        memory_hints(SimpleNamespace(batch_size=64, input_edges="auto")),
+    ):
+        raise MemoryError("9 GiB")
+    with pytest.raises(MemoryError, match=r"items\.$"), memory_hints(SimpleNamespace()):
+        raise MemoryError("9 GiB")
+
+
 def test_other_errors_are_left_as_they_are():
     with pytest.raises(RuntimeError, match="something else"), memory_hints(SimpleNamespace()):
         raise RuntimeError("something else")

@@ -140,6 +140,19 @@ def test_log_tells_how_long_each_stage_took(blobs, caplog):
     ]
 
 
+def test_the_log_has_the_last_word_on_each_stage(caplog):
+    stages = Stages(object(), 2)
+    with caplog.at_level(logging.INFO, logger="ssdml"):
+        with stages("one") as show:
+            show(0.5, "loss 2")
+            show(1.0, "loss 1")
+        with stages("two"):
+            pass
+    one, two = caplog.messages
+    assert one.endswith(" s (loss 1)")
+    assert two.endswith(" s")
+
+
 @pytest.mark.parametrize("verbose", [0, 1])
 def test_bar_is_drawn_on_a_terminal_alone_and_if_asked_for(verbose, monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
 from ssdml import DeepSSDML, deep_run
@@ -203,6 +204,12 @@ class TestSwitches:
         model = small_model(tol=(changes[0] + 1) / 2).fit(X, labels)
         assert len(model.history_) == 2
         assert model.history_[-1]["changed"] == changes[0]
+
+    def test_classes_that_do_not_settle_are_told_of(self, digits):
+        X, _, labels = digits
+        message = r"of the items changed class with the last partition, more than tol=1e-06"
+        with pytest.warns(ConvergenceWarning, match=message):
+            small_model(epochs=4, tol=1e-6).fit(X, labels)
 
     def test_an_input_weight_of_ones_own_is_taken(self, digits):
         X, _, labels = digits

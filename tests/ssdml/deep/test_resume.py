@@ -17,7 +17,9 @@ from torch import nn
 from ssdml import DeepSSDML
 from ssdml.augmentation import unchanged
 from ssdml.deep_config import described
+from ssdml.losses import DecorrelatedCentersLoss
 from ssdml.partition_run import PartitionRun
+from ssdml.progress import Stages
 from tests.deep import assert_same_weights, small_model, small_network
 
 ROOT = Path(__file__).parents[3]
@@ -45,6 +47,20 @@ class TestResume:
         assert set(resumed.stage_seconds_) == {"input", "partition 3", "end"}
         assert_same_weights(fitted, resumed)
         np.testing.assert_array_equal(fitted.transform(X), resumed.transform(X))
+
+    def test_the_bar_counts_what_is_left(self, digits, tmp_path, monkeypatch):
+        X, _, labels = digits
+        counts = []
+        begin = Stages.__init__
+
+        def spy(stages, estimator, n_stages, **options):
+            counts.append(n_stages)
+            begin(stages, estimator, n_stages, **options)
+
+        monkeypatch.setattr(Stages, "__init__", spy)
+        options = {"epochs": 2, "pretrain_epochs": 1, "checkpoint_dir": tmp_path}
+        fits = [small_model(**options).fit(X, labels) for _ in range(2)]
+        assert counts == [len(model.stage_seconds_) for model in fits] == [4, 2]
 
     def test_kill_and_resume(self, fitted, digits, tmp_path):
         """SIGKILL after the first checkpoint: nothing of the process is left."""
@@ -152,6 +168,16 @@ class TestSaveAndLoad:
         np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
         np.testing.assert_array_equal(loaded.transduction_, fitted.transduction_)
         assert loaded.decay == fitted.decay
+
+    def test_losses_stay_behind(self, digits, tmp_path):
+        X, _, labels = digits
+        model = small_model(epochs=2, losses=[(0.1, DecorrelatedCentersLoss(10, 16))]).fit(
+            X, labels
+        )
+        model.save(tmp_path / "model")
+        loaded = DeepSSDML.load(tmp_path / "model", backbone=small_network())
+        np.testing.assert_array_equal(loaded.transform(X), model.transform(X))
+        assert loaded.losses is None
 
     def test_a_module_of_ones_own_is_asked_for_again(self, fitted, tmp_path):
         fitted.save(tmp_path / "model")
