@@ -132,7 +132,9 @@ def test_the_projection_is_the_nearest_and_bounds_the_trace(rng):
 def test_turns_of_beliefs_go_up(terms):
     M, values, _ = alternate_beliefs(np.eye(3), terms, Model(1.0, 0.1), max_iter=30, tol=0)
     assert len(values) > 5
-    assert (np.diff(values) >= 0).all()
+    # Thirty turns come to where a step adds less than the sum of the terms is rounded by.
+    rounding = len(terms.counts) * np.finfo(float).eps * np.abs(values).max()
+    assert (np.diff(values) >= -rounding).all()
     assert values[-1] > values[0] + 1
     assert values[-1] == value_of_beliefs(M, terms, Model(1.0, 0.1))
     assert np.linalg.eigvalsh(M)[0] >= -1e-10
