@@ -14,9 +14,10 @@ from functools import partial
 from pathlib import Path
 
 from ssdml.experiments.baseline_tables import best_of, is_ahead, printed_scores
-from ssdml.experiments.paired import against
-from ssdml.experiments.printed import marked
+from ssdml.experiments.paired import against, means
+from ssdml.experiments.printed import as_printed, marked
 from ssdml.experiments.results import Row, latest, read_rows
+from ssdml.experiments.significance import friedman_nemenyi
 from ssdml.experiments.statistics import Floats, mean_interval, paired_difference
 from ssdml.experiments.tables import by_seed, score_table
 from ssdml.experiments.tuning import SUFFIX
@@ -104,8 +105,8 @@ def features(*left_out: str) -> Lines:
 
 
 def baselines(score: str) -> Lines:
-    """All methods on features; † where the best of ours is not shown to be better."""
-    methods, columns = (*STARTS, *THEIRS, *OURS), {}
+    """All methods on features, † where the best of ours is not shown to be better, and ranks."""
+    methods, columns, sets = (*STARTS, *THEIRS, *OURS), {}, []
     for (kind, dataset), title in SETS.items():
         for suffix in ("", SUFFIX):
             ours = [name + suffix for name in OURS]
@@ -116,9 +117,21 @@ def baselines(score: str) -> Lines:
                     found[name] += "" if is_ahead(tests[name]) else " †"
                 head = f"{title}, {rows[0]['labels_per_class']}{suffix.replace('-', ', ')}"
                 columns[head] = {name.removesuffix(suffix): told for name, told in found.items()}
+                sets += [means(rows, score)] if not suffix else []
+    columns |= mean_ranks(sets)
     yield score, *columns
     for name in methods:
         yield named(name), *(found.get(name, "") for found in columns.values())
+
+
+def mean_ranks(sets: Sequence[Mapping[str, float]]) -> dict[str, dict[str, str]]:
+    """A column: mean rank of each method over the sets, and how far apart two must be by chance."""
+    compared = [name for name in (*THEIRS, *OURS) if all(name in means for means in sets)]
+    if len(sets) < len(SETS):
+        return {}
+    test = friedman_nemenyi([[means[name] for means in sets] for name in compared])
+    ranks = {name: f"{rank:.1f}" for name, rank in zip(compared, test.ranks, strict=True)}
+    return {f"mean rank (CD {test.critical_difference:.1f})": ranks}
 
 
 def networks() -> Lines:
@@ -130,8 +143,7 @@ def networks() -> Lines:
             found = cells(rows, score)
             printed = printed_scores(dataset, rows[0]["labels_per_class"], score)
             for name in NETWORKS:
-                if name.partition("[")[0] in printed:
-                    value = printed[name.partition("[")[0]]
+                if (value := printed.get(as_printed(name))) is not None:
                     found[name] = f"{found.get(name, '')} ({value:.1f})".strip()
             columns[f"{title} {score}"] = found
     yield "", *columns

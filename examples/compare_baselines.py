@@ -1,7 +1,8 @@
 """Our methods against every baseline, over seeds and data sets, with tests of the differences.
 
-``python examples/compare_baselines.py digits banking77 mnist --labels-per-class 5 5 10 --out
-baselines`` goes on where it was stopped; one number of labels stands for all sets. Each baseline is
+``python examples/compare_baselines.py digits banking77 mnist --labels-per-class 5 5 10
+--features unit unit components --out baselines`` goes on where it was stopped; one value stands for
+all sets. Each baseline is
 tested against the best of ours on each set, over seeds, and those that it is not shown to beat are
 named; over data sets there are ranks, Friedman's test and Nemenyi's critical difference. A star
 marks what is our reconstruction. ``--tuned``: the labelled rows choose the parameters of each, from
@@ -15,7 +16,7 @@ from ssdml.datasets import load_dataset
 from ssdml.experiments.baseline_tables import ranked, set_lines
 from ssdml.experiments.paired import means
 from ssdml.experiments.printed import reconstructions
-from ssdml.experiments.run import DEEP_METHODS, available, compare
+from ssdml.experiments.run import available, compare
 from ssdml.experiments.tables import HEADLINE
 from ssdml.experiments.terminal import shown_runs
 from ssdml.experiments.tuning import GRIDS, SUFFIX
@@ -32,28 +33,33 @@ parser.add_argument(
 )
 parser.add_argument("--seeds", type=int, default=5)
 parser.add_argument("--out", type=Path, default=Path("baselines"))
-parser.add_argument("--features", default="auto", help="auto, unit, components or raw")
+parser.add_argument(
+    "--features",
+    nargs="+",
+    default=["auto"],
+    help="auto, unit, components or raw: one for all sets, or one for each",
+)
 parser.add_argument("--tuned", action="store_true", help="parameters by the labelled rows")
 parser.add_argument("--deep", action="store_true", help="networks of images")
 parser.add_argument("--n-jobs", type=int, default=1, help="runs at a time")
 
 
 def parsed():
-    """What the command line asks, with a number of labels for each set."""
+    """What the command line asks, with labels and features of each set."""
     given = parser.parse_args()
-    n_sets, n_labels = len(given.datasets), len(given.labels_per_class)
-    if n_labels not in (1, n_sets):
-        parser.error(
-            f"--labels-per-class must have one number, or one for each of the {n_sets} sets; got "
-            f"{n_labels}."
-        )
-    if given.deep and given.tuned and not GRIDS.keys() & DEEP_METHODS.keys():
-        parser.error(
-            "--tuned must be left out with --deep: there are no settings of networks to choose "
-            "from (ssdml.experiments.tuning.GRIDS). Leave out either."
-        )
-    given.labels_per_class *= n_sets // n_labels
+    given.labels_per_class = for_each_set("--labels-per-class", given.labels_per_class, given)
+    given.features = for_each_set("--features", given.features, given)
     return given
+
+
+def for_each_set(name, values, given):
+    """As many values as sets, where one stands for all."""
+    n_sets = len(given.datasets)
+    if len(values) not in (1, n_sets):
+        parser.error(
+            f"{name} must have one value, or one for each of the {n_sets} sets; got {len(values)}."
+        )
+    return values * (n_sets // len(values))
 
 
 def chosen(dataset, deep, tuned):
@@ -74,7 +80,8 @@ if __name__ == "__main__":
     given = parsed()
     scores = HEADLINE if given.deep else SCORES
     sets = {score: [] for score in scores}
-    for name, n_labels in zip(given.datasets, given.labels_per_class, strict=True):
+    asked = zip(given.datasets, given.labels_per_class, given.features, strict=True)
+    for name, n_labels, features in asked:
         out = given.out / Path(name).stem
         dataset = load_dataset(name)
         ours, theirs, references = chosen(dataset, given.deep, given.tuned)
@@ -85,7 +92,7 @@ if __name__ == "__main__":
                 labels_per_class=[n_labels],
                 seeds=range(given.seeds),
                 out=out,
-                features=given.features,
+                features=features,
                 deep=given.deep,
                 resume=True,
                 n_jobs=given.n_jobs,

@@ -193,7 +193,8 @@ def test_baselines_are_tested_against_ours_and_ranked(example, tmp_path, monkeyp
     for number in (1, 2):
         np.savez(tmp_path / f"set{number}.npz", X=X.reshape(600, -1)[number::2], y=y[number::2])
     sets = [tmp_path / "set1.npz", tmp_path / "set2.npz"]
-    given = [*sets, "--labels-per-class", 4, 5, "--seeds", 2, "--out", tmp_path / "out"]
+    given = [*sets, "--labels-per-class", 4, 5, "--features", "unit", "raw"]
+    given += ["--seeds", 2, "--out", tmp_path / "out"]
     shown = example("compare_baselines.py", *given)
     titles = re.findall(r"^set(\d), (\d) labels a class: (\S+)$", shown, re.M)
     assert [" ".join(title) for title in titles] == [
@@ -212,8 +213,8 @@ def test_baselines_are_tested_against_ours_and_ranked(example, tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--labels-per-class", 5, 10], "one number, or one for each of the 3 sets; got 2."),
-        (["--deep", "--tuned"], "there are no settings of networks"),
+        (["--labels-per-class", 5, 10], "class must have one value, or one for each of the 3 sets"),
+        (["--features", "unit", "raw"], "--features must have one value, or one for each of the 3"),
     ],
 )
 def test_what_a_comparison_of_baselines_cannot_do_is_told(example, capsys, options, message):

@@ -8,6 +8,7 @@ images are of other classes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from textwrap import fill
 
@@ -149,6 +150,17 @@ RECONSTRUCTED: Mapping[str, tuple[str, ...]] = {
     "deep-deepcluster": (_HEADS,),
     "deep-suml": (_HEADS,),
 }
+
+
+def as_printed(method: str) -> str:
+    """Name of a method in the tables above, however many epochs it was given.
+
+    Examples
+    --------
+    >>> as_printed("deep-ssdml-paper[epochs=10]"), as_printed("deep-ssdml[angle=45]")
+    ('deep-ssdml-paper', 'deep-ssdml[angle=45]')
+    """
+    return re.sub(r"\[epochs=\d+\]$", "", method)
 
 
 def marked(method: str) -> str:

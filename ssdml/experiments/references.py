@@ -47,8 +47,11 @@ class ClassDistributions(TransformerMixin, BaseEstimator):
 class SupervisedUMAP(TransformerMixin, BaseEstimator):
     """UMAP of rows and labels, of which -1 is none to it as well."""
 
-    def __init__(self, n_components: int = 10, random_state: int = 0) -> None:
+    def __init__(
+        self, n_components: int = 10, n_neighbors: int = 15, random_state: int = 0
+    ) -> None:
         self.n_components = n_components
+        self.n_neighbors = n_neighbors
         self.random_state = random_state
 
     def fit(self, X: Array, y: Array) -> Self:
@@ -59,7 +62,11 @@ class SupervisedUMAP(TransformerMixin, BaseEstimator):
             raise ValueError("umap: y must label some rows; got -1 alone. Label some rows.")
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="n_jobs value")  # a seed asks for one
-            model = UMAP(n_components=self.n_components, random_state=self.random_state)
+            model = UMAP(
+                n_neighbors=self.n_neighbors,
+                n_components=self.n_components,
+                random_state=self.random_state,
+            )
             self.model_ = model.fit(X, y)
         return self
 

@@ -8,7 +8,13 @@ from pathlib import Path
 
 from ssdml.budgets import Budget
 from ssdml.experiments.paired import against
-from ssdml.experiments.printed import LABELS_PER_CLASS, Printed, marked, reconstructions
+from ssdml.experiments.printed import (
+    LABELS_PER_CLASS,
+    Printed,
+    as_printed,
+    marked,
+    reconstructions,
+)
 from ssdml.experiments.protocols import PAPER, PROTOCOLS, RECALL_AT
 from ssdml.experiments.results import Row, budget_of
 from ssdml.experiments.tables import ScoreTable, score_tables
@@ -55,8 +61,9 @@ def _lines(
             yield name
             name = ""
         yield f"{name:{NAMES}}{cells}{p}".rstrip()
-        if line.method in printed:
-            cells = "".join(f"{_number(value):>5}{'':5}" for value in printed[line.method])
+        figures = printed.get(as_printed(line.method))
+        if figures is not None:
+            cells = "".join(f"{_number(value):>5}{'':5}" for value in figures)
             yield f"{'  printed':{NAMES}}{cells}".rstrip()
     if tests:
         yield f"p: of the difference from {OURS}, by the corrected t-test over the seeds"

@@ -36,7 +36,7 @@ def grid(**values: Sequence[Any]) -> Settings:
     ]
 
 
-# Six settings for every method, its default the first of them.
+# Six settings for every method, its default the first of them; of networks, how they descend.
 GRIDS: dict[str, Settings] = {
     "pca": grid(n_components=[0.95, 0.5, 0.7, 0.8, 0.9, 0.99]),
     "lda": grid(transformer__shrinkage=[0.5, 0.1, 0.3, 0.7, 0.9, 0.99]),
@@ -52,6 +52,17 @@ GRIDS: dict[str, Settings] = {
     "apit": grid(prior=["itml", "gmml"], graph_weight=[None, 0.1, 0.01]),
     "ssdml": grid(n_neighbors=[10, 6, 20], decay=[0.99, 0.9]),
     "ssdml-residual": grid(n_neighbors=[10, 6, 20], decay=[0.99, 0.9]),
+    "ssdml-paper": grid(n_neighbors=[10, 6, 20], decay=[0.99, 0.9]),
+    "umap": grid(n_neighbors=[15, 8, 30], n_components=[10, 2]),
+} | {
+    f"deep-{name}": grid(learning_rate=rates, weight_decay=decays)
+    for names, rates, decays in (
+        (("lrml", "seraph", "isdml", "apllr", "apit"), (1e-5, 1e-6, 1e-4), (5e-4, 0.0)),
+        (("triplet", "angular", "ssdml-paper"), (1e-4, 1e-5, 1e-3), (5e-4, 0.0)),
+        (("exemplar", "rotnet", "nce", "deepcluster", "suml"), (None, 1e-3, 1e-2), (5e-4, 0.0)),
+        (("ssdml",), (1e-3, 3e-4, 3e-3), (1e-2, 0.0)),
+    )
+    for name in names
 }
 
 
