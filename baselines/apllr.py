@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils._param_validation import Interval
@@ -46,7 +46,8 @@ class APLLR(PropagatedBaseline):
     ----------
     components_ : ndarray of shape (n_components, n_features)
     info_ : dict
-        ``graph_weight`` that was used.
+        ``graph_weight`` that was used; ``raised``, in how many directions dissimilar pairs lie as
+        near as similar ones, so that the prior stands at its floor.
     classes_, transduction_, label_distributions_, embedding_ : ndarray
         As those of :class:`ssdml.SSDML`.
 
@@ -121,11 +122,18 @@ class APLLR(PropagatedBaseline):
                     "or there is no prior. Takes the identity.",
                     stacklevel=6,
                 )
-            prior = np.eye(problem.X.shape[1])
-        return prior, {}
+            prior = Ratio(np.eye(problem.X.shape[1]), 0)
+        return prior.M, {"raised": prior.raised}
 
 
-def likelihood_ratio(pairs: LabelledPairs, shrinkage: float) -> Matrix | None:
+class Ratio(NamedTuple):
+    """The prior, and how many of its eigenvalues were raised to their floor."""
+
+    M: Matrix
+    raised: int
+
+
+def likelihood_ratio(pairs: LabelledPairs, shrinkage: float) -> Ratio | None:
     """``S^-1 - D^-1`` of the shrunk scatters, its eigenvalues at least 1e-6 of the largest.
 
     Without dissimilar pairs ``S^-1``. None where there are no similar pairs, or no eigenvalue is
@@ -133,7 +141,7 @@ def likelihood_ratio(pairs: LabelledPairs, shrinkage: float) -> Matrix | None:
 
     Examples
     --------
-    >>> likelihood_ratio(LabelledPairs(np.eye(2), 4 * np.eye(2), 1, 1), 0.1)
+    >>> likelihood_ratio(LabelledPairs(np.eye(2), 4 * np.eye(2), 1, 1), 0.1).M
     array([[0.75, 0.  ],
            [0.  , 0.75]])
     """
@@ -145,4 +153,6 @@ def likelihood_ratio(pairs: LabelledPairs, shrinkage: float) -> Matrix | None:
     values, vectors = np.linalg.eigh(symmetrize(ratio))
     if not values[-1] > 0:
         return None
-    return symmetrize((vectors * np.maximum(values, FLOOR * values[-1])) @ vectors.T)
+    floor = FLOOR * values[-1]
+    M = symmetrize((vectors * np.maximum(values, floor)) @ vectors.T)
+    return Ratio(M, int((values < floor).sum()))

@@ -72,8 +72,6 @@ def assert_is_matrix(found, M):
     np.testing.assert_allclose(found, len(M) * M / np.trace(M), rtol=1e-8, atol=1e-10)
 
 
-# A closed form, and a descent, which ends within the root of its objective's rounding.
-ATOL = {LRML: 1e-10, ISDML: 2e-7}
 linear = pytest.mark.parametrize("method", [LRML(), LRML(normalized=True), ISDML()], ids=repr)
 
 
@@ -101,10 +99,39 @@ class TestTermsOfTheLinearObjective:
         else:
             W = density_weights(rows, graph, kernel_width(rows, graph, 10.0))
             R = pair_scatter(rows, W) / (W.sum() / 2)
-            method = clone(method).set_params(tol=1e-10)
         M = np.linalg.inv(R + 1e-3 * np.trace(R) / 4 * np.eye(4))
         found = matrix(method, data[0], np.full(90, -1))
-        np.testing.assert_allclose(found, 4 * M / np.trace(M), atol=ATOL[type(method)])
+        np.testing.assert_allclose(found, 4 * M / np.trace(M), atol=1e-8)
+
+
+@pytest.mark.parametrize("method", [APLLR(), APIT(), APIT(prior="gmml")], ids=repr)
+def test_without_labels_the_prior_is_the_identity(method, data, rows):
+    nothing = np.full(90, -1)
+    model = fitted(method, data[0], nothing)
+    K = propagated_scatter(rows, nothing, knn_graph(rows, 10), decay=0.99)
+    M = near_prior(np.eye(4), K, None, "").M
+    assert np.abs(M - np.eye(4) * np.trace(M) / 4).max() > 1e-6
+    assert_is_matrix(model.get_mahalanobis_matrix(), M)
+
+
+def test_apllr_with_more_features_than_rows_has_the_ratio_of_shrunk_scatters(rng):
+    """Both of rank below six in forty dimensions: S^-1 - D^-1 only exists of the shrunk ones."""
+    X, labels = rng.standard_normal((20, 40)), np.where(np.arange(20) < 6, np.arange(20) % 2, -1)
+    rows = X - X.mean(axis=0)
+    rows /= np.sqrt(rows.var(axis=0).sum())
+    known = rows[:6]
+    pairs = [(i, j) for i in range(6) for j in range(i)]
+    kinds = {True: [], False: []}
+    for i, j in pairs:
+        kinds[bool(labels[i] == labels[j])].append(np.outer(*2 * [known[i] - known[j]]))
+    S, D = (np.mean(kinds[same], axis=0) for same in (True, False))
+    assert max(np.linalg.matrix_rank(S), np.linalg.matrix_rank(D)) < 6
+    shrunk = [0.9 * part + 0.1 * np.trace(part) / 40 * np.eye(40) for part in (S, D)]
+    values, vectors = np.linalg.eigh(np.linalg.inv(shrunk[0]) - np.linalg.inv(shrunk[1]))
+    prior = (vectors * np.maximum(values, 1e-6 * values[-1])) @ vectors.T
+    model = fitted(APLLR(graph_weight=0.0), X, labels)
+    assert model.info_["raised"] == (values < 1e-6 * values[-1]).sum()
+    assert_is_matrix(model.get_mahalanobis_matrix(), prior)
 
 
 def test_apllr_without_similar_pairs_begins_at_the_identity(data, rows, one_label):

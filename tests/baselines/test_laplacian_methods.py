@@ -14,9 +14,7 @@ from ssdml.baselines.isdml import barred_trace, density_weights, descend, kernel
 from ssdml.baselines.lrml import edge_scatter, least_trace
 from ssdml.graphs import adjacency, knn_graph, laplacian, pair_scatter
 
-# Whatever its tol, the descent ends within some 1e-8 of the minimum: its line search sees nothing
-# below the rounding of the objective, 1e-16, whose root that is.
-DESCENDED = 2e-7
+DESCENDED = 1e-8  # of the closed form
 
 
 def definite(rng, d=5):

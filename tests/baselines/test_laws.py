@@ -58,6 +58,9 @@ def test_the_matrix_is_positive_semidefinite_with_trace_d(method, data):
     M = matrix(method, X, labels)
     assert np.linalg.eigvalsh(M)[0] >= -1e-10
     assert np.trace(M) == pytest.approx(4)
+    learned, _ = clone(method)._learn(method._pose(X, labels, np.random.default_rng(0)))
+    np.testing.assert_array_equal(learned, learned.T)  # before it is factored
+    assert np.linalg.eigvalsh(learned)[0] >= -1e-10 * np.trace(learned) / 4
 
 
 @every_method

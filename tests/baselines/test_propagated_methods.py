@@ -90,21 +90,28 @@ class TestNearPrior:
 
 
 class TestPriors:
-    def test_likelihood_ratio_by_its_equation(self, rows):
+    @pytest.mark.parametrize(("gap", "raised"), [(8.0, False), (0.0, True)])
+    def test_likelihood_ratio_by_its_equation(self, rows, gap, raised):
+        """Where classes do not lie apart, dissimilar pairs are the nearer in some directions."""
         X, labels = rows
-        near = X + 8.0 * np.maximum(labels, 0)[:, None]
-        pairs = labelled_pairs(near, labels)
+        X = X + gap * np.maximum(labels, 0)[:, None]
+        pairs = labelled_pairs(X, labels)
         S, D = (shrink(part, 0.1) for part in pairs[:2])
         expected = np.linalg.inv(S) - np.linalg.inv(D)
         values, vectors = np.linalg.eigh(expected)
         floored = (vectors * np.maximum(values, 1e-6 * values[-1])) @ vectors.T
-        np.testing.assert_allclose(likelihood_ratio(pairs, 0.1), floored, atol=1e-10)
+        found = likelihood_ratio(pairs, 0.1)
+        np.testing.assert_allclose(found.M, floored, atol=1e-10)
+        assert found.raised == (values < 1e-6 * values[-1]).sum()
+        assert bool(found.raised) == raised
 
     def test_likelihood_ratio_where_there_is_none(self):
         one, zero = np.eye(2), np.zeros((2, 2))
         assert likelihood_ratio(LabelledPairs(zero, one, 0, 3), 0.1) is None
         assert likelihood_ratio(LabelledPairs(one, one, 3, 3), 0.1) is None
-        np.testing.assert_allclose(likelihood_ratio(LabelledPairs(one, zero, 3, 0), 0.1), one)
+        alone = likelihood_ratio(LabelledPairs(one, zero, 3, 0), 0.1)
+        np.testing.assert_allclose(alone.M, one)
+        assert alone.raised == 0
 
     def test_geometric_mean_solves_its_equation(self, rng):
         S, D = (np.cov(rng.standard_normal((5, 30))) for _ in range(2))
@@ -155,7 +162,7 @@ def test_the_fit_is_the_closed_form_of_prior_and_graph(kind):
     model = kind(**given, **({"prior": "gmml"} if kind is APIT else {})).fit(X, labels)
     rows = (X - X.mean(axis=0)) / np.sqrt(X.var(axis=0).sum())
     pairs = labelled_pairs(rows, labels)
-    prior = likelihood_ratio(pairs, 0.2) if kind is APLLR else geometric_mean(pairs, 0.2)
+    prior = likelihood_ratio(pairs, 0.2).M if kind is APLLR else geometric_mean(pairs, 0.2)
     K = propagated_scatter(rows, labels, knn_graph(rows, 7), decay=0.9)
     M = np.linalg.inv(np.linalg.inv(prior) + 0.02 * K)
     np.testing.assert_allclose(
