@@ -37,9 +37,12 @@ def main(out: Path) -> None:
     train, partition = DeepRun._loss, DeepRun.partition
 
     def die_once(self, progress):
-        first = os.environ.get("TORCHELASTIC_RESTART_COUNT") == "0"
-        if "--die" in sys.argv and first and ranks.rank() == 1 and len(self.history) == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if ranks.rank() == ranks.n_ranks() - 1:
+            with (out / "begun").open("a") as file:
+                file.write(f"{len(self.history) + 1}\n")
+            first = os.environ.get("TORCHELASTIC_RESTART_COUNT") == "0"
+            if "--die" in sys.argv and first and len(self.history) == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
         return partition(self, progress)
 
     DeepRun.partition = die_once

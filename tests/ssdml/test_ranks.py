@@ -54,7 +54,10 @@ def test_the_whole_fit_ends_where_that_of_one_process_does(results):
 
 def test_where_a_process_dies_the_rest_go_on_from_the_checkpoint(results, tmp_path):
     disturbed = run(2, tmp_path / "disturbed", "--die")
-    assert disturbed["stages"].tolist() == ["input", "partition 3", "end"]
+    begun = (tmp_path / "disturbed" / "begun").read_text().split()
+    assert begun[:4] == ["1", "2", "3", "3"]  # it died at the start of the third
+    assert set(begun[4:]) <= {"3"}  # a connection lost on the way may start it once more
+    assert disturbed["stages"].tolist()[-1] == "end"
     np.testing.assert_array_equal(disturbed["Z"], results[1]["Z"])
 
 
