@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from ssdml import DeepSSDML, deep_run
 from ssdml.deep_config import run_seed
 from ssdml.evaluation import evaluate
 from ssdml.progress import Stages
+from ssdml.training import Trainer
 from tests.deep import assert_same_weights, small_model, small_network
 
 ROOT = Path(__file__).parents[3]
@@ -185,6 +187,7 @@ class TestSwitches:
             {"input_edges": 1.0},
             {"partition_size": None},
             {"propagation": "one-sided"},
+            {"threshold": 0.0},
         ],
         ids=lambda options: next(f"{k}={v}" for k, v in options.items()),
     )
@@ -192,6 +195,50 @@ class TestSwitches:
         X, _, labels = digits
         other = small_model(**options).fit(X, labels)
         assert np.abs(other.transform(X)[:, :16] - fitted.transform(X)[:, :16]).max() > 1e-3
+
+    @pytest.mark.parametrize(
+        ("option", "value", "place"),
+        [
+            ("angle", 25.0, "ssdml.deep_run.learn_metric"),
+            ("angle", 25.0, "ssdml.deep_run.batch_angular_loss"),
+            ("n_neighbors", 6, "ssdml.partition_run.knn_graph"),
+            ("decay", 0.875, "ssdml.partition_run.propagate_labels"),
+        ],
+    )
+    def test_a_number_of_ones_own_comes_to_where_it_counts(
+        self, digits, monkeypatch, option, value, place
+    ):
+        X, _, labels = digits
+        calls, (module, name) = [], place.rsplit(".", 1)
+        real = getattr(importlib.import_module(module), name)
+
+        def spy(*args, **named):
+            calls.append([n for n in (*args, *named.values()) if isinstance(n, int | float)])
+            return real(*args, **named)
+
+        monkeypatch.setattr(place, spy)
+        small_model(epochs=4, **{option: value}).fit(X, labels)
+        assert calls
+        assert all(value in numbers for numbers in calls)
+
+    def test_the_rate_rises_and_falls_once_over_all_partitions(self, digits, monkeypatch):
+        X, _, labels = digits
+        rates, decays, step = [], set(), Trainer.step
+
+        def spy(trainer, loss, rate):
+            rates.append(rate)
+            decays.update(group["weight_decay"] for group in trainer.optimizer.param_groups)
+            return step(trainer, loss, rate)
+
+        monkeypatch.setattr(Trainer, "step", spy)
+        small_model(learning_rate=0.004, weight_decay=0.03).fit(X, labels)
+        n_steps = len(rates)
+        assert n_steps >= 3 * 2 * 300 // 40  # epochs of three partitions, in batches
+        done = np.arange(n_steps) / n_steps
+        rise = np.minimum(1, (done + 1 / n_steps) / 0.1)
+        fall = (1 + np.cos(np.pi * np.maximum(0, done - 0.1) / 0.9)) / 2
+        np.testing.assert_allclose(rates, 0.004 * rise * fall, rtol=1e-12)
+        assert decays == {0.03}
 
     def test_without_steps_the_metric_stays_where_it_began(self, digits):
         X, _, labels = digits
