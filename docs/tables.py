@@ -45,7 +45,7 @@ THEIRS = (
 
 WHOLE = "deep-ssdml"
 NETWORKS = (
-    *("input", "initial"),
+    *("input", "initial", "initial[pretrain_epochs=30]"),
     *(f"deep-{name}" for name in ("lrml", "seraph", "isdml", "apllr", "apit")),
     *(f"deep-{name}" for name in ("triplet", "angular")),
     *(f"deep-{name}" for name in ("exemplar", "rotnet", "nce", "deepcluster", "suml")),
@@ -57,6 +57,7 @@ PARTS = {  # of our alternation: what stands in the place of each
     "threshold=0": "consistency of unsure items too",
     "distribution_alignment=false": "the network's beliefs as they are",
     "graph_targets=false": "the network teaches itself alone",
+    "distribution_alignment=false;graph_targets=false": "alone, by its beliefs as they are",
     "augment=null": "no views",
     "triplets=0": "no triplets of the batch",
     "metric_steps=0": "L as it began",

@@ -2,11 +2,11 @@
 
 ``python examples/compare_baselines.py digits banking77 mnist --labels-per-class 5 5 10
 --features unit unit components --out baselines`` goes on where it was stopped; one value stands for
-all sets. Each baseline is
-tested against the best of ours on each set, over seeds, and those that it is not shown to beat are
-named; over data sets there are ranks, Friedman's test and Nemenyi's critical difference. A star
-marks what is our reconstruction. ``--tuned``: the labelled rows choose the parameters of each, from
-as many settings. ``--deep``: networks of images, with what the paper prints of them.
+all sets. Each baseline is tested against the best of ours on each set, over seeds, and those that
+it is not shown to beat are named; over data sets there are ranks, Friedman's test and Nemenyi's
+critical difference. A star marks what is our reconstruction. ``--tuned``: the labelled rows choose
+the parameters of each, from as many settings. ``--deep``: networks of images, with what the paper
+prints of them.
 """
 
 import argparse

@@ -18,6 +18,7 @@ LINES = [
     "deep-ssdml[threshold=0]",
     "deep-ssdml[distribution_alignment=false]",
     "deep-ssdml[graph_targets=false]",
+    "deep-ssdml[distribution_alignment=false;graph_targets=false]",
     "deep-ssdml[triplets=0]",
     "deep-ssdml[augment=null]",
     "deep-ssdml[input_edges=0]",
