@@ -11,7 +11,9 @@ import pytest
 from scipy import stats
 
 from ssdml.datasets import load_dataset
+from ssdml.experiments.baseline_tables import best_of, is_ahead
 from ssdml.experiments.methods import with_parameters
+from ssdml.experiments.paired import against, means
 from ssdml.experiments.plan import plan_runs
 from ssdml.experiments.run import available, compare
 from ssdml.experiments.tuning import tuned
@@ -65,6 +67,56 @@ def test_a_cell_is_the_mean_of_its_runs_and_half_of_their_interval():
         assert float(told[3]) == pytest.approx(half, abs=0.051)
         assert bool(told[1]) == (line == lines[-1])
     assert max(means, key=means.get) == method
+
+
+def readme():
+    return " ".join(README.read_text().split())
+
+
+def largest_p(kind, dataset, ours, others, score):
+    """Of the tests of others against the best of ours, which has to be ahead of each."""
+    rows = tables.finished(kind, dataset, [*ours, *others])
+    tests = against(rows, best_of(rows, ours, score), score)
+    found = [tests[name] for name in others if name in tests]
+    assert all(map(is_ahead, found))
+    return max(test.p for test in found)
+
+
+def test_networks_are_as_far_ahead_as_the_readme_says():
+    found = re.search(
+        r"NMI and R@1 with p < ([\d.]+) and in accuracy \((.*?)\) with p < ([\d.]+), by", readme()
+    )
+    others, told = tables.NETWORKS[:-1], []
+    for dataset in tables.IMAGES:
+        for score, bound in (("NMI", found[1]), ("R@1", found[1]), ("accuracy", found[3])):
+            p = largest_p("networks", dataset, [tables.WHOLE], others, score)
+            assert p < float(bound), (dataset, score)
+        rows = tables.finished("networks", dataset, [tables.WHOLE])
+        told.append(tables.cells(rows, "accuracy")[tables.WHOLE].replace("*", ""))
+    assert re.split(", | and ", found[2]) == told
+
+
+def test_metrics_of_features_are_as_far_ahead_as_the_readme_says():
+    found = re.search(
+        r"p ≤ ([\d.]+) on Banking77, ([\d.]+) on MNIST and ([\d.]+) on Fashion-MNIST", readme()
+    )
+    sets = [("features", "banking77"), ("components", "mnist"), ("components", "fashion_mnist")]
+    for place, bound in zip(sets, found.groups(), strict=True):
+        p = [largest_p(*place, tables.OURS, tables.THEIRS, score) for score in ("NMI", "accuracy")]
+        assert round(max(p), 3) <= float(bound), place
+
+
+def test_mean_ranks_are_as_the_readme_says():
+    bound = re.search(r"Friedman's test \(p < ([\d.]+)\)", readme())[1]
+    difference = re.search(r"where their mean ranks are ([\d.]+) apart", readme())[1]
+    for score in ("NMI", "accuracy"):
+        sets = [
+            means(tables.finished(*place, [*tables.THEIRS, *tables.OURS]), score)
+            for place in tables.SETS
+        ]
+        columns = np.array([[found[name] for found in sets] for name in sets[0]])
+        assert stats.friedmanchisquare(*columns).pvalue < float(bound)
+        assert f"(CD {difference})" in tables.markdown(f"baselines {score}")
 
 
 def test_a_method_is_left_out_until_all_its_seeds_have_been_run(tmp_path, monkeypatch):

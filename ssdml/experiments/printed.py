@@ -130,6 +130,8 @@ _BATCHES = (
     "a third of each batch labelled, the rest pairs of neighbours, is ours: the paper is silent"
 )
 _LABELLED = "the paper names the loss alone: how triplets are drawn and L is learned is ours"
+_START = "random weights on CIFAR-10 too: the paper does not say if it pretrained them there"
+_LITERAL = "momentum, weight decay, a constant rate and length 1 behind L are ours: it gives none"
 _HEADS = "the head on L, the rate and the epochs are ours: the paper gives none"
 
 # By method: what of it is our reconstruction, and why.
@@ -137,6 +139,8 @@ RECONSTRUCTED: Mapping[str, tuple[str, ...]] = {
     "isdml": (_ISDML,),
     "apllr": (_PRIOR,),
     "apit": (_PRIOR,),
+    "initial": (_START,),
+    "deep-ssdml-paper": (_LITERAL,),
     "deep-lrml": (_BATCHES,),
     "deep-seraph": (_BATCHES,),
     "deep-isdml": (_ISDML, _BATCHES),

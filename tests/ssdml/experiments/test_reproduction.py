@@ -69,9 +69,10 @@ def test_one_seed_or_none_of_ours_is_no_test(rows, methods, n):
 def test_stars_and_notes_name_the_reconstructed_and_no_other(rows):
     methods = ["input", *TABLE_1["mnist"], "deep-ssdml", "deep-isdml[decay=0.9;epochs=20]"]
     table, _, notes = "\n".join(beside(rows(methods, 2), TABLE_1)).partition("* our")
-    starred = set(re.findall(r"^(deep-[a-z]+)[^ *]*\*", table, re.M))
-    assert starred == {f"deep-{name}" for name in ("lrml", "seraph", "isdml", "apllr", "apit")}
-    assert set(re.findall(r"deep-[a-z]+", notes)) == starred
+    starred = set(re.findall(r"^(initial|deep-[a-z-]+)[^ *]*\*", table, re.M))
+    baselines = {f"deep-{name}" for name in ("lrml", "seraph", "isdml", "apllr", "apit")}
+    assert starred == {"initial", "deep-ssdml-paper"} | baselines
+    assert set(re.findall(r"\binitial\b|deep-[a-z-]+", notes)) == starred
     assert notes.count("deep-isdml") == 2  # its batches, and its objective
     assert max(map(len, (table + notes).splitlines())) < 80
 
