@@ -39,7 +39,7 @@ IMAGES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-
 OURS = ("ssdml", "ssdml-residual")
 STARTS = ("input", "pca")
 THEIRS = (
-    *("lda", "nca", "self-training", "label-spreading"),
+    *("lda", "nca", "self-training", "label-spreading", "umap"),
     *("lrml", "seraph", "isdml", "apllr", "apit", "ssdml-paper"),
 )
 
@@ -55,9 +55,6 @@ NETWORKS = (
 PARTS = {  # of our alternation: what stands in the place of each
     "consistency=0": "no consistency",
     "threshold=0": "consistency of unsure items too",
-    "distribution_alignment=false": "the network's beliefs as they are",
-    "graph_targets=false": "the network teaches itself alone",
-    "distribution_alignment=false;graph_targets=false": "alone, by its beliefs as they are",
     "augment=null": "no views",
     "triplets=0": "no triplets of the batch",
     "metric_steps=0": "L as it began",

@@ -55,12 +55,7 @@ class DeepSSDML(DeepEstimator):
     consistency : float
         Weight of the consistency between views; 0 leaves it out.
     threshold : float
-        Belief beyond which an item takes part in it.
-    distribution_alignment : bool
-        Whether the network's beliefs are divided by their mean over the last hundred steps or so,
-        before they are targets of it [3]_: no class is believed of everything.
-    graph_targets : bool
-        Whether they are multiplied by what the graph believes.
+        An item takes part in it whose class the network gives more than this probability [2]_.
     triplets : float
         Weight of the angular loss of triplets in the batch beside the classes' proxies.
     losses : loss, list of losses or of pairs (weight, loss), or None
@@ -137,8 +132,6 @@ class DeepSSDML(DeepEstimator):
        AAAI 2021.
     .. [2] Sohn et al., "FixMatch: simplifying semi-supervised learning with consistency and
        confidence", NeurIPS 2020.
-    .. [3] Berthelot et al., "ReMixMatch: semi-supervised learning with distribution alignment and
-       augmentation anchoring", ICLR 2020.
 
     Examples
     --------
@@ -161,8 +154,6 @@ class DeepSSDML(DeepEstimator):
         "augment": [StrOptions({"auto"}), callable, None],
         "consistency": [Interval(Real, 0, None, closed="left")],
         "threshold": [Interval(Real, 0, 1, closed="both")],
-        "distribution_alignment": ["boolean"],
-        "graph_targets": ["boolean"],
         "triplets": [Interval(Real, 0, None, closed="left")],
         "losses": [list, tuple, callable, None],
         "metric_steps": [Interval(Integral, 0, None, closed="left")],
@@ -186,8 +177,6 @@ class DeepSSDML(DeepEstimator):
         augment: Any = "auto",
         consistency: float = 1.0,
         threshold: float = 0.9,
-        distribution_alignment: bool = True,
-        graph_targets: bool = True,
         triplets: float = 1.0,
         losses: Any = None,
         metric_steps: int = 3,
@@ -219,8 +208,6 @@ class DeepSSDML(DeepEstimator):
         self.augment = augment
         self.consistency = consistency
         self.threshold = threshold
-        self.distribution_alignment = distribution_alignment
-        self.graph_targets = graph_targets
         self.triplets = triplets
         self.losses = losses
         self.metric_steps = metric_steps

@@ -18,9 +18,7 @@ from torch.nn import functional
 
 from ssdml.alternation import N_TRIPLETS, learn_metric, mine
 from ssdml.augmentation import Augment
-from ssdml.checkpoints import Checkpoint
 from ssdml.conclusion import State
-from ssdml.graphs.masses import class_codes
 from ssdml.graphs.neighbors import KNNGraph
 from ssdml.input_side import InputGraph
 from ssdml.items import Items
@@ -38,7 +36,6 @@ Classes = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 
 N_NEGATIVES = 5
-MASS_AVERAGING = 0.99  # of the believed class masses over the steps
 
 
 class DeepSettings(RunSettings, Protocol):
@@ -49,8 +46,6 @@ class DeepSettings(RunSettings, Protocol):
     angle: float
     consistency: float
     threshold: float
-    distribution_alignment: bool
-    graph_targets: bool
     triplets: float
     metric_steps: int
     orthogonal: bool
@@ -87,8 +82,6 @@ class DeepRun(PartitionRun):
         super().__init__(items, labels, network, settings, seed, device, losses)
         own_share(settings.batch_size)  # or an error, before the first partition
         self.input_graph, self.views, self.weak_views = input_graph, views, weak_views
-        n_classes = class_codes(labels)[1]
-        self.masses = torch.full((n_classes,), 1 / n_classes, device=device)
         self._kind = device.split(":")[0]
         mixed = settings.mixed_precision
         self._mixed = self._kind == "cuda" if mixed == "auto" else bool(mixed)
@@ -175,7 +168,7 @@ class DeepRun(PartitionRun):
         if self.losses is not None:
             loss = loss + self.losses(seen, labels)
         if self.settings.consistency:
-            targets, trusted = self._targets(weak, others)
+            targets, trusted = self._targets(weak)
             losses = functional.cross_entropy(
                 self.network.logits(strong[0]), targets, reduction="none"
             )
@@ -183,63 +176,14 @@ class DeepRun(PartitionRun):
         return loss
 
     @torch.no_grad()
-    def _targets(self, weak: torch.Tensor, rows: Rows) -> tuple[torch.Tensor, torch.Tensor]:
-        """Classes of weak views by network and graph together, and which of them are trusted."""
+    def _targets(self, weak: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Likeliest classes of weak views, and which of them the network is sure of."""
         mixed = torch.autocast(self._kind, torch.bfloat16, enabled=self._mixed)
         with evaluating(self.network), mixed:
             embedding = self.network(weak).float()
-        given = torch.softmax(self.network.logits(gathered(embedding)), dim=1)
-        masses = known = None
-        if self.settings.distribution_alignment:
-            masses = self.masses.lerp_(given.mean(dim=0), 1 - MASS_AVERAGING)
-        if self.settings.graph_targets and (self.history or self.trusts_input):
-            known = torch.from_numpy(self.distributions[rows]).to(given)
-        best, targets = beliefs(given, masses, known).max(dim=1)
-        return targets, (best > self.settings.threshold).to(given.dtype)
-
-    def checkpoint(self) -> Checkpoint:
-        """All that later partitions depend on."""
-        done = super().checkpoint()
-        done.tensors["masses"] = self.masses
-        return done
-
-    def resume(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint of the same run."""
-        super().resume(checkpoint)
-        self.masses = checkpoint.tensors["masses"].to(self.device)
-
-
-def beliefs(
-    given: torch.Tensor, masses: torch.Tensor | None = None, known: torch.Tensor | None = None
-) -> torch.Tensor:
-    """What is believed of items: the network's word against its habits, times the graph's.
-
-    Parameters
-    ----------
-    given : tensor of shape (n, n_classes)
-        Distributions by the network.
-    masses : tensor of shape (n_classes,), optional
-        Its mean ones, by which it is divided: what it says of every item says little.
-    known : tensor of shape (n, n_classes), optional
-        Distributions by the graph.
-
-    Returns
-    -------
-    beliefs : tensor of shape (n, n_classes)
-        Rows sum to 1, or to 0 where the two have no class in common.
-
-    Examples
-    --------
-    >>> given, known = torch.tensor([[0.6, 0.4]]), torch.tensor([[0.2, 0.8]])
-    >>> beliefs(given, torch.tensor([0.75, 0.25]))  # 0.8 against 1.6
-    tensor([[0.3333, 0.6667]])
-    >>> beliefs(given, known=known)  # 0.12 against 0.32
-    tensor([[0.2727, 0.7273]])
-    """
-    found = given if masses is None else given / masses
-    if known is not None:
-        found = found * known
-    return found / found.sum(dim=1, keepdim=True).clamp_min(torch.finfo(found.dtype).tiny)
+        beliefs = torch.softmax(self.network.logits(gathered(embedding)), dim=1)
+        best, targets = beliefs.max(dim=1)
+        return targets, (best > self.settings.threshold).to(beliefs.dtype)
 
 
 def halves(

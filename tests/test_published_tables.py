@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from ssdml.experiments.methods import with_parameters
 from ssdml.experiments.paired import against, means
 from ssdml.experiments.plan import plan_runs
 from ssdml.experiments.run import available, compare
-from ssdml.experiments.tuning import tuned
+from ssdml.experiments.tuning import SUFFIX, tuned
 from tests.test_pages import DOCS, README, ROOT, page_name
 
 SPEC = importlib.util.spec_from_file_location("tables", ROOT / "docs/tables.py")
@@ -170,6 +171,8 @@ def test_published_rows_are_of_the_settings_that_methods_have_today(path, data_d
     dataset = load_dataset(path.stem)
     known = available(dataset, deep)
     known = known | tuned(known)
+    if find_spec("umap") is None:
+        rows = [row for row in rows if row["method"].removesuffix(SUFFIX) != "umap"]
     factories = {row["method"]: with_parameters(row["method"], known) for row in rows}
     runs = plan_runs(
         dataset,

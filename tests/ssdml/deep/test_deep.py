@@ -176,8 +176,6 @@ class TestSwitches:
         "options",
         [
             {"consistency": 0.0},
-            {"distribution_alignment": False},
-            {"graph_targets": False},
             {"triplets": 0.0},
             {"orthogonal": False},
             {"pretrain_epochs": 3},

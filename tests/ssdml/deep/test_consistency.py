@@ -1,0 +1,51 @@
+"""Whom the network is asked to agree with: itself, on a weak view, where it is sure."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import softmax
+
+from ssdml.deep_run import DeepRun
+from tests.deep import small_model
+
+
+@pytest.fixture
+def asked(digits, monkeypatch):
+    """Weak views of a fit, what was made of them, and the probabilities by numpy."""
+
+    def fit(threshold):
+        X, _, labels = digits
+        steps, targets = [], DeepRun._targets
+
+        def spy(run, weak):
+            classes, trusted = targets(run, weak)
+            assert run.network.training
+            run.network.eval()
+            with torch.no_grad():
+                embedding, proxies = run.network(weak).numpy(), run.network.proxies.numpy()
+            run.network.train()
+            cosines = embedding @ (proxies / np.linalg.norm(proxies, axis=1, keepdims=True)).T
+            known = softmax(cosines / run.network.temperature, axis=1)
+            steps.append((classes.numpy(), trusted.numpy(), known))
+            return classes, trusted
+
+        monkeypatch.setattr(DeepRun, "_targets", spy)
+        small_model(epochs=3, epochs_per_partition=3, threshold=threshold).fit(X, labels)
+        return [np.concatenate(part) for part in zip(*steps, strict=True)]
+
+    return fit
+
+
+def test_targets_are_the_likeliest_classes_where_they_are_likely_enough(asked):
+    classes, trusted, known = asked(0.6)
+    np.testing.assert_array_equal(classes, known.argmax(axis=1))
+    clear = np.abs(known.max(axis=1) - 0.6) > 1e-4
+    np.testing.assert_array_equal(trusted[clear], known.max(axis=1)[clear] > 0.6)
+    assert 0.1 < trusted.mean() < 0.9
+
+
+def test_at_threshold_0_every_item_takes_part(asked):
+    _, trusted, _ = asked(0.0)
+    assert trusted.all()
