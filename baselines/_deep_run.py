@@ -17,7 +17,7 @@ from ssdml.graphs.neighbors import KNNGraph
 from ssdml.items import Items
 from ssdml.linalg import covariance
 from ssdml.partition_run import PartitionRun, Prepared, RunSettings
-from ssdml.training import MetricNetwork, embed_items
+from ssdml.training import MetricNetwork
 
 Array = npt.NDArray[Any]
 Classes = npt.NDArray[np.int64]
@@ -65,9 +65,7 @@ class BaselineRun(PartitionRun):
     def _prepare(self, rng: np.random.Generator) -> Prepared:
         """The metric of the partition's features, and the objective that it was learned by."""
         rows = self.parts[len(self.history)]
-        size = self.settings.batch_size
-        features = embed_items(self.network, self.items, "features", rows, batch_size=size)
-        problem = self.method._pose(features, self.labels[rows], rng)
+        problem = self.method._pose(self.embed("features", rows), self.labels[rows], rng)
         M, info = self.method._solve(problem)
         count = self.network.L.shape[1]
         free = self.method._is_scale_free

@@ -18,7 +18,6 @@ from ssdml.baselines._unsupervised_run import Recipe, Rows, Softmax, Unsupervise
 from ssdml.linalg import unit_rows
 from ssdml.ranks import from_first_rank
 from ssdml.sampling import balanced_batches
-from ssdml.training import embed_items
 
 Array = npt.NDArray[Any]
 Classes = npt.NDArray[np.int64]
@@ -84,10 +83,8 @@ class DeepCluster(Recipe):
         return functional.cross_entropy(logits, from_numpy(codes).to(logits.device))
 
     def _clusters(self, run: UnsupervisedRun, rows: Rows, rng: np.random.Generator) -> Classes:
-        size = run.settings.batch_size
-        embedding = embed_items(run.network, run.items, rows=rows, batch_size=size)
-        n_clusters = min(self.n_clusters, len(rows))
-        return clusters(whitened(embedding, self.n_axes), n_clusters, self.max_iter, rng)
+        axes = whitened(run.embed("embedding", rows), self.n_axes)
+        return clusters(axes, min(self.n_clusters, len(rows)), self.max_iter, rng)
 
 
 def whitened(embedding: Array, n_axes: int) -> Array:

@@ -13,7 +13,6 @@ from torch import Tensor, from_numpy, nn
 from torch.nn import functional
 
 from ssdml.baselines._unsupervised_run import Recipe, Rows, UnsupervisedRun
-from ssdml.training import embed_items
 
 
 class InstanceDiscrimination(Recipe):
@@ -65,11 +64,10 @@ class InstanceDiscrimination(Recipe):
         self, run: UnsupervisedRun, rows: Rows, counts: list[int], rng: np.random.Generator
     ) -> Iterator[Rows]:
         """Shuffled items; before the first of them the memory takes in what the network makes."""
-        memory, size = run.head, run.settings.batch_size
+        memory = run.head
         assert isinstance(memory, Memory)
         if memory.log_normalizer.isnan():
-            embedding = embed_items(run.network, run.items, batch_size=size)
-            memory.rows.copy_(from_numpy(embedding))
+            memory.rows.copy_(from_numpy(run.embed("embedding")))
         return super().batches(run, rows, counts, rng)
 
     def loss(self, run: UnsupervisedRun, batch: Rows) -> Tensor:

@@ -23,7 +23,6 @@ from ssdml.linalg import nearest_orthonormal
 from ssdml.losses.angular import angular_triplet_loss
 from ssdml.partition_run import PartitionRun, Prepared, RunSettings
 from ssdml.ranks import from_first_rank
-from ssdml.training import embed_items
 
 Array = npt.NDArray[Any]
 Rows = npt.NDArray[np.intp]
@@ -51,8 +50,7 @@ class LiteralRun(PartitionRun):
     def _prepare(self, rng: np.random.Generator) -> Prepared:
         """Triplets in the neighbourhoods of the partition's own graph."""
         rows = self.parts[len(self.history)]
-        batch_size, n_jobs = self.settings.batch_size, self.settings.n_jobs
-        features = embed_items(self.network, self.items, "features", rows, batch_size=batch_size)
+        features, n_jobs = self.embed("features", rows), self.settings.n_jobs
         k = min(self.settings.n_neighbors, len(rows) - 1)
         graph = knn_graph(features, k, n_jobs=n_jobs, random_state=rng)
         affinities = propagate_affinities(

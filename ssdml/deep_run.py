@@ -1,7 +1,7 @@
 """Our alternation: labels along input and embedding, L by triplets, the backbone by classes.
 
 The backbone learns from the classes that the graph gave, from triplets of each batch, and from
-itself: what it and the graph together believe of an item that is barely changed.
+itself: the class that it is sure of for an item that is barely changed.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class DeepRun(PartitionRun):
         """Labels, triplets and metric; at first along the input, if its edges count."""
         if not self.history and not self.trusts_input:
             return Prepared()
-        features = self.embed_all("features")
+        features = self.embed("features")
         if self.history:
             distributions, graph = self._carried(features, rng)
         else:

@@ -245,10 +245,10 @@ class PartitionRun(ABC):
             return  # there is no label
         rng = np.random.default_rng([self.seed, len(self.history) + 1])
         self.distributions = from_first_rank(
-            lambda: self._carried(self.embed_all("features"), rng)[0]
+            lambda: self._carried(self.embed("features"), rng)[0]
         )
         if not self.learns_proxies:
-            self._place(None, self.distributions.T @ self.embed_all("embedding"))
+            self._place(None, self.distributions.T @ self.embed("embedding"))
 
     def _carried(self, features: Array, rng: np.random.Generator) -> tuple[Array, KNNGraph]:
         """Labels spread along the graph of the embedding, and that graph."""
@@ -304,9 +304,20 @@ class PartitionRun(ABC):
         """Batches of a partition, those of all its epochs."""
         return -(-self.epochs_of(number) * len(self.parts[number]) // self.settings.batch_size)
 
-    def embed_all(self, kind: str) -> Array:
-        """Unit features, or embedding, of all items by the network."""
-        return embed_items(self.network, self.items, kind, batch_size=self.settings.batch_size)
+    def embed(self, kind: str, rows: Rows | None = None) -> Array:
+        """Unit features, or embedding, of all items by the network, or of some."""
+        size = self.settings.batch_size
+        embedded = embed_items(self.network, self.items, kind, rows, batch_size=size)
+        finite = np.isfinite(embedded).all(axis=1)
+        if not finite.all():
+            place = int(np.flatnonzero(~finite)[0])
+            raise ValueError(
+                f"backbone must return finite features; got NaN or infinity for "
+                f"{np.count_nonzero(~finite)} items, the first of them item "
+                f"{place if rows is None else rows[place]}. Leave such items out, or see what the "
+                "backbone divides by."
+            )
+        return embedded
 
     def checkpoint(self) -> Checkpoint:
         """All that later partitions depend on."""

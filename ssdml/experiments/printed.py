@@ -131,7 +131,10 @@ _BATCHES = (
 )
 _LABELLED = "the paper names the loss alone: how triplets are drawn and L is learned is ours"
 _START = "random weights on CIFAR-10 too: the paper does not say if it pretrained them there"
-_LITERAL = "momentum, weight decay, a constant rate and length 1 behind L are ours: it gives none"
+_LITERAL = (
+    "momentum, weight decay, a constant rate and length 1 behind L are ours: it gives none; a step "
+    "goes down the mean of its triplets, where the paper has their sum"
+)
 _HEADS = "the head on L, the rate and the epochs are ours: the paper gives none"
 
 # By method: what of it is our reconstruction, and why.

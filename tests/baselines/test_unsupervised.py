@@ -166,7 +166,7 @@ class TestInstanceDiscrimination:
     def test_the_memory_begins_as_the_embedding_and_takes_in_half_of_the_next(self, begun):
         run = begun("nce")
         rows = next(run._batches(np.arange(600), 0, np.random.default_rng(0)))
-        np.testing.assert_allclose(run.head.rows, run.embed_all("embedding"), atol=1e-6)
+        np.testing.assert_allclose(run.head.rows, run.embed("embedding"), atol=1e-6)
         run.head.rows.copy_(functional.normalize(torch.randn(600, 16), dim=1))
         before = run.head.rows.numpy().copy()
         run._loss(rows)
@@ -186,12 +186,12 @@ class TestInstanceDiscrimination:
     def test_the_loss_of_a_run_is_that_of_its_memory(self, begun):
         """With every other item as noise, but for the one that is drawn by chance."""
         run, rows = begun("nce"), np.arange(40)
-        run.head.rows.copy_(torch.from_numpy(run.embed_all("embedding")))
+        run.head.rows.copy_(torch.from_numpy(run.embed("embedding")))
         torch.manual_seed(3)
         found = run.recipe.loss(run, rows)
         torch.manual_seed(3)
         noise = torch.randint(600, (599,)).numpy()
-        memory = run.embed_all("embedding").astype(np.float64)
+        memory = run.embed("embedding").astype(np.float64)
         logits = memory[rows] @ memory.T / 0.1
         positive, others = logits[rows, rows], logits[:, noise]
         Z = 600 * np.exp(np.append(positive, others)).mean()
