@@ -55,8 +55,12 @@ def labelled_pairs(X: npt.ArrayLike, labels: npt.ArrayLike) -> LabelledPairs:
     known = codes != UNLABELED
     rows, codes = np.asarray(X, dtype=np.float64)[known], codes[known]
     m, counts = len(rows), np.bincount(codes, minlength=n_classes)
-    within = rows - class_means(rows, codes, n_classes=n_classes)[codes]
-    centered = rows - rows.mean(axis=0) if m else rows
+    # From a row first, then from the mean: so rows that are equal come to 0, and not to rounding.
+    first = np.unique(codes, return_index=True)[1]
+    within = rows - rows[first][codes]
+    within -= class_means(within, codes, n_classes=n_classes)[codes]
+    centered = rows - rows[:1]
+    centered -= centered.mean(axis=0) if m else 0
     similar = (within * counts[codes, None]).T @ within
     dissimilar = m * centered.T @ centered - similar
     n_similar = int((counts * (counts - 1)).sum()) // 2

@@ -69,9 +69,11 @@ class APIT(PropagatedBaseline):
 
     Notes
     -----
-    As for :class:`APLLR`, the equation of M is our reconstruction. ITML's bounds are the 5th and
-    95th percentile of the pairs' squared distances; it sees at most 20 C² pairs of C classes, and
-    5,000, half of them similar.
+    As for :class:`APLLR`, the equation of M is our reconstruction, with η = 1, K over the number of
+    rows and the guard; "gmml" and its shrinkage are not the paper's at all. ITML's step is γ over
+    γ + 1 of the way where its Algorithm 1 has a half, which holds for γ = 1 alone. Its bounds are
+    the 5th and 95th percentile of the pairs' squared distances; it sees at most 20 C² pairs of C
+    classes, and 5,000, half of them similar.
 
     References
     ----------

@@ -77,9 +77,12 @@ class ISDML(Baseline):
     Notes
     -----
     The form of the edges' weights and of σ is the paper's, its Eqs. (2), (7), (8) and Section IV,
-    as a reader of it has them; so is v = 10. The rest is our reconstruction, for its text was not
-    at hand: the labelled term, the barrier ``-log|M|`` without which nothing bounds the objective,
-    the window of the density (σ), and the rule for ``dissimilar_weight``. The minimum of this
+    as a reader of it has them; v = 10 and 10 neighbours are that reader's defaults, which we could
+    not compare with the paper. The rest is our reconstruction, for its text was not at hand: the
+    labelled term, means in the place of sums, the barrier ``-log|M|`` without which nothing bounds
+    the objective, the ridge, the window of the density (σ), and the rule for
+    ``dissimilar_weight``. Beyond 60,000 rows the density counts neighbours alone, and the largest
+    distance is that of two rows far apart, which may be less. The minimum of this
     objective is ``H^-1``; the descent comes near it, and a step of Newton to it. O(n² d) with all
     rows in the density, O(d³) a step.
 

@@ -82,13 +82,16 @@ class SERAPH(Baseline):
     Notes
     -----
     The model and the beliefs (Eq. (9)) are the paper's; turns of beliefs raise not the objective
-    above but its like with Renyi's entropy of order 1 + μ, and ``values`` are of that. Step lengths
-    and ``threshold=1`` are those of the paper's code, as others carried it over. The code ends
-    where M moves by 1e-3, which steps of its length do not come to in 200; the rule by the
-    objective is ours. Of each kind at most 100,000 pairs are drawn, once, and stand for all; those
-    that the labels do not know, of 10,000 rows. The start's scale is ours, for elsewhere all pairs
-    are sure and nothing moves: M and λ are in the unit in which the median pair, of rows that
-    differ, is at the threshold, and M begins as the identity.
+    above but its like with Renyi's entropy of order 1 + μ, and ``values`` are of that. The weight μ
+    of the other pairs in the half that learns M is ours: the beliefs have μ in them already, so to
+    first order these pairs pull with μ² where the gradient of the whole has μ, which is next to
+    nothing at "auto". Step lengths, ``threshold=1``, ``trace_weight=0`` and "auto" are those of the
+    paper's code, as others carried it over. The code ends where M moves by 1e-3, which steps of its
+    length do not come to in 200, and takes a double step where 20 halvings do not help; the rule by
+    the objective, and ending there, are ours. Of each kind at most 100,000 pairs are drawn, once,
+    and stand for all; those that the labels do not know, of 10,000 rows. The start's scale is ours,
+    for elsewhere all pairs are sure and nothing moves: M and λ are in the unit in which the median
+    pair, of rows that differ, is at the threshold, and M begins as the identity.
     O(m d² + p d + d³) a step for p pairs of m rows, those 10,000 and the labelled ones.
 
     References

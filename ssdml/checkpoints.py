@@ -113,7 +113,7 @@ def load_checkpoint(folder: Path, config: dict[str, Any], who: str) -> Checkpoin
     for file in reversed(_files(folder)):
         try:
             header, tensors = _read(file)
-        except (ValueError, KeyError, OSError) as error:
+        except (ValueError, OSError) as error:
             warnings.warn(
                 f"{who}: {file} is damaged ({error}); going on from the checkpoint before it, "
                 "or from the start.",
@@ -129,7 +129,7 @@ def load_checkpoint(folder: Path, config: dict[str, Any], who: str) -> Checkpoin
 def saved_config(folder: Path) -> dict[str, Any] | None:
     """Configuration of the last checkpoint that is whole; None if there is none."""
     for file in reversed(_files(folder)):
-        with suppress(ValueError, KeyError, OSError):
+        with suppress(ValueError, OSError):
             config: dict[str, Any] = _read(file)[0]["config"]
             return config
     return None
@@ -147,11 +147,13 @@ def _read(file: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         with safe_open(file, framework="pt") as content:
             header = json.loads((content.metadata() or {})["ssdml"])
             tensors = {name: content.get_tensor(name) for name in content.keys()}
-    except SafetensorError as error:
-        raise ValueError(str(error)) from error
-    if header["schema"] > SCHEMA:
+        is_newer = header["schema"] > SCHEMA
+        known = {"config": dict(header["config"]), "state": dict(header["state"])}
+    except (SafetensorError, KeyError, TypeError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+    if is_newer:
         raise ValueError(f"schema {header['schema']}; this version reads up to {SCHEMA}")
-    return header, tensors
+    return known, tensors
 
 
 def _check_config(saved: dict[str, Any], config: dict[str, Any], file: Path, who: str) -> None:

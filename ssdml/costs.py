@@ -103,7 +103,10 @@ def stage_work(shape: FitShape, *, by_index: bool) -> dict[str, float]:
     turn = 2e8 + 6 * judged * min(n, judged + REFERENCE_ROWS)
     turn += 20 * n * (d + shape.n_learned + n_classes)
     if residual:  # steps of training, the head on all rows, and a graph of their embedding
-        turn += 2e7 * (d + 100) + 200 * n * d + neighbours + labels
+        from ssdml.residual_training import schedule_for
+
+        turn += 4e4 * schedule_for(n).n_steps * (d + 100)
+        turn += 200 * n * d + neighbours + labels
     if one_sided:
         turn += 1e6 * n
     partition = min(n, partition_size or n)

@@ -125,13 +125,20 @@ def lay_channels_last(backbone: nn.Module, shape: tuple[int, ...]) -> None:
 
 def _n_features(backbone: nn.Module, items: Items) -> int:
     """Columns that a backbone makes, once it is known to make some of every item."""
+    batch = items.batch(np.arange(min(16, len(items))))
     with evaluating(backbone), torch.no_grad():
-        features = backbone(items.batch(np.arange(min(16, len(items)))))
+        features = backbone(batch)
     if not isinstance(features, torch.Tensor) or features.ndim != 2:
         shape = tuple(features.shape) if isinstance(features, torch.Tensor) else type(features)
         raise ValueError(
             f"backbone must return features of shape (n, d); got {shape}. Put a "
             "torch.nn.Flatten() or a pooling behind it."
+        )
+    if len(features) != len(batch) or not features.is_floating_point():
+        raise ValueError(
+            f"backbone must return a row of floating-point features of each item; got "
+            f"{tuple(features.shape)} of {features.dtype} for {len(batch)} items. Keep the first "
+            "axis, and end before classes are chosen."
         )
     if not torch.isfinite(features).all():
         raise ValueError(

@@ -81,15 +81,14 @@ class LoadedItems:
     def _as_tensor(self, item: Any, index: int) -> torch.Tensor:
         if isinstance(item, (tuple, list)):
             item = item[0]  # beside a label, which comes as y
-        if isinstance(item, np.ndarray):
-            item = _from_numpy(item)
-        if not isinstance(item, torch.Tensor):
+        if not isinstance(item, np.ndarray | torch.Tensor):
             raise TypeError(
                 f"dataset: items must be tensors or arrays, or tuples that begin with one; got "
                 f"{type(item).__name__} at {index}. Give the data set a transform, such as "
                 "torchvision's ToTensor."
             )
-        return item
+        _check_numbers(item, item.ndim > 1, f"dataset: item {index}")
+        return _from_numpy(item) if isinstance(item, np.ndarray) else item
 
 
 def as_items(dataset: Any, who: str, device: str = "cpu") -> Items:
@@ -116,12 +115,9 @@ def as_items(dataset: Any, who: str, device: str = "cpu") -> Items:
     >>> as_items(images, "fit").batch(np.array([0, 2])).shape
     torch.Size([2, 3, 32, 32])
     """
+    if isinstance(dataset, np.ndarray | torch.Tensor):
+        _check_numbers(dataset, dataset.ndim > 2, f"{who}: dataset")
     if isinstance(dataset, np.ndarray):
-        if dataset.dtype.kind not in "uif" or (dataset.dtype.kind == "i" and dataset.ndim > 2):
-            raise TypeError(
-                f"{who}: dataset must hold bytes or floating-point numbers; got dtype "
-                f"{dataset.dtype}. Convert it: dataset.astype('float32')."
-            )
         if dataset.dtype != np.uint8:
             dataset = dataset.astype(np.float32, copy=False)
         dataset = _from_numpy(dataset)
@@ -180,6 +176,34 @@ def has_room(device: str, n_bytes: int) -> bool:
         return True
     free, _ = torch.cuda.mem_get_info(device)
     return n_bytes <= free / 2
+
+
+def _check_numbers(items: Any, are_images: bool, name: str) -> None:
+    """Raise where an array or a tensor holds no numbers, or pixels whose range is not known."""
+    if isinstance(items, np.ndarray):
+        kind, way_out = items.dtype.kind, "astype('float32')"
+    else:
+        kind, way_out = _kind(items.dtype), "float()"
+    if kind not in "uif" or (kind == "i" and are_images):
+        raise TypeError(
+            f"{name} must hold bytes or floating-point numbers; got dtype {items.dtype}. Convert "
+            f"it, pixels to between 0 and 1: .{way_out}."
+        )
+
+
+def _kind(dtype: torch.dtype) -> str:
+    """Kind of a number, by NumPy's letters.
+
+    Examples
+    --------
+    >>> [_kind(dtype) for dtype in (torch.bfloat16, torch.uint8, torch.int64, torch.bool)]
+    ['f', 'u', 'i', 'b']
+    """
+    if dtype.is_floating_point or dtype.is_complex:
+        return "c" if dtype.is_complex else "f"
+    if dtype == torch.bool:
+        return "b"
+    return "i" if dtype.is_signed else "u"
 
 
 def _check_finite(items: torch.Tensor, name: str, first: int = 0) -> None:

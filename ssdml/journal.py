@@ -59,7 +59,7 @@ def memory_hints(settings: Any) -> Iterator[None]:
     >>> with memory_hints(SimpleNamespace(batch_size=160)):
     ...     raise torch.cuda.OutOfMemoryError("20 GiB")
     Traceback (most recent call last):
-    MemoryError: No room (20 GiB). Lower batch_size=160 in another folder, or the network's size.
+    MemoryError: No room (20 GiB). Lower batch_size=160, or the network's size.
     """
     try:
         yield
@@ -71,7 +71,8 @@ def memory_hints(settings: Any) -> Iterator[None]:
     except RuntimeError as error:
         if not isinstance(error, torch.cuda.OutOfMemoryError) and ON_CPU not in str(error):
             raise
+        elsewhere = " in another folder" * (getattr(settings, "checkpoint_dir", None) is not None)
         raise MemoryError(
-            f"No room ({error}). Lower batch_size={settings.batch_size} in another folder, "
-            "or the network's size."
+            f"No room ({error}). Lower batch_size={settings.batch_size}{elsewhere}, or the "
+            "network's size."
         ) from error

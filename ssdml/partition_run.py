@@ -244,9 +244,7 @@ class PartitionRun(ABC):
         if not self.distributions.shape[1]:
             return  # there is no label
         rng = np.random.default_rng([self.seed, len(self.history) + 1])
-        self.distributions = from_first_rank(
-            lambda: self._carried(self.embed("features"), rng)[0]
-        )
+        self.distributions = from_first_rank(lambda: self._carried(self.embed("features"), rng)[0])
         if not self.learns_proxies:
             self._place(None, self.distributions.T @ self.embed("embedding"))
 

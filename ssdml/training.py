@@ -261,9 +261,22 @@ def find_device(name: str) -> str:
             f"device must be one that torch finds; got {name!r}, and it finds no GPU. Pass 'auto' "
             "or 'cpu', or install a torch that is built for your GPU."
         )
-    if name != "auto":
-        return name
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        if device.type == "cuda":  # by its number: a tensor there would take room in each process
+            is_there = (device.index or 0) < torch.cuda.device_count()
+        else:
+            is_there = torch.zeros(1, device=device).device.type == device.type
+    except (RuntimeError, NotImplementedError, AssertionError):
+        is_there = False
+    if not is_there:
+        raise ValueError(
+            f"device must be one that torch finds; got {name!r}. Pass 'auto', 'cpu', or 'cuda:0' "
+            "for the first GPU."
+        )
+    return name
 
 
 def rate_at(done: float, plan: Schedule) -> float:

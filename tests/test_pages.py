@@ -112,7 +112,7 @@ def reader(tmp_path, monkeypatch):
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # the commands change it
     monkeypatch.setattr("ssdml.experiments.atlas.project", lambda s: s.embedding[:, :2])
     monkeypatch.setattr("ssdml.planning.PILOT_ROWS", 2000)
-    monkeypatch.setattr("ssdml.residual_training.Schedule", lambda: Schedule(n_steps=20))
+    monkeypatch.setattr("ssdml.residual_training.schedule_for", lambda n_rows: Schedule(n_steps=20))
 
 
 # Some seconds each, most of them fits: these are the lines that people copy first.

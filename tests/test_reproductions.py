@@ -201,7 +201,7 @@ def test_baselines_are_tested_against_ours_and_ranked(example, tmp_path, monkeyp
         *("1 4 NMI", "1 4 accuracy"),
         *("2 5 NMI", "2 5 accuracy"),
     ]
-    tested = re.findall(r"^  lrml +[\d.]+ ± +[\d.]+ +ssdml +[+-][\d.]+, p = [\d.]+$", shown, re.M)
+    tested = re.findall(r"^  lrml\* +[\d.]+ ± +[\d.]+ +ssdml +[+-][\d.]+, p = [\d.]+$", shown, re.M)
     assert len(tested) == 4
     assert len(re.findall(r"^  best of ours: ssdml\S*; not shown to be better", shown, re.M)) == 4
     assert len(re.findall(r"^mean ranks by (NMI|accuracy): \S+ \d\.\d, ", shown, re.M)) == 2

@@ -110,8 +110,11 @@ def ranked(sets: Sequence[Mapping[str, float]], score: str) -> Iterator[str]:
         Mean of each method on each data set, two or more of them, the same methods on all.
     score : str
     """
-    test = friedman_nemenyi([[means[name] for means in sets] for name in sets[0]])
-    order = sorted(zip(test.ranks, sets[0], strict=True))
+    names = [name for name in sets[0] if all(np.isfinite(means[name]) for means in sets)]
+    if failed := [name for name in sets[0] if name not in names]:
+        yield _wrapped(f"  without {', '.join(failed)}: no run of theirs ended well on some set")
+    test = friedman_nemenyi([[means[name] for means in sets] for name in names])
+    order = sorted(zip(test.ranks, names, strict=True))
     told = ", ".join(f"{name} {rank:.1f}" for rank, name in order)
     yield _wrapped(f"mean ranks by {score}: {told}")
     yield f"  Friedman p = {test.p:.3f}, critical difference {test.critical_difference:.1f}"

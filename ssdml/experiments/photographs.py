@@ -95,8 +95,9 @@ def photograph_methods(
     torchvision's GoogLeNet has batch normalisation, which MatConvNet's has not, and the last
     network is kept, for the choice of the best wants the labels of 15 % of the images.
 
-    Of the other seeds' protocols the methods take the network, the images, the columns, the batch,
-    the rate, the weight decay and the length; losses and optimisers stay their own.
+    Of the other seeds' protocols the methods take the network, the size of the images, the columns,
+    the batch, the rate, the weight decay and the length; losses, optimisers and how a square is cut
+    stay their own (seed 000 squeezes images to a square before it crops).
     """
     learned = dataset.y if dataset.test is None else dataset.y[~dataset.test]
     protocol = protocol.on(dataset.name, len(learned))

@@ -150,6 +150,19 @@ def test_apllr_without_dissimilar_pairs_begins_at_the_inverse_scatter(data, rows
     )
 
 
+@pytest.mark.parametrize("prior", [None, "itml", "gmml"])
+def test_labelled_rows_that_are_equal_do_not_silence_the_graph(data, rng, prior):
+    """The rounding of their mean is no scatter, which would make a prior of any size."""
+    method = APLLR() if prior is None else APIT(prior=prior)
+    labels = np.where(np.arange(90) < 9, np.arange(90) % 3, -1)
+    for draw in range(5):
+        X = data[0] + rng.standard_normal(4)
+        X[:9] = X[draw + labels[:9]]  # three times each
+        assert fitted(method, X, labels).info_["graph_weight"] > 1e-6
+        X[:9] = X[draw]
+        assert fitted(method, X, labels).info_["graph_weight"] > 1e-6
+
+
 @pytest.mark.parametrize("kind", ["similar", "dissimilar"])
 def test_apit_learns_its_prior_from_the_pairs_that_there_are(
     data, rows, one_class, one_label, kind

@@ -138,6 +138,15 @@ class TestISDML:
             found = density_weights(X, graph, 1.0, density=density).toarray()
             np.testing.assert_allclose(found, directed + directed.T, rtol=1e-12)
 
+    def test_of_many_rows_the_width_has_two_that_are_far_apart(self, rng, monkeypatch):
+        for _ in range(20):
+            X = rng.standard_normal((50, 3)) * rng.uniform(0.1, 3, size=3)
+            graph = knn_graph(X, 5)
+            exact = kernel_width(X, graph, 1.0)  # the largest distance itself
+            monkeypatch.setattr("ssdml.baselines.isdml.ALL_ROWS", 49)
+            assert 0.85 * exact <= kernel_width(X, graph, 1.0) <= exact * (1 + 1e-12)
+            monkeypatch.undo()
+
     def test_equal_rows_have_a_width(self):
         X = np.ones((4, 2))
         graph = knn_graph(X, 2)

@@ -36,6 +36,28 @@ def test_no_pairs_have_no_scatter():
     assert pairs == (0.0, 0.0, 0, 0)
 
 
+@pytest.mark.parametrize("count", [2, 3, 7, 1000])
+def test_labelled_rows_that_are_equal_have_no_scatter_not_that_of_rounding(rng, count):
+    """Of three numbers that are 0.1 the mean is not, to the last bit."""
+    for _ in range(10):
+        row, other = 100 * rng.standard_normal((2, 5))
+        equal = labelled_pairs(np.tile(row, (2 * count, 1)), np.arange(2 * count) % 2)
+        assert not equal.similar.any()
+        assert not equal.dissimilar.any()
+        classes = labelled_pairs(np.tile([row, other], (count, 1)), np.arange(2 * count) % 2)
+        assert not classes.similar.any()
+        between = np.outer(row - other, row - other)
+        np.testing.assert_allclose(classes.dissimilar, between, rtol=1e-8)
+
+
+def test_rows_that_nearly_agree_have_their_scatter(rng):
+    X, labels = 1 + 1e-9 * rng.standard_normal((20, 3)), np.arange(20) % 4
+    pairs = labelled_pairs(X, labels)
+    for kind, found in zip(pairs_one_by_one(labels), pairs[:2], strict=True):
+        expected = np.mean([np.outer(X[i] - X[j], X[i] - X[j]) for i, j in kind], axis=0)
+        np.testing.assert_allclose(found, expected, atol=1e-3 * np.trace(expected))
+
+
 def test_few_pairs_are_all_there_once(rng, labels):
     for found, expected in zip(
         draw_pairs(labels, 10_000, rng), pairs_one_by_one(labels), strict=True

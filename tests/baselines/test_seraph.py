@@ -65,6 +65,32 @@ def test_the_gradient_is_that_of_differences(terms, M, rng, with_beliefs):
     np.testing.assert_allclose(found.ravel(), numeric, rtol=1e-4, atol=1e-4)
 
 
+def test_the_first_step_has_a_tenth_of_the_side_and_the_next_its_share(terms):
+    """0.1 d / sqrt(t) in the direction of the gradient, where it is not halved."""
+    model, M = Model(1.5, 0.2), np.eye(3)
+    found = ascend(M, terms, model, max_iter=1, tol=0.0).M
+    upwards = gradient(objective(M, terms, model).slopes, terms, model)
+    expected = projected(M + 0.3 * upwards / np.linalg.norm(upwards))
+    assert objective(expected, terms, model).value > objective(M, terms, model).value
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_the_median_pair_begins_at_the_threshold_and_some_pairs_stand_for_all(rng, monkeypatch):
+    X, labels = rng.standard_normal((40, 3)), np.where(np.arange(40) < 12, np.arange(40) % 3, -1)
+    method = SERAPH(threshold=2.5)
+    whole, _ = method._terms(method._pose(X, labels, np.random.default_rng(0)))
+    squares = ((whole.rows[whole.ends[:, 0]] - whole.rows[whole.ends[:, 1]]) ** 2).sum(axis=1)
+    assert np.median(squares) == pytest.approx(2.5)
+    assert (whole.counts == 1).all()
+    monkeypatch.setattr("ssdml.baselines.seraph.N_PAIRS", 20)
+    few, _ = method._terms(method._pose(X, labels, np.random.default_rng(0)))
+    for kind in (1, -1, 0):
+        assert (few.kinds == kind).sum() <= 20
+        stood_for = few.counts[few.kinds == kind].sum()
+        assert stood_for == pytest.approx((whole.kinds == kind).sum())
+    assert few.entropy_weight == whole.entropy_weight
+
+
 def test_known_answers_at_the_threshold():
     """One pair at distance 1, M = 1, threshold 1: it is as likely similar as not."""
     for kind, value, slope in ((1, -np.log(2), -0.5), (-1, -np.log(2), 0.5), (0, -np.log(2), 0.0)):

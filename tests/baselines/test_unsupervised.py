@@ -251,6 +251,14 @@ class TestDeepCluster:
         assert len(state) == kept - 2
 
 
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_the_network_goes_down_by_momentum_and_rotnets_looks_ahead(begun, name):
+    optimizer = begun(name).trainer.optimizer
+    assert isinstance(optimizer, torch.optim.SGD)
+    for group in optimizer.param_groups:
+        assert (group["momentum"], group["nesterov"]) == (0.9, name == "rotnet")
+
+
 class TestSUML:
     def test_a_batch_learns_both_and_then_the_network(self, begun):
         run = begun("suml")

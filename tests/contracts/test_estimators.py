@@ -30,7 +30,9 @@ every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
 
 @pytest.fixture(autouse=True)
 def _short_training(monkeypatch):
-    monkeypatch.setattr("ssdml.residual_training.Schedule", lambda: Schedule(n_steps=N_STEPS))
+    monkeypatch.setattr(
+        "ssdml.residual_training.schedule_for", lambda n_rows: Schedule(n_steps=N_STEPS)
+    )
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits, make_blobs
@@ -52,4 +50,4 @@ def small_partitions(monkeypatch):
 
 @pytest.fixture
 def short_training(monkeypatch):
-    monkeypatch.setattr("ssdml.residual_training.Schedule", partial(Schedule, n_steps=20))
+    monkeypatch.setattr("ssdml.residual_training.schedule_for", lambda n_rows: Schedule(n_steps=20))

@@ -25,7 +25,7 @@ MODELS = [SSDML(), SSDML(backbone="residual", max_rounds=1), SSDML.paper()]
 @pytest.fixture(params=MODELS, ids=["linear", "residual", "paper"])
 def model(request, monkeypatch):
     """Each kind of metric, made anew, with a short training."""
-    monkeypatch.setattr("ssdml.residual_training.Schedule", lambda: Schedule(n_steps=20))
+    monkeypatch.setattr("ssdml.residual_training.schedule_for", lambda n_rows: Schedule(n_steps=20))
     return type(request.param)(**request.param.get_params()).set_params(random_state=0)
 
 

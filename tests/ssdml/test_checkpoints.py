@@ -132,7 +132,23 @@ def test_a_run_that_starts_over_keeps_what_it_writes_and_replaces_what_is_damage
     assert load_checkpoint(tmp_path, CONFIG, "fit").number == 3
 
 
-@pytest.mark.parametrize("metadata", [None, {"ssdml": "{"}, {"ssdml": '{"config": {}}'}])
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        None,
+        *(
+            {"ssdml": header}
+            for header in (
+                "{",
+                "[]",
+                '{"config": {}}',
+                '{"schema": "new", "config": {}, "state": {}}',
+                '{"schema": 1, "state": {}}',
+                '{"schema": 1, "config": 3, "state": {}}',
+            )
+        ),
+    ],
+)
 def test_a_file_of_another_origin_is_passed_over_with_a_warning(tmp_path, metadata):
     save(tmp_path, 1)
     foreign = tmp_path / "partition-0002.safetensors"

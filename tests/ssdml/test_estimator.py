@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -47,7 +45,9 @@ def test_linear_metric_beats_the_input(digits, fitted):
 
 def test_residual_backbone_beats_the_input(digits, monkeypatch):
     """Even trained for a third of the time: by 10 points of NMI and 7 of accuracy."""
-    monkeypatch.setattr("ssdml.residual_training.Schedule", partial(Schedule, n_steps=150))
+    monkeypatch.setattr(
+        "ssdml.residual_training.schedule_for", lambda n_rows: Schedule(n_steps=150)
+    )
     X, _, labels = digits
     before, accuracy_before = scores(X, digits)
     model = SSDML(backbone="residual", random_state=0).fit(X, labels)

@@ -25,7 +25,7 @@ def blobs(rng):
 def short(monkeypatch):
     """Training of a few steps, where the default has hundreds."""
     monkeypatch.setattr(
-        "ssdml.residual_training.Schedule", lambda: Schedule(n_steps=15, batch_size=32)
+        "ssdml.residual_training.schedule_for", lambda n_rows: Schedule(n_steps=15, batch_size=32)
     )
 
 
@@ -125,7 +125,7 @@ def test_the_residual_metric_starts_at_the_principal_axes(rng):
 @pytest.mark.usefixtures("short")
 def test_an_untrained_residual_head_standardises_as_a_whole(blobs, monkeypatch):
     X, classes = blobs
-    monkeypatch.setattr("ssdml.residual_training.Schedule", lambda: Schedule(n_steps=0))
+    monkeypatch.setattr("ssdml.residual_training.schedule_for", lambda n_rows: Schedule(n_steps=0))
     features = made("residual", X, classes).features(X)
     np.testing.assert_allclose(features.mean(axis=0), 0, atol=1e-10)
     np.testing.assert_allclose(features.var(axis=0, ddof=1).mean(), 1)
@@ -152,7 +152,7 @@ def test_a_residual_head_learns_on_from_where_it_is(blobs, monkeypatch):
     X, classes = blobs
     backbone = made("residual", X, classes)
     learned = backbone.features(X)
-    monkeypatch.setattr("ssdml.residual_training.Schedule", lambda: Schedule(n_steps=0))
+    monkeypatch.setattr("ssdml.residual_training.schedule_for", lambda n_rows: Schedule(n_steps=0))
     backbone.learn(X, classes, 1)
     np.testing.assert_array_equal(backbone.features(X), learned)
 
@@ -161,7 +161,7 @@ def test_a_residual_head_learns_on_from_where_it_is(blobs, monkeypatch):
 def test_a_residual_head_lowers_its_loss_and_keeps_every_step(blobs, monkeypatch):
     X, classes = blobs
     monkeypatch.setattr(
-        "ssdml.residual_training.Schedule", lambda: Schedule(n_steps=60, batch_size=64)
+        "ssdml.residual_training.schedule_for", lambda n_rows: Schedule(n_steps=60, batch_size=64)
     )
     backbone = residual(X)
     backbone.learn(X, classes, 0)

@@ -168,17 +168,44 @@ def test_items_that_are_no_tensors_are_told_with_their_number():
     assert str(second.value) == message.format(1)
 
 
+def refused(dataset, name, dtype, way_out):
+    """Whether a data set is refused for its numbers, in the words for its kind."""
+    with pytest.raises(TypeError) as error:
+        as_items(dataset, "fit")
+    return str(error.value) == (
+        f"{name} must hold bytes or floating-point numbers; got dtype {dtype}. Convert it, pixels "
+        f"to between 0 and 1: .{way_out}."
+    )
+
+
 @pytest.mark.parametrize("dtype", [bool, complex, object, "U3", "M8[s]"])
 def test_arrays_of_what_is_no_number_are_refused(dtype):
     table = np.zeros((3, 2)).astype(dtype)
-    message = rf"fit: dataset must hold bytes or floating-point numbers; got dtype {table.dtype}"
-    with pytest.raises(TypeError, match=message.replace("[", r"\[")):
-        as_items(table, "fit")
+    assert refused(table, "fit: dataset", table.dtype, "astype('float32')")
+    assert refused(list(table), "dataset: item 0", table.dtype, "astype('float32')")
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.complex64])
+def test_tensors_of_what_is_no_number_are_refused(dtype):
+    table = torch.zeros(3, 2, dtype=dtype)
+    assert refused(table, "fit: dataset", dtype, "float()")
+    assert refused(list(table), "dataset: item 0", dtype, "float()")
 
 
 def test_images_of_whole_numbers_are_refused_for_their_range_is_not_known():
-    with pytest.raises(TypeError, match=r"got dtype int64\. Convert it: dataset\.astype\('float32"):
-        as_items(np.zeros((3, 8, 8), np.int64), "fit")
+    images = np.zeros((3, 1, 8, 8), np.int64)
+    tensors = torch.from_numpy(images)
+    assert refused(images, "fit: dataset", "int64", "astype('float32')")
+    assert refused(list(images), "dataset: item 0", "int64", "astype('float32')")
+    assert refused(tensors, "fit: dataset", "torch.int64", "float()")
+    assert refused(list(tensors), "dataset: item 0", "torch.int64", "float()")
+
+
+def test_features_of_whole_numbers_are_numbers_like_any_other():
+    counts = np.array([[1, 2], [3, 200]])
+    for dataset in (counts, torch.from_numpy(counts), list(counts), list(torch.from_numpy(counts))):
+        batch = as_items(dataset, "fit").batch(np.array([1]))
+        assert (batch.dtype, batch.tolist()) == (torch.float32, [[3.0, 200.0]])
 
 
 @pytest.mark.parametrize("shape", [(5,), (0, 4), (0, 3, 8, 8), (5, 0)])

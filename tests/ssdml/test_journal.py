@@ -57,15 +57,17 @@ def test_without_tensorboard_there_is_the_file_alone(tmp_path, monkeypatch):
 
 def test_memory_that_runs_out_names_the_setting():
     with (
-        pytest.raises(MemoryError, match=r"No room \(9 GiB\). Lower batch_size=64"),
-        memory_hints(SimpleNamespace(batch_size=64)),
+        pytest.raises(
+            MemoryError, match=r"No room \(9 GiB\). Lower batch_size=64 in another folder,"
+        ),
+        memory_hints(SimpleNamespace(batch_size=64, checkpoint_dir="run")),
     ):
         raise torch.cuda.OutOfMemoryError("9 GiB")
 
 
 def test_memory_of_a_machine_without_a_device_too():
     with (
-        pytest.raises(MemoryError, match=r"No room.*Lower batch_size=64"),
+        pytest.raises(MemoryError, match=r"No room.*Lower batch_size=64, or the network's size"),
         memory_hints(SimpleNamespace(batch_size=64)),
     ):
         torch.empty(2**55)

@@ -63,7 +63,7 @@ MODELS = {
 
 @pytest.mark.parametrize("name", MODELS)
 def test_rows_are_embedded_as_by_transform(rows, name, tmp_path, monkeypatch):
-    monkeypatch.setattr("ssdml.residual_training.Schedule", lambda: Schedule(n_steps=20))
+    monkeypatch.setattr("ssdml.residual_training.schedule_for", lambda n_rows: Schedule(n_steps=20))
     X, labels = rows
     model = MODELS[name].fit(X, labels)
     assert (model.representation_ is not None) == (name == "residual")

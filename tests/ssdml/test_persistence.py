@@ -29,7 +29,7 @@ def blobs():
 
 @pytest.fixture(autouse=True)
 def _short_training(monkeypatch):
-    monkeypatch.setattr("ssdml.residual_training.Schedule", lambda: Schedule(n_steps=20))
+    monkeypatch.setattr("ssdml.residual_training.schedule_for", lambda n_rows: Schedule(n_steps=20))
 
 
 @pytest.fixture

@@ -278,6 +278,22 @@ def test_the_device_is_the_one_that_is_named(monkeypatch):
         assert find_device("auto") == expected
 
 
+def test_a_device_that_is_not_there_is_refused(monkeypatch):
+    for name in ("gpu", "mps", "xpu:3"):  # none of which this machine may have
+        monkeypatch.setattr(torch, "zeros", lambda *shape, device: _refuse())
+        with pytest.raises(ValueError, match=rf"one that torch finds; got '{name}'. Pass 'auto'"):
+            find_device(name)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [find_device(name) for name in ("cuda", "cuda:1")] == ["cuda", "cuda:1"]
+    with pytest.raises(ValueError, match="got 'cuda:2'"):
+        find_device("cuda:2")
+
+
+def _refuse():
+    raise RuntimeError("no such device")
+
+
 def test_the_first_loss_is_that_of_the_formula():
     """Two pairs at right angles, proxies at no temperature: an angular loss, and ln 2."""
     X, classes = np.eye(2, dtype=np.float32)[[0, 0, 1, 1]], np.array([0, 0, 1, 1])

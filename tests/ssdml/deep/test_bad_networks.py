@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from ssdml import DeepSSDML
 from ssdml.deep_network import lay_channels_last
 from tests.deep import small_model, small_network
 
@@ -20,8 +21,16 @@ class TestDegenerate:
         X, y, _ = digits
         labels = np.full(len(X), -1)
         labels[[int(np.flatnonzero(y == c)[0]) for c in range(10)]] = np.arange(10)
-        model = small_model(epochs=2).fit(X, labels)
-        assert model.label_distributions_.shape == (len(X), 10)
+        for model in (
+            small_model(),
+            small_model(input_edges=0),
+            DeepSSDML.paper(small_network(), 16, epochs=2, epochs_per_partition=1, random_state=0),
+        ):
+            model.fit(X, labels)
+            known = labels >= 0
+            np.testing.assert_array_equal(model.transduction_[known], labels[known])
+            right = (model.transduction_ == y)[~known].mean()
+            assert right > 0.2, model  # chance is 0.1
 
     def test_labels_that_others_outvote_stay(self, digits):
         X, y, _ = digits
@@ -85,12 +94,17 @@ class TestBadInput:
         ("backbone", "message"),
         [
             (nn.Conv2d(1, 4, 3), r"features of shape \(n, d\); got \(16, 4, 6, 6\).*Flatten"),
+            (
+                Wrong(lambda rows: rows[1:]),
+                r"a row .* of each item; got \(15, 64\) of torch.float32",
+            ),
+            (Wrong(lambda rows: rows.int()), r"floating-point .* got \(16, 64\) of torch.int32"),
             (Wrong(lambda rows: rows / 0), "must return finite features"),
             (Wrong(lambda rows: 0 * rows), "must not return zeros alone"),
             ("mnist", r"backbone='mnist' is for images of 28 x 28 pixels; got .*\(1, 8, 8\)"),
             ("mnits", r"backbone must be one of 'mnist', 'cifar'.*Did you mean 'mnist'\?"),
         ],
-        ids=["4-D", "NaN", "zeros", "size", "name"],
+        ids=["4-D", "another length", "integers", "NaN", "zeros", "size", "name"],
     )
     def test_a_backbone_that_makes_no_rows_is_refused(self, digits, backbone, message):
         X, _, labels = digits

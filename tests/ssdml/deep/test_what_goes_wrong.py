@@ -9,6 +9,7 @@ from torch import nn
 
 from ssdml import DeepSSDML, deep_literal, ranks
 from ssdml.graphs import Triplets
+from ssdml.partition_run import PartitionRun
 from ssdml.progress import Stages
 from tests.deep import small_model, small_network
 
@@ -107,6 +108,40 @@ def test_batches_that_processes_cannot_share_are_refused_before_the_work(digits,
     model = small_model()
     with pytest.raises(ValueError, match="batch_size must be a multiple of the 3 processes; got 4"):
         model.fit(X, labels)
+
+
+class Dazzled(nn.Module):
+    """Makes no number of an image with a very bright pixel."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = small_network()
+
+    def forward(self, items):
+        return self.inner(items) / (items.amax(dim=(1, 2, 3)) < 20)[:, None]
+
+
+@pytest.mark.parametrize("mining", ["propagated", "neighborhood"])
+def test_an_item_of_which_the_backbone_makes_no_number_is_named(digits, mining):
+    """One beyond those that are tried before the work."""
+    X, _, labels = digits
+    X = X.copy()
+    X[300, 4, 4] = 100
+    model = small_model(mining=mining, partition_size=None).set_params(backbone=Dazzled())
+    message = "finite features; got NaN or infinity for 1 items, the first of them item 300. Leave"
+    with pytest.raises(ValueError, match=message):
+        model.fit(X, labels)
+
+
+def test_memory_that_runs_out_in_a_fit_names_the_setting(digits, monkeypatch):
+    X, _, labels = digits
+
+    def full(run, progress):
+        raise torch.cuda.OutOfMemoryError("9 GiB")
+
+    monkeypatch.setattr(PartitionRun, "partition", full)
+    with pytest.raises(MemoryError, match=r"No room \(9 GiB\). Lower batch_size=40, or the netw"):
+        small_model().fit(X, labels)
 
 
 def test_an_item_that_is_not_finite_is_named(digits):
