@@ -128,7 +128,7 @@ _ISDML = (
 _PRIOR = "the equation of M is ours, from its abstract and what the paper says of it"
 _BATCHES = (
     "a third of each batch labelled, the rest pairs of neighbours, is ours, as are momentum, "
-    "weight decay, the rate (1e-5, the paper's is 1e-4) and keeping the last network: the paper is silent"
+    "weight decay, the rate (1e-5, the paper's is 1e-4) and keeping the last network"
 )
 _LRML = "the closed form, means for sums, the guard and the ridge are ours"
 _SERAPH = "the start's scale, the pairs that stand for all and where it ends are ours"
