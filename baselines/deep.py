@@ -90,7 +90,8 @@ class DeepBaseline(DeepEstimator):
     labelled items by heart (of held-out training images of MNIST, LRML's NMI falls to 21, and at
     10⁻⁵ rises to 57), and ISDML's, unscaled, end in zeros.
     The embedding is scaled to unit length, where the seed says nothing, and the last network is
-    kept: the seed's choice of the best wants the labels of 15 % of the items.
+    kept: the seed's choice of the best wants the labels of 15 % of the items. Items of which the
+    network makes zeros alone stay in the partition's graph.
 
     References
     ----------

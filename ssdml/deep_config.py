@@ -47,8 +47,9 @@ def run_config(
 def described(value: Any) -> Any:
     """What is the same in every process that makes a value anew, as JSON.
 
-    Numbers and words stay what they are; functions and classes go by their names, what is built of
-    others by these, modules by their layers and their plain attributes. Weights are not part of it.
+    Numbers and words stay what they are; functions and classes go by their names, a lambda, which
+    has none, by its code too, what is built of others by these, modules by their layers and their
+    plain attributes. Weights are not part of it.
 
     Examples
     --------
@@ -65,7 +66,8 @@ def described(value: Any) -> Any:
         kind = ["functools.partial", described(value.func)]
         return [*kind, described(value.args), described(value.keywords)]
     if hasattr(value, "__qualname__"):
-        return f"{value.__module__}.{value.__qualname__}"
+        name = f"{value.__module__}.{value.__qualname__}"
+        return [name, _body(value)] if value.__qualname__.endswith("<lambda>") else name
     if isinstance(value, nn.Module):
         return [repr(value), _plain(value)]
     if getattr(type(value), "__repr__", None) is object.__repr__:  # tells where it lies in memory
@@ -87,6 +89,14 @@ def digest(*states: Mapping[str, torch.Tensor]) -> str:
         found.update(name.encode())
         found.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
     return found.hexdigest()
+
+
+def _body(function: Any) -> str:
+    """What tells a function without a name from another: SHA-256 of its code."""
+    code = function.__code__
+    parts = (code.co_code, *map(repr, (code.co_consts, code.co_names)))
+    whole = b"\n".join(part if isinstance(part, bytes) else part.encode() for part in parts)
+    return hashlib.sha256(whole).hexdigest()
 
 
 def _plain(value: Any) -> dict[str, Any]:

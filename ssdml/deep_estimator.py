@@ -109,7 +109,7 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
         """
         from ssdml.items import as_items, held_items
         from ssdml.journal import memory_hints
-        from ssdml.ranks import join_group
+        from ssdml.ranks import join_group, rank
         from ssdml.run_folder import RunFolder
         from ssdml.training import find_device
 
@@ -120,7 +120,8 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
             labels = self._labels(y, len(items))
             held = None if validation is None else held_items(validation, items.shape, device)
             folder = RunFolder(self, items, labels)
-            stages = Stages(self, self._n_stages(folder.n_done), verbose=self.verbose)
+            verbose = self.verbose if rank() == 0 else 0  # one bar for all processes
+            stages = Stages(self, self._n_stages(folder.n_done), verbose=verbose)
             with stages.all(dataset, y):
                 with stages("input"):
                     inputs = self._inputs(items, labels, np.random.default_rng(folder.seed))

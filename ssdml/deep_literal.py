@@ -51,6 +51,8 @@ class LiteralRun(PartitionRun):
         """Triplets in the neighbourhoods of the partition's own graph."""
         rows = self.parts[len(self.history)]
         features, n_jobs = self.embed("features", rows), self.settings.n_jobs
+        somewhere = features.any(axis=1)  # zeros have no direction, and would be each other's
+        rows, features = rows[somewhere], features[somewhere]
         k = min(self.settings.n_neighbors, len(rows) - 1)
         graph = knn_graph(features, k, n_jobs=n_jobs, random_state=rng)
         affinities = propagate_affinities(

@@ -40,10 +40,13 @@ def partitions(
     ([3, 3], True)
     """
     size = min(size or len(unlabeled), len(unlabeled))
-    laps = -(-count * size // max(1, len(unlabeled)))
-    order = np.concatenate([rng.permutation(unlabeled) for _ in range(max(1, laps))])
+    order = rng.permutation(unlabeled)
+    while len(order) < count * size:
+        lap, begun = rng.permutation(unlabeled), order[len(order) - len(order) % size :]
+        again = np.isin(lap, begun)  # the partition that is not full has these: they come last
+        order = np.concatenate([order, lap[~again], lap[again]])
     parts = [order[i * size : (i + 1) * size] for i in range(count)]
-    return [np.unique(np.concatenate([labeled, part])) for part in parts]
+    return [np.sort(np.concatenate([labeled, part])) for part in parts]
 
 
 def confidences(distributions: Array) -> Array:

@@ -28,7 +28,7 @@ def test_a_partition_is_sorted_and_holds_the_labelled_rows_and_no_other(count, s
     for part in parts:
         np.testing.assert_array_equal(part, np.unique(part))
         assert set(LABELED) < set(part) <= set(LABELED) | set(UNLABELED)
-        assert len(part) <= size + 3
+        assert len(part) == size + 3
 
 
 @pytest.mark.parametrize("size", [1, 4, 10, 16, 40])
@@ -45,6 +45,14 @@ def test_the_second_lap_gives_each_row_one_turn_more_in_another_order():
     turns = np.bincount([row for part in rest for row in part], minlength=43)
     np.testing.assert_array_equal(turns[UNLABELED], 2)
     assert rest[:4] != rest[4:]
+
+
+@pytest.mark.parametrize("size", [7, 16, 39])
+def test_a_partition_that_ends_one_lap_and_begins_the_next_holds_no_row_twice(size):
+    rest = [set(part) - set(LABELED) for part in parted(20, size)]
+    assert {len(part) for part in rest} == {size}
+    turns = np.bincount([row for part in rest for row in part], minlength=43)[UNLABELED]
+    assert turns.max() - turns.min() <= 1
 
 
 @pytest.mark.parametrize("size", [None, 40, 1000])

@@ -105,6 +105,31 @@ def test_each_batch_learns_the_metric_and_then_the_network_under_it(followed, di
     assert max(moved) > 1e-3
 
 
+class HalfDead(nn.Module):
+    """Zeros alone of every image whose left half is bright, some half of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = small_network()
+
+    def forward(self, items):
+        alive = items[:, 0, :, :4].mean(dim=(1, 2)) < 0
+        return self.inner(items) * alive[:, None]
+
+
+@pytest.mark.filterwarnings("ignore:the backbone makes zeros alone")
+def test_items_of_which_the_network_makes_zeros_are_in_no_triplet(digits):
+    X, _, labels = digits
+    options = {"partition_size": None, "epochs": 1, "epochs_per_partition": 1, "random_state": 0}
+    model = DeepSSDML.paper(HalfDead(), 16, **options).fit(X, labels)
+    standardized = torch.from_numpy((X - X.mean()) / X.std())[:, None]
+    dead = np.flatnonzero((standardized[:, 0, :, :4].mean(dim=(1, 2)) >= 0).numpy())
+    used = np.unique(model.triplets_[:3])
+    assert 100 < len(dead) < 500
+    assert not np.isin(used, dead).any()
+    assert len(used) == len(X) - len(dead)
+
+
 @pytest.mark.parametrize(
     ("backbone", "columns", "epochs"), [("mnist", 64, 0), ("cifar", 32, 30), (nn.Flatten(), 64, 0)]
 )

@@ -159,6 +159,12 @@ def test_what_is_made_anew_is_known_by_what_it_was_made_with(make):
     assert "0x" not in str(described(make(1)))
 
 
+def test_functions_without_a_name_are_told_apart_by_what_they_do():
+    twice, again, thrice = (lambda x: 2 * x), (lambda x: 2 * x), (lambda x: 3 * x)
+    assert described(twice) == described(again) != described(thrice)
+    assert described(test_functions_without_a_name_are_told_apart_by_what_they_do).endswith("_do")
+
+
 class TestSaveAndLoad:
     def test_what_is_loaded_embeds_and_predicts_alike(self, fitted, digits, tmp_path):
         X, _, _ = digits
