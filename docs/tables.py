@@ -48,7 +48,7 @@ NETWORKS = (
     *("input", "initial", "initial[pretrain_epochs=30]"),
     *(f"deep-{name}" for name in ("lrml", "seraph", "isdml", "apllr", "apit")),
     *(f"deep-{name}" for name in ("triplet", "angular")),
-    *(f"deep-{name}" for name in ("exemplar", "rotnet", "nce", "deepcluster", "suml")),
+    *(f"deep-{name}[epochs=10]" for name in ("exemplar", "rotnet", "nce", "deepcluster", "suml")),
     *("deep-ssdml-paper[epochs=10]", WHOLE),
 )
 
