@@ -29,8 +29,8 @@ class DeepSSDML(DeepEstimator):
 
     Partition after partition: a kNN graph of the current embedding carries the labels to all
     items, triplets are mined on it, an orthonormal L is learned from them, and the network learns
-    under L from the propagated classes and from itself: the class of which it is sure for an item,
-    it is to say of a distorted view too.
+    under L from the propagated classes and from itself: where it is sure of an item's class, it is
+    to give the same class to a distorted view.
 
     Parameters
     ----------
@@ -242,11 +242,12 @@ class DeepSSDML(DeepEstimator):
         labelled items come before all else.
 
         The network goes down the mean of a batch's triplets, where Eq. (3) has their sum: the rate
-        is that of a mean. Ours, where the seed is silent: items are standardised by channel, the
-        rate stays where it began, the weight decay is 5·10⁻⁴, the momentum 0.9; the softmax of the
-        pretraining sees features of any length; the embedding is scaled to length 1 behind L, as
-        all are here. And where we do otherwise: the last network is kept, for the seed's choice of
-        the best wants the labels of 15 % of the items.
+        is that of a mean. Items of which it makes zeros alone are in no triplet. Ours, where the
+        seed is silent: items are standardised by channel, the rate stays where it began, the weight
+        decay is 5·10⁻⁴, the momentum 0.9; the softmax of the pretraining sees features of any
+        length; the embedding is scaled to length 1 behind L, as all are here. And where we do
+        otherwise: the last network is kept, for the seed's choice of the best wants the labels of
+        15 % of the items.
         """
         theirs = paper_network(backbone)
         columns = theirs.n_components if n_components == "auto" else n_components

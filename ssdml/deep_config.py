@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ def run_seed(random_state: Any, folder: Path | None) -> int:
     """Seed of a run; where any will do, that of the run whose checkpoints are there."""
     if random_state is None and folder is not None:
         saved = saved_config(folder)
-        if saved is not None:
+        if saved is not None and "seed" in saved:
             return int(saved["seed"])
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
@@ -48,8 +49,8 @@ def described(value: Any) -> Any:
     """What is the same in every process that makes a value anew, as JSON.
 
     Numbers and words stay what they are; functions and classes go by their names, a lambda, which
-    has none, by its code too, what is built of others by these, modules by their layers and their
-    plain attributes. Weights are not part of it.
+    has none, by its code too, if not by what it closes over; what is built of others by these,
+    modules by their layers and their plain attributes. Weights are not part of it.
 
     Examples
     --------
@@ -67,7 +68,8 @@ def described(value: Any) -> Any:
         return [*kind, described(value.args), described(value.keywords)]
     if hasattr(value, "__qualname__"):
         name = f"{value.__module__}.{value.__qualname__}"
-        return [name, _body(value)] if value.__qualname__.endswith("<lambda>") else name
+        code = getattr(value, "__code__", None) if name.endswith("<lambda>") else None
+        return name if code is None else [name, _body(code)]
     if isinstance(value, nn.Module):
         return [repr(value), _plain(value)]
     if getattr(type(value), "__repr__", None) is object.__repr__:  # tells where it lies in memory
@@ -91,12 +93,18 @@ def digest(*states: Mapping[str, torch.Tensor]) -> str:
     return found.hexdigest()
 
 
-def _body(function: Any) -> str:
-    """What tells a function without a name from another: SHA-256 of its code."""
-    code = function.__code__
-    parts = (code.co_code, *map(repr, (code.co_consts, code.co_names)))
-    whole = b"\n".join(part if isinstance(part, bytes) else part.encode() for part in parts)
-    return hashlib.sha256(whole).hexdigest()
+def _body(code: CodeType) -> str:
+    """SHA-256 of what a function does: of its code, and that of functions within it."""
+    constants = [
+        _body(part)
+        if isinstance(part, CodeType)
+        else sorted(map(repr, part))  # a set has another order in every process
+        if isinstance(part, frozenset)
+        else repr(part)
+        for part in code.co_consts
+    ]
+    whole = repr((code.co_code, constants, code.co_names, code.co_freevars))
+    return hashlib.sha256(whole.encode()).hexdigest()
 
 
 def _plain(value: Any) -> dict[str, Any]:

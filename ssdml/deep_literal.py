@@ -40,8 +40,8 @@ class LiteralSettings(RunSettings, Protocol):
 class LiteralRun(PartitionRun):
     """State of the seed's alternation, and its steps.
 
-    The momentum of the descent (0.9) and the mean over a batch's triplets, where Eq. (3) has their
-    sum, are our reading: the seed says neither.
+    The momentum of the descent (0.9) is ours, for the seed names none; so is the mean over the
+    triplets of a batch, where Eq. (3) has their sum.
     """
 
     settings: LiteralSettings
@@ -52,6 +52,13 @@ class LiteralRun(PartitionRun):
         rows = self.parts[len(self.history)]
         features, n_jobs = self.embed("features", rows), self.settings.n_jobs
         somewhere = features.any(axis=1)  # zeros have no direction, and would be each other's
+        if np.count_nonzero(somewhere) < 2:
+            raise FloatingPointError(
+                "the backbone's features must not be zeros alone for all items of a partition but "
+                f"one; got {np.count_nonzero(~somewhere)} such items of {len(rows)}. A ReLU at its "
+                f"end may be dead: lower learning_rate={self.settings.learning_rate}, or start it "
+                "otherwise."
+            )
         rows, features = rows[somewhere], features[somewhere]
         k = min(self.settings.n_neighbors, len(rows) - 1)
         graph = knn_graph(features, k, n_jobs=n_jobs, random_state=rng)

@@ -138,7 +138,7 @@ def _n_features(backbone: nn.Module, items: Items) -> int:
         raise ValueError(
             f"backbone must return a row of floating-point features of each item; got "
             f"{tuple(features.shape)} of {features.dtype} for {len(batch)} items. Keep the first "
-            "axis, and end before classes are chosen."
+            "axis, and return features, not numbers of classes."
         )
     if not torch.isfinite(features).all():
         raise ValueError(

@@ -88,7 +88,7 @@ class LoadedItems:
                 "torchvision's ToTensor."
             )
         _check_numbers(item, item.ndim > 1, f"dataset: item {index}")
-        return _from_numpy(item) if isinstance(item, np.ndarray) else item
+        return _from_numpy(_single(item)) if isinstance(item, np.ndarray) else item
 
 
 def as_items(dataset: Any, who: str, device: str = "cpu") -> Items:
@@ -118,9 +118,7 @@ def as_items(dataset: Any, who: str, device: str = "cpu") -> Items:
     if isinstance(dataset, np.ndarray | torch.Tensor):
         _check_numbers(dataset, dataset.ndim > 2, f"{who}: dataset")
     if isinstance(dataset, np.ndarray):
-        if dataset.dtype != np.uint8:
-            dataset = dataset.astype(np.float32, copy=False)
-        dataset = _from_numpy(dataset)
+        dataset = _from_numpy(_single(dataset))
     if isinstance(dataset, torch.Tensor):
         if dataset.ndim < 2 or not dataset.numel():
             raise ValueError(
@@ -184,7 +182,8 @@ def _check_numbers(items: Any, are_images: bool, name: str) -> None:
         kind, way_out = items.dtype.kind, "astype('float32')"
     else:
         kind, way_out = _kind(items.dtype), "float()"
-    if kind not in "uif" or (kind == "i" and are_images):
+    is_bytes = items.dtype in (np.uint8, torch.uint8)
+    if kind not in "uif" or (are_images and kind in "ui" and not is_bytes):
         raise TypeError(
             f"{name} must hold bytes or floating-point numbers; got dtype {items.dtype}. Convert "
             f"it, pixels to between 0 and 1: .{way_out}."
@@ -223,6 +222,11 @@ def _check_finite(items: torch.Tensor, name: str, first: int = 0) -> None:
 def _floating(items: torch.Tensor) -> torch.Tensor:
     """Bytes from 0 to 1; other numbers as they are."""
     return items.float() / 255 if items.dtype == torch.uint8 else items.float()
+
+
+def _single(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Bytes as they are, other numbers in single precision, in this machine's order of bytes."""
+    return array if array.dtype == np.uint8 else array.astype(np.float32, copy=False)
 
 
 def _from_numpy(array: npt.NDArray[Any]) -> torch.Tensor:

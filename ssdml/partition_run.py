@@ -311,9 +311,9 @@ class PartitionRun(ABC):
             place = int(np.flatnonzero(~finite)[0])
             raise ValueError(
                 f"backbone must return finite features; got NaN or infinity for "
-                f"{np.count_nonzero(~finite)} items, the first of them item "
+                f"{np.count_nonzero(~finite)} of {len(finite)} items, the first of them item "
                 f"{place if rows is None else rows[place]}. Leave such items out, or see what the "
-                "backbone divides by."
+                "backbone divides by; if there are checkpoints, name another checkpoint_dir."
             )
         return embedded
 

@@ -27,10 +27,11 @@ FEWEST, MOST = 500, 3000  # steps
 
 
 def schedule_for(n_rows: int) -> Schedule:
-    """So many steps that each row is drawn ten times, but at least 500, and 3,000 at most.
+    """So many steps that there are ten draws a row on average, but at least 500, at most 3,000.
 
-    On 30,000 of MNIST's training rows 1,500 steps a round come to an NMI 2.3 higher than 500 do; on
-    1,200 digits there is no difference.
+    Of MNIST's training rows 1,500 steps on 30,000, nearly 13 draws a row, came to an NMI 2.3 higher
+    than 500 did, and 2,500 on 50,000 to one 0.5 higher than 1,500; on 1,200 digits, which 500 steps
+    draw 107 times, more made no difference.
 
     Examples
     --------

@@ -14,6 +14,7 @@ from ssdml.experiments.significance import PairedTest, friedman_nemenyi
 from ssdml.experiments.statistics import mean_interval
 
 LEVEL = 0.05
+FEWEST_RANKED = 3  # methods; Friedman's test wants as many
 ORDER = ("NMI", "R@1")  # of the printed scores; the others are not compared
 
 
@@ -113,6 +114,8 @@ def ranked(sets: Sequence[Mapping[str, float]], score: str) -> Iterator[str]:
     names = [name for name in sets[0] if all(np.isfinite(means[name]) for means in sets)]
     if failed := [name for name in sets[0] if name not in names]:
         yield _wrapped(f"  without {', '.join(failed)}: no run of theirs ended well on some set")
+    if len(names) < FEWEST_RANKED:
+        return
     test = friedman_nemenyi([[means[name] for means in sets] for name in names])
     order = sorted(zip(test.ranks, names, strict=True))
     told = ", ".join(f"{name} {rank:.1f}" for rank, name in order)

@@ -150,7 +150,7 @@ def test_apllr_without_dissimilar_pairs_begins_at_the_inverse_scatter(data, rows
     )
 
 
-@pytest.mark.parametrize("prior", [None, "itml", "gmml"])
+@pytest.mark.parametrize("prior", [None, "gmml"])
 def test_labelled_rows_that_are_equal_do_not_silence_the_graph(data, rng, prior):
     """The rounding of their mean is no scatter, which would make a prior of any size."""
     method = APLLR() if prior is None else APIT(prior=prior)

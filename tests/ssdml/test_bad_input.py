@@ -17,15 +17,13 @@ from sklearn.exceptions import DataConversionWarning, NotFittedError
 
 from ssdml import SSDML
 from ssdml.datasets import encode_partial_labels
-from ssdml.training import Schedule
 
 MODELS = [SSDML(), SSDML(backbone="residual", max_rounds=1), SSDML.paper()]
 
 
 @pytest.fixture(params=MODELS, ids=["linear", "residual", "paper"])
-def model(request, monkeypatch):
+def model(request, short_training):
     """Each kind of metric, made anew, with a short training."""
-    monkeypatch.setattr("ssdml.residual_training.schedule_for", lambda n_rows: Schedule(n_steps=20))
     return type(request.param)(**request.param.get_params()).set_params(random_state=0)
 
 

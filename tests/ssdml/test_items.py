@@ -199,6 +199,15 @@ def test_images_of_whole_numbers_are_refused_for_their_range_is_not_known():
     assert refused(list(images), "dataset: item 0", "int64", "astype('float32')")
     assert refused(tensors, "fit: dataset", "torch.int64", "float()")
     assert refused(list(tensors), "dataset: item 0", "torch.int64", "float()")
+    assert refused(images.astype(np.uint16), "fit: dataset", "uint16", "astype('float32')")
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">f8", np.longdouble, np.float16])
+def test_numbers_of_any_precision_and_order_of_bytes_are_taken(dtype):
+    table = np.array([[0.5, 2.0], [3.0, 4.0]]).astype(dtype)
+    for dataset in (table, list(table)):
+        batch = as_items(dataset, "fit").batch(np.array([1]))
+        assert (batch.dtype, batch.tolist()) == (torch.float32, [[3.0, 4.0]])
 
 
 def test_features_of_whole_numbers_are_numbers_like_any_other():

@@ -16,7 +16,7 @@ from ssdml.backbones import CifarNet, MnistNet, Standardized
 from ssdml.baselines import LRML
 from ssdml.onnx_export import EmbeddingOfItems, EmbeddingOfRows, write_onnx
 from ssdml.representation import ResidualRepresentation
-from ssdml.training import MetricNetwork, Schedule
+from ssdml.training import MetricNetwork
 from tests.deep import small_images, small_model
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -62,8 +62,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_rows_are_embedded_as_by_transform(rows, name, tmp_path, monkeypatch):
-    monkeypatch.setattr("ssdml.residual_training.schedule_for", lambda n_rows: Schedule(n_steps=20))
+def test_rows_are_embedded_as_by_transform(rows, name, tmp_path, short_training):
     X, labels = rows
     model = MODELS[name].fit(X, labels)
     assert (model.representation_ is not None) == (name == "residual")

@@ -18,7 +18,6 @@ from sklearn.exceptions import NotFittedError
 
 from ssdml import SSDML
 from ssdml.persistence import ARRAYS, CONFIG, OTHER_ARRAYS, SCHEMA, load_state, save_state
-from ssdml.training import Schedule
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +26,7 @@ def blobs():
     return X.astype(np.float32), np.where(np.arange(80) < 20, y, -1)
 
 
-@pytest.fixture(autouse=True)
-def _short_training(monkeypatch):
-    monkeypatch.setattr("ssdml.residual_training.schedule_for", lambda n_rows: Schedule(n_steps=20))
+pytestmark = pytest.mark.usefixtures("short_training")
 
 
 @pytest.fixture

@@ -195,10 +195,7 @@ def test_the_literal_way_keeps_its_columns(digits):
     assert found.estimator.n_components is None
 
 
-def test_a_backbone_is_tried_with_its_representation(digits, monkeypatch):
-    from ssdml.training import Schedule
-
-    monkeypatch.setattr("ssdml.residual_training.schedule_for", lambda n_rows: Schedule(n_steps=20))
+def test_a_backbone_is_tried_with_its_representation(digits, short_training):
     kept = {"n_neighbors": 10, "decay": 0.99, "max_rounds": 1}
     X, labels = digits
     found = SSDML.suggest(X, labels, backbone="residual", max_rows=300, random_state=0, **kept)

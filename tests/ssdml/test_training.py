@@ -279,6 +279,8 @@ def test_the_device_is_the_one_that_is_named(monkeypatch):
 
 
 def test_a_device_that_is_not_there_is_refused(monkeypatch):
+    with pytest.raises(ValueError, match="got 'meta'"):
+        find_device("meta")
     for name in ("gpu", "mps", "xpu:3"):  # none of which this machine may have
         monkeypatch.setattr(torch, "zeros", lambda *shape, device: _refuse())
         with pytest.raises(ValueError, match=rf"one that torch finds; got '{name}'. Pass 'auto'"):
@@ -292,6 +294,17 @@ def test_a_device_that_is_not_there_is_refused(monkeypatch):
 
 def _refuse():
     raise RuntimeError("no such device")
+
+
+def test_the_steps_are_those_of_so_many_rows(blobs, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "ssdml.residual_training.schedule_for",
+        lambda n_rows: asked.append(n_rows) or Schedule(n_steps=3, batch_size=32),
+    )
+    X, classes = blobs
+    _, losses = train_backbone(new_head(), np.eye(6), X, classes, angle=40.0, seed=0, device="cpu")
+    assert (asked, len(losses)) == ([len(X)], 3)
 
 
 def test_the_first_loss_is_that_of_the_formula():

@@ -130,6 +130,26 @@ def test_items_of_which_the_network_makes_zeros_are_in_no_triplet(digits):
     assert len(used) == len(X) - len(dead)
 
 
+class OneAlive(nn.Module):
+    """Zeros alone of every image without a very bright pixel."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = small_network()
+
+    def forward(self, items):
+        return self.inner(items) * (items.amax(dim=(1, 2, 3)) > 20)[:, None]
+
+
+def test_one_item_with_a_direction_is_too_few(digits):
+    X, _, labels = digits
+    X = X.copy()
+    X[5, 4, 4] = 100
+    options = {"partition_size": None, "epochs": 1, "epochs_per_partition": 1, "random_state": 0}
+    with pytest.raises(FloatingPointError, match="but one; got 599 such items of 600"):
+        DeepSSDML.paper(OneAlive(), 16, **options).fit(X, labels)
+
+
 @pytest.mark.parametrize(
     ("backbone", "columns", "epochs"), [("mnist", 64, 0), ("cifar", 32, 30), (nn.Flatten(), 64, 0)]
 )

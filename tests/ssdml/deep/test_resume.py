@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import time
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -163,6 +164,26 @@ def test_functions_without_a_name_are_told_apart_by_what_they_do():
     twice, again, thrice = (lambda x: 2 * x), (lambda x: 2 * x), (lambda x: 3 * x)
     assert described(twice) == described(again) != described(thrice)
     assert described(test_functions_without_a_name_are_told_apart_by_what_they_do).endswith("_do")
+    assert described(lru_cache(lambda x: x)).endswith("<lambda>")
+
+
+def test_functions_without_a_name_are_the_same_in_every_process():
+    program = (
+        "from ssdml.deep_config import described; "
+        "print(described(lambda v: [w for w in v if w in {'a', 'b', 'c'}] or (lambda: v)()))"
+    )
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(told) == 1
 
 
 class TestSaveAndLoad:

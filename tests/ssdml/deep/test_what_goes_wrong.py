@@ -71,6 +71,22 @@ def test_pretraining_is_a_stage_and_tells_where_it_stands(digits, monkeypatch):
     assert losses[0] > losses[1]
 
 
+@pytest.mark.parametrize("own", [0, 1])
+def test_the_first_process_draws_the_bar_for_all(digits, monkeypatch, own):
+    X, _, labels = digits
+    told = []
+
+    def spy(stages, estimator, n_stages, *, verbose):
+        told.append(verbose)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Stages, "__init__", spy)
+    monkeypatch.setattr(ranks, "rank", lambda: own)
+    with pytest.raises(KeyboardInterrupt):
+        small_model(verbose=1).fit(X, labels)
+    assert told == [1 - own]
+
+
 class TestTriplets:
     def test_one_class_has_none_and_it_is_said(self, digits):
         X, y, labels = digits
@@ -128,7 +144,9 @@ def test_an_item_of_which_the_backbone_makes_no_number_is_named(digits, mining):
     X = X.copy()
     X[300, 4, 4] = 100
     model = small_model(mining=mining, partition_size=None).set_params(backbone=Dazzled())
-    message = "finite features; got NaN or infinity for 1 items, the first of them item 300. Leave"
+    message = (
+        "finite features; got NaN or infinity for 1 of 600 items, the first of them item 300. Leave"
+    )
     with pytest.raises(ValueError, match=message):
         model.fit(X, labels)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from ssdml.experiments.baseline_tables import best_of, ranked, set_lines
@@ -62,6 +63,15 @@ def test_methods_that_never_ended_well_are_not_the_best():
     assert best_of(rows, ["ssdml", "ssdml-residual"], "NMI") == "ssdml-residual"
     with pytest.raises(ValueError, match=r"a run of ssdml must have ended well for NMI; none has"):
         best_of(rows, ["ssdml"], "NMI")
+
+
+def test_a_method_that_failed_on_a_set_has_no_rank_and_is_named():
+    one, other = {"a": 1.0, "b": 3.0, "c": 2.0, "d": 4.0}, {"a": 1.0, "b": 3.0, "c": 2.0}
+    without, means, _ = ranked([one, other | {"d": np.nan}], "NMI")
+    assert without == "  without d: no run of theirs ended well on some set"
+    assert means == "mean ranks by NMI: b 1.0, c 2.0, a 3.0"
+    (alone,) = ranked([one, {"a": 1.0, "b": np.nan, "c": 2.0, "d": np.nan}], "NMI")
+    assert alone == "  without b, d: no run of theirs ended well on some set"
 
 
 def test_ranks_are_told_from_the_best_on():
