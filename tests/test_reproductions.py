@@ -174,13 +174,20 @@ def test_table2_runs_by_the_protocols_of_other_papers(
 @pytest.mark.usefixtures("small_deep")
 def test_figure2_is_drawn(example, tmp_path, monkeypatch):
     monkeypatch.setattr("ssdml.experiments.maps.project", lambda s: s.embedding[:, :2])
-    shown = example("reproduce_figure2.py", "mnist", "--seeds", 2, "--out", tmp_path)
+    given = ["mnist", "--seeds", 2, "--published-epochs", 3, "--out", tmp_path]
+    shown = example("reproduce_figure2.py", *given)
     assert shown == f"drawn: {tmp_path / 'figure2.png'}\n"
     height, width, _ = imread(tmp_path / "figure2.png").shape
     assert (height, width) == (1020, 1800)
     histories = sorted(tmp_path.glob("deep*/history.jsonl"))
     assert len(histories) == 3
     assert all('"validation"' in file.read_text() for file in histories)
+    partitions = {file.parent.name: len(file.read_text().splitlines()) for file in histories}
+    assert partitions == {
+        "deep-ssdml": 2,
+        "deep-ssdml[orthogonal=false]": 2,
+        "deep-ssdml-paper": 3,  # an epoch each
+    }
 
 
 def test_baselines_are_tested_against_ours_and_ranked(example, tmp_path, monkeypatch):
