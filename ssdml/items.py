@@ -88,7 +88,7 @@ class LoadedItems:
                 "torchvision's ToTensor."
             )
         _check_numbers(item, item.ndim > 1, f"dataset: item {index}")
-        return _from_numpy(_single(item)) if isinstance(item, np.ndarray) else item
+        return _from_numpy(item) if isinstance(item, np.ndarray) else item
 
 
 def as_items(dataset: Any, who: str, device: str = "cpu") -> Items:
@@ -118,7 +118,7 @@ def as_items(dataset: Any, who: str, device: str = "cpu") -> Items:
     if isinstance(dataset, np.ndarray | torch.Tensor):
         _check_numbers(dataset, dataset.ndim > 2, f"{who}: dataset")
     if isinstance(dataset, np.ndarray):
-        dataset = _from_numpy(_single(dataset))
+        dataset = _from_numpy(dataset)
     if isinstance(dataset, torch.Tensor):
         if dataset.ndim < 2 or not dataset.numel():
             raise ValueError(
@@ -224,14 +224,14 @@ def _floating(items: torch.Tensor) -> torch.Tensor:
     return items.float() / 255 if items.dtype == torch.uint8 else items.float()
 
 
-def _single(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Bytes as they are, other numbers in single precision, in this machine's order of bytes."""
-    return array if array.dtype == np.uint8 else array.astype(np.float32, copy=False)
-
-
 def _from_numpy(array: npt.NDArray[Any]) -> torch.Tensor:
-    """The array as a tensor; torch warns of those that are read-only, so they are copied."""
-    return torch.from_numpy(np.require(array, requirements=["C", "W"]))
+    """The array as a tensor: bytes as they are, other numbers in single precision.
+
+    Torch takes neither another machine's order of bytes nor, in silence, what is read-only, which
+    is copied.
+    """
+    single = array if array.dtype == np.uint8 else array.astype(np.float32, copy=False)
+    return torch.from_numpy(np.require(single, requirements=["C", "W"]))
 
 
 def sampled_rows(items: Items, seed: int, n_rows: int = SAMPLED) -> Indices:
