@@ -93,8 +93,7 @@ class UnsupervisedRun(PartitionRun):
 
     def layer(self, items: Tensor) -> Tensor:
         """The embedding before it is scaled to unit length, which heads stand on."""
-        layer: Tensor = self.network.backbone(items) @ self.network.metric
-        return layer
+        return self.network.outputs(items) @ self.network.metric
 
     def forget_head(self) -> None:
         """Take what the optimiser remembers of the head, whose weights begin anew."""

@@ -57,6 +57,8 @@ class DeepBaseline(DeepEstimator):
         Items of a step: a third labelled, the rest in pairs of neighbours.
     learning_rate, weight_decay : float
         Of SGD with momentum 0.9.
+    mixed_precision : bool or "auto"
+        See :class:`ssdml.DeepSSDML`.
     checkpoint_dir : path or None
         Where each partition leaves a checkpoint; see :class:`ssdml.DeepSSDML`.
     device : str
@@ -136,6 +138,7 @@ class DeepBaseline(DeepEstimator):
         batch_size: int = 100,
         learning_rate: float = 1e-5,
         weight_decay: float = 5e-4,
+        mixed_precision: bool | str = "auto",
         checkpoint_dir: Any = None,
         device: str = "auto",
         n_jobs: int | None = None,
@@ -154,6 +157,7 @@ class DeepBaseline(DeepEstimator):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
+        self.mixed_precision = mixed_precision
         self.checkpoint_dir = checkpoint_dir
         self.device = device
         self.n_jobs = n_jobs

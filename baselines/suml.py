@@ -146,15 +146,18 @@ def cases(rows: Tensor, triplets: Tensor, angle: float) -> Tensor:
     >>> cases(rows, one, 45.0).T.tolist()
     [[-24.0, 8.0, -12.0, 4.0, -4.0]]
     """
-    a, p, n = (rows[triplets[:, end]] for end in range(3))
+    products = rows @ rows.T
+    lengths = products.diagonal()
+    squares = lengths[:, None] + lengths - 2 * products
+    a, p, n = triplets.T
+    ap, an, pn = squares[a, p], squares[a, n], squares[p, n]
     factor = angular_factor(angle)
 
-    def margin(anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        to_middle = (negative - (anchor + positive) / 2).square().sum(dim=1)
-        return (anchor - positive).square().sum(dim=1) - factor * to_middle
+    def margin(near: Tensor, far: Tensor, other: Tensor) -> Tensor:
+        """Of two rows and a third, which is so far from the middle of the two (Apollonius)."""
+        return near - factor * ((far + other) / 2 - near / 4)
 
-    apart = (p - n).square().sum(dim=1)
-    return torch.stack([margin(a, p, n), margin(a, n, p), margin(p, n, a), apart, -apart])
+    return torch.stack([margin(ap, an, pn), margin(an, ap, pn), margin(pn, ap, an), pn, -pn])
 
 
 def random_triplets(n: int, count: int) -> Tensor:

@@ -59,7 +59,7 @@ class DeepSupervised(DeepEstimator):
         Items that are embedded at a time are eight times as many, once all is learned.
     learning_rate, weight_decay : float
         Of SGD with momentum 0.9.
-    checkpoint_dir, device, n_jobs, random_state, verbose
+    mixed_precision, checkpoint_dir, device, n_jobs, random_state, verbose
         As those of :class:`ssdml.DeepSSDML`.
 
     Attributes
@@ -121,6 +121,7 @@ class DeepSupervised(DeepEstimator):
         batch_size: int = 100,
         learning_rate: float = 1e-4,
         weight_decay: float = 5e-4,
+        mixed_precision: bool | str = "auto",
         checkpoint_dir: Any = None,
         device: str = "auto",
         n_jobs: int | None = None,
@@ -142,6 +143,7 @@ class DeepSupervised(DeepEstimator):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
+        self.mixed_precision = mixed_precision
         self.checkpoint_dir = checkpoint_dir
         self.device = device
         self.n_jobs = n_jobs

@@ -61,7 +61,7 @@ class DeepUnsupervised(DeepEstimator):
         Of SGD with momentum 0.9; it falls where the method's recipe says so. None: 0.03, of NCE
         0.003, beyond which its embedding collapses.
     weight_decay : float
-    checkpoint_dir, device, n_jobs, random_state, verbose
+    mixed_precision, checkpoint_dir, device, n_jobs, random_state, verbose
         As those of :class:`ssdml.DeepSSDML`.
 
     Attributes
@@ -119,6 +119,7 @@ class DeepUnsupervised(DeepEstimator):
         batch_size: int = 128,
         learning_rate: float | None = None,
         weight_decay: float = 5e-4,
+        mixed_precision: bool | str = "auto",
         checkpoint_dir: Any = None,
         device: str = "auto",
         n_jobs: int | None = None,
@@ -137,6 +138,7 @@ class DeepUnsupervised(DeepEstimator):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
+        self.mixed_precision = mixed_precision
         self.checkpoint_dir = checkpoint_dir
         self.device = device
         self.n_jobs = n_jobs

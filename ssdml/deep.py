@@ -45,8 +45,8 @@ class DeepSSDML(DeepEstimator):
     mining : {"propagated", "neighborhood"}
         "neighborhood" is the seed's way, with all that belongs to it: network and L learn from
         triplets alone, 100 at a time, L by 10 steps; ``propagation``, ``augment``, ``consistency``
-        with what belongs to it, ``triplets``, ``losses``, ``metric_steps``, ``tol`` and
-        ``mixed_precision`` are not read, and ``batch_size`` for embedding alone. See :meth:`paper`.
+        with what belongs to it, ``triplets``, ``losses``, ``metric_steps`` and ``tol`` are not
+        read, and ``batch_size`` for embedding alone. See :meth:`paper`.
     angle : float
         Of the angular losses, in degrees.
     augment : "auto", None or callable
@@ -90,7 +90,8 @@ class DeepSSDML(DeepEstimator):
         Of AdamW; the rate rises over the first tenth of all steps, and falls to 0. Of SGD at this
         rate with ``mining="neighborhood"``.
     mixed_precision : bool or "auto"
-        Whether the network computes in bfloat16; "auto": on a GPU.
+        Whether the backbone computes in bfloat16 while it learns on partitions; "auto": on a GPU. A
+        CPU gains by it if it has instructions for it (AMX), otherwise it loses.
     checkpoint_dir : path or None
         Where each partition leaves a checkpoint, and a line in ``history.jsonl``; scalars for
         TensorBoard too where that is installed. A fit with the same settings and data goes on from
@@ -161,7 +162,6 @@ class DeepSSDML(DeepEstimator):
         "input_edges": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "input_weight": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "tol": [Interval(Real, 0, 1, closed="both")],
-        "mixed_precision": ["boolean", StrOptions({"auto"})],
     }
 
     def __init__(
@@ -262,6 +262,7 @@ class DeepSSDML(DeepEstimator):
             "input_weight": 0.0,
             "learning_rate": 1e-4,
             "weight_decay": 5e-4,
+            "mixed_precision": False,
         }
         return cls(backbone, **(literal | params))
 

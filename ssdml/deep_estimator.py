@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from ssdml.deep_metric import DeepMetric
 from ssdml.evaluation import evaluate
@@ -49,6 +49,7 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "mixed_precision": ["boolean", StrOptions({"auto"})],
         "checkpoint_dir": [str, Path, None],
         "device": [str],
         "n_jobs": [Integral, None],

@@ -49,7 +49,6 @@ class DeepSettings(RunSettings, Protocol):
     triplets: float
     metric_steps: int
     orthogonal: bool
-    mixed_precision: bool | str
 
 
 class Batch(NamedTuple):
@@ -82,9 +81,6 @@ class DeepRun(PartitionRun):
         super().__init__(items, labels, network, settings, seed, device, losses)
         own_share(settings.batch_size)  # or an error, before the first partition
         self.input_graph, self.views, self.weak_views = input_graph, views, weak_views
-        self._kind = device.split(":")[0]
-        mixed = settings.mixed_precision
-        self._mixed = self._kind == "cuda" if mixed == "auto" else bool(mixed)
         self._generator = torch.Generator()  # of the views
 
     def _prepare(self, rng: np.random.Generator) -> Prepared:
@@ -157,8 +153,7 @@ class DeepRun(PartitionRun):
             items = self.items.batch(others)
             weak = self.weak_views(items, generator)[share]
             parts.append(self.views(items, generator)[share])
-        with torch.autocast(self._kind, torch.bfloat16, enabled=self._mixed):
-            embedding = self.network(torch.cat(parts)).float()
+        embedding = self.network(torch.cat(parts))
         seen, *strong = (gathered(part) for part in embedding.split(len(views)))
         loss = functional.cross_entropy(self.network.logits(seen), labels)
         if self.settings.triplets:
@@ -178,9 +173,8 @@ class DeepRun(PartitionRun):
     @torch.no_grad()
     def _targets(self, weak: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Likeliest classes of weak views, and which of them the network is sure of."""
-        mixed = torch.autocast(self._kind, torch.bfloat16, enabled=self._mixed)
-        with evaluating(self.network), mixed:
-            embedding = self.network(weak).float()
+        with evaluating(self.network):
+            embedding = self.network(weak)
         beliefs = torch.softmax(self.network.logits(gathered(embedding)), dim=1)
         best, targets = beliefs.max(dim=1)
         return targets, (best > self.settings.threshold).to(beliefs.dtype)

@@ -36,7 +36,14 @@ from ssdml.linalg import unit_rows
 from ssdml.progress import Show
 from ssdml.ranks import from_first_rank, share_weights
 from ssdml.sampling import partitions
-from ssdml.training import MetricNetwork, Trainer, embed_items, pretrain, seeded
+from ssdml.training import (
+    MetricNetwork,
+    Trainer,
+    embed_items,
+    mixed_precision,
+    pretrain,
+    seeded,
+)
 
 if TYPE_CHECKING:
     from ssdml.losses.base import Loss
@@ -62,6 +69,7 @@ class RunSettings(Protocol):
     batch_size: int
     learning_rate: float
     weight_decay: float
+    mixed_precision: bool | str
     n_jobs: int | None
 
 
@@ -94,6 +102,8 @@ class PartitionRun(ABC):
     ) -> None:
         self.items, self.labels = items, labels
         self.seed, self.device, self.settings = seed, device, settings
+        mixed = settings.mixed_precision
+        self.mixed = device.startswith("cuda") if mixed == "auto" else bool(mixed)
         self.losses = losses  # beside the run's own
         learned: list[nn.Module] = [network] if losses is None else [network, losses]
         self.initial_weights = digest(*(part.state_dict() for part in learned))
@@ -182,7 +192,8 @@ class PartitionRun(ABC):
         n_steps, epochs = self._steps_of(number), self.epochs_of(number)
         batches = self._batches(self.parts[number], number, rng)
         losses: list[float] = []
-        with seeded(int(rng.integers(2**31)), self.device):
+        in_training = mixed_precision(self.network, self.mixed)
+        with seeded(int(rng.integers(2**31)), self.device), in_training:
             self.network.train()
             for step, batch in enumerate(batches):
                 rate = self._rate(number, step)

@@ -56,6 +56,7 @@ class MetricNetwork(nn.Module):
     """
 
     metric: torch.Tensor
+    mixed = False  # whether the backbone computes in bfloat16; see mixed_precision
 
     def __init__(
         self,
@@ -83,10 +84,19 @@ class MetricNetwork(nn.Module):
         array: npt.NDArray[np.float32] = self.metric.detach().cpu().numpy()
         return array
 
+    def outputs(self, items: torch.Tensor) -> torch.Tensor:
+        """What the backbone makes, (n, d)."""
+        if not self.mixed:
+            outputs: torch.Tensor = self.backbone(items)
+            return outputs
+        with torch.autocast(items.device.type, torch.bfloat16):
+            outputs = self.backbone(items)
+        return outputs.float()
+
     def features(self, items: torch.Tensor) -> torch.Tensor:
         """Features before the metric, (n, d)."""
-        features: torch.Tensor = self.backbone(items)
-        return functional.normalize(features, dim=1) if self.unit_features else features
+        outputs = self.outputs(items)
+        return functional.normalize(outputs, dim=1) if self.unit_features else outputs
 
     def forward(self, items: torch.Tensor) -> torch.Tensor:
         """Unit embedding, (n, l)."""
@@ -212,7 +222,7 @@ def embed_items(
     *,
     batch_size: int = EMBEDDED,
 ) -> npt.NDArray[Any]:
-    """Features or embedding of all items, or of some, in evaluation mode.
+    """Features or embedding of all items, or of some, in evaluation mode and in float32.
 
     Eight times ``batch_size`` at a time, at most 250: without gradients they take no more memory
     than a step of the training.
@@ -220,7 +230,7 @@ def embed_items(
     apply = network.features if kind == "features" else network
     rows = np.arange(len(items)) if rows is None else rows
     blocks = row_blocks(len(rows), min(EMBEDDED, 8 * batch_size))
-    with evaluating(network):
+    with evaluating(network), mixed_precision(network, False):
         parts = [apply(items.batch(rows[block])).float().cpu() for block in blocks]
     embedded: npt.NDArray[Any] = torch.cat(parts).numpy()
     return embedded
@@ -235,6 +245,20 @@ def evaluating(network: nn.Module) -> Iterator[None]:
         yield
     finally:
         network.train(was_training)
+
+
+@contextmanager
+def mixed_precision(network: MetricNetwork, wanted: bool) -> Iterator[None]:
+    """A network whose backbone computes in bfloat16, if that is wanted; then again as it was.
+
+    Its weights stay in float32, and so does all that stands on the backbone: scaling to length 1,
+    L, heads and losses.
+    """
+    before, network.mixed = network.mixed, wanted
+    try:
+        yield
+    finally:
+        network.mixed = before
 
 
 @contextmanager

@@ -76,7 +76,7 @@ def set_lines(
         estimate, test = mean_interval(values[name]), tests[name]
         ahead = "" if name == best else f"{best} {test.mean:+5.1f}, p = {test.p:.3f}"
         told = f"  printed {printed[name]:.1f}" if name in printed else ""
-        line = f"  {marked(name):21} {estimate.mean:5.1f} ± {estimate.half_width:4.1f}  {ahead}"
+        line = f"  {marked(name):21} {estimate.mean:5.1f}{estimate.margin('4.1f', ' ± ')}  {ahead}"
         yield f"{line}{told}".rstrip()
     open_ = [
         f"{name} ({'ahead, ' * (tests[name].mean < 0)}p = {tests[name].p:.3f})"

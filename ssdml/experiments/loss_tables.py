@@ -61,7 +61,7 @@ def loss_table(name: str, found: Found, score: str = "R@1") -> Iterator[str]:
     yield f"  {'':21} {score:12}  " + "  ".join(f"{head:14}" for head in heads).rstrip()
     for loss, values in scores.items():
         mean = mean_interval(values)
-        cells = [f"  {loss:21} {mean.mean:5.1f} ± {mean.half_width:4.2f}"]
+        cells = [f"  {loss:21} {mean.mean:5.1f}{mean.margin('4.2f', ' ± ')}"]
         if loss in LOSSES:
             for of in (added, tuned):
                 cells.append(difference(of[loss]) if loss in of else " " * 14)

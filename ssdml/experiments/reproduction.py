@@ -54,7 +54,7 @@ def _lines(
     yield f"{'':{NAMES}}{heads}{''.join(f' p {score}' for score in tests)}".rstrip()
     for line in table.lines:
         found = [line.scores[score].estimate for score in scores]
-        cells = "".join(f"{e.mean:5.1f}±{e.half_width:<4.1f}" for e in found)
+        cells = "".join(f"{e.mean:5.1f}{e.margin('<4.1f')}" for e in found)
         p = "".join(f"{test[line.method].p:6.3f}" for test in tests.values() if line.method != OURS)
         name = marked(line.method)
         if len(name) >= NAMES:

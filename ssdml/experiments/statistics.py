@@ -27,6 +27,17 @@ class Estimate(NamedTuple):
         """Half the length of the interval, the number after "±"."""
         return (self.high - self.low) / 2
 
+    def margin(self, form: str = ".1f", sign: str = "±") -> str:
+        """The number after the sign, with it; blanks where one value has none.
+
+        Examples
+        --------
+        >>> mean_interval([1.0, 2.0, 3.0]).margin(), mean_interval([1.0]).margin()
+        ('±2.5', '    ')
+        """
+        text = sign + format(self.half_width, form)
+        return text if self.n > 1 else " " * len(text)
+
     @property
     def excludes_zero(self) -> bool:
         """Whether the whole interval lies on one side of zero."""

@@ -12,6 +12,7 @@ from sklearn.base import clone
 from ssdml import DeepSSDML
 from ssdml.baselines import DeepBaseline, DeepSupervised, DeepUnsupervised
 from ssdml.partition_run import PartitionRun
+from ssdml.training import MetricNetwork
 from tests.deep import assert_same_weights, small_images, small_network
 
 SHORT = {"epochs": 2, "epochs_per_partition": 1, "batch_size": 40, "device": "cpu"}
@@ -121,6 +122,29 @@ def test_a_batch_of_more_than_the_partition_makes_its_epochs_one(estimator, data
     """Rather than epochs without a step."""
     model = fitted(estimator, data, batch_size=400, epochs=3, epochs_per_partition=3)
     assert np.isfinite(model.history_[0]["losses"]).all()
+
+
+@every_estimator
+def test_mixed_precision_is_for_steps_and_the_rest_is_in_float32(
+    estimator, data, plain, monkeypatch
+):
+    seen = set()
+    outputs = MetricNetwork.outputs
+
+    def spy(network, items):
+        made = outputs(network, items)
+        seen.add((torch.is_grad_enabled(), network.mixed, made.dtype))
+        return made
+
+    monkeypatch.setattr(MetricNetwork, "outputs", spy)
+    model = fitted(estimator, data, mixed_precision=True)
+    assert {mixed for steps, mixed, _ in seen if steps} == {True}
+    assert (False, False, torch.float32) in seen
+    assert {dtype for _, _, dtype in seen} == {torch.float32}
+    weights, exact = (one.network_.state_dict() for one in (model, plain(estimator)))
+    assert {part.dtype for part in weights.values()} == {torch.float32}
+    name = next(name for name in weights if name.startswith("backbone") and "weight" in name)
+    assert 0 < (weights[name] - exact[name]).norm() < 0.2 * exact[name].norm()
 
 
 @every_estimator
