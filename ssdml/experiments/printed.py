@@ -8,7 +8,6 @@ images are of other classes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from textwrap import fill
 
@@ -164,15 +163,21 @@ RECONSTRUCTED: Mapping[str, tuple[str, ...]] = {
 }
 
 
+_OF_THE_RUN = ("epochs", "mixed_precision")  # how long and how, not what
+
+
 def as_printed(method: str) -> str:
-    """Name of a method in the tables above, however many epochs it was given.
+    """Name of a method in the tables above, whatever epochs and precision it was given.
 
     Examples
     --------
-    >>> as_printed("deep-ssdml-paper[epochs=10]"), as_printed("deep-ssdml[angle=45]")
+    >>> as_printed("deep-ssdml-paper[epochs=10]"), as_printed("deep-ssdml[angle=45;epochs=10]")
     ('deep-ssdml-paper', 'deep-ssdml[angle=45]')
     """
-    return re.sub(r"\[epochs=\d+\]$", "", method)
+    name, _, rest = method.partition("[")
+    parts = rest.removesuffix("]").split(";")
+    kept = ";".join(part for part in parts if part.partition("=")[0] not in _OF_THE_RUN)
+    return f"{name}[{kept}]" if kept else name
 
 
 def marked(method: str) -> str:
