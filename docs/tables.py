@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ssdml.experiments.baseline_tables import best_of, is_ahead, printed_scores
 from ssdml.experiments.paired import against, means
-from ssdml.experiments.printed import as_printed, marked
+from ssdml.experiments.printed import LABELS_PER_CLASS, as_printed, marked
 from ssdml.experiments.results import Row, latest, read_rows
 from ssdml.experiments.significance import friedman_nemenyi
 from ssdml.experiments.statistics import Floats, mean_interval, paired_difference
@@ -24,7 +24,10 @@ from ssdml.experiments.tuning import SUFFIX
 
 DOCS = Path(__file__).resolve().parent
 RESULTS = DOCS / "results"
-PAGES = DOCS.parent / "README.md", DOCS / "why-and-when.md", DOCS / "mathematics/networks.md"
+PAGES = (
+    *(DOCS.parent / "README.md", DOCS / "why-and-when.md", DOCS / "reproduction.md"),
+    DOCS / "mathematics/networks.md",
+)
 MARKED = re.compile(r"(<!-- table: ([\w -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 MIXED = re.compile(r"\[mixed_precision=true\]|;mixed_precision=true")
 SEEDS = 5
@@ -36,6 +39,7 @@ SETS = {  # "features": rows of unit length; "components": the 64 principal ones
     ("components", "fashion_mnist"): "Fashion-MNIST",
 }
 IMAGES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
+PHOTOGRAPHS = {"cub": "CUB-200-2011", "cars": "Cars-196"}
 
 OURS = ("ssdml", "ssdml-residual")
 STARTS = ("input", "pca")
@@ -52,6 +56,8 @@ NETWORKS = (
     *(f"deep-{name}[epochs=10]" for name in ("exemplar", "rotnet", "nce", "deepcluster", "suml")),
     *("deep-ssdml-paper[epochs=10]", WHOLE),
 )
+
+PRINTED_NETWORKS = tuple(dict.fromkeys(map(as_printed, NETWORKS)))
 
 PARTS = {  # of our alternation: what stands in the place of each
     "consistency=0": "no consistency",
@@ -134,20 +140,20 @@ def mean_ranks(sets: Sequence[Mapping[str, float]]) -> dict[str, dict[str, str]]
     return {f"mean rank (CD {test.critical_difference:.1f})": ranks}
 
 
-def networks() -> Lines:
+def networks(titles: Mapping[str, str], names: Sequence[str]) -> Lines:
     """All methods end to end, and in brackets what the paper prints."""
     columns = {}
-    for dataset, title in IMAGES.items():
-        rows = finished("networks", dataset, NETWORKS)
-        for score in ("NMI", "R@1") if rows else ():
-            found = cells(rows, score)
-            printed = printed_scores(dataset, rows[0]["labels_per_class"], score)
-            for name in NETWORKS:
+    for dataset, title in titles.items():
+        rows, n_labels = finished("networks", dataset, names), LABELS_PER_CLASS.get(dataset, 5)
+        for score in ("NMI", "R@1"):
+            found = cells(rows, score) if rows else {}
+            printed = printed_scores(dataset, n_labels, score)
+            for name in names:
                 if (value := printed.get(as_printed(name))) is not None:
                     found[name] = f"{found.get(name, '')} ({value:.1f})".strip()
             columns[f"{title} {score}"] = found
     yield "", *columns
-    for name in NETWORKS:
+    for name in names:
         if any(name in found for found in columns.values()):
             yield named(name), *(found.get(name, "") for found in columns.values())
 
@@ -202,7 +208,8 @@ TABLES: Mapping[str, Callable[[], Lines]] = {
     "gains": partial(features, "digits"),
     "baselines NMI": partial(baselines, "NMI"),
     "baselines accuracy": partial(baselines, "accuracy"),
-    "networks": networks,
+    "networks": partial(networks, IMAGES, NETWORKS),
+    "photographs": partial(networks, PHOTOGRAPHS, PRINTED_NETWORKS),
     "parts": parts,
 }
 
