@@ -7,8 +7,10 @@ two are kept: should the newest turn out damaged, the run goes on from the one b
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import warnings
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,11 +66,12 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, config: dict[str, Any]
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    header = {"schema": SCHEMA, "config": config, "state": checkpoint.state}
     tensors = {  # copies: safetensors refuses parts that share memory, as tied weights do
         name: part.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
         for name, part in checkpoint.tensors.items()
     }
+    header = {"schema": SCHEMA, "sha256": digest(tensors), "config": config}
+    header["state"] = checkpoint.state
     file = folder / f"partition-{checkpoint.number:04d}.safetensors"
     unfinished = file.with_suffix(".unfinished")
     try:
@@ -135,6 +138,22 @@ def saved_config(folder: Path) -> dict[str, Any] | None:
     return None
 
 
+def digest(*states: Mapping[str, torch.Tensor]) -> str:
+    """SHA-256 of tensors with their names, in whatever order.
+
+    Examples
+    --------
+    >>> one, other = ({"weight": torch.tensor([value])} for value in (1.0, 2.0))
+    >>> digest(one) == digest(one), digest(one) == digest(other)
+    (True, False)
+    """
+    found = hashlib.sha256()
+    for name, value in (entry for state in states for entry in sorted(state.items())):
+        found.update(name.encode())
+        found.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()
+
+
 def _files(folder: Path) -> list[Path]:
     """Checkpoints in a folder, the earliest first."""
     return sorted(folder.glob("partition-????.safetensors"))
@@ -149,10 +168,13 @@ def _read(file: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
             tensors = {name: content.get_tensor(name) for name in content.keys()}
         is_newer = header["schema"] > SCHEMA
         known = {"config": dict(header["config"]), "state": dict(header["state"])}
+        is_whole = header["sha256"] == digest(tensors)
     except (SafetensorError, KeyError, TypeError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
     if is_newer:
         raise ValueError(f"schema {header['schema']}; this version reads up to {SCHEMA}")
+    if not is_whole:
+        raise ValueError("its tensors are not those that were written")
     return known, tensors
 
 

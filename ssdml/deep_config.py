@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from sklearn.utils import check_random_state
 from torch import nn
 
-from ssdml.checkpoints import saved_config
+from ssdml.checkpoints import digest, saved_config
 from ssdml.items import Items, sampled_rows
 
 UNLIKE = ("checkpoint_dir", "device", "n_jobs", "verbose", "random_state")  # they may differ
@@ -75,22 +74,6 @@ def described(value: Any) -> Any:
     if getattr(type(value), "__repr__", None) is object.__repr__:  # tells where it lies in memory
         return [described(type(value)), _plain(value)]
     return repr(value)
-
-
-def digest(*states: Mapping[str, torch.Tensor]) -> str:
-    """SHA-256 of tensors with their names.
-
-    Examples
-    --------
-    >>> one, other = ({"weight": torch.tensor([value])} for value in (1.0, 2.0))
-    >>> digest(one) == digest(one), digest(one) == digest(other)
-    (True, False)
-    """
-    found = hashlib.sha256()
-    for name, value in (entry for state in states for entry in state.items()):
-        found.update(name.encode())
-        found.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
-    return found.hexdigest()
 
 
 def _body(code: CodeType) -> str:

@@ -21,8 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 from torch.nn import functional
 
-from ssdml.checkpoints import Checkpoint
-from ssdml.deep_config import digest
+from ssdml.checkpoints import Checkpoint, digest
 from ssdml.evaluation import triplet_purity
 from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.laplacian import adjacency

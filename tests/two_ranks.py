@@ -12,7 +12,7 @@ import torch
 from torch import distributed
 
 from ssdml import DeepSSDML, deep_literal, input_side, partition_run, ranks
-from ssdml.deep_config import digest
+from ssdml.checkpoints import digest
 from ssdml.deep_run import DeepRun
 from tests.deep import small_images, small_model, small_network
 

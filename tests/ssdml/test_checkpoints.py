@@ -119,6 +119,16 @@ def test_a_file_that_is_cut_off_is_passed_over_with_a_warning(tmp_path, share):
     assert len(warned) == 2
 
 
+@pytest.mark.parametrize("place", [-1, -100])
+def test_a_file_in_which_a_bit_has_turned_is_passed_over_with_a_warning(tmp_path, place):
+    _, last = save(tmp_path, 1, 2)
+    content = bytearray(last.read_bytes())
+    content[place] ^= 1
+    last.write_bytes(content)
+    with pytest.warns(RuntimeWarning, match="damaged .its tensors are not those that were writ"):
+        assert load_checkpoint(tmp_path, CONFIG, "fit").number == 1
+
+
 def test_a_run_that_starts_over_keeps_what_it_writes_and_replaces_what_is_damaged(tmp_path):
     for file in save(tmp_path, 2, 3):
         cut(file, 0.5)
