@@ -25,8 +25,8 @@ from ssdml.experiments.tuning import SUFFIX
 DOCS = Path(__file__).resolve().parent
 RESULTS = DOCS / "results"
 PAGES = (
-    *(DOCS.parent / "README.md", DOCS / "why-and-when.md", DOCS / "reproduction.md"),
-    DOCS / "mathematics/networks.md",
+    DOCS.parent / "README.md",
+    *(DOCS / f"{name}.md" for name in ("why-and-when", "reproduction", "mathematics/networks")),
 )
 MARKED = re.compile(r"(<!-- table: ([\w -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 MIXED = re.compile(r"\[mixed_precision=true\]|;mixed_precision=true")

@@ -1,16 +1,22 @@
-"""What graphs, propagation, mining and L add to the time of the epochs between them."""
+"""What graph, mining and L add to the epochs between them, and what bfloat16 saves of these."""
 
 from __future__ import annotations
 
 import time
+import timeit
 from collections import defaultdict
 
 import numpy as np
 import pytest
+import torch
+from torch.nn import functional
 
 from ssdml import DeepSSDML, deep
+from ssdml.backbones import named_backbone
+from ssdml.deep_network import lay_channels_last
 from ssdml.deep_run import DeepRun
 from ssdml.splits import label_scarce_split
+from ssdml.training import MetricNetwork, Trainer, mixed_precision
 
 
 @pytest.fixture
@@ -50,3 +56,22 @@ def test_graph_and_metric_add_three_tenths_to_the_epochs_at_most(benchmark, mnis
     benchmark.extra_info |= dict(seconds) | {"added": added, "ratio": added / epochs}
     assert np.isfinite(model.history_[-1]["loss"])
     assert added / epochs <= 0.30
+
+
+@pytest.mark.parametrize(("name", "shape"), [("mnist", (1, 28, 28)), ("cifar", (3, 32, 32))])
+def test_a_step_in_bfloat16_beside_one_in_float32(benchmark, name, shape):
+    """128 images, one thread; the ratio is told and not asserted, for it is the processor's."""
+    backbone = named_backbone(name, shape)
+    lay_channels_last(backbone, shape)
+    network = MetricNetwork(backbone, torch.eye(backbone.n_features), 10)
+    trainer = Trainer(network, weight_decay=0.0)
+    images, classes = torch.rand(128, *shape), torch.arange(128) % 10
+
+    def step():
+        return trainer.step(functional.cross_entropy(network.logits(network(images)), classes), 0.0)
+
+    exact = min(timeit.repeat(step, number=1, repeat=20)), step()
+    with mixed_precision(network, True):
+        rounded = benchmark.pedantic(step, rounds=20, warmup_rounds=3)
+    benchmark.extra_info["ratio"] = benchmark.stats["min"] / exact[0]
+    assert rounded == pytest.approx(exact[1], rel=0.01)
