@@ -58,7 +58,7 @@ class DeepBaseline(DeepEstimator):
     learning_rate, weight_decay : float
         Of SGD with momentum 0.9.
     mixed_precision : bool or "auto"
-        See :class:`ssdml.DeepSSDML`.
+        As that of :class:`ssdml.DeepSSDML`, but in float32 unless it is asked for.
     checkpoint_dir : path or None
         Where each partition leaves a checkpoint; see :class:`ssdml.DeepSSDML`.
     device : str
@@ -138,7 +138,7 @@ class DeepBaseline(DeepEstimator):
         batch_size: int = 100,
         learning_rate: float = 1e-5,
         weight_decay: float = 5e-4,
-        mixed_precision: bool | str = "auto",
+        mixed_precision: bool | str = False,
         checkpoint_dir: Any = None,
         device: str = "auto",
         n_jobs: int | None = None,

@@ -59,7 +59,9 @@ class DeepSupervised(DeepEstimator):
         Items that are embedded at a time are eight times as many, once all is learned.
     learning_rate, weight_decay : float
         Of SGD with momentum 0.9.
-    mixed_precision, checkpoint_dir, device, n_jobs, random_state, verbose
+    mixed_precision : bool or "auto"
+        As that of :class:`ssdml.DeepSSDML`, but in float32 unless it is asked for.
+    checkpoint_dir, device, n_jobs, random_state, verbose
         As those of :class:`ssdml.DeepSSDML`.
 
     Attributes
@@ -121,7 +123,7 @@ class DeepSupervised(DeepEstimator):
         batch_size: int = 100,
         learning_rate: float = 1e-4,
         weight_decay: float = 5e-4,
-        mixed_precision: bool | str = "auto",
+        mixed_precision: bool | str = False,
         checkpoint_dir: Any = None,
         device: str = "auto",
         n_jobs: int | None = None,

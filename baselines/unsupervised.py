@@ -61,7 +61,9 @@ class DeepUnsupervised(DeepEstimator):
         Of SGD with momentum 0.9; it falls where the method's recipe says so. None: 0.03, of NCE
         0.003, beyond which its embedding collapses.
     weight_decay : float
-    mixed_precision, checkpoint_dir, device, n_jobs, random_state, verbose
+    mixed_precision : bool or "auto"
+        As that of :class:`ssdml.DeepSSDML`, but in float32 unless it is asked for.
+    checkpoint_dir, device, n_jobs, random_state, verbose
         As those of :class:`ssdml.DeepSSDML`.
 
     Attributes
@@ -119,7 +121,7 @@ class DeepUnsupervised(DeepEstimator):
         batch_size: int = 128,
         learning_rate: float | None = None,
         weight_decay: float = 5e-4,
-        mixed_precision: bool | str = "auto",
+        mixed_precision: bool | str = False,
         checkpoint_dir: Any = None,
         device: str = "auto",
         n_jobs: int | None = None,

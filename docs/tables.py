@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ssdml.experiments.baseline_tables import best_of, is_ahead, printed_scores
 from ssdml.experiments.paired import against, means
-from ssdml.experiments.printed import LABELS_PER_CLASS, as_printed, marked
+from ssdml.experiments.printed import LABELS_PER_CLASS, as_printed, marked, without
 from ssdml.experiments.results import Row, latest, read_rows
 from ssdml.experiments.significance import friedman_nemenyi
 from ssdml.experiments.statistics import Floats, mean_interval, paired_difference
@@ -29,7 +29,6 @@ PAGES = (
     *(DOCS / f"{name}.md" for name in ("why-and-when", "reproduction", "mathematics/networks")),
 )
 MARKED = re.compile(r"(<!-- table: ([\w -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-MIXED = re.compile(r"\[mixed_precision=true\]|;mixed_precision=true")
 SEEDS = 5
 
 SETS = {  # "features": rows of unit length; "components": the 64 principal ones of these
@@ -80,7 +79,7 @@ def succeeded(kind: str, dataset: str) -> list[Row]:
     """Runs of a data set, the last one of each; those in bfloat16 stand in the same line."""
     path = RESULTS / kind / f"{dataset}.jsonl"
     rows = latest(read_rows(path)) if path.is_file() else []
-    runs = [row | {"method": MIXED.sub("", row["method"])} for row in rows]
+    runs = [row | {"method": without(row["method"], "mixed_precision")} for row in rows]
     return [row for row in runs if row["status"] == "ok"]
 
 

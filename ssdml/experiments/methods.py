@@ -31,6 +31,19 @@ class Embedder(Protocol):
 Factory = Callable[[int, int | None], Embedder]
 
 
+def split_name(name: str) -> tuple[str, dict[str, str]]:
+    """A method without its brackets, and the values that stand in them, as text.
+
+    Examples
+    --------
+    >>> split_name("ssdml[n_neighbors=20;decay=0.9]")
+    ('ssdml', {'n_neighbors': '20', 'decay': '0.9'})
+    """
+    plain, bracket, rest = name.partition("[")
+    parts = rest.removesuffix("]").split(";") if bracket else []
+    return plain, dict(part.partition("=")[::2] for part in parts)
+
+
 def with_parameters(name: str, known: Mapping[str, Factory]) -> Factory:
     """A method by its name, some of its parameters changed: ``"ssdml[n_neighbors=20;decay=0.9]"``.
 
@@ -42,12 +55,11 @@ def with_parameters(name: str, known: Mapping[str, Factory]) -> Factory:
     >>> with_parameters("ssdml[n_neighbors=20]", METHODS)(0, None).n_neighbors
     20
     """
-    plain, bracket, rest = name.partition("[")
+    plain, changes = split_name(name)
     factory = choose(known, plain, "method")
-    if not bracket:
+    if not changes:
         return factory
-    changes = dict(part.partition("=")[::2] for part in rest.removesuffix("]").split(";"))
-    if not rest.endswith("]") or not all(changes) or not all(changes.values()):
+    if not name.endswith("]") or not all(changes) or not all(changes.values()):
         raise ValueError(
             f"method must be a name, or a name[parameter=value;parameter=value]; got {name!r}."
         )

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from textwrap import fill
 
+from ssdml.experiments.methods import split_name
 from ssdml.experiments.tuning import SUFFIX
 
 LABELS_PER_CLASS = {"mnist": 10, "fashion_mnist": 10, "cifar10": 100}  # 5 for others
@@ -163,9 +164,6 @@ RECONSTRUCTED: Mapping[str, tuple[str, ...]] = {
 }
 
 
-_OF_THE_RUN = ("epochs", "mixed_precision")  # how long and how, not what
-
-
 def as_printed(method: str) -> str:
     """Name of a method in the tables above, whatever epochs and precision it was given.
 
@@ -174,10 +172,20 @@ def as_printed(method: str) -> str:
     >>> as_printed("deep-ssdml-paper[epochs=10]"), as_printed("deep-ssdml[angle=45;epochs=10]")
     ('deep-ssdml-paper', 'deep-ssdml[angle=45]')
     """
-    name, _, rest = method.partition("[")
-    parts = rest.removesuffix("]").split(";")
-    kept = ";".join(part for part in parts if part.partition("=")[0] not in _OF_THE_RUN)
-    return f"{name}[{kept}]" if kept else name
+    return without(method, "epochs", "mixed_precision")
+
+
+def without(method: str, *parameters: str) -> str:
+    """The name of a method with the values of some parameters left out.
+
+    Examples
+    --------
+    >>> without("lrml[k=5;decay=0.9]", "k"), without("lrml[k=5]", "k")
+    ('lrml[decay=0.9]', 'lrml')
+    """
+    plain, changes = split_name(method)
+    kept = ";".join(f"{name}={value}" for name, value in changes.items() if name not in parameters)
+    return f"{plain}[{kept}]" if kept else plain
 
 
 def marked(method: str) -> str:
@@ -214,4 +222,4 @@ def reconstructions(methods: Iterable[str]) -> Iterator[str]:
 
 
 def _plain(method: str) -> str:
-    return method.partition("[")[0].removesuffix(SUFFIX)
+    return split_name(method)[0].removesuffix(SUFFIX)
