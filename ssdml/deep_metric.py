@@ -148,7 +148,9 @@ class DeepMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     @classmethod
     def load(cls, folder: str | Path, *, backbone: Any = None) -> Self:
-        """Estimator that :meth:`save` wrote.
+        """Estimator that :meth:`save` wrote, its network on the CPU.
+
+        ``network_.to("cuda")`` takes it to a GPU, where it then embeds what it is given.
 
         Parameters
         ----------

@@ -14,6 +14,19 @@ import pytest
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def device_that_is_not_there() -> Iterator[None]:
+    """With ``SSDML_DEVICE=pretended``, torch has a device of this name."""
+    if os.environ.get("SSDML_DEVICE") != "pretended":
+        yield
+        return
+    from tests import pretended_device
+
+    pretended_device.register()
+    with pretended_device.OnBoth():
+        yield
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     """A fresh generator with a fixed seed: no test depends on the order of the others."""

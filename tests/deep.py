@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
 from ssdml import DeepSSDML
+
+DEVICE = os.environ.get("SSDML_DEVICE", "cpu")  # that networks are learned on
 
 
 def small_images(per_class=5, n=600):
@@ -38,13 +42,13 @@ def small_model(**options):
         "batch_size": 40,
         "learning_rate": 3e-3,
         "random_state": 0,
-        "device": "cpu",
+        "device": DEVICE,
     }
     return DeepSSDML(**(recipe | options))
 
 
 def weights(model):
-    return {name: value.numpy() for name, value in model.network_.state_dict().items()}
+    return {name: value.cpu().numpy() for name, value in model.network_.state_dict().items()}
 
 
 def assert_same_weights(one, two):

@@ -13,9 +13,9 @@ from ssdml import DeepSSDML
 from ssdml.baselines import DeepBaseline, DeepSupervised, DeepUnsupervised
 from ssdml.partition_run import PartitionRun
 from ssdml.training import MetricNetwork
-from tests.deep import assert_same_weights, small_images, small_network
+from tests.deep import DEVICE, assert_same_weights, small_images, small_network
 
-SHORT = {"epochs": 2, "epochs_per_partition": 1, "batch_size": 40, "device": "cpu"}
+SHORT = {"epochs": 2, "epochs_per_partition": 1, "batch_size": 40, "device": DEVICE}
 # Of the baselines, and what makes them quick: the contract does not ask how good a metric is.
 METHODS = {
     "lrml": {},

@@ -1,0 +1,122 @@
+"""On another device than the CPU everything learns what it does there.
+
+``SSDML_DEVICE=cuda pytest tests/elsewhere.py tests/contracts/test_networks.py`` is for a machine
+that has one; ``contracts/test_another_device.py`` runs this file on a device that is pretended.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+
+from ssdml import SSDML
+from ssdml.graphs import knn_graph, propagate_affinities
+from ssdml.losses import GraphConsistency, ProxyGMLLoss
+from ssdml.training import Schedule
+from tests.contracts.test_networks import every_estimator
+from tests.deep import DEVICE, assert_same_weights, small_images, small_model, small_network
+from tests.losses import LOSSES, batch, gradient, make
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def assert_close(there, here):
+    np.testing.assert_allclose(there, here, rtol=1e-3, atol=1e-3)
+
+
+def test_tensors_are_there_and_not_read_by_numpy():
+    tensor = torch.ones(3, device=DEVICE)
+    assert tensor.device.type == torch.device(DEVICE).type != "cpu"
+    with pytest.raises(RuntimeError, match=r"device|CPU"):
+        tensor + torch.ones(3)
+    with pytest.raises((RuntimeError, TypeError), match="numpy"):
+        tensor.numpy()
+
+
+@every_estimator
+def test_a_network_learns_there_and_goes_on_there(estimator, tmp_path):
+    """Two steps, for some of these multiply the least difference from step to step."""
+    X, _, labels = small_images(n=200)
+    few = {"batch_size": 200, "random_state": 0}
+    here = clone(estimator).set_params(device="cpu", **few).fit(X, labels)
+    there = clone(estimator).set_params(checkpoint_dir=tmp_path, **few).fit(X, labels)
+    assert {part.device.type for part in there.network_.state_dict().values()} == {
+        torch.device(DEVICE).type
+    }
+    assert_close(there.transform(X), here.transform(X))
+    assert_close(there.predict_proba(X), here.predict_proba(X))
+    (tmp_path / "partition-0002.safetensors").unlink()
+    assert_same_weights(clone(there).fit(X, labels), there)
+    there.save(tmp_path / "model")
+    loaded = type(there).load(tmp_path / "model", backbone=small_network())
+    assert_close(loaded.transform(X), here.transform(X))
+    loaded.network_.to(DEVICE)
+    assert_close(loaded.transform(X), here.transform(X))
+
+
+def test_data_sets_bytes_and_images_that_are_held_out_follow():
+    X, y, labels = small_images(n=200)
+    images = torch.from_numpy((255 * X).astype(np.uint8))[:, None]
+    short = {"epochs": 1, "epochs_per_partition": 1, "pretrain_epochs": 1}
+    stored = small_model(**short).fit(images, labels, validation=(images[:50], y[:50]))
+    loaded = small_model(**short).fit([*images], labels)
+    assert_close(loaded.transform(images), stored.transform([*images]))
+    assert stored.history_[0]["validation"]["R@1"] > 50
+
+
+def test_losses_of_others_follow():
+    X, _, labels = small_images(n=200)
+    losses = [(0.01, GraphConsistency()), ProxyGMLLoss(10, 16)]
+    short = {"epochs": 1, "epochs_per_partition": 1, "losses": losses}
+    here, there = (small_model(device=device, **short) for device in ("cpu", DEVICE))
+    assert_close(there.fit(X, labels).transform(X), here.fit(X, labels).transform(X))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_has_the_value_and_the_slopes_of_the_cpu(name):
+    here, there = make(name), make(name).to(DEVICE)
+    z, labels, weights = batch()
+    given = {} if name == "sum" else {"weights": weights}
+    expected = gradient(here, z, labels, **given)
+    found = gradient(there, z.to(DEVICE), labels, **given)  # these follow the embeddings
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.cpu(), other)
+    for one, other in zip(there.parameters(), here.parameters(), strict=True):
+        torch.testing.assert_close(one.grad.cpu(), other.grad)
+
+
+def test_the_residual_head_learns_what_it_does_on_the_cpu(monkeypatch):
+    short = Schedule(n_steps=15, batch_size=32)
+    monkeypatch.setattr("ssdml.residual_training.schedule_for", lambda n_rows: short)
+    X, y = load_iris(return_X_y=True)
+    labels = np.where(np.arange(len(y)) % 10 < 3, y, -1)
+    options = {"backbone": "residual", "max_rounds": 1, "random_state": 0}
+    here, there = (
+        SSDML(device=device, **options).fit(X, labels).transform(X) for device in ("cpu", DEVICE)
+    )
+    assert np.abs(there - here).max() < 0.05 * np.abs(here).max()
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_the_graph_and_affinities_are_those_of_the_cpu(metric, rng, monkeypatch):
+    monkeypatch.setattr("ssdml.graphs._search.ThreadPoolExecutor", InPlace)
+    X = rng.standard_normal((1100, 7))
+    here = knn_graph(X, 6, metric=metric)
+    there = knn_graph(X, 6, metric=metric, method="torch", device=DEVICE)
+    np.testing.assert_array_equal(there.indices, here.indices)
+    labels = np.where(np.arange(len(X)) < 30, np.arange(len(X)) % 3, -1)
+    expected = propagate_affinities(here, labels, solver="dense")
+    found = propagate_affinities(here, labels, solver="torch", device=DEVICE, tol=1e-4)
+    assert abs(found - expected).max() <= 1e-4
+
+
+class InPlace(ThreadPoolExecutor):
+    """No thread, for the pretended device is known to that alone which registered it."""
+
+    def map(self, work, blocks):
+        return map(work, blocks)

@@ -1,0 +1,118 @@
+"""A device of torch that is not there: its tensors lie in main memory and meet none that do.
+
+What runs on it runs on the CPU, to the same numbers; but a tensor of the CPU beside one of the
+device is the error that a graphics card would make of it, and NumPy cannot read it. So it shows
+where a program forgets the device, on a machine that has none. What it cannot show is another
+device's arithmetic, memory and random numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils import backend_registration
+from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+NAME = "pretended"
+MAY_CROSS = (torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default)
+TAKES_NUMBERS_OF_THE_CPU = ("aten::index", "aten::index_put", "aten::_index_put_impl")
+
+
+class Pretended(torch.Tensor):
+    """A tensor that says it is on the device, around one that is not."""
+
+    held: torch.Tensor
+
+    @staticmethod
+    def __new__(cls, held: torch.Tensor) -> Pretended:
+        made: Pretended = torch.Tensor._make_wrapper_subclass(
+            cls,
+            held.shape,
+            strides=held.stride(),
+            storage_offset=held.storage_offset(),
+            dtype=held.dtype,
+            layout=held.layout,
+            device=torch.device(NAME, 0),
+        )
+        made.held = held
+        return made
+
+    def __repr__(self) -> str:
+        return f"Pretended({self.held})"
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        return dispatched(func, args, kwargs or {})
+
+
+class OnBoth(TorchDispatchMode):
+    """While it is entered, tensors may be made on the device."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        return dispatched(func, args, kwargs or {})
+
+
+def dispatched(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What an operation makes, on the device if its arguments are, or if that is asked for."""
+    leaves = tree_leaves((args, kwargs))
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    devices = [leaf.type for leaf in leaves if isinstance(leaf, torch.device)]
+    there = any(isinstance(tensor, Pretended) for tensor in tensors)
+    if there:
+        _check_company(func, tensors)
+    taken, options = tree_map_only(torch.device, _cpu, (args, kwargs))
+    taken, options = tree_map_only(Pretended, _held, (taken, options))
+    made = func(*taken, **options)
+    if func is torch.ops.aten.copy_.default:
+        return args[0]
+    if devices[0] != NAME if devices else not there:
+        return made
+    made = tree_map_only(torch.Tensor, Pretended, made)
+    return return_and_correct_aliasing(func, args, kwargs, made) if there else made
+
+
+def _cpu(device: torch.device) -> torch.device:
+    return torch.device("cpu")
+
+
+def _held(tensor: Pretended) -> torch.Tensor:
+    return tensor.held
+
+
+def _check_company(func: Any, tensors: list[torch.Tensor]) -> None:
+    """Raise where a tensor of the CPU, but for a number, is beside one of the device."""
+    if func in MAY_CROSS or func._schema.name.rstrip("_") in TAKES_NUMBERS_OF_THE_CPU:
+        return
+    for tensor in tensors:
+        if tensor.ndim and not isinstance(tensor, Pretended):
+            raise RuntimeError(
+                f"{func}: a tensor of shape {tuple(tensor.shape)} is on the CPU, others are on "
+                f"{NAME!r}."
+            )
+
+
+class _Module(backend_registration._DummyBackendModule):
+    """What torch asks of a device's module; random numbers are the CPU's."""
+
+    def get_amp_supported_dtype(self) -> list[torch.dtype]:
+        return [torch.bfloat16]
+
+    def _is_in_bad_fork(self) -> bool:
+        return False
+
+    def get_rng_state(self, device: Any = None) -> torch.Tensor:
+        return torch.empty(0)
+
+    def set_rng_state(self, state: torch.Tensor, device: Any = None) -> None:
+        pass
+
+
+def register() -> None:
+    """Make the device known to torch, for as long as the process lives."""
+    backend_registration._setup_privateuseone_for_python_backend(NAME, _Module())
