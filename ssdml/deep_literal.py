@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ssdml.alternation import PAPER_STEPS, learn_metric
+from ssdml.evaluation import triplet_purity
 from ssdml.graphs.neighbors import knn_graph
 from ssdml.graphs.propagation import propagate_affinities
 from ssdml.graphs.triplets import Triplets, mine_triplets
@@ -68,7 +69,7 @@ class LiteralRun(PartitionRun):
         mined = mine_triplets(graph, affinities, strategy="neighborhood")
         anchor, positive, negative = (rows[ends] for ends in mined[:3])
         triplets = Triplets(anchor, positive, negative, mined.weight)
-        entry = {"n_triplets": len(anchor)}
+        entry = {"n_triplets": len(anchor), "purity": triplet_purity(triplets, self.labels)}
         return Prepared(triplets=triplets, entry=entry)
 
     def _batches(self, rows: Rows, number: int, rng: np.random.Generator) -> Iterator[Rows]:

@@ -117,8 +117,8 @@ def lay_channels_last(backbone: nn.Module, shape: tuple[int, ...]) -> None:
     """
     device = next((part.device for part in backbone.state_dict().values()), None)
     for layout in (torch.channels_last, torch.contiguous_format):
-        backbone.to(memory_format=layout)  # type: ignore[call-overload]
         with suppress(RuntimeError), evaluating(backbone), torch.no_grad():
+            backbone.to(memory_format=layout)  # type: ignore[call-overload]
             backbone(torch.zeros(2, *shape, device=device))
             break
 

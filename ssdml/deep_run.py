@@ -20,7 +20,7 @@ from ssdml.alternation import N_TRIPLETS, learn_metric, mine
 from ssdml.augmentation import Augment
 from ssdml.conclusion import State
 from ssdml.graphs.neighbors import KNNGraph
-from ssdml.input_side import InputGraph
+from ssdml.input_side import InputGraph, foretold
 from ssdml.items import Items
 from ssdml.linalg import nearest_orthonormal
 from ssdml.partition_run import PartitionRun, Prepared, RunSettings
@@ -87,24 +87,28 @@ class DeepRun(PartitionRun):
         """Labels, triplets and metric; at first along the input, if its edges count."""
         if not self.history and not self.trusts_input:
             return Prepared()
-        features = self.embed("features")
+        settings, features = self.settings, self.embed("features")
         if self.history:
-            distributions, graph = self._carried(features, rng)
+            graph = self._graph(features, rng)
+            edges = self._edges(graph)
         else:
             assert self.input_graph is not None
-            distributions, graph = self._spread(self.input_graph.edges), self.input_graph.graph
+            graph, edges = self.input_graph.graph, self.input_graph.edges
+        distributions = self._spread(edges)
         state = State(features, self.labels, graph, distributions)
-        triplets = mine(state, self.settings, N_TRIPLETS, rng)
-        entry: dict[str, Any] = {"n_triplets": len(triplets.anchor)}
-        fixed = not (self.settings.metric_steps and self.settings.orthogonal)
+        triplets = mine(state, settings, N_TRIPLETS, rng)
+        # No triplet contradicts a label that the graph was given: so halves judge it.
+        share = foretold(edges, self.labels, settings.decay, settings.n_jobs, rng)
+        entry: dict[str, Any] = {"n_triplets": len(triplets.anchor), "foretold": share}
+        fixed = not (settings.metric_steps and settings.orthogonal)
         if fixed or not len(triplets.anchor):
             return Prepared(distributions, triplets=triplets, entry=entry)
         result = learn_metric(
             features,
             triplets,
             nearest_orthonormal(self.network.L),  # of float32, nearly so
-            angle=self.settings.angle,
-            max_iter=self.settings.metric_steps,
+            angle=settings.angle,
+            max_iter=settings.metric_steps,
             rescale=True,
         )
         entry |= {"objective": (result.initial_value, result.value), "n_iter": result.n_iter}

@@ -115,7 +115,7 @@ def input_graph(
     edges, weight = adjacency(graph), settings.input_edges
     if weight == "auto":
         share = foretold(edges, labels, settings.decay, settings.n_jobs, rng)
-        weight = INPUT_EDGES if share > TRUSTED else 0.0
+        weight = INPUT_EDGES if share is None or share > TRUSTED else 0.0
     return InputGraph(graph, edges, float(weight))
 
 
@@ -132,15 +132,15 @@ def foretold(
     decay: float,
     n_jobs: int | None,
     rng: np.random.Generator,
-) -> float:
+) -> float | None:
     """Share of the labelled rows whose class weighted edges carry to them from the other half.
 
-    1 where a class has one row alone, so that halves would lack it.
+    None where a class has one row alone, so that halves would lack it, or where there is one class.
     """
     codes, n_classes = class_codes(labels)
     labeled = rng.permutation(np.flatnonzero(codes != UNLABELED))
     if np.bincount(codes[labeled]).min() < 2 or n_classes < 2:
-        return 1.0
+        return None
     # Every second row of each class, so that no class is missing from a half.
     order = labeled[np.argsort(codes[labeled], kind="stable")]
     right = 0

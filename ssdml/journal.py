@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,8 @@ import torch
 
 from ssdml.files import whole_file
 
-ON_CPU = "can't allocate memory"  # what torch says there, in a plain RuntimeError
+# What plain RuntimeErrors say of it: torch's on a CPU, those of cuBLAS and cuDNN.
+NO_ROOM = re.compile("can't allocate memory|ALLOC_FAILED")
 
 
 def write_history(folder: Path, history: list[dict[str, Any]]) -> None:
@@ -69,7 +71,7 @@ def memory_hints(settings: Any) -> Iterator[None]:
             f"No room in main memory ({error}). Give fewer items{without}."
         ) from error
     except RuntimeError as error:
-        if not isinstance(error, torch.cuda.OutOfMemoryError) and ON_CPU not in str(error):
+        if not isinstance(error, torch.cuda.OutOfMemoryError) and not NO_ROOM.search(str(error)):
             raise
         elsewhere = " in another folder" * (getattr(settings, "checkpoint_dir", None) is not None)
         raise MemoryError(

@@ -10,7 +10,7 @@ import math
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -22,7 +22,6 @@ from torch import nn
 from torch.nn import functional
 
 from ssdml.checkpoints import Checkpoint, digest
-from ssdml.evaluation import triplet_purity
 from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.laplacian import adjacency
 from ssdml.graphs.masses import class_codes, one_hot
@@ -39,6 +38,7 @@ from ssdml.training import (
     MetricNetwork,
     Trainer,
     embed_items,
+    has_bfloat16,
     mixed_precision,
     pretrain,
     seeded,
@@ -102,7 +102,7 @@ class PartitionRun(ABC):
         self.items, self.labels = items, labels
         self.seed, self.device, self.settings = seed, device, settings
         mixed = settings.mixed_precision
-        self.mixed = device.startswith("cuda") if mixed == "auto" else bool(mixed)
+        self.mixed = has_bfloat16(device) if mixed == "auto" else bool(mixed)
         self.losses = losses  # beside the run's own
         learned: list[nn.Module] = [network] if losses is None else [network, losses]
         self.initial_weights = digest(*(part.state_dict() for part in learned))
@@ -114,7 +114,7 @@ class PartitionRun(ABC):
         )
         self.distributions = one_hot(labels)
         self.triplets: Triplets | None = None
-        self.purity: dict[str, float] | None = None
+        self.judgement = ""  # of the last partition, by the known labels
         self.history: list[dict[str, Any]] = []
         self.pretraining: list[float] = []  # the loss of each epoch
         self.n_partitions = -(-settings.epochs // settings.epochs_per_partition)
@@ -171,15 +171,16 @@ class PartitionRun(ABC):
         found = from_first_rank(lambda: self._prepare(rng.spawn(1)[0]))
         before = likeliest(self.distributions)
         self._take_over(found)
+        self.judgement = judgement(found.entry)
         entry = {"partition": number + 1, **found.entry}
         if self.pretraining and not number:
             entry["pretraining"] = self.pretraining
         if number and found.distributions is not None:
             entry["changed"] = float((likeliest(self.distributions) != before).mean())
         prepared = time.perf_counter()
-        entry["purity"] = self.purity
         entry["losses"] = self._train(number, rng, show)
         entry["loss"] = entry["losses"][-1] if entry["losses"] else 0.0
+        share_weights(self.network)  # statistics of a rank's own share of each batch among them
         self._check_features(number)
         trained = time.perf_counter()
         entry["seconds"] = {"graph and metric": prepared - begin, "epochs": trained - prepared}
@@ -254,19 +255,20 @@ class PartitionRun(ABC):
         if not self.distributions.shape[1]:
             return  # there is no label
         rng = np.random.default_rng([self.seed, len(self.history) + 1])
-        self.distributions = from_first_rank(lambda: self._carried(self.embed("features"), rng)[0])
+        self.distributions = from_first_rank(
+            lambda: self._spread(self._edges(self._graph(self.embed("features"), rng)))
+        )
         if not self.learns_proxies:
             self._place(None, self.distributions.T @ self.embed("embedding"))
 
-    def _carried(self, features: Array, rng: np.random.Generator) -> tuple[Array, KNNGraph]:
-        """Labels spread along the graph of the embedding, and that graph."""
-        graph = knn_graph(
+    def _graph(self, features: Array, rng: np.random.Generator) -> KNNGraph:
+        """Graph of the embedding."""
+        return knn_graph(
             unit_rows(features @ self.network.L),
             self.settings.n_neighbors,
             n_jobs=self.settings.n_jobs,
             random_state=rng,
         )
-        return self._spread(self._edges(graph)), graph
 
     def _edges(self, graph: KNNGraph) -> sparse.csr_array:
         """Weights along which labels are spread."""
@@ -285,7 +287,6 @@ class PartitionRun(ABC):
         if found.distributions is not None:
             self.distributions = found.distributions
         self.triplets = found.triplets
-        self.purity = found.triplets and triplet_purity(found.triplets, self.labels)
         self._place(found.metric, found.proxies)
 
     def _place(self, metric: Array | None, proxies: Array | None) -> None:
@@ -300,8 +301,7 @@ class PartitionRun(ABC):
     def _note(self, number: int, epoch: int, loss: float) -> str:
         """Where a partition's epochs stand."""
         epoch += number * self.settings.epochs_per_partition + 1
-        pure = "" if self.purity is None else f", triplets {self.purity['both']:.0f} % right"
-        return f"epoch {epoch} of {self.settings.epochs}, loss {loss:.3f}{pure}"
+        return f"epoch {epoch} of {self.settings.epochs}, loss {loss:.3f}{self.judgement}"
 
     def epochs_of(self, number: int) -> int:
         """Passes over a partition; the last has what is left."""
@@ -364,3 +364,17 @@ class PartitionRun(ABC):
         self.trainer.restore_optimizer(checkpoint.part("optimizer"))
         self.distributions = checkpoint.tensors["distributions"].numpy()
         self.history = checkpoint.state["history"]
+
+
+def judgement(entry: Mapping[str, Any]) -> str:
+    """What the known labels say of a partition, for the progress.
+
+    Examples
+    --------
+    >>> judgement({"purity": {"both": 12.3}}), judgement({"foretold": 0.936}), judgement({})
+    (', 12 % of the triplets right', ', 94 % of the labels foretold', '')
+    """
+    if purity := entry.get("purity"):
+        return f", {purity['both']:.0f} % of the triplets right"
+    share = entry.get("foretold")
+    return "" if share is None else f", {100 * share:.0f} % of the labels foretold"

@@ -261,6 +261,17 @@ def mixed_precision(network: MetricNetwork, wanted: bool) -> Iterator[None]:
         network.mixed = before
 
 
+def has_bfloat16(device: str) -> bool:
+    """Whether a device is a GPU that multiplies in bfloat16: NVIDIA's since Ampere do.
+
+    Examples
+    --------
+    >>> has_bfloat16("cpu")  # one may, but not surely faster
+    False
+    """
+    return device.startswith("cuda") and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Torch on one thread of the CPU: batches are small, and sums do not depend on the machine."""
@@ -346,7 +357,8 @@ def batch_triplets(
     same = labels[:, None] == labels
     similar = same & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
     usable = similar.any(dim=1) & ~same.all(dim=1)
-    scores = torch.rand(same.shape, device=labels.device).masked_fill(~similar, -1.0)
+    drawn = torch.rand(same.shape).to(labels.device)  # on the CPU: the same on every device
+    scores = drawn.masked_fill(~similar, -1.0)
     positive = scores.argmax(dim=1)
     middle = (embedding + embedding[positive]) / 2
     squares = torch.cdist(middle, embedding).masked_fill(same, math.inf)

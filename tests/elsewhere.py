@@ -1,7 +1,7 @@
 """On another device than the CPU everything learns what it does there.
 
-``SSDML_DEVICE=cuda pytest tests/elsewhere.py tests/contracts/test_networks.py`` is for a machine
-that has one; ``contracts/test_another_device.py`` runs this file on a device that is pretended.
+``SSDML_DEVICE=cuda pytest tests/elsewhere.py`` is for a machine that has one;
+``contracts/test_another_device.py`` runs it on a device that is pretended.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def test_tensors_are_there_and_not_read_by_numpy():
 def test_a_network_learns_there_and_goes_on_there(estimator, tmp_path):
     """Two steps, for some of these multiply the least difference from step to step."""
     X, _, labels = small_images(n=200)
-    few = {"batch_size": 200, "random_state": 0}
+    few = {"batch_size": 200, "random_state": 0, "mixed_precision": False}
     here = clone(estimator).set_params(device="cpu", **few).fit(X, labels)
     there = clone(estimator).set_params(checkpoint_dir=tmp_path, **few).fit(X, labels)
     assert {part.device.type for part in there.network_.state_dict().values()} == {
@@ -63,6 +63,7 @@ def test_data_sets_bytes_and_images_that_are_held_out_follow():
     X, y, labels = small_images(n=200)
     images = torch.from_numpy((255 * X).astype(np.uint8))[:, None]
     short = {"epochs": 1, "epochs_per_partition": 1, "pretrain_epochs": 1}
+    short["mixed_precision"] = False
     stored = small_model(**short).fit(images, labels, validation=(images[:50], y[:50]))
     loaded = small_model(**short).fit([*images], labels)
     assert_close(loaded.transform(images), stored.transform([*images]))
@@ -72,7 +73,7 @@ def test_data_sets_bytes_and_images_that_are_held_out_follow():
 def test_losses_of_others_follow():
     X, _, labels = small_images(n=200)
     losses = [(0.01, GraphConsistency()), ProxyGMLLoss(10, 16)]
-    short = {"epochs": 1, "epochs_per_partition": 1, "losses": losses}
+    short = {"epochs": 1, "epochs_per_partition": 1, "losses": losses, "mixed_precision": False}
     here, there = (small_model(device=device, **short) for device in ("cpu", DEVICE))
     assert_close(there.fit(X, labels).transform(X), here.fit(X, labels).transform(X))
 

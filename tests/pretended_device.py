@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 NAME = "pretended"
 MAY_CROSS = (torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default)
-TAKES_NUMBERS_OF_THE_CPU = ("aten::index", "aten::index_put", "aten::_index_put_impl")
+INDEXED = ("aten::index", "aten::index_put", "aten::_index_put_impl")
 
 
 class Pretended(torch.Tensor):
@@ -61,11 +61,12 @@ class OnBoth(TorchDispatchMode):
 def dispatched(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What an operation makes, on the device if its arguments are, or if that is asked for."""
     leaves = tree_leaves((args, kwargs))
-    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     devices = [leaf.type for leaf in leaves if isinstance(leaf, torch.device)]
-    there = any(isinstance(tensor, Pretended) for tensor in tensors)
-    if there:
-        _check_company(func, tensors)
+    there = any(isinstance(leaf, Pretended) for leaf in leaves)
+    if there and func not in MAY_CROSS:
+        _check_company(func, args, kwargs)
+    if NAME in devices and any(isinstance(leaf, torch.Generator) for leaf in leaves):
+        raise RuntimeError(f"{func}: a generator of the CPU cannot draw on {NAME!r}.")
     taken, options = tree_map_only(torch.device, _cpu, (args, kwargs))
     taken, options = tree_map_only(Pretended, _held, (taken, options))
     made = func(*taken, **options)
@@ -85,14 +86,14 @@ def _held(tensor: Pretended) -> torch.Tensor:
     return tensor.held
 
 
-def _check_company(func: Any, tensors: list[torch.Tensor]) -> None:
+def _check_company(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raise where a tensor of the CPU, but for a number, is beside one of the device."""
-    if func in MAY_CROSS or func._schema.name.rstrip("_") in TAKES_NUMBERS_OF_THE_CPU:
-        return
-    for tensor in tensors:
-        if tensor.ndim and not isinstance(tensor, Pretended):
+    if func._schema.name.rstrip("_") in INDEXED:  # also by numbers of rows on the CPU
+        args = (args[0], *args[2:])
+    for leaf in tree_leaves((args, kwargs)):
+        if isinstance(leaf, torch.Tensor) and leaf.ndim and not isinstance(leaf, Pretended):
             raise RuntimeError(
-                f"{func}: a tensor of shape {tuple(tensor.shape)} is on the CPU, others are on "
+                f"{func}: a tensor of shape {tuple(leaf.shape)} is on the CPU, others are on "
                 f"{NAME!r}."
             )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import distributed
+from torch import distributed, nn
 
 from ssdml import DeepSSDML, deep_literal, input_side, partition_run, ranks
 from ssdml.checkpoints import digest
@@ -56,6 +56,8 @@ def main(out: Path) -> None:
     if "--paper" in sys.argv:
         options = {"partition_size": 100, "epochs": 1, "epochs_per_partition": 1}
         model = DeepSSDML.paper(small_network(), 16, **options, random_state=None)
+    if "--norm" in sys.argv:  # each rank has statistics of its own share of a batch
+        model.set_params(backbone=small_network().append(nn.BatchNorm1d(32)), epochs=2)
     if os.environ.get("RANK") == "1":  # as a module that every process makes for itself
         with torch.no_grad():
             model.backbone[0].weight += 1

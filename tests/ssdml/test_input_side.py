@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from ssdml import DeepSSDML
 from ssdml.graphs import adjacency, knn_graph
-from ssdml.input_side import flat_items, foretold, input_side
+from ssdml.input_side import INPUT_EDGES, TRUSTED, flat_items, foretold, input_graph, input_side
 from ssdml.items import as_items
 
 AUTO = SimpleNamespace(input_edges="auto", input_weight="auto")
@@ -59,6 +60,18 @@ def test_all_items_are_read_in_their_order(rng):
     np.testing.assert_array_equal(flat_items(as_items(X, "test")), X)
 
 
+@pytest.mark.parametrize(
+    ("share", "weight"), [(TRUSTED, 0), (TRUSTED + 0.01, INPUT_EDGES), (None, INPUT_EDGES)]
+)
+def test_edges_count_where_they_foretell_more_than_half_of_the_labels(
+    rng, monkeypatch, share, weight
+):
+    monkeypatch.setattr("ssdml.input_side.foretold", lambda *args: share)
+    settings = DeepSSDML("mnist", n_neighbors=5)
+    labels = np.where(np.arange(50) < 10, np.arange(50) % 2, -1)
+    assert input_graph(rng.standard_normal((50, 3)), labels, settings, rng).weight == weight
+
+
 class TestForetold:
     def test_far_clusters_foretell_everything(self, rng):
         truth = np.repeat(np.arange(3), 40)
@@ -75,4 +88,4 @@ class TestForetold:
         graph = knn_graph(rng.standard_normal((50, 3)), 5)
         labels = np.full(50, -1)
         labels[:3] = np.arange(3)
-        assert foretold(adjacency(graph), labels, 0.99, None, rng) == 1
+        assert foretold(adjacency(graph), labels, 0.99, None, rng) is None

@@ -65,6 +65,15 @@ def test_memory_that_runs_out_names_the_setting():
         raise torch.cuda.OutOfMemoryError("9 GiB")
 
 
+@pytest.mark.parametrize("name", ["CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"])
+def test_memory_that_the_libraries_of_a_gpu_lack_too(name):
+    with (
+        pytest.raises(MemoryError, match=rf"No room \({name}"),
+        memory_hints(SimpleNamespace(batch_size=64)),
+    ):
+        raise RuntimeError(f"{name} when calling `create(handle)`")
+
+
 def test_memory_of_a_machine_without_a_device_too():
     with (
         pytest.raises(MemoryError, match=r"No room.*Lower batch_size=64, or the network's size"),

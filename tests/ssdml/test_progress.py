@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from importlib import import_module
 
@@ -165,6 +166,21 @@ def test_bar_is_drawn_on_a_terminal_alone_and_if_asked_for(verbose, monkeypatch,
     out, err = capsys.readouterr()
     assert out == ""
     assert ("2/2" in err) == bool(verbose)
+
+
+def test_a_long_note_leaves_room_for_the_time_that_is_left(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    stages = Stages(object(), 4, verbose=1)
+    with stages.all(None, None), stages("partition 1") as show:
+        show(0.5, "epoch 12 of 50, loss 1.234, 94 % of the labels foretold")
+        stages._bar.refresh()
+        line = re.sub(r"\x1b\[[0-9;?]*\w", "", capsys.readouterr().err).split("\r")[-1]
+    assert len(line) <= 80
+    assert re.search(
+        r"^object: partition 1, epoch 12.*0/4 +0:00:00 left: +[-\d]+:[-\d]+:[-\d]+", line
+    )
 
 
 def test_nothing_is_drawn_where_standard_error_is_a_file(capsys):

@@ -69,6 +69,11 @@ def test_the_published_alternation_has_one_seed_and_one_network_for_all(tmp_path
     assert one == other
 
 
+def test_statistics_of_batches_are_those_of_the_first_process_everywhere(tmp_path):
+    one, other = run(2, tmp_path / "norm", "--norm")["networks"]
+    assert one == other
+
+
 def test_all_processes_end_with_one_network_and_the_first_builds_the_graphs(results):
     one, other = results[1]["networks"]
     assert one == other

@@ -17,8 +17,10 @@ from ssdml.training import (
     Schedule,
     batch_angular_loss,
     batch_triplets,
+    embed_items,
     evaluating,
     find_device,
+    has_bfloat16,
     one_thread,
     pretrain,
     rate_at,
@@ -160,6 +162,26 @@ def test_evaluation_ends_in_the_mode_that_was_before_also_after_an_error():
         with pytest.raises(RuntimeError, match="stop"), evaluating(network):
             raise RuntimeError("stop")
         assert network[0].training is training
+
+
+@pytest.mark.parametrize("kind", ["features", "embedding"])
+def test_items_are_embedded_in_evaluation_mode(kind):
+    backbone = torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Linear(3, 4))
+    network = MetricNetwork(backbone, torch.eye(4, 2), 2)
+    X = np.random.default_rng(0).random((20, 3)).astype(np.float32)
+    with torch.no_grad():
+        rows = backbone[1](torch.from_numpy(X))
+        expected = rows if kind == "features" else torch.nn.functional.normalize(rows[:, :2])
+    found = embed_items(network, as_items(X, "test"), kind)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert network.training
+
+
+def test_a_gpu_has_bfloat16_since_ampere(monkeypatch):
+    for capability, expected in (((7, 5), False), ((8, 0), True), ((9, 0), True)):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, c=capability: c)
+        assert has_bfloat16("cuda:1") is expected
+    assert not has_bfloat16("cpu")
 
 
 def test_every_step_moves_the_progress_on_to_the_end(blobs):

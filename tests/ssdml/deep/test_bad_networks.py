@@ -68,6 +68,13 @@ class TestChannelsLast:
         torch.testing.assert_close(backbone(items), before)
         assert backbone.training
 
+    def test_convolutions_of_volumes_have_no_such_layout_and_work(self, digits):
+        _, _, labels = digits
+        volumes = np.random.default_rng(0).random((len(labels), 1, 4, 5, 5)).astype(np.float32)
+        backbone = nn.Sequential(nn.Conv3d(1, 2, 3), nn.Flatten(), nn.Linear(36, 32))
+        model = small_model(backbone=backbone, epochs=1, epochs_per_partition=1)
+        assert model.fit(volumes, labels).components_.shape == (16, 32)
+
     def test_a_module_that_views_its_channels_is_left_alone(self, digits):
         X, _, labels = digits
         model = small_model(backbone=Viewing(), epochs=2).fit(X, labels)

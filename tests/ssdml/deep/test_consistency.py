@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import softmax
+from torch import nn
 
 from ssdml.deep_run import DeepRun
-from tests.deep import small_model
+from tests.deep import small_model, small_network
 
 
 @pytest.fixture
@@ -32,7 +33,9 @@ def asked(digits, monkeypatch):
             return classes, trusted
 
         monkeypatch.setattr(DeepRun, "_targets", spy)
-        small_model(epochs=3, epochs_per_partition=3, threshold=threshold).fit(X, labels)
+        network = small_network().append(nn.Dropout(0.2))  # which targets do not feel
+        options = {"backbone": network, "epochs": 3, "epochs_per_partition": 3}
+        small_model(**options, threshold=threshold).fit(X, labels)
         return [np.concatenate(part) for part in zip(*steps, strict=True)]
 
     return fit

@@ -14,10 +14,13 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
 from ssdml import DeepSSDML, deep_run
+from ssdml.alternation import learn_metric
+from ssdml.deep import BESIDE
 from ssdml.deep_config import run_seed
-from ssdml.evaluation import evaluate
+from ssdml.evaluation import evaluate, triplet_purity
 from ssdml.progress import Stages
-from ssdml.training import Trainer
+from ssdml.sampling import confidences
+from ssdml.training import MetricNetwork, Trainer
 from tests.deep import assert_same_weights, small_model, small_network
 
 ROOT = Path(__file__).parents[3]
@@ -63,6 +66,54 @@ class TestWhatIsLearned:
         np.testing.assert_array_equal(fitted.predict(X), distributions.argmax(axis=1))
         assert (fitted.predict(X) == y).mean() > 0.6
 
+    def test_labels_are_foretold_if_the_graph_knows_the_classes(self, fitted, digits):
+        X, _, labels = digits
+        assert all(entry["foretold"] > 0.6 for entry in fitted.history_)
+        known = np.flatnonzero(labels >= 0)
+        labels = labels.copy()
+        labels[known] = np.random.default_rng(0).permutation(labels[known])
+        model = small_model(epochs=2, epochs_per_partition=1, input_edges=0.2).fit(X, labels)
+        assert all(entry["foretold"] < 0.4 for entry in model.history_)
+
+    def test_l_goes_on_from_where_it_was(self, digits, monkeypatch):
+        X, _, labels = digits
+        starts, ends = [], []
+
+        def spy(features, triplets, start, **options):
+            starts.append(start)
+            found = learn_metric(features, triplets, start, **options)
+            ends.append(found.point)
+            return found
+
+        monkeypatch.setattr(deep_run, "learn_metric", spy)
+        small_model().fit(X, labels)
+        assert len(starts) == 3
+        np.testing.assert_allclose(starts[1:], ends[:-1], atol=1e-6)
+
+    def test_batches_are_drawn_by_confidence_and_views_anew_in_each_partition(
+        self, digits, monkeypatch
+    ):
+        X, _, labels = digits
+        seen, seeds = [], []
+        batches, draw = deep_run.DeepRun._batches, deep_run.balanced_batches
+
+        def of_run(run, rows, number, rng):
+            seen.append((rows, confidences(run.distributions)))
+            drawn = batches(run, rows, number, rng)
+            seeds.append(run._generator.initial_seed())
+            return drawn
+
+        def spy(classes, weights, *args):
+            rows, expected = seen[-1]
+            np.testing.assert_array_equal(weights[rows], expected[rows])
+            assert not np.delete(weights, rows).any()
+            return draw(classes, weights, *args)
+
+        monkeypatch.setattr(deep_run.DeepRun, "_batches", of_run)
+        monkeypatch.setattr(deep_run, "balanced_batches", spy)
+        small_model().fit(X, labels)
+        assert len(set(seeds)) == 3
+
     def test_a_history_and_seconds_of_each_partition(self, fitted):
         assert [entry["partition"] for entry in fitted.history_] == [1, 2, 3]
         assert all(np.isfinite(entry["loss"]) for entry in fitted.history_)
@@ -95,7 +146,7 @@ class TestValidation:
 
 
 class TestProgress:
-    def test_it_tells_epoch_loss_and_purity(self, digits, monkeypatch):
+    def test_it_tells_epoch_loss_and_how_many_labels_are_foretold(self, digits, monkeypatch):
         X, _, labels = digits
         told = []
         monkeypatch.setattr(Stages, "_show", lambda stages, done, note="": told.append(note))
@@ -103,10 +154,21 @@ class TestProgress:
         notes = [note for note in told if note]
         assert len(notes) == 3 * 9  # a step each
         assert notes[9].startswith("epoch 2 of 3, loss ")
-        assert re.search(r"epoch 3 of 3, loss \d+\.\d{3}, triplets \d+ % right", notes[-1])
+        assert re.search(r"epoch 3 of 3, loss \d+\.\d{3}, \d+ % of the labels fore", notes[-1])
         assert [len(entry["losses"]) for entry in model.history_] == [2, 1]
         means = [float(note.split("loss ")[1].split(",")[0]) for note in notes[-9:]]
         assert model.history_[-1]["loss"] == pytest.approx(np.mean(means), abs=1e-3)
+
+    def test_the_published_way_tells_how_many_triplets_are_right(self, digits, monkeypatch):
+        X, y, _ = digits
+        told = []
+        monkeypatch.setattr(Stages, "_show", lambda stages, done, note="": told.append(note))
+        options = {"partition_size": 300, "epochs": 1, "epochs_per_partition": 1}
+        model = DeepSSDML.paper(small_network(), 16, **options, random_state=0).fit(X, y)
+        right = triplet_purity(model.triplets_, y)
+        assert model.history_[0]["purity"] == right
+        *_, last = filter(None, told)
+        assert last.endswith(f", {right['both']:.0f} % of the triplets right")
 
 
 class TestTheSameAgain:
@@ -262,6 +324,12 @@ class TestSwitches:
         assert model.transform(X).shape == (len(X), 16)
         assert small_model(epochs=2, input_weight=0.3).fit(X, labels).input_weight_ == 0.3
 
+    @pytest.mark.parametrize(("edges", "expected"), [(0.0, 0.0), (0.2, BESIDE)])
+    def test_the_input_stands_beside_if_its_edges_count(self, digits, edges, expected):
+        X, _, labels = digits
+        model = small_model(epochs=1, epochs_per_partition=1, input_edges=edges).fit(X, labels)
+        assert model.input_weight_ == expected
+
     def test_features_are_learned_from_as_well(self, digits):
         X, y, labels = digits
         head = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 32))
@@ -276,6 +344,20 @@ class TestSwitches:
         assert np.abs(mixed.transform(X) - fitted.transform(X)).max() > 1e-5
         ours, theirs = ((model.transduction_ == y).mean() for model in (mixed, fitted))
         assert ours > theirs - 0.1
+
+    @pytest.mark.parametrize("has_it", [False, True])
+    def test_auto_is_mixed_precision_where_the_device_has_it(self, digits, monkeypatch, has_it):
+        X, _, labels = digits
+        seen, outputs = set(), MetricNetwork.outputs
+
+        def spy(network, items):
+            seen.add(network.mixed)
+            return outputs(network, items)
+
+        monkeypatch.setattr(MetricNetwork, "outputs", spy)
+        monkeypatch.setattr("ssdml.partition_run.has_bfloat16", lambda device: has_it)
+        small_model(epochs=1, epochs_per_partition=1).fit(X, labels)
+        assert seen == {False, has_it}  # the graph's features are never
 
 
 class TestTheFirstPartition:

@@ -130,6 +130,13 @@ def test_items_of_which_the_network_makes_zeros_are_in_no_triplet(digits):
     assert len(used) == len(X) - len(dead)
 
 
+def test_a_partition_of_fewer_items_than_neighbours_has_a_graph_of_all_others(digits):
+    X, _, labels = digits
+    options = {"partition_size": 60, "epochs": 1, "epochs_per_partition": 1, "random_state": 0}
+    model = DeepSSDML.paper(small_network(), 16, n_neighbors=150, **options).fit(X, labels)
+    assert len(np.unique(model.triplets_[:3])) <= 60 + 50  # every label is in each partition
+
+
 class OneAlive(nn.Module):
     """Zeros alone of every image without a very bright pixel."""
 

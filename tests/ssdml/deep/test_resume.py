@@ -48,6 +48,7 @@ class TestResume:
         assert set(resumed.stage_seconds_) == {"input", "partition 3", "end"}
         assert_same_weights(fitted, resumed)
         np.testing.assert_array_equal(fitted.transform(X), resumed.transform(X))
+        assert resumed.history_[-1]["changed"] == fitted.history_[-1]["changed"]
 
     def test_the_bar_counts_what_is_left(self, digits, tmp_path, monkeypatch):
         X, _, labels = digits

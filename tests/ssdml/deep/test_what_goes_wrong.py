@@ -64,7 +64,7 @@ def test_pretraining_is_a_stage_and_tells_where_it_stands(digits, monkeypatch):
     monkeypatch.setattr(Stages, "_show", lambda stages, done, note="": told.append(note))
     model = small_model(epochs=2, pretrain_epochs=2).fit(X, labels)
     assert list(model.stage_seconds_) == ["input", "pretraining", "partition 1", "end"]
-    first, second = (note for note in told if " of 2, loss" in note and "triplets" not in note)
+    first, second = (note for note in told if " of 2, loss" in note and "foretold" not in note)
     assert first.startswith("epoch 1 of 2, loss 2.")
     losses = model.history_[0]["pretraining"]
     assert [float(note.split()[-1]) for note in (first, second)] == pytest.approx(losses, abs=1e-3)
