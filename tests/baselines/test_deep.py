@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ssdml.baselines import DeepBaseline
 from ssdml.baselines._batch_losses import kinds_of_pairs, pairs_about_mean
-from ssdml.baselines._deep_run import draw_batch
+from ssdml.baselines._deep_run import BaselineRun, draw_batch
 from ssdml.baselines._estimator import factor
 from ssdml.baselines._propagated import propagated_scatter
 from ssdml.baselines.deep import METHODS
@@ -218,6 +218,32 @@ class TestAlternation:
         after = fitted.network_.backbone.backbone.state_dict()
         assert all(not torch.equal(before[key], after[key]) for key in before)
         assert [len(entry["losses"]) for entry in fitted.history_] == [2, 2]
+
+    @every_method
+    def test_a_step_goes_down_the_objective_of_its_own_rows(self, digits, name, monkeypatch):
+        """By hand, on batches of a part of a part of the items."""
+        X, _, labels = digits
+        seen, loss = [], BaselineRun._loss
+
+        def spy(run, batch):
+            value = loss(run, batch)
+            part = run.parts[len(run.history)]
+            np.testing.assert_array_equal(part[batch.rows], batch.items)
+            assert len(set(batch.items.tolist())) < len(part) < len(X)
+            with torch.no_grad():
+                items = torch.from_numpy(X[batch.items])[:, None]
+                Z = (run.network.features(items) @ run.network.metric).numpy()
+            squares = torch.from_numpy(((Z[:, None] - Z) ** 2).sum(axis=2))
+            weights = torch.from_numpy(run.objective.loss.weights_of(batch.rows)).to(squares)
+            known = torch.from_numpy(labels[batch.items])
+            seen.append((value.item(), run.objective.loss(squares, known, weights).item()))
+            return value
+
+        monkeypatch.setattr(BaselineRun, "_loss", spy)
+        model(name).fit(X, labels)
+        found, expected = np.transpose(seen)
+        assert len(found) > 4
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
     def test_steps_go_down_the_loss(self, digits):
         X, _, labels = digits
