@@ -118,9 +118,10 @@ class DeepSSDML(DeepEstimator):
     triplets_ : Triplets
         Of the last partition; None once it is loaded.
     history_ : list of dict
-        A partition each: its loss, seconds, the share of items that ``changed`` class, and that of
-        the labels that are ``foretold``, each half of them by the graph with the other alone. The
-        published way has the ``purity`` of its triplets whose three ends have labels.
+        A partition each: its loss, seconds, and the share of items that ``changed`` class. The
+        first, where it begins with the items' own edges, has the share of the labels ``foretold``
+        along these, each half by the other; the published way the ``purity`` of its triplets whose
+        three ends have labels.
     stage_seconds_ : dict of str to float
 
     Notes

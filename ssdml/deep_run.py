@@ -20,7 +20,7 @@ from ssdml.alternation import N_TRIPLETS, learn_metric, mine
 from ssdml.augmentation import Augment
 from ssdml.conclusion import State
 from ssdml.graphs.neighbors import KNNGraph
-from ssdml.input_side import InputGraph, foretold
+from ssdml.input_side import InputGraph
 from ssdml.items import Items
 from ssdml.linalg import nearest_orthonormal
 from ssdml.partition_run import PartitionRun, Prepared, RunSettings
@@ -97,9 +97,9 @@ class DeepRun(PartitionRun):
         distributions = self._spread(edges)
         state = State(features, self.labels, graph, distributions)
         triplets = mine(state, settings, N_TRIPLETS, rng)
-        # No triplet contradicts a label that the graph was given: so halves judge it.
-        share = foretold(edges, self.labels, settings.decay, settings.n_jobs, rng)
-        entry: dict[str, Any] = {"n_triplets": len(triplets.anchor), "foretold": share}
+        entry: dict[str, Any] = {"n_triplets": len(triplets.anchor)}
+        if not self.history:  # later graphs are of a network that has learned the labels
+            entry["foretold"] = self.input_graph and self.input_graph.foretold
         fixed = not (settings.metric_steps and settings.orthogonal)
         if fixed or not len(triplets.anchor):
             return Prepared(distributions, triplets=triplets, entry=entry)

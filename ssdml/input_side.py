@@ -102,6 +102,7 @@ class InputGraph(NamedTuple):
     graph: KNNGraph
     edges: sparse.csr_array  # their weights
     weight: float  # 0: it is not used
+    foretold: float | None  # share of the labels; None: they have no halves
 
 
 def input_graph(
@@ -113,10 +114,10 @@ def input_graph(
     """Graph of rows of :func:`input_side`; "auto" trusts it where it foretells the labels."""
     graph = knn_graph(rows, settings.n_neighbors, n_jobs=settings.n_jobs, random_state=rng)
     edges, weight = adjacency(graph), settings.input_edges
+    share = foretold(edges, labels, settings.decay, settings.n_jobs, rng)
     if weight == "auto":
-        share = foretold(edges, labels, settings.decay, settings.n_jobs, rng)
         weight = INPUT_EDGES if share is None or share > TRUSTED else 0.0
-    return InputGraph(graph, edges, float(weight))
+    return InputGraph(graph, edges, float(weight), share)
 
 
 def flat_items(items: Items) -> Array:

@@ -114,7 +114,7 @@ class PartitionRun(ABC):
         )
         self.distributions = one_hot(labels)
         self.triplets: Triplets | None = None
-        self.judgement = ""  # of the last partition, by the known labels
+        self.judgement = ""  # of the last partition, for the progress
         self.history: list[dict[str, Any]] = []
         self.pretraining: list[float] = []  # the loss of each epoch
         self.n_partitions = -(-settings.epochs // settings.epochs_per_partition)
@@ -171,12 +171,12 @@ class PartitionRun(ABC):
         found = from_first_rank(lambda: self._prepare(rng.spawn(1)[0]))
         before = likeliest(self.distributions)
         self._take_over(found)
-        self.judgement = judgement(found.entry)
         entry = {"partition": number + 1, **found.entry}
         if self.pretraining and not number:
             entry["pretraining"] = self.pretraining
         if number and found.distributions is not None:
             entry["changed"] = float((likeliest(self.distributions) != before).mean())
+        self.judgement = judgement(entry)
         prepared = time.perf_counter()
         entry["losses"] = self._train(number, rng, show)
         entry["loss"] = entry["losses"][-1] if entry["losses"] else 0.0
@@ -367,14 +367,17 @@ class PartitionRun(ABC):
 
 
 def judgement(entry: Mapping[str, Any]) -> str:
-    """What the known labels say of a partition, for the progress.
+    """What is known of a partition before its epochs, for the progress.
 
     Examples
     --------
     >>> judgement({"purity": {"both": 12.3}}), judgement({"foretold": 0.936}), judgement({})
     (', 12 % of the triplets right', ', 94 % of the labels foretold', '')
+    >>> judgement({"changed": 0.012})
+    ', 1.2 % changed class'
     """
     if purity := entry.get("purity"):
         return f", {purity['both']:.0f} % of the triplets right"
-    share = entry.get("foretold")
-    return "" if share is None else f", {100 * share:.0f} % of the labels foretold"
+    if (share := entry.get("foretold")) is not None:
+        return f", {100 * share:.0f} % of the labels foretold"
+    return f", {100 * entry['changed']:.1f} % changed class" if "changed" in entry else ""

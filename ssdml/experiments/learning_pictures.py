@@ -15,7 +15,6 @@ SERIES = {  # of a history: what its entries call it, and what a reader does
     "loss": "loss",
     "objective": "objective of the metric",
     "purity": "triplets that are right, %",
-    "foretold": "labels that the others foretell, share",
     "agreement": "agreement with the graph",
     "changed": "rows that changed class, share",
 }
