@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ssdml.datasets import Dataset, LabelScarceSplit
-from ssdml.evaluation import evaluate, few_label_accuracy, triplet_purity
+from ssdml.evaluation import evaluate, triplet_purity
 from ssdml.experiments.cards import cards_path, item_cards, load_cards, save_cards
 from ssdml.experiments.details import (
     Answers,
@@ -27,7 +27,13 @@ from ssdml.experiments.details import (
 from ssdml.experiments.methods import Array, Embedder
 from ssdml.experiments.neighborhoods import mined_sample
 from ssdml.experiments.plan import Run
-from ssdml.experiments.predictions import Predictions, confusion, predictions, reliability_of
+from ssdml.experiments.predictions import (
+    Predictions,
+    confusion,
+    label_accuracy,
+    predictions,
+    reliability_of,
+)
 from ssdml.experiments.protocols import RECALL_AT
 from ssdml.experiments.resources import PeakMemory, versions
 from ssdml.experiments.results import Row
@@ -80,7 +86,7 @@ def attempt(dataset: Dataset, run: Run, *, n_jobs: int | None = None) -> Outcome
             model, Z, row["seconds"] = _fit_and_transform(dataset, run, n_jobs)
             memory.stop()
             few = _few(model, dataset, run)
-            scores = _scores(Z, few, dataset, run.split)
+            scores = _scores(model, Z, few, dataset, run.split)
             details = _details(model, Z, few, dataset, run)
         except Exception as failure:
             row["error"] = f"{type(failure).__name__}: {failure}"
@@ -137,7 +143,7 @@ def _fit_and_transform(
 
 
 def _scores(
-    Z: Array, few: Array | None, dataset: Dataset, split: LabelScarceSplit
+    model: Embedder, Z: Array, few: Array | None, dataset: Dataset, split: LabelScarceSplit
 ) -> dict[str, float]:
     """Scores of the test rows' embedding, in percent; ``few``: that of the labelled rows."""
     if not np.isfinite(Z).all():
@@ -152,7 +158,8 @@ def _scores(
     others = {name: scores[name] for name in scores if name.startswith("R@")}
     scores = {name: scores[name] for name in SCORES} | others
     if few is not None and _labels_tell(dataset, split):
-        scores["accuracy"] = few_label_accuracy(few, split.given_labels(dataset.y), Z, y)
+        y_few = split.given_labels(dataset.y)
+        scores["accuracy"] = label_accuracy(model, dataset.X[split.test], Z, y, few, y_few)
     return scores
 
 

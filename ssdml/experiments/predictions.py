@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import is_classifier
 
-from ssdml.evaluation import Reliability, nearest_mean, reliability
+from ssdml.evaluation import Reliability, few_label_accuracy, nearest_mean, reliability
+from ssdml.graphs._checks import UNLABELED
 from ssdml.scatter import class_means
 
 Array = npt.NDArray[Any]
@@ -33,6 +35,38 @@ class Confusion(NamedTuple):
     true: Ints  # (m,)
     taken: Ints  # (m,)
     counts: Ints  # (m,) rows, at least 1
+
+
+def label_accuracy(model: Any, X: Array, Z: Array, y: Ints, few: Array, y_few: Ints) -> float:
+    """How many rows are taken for what they are, in percent: how methods are compared.
+
+    Parameters
+    ----------
+    model : estimator
+        A classifier says itself; a metric's rows are of the nearest mean of the labelled rows.
+    X, Z, y : arrays of n rows
+        The rows, their embedding, and the truth; rows with -1 are left out.
+    few, y_few : arrays of m rows
+        The labelled rows' embedding and classes.
+
+    Returns
+    -------
+    accuracy : float
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> rows, y = np.array([[0.0], [1.0], [2.0], [9.0]]), np.array([0, 0, 1, 1])
+    >>> label_accuracy(None, rows, rows, y, rows, y)
+    75.0
+    >>> model = LogisticRegression(C=100).fit(rows, y)
+    >>> label_accuracy(model, rows, rows, y, rows, y)
+    100.0
+    """
+    if not (hasattr(model, "__sklearn_tags__") and is_classifier(model)):
+        return few_label_accuracy(few, y_few, Z, y)
+    known = y != UNLABELED
+    return 100 * float(np.mean(model.predict(X[known]) == y[known]))
 
 
 def predictions(model: Any, X: Array, Z: Array, few: Array, y_few: Ints) -> Predictions:

@@ -7,18 +7,14 @@ from importlib.util import find_spec
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 
 from ssdml.experiments.methods import Array, Embedder, Factory
 from ssdml.graphs._checks import UNLABELED
 
 
-class ClassDistributions(TransformerMixin, BaseEstimator):
-    """A classifier of partly labelled rows whose embedding is what it believes of their classes.
-
-    The labelled rows of a class then lie at its corner of the simplex, or near it, and the nearest
-    of their means is the likeliest class.
-    """
+class ClassDistributions(ClassifierMixin, TransformerMixin, BaseEstimator):
+    """A classifier of partly labelled rows whose embedding is what it believes of their classes."""
 
     def __init__(self, classifier: Any) -> None:
         self.classifier = classifier
@@ -36,6 +32,11 @@ class ClassDistributions(TransformerMixin, BaseEstimator):
     def classes_(self) -> Array:
         """Columns of :meth:`predict_proba`."""
         classes: Array = self.classifier_.classes_
+        return classes
+
+    def predict(self, X: Array) -> Array:
+        """The likeliest class, a label as it was given."""
+        classes: Array = self.classes_[self.predict_proba(X).argmax(axis=1)]
         return classes
 
     def predict_proba(self, X: Array) -> Array:
