@@ -16,6 +16,7 @@ from ssdml.datasets import load_dataset
 from ssdml.experiments.baseline_tables import ranked, set_lines
 from ssdml.experiments.paired import means
 from ssdml.experiments.printed import reconstructions
+from ssdml.experiments.results import told_failures
 from ssdml.experiments.run import available, compare
 from ssdml.experiments.tables import HEADLINE
 from ssdml.experiments.terminal import shown_runs
@@ -79,7 +80,7 @@ def chosen(dataset, deep, tuned):
 if __name__ == "__main__":
     given = parsed()
     scores = HEADLINE if given.deep else SCORES
-    sets = {score: [] for score in scores}
+    sets, failures = {score: [] for score in scores}, []
     asked = zip(given.datasets, given.labels_per_class, given.features, strict=True)
     for name, n_labels, features in asked:
         out = given.out / Path(name).stem
@@ -98,6 +99,10 @@ if __name__ == "__main__":
                 n_jobs=given.n_jobs,
                 progress=progress,
             )
+        if told := told_failures(rows):
+            failures.append(f"{name}: {told}\nThe tracebacks are in {out / 'errors'}.\n")
+            if not any(row["status"] == "ok" for row in rows if row["method"] in ours):
+                parser.exit(1, "".join(failures))
         for score in scores:
             print(*set_lines(rows, score, ours, theirs), sep="\n")
             found = means(rows, score)
@@ -106,3 +111,5 @@ if __name__ == "__main__":
         print(*ranked(sets[score], score), sep="\n")
     for note in reconstructions([*ours, *theirs]):
         print(note)
+    if failures:
+        parser.exit(1, "".join(failures))

@@ -5,9 +5,9 @@ on the same labels, and goes on where it was stopped; ``--only`` picks lines. Ho
 """
 
 from ssdml.experiments.printed import TABLE_1
-from ssdml.experiments.reproduction import reproduced
+from ssdml.experiments.reproduction import reproduce
 
 LINES = [*TABLE_1["mnist"], "deep-ssdml"]
 
 if __name__ == "__main__":
-    print(reproduced(TABLE_1, LINES, "table1", __doc__))
+    reproduce(TABLE_1, LINES, "table1", __doc__)

@@ -10,9 +10,9 @@ takes network, images, labels, batches and rates from another of the papers: 000
 """
 
 from ssdml.experiments.printed import TABLE_2
-from ssdml.experiments.reproduction import reproduced
+from ssdml.experiments.reproduction import reproduce
 
 LINES = [*TABLE_2["cub"], "deep-ssdml"]
 
 if __name__ == "__main__":
-    print(reproduced(TABLE_2 | {"sop": {}, "inshop": {}}, LINES, "table2", __doc__))
+    reproduce(TABLE_2 | {"sop": {}, "inshop": {}}, LINES, "table2", __doc__)

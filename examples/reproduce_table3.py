@@ -7,9 +7,9 @@ with all its lines of methods without labels but Rotation taken over from an ear
 """
 
 from ssdml.experiments.printed import TABLE_3
-from ssdml.experiments.reproduction import reproduced
+from ssdml.experiments.reproduction import reproduce
 
 LINES = [*TABLE_3["cub"], "deep-ssdml"]
 
 if __name__ == "__main__":
-    print(reproduced(TABLE_3, LINES, "table3", __doc__))
+    reproduce(TABLE_3, LINES, "table3", __doc__)

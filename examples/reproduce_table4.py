@@ -5,7 +5,7 @@ on the same labels, and goes on where it was stopped; ``--only`` picks lines. Ho
 """
 
 from ssdml.experiments.printed import TABLE_4
-from ssdml.experiments.reproduction import reproduced
+from ssdml.experiments.reproduction import reproduce
 
 LINES = [
     "deep-ssdml-paper",
@@ -26,4 +26,4 @@ LINES = [
 ]
 
 if __name__ == "__main__":
-    print(reproduced(TABLE_4, LINES, "table4", __doc__))
+    reproduce(TABLE_4, LINES, "table4", __doc__)

@@ -6,9 +6,9 @@ The paper has this table for CUB-200-2011 (``cub``; see reproduce_table2.py).
 """
 
 from ssdml.experiments.printed import TABLE_5
-from ssdml.experiments.reproduction import reproduced
+from ssdml.experiments.reproduction import reproduce
 
 LINES = [*TABLE_5["cub"], "deep-ssdml"]
 
 if __name__ == "__main__":
-    print(reproduced(TABLE_5, LINES, "table5", __doc__))
+    reproduce(TABLE_5, LINES, "table5", __doc__)

@@ -172,6 +172,7 @@ def _run(
     from ssdml.datasets import load_dataset
     from ssdml.experiments import run
     from ssdml.experiments.report import read_sections, write_report
+    from ssdml.experiments.results import told_failures
     from ssdml.experiments.terminal import print_scores, shown_runs
 
     loaded = [load_dataset(name, data_dir=data_dir, text_model=text_model) for name in datasets]
@@ -186,13 +187,11 @@ def _run(
         sections = read_sections(out)
         report = write_report(out, sections)
     print_scores([table for section in sections for table in section.tables])
-    failed = [row for row in rows if row["status"] != "ok"]
-    if failed:
-        first = f"{failed[0]['method']}: {failed[0]['error']}"
-        say(f"{len(failed)} of {len(rows)} runs failed, the first {in_one_line(first)}")
+    if told := told_failures(rows):
+        say(told)
         say(f"The report lists them; the tracebacks are in {out / 'errors'}.")
     for advice in (section.study.recommendation for section in sections if section.study):
         say(advice)
     say(f"The report: {report}")
-    if len(failed) == len(rows):
+    if all(row["status"] != "ok" for row in rows):
         raise typer.Exit(1)

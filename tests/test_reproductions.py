@@ -228,3 +228,49 @@ def test_what_a_comparison_of_baselines_cannot_do_is_told(example, capsys, optio
     with pytest.raises(SystemExit, match="2"):
         example("compare_baselines.py", "digits", "banking77", "mnist", *options)
     assert message in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.usefixtures("small_deep")
+def test_a_run_that_failed_is_told_and_the_script_ends_with_1(example, tmp_path, capsys):
+    lines = ["--seeds", 1, "--only", "input", "deep-ssdml[angle=95]"]
+    with pytest.raises(SystemExit, match="1"):
+        example("reproduce_table1.py", "mnist", "--out", tmp_path, *lines)
+    shown = capsys.readouterr()
+    assert (
+        "1 of 2 runs failed, the first deep-ssdml[angle=95]: InvalidParameterError: " in shown.err
+    )
+    assert str(tmp_path / "errors") in shown.err
+    (line,) = (line for line in shown.out.splitlines() if line.startswith("input"))
+    assert np.isfinite(float(line.split()[1].partition("±")[0]))
+
+
+def test_weights_that_are_not_there_are_told_at_once(example, tmp_path, capsys):
+    missing = tmp_path / "missing.pth"
+    with pytest.raises(SystemExit, match="2"):
+        example("reproduce_table2.py", "cub", "--weights", missing)
+    assert f"{missing} must be a file" in capsys.readouterr().err
+
+
+def test_baselines_that_failed_are_told_and_the_script_ends_with_1(
+    example, tmp_path, capsys, monkeypatch
+):
+    from ssdml.experiments.run import METHODS
+
+    for name in list(METHODS):
+        if name not in ("input", "ssdml"):
+            monkeypatch.setitem(METHODS, name, METHODS["pca"])
+    X, y, _ = small_images(n=300)
+    np.savez(tmp_path / "small.npz", X=X.reshape(300, -1), y=y)
+    given = ["compare_baselines.py", tmp_path / "small.npz", "--seeds", 1]
+    broken = lambda seed, n_jobs: METHODS["pca"](seed, n_jobs).set_params(n_components=-1)  # noqa: E731
+    monkeypatch.setitem(METHODS, "lrml", broken)
+    with pytest.raises(SystemExit, match="1"):
+        example(*given, "--out", tmp_path / "one")
+    shown = capsys.readouterr()
+    assert "runs failed, the first lrml: " in shown.err
+    assert "best of ours: " in shown.out
+    for name in ("ssdml", "ssdml-residual"):
+        monkeypatch.setitem(METHODS, name, broken)
+    with pytest.raises(SystemExit, match="1"):
+        example(*given, "--out", tmp_path / "none")
+    assert "3 of " in capsys.readouterr().err

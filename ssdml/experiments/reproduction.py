@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -16,8 +17,8 @@ from ssdml.experiments.printed import (
     reconstructions,
 )
 from ssdml.experiments.protocols import PAPER, PROTOCOLS, RECALL_AT
-from ssdml.experiments.results import Row, budget_of
-from ssdml.experiments.tables import ScoreTable, score_tables
+from ssdml.experiments.results import Row, budget_of, told_failures
+from ssdml.experiments.tables import MethodLine, ScoreTable, score_tables
 from ssdml.image_files import ImageFiles
 
 OURS = "deep-ssdml"
@@ -53,8 +54,7 @@ def _lines(
     heads = "".join(f"{score:>5}{'':5}" for score in scores)
     yield f"{'':{NAMES}}{heads}{''.join(f' p {score}' for score in tests)}".rstrip()
     for line in table.lines:
-        found = [line.scores[score].estimate for score in scores]
-        cells = "".join(f"{e.mean:5.1f}{e.margin('<4.1f')}" for e in found)
+        cells = "".join(_cell(line, score) for score in scores)
         p = "".join(f"{test[line.method].p:6.3f}" for test in tests.values() if line.method != OURS)
         name = marked(line.method)
         if len(name) >= NAMES:
@@ -73,12 +73,22 @@ def _key(table: ScoreTable) -> tuple[str, Budget]:
     return table.dataset, table.budget
 
 
+def _cell(line: MethodLine, score: str) -> str:
+    """A mean and half of its interval; a dash where no run gave the score."""
+    estimate = line.scores[score].estimate if score in line.scores and line.n_ok else None
+    if estimate is None:
+        return f"{'-':>5}{'':5}"
+    return f"{estimate.mean:5.1f}{estimate.margin('<4.1f')}"
+
+
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
 
 
-def reproduced(printed: Printed, lines: Sequence[str], name: str, description: str | None) -> str:
-    """Text of a table whose lines are run as the command line asks, beside what is printed.
+def reproduce(printed: Printed, lines: Sequence[str], name: str, description: str | None) -> None:
+    """Run the lines of a table as the command line asks, and show them beside what is printed.
+
+    Ends the process with status 1 and the first reason where a run failed.
 
     Parameters
     ----------
@@ -103,7 +113,7 @@ def reproduced(printed: Printed, lines: Sequence[str], name: str, description: s
     parser.add_argument("--out", type=Path, default=Path(name))
     parser.add_argument("--n-jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--only", nargs="+", metavar="LINE", help="of the table; else all")
-    parser.add_argument("--weights", help="file of the network's, for photographs")
+    parser.add_argument("--weights", type=_file, help="file of the network's, for photographs")
     parser.add_argument(
         "--protocol",
         default=PAPER,
@@ -129,4 +139,14 @@ def reproduced(printed: Printed, lines: Sequence[str], name: str, description: s
             n_jobs=given.n_jobs,
             progress=progress,
         )
-    return "\n".join(beside(rows, printed if given.protocol == PAPER else {}))
+    table = beside(rows, printed if given.protocol == PAPER else {})
+    sys.stdout.writelines(f"{line}\n" for line in table)
+    if told := told_failures(rows):
+        parser.exit(1, f"{told}\nThe tracebacks are in {given.out / 'errors'}.\n")
+
+
+def _file(path: str) -> str:
+    """A path of the command line, to a file that is there."""
+    if not Path(path).is_file():
+        raise argparse.ArgumentTypeError(f"{path} must be a file; there is none.")
+    return path

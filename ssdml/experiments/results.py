@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -137,6 +137,24 @@ def latest(rows: Iterable[Row]) -> list[Row]:
     """
     kept = {(row["dataset"], row["method"], budget_of(row), row["seed"]): row for row in rows}
     return list(kept.values())
+
+
+def told_failures(rows: Sequence[Row]) -> str:
+    """How many runs failed, and why the first of them; empty where none did.
+
+    Examples
+    --------
+    >>> ended = {"method": "pca", "status": "ok"}
+    >>> told_failures([ended, {"method": "lda", "status": "failed", "error": "E: too few"}])
+    '1 of 2 runs failed, the first lda: E: too few'
+    >>> told_failures([ended])
+    ''
+    """
+    failed = [row for row in rows if row["status"] != "ok"]
+    if not failed:
+        return ""
+    why = " ".join(str(failed[0]["error"]).split())
+    return f"{len(failed)} of {len(rows)} runs failed, the first {failed[0]['method']}: {why}"
 
 
 def _parse(line: bytes, where: str) -> Row:

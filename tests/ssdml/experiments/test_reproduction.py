@@ -85,3 +85,20 @@ def test_what_is_printed_and_reconstructed_are_methods_of_ours():
     cub = TABLE_2["cub"] | TABLE_3["cub"]
     assert {method: PRINTED["cub"][method] for method in cub} == cub
     assert PRINTED["cub"]["deep-triplet"] == TABLE_5["cub"]["deep-triplet"]
+
+
+def test_a_line_whose_runs_failed_has_dashes(rows):
+    """No score of theirs, and those of a protocol that are asked for of its set alone."""
+    runs = rows(["deep-lrml", "deep-ssdml"], 2)
+    failed = [
+        row | {"dataset": "sop", "status": "failed", "scores": {}, "seconds": {}} for row in runs
+    ]
+    table = list(beside(failed, {}))
+    assert table[1].split()[:5] == ["NMI", "R@1", "R@10", "R@100", "R@1000"]
+    assert {tuple(line.split()[1:6]) for line in table[2:4]} == {("-",) * 5}
+    half = [row for row in runs if row["method"] == "deep-ssdml"]
+    half += [
+        row | {"status": "failed", "scores": {}} for row in runs if row["method"] == "deep-lrml"
+    ]
+    (line,) = (line for line in beside(half, {}) if line.startswith("deep-lrml"))
+    assert line.split()[1:6] == ["-"] * 5
