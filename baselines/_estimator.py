@@ -120,8 +120,11 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
         """
         rows = X.astype(np.float64)
         rows -= rows.mean(axis=0)
-        scale = float(np.sqrt(total_variance(rows))) or 1.0
-        rows /= scale
+        _, unit = np.frexp(np.abs(rows).max())
+        rows = np.ldexp(rows, -unit)  # exact; squares of the smallest numbers would be zero
+        deviation = float(np.sqrt(total_variance(rows))) or 1.0
+        rows /= deviation
+        scale = float(np.ldexp(deviation, unit))
         k = neighbors_among(self.n_neighbors, len(X), type(self).__name__, stacklevel=5)
         graph = knn_graph(rows, k, n_jobs=self.n_jobs, random_state=rng)
         return Problem(rows, scale, labels, graph, labelled_pairs(rows, labels), rng)

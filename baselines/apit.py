@@ -62,6 +62,11 @@ class APIT(PropagatedBaseline):
     classes_, transduction_, label_distributions_, embedding_ : ndarray
         As those of :class:`ssdml.SSDML`.
 
+    Raises
+    ------
+    ValueError
+        As :class:`ssdml.SSDML`; if ITML overflows, which a labelled row far from all others does.
+
     Warns
     -----
     UserWarning
@@ -149,7 +154,16 @@ class APIT(PropagatedBaseline):
         count = max(1, min(PAIRS_OF_A_CLASS * n_classes**2, MOST_PAIRS) // 2)
         similar, dissimilar = draw_pairs(problem.labels, count, problem.rng)
         differences = [problem.X[a] - problem.X[b] for a, b in (similar.T, dissimilar.T)]
-        return itml(*differences, slack=self.slack, max_iter=self.max_iter, tol=self.tol)
+        prior = itml(*differences, slack=self.slack, max_iter=self.max_iter, tol=self.tol)
+        if not np.isfinite(prior.M).all():
+            lengths = np.linalg.norm(np.vstack(differences), axis=1) * problem.scale
+            least, largest = lengths[lengths > 0].min(), lengths.max()
+            raise ValueError(
+                "APIT: X must hold labelled rows whose distances ITML's bounds can hold together; "
+                f"they lie from {least:.3g} to {largest:.3g} apart, and the prior overflows. Look "
+                "for a row far from all others, scale the features, or take prior='gmml'."
+            )
+        return prior
 
 
 class Prior(NamedTuple):
@@ -179,7 +193,7 @@ def itml(
     -----
     Squared distances of similar pairs are bounded by the 5th percentile of all pairs', those of
     dissimilar ones from below by the 95th. Bregman projections onto one bound after another,
-    O(m d²) a pass.
+    O(m d²) a pass. M is not finite where bounds lie too far apart for float64.
 
     Examples
     --------
@@ -199,11 +213,12 @@ def itml(
     multipliers = np.zeros(len(bounds))
     rows, signs = np.ascontiguousarray(differences[kept]), signs[kept]
     n_iter, moved, size = 0, np.inf, 1.0
-    while n_iter < max_iter and moved > tol * size:
+    while n_iter < max_iter and moved > tol * size and np.isfinite(M).all():
         before = multipliers.copy()
         _project(M, rows, signs, bounds, multipliers, slack)
-        moved = float(np.linalg.norm(multipliers - before))
-        size = float(np.linalg.norm(before) + np.linalg.norm(multipliers))
+        with np.errstate(over="ignore", invalid="ignore"):
+            moved = float(np.linalg.norm(multipliers - before))
+            size = float(np.linalg.norm(before) + np.linalg.norm(multipliers))
         n_iter += 1
     return Prior(symmetrize(M), n_iter, moved <= tol * size)
 

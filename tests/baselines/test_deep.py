@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from ssdml.baselines import DeepBaseline
-from ssdml.baselines._batch_losses import kinds_of_pairs, pairs_about_mean
+from ssdml.baselines._batch_losses import LaplacianLoss, kinds_of_pairs, pairs_about_mean
 from ssdml.baselines._deep_run import BaselineRun, draw_batch
 from ssdml.baselines._estimator import factor
 from ssdml.baselines._propagated import propagated_scatter
@@ -151,6 +152,17 @@ class TestLossOfAllRows:
         sent_back = np.where(known[:, None], P, P.T)
         np.testing.assert_allclose(found[one], (W - sent_back / 2)[one], atol=2e-4)
         assert not found[~edge & ~known[:, None] & ~known].any()
+
+
+def test_rows_of_a_batch_stand_for_all_in_what_pulls_to_the_mean(rng):
+    pulls, Z = rng.standard_normal(12), torch.from_numpy(rng.standard_normal((12, 3)))
+    edges = sparse.csr_array(np.eye(12)[::-1])  # of sum 12, and none within the batch
+    loss, batch = LaplacianLoss(edges, 0.0, 0.0, 1.0, pulls), np.arange(4)
+    squares = (Z[batch, None] - Z[batch]).square().sum(dim=2)
+    weights = torch.from_numpy(loss.weights_of(batch))
+    about_mean = (Z[batch] - Z[batch].mean(dim=0)).square().sum(dim=1).numpy()
+    found = loss(squares, torch.full((4,), -1), weights).item()
+    assert found == pytest.approx(12 / 4 * 2 * (pulls[batch] @ about_mean) / 12)
 
 
 def test_rows_about_their_mean_are_pairs_in_any_batch(rng):

@@ -194,6 +194,15 @@ class TestITMLOfOneKind:
         np.testing.assert_allclose(M, np.diag([np.percentile([1, 4], 95), 1.0]), rtol=1e-6)
 
 
+def test_a_row_too_far_from_the_others_for_itml_is_told(data, few):
+    X = data[0].copy()
+    X[0] = 1e7
+    with pytest.raises(ValueError, match=r"APIT: X must hold .* from 1\.96 to 2e\+07 apart"):
+        APIT(random_state=0).fit(X, few)
+    M = APIT(random_state=0, prior="gmml").fit(X, few).get_mahalanobis_matrix()
+    assert np.isfinite(M).all()
+
+
 def test_a_prior_that_no_direction_favours_is_told_and_the_identity(rng):
     """Both classes at the same four places: similar pairs lie farther than dissimilar ones."""
     X = np.vstack([5 * np.eye(2), -5 * np.eye(2)] * 2 + [rng.standard_normal((40, 2))])

@@ -163,6 +163,13 @@ class TestISDML:
         assert (np.diff(values) <= 1e-12 * abs(values[-1])).all()
         assert barred_trace(-np.eye(3), np.eye(3)) == np.inf
 
+    def test_the_last_step_is_newtons_and_squares_the_error(self, rng):
+        H = definite(rng, 8)
+        M, values, _ = descend(H, max_iter=500, tol=1e-3)
+        assert np.abs(M @ H - np.eye(8)).max() < 1e-4  # (8 * 1e-3)²
+        minimum = 8 + np.linalg.slogdet(H)[1]
+        assert values[-1] - minimum < 1e-3 * (values[-2] - minimum)
+
     def test_with_a_wide_kernel_the_edges_count_evenly(self, rng):
         """Density and similarity all one: the multigraph of all directed edges."""
         X = rng.standard_normal((40, 3))

@@ -87,7 +87,7 @@ def test_names_of_classes_do_not_matter(method, data):
 
 
 @every_method
-@pytest.mark.parametrize("unit", [1e-20, 1e-3, 1e15])
+@pytest.mark.parametrize("unit", [1e-200, 1e-20, 1e-3, 1e15])
 def test_the_unit_of_the_rows_does_not_matter(method, data, unit):
     X, _, labels = data
     np.testing.assert_allclose(

@@ -68,11 +68,13 @@ def test_the_gradient_is_that_of_differences(terms, M, rng, with_beliefs):
 def test_the_first_step_has_a_tenth_of_the_side_and_the_next_its_share(terms):
     """0.1 d / sqrt(t) in the direction of the gradient, where it is not halved."""
     model, M = Model(1.5, 0.2), np.eye(3)
-    found = ascend(M, terms, model, max_iter=1, tol=0.0).M
-    upwards = gradient(objective(M, terms, model).slopes, terms, model)
-    expected = projected(M + 0.3 * upwards / np.linalg.norm(upwards))
-    assert objective(expected, terms, model).value > objective(M, terms, model).value
-    np.testing.assert_allclose(found, expected, atol=1e-12)
+    for t in (1, 2, 3):
+        found = ascend(np.eye(3), terms, model, max_iter=t, tol=0.0).M
+        upwards = gradient(objective(M, terms, model).slopes, terms, model)
+        expected = projected(M + 0.3 / np.sqrt(t) * upwards / np.linalg.norm(upwards))
+        assert objective(expected, terms, model).value > objective(M, terms, model).value
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+        M = found
 
 
 def test_the_median_pair_begins_at_the_threshold_and_some_pairs_stand_for_all(rng, monkeypatch):
@@ -89,6 +91,17 @@ def test_the_median_pair_begins_at_the_threshold_and_some_pairs_stand_for_all(rn
         stood_for = few.counts[few.kinds == kind].sum()
         assert stood_for == pytest.approx((whole.kinds == kind).sum())
     assert few.entropy_weight == whole.entropy_weight
+
+
+def test_pairs_of_equal_rows_have_no_part_in_the_median(rng):
+    X = np.repeat(rng.standard_normal((5, 3)), 8, axis=0)  # most pairs of a class are equal rows
+    labels = np.repeat(np.arange(5), 8)
+    method = SERAPH(threshold=2.5)
+    terms, _ = method._terms(method._pose(X, labels, np.random.default_rng(0)))
+    squares = ((terms.rows[terms.ends[:, 0]] - terms.rows[terms.ends[:, 1]]) ** 2).sum(axis=1)
+    apart = squares > 1e-12
+    assert not apart.all()
+    assert np.median(squares[apart]) == pytest.approx(2.5)
 
 
 def test_known_answers_at_the_threshold():

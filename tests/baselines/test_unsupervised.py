@@ -7,6 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from torch.nn import functional
 
@@ -16,6 +18,7 @@ from ssdml.baselines._unsupervised_run import Softmax
 from ssdml.baselines.deepcluster import clusters, refilled, whitened
 from ssdml.baselines.instance import Memory, log_normalizer, noise_contrast
 from ssdml.baselines.rotnet import quarter_turns
+from ssdml.baselines.suml import objective, random_triplets
 from ssdml.baselines.unsupervised import METHODS
 from ssdml.deep_network import new_network
 from ssdml.evaluation import evaluate
@@ -153,6 +156,11 @@ class TestInstanceDiscrimination:
         found = log_normalizer(torch.from_numpy(positive), torch.from_numpy(noise), 40)
         assert found.exp().item() == pytest.approx(40 * mean)
 
+    def test_its_rate_falls_to_a_tenth_twice(self, begun):
+        run = begun("nce", epochs=10, epochs_per_partition=5, learning_rate=1.0)
+        rates = [run._rate(number, step) for number in (0, 1) for step in range(75)]
+        assert rates == pytest.approx([1.0] * 90 + [0.1] * 30 + [0.01] * 30)
+
     def test_z_stays_as_the_first_batch_made_it(self, begun):
         run = begun("nce")
         batches = run._batches(np.arange(600), 0, np.random.default_rng(0))
@@ -221,6 +229,16 @@ class TestDeepCluster:
         assert (found[codes == 3] == 3).all()
         np.testing.assert_array_equal(codes, np.repeat([1, 3], [20, 7]))
 
+    def test_clusters_are_those_of_so_many_steps_of_k_means(self):
+        rows, seed = load_digits().data, int(np.random.default_rng(0).integers(2**31))
+        few, many = (
+            KMeans(10, n_init=1, max_iter=steps, random_state=seed).fit_predict(rows)
+            for steps in (1, 20)
+        )
+        assert (few != many).any()
+        np.testing.assert_array_equal(clusters(rows, 10, 1, np.random.default_rng(0)), few)
+        np.testing.assert_array_equal(clusters(rows, 10, 20, np.random.default_rng(0)), many)
+
     def test_clusters_of_rows_that_are_alike_are_all_filled(self, rng):
         rows = np.repeat(np.eye(3), 10, axis=0)
         codes = clusters(rows, 8, 20, rng)
@@ -228,15 +246,17 @@ class TestDeepCluster:
 
     def test_each_epoch_begins_with_another_head_and_clusters_come_equally_often(self, begun):
         run = begun("deepcluster", method_params={"n_clusters": 8})
-        seen, heads = [], []
+        seen, heads, fresh = [], [], []
         for rows, codes in run._batches(np.arange(600), 0, np.random.default_rng(0)):
             assert np.bincount(codes, minlength=8).tolist() == [5] * 8
             seen.append(dict(zip(rows.tolist(), codes.tolist(), strict=True)))
             heads.append(run.head.linear.weight.detach().clone())
+            fresh.append(run.head.linear.weight not in run.trainer.optimizer.state)
             run.trainer.step(run._loss((rows, codes)), 0.03)
         assert len(heads) == 30
         jumps = [(b - a).norm().item() for a, b in pairwise(heads)]
         assert np.argmax(jumps) == 14
+        assert np.flatnonzero(fresh).tolist() == [0, 15]  # no momentum of the head that was
         one, two = ({k: v for part in seen[i : i + 15] for k, v in part.items()} for i in (0, 15))
         assert any(one[row] != two[row] for row in one.keys() & two.keys())
 
@@ -267,6 +287,18 @@ class TestSUML:
         assert not torch.equal(run.head.get_buffer("synthesis"), before[0])
         assert not torch.equal(run.network.metric, before[1])
         assert "metric" not in dict(run.network.named_parameters())
+
+    def test_the_network_goes_down_the_objective_of_what_was_learned(self, begun):
+        run, rows = begun("suml"), np.arange(40)
+        torch.manual_seed(3)
+        found = run.recipe.loss(run, rows)
+        torch.manual_seed(3)
+        triplets = random_triplets(40, QUICK["suml"]["n_triplets"])
+        learned = run.head.get_buffer("synthesis"), run.network.metric
+        features = run.network.features(run.items.batch(rows))
+        expected = objective(features, *learned, triplets, angle=40.0, penalty=0.5)
+        assert found.item() == pytest.approx(expected.item(), rel=1e-5)
+        assert found.item() > 0  # entropies
 
 
 class TestWhatIsLearned:
