@@ -150,8 +150,13 @@ def held_items(
     Raises
     ------
     ValueError
-        If they are of another shape than ``shape``, or not as many as labels.
+        If it is no pair; if they are of another shape than ``shape``, or not as many as labels.
     """
+    if not isinstance(validation, tuple | list) or len(validation) != 2:
+        raise ValueError(
+            "validation must be a pair, items and a label of each, as in fit(X, y, validation="
+            f"(images, labels)); got {type(validation).__name__}."
+        )
     dataset, y = validation
     items, labels = as_items(dataset, "validation", device), np.asarray(y)
     if items.shape != shape or labels.shape != (len(items),):

@@ -42,10 +42,20 @@ def join_group(device: str) -> str:
     """Join the processes that torchrun started, if it did: gloo on a CPU, NCCL on CUDA.
 
     Returns the device, which of several GPUs is this process's own.
+
+    Raises
+    ------
+    ValueError
+        If it is a certain GPU, where several processes on this machine would share it.
     """
     started = int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
     if not started or not distributed.is_available():
         return device
+    if device.startswith("cuda:") and int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > 1:
+        raise ValueError(
+            "device must be 'cuda' under torchrun, where each process takes a GPU; got "
+            f"{device!r}, which all of this machine's would share."
+        )
     if device == "cuda":
         device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
         torch.cuda.set_device(device)

@@ -131,6 +131,12 @@ class Trainer:
 
     def step(self, loss: torch.Tensor, rate: float) -> float:
         """One step down the loss at this rate; the loss as a number."""
+        if not loss.requires_grad:
+            raise ValueError(
+                "backbone must have a parameter that can be learned; all of it is fixed, and of "
+                "what stands behind it no step of the network learns anything. Call "
+                "requires_grad_() on a part of it, or learn from its features with ssdml.SSDML."
+            )
         for group in self.optimizer.param_groups:
             group["lr"] = group["lr"] if group.get("keeps_rate") else rate
         self.optimizer.zero_grad()

@@ -133,7 +133,10 @@ _BATCHES = (
 _LRML = "the closed form, means for sums, the guard and the ridge are ours"
 _SERAPH = "the start's scale, the pairs that stand for all and where it ends are ours"
 _LABELLED = "the paper names the loss alone: how triplets are drawn and L is learned is ours"
-_START = "random weights on CIFAR-10 too: the paper does not say if it pretrained them there"
+_START = (
+    "random weights on MNIST, Fashion-MNIST and CIFAR-10: the paper does not say if it pretrained "
+    "them for the last"
+)
 _LITERAL = (
     "momentum, weight decay, a constant rate and length 1 behind L are ours: it gives none; a step "
     "goes down the mean of its triplets, where the paper has their sum"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from ssdml.ranks import average_gradients, gathered, n_ranks, own_share, rank
+from ssdml.ranks import average_gradients, gathered, join_group, n_ranks, own_share, rank
 
 ROOT = Path(__file__).parents[2]
 
@@ -91,3 +91,10 @@ def test_one_process_is_a_group_of_its_own():
     before = module.weight.grad.clone()
     average_gradients(module)
     assert torch.equal(module.weight.grad, before)
+
+
+def test_a_gpu_that_several_processes_would_share_is_refused(monkeypatch):
+    for name, value in (("WORLD_SIZE", "2"), ("RANK", "1"), ("LOCAL_WORLD_SIZE", "2")):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=r"device must be 'cuda' under torchrun.*got 'cuda:0'"):
+        join_group("cuda:0")

@@ -46,6 +46,14 @@ class TestDegenerate:
         model = small_model(epochs=4).fit(X, y)
         assert (model.predict(X) == y).mean() > 0.8
 
+    def test_a_backbone_that_is_fixed_has_nothing_for_the_published_alternation(self, digits):
+        """Ours learns its proxies, and L."""
+        X, _, labels = digits
+        fixed = small_network().requires_grad_(False)
+        small_model(backbone=fixed, epochs=2).fit(X, labels)
+        with pytest.raises(ValueError, match="backbone must have a parameter that can be learned"):
+            DeepSSDML.paper(fixed, 16, epochs=1, epochs_per_partition=1).fit(X, labels)
+
 
 class Viewing(nn.Module):
     """Convolutions, laid flat by ``view``, which minds where the channels are."""

@@ -144,6 +144,12 @@ class TestValidation:
         with pytest.raises(ValueError, match=message):
             small_model().fit(X, labels, validation=(X[:21, :size, :size], y[:rows]))
 
+    def test_what_is_no_pair_is_refused(self, digits):
+        X, _, labels = digits
+        for given, kind in ((X[:20], "ndarray"), ((X[:20],), "tuple")):
+            with pytest.raises(ValueError, match=rf"validation must be a pair.*got {kind}"):
+                small_model().fit(X, labels, validation=given)
+
 
 class TestProgress:
     def test_it_tells_epoch_loss_what_labels_say_and_how_many_items_change_class(
