@@ -109,29 +109,33 @@ def features(*left_out: str) -> Lines:
                 yield head, named(name), *(found[name] for found in columns)
 
 
-def baselines(score: str) -> Lines:
-    """All methods on features, † where the best of ours is not shown to be better, and ranks."""
-    methods, columns, sets = (*STARTS, *THEIRS, *OURS), {}, []
+def baselines(score: str, suffix: str = "") -> Lines:
+    """All methods on features, † where the best of ours is not shown to be better, and ranks.
+
+    ``suffix`` is that of the tuned: the best of ours is then one of the tuned as well.
+    """
+    starts = () if suffix else STARTS
+    theirs, ours = ([name + suffix for name in names] for names in (THEIRS, OURS))
+    columns, sets = {}, []
     for (kind, dataset), title in SETS.items():
-        for suffix in ("", SUFFIX):
-            ours = [name + suffix for name in OURS]
-            rows = finished(kind, dataset, [name + suffix for name in methods])
-            if set(ours) <= {row["method"] for row in rows}:
-                found, tests = cells(rows, score), against(rows, best_of(rows, ours, score), score)
-                for name in found.keys() & {name + suffix for name in THEIRS}:
-                    found[name] += "" if is_ahead(tests[name]) else " †"
-                head = f"{title}, {rows[0]['labels_per_class']}{suffix.replace('-', ', ')}"
-                columns[head] = {name.removesuffix(suffix): told for name, told in found.items()}
-                sets += [means(rows, score)] if not suffix else []
-    columns |= mean_ranks(sets)
+        rows = finished(kind, dataset, [*starts, *theirs, *ours])
+        if set(ours) <= {row["method"] for row in rows}:
+            found, tests = cells(rows, score), against(rows, best_of(rows, ours, score), score)
+            for name in found.keys() & set(theirs):
+                found[name] += "" if is_ahead(tests[name]) else " †"
+            columns[f"{title}, {rows[0]['labels_per_class']}"] = found
+            sets.append(means(rows, score))
+    columns |= mean_ranks(sets, [*theirs, *ours])
     yield score, *columns
-    for name in methods:
+    for name in (*starts, *theirs, *ours):
         yield named(name), *(found.get(name, "") for found in columns.values())
 
 
-def mean_ranks(sets: Sequence[Mapping[str, float]]) -> dict[str, dict[str, str]]:
+def mean_ranks(
+    sets: Sequence[Mapping[str, float]], methods: Sequence[str]
+) -> dict[str, dict[str, str]]:
     """A column: mean rank of each method over the sets, and how far apart two must be by chance."""
-    compared = [name for name in (*THEIRS, *OURS) if all(name in means for means in sets)]
+    compared = [name for name in methods if all(name in means for means in sets)]
     if len(sets) < len(SETS):
         return {}
     test = friedman_nemenyi([[means[name] for means in sets] for name in compared])
@@ -207,6 +211,8 @@ TABLES: Mapping[str, Callable[[], Lines]] = {
     "gains": partial(features, "digits"),
     "baselines NMI": partial(baselines, "NMI"),
     "baselines accuracy": partial(baselines, "accuracy"),
+    "tuned NMI": partial(baselines, "NMI", SUFFIX),
+    "tuned accuracy": partial(baselines, "accuracy", SUFFIX),
     "networks": partial(networks, IMAGES, NETWORKS),
     "photographs": partial(networks, PHOTOGRAPHS, PRINTED_NETWORKS),
     "parts": parts,

@@ -113,7 +113,7 @@ class DeepRun(PartitionRun):
         )
         entry |= {"objective": (result.initial_value, result.value), "n_iter": result.n_iter}
         sums = distributions.T @ (features @ result.point)
-        proxies = sums if self.history else None
+        proxies = sums if self.history else None  # of random features all would be one direction
         return Prepared(distributions, result.point, proxies, triplets, entry=entry)
 
     def _edges(self, graph: KNNGraph) -> sparse.csr_array:

@@ -90,6 +90,27 @@ class TestWhatIsLearned:
         assert len(starts) == 3
         np.testing.assert_allclose(starts[1:], ends[:-1], atol=1e-6)
 
+    def test_proxies_begin_as_they_are_and_then_at_the_means_of_the_classes(
+        self, digits, monkeypatch
+    ):
+        """The means of random features are all but one direction."""
+        X, _, labels = digits
+        seen, prepare = [], deep_run.DeepRun._prepare
+
+        def spy(run, rng):
+            features, found = run.embed("features"), prepare(run, rng)
+            seen.append((found, features))
+            return found
+
+        monkeypatch.setattr(deep_run.DeepRun, "_prepare", spy)
+        small_model().fit(X, labels)
+        first, *later = seen
+        assert first[0].proxies is None
+        assert len(later) == 2
+        for found, features in later:
+            means = found.distributions.T @ (features @ found.metric)
+            np.testing.assert_allclose(found.proxies, means, rtol=1e-5, atol=1e-4)
+
     def test_batches_are_drawn_by_confidence_and_views_anew_in_each_partition(
         self, digits, monkeypatch
     ):
