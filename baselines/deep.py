@@ -39,8 +39,9 @@ class DeepBaseline(DeepEstimator):
     Parameters
     ----------
     method : {"lrml", "seraph", "isdml", "apllr", "apit"}
-    backbone : {"mnist", "cifar"} or Module
-        Seed 003's networks, or any that makes (n, d) features of a batch; it is copied.
+    backbone : {"mnist", "cifar", "wide-resnet"} or Module
+        Seed 003's networks, or :class:`ssdml.wide_resnet.WideResNet` for images of any size, or any
+        that makes (n, d) features of a batch; it is copied.
     n_components : int or None
         Rows of the metric's factor; None: d, for the methods' matrices are full.
     method_params : dict or None

@@ -37,8 +37,9 @@ class DeepSupervised(DeepEstimator):
     loss : {"triplet", "angular"}
         "triplet" [1]_: by how much less than ``margin`` the squared distance to the negative is
         beyond that to the positive. "angular" [2]_: that of seed 003's Eq. (3).
-    backbone : {"mnist", "cifar"} or Module
-        Seed 003's networks, or any that makes (n, d) features of a batch; it is copied.
+    backbone : {"mnist", "cifar", "wide-resnet"} or Module
+        Seed 003's networks, or :class:`ssdml.wide_resnet.WideResNet` for images of any size, or any
+        that makes (n, d) features of a batch; it is copied.
     n_components : int or None
         Columns of L, at most d; None: d.
     margin : float

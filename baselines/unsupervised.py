@@ -42,8 +42,9 @@ class DeepUnsupervised(DeepEstimator):
         :class:`~ssdml.baselines.rotnet.RotNet`,
         :class:`~ssdml.baselines.instance.InstanceDiscrimination`,
         :class:`~ssdml.baselines.deepcluster.DeepCluster` and :class:`~ssdml.baselines.suml.SUML`.
-    backbone : {"mnist", "cifar"} or Module
-        Seed 003's networks, or any that makes (n, d) features of a batch; it is copied.
+    backbone : {"mnist", "cifar", "wide-resnet"} or Module
+        Seed 003's networks, or :class:`ssdml.wide_resnet.WideResNet` for images of any size, or any
+        that makes (n, d) features of a batch; it is copied.
     n_components : int or None
         Columns of L, at most d; None: d. It is the last layer, orthonormal at the start alone.
         SUML learns it apart.

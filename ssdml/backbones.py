@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 
 from ssdml.graphs._checks import choose
 from ssdml.paper_networks import PAPER_NETWORKS
+from ssdml.wide_resnet import WideResNet
 
 
 class ResidualHead(nn.Module):
@@ -143,15 +146,20 @@ class Standardized(nn.Module):
         return features
 
 
-NETWORKS = {"mnist": MnistNet, "cifar": CifarNet}
+NETWORKS: dict[str, Callable[[int], nn.Module]] = {
+    "mnist": MnistNet,
+    "cifar": CifarNet,
+    "wide-resnet": WideResNet,
+}
 
 
 def named_backbone(name: str, shape: tuple[int, ...]) -> nn.Module:
-    """One of seed 003's networks, for items of shape (channels, height, width)."""
-    network, size = choose(NETWORKS, name, "backbone"), PAPER_NETWORKS[name].image_size
-    if len(shape) != 3 or shape[1:] != size:
+    """Network for items of shape (channels, height, width): seed 003's are for one size alone."""
+    network, of_paper = choose(NETWORKS, name, "backbone"), PAPER_NETWORKS.get(name)
+    sizes = "" if of_paper is None else " of {} x {} pixels".format(*of_paper.image_size)
+    if len(shape) != 3 or (of_paper is not None and shape[1:] != of_paper.image_size):
         raise ValueError(
-            f"backbone={name!r} is for images of {size[0]} x {size[1]} pixels; got "
-            f"items of shape {shape}. Resize them, or pass a module of your own."
+            f"backbone={name!r} is for images{sizes}; got items of shape {shape}. Resize them, or "
+            "pass a module of your own."
         )
     return network(shape[0])

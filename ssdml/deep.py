@@ -34,8 +34,9 @@ class DeepSSDML(DeepEstimator):
 
     Parameters
     ----------
-    backbone : {"mnist", "cifar"} or Module
-        Seed 003's networks, or any that makes (n, d) features of a batch; it is copied.
+    backbone : {"mnist", "cifar", "wide-resnet"} or Module
+        Seed 003's networks, or :class:`ssdml.wide_resnet.WideResNet` for images of any size, or any
+        that makes (n, d) features of a batch; it is copied.
     n_components : int or None
         Columns of L, at most d; None: d.
     n_neighbors : int

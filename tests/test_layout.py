@@ -36,7 +36,7 @@ FLOORS = (
     | {f"ssdml.{name}" for name in "angular losses backbones sampling augmentation".split()}
     | {"ssdml.paper_networks"}
     | {f"ssdml.{name}" for name in "files items ranks checkpoints input_side journal".split()}
-    | {f"ssdml.{name}" for name in "pooling bn_inception pretrained".split()}
+    | {f"ssdml.{name}" for name in "pooling bn_inception wide_resnet pretrained".split()}
     | {f"ssdml.{name}" for name in "labels ranking retrieval evaluation progress".split()}
     | {f"ssdml.{name}" for name in "persistence dask_arrays datasets budgets splits".split()}
     | {f"ssdml.{name}" for name in "image_readers fine_grained_readers image_files".split()}

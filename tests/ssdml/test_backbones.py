@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional
 
 from ssdml.backbones import CifarNet, MnistNet, ResidualHead, Standardized, named_backbone
+from ssdml.wide_resnet import WideResNet
 
 
 @pytest.fixture
@@ -170,6 +171,8 @@ def test_mean_and_scale_are_saved_and_not_learned(generator):
         ("mnist", (3, 28, 28), MnistNet),
         ("cifar", (3, 32, 32), CifarNet),
         ("cifar", (4, 32, 32), CifarNet),
+        ("wide-resnet", (1, 28, 28), WideResNet),
+        ("wide-resnet", (3, 48, 32), WideResNet),
     ],
 )
 def test_a_backbone_by_name_takes_items_of_the_shape(name, shape, network):
@@ -191,7 +194,62 @@ def test_items_of_another_shape_are_told(name, shape, size):
     )
 
 
+def test_rows_are_no_images_to_a_wide_resnet():
+    with pytest.raises(ValueError, match="'wide-resnet' is for images; got items of shape"):
+        named_backbone("wide-resnet", (784,))
+
+
 def test_an_unknown_name_is_told_with_the_nearest():
-    message = r"backbone must be one of 'mnist', 'cifar'; got 'cifra'\. Did you mean 'cifar'\?"
+    names = "'mnist', 'cifar', 'wide-resnet'"
+    message = rf"backbone must be one of {names}; got 'cifra'\. Did you mean 'cifar'\?"
     with pytest.raises(ValueError, match=message):
         named_backbone("cifra", (3, 32, 32))
+
+
+class TestWideResNet:
+    def test_it_has_the_weights_that_are_known_of_wrn_28_2(self):
+        """1,467,610, as implementations have them, of which ten outputs of a softmax are 1,290."""
+        model = new(WideResNet)
+        assert sum(part.numel() for part in model.parameters()) == 1_467_610 - 1_290
+        convolutions = [part for part in model.modules() if isinstance(part, torch.nn.Conv2d)]
+        assert sum(part.kernel_size == (3, 3) for part in convolutions) == 25  # 28 with 3 shortcuts
+
+    def test_its_features_are_those_of_the_layers_written_out(self, generator):
+        model, images = new(WideResNet), torch.randn(3, 3, 32, 32, generator=generator)
+        with torch.no_grad():
+            for name, part in [*model.named_parameters(), *model.named_buffers()]:
+                if part.ndim == 1:  # of batch normalisation; a variance is positive
+                    part.copy_(torch.rand(part.shape, generator=generator) + 0.5 * ("var" in name))
+            parts = iter([part for name, part in model.state_dict().items() if "num" not in name])
+
+            def activated(maps):
+                weight, bias, mean, var = (next(parts) for _ in range(4))
+                return functional.batch_norm(maps, mean, var, weight, bias).relu()
+
+            maps = functional.conv2d(images, next(parts), padding=1)
+            for stage in range(3):
+                for block in range(4):
+                    stride = 2 if stage and not block else 1
+                    before = activated(maps)
+                    changed = functional.conv2d(before, next(parts), stride=stride, padding=1)
+                    changed = functional.conv2d(activated(changed), next(parts), padding=1)
+                    if not block:
+                        maps = functional.conv2d(before, next(parts), stride=stride)
+                    maps = maps + changed
+            expected = activated(maps).mean(dim=(2, 3))
+            assert not list(parts)
+            torch.testing.assert_close(model(images), expected, rtol=1e-4, atol=1e-5)
+
+    def test_each_parameter_learns(self, generator):
+        model = new(WideResNet).train()
+        model(torch.randn(8, 3, 16, 16, generator=generator)).square().mean().backward()
+        assert all(part.grad.abs().sum() > 0 for part in model.parameters())
+
+    def test_maps_keep_their_size_at_the_start(self, generator):
+        """As deep as it is: the first weights are made for it."""
+        model, seen = new(WideResNet), []
+        for part in model.modules():
+            if isinstance(part, torch.nn.BatchNorm2d):
+                part.train().register_forward_hook(lambda part, given, out: seen.append(given[0]))
+        model(torch.randn(16, 3, 32, 32, generator=generator))
+        assert all(0.3 < maps.std() < 3.5 for maps in seen)

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
-from torch import nn
 
 from ssdml import DeepSSDML, deep_run
 from ssdml.alternation import learn_metric
-from ssdml.deep import BESIDE
 from ssdml.deep_config import run_seed
 from ssdml.evaluation import evaluate, triplet_purity
 from ssdml.progress import Stages
 from ssdml.sampling import confidences
-from ssdml.training import MetricNetwork, Trainer
 from tests.deep import assert_same_weights, small_model, small_network
-
-ROOT = Path(__file__).parents[3]
 
 
 class TestWhatIsLearned:
@@ -263,133 +255,6 @@ class TestPaper:
         ).fit(X, labels)
         L = model.components_
         assert np.abs(L @ L.T - np.eye(16)).max() > 1e-3
-
-
-class TestSwitches:
-    @pytest.mark.parametrize(
-        "options",
-        [
-            {"consistency": 0.0},
-            {"triplets": 0.0},
-            {"orthogonal": False},
-            {"pretrain_epochs": 3},
-            {"metric_steps": 0},
-            {"augment": None},
-            {"input_edges": 0.0},
-            {"input_edges": 1.0},
-            {"partition_size": None},
-            {"propagation": "one-sided"},
-            {"threshold": 0.0},
-        ],
-        ids=lambda options: next(f"{k}={v}" for k, v in options.items()),
-    )
-    def test_each_part_can_be_switched_off_and_matters(self, fitted, digits, options):
-        X, _, labels = digits
-        other = small_model(**options).fit(X, labels)
-        assert np.abs(other.transform(X)[:, :16] - fitted.transform(X)[:, :16]).max() > 1e-3
-
-    @pytest.mark.parametrize(
-        ("option", "value", "place"),
-        [
-            ("angle", 25.0, "ssdml.deep_run.learn_metric"),
-            ("angle", 25.0, "ssdml.deep_run.batch_angular_loss"),
-            ("n_neighbors", 6, "ssdml.partition_run.knn_graph"),
-            ("decay", 0.875, "ssdml.partition_run.propagate_labels"),
-        ],
-    )
-    def test_a_number_of_ones_own_comes_to_where_it_counts(
-        self, digits, monkeypatch, option, value, place
-    ):
-        X, _, labels = digits
-        calls, (module, name) = [], place.rsplit(".", 1)
-        real = getattr(importlib.import_module(module), name)
-
-        def spy(*args, **named):
-            calls.append([n for n in (*args, *named.values()) if isinstance(n, int | float)])
-            return real(*args, **named)
-
-        monkeypatch.setattr(place, spy)
-        small_model(epochs=4, **{option: value}).fit(X, labels)
-        assert calls
-        assert all(value in numbers for numbers in calls)
-
-    def test_the_rate_rises_and_falls_once_over_all_partitions(self, digits, monkeypatch):
-        X, _, labels = digits
-        rates, decays, step = [], set(), Trainer.step
-
-        def spy(trainer, loss, rate):
-            rates.append(rate)
-            decays.update(group["weight_decay"] for group in trainer.optimizer.param_groups)
-            return step(trainer, loss, rate)
-
-        monkeypatch.setattr(Trainer, "step", spy)
-        small_model(learning_rate=0.004, weight_decay=0.03).fit(X, labels)
-        n_steps = len(rates)
-        assert n_steps >= 3 * 2 * 300 // 40  # epochs of three partitions, in batches
-        done = np.arange(n_steps) / n_steps
-        rise = np.minimum(1, (done + 1 / n_steps) / 0.1)
-        fall = (1 + np.cos(np.pi * np.maximum(0, done - 0.1) / 0.9)) / 2
-        np.testing.assert_allclose(rates, 0.004 * rise * fall, rtol=1e-12)
-        assert decays == {0.03}
-
-    def test_without_steps_the_metric_stays_where_it_began(self, digits):
-        X, _, labels = digits
-        short = [small_model(epochs=e, metric_steps=0).fit(X, labels) for e in (2, 4)]
-        np.testing.assert_array_equal(*(model.components_ for model in short))
-
-    def test_it_stops_early_where_classes_settle(self, fitted, digits):
-        X, _, labels = digits
-        changes = [entry["changed"] for entry in fitted.history_[1:]]
-        model = small_model(tol=(changes[0] + 1) / 2).fit(X, labels)
-        assert len(model.history_) == 2
-        assert model.history_[-1]["changed"] == changes[0]
-
-    def test_classes_that_do_not_settle_are_told_of(self, digits):
-        X, _, labels = digits
-        message = r"of the items changed class with the last partition, more than tol=1e-06"
-        with pytest.warns(ConvergenceWarning, match=message):
-            small_model(epochs=4, tol=1e-6).fit(X, labels)
-
-    def test_an_input_weight_of_ones_own_is_taken(self, digits):
-        X, _, labels = digits
-        model = small_model(epochs=2, input_weight=0.0).fit(X, labels)
-        assert model.transform(X).shape == (len(X), 16)
-        assert small_model(epochs=2, input_weight=0.3).fit(X, labels).input_weight_ == 0.3
-
-    @pytest.mark.parametrize(("edges", "expected"), [(0.0, 0.0), (0.2, BESIDE)])
-    def test_the_input_stands_beside_if_its_edges_count(self, digits, edges, expected):
-        X, _, labels = digits
-        model = small_model(epochs=1, epochs_per_partition=1, input_edges=edges).fit(X, labels)
-        assert model.input_weight_ == expected
-
-    def test_features_are_learned_from_as_well(self, digits):
-        X, y, labels = digits
-        head = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 32))
-        rows = X.reshape(-1, 64)
-        model = small_model().set_params(backbone=head).fit(rows, labels)
-        assert (model.transduction_ == y).mean() > 0.7
-
-    def test_mixed_precision_learns_about_the_same(self, fitted, digits):
-        X, y, labels = digits
-        mixed = small_model(mixed_precision=True).fit(X, labels)
-        assert mixed.network_.proxies.dtype == torch.float32
-        assert np.abs(mixed.transform(X) - fitted.transform(X)).max() > 1e-5
-        ours, theirs = ((model.transduction_ == y).mean() for model in (mixed, fitted))
-        assert ours > theirs - 0.1
-
-    @pytest.mark.parametrize("has_it", [False, True])
-    def test_auto_is_mixed_precision_where_the_device_has_it(self, digits, monkeypatch, has_it):
-        X, _, labels = digits
-        seen, outputs = set(), MetricNetwork.outputs
-
-        def spy(network, items):
-            seen.add(network.mixed)
-            return outputs(network, items)
-
-        monkeypatch.setattr(MetricNetwork, "outputs", spy)
-        monkeypatch.setattr("ssdml.partition_run.has_bfloat16", lambda device: has_it)
-        small_model(epochs=1, epochs_per_partition=1).fit(X, labels)
-        assert seen == {False, has_it}  # the graph's features are never
 
 
 class TestTheFirstPartition:
