@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import confusion_matrix
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
+from sklearn.preprocessing import StandardScaler
 
 from ssdml.evaluation import calibration_error
 from ssdml.experiments.confusions import MOST_CLASSES, MOST_PAIRS, confused
@@ -13,6 +14,7 @@ from ssdml.experiments.predictions import (
     Confusion,
     Predictions,
     confusion,
+    label_accuracy,
     predictions,
     reliability_of,
 )
@@ -33,6 +35,18 @@ def test_a_method_that_predicts_is_asked(rows):
     np.testing.assert_array_equal(found.classes, model.predict(Z))
     np.testing.assert_allclose(found.confidence, model.predict_proba(Z).max(axis=1))
     assert found.are_own
+
+
+def test_a_classifiers_accuracy_is_its_own_and_a_metrics_that_of_the_nearest_mean(rows, rng):
+    few, y_few, Z = rows
+    model, y = KNeighborsClassifier(3).fit(few, y_few), rng.choice([-1, 3, 5, 8], 50)
+    known, given = y >= 0, (Z, -Z, y, few, y_few)  # not by the embedding
+    own = 100 * (model.predict(Z) == y)[known].mean()
+    assert label_accuracy(model, *given) == pytest.approx(own)
+    nearest = NearestCentroid().fit(few, y_few).predict(-Z)
+    for metric in (StandardScaler(), object()):
+        by_means = 100 * (nearest == y)[known].mean()
+        assert label_accuracy(metric, *given) == pytest.approx(by_means)
 
 
 class Says:

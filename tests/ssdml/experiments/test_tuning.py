@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
 
 from ssdml.datasets import Dataset
 from ssdml.experiments.deep_methods import deep_methods
@@ -58,6 +58,24 @@ def test_of_many_rows_some_are_searched_and_all_are_learned(rng):
     y[:6] = [0, 1, 0, 1, 0, 1]
     Tuned(Scaled(), [{}], 0).fit(rng.standard_normal((len(y), 2)), y)
     assert [n for _, n, _ in Scaled.seen] == 3 * [SEARCHED_ROWS + 4] + [len(y)]
+
+
+class Constant(ClassifierMixin, Scaled):
+    """A classifier that says one class of every row, whatever its embedding."""
+
+    def predict(self, X):
+        return np.full(len(X), int(self.factor))
+
+
+def test_a_classifier_is_tuned_by_what_it_says_and_stays_one(rows):
+    X, labels = rows
+    labels[[1, 3, 5]] = -1  # so that most that are left are of class 0
+    model = Tuned(Constant(), grid(factor=[1.0, 0.0]), 0).fit(X, labels)
+    assert model.best_params_ == {"factor": 0.0}
+    assert is_classifier(model)
+    assert (model.predict(X) == 0).all()
+    assert not is_classifier(Tuned(Scaled(), [{}], 0))
+    assert not hasattr(Tuned(Scaled(), [{}], 0), "predict")
 
 
 def test_ties_go_to_the_first(rows):
