@@ -15,6 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ssdml.deep_metric import DeepMetric
 from ssdml.evaluation import evaluate
 from ssdml.graphs._checks import UNLABELED
+from ssdml.induction import neighbors_among
 from ssdml.labels import likeliest, read_labels
 from ssdml.progress import CallbackSupportMixin, Stages, with_callbacks
 
@@ -94,7 +95,9 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
             If items are neither tensors nor arrays, or ``backbone`` is no module.
         ValueError
             If no item is labelled where labels are needed, they are of another length, the backbone
-            makes no finite rows, or checkpoints belong to a run with other settings or data.
+            does not take the items, makes no finite rows or has nothing to learn, ``validation`` is
+            no pair of such items and labels, checkpoints belong to a run with other settings or
+            data, or ``device`` is not there, or another process's.
         FloatingPointError
             If loss or features are no longer finite, or all features are zero.
         MemoryError
@@ -105,6 +108,8 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
         RuntimeWarning
             For a partition without a triplet, as one class alone has them, for a checkpoint that is
             damaged or began with other weights, and where the backbone makes zeros of some items.
+        UserWarning
+            If there are no more items than ``n_neighbors``, of which fewer are taken.
         ConvergenceWarning
             If ``tol`` is set, and after the last partition more items change class than that.
         """
@@ -119,6 +124,7 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
             device = join_group(find_device(self.device))
             items = as_items(dataset, type(self).__name__, device)
             labels = self._labels(y, len(items))
+            neighbors_among(self.n_neighbors, len(items), type(self).__name__, stacklevel=4)
             held = None if validation is None else held_items(validation, items.shape, device)
             folder = RunFolder(self, items, labels)
             verbose = self.verbose if rank() == 0 else 0  # one bar for all processes

@@ -43,6 +43,7 @@ class DeepMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         """
         from ssdml.journal import memory_hints
 
+        check_is_fitted(self)
         with memory_hints(self):
             return self._embed(self.network_, self._items(dataset, "transform"))
 
@@ -65,10 +66,13 @@ class DeepMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         """
         import torch
 
+        from ssdml.journal import memory_hints
         from ssdml.training import embed_items
 
-        items = self._items(dataset, "predict_proba")
-        embedding = embed_items(self.network_, items, batch_size=self.batch_size)
+        check_is_fitted(self)
+        with memory_hints(self):
+            items = self._items(dataset, "predict_proba")
+            embedding = embed_items(self.network_, items, batch_size=self.batch_size)
         with torch.no_grad():
             rows = torch.from_numpy(embedding).to(self.network_.proxies.device)
             distributions: Array = torch.softmax(self.network_.logits(rows), 1).cpu().numpy()
@@ -156,13 +160,13 @@ class DeepMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         ----------
         folder : path
         backbone : Module or None
-            A module like the one that was fitted; None where that was one of seed 003's, by name.
+            A module like the one that was fitted; None where it was given by name.
         """
         config, arrays = load_state(folder, cls.__name__)
         if backbone is None and config["params"]["backbone"] is None:
             raise ValueError(
                 f"{cls.__name__}.load: backbone must be a module like the one that was fitted; got "
-                f"None, and {folder} names none of seed 003's."
+                f"None, and {folder} names none."
             )
         try:
             return cls._restored(config, arrays, backbone)

@@ -13,9 +13,13 @@ from torch import nn
 
 from ssdml.backbones import Standardized, named_backbone
 from ssdml.items import Items, mean_and_scale
+from ssdml.journal import is_no_room
 from ssdml.ranks import share_weights
+from ssdml.sampling import spaced
 from ssdml.stiefel import random_orthonormal
 from ssdml.training import MetricNetwork, evaluating, seeded
+
+TRIED = 16  # items that show whether the backbone takes them
 
 
 def new_network(
@@ -33,7 +37,7 @@ def new_network(
     Parameters
     ----------
     backbone : str or Module
-        Of seed 003, by name, or any.
+        By name, or any.
     items : Items
         They give the mean and the scale that come before the backbone, and are what it must take.
     n_components : int or None
@@ -125,9 +129,8 @@ def lay_channels_last(backbone: nn.Module, shape: tuple[int, ...]) -> None:
 
 def _n_features(backbone: nn.Module, items: Items) -> int:
     """Columns that a backbone makes, once it is known to make some of every item."""
-    batch = items.batch(np.arange(min(16, len(items))))
-    with evaluating(backbone), torch.no_grad():
-        features = backbone(batch)
+    batch = items.batch(spaced(np.arange(len(items)), TRIED))
+    features = _tried(backbone, batch)
     if not isinstance(features, torch.Tensor) or features.ndim != 2:
         shape = tuple(features.shape) if isinstance(features, torch.Tensor) else type(features)
         raise ValueError(
@@ -147,7 +150,23 @@ def _n_features(backbone: nn.Module, items: Items) -> int:
         )
     if not features.any():
         raise ValueError(
-            "backbone must not return zeros alone, which have no direction; it does "
-            "for the first items. A ReLU at its end may be dead: start it otherwise."
+            "backbone must not return zeros alone, which have no direction; it does of "
+            f"{len(batch)} items. A ReLU at its end may be dead: start it otherwise."
         )
     return int(features.shape[1])
+
+
+def _tried(backbone: nn.Module, batch: torch.Tensor) -> Any:
+    """What a backbone makes of a batch; what it cannot take is told, with what was given."""
+    try:
+        with evaluating(backbone), torch.no_grad():
+            return backbone(batch)
+    except Exception as error:
+        if is_no_room(error):
+            raise
+        raise ValueError(
+            f"backbone must take batches of items, one tensor of shape {tuple(batch.shape)} and "
+            f"{batch.dtype}; got {type(error).__name__}: {error}. An array of three axes is taken "
+            "for images without channels: give items of other kinds as a torch Dataset, which "
+            "yields them as the backbone has them."
+        ) from error

@@ -112,7 +112,8 @@ def input_graph(
     rng: np.random.Generator,
 ) -> InputGraph:
     """Graph of rows of :func:`input_side`; "auto" trusts it where it foretells the labels."""
-    graph = knn_graph(rows, settings.n_neighbors, n_jobs=settings.n_jobs, random_state=rng)
+    k = min(settings.n_neighbors, len(rows) - 1)
+    graph = knn_graph(rows, k, n_jobs=settings.n_jobs, random_state=rng)
     edges, weight = adjacency(graph), settings.input_edges
     share = foretold(edges, labels, settings.decay, settings.n_jobs, rng)
     if weight == "auto":

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from ssdml.labels import encode_partial_labels
+
 Indices = npt.NDArray[np.intp]
 
 CHANNELS = (1, 3, 4)  # what a last axis of bytes may hold
@@ -96,10 +98,11 @@ def as_items(dataset: Any, who: str, device: str = "cpu") -> Items:
 
     Parameters
     ----------
-    dataset : array or tensor of shape (n, ...), or Dataset
+    dataset : array, tensor or table of shape (n, ...), or Dataset
         Features (n, d); images (n, height, width), (n, channels, height, width), or, as bytes,
-        (n, height, width, channels). Bytes are divided by 255. A Dataset yields items, or tuples
-        that begin with one.
+        (n, height, width, channels). Bytes are divided by 255, other whole numbers become float32.
+        A Dataset yields items as the backbone takes them, images with their channels first, or
+        tuples that begin with one.
     who : str
         Beginning of messages.
     device : str
@@ -115,6 +118,8 @@ def as_items(dataset: Any, who: str, device: str = "cpu") -> Items:
     >>> as_items(images, "fit").batch(np.array([0, 2])).shape
     torch.Size([2, 3, 32, 32])
     """
+    if hasattr(dataset, "to_numpy"):  # a table of pandas or polars
+        dataset = dataset.to_numpy()
     if isinstance(dataset, np.ndarray | torch.Tensor):
         _check_numbers(dataset, dataset.ndim > 2, f"{who}: dataset")
     if isinstance(dataset, np.ndarray):
@@ -145,12 +150,13 @@ def as_items(dataset: Any, who: str, device: str = "cpu") -> Items:
 def held_items(
     validation: Any, shape: tuple[int, ...], device: str
 ) -> tuple[Items, npt.NDArray[Any]]:
-    """Items that are scored beside the training, and the label of each.
+    """Items that are scored beside the training, and the class of each, numbered; -1: none.
 
     Raises
     ------
     ValueError
-        If it is no pair; if they are of another shape than ``shape``, or not as many as labels.
+        If it is no pair; if they are of another shape than ``shape``, not as many as labels, or
+        none is labelled.
     """
     if not isinstance(validation, tuple | list) or len(validation) != 2:
         raise ValueError(
@@ -164,7 +170,12 @@ def held_items(
             f"validation must be items of shape {shape} and a label of each; got "
             f"{len(items)} of shape {items.shape} and labels of shape {labels.shape}."
         )
-    return items, labels
+    codes, classes = encode_partial_labels(labels)
+    if not len(classes):
+        raise ValueError(
+            "validation must label some of its items; got no label. Leave it out, or label some."
+        )
+    return items, codes
 
 
 def has_room(device: str, n_bytes: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ def write_history(folder: Path, history: list[dict[str, Any]]) -> None:
     '{"partition": 1, "loss": 0.5}\n'
     """
     with whole_file(folder / "history.jsonl") as unfinished:
-        lines = "".join(f"{json.dumps(entry)}\n" for entry in history)
+        lines = "".join(f"{json.dumps(_finite(entry), allow_nan=False)}\n" for entry in history)
         unfinished.write_text(lines, encoding="utf-8")
     try:
         from torch.utils.tensorboard import SummaryWriter
@@ -42,6 +43,15 @@ def write_history(folder: Path, history: list[dict[str, Any]]) -> None:
             writer.add_scalar(name, value, history[-1]["partition"])
 
 
+def _finite(value: Any) -> Any:
+    """The same, with None for numbers that JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _scalars(entry: dict[str, Any]) -> Iterator[tuple[str, float]]:
     """Numbers of an entry by name, those of a dictionary in it as name/key."""
     for name, value in entry.items():
@@ -49,6 +59,19 @@ def _scalars(entry: dict[str, Any]) -> Iterator[tuple[str, float]]:
             yield from ((f"{name}/{key}", number) for key, number in value.items())
         elif isinstance(value, int | float) and name != "partition":
             yield name, value
+
+
+def is_no_room(error: Exception) -> bool:
+    """Whether it says that memory ran out, in main memory or on a device.
+
+    Examples
+    --------
+    >>> is_no_room(MemoryError()), is_no_room(RuntimeError("shapes cannot be multiplied"))
+    (True, False)
+    """
+    if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and bool(NO_ROOM.search(str(error)))
 
 
 @contextmanager
@@ -71,7 +94,7 @@ def memory_hints(settings: Any) -> Iterator[None]:
             f"No room in main memory ({error}). Give fewer items{without}."
         ) from error
     except RuntimeError as error:
-        if not isinstance(error, torch.cuda.OutOfMemoryError) and not NO_ROOM.search(str(error)):
+        if not is_no_room(error):
             raise
         elsewhere = " in another folder" * (getattr(settings, "checkpoint_dir", None) is not None)
         raise MemoryError(

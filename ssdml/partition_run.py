@@ -33,7 +33,7 @@ from ssdml.labels import likeliest
 from ssdml.linalg import unit_rows
 from ssdml.progress import Show
 from ssdml.ranks import from_first_rank, share_weights
-from ssdml.sampling import partitions
+from ssdml.sampling import partitions, spaced
 from ssdml.training import (
     MetricNetwork,
     Trainer,
@@ -210,7 +210,7 @@ class PartitionRun(ABC):
 
     def _check_features(self, number: int) -> None:
         """Raise, or warn, where the last steps have left no network to go on from."""
-        rows = self.parts[number][:CHECKED]
+        rows = spaced(self.parts[number], CHECKED)
         size = self.settings.batch_size
         features = embed_items(self.network, self.items, "features", rows, batch_size=size)
         zero = float((~features.any(axis=1)).mean())
@@ -263,12 +263,9 @@ class PartitionRun(ABC):
 
     def _graph(self, features: Array, rng: np.random.Generator) -> KNNGraph:
         """Graph of the embedding."""
-        return knn_graph(
-            unit_rows(features @ self.network.L),
-            self.settings.n_neighbors,
-            n_jobs=self.settings.n_jobs,
-            random_state=rng,
-        )
+        k = min(self.settings.n_neighbors, len(features) - 1)
+        rows = unit_rows(features @ self.network.L)
+        return knn_graph(rows, k, n_jobs=self.settings.n_jobs, random_state=rng)
 
     def _edges(self, graph: KNNGraph) -> sparse.csr_array:
         """Weights along which labels are spread."""

@@ -46,18 +46,20 @@ def join_group(device: str) -> str:
     Raises
     ------
     ValueError
-        If it is a certain GPU, where several processes on this machine would share it.
+        If it is the GPU of another process of this machine.
     """
     started = int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
     if not started or not distributed.is_available():
         return device
-    if device.startswith("cuda:") and int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > 1:
+    own, alone = f"cuda:{os.environ.get('LOCAL_RANK', '0')}", _is_alone_here()
+    if device.startswith("cuda:") and device != own and not alone:
         raise ValueError(
-            "device must be 'cuda' under torchrun, where each process takes a GPU; got "
-            f"{device!r}, which all of this machine's would share."
+            "device must be 'cuda' under torchrun, where each process takes a GPU, this one "
+            f"{own}; got {device!r}, which another one takes."
         )
     if device == "cuda":
-        device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+        device = own
+    if device.startswith("cuda"):
         torch.cuda.set_device(device)
     if not distributed.is_initialized():
         backend = "nccl" if device.startswith("cuda") else "gloo"
@@ -69,6 +71,11 @@ def join_group(device: str) -> str:
             backend, store=store, rank=own, world_size=size, timeout=PATIENCE
         )
     return device
+
+
+def _is_alone_here() -> bool:
+    """Whether torchrun started one process on this machine."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1")) == 1
 
 
 def own_share(size: int) -> slice:

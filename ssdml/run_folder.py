@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from ssdml.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from ssdml.deep_config import run_config, run_seed
+from ssdml.files import cannot_write
 from ssdml.items import Items
 from ssdml.journal import write_history
 from ssdml.partition_run import PartitionRun
@@ -37,6 +39,8 @@ class RunFolder:
     ------
     ValueError
         If checkpoints belong to a run with other settings or data.
+    OSError
+        If nothing can be written there.
     """
 
     def __init__(self, model: Any, items: Items, labels: npt.NDArray[np.int64]) -> None:
@@ -45,6 +49,7 @@ class RunFolder:
         self._path, self._config = path, dict[str, Any]()
         self._found: Checkpoint | None = None
         if path is not None:
+            _check_writable(path)
             config = self._config = run_config(model, items, labels, self.seed)
             name = type(model).__name__
             self._found = from_first_rank(lambda: load_checkpoint(path, config, name))
@@ -64,3 +69,13 @@ class RunFolder:
         if self._path is not None and rank() == 0:
             save_checkpoint(self._path, run.checkpoint(), self._config)
             write_history(self._path, run.history)
+
+
+def _check_writable(path: Path) -> None:
+    """Raise before hours of training where the folder cannot be made, or written to."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise cannot_write(path, error, "Name another checkpoint_dir.") from error

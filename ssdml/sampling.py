@@ -69,6 +69,18 @@ def confidences(distributions: Array) -> Array:
     return certainty
 
 
+def spaced(rows: Rows, count: int) -> Rows:
+    """So many of the rows, from all over them, and all where there are no more.
+
+    Examples
+    --------
+    >>> spaced(np.arange(0, 100, 10), 4)
+    array([ 0, 30, 60, 90])
+    """
+    places = np.linspace(0, len(rows) - 1, min(count, len(rows)))
+    return rows[places.astype(np.intp)]
+
+
 def balanced_batches(
     classes: Classes, weights: Array, size: int, count: int, rng: np.random.Generator
 ) -> Iterator[Rows]:

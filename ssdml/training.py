@@ -133,9 +133,9 @@ class Trainer:
         """One step down the loss at this rate; the loss as a number."""
         if not loss.requires_grad:
             raise ValueError(
-                "backbone must have a parameter that can be learned; all of it is fixed, and of "
-                "what stands behind it no step of the network learns anything. Call "
-                "requires_grad_() on a part of it, or learn from its features with ssdml.SSDML."
+                "backbone must have a parameter that can be learned; the loss depends on none, for "
+                "all are fixed, or its features are detached from them. Call requires_grad_() on a "
+                "part of it, or learn from its features with ssdml.SSDML."
             )
         for group in self.optimizer.param_groups:
             group["lr"] = group["lr"] if group.get("keeps_rate") else rate

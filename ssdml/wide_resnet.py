@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-N_BLOCKS = 4  # of two convolutions in each of the three stages: 28 layers with the first and last
+N_BLOCKS = 4  # of two convolutions in each of three stages: 28 with the first and the shortcuts'
 FIRST = 16  # channels before the stages
 
 
@@ -29,7 +29,7 @@ class WideResNet(nn.Sequential):
     ----------
     .. [1] Zagoruyko, Komodakis, "Wide residual networks", BMVC 2016, Table 1 with N = 4, k = 2 and
        the activation before each convolution; the weights begin as in [2]_.
-    .. [2] He, Zhang, Ren, Sun, "Delving deep into rectifiers", ICCV 2015, Eq. (15).
+    .. [2] He, Zhang, Ren, Sun, "Delving deep into rectifiers", ICCV 2015, Eq. (14).
 
     Examples
     --------

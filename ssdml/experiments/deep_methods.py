@@ -16,6 +16,7 @@ from ssdml.paper_networks import PAPER_NETWORKS
 NETWORKS: dict[tuple[int, ...], tuple[str, int]] = {
     network.image_size: (name, network.n_components) for name, network in PAPER_NETWORKS.items()
 }  # seed 003's, and the columns of L
+OF_OTHER_SIZES = "wide-resnet", 64
 
 
 class DeepMethod(AroundEstimator):
@@ -63,19 +64,20 @@ Maker = Callable[[str, int | None, int, int | None], Any]
 
 
 def deep_methods(dataset: Dataset, makers: Mapping[str, Maker]) -> dict[str, Factory]:
-    """Deep methods for the images of a data set, with seed 003's network for their size.
+    """Deep methods for the images of a data set: seed 003's network if it has one for their size.
+
+    For other sizes a :class:`ssdml.wide_resnet.WideResNet`.
 
     Raises
     ------
     ValueError
-        If the items are no images, or of another size.
+        If the items are no images.
     """
     shape = dataset.item_shape
-    if shape is None or shape[:2] not in NETWORKS:
+    if shape is None:
         raise ValueError(
-            f"compare: deep methods are for images of 28 x 28 or 32 x 32 pixels; got items of "
-            f"shape {shape} in {dataset.name}. Leave --deep out, or use DeepSSDML with a network "
-            "of your own."
+            f"compare: deep methods are for images; got items of no shape in {dataset.name}. Leave "
+            "--deep out, or use DeepSSDML with a network of your own."
         )
     return {name: partial(_of_images, make, shape) for name, make in makers.items()}
 
@@ -83,7 +85,8 @@ def deep_methods(dataset: Dataset, makers: Mapping[str, Maker]) -> dict[str, Fac
 def _of_images(
     make: Maker, shape: tuple[int, ...], random_state: int, n_jobs: int | None
 ) -> OfImages:
-    return OfImages(make(*NETWORKS[shape[:2]], random_state, n_jobs), shape)
+    network = NETWORKS.get(shape[:2], OF_OTHER_SIZES)
+    return OfImages(make(*network, random_state, n_jobs), shape)
 
 
 def _initial(network: str, n_components: int | None, random_state: int, n_jobs: int | None) -> Any:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
 from ssdml import DeepSSDML
 from ssdml.baselines import DeepBaseline, DeepSupervised, DeepUnsupervised
@@ -65,6 +66,13 @@ def fitted(estimator, data, **changes):
 def plain(data):
     """Each estimator as it is, fitted once."""
     return cache(lambda estimator: fitted(estimator, data))
+
+
+@every_estimator
+def test_before_a_fit_there_is_nothing_to_embed_by(estimator, data):
+    for method in ("transform", "predict", "predict_proba"):
+        with pytest.raises(NotFittedError, match="is not fitted yet"):
+            getattr(clone(estimator), method)(data[0])
 
 
 @every_estimator

@@ -302,3 +302,11 @@ def test_many_items_are_known_from_a_random_sample(rng):
     assert abs(scale.item() / n - 12**-0.5) < 0.02
     assert torch.equal(mean_and_scale(items, 0)[0], mean)
     assert not torch.equal(mean_and_scale(items, 1)[0], mean)
+
+
+def test_a_table_is_its_numbers(rng):
+    pandas = pytest.importorskip("pandas")
+    X = rng.random((5, 3)).astype(np.float32)
+    table = pandas.DataFrame(X, columns=list("abc"))
+    rows = np.array([4, 1])
+    assert torch.equal(as_items(table, "test").batch(rows), as_items(X, "test").batch(rows))

@@ -27,6 +27,13 @@ def test_a_line_a_partition_written_whole_each_time(tmp_path):
     assert not (tmp_path / "history.jsonl.unfinished").exists()
 
 
+def test_numbers_that_json_does_not_have_are_null(tmp_path):
+    scores = {"NMI": float("nan"), "R@1": 5.0}
+    write_history(tmp_path, [{"partition": 1, "loss": float("inf"), "validation": scores}])
+    line = json.loads((tmp_path / "history.jsonl").read_text())
+    assert line == {"partition": 1, "loss": None, "validation": {"NMI": None, "R@1": 5.0}}
+
+
 def test_tensorboard_gets_numbers_where_it_is_installed(tmp_path, monkeypatch):
     seen = []
 

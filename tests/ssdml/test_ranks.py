@@ -96,5 +96,13 @@ def test_one_process_is_a_group_of_its_own():
 def test_a_gpu_that_several_processes_would_share_is_refused(monkeypatch):
     for name, value in (("WORLD_SIZE", "2"), ("RANK", "1"), ("LOCAL_WORLD_SIZE", "2")):
         monkeypatch.setenv(name, value)
-    with pytest.raises(ValueError, match=r"device must be 'cuda' under torchrun.*got 'cuda:0'"):
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    taken = []
+    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    with pytest.raises(ValueError, match=r"this one cuda:1; got 'cuda:0', which another one takes"):
         join_group("cuda:0")
+    assert (join_group("cuda"), join_group("cuda:1")) == ("cuda:1", "cuda:1")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")  # on as many machines
+    assert join_group("cuda:3") == "cuda:3"
+    assert taken == ["cuda:1", "cuda:1", "cuda:3"]

@@ -357,6 +357,21 @@ def test_pretraining_teaches_the_labelled_items_and_nothing_of_the_metric(blobs)
     assert not torch.equal(after["backbone.hidden.weight"], before["backbone.hidden.weight"])
 
 
+def test_pretraining_sees_all_items_in_another_order_each_time(blobs):
+    X, classes = blobs
+    seen, items = [], as_items(X, "test")
+    batch = items.batch
+    items.batch = lambda rows: (seen.append(rows), batch(rows))[1]
+    network = MetricNetwork(new_head(), torch.eye(6, 4), 3)
+    rng = np.random.default_rng(0)
+    list(pretrain(network, items, np.arange(20, 60), classes[20:60], epochs=2, rng=rng))
+    first, second = np.concatenate(seen).reshape(2, 40)
+    for order in (first, second):
+        np.testing.assert_array_equal(np.sort(order), np.arange(20, 60))
+    assert (first != second).any()
+    assert (first != np.sort(first)).any()
+
+
 def test_gradients_of_a_batch_are_the_same_bits_on_two_threads():
     generator = torch.Generator().manual_seed(0)
     start = torch.randn(256, 64, generator=generator)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import TensorDataset
 
 from ssdml import DeepSSDML
 from ssdml.deep_network import lay_channels_last
@@ -46,6 +47,17 @@ class TestDegenerate:
         model = small_model(epochs=4).fit(X, y)
         assert (model.predict(X) == y).mean() > 0.8
 
+    @pytest.mark.parametrize("new", [DeepSSDML, DeepSSDML.paper])
+    def test_fewer_items_than_neighbours(self, digits, new):
+        X, y, _ = digits
+        few = np.concatenate([np.flatnonzero(y == c)[:4] for c in (0, 1)])
+        model = new(small_network(), 8, epochs=2, epochs_per_partition=1, random_state=0)
+        with pytest.warns(UserWarning, match="n_neighbors must be below n_samples = 8") as told:
+            model.fit(X[few], y[few])
+        assert {warning.filename for warning in told} == {__file__}
+        np.testing.assert_array_equal(model.transduction_, y[few])
+        assert np.isfinite(model.transform(X)).all()
+
     def test_a_backbone_that_is_fixed_has_nothing_for_the_published_alternation(self, digits):
         """Ours learns its proxies, and L."""
         X, _, labels = digits
@@ -53,6 +65,67 @@ class TestDegenerate:
         small_model(backbone=fixed, epochs=2).fit(X, labels)
         with pytest.raises(ValueError, match="backbone must have a parameter that can be learned"):
             DeepSSDML.paper(fixed, 16, epochs=1, epochs_per_partition=1).fit(X, labels)
+
+
+class Blind(nn.Module):
+    """Zeros alone of every item that is lit at its first pixel."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = small_network()
+
+    def forward(self, items):
+        return self.inner(items) * (items[:, 0, 0, :1] < 0)
+
+
+class TestItemsThatAreSorted:
+    """Those that come first are no sample of the others."""
+
+    def test_some_of_all_tell_how_many_have_zeros_alone(self, digits):
+        X, y, _ = digits
+        X = X.copy()
+        X[:, 0, 0] = np.arange(len(X)) < 2 / 3 * len(X)
+        model = small_model(backbone=Blind(), epochs=1, partition_size=None, batch_size=200)
+        with pytest.warns(RuntimeWarning, match="zeros alone of 6[67]% of the items"):
+            model.fit(X, y)
+
+    def test_the_first_may_have_zeros_alone(self, digits):
+        X, _, labels = digits
+        X = X.copy()
+        X[:, 0, 0] = np.arange(len(X)) < 40
+        small_model(backbone=Blind(), epochs=1, partition_size=None).fit(X, labels)
+
+
+class TestItemsThatABackboneDoesNotTake:
+    @pytest.mark.parametrize(
+        ("backbone", "told"),
+        [
+            (nn.Sequential(nn.Conv1d(8, 4, 3), nn.Flatten()), "RuntimeError"),
+            (nn.Bilinear(8, 8, 4), "TypeError"),
+            (nn.Embedding(9, 4), "RuntimeError"),
+        ],
+    )
+    def test_what_it_was_given_is_told(self, digits, backbone, told):
+        X, _, labels = digits
+        message = rf"one tensor of shape \(16, 1, 8, 8\) and torch.float32; got {told}: "
+        with pytest.raises(ValueError, match=message):
+            small_model(backbone=backbone).fit(X, labels)
+
+    def test_no_room_is_no_fault_of_the_items(self, digits):
+        class Large(nn.Module):
+            def forward(self, items):
+                raise torch.cuda.OutOfMemoryError("20 GiB")
+
+        X, _, labels = digits
+        with pytest.raises(MemoryError, match="Lower batch_size=40"):
+            small_model(backbone=Large()).fit(X, labels)
+
+    def test_a_dataset_yields_series_as_the_network_has_them(self, digits):
+        X, _, labels = digits
+        network = nn.Sequential(nn.Conv1d(8, 4, 3), nn.ReLU(), nn.Flatten())
+        few = {"epochs": 1, "augment": None, "input_edges": 0.2}
+        model = small_model(backbone=network, **few).fit(TensorDataset(torch.tensor(X)), labels)
+        assert model.item_shape_ == (8, 8)
 
 
 class Viewing(nn.Module):

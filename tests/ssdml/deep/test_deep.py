@@ -163,6 +163,12 @@ class TestValidation:
             with pytest.raises(ValueError, match=rf"validation must be a pair.*got {kind}"):
                 small_model().fit(X, labels, validation=given)
 
+    def test_it_needs_a_label(self, digits):
+        X, _, labels = digits
+        for none in (np.full(20, -1), np.full(20, np.nan)):
+            with pytest.raises(ValueError, match="validation must label some of its items"):
+                small_model().fit(X, labels, validation=(X[:20], none))
+
 
 class TestProgress:
     def test_it_tells_epoch_loss_what_labels_say_and_how_many_items_change_class(

@@ -213,3 +213,15 @@ class TestSaveAndLoad:
             DeepSSDML.load(tmp_path / "model")
         with pytest.raises(ValueError, match="backbone must be like the one that was fitted"):
             DeepSSDML.load(tmp_path / "model", backbone=nn.Linear(64, 32))
+
+
+@pytest.mark.parametrize("below", [True, False])
+def test_a_folder_that_cannot_be_written_is_told_before_the_training(
+    digits, tmp_path, monkeypatch, below
+):
+    X, _, labels = digits
+    monkeypatch.setattr(PartitionRun, "partition", lambda *_: pytest.fail("it has begun"))
+    (tmp_path / "file").write_text("")
+    folder = tmp_path / "file" / "run" if below else tmp_path / "file"
+    with pytest.raises(OSError, match=r"cannot be written .* Name another checkpoint_dir"):
+        small_model(checkpoint_dir=folder).fit(X, labels)
