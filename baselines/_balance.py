@@ -90,7 +90,14 @@ def largest_weight(attracted: Matrix, dissimilar: Matrix) -> float:
     >>> largest_weight(np.diag([1.0, 4.0]), np.diag([1.0, 2.0]))
     1.0
     """
-    top = eigh(dissimilar, attracted, eigvals_only=True)[-1]
+    try:
+        top = eigh(dissimilar, attracted, eigvals_only=True)[-1]
+    except np.linalg.LinAlgError as error:
+        raise ValueError(
+            "X must vary in every direction by more than the rounding of its largest numbers, or "
+            f"its scatters are singular; got {error} Look for a row far from all others, or scale "
+            "the features."
+        ) from error
     return float(1 / top) if top > 0 else float("inf")
 
 

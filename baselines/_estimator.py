@@ -120,8 +120,7 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
         """
         rows = X.astype(np.float64)
         rows -= rows.mean(axis=0)
-        _, unit = np.frexp(np.abs(rows).max())
-        rows = np.ldexp(rows, -unit)  # exact; squares of the smallest numbers would be zero
+        rows, unit = in_range(rows)
         deviation = float(np.sqrt(total_variance(rows))) or 1.0
         rows /= deviation
         scale = float(np.ldexp(deviation, unit))
@@ -164,7 +163,7 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
         self.label_distributions_, self.transduction_ = distributions, transduction
         self.representation_, self.input_weight_, self.triplets_ = None, 0.0, None
         count = self.n_components or X.shape[1]
-        components = factor(M, covariance(X), count).astype(X.dtype)
+        components = factor(M, covariance(in_range(X)[0]), count).astype(X.dtype)
         self.embedding_ = embed(X, components, None)
         self.components_ = components
 
@@ -186,6 +185,19 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
                 "Fit it with labels of some rows."
             )
         return super().predict_proba(X)
+
+
+def in_range(rows: Matrix) -> tuple[Matrix, int]:
+    """Rows over a power of two, which is exact, so that their squares neither vanish nor overflow.
+
+    Examples
+    --------
+    >>> rows, exponent = in_range(np.array([[3e-200], [0.0]]))
+    >>> float(rows[0, 0]), rows[0, 0] * 2.0**exponent == 3e-200
+    (0.747..., True)
+    """
+    _, exponent = np.frexp(np.abs(rows).max())
+    return np.ldexp(rows, -exponent), int(exponent)
 
 
 def factor(M: Matrix, spread: Matrix, count: int, *, scaled: bool = True) -> Matrix:

@@ -155,15 +155,23 @@ class APIT(PropagatedBaseline):
         similar, dissimilar = draw_pairs(problem.labels, count, problem.rng)
         differences = [problem.X[a] - problem.X[b] for a, b in (similar.T, dissimilar.T)]
         prior = itml(*differences, slack=self.slack, max_iter=self.max_iter, tol=self.tol)
-        if not np.isfinite(prior.M).all():
+        if not _is_definite(prior.M):
             lengths = np.linalg.norm(np.vstack(differences), axis=1) * problem.scale
             least, largest = lengths[lengths > 0].min(), lengths.max()
             raise ValueError(
                 "APIT: X must hold labelled rows whose distances ITML's bounds can hold together; "
-                f"they lie from {least:.3g} to {largest:.3g} apart, and the prior overflows. Look "
-                "for a row far from all others, scale the features, or take prior='gmml'."
+                f"they lie from {least:.3g} to {largest:.3g} apart, which leaves a singular prior. "
+                "Look for a row far from all others, scale the features, or take prior='gmml'."
             )
         return prior
+
+
+def _is_definite(M: Matrix) -> bool:
+    """Whether it is finite, and positive definite by more than rounding."""
+    if not np.isfinite(M).all():
+        return False
+    values = np.linalg.eigvalsh(M)
+    return bool(values[0] > np.finfo(np.float64).eps * values[-1])
 
 
 class Prior(NamedTuple):
@@ -223,7 +231,7 @@ def itml(
     return Prior(symmetrize(M), n_iter, moved <= tol * size)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _project(
     M: Any, rows: Any, signs: Any, bounds: Any, multipliers: Any, slack: float
 ) -> None:  # pragma: no cover

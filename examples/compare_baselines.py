@@ -16,6 +16,7 @@ from ssdml.datasets import load_dataset
 from ssdml.experiments.baseline_tables import ranked, set_lines
 from ssdml.experiments.paired import means
 from ssdml.experiments.printed import reconstructions
+from ssdml.experiments.reproduction import positive, usage_errors
 from ssdml.experiments.results import told_failures
 from ssdml.experiments.run import available, compare
 from ssdml.experiments.tables import HEADLINE
@@ -32,7 +33,7 @@ parser.add_argument("datasets", nargs="+")
 parser.add_argument(
     "--labels-per-class", type=int, nargs="+", default=[5], help="one for all sets, or one for each"
 )
-parser.add_argument("--seeds", type=int, default=5)
+parser.add_argument("--seeds", type=positive, default=5)
 parser.add_argument("--out", type=Path, default=Path("baselines"))
 parser.add_argument(
     "--features",
@@ -42,12 +43,15 @@ parser.add_argument(
 )
 parser.add_argument("--tuned", action="store_true", help="parameters by the labelled rows")
 parser.add_argument("--deep", action="store_true", help="networks of images")
-parser.add_argument("--n-jobs", type=int, default=1, help="runs at a time")
+parser.add_argument("--n-jobs", type=positive, default=1, help="runs at a time")
 
 
 def parsed():
     """What the command line asks, with labels and features of each set."""
     given = parser.parse_args()
+    stems = [Path(name).stem for name in given.datasets]
+    if len(set(stems)) < len(stems):
+        parser.error(f"datasets must have a name each, for a folder each; got {' '.join(stems)}.")
     given.labels_per_class = for_each_set("--labels-per-class", given.labels_per_class, given)
     given.features = for_each_set("--features", given.features, given)
     return given
@@ -84,9 +88,9 @@ if __name__ == "__main__":
     asked = zip(given.datasets, given.labels_per_class, given.features, strict=True)
     for name, n_labels, features in asked:
         out = given.out / Path(name).stem
-        dataset = load_dataset(name)
-        ours, theirs, references = chosen(dataset, given.deep, given.tuned)
-        with shown_runs(out) as progress:
+        with shown_runs(out) as progress, usage_errors(parser):
+            dataset = load_dataset(name)
+            ours, theirs, references = chosen(dataset, given.deep, given.tuned)
             rows = compare(
                 dataset,
                 [*references, *ours, *theirs],

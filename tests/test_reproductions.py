@@ -222,12 +222,31 @@ def test_baselines_are_tested_against_ours_and_ranked(example, tmp_path, monkeyp
     [
         (["--labels-per-class", 5, 10], "class must have one value, or one for each of the 3 sets"),
         (["--features", "unit", "raw"], "--features must have one value, or one for each of the 3"),
+        (["--features", "bogus"], "features must be one of"),
+        (["--seeds", 0], "0 must be a whole number from 1 on"),
+        (["a/digits.npz"], "datasets must have a name each"),
     ],
 )
 def test_what_a_comparison_of_baselines_cannot_do_is_told(example, capsys, options, message):
     with pytest.raises(SystemExit, match="2"):
         example("compare_baselines.py", "digits", "banking77", "mnist", *options)
     assert message in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["nosuch"], "nosuch"),
+        (["digits", "--only", "nosuch"], "method must be one of"),
+        (["digits", "--n-jobs", -1], "-1 must be a whole number from 1 on"),
+    ],
+)
+def test_what_a_table_cannot_be_made_of_is_told(example, tmp_path, capsys, options, message):
+    with pytest.raises(SystemExit, match="2"):
+        example("reproduce_table1.py", *options, "--out", tmp_path / "out")
+    shown = " ".join(capsys.readouterr().err.split())
+    assert message in shown
+    assert "Traceback" not in shown
 
 
 @pytest.mark.usefixtures("small_deep")

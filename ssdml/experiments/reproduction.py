@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from ssdml.budgets import Budget
@@ -109,9 +110,9 @@ def reproduce(printed: Printed, lines: Sequence[str], name: str, description: st
     parser = argparse.ArgumentParser(description=description)
     known = ", ".join(printed)
     parser.add_argument("dataset", help=f"as ssdml compare takes it; there are figures of {known}")
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=positive, default=5)
     parser.add_argument("--out", type=Path, default=Path(name))
-    parser.add_argument("--n-jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument("--n-jobs", type=positive, default=1, help="runs at a time")
     parser.add_argument("--only", nargs="+", metavar="LINE", help="of the table; else all")
     parser.add_argument("--weights", type=_file, help="file of the network's, for photographs")
     parser.add_argument(
@@ -122,10 +123,10 @@ def reproduce(printed: Printed, lines: Sequence[str], name: str, description: st
         f"{PAPER} alone",
     )
     given = parser.parse_args()
-    dataset = load_dataset(given.dataset)
     few = PROTOCOLS[given.protocol].labels_per_class
-    start = "initial" if isinstance(dataset.X, ImageFiles) else "input"
-    with shown_runs(given.out) as progress:
+    with shown_runs(given.out) as progress, usage_errors(parser):
+        dataset = load_dataset(given.dataset)
+        start = "initial" if isinstance(dataset.X, ImageFiles) else "input"
         rows = compare(
             dataset,
             given.only or list(dict.fromkeys([start, *lines])),
@@ -143,6 +144,22 @@ def reproduce(printed: Printed, lines: Sequence[str], name: str, description: st
     sys.stdout.writelines(f"{line}\n" for line in table)
     if told := told_failures(rows):
         parser.exit(1, f"{told}\nThe tracebacks are in {given.out / 'errors'}.\n")
+
+
+@contextmanager
+def usage_errors(parser: argparse.ArgumentParser) -> Iterator[None]:
+    """What the command line asks and cannot have ends the process with status 2, and one line."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        parser.error(" ".join(str(error).split()))
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 on, of the command line."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text} must be a whole number from 1 on.")
+    return int(text)
 
 
 def _file(path: str) -> str:

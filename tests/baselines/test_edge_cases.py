@@ -16,13 +16,15 @@ from ssdml.baselines._balance import balanced
 from ssdml.baselines._batch_losses import EntropyLoss
 from ssdml.baselines._pairs import labelled_pairs
 from ssdml.baselines._propagated import near_prior, propagated_scatter
-from ssdml.baselines.apit import itml
+from ssdml.baselines.apit import Prior, itml
 from ssdml.baselines.deep import METHODS
 from ssdml.baselines.isdml import density_weights, kernel_width
 from ssdml.baselines.lrml import edge_scatter
 from ssdml.baselines.seraph import Model, Terms, gradient, objective, value_of_beliefs
 from ssdml.graphs import knn_graph, pair_scatter
 from ssdml.linalg import shrink
+
+PRIOR = Prior(np.eye(4), 1, True)
 
 
 @pytest.fixture(scope="module")
@@ -201,6 +203,40 @@ def test_a_row_too_far_from_the_others_for_itml_is_told(data, few):
         APIT(random_state=0).fit(X, few)
     M = APIT(random_state=0, prior="gmml").fit(X, few).get_mahalanobis_matrix()
     assert np.isfinite(M).all()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("far", [3e4, 1e7, 1e11])
+def test_a_far_row_is_told_or_learned_with(data, few, far):
+    """No error of a library comes through, whichever way the row lies."""
+    told = []
+    for method, place in ((APIT(random_state=0), 0), (ISDML(), 50), (LRML(), 50)):
+        for seed in range(6):
+            X = data[0].copy()
+            X[place] = far * np.random.default_rng(seed).standard_normal(4)
+            try:
+                M = method.fit(X, few).get_mahalanobis_matrix()
+            except ValueError as error:
+                told.append(str(error))
+            else:
+                assert np.isfinite(M).all()
+    assert all("Look for a row far from all others" in message for message in told)
+    assert bool(told)
+
+
+def test_apit_draws_twenty_pairs_by_the_square_of_the_classes_half_of_them_similar(
+    data, monkeypatch
+):
+    given = []
+    monkeypatch.setattr(
+        "ssdml.baselines.apit.itml",
+        lambda *differences, **options: (given.append(list(map(len, differences))), PRIOR)[1],
+    )
+    X, y = data
+    APIT(random_state=0).fit(X, y)
+    monkeypatch.setattr("ssdml.baselines.apit.MOST_PAIRS", 50)
+    APIT(random_state=0).fit(X, y)
+    assert given == [[90, 90], [25, 25]]  # 20 * 3² / 2
 
 
 def test_a_prior_that_no_direction_favours_is_told_and_the_identity(rng):

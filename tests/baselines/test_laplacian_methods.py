@@ -124,7 +124,9 @@ class TestISDML:
         expected[2, 1] = beta[2] * s21
         np.testing.assert_allclose(W, expected + expected.T, atol=2e-5)
 
-    def test_the_density_counts_every_row_or_the_neighbours(self, rng):
+    @pytest.mark.parametrize("tile", [2048, 16])
+    def test_the_density_counts_every_row_or_the_neighbours(self, rng, monkeypatch, tile):
+        monkeypatch.setattr("ssdml.baselines.isdml.TILE", tile)  # all at once, or in parts
         X = rng.standard_normal((50, 3))
         graph = knn_graph(X, 5)
         squares = ((X[:, None] - X[None]) ** 2).sum(axis=2)

@@ -96,6 +96,23 @@ def test_the_unit_of_the_rows_does_not_matter(method, data, unit):
 
 
 @every_method
+@pytest.mark.parametrize("unit", [1e-200, 1e100])
+def test_nor_for_a_metric_of_fewer_columns(method, data, unit):
+    """Which of them are kept is told by the rows' covariance."""
+    X, _, labels = data
+    few = clone(method).set_params(n_components=2, random_state=0)
+    G = [quiet(few, rows, labels) for rows in (X, unit * X)]
+    np.testing.assert_allclose(*(part / np.linalg.norm(part) for part in G), atol=1e-8)
+
+
+def quiet(method, X, labels):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        components = method.fit(X, labels).components_
+    return components.T @ components
+
+
+@every_method
 def test_the_order_of_the_rows_does_not_matter(method, data):
     X, _, labels = data
     method = exact(method)

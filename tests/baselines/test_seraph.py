@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ssdml.baselines import SERAPH
 from ssdml.baselines.seraph import (
+    LARGEST_TRACE,
     Model,
     Terms,
     alternate_beliefs,
@@ -205,6 +206,16 @@ class TestConvergence:
         still = run(np.eye(2), one_pair(np.zeros(2), 1, 0.0), Model(1.0, 0.0), max_iter=5, tol=0)
         assert still.converged
         np.testing.assert_array_equal(still.M, np.eye(2))
+
+
+def test_the_bound_of_the_trace_and_the_turns_are_those_that_are_told():
+    """1,000 d, and as many steps of the gradient as max_iter, ten a turn."""
+    assert LARGEST_TRACE == 1000
+    X, y = make_blobs(60, 3, centers=2, cluster_std=3.0, random_state=0)
+    labels = np.where(np.arange(60) < 12, y, -1)
+    with pytest.warns(ConvergenceWarning):
+        model = SERAPH(max_iter=25, solver="em", tol=1e-12, random_state=0).fit(X, labels)
+    assert len(model.info_["values"]) == 1 + 3
 
 
 def test_without_labels_pairs_become_sure():

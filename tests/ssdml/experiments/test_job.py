@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.base import ClassifierMixin
 
 from ssdml.datasets import label_scarce_split
 from ssdml.experiments.cards import cards_path, load_cards
@@ -107,3 +108,19 @@ def test_the_first_seed_of_a_method_that_mines_keeps_one_neighbourhood(blobs, tm
     np.testing.assert_array_equal(mined.y, blobs.y[rows])
     np.testing.assert_array_equal(mined.around.labels != -1, np.isin(rows, split.labeled))
     assert rows[0] in split.labeled
+
+
+class Contrary(ClassifierMixin, InputFeatures):
+    """Says one class of every row; its embedding tells them apart."""
+
+    def predict(self, X):
+        return np.full(len(X), 2)
+
+
+def test_the_accuracy_of_a_classifier_is_that_of_what_it_says(blobs, tmp_path):
+    methods = {"input": METHODS["input"], "contrary": lambda seed, n_jobs: Contrary()}
+    by_means, own = compare(blobs, methods, out=tmp_path, seeds=[0])
+    split = label_scarce_split(blobs, 5, seed=0)
+    assert own["scores"]["accuracy"] == pytest.approx(100 * np.mean(blobs.y[split.test] == 2))
+    assert by_means["scores"]["accuracy"] > own["scores"]["accuracy"] + 20
+    assert by_means["scores"]["NMI"] == own["scores"]["NMI"]

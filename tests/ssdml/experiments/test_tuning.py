@@ -78,6 +78,28 @@ def test_a_classifier_is_tuned_by_what_it_says_and_stays_one(rows):
     assert not hasattr(Tuned(Scaled(), [{}], 0), "predict")
 
 
+def test_each_seed_searches_other_rows_on_other_folds(rng, monkeypatch):
+    """As many rows without a label as are told, all labelled ones, two of a class being enough."""
+    assert SEARCHED_ROWS == 4000
+    monkeypatch.setattr("ssdml.experiments.tuning.SEARCHED_ROWS", 30)
+    X, labels = rng.standard_normal((90, 2)), np.full(90, -1)
+    labels[:40] = np.arange(40) // 2
+    searched, tested = [], []
+    monkeypatch.setattr(
+        Tuned, "_accuracy", lambda self, setting, X, y, train, test: float(tested.append(test) or 0)
+    )
+    for seed in (0, 1):
+        model = Tuned(Scaled(), [{}], seed)
+        rows = model._searched(labels)
+        assert set(range(40)) < set(rows)
+        assert len(rows) == 70
+        assert len(model._accuracies(X, labels)) == 1
+        searched.append(rows.tolist())
+    assert searched[0] != searched[1]
+    assert len(tested) == 4
+    assert tested[0].tolist() != tested[2].tolist()
+
+
 def test_ties_go_to_the_first(rows):
     model = Tuned(Scaled(), grid(factor=[100.0, 200.0]), 0).fit(*rows)
     assert model.accuracies_[0] == model.accuracies_[1]
