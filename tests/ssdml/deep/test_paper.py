@@ -151,7 +151,7 @@ class OneAlive(nn.Module):
 def test_one_item_with_a_direction_is_too_few(digits):
     X, _, labels = digits
     X = X.copy()
-    X[5, 4, 4] = 100
+    X[0, 4, 4] = 100
     options = {"partition_size": None, "epochs": 1, "epochs_per_partition": 1, "random_state": 0}
     with pytest.raises(FloatingPointError, match="but one; got 599 such items of 600"):
         DeepSSDML.paper(OneAlive(), 16, **options).fit(X, labels)
