@@ -128,7 +128,8 @@ def baselines(score: str, suffix: str = "") -> Lines:
     columns |= mean_ranks(sets, [*theirs, *ours])
     yield score, *columns
     for name in (*starts, *theirs, *ours):
-        yield named(name), *(found.get(name, "") for found in columns.values())
+        if any(name in found for found in columns.values()):
+            yield named(name), *(found.get(name, "") for found in columns.values())
 
 
 def mean_ranks(

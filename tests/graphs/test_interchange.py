@@ -46,6 +46,7 @@ def test_a_row_is_its_own_first_neighbour(rng):
     assert distances.dtype == np.float32
 
 
+@pytest.mark.filterwarnings("ignore:.*not an NNDescent object:UserWarning")  # no transform then
 def test_umap_takes_them(rng):
     umap = pytest.importorskip("umap")
     X, y = make_blobs(90, 5, centers=3, random_state=0)
