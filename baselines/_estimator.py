@@ -19,7 +19,7 @@ from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.neighbors import KNNGraph, knn_graph
 from ssdml.graphs.propagation import propagate_labels
 from ssdml.induction import InductiveMetric, neighbors_among
-from ssdml.linalg import Matrix, covariance, symmetrize, total_variance
+from ssdml.linalg import Matrix, covariance, in_range, symmetrize, total_variance
 from ssdml.metric import embed
 from ssdml.projections import best_factor
 
@@ -185,19 +185,6 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
                 "Fit it with labels of some rows."
             )
         return super().predict_proba(X)
-
-
-def in_range(rows: Matrix) -> tuple[Matrix, int]:
-    """Rows over a power of two, which is exact, so that their squares neither vanish nor overflow.
-
-    Examples
-    --------
-    >>> rows, exponent = in_range(np.array([[3e-200], [0.0]]))
-    >>> bool(0.5 <= rows[0, 0] < 1), bool(rows[0, 0] * 2.0**exponent == 3e-200)
-    (True, True)
-    """
-    _, exponent = np.frexp(np.abs(rows).max())
-    return np.ldexp(rows, -exponent), int(exponent)
 
 
 def factor(M: Matrix, spread: Matrix, count: int, *, scaled: bool = True) -> Matrix:

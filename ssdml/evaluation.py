@@ -16,7 +16,8 @@ from scipy import sparse
 
 from ssdml.graphs._checks import UNLABELED, check_rows
 from ssdml.labels import encode_partial_labels
-from ssdml.ranking import BLOCK_ENTRIES, first_copies, scaled
+from ssdml.linalg import in_range
+from ssdml.ranking import BLOCK_ENTRIES, first_copies
 from ssdml.retrieval import retrieval_scores
 from ssdml.scatter import class_means
 
@@ -157,8 +158,8 @@ def few_label_accuracy(
     >>> few_label_accuracy([[0.0], [4.0]], ["a", "b"], [[1.0], [3.0], [1.5], [9.0]], list("abbb"))
     75.0
     """
-    who = "few_label_accuracy"
-    few, few_codes, classes = _labelled_rows(Z_labelled, y_labelled, who, _LABELLED_NAMES)
+    who, names = "few_label_accuracy", ("Z_labelled", "y_labelled")
+    few, few_codes, classes = _labelled_rows(Z_labelled, y_labelled, who, names)
     rows, codes, true_classes = _labelled_rows(Z, y, who)
     if few.shape[1] != rows.shape[1]:
         raise ValueError(
@@ -167,9 +168,6 @@ def few_label_accuracy(
     truth = _numbers_among(classes, true_classes)[codes]
     nearest = nearest_mean(class_means(few, few_codes), rows.astype(np.float64))
     return 100 * float(np.mean(nearest == truth))
-
-
-_LABELLED_NAMES = ("Z_labelled", "y_labelled")
 
 
 def calibration_error(probabilities: npt.ArrayLike, y: npt.ArrayLike, *, n_bins: int = 15) -> float:
@@ -252,7 +250,7 @@ def kmeans_clusters(embeddings: Array, n_clusters: int, *, random_state: int) ->
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits
 
-    embeddings = scaled(embeddings)
+    embeddings, _ = in_range(embeddings)
     n_clusters = min(n_clusters, len(np.unique(first_copies(embeddings))))
     kmeans = KMeans(n_clusters, n_init=KMEANS_RESTARTS, random_state=random_state)
     with threadpool_limits(limits=1):

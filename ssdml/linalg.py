@@ -136,6 +136,18 @@ def covariance(rows: npt.NDArray[Any]) -> Matrix:
     return total / max(len(rows) - 1, 1)
 
 
+def in_range(rows: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], int]:
+    """Rows over a power of two, exactly, so that no square overflows or vanishes; its exponent.
+
+    Examples
+    --------
+    >>> in_range(np.array([[3e200, -6e200]]))
+    (array([[ 0.48990757, -0.97981513]]), 667)
+    """
+    exponent = int(np.frexp(np.abs(rows).max())[1])
+    return np.asarray(np.ldexp(rows, -exponent)), exponent
+
+
 def total_variance(rows: npt.NDArray[Any]) -> float:
     """Mean squared distance of the rows (n, d) to their mean.
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ssdml.linalg import in_range
+
 Array = npt.NDArray[np.floating[Any]]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -56,7 +58,7 @@ def ranked_neighbors(
            [1, 3],
            [1, 0]])
     """
-    points = scaled(rows).astype(np.float64)
+    points = in_range(rows)[0].astype(np.float64)
     original = first_copies(points)
     searched = np.arange(len(points)) if among is None else among
     _, first, kind = np.unique(original[searched], return_index=True, return_inverse=True)
@@ -83,18 +85,6 @@ def ranked_neighbors(
         if doubtful.any():
             _settle(points, block, candidates, near, doubtful)
         yield block, candidates[:, :depth]
-
-
-def scaled(rows: Array) -> Array:
-    """Rows over a power of two, exactly, so that no square overflows or vanishes.
-
-    Examples
-    --------
-    >>> scaled(np.array([[3e200, -6e200]]))
-    array([[ 0.48990757, -0.97981513]])
-    """
-    _, exponent = np.frexp(np.abs(rows).max())
-    return np.asarray(np.ldexp(rows, -int(exponent)))
 
 
 def first_copies(rows: Array) -> Ints:

@@ -51,8 +51,9 @@ def join_group(device: str) -> str:
     started = int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
     if not started or not distributed.is_available():
         return device
-    own, alone = f"cuda:{os.environ.get('LOCAL_RANK', '0')}", _is_alone_here()
-    if device.startswith("cuda:") and device != own and not alone:
+    own = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+    is_alone = os.environ.get("LOCAL_WORLD_SIZE", "1") == "1"  # on this machine
+    if device.startswith("cuda:") and device != own and not is_alone:
         raise ValueError(
             "device must be 'cuda' under torchrun, where each process takes a GPU, this one "
             f"{own}; got {device!r}, which another one takes."
@@ -71,11 +72,6 @@ def join_group(device: str) -> str:
             backend, store=store, rank=own, world_size=size, timeout=PATIENCE
         )
     return device
-
-
-def _is_alone_here() -> bool:
-    """Whether torchrun started one process on this machine."""
-    return int(os.environ.get("LOCAL_WORLD_SIZE", "1")) == 1
 
 
 def own_share(size: int) -> slice:

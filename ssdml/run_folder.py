@@ -49,7 +49,8 @@ class RunFolder:
         self._path, self._config = path, dict[str, Any]()
         self._found: Checkpoint | None = None
         if path is not None:
-            _check_writable(path)
+            if rank() == 0:  # which alone writes there
+                _check_writable(path)
             config = self._config = run_config(model, items, labels, self.seed)
             name = type(model).__name__
             self._found = from_first_rank(lambda: load_checkpoint(path, config, name))

@@ -95,6 +95,12 @@ class AroundEstimator(TransformerMixin, BaseEstimator):
         embedding: Array = self.estimator_.transform(self.given(X))
         return embedding
 
+    @available_if(lambda self: hasattr(self.estimator_, "predict"))
+    def predict(self, X: Any) -> Array:
+        """Classes of any rows."""
+        classes: Array = self.estimator_.predict(self.given(X))
+        return classes
+
     @available_if(lambda self: hasattr(self.estimator_, "predict_proba"))
     def predict_proba(self, X: Any) -> Array:
         """Distributions of the classes at any rows."""

@@ -76,9 +76,9 @@ def _key(table: ScoreTable) -> tuple[str, Budget]:
 
 def _cell(line: MethodLine, score: str) -> str:
     """A mean and half of its interval; a dash where no run gave the score."""
-    estimate = line.scores[score].estimate if score in line.scores and line.n_ok else None
-    if estimate is None:
+    if not line.n_ok or score not in line.scores:
         return f"{'-':>5}{'':5}"
+    estimate = line.scores[score].estimate
     return f"{estimate.mean:5.1f}{estimate.margin('<4.1f')}"
 
 

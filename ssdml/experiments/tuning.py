@@ -11,7 +11,6 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import Tags, get_tags
-from sklearn.utils.metaestimators import available_if
 
 from ssdml.experiments.methods import AroundEstimator, Array, Embedder, Factory
 from ssdml.experiments.predictions import label_accuracy
@@ -115,12 +114,6 @@ class Tuned(AroundEstimator):
         self.best_params_ = self.settings[best]
         self.estimator_ = self._with(self.best_params_).fit(X, labels)
         return self
-
-    @available_if(lambda self: hasattr(self.estimator, "predict"))
-    def predict(self, X: Array) -> Array:
-        """Classes of any rows, of a method that gives them."""
-        classes: Array = self.estimator_.predict(X)
-        return classes
 
     def __sklearn_tags__(self) -> Tags:
         return get_tags(self.estimator)  # a classifier stays one
