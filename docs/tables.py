@@ -8,14 +8,14 @@ all its seeds have been run.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from ssdml.experiments.baseline_tables import best_of, is_ahead, printed_scores
+from ssdml.experiments.methods import split_name
 from ssdml.experiments.paired import against, means
-from ssdml.experiments.printed import LABELS_PER_CLASS, as_printed, marked, without
+from ssdml.experiments.printed import LABELS_PER_CLASS, as_printed, marked
 from ssdml.experiments.results import Row, latest, read_rows
 from ssdml.experiments.significance import friedman_nemenyi
 from ssdml.experiments.statistics import Floats, mean_interval, paired_difference
@@ -76,23 +76,38 @@ Lines = Iterator[Sequence[str]]
 
 
 def succeeded(kind: str, dataset: str) -> list[Row]:
-    """Runs of a data set, the last one of each; those in bfloat16 stand in the same line."""
+    """Runs of a data set, the last one of each."""
     path = RESULTS / kind / f"{dataset}.jsonl"
     rows = latest(read_rows(path)) if path.is_file() else []
-    runs = [row | {"method": without(row["method"], "mixed_precision")} for row in rows]
-    return [row for row in runs if row["status"] == "ok"]
+    return [row for row in rows if row["status"] == "ok"]
+
+
+def complete(kind: str, dataset: str, n_labels: int | None = None) -> dict[str, list[Row]]:
+    """Runs of each method over all seeds with so many labels a class, or most."""
+    rows = succeeded(kind, dataset)
+    if n_labels is None:
+        n_labels = max((row["labels_per_class"] for row in rows), default=0)
+    runs: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["labels_per_class"] == n_labels:
+            runs.setdefault(row["method"], []).append(row)
+    return {method: found for method, found in runs.items() if len(found) == SEEDS}
 
 
 def finished(
     kind: str, dataset: str, methods: Collection[str], n_labels: int | None = None
 ) -> list[Row]:
-    """Those of the methods that were run over all seeds with so many labels a class, or most."""
-    rows = succeeded(kind, dataset)
-    if n_labels is None:
-        n_labels = max((row["labels_per_class"] for row in rows), default=0)
-    given = [row for row in rows if row["labels_per_class"] == n_labels]
-    runs = Counter(row["method"] for row in given)
-    return [row for row in given if row["method"] in methods and runs[row["method"]] == SEEDS]
+    """Those of the methods, in float32, or else in bfloat16."""
+    runs = complete(kind, dataset, n_labels)
+    found = {name: runs.get(name, runs.get(in_bfloat16(name), [])) for name in methods}
+    return [row | {"method": name} for name, rows in found.items() for row in rows]
+
+
+def in_bfloat16(method: str) -> str:
+    """The name of a method whose network computes in bfloat16."""
+    plain, changes = split_name(method)
+    parts = [f"{name}={value}" for name, value in (changes | {"mixed_precision": "true"}).items()]
+    return f"{plain}[{';'.join(parts)}]"
 
 
 def features(*left_out: str) -> Lines:
@@ -167,11 +182,15 @@ def parts() -> Lines:
     every = [WHOLE, *(f"{WHOLE}[{part}]" for part in PARTS)]
     columns: dict[str, dict[str, str]] = {}
     for dataset, title in IMAGES.items():
-        rows = finished("networks", dataset, every)
-        names = [name for name in every if name in {row["method"] for row in rows}]
-        for score in ("NMI", "R@1") if WHOLE in names else ():
-            told = changes(by_seed(rows, names, list(range(SEEDS)), score))
-            columns[f"{title} {score}"] = dict(zip(names, told, strict=True))
+        runs = complete("networks", dataset)
+        for score in ("NMI", "R@1") if WHOLE in runs else ():
+            scores = {
+                name: by_seed(rows, [name], list(range(SEEDS)), score)[0]
+                for name, rows in runs.items()
+            }
+            columns[f"{title} {score}"] = {
+                name: told for name in every if (told := worth(scores, name))
+            }
     yield "", *columns
     for name in every:
         if any(name in told for told in columns.values()):
@@ -180,14 +199,17 @@ def parts() -> Lines:
             yield head, *(told.get(name, "") for told in columns.values())
 
 
-def changes(scores: Floats) -> list[str]:
-    """The first line's mean, and how far the others' are from it; in bold where they surely are."""
-    whole = mean_interval(scores[0])
-    told = [f"{whole.mean:.1f} ± {whole.half_width:.1f}"]
-    for change in (paired_difference(other, scores[0]) for other in scores[1:]):
-        bold = "**" * change.excludes_zero
-        told.append(f"{bold}{change.mean:+.1f} ± {change.half_width:.1f}{bold}")
-    return told
+def worth(scores: Mapping[str, Floats], name: str) -> str:
+    """The whole's mean; or how far a line is from it, in its precision, in bold if surely."""
+    if name == WHOLE:
+        whole = mean_interval(scores[WHOLE])
+        return f"{whole.mean:.1f} ± {whole.half_width:.1f}"
+    for part, whole in ((name, WHOLE), (in_bfloat16(name), in_bfloat16(WHOLE))):
+        if part in scores and whole in scores:
+            change = paired_difference(scores[part], scores[whole])
+            bold = "**" * change.excludes_zero
+            return f"{bold}{change.mean:+.1f} ± {change.half_width:.1f}{bold}"
+    return ""
 
 
 def cells(rows: Sequence[Row], score: str) -> dict[str, str]:

@@ -195,6 +195,34 @@ def test_a_method_is_left_out_until_all_its_seeds_have_been_run(tmp_path, monkey
     assert re.fullmatch(r"[\d.]+ ± [\d.]+( †)?", shown["seraph"])
 
 
+def test_a_part_is_told_from_the_whole_in_its_own_precision(tmp_path, monkeypatch):
+    """A line in bfloat16 stands where there is none in float32, and never for one that is."""
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    means = {
+        "deep-ssdml": 50,
+        "deep-ssdml[mixed_precision=true]": 40,
+        "deep-ssdml[triplets=0]": 53,
+        "deep-ssdml[triplets=0;mixed_precision=true]": 90,
+        "deep-ssdml[consistency=0;mixed_precision=true]": 38,
+    }
+    template = next(row for row in read(FILES[-1]) if row["status"] == "ok")
+    (tmp_path / "networks").mkdir()
+    with (tmp_path / "networks/mnist.jsonl").open("w") as file:
+        for name, mean in means.items():
+            for seed in range(tables.SEEDS):
+                scores = {"NMI": mean + seed, "R@1": mean + seed}
+                row = template | {"method": name, "seed": seed, "scores": scores}
+                file.write(json.dumps(row | {"config_hash": name, "dataset": "mnist"}) + "\n")
+    _, *lines = tables.parts()
+    assert {line[0].rpartition(", ")[2].strip("`"): line[1] for line in lines} == {
+        "the whole": "52.0 ± 2.0",
+        "consistency=0": "**-2.0 ± 0.0**",
+        "triplets=0": "**+3.0 ± 0.0**",
+    }
+    (row, *_) = tables.finished("networks", "mnist", ["deep-ssdml[consistency=0]"])
+    assert (row["method"], row["scores"]["NMI"]) == ("deep-ssdml[consistency=0]", 38)
+
+
 def test_each_budget_of_labels_has_the_input_and_ours_beside_it():
     budgets = {
         (path, row["labels_per_class"])
