@@ -14,6 +14,7 @@ from torch import distributed, nn
 from ssdml import DeepSSDML, deep_literal, input_side, partition_run, ranks
 from ssdml.checkpoints import digest
 from ssdml.deep_run import DeepRun
+from ssdml.losses import DecorrelatedCentersLoss
 from tests.deep import small_images, small_model, small_network
 
 
@@ -52,7 +53,11 @@ def main(out: Path) -> None:
         return losses[-1]
 
     DeepRun._loss = loss
-    model = small_model(checkpoint_dir=out / "checkpoints")
+    torch.manual_seed(int(os.environ.get("RANK", "0")))  # each begins with centers of its own
+    centers = DecorrelatedCentersLoss(10, 16)
+    # An attempt after a lost connection goes on where that is tested, and else begins anew.
+    attempt = "" if "--die" in sys.argv else os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
+    model = small_model(losses=centers, checkpoint_dir=out / f"checkpoints{attempt}")
     if "--paper" in sys.argv:
         options = {"partition_size": 100, "epochs": 1, "epochs_per_partition": 1}
         model = DeepSSDML.paper(small_network(), 16, **options, random_state=None)
