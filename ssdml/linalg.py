@@ -71,7 +71,18 @@ def top_eigenvectors(matrix: npt.ArrayLike, count: int) -> Matrix:
     array([[0.],
            [1.]])
     """
-    vectors = np.linalg.eigh(symmetrize(matrix))[1][:, ::-1][:, :count]
+    return with_signs(np.linalg.eigh(symmetrize(matrix))[1][:, ::-1][:, :count])
+
+
+def with_signs(vectors: Matrix) -> Matrix:
+    """Columns, each with the sign that makes its entry of largest magnitude positive.
+
+    Examples
+    --------
+    >>> with_signs(np.array([[0.0, 1.0], [-2.0, 0.5]]))
+    array([[0. , 1. ],
+           [2. , 0.5]])
+    """
     peaks = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
     fixed: Matrix = vectors * np.sign(peaks) + 0.0  # + 0.0 turns -0 into 0
     return fixed

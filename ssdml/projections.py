@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ssdml.linalg import Matrix, covariance, top_eigenvectors
+from ssdml.linalg import Matrix, covariance, symmetrize, top_eigenvectors, with_signs
 
 Array = npt.NDArray[Any]
 
@@ -39,11 +39,11 @@ def leading_axes(spread: Matrix) -> Matrix:
            [0.],
            [0.]])
     """
-    values = np.linalg.eigvalsh(spread)[::-1]
-    count = 1
+    ascending, vectors = np.linalg.eigh(symmetrize(spread))
+    values, count = ascending[::-1], 1
     if values[0] > 0:
         count += int(np.searchsorted(np.cumsum(values) / values.sum(), GRAPH_VARIANCE))
-    return top_eigenvectors(spread, count)
+    return with_signs(vectors[:, ::-1][:, :count])
 
 
 def best_factor(blocks: Matrix, covariance: Matrix, n_components: int) -> Matrix:
