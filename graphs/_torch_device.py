@@ -33,7 +33,7 @@ def free_bytes(device: torch.device) -> float:
 
     if device.type == "cuda":
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return float(torch.cuda.mem_get_info(device)[0] + kept)
+        return float(torch.cuda.mem_get_info(device.index)[0] + kept)
     return float(psutil.virtual_memory().available) if device.type == "cpu" else float("inf")
 
 

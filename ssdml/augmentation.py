@@ -13,7 +13,7 @@ WEAK = 0.25  # of what strong views change, in weak ones
 
 
 class Augment(Protocol):
-    """Makes a view of each item of a batch; every random number comes from the generator."""
+    """Makes a view of each item of a batch; every random number comes from the CPU's generator."""
 
     def __call__(self, items: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """Views of the items, of the same shape."""
@@ -73,7 +73,7 @@ class RandomViews:
             numbers = 2 * torch.rand(len(items), *shape, generator=generator) - 1
             return numbers.to(items.device, items.dtype)
 
-        views = _moved(items, self._maps(draw(7)), self.border)
+        views = _moved(items, self._maps(draw(7), *items.shape[2:]), self.border)
         views = self._coloured(views, draw(3), draw(items.shape[1]))
         return self._pierced(views, draw(2))
 
@@ -83,16 +83,17 @@ class RandomViews:
         changed = {name: share * getattr(self, name) for name in ranges}
         return replace(self, hole=0.0, **changed)
 
-    def _maps(self, drawn: torch.Tensor) -> torch.Tensor:
-        """Affine maps (n, 2, 3) of coordinates from -1 to 1."""
+    def _maps(self, drawn: torch.Tensor, n_rows: int, n_columns: int) -> torch.Tensor:
+        """Affine maps (n, 2, 3) of coordinates from -1 to 1, across and down."""
         turn, size, height, slant, flip, across, down = drawn.T
         turn, slant = math.radians(self.rotation) * turn, self.shear * slant
         width = 1 + self.scale * size
         height = width * (1 + self.stretch * height)
         one = torch.ones_like(flip)
         sign = torch.where(flip < 0, -one, one) if self.flip else one
-        upper = [sign * width * turn.cos(), slant - height * turn.sin(), 2 * self.shift * across]
-        lower = [sign * width * turn.sin(), height * turn.cos(), 2 * self.shift * down]
+        sine, tall = turn.sin(), n_rows / n_columns  # so that an angle is one of pixels
+        upper = [sign * width * turn.cos(), slant - height * sine * tall, 2 * self.shift * across]
+        lower = [sign * width * sine / tall, height * turn.cos(), 2 * self.shift * down]
         return torch.stack([torch.stack(upper, 1), torch.stack(lower, 1)], 1)
 
     def _coloured(

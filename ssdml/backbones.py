@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from ssdml.graphs._checks import choose
+from ssdml.items import CHANNELS
 from ssdml.paper_networks import PAPER_NETWORKS
 from ssdml.wide_resnet import WideResNet
 
@@ -155,6 +156,11 @@ NETWORKS: dict[str, Callable[[int], nn.Module]] = {
 
 def named_backbone(name: str, shape: tuple[int, ...]) -> nn.Module:
     """Network for items of shape (channels, height, width): seed 003's are for one size alone."""
+    if len(shape) == 3 and shape[-1] in CHANNELS and shape[0] not in CHANNELS:
+        raise ValueError(
+            f"backbone={name!r} is for images with their channels first; got items of shape "
+            f"{shape}. Transpose them, or give bytes, whose channels may come last."
+        )
     network, of_paper = choose(NETWORKS, name, "backbone"), PAPER_NETWORKS.get(name)
     sizes = "" if of_paper is None else " of {} x {} pixels".format(*of_paper.image_size)
     if len(shape) != 3 or (of_paper is not None and shape[1:] != of_paper.image_size):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import re
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,6 +20,7 @@ import torch
 
 SCHEMA = 1
 KEPT = 2
+NAME = re.compile(r"partition-(\d{4,})\.safetensors")
 
 
 class Checkpoint(NamedTuple):
@@ -88,7 +90,8 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, config: dict[str, Any]
             str(file),
         ) from error
     # Later ones are damaged, or this run would have gone on from them; they do not count.
-    for earlier in [other for other in _files(folder) if other <= file][:-KEPT]:
+    those_before = [other for other in _files(folder) if _number(other) <= checkpoint.number]
+    for earlier in those_before[:-KEPT]:
         earlier.unlink()
     return file
 
@@ -125,7 +128,7 @@ def load_checkpoint(folder: Path, config: dict[str, Any], who: str) -> Checkpoin
             )
             continue
         _check_config(header["config"], config, file, who)
-        return Checkpoint(int(file.stem.split("-")[1]), tensors, header["state"])
+        return Checkpoint(_number(file), tensors, header["state"])
     return None
 
 
@@ -156,7 +159,13 @@ def digest(*states: Mapping[str, torch.Tensor]) -> str:
 
 def _files(folder: Path) -> list[Path]:
     """Checkpoints in a folder, the earliest first."""
-    return sorted(folder.glob("partition-????.safetensors"))
+    return sorted(filter(_number, folder.glob("partition-*")), key=_number)
+
+
+def _number(file: Path) -> int:
+    """Partitions that are done in a checkpoint, by its name; 0 of other files."""
+    found = NAME.fullmatch(file.name)
+    return int(found[1]) if found else 0
 
 
 def _read(file: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:

@@ -49,7 +49,7 @@ def described(value: Any) -> Any:
 
     Numbers and words stay what they are; functions and classes go by their names, a lambda, which
     has none, by its code too, if not by what it closes over; what is built of others by these,
-    modules by their layers and their plain attributes. Weights are not part of it.
+    modules by their layers and the plain attributes of each. Weights are not part of it.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def described(value: Any) -> Any:
         code = getattr(value, "__code__", None) if name.endswith("<lambda>") else None
         return name if code is None else [name, _body(code)]
     if isinstance(value, nn.Module):
-        return [repr(value), _plain(value)]
+        return [repr(value), [_plain(part) for part in value.modules()]]
     if getattr(type(value), "__repr__", None) is object.__repr__:  # tells where it lies in memory
         return [described(type(value)), _plain(value)]
     return repr(value)
@@ -91,7 +91,7 @@ def _body(code: CodeType) -> str:
 
 
 def _plain(value: Any) -> dict[str, Any]:
-    """Public attributes of an object that are numbers, words or names of functions."""
+    """Public attributes of an object that are numbers, words, names of functions, or several."""
     attributes = getattr(value, "__dict__", {})
     return {
         name: described(part)
@@ -101,4 +101,6 @@ def _plain(value: Any) -> dict[str, Any]:
 
 
 def _is_plain(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
     return value is None or isinstance(value, (str, int, float)) or hasattr(value, "__qualname__")

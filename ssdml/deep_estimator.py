@@ -21,6 +21,7 @@ from ssdml.progress import CallbackSupportMixin, Stages, with_callbacks
 
 if TYPE_CHECKING:
     from ssdml.partition_run import PartitionRun
+    from ssdml.training import MetricNetwork
 
 Array = npt.NDArray[Any]
 
@@ -129,10 +130,11 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
             folder = RunFolder(self, items, labels)
             verbose = self.verbose if rank() == 0 else 0  # one bar for all processes
             stages = Stages(self, self._n_stages(folder.n_done), verbose=verbose)
+            network = self._network(items, labels, folder.seed, device)
             with stages.all(dataset, y):
                 with stages("input"):
                     inputs = self._inputs(items, labels, np.random.default_rng(folder.seed))
-                run = self._begun(items, labels, inputs, folder.seed, device)
+                run = self._new_run(items, labels, network, inputs, folder.seed, device)
                 folder.resume(run)
                 if self.pretrain_epochs and not run.history:
                     with stages("pretraining") as show:
@@ -154,13 +156,11 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
         n_partitions = -(-self.epochs // self.epochs_per_partition)
         return 2 + bool(self.pretrain_epochs and not n_done) + n_partitions - n_done
 
-    def _begun(
-        self, items: Any, labels: Array, inputs: Any, seed: int, device: str
-    ) -> PartitionRun:
-        """The run, with a network that has learned nothing."""
+    def _network(self, items: Any, labels: Array, seed: int, device: str) -> MetricNetwork:
+        """One that has learned nothing."""
         from ssdml.deep_network import new_network
 
-        network = new_network(
+        return new_network(
             self.backbone,
             items,
             self.n_components,
@@ -169,7 +169,6 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
             device,
             orthogonal=self.orthogonal,
         )
-        return self._new_run(items, labels, network, inputs, seed, device)
 
     def _scores(self, network: Any, items: Any, y: Array, seed: int) -> dict[str, float]:
         from ssdml.ranks import from_first_rank

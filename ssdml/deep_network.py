@@ -93,9 +93,7 @@ def restored_network(
     try:
         network.load_state_dict(state)
     except RuntimeError as error:
-        raise ValueError(
-            f"DeepSSDML.load: backbone must be like the one that was fitted; {error}."
-        ) from error
+        raise ValueError(f"backbone must be like the one that was fitted; {error}.") from error
     lay_channels_last(network.eval().backbone, shape)
     return network
 

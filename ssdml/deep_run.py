@@ -80,6 +80,12 @@ class DeepRun(PartitionRun):
     ) -> None:
         super().__init__(items, labels, network, settings, seed, device, losses)
         own_share(settings.batch_size)  # or an error, before the first partition
+        least = math.lcm(2, n_ranks())
+        if losses is not None and losses.takes_halves and settings.batch_size < least:
+            raise ValueError(
+                f"batch_size must be at least {least} with losses of two halves that are aligned "
+                f"in class, such as GraphConsistency; got {settings.batch_size}."
+            )
         self.input_graph, self.views, self.weak_views = input_graph, views, weak_views
         self._generator = torch.Generator()  # of the views
 
@@ -88,18 +94,19 @@ class DeepRun(PartitionRun):
         if not self.history and not self.trusts_input:
             return Prepared()
         settings, features = self.settings, self.embed("features")
+        entry: dict[str, Any] = {}
         if self.history:
             graph = self._graph(features, rng)
             edges = self._edges(graph)
         else:
             assert self.input_graph is not None
             graph, edges = self.input_graph.graph, self.input_graph.edges
+            # Later graphs are of a network that has learned the labels, and foretell them all.
+            entry["foretold"] = self.input_graph.foretold
         distributions = self._spread(edges)
         state = State(features, self.labels, graph, distributions)
         triplets = mine(state, settings, N_TRIPLETS, rng)
-        entry: dict[str, Any] = {"n_triplets": len(triplets.anchor)}
-        if not self.history:  # later graphs are of a network that has learned the labels
-            entry["foretold"] = self.input_graph and self.input_graph.foretold
+        entry["n_triplets"] = len(triplets.anchor)
         fixed = not (settings.metric_steps and settings.orthogonal)
         if fixed or not len(triplets.anchor):
             return Prepared(distributions, triplets=triplets, entry=entry)
@@ -148,17 +155,17 @@ class DeepRun(PartitionRun):
 
     def _loss(self, batch: Batch) -> torch.Tensor:
         """Classes and triplets of the batch, and consistency of the other rows."""
-        (rows, classes, others), generator = batch, self._generator
+        rows, classes, others = batch
         share = own_share(len(rows))
         labels = torch.from_numpy(classes).to(self.device)
-        views = self.views(self.items.batch(rows), generator)[share]
-        parts = [views]
+        parts = [self._seen(self.views, self.items.batch(rows))[share]]
         if self.settings.consistency:
             items = self.items.batch(others)
-            weak = self.weak_views(items, generator)[share]
-            parts.append(self.views(items, generator)[share])
+            weak = self._seen(self.weak_views, items)[share]
+            # A copy: the weak view may be the items themselves, and theirs may work in place.
+            parts.append(self._seen(self.views, items.clone())[share])
         embedding = self.network(torch.cat(parts))
-        seen, *strong = (gathered(part) for part in embedding.split(len(views)))
+        seen, *strong = (gathered(part) for part in embedding.split(len(parts[0])))
         loss = functional.cross_entropy(self.network.logits(seen), labels)
         if self.settings.triplets:
             loss = loss + self.settings.triplets * batch_angular_loss(
@@ -173,6 +180,15 @@ class DeepRun(PartitionRun):
             )
             loss = loss + self.settings.consistency * (losses * trusted).mean()
         return loss
+
+    def _seen(self, augment: Augment, items: torch.Tensor) -> torch.Tensor:
+        """A view of each item."""
+        views = augment(items, self._generator)
+        if len(views) != len(items):
+            raise ValueError(
+                f"augment must return a view of each item; got {len(views)} for {len(items)} items."
+            )
+        return views
 
     @torch.no_grad()
     def _targets(self, weak: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -198,6 +198,8 @@ def neighbors_among(n_neighbors: int, n_samples: int, who: str, *, stacklevel: i
     >>> neighbors_among(10, 100, "SSDML", stacklevel=2)
     10
     """
+    if n_samples < 2:
+        raise ValueError(f"{who}: a graph of neighbours wants at least 2 rows; got {n_samples}.")
     if n_neighbors < n_samples:
         return int(n_neighbors)
     warnings.warn(

@@ -90,7 +90,7 @@ class LoadedItems:
                 "torchvision's ToTensor."
             )
         _check_numbers(item, item.ndim > 1, f"dataset: item {index}")
-        return _from_numpy(item) if isinstance(item, np.ndarray) else item
+        return _from_numpy(item) if isinstance(item, np.ndarray) else item.detach()
 
 
 def as_items(dataset: Any, who: str, device: str = "cpu") -> Items:
@@ -125,6 +125,7 @@ def as_items(dataset: Any, who: str, device: str = "cpu") -> Items:
     if isinstance(dataset, np.ndarray):
         dataset = _from_numpy(dataset)
     if isinstance(dataset, torch.Tensor):
+        dataset = dataset.detach()
         if dataset.ndim < 2 or not dataset.numel():
             raise ValueError(
                 f"{who}: dataset must have shape (n, ...) with at least one item of one number; "
@@ -188,7 +189,7 @@ def has_room(device: str, n_bytes: int) -> bool:
     """
     if not device.startswith("cuda"):
         return True
-    free, _ = torch.cuda.mem_get_info(device)
+    free, _ = torch.cuda.mem_get_info(torch.device(device).index)  # torch 2.4 wants a number
     return n_bytes <= free / 2
 
 
@@ -236,8 +237,14 @@ def _check_finite(items: torch.Tensor, name: str, first: int = 0) -> None:
 
 
 def _floating(items: torch.Tensor) -> torch.Tensor:
-    """Bytes from 0 to 1; other numbers as they are."""
-    return items.float() / 255 if items.dtype == torch.uint8 else items.float()
+    """Bytes from 0 to 1; other numbers as they are.
+
+    The divisor is a tensor of the device: by a number, CUDA multiplies with its inverse instead,
+    and half of the bytes come out otherwise than on a CPU.
+    """
+    if items.dtype != torch.uint8:
+        return items.float()
+    return items.float() / torch.full((), 255.0, device=items.device)
 
 
 def _from_numpy(array: npt.NDArray[Any]) -> torch.Tensor:
@@ -261,7 +268,7 @@ def mean_and_scale(items: Items, seed: int) -> tuple[torch.Tensor, torch.Tensor]
 
     Of at most 2,000 random items, fewer where they are large; a constant one has scale 1.
     """
-    sample = items.batch(sampled_rows(items, seed)).double()
+    sample = items.batch(sampled_rows(items, seed)).cpu().double()  # the same on every device
     axes = (0, *range(2, sample.ndim))
     mean, scale = (
         sample.mean(axes, keepdim=True)[0],

@@ -23,7 +23,7 @@ PATIENCE = timedelta(hours=2)  # with the first process, which builds the graphs
 
 def in_group() -> bool:
     """Whether this process is one of several."""
-    return distributed.is_available() and distributed.is_initialized() and n_ranks() > 1
+    return n_ranks() > 1
 
 
 def n_ranks() -> int:

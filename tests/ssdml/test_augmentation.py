@@ -80,6 +80,19 @@ def test_same_seed_gives_the_same_bits_and_another_seed_other_views(images):
     assert torch.equal(images, before)
 
 
+@pytest.mark.parametrize(("n_rows", "n_columns"), [(16, 16), (16, 48), (40, 20)])
+@pytest.mark.parametrize("flip", [1.0, -1.0])
+def test_an_angle_is_one_of_pixels_where_images_are_not_square(n_rows, n_columns, flip):
+    """In units of pixels the map is a rotation, of as many degrees, or its mirror image."""
+    views = RandomViews(rotation=30.0, flip=True)
+    linear = views._maps(drawn(turn=1.0, flip=flip), n_rows, n_columns)[0, :, :2].double()
+    sides = torch.tensor([n_columns, n_rows]).double()
+    found = sides[:, None] * linear / sides
+    cosine, half = 3**0.5 / 2, 0.5
+    expected = torch.tensor([[flip * cosine, -half], [flip * half, cosine]]).double()
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+
+
 def test_each_image_and_each_call_draws_anew(images):
     generator = seeded()
     same = images[:1].repeat(5, 1, 1, 1)
@@ -106,7 +119,7 @@ def test_each_image_and_each_call_draws_anew(images):
 )
 def test_a_known_map_moves_the_pixels_where_it_should(images, numbers, expected):
     """A shift by whole pixels is a slice, a quarter turn is rot90, a mirror image is flip."""
-    maps = RandomViews(rotation=90.0, shift=0.5, flip=True)._maps(drawn(**numbers))
+    maps = RandomViews(rotation=90.0, shift=0.5, flip=True)._maps(drawn(**numbers), SIDE, SIDE)
     seen = _moved(images[:1], maps, border=False)
     torch.testing.assert_close(seen, expected(images[:1]), rtol=0, atol=1e-5)
 
@@ -121,7 +134,7 @@ def test_the_border_goes_on_where_it_should(images):
 
 def test_size_doubled_shows_every_other_place():
     """A view of half the size: the place seen is twice the place it is seen at."""
-    maps = RandomViews(scale=1.0)._maps(drawn(size=1.0)).double()
+    maps = RandomViews(scale=1.0)._maps(drawn(size=1.0), SIDE, SIDE).double()
     seen = _moved(coordinates(1), maps, border=True)
     expected = (2 * coordinates(1)).clamp(-EDGE, EDGE)
     torch.testing.assert_close(seen, expected)

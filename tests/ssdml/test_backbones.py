@@ -194,6 +194,13 @@ def test_items_of_another_shape_are_told(name, shape, size):
     )
 
 
+@pytest.mark.parametrize("name", ["cifar", "wide-resnet"])
+def test_channels_that_come_last_are_told(name):
+    message = rf"backbone='{name}' is .* channels first; got items of shape \(32, 32, 3\)"
+    with pytest.raises(ValueError, match=message):
+        named_backbone(name, (32, 32, 3))
+
+
 def test_rows_are_no_images_to_a_wide_resnet():
     with pytest.raises(ValueError, match="'wide-resnet' is for images; got items of shape"):
         named_backbone("wide-resnet", (784,))

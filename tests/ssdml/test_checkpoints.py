@@ -91,6 +91,12 @@ def test_the_last_two_are_kept_and_the_last_is_read(tmp_path):
         assert load_checkpoint(folder, CONFIG, "fit").number == number
 
 
+def test_numbers_count_beyond_four_digits(tmp_path):
+    save(tmp_path, 9998, 9999, 10000)
+    assert set(names(tmp_path)) == {"partition-9999.safetensors", "partition-10000.safetensors"}
+    assert load_checkpoint(tmp_path, CONFIG, "fit").number == 10000
+
+
 def test_files_of_others_are_left_alone(tmp_path):
     others = ["model.safetensors", "notes.txt", "partition-old.safetensors"]
     for name in others:

@@ -232,8 +232,19 @@ def test_an_empty_data_set_is_refused():
 
 @pytest.mark.parametrize("n_bytes", [50, 51])
 def test_items_take_at_most_half_of_what_is_free_on_a_gpu(monkeypatch, n_bytes):
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (100, 1000))
-    assert has_room("cuda:1", n_bytes) == (n_bytes == 50)
+    """Torch 2.4 takes the number of a device, or None for the current one."""
+    asked = []
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda d: asked.append(d) or (100, 1000))
+    assert has_room("cuda:1", n_bytes) == has_room("cuda", n_bytes) == (n_bytes == 50)
+    assert asked == [1, None]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_items_that_were_computed_are_learned_from_without_what_made_them(stream):
+    made = torch.rand(4, 3, requires_grad=True)
+    items = as_items(Listed(list(made)) if stream else made, "fit")
+    assert not items.batch(np.array([1])).requires_grad
+    assert made.requires_grad
 
 
 def test_items_that_do_not_fit_stay_and_their_batches_travel(monkeypatch):

@@ -47,6 +47,12 @@ class TestDegenerate:
         model = small_model(epochs=4).fit(X, y)
         assert (model.predict(X) == y).mean() > 0.8
 
+    def test_one_item_has_no_neighbour(self, digits):
+        X, y, _ = digits
+        message = "DeepSSDML: a graph of neighbours wants at least 2 rows; got 1"
+        with pytest.raises(ValueError, match=message):
+            small_model().fit(X[:1], y[:1])
+
     @pytest.mark.parametrize("new", [DeepSSDML, DeepSSDML.paper])
     def test_fewer_items_than_neighbours(self, digits, new):
         X, y, _ = digits

@@ -9,7 +9,7 @@ from scipy.special import softmax
 from torch import nn
 
 from ssdml.deep_run import DeepRun
-from tests.deep import small_model, small_network
+from tests.deep import assert_same_weights, small_model, small_network
 
 
 @pytest.fixture
@@ -47,6 +47,31 @@ def test_targets_are_the_likeliest_classes_where_they_are_likely_enough(asked):
     clear = np.abs(known.max(axis=1) - 0.6) > 1e-4
     np.testing.assert_array_equal(trusted[clear], known.max(axis=1)[clear] > 0.6)
     assert 0.1 < trusted.mean() < 0.9
+
+
+def brightened(items, generator):
+    return items * (1 + torch.rand(len(items), 1, 1, 1, generator=generator))
+
+
+def brightened_in_place(items, generator):
+    return items.mul_(1 + torch.rand(len(items), 1, 1, 1, generator=generator))
+
+
+def test_views_may_be_made_in_place(digits):
+    """The weak view is the items themselves where an augment has no weaker form."""
+    X, _, labels = digits
+    plain, in_place = (
+        small_model(augment=augment, epochs=2).fit(X, labels)
+        for augment in (brightened, brightened_in_place)
+    )
+    assert_same_weights(plain, in_place)
+
+
+def test_views_of_another_number_are_refused(digits):
+    X, _, labels = digits
+    model = small_model(augment=lambda items, generator: items[1:], epochs=1)
+    with pytest.raises(ValueError, match="must return a view of each item; got 39 for 40 items"):
+        model.fit(X, labels)
 
 
 def test_at_threshold_0_every_item_takes_part(asked):

@@ -72,6 +72,7 @@ class TestWhatIsLearned:
         starts, ends = [], []
 
         def spy(features, triplets, start, **options):
+            assert options == {"angle": 40.0, "max_iter": 3, "rescale": True}
             starts.append(start)
             found = learn_metric(features, triplets, start, **options)
             ends.append(found.point)

@@ -30,8 +30,8 @@ def followed(digits):
 
     def few(run, *args):
         seen["rows"] = run.parts[0]
-        seen["each"] = [drawn.shape[1] for drawn in batches(run, *args)]
-        return list(batches(run, *args))[:COUNT]
+        seen["drawn"] = list(batches(run, *args))
+        return seen["drawn"][:COUNT]
 
     def spy(run, batch):
         seen["batches"].append(batch)
@@ -65,7 +65,18 @@ def test_triplets_are_those_of_the_features_before_the_metric(followed, digits):
 
 def test_an_epoch_has_a_hundred_triplets_a_batch_and_drops_the_rest(followed):
     model, seen = followed
-    assert seen["each"] == [100] * (2 * (len(model.triplets_.anchor) // 100))
+    each = len(model.triplets_.anchor) // 100
+    assert [batch.shape[1] for batch in seen["drawn"]] == [100] * (2 * each)
+    all_of_them = {tuple(ends) for ends in np.array(model.triplets_[:3]).T.tolist()}
+    first, second = (
+        [tuple(ends) for batch in epoch for ends in batch.T.tolist()]
+        for epoch in (seen["drawn"][:each], seen["drawn"][each:])
+    )
+    for epoch in (first, second):
+        assert len(set(epoch)) == len(epoch)  # none comes twice
+        assert set(epoch) <= all_of_them
+    assert first != second
+    assert first != sorted(first)
 
 
 def test_each_batch_learns_the_metric_and_then_the_network_under_it(followed, digits):

@@ -105,6 +105,13 @@ def test_what_they_learned_is_resumed_to_the_same_bits(digits, tmp_path, monkeyp
     assert_same_weights(at_once, model.fit(X, labels))
 
 
+def test_a_batch_too_small_for_two_halves_is_refused_before_the_work(digits):
+    X, _, labels = digits
+    model = small_model(losses=GraphConsistency(), batch_size=1)
+    with pytest.raises(ValueError, match="batch_size must be at least 2 with losses of two halves"):
+        model.fit(X, labels)
+
+
 def test_what_is_no_loss_is_refused(digits):
     X, _, labels = digits
     with pytest.raises(TypeError, match="terms must be modules; got str"):

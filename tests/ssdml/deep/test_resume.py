@@ -155,7 +155,18 @@ class Views:
         self.strength = strength
 
 
-@pytest.mark.parametrize("make", [Scaled, Views, lambda value: partial(unchanged, value=value)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        Scaled,
+        Views,
+        lambda value: partial(unchanged, value=value),
+        lambda value: nn.Sequential(Scaled(value), nn.Linear(2, 2)),
+        lambda value: Scaled((value, (1.0, [2.0]))),
+        lambda value: Views([value]),
+    ],
+    ids=["module", "object", "partial", "inner module", "tuple", "list"],
+)
 def test_what_is_made_anew_is_known_by_what_it_was_made_with(make):
     assert described([make(1)]) == described([make(1)]) != described([make(2)])
     assert "0x" not in str(described(make(1)))

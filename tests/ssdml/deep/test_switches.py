@@ -11,7 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
 from ssdml.deep import BESIDE
-from ssdml.training import MetricNetwork, Trainer
+from ssdml.items import as_items
+from ssdml.training import MetricNetwork, Trainer, embed_items, mixed_precision
 from tests.deep import small_model
 
 
@@ -126,6 +127,18 @@ class TestSwitches:
         assert np.abs(mixed.transform(X) - fitted.transform(X)).max() > 1e-5
         ours, theirs = ((model.transduction_ == y).mean() for model in (mixed, fitted))
         assert ours > theirs - 0.1
+
+    def test_what_is_embedded_in_the_midst_of_it_is_in_float32(self, fitted, digits):
+        """As DeepCluster does, between two epochs."""
+        network, items = fitted.network_, as_items(digits[0], "fit")
+        expected = embed_items(network, items)
+        with mixed_precision(network, True):
+            np.testing.assert_array_equal(embed_items(network, items), expected)
+            assert network.mixed
+            assert (
+                np.abs(network(items.batch(np.arange(9))).detach().numpy() - expected[:9]).max()
+                > 1e-4
+            )
 
     @pytest.mark.parametrize("has_it", [False, True])
     def test_auto_is_mixed_precision_where_the_device_has_it(self, digits, monkeypatch, has_it):

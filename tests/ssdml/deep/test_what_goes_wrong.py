@@ -121,6 +121,7 @@ def test_batches_that_processes_cannot_share_are_refused_before_the_work(digits,
     X, _, labels = digits
     monkeypatch.setattr(ranks, "n_ranks", lambda: 3)
     monkeypatch.setattr(ranks, "rank", lambda: 0)
+    monkeypatch.setattr(ranks, "in_group", lambda: False)
     model = small_model()
     with pytest.raises(ValueError, match="batch_size must be a multiple of the 3 processes; got 4"):
         model.fit(X, labels)
