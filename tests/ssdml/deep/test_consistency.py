@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import softmax
+from sklearn.datasets import load_digits
 from torch import nn
 
 from ssdml.deep_run import DeepRun
+from ssdml.experiments.statistics import paired_difference
 from tests.deep import assert_same_weights, small_model, small_network
 
 
@@ -77,3 +79,23 @@ def test_views_of_another_number_are_refused(digits):
 def test_at_threshold_0_every_item_takes_part(asked):
     _, trusted, _ = asked(0.0)
     assert trusted.all()
+
+
+@pytest.mark.slow
+def test_a_short_fit_would_be_misled_by_what_the_network_is_unsure_of():
+    """Six passes over 1,500 digits, 50 of them labelled: the rest are told worse without it."""
+    X, y = load_digits(return_X_y=True)
+    X = X.reshape(-1, 8, 8).astype(np.float32) / 16
+    right = {0.0: [], 0.9: []}
+    for seed in range(10):
+        order = np.random.default_rng(seed).permutation(len(X))
+        learned, others = order[:1500], order[1500:]
+        labels = np.full(1500, -1)
+        for c in range(10):
+            labels[np.flatnonzero(y[learned] == c)[:5]] = c
+        for threshold, shares in right.items():
+            model = small_model(threshold=threshold, random_state=seed).fit(X[learned], labels)
+            shares.append(100 * (model.predict(X[others]) == y[others]).mean())
+    change = paired_difference(np.array(right[0.0]), np.array(right[0.9]))
+    assert change.mean < -2
+    assert change.excludes_zero
