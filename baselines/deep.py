@@ -182,7 +182,7 @@ class DeepBaseline(DeepEstimator):
         return method
 
     def _new_run(
-        self, items: Any, labels: Array, network: Any, inputs: Any, seed: int, device: str
+        self, items: Any, labels: Array, network: Any, seed: int, device: str
     ) -> BaselineRun:
         from ssdml.baselines._deep_run import BaselineRun
 

@@ -154,7 +154,7 @@ class DeepSupervised(DeepEstimator):
         self.verbose = verbose
 
     def _new_run(
-        self, items: Any, labels: Array, network: Any, inputs: Any, seed: int, device: str
+        self, items: Any, labels: Array, network: Any, seed: int, device: str
     ) -> SupervisedRun:
         kind = TripletRun if self.loss == "triplet" else SupervisedRun
         return kind(items, labels, network, self, seed, device)

@@ -171,7 +171,7 @@ class DeepUnsupervised(DeepEstimator):
         return recipe
 
     def _new_run(
-        self, items: Any, labels: Array, network: Any, inputs: Any, seed: int, device: str
+        self, items: Any, labels: Array, network: Any, seed: int, device: str
     ) -> UnsupervisedRun:
         recipe = self._new_recipe()
         recipe.check(items.shape)

@@ -291,7 +291,7 @@ class DeepSSDML(DeepEstimator):
         return BESIDE if inputs is not None and inputs.weight else 0.0
 
     def _new_run(
-        self, items: Any, labels: Array, network: Any, inputs: Any, seed: int, device: str
+        self, items: Any, labels: Array, network: Any, seed: int, device: str
     ) -> PartitionRun:
         from ssdml.augmentation import strong_and_weak
         from ssdml.deep_literal import LiteralRun
@@ -306,9 +306,7 @@ class DeepSSDML(DeepEstimator):
             return LiteralRun(items, labels, network, self, seed, device)
         views, weak_views = strong_and_weak(self.augment, items.shape)
         losses = self._copied_losses(device)
-        return DeepRun(
-            items, labels, network, inputs, views, weak_views, self, seed, device, losses
-        )
+        return DeepRun(items, labels, network, views, weak_views, self, seed, device, losses)
 
     def _copied_losses(self, device: str) -> LossSum | None:
         """Losses beside ours, the same on all ranks."""

@@ -20,8 +20,8 @@ from ssdml.labels import likeliest, read_labels
 from ssdml.progress import CallbackSupportMixin, Stages, with_callbacks
 
 if TYPE_CHECKING:
+    from ssdml.input_side import InputGraph
     from ssdml.partition_run import PartitionRun
-    from ssdml.training import MetricNetwork
 
 Array = npt.NDArray[Any]
 
@@ -61,7 +61,7 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
 
     @abstractmethod
     def _new_run(
-        self, items: Any, labels: Array, network: Any, inputs: Any, seed: int, device: str
+        self, items: Any, labels: Array, network: Any, seed: int, device: str
     ) -> PartitionRun:
         """The run, which has not begun."""
 
@@ -69,9 +69,10 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
         """Labels of the items, -1 where there is none."""
         return read_labels(y, n_samples, type(self).__name__, "Label some items.")
 
-    def _inputs(self, items: Any, labels: Array, rng: np.random.Generator) -> Any:
+    def _inputs(self, items: Any, labels: Array, rng: np.random.Generator) -> InputGraph | None:
         """What the run has of the items as they are, and what stands beside the embedding."""
         self.input_side_, self.input_weight_ = None, 0.0
+        return None
 
     @with_callbacks
     def fit(self, dataset: Any, y: Any = None, *, validation: Any = None) -> Self:
@@ -130,11 +131,11 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
             folder = RunFolder(self, items, labels)
             verbose = self.verbose if rank() == 0 else 0  # one bar for all processes
             stages = Stages(self, self._n_stages(folder.n_done), verbose=verbose)
-            network = self._network(items, labels, folder.seed, device)
+            run = self._begun(items, labels, folder.seed, device)
             with stages.all(dataset, y):
                 with stages("input"):
-                    inputs = self._inputs(items, labels, np.random.default_rng(folder.seed))
-                run = self._new_run(items, labels, network, inputs, folder.seed, device)
+                    rng = np.random.default_rng(folder.seed)
+                    run.input_graph = self._inputs(items, labels, rng)
                 folder.resume(run)
                 if self.pretrain_epochs and not run.history:
                     with stages("pretraining") as show:
@@ -156,11 +157,11 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
         n_partitions = -(-self.epochs // self.epochs_per_partition)
         return 2 + bool(self.pretrain_epochs and not n_done) + n_partitions - n_done
 
-    def _network(self, items: Any, labels: Array, seed: int, device: str) -> MetricNetwork:
-        """One that has learned nothing."""
+    def _begun(self, items: Any, labels: Array, seed: int, device: str) -> PartitionRun:
+        """The run, with a network that has learned nothing."""
         from ssdml.deep_network import new_network
 
-        return new_network(
+        network = new_network(
             self.backbone,
             items,
             self.n_components,
@@ -169,6 +170,7 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
             device,
             orthogonal=self.orthogonal,
         )
+        return self._new_run(items, labels, network, seed, device)
 
     def _scores(self, network: Any, items: Any, y: Array, seed: int) -> dict[str, float]:
         from ssdml.ranks import from_first_rank

@@ -20,7 +20,6 @@ from ssdml.alternation import N_TRIPLETS, learn_metric, mine
 from ssdml.augmentation import Augment
 from ssdml.conclusion import State
 from ssdml.graphs.neighbors import KNNGraph
-from ssdml.input_side import InputGraph
 from ssdml.items import Items
 from ssdml.linalg import nearest_orthonormal
 from ssdml.partition_run import PartitionRun, Prepared, RunSettings
@@ -70,7 +69,6 @@ class DeepRun(PartitionRun):
         items: Items,
         labels: Classes,
         network: MetricNetwork,
-        input_graph: InputGraph | None,
         views: Augment,
         weak_views: Augment,
         settings: DeepSettings,
@@ -79,14 +77,14 @@ class DeepRun(PartitionRun):
         losses: Loss | None = None,
     ) -> None:
         super().__init__(items, labels, network, settings, seed, device, losses)
-        own_share(settings.batch_size)  # or an error, before the first partition
+        own_share(settings.batch_size)  # or an error, before the work
         least = math.lcm(2, n_ranks())
         if losses is not None and losses.takes_halves and settings.batch_size < least:
             raise ValueError(
                 f"batch_size must be at least {least} with losses of two halves that are aligned "
                 f"in class, such as GraphConsistency; got {settings.batch_size}."
             )
-        self.input_graph, self.views, self.weak_views = input_graph, views, weak_views
+        self.views, self.weak_views = views, weak_views
         self._generator = torch.Generator()  # of the views
 
     def _prepare(self, rng: np.random.Generator) -> Prepared:

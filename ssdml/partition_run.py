@@ -45,6 +45,7 @@ from ssdml.training import (
 )
 
 if TYPE_CHECKING:
+    from ssdml.input_side import InputGraph
     from ssdml.losses.base import Loss
 
 Array = npt.NDArray[Any]
@@ -88,6 +89,7 @@ class PartitionRun(ABC):
 
     optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW
     learns_proxies = False  # otherwise they stand at the classes' means in the end
+    input_graph: InputGraph | None = None  # of the items as they are, where its edges may count
 
     def __init__(
         self,

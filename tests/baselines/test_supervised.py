@@ -47,7 +47,7 @@ def run():
     items = as_items(X, "test")
     network = new_network(small_network(), items, 16, 10, 0, "cpu")
     model = DeepSupervised("triplet", small_network(), 16, margin=0.3)
-    run = model._new_run(items, labels, network, None, 0, "cpu")
+    run = model._new_run(items, labels, network, 0, "cpu")
     assert isinstance(run, TripletRun)
     return run
 

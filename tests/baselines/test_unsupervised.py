@@ -67,7 +67,7 @@ def begun(digits):
         network = new_network(
             small_network(), items, 16, 10, 0, "cpu", orthogonal=estimator.orthogonal
         )
-        return estimator._new_run(items, labels, network, None, 0, "cpu")
+        return estimator._new_run(items, labels, network, 0, "cpu")
 
     return begin
 

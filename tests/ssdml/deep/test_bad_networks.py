@@ -12,6 +12,7 @@ from torch.utils.data import TensorDataset
 
 from ssdml import DeepSSDML
 from ssdml.deep_network import lay_channels_last
+from ssdml.losses import GraphConsistency
 from tests.deep import small_model, small_network
 
 ROOT = Path(__file__).parents[3]
@@ -223,6 +224,25 @@ class TestBadInput:
         X, _, labels = digits
         with pytest.raises(ValueError, match="at most the 32 features of the backbone; got 33"):
             small_model().set_params(n_components=33).fit(X, labels)
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"backbone": nn.Flatten},
+            {"n_components": 33},
+            {"losses": [len]},
+            {"losses": GraphConsistency(), "batch_size": 1},
+            {"mining": "neighborhood", "n_neighbors": 1},
+        ],
+        ids=lambda wrong: ", ".join(wrong),
+    )
+    def test_what_cannot_be_run_is_told_before_the_graph_of_the_input(
+        self, digits, monkeypatch, wrong
+    ):
+        X, _, labels = digits
+        monkeypatch.setattr(DeepSSDML, "_inputs", lambda *_: pytest.fail("it came to the graph"))
+        with pytest.raises((TypeError, ValueError), match="must"):
+            small_model(**wrong).fit(X, labels)
 
     def test_labels_of_another_length_or_none(self, digits):
         X, _, labels = digits
