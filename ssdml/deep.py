@@ -36,7 +36,8 @@ class DeepSSDML(DeepEstimator):
     ----------
     backbone : {"mnist", "cifar", "wide-resnet"} or Module
         Seed 003's networks, or :class:`ssdml.wide_resnet.WideResNet` for images of any size, or any
-        that makes (n, d) features of a batch; it is copied.
+        that makes (n, d) features of a batch; it is copied. All of its parts are in training mode
+        while it learns, and in evaluation mode in the end.
     n_components : int or None
         Columns of L, at most d; None: d.
     n_neighbors : int
