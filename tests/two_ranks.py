@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,9 @@ def main(out: Path) -> None:
                 file.write(f"{len(self.history) + 1}\n")
             first = os.environ.get("TORCHELASTIC_RESTART_COUNT") == "0"
             if "--die" in sys.argv and first and len(self.history) == 2:
+                written = out / "checkpoints" / "partition-0002.safetensors"
+                while not written.exists():  # by the first process, which may be slower
+                    time.sleep(0.05)
                 os.kill(os.getpid(), signal.SIGKILL)
         return partition(self, progress)
 
