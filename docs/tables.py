@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from ssdml.experiments.baseline_tables import best_of, is_ahead, printed_scores
-from ssdml.experiments.methods import split_name
+from ssdml.experiments.methods import joined_name, split_name
 from ssdml.experiments.paired import against, means
 from ssdml.experiments.printed import LABELS_PER_CLASS, as_printed, marked
 from ssdml.experiments.results import Row, latest, read_rows
@@ -106,8 +106,7 @@ def finished(
 def in_bfloat16(method: str) -> str:
     """The name of a method whose network computes in bfloat16."""
     plain, changes = split_name(method)
-    parts = [f"{name}={value}" for name, value in (changes | {"mixed_precision": "true"}).items()]
-    return f"{plain}[{';'.join(parts)}]"
+    return joined_name(plain, changes | {"mixed_precision": "true"})
 
 
 def features(*left_out: str) -> Lines:

@@ -199,7 +199,9 @@ def neighbors_among(n_neighbors: int, n_samples: int, who: str, *, stacklevel: i
     10
     """
     if n_samples < 2:
-        raise ValueError(f"{who}: a graph of neighbours wants at least 2 rows; got {n_samples}.")
+        raise ValueError(
+            f"{who}: a graph of neighbours wants at least 2 rows; got {n_samples}. Give more."
+        )
     if n_neighbors < n_samples:
         return int(n_neighbors)
     warnings.warn(

@@ -44,6 +44,18 @@ def split_name(name: str) -> tuple[str, dict[str, str]]:
     return plain, dict(part.partition("=")[::2] for part in parts)
 
 
+def joined_name(plain: str, changes: Mapping[str, str]) -> str:
+    """The name that :func:`split_name` takes apart.
+
+    Examples
+    --------
+    >>> joined_name("ssdml", {"decay": "0.9"}), joined_name("lda", {})
+    ('ssdml[decay=0.9]', 'lda')
+    """
+    values = ";".join(f"{name}={value}" for name, value in changes.items())
+    return f"{plain}[{values}]" if values else plain
+
+
 def with_parameters(name: str, known: Mapping[str, Factory]) -> Factory:
     """A method by its name, some of its parameters changed: ``"ssdml[n_neighbors=20;decay=0.9]"``.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from textwrap import fill
 
-from ssdml.experiments.methods import split_name
+from ssdml.experiments.methods import joined_name, split_name
 from ssdml.experiments.tuning import SUFFIX
 
 LABELS_PER_CLASS = {"mnist": 10, "fashion_mnist": 10, "cifar10": 100}  # 5 for others
@@ -187,8 +187,7 @@ def without(method: str, *parameters: str) -> str:
     ('lrml[decay=0.9]', 'lrml')
     """
     plain, changes = split_name(method)
-    kept = ";".join(f"{name}={value}" for name, value in changes.items() if name not in parameters)
-    return f"{plain}[{kept}]" if kept else plain
+    return joined_name(plain, {k: v for k, v in changes.items() if k not in parameters})
 
 
 def marked(method: str) -> str:
