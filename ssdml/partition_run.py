@@ -146,8 +146,10 @@ class PartitionRun(ABC):
         return self.trainer.network
 
     def pretrain(self, show: Show) -> None:
-        """Teach the network the labelled items by softmax, before anything else."""
-        codes, _ = class_codes(self.labels)
+        """Teach the network the labelled items by softmax; one class has nothing to teach."""
+        codes, n_classes = class_codes(self.labels)
+        if n_classes < 2:
+            return
         rows = np.flatnonzero(codes != UNLABELED)
         epochs, rng = self.settings.pretrain_epochs, np.random.default_rng([self.seed, 0, 0])
         for loss in pretrain(self.network, self.items, rows, codes[rows], epochs=epochs, rng=rng):

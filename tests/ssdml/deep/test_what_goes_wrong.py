@@ -95,6 +95,16 @@ class TestTriplets:
         assert model.history_[0]["n_triplets"] == 0
         assert (model.transduction_ == 3).all()
 
+    def test_one_labelled_item_leaves_nothing_to_pretrain_and_normalises_no_batch_alone(
+        self, digits
+    ):
+        X, _, labels = digits
+        network = nn.Sequential(*small_network(), nn.BatchNorm1d(32))
+        model = small_model(backbone=network, epochs=2, pretrain_epochs=2)
+        with pytest.warns(RuntimeWarning, match="Labels of two classes must reach the graph"):
+            model.fit(X, np.where(np.arange(len(X)) == np.argmax(labels >= 0), labels, -1))
+        assert "pretraining" not in model.history_[0]
+
     def test_the_published_way_goes_past_a_partition_without_one(self, digits, monkeypatch):
         X, _, labels = digits
         none = Triplets(*np.zeros((3, 0), np.int64), np.zeros(0))
