@@ -8,10 +8,10 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ssdml.input_side import InputSide, flat_items
+from ssdml.offered import ClassScore, SearchableEmbedding
 from ssdml.persistence import load_state, save_state
 
 Array = npt.NDArray[Any]
@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 SAVED = ("components_", "classes_", "label_distributions_", "transduction_")
 
 
-class DeepMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+class DeepMetric(ClassScore, SearchableEmbedding):
     """Mixin of estimators that learn ``network_``, and what stands beside its embedding."""
 
     network_: Any
@@ -57,7 +57,7 @@ class DeepMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return np.hstack([embedding, self.input_weight_ * self.input_side_(flat_items(items))])
 
     def predict_proba(self, dataset: Any) -> Array:
-        """Distribution of the classes at each item, as its proxies have it.
+        """Distribution of the classes at each item, as its proxies have it; not calibrated.
 
         Returns
         -------

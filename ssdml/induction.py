@@ -20,18 +20,19 @@ from ssdml.calibration import (
     suspects,
 )
 from ssdml.dask_arrays import of_dask
-from ssdml.graphs._checks import UNLABELED, check_finite
+from ssdml.graphs._checks import check_finite
 from ssdml.graphs._rows import check_file
 from ssdml.graphs.neighbors import nearest_rows
 from ssdml.labels import read_labels
 from ssdml.linalg import check_spread
 from ssdml.metric import LearnedMetric
+from ssdml.offered import ClassScore
 
 Array = npt.NDArray[Any]
 Labels = npt.NDArray[np.int64]
 
 
-class InductiveMetric(LearnedMetric):
+class InductiveMetric(ClassScore, LearnedMetric):
     """Mixin of learned metrics that know the distributions of the classes at their rows.
 
     The rows are those of ``embedding_``: all that were fitted, or ``reference_rows_`` of them.
@@ -173,12 +174,6 @@ class InductiveMetric(LearnedMetric):
                 "in memory; the fit hid no label. A model that was loaded has forgotten: fit it."
             )
         return suspects(self.calibration_, self.classes_)
-
-    def score(self, X: Any, y: Any) -> float:
-        """Share of the labelled rows (``y != -1``) whose class is predicted."""
-        labels = read_labels(y, len(X), f"{type(self).__name__}.score", "Score rows with labels.")
-        known = labels != UNLABELED
-        return float((np.asarray(self.predict(X))[known] == labels[known]).mean())
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "components_")

@@ -10,13 +10,13 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ssdml.dask_arrays import by_blocks, check_dask_array, of_dask
 from ssdml.graphs._blocks import row_blocks
 from ssdml.graphs._checks import check_finite
 from ssdml.graphs._rows import check_file
+from ssdml.offered import SearchableEmbedding
 from ssdml.persistence import load_state, save_state
 from ssdml.representation import ResidualRepresentation
 
@@ -51,7 +51,7 @@ def embed(
     return embedding
 
 
-class LearnedMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+class LearnedMetric(SearchableEmbedding):
     """Mixin of estimators that learn ``components_``, and perhaps ``representation_``.
 
     The embedding of X is ``R(X) @ components_.T``, where R is ``representation_``, or the
@@ -172,38 +172,6 @@ class LearnedMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             return float(np.linalg.norm(embedding[0] - embedding[1]))
 
         return metric
-
-    def to_faiss(self, X: Any) -> Any:
-        """Index of rows under the learned metric, for a search by faiss.
-
-        Parameters
-        ----------
-        X : array of shape (n, n_features)
-
-        Returns
-        -------
-        index : faiss.IndexFlatL2
-            Of the embedding in float32: ``index.search(model.transform(Q).astype("float32"), k)``
-            gives the squared distances and the numbers of the k nearest rows. It is exact;
-            ``faiss.write_index`` keeps it.
-
-        Examples
-        --------
-        >>> from sklearn.datasets import load_iris
-        >>> from ssdml import SSDML
-        >>> X, y = load_iris(return_X_y=True)
-        >>> labels = np.where(np.arange(150) % 10 == 0, y, -1)
-        >>> model = SSDML(random_state=0).fit(X, labels)
-        >>> squares, rows = model.to_faiss(X).search(model.transform(X[:2]).astype("float32"), 1)
-        >>> rows.ravel().tolist()
-        [0, 1]
-        """
-        import faiss
-
-        embedding = np.ascontiguousarray(self.transform(X), dtype=np.float32)
-        index = faiss.IndexFlatL2(embedding.shape[1])
-        index.add(embedding)
-        return index
 
     def to_onnx(self, path: str | Path, *, method: str = "transform") -> None:
         """Write :meth:`transform` into a file that runs without Python: ONNX.

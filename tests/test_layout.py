@@ -42,7 +42,7 @@ FLOORS = (
     | {f"ssdml.{name}" for name in "image_readers fine_grained_readers image_files".split()}
     | {"ssdml.table_readers", "ssdml.texts"},
     {"ssdml.stiefel", "ssdml.metric", "ssdml.induction", "ssdml.model_selection"}
-    | {"ssdml.onnx_export"},
+    | {"ssdml.offered", "ssdml.onnx_export"},
     {
         "ssdml.training",
         "ssdml.residual_training",

@@ -187,3 +187,24 @@ def test_new_items_have_the_class_that_the_graph_gave_them_more_often_than_by_ch
 ):
     model = plain(estimator)
     assert (model.predict(data[0]) == model.transduction_).mean() > 0.3
+
+
+@every_estimator
+def test_the_score_is_the_share_of_labelled_items_that_are_named_as_they_are(
+    estimator, data, plain
+):
+    model, (X, labels) = plain(estimator), data
+    right = sum(c == label for c, label in zip(model.predict(X), labels, strict=True) if label >= 0)
+    assert model.score(X, labels) == pytest.approx(right / 50)
+    with pytest.raises(ValueError, match=r"score: y must contain labels.*Score rows with labels"):
+        model.score(X, np.full(len(X), -1))
+
+
+@every_estimator
+def test_an_index_of_faiss_finds_the_nearest_items_under_the_metric(estimator, data, plain):
+    model, (X, _) = plain(estimator), data
+    queries = model.transform(X[:5])
+    squares, items = model.to_faiss(X[5:]).search(queries, 3)
+    full = ((queries[:, None] - model.transform(X[5:])) ** 2).sum(axis=2)
+    np.testing.assert_allclose(squares, np.sort(full, axis=1)[:, :3], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(np.take_along_axis(full, items, 1), squares, rtol=1e-4, atol=1e-5)
