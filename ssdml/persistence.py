@@ -137,6 +137,14 @@ def load_state(folder: str | Path, name: str) -> tuple[dict[str, Any], dict[str,
     return config, arrays
 
 
+def saved_class(folder: str | Path) -> str | None:
+    """Name of the class that a folder holds; None where it cannot be read."""
+    try:
+        return str(json.loads((Path(folder) / CONFIG).read_text(encoding="utf-8"))["class"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
 def _present(file: Path, name: str) -> Path:
     """The file, if it is there."""
     if not file.is_file():

@@ -59,7 +59,7 @@ FLOORS = (
     {f"ssdml.deep_{part}" for part in "config estimator literal metric network run".split()}
     | {"ssdml.deep", "ssdml.partition_run", "ssdml.run_folder"},
     {"ssdml.experiments"},
-    {"ssdml.cli", "ssdml.cli_study", "ssdml.cli_values", "ssdml.__main__"},
+    {"ssdml.cli", "ssdml.cli_model", "ssdml.cli_study", "ssdml.cli_values", "ssdml.__main__"},
     {"ssdml.baselines"},
 )
 # The registry of methods may name the floor above it, inside a function.
