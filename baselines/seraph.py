@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 from scipy.special import expit, log_expit
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ssdml.baselines._estimator import NOT_NEGATIVE, Baseline, Problem
@@ -77,7 +79,7 @@ class SERAPH(Baseline):
         If no pair is dissimilar, so that M may shrink to nothing, or none is similar, and with
         ``trace_weight=0`` the trace has to be bounded.
     ConvergenceWarning
-        If ``max_iter`` steps did not come to ``tol``.
+        If ``max_iter`` steps did not come to ``tol``, or none raised the objective.
 
     Notes
     -----
@@ -162,6 +164,13 @@ class SERAPH(Baseline):
         else:
             turns = -(-self.max_iter // TURN)
             found = alternate_beliefs(np.eye(d), terms, model, max_iter=turns, tol=self.tol)
+        if len(found.values) == 1 and terms.rows.any():
+            warnings.warn(
+                "SERAPH: some step must raise the objective; none did, and M stays the input's. "
+                "Look for a row far from all others.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
         n_unknown = round(float(terms.counts[terms.kinds == 0].sum()))
         told = {"values": found.values, "converged": found.converged}
         told |= {"n_iter": len(found.values) - 1, "n_unknown": n_unknown}

@@ -9,6 +9,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
+from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
 from ssdml.baselines import APIT, APLLR, ISDML, LRML, SERAPH, DeepBaseline
@@ -222,6 +223,16 @@ def test_a_far_row_is_told_or_learned_with(data, few, far):
                 assert np.isfinite(M).all()
     assert all("Look for a row far from all others" in message for message in told)
     assert bool(told)
+
+
+def test_where_no_step_of_seraph_goes_up_it_is_told(data, few, monkeypatch):
+    """As beside a row of 1e11, where it depends on the last bits."""
+    monkeypatch.setattr("ssdml.baselines.seraph.HALVINGS", 0)
+    model = SERAPH(random_state=0)
+    with pytest.warns(ConvergenceWarning, match="M stays the input's. Look for a row far from all"):
+        model.fit(data[0], few)
+    M = model.get_mahalanobis_matrix()
+    np.testing.assert_allclose(M, M[0, 0] * np.eye(4), atol=1e-9 * M[0, 0])
 
 
 def test_apit_draws_twenty_pairs_by_the_square_of_the_classes_half_of_them_similar(
