@@ -28,6 +28,7 @@ N_ROWS = 10_000  # of which pairs are that the labels do not know: a step costs 
 HALVINGS = 20
 TURN = 10  # steps between two turns of the pairs' beliefs, and over which the rise is judged
 LARGEST_TRACE = 1e3  # over d: where nothing else bounds M
+NO_STEP = "SERAPH: a step must raise the objective; none did. Look for a row far from all others."
 
 
 class SERAPH(Baseline):
@@ -88,12 +89,11 @@ class SERAPH(Baseline):
     of the other pairs in the half that learns M is ours: the beliefs have μ in them already, so to
     first order these pairs pull with μ² where the gradient of the whole has μ, which is next to
     nothing at "auto". Step lengths, ``threshold=1``, ``trace_weight=0`` and "auto" are those of the
-    paper's code, as others carried it over. The code ends where M moves by 1e-3, which steps of its
-    length do not come to in 200, and takes a double step where 20 halvings do not help; the rule by
-    the objective, and ending there, are ours. Of each kind at most 100,000 pairs are drawn, once,
-    and stand for all; those that the labels do not know, of 10,000 rows. The start's scale is ours,
-    for elsewhere all pairs are sure and nothing moves: M and λ are in the unit in which the median
-    pair, of rows that differ, is at the threshold, and M begins as the identity.
+    paper's code, as others carried it over. It ends where M moves by 1e-3, which its steps do not
+    come to in 200, and takes a double step where 20 halvings do not help; the rule by the objective
+    and ending there are ours. Of each kind at most 100,000 pairs are drawn, once; those that the
+    labels do not know, of 10,000 rows. The start's scale is ours, for elsewhere all pairs are sure:
+    M and λ are in the unit in which the median pair, of rows that differ, is at the threshold.
     O(m d² + p d + d³) a step for p pairs of m rows, those 10,000 and the labelled ones.
 
     References
@@ -165,16 +165,11 @@ class SERAPH(Baseline):
             turns = -(-self.max_iter // TURN)
             found = alternate_beliefs(np.eye(d), terms, model, max_iter=turns, tol=self.tol)
         if len(found.values) == 1 and terms.rows.any():
-            warnings.warn(
-                "SERAPH: some step must raise the objective; none did, and M stays the input's. "
-                "Look for a row far from all others.",
-                ConvergenceWarning,
-                stacklevel=5,
-            )
+            warnings.warn(NO_STEP, ConvergenceWarning, stacklevel=5)
         n_unknown = round(float(terms.counts[terms.kinds == 0].sum()))
-        told = {"values": found.values, "converged": found.converged}
-        told |= {"n_iter": len(found.values) - 1, "n_unknown": n_unknown}
-        return found.M * unit, {"entropy_weight": terms.entropy_weight, **told}
+        told = {"values": found.values, "converged": found.converged, "n_unknown": n_unknown}
+        told |= {"n_iter": len(found.values) - 1, "entropy_weight": terms.entropy_weight}
+        return found.M * unit, told
 
     def _batch_loss(self, problem: Problem, info: dict[str, Any]) -> BatchLoss:
         from ssdml.baselines._batch_losses import EntropyLoss
@@ -191,9 +186,8 @@ class SERAPH(Baseline):
         both = self.unlabeled_pairs == "both"
         others, n_others = draw_unknown_pairs(labels, N_PAIRS, rng, both=both, n_rows=N_ROWS)
         n_known = problem.pairs.n_similar + problem.pairs.n_dissimilar
-        weight = self.entropy_weight
-        if weight == "auto":
-            weight = max(n_known, 1) / max(n_others, 1)
+        auto = max(n_known, 1) / max(n_others, 1)
+        weight = auto if self.entropy_weight == "auto" else self.entropy_weight
         counts = problem.pairs.n_similar, problem.pairs.n_dissimilar, n_others
         drawn = [len(similar), len(dissimilar), len(others)]
         ends = np.vstack([similar, dissimilar, others])

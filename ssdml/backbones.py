@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from ssdml.graphs._checks import choose
-from ssdml.items import CHANNELS
+from ssdml.image_shapes import has_channels_last
 from ssdml.paper_networks import PAPER_NETWORKS
 from ssdml.wide_resnet import WideResNet
 
@@ -156,7 +156,7 @@ NETWORKS: dict[str, Callable[[int], nn.Module]] = {
 
 def named_backbone(name: str, shape: tuple[int, ...]) -> nn.Module:
     """Network for items of shape (channels, height, width): seed 003's are for one size alone."""
-    if len(shape) == 3 and shape[-1] in CHANNELS and shape[0] not in CHANNELS:
+    if has_channels_last(shape):
         raise ValueError(
             f"backbone={name!r} is for images with their channels first; got items of shape "
             f"{shape}. Transpose them, or give bytes, whose channels may come last."

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ssdml.files import usual_mode
+
 SCHEMA = 1
 KEPT = 2
 NAME = re.compile(r"partition-(\d{4,})\.safetensors")
@@ -78,7 +80,8 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, config: dict[str, Any]
     unfinished = file.with_suffix(".unfinished")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, unfinished, metadata={"ssdml": json.dumps(header)})
+        with usual_mode(unfinished):
+            save_file(tensors, unfinished, metadata={"ssdml": json.dumps(header)})
         unfinished.replace(file)
     except (OSError, SafetensorError) as error:
         with suppress(OSError):  # such as where the folder is a file

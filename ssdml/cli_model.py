@@ -11,6 +11,8 @@ import typer
 
 from ssdml.cli_values import Force, numbers, say
 
+NAMES = "classes.json"  # of the classes that a model knows as 0, 1, ...
+
 
 def fit(
     x: Annotated[Path, typer.Argument(metavar="X.npy", help="Items, a row each; or images.")],
@@ -45,14 +47,16 @@ def fit(
 ) -> None:
     """Learn a metric from items of which a few are labelled."""
     _refuse_to_replace(out, force)
-    if network is None and (epochs is not None or checkpoints is not None):
-        raise typer.BadParameter("are for --network.", param_hint="--epochs and --checkpoints")
-    if network is not None and backbone is not None:
-        raise typer.BadParameter("cannot both be given.", param_hint="--backbone and --network")
-    from ssdml.datasets import encode_partial_labels
+    _refuse_mixed_options(network, backbone, epochs, checkpoints, out)
+    from ssdml.graphs._checks import UNLABELED
 
     items, labels = _read_pair(x, y)
-    codes, classes = encode_partial_labels(labels)
+    if items.ndim > 2 and network is None:
+        raise ValueError(
+            f"{x} must hold a row of numbers an item; got shape {items.shape}. Images need "
+            "--network."
+        )
+    numbers_of_classes, names = _as_numbers(labels)
     model = _estimator(
         network,
         n_components=n_components,
@@ -65,12 +69,20 @@ def fit(
         verbose=1,  # a bar where there is a terminal
     )
     start = time.perf_counter()
-    _save(model.fit(items, codes).set_params(verbose=0), out)
-    n_labeled = int((codes >= 0).sum())
+    try:
+        model.fit(items, numbers_of_classes)
+    except KeyboardInterrupt:
+        kept = "" if checkpoints is None else f"The same command goes on from {checkpoints}."
+        raise KeyboardInterrupt(kept) from None
+    _save(model.set_params(verbose=0), out)
+    _keep_names(names, out)
+    n_labeled = int((numbers_of_classes != UNLABELED).sum())
     say(
-        f"Learned {len(classes)} classes from {n_labeled} labelled and {len(items) - n_labeled} "
-        f"unlabelled rows in {time.perf_counter() - start:.1f} s: {out}"
+        f"Learned {len(model.classes_)} classes from {n_labeled} labelled and "
+        f"{len(items) - n_labeled} unlabelled rows in {time.perf_counter() - start:.1f} s: {out}"
     )
+    if names:
+        say(f"The model's classes are numbers, whose names are in {out / NAMES}.")
 
 
 def transform(
@@ -88,6 +100,12 @@ def transform(
     from ssdml.table_readers import read_npy
 
     learned, items = _loaded(model), read_npy(x)
+    n_columns = getattr(learned, "n_features_in_", None)
+    if n_columns is not None and items.ndim != 2:
+        raise ValueError(
+            f"{x} must hold rows of {n_columns} numbers, as those that were fitted; got shape "
+            f"{items.shape}."
+        )
     with shown_wait(f"embedding {len(items)} rows"):
         Z = learned.transform(items)
     with whole_file(out) as unfinished, unfinished.open("wb") as file:
@@ -118,6 +136,44 @@ def evaluate(
         typer.echo(json.dumps(scores))
     else:
         print_columns(("score", "%"), [(name, f"{value:.1f}") for name, value in scores.items()])
+
+
+def _refuse_mixed_options(
+    network: str | None,
+    backbone: str | None,
+    epochs: int | None,
+    checkpoints: Path | None,
+    out: Path,
+) -> None:
+    if network is None and (epochs is not None or checkpoints is not None):
+        raise typer.BadParameter("are for --network.", param_hint="--epochs and --checkpoints")
+    if network is not None and backbone is not None:
+        raise typer.BadParameter("cannot both be given.", param_hint="--backbone and --network")
+    if checkpoints is not None and checkpoints.absolute() == out.absolute():
+        raise typer.BadParameter("must be two folders.", param_hint="--checkpoints and --out")
+
+
+def _as_numbers(labels: Any) -> tuple[Any, list[str]]:
+    """Labels as whole numbers, -1 where there is none, and the names if they had to be numbered."""
+    import numpy as np
+
+    from ssdml.graphs._checks import UNLABELED
+    from ssdml.labels import encode_partial_labels
+
+    codes, classes = encode_partial_labels(labels)
+    if classes.dtype.kind not in "iuf" or (classes != np.rint(classes)).any():
+        return codes, [str(name) for name in classes]
+    given = np.full(len(codes), UNLABELED)
+    given[codes >= 0] = classes[codes[codes >= 0]]
+    return given, []
+
+
+def _keep_names(names: list[str], folder: Path) -> None:
+    """Write the names of the classes 0, 1, ... beside the model; of numbers there are none."""
+    if names:
+        (folder / NAMES).write_text(json.dumps(names) + "\n", encoding="utf-8")
+    else:
+        (folder / NAMES).unlink(missing_ok=True)
 
 
 def _estimator(network: str | None, **params: Any) -> Any:
@@ -172,7 +228,7 @@ def _read_pair(rows: Path, labels: Path) -> tuple[Any, Any]:
     from ssdml.table_readers import read_npy
 
     X, y = read_npy(rows), read_npy(labels)
-    if X.shape[:1] != y.shape[:1]:
+    if y.ndim != 1 or X.shape[:1] != y.shape:
         raise ValueError(
             f"{labels} must have a label for each row of {rows}; got shapes {y.shape}, {X.shape}."
         )

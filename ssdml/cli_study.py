@@ -35,7 +35,7 @@ def compare(
         str, typer.Option(help="Name (see `ssdml datasets`) or path of your own data.")
     ],
     out: Annotated[Path, typer.Option(help="Folder for results.jsonl and the report.")],
-    methods: Methods = COMPARED,
+    methods: Methods = None,
     labels_per_class: Annotated[str, typer.Option(help="Numbers with commas between.")] = "5",
     seeds: Seeds = 5,
     features: Features = "auto",
@@ -76,7 +76,7 @@ def study(
         list[str], typer.Argument(metavar="DATA...", help="Names, or paths of your own data.")
     ],
     out: Annotated[Path, typer.Option(help="Folder for results.jsonl and the report.")],
-    methods: Methods = COMPARED,
+    methods: Methods = None,
     budgets: Annotated[
         str, typer.Option(help="Numbers of labels with commas between; all: every training row.")
     ] = "1,2,5,10,20,50,all",
@@ -162,7 +162,7 @@ def report(
 
 def _run(
     datasets: Sequence[str],
-    methods: str,
+    methods: str | None,
     out: Path,
     data_dir: Path | None,
     text_model: str | None,
@@ -181,7 +181,10 @@ def _run(
         for i, dataset in enumerate(loaded):
             deep, weights = settings.get("deep", False), settings.get("weights")
             known = list(run.available(dataset, deep, weights))
-            wanted = known if methods == "all" else cli_values.names(methods)
+            if methods is None:
+                wanted = [name for name in COMPARED if name in known]
+            else:
+                wanted = known if methods == "all" else cli_values.names(methods)
             settings["resume"] |= i > 0
             rows += run.compare(dataset, wanted, out=out, progress=progress, **settings)
         sections = read_sections(out)

@@ -15,11 +15,13 @@ DataDir = Annotated[
     Path | None,
     typer.Option(help="Folder of the data sets; else $SSDML_DATA, then the cache folder."),
 ]
+COMPARED = ("input", "pca", "lda", "nca", "ssdml", "ssdml-residual", "deep-ssdml")  # if known
 Methods = Annotated[
-    str,
+    str | None,
     typer.Option(
-        help="Names with commas between, or all; ssdml[decay=0.9;n_neighbors=20] sets "
-        "parameters, ssdml-tuned has the labelled rows choose them."
+        show_default=", ".join(COMPARED[:-1]),
+        help=r"Names with commas between, or all; ssdml\[decay=0.9] sets a parameter (a ; between "
+        "several), ssdml-tuned has the labelled rows choose them.",
     ),
 ]
 Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ...")]
@@ -46,8 +48,6 @@ TextModel = Annotated[
         "model's name or folder.",
     ),
 ]
-
-COMPARED = "input,pca,lda,nca,ssdml,ssdml-residual"
 
 
 def say(message: str) -> None:

@@ -97,7 +97,7 @@ class DeepSSDML(DeepEstimator):
     checkpoint_dir : path or None
         Where each partition leaves a checkpoint, and a line in ``history.jsonl``; scalars for
         TensorBoard too where that is installed. A fit with the same settings and data goes on from
-        the last checkpoint.
+        the last checkpoint; another one is refused, so a search over settings wants None.
     device : str
         "auto" is a GPU where torch finds one.
     n_jobs : int or None
@@ -317,6 +317,12 @@ class DeepSSDML(DeepEstimator):
         if self.losses is None:
             return None
         several = isinstance(self.losses, list | tuple)
-        losses = copy.deepcopy(LossSum(self.losses if several else [self.losses])).to(device)
+        try:
+            given = LossSum(self.losses if several else [self.losses])
+        except (TypeError, ValueError) as error:
+            raise type(error)(
+                f"losses must be a loss, or a list of losses or of pairs (weight, loss); {error}"
+            ) from error
+        losses = copy.deepcopy(given).to(device)
         share_weights(losses)
         return losses

@@ -15,10 +15,9 @@ from sklearn.utils import check_random_state
 from torch import nn
 
 from ssdml.checkpoints import digest, saved_config
-from ssdml.items import Items, sampled_rows
+from ssdml.items import Items
 
 UNLIKE = ("checkpoint_dir", "device", "n_jobs", "verbose", "random_state")  # they may differ
-COMPARED = 200  # items that stand for all
 
 
 def run_seed(random_state: Any, folder: Path | None) -> int:
@@ -33,14 +32,13 @@ def run_seed(random_state: Any, folder: Path | None) -> int:
 def run_config(
     model: Any, items: Items, labels: npt.NDArray[np.int64], seed: int
 ) -> dict[str, Any]:
-    """Settings, labels and items of a run as JSON; some items in their order stand for all."""
+    """Settings, labels and items of a run as JSON."""
     params = {k: v for k, v in model.get_params(deep=False).items() if k not in UNLIKE}
-    compared = items.batch(sampled_rows(items, seed, COMPARED))
     return {name: described(value) for name, value in params.items()} | {
         "seed": seed,
         "item_shape": list(items.shape),
         "labels": hashlib.sha256(np.ascontiguousarray(labels).tobytes()).hexdigest(),
-        "items": digest({str(len(items)): compared}),
+        "items": digest({str(len(items)): items.compared()}),
     }
 
 

@@ -97,8 +97,8 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
             If items are neither tensors nor arrays, or ``backbone`` is no module.
         ValueError
             If no item is labelled where labels are needed, they are of another length, the backbone
-            does not take the items, makes no finite rows or has nothing to learn, ``validation`` is
-            no pair of such items and labels, checkpoints belong to a run with other settings or
+            does not take the items, makes no finite rows or leaves nothing to learn, ``validation``
+            is no pair of such items and labels, checkpoints belong to a run with other settings or
             data, or ``device`` is not there, or another process's.
         FloatingPointError
             If loss or features are no longer finite, or all features are zero.

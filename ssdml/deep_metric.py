@@ -57,7 +57,7 @@ class DeepMetric(ClassScore, SearchableEmbedding):
         return np.hstack([embedding, self.input_weight_ * self.input_side_(flat_items(items))])
 
     def predict_proba(self, dataset: Any) -> Array:
-        """Distribution of the classes at each item, as its proxies have it; not calibrated.
+        """Distribution of the classes at each item, by its proxies of them; not calibrated.
 
         Returns
         -------
@@ -205,7 +205,7 @@ class DeepMetric(ClassScore, SearchableEmbedding):
 
     def _items(self, dataset: Any, method: str) -> Any:
         """Items of new data, once they are known to have the shape of those that were fitted."""
-        from ssdml.items import as_items
+        from ssdml.items import as_items, warn_of_scale
 
         check_is_fitted(self)
         who = f"{type(self).__name__}.{method}"
@@ -215,6 +215,7 @@ class DeepMetric(ClassScore, SearchableEmbedding):
                 f"{who}: items must have the shape {self.item_shape_} of those that were fitted; "
                 f"got {items.shape}."
             )
+        warn_of_scale(items, self.network_.backbone.scale, who)
         return items
 
     def __sklearn_is_fitted__(self) -> bool:

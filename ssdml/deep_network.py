@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from contextlib import suppress
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 
 from ssdml.backbones import Standardized, named_backbone
+from ssdml.image_shapes import has_channels_last
 from ssdml.items import Items, mean_and_scale
 from ssdml.journal import is_no_room
 from ssdml.ranks import share_weights
@@ -61,6 +63,12 @@ def new_network(
                 "backbone must be a name or a torch module; got "
                 f"{type(backbone).__name__}. Call what makes one."
             )
+        if has_channels_last(items.shape):
+            warnings.warn(
+                f"the first axis of an item is taken for its channels; got items of shape "
+                f"{items.shape}, whose last looks like it. Transpose them, or give bytes.",
+                stacklevel=2,
+            )
         module = Standardized(copy.deepcopy(backbone), *mean_and_scale(items, seed)).to(device)
         d = _n_features(module, items)
         lay_channels_last(module, items.shape)
@@ -68,7 +76,7 @@ def new_network(
         if columns > d:
             raise ValueError(
                 f"n_components must be at most the {d} features of the backbone; got "
-                f"{n_components}."
+                f"{n_components}. None is as many as there are."
             )
         L = random_orthonormal(d, columns, np.random.default_rng(seed))
         metric = torch.from_numpy(L.astype(np.float32))

@@ -182,6 +182,10 @@ class DeepRun(PartitionRun):
     def _seen(self, augment: Augment, items: torch.Tensor) -> torch.Tensor:
         """A view of each item."""
         views = augment(items, self._generator)
+        if not isinstance(views, torch.Tensor):
+            raise TypeError(
+                f"augment must return a tensor, a view of each item; got {type(views).__name__}."
+            )
         if len(views) != len(items):
             raise ValueError(
                 f"augment must return a view of each item; got {len(views)} for {len(items)} items."

@@ -27,6 +27,27 @@ def whole_file(path: Path, *, way_out: str = "") -> Iterator[Path]:
         unfinished.unlink(missing_ok=True)
 
 
+@contextmanager
+def usual_mode(path: Path) -> Iterator[None]:
+    """A file that its writer makes for the owner alone, as safetensors does, is as any other here.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     plain, own = Path(folder) / "plain", Path(folder) / "own"
+    ...     plain.touch()
+    ...     with usual_mode(own):
+    ...         own.chmod(0o600)
+    ...     plain.stat().st_mode == own.stat().st_mode
+    True
+    """
+    path.touch()
+    mode = path.stat().st_mode
+    yield
+    path.chmod(mode)
+
+
 def cannot_write(path: Path, error: OSError, way_out: str = "") -> OSError:
     """The error with the file that was meant and what to do."""
     reason = f"cannot be written ({error.strerror}). {way_out}".strip()

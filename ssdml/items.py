@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from ssdml.image_shapes import has_channels_last
 from ssdml.labels import encode_partial_labels
 
 Indices = npt.NDArray[np.intp]
 
-CHANNELS = (1, 3, 4)  # what a last axis of bytes may hold
+COMPARED = 200  # items of a data set that stand for all
+FEWEST_FOR_SCALE = 10
 SAMPLED = 2000  # items whose statistics stand for all
 SAMPLED_NUMBERS = 2**27  # of which they are made, at most: 1 GB in double precision
 
@@ -28,6 +31,9 @@ class Items(Protocol):
     def batch(self, indices: Indices) -> torch.Tensor:
         """Items of these numbers, (n, ...), floating point, on the device."""
 
+    def compared(self) -> torch.Tensor:
+        """What stands for all, where it is asked whether they are the same."""
+
 
 class StoredItems:
     """Items in one tensor; bytes stay bytes until they are used.
@@ -42,6 +48,10 @@ class StoredItems:
 
     def __len__(self) -> int:
         return len(self._stored)
+
+    def compared(self) -> torch.Tensor:
+        """All of them."""
+        return self._stored
 
     def batch(self, indices: Indices) -> torch.Tensor:
         """Items of these numbers."""
@@ -61,6 +71,10 @@ class LoadedItems:
 
     def __len__(self) -> int:
         return len(self._dataset)
+
+    def compared(self) -> torch.Tensor:
+        """Some, for all would have to be read."""
+        return self.batch(sampled_rows(self, 0, COMPARED))
 
     def batch(self, indices: Indices) -> torch.Tensor:
         """Items of these numbers."""
@@ -134,8 +148,7 @@ def as_items(dataset: Any, who: str, device: str = "cpu") -> Items:
         if dataset.ndim == 3:
             dataset = dataset[:, None]
         _check_finite(dataset, f"{who}: dataset")
-        channels_last = dataset.ndim == 4 and dataset.dtype == torch.uint8
-        if channels_last and dataset.shape[-1] in CHANNELS and dataset.shape[1] not in CHANNELS:
+        if dataset.dtype == torch.uint8 and has_channels_last(dataset.shape[1:]):
             dataset = dataset.movedim(-1, 1).contiguous()
         return StoredItems(dataset, device)
     if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
@@ -262,6 +275,24 @@ def sampled_rows(items: Items, seed: int, n_rows: int = SAMPLED) -> Indices:
     """Numbers of so many random items at most, fewer where they are large, in their order."""
     n_drawn = min(n_rows, max(1, SAMPLED_NUMBERS // int(np.prod(items.shape))))
     return np.sort(np.random.default_rng(seed).permutation(len(items))[:n_drawn])
+
+
+def warn_of_scale(items: Items, scale: torch.Tensor, who: str) -> None:
+    """Warn where items vary ten times as much as those of this scale, or a tenth as much.
+
+    By some of them, and their middle channel; fewer than ten items say nothing.
+    """
+    if len(items) < FEWEST_FOR_SCALE:
+        return
+    sample = items.batch(sampled_rows(items, 0, COMPARED)).double().cpu()
+    spread = sample.std((0, *range(2, sample.ndim)), correction=0)
+    ratio = float((spread / scale.double().cpu().flatten()).median())
+    if not 0.1 < ratio < 10:
+        warnings.warn(
+            f"{who}: items must be scaled as those that were fitted; got such as vary {ratio:.2g} "
+            "times as much. Pixels are bytes, or numbers from 0 to 1: divide others by 255.",
+            stacklevel=4,
+        )
 
 
 def mean_and_scale(items: Items, seed: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -12,16 +12,17 @@ from ssdml.graphs._checks import UNLABELED, check_labelled, check_labels
 
 
 def encode_partial_labels(
-    y: npt.ArrayLike, *, unlabeled: Iterable[Any] = (None, float("nan"), "", -1)
+    y: npt.ArrayLike, *, unlabeled: Iterable[Any] = (None, float("nan"), "", -1, "-1", "nan")
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
     """Codes 0, 1, ... of the labels, -1 where there is none, and the classes that the codes name.
 
     Parameters
     ----------
     y : array-like of shape (n,)
-        Labels of any one kind: integers, strings, None and NaN among them.
+        Labels of any one kind: integers, strings, None and NaN among them. Bytes are read as UTF-8.
     unlabeled : iterable
-        What stands for "no label". A NaN among them stands for every NaN, None also for pandas' NA.
+        What stands for "no label". A NaN among them stands for every NaN, None also for pandas' NA;
+        "-1" and "nan" are what -1 and NaN become in an array of names.
 
     Returns
     -------
@@ -38,6 +39,8 @@ def encode_partial_labels(
     (array([ 1, -1,  0]), array([3, 7]))
     """
     values = _as_column(y)
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8")
     missing = _is_missing(values, list(unlabeled))
     known = values[~missing]
     if known.dtype == object:

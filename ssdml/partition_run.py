@@ -241,7 +241,10 @@ class PartitionRun(ABC):
         return bool(self.history) and self.history[-1].get("changed", 1.0) < self.settings.tol
 
     def conclude(self) -> None:
-        """The labels along the graph of the last embedding; proxies that nobody has trained.
+        """The labels along the graph of the last embedding, and proxies that name them.
+
+        Proxies that were trained stay, unless the classes' means name more items as the graph does:
+        after few steps they do.
 
         Warns
         -----
@@ -259,11 +262,23 @@ class PartitionRun(ABC):
         if not self.distributions.shape[1]:
             return  # there is no label
         rng = np.random.default_rng([self.seed, len(self.history) + 1])
-        self.distributions = from_first_rank(
-            lambda: self._spread(self._edges(self._graph(self.embed("features"), rng)))
-        )
-        if not self.learns_proxies:
-            self._place(None, self.distributions.T @ self.embed("embedding"))
+        found = from_first_rank(lambda: self._concluded(rng))
+        assert found.distributions is not None
+        self.distributions = found.distributions
+        self._place(None, found.proxies)
+
+    def _concluded(self, rng: np.random.Generator) -> Prepared:
+        features = self.embed("features")
+        distributions = self._spread(self._edges(self._graph(features, rng)))
+        embedding = unit_rows(features @ self.network.L)
+        means, classes = distributions.T @ embedding, likeliest(distributions)
+
+        def agreement(proxies: Array) -> float:
+            return float((likeliest(embedding @ unit_rows(proxies).T) == classes).mean())
+
+        learned = self.network.proxies.detach().cpu().numpy()
+        stay = self.learns_proxies and agreement(learned) >= agreement(means)
+        return Prepared(distributions, proxies=None if stay else means)
 
     def _graph(self, features: Array, rng: np.random.Generator) -> KNNGraph:
         """Graph of the embedding."""

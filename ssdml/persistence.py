@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ssdml.files import usual_mode
+
 SCHEMA = 1
 CONFIG, ARRAYS, OTHER_ARRAYS = "config.json", "model.safetensors", "model-2.safetensors"
 
@@ -70,7 +72,8 @@ def save_state(
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        save_file(contiguous, folder / config["arrays"])
+        with usual_mode(folder / config["arrays"]):
+            save_file(contiguous, folder / config["arrays"])
         unfinished.write_text(text, encoding="utf-8")
         unfinished.replace(folder / CONFIG)
     except (OSError, SafetensorError) as error:

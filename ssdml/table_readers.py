@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ssdml.image_readers import RawItems, stack_splits
+from ssdml.image_shapes import has_channels_first
 
 LABEL_COLUMNS = ("label", "y")
 TEXT_COLUMN = "text"
@@ -56,6 +57,12 @@ def label_file(path: Path) -> Path:
 
 def read_npy(path: Path, *, in_place: bool = False) -> npt.NDArray[Any]:
     """Array of a .npy file that holds no objects; in place: mapped, and read where it is used."""
+    if path.is_dir() or path.suffix == ".npz":
+        kind = "a folder" if path.is_dir() else "several arrays"
+        raise ValueError(
+            f"{path} must be a .npy file, of one array; got {kind}. `ssdml compare` and `study` "
+            "take these."
+        )
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing.")
     try:
@@ -212,8 +219,8 @@ def _checked_texts(path: Path, texts: list[Any], labels: npt.NDArray[Any]) -> Ra
 def _checked(path: Path, items: npt.NDArray[Any], labels: npt.NDArray[Any], test: Any) -> RawItems:
     if items.ndim < 2 or 0 in items.shape or items.dtype.kind not in "biuf":
         raise ValueError(
-            f"{path}: X must be an array of numbers (n, d) or of images (n, height, width); "
-            f"got shape {items.shape}, dtype {items.dtype}."
+            f"{path}: X must be an array of numbers (n, d) or of images (n, height, width[, "
+            f"channels]); got shape {items.shape}, dtype {items.dtype}."
         )
     if labels.ndim != 1 or len(labels) != len(items):
         raise ValueError(
@@ -225,4 +232,6 @@ def _checked(path: Path, items: npt.NDArray[Any], labels: npt.NDArray[Any], test
             f"{path}: test must be a boolean for each of the {len(items)} rows; "
             f"got shape {test.shape}, dtype {test.dtype}."
         )
+    if has_channels_first(items.shape[1:]):
+        items = np.moveaxis(items, 1, -1)
     return RawItems(items, labels, test)

@@ -39,7 +39,10 @@ FLOORS = (
     | {f"ssdml.{name}" for name in "pooling bn_inception wide_resnet pretrained".split()}
     | {f"ssdml.{name}" for name in "labels ranking retrieval evaluation progress".split()}
     | {f"ssdml.{name}" for name in "persistence dask_arrays datasets budgets splits".split()}
-    | {f"ssdml.{name}" for name in "image_readers fine_grained_readers image_files".split()}
+    | {
+        f"ssdml.{name}"
+        for name in "image_readers image_shapes fine_grained_readers image_files".split()
+    }
     | {"ssdml.table_readers", "ssdml.texts"},
     {"ssdml.stiefel", "ssdml.metric", "ssdml.induction", "ssdml.model_selection"}
     | {"ssdml.offered", "ssdml.onnx_export"},

@@ -27,6 +27,7 @@ from ssdml.experiments.methods import (
     Factory,
     InputFeatures,
     LabeledRowsOnly,
+    split_name,
     with_parameters,
 )
 from ssdml.experiments.photographs import photograph_methods
@@ -224,10 +225,16 @@ def compare(
     if isinstance(methods, Mapping):
         factories = dict(methods)
     else:
+        _refuse_networks_unasked(methods, deep)
         known = available(dataset, deep, weights, protocol)
         known = known | tuned(known)
         factories = {name: with_parameters(name, known) for name in methods}
     form = form_of(dataset, "raw" if deep and features == "auto" else features)
+    if deep and form == "components":
+        raise ValueError(
+            "compare: features must be 'raw' or 'unit' where networks see images; got "
+            "'components', which are none. Leave --features out, or --deep."
+        )
     runs = plan_runs(dataset, factories, labels_per_class, seeds, features=form, map_rows=map_rows)
     given = replace(prepared(dataset, form), texts=None)  # which every worker would get
     workers = nullcontext() if cluster is None else Cluster(cluster, n_jobs)
@@ -262,6 +269,15 @@ def available(
                 f"got {str(value)!r} and {dataset.name}. Leave it out."
             )
     return METHODS | deep_methods(dataset, DEEP_METHODS) if deep else METHODS
+
+
+def _refuse_networks_unasked(methods: Sequence[str], deep: bool) -> None:
+    asked = [name for name in methods if split_name(name)[0] in DEEP_METHODS]
+    if asked and not deep:
+        raise ValueError(
+            f"compare: deep must be True for {asked[0]}, which learns a network; got False. Pass "
+            "--deep, or deep=True."
+        )
 
 
 def _refuse_other_results(out: Path, resume: bool) -> None:

@@ -229,7 +229,7 @@ def test_where_no_step_of_seraph_goes_up_it_is_told(data, few, monkeypatch):
     """As beside a row of 1e11, where it depends on the last bits."""
     monkeypatch.setattr("ssdml.baselines.seraph.HALVINGS", 0)
     model = SERAPH(random_state=0)
-    with pytest.warns(ConvergenceWarning, match="M stays the input's. Look for a row far from all"):
+    with pytest.warns(ConvergenceWarning, match="none did. Look for a row far from all others"):
         model.fit(data[0], few)
     M = model.get_mahalanobis_matrix()
     np.testing.assert_allclose(M, M[0, 0] * np.eye(4), atol=1e-9 * M[0, 0])
