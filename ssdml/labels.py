@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ssdml.graphs._checks import UNLABELED, check_labelled, check_labels
+from ssdml.linalg import unit_rows
 
 
 def encode_partial_labels(
@@ -65,6 +66,19 @@ def likeliest(distributions: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         return np.full(len(distributions), UNLABELED, dtype=np.int64)
     codes: npt.NDArray[np.int64] = distributions.argmax(axis=1)
     return codes
+
+
+def named_as(
+    classes: npt.NDArray[np.int64], embedding: npt.NDArray[Any], proxies: npt.NDArray[Any]
+) -> float:
+    """Share of the rows to which the proxy of their class is the nearest by its direction.
+
+    Examples
+    --------
+    >>> named_as(np.array([0, 1]), np.array([[1.0, 0.0], [1.0, 0.1]]), np.array([[2.0, 0], [0, 1]]))
+    0.5
+    """
+    return float((likeliest(embedding @ unit_rows(proxies).T) == classes).mean())
 
 
 def read_labels(

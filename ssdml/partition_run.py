@@ -29,7 +29,7 @@ from ssdml.graphs.neighbors import KNNGraph, knn_graph
 from ssdml.graphs.propagation import propagate_labels
 from ssdml.graphs.triplets import Triplets
 from ssdml.items import Items
-from ssdml.labels import likeliest
+from ssdml.labels import likeliest, named_as
 from ssdml.linalg import unit_rows
 from ssdml.progress import Show
 from ssdml.ranks import from_first_rank, share_weights
@@ -272,12 +272,10 @@ class PartitionRun(ABC):
         distributions = self._spread(self._edges(self._graph(features, rng)))
         embedding = unit_rows(features @ self.network.L)
         means, classes = distributions.T @ embedding, likeliest(distributions)
-
-        def agreement(proxies: Array) -> float:
-            return float((likeliest(embedding @ unit_rows(proxies).T) == classes).mean())
-
         learned = self.network.proxies.detach().cpu().numpy()
-        stay = self.learns_proxies and agreement(learned) >= agreement(means)
+        stay = self.learns_proxies and (
+            named_as(classes, embedding, learned) >= named_as(classes, embedding, means)
+        )
         return Prepared(distributions, proxies=None if stay else means)
 
     def _graph(self, features: Array, rng: np.random.Generator) -> KNNGraph:

@@ -12,6 +12,7 @@ import pytest
 from ssdml.table_readers import (
     label_file,
     read_csv,
+    read_npy,
     read_npy_folder,
     read_npy_pair,
     read_npz,
@@ -35,6 +36,24 @@ def test_npz_holds_x_and_y_and_perhaps_a_test_mask(tmp_path):
     test = np.array([False, True, False])
     np.savez(path, X=X, y=Y, test=test, notes=np.array("ignored"))
     assert_read(read_npz(path), test=test)
+
+
+@pytest.mark.parametrize("n_channels", [1, 3])
+def test_channels_of_images_may_stand_first(tmp_path, n_channels):
+    images = np.arange(2 * n_channels * 30).reshape(2, n_channels, 5, 6)
+    np.savez(tmp_path / "first.npz", X=images, y=[0, 1])
+    np.savez(tmp_path / "last.npz", X=images.transpose(0, 2, 3, 1), y=[0, 1])
+    first, last = (read_npz(tmp_path / f"{name}.npz").items for name in ("first", "last"))
+    np.testing.assert_array_equal(first, last)
+    assert first.shape == (2, 5, 6, n_channels)
+
+
+def test_what_holds_several_arrays_is_no_npy(tmp_path):
+    np.savez(tmp_path / "data.npz", X=X)
+    with pytest.raises(ValueError, match="file, of one array; got several arrays"):
+        read_npy(tmp_path / "data.npz")
+    with pytest.raises(ValueError, match="file, of one array; got a folder"):
+        read_npy(tmp_path)
 
 
 @pytest.mark.parametrize(

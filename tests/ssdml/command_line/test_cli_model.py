@@ -99,10 +99,11 @@ def test_the_options_of_fit_reach_the_network(run, images, tmp_path, monkeypatch
         (["--epochs", 4], "are for --network"),
         (["--checkpoints", "kept"], "are for --network"),
         (["--network", "cifar", "--backbone", "residual"], "cannot both be given"),
+        (["--network", "cifar", "--checkpoints", "model"], "must be two folders"),
     ],
 )
-def test_options_of_features_and_of_images_do_not_mix(run, images, tmp_path, words, message):
-    result = run("fit", *images, "--out", tmp_path / "model", *words)
+def test_options_of_features_and_of_images_do_not_mix(run, images, words, message):
+    result = run("fit", *images, "--out", "model", *words)
     assert result.exit_code == 2
     assert message in result.stderr
 
@@ -120,6 +121,56 @@ def test_fit_takes_names_and_empty_names(run, arrays, tmp_path):
     np.save(tmp_path / "names.npy", names)
     result = run("fit", arrays[0], tmp_path / "names.npy", "--out", tmp_path / "model")
     assert "Learned 3 classes from 18 labelled" in result.stderr
+
+
+@pytest.mark.parametrize("network", [None, "mnist"])
+def test_classes_keep_their_numbers(run, images, tmp_path, network):
+    y = np.load(images[1])
+    np.save(tmp_path / "y.npy", np.where(y < 0, np.nan, 3 + 4 * y))
+    rows, words = images[0], ["--network", "mnist", "--epochs", 1]
+    if network is None:
+        rows, words = tmp_path / "rows.npy", []
+        np.save(rows, np.load(images[0]).reshape(40, -1) / 255)
+    model = tmp_path / "model"
+    result = run("fit", rows, tmp_path / "y.npy", "--out", model, "--n-neighbors", 5, *words)
+    assert result.exit_code == 0, result.output
+    kind = ssdml.SSDML if network is None else ssdml.DeepSSDML
+    learned = kind.load(model)
+    assert learned.classes_.tolist() == [3, 7]
+    assert learned.score(np.load(rows), 3 + 4 * (np.arange(40) % 2)) > 0.9
+    assert "names" not in result.stderr
+
+
+def test_names_of_classes_lie_beside_the_model(run, arrays, tmp_path):
+    model, names = tmp_path / "model", tmp_path / "names.npy"
+    np.save(names, np.array(["", "cat", "ant", "bee"])[np.load(arrays[1]) + 1])
+    told = run("fit", arrays[0], names, "--out", model).stderr
+    assert f"names are in {model / 'classes.json'}" in " ".join(told.split())
+    assert json.loads((model / "classes.json").read_text()) == ["ant", "bee", "cat"]
+    assert run("fit", *arrays, "--out", model, "--force").exit_code == 0
+    assert not (model / "classes.json").exists()
+
+
+def test_images_and_rows_are_not_taken_for_each_other(run, arrays, images, tmp_path):
+    result = run("fit", *images, "--out", tmp_path / "model")
+    assert result.exit_code == 1
+    assert "images.npy must hold a row of numbers an item; got shape (40, 28, 28)" in result.stderr
+    assert "--network" in result.stderr
+    assert run("fit", *arrays, "--out", tmp_path / "model").exit_code == 0
+    result = run("transform", tmp_path / "model", images[0], "--out", tmp_path / "Z.npy")
+    assert "must hold rows of 5 numbers, as those that were fitted; got shape" in result.stderr
+
+
+def test_a_fit_that_is_stopped_says_what_it_goes_on_from(run, images, tmp_path, monkeypatch):
+    def stop(model, X, y):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ssdml.deep.DeepSSDML.fit", stop)
+    command = ["fit", *images, "--out", tmp_path / "model", "--network", "mnist"]
+    assert run(*command).stderr == "Interrupted.\n"
+    stopped = run(*command, "--checkpoints", "kept")
+    assert stopped.exit_code == 130
+    assert stopped.stderr == "Interrupted. The same command goes on from kept.\n"
 
 
 def test_nothing_is_replaced_unless_it_is_said(run, arrays, tmp_path):

@@ -74,6 +74,27 @@ class TestDegenerate:
             DeepSSDML.paper(fixed, 16, epochs=1, epochs_per_partition=1).fit(X, labels)
 
 
+class Flat(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Flatten(), nn.Linear(75, 16))
+
+
+def test_channels_that_look_as_if_they_stood_last_are_told(rng):
+    X, labels = rng.random((60, 5, 5, 3)).astype(np.float32), np.arange(60) % 3
+    with pytest.warns(UserWarning, match=r"shape \(5, 5, 3\), whose last looks like it. Transpose"):
+        small_model(backbone=Flat(), epochs=1).fit(X, labels)
+
+
+def test_items_of_another_scale_are_told(digits):
+    X, _, labels = digits
+    model = small_model(epochs=1).fit(X, labels)
+    for factor, told in ((255, "2.5e\\+02|2.6e\\+02"), (1 / 255, "0.003.")):
+        with pytest.warns(UserWarning, match=f"such as vary ({told}) times as much. Pixels are"):
+            model.transform(factor * X)
+    model.transform(3 * X)
+    model.transform(255 * X[:9])
+
+
 class Blind(nn.Module):
     """Zeros alone of every item that is lit at its first pixel."""
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from sklearn.base import clone
 
-from ssdml import DeepSSDML, deep_run
+from ssdml import DeepSSDML, deep_run, partition_run
 from ssdml.alternation import learn_metric
 from ssdml.deep_config import run_seed
 from ssdml.evaluation import evaluate, triplet_purity
@@ -57,6 +57,33 @@ class TestWhatIsLearned:
         np.testing.assert_allclose(distributions.sum(axis=1), 1, atol=1e-5)
         np.testing.assert_array_equal(fitted.predict(X), distributions.argmax(axis=1))
         assert (fitted.predict(X) == y).mean() > 0.6
+
+    @pytest.mark.parametrize("stay", [True, False])
+    def test_proxies_stay_unless_the_means_of_the_classes_name_more_items_as_the_graph(
+        self, digits, monkeypatch, stay
+    ):
+        X, _, labels = digits
+        asked = []
+
+        def named_as(classes, embedding, proxies):
+            asked.append((classes, embedding, proxies))
+            return 0.5 if stay else float(len(asked))
+
+        monkeypatch.setattr(partition_run, "named_as", named_as)
+        model = small_model(epochs=1).fit(X, labels)
+        (classes, embedding, learned), (_, _, means) = asked
+        np.testing.assert_array_equal(classes, model.transduction_)
+        np.testing.assert_allclose(embedding, model.transform(X)[:, :16], atol=1e-5)
+        np.testing.assert_allclose(means, model.label_distributions_.T @ embedding, atol=1e-4)
+        found = model.network_.proxies.detach().numpy()
+        directions = means / np.linalg.norm(means, axis=1, keepdims=True)
+        np.testing.assert_allclose(found, learned if stay else directions, atol=1e-6)
+        assert np.array_equal(found, learned) == stay
+
+    def test_classes_are_predicted_after_few_steps_too(self, digits):
+        X, _, labels = digits
+        model = small_model(epochs=1, learning_rate=1e-4).fit(X, labels)
+        assert (model.predict(X) == model.transduction_).mean() > 0.6
 
     def test_labels_are_foretold_if_the_graph_of_the_input_knows_the_classes(self, fitted, digits):
         X, _, labels = digits

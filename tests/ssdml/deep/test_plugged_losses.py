@@ -114,5 +114,6 @@ def test_a_batch_too_small_for_two_halves_is_refused_before_the_work(digits):
 
 def test_what_is_no_loss_is_refused(digits):
     X, _, labels = digits
-    with pytest.raises(TypeError, match="terms must be modules; got str"):
+    message = r"losses must be a loss, or a list .* pairs \(weight, loss\); .* be modules; got str"
+    with pytest.raises(TypeError, match=message):
         small_model(losses=["triplet"]).fit(X, labels)

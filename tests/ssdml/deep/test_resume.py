@@ -99,9 +99,18 @@ class TestResume:
         order = np.arange(len(X))
         unlabelled = np.flatnonzero(labels < 0)
         order[unlabelled] = unlabelled[::-1]
-        for others in (0.9 * X, X[order]):
+        changed = X.copy()
+        changed[unlabelled[-1], 0, 0] += 1
+        for others in (0.9 * X, X[order], changed):
             with pytest.raises(ValueError, match=r"got items .* there"):
                 small_model(epochs=2, checkpoint_dir=tmp_path).fit(others, labels)
+
+    def test_a_checkpoint_may_be_read_by_those_who_may_read_other_files(self, digits, tmp_path):
+        X, _, labels = digits
+        small_model(epochs=2, checkpoint_dir=tmp_path).fit(X, labels).save(tmp_path / "model")
+        (tmp_path / "plain").touch()
+        modes = {path.stat().st_mode for path in tmp_path.glob("**/*.safetensors")}
+        assert modes == {(tmp_path / "plain").stat().st_mode}
 
     def test_of_other_weights_to_begin_with_it_warns_and_goes_on(self, digits, tmp_path):
         X, _, labels = digits

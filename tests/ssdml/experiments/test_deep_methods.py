@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from ssdml.datasets import Dataset
+from ssdml.datasets import Dataset, load_dataset
 from ssdml.deep_network import new_network
 from ssdml.experiments import deep_methods, run
 from ssdml.experiments.deep_methods import OfImages
@@ -48,6 +48,14 @@ def test_rows_that_are_no_images_have_no_network():
     with pytest.raises(ValueError, match=r"deep methods are for images; got .* in mine"):
         run.available(data, deep=True)
     assert "deep-ssdml" not in run.available(data, deep=False)
+
+
+def test_a_network_is_learned_where_it_is_asked_for(tmp_path):
+    data = load_dataset("digits")
+    with pytest.raises(ValueError, match=r"deep must be True for deep-ssdml.*Pass --deep"):
+        run.compare(data, ["input", "deep-ssdml[epochs=1]"], seeds=[0], out=tmp_path)
+    with pytest.raises(ValueError, match="features must be 'raw' or 'unit' where networks see"):
+        run.compare(data, ["input"], seeds=[0], out=tmp_path, deep=True, features="components")
 
 
 def test_a_comparison_learns_networks_beside_the_rest(tmp_path, monkeypatch):
