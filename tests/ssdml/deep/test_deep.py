@@ -66,7 +66,7 @@ class TestWhatIsLearned:
         asked = []
 
         def named_as(classes, embedding, proxies):
-            asked.append((classes, embedding, proxies))
+            asked.append((classes, embedding, proxies.copy()))
             return 0.5 if stay else float(len(asked))
 
         monkeypatch.setattr(partition_run, "named_as", named_as)
