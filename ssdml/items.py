@@ -284,9 +284,9 @@ def warn_of_scale(items: Items, scale: torch.Tensor, who: str) -> None:
     """
     if len(items) < FEWEST_FOR_SCALE:
         return
-    sample = items.batch(sampled_rows(items, 0, COMPARED)).double().cpu()
+    sample = items.batch(sampled_rows(items, 0, COMPARED)).cpu().double()
     spread = sample.std((0, *range(2, sample.ndim)), correction=0)
-    ratio = float((spread / scale.double().cpu().flatten()).median())
+    ratio = float((spread / scale.cpu().double().flatten()).median())
     if not 0.1 < ratio < 10:
         warnings.warn(
             f"{who}: items must be scaled as those that were fitted; got such as vary {ratio:.2g} "
