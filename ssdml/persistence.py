@@ -97,9 +97,14 @@ def _cannot_save(name: str, folder: Path, error: Exception) -> OSError:
 def _arrays_in_use(folder: Path) -> str | None:
     """File of the arrays of the model that a folder holds; None if it holds none."""
     try:
-        return _arrays_of(json.loads((folder / CONFIG).read_text(encoding="utf-8")))
+        return _arrays_of(_config_in(folder))
     except (OSError, ValueError, TypeError):
         return None
+
+
+def _config_in(folder: Path) -> Any:
+    """What stands in a folder's JSON, whatever it is."""
+    return json.loads((folder / CONFIG).read_text(encoding="utf-8"))
 
 
 def _arrays_of(config: dict[str, Any]) -> str:
@@ -125,7 +130,8 @@ def load_state(folder: str | Path, name: str) -> tuple[dict[str, Any], dict[str,
 
     folder = Path(folder)
     try:
-        config = json.loads(_present(folder / CONFIG, name).read_text(encoding="utf-8"))
+        _present(folder / CONFIG, name)
+        config = _config_in(folder)
         arrays = load_file(_present(folder / _arrays_of(config), name))
         saved, schema = str(config["class"]), int(config["schema"])
     except (ValueError, SafetensorError, KeyError, TypeError) as error:
@@ -143,7 +149,7 @@ def load_state(folder: str | Path, name: str) -> tuple[dict[str, Any], dict[str,
 def saved_class(folder: str | Path) -> str | None:
     """Name of the class that a folder holds; None where it cannot be read."""
     try:
-        return str(json.loads((Path(folder) / CONFIG).read_text(encoding="utf-8"))["class"])
+        return str(_config_in(Path(folder))["class"])
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

@@ -51,10 +51,15 @@ class RunFolder:
         if path is not None:
             if rank() == 0:  # which alone writes there
                 _check_writable(path)
-            config = self._config = run_config(model, items, labels, self.seed)
-            name = type(model).__name__
-            self._found = from_first_rank(lambda: load_checkpoint(path, config, name))
+            self._found = from_first_rank(lambda: self._last(path, model, items, labels))
         self.n_done = 0 if self._found is None else self._found.number
+
+    def _last(
+        self, path: Path, model: Any, items: Items, labels: npt.NDArray[np.int64]
+    ) -> Checkpoint | None:
+        """The last checkpoint; all items are looked at, which one process does for all."""
+        self._config = run_config(model, items, labels, self.seed)
+        return load_checkpoint(path, self._config, type(model).__name__)
 
     def resume(self, run: PartitionRun) -> None:
         """Put a run where its last checkpoint is, if there is one."""
