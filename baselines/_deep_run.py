@@ -16,6 +16,7 @@ from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.neighbors import KNNGraph
 from ssdml.items import Items
 from ssdml.linalg import covariance
+from ssdml.losses._pairs import squared_distances
 from ssdml.partition_run import PartitionRun, Prepared, RunSettings
 from ssdml.training import MetricNetwork
 
@@ -91,7 +92,7 @@ class BaselineRun(PartitionRun):
         assert self.objective is not None
         features = self.network.features(self.items.batch(batch.items))
         embedding = features @ self.network.metric
-        squares = (embedding[:, None] - embedding).square().sum(dim=2)
+        squares = squared_distances(embedding, embedding)
         weights = torch.from_numpy(self.objective.loss.weights_of(batch.rows)).to(squares)
         labels = torch.from_numpy(self.labels[batch.items]).to(squares.device)
         return self.objective.loss(squares, labels, weights)

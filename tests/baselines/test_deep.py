@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ssdml.baselines import DeepBaseline
 from ssdml.baselines._batch_losses import LaplacianLoss, kinds_of_pairs, pairs_about_mean
@@ -200,6 +201,18 @@ def test_a_batch_holds_labelled_rows_and_neighbours(rng):
     assert len(draw_batch(np.arange(2), graph, 60, rng)) == 60
 
 
+class Sizes(TorchDispatchMode):
+    """Sees how many numbers the largest tensor has that is made."""
+
+    largest = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        if isinstance(made, torch.Tensor) and not made._is_view():
+            self.largest = max(self.largest, made.numel())
+        return made
+
+
 def model(name, **options):
     recipe = {
         "backbone": small_network(),
@@ -256,6 +269,15 @@ class TestAlternation:
         found, expected = np.transpose(seen)
         assert len(found) > 4
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+    @every_method
+    def test_a_step_holds_no_differences_of_pairs(self, digits, name):
+        """They would be b² l numbers, 9 GB for a batch of 2,048 and 64 columns."""
+        X, _, labels = digits
+        b = 150
+        with Sizes() as sizes:
+            model(name, epochs=1, batch_size=b).fit(X, labels)
+        assert b**2 <= sizes.largest < 8 * b**2
 
     def test_steps_go_down_the_loss(self, digits):
         X, _, labels = digits
