@@ -14,8 +14,6 @@ from ssdml import DeepSSDML
 from ssdml.datasets import load_dataset
 
 data = load_dataset(sys.argv[1])
-names = np.array(data.class_names)
-y = np.where(names[data.y] == "unlabelled", -1, data.y)
 
 # Colours come last in a file, and first in torch; grey images have no such axis.
 images = data.X.reshape(-1, *data.item_shape)
@@ -29,9 +27,10 @@ network = nn.Sequential(
 )  # fmt: skip
 epochs = int(sys.argv[2]) if len(sys.argv) > 2 else 20
 model = DeepSSDML(network, 32, epochs=epochs, epochs_per_partition=max(1, epochs // 4), verbose=1)
-model.set_params(random_state=0).fit(images, y)
+model.set_params(random_state=0).fit(images, data.y)
 
-print(f"{len(y)} images, {np.sum(y != -1)} of them labelled")
+others = data.y == -1
+print(f"{len(others)} images, {np.sum(~others)} of them labelled")
 for c in model.classes_:
-    print(f"  {names[c]}: {np.sum(model.transduction_[y == -1] == c)} of the others")
+    print(f"  {data.class_names[c]}: {np.sum(model.transduction_[others] == c)} of the others")
 model.save(sys.argv[1].rstrip("/") + ".model")

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+UNLABELED_FOLDERS = ("unlabelled", "unlabeled")  # of images whose class is not known
 MOST_NAMED = 5  # files in a message
 IDX_DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
@@ -157,7 +158,10 @@ def _cifar_batch(path: Path, classes: npt.NDArray[Any]) -> RawItems:
 
 
 def read_image_folder(folder: Path) -> RawItems:
-    """``class/image.png``, or ``train/class/image.png`` and ``test/class/image.png``."""
+    """``class/image.png``, or ``train/class/image.png`` and ``test/class/image.png``.
+
+    What lies in ``unlabelled`` in the place of a class has no label.
+    """
     files = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in IMAGE_SUFFIXES]
     names = [PurePosixPath(path.relative_to(folder).as_posix()) for path in files]
     return _read_images(folder, names, lambda name: (folder / name).read_bytes())
@@ -190,7 +194,9 @@ def _read_images(
         )
     items = _stack_images(root, names, _all_decoded(root, names, read))
     test = np.array([name.parts[0] == "test" for name in names]) if "test" in tops else None
-    return RawItems(items, np.array([name.parts[-2] for name in names]), test)
+    folders = [name.parts[-2] for name in names]
+    labels = np.array(["" if name.lower() in UNLABELED_FOLDERS else name for name in folders])
+    return RawItems(items, labels, test)
 
 
 def _outline(names: list[PurePosixPath]) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ssdml.datasets import load_dataset
 from ssdml.image_readers import (
     read_cifar_batches,
     read_idx,
@@ -196,6 +197,15 @@ def test_class_folders_alone_have_no_standard_split(tmp_path):
     assert raw.items.shape == (2, 3, 4)
     assert raw.labels.tolist() == ["cat", "dog"]
     assert raw.test is None
+
+
+@pytest.mark.parametrize("name", ["unlabelled", "unlabeled", "Unlabelled"])
+def test_images_in_a_folder_of_that_name_have_no_label(tmp_path, name):
+    write_images(tmp_path, ["cat/a.png", f"{name}/b.png", "unlabelled cats/c.png"])
+    assert sorted(read_image_folder(tmp_path).labels) == ["", "cat", "unlabelled cats"]
+    data = load_dataset(str(tmp_path))
+    assert data.class_names == ("cat", "unlabelled cats")
+    assert sorted(data.y) == [-1, 0, 1]
 
 
 def test_a_grey_image_among_coloured_ones_has_three_equal_channels(tmp_path):
