@@ -272,7 +272,7 @@ class TestAlternation:
 
     @every_method
     def test_a_step_holds_no_differences_of_pairs(self, digits, name):
-        """They would be b² l numbers, 9 GB for a batch of 2,048 and 64 columns."""
+        """They would be b² l numbers, 1.1 GB for a batch of 2,048 and 64 columns."""
         X, _, labels = digits
         b = 150
         with Sizes() as sizes:
