@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -53,6 +55,7 @@ class Cluster:
                     )
                 )
             else:
+                _wait_for_scheduler(address)
                 workers = address
             client: Any = Client
             self.client = self._open.enter_context(
@@ -91,3 +94,21 @@ class Cluster:
 
     def __exit__(self, *error: Any) -> None:
         self.close()
+
+
+def _wait_for_scheduler(address: str) -> None:
+    """Raise an OSError or a ValueError where no scheduler answers.
+
+    Before there is a client, which would leave a thread and a traceback of its own. In a thread,
+    for a notebook has an event loop running already.
+    """
+    from distributed import Security
+    from distributed.comm import connect
+
+    async def greet() -> None:
+        security: Any = Security()  # type: ignore[no-untyped-call]
+        comm = await connect(address, timeout=WAIT, **security.get_connection_args("client"))
+        await comm.close()
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, greet()).result()
