@@ -27,7 +27,10 @@ FEWEST_DATASETS = 3  # over which methods are ranked
 
 @dataclass(frozen=True)
 class StudyScores:
-    """One score of every method with every budget and seed; NaN where a run failed."""
+    """One score of every method with every budget and seed; NaN where a run failed.
+
+    Only of budgets and seeds that every method ran with, so that means are over the same runs.
+    """
 
     dataset: str
     score: str
@@ -111,7 +114,10 @@ def make_study(rows: Sequence[Row]) -> Study | None:
 
 
 def study_scores(rows: Sequence[Row]) -> StudyScores | None:
-    """Accuracy, or R@1 where the scored classes have no labels; None for fewer than two budgets."""
+    """Accuracy, or R@1 where the scored classes have no labels.
+
+    None for fewer than two budgets, or where there is none that every method ran with.
+    """
     budgets = sorted({budget_of(row) for row in rows}, key=lambda budget: budget.order)
     few = [budget for budget in budgets if budget.n_labels is not None]
     if len(budgets) < 2 or not few:
@@ -120,14 +126,28 @@ def study_scores(rows: Sequence[Row]) -> StudyScores | None:
     seeds = sorted({row["seed"] for row in rows})
     score = "accuracy" if any("accuracy" in row["scores"] for row in rows) else "R@1"
     table = np.full((len(methods), len(few) + 1, len(seeds)), np.nan)
+    ran = np.zeros(table.shape, dtype=bool)
     for row in rows:
         budget = budget_of(row)
         place = few.index(budget) if budget in few else len(few)
         cell = methods.index(row["method"]), place, seeds.index(row["seed"])
         table[cell] = row["scores"].get(score, np.nan)
-    share = rows[0]["n_test"] / rows[0]["n_train"]
-    name = rows[0]["dataset"]
-    return StudyScores(name, score, methods, few, seeds, table[:, :-1], table[:, -1], share)
+        ran[cell] = True
+    by_all = ran[:, :-1].all(axis=0)
+    budget_kept = by_all.any(axis=1)
+    seed_kept = by_all[budget_kept].all(axis=0)
+    if not budget_kept.any() or not seed_kept.any():
+        return None
+    return StudyScores(
+        rows[0]["dataset"],
+        score,
+        methods,
+        [budget for budget, kept in zip(few, budget_kept, strict=True) if kept],
+        [seed for seed, kept in zip(seeds, seed_kept, strict=True) if kept],
+        table[:, :-1][:, budget_kept][:, :, seed_kept],
+        table[:, -1][:, seed_kept],
+        rows[0]["n_test"] / rows[0]["n_train"],
+    )
 
 
 def matching_budget(
@@ -257,12 +277,15 @@ def recommendation(scores: StudyScores) -> str:
     order = _from_best(scores)
     best = order[0]
     averages = scores.averages
+    if not np.isfinite(averages[best]).all():
+        return f"No method finished every run {_span(scores.budgets)}: none is recommended."
     mean = number(float(averages[best].mean()))
     what = f"{scores.score} is {mean} % on average {_span(scores.budgets)}"
     name = scores.methods[best]
     rivals = [i for i in order[1:] if np.isfinite(averages[i]).all()]
     if not rivals:
-        return f"{name} is the only method that finished every run: its {what}."
+        finished = " that finished every run" if len(order) > 1 else ""
+        return f"{name} is the only method{finished}: its {what}."
     if len(scores.seeds) < 2:
         return f"Take {name}: its {what}; one seed does not tell how sure that is, five do."
     gains = {

@@ -199,6 +199,34 @@ def test_the_sentence_names_those_that_may_be_as_good(rows_of):
     )
 
 
+def test_methods_are_compared_on_the_runs_that_all_of_them_have(rows_of):
+    later = {"ssdml": {5: [1.0] * 4}, "lda": {5: [99.0] * 4, 9: [99.0] * 4, None: [99.0] * 4}}
+    more = [row for row in rows_of(later) if row["seed"] == 3 or row["labels_per_class"] == 9]
+    assert study_scores([*rows_of(CURVES), *more]).seeds == [0, 1, 2]
+    expected, ragged = make_study(rows_of(CURVES)), make_study([*rows_of(CURVES), *more])
+    assert ragged.recommendation == expected.recommendation
+    assert (ragged.matches, ragged.tests) == (expected.matches, expected.tests)
+
+
+def test_where_no_budget_is_common_to_all_methods_there_is_no_study(rows_of):
+    assert make_study(rows_of({"input": {1: [1.0], 5: [2.0]}, "lda": {9: [3.0]}})) is None
+
+
+def test_where_every_method_failed_somewhere_none_is_recommended(rows_of):
+    rows = rows_of(CURVES)
+    for row in rows:
+        if (row["method"], row["seed"]) in {("input", 0), ("ssdml", 1), ("lda", 2)}:
+            row["scores"] = {"NMI": 1.0}
+    assert make_study(rows).recommendation == (
+        "No method finished every run over 1 to 5 labels a class: none is recommended."
+    )
+
+
+def test_one_method_alone_is_named_as_such(rows_of):
+    study = make_study(rows_of({"input": CURVES["input"]}))
+    assert study.recommendation.startswith("input is the only method: its accuracy is 56.0 %")
+
+
 def test_one_seed_does_not_tell(rows_of):
     one = {m: {n: v[:1] for n, v in curve.items()} for m, curve in CURVES.items()}
     assert "one seed does not tell how sure that is" in make_study(rows_of(one)).recommendation
