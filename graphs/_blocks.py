@@ -163,6 +163,11 @@ def count_threads(n_jobs: int | None) -> int:
     """Threads that ``n_jobs`` asks for, as joblib counts them: None is 1, -1 all."""
     from joblib import effective_n_jobs, parallel_config
 
+    if n_jobs == 0:
+        raise ValueError(
+            "n_jobs must not be 0; got 0. Give the number of threads, or of processes, or -1 for "
+            "one a core."
+        )
     if n_jobs is None:
         return int(effective_n_jobs(None))  # what a surrounding parallel_config says
     with parallel_config("threading"):  # processes inside of processes are refused, threads not

@@ -185,6 +185,8 @@ def load_dataset(
     ------
     FileNotFoundError
         Says what was looked for, where, and what to put there.
+    NotADirectoryError
+        Where ``data_dir`` is no folder.
     ValueError
         Names the damaged file and what is wrong with it. Where the data folder holds a
         ``SHA256SUMS``, the files of a known data set are compared with it.
@@ -268,6 +270,11 @@ def dataset_status(*, data_dir: str | Path | None = None) -> list[DatasetStatus]
 
 def data_folders(data_dir: str | Path | None) -> list[Path]:
     """Where data sets are looked for, in this order."""
+    if data_dir is not None and not Path(data_dir).is_dir():
+        raise NotADirectoryError(
+            f"data_dir must be a folder; got {str(data_dir)!r}, which is none. Leave it out for "
+            "$SSDML_DATA and the cache folder."
+        )
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ssdml"
     named = [data_dir, os.environ.get("SSDML_DATA")]
     return [*(Path(folder) for folder in named if folder), cache]

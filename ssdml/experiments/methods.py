@@ -30,6 +30,8 @@ class Embedder(Protocol):
 # A method: from a seed and the number of jobs to an estimator that has not been fitted.
 Factory = Callable[[int, int | None], Embedder]
 
+LIBRARIES = {"umap": "umap-learn"}  # what a method needs that is not installed with the rest
+
 
 def split_name(name: str) -> tuple[str, dict[str, str]]:
     """A method without its brackets, and the values that stand in them, as text.
@@ -59,7 +61,8 @@ def joined_name(plain: str, changes: Mapping[str, str]) -> str:
 def with_parameters(name: str, known: Mapping[str, Factory]) -> Factory:
     """A method by its name, some of its parameters changed: ``"ssdml[n_neighbors=20;decay=0.9]"``.
 
-    Values are read as JSON; what is none is text.
+    Values are read as JSON; what is none is text. Those that the method does not take are an error
+    here already.
 
     Examples
     --------
@@ -68,6 +71,8 @@ def with_parameters(name: str, known: Mapping[str, Factory]) -> Factory:
     20
     """
     plain, changes = split_name(name)
+    if plain in LIBRARIES and plain not in known:
+        raise ImportError(f"{plain} needs {LIBRARIES[plain]}: pip install 'ssdml[{plain}]'.")
     factory = choose(known, plain, "method")
     if not changes:
         return factory
@@ -75,7 +80,11 @@ def with_parameters(name: str, known: Mapping[str, Factory]) -> Factory:
         raise ValueError(
             f"method must be a name, or a name[parameter=value;parameter=value]; got {name!r}."
         )
-    return partial(_changed, factory, {key: _value(text) for key, text in changes.items()})
+    made = partial(_changed, factory, {key: _value(text) for key, text in changes.items()})
+    model: Any = made(0, None)
+    if hasattr(model, "_parameter_constraints"):
+        model._validate_params()  # before hours of runs, each of which would say so
+    return made
 
 
 def _changed(

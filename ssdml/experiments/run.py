@@ -36,6 +36,7 @@ from ssdml.experiments.protocols import PAPER, PROTOCOLS
 from ssdml.experiments.references import REFERENCES
 from ssdml.experiments.results import RESULTS, Row
 from ssdml.experiments.tuning import tuned
+from ssdml.graphs._blocks import count_threads
 from ssdml.graphs._checks import choose
 from ssdml.image_files import ImageFiles
 from ssdml.paper_networks import paper_network
@@ -221,6 +222,7 @@ def compare(
     [('input', 50, 'ok'), ('lda', 50, 'ok')]
     """
     out = Path(out)
+    count_threads(n_jobs)  # told before anything is written
     _refuse_other_results(out, resume)
     if isinstance(methods, Mapping):
         factories = dict(methods)
@@ -281,8 +283,9 @@ def _refuse_networks_unasked(methods: Sequence[str], deep: bool) -> None:
 
 
 def _refuse_other_results(out: Path, resume: bool) -> None:
-    if (out / RESULTS).exists() and not resume:
+    results = out / RESULTS
+    if results.exists() and results.stat().st_size and not resume:
         raise FileExistsError(
-            f"{out / RESULTS} holds results already. Go on with them (--resume, or resume=True), "
+            f"{results} holds results already. Go on with them (--resume, or resume=True), "
             "or name another folder."
         )

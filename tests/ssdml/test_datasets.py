@@ -104,6 +104,7 @@ def test_folders_are_searched_in_order(tmp_path, monkeypatch):
     first, second, third = (tmp_path / name for name in ("first", "second", "third"))
     monkeypatch.setenv("SSDML_DATA", str(second))
     monkeypatch.setenv("XDG_CACHE_HOME", str(third))
+    first.mkdir()
     assert data_folders(first) == [first, second, third / "ssdml"]
     for folder in (third / "ssdml", second, first):
         write_mnist(folder)
@@ -116,13 +117,23 @@ def test_without_settings_the_cache_is_below_home(monkeypatch):
     assert data_folders(None) == [Path.home() / ".cache" / "ssdml"]
 
 
-def test_a_missing_data_set_says_what_to_put_where(tmp_path):
+def test_a_folder_of_data_that_is_none_is_not_passed_over(tmp_path, monkeypatch):
+    write_mnist(tmp_path)
+    monkeypatch.setenv("SSDML_DATA", str(tmp_path))
+    message = "data_dir must be a folder; got '.*/no', which is none. Leave it out"
+    for ask in (dataset_status, lambda data_dir: load_dataset("mnist", data_dir=data_dir)):
+        with pytest.raises(NotADirectoryError, match=message):
+            ask(data_dir=tmp_path / "no")
+
+
+def test_a_missing_data_set_says_what_to_put_where(tmp_path, monkeypatch):
+    monkeypatch.setenv("SSDML_DATA", str(tmp_path / "no"))
     message = (
         r"'mnist' was not found. Looked for MNIST/raw \(\{train,t10k\}-.* in .*/no "
         r"\(no such folder\), .*Put it into one of these folders, or name another with data_dir"
     )
     with pytest.raises(FileNotFoundError, match=message):
-        load_dataset("mnist", data_dir=tmp_path / "no")
+        load_dataset("mnist", data_dir=tmp_path)
 
 
 def test_a_missing_file_of_a_data_set_says_what_belongs_there(tmp_path):
