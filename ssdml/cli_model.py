@@ -22,7 +22,11 @@ def fit(
     out: Annotated[Path, typer.Option(metavar="MODEL/", help="Folder for the model.")],
     n_components: Annotated[
         int | None,
-        typer.Option(min=1, help="Columns of the embedding; else as many as X, or 64 of images."),
+        typer.Option(
+            min=1,
+            help="Columns of the metric; else as many as X, or 64 of images. With --network the "
+            "embedding may have the input's beside them.",
+        ),
     ] = None,
     backbone: Annotated[
         str | None, typer.Option(metavar="residual", help="Learned before the linear metric.")

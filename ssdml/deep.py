@@ -39,7 +39,8 @@ class DeepSSDML(DeepEstimator):
         that makes (n, d) features of a batch; it is copied. All of its parts are in training mode
         while it learns, and in evaluation mode in the end.
     n_components : int or None
-        Columns of L, at most d; None: d.
+        Columns of L, at most d; None: d. The embedding has as many, and where ``input_weight_`` is
+        not 0 those of the input beside them.
     n_neighbors : int
     decay : float
         How far labels reach along the graph, between 0 and 1.
