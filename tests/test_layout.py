@@ -298,8 +298,8 @@ def written_files() -> dict[str, str]:
     """Text of every file that somebody wrote, by its path from the root."""
     folders = (*IMPORT_NAME, "tests", "examples", "docs", ".ci")
     nested = [p for folder in folders for p in sorted((ROOT / folder).rglob("*"))]
-    top = [p for p in sorted(ROOT.iterdir()) if p.suffix in {".md", ".toml", ".in", ""}]
-    kinds = {".py", ".md", ".toml", ".in", ".jinja", ".txt", ".css", ".js", ".json", ""}
+    top = [p for p in sorted(ROOT.iterdir()) if p.suffix in {".md", ".toml", ".in", ".cff", ""}]
+    kinds = {".py", ".md", ".toml", ".in", ".jinja", ".txt", ".css", ".js", ".json", ".cff", ""}
     files = [p for p in nested + top if p.is_file() and p.suffix in kinds]
     return {str(path.relative_to(ROOT)): path.read_text() for path in files}
 
@@ -309,6 +309,12 @@ def test_no_file_names_a_path_of_one_machine_or_a_registry_host():
     host = r"https?://(?:files|registry|deb)\.\w+|extra-index[-]url"
     found = {name: re.findall(f"{home}|{host}", text) for name, text in written_files().items()}
     assert {name: hits for name, hits in found.items() if hits} == {}
+
+
+def test_what_is_cited_is_this_version():
+    cited = written_files()["CITATION.cff"]
+    assert re.findall("(?m)^version: (.*)$", cited) == [ssdml.__version__]
+    assert re.findall("(?m)^license: (.*)$", cited) == [CONFIG["project"]["license"]]
 
 
 def test_no_source_file_is_longer_than_400_lines():
