@@ -103,11 +103,12 @@ def _wait_for_scheduler(address: str) -> None:
     for a notebook has an event loop running already.
     """
     from distributed import Security
-    from distributed.comm import connect
+    from distributed.comm.core import connect
 
     async def greet() -> None:
+        reach: Any = connect
         security: Any = Security()  # type: ignore[no-untyped-call]
-        comm = await connect(address, timeout=WAIT, **security.get_connection_args("client"))
+        comm = await reach(address, timeout=WAIT, **security.get_connection_args("client"))
         await comm.close()
 
     with ThreadPoolExecutor(1) as thread:

@@ -133,9 +133,9 @@ def study_scores(rows: Sequence[Row]) -> StudyScores | None:
         cell = methods.index(row["method"]), place, seeds.index(row["seed"])
         table[cell] = row["scores"].get(score, np.nan)
         ran[cell] = True
-    by_all = ran[:, :-1].all(axis=0)
-    budget_kept = by_all.any(axis=1)
-    seed_kept = by_all[budget_kept].all(axis=0)
+    by_all = np.all(ran[:, :-1], axis=0)
+    budget_kept = np.any(by_all, axis=1)
+    seed_kept = np.all(by_all[budget_kept], axis=0)
     if not budget_kept.any() or not seed_kept.any():
         return None
     return StudyScores(
