@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from typing import Any, Literal, NamedTuple
@@ -95,6 +95,27 @@ def looks(methods: Sequence[str]) -> dict[str, Look]:
     return {name: LOOKS[name] if name in LOOKS else next(others) for name in methods}
 
 
+def in_lines(name: str, width: int = 24) -> str:
+    r"""A method's name on as many lines as its parameters need.
+
+    Examples
+    --------
+    >>> in_lines("ssdml[n_neighbors=20;decay=0.9;angle=35]").split("\n")
+    ['ssdml[n_neighbors=20;', 'decay=0.9;angle=35]']
+    """
+    lines = [""]
+    for part in re.findall(r"[^;]+;?", name):
+        if lines[-1] and len(lines[-1] + part) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
+
+
+def most_lines(names: Iterable[str]) -> int:
+    """Lines that the longest of the names takes."""
+    return max(in_lines(name).count("\n") + 1 for name in names)
+
+
 def draw_label_curve(
     axes: Axes,
     curves: Mapping[str, Mapping[float, Estimate]],
@@ -132,7 +153,7 @@ def draw_estimates(
         color, marker, _ = looks[name]
         bar: Any = {"xerr": errors[:, i : i + 1], "elinewidth": 2, "markersize": 8}
         axes.errorbar(means[i], -i, color=color, marker=marker, linestyle="none", **bar, **BORDER)
-    axes.set_yticks([-i for i in range(len(names))], names)
+    axes.set_yticks([-i for i in range(len(names))], [in_lines(name) for name in names])
     axes.set_ylim(-len(names) + 0.4, 0.6)
     axes.tick_params(axis="y", labelcolor=INK)
     axes.margins(x=0.12)
@@ -171,7 +192,7 @@ def draw_critical_difference(
         color, marker, _ = looks[name]
         axes.plot([rank, rank, side], [0, depth, depth], color=GRID, linewidth=1, zorder=0)
         axes.plot(rank, 0, color=color, marker=marker, markersize=8, linestyle="none", **BORDER)
-        axes.text(side, depth, f" {name} {rank:.1f} ", ha=align, va="center", color=INK)
+        axes.text(side, depth, f" {in_lines(name)} {rank:.1f} ", ha=align, va="center", color=INK)
     axes.set_ylim(top - 0.65 * (n_left + 0.6), 2.3)
     axes.set_axis_off()
 

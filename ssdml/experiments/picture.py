@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ssdml.experiments.figures import MUTED, PAPER, draw_estimates, looks, new_figure
+from ssdml.experiments.figures import MUTED, PAPER, draw_estimates, in_lines, looks, new_figure
 from ssdml.experiments.maps import draw_class_map
 from ssdml.experiments.sections import Section
 from ssdml.experiments.tables import ScoreTable
@@ -31,7 +31,7 @@ def write_picture(path: Path, section: Section) -> Path:
 
 
 def _map_title(method: str, table: ScoreTable) -> str:
-    return "before: the input" if method == "input" else f"after: {method}"
+    return "before: the input" if method == "input" else f"after: {in_lines(method)}"
 
 
 def _draw_score(axes: Any, table: ScoreTable, score: str) -> None:

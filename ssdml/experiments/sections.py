@@ -18,6 +18,7 @@ from ssdml.experiments.figures import (
     draw_estimates,
     draw_label_curve,
     looks,
+    most_lines,
     new_figure,
 )
 from ssdml.experiments.learning_pictures import history_pictures, reliability_picture
@@ -177,7 +178,7 @@ def _differences(table: ScoreTable, look: Mapping[str, Look]) -> list[Picture]:
     pictures = []
     for score in HEADLINE:
         estimates = {line.method: line.scores[score].difference for line in lines}
-        with new_figure(3.7, 0.6 + 0.33 * len(lines)) as figure:
+        with new_figure(3.7, 0.6 + len(lines) * (0.15 + 0.18 * most_lines(estimates))) as figure:
             draw_estimates(figure.subplots(), estimates, look)
             svg = as_svg(figure, f"{table.dataset}: {score}, difference from {table.reference}")
         pictures.append(Picture(score, svg))

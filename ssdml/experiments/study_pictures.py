@@ -11,6 +11,7 @@ from ssdml.experiments.figures import (
     as_svg,
     draw_critical_difference,
     draw_label_curve,
+    most_lines,
     new_figure,
 )
 from ssdml.experiments.statistics import Estimate
@@ -27,7 +28,7 @@ def ranking_picture(ranking: Ranking, name: str, look: Mapping[str, Look]) -> Pi
     """The critical-difference diagram of a ranking."""
     test, methods = ranking.test, ranking.methods
     told = ", ".join(f"{m} {r:.1f}" for m, r in zip(methods, test.ranks, strict=True))
-    with new_figure(6.4, 1.6 + 0.2 * len(methods)) as figure:
+    with new_figure(6.4, 1.6 + 0.2 * len(methods) * most_lines(methods)) as figure:
         draw_critical_difference(
             figure.subplots(),
             methods,

@@ -18,7 +18,9 @@ from ssdml.experiments.figures import (
     draw_estimates,
     draw_label_curve,
     draw_map,
+    in_lines,
     looks,
+    most_lines,
     new_figure,
 )
 from ssdml.experiments.statistics import Estimate
@@ -54,6 +56,17 @@ def test_the_svg_is_xml_without_a_reference_to_the_outside():
     assert "http" not in svg
     assert "<style" not in svg
     assert 'aria-label="the &lt;map&gt; of &quot;x&quot;"' in svg
+
+
+def test_a_long_name_leaves_room_for_what_it_names():
+    name = "ssdml[n_neighbors=20;decay=0.9;angle=35;input_weight=0.5;max_rounds=1;guard=false]"
+    assert in_lines(name).replace("\n", "") == name
+    assert most_lines(["input", name]) == 5
+    with new_figure(3.7, 2.5) as figure:
+        axes = figure.subplots()
+        draw_estimates(axes, {name: Estimate(70.0, 68.0, 72.0, 5)}, looks([name]))
+        as_svg(figure, "difference")  # matplotlib warns where nothing is left
+    assert axes.get_position().width > 0.3
 
 
 def test_the_svg_takes_the_colours_of_the_page():
