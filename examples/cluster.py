@@ -3,7 +3,7 @@
 ``python examples/cluster.py [SCHEDULER]``: of a cluster that runs already, its address.
 """
 
-import sys
+import argparse
 
 import dask.array as da
 import numpy as np
@@ -27,8 +27,11 @@ def main(scheduler):
 
 
 if __name__ == "__main__":  # each worker imports this file
-    if len(sys.argv) > 1:
-        main(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("scheduler", nargs="?", help="like tcp://HOST:8786")
+    given = parser.parse_args()
+    if given.scheduler:
+        main(given.scheduler)
     else:
         with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
             main(cluster)

@@ -4,17 +4,21 @@
 ``FOLDER/unlabelled/`` are the many without a label. The model is left in ``FOLDER.model``.
 """
 
-import sys
+import argparse
 
-import numpy as np
 import torch
 from torch import nn
 
 from ssdml import DeepSSDML
 from ssdml.datasets import load_dataset
+from ssdml.experiments.reproduction import positive, usage_errors
 
-data = load_dataset(sys.argv[1])
-
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("folder")
+parser.add_argument("epochs", type=positive, nargs="?", default=20)
+given = parser.parse_args()
+with usage_errors(parser):
+    data = load_dataset(given.folder)
 # Colours come last in a file, and first in torch; grey images have no such axis.
 images = data.X.reshape(-1, *data.item_shape)
 images = images.transpose(0, 3, 1, 2) if images.ndim == 4 else images[:, None]
@@ -25,12 +29,11 @@ network = nn.Sequential(
     nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(),
     nn.Linear(256, 64),
 )  # fmt: skip
-epochs = int(sys.argv[2]) if len(sys.argv) > 2 else 20
-model = DeepSSDML(network, 32, epochs=epochs, epochs_per_partition=max(1, epochs // 4), verbose=1)
-model.set_params(random_state=0).fit(images, data.y)
+rounds = {"epochs": given.epochs, "epochs_per_partition": max(1, given.epochs // 4)}
+model = DeepSSDML(network, 32, **rounds, random_state=0, verbose=1).fit(images, data.y)
 
-others = data.y == -1
-print(f"{len(others)} images, {np.sum(~others)} of them labelled")
-for c in model.classes_:
-    print(f"  {data.class_names[c]}: {np.sum(model.transduction_[others] == c)} of the others")
-model.save(sys.argv[1].rstrip("/") + ".model")
+found = model.transduction_[data.y == -1]
+print(f"{len(data.y)} images, {len(data.y) - len(found)} of them labelled")
+for c, name in enumerate(data.class_names):
+    print(f"  {name}: {(found == c).sum()} of the others")
+model.save(given.folder.rstrip("/") + ".model")

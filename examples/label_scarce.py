@@ -3,17 +3,20 @@
 Run it as ``python examples/label_scarce.py [FOLDER [SEEDS]]``; it goes on where it was stopped.
 """
 
-import sys
+import argparse
 
 from sklearn.decomposition import KernelPCA
 
 from ssdml.datasets import load_dataset
 from ssdml.experiments.report import write_report
+from ssdml.experiments.reproduction import positive
 from ssdml.experiments.run import METHODS, compare
 from ssdml.experiments.tables import score_tables
 
-folder = sys.argv[1] if len(sys.argv) > 1 else "comparison"
-n_seeds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("folder", nargs="?", default="comparison")
+parser.add_argument("seeds", type=positive, nargs="?", default=5)
+given = parser.parse_args()
 
 # A method of your own: from a seed to anything with fit(X, y), y holding -1, and transform(X).
 METHODS["kernel-pca"] = lambda seed, n_jobs: KernelPCA(30, kernel="rbf", random_state=seed)
@@ -22,8 +25,8 @@ rows = compare(
     load_dataset("digits"),
     ["input", "kernel-pca", "lda", "ssdml"],
     labels_per_class=[2, 5, 10],
-    seeds=range(n_seeds),
-    out=folder,
+    seeds=range(given.seeds),
+    out=given.folder,
     resume=True,
 )
 
@@ -33,4 +36,4 @@ for table in score_tables(rows):
         nmi = line.scores["NMI"]
         print(f"  {line.method:10} {nmi.estimate.mean:5.1f} {nmi.difference.mean:+6.1f}")
 
-print(f"\nThe report: {write_report(folder)}")
+print(f"\nThe report: {write_report(given.folder)}")

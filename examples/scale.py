@@ -4,14 +4,15 @@
 in a process of its own. Rows have 64 columns, in 100 overlapping clusters; 500 have labels.
 """
 
+import argparse
 import multiprocessing
-import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 
 from ssdml import SSDML
+from ssdml.experiments.reproduction import positive
 from ssdml.experiments.resources import PeakMemory
 from ssdml.graphs import knn_graph, propagate_affinities, propagate_labels
 
@@ -54,8 +55,11 @@ def cost(way, n):
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("rows", type=positive, nargs="+")
+    given = parser.parse_args()
     print("rows", *WAYS, sep=" | ")
-    for n in map(int, sys.argv[1:]):
+    for n in given.rows:
         cells = [str(n)]
         for way, (most, _) in WAYS.items():
             with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:

@@ -4,7 +4,7 @@
 rows that it has not seen. Read ``.parquet`` in the same way.
 """
 
-import sys
+import argparse
 
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
@@ -14,9 +14,14 @@ from sklearn.semi_supervised import SelfTrainingClassifier
 
 from ssdml import SSDML
 from ssdml.datasets import load_dataset
+from ssdml.experiments.reproduction import usage_errors
 from ssdml.model_selection import SemiSupervisedSplit, labelled_scorer
 
-table = load_dataset(sys.argv[1])
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("table", help="a file that ends in .csv or .parquet")
+with usage_errors(parser):
+    table = load_dataset(parser.parse_args().table)
+
 print(f"{len(table.y)} rows, {(table.y != -1).sum()} of them labelled")
 methods = {
     "self-training": make_pipeline(

@@ -4,19 +4,26 @@
 with ``all-MiniLM-L6-v2`` behind it, or another model of sentence-transformers, by their meaning.
 """
 
+import argparse
 import csv
-import sys
 
 import numpy as np
 
 from ssdml import SSDML
 from ssdml.datasets import load_dataset
+from ssdml.experiments.reproduction import usage_errors
 
-table, found, text_model = (*sys.argv[1:], "words")[:3]
-data = load_dataset(table, text_model=text_model)
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("table", help="a file that ends in .csv or .parquet")
+parser.add_argument("found", help="file to write")
+parser.add_argument("text_model", nargs="?", default="words")
+given = parser.parse_args()
+with usage_errors(parser):
+    data = load_dataset(given.table, text_model=given.text_model)
+
 model = SSDML(random_state=0).fit(data.X, data.y)
 n_labeled, n_classes = np.sum(data.y != -1), len(data.class_names)
 print(f"{len(data.y)} texts, {n_labeled} of them labelled with one of {n_classes} classes")
-with open(found, "w", newline="", encoding="utf-8") as file:
+with open(given.found, "w", newline="", encoding="utf-8") as file:
     classes = np.array(data.class_names)[model.transduction_]
     csv.writer(file).writerows([("text", "label"), *zip(data.texts, classes, strict=True)])

@@ -111,8 +111,10 @@ def check_labels(y: Any, n_samples: int, who: str) -> Integers:
     kind = labels.dtype.kind
     if kind not in "iuf" or (kind == "f" and not (labels == np.rint(labels)).all()):
         raise TypeError(
-            f"{who}: y must hold integers, {UNLABELED} for unlabelled rows; got dtype "
-            f"{labels.dtype}. ssdml.datasets.encode_partial_labels turns names into codes."
+            f"{who}: y must hold integers, {UNLABELED} for unlabelled rows; got "
+            f"{_first_no_integer(labels)}, dtype {labels.dtype}. "
+            f"ssdml.datasets.encode_partial_labels makes them: {UNLABELED} of None, NaN and '', "
+            "codes of names, True and False."
         )
     # Beyond, integers without a sign would wrap around, 2^64 - 1 to "unlabelled".
     large = np.abs(labels.astype(np.longdouble)) >= 2**63 if kind != "i" else np.zeros(1, bool)
@@ -122,6 +124,19 @@ def check_labels(y: Any, n_samples: int, who: str) -> Integers:
             "ssdml.datasets.encode_partial_labels turns names into codes."
         )
     return labels.astype(np.int64)
+
+
+def _first_no_integer(labels: npt.NDArray[Any]) -> str:
+    entries = labels.tolist()
+    wrong = (
+        row
+        for row, entry in enumerate(entries)
+        if isinstance(entry, bool)
+        or not isinstance(entry, Real)
+        or (isinstance(entry, float) and not entry.is_integer())
+    )
+    row = next(wrong, 0)
+    return f"{entries[row]!r} in row {row}"
 
 
 def check_labelled(labels: Integers, who: str, way_out: str) -> None:

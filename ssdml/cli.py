@@ -36,9 +36,16 @@ class PlainErrors(TyperGroup):
         except Exception as error:
             # A usage error formats itself, and ends with status 2.
             if ctx.params.get("traceback") or hasattr(error, "format_message"):
+                _say_what_was_given(error)
                 raise
             say(f"error: {in_one_line(error)}")
             raise typer.Exit(1) from None
+
+
+def _say_what_was_given(error: Any) -> None:
+    """Add the value to the message of a usage error, where typer keeps it to itself."""
+    if hasattr(error, "message") and hasattr(error.__cause__, "errors"):
+        error.message += f"; got {error.__cause__.errors()[0]['input']!r}."
 
 
 app = typer.Typer(
@@ -84,15 +91,20 @@ def demo(
 
     if force:
         remove_results(out)
-    with shown_runs(out) as progress:
-        table = run_demo(
-            out,
-            labels_per_class=labels_per_class,
-            n_seeds=seeds,
-            small=small,
-            resume=resume,
-            progress=progress,
-        )
+    try:
+        with shown_runs(out) as progress:
+            table = run_demo(
+                out,
+                labels_per_class=labels_per_class,
+                n_seeds=seeds,
+                small=small,
+                resume=resume,
+                progress=progress,
+            )
+    except FileExistsError as refusal:
+        if refusal.errno:  # of the system: a file where a folder belongs
+            raise
+        raise FileExistsError(f"{refusal} --force replaces them.") from refusal
     print_scores([table])
     say(f"The report: {out / 'report.html'}, the picture: {out / PICTURE}")
 
@@ -155,12 +167,20 @@ def plan(
 @app.command()
 def datasets(data_dir: DataDir = None) -> None:
     """List the data sets, where they are, or what to put where."""
-    from ssdml.datasets import dataset_status
+    from ssdml.datasets import data_folders, dataset_status, described, wanted
     from ssdml.experiments.terminal import print_columns
 
     found = dataset_status(data_dir=data_dir)
-    rows = [(s.name, "yes" if s.available else "no", str(s.path or s.note)) for s in found]
+    rows = [
+        (s.name, "yes", str(s.path or s.note)) if s.available else (s.name, "no", wanted(s.name))
+        for s in found
+    ]
     print_columns(("data set", "found", "where"), rows)
+    if not all(s.available for s in found):
+        say(
+            f"Looked in {described(data_folders(data_dir))}. Put what is missing into one of these "
+            "folders, or name another with --data-dir or SSDML_DATA; nothing is downloaded."
+        )
 
 
 def _compare_with_free_memory(megabytes: float) -> None:

@@ -104,6 +104,7 @@ def transform(
     from ssdml.table_readers import read_npy
 
     learned, items = _loaded(model), read_npy(x)
+    _check_items(x, items)
     n_columns = getattr(learned, "n_features_in_", None)
     if n_columns is not None and items.ndim != 2:
         raise ValueError(
@@ -227,11 +228,20 @@ def _loaded(folder: Path) -> Any:
     return SSDML.load(folder)
 
 
+def _check_items(path: Path, items: Any) -> None:
+    if items.ndim < 2 or items.dtype.kind not in "biuf":
+        raise ValueError(
+            f"{path} must hold numbers, a row or an image an item; got shape {items.shape}, dtype "
+            f"{items.dtype}. Of one number an item, save X.reshape(-1, 1)."
+        )
+
+
 def _read_pair(rows: Path, labels: Path) -> tuple[Any, Any]:
     """Two arrays with an entry a row each."""
     from ssdml.table_readers import read_npy
 
     X, y = read_npy(rows), read_npy(labels)
+    _check_items(rows, X)
     if y.ndim != 1 or X.shape[:1] != y.shape:
         raise ValueError(
             f"{labels} must have a label for each row of {rows}; got shapes {y.shape}, {X.shape}."

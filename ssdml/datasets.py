@@ -286,16 +286,30 @@ def _find(name: str, data_dir: str | Path | None) -> tuple[Path, Layout]:
         for layout in LAYOUTS[name]:
             if (folder / layout.place).exists():
                 return folder, layout
-    wanted = " or ".join(f"{layout.place} ({layout.holds})" for layout in LAYOUTS[name])
     raise FileNotFoundError(
-        f"Data set {name!r} was not found. Looked for {wanted} in "
-        f"{', '.join(map(_described, folders))}. Put it into one of these folders, or name another "
-        "with data_dir or the environment variable SSDML_DATA; nothing is downloaded."
+        f"Data set {name!r} was not found. Looked for {wanted(name)} in {described(folders)}. Put "
+        "it into one of these folders, or name another with data_dir or the environment variable "
+        "SSDML_DATA; nothing is downloaded."
     )
 
 
-def _described(folder: Path) -> str:
-    return str(folder) if folder.is_dir() else f"{folder} (no such folder)"
+def wanted(name: str) -> str:
+    """What is looked for below the data folders, and what it must hold.
+
+    Examples
+    --------
+    >>> wanted("banking77")
+    'banking77 ({train,test}_{X,y}.npy)'
+    """
+    places: dict[str, list[str]] = {}
+    for layout in LAYOUTS[name]:
+        places.setdefault(layout.holds, []).append(layout.place)
+    return " or ".join(f"{' or '.join(found)} ({holds})" for holds, found in places.items())
+
+
+def described(folders: list[Path]) -> str:
+    """The folders by name, and which of them are not there."""
+    return ", ".join(f"{f}" if f.is_dir() else f"{f} (no such folder)" for f in folders)
 
 
 def _path_reader(path: Path) -> Reader:

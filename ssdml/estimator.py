@@ -300,6 +300,12 @@ class SSDML(InductiveMetric, PlannedFit, SuggestedSettings, CallbackSupportMixin
 
     def _validated(self, X: Any, y: Any) -> tuple[Array, Labels, int]:
         X, labels = self._training_rows(X, y, "Label some rows.")
+        if (X[-1] == X[0]).all() and (X == X[0]).all():  # all are read where the last is the first
+            warnings.warn(
+                f"{type(self).__name__}: X must have rows that differ; got {len(X)} equal ones. "
+                "Nothing can be learned from them: look at how X was made.",
+                stacklevel=5,
+            )
         self._check_parameters(*X.shape)
         return X, labels, len(X)
 

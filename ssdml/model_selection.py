@@ -29,7 +29,7 @@ class SemiSupervisedSplit(BaseCrossValidator):
     Parameters
     ----------
     n_splits : int
-        Number of folds; at most the labelled rows of the largest class.
+        Number of folds, from 2 on; at most the labelled rows of the largest class.
     shuffle : bool
         Whether the rows of a class are drawn at random into the folds.
     random_state : int, RandomState or None
@@ -53,6 +53,7 @@ class SemiSupervisedSplit(BaseCrossValidator):
     def __init__(
         self, n_splits: int = 5, *, shuffle: bool = True, random_state: Any = None
     ) -> None:
+        StratifiedKFold(n_splits, shuffle=shuffle, random_state=random_state)  # raises if it cannot
         self.n_splits = n_splits
         self.shuffle = shuffle
         self.random_state = random_state

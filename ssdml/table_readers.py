@@ -66,6 +66,10 @@ def read_npy(path: Path, *, in_place: bool = False) -> npt.NDArray[Any]:
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing.")
     try:
+        with path.open("rb") as file:
+            start = file.read(len(np.lib.format.MAGIC_PREFIX))
+        if start != np.lib.format.MAGIC_PREFIX:
+            raise ValueError(f"no file of np.save: it begins with {start!r}")
         array: npt.NDArray[Any] = np.load(
             path, allow_pickle=False, mmap_mode="r" if in_place else None
         )
@@ -100,9 +104,13 @@ def read_csv(path: Path, *, texts: bool = False) -> RawItems:
 
     With ``texts`` the items are those of the column called text, whatever stands beside it.
     """
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.reader(file)
-        lines = [(reader.line_num, cells) for cells in reader if cells]
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file)
+            lines = [(reader.line_num, cells) for cells in reader if cells]
+    except UnicodeDecodeError as error:
+        message = f"{path}: cannot be read ({error}). Save it as text in UTF-8."
+        raise ValueError(message) from error
     if not lines or len(lines[0][1]) < 2:
         raise ValueError(f"{path}: must hold lines of two columns or more, numbers and a label.")
     first = lines[0][1]

@@ -54,6 +54,41 @@ def test_an_example_can_be_read_at_a_glance(name):
     assert len((EXAMPLES / f"{name}.py").read_text(encoding="utf-8").splitlines()) < 40
 
 
+@pytest.mark.parametrize("name", ["label_scarce", "text", "images", "tabular", "scale", "cluster"])
+def test_an_example_says_what_it_does_and_refuses_what_it_does_not_know(name, example, capsys):
+    if name == "cluster":
+        pytest.importorskip("distributed")
+    with pytest.raises(SystemExit, match="0"):
+        example(f"{name}.py", "--help")
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.startswith(f"usage: {name}.py [-h] ")
+    assert f"python examples/{name}.py" in shown
+    with pytest.raises(SystemExit, match="2"):
+        example(f"{name}.py", "--nothing")
+    assert capsys.readouterr().err.startswith(f"usage: {name}.py [-h] ")
+
+
+@pytest.mark.parametrize("name", ["text", "images", "tabular", "scale"])
+def test_an_example_without_its_arguments_is_a_usage_error(name, example, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        example(f"{name}.py")
+    assert "error: the following arguments are required" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("call", ["tabular.py no.csv", "text.py no.csv found.csv", "images.py no"])
+def test_a_file_that_is_missing_is_a_usage_error(call, example, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        example(*call.split())
+    assert "nor an existing path" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("call", ["images.py . 0", "scale.py 1000 some", "label_scarce.py out 0"])
+def test_a_number_that_is_none_is_a_usage_error(call, example, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        example(*call.split())
+    assert "must be a whole number from 1 on" in capsys.readouterr().err
+
+
 def test_texts_of_a_file_get_classes(example, tmp_path, rng, monkeypatch):
     topics = {"food": "bread soup apple", "sea": "wave boat sand", "sky": "cloud wind star"}
     filler = [f"word{i}" for i in range(20)]

@@ -111,9 +111,13 @@ def _print(shown: Table) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 10_000  # a file has no edge to wrap at; the table takes what it needs
-    console.print(shown)
+    if console.is_terminal:
+        console.print(shown)
+        return
+    console.width = 10_000  # a file has no edge to wrap at; the table takes what it needs
+    with console.capture() as printed:
+        console.print(shown)
+    console.file.writelines(f"{line.rstrip()}\n" for line in printed.get()[:-1].split("\n"))
 
 
 def screen_table(table: ScoreTable) -> Table:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -33,9 +35,24 @@ def test_labels_become_integers(given):
     assert labels.dtype == np.int64
 
 
-@pytest.mark.parametrize("given", [[0, None, 1], [0, np.nan, 1], ["a", "b", "c"], [0.5, 1, 2]])
-def test_what_is_no_label_is_sent_to_the_encoder(given):
-    with pytest.raises(TypeError, match=r"here: y must hold integers, -1 for .*encode_partial_lab"):
+@pytest.mark.parametrize(
+    ("given", "got"),
+    [
+        ([0, None, 1], "None in row 1, dtype object"),
+        ([0, np.nan, 1], "nan in row 1, dtype float64"),
+        (["a", "b", "c"], "'a' in row 0, dtype <U1"),
+        ([1, 0.5, 2], "0.5 in row 1, dtype float64"),
+        ([False, True, True], "False in row 0, dtype bool"),
+        (np.array([2, 1, "a"], dtype=object), "'a' in row 2, dtype object"),
+    ],
+)
+def test_what_is_no_label_is_shown_and_sent_to_the_encoder(given, got):
+    message = (
+        f"here: y must hold integers, -1 for unlabelled rows; got {got}. "
+        "ssdml.datasets.encode_partial_labels makes them: -1 of None, NaN and '', codes of names, "
+        "True and False."
+    )
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
         check_labels(given, 3, "here")
 
 

@@ -7,6 +7,7 @@ disk and Ctrl-C during a comparison in ``experiments/test_run.py``.
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
@@ -117,10 +118,11 @@ def test_more_components_than_features_are_refused(X, y):
         (np.full(90, -1), ValueError, "SSDML: y must contain labels beside -1 .*Label some rows"),
         (np.array(["a"] * 90), TypeError, "must hold integers, .*encode_partial_labels"),
         (np.array([None] * 90), TypeError, "must hold integers, .*encode_partial_labels"),
-        (np.full(90, np.nan), TypeError, "must hold integers, .*got dtype float64"),
-        (np.full(90, 0.5), TypeError, "must hold integers, .*got dtype float64"),
+        (np.full(90, np.nan), TypeError, "must hold integers, .*got nan in row 0, dtype float64"),
+        (np.full(90, 0.5), TypeError, "must hold integers, .*got 0.5 in row 0, dtype float64"),
+        (np.arange(90) > 1, TypeError, "must hold integers, .*got False in row 0, dtype bool"),
     ],
-    ids="length 2-D missing unlabelled strings None NaN fractions".split(),
+    ids="length 2-D missing unlabelled strings None NaN fractions bool".split(),
 )
 def test_labels_of_another_kind_are_refused(X, labels, error, message):
     with pytest.raises(error, match=message):
@@ -274,14 +276,21 @@ def test_duplicates_do_no_harm(model, X, y):
 
 
 @pytest.mark.parametrize("value", [0.0, 5.0])
-def test_rows_that_are_all_the_same_leave_nothing_to_learn(model, y, value):
+@pytest.mark.parametrize("balanced", [True, False])
+def test_rows_that_are_all_the_same_leave_nothing_to_learn(model, y, value, balanced):
     rows = np.full((90, 4), value)
-    if model.partition_size is None:
-        with pytest.warns(UserWarning, match="returns the input as it is"):
-            model.fit(rows, y)
+    labels = np.where(y < 0, -1, np.arange(90) % 3) if balanced else y
+    message = r"SSDML: X must have rows that differ; got 90 equal ones\. Nothing can be learned"
+    is_input = model.partition_size is None and not balanced  # labels lead to one class alone
+    expected = pytest.warns(UserWarning, match="returns the input as it is")
+    with (
+        pytest.warns(UserWarning, match=message) as caught,
+        expected if is_input else nullcontext(),
+    ):
+        model.fit(rows, labels)
+    assert caught[0].filename == __file__
+    if is_input:
         np.testing.assert_array_equal(model.transform(rows), rows)
-    else:
-        model.fit(rows, y)
     check_finite_everywhere(model, rows)
 
 
@@ -289,6 +298,7 @@ def test_zero_and_constant_rows_and_columns_do_no_harm(model, X, y):
     rows = X.copy()
     rows[::9] = 0
     rows[1::9] = 3
+    rows[-1] = rows[0]  # which is no reason to call them all equal
     rows[:, 1] = 0
     rows[:, 2] = 5
     model.fit(rows, y)

@@ -105,7 +105,7 @@ def test_classes_have_the_names_that_their_publishers_give(tmp_path, name, write
     ],
 )
 def test_what_is_missing_is_told_with_what_to_put_where(tmp_path, name, place):
-    with pytest.raises(FileNotFoundError, match=rf"Looked for {place} \(.*nothing is downloaded"):
+    with pytest.raises(FileNotFoundError, match=rf"Looked for {place} .*nothing is downloaded"):
         load_dataset(name, data_dir=tmp_path)
     (status,) = (status for status in dataset_status(data_dir=tmp_path) if status.name == name)
     assert not status.available

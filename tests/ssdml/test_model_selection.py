@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
@@ -82,6 +83,17 @@ def test_the_number_of_splits_is_known_beforehand():
     assert repr(SemiSupervisedSplit(7, random_state=1)) == (
         "SemiSupervisedSplit(n_splits=7, random_state=1, shuffle=True)"
     )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"n_splits": 1}, {"n_splits": 2.5}, {"shuffle": 1}, {"shuffle": False, "random_state": 0}],
+)
+def test_what_is_no_split_is_refused_at_once_and_as_scikit_learn_does(options):
+    with pytest.raises((TypeError, ValueError)) as theirs:
+        StratifiedKFold(**({"shuffle": True} | options))
+    with pytest.raises(theirs.type, match=re.escape(str(theirs.value))):
+        SemiSupervisedSplit(**options)
 
 
 def test_a_class_with_fewer_labels_than_folds_warns():

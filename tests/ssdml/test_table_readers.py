@@ -111,6 +111,19 @@ def test_a_truncated_npy_is_named(tmp_path, kept):
         read_npy_pair(path)
 
 
+def test_what_np_save_did_not_write_is_told_by_how_it_begins(tmp_path):
+    np.save(tmp_path / "y.npy", Y)
+    path = tmp_path / "X.npy"
+    path.write_text("0.5,1\n2,-3\n")
+    begins = r"X\.npy: cannot be read \(no file of np\.save: it begins with"
+    with pytest.raises(ValueError, match=rf"{begins} b'0\.5,1\\n'\)\. Save plain arrays"):
+        read_npy_pair(path)
+    np.savez(tmp_path / "several.npz", X=X)
+    (tmp_path / "several.npz").replace(path)
+    with pytest.raises(ValueError, match=f"{begins} b'PK"):
+        read_npy(path, in_place=True)
+
+
 def test_a_folder_of_pairs_holds_training_and_test_rows(tmp_path):
     for name, rows in (("train", [0, 1]), ("test", [2])):
         np.save(tmp_path / f"{name}_X.npy", X[rows])
@@ -143,6 +156,13 @@ def test_csv_finds_its_label(tmp_path, text):
     path = tmp_path / "items.csv"
     path.write_bytes(text.encode())
     assert_read(read_csv(path))
+
+
+def test_a_csv_that_is_no_text_is_named(tmp_path):
+    (tmp_path / "items.csv").write_bytes("größe,label\n1,x\n".encode("latin-1"))
+    message = r"items\.csv: cannot be read \(.*can't decode.*\)\. Save it as text in UTF-8\."
+    with pytest.raises(ValueError, match=message):
+        read_csv(tmp_path / "items.csv")
 
 
 def test_whole_numbers_stay_numbers_and_an_empty_label_is_none(tmp_path):

@@ -108,6 +108,30 @@ def test_options_of_features_and_of_images_do_not_mix(run, images, words, messag
     assert message in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("rows", "got"),
+    [
+        (np.arange(120.0), r"shape (120,), dtype float64. Of one number an item, save"),
+        (np.full((120, 2), "a"), "shape (120, 2), dtype <U1. Of one number an item, save"),
+    ],
+)
+@pytest.mark.parametrize("command", ["fit", "evaluate", "transform"])
+def test_rows_that_are_none_are_named_by_their_file(run, arrays, tmp_path, command, rows, got):
+    model, wrong = tmp_path / "model", tmp_path / "wrong.npy"
+    np.save(wrong, rows)
+    assert run("fit", *arrays, "--out", model).exit_code == 0
+    words = {
+        "fit": [wrong, arrays[1], "--out", tmp_path / "other"],
+        "evaluate": [wrong, arrays[1]],
+        "transform": [model, wrong, "--out", tmp_path / "Z.npy"],
+    }
+    result = run(command, *words[command])
+    assert result.exit_code == 1
+    assert f"error: {wrong} must hold numbers, a row or an image an item; got {got}" in (
+        result.stderr
+    )
+
+
 def test_fit_takes_all_cores_unless_told(run, arrays, tmp_path, monkeypatch):
     def reveal(model, X, y):
         raise ValueError(f"n_jobs={model.n_jobs}")

@@ -71,6 +71,13 @@ def test_a_table_in_a_file_is_not_wrapped(capsys):
     assert long.strip() in capsys.readouterr().out
 
 
+def test_a_line_in_a_file_ends_with_its_last_word(capsys):
+    print_columns(("name", "where"), [("mnist", "here"), ("cub", "somewhere else")])
+    shown = capsys.readouterr().out
+    assert "  mnist   here\n" in shown
+    assert not [line for line in shown.split("\n") if line != line.rstrip()]
+
+
 def test_the_table_of_scores_marks_what_failed(capsys, make_row):
     failed = make_row(method="[b]lda", status="failed", seconds={}) | {"scores": {}}
     print_scores([score_table([make_row(), make_row(seed=1), failed])])
