@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ssdml.budgets import Budget
 from ssdml.experiments.formats import interval, number, signed
@@ -24,13 +25,12 @@ MARGIN = 1.0  # percentage points below another score that still match it
 LEVEL = 0.05
 FEWEST_DATASETS = 3  # over which methods are ranked
 
+Places = npt.NDArray[np.intp]
+
 
 @dataclass(frozen=True)
 class StudyScores:
-    """One score of every method with every budget and seed; NaN where a run failed.
-
-    Only of budgets and seeds that every method ran with, so that means are over the same runs.
-    """
+    """One score of every method with every budget and seed; NaN where a run failed."""
 
     dataset: str
     score: str
@@ -40,6 +40,7 @@ class StudyScores:
     values: Floats  # (n_methods, n_budgets, n_seeds)
     full: Floats  # (n_methods, n_seeds), with all labels
     test_share: float  # test rows a training row
+    left_out: list[str]  # methods, budgets and seeds that are not run with all that is here
 
     @property
     def averages(self) -> Floats:
@@ -90,13 +91,13 @@ class Study:
     recommendation: str
     matches: list[MatchLine]  # empty without runs that have all labels
     target: str  # the best method with all labels
-    reference: str  # the method that is recommended
-    tests: list[TestLine]
+    reference: str  # the method with the best mean
+    tests: list[TestLine]  # empty where no method finished
     ranking: Ranking | None
 
 
 def make_study(rows: Sequence[Row]) -> Study | None:
-    """What the rows of one data set in one condition say; None for fewer than two budgets."""
+    """What the rows of one data set in one condition say; None as in `study_scores`."""
     scores = study_scores(rows)
     if scores is None or not np.isfinite(scores.averages).any():
         return None
@@ -116,12 +117,12 @@ def make_study(rows: Sequence[Row]) -> Study | None:
 def study_scores(rows: Sequence[Row]) -> StudyScores | None:
     """Accuracy, or R@1 where the scored classes have no labels.
 
-    None for fewer than two budgets, or where there is none that every method ran with.
+    A run that is missing, other than one that failed, would leave means over different runs: so
+    those methods, budgets and seeds are kept of which the most runs are there with none missing.
+    None where they have fewer than two budgets.
     """
     budgets = sorted({budget_of(row) for row in rows}, key=lambda budget: budget.order)
     few = [budget for budget in budgets if budget.n_labels is not None]
-    if len(budgets) < 2 or not few:
-        return None
     methods = list(dict.fromkeys(row["method"] for row in rows))
     seeds = sorted({row["seed"] for row in rows})
     score = "accuracy" if any("accuracy" in row["scores"] for row in rows) else "R@1"
@@ -133,21 +134,54 @@ def study_scores(rows: Sequence[Row]) -> StudyScores | None:
         cell = methods.index(row["method"]), place, seeds.index(row["seed"])
         table[cell] = row["scores"].get(score, np.nan)
         ran[cell] = True
-    by_all = np.all(ran[:, :-1], axis=0)
-    budget_kept = np.any(by_all, axis=1)
-    seed_kept = np.all(by_all[budget_kept], axis=0)
-    if not budget_kept.any() or not seed_kept.any():
+    kept = most_runs(ran[:, :-1])
+    of_methods, of_budgets, of_seeds = kept
+    n_budgets = len(of_budgets) + int(ran[of_methods, -1][:, of_seeds].any())
+    if n_budgets < 2 or not len(of_budgets) * len(of_seeds):
         return None
     return StudyScores(
         rows[0]["dataset"],
         score,
-        methods,
-        [budget for budget, kept in zip(few, budget_kept, strict=True) if kept],
-        [seed for seed, kept in zip(seeds, seed_kept, strict=True) if kept],
-        table[:, :-1][:, budget_kept][:, :, seed_kept],
-        table[:, -1][:, seed_kept],
+        [methods[i] for i in of_methods],
+        [few[i] for i in of_budgets],
+        [seeds[i] for i in of_seeds],
+        table[np.ix_(*kept)],
+        table[of_methods, -1][:, of_seeds],
         rows[0]["n_test"] / rows[0]["n_train"],
+        [
+            *_without(methods, of_methods),
+            *_without([budget.amount for budget in few], of_budgets),
+            *_without([f"seed {seed}" for seed in seeds], of_seeds),
+        ],
     )
+
+
+def most_runs(ran: npt.NDArray[np.bool_]) -> tuple[Places, Places, Places]:
+    """Methods, budgets and seeds with no run missing among them, and as many runs as possible.
+
+    Of the budgets and seeds that some two methods have in common; those of all, if that is no less.
+
+    Examples
+    --------
+    >>> ran = np.ones((3, 2, 5), dtype=bool)
+    >>> ran[2, :, 1:] = False  # the third method has run with one seed
+    >>> most_runs(ran)
+    (array([0, 1]), array([0, 1]), array([0, 1, 2, 3, 4]))
+    """
+    found = []
+    for common in (ran.all(axis=0), *(a & b for a in ran for b in ran)):
+        budgets, seeds = np.flatnonzero(common.any(axis=1)), np.flatnonzero(common.any(axis=0))
+        grids = [(budgets, np.flatnonzero(common[budgets].all(axis=0)))]
+        grids.append((np.flatnonzero(common[:, seeds].all(axis=1)), seeds))
+        grids += [(budgets[i : i + 1], np.flatnonzero(common[b])) for i, b in enumerate(budgets)]
+        for grid in grids:
+            methods = np.flatnonzero(ran[np.ix_(np.arange(len(ran)), *grid)].all(axis=(1, 2)))
+            found.append((methods, *grid))
+    return max(found, key=lambda kept: kept[0].size * kept[1].size * kept[2].size)
+
+
+def _without(names: Sequence[str], places: Places) -> list[str]:
+    return [name for i, name in enumerate(names) if i not in places]
 
 
 def matching_budget(
@@ -202,6 +236,8 @@ def _matching(scores: StudyScores, differences: Floats) -> tuple[Budget | None, 
 
 def _tests(scores: StudyScores, reference: int) -> list[TestLine]:
     """Every other method against the reference with every budget, by Holm over all of them."""
+    if not np.isfinite(scores.averages[reference]).all():
+        return []
     differences = scores.values - scores.values[reference]
     tests = [
         [corrected_t_test(cell, test_share=scores.test_share) for cell in line]
@@ -273,7 +309,12 @@ def alike(ranks: Floats, difference: float) -> list[tuple[int, int]]:
 
 
 def recommendation(scores: StudyScores) -> str:
-    """One sentence: the method with the highest mean over the budgets, and how sure that is."""
+    """The method with the highest mean over the budgets, how sure that is, and what is left out."""
+    missing = f" Left out, where runs are missing: {', '.join(scores.left_out)}."
+    return _advice(scores) + missing * bool(scores.left_out)
+
+
+def _advice(scores: StudyScores) -> str:
     order = _from_best(scores)
     best = order[0]
     averages = scores.averages

@@ -23,6 +23,7 @@ from ssdml.experiments.study import (
     alike,
     make_study,
     matching_budget,
+    most_runs,
     rank_over_datasets,
     study_scores,
 )
@@ -204,12 +205,44 @@ def test_methods_are_compared_on_the_runs_that_all_of_them_have(rows_of):
     more = [row for row in rows_of(later) if row["seed"] == 3 or row["labels_per_class"] == 9]
     assert study_scores([*rows_of(CURVES), *more]).seeds == [0, 1, 2]
     expected, ragged = make_study(rows_of(CURVES)), make_study([*rows_of(CURVES), *more])
-    assert ragged.recommendation == expected.recommendation
+    left_out = " Left out, where runs are missing: 9 labels a class, seed 3."
+    assert ragged.recommendation == expected.recommendation + left_out
     assert (ragged.matches, ragged.tests) == (expected.matches, expected.tests)
 
 
-def test_where_no_budget_is_common_to_all_methods_there_is_no_study(rows_of):
-    assert make_study(rows_of({"input": {1: [1.0], 5: [2.0]}, "lda": {9: [3.0]}})) is None
+def test_one_run_of_a_new_method_does_not_displace_the_others(rows_of):
+    rows = rows_of(CURVES | {"nca": {1: [99.0]}})
+    left_out = " Left out, where runs are missing: nca."
+    assert make_study(rows).recommendation == (
+        make_study(rows_of(CURVES)).recommendation + left_out
+    )
+
+
+def test_a_budget_with_one_seed_does_not_take_the_other_seeds(rows_of):
+    rows = rows_of({name: curve | {9: [99.0]} for name, curve in CURVES.items()})
+    scores = study_scores(rows)
+    assert (scores.budgets, scores.seeds) == ([Budget(1), Budget(5)], [0, 1, 2])
+    assert scores.left_out == ["9 labels a class"]
+
+
+def test_the_runs_that_are_kept_are_the_most_with_none_missing(rng):
+    for _ in range(30):
+        ran = rng.random((3, 3, 3)) < 0.8
+        kept = most_runs(ran)
+        assert ran[np.ix_(*kept)].all()
+        common = ran.all(axis=0)
+        whole = common.any(axis=1), common[common.any(axis=1)].all(axis=0)
+        assert np.prod([len(axis) for axis in kept]) >= 3 * whole[0].sum() * whole[1].sum()
+    everything = most_runs(np.ones((2, 3, 4), dtype=bool))
+    assert [len(axis) for axis in everything] == [2, 3, 4]
+
+
+def test_where_no_two_budgets_are_left_there_is_no_study(rows_of):
+    assert make_study(rows_of({"input": {1: [1.0]}, "lda": {9: [3.0]}})) is None
+    few = [row for row in rows_of(CURVES) if row["labels_per_class"] < 9]
+    assert make_study([row for row in few if row["seed"] == (row["labels_per_class"] == 5)]) is None
+    with_all = [row for row in rows_of(CURVES) if row["seed"] == (row["labels_per_class"] == 5)]
+    assert study_scores(with_all).budgets == [Budget(1)]
 
 
 def test_where_every_method_failed_somewhere_none_is_recommended(rows_of):
@@ -220,6 +253,7 @@ def test_where_every_method_failed_somewhere_none_is_recommended(rows_of):
     assert make_study(rows).recommendation == (
         "No method finished every run over 1 to 5 labels a class: none is recommended."
     )
+    assert make_study(rows).tests == []
 
 
 def test_one_method_alone_is_named_as_such(rows_of):
