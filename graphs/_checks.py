@@ -112,7 +112,7 @@ def check_labels(y: Any, n_samples: int, who: str) -> Integers:
     if kind not in "iuf" or (kind == "f" and not (labels == np.rint(labels)).all()):
         raise TypeError(
             f"{who}: y must hold integers, {UNLABELED} for unlabelled rows; got "
-            f"{_first_no_integer(labels)}, dtype {labels.dtype}. "
+            f"{_first_no_integer(y)}, dtype {labels.dtype}. "
             f"ssdml.datasets.encode_partial_labels makes them: {UNLABELED} of None, NaN and '', "
             "codes of names, True and False."
         )
@@ -121,13 +121,13 @@ def check_labels(y: Any, n_samples: int, who: str) -> Integers:
     if large.any():
         raise ValueError(
             f"{who}: y must hold integers of 64 bits, with a sign; got {labels[large][0]}. "
-            "ssdml.datasets.encode_partial_labels turns names into codes."
+            "ssdml.datasets.encode_partial_labels makes codes of them."
         )
     return labels.astype(np.int64)
 
 
-def _first_no_integer(labels: npt.NDArray[Any]) -> str:
-    entries = labels.tolist()
+def _first_no_integer(y: Any) -> str:
+    entries = y.tolist() if hasattr(y, "tolist") else [*y]  # as given: an array may make them text
     wrong = (
         row
         for row, entry in enumerate(entries)

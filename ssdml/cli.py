@@ -44,7 +44,7 @@ class PlainErrors(TyperGroup):
 
 def _say_what_was_given(error: Any) -> None:
     """Add the value to the message of a usage error, where typer keeps it to itself."""
-    if hasattr(error, "message") and hasattr(error.__cause__, "errors"):
+    if hasattr(error, "format_message") and hasattr(error.__cause__, "errors"):
         error.message += f"; got {error.__cause__.errors()[0]['input']!r}."
 
 

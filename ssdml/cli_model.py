@@ -229,10 +229,14 @@ def _loaded(folder: Path) -> Any:
 
 
 def _check_items(path: Path, items: Any) -> None:
-    if items.ndim < 2 or items.dtype.kind not in "biuf":
+    if items.dtype.kind not in "biuf":
         raise ValueError(
-            f"{path} must hold numbers, a row or an image an item; got shape {items.shape}, dtype "
-            f"{items.dtype}. Of one number an item, save X.reshape(-1, 1)."
+            f"{path} must hold numbers; got dtype {items.dtype}. Save X.astype(float) of features."
+        )
+    if items.ndim < 2:
+        raise ValueError(
+            f"{path} must hold one row or one image per item; got shape {items.shape}. Save "
+            "X.reshape(-1, 1) if an item is one number."
         )
 
 

@@ -186,7 +186,7 @@ def load_dataset(
     FileNotFoundError
         Says what was looked for, where, and what to put there.
     NotADirectoryError
-        Where ``data_dir`` is no folder.
+        Where a known data set is looked for, and ``data_dir`` is no folder.
     ValueError
         Names the damaged file and what is wrong with it. Where the data folder holds a
         ``SHA256SUMS``, the files of a known data set are compared with it.
@@ -250,6 +250,11 @@ def dataset_status(*, data_dir: str | Path | None = None) -> list[DatasetStatus]
     statuses : list of DatasetStatus
         ``note`` says what is there, or what is missing.
 
+    Raises
+    ------
+    NotADirectoryError
+        Where ``data_dir`` is no folder.
+
     Examples
     --------
     >>> dataset_status()[0]
@@ -272,8 +277,8 @@ def data_folders(data_dir: str | Path | None) -> list[Path]:
     """Where data sets are looked for, in this order."""
     if data_dir is not None and not Path(data_dir).is_dir():
         raise NotADirectoryError(
-            f"data_dir must be a folder; got {str(data_dir)!r}, which is none. Leave it out for "
-            "$SSDML_DATA and the cache folder."
+            f"data_dir must be a folder; got {str(data_dir)!r}. Leave it out to look in "
+            "$SSDML_DATA and in the cache folder."
         )
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ssdml"
     named = [data_dir, os.environ.get("SSDML_DATA")]

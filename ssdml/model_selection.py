@@ -35,6 +35,11 @@ class SemiSupervisedSplit(BaseCrossValidator):
     random_state : int, RandomState or None
         Seed of the shuffling.
 
+    Raises
+    ------
+    ValueError, TypeError
+        As ``StratifiedKFold`` does.
+
     Notes
     -----
     Rows are unlabelled where y is -1, None, NaN or "". The folds are those of scikit-learn's

@@ -69,7 +69,7 @@ def read_npy(path: Path, *, in_place: bool = False) -> npt.NDArray[Any]:
         with path.open("rb") as file:
             start = file.read(len(np.lib.format.MAGIC_PREFIX))
         if start != np.lib.format.MAGIC_PREFIX:
-            raise ValueError(f"no file of np.save: it begins with {start!r}")
+            raise ValueError(f"not written by np.save: it begins with {start!r}")
         array: npt.NDArray[Any] = np.load(
             path, allow_pickle=False, mmap_mode="r" if in_place else None
         )

@@ -83,7 +83,7 @@ def test_a_file_that_is_missing_is_a_usage_error(call, example, capsys):
 
 
 @pytest.mark.parametrize("call", ["images.py . 0", "scale.py 1000 some", "label_scarce.py out 0"])
-def test_a_number_that_is_none_is_a_usage_error(call, example, capsys):
+def test_a_wrong_number_is_a_usage_error(call, example, capsys):
     with pytest.raises(SystemExit, match="2"):
         example(*call.split())
     assert "must be a whole number from 1 on" in capsys.readouterr().err

@@ -99,11 +99,14 @@ class Cluster:
 def _wait_for_scheduler(address: str) -> None:
     """Raise an OSError or a ValueError where no scheduler answers.
 
-    Before there is a client, which would leave a thread and a traceback of its own. In a thread,
-    for a notebook has an event loop running already.
+    Before there is a client, which would leave a thread and a traceback of its own.
     """
+    from dask import config
     from distributed import Security
     from distributed.comm.core import connect
+
+    if config.get("distributed.client.security-loader", None):
+        return  # only the client knows how to load it
 
     async def greet() -> None:
         reach: Any = connect
@@ -111,5 +114,13 @@ def _wait_for_scheduler(address: str) -> None:
         comm = await reach(address, timeout=WAIT, **security.get_connection_args("client"))
         await comm.close()
 
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(asyncio.run, greet()).result()
+    async def greet_in_time() -> None:
+        await asyncio.wait_for(greet(), 2 * WAIT)  # once connected, it may never say a word
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        asyncio.run(greet_in_time())
+    else:  # a notebook's
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(asyncio.run, greet_in_time()).result()

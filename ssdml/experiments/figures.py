@@ -49,6 +49,7 @@ SETTINGS: Any = {
     "xtick.labelcolor": MUTED,
     "ytick.labelcolor": MUTED,
 }
+LINE = 24  # characters of a method's name
 BORDER: Any = {"markeredgecolor": PAPER, "markeredgewidth": 0.6}
 STAR: Any = {"marker": "*", "edgecolors": INK}
 
@@ -95,7 +96,7 @@ def looks(methods: Sequence[str]) -> dict[str, Look]:
     return {name: LOOKS[name] if name in LOOKS else next(others) for name in methods}
 
 
-def in_lines(name: str, width: int = 24) -> str:
+def in_lines(name: str) -> str:
     r"""A method's name on as many lines as its parameters need.
 
     Examples
@@ -105,7 +106,7 @@ def in_lines(name: str, width: int = 24) -> str:
     """
     lines = [""]
     for part in re.findall(r"[^;]+;?", name):
-        if lines[-1] and len(lines[-1] + part) > width:
+        if lines[-1] and len(lines[-1] + part) > LINE:
             lines.append("")
         lines[-1] += part
     return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -20,8 +21,9 @@ from ssdml.experiments.results import (
     latest,
     lock_of,
 )
-from ssdml.experiments.status import add_planned
+from ssdml.experiments.status import PLANNED, add_planned
 
+SPLITS = "splits"
 Progress = Callable[[int, int, str], None]
 
 
@@ -74,6 +76,12 @@ class ResultsFolder:
         self.progress(len(self.runs) - len(left), len(self.runs), title)
 
 
+def drop_plan(out: Path) -> None:
+    """Forget which runs were asked for, and on which splits."""
+    (out / PLANNED).unlink(missing_ok=True)
+    shutil.rmtree(out / SPLITS, ignore_errors=True)
+
+
 def _open_results(out: Path, runs: list[Run]) -> Path:
     """The results file, ready for the next row; what is planned and the splits stand beside it."""
     out.mkdir(parents=True, exist_ok=True)
@@ -81,7 +89,7 @@ def _open_results(out: Path, runs: list[Run]) -> Path:
     results.touch()
     drop_cut_line(results)
     with lock_of(results):  # of two that begin at the same time
-        _save_splits(out / "splits", runs)
+        _save_splits(out / SPLITS, runs)
         add_planned(out, runs)
     return results
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -30,7 +31,7 @@ class Embedder(Protocol):
 # A method: from a seed and the number of jobs to an estimator that has not been fitted.
 Factory = Callable[[int, int | None], Embedder]
 
-LIBRARIES = {"umap": "umap-learn"}  # what a method needs that is not installed with the rest
+LIBRARIES = {"umap": "umap-learn"}  # modules that are not installed with the rest
 
 
 def split_name(name: str) -> tuple[str, dict[str, str]]:
@@ -71,8 +72,9 @@ def with_parameters(name: str, known: Mapping[str, Factory]) -> Factory:
     20
     """
     plain, changes = split_name(name)
-    if plain in LIBRARIES and plain not in known:
-        raise ImportError(f"{plain} needs {LIBRARIES[plain]}: pip install 'ssdml[{plain}]'.")
+    library = plain.partition("-")[0]  # of "umap-tuned" as well
+    if library in LIBRARIES and not find_spec(library):
+        raise ImportError(f"{plain} needs {LIBRARIES[library]}: pip install 'ssdml[{library}]'.")
     factory = choose(known, plain, "method")
     if not changes:
         return factory
@@ -82,8 +84,9 @@ def with_parameters(name: str, known: Mapping[str, Factory]) -> Factory:
         )
     made = partial(_changed, factory, {key: _value(text) for key, text in changes.items()})
     model: Any = made(0, None)
-    if hasattr(model, "_parameter_constraints"):
-        model._validate_params()  # before hours of runs, each of which would say so
+    for part in (model, *model.get_params().values()):
+        if isinstance(part, BaseEstimator) and hasattr(part, "_parameter_constraints"):
+            part._validate_params()  # before hours of runs, each of which would say so
     return made
 
 

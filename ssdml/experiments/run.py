@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from ssdml.datasets import Budget, Dataset
-from ssdml.experiments.claims import Claims
+from ssdml.experiments.claims import Claims, read_claims
 from ssdml.experiments.cluster import Cluster
 from ssdml.experiments.deep_methods import DEEP, deep_methods
 from ssdml.experiments.details import MAP_ROWS
 from ssdml.experiments.execution import outcomes
 from ssdml.experiments.features import form_of, prepared
-from ssdml.experiments.folder import Progress, ResultsFolder
+from ssdml.experiments.folder import Progress, ResultsFolder, drop_plan
 from ssdml.experiments.job import keep_cards, run_one
 from ssdml.experiments.methods import (
     Embedder,
@@ -284,7 +284,11 @@ def _refuse_networks_unasked(methods: Sequence[str], deep: bool) -> None:
 
 def _refuse_other_results(out: Path, resume: bool) -> None:
     results = out / RESULTS
-    if results.exists() and results.stat().st_size and not resume:
+    if resume or not results.exists():
+        return
+    if not results.stat().st_size and not read_claims(out / "claims"):
+        drop_plan(out)  # of a call that was stopped in its first run
+    else:
         raise FileExistsError(
             f"{results} holds results already. Go on with them (--resume, or resume=True), "
             "or name another folder."

@@ -44,6 +44,7 @@ def test_labels_become_integers(given):
         ([1, 0.5, 2], "0.5 in row 1, dtype float64"),
         ([False, True, True], "False in row 0, dtype bool"),
         (np.array([2, 1, "a"], dtype=object), "'a' in row 2, dtype object"),
+        ([2, 1, "a"], "'a' in row 2, dtype <U21"),
     ],
 )
 def test_what_is_no_label_is_shown_and_sent_to_the_encoder(given, got):

@@ -117,10 +117,10 @@ def test_without_settings_the_cache_is_below_home(monkeypatch):
     assert data_folders(None) == [Path.home() / ".cache" / "ssdml"]
 
 
-def test_a_folder_of_data_that_is_none_is_not_passed_over(tmp_path, monkeypatch):
+def test_a_data_dir_that_does_not_exist_is_not_passed_over(tmp_path, monkeypatch):
     write_mnist(tmp_path)
     monkeypatch.setenv("SSDML_DATA", str(tmp_path))
-    message = "data_dir must be a folder; got '.*/no', which is none. Leave it out"
+    message = r"data_dir must be a folder; got '.*/no'\. Leave it out"
     for ask in (dataset_status, lambda data_dir: load_dataset("mnist", data_dir=data_dir)):
         with pytest.raises(NotADirectoryError, match=message):
             ask(data_dir=tmp_path / "no")

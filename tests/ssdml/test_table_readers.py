@@ -115,7 +115,7 @@ def test_what_np_save_did_not_write_is_told_by_how_it_begins(tmp_path):
     np.save(tmp_path / "y.npy", Y)
     path = tmp_path / "X.npy"
     path.write_text("0.5,1\n2,-3\n")
-    begins = r"X\.npy: cannot be read \(no file of np\.save: it begins with"
+    begins = r"X\.npy: cannot be read \(not written by np\.save: it begins with"
     with pytest.raises(ValueError, match=rf"{begins} b'0\.5,1\\n'\)\. Save plain arrays"):
         read_npy_pair(path)
     np.savez(tmp_path / "several.npz", X=X)

@@ -109,14 +109,17 @@ def test_options_of_features_and_of_images_do_not_mix(run, images, words, messag
 
 
 @pytest.mark.parametrize(
-    ("rows", "got"),
+    ("rows", "message"),
     [
-        (np.arange(120.0), r"shape (120,), dtype float64. Of one number an item, save"),
-        (np.full((120, 2), "a"), "shape (120, 2), dtype <U1. Of one number an item, save"),
+        (
+            np.arange(120.0),
+            "one row or one image per item; got shape (120,). Save X.reshape(-1, 1)",
+        ),
+        (np.full((120, 2), "a"), "numbers; got dtype <U1. Save X.astype(float)"),
     ],
 )
 @pytest.mark.parametrize("command", ["fit", "evaluate", "transform"])
-def test_rows_that_are_none_are_named_by_their_file(run, arrays, tmp_path, command, rows, got):
+def test_a_file_without_rows_of_numbers_is_named(run, arrays, tmp_path, command, rows, message):
     model, wrong = tmp_path / "model", tmp_path / "wrong.npy"
     np.save(wrong, rows)
     assert run("fit", *arrays, "--out", model).exit_code == 0
@@ -127,9 +130,7 @@ def test_rows_that_are_none_are_named_by_their_file(run, arrays, tmp_path, comma
     }
     result = run(command, *words[command])
     assert result.exit_code == 1
-    assert f"error: {wrong} must hold numbers, a row or an image an item; got {got}" in (
-        result.stderr
-    )
+    assert f"error: {wrong} must hold {message}" in result.stderr
 
 
 def test_fit_takes_all_cores_unless_told(run, arrays, tmp_path, monkeypatch):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import socket
 import sys
 
 import pytest
@@ -71,6 +73,23 @@ def test_a_cluster_that_does_not_answer_is_named(blobs, tmp_path, address, monke
     monkeypatch.setattr("ssdml.experiments.cluster.WAIT", 1)
     with pytest.raises(ConnectionError, match=rf"got '{address}' .*dask scheduler"):
         compare(blobs, ["input"], out=tmp_path, cluster=address)
+
+
+def test_who_accepts_and_says_nothing_is_no_scheduler(blobs, tmp_path, monkeypatch):
+    monkeypatch.setattr("ssdml.experiments.cluster.WAIT", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(ConnectionError, match=rf"got '{address}' .*dask scheduler"):
+            compare(blobs, ["input"], out=tmp_path, cluster=address)
+
+
+def test_it_is_told_in_a_notebook_as_well(blobs, tmp_path, cluster):
+    async def cell(address):
+        return compare(blobs, ["input"], seeds=[0], out=tmp_path, cluster=address)
+
+    with pytest.raises(ConnectionError, match="got 'nowhere' "):
+        asyncio.run(cell("nowhere"))
+    assert len(asyncio.run(cell(cluster.scheduler_address))) == 1
 
 
 def test_without_distributed_it_says_what_to_install(blobs, tmp_path, monkeypatch):

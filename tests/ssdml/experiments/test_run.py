@@ -166,30 +166,6 @@ def test_results_that_are_there_are_not_touched_without_resume(blobs, tmp_path):
     assert (tmp_path / RESULTS).read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("method", "error", "message"),
-    [
-        ("ssdml[decay=2]", ValueError, r"'decay' parameter of SSDML must be .* Got 2 instead"),
-        ("ssdml[dekay=2]", ValueError, "Invalid parameter 'dekay'"),
-        ("umap", ImportError, r"umap needs umap-learn: pip install 'ssdml\[umap\]'"),
-    ],
-)
-def test_what_no_run_could_do_is_told_before_the_first(
-    blobs, tmp_path, monkeypatch, method, error, message
-):
-    monkeypatch.delitem(METHODS, "umap", raising=False)
-    with pytest.raises(error, match=message):
-        compare(blobs, ["input", method], out=tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
-def test_no_jobs_are_refused_and_leave_nothing_that_would_refuse_the_next(blobs, tmp_path):
-    with pytest.raises(ValueError, match="n_jobs must not be 0; got 0"):
-        compare(blobs, ["input"], out=tmp_path, n_jobs=0)
-    (tmp_path / RESULTS).touch()  # as a call leaves it that was stopped in its first run
-    assert len(compare(blobs, ["input"], out=tmp_path, seeds=[0])) == 1
-
-
 def test_data_that_changed_under_the_same_name_are_noticed(blobs, tmp_path):
     compare(blobs, ["input"], out=tmp_path, seeds=[0])
     fewer = replace(blobs, X=blobs.X[:100], y=blobs.y[:100])
