@@ -251,13 +251,11 @@ def test_what_a_table_cannot_be_made_of_is_told(example, tmp_path, capsys, optio
 
 @pytest.mark.usefixtures("small_deep")
 def test_a_run_that_failed_is_told_and_the_script_ends_with_1(example, tmp_path, capsys):
-    lines = ["--seeds", 1, "--only", "input", "deep-ssdml[angle=95]"]
+    lines = ["--seeds", 1, "--only", "input", "deep-ssdml[n_components=9999]"]
     with pytest.raises(SystemExit, match="1"):
         example("reproduce_table1.py", "mnist", "--out", tmp_path, *lines)
     shown = capsys.readouterr()
-    assert (
-        "1 of 2 runs failed, the first deep-ssdml[angle=95]: InvalidParameterError: " in shown.err
-    )
+    assert "1 of 2 runs failed, the first deep-ssdml[n_components=9999]: ValueError: " in shown.err
     assert str(tmp_path / "errors") in shown.err
     (line,) = (line for line in shown.out.splitlines() if line.startswith("input"))
     assert np.isfinite(float(line.split()[1].partition("±")[0]))
