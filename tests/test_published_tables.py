@@ -95,6 +95,17 @@ def test_networks_are_as_far_ahead_as_the_readme_says():
     assert re.split(", | and ", found[1]) == told
 
 
+def test_the_larger_network_is_as_good_as_the_readme_says():
+    found = re.search(
+        r"an NMI of (.*?), an R@1 of (.*?) and an accuracy of (.*?) after (\d+)", readme()
+    )
+    method = f"deep-ssdml[backbone=wide-resnet;epochs={found[4]}]"
+    rows = tables.finished("networks", "cifar10", [method, tables.WHOLE])
+    told = [tables.cells(rows, score)[method] for score in ("NMI", "R@1", "accuracy")]
+    assert [cell.replace("*", "") for cell in told] == [found[1], found[2], found[3]]
+    assert is_ahead(against(rows, method, "R@1")[tables.WHOLE])
+
+
 def test_metrics_of_features_are_as_far_ahead_as_the_readme_says():
     found = re.search(
         r"p ≤ ([\d.]+) on Banking77, of every other but UMAP with p ≤ ([\d.]+) on MNIST, and of "
