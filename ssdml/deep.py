@@ -272,7 +272,9 @@ class DeepSSDML(DeepEstimator):
         }
         return cls(backbone, **(literal | params))
 
-    def _inputs(self, items: Items, labels: Array, rng: np.random.Generator) -> InputGraph | None:
+    def _inputs(
+        self, items: Items, labels: Array, device: str, rng: np.random.Generator
+    ) -> InputGraph | None:
         """Graph of the items as they are, where its edges may count."""
         from ssdml.ranks import from_first_rank
 
@@ -280,7 +282,7 @@ class DeepSSDML(DeepEstimator):
         if self.input_edges or self.input_weight:
             self.input_side_, rows = input_side(items, self) or (None, None)
         if rows is not None and self.input_edges:
-            graph = from_first_rank(lambda: input_graph(rows, labels, self, rng))
+            graph = from_first_rank(lambda: input_graph(rows, labels, self, device, rng))
         self.input_weight_ = self._beside(graph)
         return graph
 

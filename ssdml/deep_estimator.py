@@ -69,7 +69,9 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
         """Labels of the items, -1 where there is none."""
         return read_labels(y, n_samples, type(self).__name__, "Label some items.")
 
-    def _inputs(self, items: Any, labels: Array, rng: np.random.Generator) -> InputGraph | None:
+    def _inputs(
+        self, items: Any, labels: Array, device: str, rng: np.random.Generator
+    ) -> InputGraph | None:
         """What the run has of the items as they are, and what stands beside the embedding."""
         self.input_side_, self.input_weight_ = None, 0.0
         return None
@@ -135,7 +137,7 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
             with stages.all(dataset, y):
                 with stages("input"):
                     rng = np.random.default_rng(folder.seed)
-                    run.input_graph = self._inputs(items, labels, rng)
+                    run.input_graph = self._inputs(items, labels, device, rng)
                 folder.resume(run)
                 if self.pretrain_epochs and not run.history:
                     with stages("pretraining") as show:

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from ssdml.alternation import PAPER_STEPS, learn_metric
+from ssdml.device_graph import device_graph
 from ssdml.evaluation import triplet_purity
-from ssdml.graphs.neighbors import knn_graph
 from ssdml.graphs.propagation import propagate_affinities
 from ssdml.graphs.triplets import Triplets, mine_triplets
 from ssdml.linalg import nearest_orthonormal
@@ -61,8 +61,7 @@ class LiteralRun(PartitionRun):
                 "otherwise."
             )
         rows, features = rows[somewhere], features[somewhere]
-        k = min(self.settings.n_neighbors, len(rows) - 1)
-        graph = knn_graph(features, k, n_jobs=n_jobs, random_state=rng)
+        graph = device_graph(features, self.settings, self.device, rng)
         affinities = propagate_affinities(
             graph, self.labels[rows], decay=self.settings.decay, n_jobs=n_jobs
         )

@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from ssdml.device_graph import device_graph
 from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.laplacian import adjacency
 from ssdml.graphs.masses import class_codes
-from ssdml.graphs.neighbors import KNNGraph, knn_graph
+from ssdml.graphs.neighbors import KNNGraph
 from ssdml.graphs.propagation import propagate_labels
 from ssdml.items import Items
 from ssdml.linalg import covariance, unit_rows
@@ -109,11 +110,11 @@ def input_graph(
     rows: Array,
     labels: Classes,
     settings: InputSettings,
+    device: str,
     rng: np.random.Generator,
 ) -> InputGraph:
     """Graph of rows of :func:`input_side`; "auto" trusts it where it foretells the labels."""
-    k = min(settings.n_neighbors, len(rows) - 1)
-    graph = knn_graph(rows, k, n_jobs=settings.n_jobs, random_state=rng)
+    graph = device_graph(rows, settings, device, rng)
     edges, weight = adjacency(graph), settings.input_edges
     share = foretold(edges, labels, settings.decay, settings.n_jobs, rng)
     if weight == "auto":

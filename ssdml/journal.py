@@ -14,8 +14,9 @@ import torch
 
 from ssdml.files import whole_file
 
-# What plain RuntimeErrors say of it: torch's on a CPU, those of cuBLAS and cuDNN.
-NO_ROOM = re.compile("can't allocate memory|ALLOC_FAILED")
+# What plain RuntimeErrors say of it: torch's on a CPU, those of cuBLAS and cuDNN,
+# and of CUDA where a card is full before anything of this process is on it.
+NO_ROOM = re.compile("can't allocate memory|ALLOC_FAILED|out of memory")
 
 
 def write_history(folder: Path, history: list[dict[str, Any]]) -> None:

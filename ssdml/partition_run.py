@@ -22,10 +22,11 @@ from torch import nn
 from torch.nn import functional
 
 from ssdml.checkpoints import Checkpoint, digest
+from ssdml.device_graph import device_graph
 from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.laplacian import adjacency
 from ssdml.graphs.masses import class_codes, one_hot
-from ssdml.graphs.neighbors import KNNGraph, knn_graph
+from ssdml.graphs.neighbors import KNNGraph
 from ssdml.graphs.propagation import propagate_labels
 from ssdml.graphs.triplets import Triplets
 from ssdml.items import Items
@@ -280,9 +281,8 @@ class PartitionRun(ABC):
 
     def _graph(self, features: Array, rng: np.random.Generator) -> KNNGraph:
         """Graph of the embedding."""
-        k = min(self.settings.n_neighbors, len(features) - 1)
         rows = unit_rows(features @ self.network.L)
-        return knn_graph(rows, k, n_jobs=self.settings.n_jobs, random_state=rng)
+        return device_graph(rows, self.settings, self.device, rng)
 
     def _edges(self, graph: KNNGraph) -> sparse.csr_array:
         """Weights along which labels are spread."""

@@ -46,7 +46,7 @@ def join_group(device: str) -> str:
     Raises
     ------
     ValueError
-        If it is the GPU of another process of this machine.
+        If it is the GPU of another process of this machine, or the machine has not so many.
     """
     started = int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
     if not started or not distributed.is_available():
@@ -60,6 +60,12 @@ def join_group(device: str) -> str:
         )
     if device == "cuda":
         device = own
+    if device.startswith("cuda") and int(device[5:]) >= torch.cuda.device_count():
+        raise ValueError(
+            "torchrun must start no more processes on a machine than it has GPUs; got "
+            f"{device} for this one, and there are {torch.cuda.device_count()}. Lower "
+            "--nproc-per-node, or pass device='cpu'."
+        )
     if device.startswith("cuda"):
         torch.cuda.set_device(device)
     if not distributed.is_initialized():
@@ -136,7 +142,7 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
-        whole = gradients[0].clone()
+        whole = gradients[0].clone(memory_format=torch.contiguous_format)  # or NCCL refuses it
         distributed.all_reduce(whole)
         start = rank() * ctx.size
         return whole[start : start + ctx.size]

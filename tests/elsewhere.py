@@ -22,7 +22,30 @@ from tests.contracts.test_networks import every_estimator
 from tests.deep import DEVICE, assert_same_weights, small_images, small_model, small_network
 from tests.losses import LOSSES, batch, gradient, make
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "exactly", "known_to_threads")
+
+
+@pytest.fixture
+def exactly():
+    """Convolutions of a GPU in float32, always in the same order."""
+    with torch.backends.cudnn.flags(
+        enabled=True, benchmark=False, deterministic=True, allow_tf32=False
+    ):
+        yield
+
+
+class InPlace(ThreadPoolExecutor):
+    """No thread."""
+
+    def map(self, work, blocks):
+        return map(work, blocks)
+
+
+@pytest.fixture
+def known_to_threads(monkeypatch):
+    """A pretended device is known to that thread alone which registered it."""
+    if DEVICE == "pretended":
+        monkeypatch.setattr("ssdml.graphs._search.ThreadPoolExecutor", InPlace)
 
 
 def assert_close(there, here):
@@ -57,6 +80,19 @@ def test_a_network_learns_there_and_goes_on_there(estimator, tmp_path):
     assert_close(loaded.transform(X), here.transform(X))
     loaded.network_.to(DEVICE)
     assert_close(loaded.transform(X), here.transform(X))
+
+
+def test_the_graphs_of_a_network_are_searched_there(monkeypatch):
+    searches = []
+
+    def spy(rows, k, **options):
+        searches.append((options["method"], options["device"]))
+        return knn_graph(rows, k, **options)
+
+    monkeypatch.setattr("ssdml.device_graph.knn_graph", spy)
+    X, _, labels = small_images(n=200)
+    small_model(epochs=4).fit(X, labels)
+    assert searches == 3 * [("torch", DEVICE)]  # of the input, the second partition, the end
 
 
 def test_data_sets_bytes_and_images_that_are_held_out_follow():
@@ -104,8 +140,7 @@ def test_the_residual_head_learns_what_it_does_on_the_cpu(monkeypatch):
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
-def test_the_graph_and_affinities_are_those_of_the_cpu(metric, rng, monkeypatch):
-    monkeypatch.setattr("ssdml.graphs._search.ThreadPoolExecutor", InPlace)
+def test_the_graph_and_affinities_are_those_of_the_cpu(metric, rng):
     X = rng.standard_normal((1100, 7))
     here = knn_graph(X, 6, metric=metric)
     there = knn_graph(X, 6, metric=metric, method="torch", device=DEVICE)
@@ -114,10 +149,3 @@ def test_the_graph_and_affinities_are_those_of_the_cpu(metric, rng, monkeypatch)
     expected = propagate_affinities(here, labels, solver="dense")
     found = propagate_affinities(here, labels, solver="torch", device=DEVICE, tol=1e-4)
     assert abs(found - expected).max() <= 1e-4
-
-
-class InPlace(ThreadPoolExecutor):
-    """No thread, for the pretended device is known to that alone which registered it."""
-
-    def map(self, work, blocks):
-        return map(work, blocks)

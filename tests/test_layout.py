@@ -35,7 +35,10 @@ FLOORS = (
     | {"ssdml.leave_one_out"}
     | {f"ssdml.{name}" for name in "angular losses backbones sampling augmentation".split()}
     | {"ssdml.paper_networks"}
-    | {f"ssdml.{name}" for name in "files items ranks checkpoints input_side journal".split()}
+    | {
+        f"ssdml.{name}"
+        for name in "files items ranks checkpoints device_graph input_side journal".split()
+    }
     | {f"ssdml.{name}" for name in "pooling bn_inception wide_resnet pretrained".split()}
     | {f"ssdml.{name}" for name in "labels ranking retrieval evaluation progress".split()}
     | {f"ssdml.{name}" for name in "persistence dask_arrays datasets budgets splits".split()}

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import distributed, nn
 
-from ssdml import DeepSSDML, deep_literal, input_side, partition_run, ranks
+from ssdml import DeepSSDML, device_graph, ranks
 from ssdml.checkpoints import digest
 from ssdml.deep_run import DeepRun
 from ssdml.losses import DecorrelatedCentersLoss
@@ -71,13 +71,13 @@ def main(out: Path) -> None:
         with torch.no_grad():
             model.backbone[0].weight += 1
     built = []
-    build = partition_run.knn_graph
+    build = device_graph.knn_graph
 
     def counted(*args, **options):
         built.append(1)
         return build(*args, **options)
 
-    partition_run.knn_graph = deep_literal.knn_graph = input_side.knn_graph = counted
+    device_graph.knn_graph = counted
     model.fit(X, labels)
     networks, graphs = ([None] * ranks.n_ranks() for _ in range(2))
     if ranks.n_ranks() > 1:

@@ -69,7 +69,7 @@ def test_edges_count_where_they_foretell_more_than_half_of_the_labels(
     monkeypatch.setattr("ssdml.input_side.foretold", lambda *args: share)
     settings = DeepSSDML("mnist", n_neighbors=5)
     labels = np.where(np.arange(50) < 10, np.arange(50) % 2, -1)
-    assert input_graph(rng.standard_normal((50, 3)), labels, settings, rng).weight == weight
+    assert input_graph(rng.standard_normal((50, 3)), labels, settings, "cpu", rng).weight == weight
 
 
 class TestForetold:

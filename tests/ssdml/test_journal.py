@@ -72,7 +72,10 @@ def test_memory_that_runs_out_names_the_setting():
         raise torch.cuda.OutOfMemoryError("9 GiB")
 
 
-@pytest.mark.parametrize("name", ["CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"])
+@pytest.mark.parametrize(
+    "name",
+    ["CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "CUDA error: out of memory"],
+)
 def test_memory_that_the_libraries_of_a_gpu_lack_too(name):
     with (
         pytest.raises(MemoryError, match=rf"No room \({name}"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ import numpy as np
 import pytest
 import torch
 
+from ssdml.losses import DecorrelatedCentersLoss
 from ssdml.ranks import average_gradients, gathered, join_group, n_ranks, own_share, rank
+from tests.deep import small_images, small_model
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,6 +36,12 @@ def run(n_ranks, out, *options, script="tests.two_ranks"):
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
     return run(1, folder / "one"), run(2, folder / "two")
+
+
+@pytest.fixture
+def run_of_two(results, tmp_path_factory):
+    """The folder that two processes have written."""
+    return next(tmp_path_factory.getbasetemp().glob("ranks*/two"))
 
 
 def test_the_first_step_has_the_loss_and_the_gradients_of_one_process(results):
@@ -59,6 +68,19 @@ def test_where_a_process_dies_the_rest_go_on_from_the_checkpoint(results, tmp_pa
     assert set(begun[4:]) <= {"3"}  # a connection lost on the way may start it once more
     assert disturbed["stages"].tolist()[-1] == "end"
     np.testing.assert_array_equal(disturbed["Z"], results[1]["Z"])
+
+
+def test_one_process_goes_on_from_what_two_have_left(results, run_of_two, tmp_path):
+    X, _, labels = small_images()
+    (checkpoints,) = run_of_two.glob("checkpoints*")
+    folder = shutil.copytree(checkpoints, tmp_path / "checkpoints")
+    (folder / "partition-0003.safetensors").unlink()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)  # the centers of the first process
+        centers = DecorrelatedCentersLoss(10, 16)
+    model = small_model(losses=centers, checkpoint_dir=folder).fit(X, labels)
+    assert list(model.stage_seconds_) == ["input", "partition 3", "end"]
+    assert np.median(np.abs(model.transform(X) - results[1]["Z"])) < 1e-3
 
 
 def test_the_published_alternation_has_one_seed_and_one_network_for_all(tmp_path):
@@ -99,6 +121,7 @@ def test_a_gpu_that_several_processes_would_share_is_refused(monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "1")
     taken = []
     monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     with pytest.raises(ValueError, match=r"this one cuda:1; got 'cuda:0', which another one takes"):
         join_group("cuda:0")
@@ -106,3 +129,6 @@ def test_a_gpu_that_several_processes_would_share_is_refused(monkeypatch):
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")  # on as many machines
     assert join_group("cuda:3") == "cuda:3"
     assert taken == ["cuda:1", "cuda:1", "cuda:3"]
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(ValueError, match=r"got cuda:1 .* there are 1\. Lower --nproc"):
+        join_group("cuda")

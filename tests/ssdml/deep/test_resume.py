@@ -81,6 +81,19 @@ class TestResume:
         X, _, labels = digits
         resumed = small_model(checkpoint_dir=tmp_path).fit(X, labels)
         assert "partition 1" not in resumed.stage_seconds_
+        assert "partition 3" in resumed.stage_seconds_  # it was killed before its end
+        assert_same_weights(fitted, resumed)
+
+    def test_where_the_last_checkpoint_is_cut_short_the_one_before_it_is_taken(
+        self, fitted, digits, tmp_path
+    ):
+        X, _, labels = digits
+        small_model(checkpoint_dir=tmp_path).fit(X, labels)
+        last = tmp_path / "partition-0003.safetensors"
+        last.write_bytes(last.read_bytes()[:-100])
+        with pytest.warns(RuntimeWarning, match=r"partition-0003\.safetensors"):
+            resumed = small_model(checkpoint_dir=tmp_path).fit(X, labels)
+        assert set(resumed.stage_seconds_) == {"input", "partition 3", "end"}
         assert_same_weights(fitted, resumed)
 
     def test_checkpoints_of_other_settings_or_labels_are_refused(self, digits, tmp_path):

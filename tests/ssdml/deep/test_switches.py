@@ -10,6 +10,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
+from ssdml.backbones import ResidualHead
 from ssdml.deep import BESIDE
 from ssdml.items import as_items
 from ssdml.training import MetricNetwork, Trainer, embed_items, mixed_precision
@@ -44,7 +45,7 @@ class TestSwitches:
         [
             ("angle", 25.0, "ssdml.deep_run.learn_metric"),
             ("angle", 25.0, "ssdml.deep_run.batch_angular_loss"),
-            ("n_neighbors", 6, "ssdml.partition_run.knn_graph"),
+            ("n_neighbors", 6, "ssdml.device_graph.knn_graph"),
             ("decay", 0.875, "ssdml.partition_run.propagate_labels"),
         ],
     )
@@ -113,10 +114,18 @@ class TestSwitches:
         model = small_model(epochs=1, epochs_per_partition=1, input_edges=edges).fit(X, labels)
         assert model.input_weight_ == expected
 
-    def test_features_are_learned_from_as_well(self, digits):
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda: nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 32)),
+            lambda: ResidualHead(64, n_hidden=64),
+        ],
+        ids=["layers", "residual head"],
+    )
+    def test_features_are_learned_from_as_well(self, digits, make):
         X, y, labels = digits
-        head = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 32))
-        rows = X.reshape(-1, 64)
+        torch.manual_seed(0)
+        head, rows = make(), X.reshape(-1, 64)
         model = small_model().set_params(backbone=head).fit(rows, labels)
         assert (model.transduction_ == y).mean() > 0.7
 
