@@ -25,6 +25,17 @@ class Triplets(NamedTuple):
     negative: Integers
     weight: Floats  # from 0 to 1
 
+    def among(self, rows: Integers) -> Triplets:
+        """The same triplets of a part as rows of the whole; ``rows`` are the part's.
+
+        Examples
+        --------
+        >>> one = np.array([0])
+        >>> Triplets(one, one + 1, one + 2, np.ones(1)).among(np.array([4, 7, 9])).negative
+        array([9])
+        """
+        return Triplets(rows[self.anchor], rows[self.positive], rows[self.negative], self.weight)
+
 
 def mine_triplets(
     graph: KNNGraph,

@@ -45,6 +45,8 @@ class DeepSSDML(DeepEstimator):
     decay : float
         How far labels reach along the graph, between 0 and 1.
     propagation : {"two-sided", "one-sided"}
+        Affinities that L's triplets are mined by: of all items, or, for they take a solve an item,
+        of a partition's items along their own graph.
     mining : {"propagated", "neighborhood"}
         "neighborhood" is the seed's way, with all that belongs to it: network and L learn from
         triplets alone, 100 at a time, L by 10 steps; ``propagation``, ``augment``, ``consistency``
@@ -283,6 +285,8 @@ class DeepSSDML(DeepEstimator):
             self.input_side_, rows = input_side(items, self) or (None, None)
         if rows is not None and self.input_edges:
             graph = from_first_rank(lambda: input_graph(rows, labels, self, device, rng))
+            if self.propagation == "one-sided":
+                graph = graph._replace(rows=rows)
         self.input_weight_ = self._beside(graph)
         return graph
 

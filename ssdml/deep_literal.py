@@ -66,10 +66,9 @@ class LiteralRun(PartitionRun):
             graph, self.labels[rows], decay=self.settings.decay, n_jobs=n_jobs
         )
         mined = mine_triplets(graph, affinities, strategy="neighborhood")
-        anchor, positive, negative = (rows[ends] for ends in mined[:3])
-        triplets = Triplets(anchor, positive, negative, mined.weight)
-        entry = {"n_triplets": len(anchor), "purity": triplet_purity(triplets, self.labels)}
-        return Prepared(triplets=triplets, entry=entry)
+        purity = triplet_purity(mined, self.labels[rows])
+        entry = {"n_triplets": len(mined.anchor), "purity": purity}
+        return Prepared(triplets=mined.among(rows), entry=entry)
 
     def _batches(self, rows: Rows, number: int, rng: np.random.Generator) -> Iterator[Rows]:
         """Triplets (3, n) of the partition, in another order with each pass."""

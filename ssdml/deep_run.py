@@ -19,9 +19,11 @@ from torch.nn import functional
 from ssdml.alternation import N_TRIPLETS, learn_metric, mine
 from ssdml.augmentation import Augment
 from ssdml.conclusion import State
+from ssdml.device_graph import device_graph
 from ssdml.graphs.neighbors import KNNGraph
+from ssdml.graphs.triplets import Triplets
 from ssdml.items import Items
-from ssdml.linalg import nearest_orthonormal
+from ssdml.linalg import nearest_orthonormal, unit_rows
 from ssdml.partition_run import PartitionRun, Prepared, RunSettings
 from ssdml.ranks import gathered, n_ranks, own_share
 from ssdml.sampling import aligned_halves, balanced_batches, confidences
@@ -103,7 +105,7 @@ class DeepRun(PartitionRun):
             entry["foretold"] = self.input_graph.foretold
         distributions = self._spread(edges)
         state = State(features, self.labels, graph, distributions)
-        triplets = mine(state, settings, N_TRIPLETS, rng)
+        triplets = self._mined(state, rng)
         entry["n_triplets"] = len(triplets.anchor)
         fixed = not (settings.metric_steps and settings.orthogonal)
         if fixed or not len(triplets.anchor):
@@ -120,6 +122,21 @@ class DeepRun(PartitionRun):
         sums = distributions.T @ (features @ result.point)
         proxies = sums if self.history else None  # of random features all would be one direction
         return Prepared(distributions, result.point, proxies, triplets, entry=entry)
+
+    def _mined(self, state: State, rng: np.random.Generator) -> Triplets:
+        """Triplets of all items; by one-sided affinities, of the partition's."""
+        if self.settings.propagation == "two-sided":
+            return mine(state, self.settings, N_TRIPLETS, rng)
+        part = self.parts[len(self.history)]
+        if self.history:
+            rows = unit_rows(state.X[part] @ self.network.L)
+        else:
+            assert self.input_graph is not None
+            assert self.input_graph.rows is not None
+            rows = self.input_graph.rows[part]
+        graph = device_graph(rows, self.settings, self.device, rng)
+        of_part = State(state.X[part], state.labels[part], graph, state.distributions[part])
+        return mine(of_part, self.settings, N_TRIPLETS, rng).among(part)
 
     def _edges(self, graph: KNNGraph) -> sparse.csr_array:
         """Those of the embedding, and those of the input beside."""

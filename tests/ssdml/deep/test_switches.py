@@ -10,8 +10,12 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
+from ssdml import alternation
 from ssdml.backbones import ResidualHead
 from ssdml.deep import BESIDE
+from ssdml.deep_run import DeepRun
+from ssdml.graphs import knn_graph
+from ssdml.input_side import input_side
 from ssdml.items import as_items
 from ssdml.training import MetricNetwork, Trainer, embed_items, mixed_precision
 from tests.deep import small_model
@@ -39,6 +43,34 @@ class TestSwitches:
         X, _, labels = digits
         other = small_model(**options).fit(X, labels)
         assert np.abs(other.transform(X)[:, :16] - fitted.transform(X)[:, :16]).max() > 1e-3
+
+    def test_one_sided_affinities_are_those_of_a_partition_along_its_own_graph(
+        self, digits, monkeypatch
+    ):
+        X, _, labels = digits
+        found, graphs = [], []
+        mined, propagate = DeepRun._mined, alternation.propagate_affinities
+
+        def of_run(run, state, rng):
+            triplets = mined(run, state, rng)
+            found.append((run.parts[len(run.history)], triplets, graphs[-1]))
+            return triplets
+
+        def of_graph(graph, *args, **options):
+            graphs.append(graph)
+            return propagate(graph, *args, **options)
+
+        monkeypatch.setattr(DeepRun, "_mined", of_run)
+        monkeypatch.setattr(alternation, "propagate_affinities", of_graph)
+        small_model(epochs=4, propagation="one-sided").fit(X, labels)
+        assert len(found) == 2
+        for part, triplets, graph in found:
+            assert graph.n_samples == len(part) < len(X)
+            assert len(triplets.anchor) > 1000
+            assert np.isin(triplets[:3], part).all()
+        part, _, graph = found[0]  # its graph is that of its images as they are
+        rows = input_side(as_items(X, "test"), small_model())[1][part]
+        np.testing.assert_array_equal(graph.indices, knn_graph(rows, 10).indices)
 
     @pytest.mark.parametrize(
         ("option", "value", "place"),
