@@ -56,6 +56,8 @@ NETWORKS = (
     *("deep-ssdml-paper", "deep-ssdml-paper[epochs=10]", WHOLE),
 )
 
+ORTHOGONALITY = ("deep-ssdml-paper[epochs=10]", "deep-ssdml-paper[epochs=10;orthogonal=false]")
+
 PRINTED_NETWORKS = tuple(dict.fromkeys(map(as_printed, NETWORKS)))
 
 PARTS = {  # of our alternation: what stands in the place of each
@@ -238,6 +240,7 @@ TABLES: Mapping[str, Callable[[], Lines]] = {
     "tuned accuracy": partial(baselines, "accuracy", SUFFIX),
     "networks": partial(networks, IMAGES, NETWORKS),
     "photographs": partial(networks, PHOTOGRAPHS, PRINTED_NETWORKS),
+    "orthogonality": partial(networks, IMAGES, ORTHOGONALITY),
     "parts": parts,
 }
 

@@ -102,7 +102,8 @@ class DeepSSDML(DeepEstimator):
         TensorBoard too where that is installed. A fit with the same settings and data goes on from
         the last checkpoint; another one is refused, so a search over settings wants None.
     device : str
-        "auto" is a GPU where torch finds one.
+        Where the network learns and its neighbours are searched; "auto" is a GPU where torch finds
+        one.
     n_jobs : int or None
         Threads of the neighbour search and of the propagation.
     random_state : int, RandomState or None
@@ -285,8 +286,6 @@ class DeepSSDML(DeepEstimator):
             self.input_side_, rows = input_side(items, self) or (None, None)
         if rows is not None and self.input_edges:
             graph = from_first_rank(lambda: input_graph(rows, labels, self, device, rng))
-            if self.propagation == "one-sided":
-                graph = graph._replace(rows=rows)
         self.input_weight_ = self._beside(graph)
         return graph
 

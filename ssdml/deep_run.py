@@ -23,7 +23,7 @@ from ssdml.device_graph import device_graph
 from ssdml.graphs.neighbors import KNNGraph
 from ssdml.graphs.triplets import Triplets
 from ssdml.items import Items
-from ssdml.linalg import nearest_orthonormal, unit_rows
+from ssdml.linalg import nearest_orthonormal
 from ssdml.partition_run import PartitionRun, Prepared, RunSettings
 from ssdml.ranks import gathered, n_ranks, own_share
 from ssdml.sampling import aligned_halves, balanced_batches, confidences
@@ -127,14 +127,9 @@ class DeepRun(PartitionRun):
         """Triplets of all items; by one-sided affinities, of the partition's."""
         if self.settings.propagation == "two-sided":
             return mine(state, self.settings, N_TRIPLETS, rng)
-        part = self.parts[len(self.history)]
-        if self.history:
-            rows = unit_rows(state.X[part] @ self.network.L)
-        else:
-            assert self.input_graph is not None
-            assert self.input_graph.rows is not None
-            rows = self.input_graph.rows[part]
-        graph = device_graph(rows, self.settings, self.device, rng)
+        part, rows = self.parts[len(self.history)], state.graph.rows
+        assert rows is not None  # it was not read from a file
+        graph = device_graph(rows[part], self.settings, self.device, rng)
         of_part = State(state.X[part], state.labels[part], graph, state.distributions[part])
         return mine(of_part, self.settings, N_TRIPLETS, rng).among(part)
 

@@ -1,4 +1,4 @@
-"""The graph of rows that a network made: searched on the device that the network learns on."""
+"""The graph of items, or of what a network makes of them: searched where the network learns."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def device_graph(
 ) -> KNNGraph:
     """Graph of rows (n, d), of as many neighbours as there are at most.
 
-    A CPU searches as :func:`~ssdml.graphs.knn_graph` does by itself; another device exactly, which
-    takes O(n² d) there.
+    A CPU searches as :func:`~ssdml.graphs.knn_graph` does by itself, for Apple's GPUs too; another
+    device exactly, which takes O(n² d) there.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def device_graph(
            [1, 0]])
     """
     there: dict[str, Any] = {"method": "torch", "device": device}
-    if device.startswith("cpu"):
+    if device.startswith(("cpu", "mps")):
         there = {}
     return knn_graph(
         rows,

@@ -104,7 +104,6 @@ class InputGraph(NamedTuple):
     edges: sparse.csr_array  # their weights
     weight: float  # 0: it is not used
     foretold: float | None  # share of the labels; None: they have no halves
-    rows: Array | None = None  # that it is of, where graphs of some of them are wanted
 
 
 def input_graph(

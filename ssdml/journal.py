@@ -85,7 +85,7 @@ def memory_hints(settings: Any) -> Iterator[None]:
     >>> with memory_hints(SimpleNamespace(batch_size=160)):
     ...     raise torch.cuda.OutOfMemoryError("20 GiB")
     Traceback (most recent call last):
-    MemoryError: No room (20 GiB). Lower batch_size=160, or the network's size.
+    MemoryError: No room (20 GiB). Lower batch_size=160, or the network's size, or free the device.
     """
     try:
         yield
@@ -100,5 +100,5 @@ def memory_hints(settings: Any) -> Iterator[None]:
         elsewhere = " in another folder" * (getattr(settings, "checkpoint_dir", None) is not None)
         raise MemoryError(
             f"No room ({error}). Lower batch_size={settings.batch_size}{elsewhere}, or the "
-            "network's size."
+            "network's size, or free the device."
         ) from error

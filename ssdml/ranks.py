@@ -63,8 +63,8 @@ def join_group(device: str) -> str:
     if device.startswith("cuda") and int(device[5:]) >= torch.cuda.device_count():
         raise ValueError(
             "torchrun must start no more processes on a machine than it has GPUs; got "
-            f"{device} for this one, and there are {torch.cuda.device_count()}. Lower "
-            "--nproc-per-node, or pass device='cpu'."
+            f"{device} for this one, and it sees {torch.cuda.device_count()}. Lower "
+            "--nproc-per-node, let CUDA_VISIBLE_DEVICES show them all, or pass device='cpu'."
         )
     if device.startswith("cuda"):
         torch.cuda.set_device(device)
@@ -135,14 +135,15 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, rows: torch.Tensor) -> torch.Tensor:
+        rows = rows.contiguous()  # NCCL takes no others
         parts = [torch.empty_like(rows) for _ in range(n_ranks())]
-        distributed.all_gather(parts, rows.contiguous())
+        distributed.all_gather(parts, rows)
         ctx.size = len(rows)
         return torch.cat(parts)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
-        whole = gradients[0].clone(memory_format=torch.contiguous_format)  # or NCCL refuses it
+        whole = gradients[0].clone(memory_format=torch.contiguous_format)
         distributed.all_reduce(whole)
         start = rank() * ctx.size
         return whole[start : start + ctx.size]

@@ -116,7 +116,7 @@ TABLE_5: Printed = {
 PRINTED: Printed = {
     name: {
         method: scores
-        for table in (TABLE_5, TABLE_3, TABLE_2, TABLE_1)
+        for table in (TABLE_5, TABLE_4, TABLE_3, TABLE_2, TABLE_1)
         for method, scores in table.get(name, {}).items()
     }
     for name in (*TABLE_1, *TABLE_2)

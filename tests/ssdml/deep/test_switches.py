@@ -17,6 +17,7 @@ from ssdml.deep_run import DeepRun
 from ssdml.graphs import knn_graph
 from ssdml.input_side import input_side
 from ssdml.items import as_items
+from ssdml.linalg import unit_rows
 from ssdml.training import MetricNetwork, Trainer, embed_items, mixed_precision
 from tests.deep import small_model
 
@@ -53,7 +54,8 @@ class TestSwitches:
 
         def of_run(run, state, rng):
             triplets = mined(run, state, rng)
-            found.append((run.parts[len(run.history)], triplets, graphs[-1]))
+            part = run.parts[len(run.history)]
+            found.append((part, triplets, graphs[-1], unit_rows(state.X[part] @ run.network.L)))
             return triplets
 
         def of_graph(graph, *args, **options):
@@ -64,13 +66,14 @@ class TestSwitches:
         monkeypatch.setattr(alternation, "propagate_affinities", of_graph)
         small_model(epochs=4, propagation="one-sided").fit(X, labels)
         assert len(found) == 2
-        for part, triplets, graph in found:
+        for part, triplets, graph, _ in found:
             assert graph.n_samples == len(part) < len(X)
             assert len(triplets.anchor) > 1000
             assert np.isin(triplets[:3], part).all()
-        part, _, graph = found[0]  # its graph is that of its images as they are
-        rows = input_side(as_items(X, "test"), small_model())[1][part]
-        np.testing.assert_array_equal(graph.indices, knn_graph(rows, 10).indices)
+        (part, _, first, _), (_, _, second, embedding) = found
+        images = input_side(as_items(X, "test"), small_model())[1][part]  # as they are
+        np.testing.assert_array_equal(first.indices, knn_graph(images, 10).indices)
+        np.testing.assert_array_equal(second.indices, knn_graph(embedding, 10).indices)
 
     @pytest.mark.parametrize(
         ("option", "value", "place"),
