@@ -125,9 +125,9 @@ class DeepRun(PartitionRun):
 
     def _mined(self, state: State, rng: np.random.Generator) -> Triplets:
         """Triplets of all items; by one-sided affinities, of the partition's."""
-        if self.settings.propagation == "two-sided":
-            return mine(state, self.settings, N_TRIPLETS, rng)
         part, rows = self.parts[len(self.history)], state.graph.rows
+        if self.settings.propagation == "two-sided" or len(part) == len(state.X):
+            return mine(state, self.settings, N_TRIPLETS, rng)
         assert rows is not None  # it was not read from a file
         graph = device_graph(rows[part], self.settings, self.device, rng)
         of_part = State(state.X[part], state.labels[part], graph, state.distributions[part])
