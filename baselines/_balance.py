@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import eigh
 
-from ssdml.linalg import Matrix, symmetrize
+from ssdml.linalg import symmetrize
+from ssdml.utils.typing import Floats
 
 SAFE = 0.9  # share of the largest weight at which the objective stays bounded
 
@@ -20,14 +21,14 @@ SAFE = 0.9  # share of the largest weight at which the objective stays bounded
 class Balance(NamedTuple):
     """H, and the weight of the dissimilar pairs in it."""
 
-    H: Matrix
+    H: Floats
     dissimilar_weight: float
 
 
 def balanced(
-    similar: Matrix,
-    dissimilar: Matrix,
-    regularizer: Matrix,
+    similar: Floats,
+    dissimilar: Floats,
+    regularizer: Floats,
     *,
     weights: tuple[float, float | None, float],
     ridge: float,
@@ -82,7 +83,7 @@ def lowered(asked: float | None, largest: float, name: str, who: str) -> float:
     return most
 
 
-def largest_weight(attracted: Matrix, dissimilar: Matrix) -> float:
+def largest_weight(attracted: Floats, dissimilar: Floats) -> float:
     """Largest w with ``attracted - w * dissimilar`` positive semidefinite; infinity if all are.
 
     Examples
@@ -101,6 +102,6 @@ def largest_weight(attracted: Matrix, dissimilar: Matrix) -> float:
     return float(1 / top) if top > 0 else float("inf")
 
 
-def _level(matrix: Matrix) -> float:
+def _level(matrix: Floats) -> float:
     """Mean eigenvalue, or 1 for zeros: as in :func:`ssdml.linalg.shrink`."""
     return float(np.trace(matrix) / len(matrix)) or 1.0

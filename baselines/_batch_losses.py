@@ -9,17 +9,15 @@ and trace.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy import sparse
 from torch.nn import functional
 
 from ssdml.graphs._checks import UNLABELED
-
-Array = npt.NDArray[Any]
+from ssdml.utils.typing import Array
 
 
 class BatchLoss(Protocol):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from ssdml.baselines._batch_losses import BatchLoss
@@ -19,10 +18,7 @@ from ssdml.linalg import covariance
 from ssdml.losses._pairs import squared_distances
 from ssdml.partition_run import PartitionRun, Prepared, RunSettings
 from ssdml.training import MetricNetwork
-
-Array = npt.NDArray[Any]
-Classes = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
+from ssdml.utils.typing import Indices, Ints
 
 LABELED = 1 / 3  # of a batch; the rest are rows, each with one of its neighbours
 
@@ -37,8 +33,8 @@ class Objective(NamedTuple):
 class Batch(NamedTuple):
     """What a step learns from."""
 
-    rows: Rows  # of the partition
-    items: Rows  # the same among all
+    rows: Indices  # of the partition
+    items: Indices  # the same among all
 
 
 class BaselineRun(PartitionRun):
@@ -52,7 +48,7 @@ class BaselineRun(PartitionRun):
     def __init__(
         self,
         items: Items,
-        labels: Classes,
+        labels: Ints,
         network: MetricNetwork,
         method: Baseline,
         settings: RunSettings,
@@ -79,7 +75,7 @@ class BaselineRun(PartitionRun):
         super()._take_over(found)
         self.objective = found.more
 
-    def _batches(self, rows: Rows, number: int, rng: np.random.Generator) -> Iterator[Batch]:
+    def _batches(self, rows: Indices, number: int, rng: np.random.Generator) -> Iterator[Batch]:
         """Rows of the partition as its graph has them, and their numbers among all items."""
         assert self.objective is not None
         known = np.flatnonzero(self.labels[rows] != UNLABELED)
@@ -98,7 +94,7 @@ class BaselineRun(PartitionRun):
         return self.objective.loss(squares, labels, weights)
 
 
-def draw_batch(known: Rows, graph: KNNGraph, size: int, rng: np.random.Generator) -> Rows:
+def draw_batch(known: Indices, graph: KNNGraph, size: int, rng: np.random.Generator) -> Indices:
     """Labelled rows, and others in pairs with a neighbour: without them no edge would be met.
 
     Parameters
@@ -123,5 +119,5 @@ def draw_batch(known: Rows, graph: KNNGraph, size: int, rng: np.random.Generator
     rows = rng.integers(len(graph.indices), size=n_pairs)
     neighbors = graph.indices[rows, rng.integers(graph.n_neighbors, size=n_pairs)]
     drawn = rng.choice(known, n_known, replace=False)
-    batch: Rows = np.concatenate([drawn, rows, neighbors])
+    batch: Indices = np.concatenate([drawn, rows, neighbors])
     return batch

@@ -8,7 +8,6 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -19,15 +18,14 @@ from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.neighbors import KNNGraph, knn_graph
 from ssdml.graphs.propagation import propagate_labels
 from ssdml.induction import InductiveMetric, neighbors_among
-from ssdml.linalg import Matrix, covariance, in_range, symmetrize, total_variance
+from ssdml.linalg import covariance, in_range, symmetrize, total_variance
 from ssdml.metric import embed
 from ssdml.projections import best_factor
+from ssdml.utils.typing import Array, Floats, Ints
 
 if TYPE_CHECKING:
     from ssdml.baselines._batch_losses import BatchLoss
 
-Array = npt.NDArray[Any]
-Labels = npt.NDArray[np.int64]
 
 NOT_NEGATIVE = [Interval(Real, 0, None, closed="left")]
 
@@ -35,9 +33,9 @@ NOT_NEGATIVE = [Interval(Real, 0, None, closed="left")]
 class Problem(NamedTuple):
     """What a baseline learns from."""
 
-    X: Matrix  # (n, d), float64, less the mean, with total variance 1
+    X: Floats  # (n, d), float64, less the mean, with total variance 1
     scale: float  # what the rows were divided by
-    labels: Labels  # -1 where unlabelled
+    labels: Ints  # -1 where unlabelled
     graph: KNNGraph
     pairs: LabelledPairs
     rng: np.random.Generator
@@ -66,7 +64,7 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
     }
 
     @abstractmethod
-    def _learn(self, problem: Problem) -> tuple[Matrix, dict[str, Any]]:
+    def _learn(self, problem: Problem) -> tuple[Floats, dict[str, Any]]:
         """M (d, d), and what is worth telling of how it came about."""
 
     @abstractmethod
@@ -113,7 +111,7 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
         self._keep(X, labels, problem.graph, M)
         return self
 
-    def _pose(self, X: Array, labels: Labels, rng: np.random.Generator) -> Problem:
+    def _pose(self, X: Array, labels: Ints, rng: np.random.Generator) -> Problem:
         """Rows in float64 without offset and scale, their graph and their labelled pairs.
 
         Numbers such as thresholds and weights then mean the same in any unit.
@@ -128,7 +126,7 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
         graph = knn_graph(rows, k, n_jobs=self.n_jobs, random_state=rng)
         return Problem(rows, scale, labels, graph, labelled_pairs(rows, labels), rng)
 
-    def _solve(self, problem: Problem) -> tuple[Matrix, dict[str, Any]]:
+    def _solve(self, problem: Problem) -> tuple[Floats, dict[str, Any]]:
         """What :meth:`_learn` finds; told are labels that lack, and steps that did not suffice."""
         self._warn_of(problem.pairs, problem.labels)
         M, info = self._learn(problem)
@@ -141,7 +139,7 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
             )
         return M, info
 
-    def _warn_of(self, pairs: LabelledPairs, labels: Labels) -> None:
+    def _warn_of(self, pairs: LabelledPairs, labels: Ints) -> None:
         """Say what the labels lack, and what the method makes of it."""
         if not (labels != UNLABELED).any():
             lack, kind = "no row has a label", "labels"
@@ -153,7 +151,7 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
             return
         warnings.warn(f"{type(self).__name__}: {lack}; {self._without[kind]}.", stacklevel=5)
 
-    def _keep(self, X: Array, labels: Labels, graph: KNNGraph, M: Matrix) -> None:
+    def _keep(self, X: Array, labels: Ints, graph: KNNGraph, M: Floats) -> None:
         self.classes_ = np.unique(labels[labels != UNLABELED])
         distributions = np.zeros((len(X), 0), X.dtype)
         transduction = np.full(len(X), UNLABELED)
@@ -187,7 +185,7 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
         return super().predict_proba(X)
 
 
-def factor(M: Matrix, spread: Matrix, count: int, *, scaled: bool = True) -> Matrix:
+def factor(M: Floats, spread: Floats, count: int, *, scaled: bool = True) -> Floats:
     """Rows C (count, d) that keep the distances under M, which is scaled to trace d before.
 
     As well as so many can, in the mean of squares over rows of this covariance: M alone does not

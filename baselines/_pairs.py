@@ -11,15 +11,15 @@ from numba import njit
 
 from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.masses import class_codes
-from ssdml.linalg import Matrix
 from ssdml.scatter import class_means
+from ssdml.utils.typing import Floats
 
 
 class LabelledPairs(NamedTuple):
     """Mean outer products of the differences over unordered pairs; zeros where there are none."""
 
-    similar: Matrix  # (d, d)
-    dissimilar: Matrix
+    similar: Floats  # (d, d)
+    dissimilar: Floats
     n_similar: int
     n_dissimilar: int
 
@@ -159,7 +159,7 @@ def draw_unknown_pairs(
     return order[_draw(np.zeros_like(last), last, count, rng)], n_pairs
 
 
-def squares_under(M: Matrix, rows: Matrix, ends: npt.NDArray[Any]) -> Matrix:
+def squares_under(M: Floats, rows: Floats, ends: npt.NDArray[Any]) -> Floats:
     """Squared distances under M of the pairs of rows with these ends (m, 2).
 
     O(n d² + m d), and no array of m x d.

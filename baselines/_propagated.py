@@ -17,7 +17,8 @@ from ssdml.graphs.modes import walk_visits
 from ssdml.graphs.neighbors import KNNGraph
 from ssdml.graphs.propagation import propagate_affinities
 from ssdml.graphs.solvers import krylov_propagator
-from ssdml.linalg import Matrix, symmetrize
+from ssdml.linalg import symmetrize
+from ssdml.utils.typing import Floats
 
 if TYPE_CHECKING:
     from ssdml.baselines._batch_losses import AffinityLoss, BatchLoss
@@ -32,10 +33,10 @@ class PropagatedBaseline(Baseline):
     graph_weight: float | None
 
     @abstractmethod
-    def _prior(self, problem: Problem) -> tuple[Matrix, dict[str, Any]]:
+    def _prior(self, problem: Problem) -> tuple[Floats, dict[str, Any]]:
         """M_0 (d, d), and what is worth telling of how it came about."""
 
-    def _learn(self, problem: Problem) -> tuple[Matrix, dict[str, Any]]:
+    def _learn(self, problem: Problem) -> tuple[Floats, dict[str, Any]]:
         prior, told = self._prior(problem)
         scatter = propagated_scatter(
             problem.X, problem.labels, problem.graph, decay=self.decay, n_jobs=self.n_jobs
@@ -50,18 +51,18 @@ class PropagatedBaseline(Baseline):
 class Near(NamedTuple):
     """The metric, and the weight of the graph that was used."""
 
-    M: Matrix
+    M: Floats
     graph_weight: float
 
 
 def propagated_scatter(
-    X: Matrix,
+    X: Floats,
     labels: npt.NDArray[np.int64],
     graph: KNNGraph,
     *,
     decay: float,
     n_jobs: int | None = None,
-) -> Matrix:
+) -> Floats:
     r"""``Z^T (diag(W 1) - W) Z / n`` of the one-sided propagated affinities W, not formed.
 
     .. math:: W = \operatorname{sym}(P W_0), \quad P = (1 - \gamma)(I - \gamma Q)^{-1}
@@ -123,7 +124,7 @@ def affinity_loss(
     return AffinityLoss(edges, masses, codes)
 
 
-def with_labels(columns: Matrix, labels: npt.NDArray[np.int64]) -> Matrix:
+def with_labels(columns: Floats, labels: npt.NDArray[np.int64]) -> Floats:
     """W_0 times columns (n, m).
 
     Examples
@@ -139,7 +140,7 @@ def with_labels(columns: Matrix, labels: npt.NDArray[np.int64]) -> Matrix:
     return result
 
 
-def near_prior(prior: Matrix, scatter: Matrix, graph_weight: float | None, who: str) -> Near:
+def near_prior(prior: Floats, scatter: Floats, graph_weight: float | None, who: str) -> Near:
     r"""Minimiser of ``D(M, M_0) + η tr(M K)``, D the divergence of log-determinants.
 
     .. math:: M = (M_0^{-1} + \eta K)^{-1}

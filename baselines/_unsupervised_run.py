@@ -20,9 +20,7 @@ from ssdml.graphs.masses import one_hot
 from ssdml.items import Items
 from ssdml.partition_run import PartitionRun, Prepared, RunSettings
 from ssdml.training import MetricNetwork, seeded
-
-Classes = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
+from ssdml.utils.typing import Indices, Ints
 
 
 class Recipe(BaseEstimator, metaclass=ABCMeta):
@@ -50,7 +48,7 @@ class Recipe(BaseEstimator, metaclass=ABCMeta):
         return nn.Module()
 
     def batches(
-        self, run: UnsupervisedRun, rows: Rows, counts: list[int], rng: np.random.Generator
+        self, run: UnsupervisedRun, rows: Indices, counts: list[int], rng: np.random.Generator
     ) -> Iterator[Any]:
         """What each step learns from; of each epoch as many as ``counts`` says."""
         return shuffled(rows, run.settings.batch_size, sum(counts), rng)
@@ -69,7 +67,7 @@ class UnsupervisedRun(PartitionRun):
     def __init__(
         self,
         items: Items,
-        labels: Classes,
+        labels: Ints,
         network: MetricNetwork,
         recipe: Recipe,
         views: Augment,
@@ -87,7 +85,7 @@ class UnsupervisedRun(PartitionRun):
         if learned := [*self.head.parameters()]:
             self.trainer.optimizer.add_param_group({"params": learned})
 
-    def views(self, rows: Rows) -> Tensor:
+    def views(self, rows: Indices) -> Tensor:
         """Distorted items, by torch's generator."""
         return self._views(self.items.batch(rows), torch.default_generator)
 
@@ -107,7 +105,7 @@ class UnsupervisedRun(PartitionRun):
     def _prepare(self, rng: np.random.Generator) -> Prepared:
         return Prepared()
 
-    def _batches(self, rows: Rows, number: int, rng: np.random.Generator) -> Iterator[Any]:
+    def _batches(self, rows: Indices, number: int, rng: np.random.Generator) -> Iterator[Any]:
         n_steps = self._steps_of(number)
         parts = np.array_split(np.arange(n_steps), min(n_steps, self.epochs_of(number)))
         return self.recipe.batches(self, rows, [len(part) for part in parts], rng)
@@ -155,7 +153,7 @@ class Softmax(nn.Sequential):
         self.linear = nn.Linear(n_components, n_classes)
 
 
-def shuffled(rows: Rows, size: int, count: int, rng: np.random.Generator) -> Iterator[Rows]:
+def shuffled(rows: Indices, size: int, count: int, rng: np.random.Generator) -> Iterator[Indices]:
     """Batches of rows, in another order each time that all have had their turn.
 
     Examples

@@ -13,7 +13,8 @@ from ssdml.baselines._estimator import NOT_NEGATIVE, Baseline, Problem
 from ssdml.baselines._pairs import LabelledPairs, draw_pairs
 from ssdml.baselines._propagated import PropagatedBaseline
 from ssdml.graphs.masses import class_codes
-from ssdml.linalg import Matrix, inverse_sqrt, shrink, symmetrize
+from ssdml.linalg import inverse_sqrt, shrink, symmetrize
+from ssdml.utils.typing import Floats
 
 PAIRS_OF_A_CLASS, MOST_PAIRS = 20, 5000  # 20 C² pairs, as is usual, and no more than 5,000
 
@@ -140,7 +141,7 @@ class APIT(PropagatedBaseline):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _prior(self, problem: Problem) -> tuple[Matrix, dict[str, Any]]:
+    def _prior(self, problem: Problem) -> tuple[Floats, dict[str, Any]]:
         M, n_iter, converged = self._pairs_prior(problem)
         return M, {"n_iter": n_iter, "converged": converged}
 
@@ -166,7 +167,7 @@ class APIT(PropagatedBaseline):
         return prior
 
 
-def _is_definite(M: Matrix) -> bool:
+def _is_definite(M: Floats) -> bool:
     """Whether it is finite, and positive definite by more than rounding."""
     if not np.isfinite(M).all():
         return False
@@ -177,13 +178,13 @@ def _is_definite(M: Matrix) -> bool:
 class Prior(NamedTuple):
     """The metric, and after how many passes it stands."""
 
-    M: Matrix
+    M: Floats
     n_iter: int
     converged: bool
 
 
 def itml(
-    similar: Matrix, dissimilar: Matrix, *, slack: float = 1.0, max_iter: int = 1000, tol: float
+    similar: Floats, dissimilar: Floats, *, slack: float = 1.0, max_iter: int = 1000, tol: float
 ) -> Prior:
     """The metric nearest to the identity under which similar pairs are near, dissimilar ones far.
 
@@ -247,7 +248,7 @@ def _project(
         M += change * np.outer(image, image)
 
 
-def geometric_mean(pairs: LabelledPairs, shrinkage: float) -> Matrix:
+def geometric_mean(pairs: LabelledPairs, shrinkage: float) -> Floats:
     """The positive definite M with ``M S M = D`` for the shrunk scatters.
 
     Examples

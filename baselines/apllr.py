@@ -12,7 +12,8 @@ from sklearn.utils._param_validation import Interval
 from ssdml.baselines._estimator import NOT_NEGATIVE, Baseline, Problem
 from ssdml.baselines._pairs import LabelledPairs
 from ssdml.baselines._propagated import PropagatedBaseline
-from ssdml.linalg import Matrix, shrink, symmetrize
+from ssdml.linalg import shrink, symmetrize
+from ssdml.utils.typing import Floats
 
 FLOOR = 1e-6  # least eigenvalue of a prior, relative to its largest
 
@@ -116,7 +117,7 @@ class APLLR(PropagatedBaseline):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _prior(self, problem: Problem) -> tuple[Matrix, dict[str, Any]]:
+    def _prior(self, problem: Problem) -> tuple[Floats, dict[str, Any]]:
         prior = likelihood_ratio(problem.pairs, self.shrinkage)
         if prior is None:
             if problem.pairs.n_similar:
@@ -132,7 +133,7 @@ class APLLR(PropagatedBaseline):
 class Ratio(NamedTuple):
     """The prior, and how many of its eigenvalues were raised to their floor."""
 
-    M: Matrix
+    M: Floats
     raised: int
 
 

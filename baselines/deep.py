@@ -5,7 +5,6 @@ from __future__ import annotations
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
-import numpy.typing as npt
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ssdml.baselines._estimator import Baseline
@@ -15,11 +14,11 @@ from ssdml.baselines.isdml import ISDML
 from ssdml.baselines.lrml import LRML
 from ssdml.baselines.seraph import SERAPH
 from ssdml.deep_estimator import DeepEstimator
+from ssdml.utils.typing import Array
 
 if TYPE_CHECKING:
     from ssdml.baselines._deep_run import BaselineRun
 
-Array = npt.NDArray[Any]
 
 METHODS: dict[str, type[Baseline]] = {
     "lrml": LRML,

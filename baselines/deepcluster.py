@@ -6,21 +6,17 @@ import warnings
 from collections.abc import Iterator
 from functools import partial
 from numbers import Integral
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils._param_validation import Interval
 from torch import Tensor, from_numpy, nn
 from torch.nn import functional
 
-from ssdml.baselines._unsupervised_run import Recipe, Rows, Softmax, UnsupervisedRun
+from ssdml.baselines._unsupervised_run import Recipe, Softmax, UnsupervisedRun
 from ssdml.linalg import unit_rows
 from ssdml.ranks import from_first_rank
 from ssdml.sampling import balanced_batches
-
-Array = npt.NDArray[Any]
-Classes = npt.NDArray[np.int64]
+from ssdml.utils.typing import Array, Indices, Ints
 
 
 class DeepCluster(Recipe):
@@ -62,8 +58,8 @@ class DeepCluster(Recipe):
         return Softmax(n_components, min(n_items, self.n_clusters))
 
     def batches(
-        self, run: UnsupervisedRun, rows: Rows, counts: list[int], rng: np.random.Generator
-    ) -> Iterator[tuple[Rows, Classes]]:
+        self, run: UnsupervisedRun, rows: Indices, counts: list[int], rng: np.random.Generator
+    ) -> Iterator[tuple[Indices, Ints]]:
         """Items and their clusters, which are found anew with each epoch."""
         size, head = run.settings.batch_size, run.head
         assert isinstance(head, Softmax)
@@ -76,13 +72,13 @@ class DeepCluster(Recipe):
             for batch in balanced_batches(codes, np.ones(len(rows)), size, count, rng):
                 yield rows[batch], codes[batch]
 
-    def loss(self, run: UnsupervisedRun, batch: tuple[Rows, Classes]) -> Tensor:
+    def loss(self, run: UnsupervisedRun, batch: tuple[Indices, Ints]) -> Tensor:
         """Cross-entropy of the views with the clusters of their items."""
         rows, codes = batch
         logits = run.head(run.layer(run.views(rows)))
         return functional.cross_entropy(logits, from_numpy(codes).to(logits.device))
 
-    def _clusters(self, run: UnsupervisedRun, rows: Rows, rng: np.random.Generator) -> Classes:
+    def _clusters(self, run: UnsupervisedRun, rows: Indices, rng: np.random.Generator) -> Ints:
         axes = whitened(run.embed("embedding", rows), self.n_axes)
         return clusters(axes, min(self.n_clusters, len(rows)), self.max_iter, rng)
 
@@ -105,7 +101,7 @@ def whitened(embedding: Array, n_axes: int) -> Array:
     return unit_rows(pca.fit_transform(embedding))
 
 
-def clusters(rows: Array, n_clusters: int, max_iter: int, rng: np.random.Generator) -> Classes:
+def clusters(rows: Array, n_clusters: int, max_iter: int, rng: np.random.Generator) -> Ints:
     """Cluster of each row by k-means, none of them empty.
 
     Examples
@@ -125,7 +121,7 @@ def clusters(rows: Array, n_clusters: int, max_iter: int, rng: np.random.Generat
     return refilled(codes, n_clusters, rng)
 
 
-def refilled(codes: Classes, n_clusters: int, rng: np.random.Generator) -> Classes:
+def refilled(codes: Ints, n_clusters: int, rng: np.random.Generator) -> Ints:
     """The same clusters, but that each empty one has half of the largest, drawn at random.
 
     Parameters

@@ -13,7 +13,8 @@ from torch import Tensor, from_numpy, nn
 from torch.nn import functional
 
 from ssdml.augmentation import RandomViews
-from ssdml.baselines._unsupervised_run import Recipe, Rows, Softmax, UnsupervisedRun, shuffled
+from ssdml.baselines._unsupervised_run import Recipe, Softmax, UnsupervisedRun, shuffled
+from ssdml.utils.typing import Indices
 
 STRONG = RandomViews(rotation=20.0, scale=0.35, shift=0.2, contrast=0.5)
 COLORED = replace(
@@ -56,14 +57,14 @@ class Exemplar(Recipe):
         return Softmax(n_components, min(n_items, self.n_seeds))
 
     def batches(
-        self, run: UnsupervisedRun, rows: Rows, counts: list[int], rng: np.random.Generator
-    ) -> Iterator[tuple[Rows, Rows]]:
+        self, run: UnsupervisedRun, rows: Indices, counts: list[int], rng: np.random.Generator
+    ) -> Iterator[tuple[Indices, Indices]]:
         """Surrogate classes and the items that they are made of, the same in every partition."""
         seeds = np.random.default_rng(run.seed).permutation(rows)[: self.n_seeds]
         for codes in shuffled(np.arange(len(seeds)), run.settings.batch_size, sum(counts), rng):
             yield seeds[codes], codes
 
-    def loss(self, run: UnsupervisedRun, batch: tuple[Rows, Rows]) -> Tensor:
+    def loss(self, run: UnsupervisedRun, batch: tuple[Indices, Indices]) -> Tensor:
         """Cross-entropy of the views with the classes of their items."""
         rows, codes = batch
         logits = run.head(run.layer(run.views(rows)))

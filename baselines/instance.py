@@ -12,7 +12,8 @@ from sklearn.utils._param_validation import Interval
 from torch import Tensor, from_numpy, nn
 from torch.nn import functional
 
-from ssdml.baselines._unsupervised_run import Recipe, Rows, UnsupervisedRun
+from ssdml.baselines._unsupervised_run import Recipe, UnsupervisedRun
+from ssdml.utils.typing import Indices
 
 
 class InstanceDiscrimination(Recipe):
@@ -61,8 +62,8 @@ class InstanceDiscrimination(Recipe):
         return Memory(n_items, n_components)
 
     def batches(
-        self, run: UnsupervisedRun, rows: Rows, counts: list[int], rng: np.random.Generator
-    ) -> Iterator[Rows]:
+        self, run: UnsupervisedRun, rows: Indices, counts: list[int], rng: np.random.Generator
+    ) -> Iterator[Indices]:
         """Shuffled items; before the first of them the memory takes in what the network makes."""
         memory = run.head
         assert isinstance(memory, Memory)
@@ -70,7 +71,7 @@ class InstanceDiscrimination(Recipe):
             memory.rows.copy_(from_numpy(run.embed("embedding")))
         return super().batches(run, rows, counts, rng)
 
-    def loss(self, run: UnsupervisedRun, batch: Rows) -> Tensor:
+    def loss(self, run: UnsupervisedRun, batch: Indices) -> Tensor:
         """Contrast with the memory, which takes the embedding in."""
         memory, embedding = run.head, run.network(run.views(batch))
         assert isinstance(memory, Memory)

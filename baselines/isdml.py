@@ -8,7 +8,6 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -16,12 +15,12 @@ from ssdml.baselines._balance import balanced
 from ssdml.baselines._estimator import NOT_NEGATIVE, Baseline, Problem
 from ssdml.graphs.laplacian import pair_scatter
 from ssdml.graphs.neighbors import KNNGraph, directed_csr
-from ssdml.linalg import Matrix, symmetrize
+from ssdml.linalg import symmetrize
+from ssdml.utils.typing import Floats
 
 if TYPE_CHECKING:
     from ssdml.baselines._batch_losses import BatchLoss
 
-Array = npt.NDArray[Any]
 
 TILE = 2048  # rows to a side of the squared distances that are held at once: 32 MB
 FAINT = 1e-38
@@ -141,7 +140,7 @@ class ISDML(Baseline):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _learn(self, problem: Problem) -> tuple[Matrix, dict[str, Any]]:
+    def _learn(self, problem: Problem) -> tuple[Floats, dict[str, Any]]:
         sigma = kernel_width(problem.X, problem.graph, self.bandwidth)
         density = self.density
         if density == "auto":
@@ -173,12 +172,12 @@ NEAR = 0.5  # length of the gradient from which a step of Newton goes down
 class Descent(NamedTuple):
     """The point reached, and the objective at each on the way."""
 
-    M: Matrix
+    M: Floats
     values: list[float]
     converged: bool
 
 
-def descend(H: Matrix, *, max_iter: int, tol: float) -> Descent:
+def descend(H: Floats, *, max_iter: int, tol: float) -> Descent:
     """Steepest descent of ``tr(M H) - log|M|`` on the positive definite matrices, by pymanopt.
 
     The metric of the manifold is the affine-invariant one, in which the gradient at M is
@@ -233,7 +232,7 @@ def descend(H: Matrix, *, max_iter: int, tol: float) -> Descent:
     return Descent(M, values, found.iterations < max_iter)
 
 
-def barred_trace(M: Matrix, H: Matrix) -> float:
+def barred_trace(M: Floats, H: Floats) -> float:
     """``tr(M H) - log|M|``; infinity outside the positive definite matrices.
 
     Examples
@@ -245,7 +244,7 @@ def barred_trace(M: Matrix, H: Matrix) -> float:
     return float((M * H).sum() - log_determinant) if sign > 0 else float("inf")
 
 
-def kernel_width(X: Matrix, graph: KNNGraph, bandwidth: float) -> float:
+def kernel_width(X: Floats, graph: KNNGraph, bandwidth: float) -> float:
     """``D_min + (D_max - D_min) / bandwidth`` of the distances between distinct rows.
 
     Where all rows are one, 1. O(n² d) for up to 60,000 rows; for more the largest distance is that
@@ -266,7 +265,7 @@ def kernel_width(X: Matrix, graph: KNNGraph, bandwidth: float) -> float:
     return least + (largest - least) / bandwidth or 1.0
 
 
-def far_apart(X: Matrix, *, n_sweeps: int = 5) -> float:
+def far_apart(X: Floats, *, n_sweeps: int = 5) -> float:
     """Distance of two rows that are far from each other, if not the farthest.
 
     Examples
@@ -282,7 +281,7 @@ def far_apart(X: Matrix, *, n_sweeps: int = 5) -> float:
 
 
 def density_weights(
-    X: Matrix, graph: KNNGraph, sigma: float, *, density: str = "all"
+    X: Floats, graph: KNNGraph, sigma: float, *, density: str = "all"
 ) -> sparse.csr_array:
     """Symmetric weights ``W + W^T`` of the edges, ``W_ij = beta_i exp(-d_ij² / 2 sigma²)``.
 
@@ -327,7 +326,7 @@ def density_weights(
     return sparse.csr_array(directed + directed.T)
 
 
-def _squared_distances(X: Matrix) -> Iterator[tuple[slice, slice, Matrix]]:
+def _squared_distances(X: Floats) -> Iterator[tuple[slice, slice, Floats]]:
     """Tiles of those of all rows, each pair of rows once, with the places of their two sides."""
     squares = np.einsum("ij,ij->i", X, X)[:, None]
     ones = np.ones_like(squares)

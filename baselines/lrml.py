@@ -14,7 +14,8 @@ from ssdml.baselines._balance import balanced
 from ssdml.baselines._estimator import NOT_NEGATIVE, Baseline, Problem
 from ssdml.graphs.laplacian import adjacency, pair_scatter, symmetric_normalized
 from ssdml.graphs.neighbors import KNNGraph
-from ssdml.linalg import Matrix, symmetrize
+from ssdml.linalg import symmetrize
+from ssdml.utils.typing import Floats
 
 if TYPE_CHECKING:
     from ssdml.baselines._batch_losses import BatchLoss
@@ -114,7 +115,7 @@ class LRML(Baseline):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _learn(self, problem: Problem) -> tuple[Matrix, dict[str, Any]]:
+    def _learn(self, problem: Problem) -> tuple[Floats, dict[str, Any]]:
         H, used = balanced(
             problem.pairs.similar,
             problem.pairs.dissimilar,
@@ -134,7 +135,7 @@ class LRML(Baseline):
         return LaplacianLoss(edges, self.similar_weight, used, self.graph_weight, pulls)
 
 
-def least_trace(H: Matrix) -> Matrix:
+def least_trace(H: Floats) -> Floats:
     """The M with determinant 1 for which ``tr(M H)`` is least: ``det(H)^(1/d) H^-1``.
 
     Parameters
@@ -152,7 +153,7 @@ def least_trace(H: Matrix) -> Matrix:
     return symmetrize(np.exp(log_determinant / len(H)) * np.linalg.inv(H))
 
 
-def edge_scatter(X: Matrix, graph: KNNGraph, *, normalized: bool = False) -> Matrix:
+def edge_scatter(X: Floats, graph: KNNGraph, *, normalized: bool = False) -> Floats:
     """Mean scatter of the graph's edges, each of weight 1, (d, d).
 
     With ``normalized`` the symmetric normalised Laplacian takes the place of the plain one.

@@ -7,7 +7,6 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 from scipy.special import expit, log_expit
 from sklearn.exceptions import ConvergenceWarning
@@ -16,12 +15,12 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ssdml.baselines._estimator import NOT_NEGATIVE, Baseline, Problem
 from ssdml.baselines._pairs import draw_pairs, draw_unknown_pairs, squares_under
 from ssdml.graphs.laplacian import pair_scatter
-from ssdml.linalg import Matrix, symmetrize
+from ssdml.linalg import symmetrize
+from ssdml.utils.typing import Array, Floats
 
 if TYPE_CHECKING:
     from ssdml.baselines._batch_losses import BatchLoss
 
-Array = npt.NDArray[Any]
 
 N_PAIRS = 100_000  # of each kind at most; where there are more, so many stand for all
 N_ROWS = 10_000  # of which pairs are that the labels do not know: a step costs n d²
@@ -154,7 +153,7 @@ class SERAPH(Baseline):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _learn(self, problem: Problem) -> tuple[Matrix, dict[str, Any]]:
+    def _learn(self, problem: Problem) -> tuple[Floats, dict[str, Any]]:
         pairs, d = problem.pairs, problem.X.shape[1]
         bound = np.inf if pairs.n_similar or self.trace_weight else LARGEST_TRACE * d
         terms, unit = self._terms(problem)
@@ -208,7 +207,7 @@ class SERAPH(Baseline):
 class Terms(NamedTuple):
     """Pairs of the objective."""
 
-    rows: Matrix  # (n, d)
+    rows: Floats  # (n, d)
     ends: Array  # (m, 2), of the pairs
     kinds: Array  # 1: similar, -1: dissimilar, 0: not known
     counts: Array  # how many pairs each stands for
@@ -230,7 +229,7 @@ class Value(NamedTuple):
     slopes: Array  # (m,)
 
 
-def objective(M: Matrix, terms: Terms, model: Model, beliefs: Array | None = None) -> Value:
+def objective(M: Floats, terms: Terms, model: Model, beliefs: Array | None = None) -> Value:
     """What is maximised.
 
     Parameters
@@ -260,7 +259,7 @@ def objective(M: Matrix, terms: Terms, model: Model, beliefs: Array | None = Non
     return Value(float(scale @ value - model.trace_weight * np.trace(M)), scale * slope)
 
 
-def gradient(slopes: Array, terms: Terms, model: Model) -> Matrix:
+def gradient(slopes: Array, terms: Terms, model: Model) -> Floats:
     """That of the objective by M, from its slopes: the scatter of the pairs with these weights.
 
     Examples
@@ -279,13 +278,13 @@ def gradient(slopes: Array, terms: Terms, model: Model) -> Matrix:
 class Ascent(NamedTuple):
     """The point reached, the objective on the way, and whether it has ceased to rise."""
 
-    M: Matrix  # (d, d), positive semidefinite
+    M: Floats  # (d, d), positive semidefinite
     values: list[float]  # at the start and after each step, or turn
     converged: bool
 
 
 def ascend(
-    M: Matrix,
+    M: Floats,
     terms: Terms,
     model: Model,
     beliefs: Array | None = None,
@@ -322,7 +321,7 @@ def ascend(
 
 
 def alternate_beliefs(
-    M: Matrix, terms: Terms, model: Model, *, max_iter: int, tol: float
+    M: Floats, terms: Terms, model: Model, *, max_iter: int, tol: float
 ) -> Ascent:
     """In turn beliefs of the pairs that are not known, and ten steps of M under them.
 
@@ -343,7 +342,7 @@ def _has_settled(before: float, after: float, tol: float) -> bool:
     return after - before <= TURN * tol * abs(after)
 
 
-def value_of_beliefs(M: Matrix, terms: Terms, model: Model) -> float:
+def value_of_beliefs(M: Floats, terms: Terms, model: Model) -> float:
     r"""What M comes to under the beliefs that are best for it, those of Eq. (9).
 
     .. math:: \frac{\mu}{1 + \mu} \max_q \Big[ H(q) + (1 + \mu) \sum_y q(y) \ln p(y) \Big]
@@ -366,7 +365,7 @@ def value_of_beliefs(M: Matrix, terms: Terms, model: Model) -> float:
     return float(terms.counts @ values - model.trace_weight * np.trace(M))
 
 
-def sharpened(M: Matrix, terms: Terms, model: Model) -> Array:
+def sharpened(M: Floats, terms: Terms, model: Model) -> Array:
     """Beliefs q with ``logit q = (1 + mu) logit p``, the paper's Eq. (9).
 
     Examples
@@ -380,12 +379,12 @@ def sharpened(M: Matrix, terms: Terms, model: Model) -> Array:
     return beliefs
 
 
-def _logits(M: Matrix, terms: Terms, model: Model) -> Array:
+def _logits(M: Floats, terms: Terms, model: Model) -> Array:
     """Of the pairs being similar."""
     return model.threshold - squares_under(M, terms.rows, terms.ends)
 
 
-def projected(M: Matrix, largest_trace: float = np.inf) -> Matrix:
+def projected(M: Floats, largest_trace: float = np.inf) -> Floats:
     """Nearest positive semidefinite matrix, scaled down where its trace is too large.
 
     Examples

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.optimize import minimize
 from sklearn.utils._param_validation import Interval
@@ -15,9 +13,8 @@ from torch import Tensor, from_numpy, nn
 from torch.nn import functional
 
 from ssdml.angular import angular_factor
-from ssdml.baselines._unsupervised_run import Recipe, Rows, UnsupervisedRun
-
-Array = npt.NDArray[Any]
+from ssdml.baselines._unsupervised_run import Recipe, UnsupervisedRun
+from ssdml.utils.typing import Array, Indices
 
 
 class SUML(Recipe):
@@ -85,7 +82,7 @@ class SUML(Recipe):
         head.register_buffer("synthesis", torch.eye(d) / 2)
         return head
 
-    def loss(self, run: UnsupervisedRun, batch: Rows) -> Tensor:
+    def loss(self, run: UnsupervisedRun, batch: Indices) -> Tensor:
         """B and L learn from the batch; then its objective, for the network."""
         features = run.network.features(run.views(batch))
         triplets = random_triplets(len(batch), self.n_triplets)

@@ -6,7 +6,6 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
@@ -20,9 +19,7 @@ from ssdml.graphs.triplets import Triplets
 from ssdml.linalg import nearest_orthonormal
 from ssdml.partition_run import Prepared
 from ssdml.stiefel import minimize_on_stiefel
-
-Array = npt.NDArray[Any]
-Classes = npt.NDArray[np.int64]
+from ssdml.utils.typing import Array, Ints
 
 
 class DeepSupervised(DeepEstimator):
@@ -204,7 +201,7 @@ class TripletRun(SupervisedRun):
         self._place(found.point, None)
 
 
-def labelled_triplets(labels: Classes, most: int, rng: np.random.Generator) -> Triplets:
+def labelled_triplets(labels: Ints, most: int, rng: np.random.Generator) -> Triplets:
     """Triplets of labelled rows, two of one class and one of another, all as likely.
 
     Parameters

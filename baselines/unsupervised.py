@@ -7,7 +7,6 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ssdml.augmentation import strong_and_weak
@@ -20,8 +19,7 @@ from ssdml.baselines.suml import SUML
 from ssdml.deep_estimator import DeepEstimator
 from ssdml.graphs._checks import UNLABELED
 from ssdml.labels import read_labels
-
-Array = npt.NDArray[Any]
+from ssdml.utils.typing import Array
 
 METHODS: dict[str, type[Recipe]] = {
     "exemplar": Exemplar,

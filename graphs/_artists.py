@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ssdml.graphs._checks import UNLABELED, Floats, Integers
+from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs._neighborhood import LEAST_GAP, Neighborhood, curves, positions, rings
+from ssdml.utils.typing import Array, Ints
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,7 +45,7 @@ def draw_on(
     _write(axes, shown.labels, places, diameter, texts)
 
 
-def _draw_edges(axes: Axes, shown: Neighborhood, places: Floats) -> None:
+def _draw_edges(axes: Axes, shown: Neighborhood, places: Array) -> None:
     from matplotlib import rcParams
     from matplotlib.collections import LineCollection
 
@@ -71,7 +72,7 @@ def _draw_edges(axes: Axes, shown: Neighborhood, places: Floats) -> None:
 
 
 def _draw_rows(
-    axes: Axes, labels: Integers | None, places: Floats, class_names: Sequence[str] | None
+    axes: Axes, labels: Ints | None, places: Array, class_names: Sequence[str] | None
 ) -> list[PathCollection]:
     from matplotlib import rcParams
 
@@ -94,7 +95,7 @@ def _draw_rows(
     ]
 
 
-def _draw_marks(axes: Axes, shown: Neighborhood, places: Floats) -> list[PathCollection]:
+def _draw_marks(axes: Axes, shown: Neighborhood, places: Array) -> list[PathCollection]:
     from matplotlib import rcParams
 
     marks: tuple[tuple[Any, str, str, str, str], ...] = (
@@ -118,7 +119,7 @@ def _draw_marks(axes: Axes, shown: Neighborhood, places: Floats) -> list[PathCol
 
 
 def _write(
-    axes: Axes, labels: Integers | None, places: Floats, diameter: float, texts: Sequence[str]
+    axes: Axes, labels: Ints | None, places: Array, diameter: float, texts: Sequence[str]
 ) -> None:
     size = diameter * min(0.5, 1.4 / max(1, *map(len, texts)))
     middle: Any = {"ha": "center", "va": "center_baseline", "zorder": 4}

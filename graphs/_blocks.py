@@ -17,7 +17,7 @@ import numpy as np
 from scipy import sparse
 from threadpoolctl import OpenBLASController, threadpool_limits
 
-from ssdml.graphs._checks import Floats
+from ssdml.utils.typing import Array
 
 BLOCK_ROWS = 2**14
 T = TypeVar("T")
@@ -33,21 +33,21 @@ class Threads:
         """Results of the blocks, in order."""
         return list(self._map(function, row_blocks(n_rows, step)))
 
-    def sum(self, function: Callable[[slice], Floats], n_rows: int) -> Floats:
+    def sum(self, function: Callable[[slice], Array], n_rows: int) -> Array:
         """Sum of the results, in order."""
-        total: Floats = np.sum(self.map(function, n_rows), axis=0)
+        total: Array = np.sum(self.map(function, n_rows), axis=0)
         return total
 
-    def gram(self, left: Floats, right: Floats) -> Floats:
+    def gram(self, left: Array, right: Array) -> Array:
         """``left.T @ right`` in float64, for arrays with as many rows."""
 
-        def product(block: slice) -> Floats:
-            part: Floats = (left[block].T @ right[block]).astype(np.float64)
+        def product(block: slice) -> Array:
+            part: Array = (left[block].T @ right[block]).astype(np.float64)
             return part
 
         return self.sum(product, len(left))
 
-    def product(self, left: Floats, right: Floats) -> Floats:
+    def product(self, left: Array, right: Array) -> Array:
         """``left @ right`` in the precision of ``left``, for a small ``right``."""
         product = np.empty((len(left), right.shape[1]), left.dtype)
 
@@ -57,7 +57,7 @@ class Threads:
         self.map(work, len(left))
         return product
 
-    def subtract_product(self, target: Floats, left: Floats, right: Floats) -> None:
+    def subtract_product(self, target: Array, left: Array, right: Array) -> None:
         """``target -= left @ right``, in place."""
 
         def work(block: slice) -> None:
@@ -82,7 +82,7 @@ class SharedOut:
         other.dtype = np.dtype(dtype)
         return other
 
-    def __matmul__(self, block: Floats) -> Floats:
+    def __matmul__(self, block: Array) -> Array:
         product = np.empty((self.shape[0], *block.shape[1:]), block.dtype)
 
         def work(rows: slice) -> None:
@@ -91,9 +91,9 @@ class SharedOut:
         self.threads.map(work, self.shape[0])
         return product
 
-    def part(self, rows: slice, block: Floats) -> Floats:
+    def part(self, rows: slice, block: Array) -> Array:
         """The product's rows of one of the blocks."""
-        product: Floats = self._parts[rows.start // BLOCK_ROWS] @ block
+        product: Array = self._parts[rows.start // BLOCK_ROWS] @ block
         return product
 
 

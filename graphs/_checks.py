@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from ssdml.utils.typing import Array, Ints
+
 UNLABELED = -1
 
-Floats = npt.NDArray[np.floating[Any]]
-Integers = npt.NDArray[np.int64]
 T = TypeVar("T")
 
 
@@ -37,11 +37,11 @@ def choose(table: Mapping[str, T], name: str, what: str) -> T:
     raise ValueError(message)
 
 
-def check_rows(X: Any, who: str, name: str = "X") -> Floats:
+def check_rows(X: Any, who: str, name: str = "X") -> Array:
     """Finite matrix with at least one row and one column, C-ordered, float32 or float64."""
     table = check_table(X, who, name)
     try:
-        rows: Floats = np.ascontiguousarray(table, working_dtype(table.dtype))
+        rows: Array = np.ascontiguousarray(table, working_dtype(table.dtype))
     except (TypeError, ValueError) as error:
         raise TypeError(f"{who}: {name} must be numeric; got dtype {table.dtype}.") from error
     check_finite(rows, who, name)
@@ -73,7 +73,7 @@ def working_dtype(dtype: npt.DTypeLike) -> npt.DTypeLike:
     return np.float32 if np.dtype(dtype) in (np.float16, np.float32) else np.float64
 
 
-def check_finite(rows: Floats, who: str, name: str, first_row: int = 0) -> None:
+def check_finite(rows: Array, who: str, name: str, first_row: int = 0) -> None:
     """Raise on the first entry that is NaN or infinite, naming its row and column."""
     # A finite sum proves finite entries, of squares at the speed of BLAS, of entries where those
     # overflow; the search for the culprit runs only when both fail.
@@ -101,7 +101,7 @@ def check_n_neighbors(n_neighbors: Any, most: int, bound: str, who: str) -> int:
     return int(n_neighbors)
 
 
-def check_labels(y: Any, n_samples: int, who: str) -> Integers:
+def check_labels(y: Any, n_samples: int, who: str) -> Ints:
     """Integer labels, one a row, ``UNLABELED`` where there is none."""
     labels = np.asarray(y)
     if labels.shape != (n_samples,):
@@ -139,7 +139,7 @@ def _first_no_integer(y: Any) -> str:
     return f"{entries[row]!r} in row {row}"
 
 
-def check_labelled(labels: Integers, who: str, way_out: str) -> None:
+def check_labelled(labels: Ints, who: str, way_out: str) -> None:
     """Raise unless some row is labelled."""
     if not (labels != UNLABELED).any():
         raise ValueError(

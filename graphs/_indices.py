@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ssdml.graphs._checks import Floats, Integers
 from ssdml.graphs._rows import Rows
+from ssdml.utils.typing import Array, Ints
 
 CODE_BITS = 4  # of a coordinate: faiss compares 32 such codes by one instruction
 ROWS_PER_CENTER = 64  # that the centres of the lists are learned on
@@ -37,7 +37,7 @@ class Index:
         Candidates that are worth ranking, in multiples of the neighbours wanted.
     """
 
-    search: Callable[[Floats, int], tuple[Floats, Integers]]
+    search: Callable[[Array, int], tuple[Array, Ints]]
     exert: Callable[[int], None]
     efforts: list[int]
     widths: list[int]
@@ -76,11 +76,11 @@ def _filled(index: Any, points: Rows, efforts: list[int], widths: list[int]) -> 
     def exert(n_probes: int) -> None:
         index.nprobe = n_probes
 
-    def search(queries: Floats, width: int) -> tuple[Floats, Integers]:
+    def search(queries: Array, width: int) -> tuple[Array, Ints]:
         if index.metric_type == _metric(True):
             # A row of zeros has cosine 0 with every row. Codes would find none: it takes any.
             queries = np.where(queries.any(axis=1, keepdims=True), queries, np.float32(1))
-        found: tuple[Floats, Integers] = index.search(queries, width)
+        found: tuple[Array, Ints] = index.search(queries, width)
         return found
 
     return Index(search, exert, efforts, widths)
@@ -114,8 +114,8 @@ INDICES = {"ivf": inverted_lists, "hnsw": linked_points}
 
 
 def nearest_points(
-    queries: Floats, points: Floats, width: int, inner_product: bool
-) -> tuple[Floats, Integers]:
+    queries: Array, points: Array, width: int, inner_product: bool
+) -> tuple[Array, Ints]:
     """Scores, which grow with the distance, and numbers of the points nearest to each query."""
     import faiss
 

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 import numpy as np
 from scipy import sparse
 
-from ssdml.graphs._checks import Floats, Integers
 from ssdml.graphs._well_formed import check_real, check_sound
 from ssdml.graphs.masses import ClassMasses
+from ssdml.utils.typing import Array, Ints
 
 BLOCK_ROWS = 2**14  # rows whose entropies are taken together
 N_TRIES = 8  # pairs tried for each anchor, where no class says where to look
@@ -18,19 +18,19 @@ N_TRIES = 8  # pairs tried for each anchor, where no class says where to look
 class Lookup(Protocol):
     """What a miner asks of affinities."""
 
-    def values(self, i: Integers, j: Integers) -> Floats:
+    def values(self, i: Ints, j: Ints) -> Array:
         """Affinities of the pairs (i, j); 0 where nothing is known."""
 
-    def evidence(self, i: Integers, j: Integers) -> Floats:
+    def evidence(self, i: Ints, j: Ints) -> Array:
         """The same, or what speaks more plainly: only the sign matters."""
 
-    def draw_similar(self, anchor: Integers, rng: np.random.Generator) -> Integers:
+    def draw_similar(self, anchor: Ints, rng: np.random.Generator) -> Ints:
         """One row for each anchor, likely of high affinity."""
 
-    def draw_dissimilar(self, anchor: Integers, rng: np.random.Generator) -> Integers:
+    def draw_dissimilar(self, anchor: Ints, rng: np.random.Generator) -> Ints:
         """One row for each anchor, likely of negative affinity."""
 
-    def weights(self, ends: tuple[Integers, ...], affinities: tuple[Floats, ...]) -> Floats:
+    def weights(self, ends: tuple[Ints, ...], affinities: tuple[Array, ...]) -> Array:
         """Trust in triplets, from 0 to 1, given their ends and the affinities of their pairs."""
 
 
@@ -82,10 +82,10 @@ class MassLookup:
         classes = np.arange(self.n_classes + 1)
         self.starts = np.searchsorted(self.likeliest[self.order], classes)
 
-    def values(self, i: Integers, j: Integers) -> Floats:
+    def values(self, i: Ints, j: Ints) -> Array:
         return self.masses.affinities(i, j)
 
-    def evidence(self, i: Integers, j: Integers) -> Floats:
+    def evidence(self, i: Ints, j: Ints) -> Array:
         # Two rows may lean to one class, neither of them sure: among many classes the vote of
         # their masses, 2 F_i·F_j < (F_i 1)(F_j 1), calls that different. There the affinity is
         # measured against chance instead, F_i·F_j > (F_i 1)(F_j 1) / C.
@@ -94,10 +94,10 @@ class MassLookup:
         above_chance = np.maximum((votes + totals) / 2 - totals / self.n_classes, 0.0)
         return np.where(alike & (votes < 0), above_chance, votes)
 
-    def draw_similar(self, anchor: Integers, rng: np.random.Generator) -> Integers:
+    def draw_similar(self, anchor: Ints, rng: np.random.Generator) -> Ints:
         return self._draw_from(self.likeliest[anchor], rng)
 
-    def draw_dissimilar(self, anchor: Integers, rng: np.random.Generator) -> Integers:
+    def draw_dissimilar(self, anchor: Ints, rng: np.random.Generator) -> Ints:
         # From another class, as probable as the anchor's own mass makes that class.
         others = self.distributions[anchor] + np.finfo(np.float64).tiny
         others[np.arange(len(anchor)), self.likeliest[anchor]] = 0
@@ -105,11 +105,11 @@ class MassLookup:
         threshold = rng.random((len(anchor), 1)) * running[:, -1:]
         return self._draw_from((running[:, :-1] <= threshold).sum(axis=1), rng)
 
-    def weights(self, ends: tuple[Integers, ...], affinities: tuple[Floats, ...]) -> Floats:
-        trust: Floats = np.prod([self.confidences[end] for end in ends], axis=0)
+    def weights(self, ends: tuple[Ints, ...], affinities: tuple[Array, ...]) -> Array:
+        trust: Array = np.prod([self.confidences[end] for end in ends], axis=0)
         return trust
 
-    def _draw_from(self, classes: Integers, rng: np.random.Generator) -> Integers:
+    def _draw_from(self, classes: Ints, rng: np.random.Generator) -> Ints:
         """A row that leans to the given class, as probable as it is confident."""
         low, high = self.running[self.starts[classes]], self.running[self.starts[classes + 1]]
         level = low + rng.random(len(classes)) * (high - low)
@@ -120,35 +120,35 @@ class MassLookup:
 class ArrayLookup:
     """An (n, n) array: rows are tried at random, magnitudes say how far to trust."""
 
-    def __init__(self, affinities: Floats) -> None:
+    def __init__(self, affinities: Array) -> None:
         self.affinities = affinities
         self.largest = float(np.abs(affinities).max())
 
-    def values(self, i: Integers, j: Integers) -> Floats:
-        entries: Floats = self.affinities[i, j]
+    def values(self, i: Ints, j: Ints) -> Array:
+        entries: Array = self.affinities[i, j]
         return entries
 
-    def evidence(self, i: Integers, j: Integers) -> Floats:
+    def evidence(self, i: Ints, j: Ints) -> Array:
         return self.values(i, j)
 
-    def draw_similar(self, anchor: Integers, rng: np.random.Generator) -> Integers:
+    def draw_similar(self, anchor: Ints, rng: np.random.Generator) -> Ints:
         tried, values = self._try(anchor, rng)
         return tried[np.arange(len(anchor)), values.argmax(axis=1)]
 
-    def draw_dissimilar(self, anchor: Integers, rng: np.random.Generator) -> Integers:
+    def draw_dissimilar(self, anchor: Ints, rng: np.random.Generator) -> Ints:
         tried, values = self._try(anchor, rng)
         return tried[np.arange(len(anchor)), values.argmin(axis=1)]
 
-    def weights(self, ends: tuple[Integers, ...], affinities: tuple[Floats, ...]) -> Floats:
+    def weights(self, ends: tuple[Ints, ...], affinities: tuple[Array, ...]) -> Array:
         # The geometric mean of the two magnitudes.
         return np.sqrt(np.abs(affinities[0] * affinities[1])) / (self.largest or 1.0)
 
-    def _try(self, anchor: Integers, rng: np.random.Generator) -> tuple[Integers, Floats]:
+    def _try(self, anchor: Ints, rng: np.random.Generator) -> tuple[Ints, Array]:
         tried = self._candidates(anchor, rng)
         values = self.values(anchor[:, None], tried)
         return tried, np.where(tried == anchor[:, None], 0.0, values)
 
-    def _candidates(self, anchor: Integers, rng: np.random.Generator) -> Integers:
+    def _candidates(self, anchor: Ints, rng: np.random.Generator) -> Ints:
         return rng.integers(len(self.affinities), size=(len(anchor), N_TRIES))
 
 
@@ -165,12 +165,12 @@ class EdgeLookup(ArrayLookup):
         self.data = np.append(edges.data, 0.0)
         self.largest = float(np.abs(self.data).max())
 
-    def values(self, i: Integers, j: Integers) -> Floats:
+    def values(self, i: Ints, j: Ints) -> Array:
         wanted = np.asarray(i, np.int64) * self.n + j  # 32 bits do for rows, not for pairs
         position = np.searchsorted(self.keys, wanted)
         return np.where(self.keys[position] == wanted, self.data[position], 0.0)
 
-    def _candidates(self, anchor: Integers, rng: np.random.Generator) -> Integers:
+    def _candidates(self, anchor: Ints, rng: np.random.Generator) -> Ints:
         starts, ends = self.edges.indptr[anchor], self.edges.indptr[anchor + 1]
         shares = rng.random((len(anchor), N_TRIES))
         position = starts[:, None] + (shares * (ends - starts)[:, None]).astype(np.int64)
@@ -178,13 +178,13 @@ class EdgeLookup(ArrayLookup):
         return np.append(self.edges.indices, 0)[position]
 
 
-def _distributions(masses: Floats) -> Floats:
+def _distributions(masses: Array) -> Array:
     totals = masses.sum(axis=1, keepdims=True)
     even = np.full(masses.shape, 1 / masses.shape[1], masses.dtype)
     return np.divide(masses, totals, out=even, where=totals > 0)
 
 
-def _confidences(distributions: Floats) -> Floats:
+def _confidences(distributions: Array) -> Array:
     """One minus the entropy, relative to that of all classes alike, squared."""
     n_classes = distributions.shape[1]
     if n_classes == 1:

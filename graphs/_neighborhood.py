@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ssdml.graphs._checks import Floats, Integers
 from ssdml.graphs.triplets import Triplets
+from ssdml.utils.typing import Array, Ints
 
 RING_ROWS = 10  # rows on the first ring, twice as many on the second, and so on
 LEAST_GAP = 0.6  # between rows, where rings are 1 apart: 2 sin(π / 10) is 0.62
@@ -18,21 +18,21 @@ CURVE_POINTS = 21
 class Neighborhood(NamedTuple):
     """An anchor and the rows around it; ends of edges and triplets are positions in ``rows``."""
 
-    rows: Integers  # (m,): the anchor, its neighbours from near to far, other rows of its triplets
+    rows: Ints  # (m,): the anchor, its neighbours from near to far, other rows of its triplets
     n_neighbors: int
-    edges: Integers  # (n_edges, 2), smaller position first: the edges of the graph between the rows
-    affinities: Floats  # (n_edges,), 0 where nothing is known
-    labels: Integers | None  # (m,), -1 where unlabelled
-    positives: Integers  # (n_triplets,)
-    negatives: Integers  # (n_triplets,)
+    edges: Ints  # (n_edges, 2), smaller position first: the edges of the graph between the rows
+    affinities: Array  # (n_edges,), 0 where nothing is known
+    labels: Ints | None  # (m,), -1 where unlabelled
+    positives: Ints  # (n_triplets,)
+    negatives: Ints  # (n_triplets,)
 
 
 def neighborhood(
     anchor: int,
-    neighbors: Callable[[Integers], Integers],
+    neighbors: Callable[[Ints], Ints],
     *,
-    affinity: Callable[[Integers, Integers], Floats] | None = None,
-    y: Integers | None = None,
+    affinity: Callable[[Ints, Ints], Array] | None = None,
+    y: Ints | None = None,
     triplets: Triplets | None = None,
 ) -> Neighborhood:
     """Rows around an anchor, from the neighbours of those rows alone.
@@ -90,7 +90,7 @@ def rings(shown: Neighborhood) -> list[list[int]]:
     return found
 
 
-def positions(rings: list[list[int]]) -> Floats:
+def positions(rings: list[list[int]]) -> Array:
     """Where each row stands, (m, 2): the anchor at the origin, the rings 1 apart."""
     import networkx
 
@@ -103,7 +103,7 @@ def positions(rings: list[list[int]]) -> Floats:
     return np.array([layout[i] for i in range(n_rows)], dtype=np.float64)
 
 
-def curves(starts: Floats, ends: Floats) -> Floats:
+def curves(starts: Array, ends: Array) -> Array:
     """A line for each edge, (n_edges, 21, 2): straight from the anchor, bent between the others.
 
     The middle of a bent one keeps clear of the anchor, which a line across a ring would seem to
@@ -120,7 +120,7 @@ def curves(starts: Floats, ends: Floats) -> Floats:
     is_straight = ~starts.any(axis=1, keepdims=True)
     controls = np.where(is_straight, middles, 2 * wanted - middles)  # of a quadratic Bézier curve
     t = np.linspace(0, 1, CURVE_POINTS)[:, None]
-    lines: Floats = (
+    lines: Array = (
         (1 - t) ** 2 * starts[:, None] + 2 * t * (1 - t) * controls[:, None] + t**2 * ends[:, None]
     )
     return lines

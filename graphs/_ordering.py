@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ssdml.graphs._checks import Floats, Integers
 from ssdml.graphs.coarsening import cluster_basis, coarse_product, nearest_seeds
+from ssdml.utils.typing import Array, Ints
 
 CLUSTER_ROWS, MAX_CLUSTERS = 100, 1000  # rows of a cluster; at 10^6, ten times as many still do
 
 
-def near_order(symmetric: sparse.csr_array) -> Integers:
+def near_order(symmetric: sparse.csr_array) -> Ints:
     """Rows of a symmetric matrix in an order in which rows with an entry in common lie together.
 
     Rows join clusters, and clusters follow one another as the leaves of their tree: linked by the
@@ -31,11 +31,11 @@ def near_order(symmetric: sparse.csr_array) -> Integers:
     basis = cluster_basis(clusters, np.ones(n))
     places = leaf_places(coarse_product(symmetric, basis))
     # Rows that no seed reaches, -1, come last.
-    order: Integers = np.argsort(np.append(places, len(places))[clusters], kind="stable")
+    order: Ints = np.argsort(np.append(places, len(places))[clusters], kind="stable")
     return order
 
 
-def leaf_places(common: Floats) -> Integers:
+def leaf_places(common: Array) -> Ints:
     """Place of each cluster among the leaves of the tree, given what each two have in common."""
     from scipy.cluster.hierarchy import leaves_list, linkage
     from scipy.spatial.distance import squareform
@@ -51,7 +51,7 @@ def leaf_places(common: Floats) -> Integers:
     return np.argsort(leaves)
 
 
-def reordered(matrix: sparse.csr_array, order: Integers) -> sparse.csr_array:
+def reordered(matrix: sparse.csr_array, order: Ints) -> sparse.csr_array:
     """Rows and columns in the order given; columns sorted, in the narrowest type that holds them.
 
     Examples

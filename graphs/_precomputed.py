@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ssdml.graphs._checks import Floats, Integers, check_n_neighbors
+from ssdml.graphs._checks import check_n_neighbors
 from ssdml.graphs._well_formed import check_matrix, check_numbers
+from ssdml.utils.typing import Array, Ints
 
 WHO = "knn_graph(method='precomputed')"
 MISSING = -1  # how approximate searches mark a neighbour that they have not found
 
 
-def rank_precomputed(X: Any, n_neighbors: int) -> tuple[Integers, Floats]:
+def rank_precomputed(X: Any, n_neighbors: int) -> tuple[Ints, Array]:
     """Each row's nearest other rows among the edges given, sorted by distance, then by index.
 
     O(n k log(n k)) for as many edges. Entries from a row to itself are left out, whatever they
@@ -45,7 +46,7 @@ def rank_precomputed(X: Any, n_neighbors: int) -> tuple[Integers, Floats]:
     return column[chosen], distance[chosen]
 
 
-Edges = tuple[Integers, Integers, Floats, int]
+Edges = tuple[Ints, Ints, Array, int]
 
 
 def _edges_of_matrix(X: Any) -> Edges:
@@ -68,7 +69,7 @@ def _edges_of_pair(indices: Any, distances: Any) -> Edges:
     return row, indices[found], distances[found], len(indices)
 
 
-def _check_edges(row: Integers, column: Integers, distance: Floats, n: int) -> None:
+def _check_edges(row: Ints, column: Ints, distance: Array, n: int) -> None:
     outside = (column < 0) | (column >= n)
     if outside.any():
         first = outside.argmax()

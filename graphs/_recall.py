@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ssdml.graphs._checks import Floats, Integers
 from ssdml.graphs._indices import INDICES, Index, faiss_threads
 from ssdml.graphs._search import SLACK, Progress, Ranking, Searcher, without_self
+from ssdml.utils.typing import Array, Ints
 
 logger = logging.getLogger("ssdml.graphs")
 
@@ -35,15 +35,15 @@ class Sample:
     n_neighbors : int
     """
 
-    rows: Integers
-    reach: Floats
+    rows: Ints
+    reach: Array
     n_neighbors: int
 
-    def recall_of(self, distances: Floats) -> float:
+    def recall_of(self, distances: Array) -> float:
         """Share of true neighbours in distances of all rows, shape (n_samples, n_neighbors)."""
         return float((distances[self.rows] <= self.reach[:, None]).mean())
 
-    def recalls_within(self, candidates: Integers, away: Floats, widths: list[int]) -> list[float]:
+    def recalls_within(self, candidates: Ints, away: Array, widths: list[int]) -> list[float]:
         """Share of true neighbours among so many first candidates of each sampled row."""
         true = (away <= self.reach[:, None]) & (candidates != self.rows[:, None])
         found = np.minimum(np.cumsum(true, axis=1), self.n_neighbors)

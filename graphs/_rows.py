@@ -10,18 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ssdml.graphs._blocks import row_blocks
-from ssdml.graphs._checks import (
-    Floats,
-    Integers,
-    check_finite,
-    check_rows,
-    check_table,
-    working_dtype,
-)
+from ssdml.graphs._checks import check_finite, check_rows, check_table, working_dtype
+from ssdml.utils.typing import Array, Ints
 
 CHUNK_ENTRIES = 2**21  # entries of a temporary array: 8 MB in float32
 
-Change = Callable[[Floats], Floats]  # of rows, each by itself
+Change = Callable[[Array], Array]  # of rows, each by itself
 
 
 class Part(NamedTuple):
@@ -54,7 +48,7 @@ class Rows:
         """Number of columns."""
         return int(self._parts[0].matrix.shape[1])
 
-    def __getitem__(self, index: slice | Integers) -> Floats:
+    def __getitem__(self, index: slice | Ints) -> Array:
         """Rows of a slice, or of an array of row numbers of any shape."""
         if len(self._parts) == 1:
             return self._read(self._parts[0], index)
@@ -66,9 +60,9 @@ class Rows:
             rows[inside] = self._read(part, index[inside] - start)
         return rows
 
-    def _read(self, part: Part, index: slice | Integers) -> Floats:
+    def _read(self, part: Part, index: slice | Ints) -> Array:
         check_file(part.matrix, "ssdml.graphs")
-        rows: Floats = np.ascontiguousarray(part.matrix[index], self.dtype)
+        rows: Array = np.ascontiguousarray(part.matrix[index], self.dtype)
         return rows if part.change is None else part.change(rows)
 
     def __add__(self, below: Rows) -> Rows:

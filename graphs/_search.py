@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ssdml.graphs._blocks import row_blocks
-from ssdml.graphs._checks import Floats, Integers
 from ssdml.graphs._indices import faiss_threads, leave_threads_to_us, nearest_points
 from ssdml.graphs._rows import CHUNK_ENTRIES, Rows
 from ssdml.graphs._spaces import ROUNDING_FLOAT32, ROUNDING_FLOAT64, Space
+from ssdml.utils.typing import Array, Ints
 
 GATHERED_ENTRIES = 2**18  # of candidates whose distances are computed at a time: fits a cache
 QUERY_BLOCK, FEWEST_QUERIES = 4096, 512  # queries a thread takes at a time
@@ -26,8 +26,8 @@ SLACK = 4  # candidates beyond those asked for, so that most ties are settled at
 WIDER = 8  # how many times more candidates the second search takes
 TIED_QUERIES, TIED_ROWS = 256, 2**14  # whose float64 scores are computed at a time: 32 MB
 
-Ranking = tuple[Integers, Floats]  # indices and distances, (n_queries, count) each
-Find = Callable[[Floats, int], tuple[Floats, Integers]]  # scores and candidates
+Ranking = tuple[Ints, Array]  # indices and distances, (n_queries, count) each
+Find = Callable[[Array, int], tuple[Array, Ints]]  # scores and candidates
 Progress = Callable[[float], object]  # told the fraction done
 
 
@@ -55,7 +55,7 @@ class Searcher:
         self._find = find or self._find_by_blocks
 
     def rank_exactly(
-        self, queries: Rows | Floats, count: int, progress: Progress | None = None
+        self, queries: Rows | Array, count: int, progress: Progress | None = None
     ) -> Ranking:
         """The ``count`` nearest rows of each query."""
         ranking, settled = self._attempt(queries, count, count + SLACK, progress)
@@ -68,7 +68,7 @@ class Searcher:
         ranking, _ = self._rank_blocks(find, self.rows, count, width, progress)
         return self._finish(self.rows, ranking, np.isfinite(ranking[1][:, -1]))
 
-    def distances_to(self, queries: Floats, candidates: Integers) -> Floats:
+    def distances_to(self, queries: Array, candidates: Ints) -> Array:
         """Distances of each query to its candidates; a missing one (-1) is infinitely far."""
         away = np.empty(candidates.shape, self.rows.dtype)
         entries = candidates.shape[1] * self.rows.n_features
@@ -79,7 +79,7 @@ class Searcher:
         return away
 
     def _finish(
-        self, queries: Rows | Floats, ranking: Ranking, settled: npt.NDArray[np.bool_]
+        self, queries: Rows | Array, ranking: Ranking, settled: npt.NDArray[np.bool_]
     ) -> Ranking:
         """Search again for the queries that are not settled."""
         indices, distances = ranking
@@ -91,7 +91,7 @@ class Searcher:
             indices[late], distances[late] = found[copies.ravel()], away[copies.ravel()]
         return indices, distances
 
-    def _rank_ties(self, queries: Floats, count: int) -> Ranking:
+    def _rank_ties(self, queries: Array, count: int) -> Ranking:
         (indices, distances), settled = self._attempt(queries, count, WIDER * count)
         late = np.flatnonzero(~settled)
         for block in row_blocks(late.size, TIED_QUERIES):
@@ -101,7 +101,7 @@ class Searcher:
         return indices, distances
 
     def _attempt(
-        self, queries: Rows | Floats, count: int, width: int, progress: Progress | None = None
+        self, queries: Rows | Array, count: int, width: int, progress: Progress | None = None
     ) -> tuple[Ranking, npt.NDArray[np.bool_]]:
         """Rank among the best candidates, and tell which queries no other row can change."""
         width = min(width, len(self.rows))
@@ -112,14 +112,14 @@ class Searcher:
     def _rank_blocks(
         self,
         find: Find,
-        queries: Rows | Floats,
+        queries: Rows | Array,
         count: int,
         width: int,
         progress: Progress | None = None,
-    ) -> tuple[Ranking, Floats]:
+    ) -> tuple[Ranking, Array]:
         """Ranking among what ``find`` finds, and by how much the rest are surely farther."""
 
-        def work(block: slice) -> tuple[Integers, Floats, Floats]:
+        def work(block: slice) -> tuple[Ints, Array, Array]:
             asked = queries[block]
             targets = self.space.searchable(asked, np.float32)
             scores, candidates = find(targets, width)
@@ -144,7 +144,7 @@ class Searcher:
         indices, distances, margins = (np.concatenate(part) for part in zip(*parts, strict=True))
         return (indices, distances), margins
 
-    def _find_by_blocks(self, targets: Floats, width: int) -> tuple[Floats, Integers]:
+    def _find_by_blocks(self, targets: Array, width: int) -> tuple[Array, Ints]:
         """The best of each block of points, and of those again the best."""
         scores = np.empty((len(targets), 0), np.float32)
         candidates = np.empty((len(targets), 0), np.int64)
@@ -160,7 +160,7 @@ class Searcher:
                 candidates = np.take_along_axis(candidates, best, axis=1)
         return scores, candidates
 
-    def _rank_candidates(self, queries: Floats, candidates: Integers, count: int) -> Ranking:
+    def _rank_candidates(self, queries: Array, candidates: Ints, count: int) -> Ranking:
         """The ``count`` best of each query's candidates."""
         away = self.distances_to(queries, candidates)
         order = np.lexsort((candidates, away), axis=-1)[:, :count]
@@ -169,7 +169,7 @@ class Searcher:
             np.take_along_axis(away, order, axis=1),
         )
 
-    def _rank_all(self, queries: Floats, count: int, reach: Floats) -> Ranking:
+    def _rank_all(self, queries: Array, count: int, reach: Array) -> Ranking:
         """Rank all rows for a few queries, by float64 scores; none wanted is beyond ``reach``."""
         targets = self.space.searchable(queries, np.float64)
         query, row = np.empty(0, np.int64), np.empty(0, np.int64)
@@ -192,9 +192,7 @@ class Searcher:
             reach[full] = away[np.cumsum(n_found)[full] - 1]
         return row.reshape(-1, count), away.reshape(-1, count)
 
-    def _pair_distances(
-        self, queries: Floats, query: Integers, rows: Floats, row: Integers
-    ) -> Floats:
+    def _pair_distances(self, queries: Array, query: Ints, rows: Array, row: Ints) -> Array:
         away = np.empty(len(query), self.rows.dtype)
         for block in row_blocks(len(query), CHUNK_ENTRIES // self.rows.n_features):
             away[block] = self.space.distances(queries[query[block]], rows[row[block]])
@@ -206,7 +204,7 @@ def float32_points(space: Space, rows: Rows) -> Rows:
     return rows.read_through(lambda part: space.searchable(part, np.float32))
 
 
-def without_self(ranking: Ranking, numbers: Integers) -> Ranking:
+def without_self(ranking: Ranking, numbers: Ints) -> Ranking:
     """Drop each numbered row from its own list; where duplicates crowd it out, drop the last."""
     indices, distances = ranking
     n, width = indices.shape

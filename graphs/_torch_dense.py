@@ -14,8 +14,8 @@ import numpy as np
 from scipy import sparse
 
 from ssdml.graphs._blocks import row_blocks
-from ssdml.graphs._checks import Floats, Integers
 from ssdml.graphs._torch_device import free_bytes, full_precision, torch_device
+from ssdml.utils.typing import Array, Ints
 
 if TYPE_CHECKING:
     import torch
@@ -56,7 +56,7 @@ class TorchInverse:
             system.diagonal().add_(1)
             self._factors = torch.linalg.lu_factor(system)
 
-    def solve(self, right_hand_sides: Floats, *, tol: float) -> tuple[Floats, Floats]:
+    def solve(self, right_hand_sides: Array, *, tol: float) -> tuple[Array, Array]:
         """``P @ right_hand_sides``, and the largest error in each column.
 
         For entries between -1 and 1 that is ``tol`` or less, or what rounding leaves.
@@ -72,8 +72,8 @@ class TorchInverse:
         return values, errors
 
     def entries(
-        self, columns: Integers, pattern: sparse.csr_array, *, tol: float
-    ) -> tuple[Floats, Floats]:
+        self, columns: Ints, pattern: sparse.csr_array, *, tol: float
+    ) -> tuple[Array, Array]:
         """Entries of such columns of P, and their errors: row j of the pattern lists column j's."""
         import torch
 
@@ -119,7 +119,7 @@ class TorchInverse:
             include_last_offset=True,
         )
 
-    def _units(self, columns: Integers) -> torch.Tensor:
+    def _units(self, columns: Ints) -> torch.Tensor:
         import torch
 
         units = torch.zeros(

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ssdml.graphs._blocks import row_blocks
-from ssdml.graphs._checks import Floats, Integers
 from ssdml.graphs._rows import Rows
 from ssdml.graphs._search import QUERY_BLOCK, Find
 from ssdml.graphs._torch_device import full_precision, torch_device
+from ssdml.utils.typing import Array, Ints
 
 if TYPE_CHECKING:
     import torch
@@ -33,7 +33,7 @@ def torch_find(points: Rows, inner_product: bool, device: str) -> Find:
     ]
     one_at_a_time = Lock()  # while a thread uses the device, the others rank
 
-    def find(queries: Floats, width: int) -> tuple[Floats, Integers]:
+    def find(queries: Array, width: int) -> tuple[Array, Ints]:
         with one_at_a_time, torch.inference_mode(), full_precision():
             left = torch.from_numpy(np.ascontiguousarray(queries)).to(target)
             best: list[torch.Tensor] = []

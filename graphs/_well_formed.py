@@ -14,13 +14,14 @@ import numpy.typing as npt
 from scipy import sparse
 
 from ssdml.graphs._blocks import BLOCK_ROWS, row_blocks
-from ssdml.graphs._checks import Floats, Integers, working_dtype
+from ssdml.graphs._checks import working_dtype
+from ssdml.utils.typing import Array, Ints
 
 ASYMMETRY = 1e-6  # relative to the largest weight: more than float32 rounding leaves
 TIDY = "knn_graph((indices, distances), n_neighbors, method='precomputed')"
 
 
-def check_ranking(indices: Any, distances: Any, who: str) -> tuple[Integers, Floats]:
+def check_ranking(indices: Any, distances: Any, who: str) -> tuple[Ints, Array]:
     """Neighbours as int64 with distances as floats, once each row names others, from near to far.
 
     O(n k log k) time; temporary arrays are those of a block of rows.
@@ -48,7 +49,7 @@ def check_numbers(indices: npt.NDArray[Any], distances: npt.NDArray[Any], who: s
         raise TypeError(f"{who}: distances must be real numbers; got dtype {distances.dtype}.")
 
 
-def _check_numbers_of_rows(indices: Integers, start: int, n: int, who: str) -> None:
+def _check_numbers_of_rows(indices: Ints, start: int, n: int, who: str) -> None:
     """Raise unless the rows from ``start`` on name rows of the graph, others, each once."""
     outside = (indices < 0) | (indices >= n)
     if outside.any():
@@ -75,7 +76,7 @@ def _check_numbers_of_rows(indices: Integers, start: int, n: int, who: str) -> N
         )
 
 
-def _check_lengths(distances: Floats, start: int, who: str) -> None:
+def _check_lengths(distances: Array, start: int, who: str) -> None:
     """Raise unless distances are finite, not negative and in order."""
     wrong = ~(np.isfinite(distances) & (distances >= 0))
     if wrong.any():
@@ -164,7 +165,7 @@ def check_not_negative(weights: sparse.csr_array, who: str, name: str) -> None:
         )
 
 
-def check_invertible(sums: Floats, who: str, name: str) -> None:
+def check_invertible(sums: Array, who: str, name: str) -> None:
     """Raise where the sum of a row overflows, or is so small that its inverse does."""
     wrong = ~np.isfinite(sums) | ((sums != 0) & (np.abs(sums) < np.finfo(np.float64).tiny))
     if wrong.any():

@@ -10,10 +10,11 @@ import numpy as np
 from scipy import sparse
 
 from ssdml.graphs._blocks import count_threads, row_blocks
-from ssdml.graphs._checks import UNLABELED, Floats, Integers, check_labelled
+from ssdml.graphs._checks import UNLABELED, check_labelled
 from ssdml.graphs.masses import ClassMasses, class_codes, transition_matrix
 from ssdml.graphs.neighbors import KNNGraph, directed_csr
 from ssdml.graphs.solvers import SOLVERS, Certified, certified
+from ssdml.utils.typing import Array, Ints
 
 if TYPE_CHECKING:
     from ssdml.graphs._torch_dense import TorchInverse
@@ -28,9 +29,9 @@ BLOCK_ENTRIES = 2**21  # entries of one block of right-hand sides
 CLASS_ENTRIES = 2**24  # of a block of classes: solvers hold ten such, 1.3 GB
 
 # Indices of columns, these columns of W*, and the largest error of each.
-Columns = Iterable[tuple[Integers, Floats, Floats]]
+Columns = Iterable[tuple[Ints, Array, Array]]
 # Entries of columns of P, and their errors: a row of the pattern says where in a column.
-Entries = Callable[[Integers, sparse.csr_array], tuple[Floats, Floats]]
+Entries = Callable[[Ints, sparse.csr_array], tuple[Array, Array]]
 
 Affinities = tuple[Any, Any]  # and their bounds: sparse arrays on the edges, or full arrays
 
@@ -47,7 +48,7 @@ class Problem(NamedTuple):
     device: str
 
 
-def one_sided(graph: KNNGraph, labels: Integers, problem: Problem) -> Affinities:
+def one_sided(graph: KNNGraph, labels: Ints, problem: Problem) -> Affinities:
     """Affinities ``P W0``, symmetrised, and bounds of their errors."""
     decay, error = problem.decay, problem.error
     transition, n_threads = transition_matrix(graph), count_threads(problem.n_jobs)
@@ -121,7 +122,7 @@ def _torch_inverse(transition: sparse.csr_array, problem: Problem) -> TorchInver
     return TorchInverse(transition, problem.decay, problem.device)
 
 
-def two_sided(graph: KNNGraph, labels: Integers, problem: Problem) -> Affinities:
+def two_sided(graph: KNNGraph, labels: Ints, problem: Problem) -> Affinities:
     """Affinities ``P W0 Pᵀ``, and bounds of their errors."""
     check_labelled(labels, "propagate_affinities(sides='two')", "Label some rows, or use 'one'.")
     transition, decay = transition_matrix(graph), problem.decay
@@ -139,7 +140,7 @@ def two_sided(graph: KNNGraph, labels: Integers, problem: Problem) -> Affinities
     bound = 2 * float(errors.sum()) * (1 + float(errors.sum()))
     if problem.pairs == "all":
         totals = masses.masses.sum(axis=1)
-        full: Floats = 2 * masses.masses @ masses.masses.T - np.outer(totals, totals)
+        full: Array = 2 * masses.masses @ masses.masses.T - np.outer(totals, totals)
         return full, np.full(full.shape, bound)
     edges = symmetric_edges(graph)
     rows = np.repeat(np.arange(graph.n_samples), np.diff(edges.indptr))
@@ -148,7 +149,7 @@ def two_sided(graph: KNNGraph, labels: Integers, problem: Problem) -> Affinities
     return edges, sparse.csr_array(bounds, shape=edges.shape)
 
 
-def _mass_error(labels: Integers, decay: float, error: float) -> float:
+def _mass_error(labels: Ints, decay: float, error: float) -> float:
     """Error of a mass that keeps every affinity within ``error``, and small masses right."""
     n_classes = np.unique(labels[labels != UNLABELED]).size
     return min(MASS_TOL * (1 - decay), error / (3 * max(n_classes, 1)))
@@ -157,12 +158,12 @@ def _mass_error(labels: Integers, decay: float, error: float) -> float:
 class LabelledColumns(NamedTuple):
     """Columns of ``P W0`` that belong to labelled rows: all of a class are the same."""
 
-    values: Floats  # (n, n_classes)
+    values: Array  # (n, n_classes)
     error: float  # of every entry
-    codes: Integers  # (n,), a row's class as a column of ``values``; -1 where unlabelled
+    codes: Ints  # (n,), a row's class as a column of ``values``; -1 where unlabelled
 
 
-def labelled_columns(labels: Integers, propagate: Certified) -> LabelledColumns:
+def labelled_columns(labels: Ints, propagate: Certified) -> LabelledColumns:
     """As many solves as classes: for l of class c, ``W*_il = Σ_l' ±P_il' = 2 F_ic - F_i 1``."""
     codes, n_classes = class_codes(labels)
     if not n_classes:
@@ -174,7 +175,7 @@ def labelled_columns(labels: Integers, propagate: Certified) -> LabelledColumns:
     return LabelledColumns(values, float(errors.sum()), codes)
 
 
-def solve_classes(codes: Integers, n_classes: int, propagate: Certified) -> tuple[Floats, Floats]:
+def solve_classes(codes: Ints, n_classes: int, propagate: Certified) -> tuple[Array, Array]:
     """Masses of all classes, and the largest error of each; some at a time: solvers hold copies."""
     masses, errors = np.empty((len(codes), n_classes)), np.empty(n_classes)
     for block in row_blocks(n_classes, CLASS_ENTRIES // len(codes)):
@@ -183,7 +184,7 @@ def solve_classes(codes: Integers, n_classes: int, propagate: Certified) -> tupl
     return masses, errors
 
 
-def known_columns(known: LabelledColumns) -> Iterator[tuple[Integers, Floats, Floats]]:
+def known_columns(known: LabelledColumns) -> Iterator[tuple[Ints, Array, Array]]:
     """Columns of ``P W0`` that belong to labelled rows."""
     labelled = np.flatnonzero(known.codes != UNLABELED)
     for block in row_blocks(labelled.size, BLOCK_ENTRIES // len(known.codes)):
@@ -193,7 +194,7 @@ def known_columns(known: LabelledColumns) -> Iterator[tuple[Integers, Floats, Fl
 
 def one_sided_columns(
     known: LabelledColumns, propagate: Certified
-) -> Iterator[tuple[Integers, Floats, Floats]]:
+) -> Iterator[tuple[Ints, Array, Array]]:
     """Columns of ``P W0``: those of unlabelled rows are columns of P, and a solve each."""
     yield from known_columns(known)
     unlabelled = np.flatnonzero(known.codes == UNLABELED)
@@ -213,7 +214,7 @@ def symmetric_edges(graph: KNNGraph) -> sparse.csr_array:
     return edges
 
 
-def columns_on_edges(edges: sparse.csr_array, columns: Columns) -> tuple[Floats, Floats]:
+def columns_on_edges(edges: sparse.csr_array, columns: Columns) -> tuple[Array, Array]:
     """Entries of columns on the edges, and their errors: row j of the pattern gets column j."""
     values, errors = np.empty(edges.nnz), np.empty(edges.nnz)
     for indices, entries, largest in columns:
@@ -228,7 +229,7 @@ def columns_on_edges(edges: sparse.csr_array, columns: Columns) -> tuple[Floats,
 
 def with_unlabelled_columns(
     edges: sparse.csr_array, known: LabelledColumns, entries: Entries
-) -> tuple[Floats, Floats]:
+) -> tuple[Array, Array]:
     """Known columns on the edges, and beside them entries of P: row j gets column j."""
     values, errors = columns_on_edges(edges, known_columns(known))
     unlabelled = known.codes == UNLABELED
@@ -239,8 +240,8 @@ def with_unlabelled_columns(
 
 
 def with_labelled_columns(
-    edges: sparse.csr_array, values: Floats, errors: Floats, known: LabelledColumns
-) -> tuple[Floats, Floats]:
+    edges: sparse.csr_array, values: Array, errors: Array, known: LabelledColumns
+) -> tuple[Array, Array]:
     """Entries of P on the edges (row i holds row i of P) as entries of ``P W0``."""
     codes = known.codes[edges.indices]
     labelled = np.flatnonzero(codes != UNLABELED)
@@ -249,7 +250,7 @@ def with_labelled_columns(
     return values, errors
 
 
-def symmetrize_on_edges(edges: sparse.csr_array, values: Floats) -> sparse.csr_array:
+def symmetrize_on_edges(edges: sparse.csr_array, values: Array) -> sparse.csr_array:
     """``(M + Mᵀ) / 2`` for values on the edges."""
     given = sparse.csr_array((values, edges.indices, edges.indptr), shape=edges.shape)
     # The pattern is its own transpose, so the data of the transpose line up with it.
@@ -259,7 +260,7 @@ def symmetrize_on_edges(edges: sparse.csr_array, values: Floats) -> sparse.csr_a
     return sparse.csr_array((mean, edges.indices, edges.indptr), shape=edges.shape)
 
 
-def symmetrize_everywhere(n_samples: int, columns: Columns) -> tuple[Floats, Floats]:
+def symmetrize_everywhere(n_samples: int, columns: Columns) -> tuple[Array, Array]:
     """All entries ``(W*_ij + W*_ji) / 2`` and their errors; O(n²) memory."""
     full, errors = np.empty((n_samples, n_samples)), np.empty(n_samples)
     for indices, entries, largest in columns:

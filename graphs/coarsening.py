@@ -21,7 +21,7 @@ import numpy as np
 from scipy import sparse
 
 from ssdml.graphs._blocks import BLOCK_ROWS, row_blocks
-from ssdml.graphs._checks import Floats, Integers
+from ssdml.utils.typing import Array, Ints
 
 # Clusters for each root of n: more of them save steps, and make the small system dearer.
 CLUSTERS_PER_ROOT, MAX_CLUSTERS = 2.5, 1000
@@ -33,30 +33,30 @@ class CoarseCorrection:
     ``profile`` is the slowest mode, (n,) and not negative: the roots of the degrees.
     """
 
-    def __init__(self, similarity: sparse.csr_array, decay: float, profile: Floats) -> None:
+    def __init__(self, similarity: sparse.csr_array, decay: float, profile: Array) -> None:
         basis = cluster_basis(nearest_seeds(similarity, _count_clusters(len(profile))), profile)
         system = np.eye(basis.shape[1]) - decay * coarse_product(similarity, basis)
         self._inverse = np.linalg.inv(system)
         self._parts = [basis[rows] for rows in row_blocks(len(profile), BLOCK_ROWS)]
         self._turned = [sparse.csr_array(part.T) for part in self._parts]
 
-    def restrict(self, rows: slice, block: Floats) -> Floats:
+    def restrict(self, rows: slice, block: Array) -> Array:
         """What a block of rows adds to ``Zᵀ`` times the whole."""
-        restricted: Floats = self._turned[rows.start // BLOCK_ROWS] @ block
+        restricted: Array = self._turned[rows.start // BLOCK_ROWS] @ block
         return restricted
 
-    def solve(self, restricted: Floats) -> Floats:
+    def solve(self, restricted: Array) -> Array:
         """Solution of the small system."""
-        solved: Floats = self._inverse @ restricted
+        solved: Array = self._inverse @ restricted
         return solved
 
-    def prolong(self, rows: slice, solved: Floats) -> Floats:
+    def prolong(self, rows: slice, solved: Array) -> Array:
         """Rows of ``Z`` times the solution."""
-        prolonged: Floats = self._parts[rows.start // BLOCK_ROWS] @ solved
+        prolonged: Array = self._parts[rows.start // BLOCK_ROWS] @ solved
         return prolonged
 
 
-def nearest_seeds(similarity: sparse.csr_array, count: int) -> Integers:
+def nearest_seeds(similarity: sparse.csr_array, count: int) -> Ints:
     """Clusters of rows by the random row that is the fewest steps away; -1 where none is."""
     from scipy.sparse.csgraph import dijkstra
 
@@ -68,7 +68,7 @@ def nearest_seeds(similarity: sparse.csr_array, count: int) -> Integers:
     return np.where(sources >= 0, np.searchsorted(seeds, sources), -1)
 
 
-def cluster_basis(clusters: Integers, profile: Floats) -> sparse.csr_array:
+def cluster_basis(clusters: Ints, profile: Array) -> sparse.csr_array:
     """Pieces of the profile on the clusters, scaled to norm 1, as columns."""
     inside, n_clusters = np.flatnonzero(clusters >= 0), clusters.max() + 1
     columns = clusters[inside]
@@ -78,9 +78,9 @@ def cluster_basis(clusters: Integers, profile: Floats) -> sparse.csr_array:
     return sparse.csr_array(pieces, shape=(len(clusters), n_clusters))
 
 
-def coarse_product(matrix: sparse.csr_array, basis: sparse.csr_array) -> Floats:
+def coarse_product(matrix: sparse.csr_array, basis: sparse.csr_array) -> Array:
     """``Zᵀ M Z`` as a dense array, for few columns Z."""
-    product: Floats = np.zeros((basis.shape[1], basis.shape[1]))
+    product: Array = np.zeros((basis.shape[1], basis.shape[1]))
     for rows in row_blocks(matrix.shape[0], BLOCK_ROWS):
         product += (basis[rows].T @ (matrix[rows] @ basis)).toarray()
     return product

@@ -23,8 +23,8 @@ import numpy as np
 from scipy import sparse
 
 from ssdml.graphs._blocks import SharedOut, Threads, row_blocks
-from ssdml.graphs._checks import Floats
 from ssdml.graphs.solvers import stabilized_biconjugate_gradient
+from ssdml.utils.typing import Array
 
 N_MODES = 128  # that walks have split off
 FILTER_ROUNDS, FILTER_DEGREE = 2, 10
@@ -37,10 +37,10 @@ ROUNDING = 64  # units of the precision that products may lose
 class Deflation(NamedTuple):
     """``(I - B)^-1`` as ``right @ left.T`` and a remainder that is small outside ``modes``."""
 
-    weights: Floats  # c, (n,)
-    modes: Floats  # U, (n, m), orthonormal
-    right: Floats  # R, (n, m)
-    left: Floats  # L S^-T, (n, m)
+    weights: Array  # c, (n,)
+    modes: Array  # U, (n, m), orthonormal
+    right: Array  # R, (n, m)
+    left: Array  # L S^-T, (n, m)
     gap: float  # 1 - θ, or less
     slack: float  # what inexact solves add to a bound, for unit vectors
     gain: float  # what a relative error of such a vector comes to
@@ -86,7 +86,7 @@ def deflate(
     return Deflation(weights, modes, right, left, gap, slack, inverse * norms[0] * norms[1])
 
 
-def walk_weights(transition: sparse.csr_array, decay: float) -> Floats:
+def walk_weights(transition: sparse.csr_array, decay: float) -> Array:
     """Weights c > 0 with ``decay * transition.T @ c <= c``: how much a walk comes by each row.
 
     The fixed point of ``c = (1 - decay) 1 + decay Qᵀ c`` is one; the inequality holds well before
@@ -103,7 +103,7 @@ def walk_weights(transition: sparse.csr_array, decay: float) -> Floats:
 
 def slow_subspace(
     symmetric: SharedOut, count: int, threads: Threads, rng: np.random.Generator
-) -> Floats:
+) -> Array:
     """Orthonormal basis of the leading eigenvectors, roughly.
 
     Subspace iteration under Chebyshev polynomials that are small below a cut; the cut follows the
@@ -116,7 +116,7 @@ def slow_subspace(
     """
     start = rng.standard_normal(symmetric.shape[0]).astype(symmetric.dtype)
     low, high = lanczos_ends(symmetric.__matmul__, start, 16)
-    basis: Floats = rng.standard_normal((symmetric.shape[0], count)).astype(symmetric.dtype)
+    basis: Array = rng.standard_normal((symmetric.shape[0], count)).astype(symmetric.dtype)
     cut = (low + high) / 2
     for _ in range(FILTER_ROUNDS):
         basis = orthonormalized(_filtered(symmetric, basis, low, cut, threads), threads)
@@ -126,8 +126,8 @@ def slow_subspace(
 
 
 def _filtered(
-    symmetric: SharedOut, block: Floats, low: float, cut: float, threads: Threads
-) -> Floats:
+    symmetric: SharedOut, block: Array, low: float, cut: float, threads: Threads
+) -> Array:
     """Chebyshev polynomial of the matrix, at most 1 on [low, cut] and large above, on a block."""
     center, half = block.dtype.type((low + cut) / 2), block.dtype.type((cut - low) / 2)
     before, current = block, np.empty_like(block)
@@ -135,7 +135,7 @@ def _filtered(
     def begin(rows: slice) -> None:
         current[rows] = (symmetric.part(rows, before) - center * before[rows]) / half
 
-    def go_on(rows: slice, before: Floats, current: Floats) -> None:
+    def go_on(rows: slice, before: Array, current: Array) -> None:
         image = symmetric.part(rows, current) - center * current[rows]
         before[rows] = image * (2 / half) - before[rows]
 
@@ -146,7 +146,7 @@ def _filtered(
     return current
 
 
-def orthonormalized(block: Floats, threads: Threads) -> Floats:
+def orthonormalized(block: Array, threads: Threads) -> Array:
     """Orthonormal basis of the columns, which are scaled; what is lost in rounding is left out."""
     for _ in range(2):
         block /= np.abs(block).max()
@@ -157,7 +157,7 @@ def orthonormalized(block: Floats, threads: Threads) -> Floats:
 
 
 def slowest_outside(
-    symmetric: SharedOut, basis: Floats, threads: Threads, rng: np.random.Generator
+    symmetric: SharedOut, basis: Array, threads: Threads, rng: np.random.Generator
 ) -> float:
     """Upper bound of the eigenvalues on the complement of an orthonormal basis.
 
@@ -170,7 +170,7 @@ def slowest_outside(
        algorithms with a random start", SIAM J. Matrix Anal. Appl. 13(4), 1992, Theorem 4.2.
     """
 
-    def outside(vector: Floats) -> Floats:
+    def outside(vector: Array) -> Array:
         column = vector[:, None]
         threads.subtract_product(column, basis, threads.gram(basis, column))
         return vector
@@ -183,7 +183,7 @@ def slowest_outside(
 
 
 def lanczos_ends(
-    apply: Callable[[Floats], Floats], start: Floats, n_steps: int
+    apply: Callable[[Array], Array], start: Array, n_steps: int
 ) -> tuple[float, float]:
     """Smallest and largest Ritz value of a symmetric map after so many steps."""
     from scipy.linalg import eigvalsh_tridiagonal
@@ -205,14 +205,14 @@ def lanczos_ends(
     return float(ritz[0]), float(ritz[-1])
 
 
-def corrected(walk: SharedOut, modes: Floats, tol: float, threads: Threads) -> tuple[Floats, float]:
+def corrected(walk: SharedOut, modes: Array, tol: float, threads: Threads) -> tuple[Array, float]:
     """Modes with the complement eliminated, and the Frobenius norm of what that left over.
 
     Solves ``Π (I - B) Π X = Π (I - B) U`` and gives ``U - X``, Π projecting onto the complement.
     """
 
     class Outside:
-        def __matmul__(self, block: Floats) -> Floats:
+        def __matmul__(self, block: Array) -> Array:
             image = walk @ block
             threads.subtract_product(image, modes, threads.gram(modes, image))
             return image
@@ -231,7 +231,7 @@ def corrected(walk: SharedOut, modes: Floats, tol: float, threads: Threads) -> t
     return result, missed**0.5
 
 
-def schur_complement(walk: SharedOut, right: Floats, left: Floats, threads: Threads) -> Floats:
+def schur_complement(walk: SharedOut, right: Array, left: Array, threads: Threads) -> Array:
     """``Lᵀ (I - B) R``, of size 1 - γ where a mode is slow: so in double precision throughout."""
     schur = np.empty((left.shape[1], right.shape[1]))
     for columns in row_blocks(right.shape[1], SOLVED_ENTRIES // len(right) // 2):
@@ -242,7 +242,7 @@ def schur_complement(walk: SharedOut, right: Floats, left: Floats, threads: Thre
     return schur
 
 
-def _norm(block: Floats, threads: Threads) -> float:
+def _norm(block: Array, threads: Threads) -> float:
     """Spectral norm of a tall array."""
     return float(np.sqrt(np.linalg.eigvalsh(threads.gram(block, block))[-1]))
 

@@ -9,12 +9,13 @@ import numpy as np
 from scipy import sparse
 
 from ssdml.graphs._artists import draw_on
-from ssdml.graphs._checks import Integers, check_labels
+from ssdml.graphs._checks import check_labels
 from ssdml.graphs._lookup import affinity_lookup
 from ssdml.graphs._neighborhood import neighborhood
 from ssdml.graphs.masses import ClassMasses
 from ssdml.graphs.neighbors import KNNGraph, check_graph
 from ssdml.graphs.triplets import Triplets
+from ssdml.utils.typing import Ints
 
 if TYPE_CHECKING:
     import networkx
@@ -201,7 +202,7 @@ def _check_ends(triplets: Triplets | None, n: int) -> None:
 def _check_names(
     names: Sequence[str] | None,
     class_names: Sequence[str] | None,
-    labels: Integers | None,
+    labels: Ints | None,
     n: int,
 ) -> None:
     if names is not None and len(names) != n:

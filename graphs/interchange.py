@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ssdml.graphs._checks import Floats, Integers
 from ssdml.graphs.laplacian import adjacency
 from ssdml.graphs.neighbors import KNNGraph
+from ssdml.utils.typing import Array, Ints
 
 
-def umap_neighbors(graph: KNNGraph) -> tuple[Integers, Floats]:
+def umap_neighbors(graph: KNNGraph) -> tuple[Ints, Array]:
     """Neighbours for ``UMAP(n_neighbors, precomputed_knn=...)``, each row the first of its own.
 
     Parameters

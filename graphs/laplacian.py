@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
-from ssdml.graphs._checks import Floats, check_rows, choose
+from ssdml.graphs._checks import check_rows, choose
 from ssdml.graphs._well_formed import check_invertible, check_not_negative, check_weights
+from ssdml.utils.typing import Array
 
 if TYPE_CHECKING:
     from ssdml.graphs.neighbors import KNNGraph
@@ -83,7 +84,7 @@ def symmetric_weights(graph: Any, who: str) -> sparse.csr_array:
     return weights
 
 
-def _heat(graph: KNNGraph) -> Floats:
+def _heat(graph: KNNGraph) -> Array:
     lengths = graph.distances.astype(np.float64)
     if graph.metric == "cosine":
         lengths = np.sqrt(2 * lengths)  # |u - v|² = 2 (1 - cos) for unit rows
@@ -96,7 +97,7 @@ def _heat(graph: KNNGraph) -> Floats:
     return np.maximum(weights, WEIGHT_FLOOR)
 
 
-def _cosine(graph: KNNGraph) -> Floats:
+def _cosine(graph: KNNGraph) -> Array:
     if graph.metric != "cosine":
         raise ValueError(
             f"adjacency: weights='cosine' must come with a graph of metric 'cosine'; got "
@@ -105,7 +106,7 @@ def _cosine(graph: KNNGraph) -> Floats:
     return np.maximum(1 - graph.distances.astype(np.float64), 0) ** 3
 
 
-def _uniform(graph: KNNGraph) -> Floats:
+def _uniform(graph: KNNGraph) -> Array:
     return np.ones(graph.distances.shape)
 
 
@@ -175,12 +176,12 @@ def row_normalized(adjacency: sparse.csr_array) -> sparse.csr_array:
     return sparse.csr_array((data, adjacency.indices, adjacency.indptr), shape=adjacency.shape)
 
 
-def _inverse(degrees: Floats) -> Floats:
+def _inverse(degrees: Array) -> Array:
     """Reciprocals, and 0 for rows without edges."""
     return np.divide(1.0, degrees, out=np.zeros_like(degrees), where=degrees > 0)
 
 
-def pair_scatter(embeddings: Any, weights: Any) -> Floats:
+def pair_scatter(embeddings: Any, weights: Any) -> Array:
     r"""Weighted sum of the outer products of all pairwise differences.
 
     .. math:: \sum_{i<j} w_{ij} (z_i - z_j)(z_i - z_j)^\top
@@ -221,5 +222,5 @@ def pair_scatter(embeddings: Any, weights: Any) -> Floats:
     return (scatter + scatter.T) / 2
 
 
-def _degrees(weights: sparse.csr_array) -> Floats:
+def _degrees(weights: sparse.csr_array) -> Array:
     return np.asarray(weights.sum(axis=1), dtype=np.float64).ravel()

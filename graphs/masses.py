@@ -11,8 +11,6 @@ from scipy import sparse
 from ssdml.graphs._blocks import count_threads
 from ssdml.graphs._checks import (
     UNLABELED,
-    Floats,
-    Integers,
     check_inside,
     check_labelled,
     check_labels,
@@ -22,6 +20,7 @@ from ssdml.graphs._checks import (
 from ssdml.graphs.laplacian import row_normalized, symmetric_weights
 from ssdml.graphs.neighbors import KNNGraph, directed_csr
 from ssdml.graphs.solvers import SOLVERS, krylov_propagator
+from ssdml.utils.typing import Array, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,13 +42,13 @@ class ClassMasses:
     array([ 0.25, -0.25])
     """
 
-    masses: Floats
+    masses: Array
 
-    def affinities(self, i: Any, j: Any) -> Floats:
+    def affinities(self, i: Any, j: Any) -> Array:
         """Two-sided affinities ``2 F_i · F_j - (F_i 1)(F_j 1)`` of the pairs (i, j)."""
         left, right = self.masses[i], self.masses[j]
         totals = left.sum(axis=-1) * right.sum(axis=-1)
-        affinities: Floats = 2 * np.einsum("...c,...c->...", left, right) - totals
+        affinities: Array = 2 * np.einsum("...c,...c->...", left, right) - totals
         return affinities
 
 
@@ -115,14 +114,14 @@ def transition_matrix(graph: Any) -> sparse.csr_array:
     return row_normalized(symmetric_weights(graph, "class_masses"))
 
 
-def class_codes(labels: Integers) -> tuple[Integers, int]:
+def class_codes(labels: Ints) -> tuple[Ints, int]:
     """Place of each row's class in ``np.unique``, -1 where unlabelled, and how many there are."""
     codes, labelled = np.full(len(labels), UNLABELED), labels != UNLABELED
     classes, codes[labelled] = np.unique(labels[labelled], return_inverse=True)
     return codes, len(classes)
 
 
-def one_hot(labels: Integers) -> Floats:
+def one_hot(labels: Ints) -> Array:
     """Indicator of each class, in the order of ``np.unique``; zero on unlabelled rows."""
     codes, n_classes = class_codes(labels)
     indicator = np.zeros((len(labels), n_classes))

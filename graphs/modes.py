@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from ssdml.graphs._checks import Floats, Integers, check_inside
+from ssdml.graphs._checks import check_inside
 from ssdml.graphs.masses import transition_matrix
 from ssdml.graphs.neighbors import KNNGraph, check_graph
+from ssdml.utils.typing import Array, Ints
 
 VISITS_TOL = 1e-4  # mean error of the visits, whose mean is 1
 VISITS_STEP = 1e-3  # visits that round to the same multiple count as equal
 
 
-def graph_modes(graph: KNNGraph, *, decay: float = 0.99) -> Integers:
+def graph_modes(graph: KNNGraph, *, decay: float = 0.99) -> Ints:
     """Rows with more visits than each of their neighbours; of equals the one of smaller index.
 
     Parameters
@@ -55,7 +56,7 @@ def graph_modes(graph: KNNGraph, *, decay: float = 0.99) -> Integers:
     return np.flatnonzero(~beaten)
 
 
-def walk_visits(graph: KNNGraph, *, decay: float = 0.99, tol: float = VISITS_TOL) -> Floats:
+def walk_visits(graph: KNNGraph, *, decay: float = 0.99, tol: float = VISITS_TOL) -> Array:
     """How often a random walk that begins anywhere comes by each row; 1 on average.
 
     The fixed point of ``c = (1 - decay) 1 + decay Qᵀ c``: column sums of

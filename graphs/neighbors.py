@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from ssdml.graphs._blocks import count_threads
-from ssdml.graphs._checks import Floats, Integers, check_n_neighbors, choose
+from ssdml.graphs._checks import check_n_neighbors, choose
 from ssdml.graphs._extension import check_extension, extended_ranking
 from ssdml.graphs._methods import METHODS, make_searcher, rank
 from ssdml.graphs._precomputed import rank_precomputed
@@ -17,6 +17,7 @@ from ssdml.graphs._rows import Rows, open_rows
 from ssdml.graphs._search import Progress, Ranking, Searcher, part_of
 from ssdml.graphs._spaces import SPACES
 from ssdml.graphs._well_formed import check_ranking
+from ssdml.utils.typing import Array, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +53,8 @@ class KNNGraph:
            [2., 0.]])
     """
 
-    indices: Integers
-    distances: Floats
+    indices: Ints
+    distances: Array
     metric: str = "euclidean"
     recall_: float | None = None
     rows: Rows | None = field(default=None, repr=False)
@@ -150,7 +151,7 @@ def check_graph(graph: Any, who: str) -> KNNGraph:
     return graph
 
 
-def directed_csr(graph: KNNGraph, values: Floats) -> sparse.csr_array:
+def directed_csr(graph: KNNGraph, values: Array) -> sparse.csr_array:
     """Values of shape (n, k) laid on the directed edges of the graph; columns sorted."""
     n, k = graph.indices.shape
     order = np.argsort(graph.indices, axis=1)
@@ -159,7 +160,7 @@ def directed_csr(graph: KNNGraph, values: Floats) -> sparse.csr_array:
     return sparse.csr_array((data, columns, _row_starts(n, k)), shape=(n, n))
 
 
-def _row_starts(n: int, k: int) -> Integers:
+def _row_starts(n: int, k: int) -> Ints:
     # 64 bits: n k may pass 2^31, and where it does not SciPy takes 32.
     return np.arange(0, n * k + 1, k, dtype=np.int64)
 

@@ -8,20 +8,14 @@ from typing import Any
 import numpy as np
 
 from ssdml.graphs._blocks import count_threads, threads
-from ssdml.graphs._checks import (
-    Floats,
-    check_inside,
-    check_labelled,
-    check_labels,
-    check_positive,
-    choose,
-)
+from ssdml.graphs._checks import check_inside, check_labelled, check_labels, check_positive, choose
 from ssdml.graphs.affinities import Problem, one_sided, two_sided
 from ssdml.graphs.laplacian import symmetric_weights
 from ssdml.graphs.masses import ClassMasses, class_codes, class_masses
 from ssdml.graphs.neighbors import KNNGraph, check_graph
 from ssdml.graphs.solvers import SOLVERS
 from ssdml.graphs.spreading import check_start, class_shares, spread_scores, to_simplex
+from ssdml.utils.typing import Array
 
 __all__ = ["ClassMasses", "class_masses", "propagate_affinities", "propagate_labels"]
 
@@ -35,7 +29,7 @@ def propagate_labels(
     decay: float = 0.99,
     class_prior: Any = None,
     tol: float = 1e-6,
-    start: Floats | None = None,
+    start: Array | None = None,
     return_solution: bool = False,
     n_jobs: int | None = None,
 ) -> Any:

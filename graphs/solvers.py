@@ -14,8 +14,8 @@ import numpy as np
 from scipy import sparse
 
 from ssdml.graphs._blocks import SERIAL, SharedOut, Threads, row_blocks, threads
-from ssdml.graphs._checks import Floats
 from ssdml.graphs.coarsening import CoarseCorrection
+from ssdml.utils.typing import Array
 
 MAX_ITER = 1000
 COLUMNS = 128  # that BiCGSTAB works on at a time: its arrays are as tall as the graph
@@ -25,14 +25,14 @@ NEAR = 10.0  # times the tolerance, where an update need not halve the residual
 class Propagator(Protocol):
     """Applies ``P = (1 - decay) (I - decay * transition)^-1`` to right-hand sides."""
 
-    def __call__(self, right_hand_sides: Floats) -> Floats:
+    def __call__(self, right_hand_sides: Array) -> Array:
         """``P @ right_hand_sides``, of shape (n, r)."""
 
 
 class Certified(Protocol):
     """A propagator that tells how wrong it may be."""
 
-    def __call__(self, right_hand_sides: Floats) -> tuple[Floats, Floats]:
+    def __call__(self, right_hand_sides: Array) -> tuple[Array, Array]:
         """``P @ right_hand_sides``, and the largest error in each column."""
 
 
@@ -48,7 +48,7 @@ class MakePropagator(Protocol):
 class Solution(NamedTuple):
     """What an iterative kernel returns; warning is the caller's."""
 
-    values: Floats  # (n, r)
+    values: Array  # (n, r)
     n_iter: int
     residual: float  # the largest over the columns, in the kernel's own measure
     converged: bool
@@ -68,8 +68,8 @@ def dense_propagator(
     system[np.diag_indices_from(system)] += 1
     factors = lu_factor(system, overwrite_a=True, check_finite=False)
 
-    def propagate(right_hand_sides: Floats) -> Floats:
-        solved: Floats = lu_solve(factors, (1 - decay) * right_hand_sides, check_finite=False)
+    def propagate(right_hand_sides: Array) -> Array:
+        solved: Array = lu_solve(factors, (1 - decay) * right_hand_sides, check_finite=False)
         return solved
 
     return propagate
@@ -83,7 +83,7 @@ def krylov_propagator(
     # a residual of (1 - decay) tol means an error of at most tol.
     largest_residual = (1 - decay) * tol
 
-    def propagate(right_hand_sides: Floats) -> Floats:
+    def propagate(right_hand_sides: Array) -> Array:
         values = np.empty(right_hand_sides.shape, np.result_type(right_hand_sides, 1.0))
         with threads(n_threads) as pool:
             shared = SharedOut(transition, pool)
@@ -105,7 +105,7 @@ def krylov_propagator(
 def certified(propagate: Propagator, transition: sparse.csr_array, decay: float) -> Certified:
     """The same propagator, its errors bounded by the residuals that it leaves."""
 
-    def propagate_and_bound(right_hand_sides: Floats) -> tuple[Floats, Floats]:
+    def propagate_and_bound(right_hand_sides: Array) -> tuple[Array, Array]:
         values = propagate(right_hand_sides)
         residual = (1 - decay) * right_hand_sides - values + decay * (transition @ values)
         # Rounding of the residual itself: some units of the sizes that cancel in it.
@@ -121,10 +121,10 @@ SOLVERS: dict[str, MakePropagator] = {"dense": dense_propagator, "krylov": krylo
 def conjugate_gradient(
     similarity: SharedOut,
     decay: float,
-    right_hand_sides: Floats,
+    right_hand_sides: Array,
     *,
     tol: float,
-    start: Floats | None = None,
+    start: Array | None = None,
     coarse: CoarseCorrection | None = None,
     max_iter: int = MAX_ITER,
 ) -> Solution:
@@ -149,24 +149,24 @@ def conjugate_gradient(
     moved, direction = np.zeros_like(right_hand_sides), np.zeros_like(right_hand_sides)
     residual, image = right_hand_sides.copy(), np.empty_like(right_hand_sides)
 
-    def measure(rows: slice) -> Floats:
+    def measure(rows: slice) -> Array:
         """Squares of the residual and, below them, what the correction sees of it."""
         squares = _column_dots(residual[rows], residual[rows])[None]
         if coarse is None:
             return squares
         return np.concatenate([squares, coarse.restrict(rows, residual[rows])])
 
-    def aim(rows: slice, factor: Floats, solved: Floats) -> None:
+    def aim(rows: slice, factor: Array, solved: Array) -> None:
         direction[rows] *= factor
         direction[rows] += residual[rows]
         if coarse is not None:
             direction[rows] += coarse.prolong(rows, solved)
 
-    def turn(rows: slice) -> Floats:
+    def turn(rows: slice) -> Array:
         image[rows] = direction[rows] - decay * rounded.part(rows, direction)
         return _column_dots(direction[rows], image[rows])
 
-    def move(rows: slice, step: Floats) -> Floats:
+    def move(rows: slice, step: Array) -> Array:
         moved[rows] += step * direction[rows]
         residual[rows] -= step * image[rows]
         return measure(rows)
@@ -175,12 +175,12 @@ def conjugate_gradient(
         values[rows] += moved[rows]
         moved[rows] = 0
 
-    def update(rows: slice) -> Floats:
+    def update(rows: slice) -> Array:
         left = decay * similarity.part(rows, values) - values[rows]
         residual[rows] = left + right_hand_sides[rows]
         return measure(rows)
 
-    def largest(sums: Floats) -> float:
+    def largest(sums: Array) -> float:
         return float(np.sqrt((sums[0] / scales).max()))
 
     scales = _column_dots(right_hand_sides, right_hand_sides)
@@ -209,7 +209,7 @@ def conjugate_gradient(
 def stabilized_biconjugate_gradient(
     transition: Any,
     decay: float,
-    right_hand_sides: Floats,
+    right_hand_sides: Array,
     *,
     tol: float,
     threads: Threads = SERIAL,
@@ -227,8 +227,8 @@ def stabilized_biconjugate_gradient(
     """
     n = len(right_hand_sides)
 
-    def apply(block: Floats) -> Floats:
-        image: Floats = transition @ block
+    def apply(block: Array) -> Array:
+        image: Array = transition @ block
 
         def subtract(rows: slice) -> None:
             image[rows] *= -decay
@@ -237,19 +237,19 @@ def stabilized_biconjugate_gradient(
         threads.map(subtract, n)
         return image
 
-    def dots(left: Floats, right: Floats) -> Floats:
+    def dots(left: Array, right: Array) -> Array:
         return threads.sum(lambda rows: _column_dots(left[rows], right[rows]), n)
 
-    def half_step(rows: slice, image: Floats, step: Floats) -> None:
+    def half_step(rows: slice, image: Array, step: Array) -> None:
         residual[rows] -= step * image[rows]
 
-    def whole_step(rows: slice, turned: Floats, step: Floats, damping: Floats) -> Floats:
+    def whole_step(rows: slice, turned: Array, step: Array, damping: Array) -> Array:
         values[rows] += step * direction[rows] + damping * residual[rows]
         residual[rows] -= damping * turned[rows]
-        largest: Floats = np.abs(residual[rows]).max(axis=0)
+        largest: Array = np.abs(residual[rows]).max(axis=0)
         return largest
 
-    def aim(rows: slice, image: Floats, damping: Floats, factor: Floats) -> None:
+    def aim(rows: slice, image: Array, damping: Array, factor: Array) -> None:
         direction[rows] -= damping * image[rows]
         direction[rows] *= factor
         direction[rows] += residual[rows]
@@ -278,7 +278,7 @@ def stabilized_biconjugate_gradient(
 
 
 def iterate_fixed_point(
-    transition: Any, decay: float, right_hand_sides: Floats, start: Floats, *, tol: float
+    transition: Any, decay: float, right_hand_sides: Array, start: Array, *, tol: float
 ) -> Solution:
     """Repeat ``F = decay * transition @ F + right_hand_sides`` until no entry moves by ``tol``.
 
@@ -295,12 +295,12 @@ def iterate_fixed_point(
     return Solution(values, n_iter, residual, residual <= tol)
 
 
-def _column_dots(left: Floats, right: Floats) -> Floats:
-    dots: Floats = np.einsum("nr,nr->r", left, right, dtype=np.float64)
+def _column_dots(left: Array, right: Array) -> Array:
+    dots: Array = np.einsum("nr,nr->r", left, right, dtype=np.float64)
     return dots
 
 
-def _divide(numerators: Floats, denominators: Floats) -> Floats:
+def _divide(numerators: Array, denominators: Array) -> Array:
     """Quotients; 0 for a column at rest, whose denominator is 0."""
     out = np.zeros_like(numerators)
     return np.divide(numerators, denominators, out=out, where=denominators != 0)

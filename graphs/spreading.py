@@ -9,11 +9,12 @@ import numpy as np
 from scipy import sparse
 
 from ssdml.graphs._blocks import BLOCK_ROWS, SharedOut, Threads, row_blocks
-from ssdml.graphs._checks import UNLABELED, Floats, Integers
+from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs._ordering import near_order, reordered
 from ssdml.graphs.coarsening import CoarseCorrection
 from ssdml.graphs.laplacian import symmetric_normalized
 from ssdml.graphs.solvers import Solution, conjugate_gradient
+from ssdml.utils.typing import Array, Ints
 
 BLOCK_ENTRIES = 2**25  # entries of the columns that are solved for together
 CACHED_ENTRIES = 2**22  # of scores; more, and products are 3 times as fast where neighbours meet
@@ -22,11 +23,11 @@ FAINT = 1000.0  # scores in units of the residual: far from all labels, errors o
 
 def spread_scores(
     weights: sparse.csr_array,
-    codes: Integers,
+    codes: Ints,
     n_classes: int,
     decay: float,
     tol: float,
-    start: Floats | None,
+    start: Array | None,
     dtype: Any,
     pool: Threads,
 ) -> Solution:
@@ -37,7 +38,7 @@ def spread_scores(
     """
     n, similarity = len(codes), symmetric_normalized(weights)
     profile = np.sqrt(weights.sum(axis=1))
-    order: Integers = np.arange(n)
+    order: Ints = np.arange(n)
     if n * n_classes > CACHED_ENTRIES:
         order = near_order(similarity)
         similarity = reordered(similarity, order)
@@ -80,7 +81,7 @@ def spread_scores(
     return solve(np.float64, None)
 
 
-def has_faint_rows(scores: Floats, norms: Floats, profile: Floats, residual: float) -> bool:
+def has_faint_rows(scores: Array, norms: Array, profile: Array, residual: float) -> bool:
     """Whether rows are so far from all labels that their scores hardly stand out of the residual.
 
     ``norms`` are those of the right-hand sides, ``residual`` is relative to them; it is spread over
@@ -94,7 +95,7 @@ def has_faint_rows(scores: Floats, norms: Floats, profile: Floats, residual: flo
     return False
 
 
-def to_simplex(scores: Floats, prior: Floats, dtype: Any) -> Floats:
+def to_simplex(scores: Array, prior: Array, dtype: Any) -> Array:
     """Rows scaled to sum to 1, their columns to the prior masses, and rows to sum to 1 again.
 
     Rows of zeros get the prior, and one warning counts them.
@@ -136,11 +137,11 @@ def check_start(start: Any, shape: tuple[int, int]) -> None:
         )
 
 
-def class_shares(class_prior: Any, codes: Integers, n_classes: int) -> Floats:
+def class_shares(class_prior: Any, codes: Ints, n_classes: int) -> Array:
     """Share of each class among all rows: as given, or as among the labelled rows."""
     if class_prior is None:
         counts = np.bincount(codes[codes != UNLABELED])
-        shares: Floats = counts / counts.sum()
+        shares: Array = counts / counts.sum()
         return shares
     prior = np.asarray(class_prior, dtype=np.float64)
     if prior.shape != (n_classes,) or not (np.isfinite(prior) & (prior > 0)).all():

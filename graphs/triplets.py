@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ssdml.graphs._checks import Floats, Integers, as_generator, choose
+from ssdml.graphs._checks import as_generator, choose
 from ssdml.graphs._lookup import Lookup, affinity_lookup
 from ssdml.graphs.neighbors import KNNGraph, check_graph
+from ssdml.utils.typing import Array, Ints
 
 BLOCK_ANCHORS = 2**16  # anchors mined at a time
 BLOCK_ROWS = 2**12  # rows whose neighbours are looked at together
@@ -20,12 +21,12 @@ BLOCK_ROWS = 2**12  # rows whose neighbours are looked at together
 class Triplets(NamedTuple):
     """Rows of an anchor, of one it should be near to, and of one it should be far from."""
 
-    anchor: Integers  # (n_triplets,)
-    positive: Integers
-    negative: Integers
-    weight: Floats  # from 0 to 1
+    anchor: Ints  # (n_triplets,)
+    positive: Ints
+    negative: Ints
+    weight: Array  # from 0 to 1
 
-    def among(self, rows: Integers) -> Triplets:
+    def among(self, rows: Ints) -> Triplets:
         """The same triplets of a part as rows of the whole; ``rows`` are the part's.
 
         Examples
@@ -132,7 +133,7 @@ def _check_n_triplets(n_triplets: Any) -> None:
         raise ValueError(f"mine_triplets: n_triplets must be at least 1; got {n_triplets}.")
 
 
-def _check_anchors(anchors: Any, n_samples: int) -> Integers:
+def _check_anchors(anchors: Any, n_samples: int) -> Ints:
     if anchors is None:
         return np.arange(n_samples)
     rows = np.unique(anchors)
@@ -145,10 +146,10 @@ def _check_anchors(anchors: Any, n_samples: int) -> Integers:
 
 
 def _fill_near(
-    near: Floats,
+    near: Array,
     graph: KNNGraph,
-    values: Callable[[Integers, Integers], Floats],
-    rows: Integers,
+    values: Callable[[Ints, Ints], Array],
+    rows: Ints,
 ) -> None:
     """Write the affinities of the given rows to their neighbours into an array (n, k)."""
     for start in range(0, len(rows), BLOCK_ROWS):
@@ -159,7 +160,7 @@ def _fill_near(
 def _mine_neighborhood(
     graph: KNNGraph,
     lookup: Lookup,
-    rows: Integers,
+    rows: Ints,
     n_triplets: int | None,
     rng: np.random.Generator,
 ) -> Triplets:
@@ -184,7 +185,7 @@ def _mine_neighborhood(
 def _mine_propagated(
     graph: KNNGraph,
     lookup: Lookup,
-    rows: Integers,
+    rows: Ints,
     n_triplets: int | None,
     rng: np.random.Generator,
 ) -> Triplets:
@@ -210,8 +211,8 @@ STRATEGIES = {"neighborhood": _mine_neighborhood, "propagated": _mine_propagated
 
 
 def _draw_positive(
-    graph: KNNGraph, lookup: Lookup, near: Floats, anchor: Integers, rng: np.random.Generator
-) -> tuple[Integers, Floats]:
+    graph: KNNGraph, lookup: Lookup, near: Array, anchor: Ints, rng: np.random.Generator
+) -> tuple[Ints, Array]:
     """A row of positive affinity for each anchor, and that affinity; not positive if none is."""
     positive = lookup.draw_similar(anchor, rng)
     affinity = lookup.evidence(anchor, positive)
@@ -223,10 +224,10 @@ def _draw_positive(
 def _with_negatives(
     graph: KNNGraph,
     lookup: Lookup,
-    near: Floats,
-    anchor: Integers,
-    positive: Integers,
-    to_positive: Floats,
+    near: Array,
+    anchor: Ints,
+    positive: Ints,
+    to_positive: Array,
     rng: np.random.Generator,
 ) -> Triplets:
     """Triplets of anchors and positives for which there is a negative."""
@@ -249,11 +250,11 @@ def _with_negatives(
 
 def _draw_neighbor(
     graph: KNNGraph,
-    near: Floats,
+    near: Array,
     eligible: npt.NDArray[np.bool_],
-    rows: Integers,
+    rows: Ints,
     rng: np.random.Generator,
-) -> tuple[Integers, Floats]:
+) -> tuple[Ints, Array]:
     """An eligible neighbour of each row, drawn evenly, and its affinity: 0 if there is none."""
     column = (rng.random(eligible.shape) * eligible).argmax(axis=1)
     affinity = np.where(eligible.any(axis=1), near[rows, column], 0.0)

@@ -25,10 +25,10 @@ import numpy as np
 from scipy import sparse
 
 from ssdml.graphs._blocks import SharedOut, Threads, row_blocks, threads
-from ssdml.graphs._checks import Floats, Integers
 from ssdml.graphs._ordering import near_order, reordered
 from ssdml.graphs._walk_pairs import walk_pairs, walk_squares
 from ssdml.graphs.deflation import N_MODES, Deflation, deflate
+from ssdml.utils.typing import Array, Ints
 
 LOOSE_TOL, LOOSE_MODES = 0.25, 40  # in units of 1 - decay: beyond, fewer modes are faster
 LARGE_ROWS = 50_000  # beyond, clusters want a mode each, and no walk meets all rows soon
@@ -43,8 +43,8 @@ FLOAT32_TOL = 2e-5  # errors below which modes in single precision are too coars
 class PairEntries(NamedTuple):
     """Entries on the pairs of a pattern, in the order of its data."""
 
-    values: Floats
-    bounds: Floats  # of the absolute errors
+    values: Array
+    bounds: Array  # of the absolute errors
     n_steps: int  # of the longest walk, there and back together
 
 
@@ -57,9 +57,9 @@ class Walks:
     def __init__(
         self,
         step: sparse.csr_array,
-        on_modes: Floats,
-        modes: Floats,
-        weights: Floats,
+        on_modes: Array,
+        modes: Array,
+        weights: Array,
         pool: Threads,
     ) -> None:
         self.step, self.weights, self.n_steps = _csr(step), weights, 0
@@ -79,9 +79,9 @@ class Walks:
                 block[:, columns] = part
 
     @property
-    def inside(self) -> Floats:
+    def inside(self) -> Array:
         """Squares of what each walk has left on the modes, (n,)."""
-        squares: Floats = np.einsum("nm,nm->n", self.modes, self.modes, dtype=np.float64)
+        squares: Array = np.einsum("nm,nm->n", self.modes, self.modes, dtype=np.float64)
         return squares
 
     @property
@@ -89,7 +89,7 @@ class Walks:
         """Relative error of what has walked so far."""
         return _rounding(self.modes.dtype, self.n_steps)
 
-    def norms(self) -> tuple[Floats, Floats]:
+    def norms(self) -> tuple[Array, Array]:
         """Norms of all that each walk has left, and of its part outside the modes."""
         everything = np.arange(len(self.weights))
         squares = np.empty(len(everything))
@@ -232,7 +232,7 @@ def walk_on(
 
 
 def products_ahead(
-    before: Floats, now: Floats, n_more: int, n_steps: int, tol: float, n_edges: int
+    before: Array, now: Array, n_more: int, n_steps: int, tol: float, n_edges: int
 ) -> float:
     """Least number of products that half of the walks have before them, as their bounds shrink.
 
@@ -259,7 +259,7 @@ def products_ahead(
     return float(len(now) / 2 * n_edges * (n_steps + np.log(np.median(now) / tol) / shrunk))
 
 
-def share_out(walk: Callable[[Integers], None], sources: Integers, pool: Threads) -> None:
+def share_out(walk: Callable[[Ints], None], sources: Ints, pool: Threads) -> None:
     """Walk from all sources, some a thread at a time."""
     size = min(MAX_WALKS, len(sources) // MIN_BLOCKS)
     pool.map(lambda block: walk(sources[block]), len(sources), size)

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
 from ssdml.graphs._blocks import row_blocks
-from ssdml.linalg import Matrix
 from ssdml.scatter import class_means
+from ssdml.utils.typing import Floats
 
 INPUT_WEIGHTS = (0.7, 1.0, 1.4)
 GAIN = 0.5  # standard errors by which a weight has to beat the input alone
@@ -31,7 +31,7 @@ class InputWeight(NamedTuple):
     is_worse: bool  # than the input, by more than two standard errors of the difference
 
 
-def squared_distances(rows: npt.ArrayLike, judged: npt.ArrayLike) -> Iterator[Matrix]:
+def squared_distances(rows: npt.ArrayLike, judged: npt.ArrayLike) -> Iterator[Floats]:
     """Squared distances from the judged rows to all rows, infinite to themselves.
 
     Yields them for some of the judged rows at a time: blocks of 2 million entries or fewer.
@@ -48,7 +48,7 @@ def squared_distances(rows: npt.ArrayLike, judged: npt.ArrayLike) -> Iterator[Ma
     norms, columns = (X**2).sum(axis=1), -2 * X.T
     for place in row_blocks(len(queries), BLOCK_ENTRIES // len(X)):
         block = queries[place]
-        squares: Matrix = X[block] @ columns
+        squares: Floats = X[block] @ columns
         squares += norms
         squares += norms[block, None]
         np.maximum(squares, 0, out=squares)
@@ -116,7 +116,7 @@ def choose_input_weight(
 
 
 def _nearest(
-    of_learned: Matrix, of_inputs: Matrix, weights: Sequence[float]
+    of_learned: Floats, of_inputs: Floats, weights: Sequence[float]
 ) -> npt.NDArray[np.intp]:
     """Nearest row by the input, then by what is learned with the input beside it, a weight a row.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from ssdml.angular import angular_objective
 from ssdml.conclusion import Learned, Settings, State, finished, input_alone, judge, split_rows
@@ -17,13 +16,11 @@ from ssdml.graphs.masses import ClassMasses
 from ssdml.graphs.neighbors import knn_graph
 from ssdml.graphs.propagation import propagate_affinities, propagate_labels
 from ssdml.graphs.triplets import Triplets, mine_triplets
-from ssdml.linalg import Matrix, product
+from ssdml.linalg import product
 from ssdml.progress import Stages
 from ssdml.sampling import partitions
 from ssdml.stiefel import StiefelResult, minimize_on_stiefel, random_orthonormal
-
-Array = npt.NDArray[Any]
-Classes = npt.NDArray[np.int64]
+from ssdml.utils.typing import Array, Floats
 
 N_TRIPLETS = 50_000
 METRIC_STEPS = 3  # of conjugate gradients from the discriminants; more fit the noise of borders
@@ -175,7 +172,7 @@ def _renewed(state: State, embedding: Array, settings: Settings, rng: np.random.
 
 
 def learn_metric(
-    features: Array, triplets: Triplets, L: Matrix, *, angle: float, max_iter: int, rescale: bool
+    features: Array, triplets: Triplets, L: Floats, *, angle: float, max_iter: int, rescale: bool
 ) -> StiefelResult:
     """Orthonormal L that lowers the angular objective of the triplets, from a given start.
 
@@ -187,7 +184,7 @@ def learn_metric(
     return minimize_on_stiefel(objective, L, max_iter=max_iter)
 
 
-def spread_of_positives(features: Array, triplets: Triplets, L: Matrix) -> float:
+def spread_of_positives(features: Array, triplets: Triplets, L: Floats) -> float:
     """Root of the mean squared distance under L from anchors to positives; 1 if it is 0."""
     projected = product(features, L)
     gaps = projected[triplets.anchor] - projected[triplets.positive]

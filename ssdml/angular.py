@@ -11,9 +11,9 @@ from scipy import sparse
 from scipy.special import expit
 
 from ssdml.graphs.triplets import Triplets
-from ssdml.linalg import Matrix
+from ssdml.utils.typing import Floats
 
-Objective = Callable[[Matrix], tuple[float, Matrix]]
+Objective = Callable[[Floats], tuple[float, Floats]]
 
 
 def angular_factor(angle: float) -> float:
@@ -81,7 +81,7 @@ def angular_objective(
     weights = np.asarray(triplets.weight, dtype=np.float64) / np.sum(triplets.weight)
     factor = angular_factor(angle)
 
-    def objective(L: Matrix) -> tuple[float, Matrix]:
+    def objective(L: Floats) -> tuple[float, Floats]:
         projected = points @ L  # (n, l)
         gaps, middle = to_positive @ projected, to_middle @ projected  # (T, l)
         margins = (gaps**2).sum(axis=1) - factor * (middle**2).sum(axis=1)

@@ -6,11 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ssdml.graphs._checks import choose
-
-Ints = npt.NDArray[np.int64]
+from ssdml.utils.typing import Ints
 
 DRAWS = {"class": "{} a class", "balanced": "{} in all", "natural": "{} as they fall"}
 

@@ -6,7 +6,6 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 
 from ssdml.graphs._checks import UNLABELED
@@ -14,9 +13,7 @@ from ssdml.graphs._search import without_self
 from ssdml.graphs.masses import class_codes
 from ssdml.graphs.neighbors import nearest_rows
 from ssdml.graphs.propagation import propagate_labels
-
-Array = npt.NDArray[Any]
-Ints = npt.NDArray[np.int64]
+from ssdml.utils.typing import Array, Ints
 
 FOLDS = 5
 TOL = 1e-3  # of the solver: powers are not known to a hundredth

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from ssdml.agreement import (
     INPUT_WEIGHTS,
@@ -19,13 +18,10 @@ from ssdml.features import Backbone
 from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.neighbors import KNNGraph
 from ssdml.graphs.triplets import Triplets
-from ssdml.linalg import Matrix, covariance, total_variance
+from ssdml.linalg import covariance, total_variance
 from ssdml.projections import best_factor
 from ssdml.representation import ResidualRepresentation
-
-Array = npt.NDArray[Any]
-Classes = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
+from ssdml.utils.typing import Array, Floats, Indices, Ints
 
 JUDGED_ROWS = 5000  # rows that compare metrics by their nearest neighbours
 REFERENCE_ROWS = 10_000  # rows that those are searched among
@@ -53,13 +49,13 @@ class State(NamedTuple):
     """What is known of the rows: their labels, their graph, and what it says of their classes."""
 
     X: Array  # (n, d)
-    labels: Classes  # (n,), -1 where unlabelled
+    labels: Ints  # (n,), -1 where unlabelled
     graph: KNNGraph
     distributions: Array  # (n, n_classes)
     edges: Any = None  # along which they were spread; None: those of the graph
 
     @property
-    def classes(self) -> Classes:
+    def classes(self) -> Ints:
         """Likeliest class of each row, as a column of ``distributions``."""
         return self.distributions.argmax(axis=1)
 
@@ -72,7 +68,7 @@ class State(NamedTuple):
 class Learned(NamedTuple):
     """A metric, ``representation(X) @ components.T``, and how it came about."""
 
-    components: Matrix
+    components: Floats
     representation: ResidualRepresentation | None
     input_weight: float
     distributions: Array
@@ -88,7 +84,7 @@ def n_held_out(n_unlabeled: int) -> int:
     return count if count >= MIN_JUDGED_ROWS else 0
 
 
-def split_rows(state: State, rng: np.random.Generator) -> tuple[Rows, Rows]:
+def split_rows(state: State, rng: np.random.Generator) -> tuple[Indices, Indices]:
     """Rows that train the features in the first round, and rows that judge the metric after it.
 
     The two are apart, so that no class learned by heart is judged; where few rows are unlabelled,
@@ -105,7 +101,7 @@ def split_rows(state: State, rng: np.random.Generator) -> tuple[Rows, Rows]:
 def judge(
     state: State,
     embedding: Array,
-    judged: Rows,
+    judged: Indices,
     input_weight: float | str,
     rng: np.random.Generator,
 ) -> InputWeight:
@@ -121,7 +117,7 @@ def judge(
 
 
 def verdict(
-    learned: Array, inputs: Array, classes: Classes, judged: Rows, input_weight: float | str
+    learned: Array, inputs: Array, classes: Ints, judged: Indices, input_weight: float | str
 ) -> InputWeight:
     """The weight of the input, given or chosen, and how rows agree with their neighbours then."""
     weights = INPUT_WEIGHTS if input_weight == "auto" else (float(input_weight),)
@@ -174,14 +170,14 @@ def _blended(
     )
 
 
-def beside_input(components: Matrix, weight: float) -> Matrix:
+def beside_input(components: Floats, weight: float) -> Floats:
     """The map that is learned, and below it the weighted input; nothing below for a weight of 0."""
     if weight == 0:
         return components
     return np.vstack([components, weight * np.eye(components.shape[1])])
 
 
-def fewer_columns(blocks: Matrix, most: int, spread: Callable[[], Matrix]) -> Matrix:
+def fewer_columns(blocks: Floats, most: int, spread: Callable[[], Floats]) -> Floats:
     """The map, or one to at most so many columns; the covariance is asked for where it is used."""
     return blocks if len(blocks) <= most else best_factor(blocks, spread(), most)
 
@@ -204,7 +200,7 @@ def guarded(
     learned: Learned,
     alone: Learned,
     rows: Array,
-    labels: Classes,
+    labels: Ints,
     verdicts: tuple[InputWeight, ...],
 ) -> Learned:
     """What was learned, or the input alone where that is better; given the labelled rows."""
@@ -219,7 +215,7 @@ def _complaint(
     learned: Learned,
     alone: Learned,
     rows: Array,
-    labels: Classes,
+    labels: Ints,
     verdicts: tuple[InputWeight, ...],
 ) -> str:
     """In what the learned metric is worse than the input; empty if in nothing."""

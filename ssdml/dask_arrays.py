@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ssdml.graphs._checks import check_finite
-
-Rows = npt.NDArray[Any]
+from ssdml.utils.typing import Array
 
 
 def of_dask(X: Any) -> bool:
@@ -83,7 +82,7 @@ def check_known_chunks(X: Any, who: str) -> None:
 
 def check_block(
     block: Any, shape: tuple[int, int], dtype: npt.DTypeLike, who: str, first_row: int = 0
-) -> Rows:
+) -> Array:
     """Rows of a block in the given dtype, once they are what the array says of them.
 
     Examples
@@ -106,7 +105,7 @@ def check_block(
     return rows
 
 
-def by_blocks(X: Any, function: Callable[[Rows], Rows], n_columns: int, who: str) -> Any:
+def by_blocks(X: Any, function: Callable[[Array], Array], n_columns: int, who: str) -> Any:
     """Array of dask whose blocks are the function's results on the blocks of X.
 
     Parameters
@@ -130,11 +129,11 @@ def by_blocks(X: Any, function: Callable[[Rows], Rows], n_columns: int, who: str
 
 def _on_block(
     block: Any,
-    function: Callable[[Rows], Rows],
+    function: Callable[[Array], Array],
     dtype: np.dtype[Any],
     who: str,
     block_info: dict[Any, Any],
-) -> Rows:
+) -> Array:
     (start, stop), (_, n_features) = block_info[0]["array-location"]
     if np.isnan(start) or np.isnan(stop):  # chunks of unknown sizes
         start, n_rows = 0, len(block)

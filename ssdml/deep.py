@@ -7,19 +7,18 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ssdml.deep_estimator import DeepEstimator
 from ssdml.input_side import InputGraph, input_graph, input_side
 from ssdml.paper_networks import paper_network
+from ssdml.utils.typing import Array
 
 if TYPE_CHECKING:
     from ssdml.items import Items
     from ssdml.losses.base import LossSum
     from ssdml.partition_run import PartitionRun
 
-Array = npt.NDArray[Any]
 
 BESIDE = 1.0  # weight of an input whose edges are trusted, beside the embedding
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -18,12 +17,11 @@ from ssdml.graphs._checks import UNLABELED
 from ssdml.induction import neighbors_among
 from ssdml.labels import likeliest, read_labels
 from ssdml.progress import CallbackSupportMixin, Stages, with_callbacks
+from ssdml.utils.typing import Array
 
 if TYPE_CHECKING:
     from ssdml.input_side import InputGraph
     from ssdml.partition_run import PartitionRun
-
-Array = npt.NDArray[Any]
 
 
 class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -24,9 +23,7 @@ from ssdml.linalg import nearest_orthonormal
 from ssdml.losses.angular import angular_triplet_loss
 from ssdml.partition_run import PartitionRun, Prepared, RunSettings
 from ssdml.ranks import from_first_rank
-
-Array = npt.NDArray[Any]
-Rows = npt.NDArray[np.intp]
+from ssdml.utils.typing import Array, Indices
 
 BATCH_TRIPLETS = 100
 
@@ -70,7 +67,7 @@ class LiteralRun(PartitionRun):
         entry = {"n_triplets": len(mined.anchor), "purity": purity}
         return Prepared(triplets=mined.among(rows), entry=entry)
 
-    def _batches(self, rows: Rows, number: int, rng: np.random.Generator) -> Iterator[Rows]:
+    def _batches(self, rows: Indices, number: int, rng: np.random.Generator) -> Iterator[Indices]:
         """Triplets (3, n) of the partition, in another order with each pass."""
         assert self.triplets is not None
         ends = np.stack(self.triplets[:3])
@@ -85,7 +82,7 @@ class LiteralRun(PartitionRun):
         count = len(self.triplets.anchor)
         return self.epochs_of(number) * max(min(count, 1), count // BATCH_TRIPLETS)
 
-    def _loss(self, batch: Rows) -> Tensor:
+    def _loss(self, batch: Indices) -> Tensor:
         """L is learned under the network; then the loss, for the network under L."""
         used, places = np.unique(batch, return_inverse=True)
         features = self.network.features(self.items.batch(used))

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from ssdml.input_side import InputSide, flat_items
 from ssdml.offered import ClassScore, SearchableEmbedding
 from ssdml.persistence import load_state, save_state
-
-Array = npt.NDArray[Any]
+from ssdml.utils.typing import Array
 
 SAVED = ("components_", "classes_", "label_distributions_", "transduction_")
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy import sparse
 from torch.nn import functional
@@ -28,13 +27,11 @@ from ssdml.partition_run import PartitionRun, Prepared, RunSettings
 from ssdml.ranks import gathered, n_ranks, own_share
 from ssdml.sampling import aligned_halves, balanced_batches, confidences
 from ssdml.training import MetricNetwork, Schedule, batch_angular_loss, evaluating, rate_at
+from ssdml.utils.typing import Array, Indices, Ints
 
 if TYPE_CHECKING:
     from ssdml.losses.base import Loss
 
-Array = npt.NDArray[Any]
-Classes = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
 
 N_NEGATIVES = 5
 
@@ -55,9 +52,9 @@ class DeepSettings(RunSettings, Protocol):
 class Batch(NamedTuple):
     """What a step learns from."""
 
-    rows: Rows
-    classes: Classes  # of the rows, as the graph has them
-    others: Rows  # under consistency
+    rows: Indices
+    classes: Ints  # of the rows, as the graph has them
+    others: Indices  # under consistency
 
 
 class DeepRun(PartitionRun):
@@ -69,7 +66,7 @@ class DeepRun(PartitionRun):
     def __init__(
         self,
         items: Items,
-        labels: Classes,
+        labels: Ints,
         network: MetricNetwork,
         views: Augment,
         weak_views: Augment,
@@ -146,7 +143,7 @@ class DeepRun(PartitionRun):
         """Whether the input's edges count."""
         return self.input_graph is not None and self.input_graph.weight > 0
 
-    def _batches(self, rows: Rows, number: int, rng: np.random.Generator) -> Iterator[Batch]:
+    def _batches(self, rows: Indices, number: int, rng: np.random.Generator) -> Iterator[Batch]:
         """Of every class as many, by confidence, and any other rows of the partition."""
         size, classes = self.settings.batch_size, self.distributions.argmax(axis=1)
         outside = np.ones(len(classes), bool)
@@ -215,8 +212,8 @@ class DeepRun(PartitionRun):
 
 
 def halves(
-    classes: Classes, weights: Array, size: int, count: int, rng: np.random.Generator
-) -> Iterator[Rows]:
+    classes: Ints, weights: Array, size: int, count: int, rng: np.random.Generator
+) -> Iterator[Indices]:
     """Batches of two halves, aligned in class, of at most ``size`` rows, by weight.
 
     As many rows of a class as the processes can share evenly.

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from ssdml.graphs.neighbors import KNNGraph, knn_graph
-
-Array = npt.NDArray[Any]
+from ssdml.utils.typing import Array
 
 
 class GraphSettings(Protocol):

@@ -14,7 +14,6 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ssdml.agreement import InputWeight
 from ssdml.alternation import turn
@@ -32,27 +31,24 @@ from ssdml.dask_arrays import check_block, rows_dtype
 from ssdml.features import Whitening
 from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.triplets import Triplets
-from ssdml.linalg import Matrix, product
+from ssdml.linalg import product
 from ssdml.partitions import Labelled, Share, Summary, Task, shares, summarize, with_ends
 from ssdml.progress import Stages
 from ssdml.scatter import ClassMoments, class_moments, pool_moments, pooled_scatter
-
-Array = npt.NDArray[Any]
-Labels = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
+from ssdml.utils.typing import Array, Floats, Indices, Ints
 
 MOMENTS_AT_ONCE = 8  # that one task pools: d² numbers each
 
 
 def learn_from_partitions(
     X: Any,
-    labels: Labels,
+    labels: Ints,
     n_neighbors: int,
     rounds: int,
     settings: Settings,
     seed: int,
     stages: Stages,
-) -> tuple[Learned, Rows, Array]:
+) -> tuple[Learned, Indices, Array]:
     """The metric, with the numbers and the rows that new rows are to be compared with.
 
     These are the labelled rows, and at most 15,000 random ones that judged the metric.
@@ -107,7 +103,7 @@ def learn_from_partitions(
     return learned, numbers, np.concatenate([labelled.X, pool.X[sample]])[places]
 
 
-def _gathered(blocks: Array, X: Any, labels: Labels, who: str) -> Any:
+def _gathered(blocks: Array, X: Any, labels: Ints, who: str) -> Any:
     """Delayed labelled rows of all blocks."""
     import dask
 
@@ -125,12 +121,12 @@ def _gathered(blocks: Array, X: Any, labels: Labels, who: str) -> Any:
 
 
 def _picked(
-    block: Any, places: Rows, shape: tuple[int, int], dtype: Any, who: str, start: int
+    block: Any, places: Indices, shape: tuple[int, int], dtype: Any, who: str, start: int
 ) -> Array:
     return check_block(block, shape, dtype, who, start)[places]
 
 
-def _stacked(rows: Sequence[Array], numbers: Rows, labels: Labels) -> Labelled:
+def _stacked(rows: Sequence[Array], numbers: Indices, labels: Ints) -> Labelled:
     return Labelled(numbers, labels, np.concatenate(rows))
 
 
@@ -191,7 +187,7 @@ def pooled(summaries: Sequence[Summary]) -> Summary:
     """What all partitions tell, as if one had told it."""
     offsets = np.cumsum([0, *(len(summary.numbers) for summary in summaries[:-1])])
 
-    def joined(places: Sequence[Rows]) -> Rows:
+    def joined(places: Sequence[Indices]) -> Indices:
         return np.concatenate([p + offset for p, offset in zip(places, offsets, strict=True)])
 
     def joined_triplets(mined: Sequence[Triplets]) -> Triplets:
@@ -216,14 +212,14 @@ class Totals(NamedTuple):
     """Number and covariance of all rows, and what follows from it."""
 
     n: int
-    covariance: Matrix  # over n
+    covariance: Floats  # over n
 
-    def spread(self, components: Matrix) -> float:
+    def spread(self, components: Floats) -> float:
         """Spread of the embedding relative to that of the rows."""
         of_embedding = np.einsum("ij,jk,ik", components, self.covariance, components, optimize=True)
         return relative_spread(float(of_embedding), float(np.trace(self.covariance)))
 
-    def fewer_columns(self, components: Matrix, settings: Settings) -> Matrix:
+    def fewer_columns(self, components: Floats, settings: Settings) -> Floats:
         """As many columns as were asked for."""
         most = settings.n_components or len(self.covariance)
         return fewer_columns(components, most, lambda: self.covariance * self.n / (self.n - 1))

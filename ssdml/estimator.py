@@ -7,7 +7,6 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, Options, StrOptions
@@ -28,9 +27,7 @@ from ssdml.planning import PlannedFit
 from ssdml.progress import CallbackSupportMixin, Stages, with_callbacks
 from ssdml.projections import graph_rows
 from ssdml.suggestion import SuggestedSettings
-
-Array = npt.NDArray[Any]
-Labels = npt.NDArray[np.int64]
+from ssdml.utils.typing import Array, Ints
 
 PAPER_PARTITIONS = 5  # 50 epochs in all, 10 on each partition (seed 003)
 
@@ -286,7 +283,7 @@ class SSDML(InductiveMetric, PlannedFit, SuggestedSettings, CallbackSupportMixin
         return self
 
     def _learn(
-        self, X: Array, labels: Labels, n_neighbors: int, rounds: int, seed: int, stages: Stages
+        self, X: Array, labels: Ints, n_neighbors: int, rounds: int, seed: int, stages: Stages
     ) -> Learned:
         rng = np.random.default_rng(seed)
         with stages("neighbours") as show:
@@ -298,7 +295,7 @@ class SSDML(InductiveMetric, PlannedFit, SuggestedSettings, CallbackSupportMixin
         learn = alternate if self.partition_size is None else learn_by_partitions
         return learn(State(X, labels, graph, distributions), rounds, self, rng, stages)
 
-    def _validated(self, X: Any, y: Any) -> tuple[Array, Labels, int]:
+    def _validated(self, X: Any, y: Any) -> tuple[Array, Ints, int]:
         X, labels = self._training_rows(X, y, "Label some rows.")
         if (X[-1] == X[0]).all() and (X == X[0]).all():  # all are read where the last is the first
             warnings.warn(
@@ -309,7 +306,7 @@ class SSDML(InductiveMetric, PlannedFit, SuggestedSettings, CallbackSupportMixin
         self._check_parameters(*X.shape)
         return X, labels, len(X)
 
-    def _validated_chunks(self, X: Any, y: Any) -> tuple[Any, Labels, int]:
+    def _validated_chunks(self, X: Any, y: Any) -> tuple[Any, Ints, int]:
         """The dask array as it is, labels, and the rows of the smallest partition."""
         name = type(self).__name__
         check_dask_array(X, name)
@@ -353,7 +350,7 @@ class SSDML(InductiveMetric, PlannedFit, SuggestedSettings, CallbackSupportMixin
             return max(1, min(PAPER_PARTITIONS, -(-n_unlabeled // self.partition_size)))
         return 2 if self.backbone is None else 3
 
-    def _keep(self, X: Array, labels: Labels, learned: Learned) -> None:
+    def _keep(self, X: Array, labels: Ints, learned: Learned) -> None:
         if learned.complaint:
             warnings.warn(
                 f"{type(self).__name__}: returns the input as it is, for {learned.complaint}",

@@ -20,10 +20,7 @@ from ssdml.linalg import in_range
 from ssdml.ranking import BLOCK_ENTRIES, first_copies
 from ssdml.retrieval import retrieval_scores
 from ssdml.scatter import class_means
-
-Array = npt.NDArray[np.floating[Any]]
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from ssdml.utils.typing import Array, Floats, Ints
 
 KMEANS_RESTARTS = 5
 

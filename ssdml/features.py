@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from ssdml.graphs._search import Progress
-from ssdml.linalg import Matrix, covariance, float64_blocks, product, top_eigenvectors
+from ssdml.linalg import covariance, float64_blocks, product, top_eigenvectors
 from ssdml.representation import ResidualRepresentation
 from ssdml.scatter import ClassScatter, class_scatter, discriminants, whitening
-
-Array = npt.NDArray[Any]
-Classes = npt.NDArray[np.int64]
+from ssdml.utils.typing import Array, Floats, Ints
 
 RESIDUAL_COMPONENTS = 64  # columns of L under a residual head
 
@@ -21,12 +18,10 @@ RESIDUAL_COMPONENTS = 64  # columns of L under a residual head
 class Backbone(Protocol):
     """Makes features of rows, learned in turn with the metric L on them."""
 
-    L: Matrix
+    L: Floats
     losses: tuple[float, ...]  # of the steps of the last round, where there are any
 
-    def learn(
-        self, X: Array, classes: Classes, seed: int, progress: Progress | None = None
-    ) -> None:
+    def learn(self, X: Array, classes: Ints, seed: int, progress: Progress | None = None) -> None:
         """Learn the features from the class of each row; L is where its search begins."""
 
     def features(self, X: Array) -> Array:
@@ -36,7 +31,7 @@ class Backbone(Protocol):
         """Embedding of the rows under L, (n, l)."""
 
     @property
-    def components(self) -> Matrix:
+    def components(self) -> Floats:
         """The embedding as a linear map, (l, d), where it is one."""
 
     @property
@@ -50,12 +45,10 @@ class Identity:
     representation = None
     losses: tuple[float, ...] = ()
 
-    def __init__(self, L: Matrix) -> None:
+    def __init__(self, L: Floats) -> None:
         self.L = L
 
-    def learn(
-        self, X: Array, classes: Classes, seed: int, progress: Progress | None = None
-    ) -> None:
+    def learn(self, X: Array, classes: Ints, seed: int, progress: Progress | None = None) -> None:
         """Nothing is learned."""
 
     def features(self, X: Array) -> Array:
@@ -67,7 +60,7 @@ class Identity:
         return product(X, self.L)
 
     @property
-    def components(self) -> Matrix:
+    def components(self) -> Floats:
         """L, transposed."""
         return self.L.T
 
@@ -81,9 +74,7 @@ class Whitening:
     def __init__(self) -> None:
         self.L = np.empty((0, 0))
 
-    def learn(
-        self, X: Array, classes: Classes, seed: int, progress: Progress | None = None
-    ) -> None:
+    def learn(self, X: Array, classes: Ints, seed: int, progress: Progress | None = None) -> None:
         """Whiten by the shrunk scatter within classes."""
         self.learn_from(class_scatter(X, classes), len(np.unique(classes)))
 
@@ -102,9 +93,9 @@ class Whitening:
         return product(X, self.components.T)
 
     @property
-    def components(self) -> Matrix:
+    def components(self) -> Floats:
         """The whole map as one matrix, (l, d)."""
-        components: Matrix = (self.transform @ self.L).T
+        components: Floats = (self.transform @ self.L).T
         return components
 
 
@@ -121,9 +112,7 @@ class Residual:
         self.head: Any = None
         self.losses: tuple[float, ...] = ()
 
-    def learn(
-        self, X: Array, classes: Classes, seed: int, progress: Progress | None = None
-    ) -> None:
+    def learn(self, X: Array, classes: Ints, seed: int, progress: Progress | None = None) -> None:
         """Train the head on from where it is."""
         import torch
 
@@ -158,7 +147,7 @@ class Residual:
         return self.representation.embed(X)
 
     @property
-    def components(self) -> Matrix:
+    def components(self) -> Floats:
         """The identity: the embedding comes out of the representation."""
         return np.eye(self.L.shape[1])
 

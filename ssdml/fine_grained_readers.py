@@ -16,8 +16,7 @@ import numpy.typing as npt
 
 from ssdml.image_files import ImageFiles
 from ssdml.image_readers import RawItems
-
-Ints = npt.NDArray[np.int64]
+from ssdml.utils.typing import Ints
 
 
 def read_cub(folder: Path) -> RawItems:

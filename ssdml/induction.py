@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ssdml.calibration import (
@@ -27,9 +26,7 @@ from ssdml.labels import read_labels
 from ssdml.linalg import check_spread
 from ssdml.metric import LearnedMetric
 from ssdml.offered import ClassScore
-
-Array = npt.NDArray[Any]
-Labels = npt.NDArray[np.int64]
+from ssdml.utils.typing import Array, Ints
 
 
 class InductiveMetric(ClassScore, LearnedMetric):
@@ -47,7 +44,7 @@ class InductiveMetric(ClassScore, LearnedMetric):
     confidence_powers_ = 1.0, 1.0  # of the distributions that were propagated, and of new rows
     calibration_: Calibration | None = None
 
-    def _training_rows(self, X: Any, y: Any, way_out: str | None = None) -> tuple[Array, Labels]:
+    def _training_rows(self, X: Any, y: Any, way_out: str | None = None) -> tuple[Array, Ints]:
         """Rows in memory and their labels, as they are told to be; noted what columns they have."""
         name = type(self).__name__
         check_file(X, name)
@@ -127,7 +124,7 @@ class InductiveMetric(ClassScore, LearnedMetric):
         )
         return largest
 
-    def _calibrate(self, edges: Any, labels: Labels, decay: float) -> None:
+    def _calibrate(self, edges: Any, labels: Ints, decay: float) -> None:
         """Powers of the distributions; none where the rows have several graphs."""
         self.calibration_, self.confidence_powers_ = None, (1.0, 1.0)
         if edges is not None:

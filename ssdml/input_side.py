@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
 from ssdml.device_graph import device_graph
@@ -17,9 +16,7 @@ from ssdml.graphs.propagation import propagate_labels
 from ssdml.items import Items
 from ssdml.linalg import covariance, unit_rows
 from ssdml.projections import leading_axes
-
-Array = npt.NDArray[Any]
-Classes = npt.NDArray[np.int64]
+from ssdml.utils.typing import Array, Ints
 
 LARGEST_ITEM = 4096  # numbers of an item; of larger ones the input is left alone
 READ = 5000  # items that are read at a time
@@ -108,7 +105,7 @@ class InputGraph(NamedTuple):
 
 def input_graph(
     rows: Array,
-    labels: Classes,
+    labels: Ints,
     settings: InputSettings,
     device: str,
     rng: np.random.Generator,
@@ -131,7 +128,7 @@ def flat_items(items: Items) -> Array:
 
 def foretold(
     edges: sparse.csr_array,
-    labels: Classes,
+    labels: Ints,
     decay: float,
     n_jobs: int | None,
     rng: np.random.Generator,

@@ -11,8 +11,7 @@ import torch
 
 from ssdml.image_shapes import has_channels_last
 from ssdml.labels import encode_partial_labels
-
-Indices = npt.NDArray[np.intp]
+from ssdml.utils.typing import Indices
 
 COMPARED = 200  # items of a data set that stand for all
 FEWEST_FOR_SCALE = 10

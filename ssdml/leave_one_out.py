@@ -6,15 +6,12 @@ import warnings
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.masses import class_codes
 from ssdml.graphs.propagation import propagate_labels
 from ssdml.graphs.spreading import class_shares
-
-Array = npt.NDArray[Any]
-Ints = npt.NDArray[np.int64]
+from ssdml.utils.typing import Array, Ints
 
 ROUNDING = 1e-12  # share of a row's score below which the others' share of it is rounding
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Matrix = npt.NDArray[np.float64]
+from ssdml.utils.typing import Floats
 
 BLOCK_ENTRIES = 2**20  # of a tall matrix, that are in float64 at once: 8 MB
 
 
-def symmetrize(matrix: npt.ArrayLike) -> Matrix:
+def symmetrize(matrix: npt.ArrayLike) -> Floats:
     """Mean of a square matrix and its transpose.
 
     Examples
@@ -26,7 +26,7 @@ def symmetrize(matrix: npt.ArrayLike) -> Matrix:
     return (square + square.T) / 2
 
 
-def shrink(scatter: npt.ArrayLike, shrinkage: float) -> Matrix:
+def shrink(scatter: npt.ArrayLike, shrinkage: float) -> Floats:
     """Scatter drawn towards the multiple of the identity that has its trace.
 
     A matrix of zeros is drawn towards the identity, so that the result is positive definite
@@ -43,7 +43,7 @@ def shrink(scatter: npt.ArrayLike, shrinkage: float) -> Matrix:
     return (1 - shrinkage) * symmetric + shrinkage * level * np.eye(len(symmetric))
 
 
-def inverse_sqrt(matrix: npt.ArrayLike) -> Matrix:
+def inverse_sqrt(matrix: npt.ArrayLike) -> Floats:
     """Symmetric S with ``S @ matrix @ S`` the identity; ``matrix`` is positive definite.
 
     Eigenvalues below the largest one's rounding error are lifted to it. O(d³).
@@ -56,11 +56,11 @@ def inverse_sqrt(matrix: npt.ArrayLike) -> Matrix:
     """
     values, vectors = np.linalg.eigh(symmetrize(matrix))
     floor = max(values[-1], np.finfo(float).tiny) * len(values) * np.finfo(float).eps
-    scaled: Matrix = vectors / np.sqrt(np.maximum(values, floor))
+    scaled: Floats = vectors / np.sqrt(np.maximum(values, floor))
     return scaled @ vectors.T
 
 
-def top_eigenvectors(matrix: npt.ArrayLike, count: int) -> Matrix:
+def top_eigenvectors(matrix: npt.ArrayLike, count: int) -> Floats:
     """Orthonormal columns for the ``count`` largest eigenvalues, largest first.
 
     Signs are fixed: the entry of largest magnitude in each column is positive.
@@ -74,7 +74,7 @@ def top_eigenvectors(matrix: npt.ArrayLike, count: int) -> Matrix:
     return with_signs(np.linalg.eigh(symmetrize(matrix))[1][:, ::-1][:, :count])
 
 
-def with_signs(vectors: Matrix) -> Matrix:
+def with_signs(vectors: Floats) -> Floats:
     """Columns, each with the sign that makes its entry of largest magnitude positive.
 
     Examples
@@ -84,11 +84,11 @@ def with_signs(vectors: Matrix) -> Matrix:
            [2. , 0.5]])
     """
     peaks = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
-    fixed: Matrix = vectors * np.sign(peaks) + 0.0  # + 0.0 turns -0 into 0
+    fixed: Floats = vectors * np.sign(peaks) + 0.0  # + 0.0 turns -0 into 0
     return fixed
 
 
-def nearest_orthonormal(matrix: npt.ArrayLike) -> Matrix:
+def nearest_orthonormal(matrix: npt.ArrayLike) -> Floats:
     """Polar factor: the matrix of orthonormal columns nearest to ``matrix`` (d, l), l <= d.
 
     Examples
@@ -98,7 +98,7 @@ def nearest_orthonormal(matrix: npt.ArrayLike) -> Matrix:
            [0.]])
     """
     left, _, right = np.linalg.svd(np.asarray(matrix, dtype=np.float64), full_matrices=False)
-    polar: Matrix = left @ right
+    polar: Floats = left @ right
     return polar
 
 
@@ -115,7 +115,7 @@ def unit_rows(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return rows / np.where(lengths > 0, lengths, 1)
 
 
-def float64_blocks(rows: npt.NDArray[Any]) -> Iterator[tuple[slice, Matrix]]:
+def float64_blocks(rows: npt.NDArray[Any]) -> Iterator[tuple[slice, Floats]]:
     """Rows in float64, some at a time, each time with their place: no copy of them all is made.
 
     Examples
@@ -130,7 +130,7 @@ def float64_blocks(rows: npt.NDArray[Any]) -> Iterator[tuple[slice, Matrix]]:
         yield place, np.asarray(rows[place], dtype=np.float64)
 
 
-def covariance(rows: npt.NDArray[Any]) -> Matrix:
+def covariance(rows: npt.NDArray[Any]) -> Floats:
     """Covariance of the rows (n, d), with n - 1 for their number: (d, d). O(n d²).
 
     Examples
@@ -184,7 +184,7 @@ def check_spread(X: npt.NDArray[Any], who: str) -> None:
         raise ValueError(f"{who}: X must have a finite variance; it overflows. Scale X down.")
 
 
-def product(rows: npt.NDArray[Any], matrix: Matrix) -> Matrix:
+def product(rows: npt.NDArray[Any], matrix: Floats) -> Floats:
     """``rows @ matrix`` in float64, for rows (n, d) of any precision.
 
     Examples

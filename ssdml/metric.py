@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ssdml.dask_arrays import by_blocks, check_dask_array, of_dask
@@ -19,8 +18,7 @@ from ssdml.graphs._rows import check_file
 from ssdml.offered import SearchableEmbedding
 from ssdml.persistence import load_state, save_state
 from ssdml.representation import ResidualRepresentation
-
-Array = npt.NDArray[Any]
+from ssdml.utils.typing import Array
 
 BLOCK_ENTRIES = 2**18  # of the rows that are checked and multiplied at once
 SAVED = ("components_", "classes_", "label_distributions_", "transduction_", "embedding_")

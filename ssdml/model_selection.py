@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.model_selection import BaseCrossValidator, StratifiedKFold
 from sklearn.utils import _safe_indexing
@@ -19,8 +18,7 @@ from sklearn.utils.validation import _num_samples
 from ssdml.evaluation import embedding_score, is_embedding_score
 from ssdml.graphs._checks import UNLABELED, choose
 from ssdml.labels import encode_partial_labels
-
-Ints = npt.NDArray[np.int64]
+from ssdml.utils.typing import Ints
 
 
 class SemiSupervisedSplit(BaseCrossValidator):

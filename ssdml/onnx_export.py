@@ -11,7 +11,6 @@ from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any
 
-import numpy.typing as npt
 import torch
 from torch import nn
 
@@ -19,8 +18,7 @@ from ssdml.files import whole_file
 from ssdml.graphs._tensors import unit_rows
 from ssdml.input_side import InputSide
 from ssdml.representation import ResidualRepresentation
-
-Array = npt.NDArray[Any]
+from ssdml.utils.typing import Array
 
 INPUT, OUTPUT = "X", "embedding"  # names in the graph
 INSTALL = "pip install 'ssdml[onnx]'"

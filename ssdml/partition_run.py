@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
@@ -44,14 +43,12 @@ from ssdml.training import (
     pretrain,
     seeded,
 )
+from ssdml.utils.typing import Array, Indices, Ints
 
 if TYPE_CHECKING:
     from ssdml.input_side import InputGraph
     from ssdml.losses.base import Loss
 
-Array = npt.NDArray[Any]
-Classes = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
 
 CHECKED = 500  # items of a partition whose features are looked at when it has been learned
 ZERO_SHARE = 0.1  # of them that may be zeros alone without a word
@@ -95,7 +92,7 @@ class PartitionRun(ABC):
     def __init__(
         self,
         items: Items,
-        labels: Classes,
+        labels: Ints,
         network: MetricNetwork,
         settings: RunSettings,
         seed: int,
@@ -130,7 +127,7 @@ class PartitionRun(ABC):
         """What the next epochs are to have; one process makes it for all."""
 
     @abstractmethod
-    def _batches(self, rows: Rows, number: int, rng: np.random.Generator) -> Iterator[Any]:
+    def _batches(self, rows: Indices, number: int, rng: np.random.Generator) -> Iterator[Any]:
         """What each step of a partition learns from, drawn when the step comes."""
 
     @abstractmethod
@@ -326,7 +323,7 @@ class PartitionRun(ABC):
         """Batches of a partition, those of all its epochs."""
         return -(-self.epochs_of(number) * len(self.parts[number]) // self.settings.batch_size)
 
-    def embed(self, kind: str, rows: Rows | None = None) -> Array:
+    def embed(self, kind: str, rows: Indices | None = None) -> Array:
         """Unit features, or embedding, of all items by the network, or of some."""
         size = self.settings.batch_size
         embedded = embed_items(self.network, self.items, kind, rows, batch_size=size)

@@ -27,10 +27,7 @@ from ssdml.graphs.triplets import Triplets
 from ssdml.linalg import check_spread
 from ssdml.projections import graph_rows
 from ssdml.scatter import ClassMoments, class_moments
-
-Array = npt.NDArray[Any]
-Labels = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
+from ssdml.utils.typing import Array, Indices, Ints
 
 PARTITION_ROWS = 50_000
 PARTITION_ENTRIES = 2**27  # where rows are long, fewer: half a GB in float32
@@ -39,8 +36,8 @@ PARTITION_ENTRIES = 2**27  # where rows are long, fewer: half a GB in float32
 class Labelled(NamedTuple):
     """The labelled rows, which every partition gets."""
 
-    numbers: Rows  # among all rows, ascending
-    labels: Labels
+    numbers: Indices  # among all rows, ascending
+    labels: Ints
     X: Array
 
 
@@ -74,12 +71,12 @@ class Summary(NamedTuple):
     """What a partition tells. Chosen are the rows at the ends of triplets and those that judge."""
 
     distributions: Array  # (n, n_classes), of its own rows
-    numbers: Rows  # of the chosen rows, among all
+    numbers: Indices  # of the chosen rows, among all
     X: Array  # of the chosen rows
-    classes: Rows  # of the chosen rows, as columns of the distributions
+    classes: Indices  # of the chosen rows, as columns of the distributions
     triplets: tuple[Triplets, ...]  # one a round; their ends are places among the chosen rows
-    judged: Rows  # places among the chosen rows
-    samples: tuple[Rows, ...]  # the judged and those they are searched among, for two verdicts
+    judged: Indices  # places among the chosen rows
+    samples: tuple[Indices, ...]  # the judged and those they are searched among, for two verdicts
     history: tuple[dict[str, Any], ...]
 
 
@@ -122,7 +119,7 @@ def apportioned(total: int, sizes: npt.ArrayLike) -> list[int]:
     return [int(share) for share in np.diff(steps)]
 
 
-def shares(chunks: Sequence[int], n_features: int, labels: Labels) -> list[tuple[list[int], Share]]:
+def shares(chunks: Sequence[int], n_features: int, labels: Ints) -> list[tuple[list[int], Share]]:
     """Chunks of each partition, and its share of the rows, the triplets and the judges.
 
     There are as many triplets and judges in all as in a fit in memory.
@@ -147,7 +144,7 @@ def shares(chunks: Sequence[int], n_features: int, labels: Labels) -> list[tuple
     ]
 
 
-def fewest_rows(chunks: Sequence[int], n_features: int, labels: Labels) -> int:
+def fewest_rows(chunks: Sequence[int], n_features: int, labels: Ints) -> int:
     """Rows of the smallest partition, the labelled rows of the others among them.
 
     Examples
@@ -206,7 +203,7 @@ def summarize(
         "recall": state.graph.recall_,
     }
 
-    def places(rows: Rows) -> Rows:
+    def places(rows: Indices) -> Indices:
         return np.searchsorted(chosen, rows)
 
     return moments, Summary(
@@ -227,7 +224,7 @@ def _state(
     share: Share,
     task: Task,
     rng: np.random.Generator,
-) -> tuple[State, Rows]:
+) -> tuple[State, Indices]:
     """The partition's rows, and below them the labelled rows of the others; their numbers."""
     n_features, dtype = labelled.X.shape[1], labelled.X.dtype
     starts = share.start + np.cumsum([0, *share.sizes[:-1]])
@@ -256,13 +253,13 @@ def _mined(state: State, share: Share, task: Task, rng: np.random.Generator) -> 
     return mine(state, task, share.n_triplets, rng)
 
 
-def _n_unreached(graph: KNNGraph, labels: Labels) -> int:
+def _n_unreached(graph: KNNGraph, labels: Ints) -> int:
     """Rows in those parts of the graph where none is labelled."""
     parts = connected_components(graph.to_csr(), directed=False)[1]
     return int((~np.isin(parts, parts[labels != UNLABELED])).sum())
 
 
-def with_ends(triplets: Triplets, change: Callable[[Rows], Rows]) -> Triplets:
+def with_ends(triplets: Triplets, change: Callable[[Indices], Indices]) -> Triplets:
     """The triplets, with other numbers for their rows."""
     anchor, positive, negative = (change(end) for end in triplets[:3])
     return Triplets(anchor, positive, negative, triplets.weight)

@@ -18,8 +18,7 @@ from ssdml.dask_arrays import rows_dtype
 from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.neighbors import knn_graph
 from ssdml.projections import graph_rows
-
-Array = npt.NDArray[Any]
+from ssdml.utils.typing import Array
 
 PILOT_ROWS = 50_000  # at most; arrays of more do not fit the caches either
 PILOT_SHARE = 1 / 3  # of the rows to be planned for: the plan is to be cheaper than the fit

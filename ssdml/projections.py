@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from ssdml.linalg import Matrix, covariance, symmetrize, top_eigenvectors, with_signs
-
-Array = npt.NDArray[Any]
+from ssdml.linalg import covariance, symmetrize, top_eigenvectors, with_signs
+from ssdml.utils.typing import Array, Floats
 
 GRAPH_VARIANCE = 0.95  # share of the variance that the neighbours are searched in
 
@@ -29,7 +25,7 @@ def graph_rows(X: Array) -> Array:
     return components
 
 
-def leading_axes(spread: Matrix) -> Matrix:
+def leading_axes(spread: Floats) -> Floats:
     """Eigenvectors of a covariance (d, d) that hold 95 % of the variance; one if there is none.
 
     Examples
@@ -46,7 +42,7 @@ def leading_axes(spread: Matrix) -> Matrix:
     return with_signs(vectors[:, ::-1][:, :count])
 
 
-def best_factor(blocks: Matrix, covariance: Matrix, n_components: int) -> Matrix:
+def best_factor(blocks: Floats, covariance: Floats, n_components: int) -> Floats:
     """Best ``n_components`` columns of the rows ``x @ blocks.T``, for x of this covariance.
 
     Distances are kept as well as a linear map of them can, in the mean of squares; exactly, if
@@ -70,5 +66,5 @@ def best_factor(blocks: Matrix, covariance: Matrix, n_components: int) -> Matrix
     # A little of the identity keeps directions in which the rows happen not to vary.
     level = np.trace(covariance) / len(covariance) or 1.0
     spread = blocks @ (covariance + 1e-9 * level * np.eye(len(covariance))) @ blocks.T
-    components: Matrix = top_eigenvectors(spread, n_components).T @ blocks
+    components: Floats = top_eigenvectors(spread, n_components).T @ blocks
     return components

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ssdml.linalg import in_range
-
-Array = npt.NDArray[np.floating[Any]]
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from ssdml.utils.typing import Array, Floats, Ints
 
 BLOCK_ENTRIES = 2**22  # distances held at once: 32 MB, and a few arrays of that size beside them
 

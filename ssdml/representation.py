@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ssdml.linalg import unit_rows
-
-Array = npt.NDArray[Any]
+from ssdml.utils.typing import Array
 
 
 class ResidualRepresentation(NamedTuple):

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ssdml.graphs._checks import UNLABELED
 from ssdml.ranking import ranked_neighbors
-
-Array = npt.NDArray[np.floating[Any]]
-Ints = npt.NDArray[np.int64]
+from ssdml.utils.typing import Array, Ints
 
 
 def retrieval_scores(

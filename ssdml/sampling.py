@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
-Classes = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
+from ssdml.utils.typing import Array, Indices, Ints
 
 
 def partitions(
-    labeled: Rows, unlabeled: Rows, count: int, size: int | None, rng: np.random.Generator
-) -> list[Rows]:
+    labeled: Indices, unlabeled: Indices, count: int, size: int | None, rng: np.random.Generator
+) -> list[Indices]:
     """The labelled rows with so many unlabelled ones, disjoint until all have had their turn.
 
     Parameters
@@ -69,7 +65,7 @@ def confidences(distributions: Array) -> Array:
     return certainty
 
 
-def spaced(rows: Rows, count: int) -> Rows:
+def spaced(rows: Indices, count: int) -> Indices:
     """So many of the rows, from all over them, and all where there are no more.
 
     Examples
@@ -82,8 +78,8 @@ def spaced(rows: Rows, count: int) -> Rows:
 
 
 def balanced_batches(
-    classes: Classes, weights: Array, size: int, count: int, rng: np.random.Generator
-) -> Iterator[Rows]:
+    classes: Ints, weights: Array, size: int, count: int, rng: np.random.Generator
+) -> Iterator[Indices]:
     """Rows of each batch: of every class as many as of any other, give or take one, by weight.
 
     Parameters
@@ -115,14 +111,14 @@ def balanced_batches(
 
 
 def aligned_halves(
-    classes: Classes,
+    classes: Ints,
     count: int,
     rng: np.random.Generator,
     *,
     n_classes: int = 13,
     per_class: int = 10,
     weights: Array | None = None,
-) -> Iterator[Rows]:
+) -> Iterator[Indices]:
     """Rows of each batch: two halves, of one class row by row, for CGML's consistency.
 
     Parameters
@@ -187,8 +183,8 @@ def aligned_halves(
 
 
 def _two_parts(
-    rows: Rows, size: int, weights: Array | None, rng: np.random.Generator
-) -> tuple[Rows, Rows]:
+    rows: Indices, size: int, weights: Array | None, rng: np.random.Generator
+) -> tuple[Indices, Indices]:
     """So many rows and so many others, drawn by weight; where there are less, some again."""
     # The order of exponential waiting times is that of draws without replacement.
     waits = rng.standard_exponential(len(rows))

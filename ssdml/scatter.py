@@ -9,33 +9,27 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from ssdml.linalg import (
-    Matrix,
-    float64_blocks,
-    inverse_sqrt,
-    nearest_orthonormal,
-    shrink,
-    top_eigenvectors,
-)
+from ssdml.linalg import float64_blocks, inverse_sqrt, nearest_orthonormal, shrink, top_eigenvectors
+from ssdml.utils.typing import Floats
 
 
 class ClassScatter(NamedTuple):
     """Covariances within and between classes; they add up to that of all rows."""
 
     mean: npt.NDArray[np.float64]  # (d,)
-    within: Matrix  # (d, d)
-    between: Matrix
+    within: Floats  # (d, d)
+    between: Floats
 
 
 class ClassMoments(NamedTuple):
     """What the rows of one place tell of the scatter of all; see :func:`pool_moments`."""
 
     counts: npt.NDArray[np.int64]  # (C,), rows of each class
-    means: Matrix  # (C, d)
-    within: Matrix  # (d, d), sum of the squares about the means
+    means: Floats  # (C, d)
+    within: Floats  # (d, d), sum of the squares about the means
 
 
-def class_means(rows: npt.ArrayLike, classes: npt.ArrayLike, *, n_classes: int = 0) -> Matrix:
+def class_means(rows: npt.ArrayLike, classes: npt.ArrayLike, *, n_classes: int = 0) -> Floats:
     """Mean of the rows of each class, in float64; zeros for a class without rows.
 
     Parameters
@@ -101,8 +95,8 @@ def class_scatter(rows: npt.ArrayLike, classes: npt.ArrayLike) -> ClassScatter:
 
 
 def _squares_about(
-    means: Matrix, X: npt.NDArray[Any], codes: npt.NDArray[np.integer[Any]]
-) -> Matrix:
+    means: Floats, X: npt.NDArray[Any], codes: npt.NDArray[np.integer[Any]]
+) -> Floats:
     """Sum of the outer squares of the rows less the means of their classes, (d, d)."""
     total = np.zeros((X.shape[1], X.shape[1]))
     for place, block in float64_blocks(X):
@@ -182,7 +176,7 @@ def pooled_scatter(moments: ClassMoments) -> ClassScatter:
     return ClassScatter(mean, within / n, (offsets.T * counts) @ offsets / n)
 
 
-def whitening(scatter: ClassScatter, *, shrinkage: float = 0.1) -> Matrix:
+def whitening(scatter: ClassScatter, *, shrinkage: float = 0.1) -> Floats:
     """Symmetric map T under which the (shrunk) scatter within classes is the identity.
 
     Examples
@@ -193,7 +187,7 @@ def whitening(scatter: ClassScatter, *, shrinkage: float = 0.1) -> Matrix:
     return inverse_sqrt(shrink(scatter.within, shrinkage))
 
 
-def discriminants(scatter: ClassScatter, transform: Matrix, count: int) -> Matrix:
+def discriminants(scatter: ClassScatter, transform: Floats, count: int) -> Floats:
     """Orthonormal directions, after ``transform``, in which the classes' means differ most.
 
     The discriminants of Fisher and Rao if ``transform`` whitens the scatter within classes.

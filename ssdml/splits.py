@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from ssdml.budgets import Budget, drawn, mislabeled, thinned
 from ssdml.graphs._checks import UNLABELED
+from ssdml.utils.typing import Ints
 
 if TYPE_CHECKING:
     from ssdml.datasets import Dataset
 
-Ints = npt.NDArray[np.int64]
 
 SCHEMA = 1
 

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ssdml.angular import Objective
-from ssdml.linalg import Matrix, nearest_orthonormal
+from ssdml.linalg import nearest_orthonormal
+from ssdml.utils.typing import Floats
 
 ORTHONORMAL_TOL = 1e-8
 
@@ -17,7 +18,7 @@ ORTHONORMAL_TOL = 1e-8
 class StiefelResult(NamedTuple):
     """The point reached and how the search ended."""
 
-    point: Matrix  # (d, l), orthonormal columns
+    point: Floats  # (d, l), orthonormal columns
     value: float
     initial_value: float
     n_iter: int
@@ -25,7 +26,7 @@ class StiefelResult(NamedTuple):
     converged: bool  # the Riemannian gradient vanished, or no step went further down
 
 
-def random_orthonormal(d: int, n_components: int, rng: np.random.Generator) -> Matrix:
+def random_orthonormal(d: int, n_components: int, rng: np.random.Generator) -> Floats:
     """Random matrix of shape (d, n_components) with orthonormal columns, uniform on the manifold.
 
     Examples
@@ -135,10 +136,10 @@ class _Remembered:
 
     def __init__(self, objective: Objective) -> None:
         self._objective = objective
-        self._point: Matrix | None = None
-        self._result: tuple[float, Matrix] = (math.inf, np.empty(0))
+        self._point: Floats | None = None
+        self._result: tuple[float, Floats] = (math.inf, np.empty(0))
 
-    def __call__(self, point: Matrix) -> tuple[float, Matrix]:
+    def __call__(self, point: Floats) -> tuple[float, Floats]:
         if self._point is None or not np.array_equal(point, self._point):
             value, gradient = self._objective(point)
             # A NaN would pass for a decrease in the line search; infinity does not.
@@ -150,14 +151,14 @@ class _Remembered:
         """Let go of the objective and its rows: pymanopt's problem is a cycle that outlives us."""
         del self._objective
 
-    def value(self, point: Matrix) -> float:
+    def value(self, point: Floats) -> float:
         return self(point)[0]
 
-    def gradient(self, point: Matrix) -> Matrix:
+    def gradient(self, point: Floats) -> Floats:
         return self(point)[1]
 
 
-def _checked_start(initial: npt.ArrayLike) -> Matrix:
+def _checked_start(initial: npt.ArrayLike) -> Floats:
     start = np.array(initial, dtype=np.float64)
     if start.ndim != 2 or start.shape[0] < start.shape[1]:
         raise ValueError(
@@ -173,7 +174,7 @@ def _checked_start(initial: npt.ArrayLike) -> Matrix:
     return start
 
 
-def _gradient_norm(manifold: object, point: Matrix, gradient: Matrix) -> float:
+def _gradient_norm(manifold: object, point: Floats, gradient: Floats) -> float:
     """Length of the Riemannian gradient."""
     riemannian = manifold.euclidean_to_riemannian_gradient(point, gradient)  # type: ignore[attr-defined]
     return float(np.linalg.norm(riemannian))

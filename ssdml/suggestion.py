@@ -7,7 +7,6 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
@@ -21,9 +20,7 @@ from ssdml.graphs.propagation import propagate_labels
 from ssdml.leave_one_out import judged_rows, leave_one_out
 from ssdml.linalg import covariance
 from ssdml.projections import best_factor, graph_rows
-
-Array = npt.NDArray[Any]
-Labels = npt.NDArray[np.int64]
+from ssdml.utils.typing import Array, Ints
 
 # The defaults first: they win a tie.
 N_NEIGHBORS, DECAYS = (10, 5, 7, 15), (0.99, 0.95, 0.9)
@@ -186,7 +183,7 @@ def suggest_settings(
     return Suggestion(chosen.set_params(n_components=n_components), table, columns)
 
 
-def _checked(estimator: Any, X: Any, y: Any, max_rows: int) -> tuple[Array, Labels]:
+def _checked(estimator: Any, X: Any, y: Any, max_rows: int) -> tuple[Array, Ints]:
     """Rows and labels that are fit for the estimator."""
     who = f"{type(estimator).__name__}.suggest"
     if of_dask(X):
@@ -205,7 +202,7 @@ def _checked(estimator: Any, X: Any, y: Any, max_rows: int) -> tuple[Array, Labe
     return X, labels
 
 
-def _drawn(labels: Labels, max_rows: int, rng: np.random.Generator) -> Labels:
+def _drawn(labels: Ints, max_rows: int, rng: np.random.Generator) -> Ints:
     """Labelled rows, and so many of the others that together they are at most ``max_rows``."""
     labeled = rng.permutation(np.flatnonzero(labels != UNLABELED))[:max_rows]
     others = rng.permutation(np.flatnonzero(labels == UNLABELED))[: max_rows - len(labeled)]
@@ -215,8 +212,8 @@ def _drawn(labels: Labels, max_rows: int, rng: np.random.Generator) -> Labels:
 def _graphs_tried(
     estimator: Any,
     X: Array,
-    labels: Labels,
-    judged: Labels,
+    labels: Ints,
+    judged: Ints,
     kept: frozenset[str],
     rng: np.random.Generator,
 ) -> tuple[GraphTrial, ...]:
@@ -234,7 +231,7 @@ def _graphs_tried(
 
 
 def _graph_tried(
-    graph: KNNGraph, k: int, decay: float, labels: Labels, judged: Labels, n_jobs: int | None
+    graph: KNNGraph, k: int, decay: float, labels: Ints, judged: Ints, n_jobs: int | None
 ) -> GraphTrial:
     nearer = KNNGraph(graph.indices[:, :k], graph.distances[:, :k])
     codes, _ = class_codes(labels)
@@ -253,7 +250,7 @@ def _graph_tried(
 
 
 def _columns_tried(
-    estimator: Any, X: Array, labels: Labels, rng: np.random.Generator
+    estimator: Any, X: Array, labels: Ints, rng: np.random.Generator
 ) -> tuple[tuple[ColumnsTrial, ...], int | None]:
     """Agreement by the metric with few columns and with all, and the fewest that are enough."""
     judged = rng.permutation(_rows_that_agree(labels))[:JUDGED_ROWS]
@@ -284,7 +281,7 @@ def _columns_tried(
     return tuple(tried), chosen
 
 
-def _rows_that_agree(labels: Labels) -> Labels:
+def _rows_that_agree(labels: Ints) -> Ints:
     """Rows that are asked whether their nearest one is of their class: those without a label."""
     others = np.flatnonzero(labels == UNLABELED)
     return others if len(others) else np.arange(len(labels))

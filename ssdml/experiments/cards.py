@@ -14,12 +14,12 @@ from ssdml.datasets import Dataset
 from ssdml.experiments.results import RESUME
 from ssdml.files import whole_file
 from ssdml.image_files import ImageFiles
+from ssdml.utils.typing import Ints
 
 SIDE = 48  # pixels: what larger pictures are made smaller to
 MOST_CHARACTERS = 240  # of a text
 QUALITY = 75  # of pictures in colour, which are photographs; grey ones lose nothing
 
-Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 

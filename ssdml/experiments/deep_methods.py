@@ -10,8 +10,9 @@ from sklearn.base import clone
 
 from ssdml.datasets import Dataset
 from ssdml.experiments.initial import InitialFeatures
-from ssdml.experiments.methods import AroundEstimator, Array, Factory
+from ssdml.experiments.methods import AroundEstimator, Factory
 from ssdml.paper_networks import PAPER_NETWORKS
+from ssdml.utils.typing import Array
 
 NETWORKS: dict[tuple[int, ...], tuple[str, int]] = {
     network.image_size: (name, network.n_components) for name, network in PAPER_NETWORKS.items()

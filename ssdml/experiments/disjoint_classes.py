@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from ssdml.datasets import Dataset
-
-Classes = npt.NDArray[np.int64]
 
 ROWS_PER_CLASS = 1000
 DRAWN_FROM = 20  # classes; of fewer the first half is always the one that is learned

@@ -7,17 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ssdml.experiments.cards import Cards
 from ssdml.experiments.details import Answers
 from ssdml.experiments.figures import CLASS_COLORS
 from ssdml.experiments.maps import ClassMap
+from ssdml.utils.typing import Array
 
 STEPS = 65535  # of a coordinate: more than any screen has pixels
 SURE = 254  # stands for confidence 1
-
-Array = npt.NDArray[Any]
 
 
 def explorer_data(

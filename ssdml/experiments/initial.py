@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.masses import class_codes
-
-Array = npt.NDArray[Any]
+from ssdml.utils.typing import Array
 
 
 class InitialFeatures(TransformerMixin, BaseEstimator):

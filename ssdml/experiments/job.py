@@ -24,7 +24,7 @@ from ssdml.experiments.details import (
     map_sample,
     save_details,
 )
-from ssdml.experiments.methods import Array, Embedder
+from ssdml.experiments.methods import Embedder
 from ssdml.experiments.neighborhoods import mined_sample
 from ssdml.experiments.plan import Run
 from ssdml.experiments.predictions import (
@@ -38,6 +38,7 @@ from ssdml.experiments.protocols import RECALL_AT
 from ssdml.experiments.resources import PeakMemory, versions
 from ssdml.experiments.results import Row
 from ssdml.image_files import ImageFiles
+from ssdml.utils.typing import Array
 
 SCORES = ("NMI", "F1", "R@1", "R@2", "R@4", "R@8", "MAP@R")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from sklearn.base import BaseEstimator, TransformerMixin
 
@@ -13,7 +12,6 @@ from ssdml.backbones import ResidualHead
 from ssdml.deep_network import new_network
 from ssdml.experiments.compared_losses import Problem, made_loss
 from ssdml.experiments.deep_methods import NETWORKS
-from ssdml.experiments.methods import Array
 from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs.neighbors import knn_graph
 from ssdml.graphs.propagation import propagate_labels
@@ -24,9 +22,7 @@ from ssdml.losses.density import class_densities
 from ssdml.sampling import aligned_halves, confidences
 from ssdml.stiefel import random_orthonormal
 from ssdml.training import MetricNetwork, Schedule, embed_items, one_thread, rate_at, seeded
-
-Rows = npt.NDArray[np.intp]
-Classes = npt.NDArray[np.int64]
+from ssdml.utils.typing import Array, Ints
 
 BATCH_CLASSES, BATCH_ROWS = 10, 100  # as seed 002 has them: ten classes, ten rows of each
 CENTERS_RATE = 1e-2  # of proxies, centers and target densities
@@ -37,7 +33,7 @@ DENSITY_ROWS = 2000  # that the densities before training are those of, at most
 def learn(
     network: MetricNetwork,
     items: Items,
-    classes: Classes,
+    classes: Ints,
     loss: LossSum,
     *,
     n_steps: int,
@@ -209,7 +205,7 @@ class LossEmbedding(TransformerMixin, BaseEstimator):
             return MetricNetwork(ResidualHead(d), torch.from_numpy(L), 1, free_metric=True)
 
 
-def _propagated(X: Array, classes: Classes) -> tuple[Classes, Array]:
+def _propagated(X: Array, classes: Ints) -> tuple[Ints, Array]:
     """Class of each row by propagation, and how sure it is; -1 and 0 where no label arrives."""
     distributions = propagate_labels(knn_graph(unit_rows(X), N_NEIGHBORS, metric="cosine"), classes)
     sure = confidences(distributions)

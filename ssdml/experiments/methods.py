@@ -9,13 +9,11 @@ from importlib.util import find_spec
 from typing import Any, Protocol, Self
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.metaestimators import available_if
 
 from ssdml.graphs._checks import UNLABELED, choose
-
-Array = npt.NDArray[Any]
+from ssdml.utils.typing import Array
 
 
 class Embedder(Protocol):

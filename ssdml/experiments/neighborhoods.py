@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from ssdml.graphs._checks import UNLABELED
 from ssdml.graphs._lookup import Lookup, affinity_lookup
@@ -18,13 +17,12 @@ from ssdml.graphs.masses import ClassMasses
 from ssdml.graphs.neighbors import nearest_rows
 from ssdml.graphs.triplets import Triplets
 from ssdml.projections import graph_rows
+from ssdml.utils.typing import Array
 
 N_NEIGHBORS = 10  # whatever a method takes, so that all methods show one neighbourhood
 SHOWN_TRIPLETS = 8  # of the anchor: more would hide each other
 MOST_ANCHORS = 500  # labelled rows that the anchor is chosen from
 PREFIX = "mined_"
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import numpy as np
 
 from ssdml.experiments.results import Row
 from ssdml.experiments.significance import PairedTest, corrected_t_test
-from ssdml.experiments.statistics import Floats
 from ssdml.experiments.tables import by_seed
+from ssdml.utils.typing import Floats
 
 
 def means(rows: Sequence[Row], score: str) -> dict[str, float]:

@@ -13,10 +13,11 @@ import numpy as np
 
 from ssdml.datasets import Dataset
 from ssdml.experiments.deep_methods import DeepMethod, Maker
-from ssdml.experiments.methods import Array, Factory
+from ssdml.experiments.methods import Factory
 from ssdml.experiments.protocols import SEED_003, Protocol
 from ssdml.graphs._checks import UNLABELED
 from ssdml.image_files import ImageFiles
+from ssdml.utils.typing import Array
 
 
 class OfPhotographs(DeepMethod):

@@ -12,9 +12,7 @@ from sklearn.base import is_classifier
 from ssdml.evaluation import Reliability, few_label_accuracy, nearest_mean, reliability
 from ssdml.graphs._checks import UNLABELED
 from ssdml.scatter import class_means
-
-Array = npt.NDArray[Any]
-Ints = npt.NDArray[np.int64]
+from ssdml.utils.typing import Array, Ints
 
 
 class Predictions(NamedTuple):

@@ -9,8 +9,9 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 
-from ssdml.experiments.methods import Array, Embedder, Factory
+from ssdml.experiments.methods import Embedder, Factory
 from ssdml.graphs._checks import UNLABELED
+from ssdml.utils.typing import Array
 
 
 class ClassDistributions(ClassifierMixin, TransformerMixin, BaseEstimator):

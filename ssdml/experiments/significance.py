@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ssdml.experiments.statistics import Estimate, Floats, average_ranks, mean_interval
+from ssdml.experiments.statistics import Estimate, average_ranks, mean_interval
+from ssdml.utils.typing import Floats
 
 
 class PairedTest(NamedTuple):

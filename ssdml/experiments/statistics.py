@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from ssdml.utils.typing import Floats
 
 
 class Estimate(NamedTuple):

@@ -19,13 +19,12 @@ from ssdml.experiments.significance import (
     friedman_nemenyi,
     holm,
 )
-from ssdml.experiments.statistics import Estimate, Floats, mean_interval
+from ssdml.experiments.statistics import Estimate, mean_interval
+from ssdml.utils.typing import Floats, Indices
 
 MARGIN = 1.0  # percentage points below another score that still match it
 LEVEL = 0.05
 FEWEST_DATASETS = 3  # over which methods are ranked
-
-Places = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -156,7 +155,7 @@ def study_scores(rows: Sequence[Row]) -> StudyScores | None:
     )
 
 
-def most_runs(ran: npt.NDArray[np.bool_]) -> tuple[Places, Places, Places]:
+def most_runs(ran: npt.NDArray[np.bool_]) -> tuple[Indices, Indices, Indices]:
     """Methods, budgets and seeds with no run missing among them, and as many runs as possible.
 
     Of the budgets and seeds that some two methods have in common; those of all, if that is no less.
@@ -180,7 +179,7 @@ def most_runs(ran: npt.NDArray[np.bool_]) -> tuple[Places, Places, Places]:
     return max(found, key=lambda kept: kept[0].size * kept[1].size * kept[2].size)
 
 
-def _without(names: Sequence[str], places: Places) -> list[str]:
+def _without(names: Sequence[str], places: Indices) -> list[str]:
     return [name for i, name in enumerate(names) if i not in places]
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from ssdml.budgets import Budget
 from ssdml.experiments.results import Row, budget_of
@@ -16,8 +15,7 @@ from ssdml.experiments.statistics import (
     mean_interval,
     paired_difference,
 )
-
-Floats = npt.NDArray[np.float64]
+from ssdml.utils.typing import Floats
 
 HEADLINE = ("NMI", "R@1", "accuracy")  # a clustering, a retrieval and a classification score
 ALL_SCORES = ("NMI", "F1", "R@1", "R@2", "R@4", "R@8", "MAP@R", "accuracy")

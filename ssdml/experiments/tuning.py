@@ -12,10 +12,11 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import Tags, get_tags
 
-from ssdml.experiments.methods import AroundEstimator, Array, Embedder, Factory
+from ssdml.experiments.methods import AroundEstimator, Embedder, Factory
 from ssdml.experiments.predictions import label_accuracy
 from ssdml.graphs._checks import UNLABELED
 from ssdml.model_selection import SemiSupervisedSplit
+from ssdml.utils.typing import Array
 
 Settings = list[dict[str, Any]]
 

@@ -1,0 +1,1 @@
+"""Array, torch and file helpers that every package uses."""
