@@ -9,11 +9,11 @@ import numpy as np
 from numba import njit
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ssdml.baselines._estimator import NOT_NEGATIVE, Baseline, Problem
-from ssdml.baselines._pairs import LabelledPairs, draw_pairs
-from ssdml.baselines._propagated import PropagatedBaseline
-from ssdml.graphs.masses import class_codes
-from ssdml.linalg import inverse_sqrt, shrink, symmetrize
+from ssdml.baselines.base import NOT_NEGATIVE, Baseline, Problem
+from ssdml.baselines.pairs import LabelledPairs, draw_pairs
+from ssdml.baselines.propagated import PropagatedBaseline
+from ssdml.utils.labels import class_codes
+from ssdml.utils.linalg import inverse_sqrt, shrink, symmetrize
 from ssdml.utils.typing import Floats
 
 PAIRS_OF_A_CLASS, MOST_PAIRS = 20, 5000  # 20 C² pairs, as is usual, and no more than 5,000

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from ssdml.baselines._estimator import NOT_NEGATIVE, Baseline, Problem
-from ssdml.baselines._pairs import LabelledPairs
-from ssdml.baselines._propagated import PropagatedBaseline
-from ssdml.linalg import shrink, symmetrize
+from ssdml.baselines.base import NOT_NEGATIVE, Baseline, Problem
+from ssdml.baselines.pairs import LabelledPairs
+from ssdml.baselines.propagated import PropagatedBaseline
+from ssdml.utils.linalg import shrink, symmetrize
 from ssdml.utils.typing import Floats
 
 FLOOR = 1e-6  # least eigenvalue of a prior, relative to its largest

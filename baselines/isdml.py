@@ -11,15 +11,14 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ssdml.baselines._balance import balanced
-from ssdml.baselines._estimator import NOT_NEGATIVE, Baseline, Problem
+from ssdml.baselines.base import NOT_NEGATIVE, Baseline, Problem, balanced
 from ssdml.graphs.laplacian import pair_scatter
-from ssdml.graphs.neighbors import KNNGraph, directed_csr
-from ssdml.linalg import symmetrize
+from ssdml.graphs.neighbors.knn import KNNGraph, directed_csr
+from ssdml.utils.linalg import symmetrize
 from ssdml.utils.typing import Floats
 
 if TYPE_CHECKING:
-    from ssdml.baselines._batch_losses import BatchLoss
+    from ssdml.baselines.batch_losses import BatchLoss
 
 
 TILE = 2048  # rows to a side of the squared distances that are held at once: 32 MB
@@ -160,7 +159,7 @@ class ISDML(Baseline):
         return found.M, info
 
     def _batch_loss(self, problem: Problem, info: dict[str, Any]) -> BatchLoss:
-        from ssdml.baselines._batch_losses import LaplacianLoss
+        from ssdml.baselines.batch_losses import LaplacianLoss
 
         used = info["dissimilar_weight"]
         return LaplacianLoss(info["edges"], self.similar_weight, used, self.graph_weight)
@@ -199,8 +198,7 @@ def descend(H: Floats, *, max_iter: int, tol: float) -> Descent:
     array([[1.  , 0.  ],
            [0.  , 0.25]])
     """
-    from pymanopt import Problem as OnManifold
-    from pymanopt import function
+    from pymanopt import Problem as OnManifold, function
     from pymanopt.manifolds import SymmetricPositiveDefinite
     from pymanopt.optimizers import SteepestDescent
 

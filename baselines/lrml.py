@@ -10,15 +10,14 @@ import numpy.typing as npt
 from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
-from ssdml.baselines._balance import balanced
-from ssdml.baselines._estimator import NOT_NEGATIVE, Baseline, Problem
+from ssdml.baselines.base import NOT_NEGATIVE, Baseline, Problem, balanced
 from ssdml.graphs.laplacian import adjacency, pair_scatter, symmetric_normalized
-from ssdml.graphs.neighbors import KNNGraph
-from ssdml.linalg import symmetrize
+from ssdml.graphs.neighbors.knn import KNNGraph
+from ssdml.utils.linalg import symmetrize
 from ssdml.utils.typing import Floats
 
 if TYPE_CHECKING:
-    from ssdml.baselines._batch_losses import BatchLoss
+    from ssdml.baselines.batch_losses import BatchLoss
 
 
 class LRML(Baseline):
@@ -128,7 +127,7 @@ class LRML(Baseline):
         return M, {"dissimilar_weight": used, "value": float((M * H).sum())}
 
     def _batch_loss(self, problem: Problem, info: dict[str, Any]) -> BatchLoss:
-        from ssdml.baselines._batch_losses import LaplacianLoss
+        from ssdml.baselines.batch_losses import LaplacianLoss
 
         edges, pulls = laplacian_parts(problem.graph, normalized=self.normalized)
         used = info["dissimilar_weight"]

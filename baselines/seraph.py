@@ -12,14 +12,14 @@ from scipy.special import expit, log_expit
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ssdml.baselines._estimator import NOT_NEGATIVE, Baseline, Problem
-from ssdml.baselines._pairs import draw_pairs, draw_unknown_pairs, squares_under
+from ssdml.baselines.base import NOT_NEGATIVE, Baseline, Problem
+from ssdml.baselines.pairs import draw_pairs, draw_unknown_pairs, squares_under
 from ssdml.graphs.laplacian import pair_scatter
-from ssdml.linalg import symmetrize
+from ssdml.utils.linalg import symmetrize
 from ssdml.utils.typing import Array, Floats
 
 if TYPE_CHECKING:
-    from ssdml.baselines._batch_losses import BatchLoss
+    from ssdml.baselines.batch_losses import BatchLoss
 
 
 N_PAIRS = 100_000  # of each kind at most; where there are more, so many stand for all
@@ -171,7 +171,7 @@ class SERAPH(Baseline):
         return found.M * unit, told
 
     def _batch_loss(self, problem: Problem, info: dict[str, Any]) -> BatchLoss:
-        from ssdml.baselines._batch_losses import EntropyLoss
+        from ssdml.baselines.batch_losses import EntropyLoss
 
         both = self.unlabeled_pairs == "both"
         n_known = problem.pairs.n_similar + problem.pairs.n_dissimilar

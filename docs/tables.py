@@ -12,15 +12,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from ssdml.experiments.baseline_tables import best_of, is_ahead, printed_scores
-from ssdml.experiments.methods import joined_name, split_name
-from ssdml.experiments.paired import against, means
-from ssdml.experiments.printed import LABELS_PER_CLASS, as_printed, marked
-from ssdml.experiments.results import Row, latest, read_rows
-from ssdml.experiments.significance import friedman_nemenyi
-from ssdml.experiments.statistics import Floats, mean_interval, paired_difference
-from ssdml.experiments.tables import by_seed, score_table
-from ssdml.experiments.tuning import SUFFIX
+from reproduction.printed import LABELS_PER_CLASS, as_printed, marked
+from reproduction.tables import best_of, is_ahead, printed_scores
+
+from ssdml.experiments.analysis.statistics import friedman_nemenyi, mean_interval, paired_difference
+from ssdml.experiments.analysis.tables import against, by_seed, means, score_table
+from ssdml.experiments.methods.base import joined_name, split_name
+from ssdml.experiments.methods.tuning import SUFFIX
+from ssdml.experiments.runs.results import Row, latest, read_rows
+from ssdml.utils.typing import Floats
 
 DOCS = Path(__file__).resolve().parent
 RESULTS = DOCS / "results"

@@ -12,16 +12,16 @@ prints of them.
 import argparse
 from pathlib import Path
 
+from reproduction.printed import reconstructions
+from reproduction.tables import positive, ranked, set_lines, usage_errors
+
+from ssdml.cli.terminal import shown_runs
 from ssdml.datasets import load_dataset
-from ssdml.experiments.baseline_tables import ranked, set_lines
-from ssdml.experiments.paired import means
-from ssdml.experiments.printed import reconstructions
-from ssdml.experiments.reproduction import positive, usage_errors
-from ssdml.experiments.results import told_failures
-from ssdml.experiments.run import available, compare
-from ssdml.experiments.tables import HEADLINE
-from ssdml.experiments.terminal import shown_runs
-from ssdml.experiments.tuning import GRIDS, SUFFIX
+from ssdml.experiments import compare
+from ssdml.experiments.analysis.tables import HEADLINE, means
+from ssdml.experiments.compare import available
+from ssdml.experiments.methods.tuning import GRIDS, SUFFIX
+from ssdml.experiments.runs.results import told_failures
 
 OURS = ["ssdml", "ssdml-residual"]
 OURS_DEEP = ["deep-ssdml"]

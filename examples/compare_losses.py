@@ -13,11 +13,11 @@ pytorch-metric-learning the losses that need it are left out.
 import argparse
 from pathlib import Path
 
+from reproduction.loss_claims import tried_and_scored
+from reproduction.loss_tables import draw_losses, loss_table, verdicts
+from reproduction.losses import INSTALL, LIBRARY, LOSSES, left_out
+
 from ssdml.datasets import load_dataset
-from ssdml.experiments.compared_losses import INSTALL, LIBRARY, LOSSES, left_out
-from ssdml.experiments.loss_claims import tried_and_scored
-from ssdml.experiments.loss_figures import draw_losses
-from ssdml.experiments.loss_tables import loss_table, verdicts
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("datasets", nargs="+")

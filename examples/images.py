@@ -7,11 +7,11 @@
 import argparse
 
 import torch
+from reproduction.tables import positive, usage_errors
 from torch import nn
 
 from ssdml import DeepSSDML
 from ssdml.datasets import load_dataset
-from ssdml.experiments.reproduction import positive, usage_errors
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("folder")

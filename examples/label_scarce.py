@@ -5,13 +5,13 @@ Run it as ``python examples/label_scarce.py [FOLDER [SEEDS]]``; it goes on where
 
 import argparse
 
+from reproduction.tables import positive
 from sklearn.decomposition import KernelPCA
 
 from ssdml.datasets import load_dataset
+from ssdml.experiments import METHODS, compare
+from ssdml.experiments.analysis.tables import score_tables
 from ssdml.experiments.report import write_report
-from ssdml.experiments.reproduction import positive
-from ssdml.experiments.run import METHODS, compare
-from ssdml.experiments.tables import score_tables
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("folder", nargs="?", default="comparison")

@@ -9,22 +9,28 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+from reproduction.printed import LABELS_PER_CLASS
 
+from ssdml.cli.terminal import shown_runs
 from ssdml.datasets import label_scarce_split, load_dataset
-from ssdml.deep_config import run_seed
-from ssdml.deep_network import new_network
+from ssdml.deep.checkpoints import run_seed
 from ssdml.evaluation import evaluate
-from ssdml.experiments.deep_methods import DEEP, OfImages, deep_methods
-from ssdml.experiments.details import MapSample
-from ssdml.experiments.figures import MUTED, PAPER, new_figure
-from ssdml.experiments.maps import ClassMap, draw_class_map, project
-from ssdml.experiments.methods import with_parameters
-from ssdml.experiments.printed import LABELS_PER_CLASS
-from ssdml.experiments.run import compare
-from ssdml.experiments.tables import score_tables
-from ssdml.experiments.terminal import shown_runs
-from ssdml.items import as_items
-from ssdml.training import embed_items
+from ssdml.experiments import compare
+from ssdml.experiments.analysis.tables import score_tables
+from ssdml.experiments.methods.base import with_parameters
+from ssdml.experiments.methods.deep import DEEP, OfImages, deep_methods
+from ssdml.experiments.report.figures import (
+    MUTED,
+    PAPER,
+    ClassMap,
+    draw_class_map,
+    new_figure,
+    project,
+)
+from ssdml.experiments.runs.details import MapSample
+from ssdml.networks.data import as_items
+from ssdml.networks.metric_network import new_network
+from ssdml.networks.training import embed_items
 
 ANGLES = {
     35: "deep-ssdml[angle=35]",

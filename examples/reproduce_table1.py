@@ -4,8 +4,8 @@
 on the same labels, and goes on where it was stopped; ``--only`` picks lines. Hours without a GPU.
 """
 
-from ssdml.experiments.printed import TABLE_1
-from ssdml.experiments.reproduction import reproduce
+from reproduction.printed import TABLE_1
+from reproduction.tables import reproduce
 
 LINES = [*TABLE_1["mnist"], "deep-ssdml"]
 

@@ -9,8 +9,8 @@ of 11,316 classes behind the NMI of ``sop`` take the better part of an hour a ru
 takes network, images, labels, batches and rates from another of the papers: 000, 001, 002 or 004.
 """
 
-from ssdml.experiments.printed import TABLE_2
-from ssdml.experiments.reproduction import reproduce
+from reproduction.printed import TABLE_2
+from reproduction.tables import reproduce
 
 LINES = [*TABLE_2["cub"], "deep-ssdml"]
 

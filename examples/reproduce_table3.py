@@ -6,8 +6,8 @@ The paper has this table for CUB-200-2011 and Cars-196 (``cub``, ``cars``; see r
 with all its lines of methods without labels but Rotation taken over from an earlier paper.
 """
 
-from ssdml.experiments.printed import TABLE_3
-from ssdml.experiments.reproduction import reproduce
+from reproduction.printed import TABLE_3
+from reproduction.tables import reproduce
 
 LINES = [*TABLE_3["cub"], "deep-ssdml"]
 

@@ -5,8 +5,8 @@ on the same labels, and goes on where it was stopped; ``--only`` picks lines. Ho
 The paper has this table for CUB-200-2011 (``cub``; see reproduce_table2.py).
 """
 
-from ssdml.experiments.printed import TABLE_5
-from ssdml.experiments.reproduction import reproduce
+from reproduction.printed import TABLE_5
+from reproduction.tables import reproduce
 
 LINES = [*TABLE_5["cub"], "deep-ssdml"]
 

@@ -10,10 +10,10 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
+from reproduction.tables import positive
 
 from ssdml import SSDML
-from ssdml.experiments.reproduction import positive
-from ssdml.experiments.resources import PeakMemory
+from ssdml.experiments.runs.resources import PeakMemory
 from ssdml.graphs import knn_graph, propagate_affinities, propagate_labels
 
 WAYS = {  # each with the most rows that it is tried on

@@ -6,6 +6,7 @@ rows that it has not seen. Read ``.parquet`` in the same way.
 
 import argparse
 
+from reproduction.tables import usage_errors
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -14,7 +15,6 @@ from sklearn.semi_supervised import SelfTrainingClassifier
 
 from ssdml import SSDML
 from ssdml.datasets import load_dataset
-from ssdml.experiments.reproduction import usage_errors
 from ssdml.model_selection import SemiSupervisedSplit, labelled_scorer
 
 parser = argparse.ArgumentParser(description=__doc__)

@@ -8,10 +8,10 @@ import argparse
 import csv
 
 import numpy as np
+from reproduction.tables import usage_errors
 
 from ssdml import SSDML
 from ssdml.datasets import load_dataset
-from ssdml.experiments.reproduction import usage_errors
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("table", help="a file that ends in .csv or .parquet")

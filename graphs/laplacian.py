@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
-from ssdml.graphs._checks import check_rows, choose
-from ssdml.graphs._well_formed import check_invertible, check_not_negative, check_weights
+from ssdml.graphs._validation import check_invertible, check_not_negative, check_weights
 from ssdml.utils.typing import Array
+from ssdml.utils.validation import check_rows, choose
 
 if TYPE_CHECKING:
-    from ssdml.graphs.neighbors import KNNGraph
+    from ssdml.graphs.neighbors.knn import KNNGraph
 
 # A row with k duplicates has scale 0; this share of the median scale keeps it tied to the rest.
 SCALE_FLOOR = 0.1
@@ -57,7 +57,7 @@ def adjacency(graph: KNNGraph, *, weights: str = "heat") -> sparse.csr_array:
            [1., 0., 1.],
            [0., 1., 0.]])
     """
-    from ssdml.graphs.neighbors import check_graph, directed_csr
+    from ssdml.graphs.neighbors.knn import check_graph, directed_csr
 
     check_graph(graph, "adjacency")
     directed = directed_csr(graph, choose(WEIGHTS, weights, "adjacency: weights")(graph))
@@ -68,7 +68,7 @@ def adjacency(graph: KNNGraph, *, weights: str = "heat") -> sparse.csr_array:
 
 def symmetric_weights(graph: Any, who: str) -> sparse.csr_array:
     """Weights of a graph that is a KNNGraph or a symmetric sparse array already."""
-    from ssdml.graphs.neighbors import KNNGraph
+    from ssdml.graphs.neighbors.knn import KNNGraph
 
     if isinstance(graph, KNNGraph):
         return adjacency(graph, weights="cosine" if graph.metric == "cosine" else "heat")

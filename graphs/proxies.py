@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import torch
 
-from ssdml.graphs._checks import UNLABELED
-from ssdml.graphs._tensors import check_float_matrix, check_integers, refuse, unit_rows
+from ssdml.utils.torch_tools import check_float_matrix, check_integers, refuse, unit_rows
+from ssdml.utils.validation import UNLABELED
 
 
 class ProxySubgraph(NamedTuple):

@@ -1,31 +1,18 @@
 """Learn a metric from many items and a handful of labels.
 
-The names below load on first use, so that ``import ssdml`` stays light: torch and scikit-learn
-come in only with the class that needs them.
+Names load on first use: torch and scikit-learn are imported with the class that needs them.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
-from ssdml import _checkout  # noqa: F401
+from lazy_loader import attach_stub
 
-if TYPE_CHECKING:
-    from ssdml.deep import DeepSSDML
-    from ssdml.estimator import SSDML
+from ssdml._version import __version__  # noqa: F401
 
-__version__ = "0.1.0"
-__all__ = ["SSDML", "DeepSSDML"]
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
 
-_HOMES = {"SSDML": "ssdml.estimator", "DeepSSDML": "ssdml.deep"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'ssdml' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+# In a checkout, graphs/ and baselines/ lie beside this folder; in a wheel, inside of it.
+if not (Path(__file__).parent / "graphs").exists():
+    __path__.append(str(Path(__file__).parents[1]))

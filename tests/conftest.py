@@ -45,7 +45,7 @@ def data_dir() -> Path:
 @pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
     """Of torch: batches are small, and the machine may be busy."""
-    from ssdml import training
+    from ssdml.networks import training
 
     with training.one_thread():
         yield

@@ -17,7 +17,7 @@ from sklearn.datasets import load_iris
 from ssdml import SSDML
 from ssdml.graphs import knn_graph, propagate_affinities
 from ssdml.losses import GraphConsistency, ProxyGMLLoss
-from ssdml.training import Schedule
+from ssdml.networks.training import Schedule
 from tests.contracts.test_networks import every_estimator
 from tests.deep import DEVICE, assert_same_weights, small_images, small_model, small_network
 from tests.losses import LOSSES, batch, gradient, make
@@ -45,7 +45,7 @@ class InPlace(ThreadPoolExecutor):
 def known_to_threads(monkeypatch):
     """A pretended device is known to that thread alone which registered it."""
     if DEVICE == "pretended":
-        monkeypatch.setattr("ssdml.graphs._search.ThreadPoolExecutor", InPlace)
+        monkeypatch.setattr("ssdml.graphs.neighbors.exact.ThreadPoolExecutor", InPlace)
 
 
 def assert_close(there, here):
@@ -89,7 +89,7 @@ def test_the_graphs_of_a_network_are_searched_there(monkeypatch):
         searches.append((options["method"], options["device"]))
         return knn_graph(rows, k, **options)
 
-    monkeypatch.setattr("ssdml.device_graph.knn_graph", spy)
+    monkeypatch.setattr("ssdml.deep.input_graph.knn_graph", spy)
     X, _, labels = small_images(n=200)
     small_model(epochs=4).fit(X, labels)
     assert searches == 3 * [("torch", DEVICE)]  # of the input, the second partition, the end
@@ -129,7 +129,7 @@ def test_a_loss_has_the_value_and_the_slopes_of_the_cpu(name):
 
 def test_the_residual_head_learns_what_it_does_on_the_cpu(monkeypatch):
     short = Schedule(n_steps=15, batch_size=32)
-    monkeypatch.setattr("ssdml.residual_training.schedule_for", lambda n_rows: short)
+    monkeypatch.setattr("ssdml.metric.residual.schedule_for", lambda n_rows: short)
     X, y = load_iris(return_X_y=True)
     labels = np.where(np.arange(len(y)) % 10 < 3, y, -1)
     options = {"backbone": "residual", "max_rounds": 1, "random_state": 0}

@@ -10,7 +10,7 @@ from PIL import Image
 from scipy.io import savemat
 from torch import nn
 
-from ssdml.pretrained import Trunk
+from ssdml.networks.fine_grained import Trunk
 
 N_CLASSES, PER_CLASS = 6, 8  # of a small folder
 QUERIES = 3  # of a class, where there is a gallery

@@ -205,6 +205,6 @@ def test_an_editable_install_is_found_from_elsewhere_and_yields_to_another_check
 
 def test_the_command_is_declared_and_its_function_exists(site, tmp_path):
     (entry_points,) = site.glob("*.dist-info/entry_points.txt")
-    assert "ssdml = ssdml.cli:main" in entry_points.read_text()
-    code = "from ssdml.cli import main; print(callable(main))"
+    assert "ssdml = ssdml.cli.app:main" in entry_points.read_text()
+    code = "from ssdml.cli.app import main; print(callable(main))"
     assert run_python("-c", code, cwd=tmp_path, path=(site,)).strip() == "True"

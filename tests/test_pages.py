@@ -13,7 +13,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from ssdml import SSDML, DeepSSDML
-from ssdml.cli import app
+from ssdml.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[1]
 README, CONTRIBUTING, CHANGELOG = (
@@ -101,18 +101,18 @@ def test_the_page_of_parameters_names_each_of_them(estimator):
 @pytest.fixture
 def reader(tmp_path, monkeypatch):
     """An empty folder to work in, tables that may be added to, and short work where it is long."""
-    from ssdml import datasets
-    from ssdml.deep_run import Schedule  # that module keeps the real one
-    from ssdml.experiments import run
+    from ssdml.datasets import loading as datasets
+    from ssdml.experiments import compare as run
+    from ssdml.networks.training import Schedule  # that module keeps the real one
 
     monkeypatch.chdir(tmp_path)
     for table in (run.METHODS, datasets.LAYOUTS):
         for name in [*table]:  # whoever has imported the table has the same one
             monkeypatch.setitem(table, name, table[name])
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # the commands change it
-    monkeypatch.setattr("ssdml.experiments.atlas.project", lambda s: s.embedding[:, :2])
-    monkeypatch.setattr("ssdml.planning.PILOT_ROWS", 2000)
-    monkeypatch.setattr("ssdml.residual_training.schedule_for", lambda n_rows: Schedule(n_steps=20))
+    monkeypatch.setattr("ssdml.experiments.report.explorer.project", lambda s: s.embedding[:, :2])
+    monkeypatch.setattr("ssdml.model_selection.fit_cost.PILOT_ROWS", 2000)
+    monkeypatch.setattr("ssdml.metric.residual.schedule_for", lambda n_rows: Schedule(n_steps=20))
 
 
 # Some seconds each, most of them fits: these are the lines that people copy first.

@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ssdml.datasets import Budget, Dataset
-from ssdml.experiments.run import METHODS, compare
+from ssdml.experiments import METHODS, compare
 
 RUNS_A_SEED = 4
 

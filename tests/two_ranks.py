@@ -12,10 +12,12 @@ import numpy as np
 import torch
 from torch import distributed, nn
 
-from ssdml import DeepSSDML, device_graph, ranks
-from ssdml.checkpoints import digest
-from ssdml.deep_run import DeepRun
+from ssdml import DeepSSDML
+from ssdml.deep import input_graph as device_graph
+from ssdml.deep.alternation import DeepRun
+from ssdml.deep.checkpoints import digest
 from ssdml.losses import DecorrelatedCentersLoss
+from ssdml.utils import distributed as ranks
 from tests.deep import small_images, small_model, small_network
 
 
@@ -32,7 +34,7 @@ def main(out: Path) -> None:
             gradients.extend(gradient.clone().numpy() for gradient in given)
 
     ranks.average_gradients = keep
-    from ssdml import training
+    from ssdml.networks import training
 
     training.average_gradients = keep
     losses = []

@@ -9,7 +9,14 @@ import numpy as np
 import torch
 from torch import distributed, nn
 
-from ssdml.ranks import average_gradients, gathered, join_group, n_ranks, own_share, rank
+from ssdml.utils.distributed import (
+    average_gradients,
+    gathered,
+    join_group,
+    n_ranks,
+    own_share,
+    rank,
+)
 from tests.losses import LOSSES, D, batch, make
 
 

@@ -1,1 +1,7 @@
-"""Label-scarce comparisons: one resumable job a configuration, statistics and a report."""
+"""Compare methods when labels are scarce: runs, statistics and a report."""
+
+from __future__ import annotations
+
+from lazy_loader import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

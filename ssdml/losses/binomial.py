@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
-from ssdml.losses._batch import Batch
-from ssdml.losses._numbers import check_number
-from ssdml.losses._pairs import cosines, pair_weights, weighted_mean
 from ssdml.losses.base import Loss
+from ssdml.losses.batch import Batch
+from ssdml.losses.pairs import cosines, pair_weights, weighted_mean
+from ssdml.utils.validation import check_number
 
 
 def binomial_deviance(

@@ -6,12 +6,12 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ssdml.graphs._tensors import unit_rows
-from ssdml.losses._batch import Batch, promoted
-from ssdml.losses._numbers import check_count, check_number, check_rate
-from ssdml.losses._pairs import weighted_mean
 from ssdml.losses.base import Loss
+from ssdml.losses.batch import Batch, promoted
 from ssdml.losses.density import class_labels
+from ssdml.losses.pairs import weighted_mean
+from ssdml.utils.torch_tools import unit_rows
+from ssdml.utils.validation import check_count, check_number, check_rate
 
 
 class NormalizeScale(nn.Module):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from ssdml.graphs._checks import UNLABELED, choose
-from ssdml.graphs._tensors import unit_rows
-from ssdml.losses._batch import Batch, looks_at_values
-from ssdml.losses._numbers import check_number
-from ssdml.losses._pairs import squares_about_0
 from ssdml.losses.base import Loss
+from ssdml.losses.batch import Batch, looks_at_values
+from ssdml.losses.pairs import squares_about_0
+from ssdml.utils.torch_tools import unit_rows
+from ssdml.utils.validation import UNLABELED, check_number, choose
 
 
 def gaussian_graph(rows: torch.Tensor, sigma: float) -> torch.Tensor:
@@ -104,9 +103,9 @@ class GraphConsistency(Loss):
     Notes
     -----
     The call is that of :class:`Loss <ssdml.losses.base.Loss>`. The first half of the rows is X',
-    the second X''; or X'' is ``ref_emb``. :func:`ssdml.sampling.aligned_halves` draws such batches.
+    the second X''; or X'' is ``ref_emb``. :func:`ssdml.networks.sampling.aligned_halves` draws such batches.
     Without labels the halves are taken to be aligned. Of several processes they are the halves of
-    the whole batch, in the order of the ranks, as :func:`ssdml.ranks.gathered` puts them together.
+    the whole batch, in the order of the ranks, as :func:`ssdml.utils.distributed.gathered` puts them together.
     Row i is left out of both halves if one of its two labels is -1; it counts by the product of its
     two weights. O(n² d) time, O(n²) memory.
 
@@ -163,7 +162,7 @@ def _half(rows: torch.Tensor) -> int:
     if len(rows) % 2:
         raise ValueError(
             "GraphConsistency: embeddings must be two halves, aligned row by row in class; got "
-            f"{len(rows)} rows. ssdml.sampling.aligned_halves draws such batches."
+            f"{len(rows)} rows. ssdml.networks.sampling.aligned_halves draws such batches."
         )
     return len(rows) // 2
 
@@ -177,5 +176,5 @@ def _check_aligned(labels: torch.Tensor, others: torch.Tensor) -> None:
         raise ValueError(
             "GraphConsistency: labels must be the same in both halves, row by row; got "
             f"{int(labels[row])} and {int(others[row])} in row {row} of the halves. "
-            "ssdml.sampling.aligned_halves draws such batches."
+            "ssdml.networks.sampling.aligned_halves draws such batches."
         )

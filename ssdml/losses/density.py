@@ -7,12 +7,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from ssdml.graphs._checks import UNLABELED
-from ssdml.graphs._tensors import check_integers, unit_rows
-from ssdml.losses._batch import Batch, as_rows, as_tensor, as_weights, promoted
-from ssdml.losses._numbers import check_count, check_number, check_rate
-from ssdml.losses._pairs import weighted_mean
 from ssdml.losses.base import Loss
+from ssdml.losses.batch import Batch, as_rows, as_tensor, as_weights, promoted
+from ssdml.losses.pairs import weighted_mean
+from ssdml.utils.torch_tools import check_integers, unit_rows
+from ssdml.utils.validation import UNLABELED, check_count, check_number, check_rate
 
 LEAST_DENSITY = 1e-6  # of a class whose rows are all the same
 

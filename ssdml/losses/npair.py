@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
-from ssdml.graphs._tensors import unit_rows
-from ssdml.losses._batch import Batch
-from ssdml.losses._pairs import pair_weights, weighted_mean
 from ssdml.losses.base import Loss
+from ssdml.losses.batch import Batch
+from ssdml.losses.pairs import pair_weights, weighted_mean
+from ssdml.utils.torch_tools import unit_rows
 
 
 class NPairBatchLoss(Loss):

@@ -1,1 +1,1 @@
-"""Array, torch and file helpers that every package uses."""
+"""Helpers for arrays, torch, files and validation."""

@@ -13,17 +13,17 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
 from ssdml.baselines import APIT, APLLR, ISDML, LRML, SERAPH, DeepBaseline
-from ssdml.baselines._balance import balanced
-from ssdml.baselines._batch_losses import EntropyLoss
-from ssdml.baselines._pairs import labelled_pairs
-from ssdml.baselines._propagated import near_prior, propagated_scatter
 from ssdml.baselines.apit import Prior, itml
-from ssdml.baselines.deep import METHODS
+from ssdml.baselines.base import balanced
+from ssdml.baselines.batch_losses import EntropyLoss
+from ssdml.baselines.deep.alternation import METHODS
 from ssdml.baselines.isdml import density_weights, kernel_width
 from ssdml.baselines.lrml import edge_scatter
+from ssdml.baselines.pairs import labelled_pairs
+from ssdml.baselines.propagated import near_prior, propagated_scatter
 from ssdml.baselines.seraph import Model, Terms, gradient, objective, value_of_beliefs
 from ssdml.graphs import knn_graph, pair_scatter
-from ssdml.linalg import shrink
+from ssdml.utils.linalg import shrink
 
 PRIOR = Prior(np.eye(4), 1, True)
 

@@ -8,10 +8,10 @@ from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning
 
 from ssdml.baselines import ISDML, LRML
-from ssdml.baselines._balance import balanced, largest_weight
-from ssdml.baselines._pairs import labelled_pairs
+from ssdml.baselines.base import balanced, largest_weight
 from ssdml.baselines.isdml import barred_trace, density_weights, descend, kernel_width
 from ssdml.baselines.lrml import edge_scatter, least_trace
+from ssdml.baselines.pairs import labelled_pairs
 from ssdml.graphs import adjacency, knn_graph, laplacian, pair_scatter
 
 DESCENDED = 1e-8  # of the closed form

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from ssdml.baselines._pairs import draw_pairs, draw_unknown_pairs, labelled_pairs
+from ssdml.baselines.pairs import draw_pairs, draw_unknown_pairs, labelled_pairs
 
 
 @pytest.fixture

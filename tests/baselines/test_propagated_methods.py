@@ -8,12 +8,12 @@ from scipy.stats import ortho_group
 from sklearn.datasets import make_blobs
 
 from ssdml.baselines import APIT, APLLR
-from ssdml.baselines._pairs import LabelledPairs, labelled_pairs
-from ssdml.baselines._propagated import near_prior, propagated_scatter, with_labels
 from ssdml.baselines.apit import geometric_mean, itml
 from ssdml.baselines.apllr import likelihood_ratio
+from ssdml.baselines.pairs import LabelledPairs, labelled_pairs
+from ssdml.baselines.propagated import near_prior, propagated_scatter, with_labels
 from ssdml.graphs import knn_graph
-from ssdml.linalg import shrink
+from ssdml.utils.linalg import shrink
 
 
 def dense_start(labels):

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ssdml.graphs import knn_graph, propagate_affinities
-from ssdml.graphs.masses import transition_matrix
+from ssdml.graphs.propagation.class_masses import transition_matrix
 
 N_ROWS, DECAY = 9100, 0.99
 

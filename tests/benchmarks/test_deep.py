@@ -11,12 +11,14 @@ import pytest
 import torch
 from torch.nn import functional
 
-from ssdml import DeepSSDML, deep
-from ssdml.backbones import named_backbone
-from ssdml.deep_network import lay_channels_last
-from ssdml.deep_run import DeepRun
-from ssdml.splits import label_scarce_split
-from ssdml.training import MetricNetwork, Trainer, mixed_precision, one_thread
+from ssdml import DeepSSDML
+from ssdml.datasets.splits import label_scarce_split
+from ssdml.deep import estimator as deep
+from ssdml.deep.alternation import DeepRun
+from ssdml.networks.backbones import named_backbone
+from ssdml.networks.metric_network import MetricNetwork, lay_channels_last
+from ssdml.networks.training import Trainer, mixed_precision
+from ssdml.utils.torch_tools import one_thread
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ def import_seconds(module: str) -> float:
 
 @pytest.mark.parametrize(
     ("module", "peer", "most"),
-    [("ssdml", "numpy", 0.5), ("ssdml.cli", "numpy", 3), ("ssdml.graphs", "scipy.sparse", 1.5)],
+    [("ssdml", "numpy", 0.5), ("ssdml.cli.app", "numpy", 3), ("ssdml.graphs", "scipy.sparse", 1.5)],
 )
 def test_import_time(benchmark: BenchmarkFixture, module: str, peer: str, most: float) -> None:
     times: list[float] = []

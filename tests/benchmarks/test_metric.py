@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from ssdml.angular import angular_objective
-from ssdml.estimator import SSDML
-from ssdml.experiments.resources import PeakMemory
+from ssdml.experiments.runs.resources import PeakMemory
 from ssdml.graphs.triplets import Triplets
-from ssdml.stiefel import minimize_on_stiefel, random_orthonormal
+from ssdml.metric.estimator import SSDML
+from ssdml.metric.stiefel import angular_objective, minimize_on_stiefel
+from ssdml.utils.linalg import random_orthonormal
 
 STEPS = 10
 

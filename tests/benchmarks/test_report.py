@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from ssdml.datasets import Dataset
-from ssdml.experiments import atlas
-from ssdml.experiments.report import write_report
-from ssdml.experiments.run import compare
+from ssdml.experiments import compare
+from ssdml.experiments.report import explorer as atlas, write_report
 
 sync_api = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

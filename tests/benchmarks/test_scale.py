@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from ssdml import SSDML
-from ssdml.experiments.resources import PeakMemory
+from ssdml.datasets.splits import label_scarce_split
+from ssdml.experiments.runs.resources import PeakMemory
 from ssdml.graphs import KNNGraph, knn_graph, mine_triplets, propagate_labels
-from ssdml.graphs.masses import ClassMasses
-from ssdml.splits import label_scarce_split
+from ssdml.graphs.propagation.class_masses import ClassMasses
 
 N_CLASSES = 100
 

@@ -13,9 +13,9 @@ import pytest
 from sklearn.base import BaseEstimator
 
 from ssdml.datasets import load_dataset
-from ssdml.experiments.job import attempt
-from ssdml.experiments.plan import plan_runs
-from ssdml.experiments.run import METHODS, compare
+from ssdml.experiments import METHODS, compare
+from ssdml.experiments.runs.job import attempt
+from ssdml.experiments.runs.plan import plan_runs
 
 
 class Pause(BaseEstimator):
@@ -58,7 +58,7 @@ def test_the_runner_takes_less_than_three_percent_of_the_fits(
         inside.append(taken)
         return outcome
 
-    monkeypatch.setattr("ssdml.experiments.execution.attempt", timed)
+    monkeypatch.setattr("ssdml.experiments.runs.execution.attempt", timed)
     settings = {"out": tmp_path, "seeds": range(n_seeds), "features": "raw"}
     whole, rows = benchmark.pedantic(
         lambda: seconds_of(lambda: compare(digits, ["pause"], **settings))

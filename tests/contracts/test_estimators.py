@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ssdml import SSDML
 from ssdml.baselines import APIT, APLLR, ISDML, LRML, SERAPH
-from ssdml.training import Schedule
+from ssdml.networks.training import Schedule
 
 N_STEPS = 20  # of a backbone's training: the contract does not ask how good the metric is
 ESTIMATORS = [
@@ -31,7 +31,7 @@ every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
 @pytest.fixture(autouse=True)
 def _short_training(monkeypatch):
     monkeypatch.setattr(
-        "ssdml.residual_training.schedule_for", lambda n_rows: Schedule(n_steps=N_STEPS)
+        "ssdml.metric.residual.schedule_for", lambda n_rows: Schedule(n_steps=N_STEPS)
     )
 
 

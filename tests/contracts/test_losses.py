@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 import torch
 from pytorch_metric_learning.losses import BaseMetricLossFunction
+from tests.ssdml.test_ranks import run
 
 import ssdml.losses
 from ssdml.losses import LossSum
-from ssdml.sampling import confidences
+from ssdml.networks.sampling import confidences
 from tests.losses import LOSSES, OF_ROWS, C, D, batch, gradient, make, same_on_two_threads
-from tests.ssdml.test_ranks import run
 from tests.two_ranks_losses import steps
 
 ROOT = Path(__file__).parents[2]
@@ -357,7 +357,7 @@ LIGHT = """
 import sys
 import ssdml.losses
 assert "torch" not in sys.modules
-import ssdml.partition_run  # a fit without losses of one's own
+import ssdml.deep.trainer  # a fit without losses of one's own
 assert "pytorch_metric_learning" not in sys.modules
 import ssdml.losses.base
 assert "pytorch_metric_learning" in sys.modules

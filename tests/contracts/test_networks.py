@@ -12,8 +12,8 @@ from sklearn.exceptions import NotFittedError
 
 from ssdml import DeepSSDML
 from ssdml.baselines import DeepBaseline, DeepSupervised, DeepUnsupervised
-from ssdml.partition_run import PartitionRun
-from ssdml.training import MetricNetwork
+from ssdml.deep.trainer import PartitionRun
+from ssdml.networks.metric_network import MetricNetwork
 from tests.deep import DEVICE, assert_same_weights, small_images, small_network
 
 SHORT = {"epochs": 2, "epochs_per_partition": 1, "batch_size": 40, "device": DEVICE}
@@ -113,7 +113,7 @@ def test_every_epoch_has_its_loss_and_every_step_moves_the_progress_on(
 ):
     told = []
     monkeypatch.setattr(
-        "ssdml.progress.Stages._show", lambda stages, done, note="": told.append((done, note))
+        "ssdml.utils.progress.Stages._show", lambda stages, done, note="": told.append((done, note))
     )
     model = fitted(estimator, data, epochs=3, epochs_per_partition=2)
     assert [len(entry["losses"]) for entry in model.history_] == [2, 1]

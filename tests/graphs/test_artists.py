@@ -21,7 +21,7 @@ from ssdml.graphs import (
     knn_graph,
     propagate_affinities,
 )
-from ssdml.graphs._artists import ALIKE, UNLIKE
+from ssdml.graphs.plotting import ALIKE, UNLIKE
 
 ANCHOR = 7
 

@@ -25,8 +25,8 @@ from ssdml.graphs import (
     propagate_labels,
     to_networkx,
 )
-from ssdml.graphs._lookup import EdgeLookup
-from ssdml.graphs.neighbors import _row_starts
+from ssdml.graphs.neighbors.knn import _row_starts
+from ssdml.graphs.triplets import EdgeLookup
 
 N, DECAY = 8, 0.9
 Y = np.array([0, -1, -1, 1, -1, -1, 0, -1])
@@ -94,7 +94,7 @@ def test_a_graph_that_is_none_cannot_be_made(case):
 
 
 def test_the_first_bad_row_is_found_in_any_block(monkeypatch):
-    monkeypatch.setattr("ssdml.graphs._well_formed.BLOCK_ROWS", 2)
+    monkeypatch.setattr("ssdml.graphs._validation.BLOCK_ROWS", 2)
     for name in ("beyond", "own", "twice", "NaN", "unsorted"):
         arguments, message = ill_formed[name]
         with pytest.raises(ValueError, match=message):

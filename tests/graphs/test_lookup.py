@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from ssdml.graphs import ClassMasses
-from ssdml.graphs._lookup import EdgeLookup, affinity_lookup
+from ssdml.graphs.triplets import EdgeLookup, affinity_lookup
 
 
 @pytest.fixture

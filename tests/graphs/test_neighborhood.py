@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.distance import pdist
 
 from ssdml.graphs import KNNGraph, Triplets, knn_graph
-from ssdml.graphs._neighborhood import LEAST_GAP, curves, neighborhood, positions, rings
+from ssdml.graphs.plotting import LEAST_GAP, curves, neighborhood, positions, rings
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from ssdml.graphs import (
     propagate_affinities,
     propagate_labels,
 )
-from ssdml.graphs._lookup import affinity_lookup
+from ssdml.graphs.triplets import affinity_lookup
 from tests import reference
 
 STRATEGIES = ["neighborhood", "propagated"]

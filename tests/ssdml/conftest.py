@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits, make_blobs
 
-from ssdml.training import Schedule
+from ssdml.networks.training import Schedule
 
 
 @pytest.fixture(scope="session")
@@ -45,9 +45,9 @@ def overlapping():
 @pytest.fixture
 def small_partitions(monkeypatch):
     """Partitions of a dask array have 200 rows."""
-    monkeypatch.setattr("ssdml.partitions.PARTITION_ROWS", 200)
+    monkeypatch.setattr("ssdml.metric.out_of_core.PARTITION_ROWS", 200)
 
 
 @pytest.fixture
 def short_training(monkeypatch):
-    monkeypatch.setattr("ssdml.residual_training.schedule_for", lambda n_rows: Schedule(n_steps=20))
+    monkeypatch.setattr("ssdml.metric.residual.schedule_for", lambda n_rows: Schedule(n_steps=20))

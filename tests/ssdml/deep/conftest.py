@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ssdml.training import one_thread
+from ssdml.utils.torch_tools import one_thread
 from tests.deep import small_images, small_model
 
 

@@ -11,8 +11,8 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from ssdml import DeepSSDML
-from ssdml.deep_network import lay_channels_last
 from ssdml.losses import GraphConsistency
+from ssdml.networks.metric_network import lay_channels_last
 from tests.deep import small_model, small_network
 
 ROOT = Path(__file__).parents[3]

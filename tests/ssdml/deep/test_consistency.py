@@ -9,8 +9,8 @@ from scipy.special import softmax
 from sklearn.datasets import load_digits
 from torch import nn
 
-from ssdml.deep_run import DeepRun
-from ssdml.experiments.statistics import paired_difference
+from ssdml.deep.alternation import DeepRun
+from ssdml.experiments.analysis.statistics import paired_difference
 from tests.deep import assert_same_weights, small_model, small_network
 
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from scipy.special import log_softmax
 
-from ssdml.deep_run import N_NEGATIVES, DeepRun
-from ssdml.training import batch_triplets
+from ssdml.deep.alternation import N_NEGATIVES, DeepRun
+from ssdml.losses.angular import batch_triplets
 from tests.deep import small_model
 
 

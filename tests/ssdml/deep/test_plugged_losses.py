@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from ssdml import deep_run
+from ssdml.deep import alternation as deep_run
+from ssdml.deep.trainer import PartitionRun
 from ssdml.losses import BinomialDevianceLoss, GraphConsistency, ProxyGMLLoss
-from ssdml.partition_run import PartitionRun
-from ssdml.training import MetricNetwork, Trainer
+from ssdml.networks.metric_network import MetricNetwork
+from ssdml.networks.training import Trainer
 from tests.deep import assert_same_weights, small_images, small_model, small_network
 
 

@@ -15,11 +15,11 @@ import torch
 from torch import nn
 
 from ssdml import DeepSSDML
-from ssdml.augmentation import unchanged
-from ssdml.deep_config import described
+from ssdml.deep.checkpoints import described
+from ssdml.deep.trainer import PartitionRun
 from ssdml.losses import DecorrelatedCentersLoss
-from ssdml.partition_run import PartitionRun
-from ssdml.progress import Stages
+from ssdml.networks.augmentation import unchanged
+from ssdml.utils.progress import Stages
 from tests.deep import assert_same_weights, small_model, small_network
 
 ROOT = Path(__file__).parents[3]
@@ -67,7 +67,7 @@ class TestResume:
         """SIGKILL after the first checkpoint: nothing of the process is left."""
         script = (
             "import os, signal, sys, torch; torch.set_num_threads(1)\n"
-            "from ssdml.run_folder import RunFolder\n"
+            "from ssdml.deep.run_folder import RunFolder\n"
             "from tests.deep import small_images, small_model\n"
             "keep = RunFolder.keep\n"
             "def die(folder, run):\n"
@@ -203,7 +203,7 @@ def test_functions_without_a_name_are_told_apart_by_what_they_do():
 
 def test_functions_without_a_name_are_the_same_in_every_process():
     program = (
-        "from ssdml.deep_config import described; "
+        "from ssdml.deep.checkpoints import described; "
         "print(described(lambda v: [w for w in v if w in {'a', 'b', 'c'}] or (lambda: v)()))"
     )
     told = {

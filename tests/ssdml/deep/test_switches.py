@@ -10,15 +10,16 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
-from ssdml import alternation
-from ssdml.backbones import ResidualHead
-from ssdml.deep import BESIDE
-from ssdml.deep_run import DeepRun
+from ssdml.deep.alternation import DeepRun
+from ssdml.deep.estimator import BESIDE
+from ssdml.deep.input_graph import input_side
 from ssdml.graphs import knn_graph
-from ssdml.input_side import input_side
-from ssdml.items import as_items
-from ssdml.linalg import unit_rows
-from ssdml.training import MetricNetwork, Trainer, embed_items, mixed_precision
+from ssdml.metric import alternation
+from ssdml.networks.backbones import ResidualHead
+from ssdml.networks.data import as_items
+from ssdml.networks.metric_network import MetricNetwork
+from ssdml.networks.training import Trainer, embed_items, mixed_precision
+from ssdml.utils.linalg import unit_rows
 from tests.deep import small_model
 
 
@@ -78,10 +79,10 @@ class TestSwitches:
     @pytest.mark.parametrize(
         ("option", "value", "place"),
         [
-            ("angle", 25.0, "ssdml.deep_run.learn_metric"),
-            ("angle", 25.0, "ssdml.deep_run.batch_angular_loss"),
-            ("n_neighbors", 6, "ssdml.device_graph.knn_graph"),
-            ("decay", 0.875, "ssdml.partition_run.propagate_labels"),
+            ("angle", 25.0, "ssdml.deep.alternation.learn_metric"),
+            ("angle", 25.0, "ssdml.deep.alternation.batch_angular_loss"),
+            ("n_neighbors", 6, "ssdml.deep.input_graph.knn_graph"),
+            ("decay", 0.875, "ssdml.deep.trainer.propagate_labels"),
         ],
     )
     def test_a_number_of_ones_own_comes_to_where_it_counts(
@@ -194,6 +195,6 @@ class TestSwitches:
             return outputs(network, items)
 
         monkeypatch.setattr(MetricNetwork, "outputs", spy)
-        monkeypatch.setattr("ssdml.partition_run.has_bfloat16", lambda device: has_it)
+        monkeypatch.setattr("ssdml.deep.trainer.has_bfloat16", lambda device: has_it)
         small_model(epochs=1, epochs_per_partition=1).fit(X, labels)
         assert seen == {False, has_it}  # the graph's features are never

@@ -7,10 +7,12 @@ import pytest
 import torch
 from torch import nn
 
-from ssdml import DeepSSDML, deep_literal, ranks
+from ssdml import DeepSSDML
+from ssdml.deep import published as deep_literal
+from ssdml.deep.trainer import PartitionRun
 from ssdml.graphs import Triplets
-from ssdml.partition_run import PartitionRun
-from ssdml.progress import Stages
+from ssdml.utils import distributed as ranks
+from ssdml.utils.progress import Stages
 from tests.deep import small_model, small_network
 
 

@@ -10,10 +10,10 @@ import pytest
 from sklearn.base import BaseEstimator
 
 from ssdml.datasets import Dataset
-from ssdml.experiments.neighborhoods import MinedSample
-from ssdml.experiments.results import Row
-from ssdml.experiments.run import METHODS
-from ssdml.graphs._neighborhood import Neighborhood
+from ssdml.experiments import METHODS
+from ssdml.experiments.runs.details import MinedSample
+from ssdml.experiments.runs.results import Row
+from ssdml.graphs.plotting import Neighborhood
 
 
 class Broken(BaseEstimator):

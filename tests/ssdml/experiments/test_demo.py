@@ -8,7 +8,7 @@ import pytest
 
 from ssdml.experiments import demo
 from ssdml.experiments.demo import remove_results, run_demo
-from ssdml.experiments.results import read_rows
+from ssdml.experiments.runs.results import read_rows
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from ssdml.angular import angular_objective
 from ssdml.graphs.triplets import Triplets
 from ssdml.losses.angular import angular_triplet_loss
+from ssdml.metric.stiefel import angular_objective
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from ssdml.losses import (
     LossSum,
     ProxyGMLLoss,
 )
-from ssdml.sampling import aligned_halves
+from ssdml.networks.sampling import aligned_halves
 from tests.losses import batch, gradient
 
 

@@ -1,0 +1,202 @@
+"""Objectives of the baselines on the pairs of a mini-batch, with the metric fixed.
+
+Seed 003's Algorithm 1 teaches a network by the objective that the metric was learned by. Each is a
+mean over the pairs of its kind in the batch, and leaves out what the batch does not have. Of every
+row at once it is that objective, less what is there for the metric's sake: ridge, barrier, prior
+and trace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch.nn import functional
+
+from ssdml.utils.typing import Array
+from ssdml.utils.validation import UNLABELED
+
+
+class BatchLoss(Protocol):
+    """What a network learns from, between two metrics."""
+
+    def weights_of(self, batch: Array) -> Array:
+        """Weights (b, b) of the pairs of some rows."""
+
+    def __call__(
+        self, squares: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor
+    ) -> torch.Tensor:
+        """Loss of the squared distances (b, b) under the metric."""
+
+
+@dataclass(frozen=True)
+class LaplacianLoss:
+    """``w_S mean_S - w_D mean_D + w_R mean_W`` of the squared distances: LRML's and ISDML's.
+
+    ``pulls`` stand beside the edges where these are those of a normalised Laplacian: weights of the
+    rows' squared distances to their mean.
+
+    Examples
+    --------
+    >>> loss = LaplacianLoss(sparse.csr_array([[0.0, 2.0], [2.0, 0.0]]), 1.0, 0.5, 1.0)
+    >>> squares = torch.tensor([[0.0, 3.0], [3.0, 0.0]])
+    >>> weights = torch.from_numpy(loss.weights_of(np.array([0, 1])))
+    >>> loss(squares, torch.tensor([0, 1]), weights).item()  # 3 - 0.5 * 3
+    1.5
+    """
+
+    edges: sparse.csr_array  # symmetric
+    similar: float
+    dissimilar: float
+    graph: float
+    pulls: Array | None = None  # (n,)
+
+    def weights_of(self, batch: Array) -> Array:
+        """Those of the edges between the rows, of sum 1, and of the pairs that pull to the mean."""
+        weights = dense_block(self.edges, batch)
+        weights /= weights.sum() or 1.0
+        if self.pulls is not None:
+            rows_per_row = len(self.pulls) / len(batch)
+            weights += rows_per_row / self.edges.sum() * pairs_about_mean(self.pulls[batch])
+        return weights
+
+    def __call__(
+        self, squares: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor
+    ) -> torch.Tensor:
+        """Loss of a batch."""
+        same, different, _ = kinds_of_pairs(labels)
+        return (
+            self.similar * _mean(squares, same)
+            - self.dissimilar * _mean(squares, different)
+            + self.graph * (weights * squares).sum()
+        )
+
+
+@dataclass(frozen=True)
+class AffinityLoss:
+    """Mean over the pairs of their propagated affinity times the squared distance: APLLR's, APIT's.
+
+    The affinity of a pair is known where it is an edge, or has a labelled end: there it is half of
+    what the label sends, but for what the row sends back along chains beyond the graph's edges.
+
+    Examples
+    --------
+    >>> edges, masses = sparse.csr_array((2, 2)), np.array([[0.6, 0.2], [0.9, 0.0]])
+    >>> loss = AffinityLoss(edges, masses, np.array([-1, 0]))
+    >>> loss.weights_of(np.array([0, 1])).round(3)  # (0.6 - 0.2) / 2
+    array([[0. , 0.2],
+           [0.2, 0. ]])
+    """
+
+    edges: sparse.csr_array  # affinities, symmetric
+    masses: Array  # (n, n_classes): of each class at each row
+    codes: Array  # classes of the labelled rows, -1 elsewhere
+
+    def weights_of(self, batch: Array) -> Array:
+        """Affinities that are known; 0 for others."""
+        codes, masses = self.codes[batch], self.masses[batch]
+        labeled = codes != UNLABELED
+        sent = 2 * masses[:, np.maximum(codes, 0)] - masses.sum(axis=1, keepdims=True)
+        sent = np.where(labeled, sent, 0.0)
+        known = dense_block(self.edges, batch)
+        weights: Array = np.where(known != 0, known, (sent + sent.T) / 2)
+        np.fill_diagonal(weights, 0)
+        return weights
+
+    def __call__(
+        self, squares: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor
+    ) -> torch.Tensor:
+        """Loss of a batch."""
+        n_known = (weights != 0).sum()
+        total: torch.Tensor = (weights * squares).sum() / n_known.clamp_min(1)
+        return total
+
+
+@dataclass(frozen=True)
+class EntropyLoss:
+    """Minus the log-likelihood of the labelled pairs, and the entropy of others: SERAPH's.
+
+    Examples
+    --------
+    >>> loss = EntropyLoss(threshold=1.0, entropy=1.0)
+    >>> weights = torch.from_numpy(loss.weights_of(np.array([0, 1])))
+    >>> squares = torch.ones(2, 2)
+    >>> [round(loss(squares, torch.tensor(y), weights).item(), 4) for y in ([0, 0], [0, -1])]
+    [0.6931, 0.6931]
+    """
+
+    threshold: float
+    entropy: float  # of all pairs that are not known, against all that are
+    both: bool = False  # whether neither end of these may have a label
+
+    def weights_of(self, batch: Array) -> Array:
+        """Nothing: it asks for no graph."""
+        return np.zeros((len(batch), len(batch)))
+
+    def __call__(
+        self, squares: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor
+    ) -> torch.Tensor:
+        """Loss of a batch."""
+        same, different, unknown = kinds_of_pairs(labels)
+        if self.both:
+            unlabeled = labels == UNLABELED
+            unknown = unknown & unlabeled[:, None] & unlabeled
+        logits = self.threshold - squares
+        surprise = torch.where(same, functional.softplus(-logits), functional.softplus(logits))
+        p = torch.sigmoid(logits)
+        entropy = p * functional.softplus(-logits) + (1 - p) * functional.softplus(logits)
+        return _mean(surprise, same | different) + self.entropy * _mean(entropy, unknown)
+
+
+def kinds_of_pairs(labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Which pairs i < j are of one class, of two, and not known, as masks (b, b).
+
+    Examples
+    --------
+    >>> [mask.nonzero().tolist() for mask in kinds_of_pairs(torch.tensor([0, 0, 1, -1]))]
+    [[[0, 1]], [[0, 2], [1, 2]], [[0, 3], [1, 3], [2, 3]]]
+    """
+    pairs = torch.ones(len(labels), len(labels), device=labels.device).triu(1).bool()
+    known = labels != UNLABELED
+    both = known[:, None] & known & pairs
+    equal = labels[:, None] == labels
+    return both & equal, both & ~equal, pairs & ~both
+
+
+def pairs_about_mean(pulls: Array) -> Array:
+    r"""Weights (b, b) of pairs whose squared distances sum to those of the rows from their mean.
+
+    .. math:: \sum_i u_i |z_i - \bar z|^2 = \sum_{i<j} A_{ij} |z_i - z_j|^2, \qquad
+        A_{ij} = (u_i + u_j) / b - \sum_k u_k / b^2
+
+    Examples
+    --------
+    >>> pairs_about_mean(np.array([1.0, 1.0]))  # (z_1 - z_2)² / 2
+    array([[0. , 0.5],
+           [0.5, 0. ]])
+    """
+    b = len(pulls)
+    weights: Array = (pulls[:, None] + pulls) / b - pulls.sum() / b**2
+    np.fill_diagonal(weights, 0)
+    return weights
+
+
+def dense_block(matrix: sparse.csr_array, rows: Array) -> Array:
+    """Entries between some rows, dense (b, b); a row may come twice.
+
+    Examples
+    --------
+    >>> dense_block(sparse.csr_array(np.diag([1.0, 2.0])), np.array([1, 1]))
+    array([[2., 2.],
+           [2., 2.]])
+    """
+    block: Array = matrix[rows][:, rows].toarray()
+    return block
+
+
+def _mean(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Mean where the mask is; 0, with its gradient, where it is nowhere."""
+    return (values * mask).sum() / mask.sum().clamp_min(1)

@@ -1,0 +1,1 @@
+"""Deep baselines, one method a file."""

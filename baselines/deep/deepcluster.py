@@ -1,0 +1,144 @@
+"""DeepCluster: clusters of the embedding are the classes of the next epoch."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from numbers import Integral
+
+import numpy as np
+from sklearn.utils._param_validation import Interval
+from torch import Tensor, from_numpy, nn
+from torch.nn import functional
+
+from ssdml.baselines.deep.recipe import Recipe, Softmax, UnsupervisedRun
+from ssdml.networks.sampling import balanced_batches
+from ssdml.utils.distributed import from_first_rank
+from ssdml.utils.linalg import unit_rows
+from ssdml.utils.typing import Array, Indices, Ints
+
+
+class DeepCluster(Recipe):
+    """k-means of the whitened embedding, then an epoch of softmax over the clusters.
+
+    Parameters
+    ----------
+    n_clusters : int
+        If there are so many items. About ten times as many as there may be classes: 100 suits ten.
+    n_axes : int
+        Principal components that are kept, at most.
+    max_iter : int
+        Of k-means.
+
+    Notes
+    -----
+    The published way, but for the clusters: 10,000 on ImageNet, ten times as many as classes. Each
+    epoch begins with another head, and a batch holds every cluster as often.
+
+    References
+    ----------
+    .. [1] Caron, Bojanowski, Joulin, Douze, "Deep clustering for unsupervised learning of visual
+       features", ECCV 2018.
+    """
+
+    _parameter_constraints = {  # noqa: RUF012
+        "n_clusters": [Interval(Integral, 2, None, closed="left")],
+        "n_axes": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    def __init__(self, n_clusters: int = 100, n_axes: int = 256, max_iter: int = 20) -> None:
+        self.n_clusters = n_clusters
+        self.n_axes = n_axes
+        self.max_iter = max_iter
+
+    def new_head(self, n_items: int, d: int, n_components: int) -> nn.Module:
+        """Softmax over the clusters."""
+        return Softmax(n_components, min(n_items, self.n_clusters))
+
+    def batches(
+        self, run: UnsupervisedRun, rows: Indices, counts: list[int], rng: np.random.Generator
+    ) -> Iterator[tuple[Indices, Ints]]:
+        """Items and their clusters, which are found anew with each epoch."""
+        size, head = run.settings.batch_size, run.head
+        assert isinstance(head, Softmax)
+        for count in counts:
+            own = rng.spawn(1)[0]
+            codes = from_first_rank(partial(self._clusters, run, rows, own))
+            nn.init.normal_(head.linear.weight, std=0.01)
+            nn.init.zeros_(head.linear.bias)
+            run.forget_head()
+            for batch in balanced_batches(codes, np.ones(len(rows)), size, count, rng):
+                yield rows[batch], codes[batch]
+
+    def loss(self, run: UnsupervisedRun, batch: tuple[Indices, Ints]) -> Tensor:
+        """Cross-entropy of the views with the clusters of their items."""
+        rows, codes = batch
+        logits = run.head(run.layer(run.views(rows)))
+        return functional.cross_entropy(logits, from_numpy(codes).to(logits.device))
+
+    def _clusters(self, run: UnsupervisedRun, rows: Indices, rng: np.random.Generator) -> Ints:
+        axes = whitened(run.embed("embedding", rows), self.n_axes)
+        return clusters(axes, min(self.n_clusters, len(rows)), self.max_iter, rng)
+
+
+def whitened(embedding: Array, n_axes: int) -> Array:
+    """Leading principal components, each divided by its deviation, the rows of unit length.
+
+    Examples
+    --------
+    >>> whitened(np.array([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [0.0, -1.0]]), 2).round(2)
+    array([[ 1.,  0.],
+           [-1.,  0.],
+           [ 0.,  1.],
+           [ 0., -1.]])
+    """
+    from sklearn.decomposition import PCA
+
+    n_axes = min(n_axes, *embedding.shape)
+    pca = PCA(n_axes, whiten=True, svd_solver="covariance_eigh")
+    return unit_rows(pca.fit_transform(embedding))
+
+
+def clusters(rows: Array, n_clusters: int, max_iter: int, rng: np.random.Generator) -> Ints:
+    """Cluster of each row by k-means, none of them empty.
+
+    Examples
+    --------
+    >>> codes = clusters(np.array([[0.0], [0.1], [9.0]]), 2, 20, np.random.default_rng(0))
+    >>> bool(codes[0] == codes[1] != codes[2])
+    True
+    """
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
+    seed = int(rng.integers(2**31))
+    kmeans = KMeans(n_clusters, n_init=1, max_iter=max_iter, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # rows that are alike: see below
+        codes = kmeans.fit_predict(rows).astype(np.int64)
+    return refilled(codes, n_clusters, rng)
+
+
+def refilled(codes: Ints, n_clusters: int, rng: np.random.Generator) -> Ints:
+    """The same clusters, but that each empty one has half of the largest, drawn at random.
+
+    Parameters
+    ----------
+    codes : array of shape (n,), int
+        At least as many as clusters.
+    n_clusters : int
+    rng : Generator
+
+    Examples
+    --------
+    >>> codes = refilled(np.array([0, 0, 0, 0, 2]), 3, np.random.default_rng(0))
+    >>> np.bincount(codes).tolist()
+    [2, 2, 1]
+    """
+    codes = codes.copy()
+    for empty in np.flatnonzero(np.bincount(codes, minlength=n_clusters) == 0):
+        members = np.flatnonzero(codes == np.bincount(codes).argmax())
+        codes[rng.permutation(members)[: len(members) // 2]] = empty
+    return codes

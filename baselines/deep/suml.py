@@ -1,0 +1,204 @@
+"""SUML, "Synthetic": a metric learned from triplets whose labels nobody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Integral, Real
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from sklearn.utils._param_validation import Interval
+from torch import Tensor, from_numpy, nn
+from torch.nn import functional
+
+from ssdml.baselines.deep.recipe import Recipe, UnsupervisedRun
+from ssdml.utils.linalg import angular_factor
+from ssdml.utils.typing import Array, Indices
+
+
+class SUML(Recipe):
+    r"""Five ways in which a random triplet may be meant, each with its synthetic rows.
+
+    .. math:: \min_{B, L} \; \frac1T \Big( -\sum_{i=1}^T \sum_{c=1}^5 p_c \log p_c
+        + w \, |L^\top L - I|^2 \Big), \qquad p_c = \frac{1}{1 + \exp(s_c + m_c)}
+
+    with :math:`m_c = \log(1 + e^{f_c})` of the synthetic rows under L, and
+    :math:`s_c = \log(1 + e^{-f_c})` of the synthetic rows as they are: L is to do what the
+    synthesis makes hard.
+
+    Parameters
+    ----------
+    n_triplets : int
+        Of a batch, drawn at random.
+    angle : float
+        Of the angular loss, in degrees.
+    penalty : float
+        w, which holds the columns of L near to orthonormal ones.
+    max_iter : int
+        Steps of conjugate gradients in a batch.
+
+    Notes
+    -----
+    The paper synthesises :math:`S^\top [x; x']` of two rows. In each of its cases all of these
+    share their first row, so that the upper half of S drops out of every difference: what is left
+    is the lower half B, of shape (d, d), and it begins as the identity over 2. B and L are matrices
+    without constraints: their product is a plain vector space, and its conjugate gradients are
+    SciPy's. The network goes down the same objective by a step a batch, B and L as they are, as in
+    seed 003's Algorithm 1: ours, for the paper learns from fixed features.
+
+    The p of the five cases do not sum to 1, and :math:`-p \log p` rises up to p = 1/e: below it,
+    descent makes a case less likely than it is. That is the objective as published.
+
+    References
+    ----------
+    .. [1] Dutta, Harandi, Sekhar, "Unsupervised metric learning with synthetic examples",
+       AAAI 2020.
+    """
+
+    _parameter_constraints = {  # noqa: RUF012
+        "n_triplets": [Interval(Integral, 1, None, closed="left")],
+        "angle": [Interval(Real, 0, 90, closed="neither")],
+        "penalty": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+    }
+    learns_metric = True
+
+    def __init__(
+        self,
+        n_triplets: int = 1000,
+        angle: float = 40.0,
+        penalty: float = 0.5,
+        max_iter: int = 10,
+    ) -> None:
+        self.n_triplets = n_triplets
+        self.angle = angle
+        self.penalty = penalty
+        self.max_iter = max_iter
+
+    def new_head(self, n_items: int, d: int, n_components: int) -> nn.Module:
+        """B, as a buffer."""
+        head = nn.Module()
+        head.register_buffer("synthesis", torch.eye(d) / 2)
+        return head
+
+    def loss(self, run: UnsupervisedRun, batch: Indices) -> Tensor:
+        """B and L learn from the batch; then its objective, for the network."""
+        features = run.network.features(run.views(batch))
+        triplets = random_triplets(len(batch), self.n_triplets)
+        synthesis = run.head.get_buffer("synthesis")
+        if features.isfinite().all():
+            fixed = features.detach().cpu().double()
+            start = synthesis.cpu().double().numpy(), run.network.L.astype(np.float64)
+            B, L = minimized(
+                lambda B, L: self._objective(fixed, B, L, triplets), start, self.max_iter
+            )
+            synthesis.copy_(from_numpy(B))
+            run.place_metric(L)
+        return self._objective(features, synthesis, run.network.metric, triplets)
+
+    def _objective(self, features: Tensor, B: Tensor, L: Tensor, triplets: Tensor) -> Tensor:
+        return objective(features, B, L, triplets, angle=self.angle, penalty=self.penalty)
+
+
+def objective(
+    features: Tensor, B: Tensor, L: Tensor, triplets: Tensor, *, angle: float, penalty: float
+) -> Tensor:
+    """Entropies of the cases and the penalty, over the number of triplets.
+
+    Parameters
+    ----------
+    features : tensor of shape (n, d)
+    B : tensor of shape (d, d)
+    L : tensor of shape (d, l)
+    triplets : tensor of shape (n_triplets, 3)
+        Rows.
+    angle, penalty : float
+
+    Examples
+    --------
+    >>> rows, none = torch.zeros(3, 2), torch.tensor([[0, 1, 2]])
+    >>> value = objective(rows, torch.eye(2), torch.eye(2), none, angle=45.0, penalty=1.0)
+    >>> round(value.item(), 4)  # p = 1/5 in each of the five cases: log 5
+    1.6094
+    """
+    synthetic = features @ B
+    metric = functional.softplus(cases(synthetic @ L, triplets, angle))
+    synthesis = functional.softplus(-cases(synthetic, triplets, angle))
+    logits = -(synthesis + metric)
+    entropies = -logits.sigmoid() * functional.logsigmoid(logits)
+    apart = L.T @ L - torch.eye(L.shape[1]).to(L)
+    return (entropies.sum() + penalty * apart.square().sum()) / len(triplets)
+
+
+def cases(rows: Tensor, triplets: Tensor, angle: float) -> Tensor:
+    """What is to be small if a triplet (a, p, n) is meant in each of five ways, (5, n_triplets).
+
+    1 to 3: that the last of (a, p, n), (a, n, p) and (p, n, a) is the odd one out; 4: that all are
+    of one class, 5: of three.
+
+    Examples
+    --------
+    >>> rows, one = torch.tensor([[0.0], [1.0], [3.0]]), torch.tensor([[0, 1, 2]])
+    >>> cases(rows, one, 45.0).T.tolist()
+    [[-24.0, 8.0, -12.0, 4.0, -4.0]]
+    """
+    products = rows @ rows.T
+    lengths = products.diagonal()
+    squares = lengths[:, None] + lengths - 2 * products
+    a, p, n = triplets.T
+    ap, an, pn = squares[a, p], squares[a, n], squares[p, n]
+    factor = angular_factor(angle)
+
+    def margin(near: Tensor, far: Tensor, other: Tensor) -> Tensor:
+        """Of two rows and a third, which is so far from the middle of the two (Apollonius)."""
+        return near - factor * ((far + other) / 2 - near / 4)
+
+    return torch.stack([margin(ap, an, pn), margin(an, ap, pn), margin(pn, ap, an), pn, -pn])
+
+
+def random_triplets(n: int, count: int) -> Tensor:
+    """Triplets of different rows, (count, 3), by torch's generator; of few rows some are alike.
+
+    Examples
+    --------
+    >>> triplets = random_triplets(5, 100)
+    >>> bool((triplets.sort(dim=1).values.diff(dim=1) > 0).all()), triplets.shape
+    (True, torch.Size([100, 3]))
+    """
+    first = torch.randint(n, (count,))
+    steps = torch.rand(count, max(2, n - 1)).topk(2).indices + 1
+    return torch.stack([first, *((first + step) % n for step in steps.T)], dim=1)
+
+
+def minimized(
+    function: Callable[[Tensor, Tensor], Tensor], start: tuple[Array, Array], max_iter: int
+) -> tuple[Array, Array]:
+    """Two matrices at which a function is low, by conjugate gradients from where they stand.
+
+    Examples
+    --------
+    >>> start = np.ones((1, 2)), np.ones((2, 1))
+    >>> B, L = minimized(lambda B, L: (B - 2).square().sum() + L.square().sum(), start, 10)
+    >>> bool(np.allclose(B, 2, atol=1e-4)), bool(np.allclose(L, 0, atol=1e-4))
+    (True, True)
+    """
+    shapes, size = [part.shape for part in start], start[0].size
+
+    def parts(vector: Array) -> list[Tensor]:
+        return [
+            torch.tensor(part.reshape(shape), requires_grad=True)
+            for part, shape in zip((vector[:size], vector[size:]), shapes, strict=True)
+        ]
+
+    def value_and_gradient(vector: Array) -> tuple[float, Array]:
+        point = parts(vector)
+        value = function(point[0], point[1])
+        gradients = torch.autograd.grad(value, point)
+        return value.item(), np.concatenate([g.numpy().ravel() for g in gradients])
+
+    whole = np.concatenate([part.ravel() for part in start])
+    options = {"maxiter": max_iter}
+    found = minimize(value_and_gradient, whole, jac=True, method="CG", options=options)
+    B, L = (part.detach().numpy() for part in parts(found.x))
+    return B, L

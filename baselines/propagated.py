@@ -1,0 +1,175 @@
+"""A metric near a prior, under which rows of high propagated affinity are near each other."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ssdml.baselines.base import SAFE, Baseline, Problem, largest_weight, lowered
+from ssdml.graphs.neighbors.knn import KNNGraph
+from ssdml.graphs.propagation.affinities import propagate_affinities
+from ssdml.graphs.propagation.class_masses import class_masses, transition_matrix, walk_visits
+from ssdml.graphs.propagation.solvers import krylov_propagator
+from ssdml.utils.labels import class_codes, one_hot
+from ssdml.utils.linalg import symmetrize
+from ssdml.utils.parallel import count_threads
+from ssdml.utils.typing import Floats
+from ssdml.utils.validation import UNLABELED
+
+if TYPE_CHECKING:
+    from ssdml.baselines.batch_losses import AffinityLoss, BatchLoss
+
+TOL = 1e-9  # of the entries that are propagated, relative to the largest
+
+
+class PropagatedBaseline(Baseline):
+    """Base of methods whose metric stays near a prior; what a method adds is the prior."""
+
+    decay: float
+    graph_weight: float | None
+
+    @abstractmethod
+    def _prior(self, problem: Problem) -> tuple[Floats, dict[str, Any]]:
+        """M_0 (d, d), and what is worth telling of how it came about."""
+
+    def _learn(self, problem: Problem) -> tuple[Floats, dict[str, Any]]:
+        prior, told = self._prior(problem)
+        scatter = propagated_scatter(
+            problem.X, problem.labels, problem.graph, decay=self.decay, n_jobs=self.n_jobs
+        )
+        M, used = near_prior(prior, scatter, self.graph_weight, type(self).__name__)
+        return M, {"graph_weight": used, **told}
+
+    def _batch_loss(self, problem: Problem, info: dict[str, Any]) -> BatchLoss:
+        return affinity_loss(problem.labels, problem.graph, decay=self.decay, n_jobs=self.n_jobs)
+
+
+class Near(NamedTuple):
+    """The metric, and the weight of the graph that was used."""
+
+    M: Floats
+    graph_weight: float
+
+
+def propagated_scatter(
+    X: Floats,
+    labels: npt.NDArray[np.int64],
+    graph: KNNGraph,
+    *,
+    decay: float,
+    n_jobs: int | None = None,
+) -> Floats:
+    r"""``Z^T (diag(W 1) - W) Z / n`` of the one-sided propagated affinities W, not formed.
+
+    .. math:: W = \operatorname{sym}(P W_0), \quad P = (1 - \gamma)(I - \gamma Q)^{-1}
+
+    W_0 holds 1 for a row with itself and for labelled rows of one class, -1 for two classes. So
+    ``Z^T W Z`` needs P on the d columns of ``W_0 Z``; ``W 1`` a column more, and P^T 1, how often
+    walks come by each row.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+    labels : array of shape (n,), int
+        -1 where unlabelled.
+    graph : KNNGraph
+    decay : float
+        γ.
+    n_jobs : int or None
+
+    Returns
+    -------
+    scatter : ndarray of shape (d, d)
+        Symmetric, perhaps indefinite.
+
+    Notes
+    -----
+    O(i k n d) for i steps of the solver: some 100 at decay 0.99, more where it is nearer to 1.
+
+    Examples
+    --------
+    >>> from ssdml.graphs import knn_graph
+    >>> X = np.array([[0.0], [1.0]])
+    >>> propagated_scatter(X, np.array([0, 1]), knn_graph(X, 1), decay=0.5).round(6)
+    array([[-0.166667]])
+    """
+    ones = np.ones((len(X), 1))
+    rows = X - X.mean(axis=0)
+    columns = with_labels(np.hstack([rows, ones]), labels)
+    scale = max(float(np.abs(columns).max()), np.finfo(np.float64).tiny)
+    spread = krylov_propagator(
+        transition_matrix(graph), decay, tol=TOL, n_threads=count_threads(n_jobs)
+    )
+    known = scale * spread(columns / scale)
+    visits = np.array(walk_visits(graph, decay=decay, tol=TOL)[:, None], np.float64)  # P^T 1
+    degrees = (known[:, -1:] + with_labels(visits, labels)) / 2
+    return symmetrize(rows.T @ (degrees * rows - known[:, :-1])) / len(X)
+
+
+def affinity_loss(
+    labels: npt.NDArray[np.int64], graph: KNNGraph, *, decay: float, n_jobs: int | None = None
+) -> AffinityLoss:
+    """The loss of mini-batches by the same affinities, on edges and where a label is."""
+    from ssdml.baselines.batch_losses import AffinityLoss
+
+    codes, n_classes = class_codes(labels)
+    masses: npt.NDArray[np.floating[Any]] = np.zeros((len(labels), 1))
+    if n_classes:
+        masses = class_masses(graph, labels, decay=decay, n_jobs=n_jobs).masses
+    edges = propagate_affinities(graph, labels, decay=decay, n_jobs=n_jobs)
+    return AffinityLoss(edges, masses, codes)
+
+
+def with_labels(columns: Floats, labels: npt.NDArray[np.int64]) -> Floats:
+    """W_0 times columns (n, m).
+
+    Examples
+    --------
+    >>> with_labels(np.array([[1.0], [2.0], [5.0]]), np.array([0, 1, -1])).ravel()
+    array([-1.,  1.,  5.])
+    """
+    codes, _ = class_codes(labels)
+    known = codes != UNLABELED
+    sums = one_hot(labels).T @ columns  # of each class
+    result = columns.copy()
+    result[known] = 2 * sums[codes[known]] - sums.sum(axis=0)
+    return result
+
+
+def near_prior(prior: Floats, scatter: Floats, graph_weight: float | None, who: str) -> Near:
+    r"""Minimiser of ``D(M, M_0) + η tr(M K)``, D the divergence of log-determinants.
+
+    .. math:: M = (M_0^{-1} + \eta K)^{-1}
+
+    Parameters
+    ----------
+    prior : array of shape (d, d)
+        M_0, positive definite.
+    scatter : array of shape (d, d)
+        K, symmetric.
+    graph_weight : float or None
+        η, lowered to 0.9 of the largest that leaves the inverse positive semidefinite, with a
+        warning; None: 1, or that if it is less.
+    who : str
+        Beginning of the warning.
+
+    Returns
+    -------
+    near : Near
+
+    Examples
+    --------
+    >>> near_prior(np.eye(2), np.diag([1.0, 0.0]), 1.0, "APIT").M
+    array([[0.5, 0. ],
+           [0. , 1. ]])
+    """
+    base = symmetrize(np.linalg.inv(prior))
+    largest = largest_weight(base, -scatter)
+    if graph_weight is None:
+        weight = min(1.0, SAFE * largest)
+    else:
+        weight = lowered(graph_weight, largest, "graph_weight", who)
+    return Near(symmetrize(np.linalg.inv(base + weight * scatter)), weight)

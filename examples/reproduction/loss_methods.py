@@ -1,0 +1,215 @@
+"""A small network under one of the compared losses, as a method of a comparison."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+import torch
+from reproduction.losses import Problem, made_loss
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from ssdml.experiments.methods.deep import NETWORKS
+from ssdml.graphs.neighbors.knn import knn_graph
+from ssdml.graphs.propagation.labels import propagate_labels
+from ssdml.losses.base import LossSum
+from ssdml.losses.density import class_densities
+from ssdml.networks.backbones import ResidualHead
+from ssdml.networks.data import Items, StoredItems
+from ssdml.networks.metric_network import MetricNetwork, new_network
+from ssdml.networks.sampling import aligned_halves, confidences
+from ssdml.networks.training import Schedule, embed_items, rate_at
+from ssdml.utils.linalg import random_orthonormal, unit_rows
+from ssdml.utils.torch_tools import one_thread, seeded
+from ssdml.utils.typing import Array, Ints
+from ssdml.utils.validation import UNLABELED
+
+BATCH_CLASSES, BATCH_ROWS = 10, 100  # as seed 002 has them: ten classes, ten rows of each
+CENTERS_RATE = 1e-2  # of proxies, centers and target densities
+N_COMPONENTS, N_NEIGHBORS = 64, 10
+DENSITY_ROWS = 2000  # that the densities before training are those of, at most
+
+
+def learn(
+    network: MetricNetwork,
+    items: Items,
+    classes: Ints,
+    loss: LossSum,
+    *,
+    n_steps: int,
+    learning_rate: float,
+    rng: np.random.Generator,
+    weights: Array | None = None,
+) -> list[float]:
+    """Train a network under a loss, on batches of aligned halves; the loss of each step.
+
+    Parameters
+    ----------
+    network : MetricNetwork
+        Trained in place, its L as well.
+    items : Items
+    classes : array of shape (n,), int
+        -1 where a row has none.
+    loss : LossSum
+    n_steps : int
+    learning_rate : float
+        Of the network, by AdamW; what the loss learns has 0.01. Both rise over the first tenth of
+        the steps and fall to 0 along a cosine.
+    rng : Generator
+        Of the batches: up to 10 classes, 100 rows.
+    weights : array of shape (n,), optional
+        By which rows are drawn.
+
+    Returns
+    -------
+    losses : list of float
+
+    Notes
+    -----
+    A base loss and the same with a term see the same batches.
+    """
+    n_classes = min(BATCH_CLASSES, int(classes.max()) + 1)
+    own = [{"lr": CENTERS_RATE} | group for group in loss.parameter_groups()]
+    optimizer = torch.optim.AdamW([{"params": network.parameters()}, *own], learning_rate)
+    plan = Schedule(n_steps=n_steps, learning_rate=1.0)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: rate_at(n / n_steps, plan))
+    batches = aligned_halves(
+        classes,
+        n_steps,
+        rng,
+        n_classes=n_classes,
+        per_class=2 * (BATCH_ROWS // (2 * n_classes)),
+        weights=weights,
+    )
+    labels, losses = torch.from_numpy(classes), []
+    network.train()
+    for batch in batches:
+        value = loss(network(items.batch(batch)), labels[batch])
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+        schedule.step()
+        losses.append(value.item())
+    network.eval()
+    return losses
+
+
+class LossEmbedding(TransformerMixin, BaseEstimator):
+    """Unit embedding by a small network that was trained under one loss.
+
+    Images of 28 x 28 or 32 x 32 pixels get seed 003's networks and a linear map to 64 dimensions;
+    other rows, features, a residual head and a square linear map, which leave all distances as
+    they are before the first step.
+
+    Parameters
+    ----------
+    loss : str
+        One of `compared_losses.LOSSES`.
+    base, weight : float
+        The number of the base loss, and λ of the term.
+    propagated : bool
+        Whether rows without a label are learned from too, with the class that 10 nearest
+        neighbours carry to them, and drawn by how sure it is. False: from the labelled ones alone.
+    item_shape : tuple of int, optional
+        Shape (height, width, channels) of what the rows are; None: features.
+    n_steps : int
+    learning_rate : float
+    random_state : int
+        Of the first weights, the batches and the dropout.
+
+    Attributes
+    ----------
+    network_ : MetricNetwork
+    losses_ : list of float
+        Of each step.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = LossEmbedding("binomial+gor", base=5.0, weight=1.0, n_steps=20).fit(X, y)
+    >>> model.transform(X[:2]).shape, model.losses_[-1] < model.losses_[0]
+    ((2, 64), True)
+    """
+
+    def __init__(
+        self,
+        loss: str,
+        base: float,
+        weight: float = 0.0,
+        propagated: bool = False,
+        item_shape: tuple[int, ...] | None = None,
+        n_steps: int = 100,
+        learning_rate: float = 1e-3,
+        random_state: int = 0,
+    ) -> None:
+        self.loss = loss
+        self.base = base
+        self.weight = weight
+        self.propagated = propagated
+        self.item_shape = item_shape
+        self.n_steps = n_steps
+        self.learning_rate = learning_rate
+        self.random_state = random_state
+
+    def fit(self, X: Array, y: Array) -> Self:
+        """Learn from the labelled rows, or from those with a propagated class as well."""
+        known = y != UNLABELED
+        self.classes_, codes = np.unique(y[known], return_inverse=True)
+        classes, weights = np.full(len(y), UNLABELED), None
+        classes[known] = codes
+        if self.propagated:
+            classes, weights = _propagated(X, classes)
+        else:
+            X, classes = X[known], classes[known]
+        seed, items = self.random_state, self._items(X)
+        self.network_ = self._new_network(items)
+        with seeded(seed, "cpu"), one_thread():
+            drawn = np.random.default_rng(seed).permutation(len(items))[:DENSITY_ROWS]
+            before = torch.from_numpy(embed_items(self.network_, items, "features", drawn))
+            densities = class_densities(
+                before, torch.from_numpy(classes[drawn]), len(self.classes_)
+            )
+            problem = Problem(len(self.classes_), self.network_.metric.shape[1], densities)
+            self.losses_ = learn(
+                self.network_,
+                items,
+                classes,
+                made_loss(self.loss, problem, self.base, self.weight),
+                n_steps=self.n_steps,
+                learning_rate=self.learning_rate,
+                rng=np.random.default_rng(seed),
+                weights=weights,
+            )
+        return self
+
+    def transform(self, X: Array) -> Array:
+        """Embedding of any rows, of unit length."""
+        with one_thread():
+            return embed_items(self.network_, self._items(X))
+
+    def _items(self, X: Array) -> Items:
+        if self.item_shape is not None:
+            X = X.reshape(len(X), *self.item_shape[:2], -1).transpose(0, 3, 1, 2)
+        return StoredItems(torch.from_numpy(np.require(X, np.float32, ["C", "W"])))
+
+    def _new_network(self, items: Items) -> MetricNetwork:
+        """Of images a network with random weights; of features one that begins as a rotation."""
+        seed = self.random_state
+        if self.item_shape is not None:
+            name = NETWORKS[self.item_shape[:2]][0]
+            return new_network(name, items, N_COMPONENTS, 1, seed, "cpu", orthogonal=False)
+        d = items.shape[0]
+        L = random_orthonormal(d, d, np.random.default_rng(seed)).astype(np.float32)
+        with seeded(seed, "cpu"):
+            return MetricNetwork(ResidualHead(d), torch.from_numpy(L), 1, free_metric=True)
+
+
+def _propagated(X: Array, classes: Ints) -> tuple[Ints, Array]:
+    """Class of each row by propagation, and how sure it is; -1 and 0 where no label arrives."""
+    distributions = propagate_labels(knn_graph(unit_rows(X), N_NEIGHBORS, metric="cosine"), classes)
+    sure = confidences(distributions)
+    known = classes != UNLABELED
+    sure[known] = 1.0
+    found = np.where(sure > 0, distributions.argmax(axis=1), UNLABELED)
+    return np.where(known, classes, found), sure

@@ -1,0 +1,1 @@
+"""Label and affinity propagation over a graph."""

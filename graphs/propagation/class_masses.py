@@ -1,0 +1,184 @@
+"""Class masses: two-sided affinities of all pairs, in factored form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from ssdml.graphs.laplacian import row_normalized, symmetric_weights
+from ssdml.graphs.neighbors.knn import KNNGraph, check_graph, directed_csr
+from ssdml.graphs.propagation.solvers import SOLVERS, krylov_propagator
+from ssdml.utils.labels import one_hot
+from ssdml.utils.parallel import count_threads
+from ssdml.utils.typing import Array, Ints
+from ssdml.utils.validation import (
+    check_inside,
+    check_labelled,
+    check_labels,
+    check_positive,
+    choose,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassMasses:
+    r"""Labelled mass of each class that a random walk from each row comes to.
+
+    Row i of ``masses`` holds :math:`F_{ic} = \sum_{l \in c} P_{il}` over the labelled rows of
+    class c. Distributions of classes, as :func:`propagate_labels` gives, serve as masses too.
+
+    Parameters
+    ----------
+    masses : ndarray of shape (n_samples, n_classes)
+        Not negative; rows sum to at most 1.
+
+    Examples
+    --------
+    >>> masses = ClassMasses(np.array([[0.5, 0.0], [0.5, 0.0], [0.0, 0.5]]))
+    >>> masses.affinities(np.array([0, 0]), np.array([1, 2]))
+    array([ 0.25, -0.25])
+    """
+
+    masses: Array
+
+    def affinities(self, i: Any, j: Any) -> Array:
+        """Two-sided affinities ``2 F_i · F_j - (F_i 1)(F_j 1)`` of the pairs (i, j)."""
+        left, right = self.masses[i], self.masses[j]
+        totals = left.sum(axis=-1) * right.sum(axis=-1)
+        affinities: Array = 2 * np.einsum("...c,...c->...", left, right) - totals
+        return affinities
+
+
+def class_masses(
+    graph: Any,
+    y: Any,
+    *,
+    decay: float = 0.99,
+    solver: str = "auto",
+    tol: float = 1e-6,
+    n_jobs: int | None = None,
+) -> ClassMasses:
+    r"""Labelled mass of each class that a random walk from each row comes to.
+
+    .. math:: F = (1 - \gamma) (I - \gamma Q)^{-1} H, \qquad Q_{ij} = 1/k \text{ for } j \in N_k(i)
+
+    with H the one-hot labels, zero on unlabelled rows.
+
+    Parameters
+    ----------
+    graph : KNNGraph or sparse array of shape (n_samples, n_samples)
+        A sparse array holds symmetric weights of at least 0, as :func:`adjacency` gives; then the
+        walk goes to a neighbour in proportion to its weight, and stays by one on the diagonal.
+        Duplicate entries are summed.
+    y : array of shape (n_samples,), int
+        -1 where unlabelled.
+    decay : float
+        γ, between 0 and 1.
+    solver : {"auto", "dense", "krylov"}
+        "auto" is "krylov": there are only as many right-hand sides as classes.
+    tol : float
+        Largest error of a mass, in units of ``1 - decay``.
+    n_jobs : int or None
+        Threads, as joblib counts them: None is 1, -1 all. Never changes the result.
+
+    Returns
+    -------
+    masses : ClassMasses
+        Columns in the order of ``np.unique(y[y != -1])``; zero where no label can be reached.
+
+    Examples
+    --------
+    >>> graph = KNNGraph(np.array([[1], [0]]), np.ones((2, 1)))
+    >>> class_masses(graph, [0, -1], decay=0.5).masses.round(6)
+    array([[0.666667],
+           [0.333333]])
+    """
+    decay = check_inside(decay, 0, 1, "decay", "class_masses")
+    tol = check_positive(tol, "tol", "class_masses")
+    transition = transition_matrix(graph)
+    labels = check_labels(y, transition.shape[0], "class_masses")
+    check_labelled(labels, "class_masses", "Label some rows.")
+    make = choose({"auto": krylov_propagator, **SOLVERS}, solver, "class_masses: solver")
+    propagate = make(transition, decay, tol=tol * (1 - decay), n_threads=count_threads(n_jobs))
+    # The true masses are not negative; an approximate one may be, by as little as tol.
+    return ClassMasses(np.maximum(propagate(one_hot(labels)), 0))
+
+
+def transition_matrix(graph: Any) -> sparse.csr_array:
+    """Random walk: to a neighbour drawn evenly, or by weight; rows sum to 1, or 0 if alone."""
+    if isinstance(graph, KNNGraph):
+        return directed_csr(graph, np.full(graph.indices.shape, 1 / graph.n_neighbors))
+    return row_normalized(symmetric_weights(graph, "class_masses"))
+
+
+# Modes of a graph: the rows that random walks come by more often than by any row beside them.
+
+VISITS_TOL = 1e-4  # mean error of the visits, whose mean is 1
+VISITS_STEP = 1e-3  # visits that round to the same multiple count as equal
+
+
+def graph_modes(graph: KNNGraph, *, decay: float = 0.99) -> Ints:
+    """Rows with more visits than each of their neighbours; of equals the one of smaller index.
+
+    Parameters
+    ----------
+    graph : KNNGraph
+    decay : float
+        Of the walks: each step is taken with this probability.
+
+    Returns
+    -------
+    modes : ndarray of shape (n_modes,), int64
+        In ascending order; at least one in each connected part.
+
+    Notes
+    -----
+    Neighbours are those of the graph, in either direction. O(n k) memory, O(n k / (1 - decay))
+    time at most. [1]_ takes the modes on the graph of mutual neighbours; we keep all edges, so
+    that fewer rows are modes for want of edges.
+
+    References
+    ----------
+    .. [1] Iscen, Tolias, Avrithis, Chum, "Mining on manifolds: metric learning without labels",
+       CVPR 2018, Section 4.1.
+
+    Examples
+    --------
+    >>> star = KNNGraph(np.array([[1, 2], [0, 2], [0, 1], [0, 1]]), np.ones((4, 2)))
+    >>> graph_modes(star)
+    array([0])
+    """
+    indices = check_graph(graph, "graph_modes").indices
+    visits = walk_visits(graph, decay=check_inside(decay, 0, 1, "decay", "graph_modes"))
+    n, k = indices.shape
+    rank = np.empty(n, np.int64)
+    rank[np.lexsort((-np.arange(n), np.round(visits / VISITS_STEP)))] = np.arange(n)
+    rows, columns = np.repeat(np.arange(n), k), indices.ravel()
+    beaten = np.zeros(n, bool)
+    beaten[np.where(rank[rows] < rank[columns], rows, columns)] = True
+    return np.flatnonzero(~beaten)
+
+
+def walk_visits(graph: KNNGraph, *, decay: float = 0.99, tol: float = VISITS_TOL) -> Array:
+    """How often a random walk that begins anywhere comes by each row; 1 on average.
+
+    The fixed point of ``c = (1 - decay) 1 + decay Qᵀ c``: column sums of
+    ``(1 - decay) (I - decay Q)^-1``, and PageRank times n. The mean error is at most ``tol``.
+
+    Examples
+    --------
+    >>> walk_visits(KNNGraph(np.array([[1], [0]]), np.ones((2, 1))))
+    array([1., 1.])
+    """
+    back = sparse.csr_array(transition_matrix(graph).T)
+    visits = np.ones(graph.n_samples)
+    while True:
+        updated = (1 - decay) + decay * (back @ visits)
+        # A step shrinks errors, in the mean, by the decay.
+        error = np.abs(updated - visits).mean() * decay / (1 - decay)
+        visits = updated
+        if error <= tol:
+            return visits

@@ -1,0 +1,155 @@
+r"""A coarse correction: a small system on clusters of rows, solved beside the large one.
+
+Conjugate gradients on :math:`A = I - \gamma D^{-1/2} W D^{-1/2}` spend most of their steps on slow
+modes, and a slow mode is nearly a multiple of :math:`D^{1/2} 1` all over a cluster. With the pieces
+of that vector on the clusters, scaled to norm 1, as columns of Z [1]_, the preconditioner
+
+.. math:: M = I + Z (Z^\top A Z)^{-1} Z^\top
+
+nearly halves the steps. Each is a tenth or two dearer: M takes no product with A. The clusters are
+ours: rows join the random seed that is the fewest edges away.
+
+References
+----------
+.. [1] Nicolaides, "Deflation of conjugate gradients with applications to boundary value problems",
+   SIAM J. Numer. Anal. 24(2), 1987.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from ssdml.utils.parallel import BLOCK_ROWS, row_blocks
+from ssdml.utils.typing import Array, Ints
+
+# Clusters for each root of n: more of them save steps, and make the small system dearer.
+CLUSTERS_PER_ROOT, MAX_CLUSTERS = 2.5, 1000
+
+
+class CoarseCorrection:
+    """``Z (Zᵀ A Z)^-1 Zᵀ`` for ``A = I - decay * similarity``, in blocks of rows.
+
+    ``profile`` is the slowest mode, (n,) and not negative: the roots of the degrees.
+    """
+
+    def __init__(self, similarity: sparse.csr_array, decay: float, profile: Array) -> None:
+        basis = cluster_basis(nearest_seeds(similarity, _count_clusters(len(profile))), profile)
+        system = np.eye(basis.shape[1]) - decay * coarse_product(similarity, basis)
+        self._inverse = np.linalg.inv(system)
+        self._parts = [basis[rows] for rows in row_blocks(len(profile), BLOCK_ROWS)]
+        self._turned = [sparse.csr_array(part.T) for part in self._parts]
+
+    def restrict(self, rows: slice, block: Array) -> Array:
+        """What a block of rows adds to ``Zᵀ`` times the whole."""
+        restricted: Array = self._turned[rows.start // BLOCK_ROWS] @ block
+        return restricted
+
+    def solve(self, restricted: Array) -> Array:
+        """Solution of the small system."""
+        solved: Array = self._inverse @ restricted
+        return solved
+
+    def prolong(self, rows: slice, solved: Array) -> Array:
+        """Rows of ``Z`` times the solution."""
+        prolonged: Array = self._parts[rows.start // BLOCK_ROWS] @ solved
+        return prolonged
+
+
+def nearest_seeds(similarity: sparse.csr_array, count: int) -> Ints:
+    """Clusters of rows by the random row that is the fewest steps away; -1 where none is."""
+    from scipy.sparse.csgraph import dijkstra
+
+    n = similarity.shape[0]
+    seeds = np.sort(np.random.default_rng(0).choice(n, count, replace=False))
+    _, _, sources = dijkstra(
+        similarity, indices=seeds, unweighted=True, min_only=True, return_predecessors=True
+    )
+    return np.where(sources >= 0, np.searchsorted(seeds, sources), -1)
+
+
+def cluster_basis(clusters: Ints, profile: Array) -> sparse.csr_array:
+    """Pieces of the profile on the clusters, scaled to norm 1, as columns."""
+    inside, n_clusters = np.flatnonzero(clusters >= 0), clusters.max() + 1
+    columns = clusters[inside]
+    norms = np.sqrt(np.bincount(columns, profile[inside] ** 2, n_clusters))
+    norms[norms == 0] = 1  # a row without edges
+    pieces = (profile[inside] / norms[columns], (inside, columns))
+    return sparse.csr_array(pieces, shape=(len(clusters), n_clusters))
+
+
+def coarse_product(matrix: sparse.csr_array, basis: sparse.csr_array) -> Array:
+    """``Zᵀ M Z`` as a dense array, for few columns Z."""
+    product: Array = np.zeros((basis.shape[1], basis.shape[1]))
+    for rows in row_blocks(matrix.shape[0], BLOCK_ROWS):
+        product += (basis[rows].T @ (matrix[rows] @ basis)).toarray()
+    return product
+
+
+def _count_clusters(n_rows: int) -> int:
+    return min(n_rows, MAX_CLUSTERS, int(CLUSTERS_PER_ROOT * n_rows**0.5))
+
+
+# An order of the rows in which neighbours lie together in memory.
+
+CLUSTER_ROWS, MAX_SEEDS = 100, 1000  # rows of a cluster; at 10^6, ten times as many still do
+
+
+def near_order(symmetric: sparse.csr_array) -> Ints:
+    """Rows of a symmetric matrix in an order in which rows with an entry in common lie together.
+
+    Rows join clusters, and clusters follow one another as the leaves of their tree: linked by the
+    average of what they have in common. Products take a third of the time at 10^6 rows.
+
+    Examples
+    --------
+    >>> groups = np.arange(600) % 2  # two, and each row knows all of its own
+    >>> order = near_order(sparse.csr_array((groups[:, None] == groups).astype(float)))
+    >>> int(np.abs(np.diff(groups[order])).sum())
+    1
+    """
+    n = symmetric.shape[0]
+    clusters = nearest_seeds(symmetric, min(MAX_SEEDS, max(1, n // CLUSTER_ROWS)))
+    basis = cluster_basis(clusters, np.ones(n))
+    places = leaf_places(coarse_product(symmetric, basis))
+    # Rows that no seed reaches, -1, come last.
+    order: Ints = np.argsort(np.append(places, len(places))[clusters], kind="stable")
+    return order
+
+
+def leaf_places(common: Array) -> Ints:
+    """Place of each cluster among the leaves of the tree, given what each two have in common."""
+    from scipy.cluster.hierarchy import leaves_list, linkage
+    from scipy.spatial.distance import squareform
+
+    if len(common) < 2:
+        return np.zeros(len(common), dtype=np.intp)
+    common = common - np.diag(np.diag(common))
+    roots = np.sqrt(common.sum(axis=1))
+    roots[roots == 0] = 1
+    apart = 1 - common / roots / roots[:, None]
+    np.fill_diagonal(apart, 0)
+    leaves = leaves_list(linkage(squareform(apart, checks=False), "average"))
+    return np.argsort(leaves)
+
+
+def reordered(matrix: sparse.csr_array, order: Ints) -> sparse.csr_array:
+    """Rows and columns in the order given; columns sorted, in the narrowest type that holds them.
+
+    Examples
+    --------
+    >>> reordered(sparse.csr_array([[0, 5], [7, 0]]), [1, 0]).toarray().tolist()
+    [[0, 7], [5, 0]]
+    """
+    moved = sparse.csr_array(matrix[order][:, order])
+    moved.sort_indices()
+    dtype = index_type(moved)
+    moved.indices, moved.indptr = moved.indices.astype(dtype), moved.indptr.astype(dtype)
+    return moved
+
+
+def index_type(matrix: Any) -> Any:
+    """Type of its indices: int32 where that numbers all its columns and entries."""
+    return sparse.get_index_dtype(maxval=max(*matrix.shape, matrix.nnz))

@@ -1,0 +1,306 @@
+"""How ``(I - decay * transition)`` is inverted: the door between propagation and linear algebra.
+
+A solver is made once for a transition and a decay, and applied to any number of right-hand sides.
+The Krylov kernels sum in a fixed order, and leave BLAS no threads of its own: results do not depend
+on their number.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from scipy import sparse
+
+from ssdml.graphs.propagation.coarsening import CoarseCorrection
+from ssdml.utils.parallel import SERIAL, SharedOut, Threads, row_blocks, threads
+from ssdml.utils.typing import Array
+
+MAX_ITER = 1000
+COLUMNS = 128  # that BiCGSTAB works on at a time: its arrays are as tall as the graph
+NEAR = 10.0  # times the tolerance, where an update need not halve the residual
+
+
+class Propagator(Protocol):
+    """Applies ``P = (1 - decay) (I - decay * transition)^-1`` to right-hand sides."""
+
+    def __call__(self, right_hand_sides: Array) -> Array:
+        """``P @ right_hand_sides``, of shape (n, r)."""
+
+
+class Certified(Protocol):
+    """A propagator that tells how wrong it may be."""
+
+    def __call__(self, right_hand_sides: Array) -> tuple[Array, Array]:
+        """``P @ right_hand_sides``, and the largest error in each column."""
+
+
+class MakePropagator(Protocol):
+    """Prepares a row-stochastic transition; ``tol`` bounds the error of every entry."""
+
+    def __call__(
+        self, transition: sparse.csr_array, decay: float, *, tol: float, n_threads: int = 1
+    ) -> Propagator:
+        """Propagator, for right-hand sides with entries between -1 and 1."""
+
+
+class Solution(NamedTuple):
+    """What an iterative kernel returns; warning is the caller's."""
+
+    values: Array  # (n, r)
+    n_iter: int
+    residual: float  # the largest over the columns, in the kernel's own measure
+    converged: bool
+
+
+def dense_propagator(
+    transition: sparse.csr_array, decay: float, *, tol: float, n_threads: int = 1
+) -> Propagator:
+    """One LU factorisation, exact to rounding whatever ``tol``; O(n³) time, O(n²) memory.
+
+    The threads are those of BLAS.
+    """
+    del tol, n_threads
+    from scipy.linalg import lu_factor, lu_solve
+
+    system = (-decay * transition).toarray(order="F")
+    system[np.diag_indices_from(system)] += 1
+    factors = lu_factor(system, overwrite_a=True, check_finite=False)
+
+    def propagate(right_hand_sides: Array) -> Array:
+        solved: Array = lu_solve(factors, (1 - decay) * right_hand_sides, check_finite=False)
+        return solved
+
+    return propagate
+
+
+def krylov_propagator(
+    transition: sparse.csr_array, decay: float, *, tol: float, n_threads: int = 1
+) -> Propagator:
+    """BiCGSTAB, on 128 columns at once; the fixed point's own iteration ends what it leaves."""
+    # |(I - decay Q)^-1| <= 1 / (1 - decay) in the maximum norm, for rows of Q that sum to 1: so
+    # a residual of (1 - decay) tol means an error of at most tol.
+    largest_residual = (1 - decay) * tol
+
+    def propagate(right_hand_sides: Array) -> Array:
+        values = np.empty(right_hand_sides.shape, np.result_type(right_hand_sides, 1.0))
+        with threads(n_threads) as pool:
+            shared = SharedOut(transition, pool)
+            for columns in row_blocks(right_hand_sides.shape[1], COLUMNS):
+                scaled = (1 - decay) * right_hand_sides[:, columns]
+                found = stabilized_biconjugate_gradient(
+                    shared, decay, scaled, tol=largest_residual, threads=pool
+                )
+                if not found.converged:
+                    found = iterate_fixed_point(
+                        shared, decay, scaled, found.values, tol=largest_residual
+                    )
+                values[:, columns] = found.values
+        return values
+
+    return propagate
+
+
+def certified(propagate: Propagator, transition: sparse.csr_array, decay: float) -> Certified:
+    """The same propagator, its errors bounded by the residuals that it leaves."""
+
+    def propagate_and_bound(right_hand_sides: Array) -> tuple[Array, Array]:
+        values = propagate(right_hand_sides)
+        residual = (1 - decay) * right_hand_sides - values + decay * (transition @ values)
+        # Rounding of the residual itself: some units of the sizes that cancel in it.
+        rounding = 8 * np.finfo(values.dtype).eps * np.abs(values).max(axis=0)
+        return values, np.abs(residual).max(axis=0) / (1 - decay) + rounding / (1 - decay)
+
+    return propagate_and_bound
+
+
+SOLVERS: dict[str, MakePropagator] = {"dense": dense_propagator, "krylov": krylov_propagator}
+
+
+def conjugate_gradient(
+    similarity: SharedOut,
+    decay: float,
+    right_hand_sides: Array,
+    *,
+    tol: float,
+    start: Array | None = None,
+    coarse: CoarseCorrection | None = None,
+    max_iter: int = MAX_ITER,
+) -> Solution:
+    """Solve ``(I - decay * similarity) F = right_hand_sides`` for symmetric ``similarity``.
+
+    All columns share one sparse product an iteration and keep their own step lengths. Stops when
+    the 2-norm of every column's residual is at most ``tol`` times that of its right-hand side.
+    Rows are worked on in blocks that fit the cache. ``coarse`` preconditions.
+
+    Steps are taken in the precision of the right-hand sides. As often as rounding asks they are
+    added up in double, and begin anew from the true residual [1]_: single precision, half as many
+    bytes, comes to the same tolerance. Stops where rounding leaves no progress. ``values`` are
+    double, ``residual`` is the true one.
+
+    References
+    ----------
+    .. [1] Higham, "Accuracy and Stability of Numerical Algorithms", 2nd ed., SIAM 2002, ch. 12.
+    """
+    n, dtype, threads = len(right_hand_sides), right_hand_sides.dtype, similarity.threads
+    rounded, root = similarity.astype(dtype), float(np.finfo(dtype).eps) ** 0.5
+    values = np.zeros(right_hand_sides.shape) if start is None else start.astype(np.float64)
+    moved, direction = np.zeros_like(right_hand_sides), np.zeros_like(right_hand_sides)
+    residual, image = right_hand_sides.copy(), np.empty_like(right_hand_sides)
+
+    def measure(rows: slice) -> Array:
+        """Squares of the residual and, below them, what the correction sees of it."""
+        squares = _column_dots(residual[rows], residual[rows])[None]
+        if coarse is None:
+            return squares
+        return np.concatenate([squares, coarse.restrict(rows, residual[rows])])
+
+    def aim(rows: slice, factor: Array, solved: Array) -> None:
+        direction[rows] *= factor
+        direction[rows] += residual[rows]
+        if coarse is not None:
+            direction[rows] += coarse.prolong(rows, solved)
+
+    def turn(rows: slice) -> Array:
+        image[rows] = direction[rows] - decay * rounded.part(rows, direction)
+        return _column_dots(direction[rows], image[rows])
+
+    def move(rows: slice, step: Array) -> Array:
+        moved[rows] += step * direction[rows]
+        residual[rows] -= step * image[rows]
+        return measure(rows)
+
+    def add(rows: slice) -> None:
+        values[rows] += moved[rows]
+        moved[rows] = 0
+
+    def update(rows: slice) -> Array:
+        left = decay * similarity.part(rows, values) - values[rows]
+        residual[rows] = left + right_hand_sides[rows]
+        return measure(rows)
+
+    def largest(sums: Array) -> float:
+        return float(np.sqrt((sums[0] / scales).max()))
+
+    scales = _column_dots(right_hand_sides, right_hand_sides)
+    scales[scales == 0] = 1.0
+    sums = threads.sum(measure if start is None else update, n)
+    before, n_iter, updated = np.zeros_like(scales), 0, largest(sums)
+    while updated > tol and n_iter < max_iter:
+        solved = sums[1:] if coarse is None else coarse.solve(sums[1:])
+        # Inner products of the residual and what the preconditioner makes of it.
+        products = sums[0] + _column_dots(sums[1:], solved)
+        factor, solved = _divide(products, before).astype(dtype), solved.astype(dtype)
+        threads.map(partial(aim, factor=factor, solved=solved), n)
+        step = _divide(products, threads.sum(turn, n)).astype(dtype)
+        sums, before = threads.sum(partial(move, step=step), n), products
+        n_iter += 1
+        if not max(tol, root * updated) < largest(sums) < updated / root or n_iter == max_iter:
+            threads.map(add, n)
+            sums, earlier = threads.sum(update, n), updated
+            # Begin anew: beside a residual that jumped, the old direction would weigh too much.
+            updated, before = largest(sums), np.zeros_like(scales)
+            if not updated <= max(earlier / 2, NEAR * tol):
+                break
+    return Solution(values, n_iter, updated, updated <= tol)
+
+
+def stabilized_biconjugate_gradient(
+    transition: Any,
+    decay: float,
+    right_hand_sides: Array,
+    *,
+    tol: float,
+    threads: Threads = SERIAL,
+    max_iter: int = MAX_ITER,
+) -> Solution:
+    """Solve ``(I - decay * transition) F = right_hand_sides``; each column is its own BiCGSTAB.
+
+    A column is finished when no entry of its residual exceeds ``tol``; one whose recurrence breaks
+    down stays where it is, and then ``converged`` is False. ``transition`` is whatever multiplies
+    arrays from the left.
+
+    References
+    ----------
+    .. [1] van der Vorst, "Bi-CGSTAB", SIAM J. Sci. Stat. Comput. 13(2), 1992.
+    """
+    n = len(right_hand_sides)
+
+    def apply(block: Array) -> Array:
+        image: Array = transition @ block
+
+        def subtract(rows: slice) -> None:
+            image[rows] *= -decay
+            image[rows] += block[rows]
+
+        threads.map(subtract, n)
+        return image
+
+    def dots(left: Array, right: Array) -> Array:
+        return threads.sum(lambda rows: _column_dots(left[rows], right[rows]), n)
+
+    def half_step(rows: slice, image: Array, step: Array) -> None:
+        residual[rows] -= step * image[rows]
+
+    def whole_step(rows: slice, turned: Array, step: Array, damping: Array) -> Array:
+        values[rows] += step * direction[rows] + damping * residual[rows]
+        residual[rows] -= damping * turned[rows]
+        largest: Array = np.abs(residual[rows]).max(axis=0)
+        return largest
+
+    def aim(rows: slice, image: Array, damping: Array, factor: Array) -> None:
+        direction[rows] -= damping * image[rows]
+        direction[rows] *= factor
+        direction[rows] += residual[rows]
+
+    values = np.zeros_like(right_hand_sides)
+    residual = right_hand_sides.copy()
+    shadow, direction = residual.copy(), residual.copy()
+    alignment = dots(shadow, residual)
+    n_iter = 0
+    while alignment.any() and n_iter < max_iter:
+        image = apply(direction)
+        step = _divide(alignment, dots(shadow, image))
+        threads.map(partial(half_step, image=image, step=step), n)
+        turned = apply(residual)
+        damping = _divide(dots(turned, residual), dots(turned, turned))
+        moved = partial(whole_step, turned=turned, step=step, damping=damping)
+        residual[:, np.max(threads.map(moved, n), axis=0) <= tol] = 0  # comes to rest
+        updated = dots(shadow, residual)
+        factor = _divide(updated, alignment) * _divide(step, damping)
+        threads.map(partial(aim, image=image, damping=damping, factor=factor), n)
+        alignment = updated
+        n_iter += 1
+    # The recurrence drifts away from the true residual: the answer is judged by the latter.
+    worst = float(np.abs(right_hand_sides - apply(values)).max())
+    return Solution(values, n_iter, worst, worst <= tol)
+
+
+def iterate_fixed_point(
+    transition: Any, decay: float, right_hand_sides: Array, start: Array, *, tol: float
+) -> Solution:
+    """Repeat ``F = decay * transition @ F + right_hand_sides`` until no entry moves by ``tol``.
+
+    The residual shrinks by ``decay`` a step, always, until rounding stops it.
+    """
+    values = start
+    residual, n_iter = np.inf, 0
+    while residual > tol:
+        updated = decay * (transition @ values) + right_hand_sides
+        moved = float(np.abs(updated - values).max())
+        if moved >= residual:
+            break
+        values, residual, n_iter = updated, moved, n_iter + 1
+    return Solution(values, n_iter, residual, residual <= tol)
+
+
+def _column_dots(left: Array, right: Array) -> Array:
+    dots: Array = np.einsum("nr,nr->r", left, right, dtype=np.float64)
+    return dots
+
+
+def _divide(numerators: Array, denominators: Array) -> Array:
+    """Quotients; 0 for a column at rest, whose denominator is 0."""
+    out = np.zeros_like(numerators)
+    return np.divide(numerators, denominators, out=out, where=denominators != 0)

@@ -1,0 +1,182 @@
+"""Photographs of many classes, in the layouts their publishers ship: CUB, Cars, SOP, In-Shop.
+
+The images stay in their files (`ImageFiles`); what is read here is which there are, their classes
+and who is learned from. In all of them the classes that are scored are others than those that are
+learned: the first half by number is learned, or what the publishers' lists say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ssdml.datasets.base import RawItems
+from ssdml.datasets.image_files import ImageFiles
+from ssdml.utils.typing import Ints
+
+
+def read_cub(folder: Path) -> RawItems:
+    """CUB-200-2011: ``images.txt``, ``image_class_labels.txt``, ``classes.txt`` and ``images``."""
+    names = _numbered(folder / "images.txt")
+    classes = _numbered(folder / "image_class_labels.txt")
+    titles = _numbered(folder / "classes.txt")
+    if names.keys() != classes.keys():
+        raise ValueError(
+            f"{folder}: images.txt and image_class_labels.txt must number the same images; got "
+            f"{len(names)} and {len(classes)}."
+        )
+    labels = np.array(_integers(folder / "image_class_labels.txt", [classes[n] for n in names]))
+    _refuse_other_classes(folder / "image_class_labels.txt", labels, len(titles))
+    files = _files(folder / "images", list(names.values()))
+    class_names = tuple(title.partition(".")[2] or title for title in titles.values())
+    return RawItems(files, labels - 1, second_half(labels - 1), class_names=class_names)
+
+
+def read_cars(folder: Path) -> RawItems:
+    """Cars-196: ``cars_annos.mat`` and ``car_ims``; or ``devkit`` with ``cars_{train,test}``.
+
+    Of the devkit, the annotations of the test images with their labels are a file of their own,
+    which may lie beside the others or one folder above.
+    """
+    if (folder / "cars_annos.mat").is_file():
+        path = folder / "cars_annos.mat"
+        content = _read_mat(path, "annotations", "class_names")
+        names = [str(row["relative_im_path"]) for row in content["annotations"]]
+        labels = np.array([int(row["class"]) for row in content["annotations"]])
+        class_names = content["class_names"]
+    else:
+        path = folder / "devkit/cars_meta.mat"
+        class_names = _read_mat(path, "class_names")["class_names"]
+        names, found = [], []
+        for place, lists in DEVKIT.items():
+            annotations = _read_mat(_first_of(folder, lists), "annotations")["annotations"]
+            names += [f"{place}/{row['fname']}" for row in annotations]
+            found += [int(row["class"]) for row in annotations]
+        labels = np.array(found)
+    _refuse_other_classes(path, labels, len(class_names))
+    files = _files(folder, names)
+    named = tuple(map(str, class_names))
+    return RawItems(files, labels - 1, second_half(labels - 1), class_names=named)
+
+
+DEVKIT = {
+    "cars_train": ("devkit/cars_train_annos.mat",),
+    "cars_test": ("devkit/cars_test_annos_withlabels.mat", "cars_test_annos_withlabels.mat"),
+}
+
+
+def read_sop(folder: Path) -> RawItems:
+    """Stanford Online Products: ``Ebay_train.txt``, ``Ebay_test.txt`` and the folders they name."""
+    names, labels, test = [], [], []
+    for part in ("train", "test"):
+        rows = list(_table(folder / f"Ebay_{part}.txt", 4, skipped=1))
+        names += [row[3] for row in rows]
+        labels += _integers(folder / f"Ebay_{part}.txt", [row[1] for row in rows])
+        test += [part == "test"] * len(rows)
+    return RawItems(_files(folder, names), np.array(labels), np.array(test))
+
+
+def read_inshop(folder: Path) -> RawItems:
+    """In-Shop: ``list_eval_partition.txt``, which says train, query or gallery, and ``img``.
+
+    The list may lie in ``Eval``, and the images in ``Img``, as they are published.
+    """
+    path = _first_of(folder, [f"{place}list_eval_partition.txt" for place in ("", "Eval/")])
+    rows = list(_table(path, 3, skipped=2))
+    names, items, parts = (np.array(column) for column in zip(*rows, strict=True))
+    if not set(parts.tolist()) <= {"train", "query", "gallery"}:
+        other = sorted(set(parts.tolist()) - {"train", "query", "gallery"})
+        raise ValueError(f"{path}: the third column must be train, query or gallery; got {other}.")
+    home = folder / "Img" if (folder / "Img/img").is_dir() else folder
+    return RawItems(
+        _files(home, names.tolist()), items, parts != "train", gallery=parts == "gallery"
+    )
+
+
+def second_half(classes: Ints) -> npt.NDArray[np.bool_]:
+    """Rows of the second half of the classes, in the order of their numbers.
+
+    Examples
+    --------
+    >>> second_half(np.array([4, 1, 2, 3, 4, 0]))
+    array([ True, False,  True,  True,  True, False])
+    """
+    present = np.unique(classes)
+    return classes >= present[len(present) // 2]
+
+
+def _files(folder: Path, names: Sequence[str]) -> ImageFiles:
+    files = ImageFiles(folder, names)
+    missing = files.missing()
+    if missing:
+        others = f", and so are {len(missing) - 1} other images" if len(missing) > 1 else ""
+        raise FileNotFoundError(f"{folder / missing[0]} is missing{others} of {len(files)}.")
+    return files
+
+
+def _first_of(folder: Path, names: Sequence[str]) -> Path:
+    for name in names:
+        if (folder / name).is_file():
+            return folder / name
+    raise FileNotFoundError(f"{folder / names[0]} is missing.")
+
+
+def _numbered(path: Path) -> dict[int, str]:
+    """Lines ``number text``, in the order of the file."""
+    numbers, texts = zip(*_table(path, 2), strict=True)
+    return dict(zip(_integers(path, numbers), texts, strict=True))
+
+
+def _integers(path: Path, texts: Sequence[str]) -> list[int]:
+    try:
+        return [int(text) for text in texts]
+    except ValueError as error:
+        raise ValueError(f"{path}: classes and images must be numbers ({error}).") from error
+
+
+def _table(path: Path, n_columns: int, skipped: int = 0) -> Iterator[list[str]]:
+    """Rows of a text file, columns apart by blanks; the first lines say what follows."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} is missing.") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: damaged; it is no text ({error}).") from error
+    if not any(line.strip() for line in lines[skipped:]):
+        raise ValueError(f"{path}: holds no row.")
+    for number, line in enumerate(lines[skipped:], skipped + 1):
+        row = line.split(maxsplit=n_columns - 1)
+        if len(row) != n_columns:
+            if not row:
+                continue
+            raise ValueError(f"{path}, line {number}: must have {n_columns} columns; got {line!r}.")
+        yield [row[0], *row[1:-1], row[-1].strip()]
+
+
+def _read_mat(path: Path, *names: str) -> dict[str, Any]:
+    """Variables of a MATLAB file, their rows in one axis."""
+    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
+
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing.")
+    try:
+        content = loadmat(path, squeeze_me=True)
+    except (MatReadError, ValueError, TypeError, OSError, EOFError, NotImplementedError) as error:
+        raise ValueError(f"{path}: damaged, or no MATLAB file ({error}).") from error
+    missing = [name for name in names if name not in content]
+    if missing:
+        raise ValueError(f"{path}: must hold {', '.join(names)}; {missing[0]} is not there.")
+    return {name: np.atleast_1d(content[name]) for name in names}
+
+
+def _refuse_other_classes(path: Path, labels: Ints, n_classes: int) -> None:
+    if labels.min() < 1 or labels.max() > n_classes:
+        raise ValueError(
+            f"{path}: classes must be numbers from 1 to {n_classes}, as many as have names; got "
+            f"{labels.min()} to {labels.max()}."
+        )

@@ -1,0 +1,324 @@
+"""Data sets on disk, read offline from the layouts their publishers ship or from a user's files."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ssdml.datasets.base import Dataset, RawItems
+from ssdml.datasets.fine_grained import read_cars, read_cub, read_inshop, read_sop
+from ssdml.datasets.image_files import ImageFiles
+from ssdml.datasets.images import (
+    read_cifar_batches,
+    read_idx_folder,
+    read_image_folder,
+    read_image_zip,
+)
+from ssdml.datasets.tables import read_csv, read_npy_folder, read_npy_pair, read_npz, read_parquet
+from ssdml.datasets.texts import embedded
+from ssdml.utils.labels import encode_partial_labels as encode_partial_labels
+
+__all__ = ["DatasetStatus", "dataset_status", "load_dataset"]
+
+Reader = Callable[[Path], RawItems]
+
+
+class Layout(NamedTuple):
+    """Where below a data folder a data set may lie, and how it is read there."""
+
+    place: str
+    read: Reader
+    holds: str
+
+
+_IDX = "{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]"
+LAYOUTS: dict[str, tuple[Layout, ...]] = {
+    "digits": (),
+    "mnist": (Layout("MNIST/raw", read_idx_folder, _IDX),),
+    "fashion_mnist": (Layout("FashionMNIST/raw", read_idx_folder, _IDX),),
+    "cifar10": (
+        Layout("cifar-10-batches-py", read_cifar_batches, "batches.meta, data_batch_1, ..."),
+        Layout("cifar10/cifar10-images.zip", read_image_zip, "{train,test}/class/image inside"),
+    ),
+    "banking77": (Layout("banking77", read_npy_folder, "{train,test}_{X,y}.npy"),),
+    "cub": (Layout("CUB_200_2011", read_cub, "images/, images.txt, image_class_labels.txt, ..."),),
+    "cars": tuple(
+        Layout(place, read_cars, "cars_annos.mat and car_ims/, or devkit/ and cars_{train,test}/")
+        for place in ("cars196", "stanford_cars")
+    ),
+    "sop": (
+        Layout("Stanford_Online_Products", read_sop, "Ebay_{train,test}.txt, bicycle_final/, ..."),
+    ),
+    "inshop": tuple(
+        Layout(place, read_inshop, "[Eval/]list_eval_partition.txt and [Img/]img/")
+        for place in ("In-shop Clothes Retrieval Benchmark", "inshop")
+    ),
+}
+
+CLASS_NAMES = {
+    "fashion_mnist": (
+        "T-shirt/top",
+        "Trouser",
+        "Pullover",
+        "Dress",
+        "Coat",
+        "Sandal",
+        "Shirt",
+        "Sneaker",
+        "Bag",
+        "Ankle boot",
+    )
+}
+
+FILE_READERS: dict[str, Reader] = {
+    ".npz": read_npz,
+    ".npy": read_npy_pair,
+    ".csv": read_csv,
+    ".parquet": read_parquet,
+    ".zip": read_image_zip,
+}
+
+
+def load_dataset(
+    name_or_path: str | Path,
+    *,
+    data_dir: str | Path | None = None,
+    text_model: str | None = None,
+) -> Dataset:
+    """Items and labels of a known data set, or of a user's files. Nothing is downloaded.
+
+    Parameters
+    ----------
+    name_or_path : str or Path
+        ``digits`` (scikit-learn's), ``mnist``, ``fashion_mnist``, ``cifar10``, ``banking77``;
+        ``cub`` (CUB-200-2011), ``cars`` (Cars-196), ``sop`` (Stanford Online Products), ``inshop``,
+        whose images stay in their files, and whose test rows are of other classes; or
+
+        - ``items.npz`` with arrays ``X`` (n, d) or (n, height, width, ...), ``y`` (n,) and, where
+          there is a standard split, a boolean ``test`` (n,);
+        - ``X.npy`` with ``y.npy`` beside it, ``name_X.npy`` with ``name_y.npy``, or ``name.npy``
+          with ``name_y.npy``;
+        - ``items.csv`` or ``items.parquet``: numbers, and a label in the column called ``label`` or
+          ``y``, or in the last; a Parquet file may hold the numbers in one column of lists; both
+          may hold texts in the place of numbers, in a column called ``text``;
+        - a folder (or .zip) of class folders of images of one size, those without a label in one
+          called ``unlabelled``, with ``train`` and ``test`` above or without; a folder with
+          ``{train,test}_{X,y}.npy`` and, where the rows are made from texts,
+          ``{train,test}_text.txt`` with a line each.
+    data_dir : str or Path, optional
+        Where the known data sets are looked for first; then in ``$SSDML_DATA``, then in
+        ``$XDG_CACHE_HOME/ssdml`` (``~/.cache/ssdml``).
+    text_model : str, optional
+        For a column of texts: "words", or the name or folder of a model of sentence-transformers;
+        what that makes of them is kept in the last of those folders.
+
+    Returns
+    -------
+    dataset : Dataset
+
+    Raises
+    ------
+    FileNotFoundError
+        Says what was looked for, where, and what to put there.
+    NotADirectoryError
+        Where a known data set is looked for, and ``data_dir`` is no folder.
+    ValueError
+        Names the damaged file and what is wrong with it. Where the data folder holds a
+        ``SHA256SUMS``, the files of a known data set are compared with it.
+
+    Notes
+    -----
+    The 60,000 images of a CIFAR-10 zip take about 8 seconds to decode; nothing is cached.
+
+    Examples
+    --------
+    >>> digits = load_dataset("digits")
+    >>> digits.X.shape, digits.item_shape, digits.class_names[:3]
+    ((1797, 64), (8, 8), ('0', '1', '2'))
+    """
+    name = str(name_or_path)
+    if name == "digits":
+        return _digits()
+    if name in LAYOUTS:
+        root, layout = _find(name, data_dir)
+        place = root / layout.place
+        _verify_checksums(root, place)
+        try:
+            raw = layout.read(place)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{error} {place} must hold {layout.holds}.") from error
+        return _assemble(name, raw, CLASS_NAMES.get(name))
+    path = Path(name_or_path).expanduser()
+    reader = _path_reader(path)
+    if text_model is None:
+        return _assemble(path.stem, reader(path))
+    if reader not in (read_csv, read_parquet):
+        raise ValueError(
+            f"load_dataset: text_model must be None but for a .csv or .parquet; got {text_model!r} "
+            f"and {path}."
+        )
+    raw = read_csv(path, texts=True) if reader is read_csv else read_parquet(path, texts=True)
+    cache = data_folders(None)[-1] / "embeddings"
+    raw = raw._replace(items=embedded(raw.items, text_model, cache=cache), texts=raw.items)
+    return _assemble(path.stem, raw)
+
+
+class DatasetStatus(NamedTuple):
+    """Where a data set was found, or what is looked for."""
+
+    name: str
+    path: Path | None  # None: not found, or shipped with scikit-learn
+    available: bool
+    note: str
+
+
+def dataset_status(*, data_dir: str | Path | None = None) -> list[DatasetStatus]:
+    """Known data sets, where they were found, and what to put where for those that were not.
+
+    Parameters
+    ----------
+    data_dir : str or Path, optional
+        As in `load_dataset`.
+
+    Returns
+    -------
+    statuses : list of DatasetStatus
+        ``note`` says what is there, or what is missing.
+
+    Raises
+    ------
+    NotADirectoryError
+        Where ``data_dir`` is no folder.
+
+    Examples
+    --------
+    >>> dataset_status()[0]
+    DatasetStatus(name='digits', path=None, available=True, note='comes with scikit-learn')
+    """
+    statuses = [DatasetStatus("digits", None, True, "comes with scikit-learn")]
+    for name, layouts in LAYOUTS.items():
+        if not layouts:
+            continue
+        try:
+            root, layout = _find(name, data_dir)
+        except FileNotFoundError as error:
+            statuses.append(DatasetStatus(name, None, False, str(error)))
+        else:
+            statuses.append(DatasetStatus(name, root / layout.place, True, layout.holds))
+    return statuses
+
+
+def data_folders(data_dir: str | Path | None) -> list[Path]:
+    """Where data sets are looked for, in this order."""
+    if data_dir is not None and not Path(data_dir).is_dir():
+        raise NotADirectoryError(
+            f"data_dir must be a folder; got {str(data_dir)!r}. Leave it out to look in "
+            "$SSDML_DATA and in the cache folder."
+        )
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ssdml"
+    named = [data_dir, os.environ.get("SSDML_DATA")]
+    return [*(Path(folder) for folder in named if folder), cache]
+
+
+def _find(name: str, data_dir: str | Path | None) -> tuple[Path, Layout]:
+    folders = data_folders(data_dir)
+    for folder in folders:
+        for layout in LAYOUTS[name]:
+            if (folder / layout.place).exists():
+                return folder, layout
+    raise FileNotFoundError(
+        f"Data set {name!r} was not found. Looked for {wanted(name)} in {described(folders)}. Put "
+        "it into one of these folders, or name another with data_dir or the environment variable "
+        "SSDML_DATA; nothing is downloaded."
+    )
+
+
+def wanted(name: str) -> str:
+    """What is looked for below the data folders, and what it must hold.
+
+    Examples
+    --------
+    >>> wanted("banking77")
+    'banking77 ({train,test}_{X,y}.npy)'
+    """
+    places: dict[str, list[str]] = {}
+    for layout in LAYOUTS[name]:
+        places.setdefault(layout.holds, []).append(layout.place)
+    return " or ".join(f"{' or '.join(found)} ({holds})" for holds, found in places.items())
+
+
+def described(folders: list[Path]) -> str:
+    """The folders by name, and which of them are not there."""
+    return ", ".join(f"{f}" if f.is_dir() else f"{f} (no such folder)" for f in folders)
+
+
+def _path_reader(path: Path) -> Reader:
+    if path.is_dir():
+        return read_npy_folder if (path / "train_X.npy").exists() else read_image_folder
+    if not path.exists():
+        message = (
+            f"{str(path)!r} is neither a data set ({', '.join(LAYOUTS)}) nor an existing path."
+        )
+        nearest = difflib.get_close_matches(str(path).lower(), LAYOUTS, n=1)
+        raise FileNotFoundError(message + "".join(f" Did you mean {n!r}?" for n in nearest))
+    if path.suffix.lower() not in FILE_READERS:
+        raise ValueError(
+            f"{path}: must be a folder of class folders of images or a file that ends in "
+            f"{', '.join(FILE_READERS)}; got {path.suffix!r}."
+        )
+    return FILE_READERS[path.suffix.lower()]
+
+
+def _assemble(name: str, raw: RawItems, class_names: tuple[str, ...] | None = None) -> Dataset:
+    codes, classes = encode_partial_labels(raw.labels)
+    class_names = class_names or raw.class_names
+    rows, item_shape = _as_rows(raw.items)
+    return Dataset(
+        name=name,
+        X=rows,
+        y=codes,
+        class_names=tuple(class_names[c] if class_names else str(c) for c in classes),
+        test=raw.test,
+        item_shape=item_shape,
+        gallery=raw.gallery,
+        texts=raw.texts,
+    )
+
+
+def _as_rows(items: Any) -> tuple[Any, tuple[int, ...] | None]:
+    """Rows of numbers, and the shape of an image that became one; files stay as they are."""
+    if isinstance(items, ImageFiles):
+        return items, None
+    X = np.ascontiguousarray(items.reshape(len(items), -1), dtype=np.float32)
+    if items.dtype == np.uint8:
+        X /= 255
+    return X, tuple(items.shape[1:]) if items.ndim > 2 else None
+
+
+def _digits() -> Dataset:
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    X = (digits.data / 16).astype(np.float32)
+    return Dataset("digits", X, digits.target.astype(np.int64), tuple("0123456789"), None, (8, 8))
+
+
+def _verify_checksums(root: Path, place: Path) -> None:
+    """Compare the files of a data set with ``SHA256SUMS`` where the data folder has one."""
+    sums = root / "SHA256SUMS"
+    if not sums.is_file():
+        return
+    for line in sums.read_text(encoding="utf-8").splitlines():
+        digest, _, name = line.partition("  ")
+        path = root / name
+        if path.is_file() and (path == place or place in path.parents):
+            with path.open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+            if found != digest:
+                raise ValueError(f"{path}: damaged; its SHA-256 is {found}, {sums} says {digest}.")

@@ -1,0 +1,282 @@
+"""Label-scarce splits: which rows are learned from, which are labelled, which are scored."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ssdml.datasets.budgets import Budget, drawn, mislabeled, thinned
+from ssdml.utils.typing import Ints
+from ssdml.utils.validation import UNLABELED
+
+if TYPE_CHECKING:
+    from ssdml.datasets.base import Dataset
+
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, eq=False)
+class LabelScarceSplit:
+    """Rows to learn from, the labelled ones among them, and rows to score on.
+
+    Attributes
+    ----------
+    train, test, labeled : ndarray of int64
+        Sorted indices of rows of the data set; ``labeled`` is a part of ``train``.
+    seed, labels_per_class : int
+        Where the budget is no number of labels a class: the most that a class has.
+    budget : Budget, optional
+        What the labelled rows were drawn by; None: `labels_per_class`.
+    wrong, wrong_labels : ndarray of int64
+        Labelled rows that are given another class than theirs, and its code.
+    """
+
+    train: Ints
+    test: Ints
+    labeled: Ints
+    seed: int
+    labels_per_class: int
+    budget: Budget | None = None
+    wrong: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    wrong_labels: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+
+    @property
+    def drawn_by(self) -> Budget:
+        """The budget, a plain number of labels a class too."""
+        return self.budget or Budget(self.labels_per_class)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the seed, the number of labels, the index sets and the wrong labels."""
+        content = {"schema": SCHEMA, **self._content()}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def partial_labels(self, y: npt.ArrayLike) -> Ints:
+        """Labels of the training rows, -1 for every row that is not labelled.
+
+        Parameters
+        ----------
+        y : array-like of shape (n,)
+            Integer codes of the whole data set.
+
+        Returns
+        -------
+        y_train : ndarray of shape (len(train),)
+        """
+        codes = np.asarray(y)
+        largest = max(int(rows.max(initial=-1)) for rows in (self.train, self.test))
+        if codes.ndim != 1 or len(codes) <= largest:
+            raise ValueError(
+                "partial_labels: y must hold a label for every row of the data set, more than "
+                f"{largest}; got shape {codes.shape}. Is this the split of another data set?"
+            )
+        labels = np.full(len(self.train), UNLABELED)
+        labels[np.searchsorted(self.train, self.labeled)] = self.given_labels(codes)
+        return labels
+
+    def given_labels(self, y: npt.ArrayLike) -> Ints:
+        """Labels of the labelled rows as they are given, the wrong ones too.
+
+        Parameters
+        ----------
+        y : array-like of shape (n,)
+            Integer codes of the whole data set.
+
+        Returns
+        -------
+        y_labeled : ndarray of shape (len(labeled),)
+        """
+        labels = np.asarray(y)[self.labeled].astype(np.int64)
+        labels[np.searchsorted(self.labeled, self.wrong)] = self.wrong_labels
+        return labels
+
+    def save(self, path: str | Path) -> None:
+        """Write the split to a JSON file, with its digest."""
+        content = {"schema": SCHEMA, "sha256": self.digest, **self._content()}
+        path = Path(path)
+        unfinished = path.with_name(path.name + ".part")
+        try:
+            unfinished.write_text(json.dumps(content) + "\n", encoding="utf-8")
+            unfinished.replace(path)
+        except OSError:
+            unfinished.unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def load(cls, path: str | Path) -> LabelScarceSplit:
+        """Read a split that `save` wrote; a file that was changed since is refused."""
+        path = Path(path)
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            schema, digest = content.pop("schema"), content.pop("sha256")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path}: not a label-scarce split ({error!r}).") from error
+        if schema != SCHEMA:
+            raise ValueError(f"{path}: schema must be {SCHEMA}; got {schema!r}.")
+        split = cls._from_content(content, path)
+        if split.digest != digest:
+            raise ValueError(
+                f"{path}: the content does not match its sha256 {digest}; the file was changed "
+                "after it was saved. Make the split anew from its seed."
+            )
+        return split
+
+    @classmethod
+    def _from_content(cls, content: dict[str, Any], path: Path) -> LabelScarceSplit:
+        try:
+            names = [*_INDEX_SETS, *(name for name in _WRONG if name in content)]
+            rows = {name: np.asarray(content[name], np.int64) for name in names}
+            budget = content.pop("budget", None)
+            split = cls(**{**content, **rows})
+            return split if budget is None else replace(split, budget=Budget(**budget))
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise ValueError(f"{path}: not a label-scarce split ({error!r}).") from error
+
+    def _content(self) -> dict[str, Any]:
+        content: dict[str, Any] = {"seed": self.seed, "labels_per_class": self.labels_per_class}
+        names = _INDEX_SETS
+        if self.budget is not None:
+            content["budget"] = self.budget.to_dict()
+            names += _WRONG
+        return content | {name: getattr(self, name).tolist() for name in names}
+
+
+_INDEX_SETS: tuple[str, ...] = ("train", "test", "labeled")
+_WRONG = ("wrong", "wrong_labels")  # saved with a budget alone: other splits keep their digest
+
+
+def label_scarce_split(
+    dataset: Dataset, labels_per_class: int | Budget, *, seed: int
+) -> LabelScarceSplit:
+    """A few labelled rows, the other training rows unlabelled, and rows to score on.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Its standard test rows are kept; where it has none, a third of every class is held out.
+    labels_per_class : int or Budget
+        A number of labels a class; a `Budget` for all else: labels in all, every label, wrong
+        labels, classes of different sizes.
+    seed : int
+        Draws the labelled rows and, where needed, the held-out third, the order of the classes and
+        the wrong labels.
+
+    Returns
+    -------
+    split : LabelScarceSplit
+
+    Warns
+    -----
+    UserWarning
+        Where a class has fewer training rows than `labels_per_class`, or all of them together
+        fewer than labels in all: all of them are labelled.
+
+    Notes
+    -----
+    Nested: with the same seed the rows labelled at 1 a class are among those at 5, however they are
+    drawn, and the held-out rows do not depend on the budget. Rows without a label in the data set
+    itself are never scored, and are training rows unless they stand among the standard test rows.
+    Where the classes of the standard test rows are others than those of the training rows, only
+    the latter have labels. Training rows that an imbalance takes away are in no part of the split.
+
+    Examples
+    --------
+    >>> from ssdml.datasets import load_dataset
+    >>> split = label_scarce_split(load_dataset("digits"), 5, seed=0)
+    >>> len(split.train), len(split.test), len(split.labeled)
+    (1198, 599, 50)
+    >>> budget = Budget(50, "natural", noise=0.2)
+    >>> noisy = label_scarce_split(load_dataset("digits"), budget, seed=0)
+    >>> len(noisy.labeled), len(noisy.wrong)
+    (50, 10)
+    """
+    budget = _as_budget(labels_per_class)
+    order = np.random.default_rng(seed).permutation(len(dataset.y))
+    by_class = _by_class(order, dataset.y, len(dataset.class_names))
+    held_out = _held_out(by_class, len(order)) if dataset.test is None else dataset.test
+    if held_out.all():
+        raise ValueError(f"label_scarce_split: {dataset.name!r} must have training rows; got none.")
+    candidates = [rows[~held_out[rows]] for rows in by_class]
+    expected = _expected(by_class, candidates)
+    gone = np.zeros(len(order), dtype=bool)
+    if budget.imbalance > 1:
+        gone[np.concatenate(candidates)] = True
+        candidates = thinned(candidates, budget.imbalance, np.random.default_rng([seed, 1]))
+        gone[np.concatenate(candidates)] = False
+    _warn_of_small_classes(dataset, [(c, len(candidates[c])) for c in expected], budget)
+    labeled = np.sort(drawn(budget, candidates, order))
+    wrong = mislabeled(dataset.y, labeled, budget.noise, np.random.default_rng([seed, 2]))
+    largest = int(np.bincount(dataset.y[labeled]).max(initial=0))
+    return LabelScarceSplit(
+        train=np.flatnonzero(~held_out & ~gone),
+        test=np.flatnonzero(held_out & (dataset.y != UNLABELED)),
+        labeled=labeled,
+        seed=int(seed),
+        labels_per_class=int(budget.n_labels or 0) if budget.is_plain else largest,
+        budget=None if budget.is_plain else budget,
+        wrong=wrong[0],
+        wrong_labels=wrong[1],
+    )
+
+
+def _as_budget(labels: int | Budget) -> Budget:
+    if isinstance(labels, Budget):
+        return labels
+    if labels < 1:
+        raise ValueError(f"label_scarce_split: labels_per_class must be >= 1; got {labels}.")
+    return Budget(labels)
+
+
+def _by_class(order: Ints, y: Ints, n_classes: int) -> list[Ints]:
+    """Rows of each class, in the order given."""
+    grouped = order[np.argsort(y[order], kind="stable")]
+    return np.split(grouped, np.searchsorted(y[grouped], np.arange(n_classes + 1)))[1:-1]
+
+
+def _held_out(by_class: list[Ints], n_rows: int) -> npt.NDArray[np.bool_]:
+    """The last third of every class, at least one row of each staying."""
+    test = np.zeros(n_rows, dtype=bool)
+    for rows in by_class:
+        test[rows[len(rows) - round(len(rows) / 3) :]] = True
+    return test
+
+
+def _expected(by_class: list[Ints], candidates: list[Ints]) -> list[int]:
+    """Classes that should have labels.
+
+    All of them, unless no class is both learned and scored: then those that are learned.
+    """
+    both = (0 < len(few) < len(rows) for few, rows in zip(candidates, by_class, strict=True))
+    every = range(len(candidates))
+    return list(every) if any(both) else [c for c in every if len(candidates[c])]
+
+
+def _warn_of_small_classes(dataset: Dataset, sizes: list[tuple[int, int]], budget: Budget) -> None:
+    if budget.n_labels is None:
+        return
+    if budget.draw != "class":
+        n_rows = sum(size for _, size in sizes)
+        if n_rows < budget.n_labels:
+            warnings.warn(
+                f"label_scarce_split: {dataset.name!r} should have {budget.n_labels} training rows "
+                f"for {budget.amount}; got {n_rows}. All of them are labelled.",
+                stacklevel=3,
+            )
+        return
+    wanted = budget.n_labels
+    small = [f"{dataset.class_names[c]!r} ({size})" for c, size in sizes if size < wanted]
+    if small:
+        shown = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
+        warnings.warn(
+            f"label_scarce_split: every class should have labels_per_class={wanted} training rows; "
+            f"got fewer in {shown}. All of theirs are labelled.",
+            stacklevel=3,
+        )

@@ -1,0 +1,1 @@
+"""The estimator `DeepSSDML` and what a fit consists of."""

@@ -1,0 +1,1 @@
+"""The methods that can be compared."""

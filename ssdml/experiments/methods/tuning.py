@@ -1,0 +1,166 @@
+"""The settings of a method, chosen by the labelled rows: the grids, as many settings for each."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import Tags, get_tags
+
+from ssdml.evaluation.predictions import label_accuracy
+from ssdml.experiments.methods.base import AroundEstimator, Embedder, Factory
+from ssdml.model_selection.split import SemiSupervisedSplit
+from ssdml.utils.typing import Array
+from ssdml.utils.validation import UNLABELED
+
+Settings = list[dict[str, Any]]
+
+SUFFIX = "-tuned"
+FOLDS = 3
+SEARCHED_ROWS = 4000  # without a label, at most, that the settings are compared on
+
+
+def grid(**values: Sequence[Any]) -> Settings:
+    """All combinations; the first is that of the first values, which wins a tie.
+
+    Examples
+    --------
+    >>> grid(decay=[0.99, 0.9], prior=["itml"])
+    [{'decay': 0.99, 'prior': 'itml'}, {'decay': 0.9, 'prior': 'itml'}]
+    """
+    return [
+        dict(zip(values, setting, strict=True)) for setting in itertools.product(*values.values())
+    ]
+
+
+# Six settings for every method, its default the first of them; of networks, how they descend.
+GRIDS: dict[str, Settings] = {
+    "pca": grid(n_components=[0.95, 0.5, 0.7, 0.8, 0.9, 0.99]),
+    "lda": grid(transformer__shrinkage=[0.5, 0.1, 0.3, 0.7, 0.9, 0.99]),
+    "nca": grid(transformer__n_components=[None, 8, 16, 24, 32, 48]),
+    "label-spreading": grid(classifier__n_neighbors=[10, 5, 20], classifier__alpha=[0.2, 0.9]),
+    "self-training": grid(classifier__estimator__C=[1.0, 10.0, 30.0, 100.0, 300.0, 1000.0]),
+    "lrml": grid(dissimilar_weight=[None, 0.0], graph_weight=[1.0, 0.1, 10.0]),
+    "seraph": grid(entropy_weight=["auto", 0.0], trace_weight=[0.0, 1.0, 100.0]),
+    "isdml": grid(dissimilar_weight=[None, 0.0], graph_weight=[1.0, 0.1, 10.0]),
+    "apllr": grid(shrinkage=[0.1, 0.5, 0.9], graph_weight=[None, 0.1]),
+    "apit": grid(prior=["itml", "gmml"], graph_weight=[None, 0.1, 0.01]),
+    "ssdml": grid(n_neighbors=[10, 6, 20], decay=[0.99, 0.9]),
+    "ssdml-residual": grid(n_neighbors=[10, 6, 20], decay=[0.99, 0.9]),
+    "ssdml-paper": grid(n_neighbors=[10, 6, 20], decay=[0.99, 0.9]),
+    "umap": grid(n_neighbors=[15, 8, 30], n_components=[10, 2]),
+} | {
+    f"deep-{name}": grid(learning_rate=rates, weight_decay=decays)
+    for names, rates, decays in (
+        (("lrml", "seraph", "isdml", "apllr", "apit"), (1e-5, 1e-6, 1e-4), (5e-4, 0.0)),
+        (("triplet", "angular", "ssdml-paper"), (1e-4, 1e-5, 1e-3), (5e-4, 0.0)),
+        (("exemplar", "rotnet", "nce", "deepcluster", "suml"), (None, 1e-3, 1e-2), (5e-4, 0.0)),
+        (("ssdml",), (1e-3, 3e-4, 3e-3), (1e-2, 0.0)),
+    )
+    for name in names
+}
+
+
+class Tuned(AroundEstimator):
+    """A method with the setting that does best on labelled rows which it has not seen.
+
+    Each setting is learned on folds of the labelled rows and up to 4,000 others, and scored by its
+    accuracy on the labelled rows left out; the best one is learned on all rows. No label counts but
+    those that every method is given.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With ``fit(X, y)`` and ``transform(X)``.
+    settings : list of dict
+        Parameters of it.
+    random_state : int
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        With the setting that was chosen.
+    best_params_ : dict
+    accuracies_ : ndarray of shape (n_settings,)
+        Means over the folds, in percent; empty where no class has two labelled rows, and the first
+        setting is taken, with a warning.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from ssdml.baselines import ISDML
+    >>> X, y = load_digits(return_X_y=True)
+    >>> labels = np.where(np.arange(len(y)) < 100, y, -1)
+    >>> model = Tuned(ISDML(), grid(bandwidth=[10.0, 5.0]), 0).fit(X, labels)
+    >>> len(model.accuracies_), model.best_params_ in model.settings
+    (2, True)
+    """
+
+    def __init__(self, estimator: Any, settings: Settings, random_state: int = 0) -> None:
+        self.estimator = estimator
+        self.settings = settings
+        self.random_state = random_state
+
+    def fit(self, X: Array, y: Array) -> Self:
+        """Choose the setting, and learn with it."""
+        labels = np.asarray(y)
+        rows = self._searched(labels)
+        self.accuracies_ = self._accuracies(X[rows], labels[rows])
+        best = int(self.accuracies_.argmax()) if len(self.accuracies_) else 0
+        self.best_params_ = self.settings[best]
+        self.estimator_ = self._with(self.best_params_).fit(X, labels)
+        return self
+
+    def __sklearn_tags__(self) -> Tags:
+        return get_tags(self.estimator)  # a classifier stays one
+
+    def _searched(self, labels: Array) -> Array:
+        """All labelled rows, and some of the others."""
+        rng = np.random.default_rng(self.random_state)
+        others = rng.permutation(np.flatnonzero(labels == UNLABELED))[:SEARCHED_ROWS]
+        return np.sort(np.concatenate([np.flatnonzero(labels != UNLABELED), others]))
+
+    def _accuracies(self, X: Array, labels: Array) -> Array:
+        largest = np.unique(labels[labels != UNLABELED], return_counts=True)[1].max(initial=0)
+        if largest < 2:
+            warnings.warn(
+                "Tuned: y must label two rows of a class to choose a setting; got at most "
+                f"{largest}. Takes the first, {self.settings[0]}.",
+                stacklevel=3,
+            )
+            return np.empty(0)
+        split = SemiSupervisedSplit(min(FOLDS, largest), random_state=self.random_state)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of settings that are only tried
+            folds = list(split.split(X, labels))
+            scores = [
+                [self._accuracy(setting, X, labels, *fold) for fold in folds]
+                for setting in self.settings
+            ]
+        return np.mean(scores, axis=1)
+
+    def _accuracy(
+        self, setting: dict[str, Any], X: Array, labels: Array, train: Array, test: Array
+    ) -> float:
+        known = train[labels[train] != UNLABELED]
+        model = self._with(setting).fit(X[train], labels[train])
+        Z, Z_test = model.transform(X[known]), model.transform(X[test])
+        return label_accuracy(model, X[test], Z_test, labels[test], Z, labels[known])
+
+    def _with(self, setting: dict[str, Any]) -> Any:
+        return clone(self.estimator).set_params(**setting)
+
+
+def tuned(known: Mapping[str, Factory]) -> dict[str, Factory]:
+    """Those of the methods that have a grid, tuned: ``"lrml-tuned"`` of ``"lrml"``."""
+    names = [name for name in GRIDS if name in known]
+    return {name + SUFFIX: partial(_tuned, known[name], GRIDS[name]) for name in names}
+
+
+def _tuned(factory: Factory, settings: Settings, random_state: int, n_jobs: int | None) -> Embedder:
+    return Tuned(factory(random_state, n_jobs), settings, random_state)

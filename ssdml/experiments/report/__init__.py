@@ -1,0 +1,7 @@
+"""The report of a comparison, one HTML file."""
+
+from __future__ import annotations
+
+from lazy_loader import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -1,0 +1,1 @@
+"""Plan, execute and store the runs of a comparison."""

@@ -1,0 +1,32 @@
+from .angular import (
+    AngularTripletLoss as AngularTripletLoss,
+)
+from .base import (
+    Loss as Loss,
+    LossSum as LossSum,
+)
+from .binomial import (
+    BinomialDevianceLoss as BinomialDevianceLoss,
+)
+from .centers import (
+    DecorrelatedCentersLoss as DecorrelatedCentersLoss,
+    GlobalCenterRankingLoss as GlobalCenterRankingLoss,
+    NormalizeScale as NormalizeScale,
+)
+from .consistency import (
+    GraphConsistency as GraphConsistency,
+)
+from .density import (
+    DensityAdaptivity as DensityAdaptivity,
+    class_densities as class_densities,
+)
+from .npair import (
+    NPairBatchLoss as NPairBatchLoss,
+)
+from .proxy_gml import (
+    ProxyGMLLoss as ProxyGMLLoss,
+)
+from .regularizers import (
+    EntropyRegularizer as EntropyRegularizer,
+    GlobalOrthogonalRegularizer as GlobalOrthogonalRegularizer,
+)

@@ -1,0 +1,278 @@
+"""What a loss is called with, checked once and put into one record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from ssdml.graphs.triplets import Triplets
+from ssdml.utils.torch_tools import check_float_matrix, check_integers
+from ssdml.utils.validation import UNLABELED
+
+HALVES = (torch.float16, torch.bfloat16)
+
+
+class Batch(NamedTuple):
+    """Rows of a batch, and what is known of them.
+
+    Parameters
+    ----------
+    embeddings : tensor of shape (n, d), float32 or float64
+    labels : tensor of shape (n,), int64, or None
+    reference : tensor of shape (m, d)
+        Rows that pairs end at: the embeddings themselves, unless others were given.
+    reference_labels : tensor of shape (m,), int64, or None
+    tuples : tuple of 3 or 4 tensors, int64, or None
+        Anchors, positives and negatives; or anchors, positives, other anchors, negatives.
+    tuple_weights : tensor, or None
+        One a triplet; or one a pair, the positive ones first. 0 where a plain tuple touches a row
+        labelled -1; mined :class:`Triplets` join such rows on purpose.
+    weights : tensor of shape (n,), or None
+        One a row.
+    """
+
+    embeddings: torch.Tensor
+    labels: torch.Tensor | None
+    reference: torch.Tensor
+    reference_labels: torch.Tensor | None
+    tuples: tuple[torch.Tensor, ...] | None
+    tuple_weights: torch.Tensor | None
+    weights: torch.Tensor | None
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether pairs end at other rows than the batch's own."""
+        return self.reference is not self.embeddings
+
+    @property
+    def row_weights(self) -> torch.Tensor:
+        """Weight of each row: 1 unless given, 0 where it is unlabelled."""
+        weights = self.embeddings.new_ones(len(self.embeddings))
+        if self.weights is not None:
+            weights = self.weights
+        return weights if self.labels is None else weights * (self.labels != UNLABELED)
+
+
+def as_batch(
+    who: str,
+    embeddings: Any,
+    labels: Any,
+    indices_tuple: Any,
+    ref_emb: Any,
+    ref_labels: Any,
+    weights: Any,
+    *,
+    over_tuples: bool,
+    n_classes: int | None = None,
+) -> Batch:
+    """Record of a loss's arguments, float16 and bfloat16 as float32.
+
+    Labels, tuples and weights are moved to the embeddings' device, as pytorch-metric-learning does.
+    Values are looked at outside of torch.compile alone, shapes and dtypes always.
+
+    Parameters
+    ----------
+    over_tuples : bool
+        Whether the loss is one of pairs or triplets; another does not look at ``indices_tuple``.
+    n_classes : int or None
+        Labels end before it.
+    """
+    rows = as_rows(embeddings, "embeddings", who)
+    labels = _as_labels(labels, rows, "labels", who, n_classes)
+    if ref_emb is None or ref_emb is embeddings:
+        reference, reference_labels = rows, labels
+    else:
+        _check_alike(ref_emb, rows, who)
+        reference = as_rows(ref_emb, "ref_emb", who)
+        reference_labels = _as_labels(ref_labels, reference, "ref_labels", who, n_classes)
+    tuples = tuple_weights = None
+    if over_tuples and indices_tuple is not None:
+        tuples = as_tuples(indices_tuple, len(rows), len(reference), rows.device, who)
+        count = len(tuples[0]) + (len(tuples[2]) if len(tuples) == 4 else 0)
+        if isinstance(indices_tuple, Triplets):  # bring their own; others stay those of rows
+            tuple_weights = as_weights(indices_tuple.weight, count, rows, "triplet", who)
+        else:
+            kind = "triplet" if len(tuples) == 3 else "pair"
+            tuple_weights = as_weights(weights, count, rows, kind, who)
+            if labels is not None or reference_labels is not None:
+                known = torch.cat(among_labelled(tuples, labels, reference_labels)).to(rows.dtype)
+                tuple_weights = known if tuple_weights is None else known * tuple_weights
+            weights = None
+    weights = as_weights(weights, len(rows), rows, "row", who)
+    return Batch(rows, labels, reference, reference_labels, tuples, tuple_weights, weights)
+
+
+def among_labelled(
+    tuples: tuple[torch.Tensor, ...],
+    labels: torch.Tensor | None,
+    reference_labels: torch.Tensor | None,
+) -> list[torch.Tensor]:
+    """Which triplets, or which positive and which negative pairs, touch no row labelled -1.
+
+    Parameters
+    ----------
+    tuples : tuple of 3 or 4 tensors
+    labels, reference_labels : tensors, or None
+        Of the rows where they start, and of those where they end. None: nothing is known against
+        these.
+
+    Examples
+    --------
+    >>> ends = torch.tensor([0, 0]), torch.tensor([1, 1]), torch.tensor([2, 3])
+    >>> labels = torch.tensor([0, 0, 1, -1])
+    >>> among_labelled(ends, labels, labels)
+    [tensor([ True, False])]
+    """
+    found = []
+    for anchor, *ends in groups(tuples):
+        known = torch.ones_like(anchor, dtype=torch.bool)
+        if labels is not None:
+            known = known & (labels[anchor] != UNLABELED)
+        if reference_labels is not None:
+            for end in ends:
+                known = known & (reference_labels[end] != UNLABELED)
+        found.append(known)
+    return found
+
+
+def as_tensor(value: Any, device: torch.device) -> torch.Tensor:
+    """Tensor on a device; of an array a copy, for that may be read-only."""
+    return value.to(device) if isinstance(value, torch.Tensor) else torch.tensor(value).to(device)
+
+
+def promoted(tensor: torch.Tensor) -> torch.Tensor:
+    """float16 and bfloat16 as float32, the rest as it is."""
+    return tensor.float() if tensor.dtype in HALVES else tensor
+
+
+def looks_at_values() -> bool:
+    """Whether values may be looked at: under torch.compile that would break the graph."""
+    return not torch.compiler.is_compiling()
+
+
+def as_rows(value: Any, name: str, who: str) -> torch.Tensor:
+    """Finite rows, float16 and bfloat16 as float32."""
+    check_float_matrix(value, name, who)
+    way_out = "Lower the learning rate, or look for what divides by zero in the network."
+    rows = promoted(value)
+    check_finite(rows, name, who, way_out)
+    return rows
+
+
+def check_finite(tensor: torch.Tensor, name: str, who: str, way_out: str) -> None:
+    """Raise on the first entry that is NaN or infinite."""
+    if not looks_at_values():
+        return
+    found = tensor.detach()
+    # The sum is one pass; it may overflow where no entry does.
+    if not math.isfinite(float(found.sum())) and not (finite := found.isfinite()).all():
+        wrong = found[~finite][0].item()
+        raise ValueError(f"{who}: {name} must be finite; got {wrong}. {way_out}")
+
+
+def _check_alike(reference: Any, rows: torch.Tensor, who: str) -> None:
+    check_float_matrix(reference, "ref_emb", who)
+    if reference.shape[1] != rows.shape[1]:
+        raise ValueError(
+            f"{who}: ref_emb must have as many columns as embeddings = {rows.shape[1]}; "
+            f"got {reference.shape[1]}."
+        )
+    check_home(reference, rows, "ref_emb", who, "Pass ref_emb.to(embeddings).")
+
+
+def check_home(tensor: torch.Tensor, rows: torch.Tensor, name: str, who: str, way_out: str) -> None:
+    """Raise unless a tensor has the device and the dtype of the rows."""
+    for what in ("device", "dtype"):
+        found, expected = getattr(promoted(tensor), what), getattr(rows, what)
+        if found != expected:
+            raise ValueError(
+                f"{who}: {name} must have the {what} of embeddings, {expected}; got {found}. "
+                f"{way_out}"
+            )
+
+
+def _as_labels(
+    value: Any, rows: torch.Tensor, name: str, who: str, n_classes: int | None
+) -> torch.Tensor | None:
+    if value is None:
+        return None
+    check_integers(value, rows.shape[:1], name, who)
+    labels = value.to(rows.device, torch.int64)
+    if looks_at_values() and len(labels):
+        least, largest = (int(end) for end in labels.aminmax())
+        if least < UNLABELED:
+            raise ValueError(
+                f"{who}: {name} must be {UNLABELED} (unlabelled) or at least 0; got {least}. "
+                "Number the classes from 0."
+            )
+        if n_classes is not None and largest >= n_classes:
+            raise ValueError(
+                f"{who}: {name} must lie below num_classes = {n_classes}; got {largest}. Number "
+                "the classes from 0, or raise num_classes."
+            )
+    return labels
+
+
+def as_tuples(
+    value: Any, n: int, m: int, device: torch.device, who: str
+) -> tuple[torch.Tensor, ...]:
+    """Ends of triplets or pairs as int64 tensors, checked to be rows among n and m."""
+    if isinstance(value, Triplets):
+        value = value[:3]
+    if not isinstance(value, Sequence) or len(value) not in (3, 4):
+        found = len(value) if isinstance(value, Sequence) else type(value).__name__
+        raise ValueError(
+            f"{who}: indices_tuple must be (anchors, positives, negatives) or (anchors, positives, "
+            f"anchors, negatives); got {found}."
+        )
+    parts = [as_tensor(part, device) for part in value]
+    parts = [part.long() if part.numel() == 0 else part for part in parts]  # [] is float32
+    for group in groups(parts):
+        for part in group:
+            check_integers(part, group[0].shape[:1], "indices_tuple", who)
+    tuples = tuple(part.long() for part in parts)
+    if looks_at_values():
+        anchors = (0,) if len(tuples) == 3 else (0, 2)
+        for place, part in enumerate(tuples):
+            _check_range(part, n if place in anchors else m, who)
+    return tuples
+
+
+def groups(tuples: Sequence[torch.Tensor]) -> tuple[Sequence[torch.Tensor], ...]:
+    """Triplets; or positive pairs, and negative ones."""
+    return (tuples,) if len(tuples) == 3 else (tuples[:2], tuples[2:])
+
+
+def _check_range(indices: torch.Tensor, n: int, who: str) -> None:
+    if not len(indices):
+        return
+    for end in indices.aminmax():
+        if not 0 <= int(end) < n:
+            raise ValueError(
+                f"{who}: indices_tuple must lie from 0 to {n - 1}, rows of the batch; "
+                f"got {int(end)}."
+            )
+
+
+def as_weights(
+    value: Any, count: int, rows: torch.Tensor, kind: str, who: str
+) -> torch.Tensor | None:
+    """Weights with the dtype and the device of the rows, one a row, pair or triplet."""
+    if value is None:
+        return None
+    weights = as_tensor(value, rows.device).detach().to(rows.dtype)
+    if weights.shape != (count,):
+        raise ValueError(
+            f"{who}: weights must have one entry a {kind}, shape ({count},); "
+            f"got shape {tuple(weights.shape)}."
+        )
+    if looks_at_values() and count:
+        for end in weights.aminmax():  # NaN comes through both
+            if not (0 <= end < float("inf")):
+                raise ValueError(
+                    f"{who}: weights must be finite and not negative; got {end.item()}."
+                )
+    return weights

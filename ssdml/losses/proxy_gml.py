@@ -1,0 +1,176 @@
+"""ProxyGML: rows among the proxies nearest to them, whose classes vote."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from ssdml.graphs.proxies import proxy_subgraph, reverse_label_propagation
+from ssdml.losses.base import Loss
+from ssdml.losses.batch import Batch, promoted
+from ssdml.losses.density import class_labels
+from ssdml.losses.pairs import weighted_mean
+from ssdml.utils.torch_tools import inverse_lengths, unit_rows
+from ssdml.utils.validation import check_count, check_number, check_rate
+
+BLOCK = 2**22  # entries of a block of logits
+
+
+def proxy_regularizer(
+    proxies: torch.Tensor, scales: torch.Tensor, num_classes: int
+) -> torch.Tensor:
+    """Mean cross-entropy of the classes that the proxies' cosines to all proxies vote for.
+
+    Parameters
+    ----------
+    proxies : tensor of shape (num_classes * n, d)
+        Those of a class one after the other.
+    scales : tensor of shape (num_classes * n,)
+        One over their lengths.
+    num_classes : int
+
+    Returns
+    -------
+    value : tensor, a scalar
+
+    Notes
+    -----
+    O(C² n d): a proxy's votes for a class are its product with the sum of the class's proxies, so
+    that the matrix of cosines, n times as large, is not formed. Beyond 4 million entries the logits
+    are taken in blocks, and once more on the way back: O(C n d) memory.
+
+    Examples
+    --------
+    >>> proxy_regularizer(torch.eye(2), torch.ones(2), 2)  # log(1 + 1/e)
+    tensor(0.3133)
+    """
+    count, d = proxies.shape
+    n_each = count // num_classes
+    parts = scales.view(num_classes, 1, n_each), proxies.view(num_classes, n_each, d)
+    sums = torch.bmm(*parts)[:, 0]  # (C, d), of proxies at length 1
+    classes = torch.arange(num_classes, device=proxies.device).repeat_interleave(n_each)
+    if count * num_classes <= BLOCK:
+        return _summed_entropy(proxies, scales, sums, classes) / count
+    size = max(1, BLOCK // num_classes)
+    total = proxies.new_zeros(())
+    for block in range(0, count, size):
+        own = (part[block : block + size] for part in (proxies, scales))
+        args = (*own, sums, classes[block : block + size])
+        total = total + checkpoint(_summed_entropy, *args, use_reentrant=False)
+    return total / count
+
+
+class ProxyGMLLoss(Loss):
+    r"""Cross-entropy of the classes that each row's nearest proxies vote for.
+
+    .. math:: -\text{mean}_i \log P_{i y_i} + \lambda \, L^p, \qquad
+        P_{ic} = \frac{M_{ic} e^{Z_{ic}}}{\sum_{c'} M_{ic'} e^{Z_{ic'}}}
+
+    Z and M are those of :func:`ssdml.graphs.reverse_label_propagation` on the subgraph of
+    :func:`ssdml.graphs.proxy_subgraph`, and :math:`L^p` asks the same of the proxies themselves,
+    each joined to all.
+
+    Parameters
+    ----------
+    num_classes, embedding_size : int
+    n_proxies : int
+        N, of each class.
+    ratio : float
+        Share of all proxies that a row is joined to, those of its class first.
+    regularization : float
+        λ, at least 0.
+    learning_rate : float or None
+        Of the proxies, see :meth:`parameter_groups`; None: that of the optimiser.
+
+    Notes
+    -----
+    The call is that of :class:`Loss <ssdml.losses.base.Loss>`, labels from 0 to ``num_classes - 1``
+    or -1; weights are those of the mean over rows. A batch without a labelled row has the loss 0,
+    proxies and all. O(n C N d) for the rows, O(C² N d) for the proxies. The parameter ``proxies``
+    holds those of a class one after the other, and ``proxy_classes`` their classes. torch.compile
+    makes several graphs of it, around the checks of the subgraph: nearly all of its time is that of
+    matrix products.
+
+    The defaults are those of the paper's code for CUB and Cars, where the network learns at rate
+    1e-4, both with Adam(eps=0.01) and weight decay 1e-4. For Stanford Online Products it has
+    ``n_proxies=1, regularization=0, learning_rate=0.3``. What differs from the code in the subgraph
+    and the mask is told in :mod:`ssdml.graphs.proxies`.
+
+    References
+    ----------
+    .. [1] Zhu, Yang, Deng, Liu, "Fewer is more: a deep graph metric learning perspective using
+       fewer proxies", NeurIPS 2020.
+
+    Examples
+    --------
+    >>> loss = ProxyGMLLoss(2, 2, n_proxies=1, ratio=1.0, regularization=0.0)
+    >>> with torch.no_grad():
+    ...     _ = loss.proxies.copy_(torch.eye(2))
+    >>> value = loss(torch.tensor([[3.0, 0.0]]), torch.tensor([0]))
+    >>> round(value.item(), 6)  # log(1 + 1/e)
+    0.313262
+    """
+
+    takes_reference = False
+    proxy_classes: torch.Tensor
+
+    def __init__(
+        self,
+        num_classes: int,
+        embedding_size: int,
+        n_proxies: int = 12,
+        ratio: float = 0.05,
+        regularization: float = 0.3,
+        learning_rate: float | None = 0.03,
+    ) -> None:
+        super().__init__()
+        who = "ProxyGMLLoss"
+        if not 0 < ratio <= 1:
+            raise ValueError(f"{who}: ratio must be above 0 and at most 1; got {ratio}.")
+        check_number(regularization, "regularization", who, least=0)
+        check_count(num_classes, "num_classes", who)
+        check_count(embedding_size, "embedding_size", who)
+        check_count(n_proxies, "n_proxies", who)
+        check_rate(learning_rate, who)
+        self.num_classes, self.embedding_size = num_classes, embedding_size
+        self.n_proxies = n_proxies
+        self.ratio, self.regularization, self.learning_rate = ratio, regularization, learning_rate
+        count = num_classes * n_proxies
+        bound = 1 / math.sqrt(count)  # Kaiming's, as the code has it
+        self.proxies = nn.Parameter(torch.empty(count, embedding_size).uniform_(-bound, bound))
+        classes = torch.arange(num_classes).repeat_interleave(n_proxies)
+        self.register_buffer("proxy_classes", classes, persistent=False)
+
+    def of_batch(self, batch: Batch) -> torch.Tensor:
+        """Mean over the labelled rows, and the proxies' own term."""
+        labels, proxies = class_labels(batch, type(self).__name__), promoted(self.proxies)
+        # Products are scaled, not proxies: these are the larger.
+        scales = inverse_lengths(proxies)
+        similarities = unit_rows(batch.embeddings) @ proxies.T * scales
+        subgraph = proxy_subgraph(similarities, labels, self.proxy_classes, ratio=self.ratio)
+        assert self.num_classes is not None
+        votes = reverse_label_propagation(
+            subgraph.weights, self.proxy_classes[subgraph.indices], self.num_classes
+        )
+        losses = functional.nll_loss(
+            votes.log_probabilities, labels, ignore_index=-1, reduction="none"
+        )
+        weights = batch.row_weights
+        loss = weighted_mean(losses, weights)
+        if not self.regularization:
+            return loss
+        some = (weights.sum() > 0).to(loss.dtype)
+        return loss + self.regularization * some * proxy_regularizer(
+            proxies, scales, self.num_classes
+        )
+
+
+def _summed_entropy(
+    proxies: torch.Tensor, scales: torch.Tensor, sums: torch.Tensor, classes: torch.Tensor
+) -> torch.Tensor:
+    logits = proxies @ sums.T * scales[:, None]
+    return functional.cross_entropy(logits, classes, reduction="sum")

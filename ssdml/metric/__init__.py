@@ -1,0 +1,1 @@
+"""The estimator `SSDML` and what a fit consists of."""

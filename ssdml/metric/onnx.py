@@ -1,0 +1,142 @@
+"""What ``transform`` does to rows, as a file that other programs run: ONNX."""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ssdml.metric.features import ResidualRepresentation
+from ssdml.utils.persistence import whole_file
+from ssdml.utils.torch_tools import unit_rows
+from ssdml.utils.typing import Array
+
+INPUT, OUTPUT = "X", "embedding"  # names in the graph
+INSTALL = "pip install 'ssdml[onnx]'"
+MOST_BYTES = 2**31 - 2**20  # of weights: a file of the format ends at 2 GB
+
+
+class EmbeddingOfRows(nn.Module):
+    """``R(X) @ components.T`` in float32, with R the residual representation, or the identity.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> EmbeddingOfRows(np.array([[3.0, 0.0]]), None)(torch.tensor([[1.0, 2.0]]))
+    tensor([[3.]])
+    """
+
+    columns: torch.Tensor
+
+    def __init__(self, components: Array, representation: ResidualRepresentation | None) -> None:
+        super().__init__()
+        self.register_buffer("columns", single_precision(components.T))
+        self.is_bent = representation is not None
+        if representation is not None:
+            for name, part in representation._asdict().items():
+                self.register_buffer(f"part_{name}", single_precision(part))
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        """Embedding (n, n_components) of rows (n, n_features)."""
+        return (self._represented(X) if self.is_bent else X) @ self.columns
+
+    def _represented(self, X: torch.Tensor) -> torch.Tensor:
+        mean, scale, A, a, B, b, L = (
+            self.get_buffer(f"part_{name}") for name in ResidualRepresentation._fields
+        )
+        centered = (X - mean) * scale
+        features = centered + torch.relu(centered @ A.T + a) @ B.T + b
+        return torch.cat([unit_rows(features @ L), X], dim=1)
+
+
+def write_onnx(
+    module: nn.Module, shape: tuple[int, ...], path: str | Path, who: str, method: str
+) -> None:
+    """Write a module that embeds any number of items of this shape, in evaluation mode.
+
+    Parameters
+    ----------
+    module : Module
+        On the CPU.
+    shape : tuple of int
+        Of one item.
+    path : path
+        One file, with the weights; a file that is there is replaced at the end.
+    who : str
+        Beginning of messages.
+    method : str
+        What is asked for: "transform".
+
+    Raises
+    ------
+    ImportError
+        Where onnx or onnxscript is not installed.
+    ValueError
+        If anything else than "transform" is asked for, torch cannot export the module, or its
+        weights take 2 GB.
+    OSError
+        Where the file cannot be written.
+    """
+    if method != "transform":
+        raise ValueError(
+            f"{who}: method must be 'transform'; got {method!r}. What a class needs beside the "
+            "embedding stays in Python: save the model, or search the rows of to_faiss."
+        )
+    try:
+        import onnx  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise ImportError(f"{who} needs onnx and onnxscript: {INSTALL}.") from error
+    n_bytes = sum(weight.nbytes for weight in module.state_dict().values())
+    if n_bytes > MOST_BYTES:
+        raise ValueError(
+            f"{who}: weights must take less than 2 GB, which is all that a file holds; got "
+            f"{n_bytes / 1e9:.1f} GB. Export the backbone by torch.onnx.export, with external data."
+        )
+    try:
+        with _quiet(), torch.no_grad():
+            program = torch.onnx.export(
+                module.eval(),
+                (torch.zeros(2, *shape),),
+                input_names=[INPUT],
+                output_names=[OUTPUT],
+                dynamic_shapes=({0: torch.export.Dim("n")},),
+                dynamo=True,
+                verbose=False,
+            )
+    except torch.onnx.OnnxExporterError as error:
+        reason = str(error.__cause__ or error).strip().splitlines()[0].rstrip(".")
+        raise ValueError(
+            f"{who}: backbone must be a module that torch.export can trace for any number of "
+            f"items; it cannot: {reason}. Write branches on numbers as torch.where, and leave "
+            "NumPy out of forward; save keeps the weights in any case."
+        ) from error
+    assert program is not None
+    with whole_file(Path(path)) as unfinished:
+        program.save(unfinished, external_data=False)
+
+
+def single_precision(array: Any) -> torch.Tensor:
+    """A float32 tensor of its own."""
+    return torch.tensor(array, dtype=torch.float32)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what torch tells of itself, beside the error: packages, graphs, new names."""
+    logger = logging.getLogger("torch")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,262 @@
+"""Minimisation over matrices of orthonormal columns, by pymanopt's conjugate gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from scipy.special import expit
+
+from ssdml.graphs.triplets import Triplets
+from ssdml.utils.linalg import angular_factor, nearest_orthonormal
+from ssdml.utils.typing import Floats
+
+ORTHONORMAL_TOL = 1e-8
+
+
+class StiefelResult(NamedTuple):
+    """The point reached and how the search ended."""
+
+    point: Floats  # (d, l), orthonormal columns
+    value: float
+    initial_value: float
+    n_iter: int
+    gradient_norm: float
+    converged: bool  # the Riemannian gradient vanished, or no step went further down
+
+
+def minimize_on_stiefel(
+    objective: Objective,
+    initial: npt.ArrayLike,
+    *,
+    max_iter: int = 10,
+    min_gradient_norm: float = 1e-6,
+) -> StiefelResult:
+    """Matrix of orthonormal columns at which ``objective`` is low, searched for from ``initial``.
+
+    Parameters
+    ----------
+    objective : callable
+        Takes L of shape (d, l); returns the value and the Euclidean gradient of L's shape.
+    initial : array of shape (d, l)
+        Orthonormal columns, l <= d.
+    max_iter : int
+        Steps of the conjugate gradients.
+    min_gradient_norm : float
+        Stop where the Riemannian gradient is shorter.
+
+    Returns
+    -------
+    result : StiefelResult
+        Its value is never above the initial one.
+
+    Raises
+    ------
+    ValueError
+        If ``initial`` is not orthonormal, or the objective is not finite there.
+
+    Notes
+    -----
+    Each call makes its own optimiser, so nothing is remembered between the turns of an
+    alternation. A value that is not finite counts as infinite, so the line search steps back from
+    it. Value and gradient come from one evaluation. The search neither prints nor draws random
+    numbers, and has no limit of time.
+
+    References
+    ----------
+    .. [1] Townsend, Koep, Weichwald, "Pymanopt: a Python toolbox for optimization on manifolds",
+       JMLR 17(137), 2016.
+    .. [2] Absil, Mahony, Sepulchre, "Optimization algorithms on matrix manifolds", 2008, §8.3.
+
+    Examples
+    --------
+    The least eigenvalue of a symmetric matrix:
+
+    >>> A = np.diag([3.0, 1.0, 2.0])
+    >>> result = minimize_on_stiefel(
+    ...     lambda L: (np.trace(L.T @ A @ L), 2 * A @ L), np.full((3, 1), 3**-0.5), max_iter=50)
+    >>> round(result.value, 6)
+    1.0
+    """
+    from pymanopt import Problem, function
+    from pymanopt.manifolds import Stiefel
+    from pymanopt.optimizers import ConjugateGradient
+
+    start = _checked_start(initial)
+    remembered = _Remembered(objective)
+    initial_value, gradient = remembered(start)
+    if not (math.isfinite(initial_value) and np.isfinite(gradient).all()):
+        raise ValueError(
+            "minimize_on_stiefel: objective must be finite at the initial point; "
+            f"got value {initial_value}. Scale the rows down."
+        )
+    manifold = Stiefel(*start.shape)
+    slope = _gradient_norm(manifold, start, gradient)
+    if max_iter < 1 or slope <= min_gradient_norm:
+        converged = slope <= min_gradient_norm
+        return StiefelResult(start, initial_value, initial_value, 0, slope, converged)
+
+    problem = Problem(
+        manifold,
+        function.numpy(manifold)(remembered.value),
+        euclidean_gradient=function.numpy(manifold)(remembered.gradient),
+    )
+    optimizer = ConjugateGradient(
+        max_iterations=max_iter,
+        min_gradient_norm=min_gradient_norm,
+        max_time=math.inf,
+        verbosity=0,
+    )
+    found = optimizer.run(problem, initial_point=start)
+    point = nearest_orthonormal(found.point)
+    value, gradient = remembered(point)
+    remembered.release()
+    if not value <= initial_value:  # also where the search ended on a NaN
+        return StiefelResult(start, initial_value, initial_value, found.iterations, slope, False)
+    slope = _gradient_norm(manifold, point, gradient)
+    converged = slope <= min_gradient_norm or found.iterations < max_iter
+    return StiefelResult(point, value, initial_value, found.iterations, slope, converged)
+
+
+class _Remembered:
+    """An objective whose last evaluation is kept: the line search asks for value and gradient."""
+
+    def __init__(self, objective: Objective) -> None:
+        self._objective = objective
+        self._point: Floats | None = None
+        self._result: tuple[float, Floats] = (math.inf, np.empty(0))
+
+    def __call__(self, point: Floats) -> tuple[float, Floats]:
+        if self._point is None or not np.array_equal(point, self._point):
+            value, gradient = self._objective(point)
+            # A NaN would pass for a decrease in the line search; infinity does not.
+            self._result = (float(value) if math.isfinite(value) else math.inf, gradient)
+            self._point = point.copy()
+        return self._result
+
+    def release(self) -> None:
+        """Let go of the objective and its rows: pymanopt's problem is a cycle that outlives us."""
+        del self._objective
+
+    def value(self, point: Floats) -> float:
+        return self(point)[0]
+
+    def gradient(self, point: Floats) -> Floats:
+        return self(point)[1]
+
+
+def _checked_start(initial: npt.ArrayLike) -> Floats:
+    start = np.array(initial, dtype=np.float64)
+    if start.ndim != 2 or start.shape[0] < start.shape[1]:
+        raise ValueError(
+            "minimize_on_stiefel: initial must be of shape (d, l) with l <= d; "
+            f"got shape {start.shape}."
+        )
+    deviation = float(np.abs(start.T @ start - np.eye(start.shape[1])).max(initial=0.0))
+    if not deviation <= ORTHONORMAL_TOL:
+        raise ValueError(
+            "minimize_on_stiefel: initial must have orthonormal columns; "
+            f"got |LᵀL - I| = {deviation:.1e}. ssdml.utils.linalg.nearest_orthonormal makes them so."
+        )
+    return start
+
+
+def _gradient_norm(manifold: object, point: Floats, gradient: Floats) -> float:
+    """Length of the Riemannian gradient."""
+    riemannian = manifold.euclidean_to_riemannian_gradient(point, gradient)  # type: ignore[attr-defined]
+    return float(np.linalg.norm(riemannian))
+
+
+# The angular triplet objective of an orthonormal metric, with its gradient, as pure functions.
+
+Objective = Callable[[Floats], tuple[float, Floats]]
+
+
+def angular_objective(
+    rows: npt.ArrayLike, triplets: Triplets, *, angle: float = 40.0, scale: float = 1.0
+) -> Objective:
+    r"""Function of L that gives the weighted mean of the angular losses and its gradient.
+
+    .. math:: J(L) = \sum_i w_i \log(1 + e^{m_i}), \quad
+        m_i = \delta_L^2(a_i, p_i) - 4 \tan^2\!\alpha \; \delta_L^2(n_i, (a_i + p_i) / 2)
+
+    with :math:`\delta_L(u, v) = |L^\top (u - v)|` and weights that sum to 1.
+
+    Parameters
+    ----------
+    rows : array of shape (n_samples, n_features)
+    triplets : Triplets
+        Rows of anchors, positives and negatives, with weights of at least 0, not all 0.
+    angle : float
+        α in degrees.
+    scale : float
+        Rows are divided by it.
+
+    Returns
+    -------
+    objective : callable
+        Takes L of shape (n_features, n_components); returns J and dJ/dL of L's shape.
+
+    Notes
+    -----
+    O(n d l + T l) a call for T triplets on n distinct rows: differences are taken after the
+    projection, so no array of T x d is formed. Differs from [1]_ in one way: a weighted mean
+    stands for the sum.
+
+    References
+    ----------
+    .. [1] Dutta, Harandi, Sekhar, "Semi-supervised metric learning: a deep resurrection",
+       AAAI 2021, Eq. (3).
+
+    Examples
+    --------
+    >>> X = np.array([[0.0], [0.0], [1.0]])
+    >>> triplet = Triplets(*map(np.array, ([0], [1], [2], [1.0])))
+    >>> value, gradient = angular_objective(X, triplet, angle=45.0)(np.eye(1))
+    >>> round(value, 6), gradient.round(6)  # m = -4
+    (0.01815, array([[-0.14389]]))
+    """
+    used, ends = np.unique(np.stack(triplets[:3]), return_inverse=True)
+    points = np.asarray(rows)[used].astype(np.float64, copy=False)  # a copy by its index
+    points /= scale
+    anchor, positive, negative = ends.reshape(3, -1)
+    to_positive, to_middle = _incidences(anchor, positive, negative, len(used))
+    weights = np.asarray(triplets.weight, dtype=np.float64) / np.sum(triplets.weight)
+    factor = angular_factor(angle)
+
+    def objective(L: Floats) -> tuple[float, Floats]:
+        projected = points @ L  # (n, l)
+        gaps, middle = to_positive @ projected, to_middle @ projected  # (T, l)
+        margins = (gaps**2).sum(axis=1) - factor * (middle**2).sum(axis=1)
+        slopes = (weights * expit(margins))[:, None]
+        # dJ/dL = 2 Σ w σ(m) [(a-p)(a-p)ᵀ - 4 tan²α (n-c)(n-c)ᵀ] L
+        pulls = to_positive.T @ (slopes * gaps) - factor * (to_middle.T @ (slopes * middle))
+        return float(weights @ np.logaddexp(0, margins)), 2 * (points.T @ pulls)
+
+    return objective
+
+
+def _incidences(
+    anchor: npt.NDArray[np.intp],
+    positive: npt.NDArray[np.intp],
+    negative: npt.NDArray[np.intp],
+    n: int,
+) -> tuple[sparse.csr_array, sparse.csr_array]:
+    """Sparse (T, n) maps from rows to a - p and to n - (a + p) / 2."""
+    count = len(anchor)
+    ranks = np.arange(count)
+
+    def incidence(*terms: tuple[npt.NDArray[np.intp], float]) -> sparse.csr_array:
+        values = np.concatenate([np.full(count, value) for _, value in terms])
+        columns = np.concatenate([ends for ends, _ in terms])
+        entries = (values, (np.tile(ranks, len(terms)), columns))
+        return sparse.csr_array(sparse.coo_array(entries, shape=(count, n)))
+
+    return (
+        incidence((anchor, 1.0), (positive, -1.0)),
+        incidence((negative, 1.0), (anchor, -0.5), (positive, -0.5)),
+    )

@@ -1,0 +1,5 @@
+from .split import (
+    LabelledScorer as LabelledScorer,
+    SemiSupervisedSplit as SemiSupervisedSplit,
+    labelled_scorer as labelled_scorer,
+)

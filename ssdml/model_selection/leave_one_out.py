@@ -1,0 +1,117 @@
+"""What the other labels say of a labelled row: leave-one-out of label propagation, exactly."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ssdml.graphs.propagation.labels import class_shares, propagate_labels
+from ssdml.utils.labels import class_codes
+from ssdml.utils.typing import Array, Ints
+from ssdml.utils.validation import UNLABELED
+
+ROUNDING = 1e-12  # share of a row's score below which the others' share of it is rounding
+
+
+def judged_rows(labels: Ints) -> Ints:
+    """Labelled rows of the classes that have another: of a lone one the others cannot be right.
+
+    Examples
+    --------
+    >>> judged_rows(np.array([4, -1, 7, 4, -1]))
+    array([0, 3])
+    """
+    codes, n_classes = class_codes(labels)
+    labeled = np.flatnonzero(codes != UNLABELED)
+    counts = np.bincount(codes[labeled], minlength=n_classes)
+    return labeled[counts[codes[labeled]] > 1]
+
+
+def leave_one_out(
+    graph: Any,
+    labels: Ints,
+    rows: Ints,
+    *,
+    decay: float,
+    tol: float = 1e-6,
+    n_jobs: int | None = None,
+) -> Array:
+    r"""Distribution of the classes at labelled rows, each propagated without its own label.
+
+    Parameters
+    ----------
+    graph : KNNGraph or sparse array of shape (n, n)
+        As :func:`ssdml.graphs.propagate_labels` takes it.
+    labels : array of shape (n,), int
+        -1 where unlabelled.
+    rows : array of shape (q,), int
+        Labelled rows of classes that have another, as :func:`judged_rows` gives them.
+    decay : float
+    tol : float
+        Of the solver.
+    n_jobs : int or None
+
+    Returns
+    -------
+    distributions : ndarray of shape (q, n_classes)
+
+    Raises
+    ------
+    ValueError
+        Where one of the rows is not labelled, or alone in its class.
+
+    Notes
+    -----
+    Scores are :math:`F = K H`, with :math:`K = (1 - \gamma) (I - \gamma S)^{-1}` and H the one-hot
+    labels. Without the label of row i, of class c, they are :math:`F - K_{\cdot i} e_c^\top`: the
+    columns of K that belong to labelled rows hold what each of q propagations would find. It takes
+    one solve with q columns more than one propagation, O(n q n_classes) for the masses of the
+    classes, and O(n (q + n_classes)) memory.
+
+    The prior of the classes is that of all labels. Counted without row i, it would be lowest for
+    the class of i, and where labels reach far that decides: of the labelled rows of MNIST, 5 a
+    class, 23 % were found right so at a decay of 0.999, and 79 % by the prior of all (3 seeds).
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> path = sparse.diags_array([np.ones(4), np.ones(4)], offsets=[-1, 1]).tocsr()
+    >>> labels = np.array([0, 0, -1, 1, 1])
+    >>> leave_one_out(path, labels, np.array([0, 3]), decay=0.5).round(2)
+    array([[0.92, 0.08],
+           [0.16, 0.84]])
+    """
+    codes, n_classes = class_codes(labels)
+    wrong = rows[~np.isin(rows, judged_rows(labels))]
+    if len(wrong):
+        raise ValueError(
+            "leave_one_out: rows must be labelled, and not alone in their class; got row "
+            f"{wrong[0]}. Take those of judged_rows(labels)."
+        )
+    q = np.arange(len(rows))
+    # A column of K for each row that is judged; the others of a class share one.
+    columns = np.where(codes == UNLABELED, UNLABELED, len(rows) + codes)
+    columns[rows] = q
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of rows that no label reaches
+        _, solution = propagate_labels(
+            graph, columns, decay=decay, tol=tol, return_solution=True, n_jobs=n_jobs
+        )
+    kernel = solution.values.astype(np.float64)
+    known = columns != UNLABELED
+    order = np.unique(columns[known], return_index=True)[1]
+    one_hot = np.asarray(codes[known][order][:, None] == np.arange(n_classes), dtype=float)
+    own, scores = kernel[:, : len(rows)], kernel @ one_hot
+    totals = kernel.sum(axis=1, keepdims=True)
+    left = totals - own  # (n, q), what others than each label say of each row
+    shares = np.divide(1, left, out=np.zeros_like(left), where=left > ROUNDING * totals)
+    masses = shares.T @ scores  # (q, n_classes)
+    masses[q, codes[rows]] -= (shares * own).sum(axis=0)
+    others = kernel[rows]
+    others[q, q] = 0
+    distributions: Array = (others @ one_hot) * class_shares(None, codes, n_classes) / masses
+    distributions[~distributions.any(axis=1)] = class_shares(None, codes, n_classes)
+    distributions /= distributions.sum(axis=1, keepdims=True)
+    return distributions

@@ -1,0 +1,1 @@
+"""Backbones, training data and the training loop of networks."""

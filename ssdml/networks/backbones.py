@@ -1,0 +1,193 @@
+"""Torch modules that make the features on which a metric is learned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from ssdml.networks.wide_resnet import WideResNet
+from ssdml.utils.validation import choose, has_channels_last
+
+
+class ResidualHead(nn.Module):
+    """Features ``x + B relu(A x + a) + b``: the input, bent by one hidden layer.
+
+    The last layer starts at zero, so an untrained head returns its input.
+
+    Parameters
+    ----------
+    n_features : int
+    n_hidden : int
+    dropout : float
+        Share of the inputs and of the hidden units that are dropped while training.
+
+    Examples
+    --------
+    >>> ResidualHead(3, n_hidden=8)(torch.ones(1, 3))
+    tensor([[1., 1., 1.]], grad_fn=<AddBackward0>)
+    """
+
+    def __init__(self, n_features: int, *, n_hidden: int = 512, dropout: float = 0.2) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(n_features, n_hidden)
+        self.output = nn.Linear(n_hidden, n_features)
+        self.dropout = nn.Dropout(dropout)
+        nn.init.zeros_(self.output.weight)
+        nn.init.zeros_(self.output.bias)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """Features of shape (n, n_features), of the same shape as the input."""
+        hidden = torch.relu(self.hidden(self.dropout(features)))
+        bent: torch.Tensor = features + self.output(self.dropout(hidden))
+        return bent
+
+
+class MnistNet(nn.Sequential):
+    """Seed 003's network for images of 28 x 28 pixels: 128 features, with one ReLU.
+
+    A convolution whose window covers all that is left is written as the linear map that it is:
+    a whole step of training takes a quarter less so.
+
+    Parameters
+    ----------
+    n_channels : int
+
+    References
+    ----------
+    .. [1] Dutta, Harandi, Sekhar, "Semi-supervised metric learning: a deep resurrection",
+       AAAI 2021, implementation details. Weights are torch's own random ones.
+
+    Examples
+    --------
+    >>> MnistNet()(torch.zeros(2, 1, 28, 28)).shape
+    torch.Size([2, 128])
+    """
+
+    n_features = 128
+
+    def __init__(self, n_channels: int = 1) -> None:
+        super().__init__(
+            nn.Conv2d(n_channels, 20, 5),
+            nn.MaxPool2d(2),
+            nn.Conv2d(20, 50, 5),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(50 * 4 * 4, 500),
+            nn.ReLU(),
+            nn.Linear(500, self.n_features),
+        )
+
+
+class CifarNet(nn.Sequential):
+    """Seed 003's network for images of 32 x 32 pixels: 64 features, none of them negative.
+
+    As in :class:`MnistNet`, the last convolution is a linear map. Windows of the pooling are 3 wide
+    and 2 apart, as in the network that the seed adapted: it does not say so itself.
+
+    Parameters
+    ----------
+    n_channels : int
+
+    References
+    ----------
+    .. [1] Dutta, Harandi, Sekhar, "Semi-supervised metric learning: a deep resurrection",
+       AAAI 2021, implementation details. Weights are torch's own random ones.
+
+    Examples
+    --------
+    >>> CifarNet()(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2, 64])
+    """
+
+    n_features = 64
+
+    def __init__(self, n_channels: int = 3) -> None:
+        super().__init__(
+            nn.Conv2d(n_channels, 32, 5, padding=2),
+            nn.MaxPool2d(3, 2, ceil_mode=True),
+            nn.ReLU(),
+            nn.Conv2d(32, 32, 5, padding=2),
+            nn.ReLU(),
+            nn.AvgPool2d(3, 2, ceil_mode=True),
+            nn.Conv2d(32, 64, 5, padding=2),
+            nn.ReLU(),
+            nn.AvgPool2d(3, 2, ceil_mode=True),
+            nn.Flatten(),
+            nn.Linear(64 * 4 * 4, self.n_features),
+            nn.ReLU(),
+        )
+
+
+class Standardized(nn.Module):
+    """A backbone of items from which their mean is taken, and which are divided by their scale.
+
+    Parameters
+    ----------
+    backbone : Module
+    mean, scale : tensor
+        They broadcast to an item.
+    """
+
+    mean: torch.Tensor
+    scale: torch.Tensor
+
+    def __init__(self, backbone: nn.Module, mean: torch.Tensor, scale: torch.Tensor) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.register_buffer("mean", mean)
+        self.register_buffer("scale", scale)
+
+    def forward(self, items: torch.Tensor) -> torch.Tensor:
+        """Features of the items."""
+        features: torch.Tensor = self.backbone((items - self.mean) / self.scale)
+        return features
+
+
+NETWORKS: dict[str, Callable[[int], nn.Module]] = {
+    "mnist": MnistNet,
+    "cifar": CifarNet,
+    "wide-resnet": WideResNet,
+}
+
+
+def named_backbone(name: str, shape: tuple[int, ...]) -> nn.Module:
+    """Network for items of shape (channels, height, width): seed 003's are for one size alone."""
+    if has_channels_last(shape):
+        raise ValueError(
+            f"backbone={name!r} is for images with their channels first; got items of shape "
+            f"{shape}. Transpose them, or give bytes, whose channels may come last."
+        )
+    network, of_paper = choose(NETWORKS, name, "backbone"), PAPER_NETWORKS.get(name)
+    sizes = "" if of_paper is None else " of {} x {} pixels".format(*of_paper.image_size)
+    if len(shape) != 3 or (of_paper is not None and shape[1:] != of_paper.image_size):
+        raise ValueError(
+            f"backbone={name!r} is for images{sizes}; got items of shape {shape}. Resize them, or "
+            "pass a module of your own."
+        )
+    return network(shape[0])
+
+
+# What seed 003 sets with each of its two networks, beside the layers.
+
+
+class PaperNetwork(NamedTuple):
+    """Protocol of a network of seed 003 (implementation details)."""
+
+    image_size: tuple[int, int]
+    n_components: int  # columns of L
+    pretrain_epochs: int  # by softmax, on the labelled images
+
+
+PAPER_NETWORKS = {
+    "mnist": PaperNetwork((28, 28), 64, 0),
+    "cifar": PaperNetwork((32, 32), 32, 30),
+}
+
+
+def paper_network(backbone: Any) -> PaperNetwork:
+    """What the seed sets with a backbone; with one that it does not have, as with its first."""
+    name = backbone if isinstance(backbone, str) else ""
+    return PAPER_NETWORKS.get(name, PAPER_NETWORKS["mnist"])

@@ -1,0 +1,269 @@
+"""Networks for photographs, with weights from a file of the user's: nothing is downloaded."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from ssdml.networks.bn_inception import BNInception
+from ssdml.networks.pooling import POOLINGS
+from ssdml.utils.validation import choose
+
+# Means and scales of ImageNet's channels: photographs come standardised, nearly by these.
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+CLASSIFIERS = ("fc.", "classifier.", "last_linear.", "head.", "aux1.", "aux2.")
+
+
+class Trunk(NamedTuple):
+    """A network without its classifier, and what its published weights expect of an image."""
+
+    new: Callable[[], nn.Module]  # from images (n, 3, height, width) to maps
+    mean: tuple[float, ...] = IMAGENET[0]  # of each channel, between 0 and 1
+    scale: tuple[float, ...] = IMAGENET[1]
+    reversed: bool = False  # blue, green, red
+
+
+class FineGrainedBackbone(nn.Module):
+    """A network up to its last maps, at several sizes of the image, and a pooling.
+
+    :func:`fine_grained_backbone` makes one.
+
+    Parameters
+    ----------
+    trunk : Module
+        From images to maps (n, channels, height, width).
+    pooling : Module
+        From maps to rows.
+    input_scales : sequence of float
+        Sides of the image relative to those given. With more than one, the features are the sum of
+        the unit rows at each.
+    factors, offsets : sequence of float
+        What a standardised channel is multiplied by, and what is added.
+    reversed : bool
+        Whether the channels change their order before that.
+    frozen_norms : bool
+        Whether layers of batch normalisation keep their statistics while the rest is trained.
+    """
+
+    factors: torch.Tensor
+    offsets: torch.Tensor
+
+    def __init__(
+        self,
+        trunk: nn.Module,
+        pooling: nn.Module,
+        *,
+        input_scales: Sequence[float] = (1.0,),
+        factors: Sequence[float] = (1.0, 1.0, 1.0),
+        offsets: Sequence[float] = (0.0, 0.0, 0.0),
+        reversed: bool = False,
+        frozen_norms: bool = False,
+    ) -> None:
+        super().__init__()
+        self.trunk, self.pooling = trunk, pooling
+        self.input_scales, self.reversed = tuple(input_scales), reversed
+        self.frozen_norms = frozen_norms
+        for name, values in (("factors", factors), ("offsets", offsets)):
+            self.register_buffer(name, torch.tensor(values).reshape(-1, 1, 1), persistent=False)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Features (n, d) of standardised images (n, 3, height, width)."""
+        images = (images.flip(1) if self.reversed else images) * self.factors + self.offsets
+        rows = [self.pooling(self.trunk(_scaled(images, scale))) for scale in self.input_scales]
+        if len(rows) == 1:
+            return rows[0]
+        return torch.stack([functional.normalize(part, dim=1) for part in rows]).sum(dim=0)
+
+    def extra_repr(self) -> str:
+        """What the layers do not say of themselves."""
+        return f"input_scales={self.input_scales}, frozen_norms={self.frozen_norms}"
+
+    def train(self, mode: bool = True) -> Self:
+        """Training mode, but for normalisations that are frozen."""
+        super().train(mode)
+        if self.frozen_norms:
+            for module in self.trunk.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.eval()
+        return self
+
+
+def fine_grained_backbone(
+    architecture: str = "googlenet",
+    pooling: str = "rmac",
+    *,
+    weights: str | Path | None = None,
+    input_scales: Sequence[float] = (1.0,),
+    frozen_norms: bool = False,
+) -> FineGrainedBackbone:
+    """A network for photographs, with weights from a file, for standardised images of any size.
+
+    Parameters
+    ----------
+    architecture : str
+        ``googlenet`` (torchvision's), ``bn_inception`` (ours: neither torchvision nor timm has it),
+        or the name of a model of timm's, ``resnet50`` for one.
+    pooling : {"rmac", "max+average", "average"}
+        See :mod:`ssdml.networks.pooling`.
+    weights : path, optional
+        A file of weights for this architecture, with the names that its library gives them:
+        safetensors, or a state dict, of which tensors are read and no code. Those of a classifier
+        are left out. None: random weights. Nothing is ever downloaded.
+    input_scales : sequence of float
+        Sides of the image relative to those given; seed 003 has (1, 2^-1/2, 1/2) of 512 pixels.
+    frozen_norms : bool
+        Whether batch normalisation keeps its statistics, as seed 001's code has it.
+
+    Raises
+    ------
+    ImportError
+        Where timm or torchvision is wanted and missing; it says how to install them.
+    FileNotFoundError, ValueError
+        Where there are no such weights, or they belong to another network.
+
+    Notes
+    -----
+    `ssdml.DeepSSDML` standardises the images by their own channels, and published weights were
+    learned from images standardised by ImageNet's: nearly the same. GoogLeNet of torchvision was
+    ported from weights for pixels from -1 to 1, and BN-Inception from Caffe, for bytes in the order
+    blue, green, red, less (104, 117, 128): the standardised image is brought there first.
+
+    Examples
+    --------
+    >>> network = fine_grained_backbone("bn_inception", "max+average")
+    >>> network.eval()(torch.zeros(1, 3, 64, 64)).shape
+    torch.Size([1, 2048])
+    """
+    pooled = choose(POOLINGS, pooling, "pooling")()
+    design = TRUNKS.get(architecture) or Trunk(lambda: _timm(architecture))
+    trunk = design.new()
+    if weights is not None:
+        load_weights(trunk, weights, architecture)
+    # A channel z stands for the pixel mean + scale z of ImageNet.
+    mean, scale = (part[::-1] if design.reversed else part for part in IMAGENET)
+    return FineGrainedBackbone(
+        trunk,
+        pooled,
+        input_scales=input_scales,
+        factors=[s / wanted for s, wanted in zip(scale, design.scale, strict=True)],
+        offsets=[
+            (m - middle) / wanted
+            for m, middle, wanted in zip(mean, design.mean, design.scale, strict=True)
+        ],
+        reversed=design.reversed,
+        frozen_norms=frozen_norms,
+    )
+
+
+def load_weights(network: nn.Module, path: str | Path, name: str) -> None:
+    """Put the weights of a file into a network; what belongs to a classifier stays out.
+
+    Raises
+    ------
+    FileNotFoundError
+    ValueError
+        Where weights are missing, left over, or of another shape; the first of them is named.
+    """
+    given, own = _read_weights(Path(path).expanduser()), network.state_dict()
+    given = {key: value for key, value in given.items() if not key.startswith(CLASSIFIERS)}
+    # Old files lack the counts of batches, which are used with momentum=None alone.
+    missing = [key for key in own if key not in given and not key.endswith("num_batches_tracked")]
+    wrong = [key for key in given if key in own and given[key].shape != own[key].shape]
+    for keys, what in (
+        (missing, "missing"),
+        ([key for key in given if key not in own], "left over"),
+        (wrong, "of another shape"),
+    ):
+        if keys:
+            raise ValueError(
+                f"weights: {path} must hold those of {name}; {len(keys)} of {len(own)} are {what}, "
+                f"the first {keys[0]!r}. Name a file that was saved from this network."
+            )
+    network.load_state_dict(given, strict=False)
+
+
+def _read_weights(path: Path) -> dict[str, torch.Tensor]:
+    """Tensors of a file by their names, whatever they were wrapped in."""
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"weights: {path}: there is no such file. Nothing is downloaded: put one there, or "
+            "leave weights out for random ones."
+        )
+    if path.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        content: Any = load_file(path)
+    else:
+        from pickle import UnpicklingError
+
+        try:
+            content = torch.load(path, map_location="cpu", weights_only=True)
+        except (UnpicklingError, RuntimeError, EOFError) as error:
+            raise ValueError(
+                f"weights: {path} must be a state dict of tensors; it cannot be read without "
+                "running code that it holds. Save module.state_dict(), with safetensors or torch."
+            ) from error
+    for wrapping in ("state_dict", "model"):
+        content = content.get(wrapping, content) if isinstance(content, dict) else content
+    is_state = isinstance(content, dict) and all(
+        isinstance(value, torch.Tensor) for value in content.values()
+    )
+    if not is_state:
+        raise ValueError(f"weights: {path} must be a state dict of tensors; got another object.")
+    return {str(key).removeprefix("module."): value for key, value in content.items()}
+
+
+def _scaled(images: torch.Tensor, scale: float) -> torch.Tensor:
+    if scale == 1:
+        return images
+    sides = [round(side * scale) for side in images.shape[2:]]
+    return functional.interpolate(images, sides, mode="bilinear", antialias=True)
+
+
+def _googlenet() -> nn.Module:
+    """Layers of torchvision's GoogLeNet up to its last maps, under their own names."""
+    try:
+        from torchvision.models import googlenet
+    except (ImportError, RuntimeError) as error:  # the latter of one built for another torch
+        raise ImportError(
+            "fine_grained_backbone('googlenet') needs torchvision, built for the torch that is "
+            f"installed: pip install ssdml[vision] ({error})"
+        ) from error
+    layers = googlenet(weights=None, aux_logits=False, init_weights=False).named_children()
+    dropped = ("avgpool", "dropout", "fc", "aux1", "aux2")
+    return nn.Sequential(OrderedDict((name, m) for name, m in layers if name not in dropped))
+
+
+def _timm(name: str) -> nn.Module:
+    """A model of timm's that ends in maps."""
+    try:
+        import timm
+    except (ImportError, RuntimeError) as error:
+        raise ImportError(
+            f"fine_grained_backbone({name!r}) needs timm, and torchvision built for the torch that "
+            f"is installed: pip install ssdml[vision] ({error}). 'bn_inception' does without it."
+        ) from error
+    if not timm.is_model(name):
+        raise ValueError(
+            f"architecture must be one of {', '.join(TRUNKS)} or a model of timm's; got {name!r}. "
+            "timm.list_models() names them."
+        )
+    network: nn.Module = timm.create_model(name, pretrained=False, num_classes=0, global_pool="")
+    return network
+
+
+TRUNKS = {
+    "googlenet": Trunk(_googlenet, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+    "bn_inception": Trunk(
+        BNInception,
+        (104 / 255, 117 / 255, 128 / 255),
+        (1 / 255, 1 / 255, 1 / 255),
+        reversed=True,
+    ),
+}

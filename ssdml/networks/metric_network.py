@@ -1,0 +1,248 @@
+"""The network that a deep estimator learns: a backbone of its own, and a metric to begin with."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+from torch.nn import functional
+
+from ssdml.networks.backbones import Standardized, named_backbone
+from ssdml.networks.data import Items, mean_and_scale
+from ssdml.networks.sampling import spaced
+from ssdml.utils.distributed import share_weights
+from ssdml.utils.linalg import random_orthonormal
+from ssdml.utils.torch_tools import evaluating, is_no_room, seeded
+from ssdml.utils.validation import has_channels_last
+
+TRIED = 16  # items that show whether the backbone takes them
+
+
+def new_network(
+    backbone: str | nn.Module,
+    items: Items,
+    n_components: int | None,
+    n_classes: int,
+    seed: int,
+    device: str,
+    *,
+    orthogonal: bool = True,
+) -> MetricNetwork:
+    """Backbone, random orthonormal L and random proxies; what is given is copied.
+
+    Parameters
+    ----------
+    backbone : str or Module
+        By name, or any.
+    items : Items
+        They give the mean and the scale that come before the backbone, and are what it must take.
+    n_components : int or None
+        Columns of L; None: as many as the backbone makes features.
+    n_classes : int
+    seed : int
+    device : str
+    orthogonal : bool
+        Whether L is kept orthonormal by those who learn it; otherwise it is a parameter.
+
+    Raises
+    ------
+    ValueError
+        If the backbone's features are not (n, d), not finite or all zero, or too few.
+    """
+    with seeded(seed, device):
+        if isinstance(backbone, str):
+            backbone = named_backbone(backbone, items.shape)
+        if not isinstance(backbone, nn.Module):
+            raise TypeError(
+                "backbone must be a name or a torch module; got "
+                f"{type(backbone).__name__}. Call what makes one."
+            )
+        if has_channels_last(items.shape):
+            warnings.warn(
+                f"the first axis of an item is taken for its channels; got items of shape "
+                f"{items.shape}, whose last looks like it. Transpose them, or give bytes.",
+                stacklevel=2,
+            )
+        module = Standardized(copy.deepcopy(backbone), *mean_and_scale(items, seed)).to(device)
+        d = _n_features(module, items)
+        lay_channels_last(module, items.shape)
+        columns = n_components or d
+        if columns > d:
+            raise ValueError(
+                f"n_components must be at most the {d} features of the backbone; got "
+                f"{n_components}. None is as many as there are."
+            )
+        L = random_orthonormal(d, columns, np.random.default_rng(seed))
+        metric = torch.from_numpy(L.astype(np.float32))
+        network = MetricNetwork(
+            module, metric, n_classes, unit_features=True, free_metric=not orthogonal
+        ).to(device)
+    share_weights(network)  # a module that is given may differ from process to process
+    return network
+
+
+def restored_network(
+    backbone: str | nn.Module, shape: tuple[int, ...], weights: dict[str, npt.NDArray[Any]]
+) -> MetricNetwork:
+    """The network with weights that were saved, in evaluation mode, on the CPU."""
+    state = {name: torch.from_numpy(value) for name, value in weights.items()}
+    module = named_backbone(backbone, shape) if isinstance(backbone, str) else backbone
+    standardized = Standardized(
+        copy.deepcopy(module), state["backbone.mean"], state["backbone.scale"]
+    )
+    metric, n_classes = state["metric"], len(state["proxies"])
+    network = MetricNetwork(standardized, metric, n_classes, unit_features=True)
+    try:
+        network.load_state_dict(state)
+    except RuntimeError as error:
+        raise ValueError(f"backbone must be like the one that was fitted; {error}.") from error
+    lay_channels_last(network.eval().backbone, shape)
+    return network
+
+
+def lay_channels_last(backbone: nn.Module, shape: tuple[int, ...]) -> None:
+    """Lay the weights of convolutions with their channels last: images take half the time.
+
+    Unless the module does not work so: one that calls ``view`` behind a convolution does not.
+
+    Parameters
+    ----------
+    backbone : Module
+        Left in the mode it is in.
+    shape : tuple of int
+        Of one item.
+
+    Examples
+    --------
+    >>> backbone = nn.Sequential(nn.Conv2d(3, 4, 5), nn.Flatten())
+    >>> lay_channels_last(backbone, (3, 8, 8))
+    >>> backbone[0].weight.is_contiguous(memory_format=torch.channels_last)
+    True
+    """
+    device = next((part.device for part in backbone.state_dict().values()), None)
+    for layout in (torch.channels_last, torch.contiguous_format):
+        with suppress(RuntimeError), evaluating(backbone), torch.no_grad():
+            backbone.to(memory_format=layout)  # type: ignore[call-overload]
+            backbone(torch.zeros(2, *shape, device=device))
+            break
+
+
+def _n_features(backbone: nn.Module, items: Items) -> int:
+    """Columns that a backbone makes, once it is known to make some of every item."""
+    batch = items.batch(spaced(np.arange(len(items)), TRIED))
+    features = _tried(backbone, batch)
+    if not isinstance(features, torch.Tensor) or features.ndim != 2:
+        shape = tuple(features.shape) if isinstance(features, torch.Tensor) else type(features)
+        raise ValueError(
+            f"backbone must return features of shape (n, d); got {shape}. Put a "
+            "torch.nn.Flatten() or a pooling behind it."
+        )
+    if len(features) != len(batch) or not features.is_floating_point():
+        raise ValueError(
+            f"backbone must return a row of floating-point features of each item; got "
+            f"{tuple(features.shape)} of {features.dtype} for {len(batch)} items. Keep the first "
+            "axis, and return features, not numbers of classes."
+        )
+    if not torch.isfinite(features).all():
+        raise ValueError(
+            "backbone must return finite features; got NaN or infinity before the "
+            "first step. Look at its weights and at the items."
+        )
+    if not features.any():
+        raise ValueError(
+            "backbone must not return zeros alone, which have no direction; it does of "
+            f"{len(batch)} items. A ReLU at its end may be dead: start it otherwise."
+        )
+    return int(features.shape[1])
+
+
+def _tried(backbone: nn.Module, batch: torch.Tensor) -> Any:
+    """What a backbone makes of a batch; what it cannot take is told, with what was given."""
+    try:
+        with evaluating(backbone), torch.no_grad():
+            return backbone(batch)
+    except Exception as error:
+        if is_no_room(error):
+            raise
+        raise ValueError(
+            f"backbone must take batches of items, one tensor of shape {tuple(batch.shape)} and "
+            f"{batch.dtype}; got {type(error).__name__}: {error}. An array of three axes is taken "
+            "for images without channels: give items of other kinds as a torch Dataset, which "
+            "yields them as the backbone has them."
+        ) from error
+
+
+class MetricNetwork(nn.Module):
+    """A backbone under a metric L, which others learn, and a proxy of each class.
+
+    Parameters
+    ----------
+    backbone : Module
+        Makes (n, d) features.
+    metric : tensor of shape (d, l)
+        L.
+    n_classes : int
+    temperature : float
+        Cosines to the proxies are divided by it.
+    unit_features : bool
+        Whether features are scaled to length 1 before the metric, as seed 003 has them.
+    free_metric : bool
+        Whether L is a parameter like any other, orthonormal at the start alone.
+    """
+
+    metric: torch.Tensor
+    mixed = False  # whether the backbone computes in bfloat16; see mixed_precision
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        metric: torch.Tensor,
+        n_classes: int,
+        *,
+        temperature: float = 0.1,
+        unit_features: bool = False,
+        free_metric: bool = False,
+    ) -> None:
+        super().__init__()
+        self.backbone: nn.Module = backbone
+        self.temperature = temperature
+        self.unit_features = unit_features
+        if free_metric:
+            self.metric = nn.Parameter(metric)
+        else:
+            self.register_buffer("metric", metric)
+        self.proxies = nn.Parameter(torch.randn(n_classes, metric.shape[1]))
+
+    @property
+    def L(self) -> npt.NDArray[np.float32]:
+        """The metric as an array."""
+        array: npt.NDArray[np.float32] = self.metric.detach().cpu().numpy()
+        return array
+
+    def outputs(self, items: torch.Tensor) -> torch.Tensor:
+        """What the backbone makes, (n, d)."""
+        if not self.mixed:
+            outputs: torch.Tensor = self.backbone(items)
+            return outputs
+        with torch.autocast(items.device.type, torch.bfloat16):
+            outputs = self.backbone(items)
+        return outputs.float()
+
+    def features(self, items: torch.Tensor) -> torch.Tensor:
+        """Features before the metric, (n, d)."""
+        outputs = self.outputs(items)
+        return functional.normalize(outputs, dim=1) if self.unit_features else outputs
+
+    def forward(self, items: torch.Tensor) -> torch.Tensor:
+        """Unit embedding, (n, l)."""
+        return functional.normalize(self.features(items) @ self.metric, dim=1)
+
+    def logits(self, embedding: torch.Tensor) -> torch.Tensor:
+        """Cosines to the proxies over the temperature, (n, n_classes)."""
+        return embedding @ functional.normalize(self.proxies, dim=1).T / self.temperature

@@ -1,0 +1,144 @@
+"""Arrays of dask at the public door: known by sight, checked, and mapped block by block.
+
+dask is never imported to find out whether something is of dask: who passes it has imported it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ssdml.utils.typing import Array
+from ssdml.utils.validation import check_finite
+
+
+def of_dask(X: Any) -> bool:
+    """Whether an object is one of dask's: an array, a data frame, a delayed value.
+
+    Examples
+    --------
+    >>> of_dask(np.zeros(3))
+    False
+    """
+    return any(kind.__module__.partition(".")[0] == "dask" for kind in type(X).__mro__)
+
+
+def rows_dtype(X: Any) -> np.dtype[Any]:
+    """Dtype in which rows are taken: their own if it is float32 or float64, else float64.
+
+    Examples
+    --------
+    >>> rows_dtype(np.zeros(3, dtype=np.int8)).name
+    'float64'
+    """
+    return np.dtype(X.dtype if X.dtype in (np.float32, np.float64) else np.float64)
+
+
+def check_dask_array(X: Any, who: str) -> None:
+    """Raise unless X is a matrix of numbers in dense blocks of whole rows, however many rows."""
+    from dask.array import Array
+
+    if not isinstance(X, Array):
+        raise TypeError(
+            f"{who}: X must be an array of dask; got a {type(X).__name__}. "
+            "Use X.to_dask_array(lengths=True) of a data frame."
+        )
+    if X.ndim != 2:
+        raise ValueError(
+            f"{who}: X must have two dimensions (rows are items); got shape {X.shape}. "
+            "Use X.reshape(-1, 1) for one feature."
+        )
+    if not isinstance(X._meta, np.ndarray):
+        raise TypeError(
+            f"{who}: X must have blocks that are NumPy arrays; got {type(X._meta).__name__}. "
+            "If they are sparse, use X.map_blocks(lambda block: block.toarray())."
+        )
+    if X.dtype.kind not in "biuf":
+        raise TypeError(
+            f"{who}: X must be numeric; got dtype {X.dtype}. Use X.astype('float64') if its "
+            "entries are numbers."
+        )
+    if X.numblocks[1] != 1:
+        raise ValueError(
+            f"{who}: X must have all columns of a row in one chunk; got {X.numblocks[1]} chunks of "
+            "columns. Use X.rechunk({1: -1})."
+        )
+    if np.isnan(X.shape[1]):
+        check_known_chunks(X, who)
+
+
+def check_known_chunks(X: Any, who: str) -> None:
+    """Raise unless the size of every chunk is known."""
+    if np.isnan(X.shape).any():
+        raise ValueError(
+            f"{who}: X must have known chunk sizes; got shape {X.shape}. Call "
+            "X.compute_chunk_sizes() first."
+        )
+
+
+def check_block(
+    block: Any, shape: tuple[int, int], dtype: npt.DTypeLike, who: str, first_row: int = 0
+) -> Array:
+    """Rows of a block in the given dtype, once they are what the array says of them.
+
+    Examples
+    --------
+    >>> check_block(np.ones((1, 2), dtype=int), (1, 2), np.float64, "SSDML")
+    array([[1., 1.]])
+    """
+    if not isinstance(block, np.ndarray):
+        raise TypeError(
+            f"{who}: X must have blocks that are NumPy arrays; got a {type(block).__name__}. "
+            "If they are sparse, use X.map_blocks(lambda block: block.toarray())."
+        )
+    if block.shape != shape:
+        raise ValueError(
+            f"{who}: X must have blocks of the sizes in X.chunks; got {block.shape} for {shape}. "
+            "Call X.compute_chunk_sizes() first."
+        )
+    rows = block.astype(dtype, copy=False)
+    check_finite(rows, who, "X", first_row=first_row)
+    return rows
+
+
+def by_blocks(X: Any, function: Callable[[Array], Array], n_columns: int, who: str) -> Any:
+    """Array of dask whose blocks are the function's results on the blocks of X.
+
+    Parameters
+    ----------
+    X : dask array of shape (n, d)
+        The numbers of rows in its chunks may be unknown.
+    function : callable
+        Takes finite rows (m, d), float32 or float64; returns (m, n_columns).
+    n_columns : int
+    who : str
+        Of the messages, which come when a block is computed.
+    """
+    dtype = rows_dtype(X)
+    return X.map_blocks(
+        partial(_on_block, function=function, dtype=dtype, who=who),
+        chunks=(X.chunks[0], (n_columns,)),
+        dtype=dtype,
+        meta=np.empty((0, 0), dtype=dtype),
+    )
+
+
+def _on_block(
+    block: Any,
+    function: Callable[[Array], Array],
+    dtype: np.dtype[Any],
+    who: str,
+    block_info: dict[Any, Any],
+) -> Array:
+    (start, stop), (_, n_features) = block_info[0]["array-location"]
+    if np.isnan(start) or np.isnan(stop):  # chunks of unknown sizes
+        start, n_rows = 0, len(block)
+        who = f"{who}: block {block_info[0]['chunk-location'][0]}"
+    else:
+        n_rows = stop - start
+    result = function(check_block(block, (n_rows, n_features), dtype, who, start))
+    return result.astype(dtype, copy=False)

@@ -1,0 +1,185 @@
+"""Labels of which most are missing: how they are read and coded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ssdml.utils.linalg import unit_rows
+from ssdml.utils.typing import Array, Ints
+from ssdml.utils.validation import UNLABELED, check_labelled, check_labels
+
+
+def encode_partial_labels(
+    y: npt.ArrayLike, *, unlabeled: Iterable[Any] = (None, float("nan"), "", -1, "-1", "nan")
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+    """Codes 0, 1, ... of the labels, -1 where there is none, and the classes that the codes name.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,)
+        Labels of any one kind: integers, strings, None and NaN among them. Bytes are read as UTF-8.
+    unlabeled : iterable
+        What stands for "no label". A NaN among them stands for every NaN, None also for pandas' NA;
+        "-1" and "nan" are what -1 and NaN become in an array of names.
+
+    Returns
+    -------
+    codes : ndarray of shape (n,), int64
+        ``classes[codes]`` gives back the labels wherever ``codes != -1``.
+    classes : ndarray of shape (n_classes,)
+        The distinct labels, sorted.
+
+    Examples
+    --------
+    >>> encode_partial_labels(["cat", None, "dog", "", "cat"])
+    (array([ 0, -1,  1, -1,  0]), array(['cat', 'dog'], dtype='<U3'))
+    >>> encode_partial_labels([7, -1, 3])
+    (array([ 1, -1,  0]), array([3, 7]))
+    """
+    values = _as_column(y)
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8")
+    missing = _is_missing(values, list(unlabeled))
+    known = values[~missing]
+    if known.dtype == object:
+        known = _of_one_kind(known)
+    classes, found = np.unique(known, return_inverse=True)
+    codes = np.full(len(values), UNLABELED, dtype=np.int64)
+    codes[~missing] = found
+    return codes, classes
+
+
+def likeliest(distributions: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Column of the largest entry of each row; -1 where there is no column.
+
+    Examples
+    --------
+    >>> likeliest(np.array([[0.2, 0.8], [0.6, 0.4]]))
+    array([1, 0])
+    >>> likeliest(np.empty((2, 0)))
+    array([-1, -1])
+    """
+    if not distributions.shape[1]:
+        return np.full(len(distributions), UNLABELED, dtype=np.int64)
+    codes: npt.NDArray[np.int64] = distributions.argmax(axis=1)
+    return codes
+
+
+def named_as(
+    classes: npt.NDArray[np.int64], embedding: npt.NDArray[Any], proxies: npt.NDArray[Any]
+) -> float:
+    """Share of the rows to which the proxy of their class is the nearest by its direction.
+
+    Examples
+    --------
+    >>> named_as(np.array([0, 1]), np.array([[1.0, 0.0], [1.0, 0.1]]), np.array([[2.0, 0], [0, 1]]))
+    0.5
+    """
+    return float((likeliest(embedding @ unit_rows(proxies).T) == classes).mean())
+
+
+def read_labels(
+    y: Any, n_samples: int, who: str, way_out: str | None = None
+) -> npt.NDArray[np.int64]:
+    """Labels that an estimator is given, -1 where there is none.
+
+    Parameters
+    ----------
+    y : array of shape (n_samples,)
+        Whole numbers in an array of any type, of objects too. A column is taken with
+        scikit-learn's warning.
+    n_samples : int
+    who : str
+        Beginning of messages.
+    way_out : str, optional
+        What to do where no row has a label; None: that is no error.
+
+    Examples
+    --------
+    >>> read_labels(np.array([3.0, -1.0]), 2, "SSDML", "Label some rows.")
+    array([ 3, -1])
+    """
+    from sklearn.utils.validation import column_or_1d
+
+    if y is None:
+        raise ValueError(f"{who} requires y to be passed, but the target y is None.")
+    y = column_or_1d(y, warn=True)
+    labels = check_labels(y.tolist() if y.dtype == object else y, n_samples, who)
+    if way_out is not None:
+        check_labelled(labels, who, way_out)
+    return labels
+
+
+def _as_column(y: npt.ArrayLike) -> npt.NDArray[Any]:
+    if isinstance(y, list | tuple):
+        # np.asarray would turn None beside strings into the string 'None' or numbers into text.
+        kinds = {type(label) for label in y}
+        values = np.asarray(y) if len(kinds) <= 1 else _object_column(y)
+    else:
+        values = np.asarray(y)
+    if values.ndim != 1:
+        raise ValueError(f"encode_partial_labels: y must be 1-D; got shape {values.shape}.")
+    return values
+
+
+def _object_column(y: Iterable[Any]) -> npt.NDArray[Any]:
+    labels = list(y)
+    values = np.empty(len(labels), dtype=object)
+    values[:] = labels
+    return values
+
+
+def _is_missing(values: npt.NDArray[Any], unlabeled: list[Any]) -> npt.NDArray[np.bool_]:
+    nan = any(_is_nan(mark) for mark in unlabeled)
+    marks = [mark for mark in unlabeled if not _is_nan(mark)]
+    if values.dtype.kind == "f":
+        missing = np.isnan(values) if nan else np.zeros(len(values), dtype=bool)
+        return missing | np.isin(values, [m for m in marks if isinstance(m, int | float)])
+    if values.dtype.kind in "iu":
+        return np.isin(values, [m for m in marks if isinstance(m, int | float)])
+    if values.dtype.kind == "U":
+        return np.isin(values, [m for m in marks if isinstance(m, str)])
+    return np.array([_is_one_of(label, marks, nan) for label in values], dtype=bool)
+
+
+def _is_nan(label: Any) -> bool:
+    return isinstance(label, float | np.floating) and bool(np.isnan(label))
+
+
+def _is_one_of(label: Any, marks: list[Any], nan: bool) -> bool:
+    if _is_nan(label):
+        return nan
+    if label is None or type(label).__name__ in ("NAType", "NaTType"):
+        return None in marks
+    return any(mark is not None and label == mark for mark in marks)
+
+
+def _of_one_kind(known: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    column = np.asarray(known.tolist())
+    kinds = {str if isinstance(label, str) else float for label in known}
+    if len(kinds) > 1 or column.ndim != 1:
+        raise TypeError(
+            "encode_partial_labels: the labels must be of one kind, all strings or all numbers; "
+            f"got {', '.join(sorted({type(label).__name__ for label in known}))}."
+        )
+    return column
+
+
+def class_codes(labels: Ints) -> tuple[Ints, int]:
+    """Place of each row's class in ``np.unique``, -1 where unlabelled, and how many there are."""
+    codes, labelled = np.full(len(labels), UNLABELED), labels != UNLABELED
+    classes, codes[labelled] = np.unique(labels[labelled], return_inverse=True)
+    return codes, len(classes)
+
+
+def one_hot(labels: Ints) -> Array:
+    """Indicator of each class, in the order of ``np.unique``; zero on unlabelled rows."""
+    codes, n_classes = class_codes(labels)
+    indicator = np.zeros((len(labels), n_classes))
+    labelled = np.flatnonzero(codes != UNLABELED)
+    indicator[labelled, codes[labelled]] = 1
+    return indicator

@@ -1,0 +1,225 @@
+"""Products with tall arrays, shared out among threads in fixed blocks of rows.
+
+Blocks depend on the shape alone and are summed in order, each by one thread: results are the same
+on any number of threads.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any, TypeVar
+
+import numpy as np
+from scipy import sparse
+from threadpoolctl import OpenBLASController, threadpool_limits
+
+from ssdml.utils.typing import Array
+
+BLOCK_ROWS = 2**14
+T = TypeVar("T")
+
+
+class Threads:
+    """Maps functions over blocks of rows, one thread a block; without a pool one after another."""
+
+    def __init__(self, pool: ThreadPoolExecutor | None = None) -> None:
+        self._map = map if pool is None else pool.map
+
+    def map(self, function: Callable[[slice], T], n_rows: int, step: int = BLOCK_ROWS) -> list[T]:
+        """Results of the blocks, in order."""
+        return list(self._map(function, row_blocks(n_rows, step)))
+
+    def sum(self, function: Callable[[slice], Array], n_rows: int) -> Array:
+        """Sum of the results, in order."""
+        total: Array = np.sum(self.map(function, n_rows), axis=0)
+        return total
+
+    def gram(self, left: Array, right: Array) -> Array:
+        """``left.T @ right`` in float64, for arrays with as many rows."""
+
+        def product(block: slice) -> Array:
+            part: Array = (left[block].T @ right[block]).astype(np.float64)
+            return part
+
+        return self.sum(product, len(left))
+
+    def product(self, left: Array, right: Array) -> Array:
+        """``left @ right`` in the precision of ``left``, for a small ``right``."""
+        product = np.empty((len(left), right.shape[1]), left.dtype)
+
+        def work(block: slice) -> None:
+            product[block] = left[block] @ right.astype(left.dtype)
+
+        self.map(work, len(left))
+        return product
+
+    def subtract_product(self, target: Array, left: Array, right: Array) -> None:
+        """``target -= left @ right``, in place."""
+
+        def work(block: slice) -> None:
+            target[block] -= left[block] @ right.astype(left.dtype)
+
+        self.map(work, len(left))
+
+
+class SharedOut:
+    """A sparse matrix whose products with arrays are shared out among threads."""
+
+    def __init__(self, matrix: sparse.csr_array, threads: Threads) -> None:
+        self.shape, self.dtype, self.threads = matrix.shape, matrix.dtype, threads
+        self._parts = [matrix[block] for block in row_blocks(matrix.shape[0], BLOCK_ROWS)]
+
+    def astype(self, dtype: Any) -> SharedOut:
+        """The same matrix in another precision; itself in its own."""
+        if dtype == self.dtype:
+            return self
+        other = copy.copy(self)
+        other._parts = [part.astype(dtype) for part in self._parts]
+        other.dtype = np.dtype(dtype)
+        return other
+
+    def __matmul__(self, block: Array) -> Array:
+        product = np.empty((self.shape[0], *block.shape[1:]), block.dtype)
+
+        def work(rows: slice) -> None:
+            product[rows] = self.part(rows, block)
+
+        self.threads.map(work, self.shape[0])
+        return product
+
+    def part(self, rows: slice, block: Array) -> Array:
+        """The product's rows of one of the blocks."""
+        product: Array = self._parts[rows.start // BLOCK_ROWS] @ block
+        return product
+
+
+SERIAL = Threads()
+
+
+@contextmanager
+def threads(n_threads: int) -> Iterator[Threads]:
+    """So many threads, each with BLAS to itself."""
+    with BLAS.one_thread(), ThreadPoolExecutor(n_threads) as pool:
+        yield Threads(pool)
+
+
+class _Blas:
+    """The threads of BLAS, which belong to the process: the last who wants one restores them.
+
+    Were each to restore what it found, one of several at a time would restore the limit.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._n_users = Lock(), 0
+        self._limits: Any = None
+
+    @contextmanager
+    def one_thread(self) -> Iterator[None]:
+        """One thread for every product, until nobody asks for that any more."""
+        with self._lock:
+            if not self._n_users:
+                release_openblas()
+                self._limits = threadpool_limits(1, "blas")
+            self._n_users += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._n_users -= 1
+                if not self._n_users:
+                    release_openblas()
+                    self._limits.restore_original_limits()
+                    release_openblas()
+
+
+def release_openblas() -> None:
+    """Let the next thread that sets OpenBLAS's threads be heeded.
+
+    threadpoolctl heeds but the first that does for as long as that one lives, and dask's live on.
+    """
+    OpenBLASController.clear_controlling_thread(force=True)
+
+
+BLAS = _Blas()
+
+
+def row_blocks(n_rows: int, step: int) -> list[slice]:
+    """Slices of at most ``step`` rows; of one row each for a step below 1.
+
+    Examples
+    --------
+    >>> row_blocks(5, 2)
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    step = max(1, step)
+    return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
+
+
+def count_threads(n_jobs: int | None) -> int:
+    """Threads that ``n_jobs`` asks for, as joblib counts them: None is 1, -1 all."""
+    from joblib import effective_n_jobs, parallel_config
+
+    if n_jobs == 0:
+        raise ValueError(
+            "n_jobs must not be 0; got 0. Give the number of threads, or of processes, or -1 for "
+            "one a core."
+        )
+    if n_jobs is None:
+        return int(effective_n_jobs(None))  # what a surrounding parallel_config says
+    with parallel_config("threading"):  # processes inside of processes are refused, threads not
+        return int(effective_n_jobs(n_jobs))
+
+
+# Threads of BLAS, OpenMP, faiss and torch, so that processes side by side do not share cores.
+
+VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
+
+
+@contextmanager
+def limited_threads(n_threads: int) -> Iterator[None]:
+    """At most so many threads of each library, of those that load meanwhile too.
+
+    Notes
+    -----
+    OpenBLAS heeds this in the main thread of a process, where joblib's processes work. Workers of
+    dask work in another one; there the variables count, which their nannies set to 1.
+
+    Examples
+    --------
+    >>> from threadpoolctl import threadpool_info
+    >>> with limited_threads(1):
+    ...     {pool["num_threads"] for pool in threadpool_info()} <= {1}
+    True
+    """
+    from threadpoolctl import threadpool_limits
+
+    before = {name: os.environ.get(name) for name in VARIABLES}
+    os.environ |= dict.fromkeys(VARIABLES, str(n_threads))
+    torch = sys.modules.get("torch")
+    n_torch = None if torch is None else torch.get_num_threads()
+    if torch is not None:
+        torch.set_num_threads(n_threads)
+    try:
+        with threadpool_limits(limits=n_threads):
+            yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        if torch is not None:
+            torch.set_num_threads(n_torch)

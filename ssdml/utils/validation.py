@@ -1,0 +1,235 @@
+"""Checks at the public doors: arrays, labels, choices by name, seeds.
+
+Every message follows ``{who}: {argument} must {condition}; got {value}.`` and names the way out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from numbers import Integral, Real
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ssdml.utils.typing import Array, Ints
+
+UNLABELED = -1
+
+T = TypeVar("T")
+
+
+def choose(table: Mapping[str, T], name: str, what: str) -> T:
+    """Entry of ``table`` called ``name``; the error lists the names and suggests the nearest.
+
+    Examples
+    --------
+    >>> choose({"exact": 1, "ivf": 2}, "exact", "method")
+    1
+    """
+    if isinstance(name, str) and name in table:
+        return table[name]
+    message = f"{what} must be one of {', '.join(map(repr, table))}; got {name!r}."
+    nearest = get_close_matches(str(name), table, n=1)
+    if nearest:
+        message += f" Did you mean {nearest[0]!r}?"
+    raise ValueError(message)
+
+
+def check_rows(X: Any, who: str, name: str = "X") -> Array:
+    """Finite matrix with at least one row and one column, C-ordered, float32 or float64."""
+    table = check_table(X, who, name)
+    try:
+        rows: Array = np.ascontiguousarray(table, working_dtype(table.dtype))
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{who}: {name} must be numeric; got dtype {table.dtype}.") from error
+    check_finite(rows, who, name)
+    return rows
+
+
+def check_table(X: Any, who: str, name: str = "X") -> npt.NDArray[Any]:
+    """Matrix of numbers with at least one row and one column, in its own dtype."""
+    if hasattr(X, "toarray"):
+        raise TypeError(
+            f"{who}: {name} must be dense; got a sparse {type(X).__name__}. "
+            "Pass X.toarray(), or a few of its components (TruncatedSVD)."
+        )
+    table = np.asarray(X)
+    if table.dtype.kind not in "biufO":
+        raise TypeError(f"{who}: {name} must be numeric; got dtype {table.dtype}.")
+    if table.ndim != 2:
+        raise ValueError(
+            f"{who}: {name} must have two dimensions (rows are items); got shape {table.shape}. "
+            "Use X.reshape(-1, 1) for one feature, X.reshape(1, -1) for one item."
+        )
+    if 0 in table.shape:
+        raise ValueError(f"{who}: {name} must not be empty; got shape {table.shape}.")
+    return table
+
+
+def working_dtype(dtype: npt.DTypeLike) -> npt.DTypeLike:
+    """Dtype to compute in: float32 for half and single precision, float64 for the rest."""
+    return np.float32 if np.dtype(dtype) in (np.float16, np.float32) else np.float64
+
+
+def check_finite(rows: Array, who: str, name: str, first_row: int = 0) -> None:
+    """Raise on the first entry that is NaN or infinite, naming its row and column."""
+    # A finite sum proves finite entries, of squares at the speed of BLAS, of entries where those
+    # overflow; the search for the culprit runs only when both fail.
+    entries = rows.ravel(order="K")
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(entries @ entries) or np.isfinite(entries.sum(dtype=np.float64)):
+            return
+    bad = ~np.isfinite(rows)
+    if bad.any():
+        row, column = (int(index) for index in np.argwhere(bad)[0])
+        raise ValueError(
+            f"{who}: {name} must be finite; got {rows[row, column]} at row {first_row + row}, "
+            f"column {column}. Impute NaN and infinities, or drop such rows first."
+        )
+
+
+def check_n_neighbors(n_neighbors: Any, most: int, bound: str, who: str) -> int:
+    """Whole number of neighbours from 1 to ``most``; ``bound`` says where that comes from."""
+    if isinstance(n_neighbors, bool | np.bool_) or not isinstance(n_neighbors, int | np.integer):
+        raise TypeError(f"{who}: n_neighbors must be an integer; got {n_neighbors!r}.")
+    if n_neighbors < 1:
+        raise ValueError(f"{who}: n_neighbors must be at least 1; got {n_neighbors}.")
+    if n_neighbors > most:
+        raise ValueError(f"{who}: n_neighbors must be at most {bound} = {most}; got {n_neighbors}.")
+    return int(n_neighbors)
+
+
+def check_labels(y: Any, n_samples: int, who: str) -> Ints:
+    """Integer labels, one a row, ``UNLABELED`` where there is none."""
+    labels = np.asarray(y)
+    if labels.shape != (n_samples,):
+        raise ValueError(
+            f"{who}: y must have shape ({n_samples},), a label a row; got shape {labels.shape}."
+        )
+    kind = labels.dtype.kind
+    if kind not in "iuf" or (kind == "f" and not (labels == np.rint(labels)).all()):
+        raise TypeError(
+            f"{who}: y must hold integers, {UNLABELED} for unlabelled rows; got "
+            f"{_first_no_integer(y)}, dtype {labels.dtype}. "
+            f"ssdml.datasets.encode_partial_labels makes them: {UNLABELED} of None, NaN and '', "
+            "codes of names, True and False."
+        )
+    # Beyond, integers without a sign would wrap around, 2^64 - 1 to "unlabelled".
+    large = np.abs(labels.astype(np.longdouble)) >= 2**63 if kind != "i" else np.zeros(1, bool)
+    if large.any():
+        raise ValueError(
+            f"{who}: y must hold integers of 64 bits, with a sign; got {labels[large][0]}. "
+            "ssdml.datasets.encode_partial_labels makes codes of them."
+        )
+    return labels.astype(np.int64)
+
+
+def _first_no_integer(y: Any) -> str:
+    entries = y.tolist() if hasattr(y, "tolist") else [*y]  # as given: an array may make them text
+    wrong = (
+        row
+        for row, entry in enumerate(entries)
+        if isinstance(entry, bool)
+        or not isinstance(entry, Real)
+        or (isinstance(entry, float) and not entry.is_integer())
+    )
+    row = next(wrong, 0)
+    return f"{entries[row]!r} in row {row}"
+
+
+def check_labelled(labels: Ints, who: str, way_out: str) -> None:
+    """Raise unless some row is labelled."""
+    if not (labels != UNLABELED).any():
+        raise ValueError(
+            f"{who}: y must contain labels beside {UNLABELED} (unlabelled); "
+            f"all {labels.size} entries are {UNLABELED}. {way_out}"
+        )
+
+
+def check_inside(value: Any, low: float, high: float, name: str, who: str) -> float:
+    """Number strictly between ``low`` and ``high``."""
+    _check_number(value, name, who)
+    if not low < value < high:
+        raise ValueError(f"{who}: {name} must lie strictly between {low} and {high}; got {value}.")
+    return float(value)
+
+
+def check_positive(value: Any, name: str, who: str) -> float:
+    """Number above 0."""
+    _check_number(value, name, who)
+    if not value > 0:
+        raise ValueError(f"{who}: {name} must be above 0; got {value}.")
+    return float(value)
+
+
+def _check_number(value: Any, name: str, who: str) -> None:
+    if not isinstance(value, Real):
+        raise TypeError(f"{who}: {name} must be a number; got {value!r}.")
+
+
+def as_generator(random_state: Any) -> np.random.Generator:
+    """Generator from a seed, a Generator, a RandomState, or fresh entropy for None."""
+    if isinstance(random_state, np.random.RandomState):
+        random_state = random_state.randint(np.iinfo(np.int32).max)
+    return np.random.default_rng(random_state)
+
+
+# Where the channels of an image stand, by its shape.
+
+CHANNELS = (1, 3, 4)  # grey, colours, colours that let something through
+
+
+def has_channels_last(shape: Sequence[int]) -> bool:
+    """Whether the shape of an item is that of an image whose channels stand behind its pixels.
+
+    Examples
+    --------
+    >>> has_channels_last((32, 32, 3)), has_channels_last((3, 32, 32)), has_channels_last((3, 9, 3))
+    (True, False, False)
+    """
+    return len(shape) == 3 and shape[-1] in CHANNELS and shape[0] not in CHANNELS
+
+
+def has_channels_first(shape: Sequence[int]) -> bool:
+    """Whether the shape of an item is that of an image whose channels stand before its pixels.
+
+    Examples
+    --------
+    >>> has_channels_first((3, 32, 32)), has_channels_first((32, 32, 3))
+    (True, False)
+    """
+    return has_channels_last(shape[::-1])
+
+
+# Checks of the numbers that a loss is made with.
+
+
+def check_number(
+    value: Any, name: str, who: str, *, above: float | None = None, least: float | None = None
+) -> None:
+    """Raise unless this is a finite number, above ``above`` and not below ``least``."""
+    if not isinstance(value, Real):
+        raise TypeError(f"{who}: {name} must be a number; got {value!r}.")
+    if not math.isfinite(value):
+        raise ValueError(f"{who}: {name} must be finite; got {value}.")
+    if above is not None and value <= above:
+        raise ValueError(f"{who}: {name} must be above {above:g}; got {value}.")
+    if least is not None and value < least:
+        raise ValueError(f"{who}: {name} must be at least {least:g}; got {value}.")
+
+
+def check_count(value: Any, name: str, who: str, *, least: int = 1) -> None:
+    """Raise unless this is a whole number, and not below ``least``."""
+    if not isinstance(value, Integral):
+        raise TypeError(f"{who}: {name} must be a whole number; got {value!r}.")
+    if value < least:
+        raise ValueError(f"{who}: {name} must be at least {least}; got {value}.")
+
+
+def check_rate(value: Any, who: str) -> None:
+    """Raise unless this is a learning rate, or None for that of the optimiser."""
+    if value is not None:
+        check_number(value, "learning_rate", who, least=0)

@@ -1,0 +1,79 @@
+"""Lines about the baselines: the best of ours, whom it beats, and what is printed of networks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from reproduction.tables import best_of, ranked, set_lines
+
+FOUND = {  # by method, seed after seed
+    "ssdml": (80.0, 82.0, 81.0),
+    "ssdml-residual": (90.0, 91.0, 92.0),
+    "lrml": (70.0, 71.5, 72.0),
+    "lda": (89.0, 93.0, 91.0),
+    "nca": (95.0, 96.1, 97.0),
+}
+
+
+def runs(found=FOUND, score="NMI", name="digits"):
+    return [
+        {
+            "dataset": name,
+            "method": method,
+            "seed": seed,
+            "labels_per_class": 10,
+            "n_train": 600,
+            "n_test": 100,
+            "scores": {} if value is None else {score: value},
+        }
+        for method, values in found.items()
+        for seed, value in enumerate(values)
+    ]
+
+
+def test_the_best_of_ours_and_whom_it_is_not_shown_to_beat_are_named():
+    title, *lines, verdict = set_lines(
+        runs(), "NMI", ["ssdml", "ssdml-residual"], ["lrml", "lda", "nca"]
+    )
+    assert title == "digits, 10 labels a class: NMI"
+    assert [line.split()[0].rstrip("*") for line in lines] == list(FOUND)
+    assert lines[1].split() == ["ssdml-residual", "91.0", "±", "2.5"]
+    assert verdict.startswith(
+        "  best of ours: ssdml-residual; not shown to be better than lda (p = 1"
+    )
+    verdict = " ".join(verdict.split())
+    assert "nca (ahead, p = 0.0" in verdict
+    assert "lrml" not in verdict
+    *_, verdict = set_lines(runs(), "NMI", ["ssdml-residual"], ["lrml"])
+    assert verdict.endswith("not shown to be better than none of theirs")
+
+
+def test_what_the_paper_prints_of_networks_stands_beside():
+    found = {"deep-ssdml": (90.0, 91.0), "deep-lrml": (80.0, 80.5), "deep-nce": (70.0, 72.0)}
+    rows = runs(found, "R@1", "mnist")
+    _, ours, lrml, nce, _ = set_lines(rows, "R@1", ["deep-ssdml"], ["deep-lrml", "deep-nce"])
+    assert lrml.endswith("  printed 88.7")
+    assert lrml.split()[0] == "deep-lrml*"
+    assert not any("printed" in line for line in (ours, nce))
+
+
+def test_methods_that_never_ended_well_are_not_the_best():
+    rows = runs({"ssdml": (None, None), "ssdml-residual": (1.0, 2.0)})
+    assert best_of(rows, ["ssdml", "ssdml-residual"], "NMI") == "ssdml-residual"
+    with pytest.raises(ValueError, match=r"a run of ssdml must have ended well for NMI; none has"):
+        best_of(rows, ["ssdml"], "NMI")
+
+
+def test_a_method_that_failed_on_a_set_has_no_rank_and_is_named():
+    one, other = {"a": 1.0, "b": 3.0, "c": 2.0, "d": 4.0}, {"a": 1.0, "b": 3.0, "c": 2.0}
+    without, means, _ = ranked([one, other | {"d": np.nan}], "NMI")
+    assert without == "  without d: no run of theirs ended well on some set"
+    assert means == "mean ranks by NMI: b 1.0, c 2.0, a 3.0"
+    (alone,) = ranked([one, {"a": 1.0, "b": np.nan, "c": 2.0, "d": np.nan}], "NMI")
+    assert alone == "  without b, d: no run of theirs ended well on some set"
+
+
+def test_ranks_are_told_from_the_best_on():
+    means, test = ranked([{"a": 1.0, "b": 3.0, "c": 2.0}, {"a": 1.0, "b": 3.0, "c": 2.0}], "NMI")
+    assert means == "mean ranks by NMI: b 1.0, c 2.0, a 3.0"
+    assert test == "  Friedman p = 0.135, critical difference 2.3"

@@ -1,0 +1,305 @@
+"""The tables of README.md and docs/: what stands there is what the published rows say."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+from reproduction.tables import best_of, is_ahead
+from scipy import stats
+
+from ssdml.datasets import load_dataset
+from ssdml.experiments import compare
+from ssdml.experiments.analysis.tables import against, means
+from ssdml.experiments.compare import available
+from ssdml.experiments.methods.base import with_parameters
+from ssdml.experiments.methods.tuning import SUFFIX, tuned
+from ssdml.experiments.runs.plan import plan_runs
+from tests.test_pages import DOCS, README, ROOT, page_name
+
+SPEC = importlib.util.spec_from_file_location("tables", ROOT / "docs/tables.py")
+tables = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(tables)
+
+FILES = sorted(tables.RESULTS.rglob("*.jsonl"))
+DIGITS = tables.RESULTS / "features/digits.jsonl"
+FORMS = {"features": "unit", "components": "components", "networks": "raw"}  # by folder
+
+
+def read(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("page", tables.PAGES, ids=page_name)
+def test_a_table_is_as_its_rows_are(page):
+    text = page.read_text()
+    assert tables.MARKED.search(text)
+    assert tables.renewed(text) == text, "python docs/tables.py writes them anew"
+
+
+def test_every_mark_is_one_of_a_table():
+    begun = {
+        page: re.findall(r"<!-- table: (.*) -->", page.read_text()) for page in (README, *DOCS)
+    }
+    assert {page for page, names in begun.items() if names} == set(tables.PAGES)
+    shown = [name for names in begun.values() for name in names]
+    assert len(set(shown)) == len(shown)
+    assert set(shown) == tables.TABLES.keys()
+
+
+def test_a_cell_is_the_mean_of_its_runs_and_half_of_their_interval():
+    """By scipy, from the file itself; the best of the column is in bold."""
+    rows = read(DIGITS)
+    text = tables.markdown("baselines accuracy")
+    heads, _, *lines = (
+        [cell.strip() for cell in line[1:-1].split("|")] for line in text.splitlines()
+    )
+    place, means = heads.index("digits, 5"), {}
+    for line in lines:
+        method = re.match("`(.*)`", line[0])[1]
+        values = [row["scores"]["accuracy"] for row in rows if row["method"] == method]
+        half = stats.t.interval(0.95, 4, scale=stats.sem(values))[1]
+        means[method] = np.mean(values)
+        told = re.fullmatch(r"(\**)([\d.]+)\1 ± ([\d.]+)( †)?", line[place])
+        assert float(told[2]) == pytest.approx(means[method], abs=0.051)
+        assert float(told[3]) == pytest.approx(half, abs=0.051)
+        assert bool(told[1]) == (line == lines[-1])
+    assert max(means, key=means.get) == method
+
+
+def readme():
+    return " ".join(README.read_text().split())
+
+
+def largest_p(kind, dataset, ours, others, score):
+    """Of the tests of others against the best of ours, which has to be ahead of each."""
+    rows = tables.finished(kind, dataset, [*ours, *others])
+    tests = against(rows, best_of(rows, ours, score), score)
+    found = [tests[name] for name in others if name in tests]
+    assert all(map(is_ahead, found))
+    return max(test.p for test in found)
+
+
+def test_networks_are_as_far_ahead_as_the_readme_says():
+    found = re.search(r"NMI, in R@1 and in accuracy \((.*?)\) with p < ([\d.]+) by", readme())
+    others, told = tables.NETWORKS[:-1], []
+    for dataset in tables.IMAGES:
+        for score in ("NMI", "R@1", "accuracy"):
+            p = largest_p("networks", dataset, [tables.WHOLE], others, score)
+            assert p < float(found[2]), (dataset, score)
+        rows = tables.finished("networks", dataset, [tables.WHOLE])
+        told.append(tables.cells(rows, "accuracy")[tables.WHOLE].replace("*", ""))
+    assert re.split(", | and ", found[1]) == told
+
+
+def test_the_larger_network_is_as_good_as_the_readme_says():
+    found = re.search(
+        r"an NMI of (.*?), an R@1 of (.*?) and an accuracy of (.*?) after (\d+)", readme()
+    )
+    method = f"deep-ssdml[backbone=wide-resnet;epochs={found[4]}]"
+    rows = tables.finished("networks", "cifar10", [method, tables.WHOLE])
+    told = [tables.cells(rows, score)[method] for score in ("NMI", "R@1", "accuracy")]
+    assert [cell.replace("*", "") for cell in told] == [found[1], found[2], found[3]]
+    assert is_ahead(against(rows, method, "R@1")[tables.WHOLE])
+
+
+def test_metrics_of_features_are_as_far_ahead_as_the_readme_says():
+    found = re.search(
+        r"p ≤ ([\d.]+) on Banking77, of every other but UMAP with p ≤ ([\d.]+) on MNIST, and of "
+        r"every other but LDA with p ≤ ([\d.]+) on Fashion-MNIST",
+        readme(),
+    )
+    sets = [("features", "banking77"), ("components", "mnist"), ("components", "fashion_mnist")]
+    for place, bound, but in zip(sets, found.groups(), ("", "umap", "lda"), strict=True):
+        others = [name for name in tables.THEIRS if name != but]
+        p = [largest_p(*place, tables.OURS, others, score) for score in ("NMI", "accuracy")]
+        assert round(max(p), 3) <= float(bound), place
+
+
+def test_of_features_the_best_of_ours_is_first_on_every_set_and_by_as_much_as_the_readme_says():
+    leads = {}
+    for place in tables.SETS:
+        for score in ("NMI", "accuracy"):
+            rows = tables.finished(*place, [*tables.OURS, *tables.THEIRS])
+            found = means(rows, score)
+            best = max(found, key=found.get)
+            assert best in tables.OURS, (place, score)
+            leads[place[1], score] = against(rows, best, score)
+    lda = re.search(
+        r"LDA is ([\d.]+) behind .*? p = ([\d.]+) \(in NMI ([\d.]+)\)", readme()
+    ).groups()
+    accuracy, nmi = (leads["fashion_mnist", score]["lda"] for score in ("accuracy", "NMI"))
+    assert lda == (f"{accuracy.mean:.1f}", f"{accuracy.p:.3f}", f"{nmi.p:.3f}")
+    umap = re.search(
+        r"UMAP on MNIST ([\d.]+) in NMI and ([\d.]+) in accuracy, with p = ([\d.]+) and ([\d.]+):",
+        readme(),
+    ).groups()
+    nmi, accuracy = (leads["mnist", score]["umap"] for score in ("NMI", "accuracy"))
+    assert umap == (
+        *(f"{test.mean:.1f}" for test in (nmi, accuracy)),
+        *(f"{test.p:.3f}" for test in (nmi, accuracy)),
+    )
+
+
+def test_tuned_the_best_of_ours_is_first_on_every_set_as_the_readme_says():
+    theirs, ours = ([f"{name}{SUFFIX}" for name in names] for names in (tables.THEIRS, tables.OURS))
+    for place in tables.SETS:
+        rows = tables.finished(*place, [*ours, *theirs])
+        for score in ("NMI", "accuracy"):
+            found = means(rows, score)
+            assert set(ours) < found.keys()
+            assert max(found, key=found.get) in ours, (place, score)
+    told = re.search(r"on Banking77 from an accuracy of ([\d.]+) to ([\d.]+), and comes", readme())
+    both = "self-training", f"self-training{SUFFIX}"
+    found = means(tables.finished("features", "banking77", both), "accuracy")
+    assert told.groups() == tuple(f"{found[name]:.1f}" for name in both)
+
+
+def test_umap_loses_the_neighbours_that_the_readme_says():
+    told = re.search(
+        r"an R@1 of ([\d.]+) after ([\d.]+) on MNIST, ([\d.]+) after ([\d.]+) on Fashion-MNIST and "
+        r"([\d.]+) after ([\d.]+) on Banking77, where the best of ours has ([\d.]+), ([\d.]+) and "
+        r"(\d+\.\d)",
+        readme(),
+    )
+    sets = [("components", "mnist"), ("components", "fashion_mnist"), ("features", "banking77")]
+    found = [
+        means(tables.finished(*place, ["umap", "input", *tables.OURS]), "R@1") for place in sets
+    ]
+    pairs = [found[i][name] for i in range(3) for name in ("umap", "input")]
+    best = [max(scores[name] for name in tables.OURS) for scores in found]
+    assert told.groups() == tuple(f"{value:.1f}" for value in [*pairs, *best])
+
+
+def test_mean_ranks_are_as_the_readme_says():
+    bound = re.search(r"Friedman's test \(p < ([\d.]+)\)", readme())[1]
+    difference = re.search(r"where their mean ranks are ([\d.]+) apart", readme())[1]
+    for score in ("NMI", "accuracy"):
+        sets = [
+            means(tables.finished(*place, [*tables.THEIRS, *tables.OURS]), score)
+            for place in tables.SETS
+        ]
+        columns = np.array([[found[name] for found in sets] for name in sets[0]])
+        assert stats.friedmanchisquare(*columns).pvalue < float(bound)
+        assert f"(CD {difference})" in tables.markdown(f"baselines {score}")
+
+
+def test_a_method_is_left_out_until_all_its_seeds_have_been_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    rows = read(DIGITS)
+    kept = [row for row in rows if (row["method"], row["seed"]) != ("lda", 3)]
+    failed = [row | {"status": "failed"} if row["method"] == "nca" else row for row in kept]
+    (tmp_path / "features").mkdir()
+    text = "".join(json.dumps(row) + "\n" for row in failed)
+    (tmp_path / "features/digits.jsonl").write_text(text)
+    lines = [line.split("|") for line in tables.markdown("baselines NMI").splitlines()]
+    assert lines[0][2] == " digits, 5 "
+    shown = {line[1].strip(" `\\*"): line[2].strip() for line in lines[2:]}
+    assert all(shown.values())
+    assert {*tables.STARTS, *tables.THEIRS, *tables.OURS} - shown.keys() == {
+        "lda",
+        "nca",
+    }
+    assert re.fullmatch(r"[\d.]+ ± [\d.]+( †)?", shown["seraph"])
+
+
+def test_a_part_is_told_from_the_whole_in_its_own_precision(tmp_path, monkeypatch):
+    """A line in bfloat16 stands where there is none in float32, and never for one that is."""
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    means = {
+        "deep-ssdml": 50,
+        "deep-ssdml[mixed_precision=true]": 40,
+        "deep-ssdml[triplets=0]": 53,
+        "deep-ssdml[triplets=0;mixed_precision=true]": 90,
+        "deep-ssdml[consistency=0;mixed_precision=true]": 38,
+    }
+    template = next(row for row in read(FILES[-1]) if row["status"] == "ok")
+    (tmp_path / "networks").mkdir()
+    with (tmp_path / "networks/mnist.jsonl").open("w") as file:
+        for name, mean in means.items():
+            for seed in range(tables.SEEDS):
+                scores = {"NMI": mean + seed, "R@1": mean + seed}
+                row = template | {"method": name, "seed": seed, "scores": scores}
+                file.write(json.dumps(row | {"config_hash": name, "dataset": "mnist"}) + "\n")
+    _, *lines = tables.parts()
+    assert {line[0].rpartition(", ")[2].strip("`"): line[1] for line in lines} == {
+        "the whole": "52.0 ± 2.0",
+        "consistency=0": "**-2.0 ± 0.0**",
+        "triplets=0": "**+3.0 ± 0.0**",
+    }
+    (row, *_) = tables.finished("networks", "mnist", ["deep-ssdml[consistency=0]"])
+    assert (row["method"], row["scores"]["NMI"]) == ("deep-ssdml[consistency=0]", 38)
+
+
+def test_each_budget_of_labels_has_the_input_and_ours_beside_it():
+    budgets = {
+        (path, row["labels_per_class"])
+        for path in FILES
+        for row in read(path)
+        if path.parent.name in ("features", "components")
+    }
+    _, *lines = tables.features()
+    assert [line[1].strip("`") for line in lines] == ["input", *tables.OURS] * len(budgets)
+    assert [bool(line[0]) for line in lines] == [True, False, False] * len(budgets)
+    _, *gains = tables.features("digits")
+    assert [*gains] == lines[3:]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_published_rows_are_of_their_set_and_none_is_there_twice(path):
+    rows = read(path)
+    assert {row["dataset"] for row in rows} == {path.stem}
+    runs = [(row["method"], row["labels_per_class"], row["seed"]) for row in rows]
+    assert len(set(runs)) == len(runs)
+    for budget in {row["labels_per_class"] for row in rows}:
+        sizes = {
+            (row["n_train"], row["n_labeled"], row["n_test"])
+            for row in rows
+            if row["labels_per_class"] == budget
+        }
+        assert len(sizes) == 1
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_published_rows_are_of_the_settings_that_methods_have_today(path, data_dir):
+    """Others would be run again, and what they tell would be of a method that is no more."""
+    rows, deep = read(path), path.parent.name == "networks"
+    dataset = load_dataset(path.stem)
+    known = available(dataset, deep)
+    known = known | tuned(known)
+    if find_spec("umap") is None:
+        rows = [row for row in rows if row["method"].removesuffix(SUFFIX) != "umap"]
+    factories = {row["method"]: with_parameters(row["method"], known) for row in rows}
+    runs = plan_runs(
+        dataset,
+        factories,
+        sorted({row["labels_per_class"] for row in rows}),
+        range(tables.SEEDS),
+        features=FORMS[path.parent.name],
+    )
+    hashes = {(r.method, r.split.labels_per_class, r.split.seed): r.config_hash for r in runs}
+    for row in rows:
+        key = row["method"], row["labels_per_class"], row["seed"]
+        assert row["config_hash"] == hashes[key], key
+
+
+def test_a_folder_that_begins_with_published_rows_goes_on(tmp_path):
+    """What is run besides is paired with them: the one that is taken out comes again."""
+    published = [row for row in read(DIGITS) if row["method"] in ("input", "lda")]
+    out = ("lda", 3)
+    kept = [row for row in published if (row["method"], row["seed"]) != out]
+    assert len(kept) == len(published) - 1
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in kept))
+    rows = compare(load_dataset("digits"), ["input", "lda"], out=tmp_path, resume=True)
+    made = read(tmp_path / "results.jsonl")
+    assert made[:-1] == kept
+    assert (made[-1]["method"], made[-1]["seed"]) == out
+    assert len(rows) == len(published)
+    (before,) = (row for row in published if (row["method"], row["seed"]) == out)
+    assert made[-1]["config_hash"] == before["config_hash"]
+    for score in ("R@1", "accuracy"):  # of 599 images; another machine may see a tie otherwise
+        assert made[-1]["scores"][score] == pytest.approx(before["scores"][score], abs=0.4)

@@ -1,0 +1,293 @@
+"""Scripts that remake the paper's tables and figures, short and on small data."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.image import imread
+from reproduction.printed import TABLE_2, TABLE_3, TABLE_5
+from sklearn.base import clone
+
+from tests.deep import small_images, small_model, small_network
+from tests.photographs import SMALL, WRITERS, small_protocol
+
+
+@pytest.fixture
+def small_deep(monkeypatch):
+    """Small images and short fits in the place of MNIST and of its networks."""
+    from ssdml.baselines import DeepSupervised, DeepUnsupervised
+    from ssdml.datasets import Dataset
+    from ssdml.experiments.methods.deep import OfImages
+
+    X, y, _ = small_images(n=500)
+    data = Dataset("mnist", X.reshape(500, -1), y, tuple("0123456789"), item_shape=(8, 8))
+    short = {"epochs": 2, "epochs_per_partition": 1}
+    paper = small_model(**short, mining="neighborhood", partition_size=100)
+    models = {
+        "deep-ssdml": small_model(**short),
+        "deep-ssdml-paper": paper,
+        "deep-rotnet": DeepUnsupervised("rotnet", small_network(), 16, **short),
+        "deep-angular": DeepSupervised("angular", small_network(), 16, n_triplets=300, **short),
+    }
+    made = {
+        name: lambda seed, n_jobs, model=model: OfImages(
+            clone(model).set_params(random_state=seed), (8, 8)
+        )
+        for name, model in models.items()
+    }
+    monkeypatch.setattr("ssdml.datasets.load_dataset", lambda name: replace(data, name=name))
+    monkeypatch.setattr("ssdml.experiments.methods.deep.deep_methods", lambda data, makers: made)
+    monkeypatch.setattr("ssdml.experiments.compare.deep_methods", lambda data, makers: made)
+
+
+@pytest.mark.usefixtures("small_deep")
+@pytest.mark.parametrize(
+    ("number", "data", "line", "printed"),
+    [
+        ("4", "mnist", "deep-ssdml[angle=45]", "47.5 93.9 96.6 98.2 98.9"),
+        ("1", "mnist", "deep-ssdml", "47.5 93.9 96.6 98.2 98.9"),
+        ("3", "cars", "deep-rotnet", "40.7 45.7 58.1 69.5 80.4"),
+        ("5", "cub", "deep-angular", "- 44.8 56.9 69.1 79.9"),
+    ],
+)
+def test_a_table_puts_what_is_printed_beside_what_is_found(
+    example, tmp_path, number, data, line, printed
+):
+    lines = ["input", "deep-ssdml-paper", line]
+    shown = example(
+        f"reproduce_table{number}.py", data, "--seeds", 2, "--out", tmp_path, "--only", *lines
+    )
+    table = read_table(shown)
+    assert table.title == f"{data}, {10 if data == 'mnist' else 5} labels a class, 2 seeds"
+    assert set(table.found) == {*lines}
+    ours = "deep-ssdml" in lines
+    assert table.heads == ["NMI", "R@1", "R@2", "R@4", "R@8", *["p", "NMI", "p", "R@1"] * ours]
+    for method in lines:
+        n_tests = 2 * (ours and method != "deep-ssdml")
+        cell, p = r"[\d.]+±[\d.]+", r"[01]\.\d{3}"
+        assert re.fullmatch(rf"({cell} ?){{5}}({p} ?){{{n_tests}}}", " ".join(table.found[method]))
+    assert table.printed["deep-ssdml-paper"] == printed.split()
+    assert shown.count("* our reconstruction:") == 1
+    assert table.starred == ["deep-ssdml-paper", *[line] * (number in "35")]
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+class Table(NamedTuple):
+    title: str
+    heads: list[str]
+    found: dict[str, list[str]]  # cells by method, without its star
+    printed: dict[str, list[str]]
+    starred: list[str]
+
+
+def read_table(shown):
+    """What a script of the paper's tables prints; a long name has a line of its own."""
+    title, heads, *body = shown.splitlines()
+    table, method = Table(title, heads.split(), {}, {}, []), None
+    for text in body:
+        if text.startswith(("p: ", "* ")):
+            break
+        name, cells = text[:17].split(), text[17:].split()
+        if name == ["printed"]:
+            table.printed[method] = cells
+            continue
+        if text[0] != " ":
+            method = text.split()[0].rstrip("*")
+            table.starred.extend([method] * (text.split()[0][-1] == "*"))
+        if cells and cells[0][0].isdigit():
+            table.found[method] = cells
+    return table
+
+
+@pytest.fixture
+def toy_photographs(tmp_path, monkeypatch):
+    """A small network in the place of each, and short protocols; gives a file of weights."""
+    from ssdml.experiments.methods.protocols import PROTOCOLS
+    from ssdml.networks import fine_grained as pretrained
+
+    for name, protocol in PROTOCOLS.items():
+        monkeypatch.setitem(pretrained.TRUNKS, protocol.architecture, SMALL)
+        monkeypatch.setitem(PROTOCOLS, name, small_protocol(protocol))
+    torch.save(SMALL.new().state_dict(), tmp_path / "weights.pth")
+    monkeypatch.setenv("SSDML_DATA", str(tmp_path))
+    return tmp_path / "weights.pth"
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "lines"),
+    [
+        (2, "cub", ["initial", "deep-lrml", "deep-ssdml-paper", "deep-ssdml"]),
+        (2, "cars", ["initial", "deep-ssdml-paper"]),
+        (2, "sop", ["initial", "deep-ssdml-paper"]),
+        (2, "inshop", ["initial", "deep-ssdml-paper"]),
+        (3, "cub", ["deep-exemplar", "deep-rotnet", "deep-nce", "deep-deepcluster", "deep-suml"]),
+        (3, "cars", ["deep-nce"]),
+        (5, "cub", ["deep-angular"]),
+    ],
+)
+def test_tables_of_photographs_run_on_the_layout_of_each_set(
+    example, tmp_path, toy_photographs, number, name, lines
+):
+    WRITERS[name](tmp_path)
+    files = ["--weights", toy_photographs, "--out", tmp_path / "out"]
+    shown = example(f"reproduce_table{number}.py", name, "--seeds", 2, *files, "--only", *lines)
+    table = read_table(shown)
+    assert table.title == f"{name}, 5 labels a class, 2 seeds"
+    recalls = {"sop": "1 10 100 1000", "inshop": "1 10 20 30 40 50"}.get(name, "1 2 4 8")
+    n_scores = 1 + len(recalls.split())
+    assert table.heads[:n_scores] == ["NMI", *(f"R@{k}" for k in recalls.split())]
+    printed = {2: TABLE_2, 3: TABLE_3, 5: TABLE_5}[number].get(name, {})
+    assert set(table.found) == {*lines}
+    for method in lines:
+        assert recall_at_1(table, method) > 80, method  # colours tell the classes apart
+        given = [str(value or "-") for value in printed.get(method, ())]
+        assert table.printed.get(method, []) == given
+
+
+def recall_at_1(table, method):
+    return float(table.found[method][1].partition("±")[0])
+
+
+@pytest.mark.parametrize(
+    ("protocol", "name"), [("000", "inshop"), ("001", "sop"), ("002", "cub"), ("004", "cars")]
+)
+def test_table2_runs_by_the_protocols_of_other_papers(
+    example, tmp_path, toy_photographs, protocol, name
+):
+    WRITERS[name](tmp_path)
+    lines = ["initial", "deep-isdml", "deep-ssdml-paper", "deep-ssdml"]
+    files = ["--weights", toy_photographs, "--out", tmp_path / "out", "--protocol", protocol]
+    shown = example("reproduce_table2.py", name, "--seeds", 1, *files, "--only", *lines)
+    table = read_table(shown)
+    assert table.title == f"{name}, all labels, 1 seed"
+    assert not table.printed  # those figures are of another protocol
+    assert set(table.found) == {*lines}
+    for method in lines:
+        assert recall_at_1(table, method) > 80, method
+
+
+@pytest.mark.usefixtures("small_deep")
+def test_figure2_is_drawn(example, tmp_path, monkeypatch):
+    monkeypatch.setattr("ssdml.experiments.report.figures.project", lambda s: s.embedding[:, :2])
+    given = ["mnist", "--seeds", 2, "--published-epochs", 3, "--out", tmp_path]
+    shown = example("reproduce_figure2.py", *given)
+    assert shown == f"drawn: {tmp_path / 'figure2.png'}\n"
+    height, width, _ = imread(tmp_path / "figure2.png").shape
+    assert (height, width) == (1020, 1800)
+    histories = sorted(tmp_path.glob("deep*/history.jsonl"))
+    assert len(histories) == 3
+    assert all('"validation"' in file.read_text() for file in histories)
+    partitions = {file.parent.name: len(file.read_text().splitlines()) for file in histories}
+    assert partitions == {
+        "deep-ssdml": 2,
+        "deep-ssdml[orthogonal=false]": 2,
+        "deep-ssdml-paper": 3,  # an epoch each
+    }
+
+
+def test_baselines_are_tested_against_ours_and_ranked(example, tmp_path, monkeypatch):
+    from ssdml.experiments import METHODS
+
+    for name in list(METHODS):
+        if name not in ("input", "lda", "lrml", "apllr"):
+            monkeypatch.setitem(METHODS, name, METHODS["pca"])  # the real ones have their tests
+    X, y, _ = small_images(n=600)
+    for number in (1, 2):
+        np.savez(tmp_path / f"set{number}.npz", X=X.reshape(600, -1)[number::2], y=y[number::2])
+    sets = [tmp_path / "set1.npz", tmp_path / "set2.npz"]
+    given = [*sets, "--labels-per-class", 4, 5, "--features", "unit", "raw"]
+    given += ["--seeds", 2, "--out", tmp_path / "out"]
+    shown = example("compare_baselines.py", *given)
+    titles = re.findall(r"^set(\d), (\d) labels a class: (\S+)$", shown, re.M)
+    assert [" ".join(title) for title in titles] == [
+        *("1 4 NMI", "1 4 accuracy"),
+        *("2 5 NMI", "2 5 accuracy"),
+    ]
+    tested = re.findall(r"^  lrml\* +[\d.]+ ± +[\d.]+ +ssdml +[+-][\d.]+, p = [\d.]+$", shown, re.M)
+    assert len(tested) == 4
+    assert len(re.findall(r"^  best of ours: ssdml\S*; not shown to be better", shown, re.M)) == 4
+    assert len(re.findall(r"^mean ranks by (NMI|accuracy): \S+ \d\.\d, ", shown, re.M)) == 2
+    assert "Friedman p = 0." in shown
+    assert re.search(r"^  apllr\* ", shown, re.M)
+    assert "  apllr, apit: the equation of M is ours" in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--labels-per-class", 5, 10], "class must have one value, or one for each of the 3 sets"),
+        (["--features", "unit", "raw"], "--features must have one value, or one for each of the 3"),
+        (["--features", "bogus"], "features must be one of"),
+        (["--seeds", 0], "0 must be a whole number from 1 on"),
+        (["a/digits.npz"], "datasets must have a name each"),
+    ],
+)
+def test_what_a_comparison_of_baselines_cannot_do_is_told(example, capsys, options, message):
+    with pytest.raises(SystemExit, match="2"):
+        example("compare_baselines.py", "digits", "banking77", "mnist", *options)
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["nosuch"], "nosuch"),
+        (["digits", "--only", "nosuch"], "method must be one of"),
+        (["digits", "--n-jobs", -1], "-1 must be a whole number from 1 on"),
+    ],
+)
+def test_what_a_table_cannot_be_made_of_is_told(example, tmp_path, capsys, options, message):
+    with pytest.raises(SystemExit, match="2"):
+        example("reproduce_table1.py", *options, "--out", tmp_path / "out")
+    shown = " ".join(capsys.readouterr().err.split())
+    assert message in shown
+    assert "Traceback" not in shown
+
+
+@pytest.mark.usefixtures("small_deep")
+def test_a_run_that_failed_is_told_and_the_script_ends_with_1(example, tmp_path, capsys):
+    lines = ["--seeds", 1, "--only", "input", "deep-ssdml[n_components=9999]"]
+    with pytest.raises(SystemExit, match="1"):
+        example("reproduce_table1.py", "mnist", "--out", tmp_path, *lines)
+    shown = capsys.readouterr()
+    assert "1 of 2 runs failed, the first deep-ssdml[n_components=9999]: ValueError: " in shown.err
+    assert str(tmp_path / "errors") in shown.err
+    (line,) = (line for line in shown.out.splitlines() if line.startswith("input"))
+    assert np.isfinite(float(line.split()[1].partition("±")[0]))
+
+
+def test_weights_that_are_not_there_are_told_at_once(example, tmp_path, capsys):
+    missing = tmp_path / "missing.pth"
+    with pytest.raises(SystemExit, match="2"):
+        example("reproduce_table2.py", "cub", "--weights", missing)
+    assert f"{missing} must be a file" in capsys.readouterr().err
+
+
+def test_baselines_that_failed_are_told_and_the_script_ends_with_1(
+    example, tmp_path, capsys, monkeypatch
+):
+    from ssdml.experiments import METHODS
+
+    for name in list(METHODS):
+        if name not in ("input", "ssdml"):
+            monkeypatch.setitem(METHODS, name, METHODS["pca"])
+    X, y, _ = small_images(n=300)
+    np.savez(tmp_path / "small.npz", X=X.reshape(300, -1), y=y)
+    given = ["compare_baselines.py", tmp_path / "small.npz", "--seeds", 1]
+    broken = lambda seed, n_jobs: METHODS["pca"](seed, n_jobs).set_params(n_components=-1)  # noqa: E731
+    monkeypatch.setitem(METHODS, "lrml", broken)
+    with pytest.raises(SystemExit, match="1"):
+        example(*given, "--out", tmp_path / "one")
+    shown = capsys.readouterr()
+    assert "runs failed, the first lrml: " in shown.err
+    assert "best of ours: " in shown.out
+    for name in ("ssdml", "ssdml-residual"):
+        monkeypatch.setitem(METHODS, name, broken)
+    with pytest.raises(SystemExit, match="1"):
+        example(*given, "--out", tmp_path / "none")
+    assert "3 of " in capsys.readouterr().err

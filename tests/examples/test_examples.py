@@ -1,0 +1,245 @@
+"""The examples run, at toy size, print what they promise, and stay short."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from tests.deep import small_images
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+
+
+def test_quickstart_learns_more_than_the_input_tells(example):
+    shown = example("quickstart.py")
+    assert "1198 digits to learn from, 50 of them labelled" in shown
+    scores = {
+        name: float(nmi) for name, nmi in re.findall(r"^(\w+): NMI ([\d.]+)", shown, re.MULTILINE)
+    }
+    assert scores["SSDML"] > scores["input"] + 5
+    assert float(re.search(r"classes right: ([\d.]+) %", shown).group(1)) > 80
+
+
+def test_label_scarce_compares_and_goes_on_where_it_was_stopped(example, tmp_path, monkeypatch):
+    from ssdml.experiments import METHODS
+
+    # The real ones take seconds and have tests of their own.
+    monkeypatch.setitem(METHODS, "ssdml", METHODS["pca"])
+    monkeypatch.setattr("ssdml.experiments.report.explorer.project", lambda s: s.embedding[:, :2])
+    shown = example("label_scarce.py", tmp_path / "out", 1)
+    monkeypatch.delitem(METHODS, "kernel-pca")
+    assert "5 labels a class: NMI, and its gain over the input" in shown
+    assert re.search(r"kernel-pca +\d+\.\d +[+-]\d+\.\d", shown)
+    assert (tmp_path / "out" / "report.html").is_file()
+    before = (tmp_path / "out" / "results.jsonl").read_bytes()
+    assert example("label_scarce.py", tmp_path / "out", 1) == shown
+    monkeypatch.delitem(METHODS, "kernel-pca")
+    assert (tmp_path / "out" / "results.jsonl").read_bytes() == before
+
+
+SHORT = "quickstart label_scarce text images tabular torch_loop cluster".split()
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_an_example_can_be_read_at_a_glance(name):
+    assert len((EXAMPLES / f"{name}.py").read_text(encoding="utf-8").splitlines()) < 40
+
+
+@pytest.mark.parametrize("name", ["label_scarce", "text", "images", "tabular", "scale", "cluster"])
+def test_an_example_says_what_it_does_and_refuses_what_it_does_not_know(name, example, capsys):
+    if name == "cluster":
+        pytest.importorskip("distributed")
+    with pytest.raises(SystemExit, match="0"):
+        example(f"{name}.py", "--help")
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.startswith(f"usage: {name}.py [-h] ")
+    assert f"python examples/{name}.py" in shown
+    with pytest.raises(SystemExit, match="2"):
+        example(f"{name}.py", "--nothing")
+    assert capsys.readouterr().err.startswith(f"usage: {name}.py [-h] ")
+
+
+@pytest.mark.parametrize("name", ["text", "images", "tabular", "scale"])
+def test_an_example_without_its_arguments_is_a_usage_error(name, example, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        example(f"{name}.py")
+    assert "error: the following arguments are required" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("call", ["tabular.py no.csv", "text.py no.csv found.csv", "images.py no"])
+def test_a_file_that_is_missing_is_a_usage_error(call, example, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        example(*call.split())
+    assert "nor an existing path" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("call", ["images.py . 0", "scale.py 1000 some", "label_scarce.py out 0"])
+def test_a_wrong_number_is_a_usage_error(call, example, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        example(*call.split())
+    assert "must be a whole number from 1 on" in capsys.readouterr().err
+
+
+def test_texts_of_a_file_get_classes(example, tmp_path, rng, monkeypatch):
+    topics = {"food": "bread soup apple", "sea": "wave boat sand", "sky": "cloud wind star"}
+    filler = [f"word{i}" for i in range(20)]
+    lines, truth = ["text,label"], []
+    for i in range(120):
+        name, words = list(topics.items())[i % 3]
+        text = " ".join([*rng.choice(words.split(), 3), *rng.choice(filler, 2)])
+        lines.append(f"{text},{name if i < 12 else ''}")
+        truth.append(name)
+    (tmp_path / "texts.csv").write_text("\n".join(lines))
+    shown = example("text.py", tmp_path / "texts.csv", tmp_path / "found.csv")
+    assert shown == "120 texts, 12 of them labelled with one of 3 classes\n"
+    header, *found = (tmp_path / "found.csv").read_text().splitlines()
+    assert header == "text,label"
+    right = [line.split(",")[1] == name for line, name in zip(found, truth, strict=True)]
+    assert np.mean(right) > 0.9
+
+    class Topics:  # where sentence-transformers is installed
+        def __init__(self, name):
+            assert name == "all-MiniLM-L6-v2"
+
+        def encode(self, texts, normalize_embeddings):
+            assert normalize_embeddings
+            known = [text.split()[0] in words for text in texts for words in topics.values()]
+            return np.reshape(known, (-1, 3)) + 0.1 * rng.standard_normal((len(texts), 3))
+
+    monkeypatch.setitem(
+        sys.modules, "sentence_transformers", SimpleNamespace(SentenceTransformer=Topics)
+    )
+    example("text.py", tmp_path / "texts.csv", tmp_path / "found.csv")
+    _, *found = (tmp_path / "found.csv").read_text().splitlines()
+    assert [line.split(",")[1] for line in found] == truth
+
+
+@pytest.mark.parametrize("n_colours", [1, 3])
+def test_a_folder_of_images_teaches_a_network(example, tmp_path, rng, n_colours):
+    from PIL import Image
+
+    folder = tmp_path / "photographs"
+    for i in range(90):
+        name = ("bright", "dark")[i % 2]
+        level = {"bright": 190, "dark": 60}[name]
+        pixels = np.clip(rng.normal(level, 20, (8, 8, n_colours)), 0, 255).astype(np.uint8)
+        kept = folder / (name if i < 10 else "unlabelled")
+        kept.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels.squeeze()).save(kept / f"{i}.png")
+    shown = example("images.py", folder, 2)
+    assert shown.splitlines()[0] == "90 images, 10 of them labelled"
+    counts = dict(re.findall(r"^  (\w+): (\d+) of the others$", shown, re.MULTILINE))
+    assert counts.keys() == {"bright", "dark"}
+    assert all(abs(int(count) - 40) <= 4 for count in counts.values())
+    assert (tmp_path / "photographs.model").is_dir()
+
+
+def test_a_table_says_what_a_metric_is_worth(example, tmp_path, rng):
+    y = np.arange(150) % 3
+    X = 3 * np.eye(4)[y] + rng.standard_normal((150, 4))
+    lines = [",".join([*map(str, row), "abc"[c] if i < 30 else ""]) for i, (row, c) in
+             enumerate(zip(X, y, strict=True))]  # fmt: skip
+    (tmp_path / "table.csv").write_text("\n".join(["one,two,three,four,label", *lines]))
+    shown = example("tabular.py", tmp_path / "table.csv")
+    assert shown.startswith("150 rows, 30 of them labelled\n")
+    scores = dict(re.findall(r"^(\S+): ([\d.]+) % of the labelled rows right$", shown, re.M))
+    assert scores.keys() == {"self-training", "SSDML"}
+    assert float(scores["SSDML"]) > 75
+
+
+def test_a_loop_of_ones_own_learns_from_propagated_labels(example):
+    scores = re.findall(
+        r"^(\w+): NMI ([\d.]+), R@1 ([\d.]+)", example("torch_loop.py"), re.MULTILINE
+    )
+    (_, before, _), (_, after, recall) = scores
+    assert [name for name, *_ in scores] == ["input", "network"]
+    assert float(after) > float(before) + 10
+    assert float(recall) > 95
+
+
+WITHOUT = """
+import runpy, sys
+sys.modules["pytorch_metric_learning"] = None
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def without_pytorch_metric_learning(name: str, *arguments: object) -> subprocess.CompletedProcess:
+    """An example as it runs where pytorch-metric-learning is not installed."""
+    command = [sys.executable, "-c", WITHOUT, EXAMPLES / name, *arguments]
+    return subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True)
+
+
+# A fresh interpreter that imports torch: some seconds, here and below.
+def test_a_loop_of_ones_own_runs_without_pytorch_metric_learning(example):
+    done = without_pytorch_metric_learning("torch_loop.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == example("torch_loop.py")
+
+
+def test_losses_are_compared_without_pytorch_metric_learning(tmp_path):
+    X, y, _ = small_images(n=120)
+    np.savez(tmp_path / "small.npz", X=X.reshape(120, -1), y=y)
+    short = ["--seeds", 2, "--n-steps", 1, "--no-any-rate", "--no-few", "--out", tmp_path / "out"]
+    given = [tmp_path / "small.npz", *short, "--losses"]
+    losses = ["softmax", "n-pair", "n-pair+gor", "dgcrl"]
+    done = without_pytorch_metric_learning("compare_losses.py", *given, *losses)
+    assert done.returncode == 0, done.stderr
+    line, *table = done.stdout.splitlines()
+    assert line == (
+        'left out, for they need pytorch-metric-learning (pip install "ssdml[losses]"): '
+        "softmax, dgcrl"
+    )
+    assert {"n-pair", "n-pair+gor"} <= {text.split()[0] for text in table}
+    assert (tmp_path / "out" / "losses.png").is_file()
+
+
+def test_where_no_loss_is_left_the_comparison_says_so(example, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "pytorch_metric_learning", None)
+    with pytest.raises(SystemExit, match="1"):
+        example("compare_losses.py", "digits", "--losses", "triplet+da")
+    assert capsys.readouterr().err == "no loss is left to compare\n"
+
+
+def test_a_cluster_fits_and_embeds_an_array_in_chunks(example, monkeypatch):
+    pytest.importorskip("distributed")
+    from dask import distributed
+
+    # Threads in the place of processes, each of which would import all of ssdml again.
+    monkeypatch.setattr(
+        distributed, "LocalCluster", partial(distributed.LocalCluster, processes=False)
+    )
+    shown = example("cluster.py")
+    assert "2 workers, 3 chunks\n" in shown
+    assert float(re.search(r"classes right: ([\d.]+) %", shown).group(1)) > 85
+    with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as one:
+        assert example("cluster.py", one.scheduler_address) == shown.replace(
+            "2 workers", "1 workers"
+        )
+
+
+def test_losses_are_compared_with_their_bases_and_drawn(example, tmp_path):
+    X, y, _ = small_images(n=240)
+    np.savez(tmp_path / "small.npz", X=X.reshape(240, -1), y=y)
+    losses = ["softmax", "proxy-gml", "dgcrl"]
+    given = ["--losses", *losses, "--seeds", 2, "--n-steps", 2, "--out", tmp_path / "out"]
+    shown = example("compare_losses.py", tmp_path / "small.npz", *given)
+    number, difference = r"[\d.]+ ± [\d.]+", r"[+-][\d.]+ ± [\d.]+"
+    for line in (
+        rf"  dgcrl +{number} +({difference}[* ] +){{3}}\S+",
+        rf"  proxy-gml - softmax +{difference}\*?",
+        r"dgcrl +\d +\d +\d  cub \+1.2",
+    ):
+        assert re.search(f"^{line}$", shown, re.MULTILINE), line
+    assert shown.endswith(f"drawn: {tmp_path / 'out' / 'losses.png'}\n")
+    assert imread(tmp_path / "out" / "losses.png").shape[2] == 4

@@ -1,0 +1,284 @@
+"""Nearest neighbours against the slow twin, and hard inputs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from ssdml.graphs import KNNGraph, knn_graph, nearest_rows
+from ssdml.graphs.neighbors import exact as _search, knn as neighbors_module
+from ssdml.utils.validation import check_rows
+from tests import reference
+
+METRICS = ["euclidean", "cosine"]
+
+
+def frozen(X):
+    X = np.asarray(X)
+    X.flags.writeable = False
+    return X
+
+
+@pytest.fixture
+def points(rng):
+    return frozen(rng.standard_normal((200, 5)))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_exact_search_agrees_with_the_slow_twin(points, metric, dtype):
+    X = points.astype(dtype)
+    graph = knn_graph(X, 7, metric=metric, method="exact")
+    indices, distances = reference.knn(X, 7, metric)
+    np.testing.assert_array_equal(graph.indices, indices)
+    np.testing.assert_allclose(graph.distances, distances, atol=10 * np.finfo(dtype).eps)
+    assert graph.distances.dtype == dtype
+    assert graph.indices.dtype == np.int64
+    assert graph.metric == metric
+
+
+HEAPS = {
+    "identical": np.ones((400, 3)),
+    "one_hot": np.eye(7)[np.arange(350) % 7],
+    "lattice": np.stack(np.meshgrid(np.arange(20), np.arange(20)), axis=-1).reshape(-1, 2),
+    "bits": np.random.default_rng(1).integers(0, 2, (400, 9)),
+    "half_duplicates": np.r_[np.zeros((150, 2)), np.random.default_rng(2).random((150, 2))],
+}
+
+
+@pytest.mark.parametrize("name", HEAPS)
+def test_ties_and_duplicates_go_to_the_smaller_index(name):
+    X = frozen(HEAPS[name].astype(np.float64))
+    graph = knn_graph(X, 10)
+    indices, distances = reference.knn(X, 10)
+    np.testing.assert_array_equal(graph.indices, indices)
+    np.testing.assert_array_equal(graph.distances, distances)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_hundred_ties_are_settled_in_single_precision_as_well(metric, rng):
+    X = (rng.random((1500, 50)) < 0.05).astype(np.float32)
+    graph = knn_graph(X, 5, metric=metric)
+    products = X.astype(np.float64) @ X.T
+    sizes = np.diag(products)
+    if metric == "euclidean":
+        expected = np.sqrt(sizes[:, None] + sizes - 2 * products)
+    else:
+        lengths = np.sqrt(np.maximum(sizes, 1))
+        expected = 1 - products / lengths[:, None] / lengths
+    np.fill_diagonal(expected, np.inf)
+    np.testing.assert_allclose(graph.distances, np.sort(expected, axis=1)[:, :5], atol=1e-6)
+    if metric == "euclidean":  # equal cosines may differ by rounding, roots of integers do not
+        nearest = np.argsort(expected, axis=1, kind="stable")[:, :5]
+        np.testing.assert_array_equal(graph.indices, nearest)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("name", HEAPS)
+def test_ties_are_settled_over_blocks_of_rows(name, metric, monkeypatch):
+    expected = knn_graph(HEAPS[name], 10, metric=metric)
+    for constant, value in {"TIED_QUERIES": 3, "TIED_ROWS": 50, "SLACK": 0, "WIDER": 1}.items():
+        monkeypatch.setattr(_search, constant, value)
+    graph = knn_graph(HEAPS[name], 10, metric=metric)
+    np.testing.assert_array_equal(graph.indices, expected.indices)
+    np.testing.assert_array_equal(graph.distances, expected.distances)
+
+
+@pytest.mark.parametrize("method", ["exact", "ivf", "hnsw"])
+def test_no_row_is_its_own_neighbour_even_among_duplicates(method, rng):
+    X = rng.integers(0, 3, (600, 2)).astype(np.float32)
+    graph = knn_graph(X, 5, method=method, random_state=0)
+    assert not (graph.indices == np.arange(600)[:, None]).any()
+    assert all(len(set(row)) == 5 for row in graph.indices.tolist())
+
+
+def test_five_thousand_identical_rows_are_searched_once():
+    graph = knn_graph(np.ones((5000, 64), np.float32), 10)
+    np.testing.assert_array_equal(graph.indices[4000], np.arange(10))
+    np.testing.assert_array_equal(graph.indices[3], [0, 1, 2, 4, 5, 6, 7, 8, 9, 10])
+    assert not graph.distances.any()
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4, 1e8])
+def test_an_offset_does_not_change_the_neighbours(points, offset):
+    # 2^-8 steps: adding the offset rounds nothing away.
+    X = np.round(points * 256) / 256
+    graph, moved = knn_graph(X, 6), knn_graph(X + offset, 6)
+    np.testing.assert_array_equal(moved.indices, graph.indices)
+    np.testing.assert_array_equal(moved.distances, graph.distances)
+
+
+@pytest.mark.parametrize("distance", [1e2, 1e3, 1e4, 1e6])
+def test_two_distant_clusters_keep_their_inner_order(points, distance):
+    # Their centre is far from either: in float32 the rows of one cluster are hard to tell apart.
+    X = np.r_[points[:100] + distance, points[100:] - distance]
+    np.testing.assert_array_equal(knn_graph(X, 6).indices, reference.knn(X, 6)[0])
+
+
+@pytest.mark.parametrize("distance", [30.0, 100.0, 300.0, 1e3])
+def test_scores_that_lose_their_digits_are_not_trusted(rng, distance):
+    # At this size faiss computes |x|² + |y|² - 2 x·y, which cancels far from the centre.
+    X = rng.standard_normal((2000, 256))
+    X[:1000] += distance
+    graph = knn_graph(X, 6)
+    for i in range(0, 2000, 40):
+        distances = np.sqrt(((X - X[i]) ** 2).sum(axis=1))
+        nearest = np.argsort(distances, kind="stable")
+        np.testing.assert_array_equal(graph.indices[i], nearest[nearest != i][:6])
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_tiny_and_huge_values_keep_their_distances(points, scale):
+    graph = knn_graph(points * scale, 6)
+    np.testing.assert_array_equal(graph.indices, knn_graph(points, 6).indices)
+    np.testing.assert_allclose(graph.distances / scale, knn_graph(points, 6).distances, rtol=1e-12)
+    by_angle = knn_graph(points * scale, 6, metric="cosine").indices
+    np.testing.assert_array_equal(by_angle, knn_graph(points, 6, metric="cosine").indices)
+
+
+def test_rotation_and_order_of_rows_do_not_matter(points, rng):
+    rotation, _ = np.linalg.qr(rng.standard_normal((5, 5)))
+    order = rng.permutation(200)
+    graph, turned = knn_graph(points, 6), knn_graph((points @ rotation)[order], 6)
+    np.testing.assert_array_equal(order[turned.indices], graph.indices[order])
+
+
+def test_cosine_with_a_row_of_zeros_counts_as_zero():
+    X = [[0.0, 0.0], [1.0, 0.0], [-1.0, 0.0], [2.0, 0.1]]
+    graph = knn_graph(X, 3, metric="cosine")
+    np.testing.assert_array_equal(graph.indices[0], [1, 2, 3])
+    np.testing.assert_array_equal(graph.distances[0], [1.0, 1.0, 1.0])
+    np.testing.assert_array_equal(graph.indices[1], [3, 0, 2])
+    np.testing.assert_allclose(graph.distances[1], [1 - 2 / np.sqrt(4.01), 1.0, 2.0], atol=1e-15)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("method", ["exact", "ivf", "hnsw"])
+def test_the_number_of_threads_changes_no_bit(metric, method, rng):
+    X = rng.standard_normal((9000, 8)).astype(np.float32)
+    one = knn_graph(X, 5, metric=metric, method=method, n_jobs=1, random_state=0)
+    two = knn_graph(X, 5, metric=metric, method=method, n_jobs=2, random_state=0)
+    np.testing.assert_array_equal(one.indices, two.indices)
+    np.testing.assert_array_equal(one.distances, two.distances)
+
+
+def test_faiss_keeps_its_number_of_threads(points):
+    import faiss
+
+    before = faiss.omp_get_max_threads()
+    knn_graph(points, 3, method="ivf", n_jobs=2, random_state=0)
+    assert faiss.omp_get_max_threads() == before
+
+
+@pytest.mark.parametrize("method", ["exact", "ivf", "hnsw", "torch"])
+def test_progress_rises_from_nothing_to_everything(method, rng):
+    told = []
+    knn_graph(rng.standard_normal((3000, 4)), 3, method=method, progress=told.append)
+    assert told == sorted(told)
+    assert told[0] < 0.9
+    assert told[-1] == 1
+    assert len(told) > 4
+
+
+def test_precomputed_neighbours_are_all_there_is_to_do():
+    told = []
+    pair = np.array([[1], [0]]), np.ones((2, 1))
+    graph = knn_graph(pair, 1, method="precomputed", progress=told.append)
+    assert told == [1]
+    assert graph.recall_ is None
+
+
+def test_edges_beyond_two_to_the_31_are_counted():
+    starts = neighbors_module._row_starts(3, 2**30)
+    np.testing.assert_array_equal(starts, [0, 2**30, 2**31, 3 * 2**30])
+
+
+def test_to_csr_keeps_duplicates_as_explicit_zeros():
+    graph = knn_graph([[0.0], [0.0], [3.0]], 1)
+    matrix = graph.to_csr()
+    assert matrix.nnz == 3
+    np.testing.assert_array_equal(matrix.toarray(), [[0, 0, 0], [0, 0, 0], [3, 0, 0]])
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_nearest_rows_agrees_with_the_slow_twin(points, metric):
+    indices, distances = nearest_rows(points[:150], points[150:], 4, metric=metric)
+    expected = reference.distance_matrix(points, metric)[150:, :150]
+    np.testing.assert_array_equal(indices, np.argsort(expected, axis=1, kind="stable")[:, :4])
+    np.testing.assert_allclose(distances, np.sort(expected, axis=1)[:, :4], atol=1e-14)
+
+
+def test_nearest_rows_finds_a_query_that_is_a_row_and_all_rows_if_asked(points):
+    indices, distances = nearest_rows(points, points[:3], 200)
+    np.testing.assert_array_equal(indices[:, 0], [0, 1, 2])
+    assert not distances[:, 0].any()
+    np.testing.assert_array_equal(np.sort(indices, axis=1), np.tile(np.arange(200), (3, 1)))
+
+
+def test_nearest_rows_of_one_row_serve_far_queries():
+    indices, distances = nearest_rows([[1.0]], [[1e30], [1.0]], 1)
+    np.testing.assert_array_equal(indices, [[0], [0]])
+    np.testing.assert_allclose(distances, [[1e30], [0.0]])
+
+
+def test_integers_lists_and_half_precision_are_taken(points):
+    X = np.round(points * 10)
+    expected = knn_graph(X, 3).indices
+    for same in (X.astype(np.int32), X.tolist(), X.astype(np.float16), X.astype(object)):
+        np.testing.assert_array_equal(knn_graph(same, 3).indices, expected)
+
+
+def with_entry(value):
+    X = np.ones((4, 3))
+    X[2, 1] = value
+    return X
+
+
+@pytest.mark.parametrize(
+    ("X", "n_neighbors", "error", "message"),
+    [
+        (np.ones((10, 2)), 10, ValueError, "n_neighbors must be at most n - 1 = 9; got 10"),
+        (np.ones((10, 2)), 0, ValueError, "n_neighbors must be at least 1; got 0"),
+        (np.ones((10, 2)), 2.0, TypeError, "n_neighbors must be an integer; got 2.0"),
+        (np.ones((10, 2)), True, TypeError, "n_neighbors must be an integer; got True"),
+        (np.ones((1, 2)), 1, ValueError, "n_neighbors must be at most n - 1 = 0; got 1"),
+        (with_entry(np.nan), 2, ValueError, "X must be finite; got nan at row 2, column 1"),
+        (with_entry(-np.inf), 2, ValueError, "X must be finite; got -inf at row 2, column 1"),
+        (np.ones(10), 2, ValueError, r"two dimensions.*got shape \(10,\)"),
+        (np.ones((0, 3)), 2, ValueError, r"X must not be empty; got shape \(0, 3\)"),
+        (np.ones((3, 0)), 2, ValueError, r"X must not be empty; got shape \(3, 0\)"),
+        (np.array([["a"], ["b"]]), 1, TypeError, "X must be numeric; got dtype <U1"),
+        (np.array([["a"], [None]], object), 1, TypeError, "X must be numeric; got dtype object"),
+        (np.ones((4, 2), complex), 1, TypeError, "X must be numeric; got dtype complex128"),
+        (sparse.csr_array(np.eye(4)), 1, TypeError, "X must be dense; got a sparse csr_array"),
+    ],
+)
+def test_bad_input_is_named(X, n_neighbors, error, message):
+    with pytest.raises(error, match=f"knn_graph: .*{message}"):
+        knn_graph(X, n_neighbors)
+
+
+def test_large_finite_values_are_not_taken_for_infinite():
+    check_rows(np.full((2, 1), 1.5e308), "here")  # their sum overflows
+    graph = knn_graph([[1e300], [1.5e300], [-1e299]], 1)
+    np.testing.assert_array_equal(graph.indices.ravel(), [1, 0, 0])
+
+
+def test_unknown_names_are_met_with_the_nearest_known():
+    with pytest.raises(ValueError, match=r"metric must be one of 'euclidean', 'cosine'; got 'cos'"):
+        knn_graph(np.ones((3, 2)), 1, metric="cos")
+    with pytest.raises(ValueError, match=r"got 'hnws'. Did you mean 'hnsw'\?"):
+        knn_graph(np.ones((3, 2)), 1, method="hnws")
+
+
+def test_nearest_rows_names_bad_queries():
+    with pytest.raises(ValueError, match="queries must have as many columns as X, 2; got 3"):
+        nearest_rows(np.ones((4, 2)), np.ones((1, 3)), 1)
+    with pytest.raises(ValueError, match="nearest_rows: n_neighbors must be at most n = 4; got 5"):
+        nearest_rows(np.ones((4, 2)), np.ones((1, 2)), 5)
+
+
+def test_a_graph_counts_its_rows_and_neighbours():
+    graph = KNNGraph(np.array([[1, 2], [0, 2], [0, 1], [0, 1]]), np.zeros((4, 2)))
+    assert (graph.n_samples, graph.n_neighbors, graph.metric) == (4, 2, "euclidean")

@@ -1,0 +1,67 @@
+"""Candidates found by torch, on the CPU: the exact search in every bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from ssdml.graphs import knn_graph
+from ssdml.graphs.neighbors import exact as _torch_search
+from ssdml.utils.torch_tools import torch_device
+
+
+def assert_exact(X, device, **arguments):
+    graph = knn_graph(X, 6, method="torch", device=device, **arguments)
+    expected = knn_graph(X, 6, method="exact", **arguments)
+    np.testing.assert_array_equal(graph.indices, expected.indices)
+    np.testing.assert_array_equal(graph.distances, expected.distances)
+    assert graph.recall_ == 1
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+def test_torch_finds_the_graph_of_the_exact_search(device, metric, dtype, rng, monkeypatch):
+    monkeypatch.setattr(_torch_search, "SCORE_ENTRIES", _torch_search.QUERY_BLOCK * 300)  # 4 blocks
+    X = rng.standard_normal((1100, 7)).astype(dtype)
+    assert_exact(X, device, metric=metric, n_jobs=2)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_ties_and_duplicates_go_to_the_smaller_index(device, metric, rng):
+    assert_exact(rng.integers(0, 3, (300, 4)), device, metric=metric)
+    assert_exact(np.ones((200, 3)), device, metric=metric)
+
+
+def test_scores_that_lose_their_digits_are_not_trusted(device, rng):
+    X = rng.standard_normal((600, 64))
+    X[:300] += 1e3
+    assert_exact(X, device)
+
+
+def test_a_shorter_precision_that_was_chosen_before_is_not_used_and_comes_back(device, rng):
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        assert_exact(rng.standard_normal((500, 16)), device)
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def test_auto_takes_cuda_where_it_is():
+    assert torch_device("auto", "knn_graph").type == (
+        "cuda" if torch.cuda.is_available() else "cpu"
+    )
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:99"])
+def test_a_device_that_is_not_here_is_refused(name):
+    message = f"knn_graph: device must be one that torch has here; got '{name}'. Use 'cpu'"
+    with pytest.raises(ValueError, match=message):
+        knn_graph(np.ones((3, 2)), 1, method="torch", device=name)
+
+
+def test_a_device_without_torch_is_refused():
+    with pytest.raises(ValueError, match=r"device must be 'auto' unless method is 'torch'; got 'c"):
+        knn_graph(np.ones((3, 2)), 1, device="cpu")

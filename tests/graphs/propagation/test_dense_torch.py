@@ -1,0 +1,158 @@
+"""The factorisation on a device of torch against the dense inverse; on the CPU, and on CUDA."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from tests.graphs.test_walks import GRAPHS, clustered_graph, random_graph
+
+from ssdml.graphs import knn_graph, propagate_affinities
+from ssdml.graphs.propagation import dense_torch as _torch_dense
+from ssdml.graphs.propagation.affinities import symmetric_edges
+from ssdml.graphs.propagation.class_masses import transition_matrix
+from ssdml.graphs.propagation.dense_torch import TorchInverse
+from ssdml.utils.torch_tools import free_bytes
+
+
+def diffusion(transition, decay):
+    return (1 - decay) * np.linalg.inv(np.eye(transition.shape[0]) - decay * transition.toarray())
+
+
+def entries(graph, decay, device, tol):
+    """Row j of the pattern lists entries of column j: on a symmetric one, of the transpose."""
+    pattern = symmetric_edges(graph)
+    inverse = TorchInverse(transition_matrix(graph), decay, device)
+    return inverse.entries(np.arange(graph.n_samples), pattern, tol=tol)
+
+
+@pytest.mark.parametrize("make", GRAPHS, ids=lambda make: make.__name__)
+class TestEveryGraph:
+    @pytest.mark.parametrize("decay", [0.5, 0.99])
+    @pytest.mark.parametrize("tol", [1e-2, 1e-6])
+    def test_errors_keep_their_bounds_and_bounds_the_tolerance(self, rng, make, decay, tol, device):
+        graph = make(rng)
+        P = diffusion(transition_matrix(graph), decay)
+        values, bounds = entries(graph, decay, device, tol * (1 - decay))
+        errors = np.abs(values - P.T[symmetric_edges(graph).nonzero()])
+        assert (errors <= bounds).all()
+        assert (bounds <= tol * (1 - decay)).all()
+
+    def test_the_size_of_the_blocks_changes_no_more_than_rounding(
+        self, rng, make, device, monkeypatch
+    ):
+        graph = make(rng)
+        whole, _ = entries(graph, 0.99, device, 1e-8)
+        for columns in (1, 7):
+            monkeypatch.setattr(_torch_dense, "BLOCK_ENTRIES", columns * graph.n_samples)
+            values, bounds = entries(graph, 0.99, device, 1e-8)
+            assert (np.abs(values - whole) <= 2 * bounds).all()
+
+    @pytest.mark.parametrize("sides", ["one", "two"])
+    @pytest.mark.parametrize("pairs", ["edges", "all"])
+    @pytest.mark.parametrize("n_labels", [12, None])
+    def test_affinities_are_those_of_the_dense_solver(
+        self, rng, make, device, sides, pairs, n_labels
+    ):
+        graph = make(rng)
+        y = np.full(graph.n_samples, -1)
+        labelled = rng.permutation(graph.n_samples)[:n_labels]
+        y[labelled] = labelled % 3
+        options = {"decay": 0.9, "sides": sides, "pairs": pairs, "tol": 1e-7}
+        found = propagate_affinities(graph, y, solver="torch", device=device, **options)
+        expected = propagate_affinities(graph, y, solver="dense", **options)
+        if pairs == "edges":
+            np.testing.assert_array_equal(found.indices, expected.indices)
+            found, expected = found.data, expected.data
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8)
+
+
+def test_a_looser_tolerance_is_not_refined(rng, device, monkeypatch):
+    """One solve of each block leaves the error of single precision: below 1e-4, above 1e-10."""
+    graph, solves = random_graph(rng), []
+    solve = torch.linalg.lu_solve
+    monkeypatch.setattr(
+        torch.linalg, "lu_solve", lambda *given: (solves.append(given[2].dtype), solve(*given))[1]
+    )
+    for tol, expected in ((1e-4, 1), (1e-10, 2)):
+        solves.clear()
+        entries(graph, 0.99, device, tol)
+        assert solves == [torch.float32] * expected
+
+
+def test_factors_are_double_where_single_ones_do_not_refine(rng, device, monkeypatch):
+    """The bound tells which: 1e-8 from the end it is rounding over 1 - decay, or useless."""
+    graph, decay = clustered_graph(rng), 1 - 1e-8
+    values, bounds = entries(graph, decay, device, 1e-9)
+    assert bounds.max() <= 1e-6
+    monkeypatch.setattr(_torch_dense, "SINGLE_CONDITION", np.inf)
+    loose, loose_bounds = entries(graph, decay, device, 1e-9)
+    assert loose_bounds.max() > 1e-2
+    assert (np.abs(loose - values) <= loose_bounds + bounds).all()
+
+
+def test_any_right_hand_sides_are_served_and_left_alone(rng, device, monkeypatch):
+    transition = transition_matrix(random_graph(rng))
+    targets = rng.uniform(-1, 1, (240, 9))
+    targets.flags.writeable = False
+    monkeypatch.setattr(_torch_dense, "BLOCK_ENTRIES", 240 * 4)
+    values, errors = TorchInverse(transition, 0.99, device).solve(targets, tol=1e-9)
+    true_errors = np.abs(values - diffusion(transition, 0.99) @ targets).max(axis=0)
+    assert (true_errors <= errors).all()
+    assert (errors <= 1e-9).all()
+
+
+def test_some_columns_of_any_pattern_are_served(rng, device):
+    transition = transition_matrix(random_graph(rng))
+    columns = rng.permutation(240)[:50]
+    pattern = sparse.csr_array(rng.random((50, 240)) < 0.1)
+    values, _ = TorchInverse(transition, 0.9, device).entries(columns, pattern, tol=1e-10)
+    expected = diffusion(transition, 0.9)[:, columns].T[pattern.nonzero()]
+    np.testing.assert_allclose(values, expected, rtol=0, atol=1e-10)
+
+
+def test_never_more_columns_than_a_block_are_held(rng, device, monkeypatch):
+    widths = []
+    refined = TorchInverse._refined
+    monkeypatch.setattr(
+        TorchInverse,
+        "_refined",
+        lambda self, given, tol: (widths.append(given.shape[1]), refined(self, given, tol))[1],
+    )
+    monkeypatch.setattr(_torch_dense, "BLOCK_ENTRIES", 240 * 100)
+    entries(random_graph(rng), 0.9, device, 1e-4)
+    assert widths == [100, 100, 40]
+
+
+def test_what_does_not_fit_the_device_is_refused(rng, monkeypatch):
+    graph = knn_graph(rng.random((90, 3)), 5)
+    # Two arrays of 80 x 80 in single precision, and the blocks.
+    free = 2 * 4 * 80**2 + 8 * 8 * 90**2
+    monkeypatch.setattr(_torch_dense, "free_bytes", lambda device: free)
+    message = r"n must be at most 80 for solver='torch' on 'cpu', .*; got 90. Use solver='auto'"
+    with pytest.raises(ValueError, match=f"propagate_affinities: {message}"):
+        propagate_affinities(graph, np.full(90, -1), solver="torch", device="cpu")
+
+
+def test_free_memory_is_that_of_the_device(device):
+    before = free_bytes(torch.device(device))
+    held = torch.ones(2**27, dtype=torch.uint8, device=device)
+    assert 2**27 < before < 2**45
+    if device == "cuda":
+        assert before - free_bytes(torch.device(device)) >= held.numel()
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:99"])
+def test_a_device_that_is_not_here_is_refused(rng, name):
+    graph = knn_graph(rng.random((9, 3)), 2)
+    message = f"device must be one that torch has here; got '{name}'. Use 'cpu' or 'auto'"
+    with pytest.raises(ValueError, match=f"propagate_affinities: {message}"):
+        propagate_affinities(graph, np.full(9, -1), solver="torch", device=name)
+
+
+def test_a_device_for_another_solver_is_refused(rng):
+    graph = knn_graph(rng.random((9, 3)), 2)
+    message = r"device must be 'auto' unless solver is 'torch'; got 'cpu' with 'dense'. Pass solver"
+    with pytest.raises(ValueError, match=f"propagate_affinities: {message}"):
+        propagate_affinities(graph, np.full(9, -1), solver="dense", device="cpu")

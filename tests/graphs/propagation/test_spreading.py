@@ -1,0 +1,104 @@
+"""Scores spread in another order of the rows are the same scores."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from ssdml.graphs import adjacency, knn_graph, propagate_labels
+from ssdml.graphs.propagation import labels as spreading
+from ssdml.graphs.propagation.coarsening import index_type, near_order, reordered
+
+DECAY = 0.9
+
+
+@pytest.fixture
+def problem(rng):
+    """Rows of three clusters in random order, and labels for a few."""
+    truth = rng.integers(3, size=150)
+    X = 3.0 * np.eye(3)[truth] + rng.standard_normal((150, 3))
+    return knn_graph(X, 6), np.where(np.arange(150) < 30, truth, -1)
+
+
+@pytest.fixture
+def in_near_order(monkeypatch):
+    monkeypatch.setattr(spreading, "CACHED_ENTRIES", 0)
+
+
+def closed_form(graph, labels):
+    W = adjacency(graph).toarray()
+    roots = np.sqrt(W.sum(axis=1))
+    system = np.eye(len(W)) - DECAY * W / roots / roots[:, None]
+    return (1 - DECAY) * np.linalg.solve(system, np.eye(3)[labels] * (labels >= 0)[:, None])
+
+
+def test_scores_in_near_order_are_those_of_the_closed_form(problem, in_near_order):
+    graph, labels = problem
+    _, solution = propagate_labels(graph, labels, decay=DECAY, return_solution=True, tol=1e-12)
+    np.testing.assert_allclose(solution.values, closed_form(graph, labels), atol=1e-12)
+
+
+def test_distributions_do_not_depend_on_the_order(problem, monkeypatch):
+    given = propagate_labels(*problem, tol=1e-12)
+    monkeypatch.setattr(spreading, "CACHED_ENTRIES", 0)
+    np.testing.assert_allclose(propagate_labels(*problem, tol=1e-12), given, atol=1e-9)
+
+
+def test_a_start_is_put_in_order_as_well(problem, in_near_order):
+    _, cold = propagate_labels(*problem, return_solution=True)
+    _, warm = propagate_labels(*problem, start=cold.values, return_solution=True)
+    assert warm.n_iter == 0 < cold.n_iter
+
+
+@pytest.mark.parametrize("size", [1e6, 1e30])
+def test_a_start_beyond_single_precision_is_solved_in_double(problem, size):
+    start = np.full((150, 3), size)
+    result = propagate_labels(*problem, start=start)
+    np.testing.assert_allclose(result, propagate_labels(*problem), atol=1e-4)
+
+
+@pytest.mark.parametrize("decay", [1 - 1e-5, 1 - 1e-7])
+def test_a_decay_beyond_single_precision_is_solved_in_double(problem, decay):
+    graph, labels = problem
+    _, solution = propagate_labels(graph, labels, decay=decay, return_solution=True)
+    assert solution.converged
+
+
+def test_in_near_order_threads_change_nothing(problem, in_near_order):
+    one, two = (propagate_labels(*problem, n_jobs=n_jobs) for n_jobs in (1, 2))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_near_order_brings_neighbours_together_and_keeps_every_entry(rng):
+    n = 3000
+    places = rng.permutation(n)  # a path whose rows lie anywhere
+    ends = (np.r_[places[:-1], places[1:]], np.r_[places[1:], places[:-1]])
+    path = sparse.csr_array((rng.random(2 * n - 2), ends))
+    order = near_order(sparse.csr_array(path + path.T))
+    np.testing.assert_array_equal(np.sort(order), np.arange(n))
+    moved = reordered(path, order)
+    rows, columns = moved.nonzero()
+    assert np.abs(rows - columns).mean() < n / 30  # n / 3 at random
+    np.testing.assert_array_equal(moved.toarray(), path.toarray()[np.ix_(order, order)])
+    assert moved.indices.dtype == np.int32
+
+
+def test_near_order_puts_rows_that_no_seed_reaches_last():
+    pairs = sparse.kron(sparse.eye_array(250), np.ones((2, 2)), format="csr")  # 5 of 250 are met
+    order = near_order(pairs)
+    np.testing.assert_array_equal(np.sort(order), np.arange(500))
+    np.testing.assert_array_equal(order[10:], np.sort(order[10:]))
+
+
+@pytest.mark.parametrize("n", [1, 2, 99, 250])
+def test_near_order_of_rows_without_edges_is_some_order(n):
+    order = near_order(sparse.csr_array((n, n)))
+    np.testing.assert_array_equal(np.sort(order), np.arange(n))
+
+
+def test_indices_are_narrow_as_long_as_every_entry_can_be_counted():
+    for nnz, dtype in ((2**31 - 1, np.int32), (2**31, np.int64)):
+        assert index_type(SimpleNamespace(nnz=nnz, shape=(9, 9))) == dtype

@@ -1,0 +1,37 @@
+"""The command line in this process, and files to call it with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from ssdml.cli.app import app
+
+
+@pytest.fixture
+def run():
+    """Calls the command line in this process."""
+    runner = CliRunner()
+    return lambda *arguments: runner.invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def arrays(tmp_path) -> tuple[Path, Path]:
+    """X.npy and y.npy: three classes that are easy to tell apart, six labels a class."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(3), 40)
+    X = (rng.normal(size=(120, 5)) + 4 * np.eye(5)[y]).astype(np.float32)
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", np.where(np.arange(120) % 40 < 6, y, -1))
+    return tmp_path / "X.npy", tmp_path / "y.npy"
+
+
+@pytest.fixture
+def data(arrays, tmp_path) -> Path:
+    """The same as one .npz file, all labels known."""
+    path = tmp_path / "blobs.npz"
+    np.savez(path, X=np.load(arrays[0]), y=np.repeat(np.arange(3), 40))
+    return path

@@ -1,0 +1,228 @@
+"""The command line: what it prints, what it writes, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import ssdml
+from ssdml.experiments import METHODS
+
+COMMANDS = "demo compare study status report plan fit transform evaluate datasets".split()
+
+
+def test_the_version_is_that_of_the_package(run):
+    assert run("--version").stdout == f"ssdml {ssdml.__version__}\n"
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
+def test_every_command_has_help(run, command):
+    result = run(*command, "--help")
+    assert result.exit_code == 0
+    assert "--help" in result.stdout
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys\n"
+        "from ssdml.cli.app import app\n"
+        "try: app(['--help'])\n"
+        "except SystemExit as end: status = end.code\n"
+        "print(status, {'numpy', 'sklearn', 'torch', 'matplotlib'} & sys.modules.keys())"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "Usage" in shown.stdout
+    assert shown.stdout.splitlines()[-1] == "0 set()"
+
+
+def test_python_runs_the_package_as_the_command_line():
+    command = [sys.executable, "-m", "ssdml"]
+    shown = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+    assert shown.stdout == f"ssdml {ssdml.__version__}\n"
+    refused = subprocess.run([*command, "compar"], capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "python -m ssdml" in refused.stderr
+
+
+def test_an_unknown_command_is_a_usage_error_that_suggests_the_nearest(run):
+    result = run("compar")
+    assert result.exit_code == 2
+    assert "compare" in result.stderr
+
+
+def test_compare_writes_rows_and_a_report_and_prints_the_table(run, data, tmp_path):
+    out = tmp_path / "out"
+    result = run(
+        "compare", "--dataset", data, "--methods", "input,lda", "--labels-per-class", "2,5",
+        "--seeds", 2, "--out", out,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+    assert {(r["method"], r["labels_per_class"], r["seed"]) for r in rows} == {
+        (method, labels, seed)
+        for method in ("input", "lda")
+        for labels in (2, 5)
+        for seed in (0, 1)
+    }
+    assert (out / "report.html").stat().st_size > 10_000
+    assert "blobs, 5 labels a class, 2 seeds" in result.stdout
+    assert f"The report: {out / 'report.html'}" in result.stderr
+    assert "\x1b" not in result.output  # no control codes where there is no terminal
+
+
+def test_compare_refuses_a_folder_with_results_and_resumes_on_demand(run, data, tmp_path):
+    command = ["compare", "--dataset", data, "--methods", "input", "--seeds", 1]
+    command += ["--out", tmp_path / "out"]
+    assert run(*command).exit_code == 0
+    before = (tmp_path / "out" / "results.jsonl").read_bytes()
+    again = run(*command)
+    assert again.exit_code == 1
+    assert again.stderr.count("\n") == 1
+    assert "holds results already" in again.stderr
+    assert "--resume" in again.stderr
+    assert run(*command, "--resume").exit_code == 0
+    assert (tmp_path / "out" / "results.jsonl").read_bytes() == before
+
+
+def test_a_failed_method_is_reported_and_is_not_fatal(run, data, tmp_path):
+    out = tmp_path / "out"
+    result = run(
+        "compare", "--dataset", data, "--methods", "input,lda", "--labels-per-class", 1,
+        "--seeds", 1, "--out", out,
+    )  # fmt: skip
+    assert result.exit_code == 0
+    assert "1 of 2 runs failed, the first lda: ValueError" in result.stderr
+    assert "failed" in result.stdout
+
+
+def test_nothing_but_failures_is_an_error(run, data, tmp_path):
+    result = run(
+        "compare", "--dataset", data, "--methods", "lda", "--labels-per-class", 1, "--seeds", 1,
+        "--out", tmp_path / "out",
+    )  # fmt: skip
+    assert result.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "code", "message"),
+    [
+        ("--methods", "nac", 1, "Did you mean 'nca'?"),
+        ("--dataset", "digit", 1, "Did you mean 'digits'?"),
+        ("--dataset", "nothing.npz", 1, "nothing.npz"),
+        ("--labels-per-class", "1,x", 2, "whole numbers"),
+        ("--labels-per-class", "0", 2, "whole numbers"),
+        ("--seeds", "0", 2, "--seeds"),
+        ("--seeds", "0", 2, "'0'|0 is not"),
+        ("--seeds", "many", 2, "--seeds"),
+        ("--seeds", "many", 2, "'many'"),
+    ],
+)
+def test_a_wrong_value_is_named(run, data, tmp_path, option, value, code, message):
+    options = {"--dataset": data, "--methods": "input", "--seeds": 1, "--out": tmp_path / "out"}
+    result = run(
+        "compare", *(word for pair in (options | {option: value}).items() for word in pair)
+    )
+    assert result.exit_code == code
+    assert any(words in result.stderr for words in message.split("|"))
+    assert "Traceback" not in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_all_methods_means_those_of_the_registry(run, data, tmp_path, monkeypatch):
+    monkeypatch.setattr("ssdml.experiments.METHODS", {"mine": METHODS["input"]})
+    run("compare", "--dataset", data, "--methods", "all", "--seeds", 1, "--out", tmp_path / "out")
+    (row,) = (tmp_path / "out" / "results.jsonl").read_text().splitlines()
+    assert json.loads(row)["method"] == "mine"
+
+
+def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(run, data, tmp_path, monkeypatch):
+    class Interrupted:
+        def fit(self, X, y):
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(METHODS, "interrupted", lambda seed, n_jobs: Interrupted())
+    out = tmp_path / "out"
+    result = run(
+        "compare", "--dataset", data, "--methods", "input,interrupted", "--seeds", 1, "--out", out
+    )
+    assert result.exit_code == 130
+    assert "1 finished run" in result.stderr
+    assert "--resume" in result.stderr
+    assert len((out / "results.jsonl").read_text().splitlines()) == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends a signal of POSIX")
+def test_a_real_ctrl_c_ends_the_program_with_130(data, tmp_path):
+    command = [sys.executable, "-c", "from ssdml.cli.app import main; main()", "compare"]
+    command += ["--dataset", data, "--methods", "input", "--seeds", "500", "--out", tmp_path / "o"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        results = tmp_path / "o" / "results.jsonl"
+        while not (results.exists() and results.stat().st_size):
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        message = process.stderr.read()
+    assert process.returncode == 130
+    assert "Traceback" not in message
+    assert "kept" in message
+
+
+def test_a_full_disk_is_an_error_that_names_the_file(run, data, tmp_path, monkeypatch):
+    def full(file, line):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("ssdml.experiments.runs.results._write_all", full)
+    result = run(
+        "compare", "--dataset", data, "--methods", "input", "--seeds", 1, "--out", tmp_path / "o"
+    )
+    assert result.exit_code == 1
+    assert "results.jsonl" in result.stderr
+    assert "No space left on device" in result.stderr
+    assert "--resume" in result.stderr
+
+
+def test_the_traceback_is_shown_on_demand(run, data, tmp_path):
+    command = ["compare", "--dataset", data, "--methods", "nac", "--out", tmp_path / "out"]
+    assert isinstance(run("--traceback", *command).exception, ValueError)
+    assert isinstance(run(*command).exception, SystemExit)
+
+
+def test_the_demo_runs_and_will_not_run_over_itself(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("ssdml.experiments.report.explorer.project", lambda s: s.embedding[:, :2])
+    command = ["demo", "--small", "--seeds", 1, "--out", tmp_path / "demo"]
+    first = run(*command)
+    assert first.exit_code == 0, first.output
+    assert "digits, 5 labels a class, 1 seed" in first.stdout
+    assert (tmp_path / "demo" / "demo.png").is_file()
+    again = run(*command)
+    assert again.exit_code == 1
+    assert "--resume" in again.stderr
+    assert again.stderr.endswith(" --force replaces them.\n")
+    before = (tmp_path / "demo" / "results.jsonl").read_bytes()
+    assert run(*command, "--resume").exit_code == 0
+    assert (tmp_path / "demo" / "results.jsonl").read_bytes() == before
+    assert run(*command, "--force").exit_code == 0
+    assert (tmp_path / "demo" / "results.jsonl").read_bytes() != before  # other seconds
+
+
+def test_datasets_lists_what_is_there_and_says_what_to_put_where(run, tmp_path, monkeypatch):
+    monkeypatch.delenv("SSDML_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "data" / "MNIST" / "raw").mkdir(parents=True)
+    shown = run("datasets", "--data-dir", tmp_path / "data")
+    lines = shown.stdout.splitlines()
+    found = {line.split()[0]: line for line in lines if line.split()}
+    assert "yes" in found["digits"]
+    assert str(tmp_path / "data" / "MNIST" / "raw") in found["mnist"]
+    assert "no" in found["banking77"].split()
+    assert "train" in found["banking77"]
+    assert "cars196 or stanford_cars (" in found["cars"]
+    assert max(map(len, lines)) <= max(150, 60 + len(str(tmp_path)))
+    told = f"Looked in {tmp_path / 'data'}, {tmp_path / 'ssdml'} (no such folder). Put what is "
+    assert shown.stderr.startswith(told)

@@ -1,0 +1,290 @@
+"""The commands of one model: what they learn, write and refuse."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import ssdml
+from ssdml.evaluation import evaluate
+
+
+def test_evaluate_prints_the_scores(run, arrays):
+    X, y = (np.load(path) for path in arrays)
+    result = run("evaluate", *arrays, "--json")
+    assert json.loads(result.stdout) == pytest.approx(evaluate(X, y))
+    table = run("evaluate", *arrays, "--ks", "1,3").stdout
+    assert "R@3" in table
+    assert "R@2" not in table
+
+
+def test_evaluate_takes_names_and_leaves_out_rows_without_one(run, arrays, tmp_path):
+    names = np.array(["", "ant", "bee", "cat"])[np.load(arrays[1]) + 1]
+    np.save(tmp_path / "names.npy", names)
+    by_name = run("evaluate", arrays[0], tmp_path / "names.npy", "--json").stdout
+    assert by_name == run("evaluate", *arrays, "--json").stdout
+
+
+def test_a_model_is_fitted_saved_and_used(run, arrays, tmp_path):
+    model, Z = tmp_path / "model", tmp_path / "Z.npy"
+    fitted = run("fit", *arrays, "--out", model, "--n-components", 2, "--random-state", 3)
+    assert fitted.exit_code == 0, fitted.output
+    assert "Learned 3 classes from 18 labelled and 102 unlabelled rows" in fitted.stderr
+    assert run("transform", model, arrays[0], "--out", Z).exit_code == 0
+    X, y = (np.load(path) for path in arrays)
+    expected = ssdml.SSDML(2, random_state=3).fit(X, y).transform(X)
+    np.testing.assert_array_equal(np.load(Z), expected)
+    assert np.load(Z).dtype == X.dtype
+
+
+def test_the_options_of_fit_reach_the_estimator(run, arrays, tmp_path, monkeypatch):
+    def reveal(model, X, y):
+        raise ValueError(json.dumps(model.get_params()))
+
+    monkeypatch.setattr("ssdml.metric.estimator.SSDML.fit", reveal)
+    options = {"n_components": 2, "backbone": "residual", "n_neighbors": 7, "random_state": 5}
+    options |= {"n_jobs": 3}
+    words = [w for k, v in options.items() for w in (f"--{k.replace('_', '-')}", v)]
+    result = run("fit", *arrays, "--out", tmp_path / "model", *words)
+    parameters = json.loads(result.stderr.removeprefix("error: "))
+    assert {name: parameters[name] for name in options} == options
+
+
+@pytest.fixture
+def images(tmp_path):
+    """Forty images of two classes as bytes, and files of them and of eight labels."""
+    y = np.arange(40) % 2
+    pixels = np.random.default_rng(0).integers(0, 99, (40, 28, 28)) + 150 * y[:, None, None]
+    files = tmp_path / "images.npy", tmp_path / "some.npy"
+    for file, array in zip(
+        files, (pixels.astype(np.uint8), np.where(np.arange(40) < 8, y, -1)), strict=True
+    ):
+        np.save(file, array)
+    return files
+
+
+def test_a_network_is_fitted_to_images_saved_and_used(run, images, tmp_path):
+    model, Z = tmp_path / "model", tmp_path / "Z.npy"
+    words = ["--network", "mnist", "--epochs", 1, "--n-neighbors", 5, "--random-state", 3]
+    fitted = run("fit", *images, "--out", model, *words, "--checkpoints", tmp_path / "kept")
+    assert fitted.exit_code == 0, fitted.output
+    assert "Learned 2 classes from 8 labelled and 32 unlabelled rows" in fitted.stderr
+    assert (tmp_path / "kept" / "partition-0001.safetensors").exists()
+    assert run("transform", model, images[0], "--out", Z).exit_code == 0
+    X, y = (np.load(path) for path in images)
+    expected = ssdml.DeepSSDML("mnist", epochs=1, n_neighbors=5, random_state=3).fit(X, y)
+    np.testing.assert_array_equal(np.load(Z), expected.transform(X))
+
+
+def test_the_options_of_fit_reach_the_network(run, images, tmp_path, monkeypatch):
+    def reveal(model, X, y):
+        raise ValueError(json.dumps({k: str(v) for k, v in model.get_params().items()}))
+
+    monkeypatch.setattr("ssdml.deep.estimator.DeepSSDML.fit", reveal)
+    options = {"n_components": 2, "n_neighbors": 7, "random_state": 5, "n_jobs": 3, "epochs": 4}
+    words = [w for k, v in options.items() for w in (f"--{k.replace('_', '-')}", v)]
+    words += ["--network", "cifar", "--checkpoints", "kept"]
+    result = run("fit", *images, "--out", tmp_path / "model", *words)
+    parameters = json.loads(result.stderr.removeprefix("error: "))
+    expected = options | {"backbone": "cifar", "checkpoint_dir": "kept"}
+    assert {name: parameters[name] for name in expected} == {k: str(v) for k, v in expected.items()}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--epochs", 4], "are for --network"),
+        (["--checkpoints", "kept"], "are for --network"),
+        (["--network", "cifar", "--backbone", "residual"], "cannot both be given"),
+        (["--network", "cifar", "--checkpoints", "model"], "must be two folders"),
+    ],
+)
+def test_options_of_features_and_of_images_do_not_mix(run, images, words, message):
+    result = run("fit", *images, "--out", "model", *words)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (
+            np.arange(120.0),
+            "one row or one image per item; got shape (120,). Save X.reshape(-1, 1)",
+        ),
+        (np.full((120, 2), "a"), "numbers; got dtype <U1. Save X.astype(float)"),
+    ],
+)
+@pytest.mark.parametrize("command", ["fit", "evaluate", "transform"])
+def test_a_file_without_rows_of_numbers_is_named(run, arrays, tmp_path, command, rows, message):
+    model, wrong = tmp_path / "model", tmp_path / "wrong.npy"
+    np.save(wrong, rows)
+    assert run("fit", *arrays, "--out", model).exit_code == 0
+    words = {
+        "fit": [wrong, arrays[1], "--out", tmp_path / "other"],
+        "evaluate": [wrong, arrays[1]],
+        "transform": [model, wrong, "--out", tmp_path / "Z.npy"],
+    }
+    result = run(command, *words[command])
+    assert result.exit_code == 1
+    assert f"error: {wrong} must hold {message}" in result.stderr
+
+
+def test_fit_takes_all_cores_unless_told(run, arrays, tmp_path, monkeypatch):
+    def reveal(model, X, y):
+        raise ValueError(f"n_jobs={model.n_jobs}")
+
+    monkeypatch.setattr("ssdml.metric.estimator.SSDML.fit", reveal)
+    assert "n_jobs=-1" in run("fit", *arrays, "--out", tmp_path / "model").stderr
+
+
+def test_fit_takes_names_and_empty_names(run, arrays, tmp_path):
+    names = np.array(["", "ant", "bee", "cat"])[np.load(arrays[1]) + 1]
+    np.save(tmp_path / "names.npy", names)
+    result = run("fit", arrays[0], tmp_path / "names.npy", "--out", tmp_path / "model")
+    assert "Learned 3 classes from 18 labelled" in result.stderr
+
+
+@pytest.mark.parametrize("network", [None, "mnist"])
+def test_classes_keep_their_numbers(run, images, tmp_path, network):
+    y = np.load(images[1])
+    np.save(tmp_path / "y.npy", np.where(y < 0, np.nan, 3 + 4 * y))
+    rows, words = images[0], ["--network", "mnist", "--epochs", 1]
+    if network is None:
+        rows, words = tmp_path / "rows.npy", []
+        np.save(rows, np.load(images[0]).reshape(40, -1) / 255)
+    model = tmp_path / "model"
+    result = run("fit", rows, tmp_path / "y.npy", "--out", model, "--n-neighbors", 5, *words)
+    assert result.exit_code == 0, result.output
+    kind = ssdml.SSDML if network is None else ssdml.DeepSSDML
+    learned = kind.load(model)
+    assert learned.classes_.tolist() == [3, 7]
+    assert learned.score(np.load(rows), 3 + 4 * (np.arange(40) % 2)) > 0.9
+    assert "names" not in result.stderr
+
+
+def test_names_of_classes_lie_beside_the_model(run, arrays, tmp_path):
+    model, names = tmp_path / "model", tmp_path / "names.npy"
+    np.save(names, np.array(["", "cat", "ant", "bee"])[np.load(arrays[1]) + 1])
+    told = run("fit", arrays[0], names, "--out", model).stderr
+    assert f"names are in {model / 'classes.json'}" in " ".join(told.split())
+    assert json.loads((model / "classes.json").read_text()) == ["ant", "bee", "cat"]
+    assert run("fit", *arrays, "--out", model, "--force").exit_code == 0
+    assert not (model / "classes.json").exists()
+
+
+def test_images_and_rows_are_not_taken_for_each_other(run, arrays, images, tmp_path):
+    result = run("fit", *images, "--out", tmp_path / "model")
+    assert result.exit_code == 1
+    assert "images.npy must hold a row of numbers an item; got shape (40, 28, 28)" in result.stderr
+    assert "--network" in result.stderr
+    assert run("fit", *arrays, "--out", tmp_path / "model").exit_code == 0
+    result = run("transform", tmp_path / "model", images[0], "--out", tmp_path / "Z.npy")
+    assert "must hold rows of 5 numbers, as those that were fitted; got shape" in result.stderr
+
+
+def test_a_fit_that_is_stopped_says_what_it_goes_on_from(run, images, tmp_path, monkeypatch):
+    def stop(model, X, y):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ssdml.deep.estimator.DeepSSDML.fit", stop)
+    command = ["fit", *images, "--out", tmp_path / "model", "--network", "mnist"]
+    assert run(*command).stderr == "Interrupted.\n"
+    stopped = run(*command, "--checkpoints", "kept")
+    assert stopped.exit_code == 130
+    assert stopped.stderr == "Interrupted. The same command goes on from kept.\n"
+
+
+def test_nothing_is_replaced_unless_it_is_said(run, arrays, tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "Z.npy").write_text("mine")
+    for command in (
+        ["fit", *arrays, "--out", tmp_path / "model"],
+        ["transform", tmp_path / "model", arrays[0], "--out", tmp_path / "Z.npy"],
+    ):
+        result = run(*command)
+        assert result.exit_code == 1
+        assert result.stderr.endswith("exists already; --force replaces it.\n")
+    assert (tmp_path / "Z.npy").read_text() == "mine"
+    assert run("fit", *arrays, "--out", tmp_path / "model", "--force").exit_code == 0
+    again = ["transform", tmp_path / "model", arrays[0], "--out", tmp_path / "Z.npy", "--force"]
+    assert run(*again).exit_code == 0
+    assert np.load(tmp_path / "Z.npy").shape[0] == 120
+
+
+def test_what_is_no_model_is_an_error_of_one_line(run, arrays, tmp_path):
+    result = run("transform", tmp_path / "nowhere", arrays[0], "--out", tmp_path / "Z.npy")
+    assert result.exit_code == 1
+    assert "nowhere" in result.stderr
+    assert not (tmp_path / "Z.npy").exists()
+
+
+def test_an_embedding_that_does_not_fit_on_the_disk_leaves_no_part(
+    run, arrays, tmp_path, monkeypatch
+):
+    def full(file, array):
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    model, Z = tmp_path / "model", tmp_path / "Z.npy"
+    assert run("fit", *arrays, "--out", model).exit_code == 0
+    monkeypatch.setattr(np, "save", full)
+    result = run("transform", model, arrays[0], "--out", Z)
+    assert result.exit_code == 1
+    assert "Z.npy" in result.stderr
+    assert "No space left on device" in result.stderr
+    assert not list(tmp_path.glob("Z.npy*"))
+
+
+def test_a_model_that_does_not_fit_on_the_disk_leaves_no_folder(run, arrays, tmp_path, monkeypatch):
+    def full(arrays, file):
+        file.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    command = ["fit", *arrays, "--out", tmp_path / "model"]
+    with monkeypatch.context() as patch:
+        patch.setattr("safetensors.numpy.save_file", full)
+        result = run(*command)
+    assert result.exit_code == 1
+    assert f"{tmp_path / 'model'}: SSDML.save: cannot write the model (No space" in result.stderr
+    assert not (tmp_path / "model").exists()
+    assert run(*command).exit_code == 0  # without --force
+
+
+def test_a_model_that_does_not_fit_where_it_is_wanted_is_saved_elsewhere(
+    run, arrays, tmp_path, monkeypatch
+):
+    def full(arrays, file):
+        if tmp_path / "here" in file.parents:
+            raise OSError(28, "No space left on device")
+        save_file(arrays, file)
+
+    (tmp_path / "spare").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "spare"))
+    monkeypatch.setattr("safetensors.numpy.save_file", full)
+    result = run("fit", *arrays, "--out", tmp_path / "here" / "model")
+    assert result.exit_code == 1
+    [saved] = (tmp_path / "spare").glob("ssdml-*/model")
+    assert f"What was learned is in {saved}." in " ".join(result.stderr.split())
+    assert run("transform", saved, arrays[0], "--out", tmp_path / "Z.npy").exit_code == 0
+
+
+def test_labels_that_do_not_fit_the_rows_are_named_with_their_file(run, arrays, tmp_path):
+    np.save(tmp_path / "short.npy", np.zeros(7))
+    for command in (["evaluate"], ["fit", "--out", tmp_path / "model"]):
+        result = run(*command, arrays[0], tmp_path / "short.npy")
+        assert result.exit_code == 1
+        assert "short.npy must have a label for each row of" in result.stderr
+
+
+def test_a_file_that_is_missing_or_damaged_is_named(run, arrays, tmp_path):
+    damaged = tmp_path / "damaged.npy"
+    damaged.write_bytes(b"no array")
+    for path in (damaged, tmp_path / "missing.npy"):
+        result = run("evaluate", path, arrays[1])
+        assert result.exit_code == 1
+        assert path.name in result.stderr
+        assert result.stderr.count("\n") == 1

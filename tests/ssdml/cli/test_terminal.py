@@ -1,0 +1,89 @@
+"""What a terminal shows, and what a file or a pipe does not."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from ssdml.cli import terminal
+from ssdml.cli.terminal import print_columns, print_scores, shown_runs, shown_wait
+from ssdml.experiments.analysis.tables import score_table
+
+
+@pytest.fixture
+def console(monkeypatch, request) -> Console:
+    """A console of 80 columns instead of standard error: a terminal if the parameter says so."""
+    console = Console(file=io.StringIO(), force_terminal=request.param, width=80, color_system=None)
+    monkeypatch.setattr(terminal, "terminal", lambda: console)
+    return console
+
+
+@pytest.mark.parametrize("console", [True], indirect=True)
+def test_the_bar_says_which_run_how_many_of_all_and_how_long(console):
+    with shown_runs("out") as progress:
+        progress(37, 90, "ssdml, 5 labels a class, seed 4")
+    shown = console.file.getvalue()
+    assert "37/90" in shown
+    assert "ssdml, 5 labels a class, seed 4" in shown
+    assert "0:00:00 left" in shown
+
+
+@pytest.mark.parametrize("console", [True], indirect=True)
+def test_after_the_last_run_the_report_is_what_is_waited_for(console):
+    with shown_runs("out") as progress:
+        progress(90, 90, "")
+    assert "writing the report" in console.file.getvalue()
+
+
+@pytest.mark.parametrize("console", [True], indirect=True)
+def test_names_are_not_taken_for_markup(console):
+    with shown_runs("out") as progress, shown_wait("[bold]wait[/]"):
+        progress(0, 2, "[red]pca[/red]")
+    assert "[red]pca[/red]" in console.file.getvalue()
+
+
+@pytest.mark.parametrize("console", [False], indirect=True)
+def test_without_a_terminal_nothing_is_shown(console):
+    with shown_runs("out") as progress, shown_wait("learning"):
+        progress(1, 2, "input")
+    assert console.file.getvalue() == ""
+
+
+@pytest.mark.parametrize("console", [False], indirect=True)
+@pytest.mark.parametrize(
+    ("n_done", "message"), [(1, "1 finished run is"), (7, "7 finished runs are")]
+)
+def test_ctrl_c_says_what_is_kept(console, n_done, message):
+    def stopped():
+        with shown_runs("out") as progress:
+            progress(n_done, 9, "input")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt, match=rf"{message} kept in out; .*--resume"):
+        stopped()
+
+
+def test_a_table_in_a_file_is_not_wrapped(capsys):
+    long = "word " * 60
+    print_columns(("name", "where"), [("mnist", long.strip())])
+    assert long.strip() in capsys.readouterr().out
+
+
+def test_a_line_in_a_file_ends_with_its_last_word(capsys):
+    print_columns(("name", "where"), [("mnist", "here"), ("cub", "somewhere else")])
+    shown = capsys.readouterr().out
+    assert "  mnist   here\n" in shown
+    assert not [line for line in shown.split("\n") if line != line.rstrip()]
+
+
+def test_the_table_of_scores_marks_what_failed(capsys, make_row):
+    failed = make_row(method="[b]lda", status="failed", seconds={}) | {"scores": {}}
+    print_scores([score_table([make_row(), make_row(seed=1), failed])])
+    lines = capsys.readouterr().out.splitlines()
+    assert "blobs, 5 labels a class, 2 seeds" in lines[0]
+    assert [word for line in lines if "input" in line for word in line.split()][2:4] == [
+        "60.0", "±0.0",
+    ]  # fmt: skip
+    assert any("[b]lda" in line and "failed" in line for line in lines)

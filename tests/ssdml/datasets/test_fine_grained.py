@@ -1,0 +1,189 @@
+"""Small folders in the publishers' layouts: every image with its class, and who is learned from."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+import numpy as np
+import pytest
+from scipy.io import savemat
+
+from ssdml.datasets import dataset_status, label_scarce_split, load_dataset
+from ssdml.datasets.fine_grained import second_half
+from tests.photographs import (
+    N_CLASSES,
+    PER_CLASS,
+    QUERIES,
+    WRITERS,
+    rows,
+    write_cars,
+    write_cars_devkit,
+    write_cub,
+    write_inshop,
+    write_sop,
+)
+
+LAYOUTS = [*WRITERS.items(), ("cars", write_cars_devkit)]
+each = pytest.mark.parametrize(
+    ("name", "write"), LAYOUTS, ids=[write.__name__.removeprefix("write_") for _, write in LAYOUTS]
+)
+
+
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch, tmp_path):
+    monkeypatch.delenv("SSDML_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@each
+def test_every_image_has_the_class_that_it_shows(tmp_path, name, write):
+    write(tmp_path)
+    data = load_dataset(name, data_dir=tmp_path)
+    assert data.X.shape == (len(rows()), 3, 224, 224)
+    np.testing.assert_array_equal(np.bincount(data.y), [PER_CLASS] * N_CLASSES)
+    colours = np.stack([image.mean(axis=(1, 2)) for image in data.X.resized(8)])
+    shown = (colours > 120) @ [1, 2, 4]  # the colour that `draw` gives a class
+    np.testing.assert_array_equal(shown, data.y)
+
+
+@each
+def test_the_first_half_of_the_classes_is_learned_and_the_other_scored(tmp_path, name, write):
+    write(tmp_path)
+    data = load_dataset(name, data_dir=tmp_path)
+    np.testing.assert_array_equal(data.test, data.y >= N_CLASSES // 2)
+    split = label_scarce_split(data, 5, seed=0)
+    np.testing.assert_array_equal(np.bincount(data.y[split.labeled]), [5] * 3)
+    assert set(data.y[split.train]).isdisjoint(data.y[split.test])
+    assert len(split.train) + len(split.test) == len(data.y)
+
+
+def test_the_gallery_is_what_the_list_says(tmp_path):
+    write_inshop(tmp_path)
+    data = load_dataset("inshop", data_dir=tmp_path)
+    others = np.array([i >= QUERIES for _, i in rows()])
+    np.testing.assert_array_equal(data.gallery, data.test & others)
+
+
+@pytest.mark.parametrize("moved", [False, True], ids=["as published", "side by side"])
+def test_the_list_of_inshop_may_lie_beside_its_images(tmp_path, moved):
+    folder = write_inshop(tmp_path)
+    if moved:
+        shutil.move(folder / "Eval/list_eval_partition.txt", folder)
+        shutil.move(folder / "Img/img", folder)
+    assert load_dataset("inshop", data_dir=tmp_path).X[0].shape == (3, 224, 224)
+
+
+def test_labels_of_the_test_cars_may_lie_above_the_devkit(tmp_path):
+    folder = write_cars_devkit(tmp_path)
+    shutil.move(folder / "devkit/cars_test_annos_withlabels.mat", folder)
+    assert len(load_dataset("cars", data_dir=tmp_path).y) == len(rows())
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "names"),
+    [
+        ("cub", write_cub, ("Bird_0", "Bird_1")),
+        ("cars", write_cars, ("Maker Model 0 2012", "Maker Model 1 2012")),
+        ("cars", write_cars_devkit, ("Maker Model 0 2012", "Maker Model 1 2012")),
+        ("sop", write_sop, ("1", "2")),
+        ("inshop", write_inshop, ("id_00000000", "id_00000001")),
+    ],
+)
+def test_classes_have_the_names_that_their_publishers_give(tmp_path, name, write, names):
+    write(tmp_path)
+    assert load_dataset(name, data_dir=tmp_path).class_names[:2] == names
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("cub", "CUB_200_2011"),
+        ("cars", "cars196"),
+        ("sop", "Stanford_Online_Products"),
+        ("inshop", "In-shop Clothes Retrieval Benchmark"),
+    ],
+)
+def test_what_is_missing_is_told_with_what_to_put_where(tmp_path, name, place):
+    with pytest.raises(FileNotFoundError, match=rf"Looked for {place} .*nothing is downloaded"):
+        load_dataset(name, data_dir=tmp_path)
+    (status,) = (status for status in dataset_status(data_dir=tmp_path) if status.name == name)
+    assert not status.available
+    assert place in status.note
+
+
+BROKEN = {
+    "cub": ("images.txt", r"images\.txt is missing\. .* must hold images/, images\.txt"),
+    "cars": ("car_ims/000003.jpg", r"000003\.jpg is missing"),
+    "sop": ("Ebay_test.txt", r"Ebay_test\.txt is missing"),
+    "inshop": ("Eval/list_eval_partition.txt", r"list_eval_partition\.txt is missing"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_missing_file_is_named(tmp_path, name):
+    file, message = BROKEN[name]
+    (WRITERS[name](tmp_path) / file).unlink()
+    with pytest.raises(FileNotFoundError, match=message):
+        load_dataset(name, data_dir=tmp_path)
+
+
+def test_missing_images_are_counted(tmp_path):
+    folder = write_sop(tmp_path)
+    for i in range(3):
+        (folder / f"bicycle_final/0_{i}.JPG").unlink()
+    with pytest.raises(FileNotFoundError, match=r"0_0\.JPG is missing, and so are 2 other images"):
+        load_dataset("sop", data_dir=tmp_path)
+
+
+def test_damaged_lists_are_told_by_file_and_line(tmp_path):
+    folder = write_sop(tmp_path)
+    lines = (folder / "Ebay_test.txt").read_text().splitlines()
+    for text, message in (
+        ("\n".join([*lines[:4], "30 5"]), r"Ebay_test\.txt, line 5: must have 4 columns; got '30"),
+        (lines[0], r"Ebay_test\.txt: holds no row"),
+        ("\n".join([lines[0], "30 five 1 a.jpg"]), r"Ebay_test\.txt: classes .*'five'"),
+    ):
+        (folder / "Ebay_test.txt").write_text(text)
+        with pytest.raises(ValueError, match=message):
+            load_dataset("sop", data_dir=tmp_path)
+    (folder / "Ebay_test.txt").write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"Ebay_test\.txt: damaged"):
+        load_dataset("sop", data_dir=tmp_path)
+
+
+def test_an_unknown_part_of_inshop_is_refused(tmp_path):
+    path = write_inshop(tmp_path) / "Eval/list_eval_partition.txt"
+    path.write_text(path.read_text().replace("gallery", "val"))
+    with pytest.raises(ValueError, match=r"must be train, query or gallery; got \['val'\]"):
+        load_dataset("inshop", data_dir=tmp_path)
+
+
+def test_a_class_without_a_name_is_refused(tmp_path):
+    path = write_cub(tmp_path) / "classes.txt"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(ValueError, match=r"numbers from 1 to 5, as many as have names; got 1 to 6"):
+        load_dataset("cub", data_dir=tmp_path)
+
+
+def test_lists_of_other_images_are_refused(tmp_path):
+    path = write_cub(tmp_path) / "image_class_labels.txt"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(ValueError, match=r"must number the same images; got 48 and 47"):
+        load_dataset("cub", data_dir=tmp_path)
+
+
+def test_a_damaged_matlab_file_is_named(tmp_path):
+    path = write_cars(tmp_path) / "cars_annos.mat"
+    content = path.read_bytes()
+    for damaged in (content[:200], b"", b"no MATLAB file" * 20):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=re.escape(f"{path}: damaged, or no MATLAB file")):
+            load_dataset("cars", data_dir=tmp_path)
+    savemat(path, {"annotations": [1]})
+    with pytest.raises(ValueError, match=r"class_names is not there"):
+        load_dataset("cars", data_dir=tmp_path)
+
+
+def test_of_an_odd_number_of_classes_the_smaller_half_is_learned():
+    np.testing.assert_array_equal(second_half(np.array([0, 7, 9])), [False, True, True])

@@ -1,0 +1,117 @@
+"""Images that stay in their files: what is read, when, and what is told of those that are not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from ssdml.datasets.image_files import ImageFiles
+from ssdml.networks.data import as_items
+
+
+@pytest.fixture
+def folder(tmp_path, rng):
+    """Eleven photographs of many sizes, and their pixels."""
+    for number in range(11):
+        height, width = rng.integers(20, 60, 2)
+        pixels = rng.integers(0, 256, (height, width, 3), np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{number}.png")
+    return tmp_path
+
+
+@pytest.fixture
+def images(folder):
+    return ImageFiles(folder, [f"{number}.png" for number in range(11)], size=16)
+
+
+def test_an_image_is_resized_and_a_square_is_cut_from_its_middle(tmp_path, rng):
+    wide = Image.fromarray(rng.integers(0, 256, (32, 80, 3), np.uint8))
+    wide.save(tmp_path / "wide.png")
+    bilinear = Image.Resampling.BILINEAR
+    as_long = wide.resize((20, 8), bilinear).crop((6, 0, 14, 8))
+    twice_as_long = wide.resize((40, 16), bilinear).crop((16, 4, 24, 12))
+    for enlarged, square in ((1.0, as_long), (2.0, twice_as_long)):
+        read = ImageFiles(tmp_path, ["wide.png"], size=8, enlarged=enlarged)[0]
+        np.testing.assert_array_equal(read, np.asarray(square).transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize("mode", ["L", "P", "RGBA", "1", "CMYK"])
+def test_images_of_every_kind_have_three_channels(tmp_path, mode):
+    path = tmp_path / ("a.tif" if mode == "CMYK" else "a.png")
+    Image.new("RGB", (20, 20), "white").convert(mode).save(path)
+    read = ImageFiles(tmp_path, [path.name], size=4)[0]
+    np.testing.assert_array_equal(read, np.full((3, 4, 4), 255, np.uint8))
+
+
+def test_a_batch_is_what_its_images_are_one_by_one(images):
+    order = [7, 0, 7, 10, 3]
+    for read, number in zip(images.__getitems__(order), order, strict=True):
+        np.testing.assert_array_equal(read, images[number])
+
+
+def test_files_are_chosen_as_rows_of_an_array_are(images):
+    assert images.shape == (11, 3, 16, 16)
+    mask = np.arange(11) % 4 == 1
+    for rows in (slice(2, 9, 3), np.array([5, 1]), mask, [0, -1]):
+        chosen = images[rows]
+        assert chosen.names.tolist() == images.names[rows].tolist()
+        np.testing.assert_array_equal(chosen[0], images[int(np.arange(11)[rows][0])])
+    assert len(images[np.zeros(11, bool)]) == 0
+    with pytest.raises(IndexError):
+        images[11]
+
+
+def test_nothing_is_read_before_it_is_asked_for(tmp_path):
+    images = ImageFiles(tmp_path, ["a.png", "b.png"])
+    assert images[:1].resized(8).shape == (1, 3, 8, 8)
+    assert images.missing() == ["a.png", "b.png"]
+    with pytest.raises(FileNotFoundError, match=r"a\.png"):
+        images[0]
+
+
+def test_a_damaged_file_is_named(images, folder):
+    content = (folder / "3.png").read_bytes()
+    for damaged in (content[: len(content) // 2], b"no image"):
+        (folder / "3.png").write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"3\.png is no image that Pillow can read"):
+            images.__getitems__(range(11))
+
+
+def test_a_size_of_nothing_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"size and enlarged must be at least 1; got size=0, "):
+        ImageFiles(tmp_path, [], size=0)
+    with pytest.raises(ValueError, match=r"enlarged=0\.5"):
+        ImageFiles(tmp_path, [], enlarged=0.5)
+
+
+def test_networks_learn_from_files_as_from_the_array_of_their_images(images):
+    array = np.stack([images[number] for number in range(11)])
+    lazy, stored = as_items(images, "fit"), as_items(array, "fit")
+    assert lazy.shape == stored.shape == (3, 16, 16)
+    assert len(lazy) == 11
+    rows = np.array([4, 4, 1])
+    torch.testing.assert_close(lazy.batch(rows), stored.batch(rows), rtol=0, atol=0)
+
+
+def test_a_batch_is_asked_for_at_once(images, monkeypatch):
+    asked = []
+    read = ImageFiles.__getitems__
+
+    def noted(self, rows):
+        asked.append(list(rows))
+        return read(self, rows)
+
+    monkeypatch.setattr(ImageFiles, "__getitems__", noted)
+    as_items(images, "fit").batch(np.array([3, 1, 2]))
+    assert asked == [[3, 1, 2]]
+
+
+def test_the_fingerprint_tells_other_files_and_other_reading(images, folder):
+    others = [images[1:], images.resized(15), images.resized(16, 1.0)]
+    marks = {part.fingerprint() for part in (images, *others)}
+    assert len(marks) == 4
+    assert images.resized(16).fingerprint() in marks
+    (folder / "3.png").write_bytes((folder / "3.png").read_bytes() + b"more")
+    assert images.fingerprint() not in marks

@@ -1,0 +1,265 @@
+"""Known data sets and a user's own, found or said to be missing."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ssdml.datasets import dataset_status, label_scarce_split, load_dataset, loading as datasets
+from ssdml.datasets.loading import data_folders
+
+
+@pytest.fixture(autouse=True)
+def nowhere(request, monkeypatch, tmp_path_factory):
+    """No data set of this machine is found unless a test asks for them."""
+    if "data_dir" in request.fixturenames:
+        return
+    monkeypatch.delenv("SSDML_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
+def write_mnist(root, name="MNIST"):
+    """A toy of torchvision's layout: 3 training and 2 test images of 2 x 2 pixels."""
+    folder = root / name / "raw"
+    folder.mkdir(parents=True)
+    for prefix, labels in (("train", [9, 0, 4]), ("t10k", [4, 9])):
+        images = np.full((len(labels), 2, 2), 51, dtype=np.uint8)
+        for kind, array in (("images-idx3", images), ("labels-idx1", np.uint8(labels))):
+            header = struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
+            path = folder / f"{prefix}-{kind}-ubyte.gz"
+            path.write_bytes(gzip.compress(header + array.tobytes()))
+
+
+def test_digits_come_with_scikit_learn():
+    digits = load_dataset("digits")
+    assert digits.X.shape == (1797, 64)
+    assert digits.X.dtype == np.float32
+    assert (digits.X.min(), digits.X.max()) == (0.0, 1.0)
+    assert digits.item_shape == (8, 8)
+    assert digits.class_names == tuple("0123456789")
+    assert digits.test is None
+
+
+def test_images_are_flattened_and_their_bytes_divided_by_255(tmp_path):
+    write_mnist(tmp_path)
+    toy = load_dataset("mnist", data_dir=tmp_path)
+    np.testing.assert_array_equal(toy.X, np.full((5, 4), 51 / 255, dtype=np.float32))
+    assert toy.X.dtype == np.float32
+    assert toy.item_shape == (2, 2)
+    assert toy.class_names == ("0", "4", "9")
+    np.testing.assert_array_equal(toy.y, [2, 0, 1, 1, 2])
+    np.testing.assert_array_equal(toy.test, [False, False, False, True, True])
+
+
+def test_garments_have_names(tmp_path):
+    write_mnist(tmp_path, "FashionMNIST")
+    toy = load_dataset("fashion_mnist", data_dir=tmp_path)
+    assert toy.class_names == ("T-shirt/top", "Coat", "Ankle boot")
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "n_test", "item_shape", "names"),
+    [
+        ("mnist", (70_000, 784), 10_000, (28, 28), ("0", "1")),
+        ("fashion_mnist", (70_000, 784), 10_000, (28, 28), ("T-shirt/top", "Trouser")),
+        ("banking77", (13_083, 384), 3_080, None, ("Refund_not_showing_up", "activate_my_card")),
+    ],
+)
+def test_the_published_files_are_read(data_dir, name, shape, n_test, item_shape, names):
+    real = load_dataset(name, data_dir=data_dir)
+    assert real.X.shape == shape
+    assert real.test.sum() == n_test
+    assert real.item_shape == item_shape
+    assert real.class_names[:2] == names
+    assert set(np.unique(real.y)) == set(range(len(real.class_names)))
+    assert np.isfinite(real.X).all()
+
+
+def test_the_images_of_fashion_mnist_look_like_their_names(data_dir):
+    # Trousers (1) are narrow: their outer columns are dark. Ankle boots (9) fill the lower half.
+    real = load_dataset("fashion_mnist", data_dir=data_dir)
+    means = np.stack([real.X[real.y == c].mean(axis=0) for c in (1, 9)]).reshape(2, 28, 28)
+    assert means[0, :, :6].mean() < 0.01
+    assert means[1, 14:].mean() > means[1, :14].mean()
+
+
+@pytest.mark.slow
+def test_the_zip_of_cifar10_is_read(data_dir):
+    real = load_dataset("cifar10", data_dir=data_dir)
+    assert real.X.shape == (60_000, 3072)
+    assert real.item_shape == (32, 32, 3)
+    assert real.class_names[:3] == ("airplane", "automobile", "bird")
+    np.testing.assert_array_equal(np.bincount(real.y[real.test]), [1000] * 10)
+    sky = real.X[real.y == 0].reshape(-1, 32, 32, 3).mean(axis=(0, 1, 2))
+    assert sky[2] > sky[0]  # aeroplanes fly in the blue: the channels are not swapped
+
+
+def test_folders_are_searched_in_order(tmp_path, monkeypatch):
+    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
+    monkeypatch.setenv("SSDML_DATA", str(second))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(third))
+    first.mkdir()
+    assert data_folders(first) == [first, second, third / "ssdml"]
+    for folder in (third / "ssdml", second, first):
+        write_mnist(folder)
+        [found] = [s.path for s in dataset_status(data_dir=first) if s.name == "mnist"]
+        assert found == folder / "MNIST" / "raw"
+
+
+def test_without_settings_the_cache_is_below_home(monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert data_folders(None) == [Path.home() / ".cache" / "ssdml"]
+
+
+def test_a_data_dir_that_does_not_exist_is_not_passed_over(tmp_path, monkeypatch):
+    write_mnist(tmp_path)
+    monkeypatch.setenv("SSDML_DATA", str(tmp_path))
+    message = r"data_dir must be a folder; got '.*/no'\. Leave it out"
+    for ask in (dataset_status, lambda data_dir: load_dataset("mnist", data_dir=data_dir)):
+        with pytest.raises(NotADirectoryError, match=message):
+            ask(data_dir=tmp_path / "no")
+
+
+def test_a_missing_data_set_says_what_to_put_where(tmp_path, monkeypatch):
+    monkeypatch.setenv("SSDML_DATA", str(tmp_path / "no"))
+    message = (
+        r"'mnist' was not found. Looked for MNIST/raw \(\{train,t10k\}-.* in .*/no "
+        r"\(no such folder\), .*Put it into one of these folders, or name another with data_dir"
+    )
+    with pytest.raises(FileNotFoundError, match=message):
+        load_dataset("mnist", data_dir=tmp_path)
+
+
+def test_a_missing_file_of_a_data_set_says_what_belongs_there(tmp_path):
+    write_mnist(tmp_path)
+    (tmp_path / "MNIST/raw/t10k-labels-idx1-ubyte.gz").unlink()
+    message = r"t10k-labels-idx1-ubyte.gz is missing.* MNIST/raw must hold \{train,t10k\}"
+    with pytest.raises(FileNotFoundError, match=message.replace(" MNIST", ".*MNIST")):
+        load_dataset("mnist", data_dir=tmp_path)
+
+
+def test_a_file_that_differs_from_its_checksum_is_named(tmp_path):
+    write_mnist(tmp_path)
+    folder = tmp_path / "MNIST/raw"
+    sums = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+    lines = [f"{digest}  ./{path.relative_to(tmp_path)}" for path, digest in sums.items()]
+    lines.append(f"{'0' * 64}  ./other/not-of-this-data-set")
+    (tmp_path / "SHA256SUMS").write_text("\n".join(lines) + "\n")
+    assert len(load_dataset("mnist", data_dir=tmp_path).y) == 5
+    labels = folder / "train-labels-idx1-ubyte.gz"
+    labels.write_bytes((folder / "t10k-labels-idx1-ubyte.gz").read_bytes())
+    with pytest.raises(ValueError, match=rf"{labels.name}: damaged; its SHA-256 is .* says"):
+        load_dataset("mnist", data_dir=tmp_path)
+
+
+def test_the_status_lists_what_is_found_and_what_is_missing(tmp_path):
+    write_mnist(tmp_path)
+    status = {entry.name: entry for entry in dataset_status(data_dir=tmp_path)}
+    assert list(status) == list(datasets.LAYOUTS)
+    assert list(status)[:5] == ["digits", "mnist", "fashion_mnist", "cifar10", "banking77"]
+    assert list(status)[5:] == ["cub", "cars", "sop", "inshop"]
+    assert {name for name, entry in status.items() if entry.available} == {"digits", "mnist"}
+    assert status["mnist"].path == tmp_path / "MNIST" / "raw"
+    assert "cifar-10-batches-py" in status["cifar10"].note
+
+
+@pytest.mark.parametrize("name", ["minst", "MNIST", "digit"])
+def test_a_misspelt_name_gets_a_suggestion(name):
+    with pytest.raises(
+        FileNotFoundError, match=r"neither a data set .* Did you mean '(mnist|digits)'"
+    ):
+        load_dataset(name)
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path):
+    path = tmp_path / "items.xlsx"
+    path.write_text("")
+    with pytest.raises(ValueError, match=r"ends in \.npz, \.npy, \.csv, .*; got '\.xlsx'"):
+        load_dataset(path)
+
+
+def write_npz(root):
+    np.savez(root / "mine.npz", X=np.eye(3), y=["b", "", "a"])
+    return root / "mine.npz"
+
+
+def write_npy(root):
+    np.save(root / "mine.npy", np.eye(3))
+    np.save(root / "mine_y.npy", np.array(["b", "", "a"]))
+    return root / "mine.npy"
+
+
+def write_csv(root):
+    (root / "mine.CSV").write_text("p,q,r,label\n1,0,0,b\n0,1,0,\n0,0,1,a\n")
+    return root / "mine.CSV"
+
+
+def write_parquet(root):
+    polars = pytest.importorskip("polars")
+    path = root / "mine.parquet"
+    polars.DataFrame({"v": np.eye(3).tolist(), "y": ["b", None, "a"]}).write_parquet(path)
+    return path
+
+
+@pytest.mark.parametrize("write", [write_npz, write_npy, write_csv, write_parquet])
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_users_file_is_read_with_its_missing_labels(tmp_path, write, kind):
+    mine = load_dataset(kind(write(tmp_path)))
+    np.testing.assert_array_equal(mine.X, np.eye(3, dtype=np.float32))
+    np.testing.assert_array_equal(mine.y, [1, -1, 0])
+    assert mine.class_names == ("a", "b")
+    assert mine.name == "mine"
+    assert mine.test is None
+    assert mine.item_shape is None
+
+
+def test_images_in_an_npz_keep_their_shape(tmp_path):
+    images = np.full((4, 5, 6, 3), 255, dtype=np.uint8)
+    np.savez(tmp_path / "mine.npz", X=images, y=[0, 0, 1, 1], test=[True, False, True, False])
+    mine = load_dataset(tmp_path / "mine.npz")
+    assert mine.X.shape == (4, 90)
+    assert mine.X.max() == 1.0
+    assert mine.item_shape == (5, 6, 3)
+    np.testing.assert_array_equal(mine.test, [True, False, True, False])
+
+
+def test_a_folder_of_image_folders_is_a_data_set(tmp_path):
+    for name in ("train/cat/1.png", "train/dog/2.png", "test/cat/3.png"):
+        path = tmp_path / "pets" / name
+        path.parent.mkdir(parents=True)
+        Image.new("L", (2, 2), 255).save(path)
+    pets = load_dataset(tmp_path / "pets")
+    assert (pets.name, pets.class_names, pets.item_shape) == ("pets", ("cat", "dog"), (2, 2))
+    assert pets.test.sum() == 1
+    assert pets.X.max() == 1.0
+
+
+def test_a_folder_below_home_is_found(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write_npz(tmp_path)
+    assert load_dataset("~/mine.npz").name == "mine"
+
+
+def test_the_callers_file_stays_as_it_was(tmp_path):
+    path = write_npz(tmp_path)
+    before = path.read_bytes()
+    load_dataset(path)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["mine.npz"]
+
+
+def test_a_real_data_set_is_split_along_its_standard_test_rows(data_dir):
+    real = load_dataset("banking77", data_dir=data_dir)
+    split = label_scarce_split(real, 2, seed=0)
+    np.testing.assert_array_equal(split.test, np.flatnonzero(real.test))
+    assert len(split.labeled) == 2 * 77
+
+
+def test_every_public_name_is_there():
+    assert all(hasattr(datasets, name) for name in datasets.__all__)

@@ -1,0 +1,143 @@
+"""Texts become rows where the user names a model; the model here counts letters."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from ssdml.datasets import load_dataset
+from ssdml.datasets.texts import by_words
+from ssdml.experiments import compare
+
+TEXTS = ["a bad day", 'she said "no, a"', "no\nmore", "abba", "a", "nn"]
+LABELS = ["x", "y", "y", "x", "", "y"]
+
+
+class Letters:
+    """Shares of a and n."""
+
+    made: list[str] = []  # noqa: RUF012
+
+    def __init__(self, name):
+        self.made.append(name)
+
+    def encode(self, texts, *, normalize_embeddings, show_progress_bar):
+        counts = np.array([[text.count("a"), text.count("n")] for text in texts], np.float64)
+        assert normalize_embeddings
+        assert not show_progress_bar
+        return counts / np.linalg.norm(counts, axis=1, keepdims=True)
+
+
+@pytest.fixture(autouse=True)
+def model(monkeypatch, tmp_path):
+    Letters.made = []
+    module = SimpleNamespace(SentenceTransformer=Letters)
+    monkeypatch.setitem(sys.modules, "sentence_transformers", module)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture(params=["csv", "parquet"])
+def table(request, tmp_path):
+    frame = pd.DataFrame({"place": list("abcdef"), "text": TEXTS, "label": LABELS})
+    path = tmp_path / f"mails.{request.param}"
+    frame.to_csv(path, index=False) if request.param == "csv" else frame.to_parquet(path)
+    return path
+
+
+def test_texts_are_embedded_by_the_model_that_is_named(table):
+    mails = load_dataset(table, text_model="letters")
+    np.testing.assert_allclose(mails.X[0], [1.0, 0.0])
+    np.testing.assert_allclose(mails.X[1], np.array([2, 1]) / 5**0.5, rtol=1e-6)
+    assert mails.X.dtype == np.float32
+    np.testing.assert_array_equal(mails.y, [0, 1, 1, 0, -1, 1])
+    assert (mails.name, mails.class_names) == ("mails", ("x", "y"))
+
+
+def test_what_was_embedded_is_kept_and_another_model_embeds_anew(table):
+    first = load_dataset(table, text_model="letters").X
+    np.testing.assert_array_equal(load_dataset(table, text_model="letters").X, first)
+    assert Letters.made == ["letters"]
+    load_dataset(table, text_model="more letters")
+    assert Letters.made == ["letters", "more letters"]
+
+
+def test_without_a_model_it_says_what_to_name(table):
+    with pytest.raises(ValueError, match=r"must h.* numbers beside the label.*need --text-model"):
+        load_dataset(table)
+
+
+def test_without_the_package_it_says_what_to_install(table, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(ImportError, match=r"pip install 'ssdml\[text\]'"):
+        load_dataset(table, text_model="letters")
+
+
+def test_numbers_are_read_as_before_and_have_no_model(tmp_path):
+    path = tmp_path / "numbers.csv"
+    path.write_text("a,b,label\n1,2,x\n3,4,y\n")
+    np.testing.assert_array_equal(load_dataset(path).X, [[1, 2], [3, 4]])
+    with pytest.raises(
+        ValueError, match=r"numbers\.csv: must have a column called text; got \['a'"
+    ):
+        load_dataset(path, text_model="letters")
+    np.savez(tmp_path / "n.npz", X=np.eye(2), y=[0, 1])
+    with pytest.raises(ValueError, match=r"text_model must be None .*'letters' and .*n\.npz"):
+        load_dataset(tmp_path / "n.npz", text_model="letters")
+
+
+def test_a_text_that_is_missing_is_named(tmp_path):
+    path = tmp_path / "mails.parquet"
+    pd.DataFrame({"text": ["a", None], "label": ["x", "y"]}).to_parquet(path)
+    with pytest.raises(ValueError, match=r"the column text must hold texts; got None in row 1"):
+        load_dataset(path, text_model="letters")
+
+
+def test_texts_are_compared_like_numbers(tmp_path):
+    path = tmp_path / "mails.csv"
+    lines = [f"{'aan' if i % 2 else 'ann'},{'x' if i % 2 else 'y'}" for i in range(40)]
+    path.write_text("\n".join(["text,label", *lines]))
+    mails = load_dataset(path, text_model="letters")
+    (row,) = compare(mails, ["input"], out=tmp_path / "out", seeds=[0])
+    assert (row["status"], row["scores"]["accuracy"]) == ("ok", 100.0)
+
+
+def test_words_need_no_package_and_tell_topics_apart(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    path = tmp_path / "mails.csv"
+    lines = [f"soup bread {x},food" for x in ("salt", "oil", "egg")]
+    lines += [f"sail wind {x},boats" for x in ("mast", "rope", "deck")]
+    path.write_text("\n".join(["text,label", *lines]), encoding="utf-8")
+    mails = load_dataset(path, text_model="words")
+    alike = mails.X @ mails.X.T
+    same = mails.y[:, None] == mails.y
+    assert alike[same].min() > alike[~same].max()
+    np.testing.assert_allclose(np.linalg.norm(mails.X, axis=1), 1, rtol=1e-4)
+    assert mails.texts[0] == "soup bread salt"
+
+
+def test_components_of_words_keep_the_angles_of_the_weights():
+    """As many components as the weights have rank lose nothing."""
+    texts = np.array(["one two", "two three", "three one one", "one two", "three"], dtype=object)
+    weights = TfidfVectorizer(sublinear_tf=True).fit_transform(texts)  # of length 1
+    assert np.linalg.matrix_rank(weights.toarray()) == 3 > by_words(texts).shape[1] == 2
+    more = np.concatenate([texts, ["four five"]]).astype(object)  # two words that go together
+    weights = TfidfVectorizer(sublinear_tf=True).fit_transform(more)
+    rows = by_words(more)
+    assert rows.shape == (6, 4)
+    np.testing.assert_allclose(rows @ rows.T, (weights @ weights.T).toarray(), atol=1e-4)
+
+
+def test_a_text_without_a_word_is_zero_and_texts_without_any_are_an_error():
+    rows = by_words(np.array(["red car", "red", "?"], dtype=object))
+    assert not rows[2].any()
+    with pytest.raises(ValueError, match=r"texts must hold words of two letters.*'\?'"):
+        by_words(np.array(["?", "!"], dtype=object))
+
+
+def test_one_word_in_all_texts_is_one_column():
+    np.testing.assert_array_equal(by_words(np.array(["red", "red"], dtype=object)), [[1], [1]])

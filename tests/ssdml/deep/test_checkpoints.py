@@ -1,0 +1,277 @@
+"""Checkpoints come back bit for bit, whole or not at all, to the run that they belong to."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+import safetensors
+import safetensors.torch
+import torch
+
+from ssdml.deep.checkpoints import SCHEMA, Checkpoint, load_checkpoint, save_checkpoint
+
+CONFIG = {"seed": 0, "backbone": "mnist", "angle": 40.0}
+
+
+def checkpoint(number):
+    """One whose tensor and whose state tell its number."""
+    return Checkpoint(number, {"weight": torch.full((50,), float(number))}, {"losses": [number]})
+
+
+def save(folder, *numbers):
+    return [save_checkpoint(folder, checkpoint(number), CONFIG) for number in numbers]
+
+
+def names(folder):
+    return sorted(file.name for file in folder.iterdir())
+
+
+def cut(file, share):
+    content = file.read_bytes()
+    file.write_bytes(content[: int(share * len(content))])
+
+
+def bits(tensor):
+    return tensor.detach().flatten().view(torch.uint8)
+
+
+def test_a_checkpoint_comes_back_bit_for_bit(tmp_path):
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(4, 3, generator=generator)
+    weight = torch.tensor([[1.0, float("nan")], [-0.0, float("inf")]])
+    tensors = {
+        "odd": weight,
+        "double": noise.double() / 3,
+        "half": noise.bfloat16(),
+        "step": torch.tensor(7),
+        "mask": noise > 0,
+        "none": torch.zeros(0, 3),
+        "turned": noise.T,
+        "spread": torch.ones(3).expand(2, 3),
+        "parameter": torch.nn.Parameter(noise),
+    }
+    state = {"losses": [0.1, 1e-300, 2], "done": None, "names": ["é", '"']}
+    save_checkpoint(tmp_path, Checkpoint(3, tensors, state), CONFIG)
+    number, back, again = load_checkpoint(tmp_path, CONFIG, "fit")
+    assert (number, again) == (3, state)
+    assert set(back) == set(tensors)
+    for name, tensor in tensors.items():
+        assert (back[name].dtype, back[name].shape) == (tensor.dtype, tensor.shape)
+        assert torch.equal(bits(back[name]), bits(tensor))
+        assert not back[name].requires_grad
+
+
+def test_tied_weights_come_back_under_both_names(tmp_path):
+    """Safetensors by itself refuses tensors that share memory."""
+    encoder, decoder = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+    decoder.weight = encoder.weight
+    tensors = torch.nn.ModuleDict({"encoder": encoder, "decoder": decoder}).state_dict()
+    save_checkpoint(tmp_path, Checkpoint(1, tensors, {}), CONFIG)
+    back = load_checkpoint(tmp_path, CONFIG, "fit").tensors
+    assert set(back) == set(tensors)
+    assert all(torch.equal(back[name], tensors[name]) for name in tensors)
+
+
+def test_what_is_loaded_no_longer_depends_on_the_file(tmp_path):
+    (file,) = save(tmp_path, 1)
+    tensors = load_checkpoint(tmp_path, CONFIG, "fit").tensors
+    file.unlink()
+    tensors["weight"] += 1
+    assert torch.equal(tensors["weight"], torch.full((50,), 2.0))
+
+
+def test_the_last_two_are_kept_and_the_last_is_read(tmp_path):
+    folder = tmp_path / "made" / "here"
+    for number in range(1, 12):
+        (file,) = save(folder, number)
+        kept = [f"partition-{n:04d}.safetensors" for n in (number - 1, number) if n]
+        assert names(folder) == kept
+        assert file.name == kept[-1]
+        assert load_checkpoint(folder, CONFIG, "fit").number == number
+
+
+def test_numbers_count_beyond_four_digits(tmp_path):
+    save(tmp_path, 9998, 9999, 10000)
+    assert set(names(tmp_path)) == {"partition-9999.safetensors", "partition-10000.safetensors"}
+    assert load_checkpoint(tmp_path, CONFIG, "fit").number == 10000
+
+
+def test_files_of_others_are_left_alone(tmp_path):
+    others = ["model.safetensors", "notes.txt", "partition-old.safetensors"]
+    for name in others:
+        (tmp_path / name).write_text("mine")
+    save(tmp_path, 1, 2, 3)
+    assert set(others) < set(names(tmp_path))
+    assert load_checkpoint(tmp_path, CONFIG, "fit").number == 3
+
+
+def test_without_a_checkpoint_there_is_none(tmp_path):
+    assert load_checkpoint(tmp_path, CONFIG, "fit") is None
+    assert load_checkpoint(tmp_path / "not there", CONFIG, "fit") is None
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.5, 0.99])
+def test_a_file_that_is_cut_off_is_passed_over_with_a_warning(tmp_path, share):
+    earlier, last = save(tmp_path, 1, 2)
+    cut(last, share)
+    message = f"fit: {last} is damaged (.*); going on from the checkpoint before it, or from"
+    with pytest.warns(RuntimeWarning, match=message):
+        found = load_checkpoint(tmp_path, CONFIG, "fit")
+    assert (found.number, found.state) == (1, {"losses": [1]})
+    cut(earlier, share)
+    with pytest.warns(RuntimeWarning, match="is damaged") as warned:
+        assert load_checkpoint(tmp_path, CONFIG, "fit") is None
+    assert len(warned) == 2
+
+
+@pytest.mark.parametrize("place", [-1, -100])
+def test_a_file_in_which_a_bit_has_turned_is_passed_over_with_a_warning(tmp_path, place):
+    _, last = save(tmp_path, 1, 2)
+    content = bytearray(last.read_bytes())
+    content[place] ^= 1
+    last.write_bytes(content)
+    with pytest.warns(RuntimeWarning, match="damaged .its tensors are not those that were writ"):
+        assert load_checkpoint(tmp_path, CONFIG, "fit").number == 1
+
+
+def test_a_run_that_starts_over_keeps_what_it_writes_and_replaces_what_is_damaged(tmp_path):
+    for file in save(tmp_path, 2, 3):
+        cut(file, 0.5)
+    for number in (1, 2, 3):
+        assert save(tmp_path, number)[0].exists()
+        if number < 3:
+            with pytest.warns(RuntimeWarning, match="is damaged"):
+                found = load_checkpoint(tmp_path, CONFIG, "fit")
+            assert found.number == number
+    assert names(tmp_path) == ["partition-0002.safetensors", "partition-0003.safetensors"]
+    assert load_checkpoint(tmp_path, CONFIG, "fit").number == 3
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        None,
+        *(
+            {"ssdml": header}
+            for header in (
+                "{",
+                "[]",
+                '{"config": {}}',
+                '{"schema": "new", "config": {}, "state": {}}',
+                '{"schema": 1, "state": {}}',
+                '{"schema": 1, "config": 3, "state": {}}',
+            )
+        ),
+    ],
+)
+def test_a_file_of_another_origin_is_passed_over_with_a_warning(tmp_path, metadata):
+    save(tmp_path, 1)
+    foreign = tmp_path / "partition-0002.safetensors"
+    safetensors.torch.save_file({"weight": torch.ones(2)}, foreign, metadata=metadata)
+    with pytest.warns(RuntimeWarning, match="partition-0002.safetensors is damaged"):
+        assert load_checkpoint(tmp_path, CONFIG, "fit").number == 1
+
+
+def test_a_later_schema_is_passed_over_with_a_warning(tmp_path, monkeypatch):
+    save(tmp_path, 1)
+    monkeypatch.setattr("ssdml.deep.checkpoints.SCHEMA", SCHEMA + 1)
+    save(tmp_path, 2)
+    monkeypatch.undo()
+    message = f"schema {SCHEMA + 1}; this version reads up to {SCHEMA}"
+    with pytest.warns(RuntimeWarning, match=message):
+        assert load_checkpoint(tmp_path, CONFIG, "fit").number == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        (CONFIG | {"seed": 1}, "seed 0 there"),
+        (CONFIG | {"seed": 1, "angle": 30.0}, "angle 40.0 there, seed 0 there"),
+        ({"seed": 0, "angle": 40.0}, "backbone 'mnist' there"),
+        (CONFIG | {"n_rows": 5}, "n_rows None there"),
+    ],
+    ids=["changed", "two changed", "gone", "new"],
+)
+def test_a_checkpoint_of_another_run_is_refused_and_stays(tmp_path, config, told):
+    earlier, file = save(tmp_path, 1, 2)
+    before = file.read_bytes()
+    with pytest.raises(ValueError) as error:
+        load_checkpoint(tmp_path, config, "DeepSSDML")
+    assert str(error.value) == (
+        f"DeepSSDML: {file} must come from a run with the same settings and data; got {told}. "
+        "Name another checkpoint_dir, or empty this one."
+    )
+    assert earlier.exists()
+    assert file.read_bytes() == before
+
+
+def test_settings_are_compared_as_json_has_them(tmp_path):
+    """A tuple is a list there."""
+    config = {"shape": (1, 28, 28), "nested": {"size": (2,)}}
+    save_checkpoint(tmp_path, checkpoint(1), config)
+    assert load_checkpoint(tmp_path, config, "fit").number == 1
+    assert load_checkpoint(tmp_path, {"nested": {"size": [2]}, "shape": [1, 28, 28]}, "fit")
+
+
+def full_disk(tensors, file, metadata):
+    file.write_bytes(b"half a checkpoint")
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def full_disk_by_safetensors(tensors, file, metadata):
+    file.write_bytes(b"half a checkpoint")
+    raise safetensors.SafetensorError("I/O error: no space")
+
+
+@pytest.mark.parametrize(
+    ("refuse", "number", "reason"),
+    [
+        (full_disk, errno.ENOSPC, "No space left on device"),
+        (full_disk_by_safetensors, errno.EIO, "I/O error: no space"),
+    ],
+)
+def test_a_full_disk_is_told_and_earlier_checkpoints_stay(
+    tmp_path, monkeypatch, refuse, number, reason
+):
+    save(tmp_path, 1, 2)
+    before = names(tmp_path)
+    monkeypatch.setattr("safetensors.torch.save_file", refuse)
+    with pytest.raises(OSError, match=r"a checkpoint cannot be written") as error:
+        save(tmp_path, 3)
+    assert error.value.errno == number
+    assert error.value.filename == str(tmp_path / "partition-0003.safetensors")
+    assert f"({reason}). Make room, or name another checkpoint_dir; the run" in str(error.value)
+    assert names(tmp_path) == before
+    assert load_checkpoint(tmp_path, CONFIG, "fit").number == 2
+
+
+def test_a_folder_that_is_a_file_is_told(tmp_path):
+    (tmp_path / "taken").write_text("a file")
+    for folder in (tmp_path / "taken", tmp_path / "taken" / "below"):
+        with pytest.raises(OSError, match="name another checkpoint_dir"):
+            save(folder, 1)
+        assert load_checkpoint(folder, CONFIG, "fit") is None
+    assert (tmp_path / "taken").read_text() == "a file"
+
+
+class Killed(BaseException):
+    """What ends the process in the middle of a write."""
+
+
+def test_a_write_that_is_killed_leaves_earlier_checkpoints(tmp_path, monkeypatch):
+    save(tmp_path, 1, 2)
+
+    def die(tensors, file, metadata):
+        file.write_bytes(b"half a checkpoint")
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("safetensors.torch.save_file", die)
+        with pytest.raises(Killed):
+            save(tmp_path, 3)
+    assert len(names(tmp_path)) == 3  # what was written of the third stays, and is not read
+    assert load_checkpoint(tmp_path, CONFIG, "fit").number == 2
+    save(tmp_path, 3)
+    assert names(tmp_path) == ["partition-0002.safetensors", "partition-0003.safetensors"]
+    assert load_checkpoint(tmp_path, CONFIG, "fit").state == {"losses": [3]}

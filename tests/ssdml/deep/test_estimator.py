@@ -1,0 +1,323 @@
+"""DeepSSDML: what it learns, how it resumes, what it refuses."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+
+from ssdml import DeepSSDML
+from ssdml.deep import alternation as deep_run, trainer as partition_run
+from ssdml.deep.checkpoints import run_seed
+from ssdml.evaluation import evaluate, triplet_purity
+from ssdml.metric.alternation import learn_metric
+from ssdml.networks.sampling import confidences
+from ssdml.utils.progress import Stages
+from tests.deep import assert_same_weights, small_model, small_network
+
+
+class TestWhatIsLearned:
+    def test_the_embedding_is_better_than_the_input(self, fitted, digits):
+        X, y, _ = digits
+        before = evaluate(X.reshape(len(X), -1), y, random_state=0)
+        after = evaluate(fitted.transform(X), y, random_state=0)
+        assert after["NMI"] > before["NMI"]
+        assert after["R@1"] >= before["R@1"] - 1
+        assert (fitted.transduction_ == y).mean() > 0.85
+
+    def test_the_metric_is_orthonormal(self, fitted):
+        L = fitted.components_
+        assert L.shape == (16, 32)
+        np.testing.assert_allclose(L @ L.T, np.eye(16), atol=1e-6)
+
+    def test_labels_given_stay_and_distributions_sum_to_one(self, fitted, digits):
+        _, _, labels = digits
+        known = labels >= 0
+        assert (fitted.transduction_[known] == labels[known]).all()
+        np.testing.assert_allclose(fitted.label_distributions_.sum(axis=1), 1, atol=1e-5)
+
+    def test_the_embedding_is_unit_with_the_weighted_input_beside_it(self, fitted, digits):
+        X, _, _ = digits
+        Z = fitted.transform(X)
+        assert Z.shape[1] == len(fitted.get_feature_names_out())
+        np.testing.assert_allclose(np.linalg.norm(Z[:, :16], axis=1), 1, atol=1e-5)
+        side = fitted.input_side_(X.reshape(len(X), -1))
+        np.testing.assert_allclose(Z[:, 16:], fitted.input_weight_ * side, atol=1e-6)
+
+    def test_items_come_one_by_one_or_all_at_once(self, fitted, digits):
+        X, _, _ = digits
+        each = np.vstack([fitted.transform(X[i : i + 1]) for i in range(5)])
+        np.testing.assert_allclose(each, fitted.transform(X[:5]), atol=1e-5)
+
+    def test_classes_are_predicted_from_the_proxies(self, fitted, digits):
+        X, y, _ = digits
+        distributions = fitted.predict_proba(X)
+        np.testing.assert_allclose(distributions.sum(axis=1), 1, atol=1e-5)
+        np.testing.assert_array_equal(fitted.predict(X), distributions.argmax(axis=1))
+        assert (fitted.predict(X) == y).mean() > 0.6
+
+    @pytest.mark.parametrize("stay", [True, False])
+    def test_proxies_stay_unless_the_means_of_the_classes_name_more_items_as_the_graph(
+        self, digits, monkeypatch, stay
+    ):
+        X, _, labels = digits
+        asked = []
+
+        def named_as(classes, embedding, proxies):
+            asked.append((classes, embedding, proxies.copy()))
+            return 0.5 if stay else float(len(asked))
+
+        monkeypatch.setattr(partition_run, "named_as", named_as)
+        model = small_model(epochs=1).fit(X, labels)
+        (classes, embedding, learned), (_, _, means) = asked
+        np.testing.assert_array_equal(classes, model.transduction_)
+        np.testing.assert_allclose(embedding, model.transform(X)[:, :16], atol=1e-5)
+        np.testing.assert_allclose(means, model.label_distributions_.T @ embedding, atol=1e-4)
+        found = model.network_.proxies.detach().numpy()
+        directions = means / np.linalg.norm(means, axis=1, keepdims=True)
+        np.testing.assert_allclose(found, learned if stay else directions, atol=1e-6)
+        assert np.array_equal(found, learned) == stay
+
+    def test_classes_are_predicted_after_few_steps_too(self, digits):
+        X, _, labels = digits
+        model = small_model(epochs=1, learning_rate=1e-4).fit(X, labels)
+        assert (model.predict(X) == model.transduction_).mean() > 0.6
+
+    def test_labels_are_foretold_if_the_graph_of_the_input_knows_the_classes(self, fitted, digits):
+        X, _, labels = digits
+        assert fitted.history_[0]["foretold"] > 0.6
+        known = np.flatnonzero(labels >= 0)
+        labels = labels.copy()
+        labels[known] = np.random.default_rng(0).permutation(labels[known])
+        model = small_model(epochs=1, epochs_per_partition=1, input_edges=0.2).fit(X, labels)
+        assert model.history_[0]["foretold"] < 0.4
+
+    def test_l_goes_on_from_where_it_was(self, digits, monkeypatch):
+        X, _, labels = digits
+        starts, ends = [], []
+
+        def spy(features, triplets, start, **options):
+            assert options == {"angle": 40.0, "max_iter": 3, "rescale": True}
+            starts.append(start)
+            found = learn_metric(features, triplets, start, **options)
+            ends.append(found.point)
+            return found
+
+        monkeypatch.setattr(deep_run, "learn_metric", spy)
+        small_model().fit(X, labels)
+        assert len(starts) == 3
+        np.testing.assert_allclose(starts[1:], ends[:-1], atol=1e-6)
+
+    def test_proxies_begin_as_they_are_and_then_at_the_means_of_the_classes(
+        self, digits, monkeypatch
+    ):
+        """The means of random features are all but one direction."""
+        X, _, labels = digits
+        seen, prepare = [], deep_run.DeepRun._prepare
+
+        def spy(run, rng):
+            features, found = run.embed("features"), prepare(run, rng)
+            seen.append((found, features))
+            return found
+
+        monkeypatch.setattr(deep_run.DeepRun, "_prepare", spy)
+        small_model().fit(X, labels)
+        first, *later = seen
+        assert first[0].proxies is None
+        assert len(later) == 2
+        for found, features in later:
+            means = found.distributions.T @ (features @ found.metric)
+            np.testing.assert_allclose(found.proxies, means, rtol=1e-5, atol=1e-4)
+
+    def test_batches_are_drawn_by_confidence_and_views_anew_in_each_partition(
+        self, digits, monkeypatch
+    ):
+        X, _, labels = digits
+        seen, seeds = [], []
+        batches, draw = deep_run.DeepRun._batches, deep_run.balanced_batches
+
+        def of_run(run, rows, number, rng):
+            seen.append((rows, confidences(run.distributions)))
+            drawn = batches(run, rows, number, rng)
+            seeds.append(run._generator.initial_seed())
+            return drawn
+
+        def spy(classes, weights, *args):
+            rows, expected = seen[-1]
+            np.testing.assert_array_equal(weights[rows], expected[rows])
+            assert not np.delete(weights, rows).any()
+            return draw(classes, weights, *args)
+
+        monkeypatch.setattr(deep_run.DeepRun, "_batches", of_run)
+        monkeypatch.setattr(deep_run, "balanced_batches", spy)
+        small_model().fit(X, labels)
+        assert len(set(seeds)) == 3
+
+    def test_a_history_and_seconds_of_each_partition(self, fitted):
+        assert [entry["partition"] for entry in fitted.history_] == [1, 2, 3]
+        assert all(np.isfinite(entry["loss"]) for entry in fitted.history_)
+        for entry in fitted.history_:
+            before, after = entry["objective"]
+            assert after <= before
+        assert set(fitted.stage_seconds_) == {
+            "input",
+            *(f"partition {i}" for i in (1, 2, 3)),
+            "end",
+        }
+
+
+class TestValidation:
+    def test_its_scores_are_those_of_the_embedding_after_each_partition(self, digits, fitted):
+        X, y, labels = digits
+        model = small_model().fit(X, labels, validation=(X[:200], y[:200]))
+        assert_same_weights(model, fitted)
+        assert [set(e["validation"]) >= {"NMI", "R@1"} for e in model.history_] == [True] * 3
+        seed = run_seed(0, None)
+        scores = evaluate(model.transform(X[:200]), y[:200], random_state=seed)
+        assert model.history_[-1]["validation"] == pytest.approx(scores)
+
+    @pytest.mark.parametrize(("rows", "size"), [(20, 8), (21, 7)])
+    def test_items_of_another_shape_and_other_labels_are_refused(self, digits, rows, size):
+        X, y, labels = digits
+        message = r"validation must be items of shape \(1, 8, 8\).*got 21 of shape"
+        with pytest.raises(ValueError, match=message):
+            small_model().fit(X, labels, validation=(X[:21, :size, :size], y[:rows]))
+
+    def test_what_is_no_pair_is_refused(self, digits):
+        X, _, labels = digits
+        for given, kind in ((X[:20], "ndarray"), ((X[:20],), "tuple")):
+            with pytest.raises(ValueError, match=rf"validation must be a pair.*got {kind}"):
+                small_model().fit(X, labels, validation=given)
+
+    def test_it_needs_a_label(self, digits):
+        X, _, labels = digits
+        for none in (np.full(20, -1), np.full(20, np.nan)):
+            with pytest.raises(ValueError, match="validation must label some of its items"):
+                small_model().fit(X, labels, validation=(X[:20], none))
+
+
+class TestProgress:
+    def test_it_tells_epoch_loss_what_labels_say_and_how_many_items_change_class(
+        self, digits, monkeypatch
+    ):
+        X, _, labels = digits
+        told = []
+        monkeypatch.setattr(Stages, "_show", lambda stages, done, note="": told.append(note))
+        model = small_model(epochs=3).fit(X, labels)
+        notes = [note for note in told if note]
+        assert len(notes) == 3 * 9  # a step each
+        assert notes[9].startswith("epoch 2 of 3, loss ")
+        share, changed = model.history_[0]["foretold"], model.history_[1]["changed"]
+        assert notes[9].endswith(f", {100 * share:.0f} % of the labels foretold")
+        told = rf"epoch 3 of 3, loss \d+\.\d{{3}}, {100 * changed:.1f} % changed class"
+        assert re.fullmatch(told, notes[-1])
+        assert [len(entry["losses"]) for entry in model.history_] == [2, 1]
+        means = [float(note.split("loss ")[1].split(",")[0]) for note in notes[-9:]]
+        assert model.history_[-1]["loss"] == pytest.approx(np.mean(means), abs=1e-3)
+
+    def test_the_published_way_tells_how_many_triplets_are_right(self, digits, monkeypatch):
+        X, y, _ = digits
+        told = []
+        monkeypatch.setattr(Stages, "_show", lambda stages, done, note="": told.append(note))
+        options = {"partition_size": 300, "epochs": 1, "epochs_per_partition": 1}
+        model = DeepSSDML.paper(small_network(), 16, **options, random_state=0).fit(X, y)
+        right = triplet_purity(model.triplets_, y)
+        assert model.history_[0]["purity"] == right
+        *_, last = filter(None, told)
+        assert last.endswith(f", {right['both']:.0f} % of the triplets right")
+
+
+class TestTheSameAgain:
+    def test_the_same_seed_gives_the_same_bits(self, fitted, digits):
+        X, _, labels = digits
+        assert_same_weights(fitted, small_model().fit(X, labels))
+
+    def test_neither_the_kind_of_the_data_set_nor_threads_of_the_graph_matter(self, fitted, digits):
+        X, y, labels = digits
+        pairs = [(torch.from_numpy(x.copy())[None], int(c)) for x, c in zip(X, y, strict=True)]
+        assert_same_weights(fitted, small_model(n_jobs=2).fit(pairs, labels))
+
+    def test_the_module_that_is_given_is_not_trained(self, digits):
+        X, _, labels = digits
+        model = small_model(epochs=2)
+        before = [p.clone() for p in model.backbone.parameters()]
+        clone(model)
+        model.fit(X, labels)
+        for parameter, kept in zip(model.backbone.parameters(), before, strict=True):
+            assert torch.equal(parameter, kept)
+
+    def test_torchs_generator_is_left_as_it_is(self, digits):
+        X, _, labels = digits
+        torch.manual_seed(5)
+        expected = torch.rand(1)
+        torch.manual_seed(5)
+        small_model(epochs=2).fit(X, labels)
+        assert torch.equal(torch.rand(1), expected)
+
+
+class TestPaper:
+    def test_it_is_learned_from_triplets_of_neighbourhoods(self, digits):
+        """And does what the published mining does: rows are driven away from their own class."""
+        X, y, labels = digits
+        options = {"partition_size": 300, "epochs": 4, "epochs_per_partition": 2}
+        model = DeepSSDML.paper(
+            small_network(), 16, **options, learning_rate=1e-2, random_state=0
+        ).fit(X, labels)
+        anchor, positive, negative = model.triplets_[:3]
+        assert (y[anchor] == y[positive]).mean() > (y[anchor] == y[negative]).mean() > 0.5
+        L = model.components_
+        np.testing.assert_allclose(L @ L.T, np.eye(16), atol=1e-6)
+        before = evaluate(X.reshape(len(X), -1), y, random_state=0)["R@1"]
+        assert evaluate(model.transform(X), y, random_state=0)["R@1"] < before - 5
+
+    def test_its_proxies_are_the_means_of_the_classes(self, digits):
+        X, _, labels = digits
+        options = {"partition_size": 300, "epochs": 1, "epochs_per_partition": 1}
+        model = DeepSSDML.paper(small_network(), 16, **options, random_state=0).fit(X, labels)
+        means = model.label_distributions_.T @ model.transform(X)
+        means /= np.linalg.norm(means, axis=1, keepdims=True)
+        np.testing.assert_allclose(model.network_.proxies.detach(), means, atol=1e-4)
+        assert (model.predict(X) == model.transduction_).mean() > 0.5
+
+    def test_without_orthogonality_l_is_a_layer(self, digits):
+        X, _, labels = digits
+        options = {"partition_size": 300, "epochs": 1, "epochs_per_partition": 1}
+        model = DeepSSDML.paper(
+            small_network(), 16, **options, orthogonal=False, learning_rate=0.1, random_state=0
+        ).fit(X, labels)
+        L = model.components_
+        assert np.abs(L @ L.T - np.eye(16)).max() > 1e-3
+
+
+class TestTheFirstPartition:
+    @pytest.mark.parametrize("edges", [0.0, 0.2])
+    def test_only_rows_whose_class_is_known_make_batches(self, digits, monkeypatch, edges):
+        X, y, labels = digits
+        seen = []
+        loss = deep_run.DeepRun._loss
+
+        def spy(run, batch):
+            seen.append((batch.rows, batch.classes))
+            return loss(run, batch)
+
+        monkeypatch.setattr(deep_run.DeepRun, "_loss", spy)
+        small_model(epochs=2, input_edges=edges).fit(X, labels)
+        rows, classes = (np.concatenate(part) for part in zip(*seen, strict=True))
+        assert (labels[rows] >= 0).all() == (edges == 0)
+        assert (classes == y[rows]).mean() > 0.9
+        np.testing.assert_array_equal(classes[labels[rows] >= 0], labels[rows][labels[rows] >= 0])
+
+    def test_epochs_are_as_many_as_asked_for(self, digits, monkeypatch):
+        X, _, labels = digits
+        steps = []
+        loss = deep_run.DeepRun._loss
+        monkeypatch.setattr(
+            deep_run.DeepRun, "_loss", lambda run, *args: (steps.append(1), loss(run, *args))[1]
+        )
+        # 350 rows make 9 batches of 40 an epoch: 2 epochs, then the third alone.
+        model = small_model(epochs=3).fit(X, labels)
+        assert len(model.history_) == 2
+        assert len(steps) == 18 + 9

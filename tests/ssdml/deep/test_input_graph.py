@@ -1,0 +1,98 @@
+"""The input beside the embedding, and what its graph foretells."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ssdml import DeepSSDML
+from ssdml.deep.input_graph import (
+    INPUT_EDGES,
+    TRUSTED,
+    flat_items,
+    foretold,
+    input_graph,
+    input_side,
+)
+from ssdml.graphs import adjacency, knn_graph
+from ssdml.networks.data import as_items
+
+AUTO = SimpleNamespace(input_edges="auto", input_weight="auto")
+
+
+@pytest.fixture
+def images(rng):
+    """300 of 1 x 6 x 6 pixels that vary along five directions."""
+    directions = rng.random((5, 36))
+    return (rng.random((300, 5)) @ directions).reshape(300, 6, 6).astype(np.float32)
+
+
+def test_distances_are_those_of_unit_rows_but_for_the_variance_left_out(images):
+    side, rows_of_all = input_side(as_items(images, "test"), AUTO)
+    flat = images.reshape(300, -1)
+    rows = flat - flat.mean()
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    rows -= rows.mean(axis=0)
+    kept = side(flat)
+    np.testing.assert_array_equal(rows_of_all, kept)
+    assert 0.95 <= (kept**2).sum() / (rows**2).sum() <= 1
+    left = rows - kept @ side.axes.T
+    np.testing.assert_allclose(left @ side.axes, 0, atol=1e-5)
+
+
+def test_features_come_to_a_mean_square_of_one(rng):
+    X = (100 * rng.standard_normal((500, 4)) + 7).astype(np.float32)
+    rows = input_side(as_items(X, "test"), AUTO)[0](X)
+    np.testing.assert_allclose(rows.mean(axis=0), 0, atol=1e-3)
+    assert (rows**2).sum(axis=1).mean() == pytest.approx(1, abs=0.06)
+
+
+def test_items_too_large_have_no_side():
+    large = as_items(np.zeros((3, 3, 64, 64), np.float32), "test")
+    assert input_side(large, AUTO) is None
+    assert input_side(large, SimpleNamespace(input_edges=0, input_weight="auto")) is None
+    with pytest.raises(ValueError, match=r"input_weight must be 'auto' or 0 .* got 0.5 and items"):
+        input_side(large, SimpleNamespace(input_edges="auto", input_weight=0.5))
+
+
+def test_items_that_do_not_vary_have_one_that_says_nothing():
+    images = np.ones((5, 4, 4), np.float32)
+    assert np.abs(input_side(as_items(images, "test"), AUTO)[0](images.reshape(5, 16))).max() < 1e-6
+
+
+def test_all_items_are_read_in_their_order(rng):
+    X = rng.random((12_000, 2)).astype(np.float32)
+    np.testing.assert_array_equal(flat_items(as_items(X, "test")), X)
+
+
+@pytest.mark.parametrize(
+    ("share", "weight"), [(TRUSTED, 0), (TRUSTED + 0.01, INPUT_EDGES), (None, INPUT_EDGES)]
+)
+def test_edges_count_where_they_foretell_more_than_half_of_the_labels(
+    rng, monkeypatch, share, weight
+):
+    monkeypatch.setattr("ssdml.deep.input_graph.foretold", lambda *args: share)
+    settings = DeepSSDML("mnist", n_neighbors=5)
+    labels = np.where(np.arange(50) < 10, np.arange(50) % 2, -1)
+    assert input_graph(rng.standard_normal((50, 3)), labels, settings, "cpu", rng).weight == weight
+
+
+class TestForetold:
+    def test_far_clusters_foretell_everything(self, rng):
+        truth = np.repeat(np.arange(3), 40)
+        graph = knn_graph(100 * truth[:, None] + rng.standard_normal((120, 3)), 5)
+        labels = np.where(np.arange(120) % 10 == 0, truth, -1)
+        assert foretold(adjacency(graph), labels, 0.99, None, rng) == 1
+
+    def test_labels_without_a_pattern_are_foretold_by_chance(self, rng):
+        graph = knn_graph(rng.standard_normal((600, 3)), 5)
+        labels = rng.integers(4, size=600)
+        assert 0.1 < foretold(adjacency(graph), labels, 0.99, None, rng) < 0.4
+
+    def test_one_label_a_class_cannot_be_halved(self, rng):
+        graph = knn_graph(rng.standard_normal((50, 3)), 5)
+        labels = np.full(50, -1)
+        labels[:3] = np.arange(3)
+        assert foretold(adjacency(graph), labels, 0.99, None, rng) is None

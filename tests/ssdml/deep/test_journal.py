@@ -1,0 +1,108 @@
+"""History on disk, and what is said where memory runs out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from ssdml.deep.run_folder import write_history
+from ssdml.utils.torch_tools import memory_hints
+
+
+def entries(count):
+    return [
+        {"partition": i + 1, "loss": 1 / (i + 1), "purity": None, "validation": {"NMI": 50.0 + i}}
+        for i in range(count)
+    ]
+
+
+def test_a_line_a_partition_written_whole_each_time(tmp_path):
+    for count in (1, 3):
+        write_history(tmp_path, entries(count))
+        lines = (tmp_path / "history.jsonl").read_text().splitlines()
+        assert [json.loads(line) for line in lines] == entries(count)
+    assert not (tmp_path / "history.jsonl.unfinished").exists()
+
+
+def test_numbers_that_json_does_not_have_are_null(tmp_path):
+    scores = {"NMI": float("nan"), "R@1": 5.0}
+    write_history(tmp_path, [{"partition": 1, "loss": float("inf"), "validation": scores}])
+    line = json.loads((tmp_path / "history.jsonl").read_text())
+    assert line == {"partition": 1, "loss": None, "validation": {"NMI": None, "R@1": 5.0}}
+
+
+def test_tensorboard_gets_numbers_where_it_is_installed(tmp_path, monkeypatch):
+    seen = []
+
+    class Writer:
+        def __init__(self, folder):
+            self.folder = folder
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            seen.append("closed")
+
+        def add_scalar(self, name, value, step):
+            seen.append((name, value, step))
+
+    module = SimpleNamespace(SummaryWriter=Writer)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    write_history(tmp_path, entries(2))
+    assert seen == [("loss", 0.5, 2), ("validation/NMI", 51.0, 2), "closed"]
+
+
+def test_without_tensorboard_there_is_the_file_alone(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    write_history(tmp_path, entries(1))
+    assert [path.name for path in tmp_path.iterdir()] == ["history.jsonl"]
+
+
+def test_memory_that_runs_out_names_the_setting():
+    with (
+        pytest.raises(
+            MemoryError, match=r"No room \(9 GiB\). Lower batch_size=64 in another folder,"
+        ),
+        memory_hints(SimpleNamespace(batch_size=64, checkpoint_dir="run")),
+    ):
+        raise torch.cuda.OutOfMemoryError("9 GiB")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "CUDA error: out of memory"],
+)
+def test_memory_that_the_libraries_of_a_gpu_lack_too(name):
+    with (
+        pytest.raises(MemoryError, match=rf"No room \({name}"),
+        memory_hints(SimpleNamespace(batch_size=64)),
+    ):
+        raise RuntimeError(f"{name} when calling `create(handle)`")
+
+
+def test_memory_of_a_machine_without_a_device_too():
+    with (
+        pytest.raises(MemoryError, match=r"No room.*Lower batch_size=64, or the network's size"),
+        memory_hints(SimpleNamespace(batch_size=64)),
+    ):
+        torch.empty(2**55)
+
+
+def test_main_memory_that_runs_out_names_what_wants_it():
+    with (
+        pytest.raises(MemoryError, match=r"main memory \(9 GiB\). Give fewer items, or set "),
+        memory_hints(SimpleNamespace(batch_size=64, input_edges="auto")),
+    ):
+        raise MemoryError("9 GiB")
+    with pytest.raises(MemoryError, match=r"items\.$"), memory_hints(SimpleNamespace()):
+        raise MemoryError("9 GiB")
+
+
+def test_other_errors_are_left_as_they_are():
+    with pytest.raises(RuntimeError, match="something else"), memory_hints(SimpleNamespace()):
+        raise RuntimeError("something else")

@@ -1,0 +1,354 @@
+"""Scores of an embedding, against slow twins, closed forms and pytorch-metric-learning."""
+
+from __future__ import annotations
+
+import tracemalloc
+from itertools import combinations
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import accuracy_score
+from sklearn.neighbors import NearestCentroid
+
+from ssdml.evaluation import (
+    embedding_score,
+    evaluate,
+    few_label_accuracy,
+    is_embedding_score,
+    kmeans_clusters,
+    normalized_mutual_information,
+    pairwise_f1,
+    retrieval as ranking,
+    scores as evaluation,
+    triplet_purity,
+)
+from ssdml.evaluation.retrieval import retrieval_scores
+
+RETRIEVAL = ["R@1", "R@2", "R@4", "R@8", "MAP@R", "RP"]
+
+
+def embedding(rng, n=120, d=4, n_classes=5):
+    y = rng.integers(0, n_classes, n)
+    Z = (np.eye(n_classes, d)[y] + rng.normal(scale=0.6, size=(n, d))).astype(np.float32)
+    Z.flags.writeable = y.flags.writeable = False
+    return Z, y
+
+
+def retrieval_slowly(Z, y, ks):
+    """The twin: one query after the other, one rank after the other."""
+    Z = np.asarray(Z, dtype=np.float64)
+    answers = {f"R@{k}": [] for k in ks} | {"MAP@R": [], "RP": []}
+    for i in range(len(Z)):
+        R = int(np.sum(y == y[i])) - 1
+        if R == 0:
+            continue
+        squared = np.square(Z - Z[i]).sum(axis=1)
+        ranking = [j for j in np.lexsort((np.arange(len(Z)), squared)) if j != i]
+        right = [bool(y[j] == y[i]) for j in ranking]
+        for k in ks:
+            answers[f"R@{k}"].append(any(right[:k]))
+        answers["RP"].append(sum(right[:R]) / R)
+        answers["MAP@R"].append(
+            sum(sum(right[:r]) / r for r in range(1, R + 1) if right[r - 1]) / R
+        )
+    return {name: 100 * float(np.mean(values)) for name, values in answers.items()}
+
+
+def peer_scores(Z, y, clusters=None):
+    """Scores of pytorch-metric-learning's calculator, in percent and under our names."""
+    distances = pytest.importorskip("pytorch_metric_learning.distances")
+    calculator = pytest.importorskip("pytorch_metric_learning.utils.accuracy_calculator")
+    inference = pytest.importorskip("pytorch_metric_learning.utils.inference")
+    names = {
+        "precision_at_1": "R@1",
+        "mean_average_precision_at_r": "MAP@R",
+        "r_precision": "RP",
+        "NMI": "NMI",
+    }
+    peer = calculator.AccuracyCalculator(
+        include=tuple(names),
+        k="max_bin_count",
+        device=torch.device("cpu"),
+        knn_func=inference.CustomKNN(distances.LpDistance(normalize_embeddings=False)),
+        kmeans_func=lambda rows, n_clusters: torch.as_tensor(clusters),
+    )
+    scores = peer.get_accuracy(torch.tensor(np.array(Z)), torch.tensor(np.array(y)))
+    return {names[name]: 100 * score for name, score in scores.items()}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("lone", [[], [77, 88]])
+def test_scores_equal_those_of_pytorch_metric_learning(seed, lone):
+    Z, y = embedding(np.random.default_rng(seed))
+    y = np.concatenate([lone, y[len(lone) :]]).astype(np.int64)
+    clusters = kmeans_clusters(Z, len(np.unique(y)), random_state=seed)
+    ours = evaluate(Z, y, random_state=seed)
+    for name, score in peer_scores(Z, y, clusters).items():
+        assert ours[name] == pytest.approx(score, abs=1e-6), name
+
+
+def test_labels_beyond_the_integers_of_float32_are_told_apart():
+    Z = [[0.0], [1.0], [2.1], [3.3], [4.6], [6.0]]
+    near = 2**24 + np.array([0, 1, 0, 1, 0, 1])
+    assert len(np.unique(near.astype(np.float32))) == 1  # what a cast of the labels would do
+    assert evaluate(Z, near, ks=(1,))["R@1"] == 0.0
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_retrieval_agrees_with_ranking_by_hand(rng, ties):
+    Z, y = embedding(rng)
+    Z = np.round(Z) if ties else Z
+    expected = retrieval_slowly(Z, y, (1, 2, 4, 8))
+    scores = retrieval_scores(Z, y, [1, 2, 4, 8])
+    assert list(scores) == RETRIEVAL
+    assert scores == pytest.approx(expected, abs=1e-10)
+
+
+def test_nmi_is_mutual_information_over_the_mean_entropy(rng):
+    codes, clusters = rng.integers(0, 3, 50), rng.integers(0, 4, 50)
+    joint = np.histogram2d(codes, clusters, bins=(3, 4))[0] / 50
+    a, b = joint.sum(axis=1), joint.sum(axis=0)
+    seen = joint > 0
+    information = (joint[seen] * np.log(joint[seen] / np.outer(a, b)[seen])).sum()
+    entropies = -(a * np.log(a)).sum() - (b * np.log(b)).sum()
+    assert normalized_mutual_information(codes, clusters) == pytest.approx(
+        200 * information / entropies, abs=1e-9
+    )
+
+
+def test_f1_counts_pairs(rng):
+    codes, clusters = rng.integers(0, 3, 30), rng.integers(0, 4, 30)
+    pairs = [
+        (codes[i] == codes[j], clusters[i] == clusters[j]) for i, j in combinations(range(30), 2)
+    ]
+    true_positive = pairs.count((True, True))
+    wrong = pairs.count((True, False)) + pairs.count((False, True))
+    expected = 100 * 2 * true_positive / (2 * true_positive + wrong)
+    assert pairwise_f1(codes, clusters) == pytest.approx(expected, abs=1e-10)
+
+
+def test_f1_without_any_pair_is_nan():
+    assert np.isnan(pairwise_f1(np.arange(4), np.arange(4)))
+
+
+def test_f1_does_not_overflow_where_pairs_exceed_int32():
+    codes = np.repeat([0, 1], 100_000)
+    assert pairwise_f1(codes, codes) == 100.0
+
+
+def test_scores_come_in_order_and_in_percent():
+    scores = evaluate([[0.0], [0.1], [5.0], [5.1]], ["a", "a", "b", "b"], ks=(1, 3))
+    assert scores == {
+        "NMI": 100.0,
+        "F1": 100.0,
+        "R@1": 100.0,
+        "R@3": 100.0,
+        "MAP@R": 100.0,
+        "RP": 100.0,
+    }
+    assert list(scores) == ["NMI", "F1", "R@1", "R@3", "MAP@R", "RP"]
+    assert all(type(score) is float for score in scores.values())
+
+
+@pytest.mark.parametrize("mark", [-1, None, float("nan"), ""])
+def test_rows_without_a_label_never_count(rng, mark):
+    Z, y = embedding(rng)
+    names = [f"class {label}" for label in y] if mark in (None, "") else y.tolist()
+    partial = [label for name in names for label in (name, mark)]
+    crowded = np.repeat(Z, 2, axis=0)  # each row has an unlabelled copy, its nearest neighbour
+    assert evaluate(crowded, partial) == evaluate(Z, y)
+
+
+def test_scores_follow_from_random_state_alone(rng):
+    Z, y = embedding(rng, n=300)
+    assert evaluate(Z, y, random_state=3) == evaluate(Z, y, random_state=3)
+
+
+def test_random_state_reaches_the_clusters(monkeypatch, rng):
+    seen = []
+    kmeans = evaluation.kmeans_clusters
+
+    def recorded(rows, n_clusters, *, random_state):
+        seen.append((n_clusters, random_state))
+        return kmeans(rows, n_clusters, random_state=random_state)
+
+    monkeypatch.setattr(evaluation, "kmeans_clusters", recorded)
+    Z, y = embedding(rng)
+    evaluate(Z, y, random_state=11)
+    embedding_score(Z, y, "NMI", random_state=12)
+    assert seen == [(5, 11), (5, 12)]
+
+
+def test_rotating_moving_and_scaling_the_embedding_changes_nothing(rng):
+    Z, y = embedding(rng)
+    rotation = np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    moved = 3.0 * Z.astype(np.float64) @ rotation + rng.normal(size=4)
+    assert evaluate(moved, y) == pytest.approx(evaluate(Z.astype(np.float64), y), abs=1e-9)
+
+
+def test_renaming_the_classes_and_shuffling_the_rows_changes_no_retrieval_score(rng):
+    Z, y = embedding(rng)
+    order = rng.permutation(len(y))
+    renamed = np.array(list("qwert"))[y]
+    shuffled = evaluate(Z[order], renamed[order])
+    assert {name: shuffled[name] for name in RETRIEVAL} == pytest.approx(
+        {name: evaluate(Z, y)[name] for name in RETRIEVAL}, abs=1e-10
+    )
+
+
+def test_each_score_alone_is_that_of_all(rng):
+    Z, y = embedding(rng)
+    for name, score in evaluate(Z, y).items():
+        assert is_embedding_score(name)
+        assert embedding_score(Z, y, name) == score
+
+
+@pytest.mark.parametrize("name", ["accuracy", "R@0", "R@", "R@1.5", "MAP"])
+def test_other_names_are_no_score_of_an_embedding(name):
+    assert not is_embedding_score(name)
+
+
+def test_a_class_of_one_row_is_no_query_but_stays_a_neighbour():
+    # Rows 0 and 3 are a class; the lone row 1 is the nearest of 0, the lone row 2 that of 3.
+    scores = evaluate([[0.0], [1.0], [9.0], [10.0]], ["a", "lone", "only", "a"], ks=(1, 2, 3))
+    assert [scores[name] for name in ("R@1", "R@2", "R@3")] == [0.0, 0.0, 100.0]
+
+
+def test_retrieval_is_nan_where_no_class_has_two_rows():
+    scores = evaluate([[0.0], [1.0], [2.0]], [0, 1, 2])
+    assert all(np.isnan(scores[name]) for name in RETRIEVAL)
+    assert scores["NMI"] == pytest.approx(100.0)
+
+
+def test_one_class_is_found_whole(rng):
+    scores = evaluate(rng.normal(size=(10, 2)), np.zeros(10), ks=(1,))
+    assert scores == {
+        "NMI": 100.0,
+        "F1": 100.0,
+        "R@1": 100.0,
+        "MAP@R": pytest.approx(100.0),
+        "RP": 100.0,
+    }
+
+
+def test_a_single_row_has_clusters_but_no_neighbours():
+    scores = evaluate([[1.0, 2.0]], [0], ks=(1,))
+    assert np.isnan(scores["R@1"])
+
+
+def test_identical_rows_tie_towards_the_smaller_index():
+    # The nearest rows of 0 are 1, 2; of 1: 0, 2; of 2 and 3: 0, 1.
+    scores = evaluate(np.full((4, 3), 0.1), [0, 1, 0, 1], ks=(1, 2, 3))
+    assert [scores[f"R@{k}"] for k in (1, 2, 3)] == [25.0, 75.0, 100.0]
+    assert scores["NMI"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_k_may_exceed_the_number_of_rows(rng):
+    Z, y = embedding(rng, n=12, n_classes=2)
+    assert evaluate(Z, y, ks=(1000,))["R@1000"] == 100.0
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e30])
+def test_the_size_of_float32_rows_does_not_matter(rng, size):
+    Z, y = embedding(rng)
+    scaled = Z * np.float32(2.0) ** np.float32(round(np.log2(size)))
+    assert evaluate(scaled, y) == pytest.approx(evaluate(Z, y), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("Z", "y", "message"),
+    [
+        ([[0.0, 1.0], [2.0, np.nan]], [0, 1], "Z must be finite; got nan at row 1, column 1"),
+        ([[0.0, -np.inf], [2.0, 1.0]], [0, 1], "Z must be finite; got -inf at row 0, column 1"),
+        ([[0.0], [1.0]], [0, 1, 1], "y must have a label for each of the 2 rows of Z; got 3"),
+        ([[0.0], [1.0]], [-1, -1], "y must contain labels; all 2 entries are unlabelled"),
+        ([0.0, 1.0], [0, 1], r"Z must have two dimensions .*; got shape \(2,\)"),
+        (np.empty((0, 2)), [], r"Z must not be empty; got shape \(0, 2\)"),
+        ([[0.0], [1.0]], [[0], [1]], r"y must be 1-D; got shape \(2, 1\)"),
+    ],
+)
+def test_wrong_input_is_named(Z, y, message):
+    with pytest.raises(ValueError, match=message):
+        evaluate(Z, y)
+
+
+@pytest.mark.parametrize("ks", [(0,), (1, -2), (1.5,)])
+def test_a_k_below_one_or_between_integers_is_refused(ks):
+    with pytest.raises(ValueError, match=f"ks must be integers from 1; got {ks[-1]}"):
+        evaluate([[0.0], [1.0]], [0, 0], ks=ks)
+
+
+def test_no_square_array_is_made(monkeypatch, rng):
+    monkeypatch.setattr(ranking, "BLOCK_ENTRIES", 2**18)
+    n = 3000
+    Z, y = rng.normal(size=(n, 2)), rng.integers(0, 200, n)
+    tracemalloc.start()
+    retrieval_scores(Z, y, [1])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 0.3 * n * n * 8
+
+
+def test_accuracy_is_that_of_the_nearest_mean(rng):
+    Z, y = embedding(rng, n=200)
+    few = np.arange(25)
+    model = NearestCentroid().fit(Z[few].astype(np.float64), y[few])
+    expected = 100 * accuracy_score(y[25:], model.predict(Z[25:].astype(np.float64)))
+    assert few_label_accuracy(Z[few], y[few], Z[25:], y[25:]) == pytest.approx(expected)
+
+
+def test_accuracy_ignores_unlabelled_rows_on_both_sides():
+    labelled, names = [[0.0], [4.0], [99.0]], ["a", "b", None]
+    rows, truth = [[1.0], [3.0], [0.0]], ["a", "b", None]
+    assert few_label_accuracy(labelled, names, rows, truth) == 100.0
+
+
+def test_a_row_of_a_class_that_was_never_labelled_counts_as_wrong():
+    assert few_label_accuracy([[0.0], [4.0]], [0, 1], [[0.0], [4.0]], [0, 7]) == 50.0
+
+
+def test_equally_near_means_go_to_the_class_that_sorts_first():
+    assert few_label_accuracy([[2.0], [0.0]], [1, 0], [[1.0]], [0]) == 100.0
+
+
+@pytest.mark.parametrize(
+    ("labelled", "names", "rows", "message"),
+    [
+        ([[0.0, 1.0]], [0], [[0.0]], "Z must have the 2 columns of Z_labelled; got 1"),
+        ([[0.0]], [-1], [[0.0]], "y_labelled must contain labels; all 1 entries"),
+        ([[np.nan]], [0], [[0.0]], "Z_labelled must be finite; got nan at row 0, column 0"),
+        ([[0.0]], [0, 1], [[0.0]], "y_labelled must have a label for each of the 1 rows"),
+    ],
+)
+def test_wrong_input_of_the_accuracy_is_named(labelled, names, rows, message):
+    with pytest.raises(ValueError, match=message):
+        few_label_accuracy(labelled, names, rows, [0])
+
+
+def triplets(rng, n_rows, n):
+    anchor, positive, negative = rng.integers(n_rows, size=(3, n))
+    return SimpleNamespace(
+        anchor=anchor, positive=positive, negative=negative, weight=rng.random(n)
+    )
+
+
+def test_purity_is_the_share_counted_one_by_one(rng):
+    y = rng.integers(-1, 3, size=30)
+    mined = triplets(rng, 30, 500)
+    ends = zip(mined.anchor, mined.positive, mined.negative, mined.weight, strict=True)
+    judged = [(y[a], y[p], y[n], w) for a, p, n, w in ends if min(y[a], y[p], y[n]) >= 0]
+    purity = triplet_purity(mined, y)
+    assert purity["n"] == len(judged)
+    assert purity["positive"] == pytest.approx(100 * np.mean([a == p for a, p, _, _ in judged]))
+    assert purity["negative"] == pytest.approx(100 * np.mean([a != n for a, _, n, _ in judged]))
+    right = np.array([a == p and a != n for a, p, n, _ in judged])
+    weight = np.array([w for *_, w in judged])
+    assert purity["both"] == pytest.approx(100 * right.mean())
+    assert purity["weighted"] == pytest.approx(100 * weight[right].sum() / weight.sum())
+
+
+def test_triplets_that_nobody_can_judge_have_no_purity(rng):
+    assert triplet_purity(triplets(rng, 5, 10), np.full(5, -1)) is None
+    assert triplet_purity(triplets(rng, 5, 0), np.zeros(5)) is None

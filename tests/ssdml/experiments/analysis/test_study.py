@@ -1,0 +1,331 @@
+"""What a study says, on rows with known answers: matching budgets, tests, ranks, the sentence."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ssdml.datasets.budgets import Budget
+from ssdml.experiments.analysis.statistics import (
+    corrected_interval,
+    corrected_t_test,
+    holm,
+    mean_interval,
+)
+from ssdml.experiments.analysis.study import (
+    alike,
+    make_study,
+    matching_budget,
+    most_runs,
+    rank_over_datasets,
+    study_scores,
+)
+from ssdml.experiments.analysis.tables import conditions
+from ssdml.experiments.report import write_report
+from ssdml.experiments.report.figures import as_svg, draw_critical_difference, looks, new_figure
+from ssdml.experiments.report.report import read_sections
+from ssdml.experiments.runs.results import RESULTS, append_row
+
+
+@pytest.fixture
+def rows_of(make_row):
+    """Rows from accuracies by method and number of labels, None for all; a value a seed."""
+
+    def make(accuracies, condition=None, **changes):
+        rows = []
+        for method, curve in accuracies.items():
+            for labels, values in curve.items():
+                budget = Budget(labels, **(condition or {}))
+                more = {} if budget.is_plain else {"budget": budget.to_dict()}
+                for seed, value in enumerate(values):
+                    row = make_row(
+                        method=method,
+                        seed=seed,
+                        labels_per_class=labels or 50,
+                        scores={"accuracy": value},
+                        config_hash=f"{method}-{budget}-{seed}",
+                        **more,
+                        **changes,
+                    )
+                    rows.append(row)
+        return rows
+
+    return make
+
+
+CURVES = {
+    "input": {1: [50.0, 52, 51], 5: [60.0, 62, 61], None: [70.0, 71, 72]},
+    "ssdml": {1: [80.0, 83, 81], 5: [89.5, 89.9, 90.6], None: [90.0, 90, 91]},
+    "lda": {1: [55.0, 58, 53], 5: [70.0, 74, 72], None: [95.0, 95.5, 96]},
+}
+
+
+def test_the_matching_budget_is_the_one_from_which_on_all_match():
+    differences = np.array([[-0.5, -0.4], [-3.0, -3.2], [-0.6, -0.8], [0.2, 0.3]])
+    assert matching_budget(differences, test_share=0.0) == (2, 3)
+    assert matching_budget(differences[:2], test_share=0.0) == (None, None)
+    assert matching_budget(differences - 100, test_share=0.0, margin=200) == (0, 0)
+
+
+def test_a_failed_seed_does_not_match():
+    assert matching_budget(np.array([[0.0, np.nan]]), test_share=0.0) == (None, None)
+
+
+def test_one_seed_matches_in_the_mean_and_never_surely():
+    assert matching_budget(np.array([[-5.0], [0.0]]), test_share=0.0) == (1, None)
+
+
+def test_a_method_is_matched_with_itself_and_with_the_best_that_has_all_labels(rows_of):
+    study = make_study(rows_of(CURVES))
+    assert study.target == "lda"
+    lines = {line.method: line for line in study.matches}
+    assert lines["ssdml"].own[0] == Budget(5)  # 0.5, 0.1 and 0.4 below itself
+    assert lines["ssdml"].best == (None, None)
+    assert lines["lda"].own == (None, None)
+    assert lines["lda"].full == mean_interval([95, 95.5, 96])
+    assert [line.method for line in study.matches] == ["lda", "ssdml", "input"]
+
+
+def test_without_runs_that_have_all_labels_nothing_is_matched(rows_of):
+    few = {m: {n: v for n, v in curve.items() if n} for m, curve in CURVES.items()}
+    study = make_study(rows_of(few))
+    assert study.matches == []
+    assert study.reference == "ssdml"
+
+
+def test_the_others_are_tested_against_the_best_and_holm_counts_the_tests(rows_of):
+    study = make_study(rows_of(CURVES))
+    assert study.reference == "ssdml"
+    assert [line.method for line in study.tests] == ["lda", "input"]
+    share = 40 / 80
+    p = [
+        corrected_t_test(
+            np.subtract(CURVES[method][labels], CURVES["ssdml"][labels]), test_share=share
+        ).p
+        for method in ("lda", "input")
+        for labels in (1, 5)
+    ]
+    found = [value for line in study.tests for value in line.p]
+    np.testing.assert_allclose(found, holm(p))
+    assert study.tests[0].differences == pytest.approx([-26.0, -18.0])
+
+
+def test_holms_adjustment_is_statsmodels_by_hand(rng):
+    p = rng.random(8) ** 3
+    order = np.argsort(p)
+    expected = np.empty(8)
+    expected[order] = [min(1, max((8 - j) * p[order[j]] for j in range(i + 1))) for i in range(8)]
+    np.testing.assert_allclose(holm(p), expected)
+    with_gap = holm([*p, np.nan])
+    np.testing.assert_allclose(with_gap[:8], expected)
+    assert np.isnan(with_gap[8])
+
+
+def test_the_corrected_interval_and_the_corrected_test_say_the_same(rng):
+    differences = rng.standard_normal(6) + 0.8
+    for share in (0.0, 0.5):
+        p = corrected_t_test(differences, test_share=share).p
+        at_p = corrected_interval(differences, test_share=share, level=1 - p)
+        assert min(abs(at_p.low), abs(at_p.high)) == pytest.approx(0, abs=1e-9)
+    plain = corrected_interval(differences, test_share=0.0)
+    assert plain == pytest.approx(mean_interval(differences))
+
+
+def test_ranks_are_over_seeds_and_not_over_seeds_and_budgets(rows_of):
+    ranking = make_study(rows_of(CURVES)).ranking
+    assert (ranking.methods, ranking.n_blocks) == (["ssdml", "lda", "input"], 3)
+    q = stats.studentized_range.ppf(0.95, 3, np.inf) / np.sqrt(2)
+    assert ranking.test.critical_difference == pytest.approx(q * np.sqrt(3 * 4 / (6 * 3)))
+    np.testing.assert_array_equal(ranking.test.ranks, [1, 2, 3])
+
+
+def test_a_method_that_failed_is_left_out_of_the_ranks_and_said_so(rows_of, make_row):
+    rows = rows_of(CURVES | {"pca": CURVES["input"], "nca": CURVES["lda"]})
+    broken = [row for row in rows if row["method"] == "nca" and row["labels_per_class"] == 1]
+    broken[0]["scores"], broken[0]["status"] = {}, "failed"
+    study = make_study(rows)
+    assert study.ranking.left_out == ["nca"]
+    assert "nca" not in study.ranking.methods
+    assert "nca" not in study.recommendation
+
+
+def test_two_methods_or_one_seed_have_no_ranks(rows_of):
+    assert make_study(rows_of({m: CURVES[m] for m in ("input", "lda")})).ranking is None
+    one = {m: {n: v[:1] for n, v in curve.items()} for m, curve in CURVES.items()}
+    assert make_study(rows_of(one)).ranking is None
+
+
+def test_methods_that_are_all_alike_have_no_probability_and_no_warning(rows_of):
+    same = {name: CURVES["input"] for name in ("a", "b", "c")}
+    ranking = make_study(rows_of(same)).ranking
+    assert np.isnan(ranking.test.p)
+    assert ranking.groups == [(0, 2)]
+
+
+def test_over_data_sets_a_set_is_a_block_and_three_are_the_fewest(rows_of):
+    studies = [make_study(rows_of(CURVES, dataset=name)) for name in "abcd"]
+    assert rank_over_datasets(studies[:2]) is None
+    ranking = rank_over_datasets(studies)
+    assert (ranking.n_blocks, ranking.methods[0]) == (4, "ssdml")
+
+
+def test_groups_are_the_longest_runs_within_the_difference(rng):
+    ranks = np.sort(rng.uniform(1, 8, 8))
+    groups = alike(ranks, 1.5)
+    pairs = {(i, j) for a, b in groups for i in range(a, b + 1) for j in range(i + 1, b + 1)}
+    close = {(i, j) for i in range(8) for j in range(i + 1, 8) if ranks[j] - ranks[i] <= 1.5}
+    assert pairs == close
+    assert len(groups) == len(set(groups))
+
+
+def test_the_sentence_names_the_best_its_lead_and_the_interval(rows_of):
+    study = make_study(rows_of(CURVES))
+    averages = {m: np.mean([CURVES[m][1], CURVES[m][5]], axis=0) for m in ("ssdml", "lda")}
+    gain = corrected_interval(averages["ssdml"] - averages["lda"], test_share=0.5)
+    assert study.recommendation == (
+        f"Take ssdml: its accuracy is {averages['ssdml'].mean():.1f} % on average over 1 to 5 "
+        f"labels a class, +{gain.mean:.1f} points from lda, the next (95 % interval "
+        f"+{gain.low:.1f} to +{gain.high:.1f}, 3 seeds)."
+    )
+
+
+def test_the_sentence_names_those_that_may_be_as_good(rows_of):
+    close = {1: [79.0, 84.0, 81.2], 5: [89.9, 90.2, 89.7]}
+    study = make_study(rows_of(CURVES | {"near": close}))
+    assert "though near may be as good" in study.recommendation or (
+        "though ssdml may be as good" in study.recommendation
+    )
+
+
+def test_methods_are_compared_on_the_runs_that_all_of_them_have(rows_of):
+    later = {"ssdml": {5: [1.0] * 4}, "lda": {5: [99.0] * 4, 9: [99.0] * 4, None: [99.0] * 4}}
+    more = [row for row in rows_of(later) if row["seed"] == 3 or row["labels_per_class"] == 9]
+    assert study_scores([*rows_of(CURVES), *more]).seeds == [0, 1, 2]
+    expected, ragged = make_study(rows_of(CURVES)), make_study([*rows_of(CURVES), *more])
+    left_out = " Left out, where runs are missing: 9 labels a class, seed 3."
+    assert ragged.recommendation == expected.recommendation + left_out
+    assert (ragged.matches, ragged.tests) == (expected.matches, expected.tests)
+
+
+def test_one_run_of_a_new_method_does_not_displace_the_others(rows_of):
+    rows = rows_of(CURVES | {"nca": {1: [99.0]}})
+    left_out = " Left out, where runs are missing: nca."
+    assert make_study(rows).recommendation == (
+        make_study(rows_of(CURVES)).recommendation + left_out
+    )
+
+
+def test_a_budget_with_one_seed_does_not_take_the_other_seeds(rows_of):
+    rows = rows_of({name: curve | {9: [99.0]} for name, curve in CURVES.items()})
+    scores = study_scores(rows)
+    assert (scores.budgets, scores.seeds) == ([Budget(1), Budget(5)], [0, 1, 2])
+    assert scores.left_out == ["9 labels a class"]
+
+
+def test_the_runs_that_are_kept_are_the_most_with_none_missing(rng):
+    for _ in range(30):
+        ran = rng.random((3, 3, 3)) < 0.8
+        kept = most_runs(ran)
+        assert ran[np.ix_(*kept)].all()
+        common = ran.all(axis=0)
+        whole = common.any(axis=1), common[common.any(axis=1)].all(axis=0)
+        assert np.prod([len(axis) for axis in kept]) >= 3 * whole[0].sum() * whole[1].sum()
+    everything = most_runs(np.ones((2, 3, 4), dtype=bool))
+    assert [len(axis) for axis in everything] == [2, 3, 4]
+
+
+def test_where_no_two_budgets_are_left_there_is_no_study(rows_of):
+    assert make_study(rows_of({"input": {1: [1.0]}, "lda": {9: [3.0]}})) is None
+    few = [row for row in rows_of(CURVES) if row["labels_per_class"] < 9]
+    assert make_study([row for row in few if row["seed"] == (row["labels_per_class"] == 5)]) is None
+    with_all = [row for row in rows_of(CURVES) if row["seed"] == (row["labels_per_class"] == 5)]
+    assert study_scores(with_all).budgets == [Budget(1)]
+
+
+def test_where_every_method_failed_somewhere_none_is_recommended(rows_of):
+    rows = rows_of(CURVES)
+    for row in rows:
+        if (row["method"], row["seed"]) in {("input", 0), ("ssdml", 1), ("lda", 2)}:
+            row["scores"] = {"NMI": 1.0}
+    assert make_study(rows).recommendation == (
+        "No method finished every run over 1 to 5 labels a class: none is recommended."
+    )
+    assert make_study(rows).tests == []
+
+
+def test_one_method_alone_is_named_as_such(rows_of):
+    study = make_study(rows_of({"input": CURVES["input"]}))
+    assert study.recommendation.startswith("input is the only method: its accuracy is 56.0 %")
+
+
+def test_one_seed_does_not_tell(rows_of):
+    one = {m: {n: v[:1] for n, v in curve.items()} for m, curve in CURVES.items()}
+    assert "one seed does not tell how sure that is" in make_study(rows_of(one)).recommendation
+
+
+def test_classes_without_labels_are_studied_by_recall(rows_of):
+    rows = rows_of(CURVES)
+    for row in rows:
+        row["scores"].pop("accuracy")
+    assert study_scores(rows).score == "R@1"
+
+
+def test_one_budget_is_no_study(rows_of):
+    assert make_study(rows_of({"input": {5: [1.0, 2.0]}})) is None
+
+
+def test_conditions_are_apart_and_all_labels_stand_beside_each_way_to_draw(rows_of):
+    plain, noisy = rows_of(CURVES), rows_of(CURVES, {"noise": 0.2})
+    natural = [row for row in rows_of(CURVES, {"draw": "natural"}) if row["labels_per_class"] < 9]
+    groups = conditions([*noisy, *natural, *plain])
+    assert [len(group) for group in groups] == [27, 27, 27]
+    assert {row["config_hash"] for row in groups[2]} == {row["config_hash"] for row in noisy}
+    full = [
+        {row["config_hash"] for row in g if "-all labels" in row["config_hash"]} for g in groups
+    ]
+    assert full[0] == full[1] != full[2]
+
+
+@pytest.fixture
+def folder(tmp_path, rows_of):
+    for row in [*rows_of(CURVES), *rows_of(CURVES, {"noise": 0.2})]:
+        append_row(tmp_path / RESULTS, row)
+    return tmp_path
+
+
+def test_the_report_shows_the_study(folder):
+    source = write_report(folder).read_text(encoding="utf-8")
+    text = re.sub(r"\s+", " ", re.sub(r"<style.*?</style>|<[^>]*>", " ", source, flags=re.DOTALL))
+    for section in read_sections(folder):
+        assert section.study.recommendation in text
+    for words in (
+        "How few labels are enough", "Against ssdml, with each number of labels",
+        "Which methods differ", "critical difference 1.9", "20 % of them wrong",
+        "With wrong labels and uneven classes", "wrong labels, %",
+    ):  # fmt: skip
+        assert words in text
+    assert "nan" not in text.lower()
+
+
+def test_three_data_sets_are_ranked_at_the_end(tmp_path, rows_of):
+    for name in "abc":
+        for row in rows_of(CURVES, dataset=name):
+            append_row(tmp_path / RESULTS, row | {"config_hash": name + row["config_hash"]})
+    assert "Over the 3 data sets" in write_report(tmp_path).read_text(encoding="utf-8")
+
+
+def test_the_diagram_puts_every_method_at_its_rank():
+    methods, ranks = ["ssdml", "nca", "pca", "input"], [1.2, 2.0, 3.1, 3.7]
+    with new_figure(6, 3) as figure:
+        axes = figure.subplots()
+        draw_critical_difference(axes, methods, ranks, 1.3, [(0, 1), (2, 3)], looks(methods))
+        marks = [line.get_xdata()[0] for line in axes.lines if line.get_linestyle() == "None"]
+        bars = [line.get_xdata() for line in axes.lines if line.get_linewidth() == 4]
+        svg = as_svg(figure, "ranks")
+    assert marks == ranks
+    np.testing.assert_allclose(bars, [[1.16, 2.04], [3.06, 3.74]])
+    assert all(f"{name} {rank}" in svg for name, rank in zip(methods, ranks, strict=True))
+    assert "critical difference 1.3" in svg

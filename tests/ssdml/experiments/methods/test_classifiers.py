@@ -1,0 +1,63 @@
+"""Classifiers as embeddings, and UMAP where it is installed."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import is_classifier
+from sklearn.datasets import make_blobs
+
+from ssdml.evaluation import few_label_accuracy
+from ssdml.experiments.methods.classifiers import REFERENCES, ClassDistributions, SupervisedUMAP
+
+
+@pytest.fixture
+def blobs():
+    X, y = make_blobs(120, 3, centers=3, random_state=0)
+    labels = np.full(120, -1)
+    for c in range(3):
+        labels[np.flatnonzero(y == c)[:4]] = c
+    return X, y, labels
+
+
+@pytest.mark.parametrize("name", ["label-spreading", "self-training"])
+def test_a_classifier_says_the_likeliest_class_of_its_embedding(blobs, name):
+    X, y, labels = blobs
+    names = np.array([3, 7, 11])
+    y, labels = names[y], np.where(labels < 0, -1, names[labels])
+    model = REFERENCES[name](0, None).fit(X[:90], labels[:90])
+    Z = model.transform(X[90:])
+    np.testing.assert_allclose(Z.sum(axis=1), 1)
+    np.testing.assert_array_equal(model.predict(X[90:]), model.classifier_.predict(X[90:]))
+    np.testing.assert_array_equal(model.predict(X[90:]), names[Z.argmax(axis=1)])
+    assert is_classifier(model)
+    assert model.score(X[90:], y[90:]) > 0.8
+
+
+def test_rows_that_no_label_reaches_are_at_the_origin():
+    class Unsure:
+        def predict_proba(self, X):
+            return np.full((len(X), 2), np.nan)
+
+    model = ClassDistributions(None)
+    model.classifier_ = Unsure()
+    assert (model.transform(np.ones((3, 2))) == 0).all()
+
+
+def test_umap_takes_the_labels_that_there_are(blobs):
+    pytest.importorskip("umap")
+    X, y, labels = blobs
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its own, of its libraries
+        Z = SupervisedUMAP(2).fit(X, labels).transform(X)
+    assert Z.shape == (120, 2)
+    known = labels >= 0
+    assert few_label_accuracy(Z[known], y[known], Z[~known], y[~known]) > 80
+
+
+def test_umap_asks_for_labels(blobs):
+    pytest.importorskip("umap")
+    with pytest.raises(ValueError, match="label some rows"):
+        SupervisedUMAP().fit(blobs[0], np.full(120, -1))

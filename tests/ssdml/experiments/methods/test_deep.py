@@ -1,0 +1,101 @@
+"""Networks in a comparison: rows become images again, and results are rows like any other."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from ssdml.datasets import Dataset, load_dataset
+from ssdml.experiments import compare as run
+from ssdml.experiments.methods import deep as deep_methods
+from ssdml.experiments.methods.deep import OfImages
+from ssdml.experiments.runs.results import RESULTS, read_rows
+from ssdml.networks.data import as_items
+from ssdml.networks.metric_network import new_network
+from ssdml.networks.training import embed_items
+from tests.deep import small_images, small_model
+
+
+class Recorder:
+    """Stands for an estimator, and shows what it was given."""
+
+    def get_params(self, deep=True):
+        return {}
+
+    def fit(self, X, y):
+        self.seen_, self.triplets_ = X, None
+        return self
+
+    def transform(self, X):
+        return X.reshape(len(X), -1)[:, :2]
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"), [((4, 5), (4, 5)), ((4, 5, 3), (3, 4, 5)), ((4, 5, 1), (1, 4, 5))]
+)
+def test_flat_rows_become_images_with_their_channels_first(rng, shape, expected):
+    images = rng.random((6, *shape))
+    model = OfImages(Recorder(), shape).fit(images.reshape(6, -1), np.zeros(6))
+    seen = model.estimator_.seen_
+    assert seen.shape == (6, *expected)
+    back = seen if len(shape) == 2 else seen.transpose(0, 2, 3, 1)
+    np.testing.assert_array_equal(back, images)
+
+
+def test_rows_that_are_no_images_have_no_network():
+    data = Dataset("mine", np.zeros((4, 3), np.float32), np.zeros(4, np.int64), ("a",))
+    with pytest.raises(ValueError, match=r"deep methods are for images; got .* in mine"):
+        run.available(data, deep=True)
+    assert "deep-ssdml" not in run.available(data, deep=False)
+
+
+def test_a_network_is_learned_where_it_is_asked_for(tmp_path):
+    data = load_dataset("digits")
+    with pytest.raises(ValueError, match=r"deep must be True for deep-ssdml.*Pass --deep"):
+        run.compare(data, ["input", "deep-ssdml[epochs=1]"], seeds=[0], out=tmp_path)
+    with pytest.raises(ValueError, match="features must be 'raw' or 'unit' where networks see"):
+        run.compare(data, ["input"], seeds=[0], out=tmp_path, deep=True, features="components")
+
+
+def test_a_comparison_learns_networks_beside_the_rest(tmp_path, monkeypatch):
+    X, y, _ = small_images(n=400)
+    data = Dataset("digits8", X.reshape(400, -1), y, tuple("0123456789"), item_shape=(8, 8))
+    factory = lambda seed, n_jobs: OfImages(small_model(epochs=2, random_state=seed), (8, 8))  # noqa: E731
+    monkeypatch.setattr(run, "deep_methods", lambda dataset, makers: {"deep-ssdml": factory})
+    rows = run.compare(data, ["input", "deep-ssdml"], seeds=[0], out=tmp_path, deep=True)
+    assert [(row["method"], row["status"], row["error"]) for row in rows] == [
+        ("input", "ok", None),
+        ("deep-ssdml", "ok", None),
+    ]
+    assert read_rows(tmp_path / RESULTS) == rows
+
+
+def test_each_size_has_the_papers_network_and_columns_and_others_a_wide_one(monkeypatch):
+    for shape, (name, columns) in {
+        (28, 28): ("mnist", 64),
+        (32, 32, 3): ("cifar", 32),
+        (12, 16, 3): ("wide-resnet", 64),
+    }.items():
+        X = np.zeros((4, int(np.prod(shape))), np.float32)
+        data = Dataset("mine", X, np.zeros(4, np.int64), ("a",), item_shape=shape)
+        for key, method in deep_methods.deep_methods(data, run.DEEP_METHODS).items():
+            assert isinstance(method, partial)
+            model = method(0, None).estimator
+            assert model.backbone == name
+            if key != "initial":
+                is_full = key.removeprefix("deep-").upper() in run.BASELINES
+                assert model.n_components == (None if is_full else columns)
+
+
+def test_initial_is_the_papers_network_with_the_random_weights_of_a_seed(rng):
+    X = rng.random((6, 784), np.float32)
+    data = Dataset("mine", X, np.zeros(6, np.int64), ("a",), item_shape=(28, 28))
+    factory = run.available(data, deep=True)["initial"]
+    found = [factory(seed, None).fit(X, data.y).transform(X) for seed in (3, 3, 4)]
+    items = as_items(X.reshape(6, 28, 28), "test")
+    learned = new_network("mnist", items, 64, 10, 3, "cpu")  # as DeepSSDML begins with it
+    np.testing.assert_array_equal(found[0], embed_items(learned, items, "features"))
+    np.testing.assert_array_equal(found[0], found[1])
+    assert np.abs(found[0] - found[2]).max() > 0.01

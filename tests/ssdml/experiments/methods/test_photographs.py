@@ -1,0 +1,251 @@
+"""Photographs in files through a comparison: the protocol arrives, and the publishers' split."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch.nn import functional
+from typer.testing import CliRunner
+
+from ssdml.cli.app import app
+from ssdml.datasets import label_scarce_split, load_dataset
+from ssdml.evaluation import evaluate
+from ssdml.experiments import compare, compare as run
+from ssdml.experiments.methods.deep import InitialFeatures
+from ssdml.experiments.methods.photographs import photograph_methods
+from ssdml.experiments.methods.protocols import (
+    PROTOCOLS,
+    RECALL_AT,
+    SEED_000,
+    SEED_001,
+    SEED_002,
+    SEED_003,
+    SIZES,
+)
+from ssdml.experiments.methods.registry import DEEP_METHODS
+from ssdml.experiments.preprocessing import prepared
+from ssdml.experiments.report import write_report
+from ssdml.experiments.report.report import read_sections
+from ssdml.experiments.runs.plan import plan_runs
+from ssdml.networks import fine_grained as pretrained
+from ssdml.networks.pooling import POOLINGS
+from tests.photographs import SMALL, small_protocol, small_trunk, write_cub, write_inshop, write_sop
+
+RECIPES = ("exemplar", "rotnet", "nce", "deepcluster", "suml")
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    """A small network in the place of each, and protocols for it."""
+    for name, protocol in PROTOCOLS.items():
+        monkeypatch.setitem(pretrained.TRUNKS, protocol.architecture, SMALL)
+        monkeypatch.setitem(PROTOCOLS, name, small_protocol(protocol))
+
+
+@pytest.fixture
+def birds(tmp_path):
+    write_cub(tmp_path)
+    return load_dataset("cub", data_dir=tmp_path)
+
+
+def test_the_protocol_arrives_in_every_method(birds):
+    methods = photograph_methods(birds, DEEP_METHODS, weights="googlenet.pth")
+    assert next(iter(methods)) == "initial"
+    for name, factory in methods.items():
+        model = factory(3, None)
+        params = model.get_params()
+        assert model.weights == "googlenet.pth", name
+        assert (model.architecture, model.pooling, model.image_size) == ("googlenet", "rmac", 512)
+        np.testing.assert_allclose(model.input_scales, [1, 1 / np.sqrt(2), 1 / 2])
+        assert params["estimator__random_state"] == 3, name
+        if name == "initial":
+            continue
+        assert params["estimator__n_components"] == 128, name
+        assert params["estimator__epochs"] == 200, name
+        assert params.get("estimator__partition_size") is None, name
+        assert model.estimator.n_neighbors == 50, name
+        assert params["estimator__decay"] == 0.99, name
+        if "estimator__angle" in params:
+            assert params["estimator__angle"] == 45, name
+
+
+def test_what_the_estimator_lacks_goes_to_the_method_that_has_it(birds):
+    methods = photograph_methods(birds, DEEP_METHODS)
+    given = {name: methods[f"deep-{name}"](0, None).estimator for name in ("lrml", *RECIPES)}
+    assert {name: model.method_params for name, model in given.items()} == {
+        "lrml": {"n_neighbors": 50},
+        "exemplar": {},
+        "rotnet": {},
+        "nce": {},
+        "deepcluster": {"n_clusters": 4},  # a fifth of 24 images, fewer than ten times 3 classes
+        "suml": {"angle": 45.0},
+    }
+    for name in RECIPES:
+        assert given[name]._new_recipe().get_params() == (
+            given[name].method_defaults | given[name].method_params
+        )
+
+
+def test_the_sizes_that_the_papers_print_agree_with_each_other():
+    # Seed 003 mined 146,600 triplets on CUB and 201,350 on Cars: k / 2 of every training image.
+    half = SEED_003.learning["n_neighbors"] // 2
+    assert [SIZES[name][0][0] * half for name in ("cub", "cars")] == [146_600, 201_350]
+    totals = {name: (learned[0] + scored[0]) for name, (learned, scored) in SIZES.items()}
+    assert totals == {"cub": 11_788, "cars": 16_185, "sop": 120_053, "inshop": 52_712}
+    classes = {name: (learned[1] + scored[1]) for name, (learned, scored) in SIZES.items()}
+    assert classes == {"cub": 200, "cars": 196, "sop": 22_634, "inshop": 7_982}
+
+
+@pytest.mark.parametrize("seed", PROTOCOLS)
+def test_what_a_protocol_names_exists(seed):
+    protocol = PROTOCOLS[seed]
+    assert protocol.pooling in POOLINGS
+    assert protocol.architecture in {*pretrained.TRUNKS, "resnet50"}
+    assert set(protocol.data_sets) <= RECALL_AT.keys() & SIZES.keys()
+
+
+@pytest.mark.parametrize("seed", PROTOCOLS)
+def test_every_method_takes_the_values_of_a_protocol_on_each_of_its_sets(monkeypatch, birds, seed):
+    protocol = PROTOCOLS[seed]
+    monkeypatch.setitem(pretrained.TRUNKS, protocol.architecture, SMALL)
+    for name in protocol.data_sets:
+        methods = photograph_methods(replace(birds, name=name), DEEP_METHODS, protocol=protocol)
+        for method, factory in methods.items():
+            estimator = factory(0, None).new_estimator()
+            if method != "initial":
+                estimator._validate_params()
+                columns = {"rmac": 16, "average": 16, "max+average": 32}[protocol.pooling]
+                made = estimator.backbone(torch.zeros(2, 3, 64, 64)).shape[1]
+                assert made == columns
+                assert (estimator.n_components or made) == (protocol.n_components or columns)
+
+
+def test_steps_and_what_a_paper_has_by_data_set_are_those_of_one():
+    cars = SEED_002.on("cars", 8054)
+    assert cars.learning["learning_rate"] == 5e-4
+    # 30,000 batches of 100 show each of 8,054 images 372.5 times.
+    assert (cars.learning["epochs"], "n_steps" in cars.learning) == (373, False)
+    assert SEED_000.on("cub", 5864).learning["epochs"] == 111  # 5,000 batches of 130
+    assert [SEED_001.on(name, 100).frozen_norms for name in ("cars", "sop")] == [True, False]
+    with pytest.raises(ValueError, match=r"learning_rate must be known .* cars, cub, sop, and got"):
+        SEED_002.on("inshop", 100)
+
+
+@pytest.mark.usefixtures("toy")
+def test_the_weights_of_a_file_are_where_all_begin(tmp_path, birds):
+    state = {name: torch.rand(part.shape) for name, part in small_trunk().state_dict().items()}
+    save_file(state, tmp_path / "w.safetensors")
+    split = label_scarce_split(birds, 5, seed=0)
+    factory = run.available(birds, deep=True, weights=tmp_path / "w.safetensors")["initial"]
+    model = factory(0, None).fit(birds.X[split.train], split.partial_labels(birds.y))
+    trunk = model.estimator_.network_.backbone.backbone.trunk
+    for name, value in trunk.state_dict().items():
+        torch.testing.assert_close(value.cpu(), state[name])
+
+
+def test_initial_features_are_those_of_the_network_as_it_comes(rng):
+    images = rng.integers(0, 256, (9, 3, 20, 20), np.uint8)
+    trunk = torch.nn.Sequential(small_trunk(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+    found = InitialFeatures(trunk).fit(images).transform(images[:4])
+    pixels = torch.from_numpy(images).double() / 255
+    mean, scale = (f((0, 2, 3), keepdim=True) for f in (pixels.mean, pixels.std))
+    with torch.no_grad():
+        features = functional.normalize(trunk(((pixels - mean) / scale).float()[:4]), dim=1)
+    np.testing.assert_allclose(found, features.numpy(), atol=1e-4)  # std of n - 1, theirs of n
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_comparison_ends_in_a_report_and_goes_on_where_it_was(tmp_path, birds):
+    methods = ["initial", "deep-lrml", "deep-ssdml[image_size=44]"]
+    rows = compare(birds, methods, seeds=[0], deep=True, out=tmp_path / "out")
+    assert [row["error"] for row in rows] == [None] * 3
+    for row in rows:
+        assert (row["n_train"], row["n_labeled"], row["n_test"]) == (24, 15, 24)
+        assert "accuracy" not in row["scores"]  # no test image is of a class that has labels
+        assert row["scores"]["R@1"] > 80  # colours tell the classes apart
+    again = compare(birds, methods, seeds=[0], deep=True, out=tmp_path / "out", resume=True)
+    assert again == rows
+    report = write_report(tmp_path / "out", read_sections(tmp_path / "out"))
+    assert "deep-lrml" in report.read_text()
+
+
+@pytest.mark.usefixtures("toy")
+def test_the_command_line_compares_photographs_too(tmp_path, birds):
+    torch.save(small_trunk().state_dict(), tmp_path / "w.pth")
+    command = ["compare", "--dataset", "cub", "--data-dir", tmp_path, "--methods", "initial"]
+    more = ["--seeds", 1, "--weights", tmp_path / "w.pth", "--out", tmp_path / "out"]
+    done = CliRunner().invoke(app, [str(part) for part in (*command, *more, "--deep")])
+    assert done.exit_code == 0, done.stderr
+    assert "initial" in done.stdout
+    assert "nan" not in done.stdout.lower()
+    without = CliRunner().invoke(app, [str(part) for part in (*command, *more[:-1], "other")])
+    assert without.exit_code == 1
+    assert "Pass --deep" in without.stderr
+
+
+@pytest.mark.usefixtures("toy")
+def test_queries_of_inshop_are_scored_against_its_gallery(tmp_path, monkeypatch):
+    given = []
+
+    def noted(*arguments, **options):
+        given.append((arguments, options))
+        return evaluate(*arguments, **options)
+
+    monkeypatch.setattr("ssdml.experiments.runs.job.evaluate", noted)
+    write_inshop(tmp_path)
+    data = load_dataset("inshop", data_dir=tmp_path)
+    (row,) = compare(data, ["initial"], seeds=[0], deep=True, out=tmp_path / "out")
+    assert {"R@10", "R@20", "R@30", "R@40", "R@50"} <= row["scores"].keys()
+    split = label_scarce_split(data, 5, seed=0)
+    model = run.available(data, deep=True)["initial"](0, None)
+    model.fit(data.X[split.train], split.partial_labels(data.y))
+    (((Z, y, *_), options),) = given
+    for rows, labels, part in ((Z, y, ~data.gallery), (*options["gallery"], data.gallery)):
+        images = np.flatnonzero(data.test & part)
+        np.testing.assert_array_equal(labels, data.y[images])
+        np.testing.assert_allclose(rows, model.transform(data.X[images]), atol=1e-5)
+
+
+@pytest.mark.usefixtures("toy")
+def test_each_data_set_has_the_recalls_of_its_papers(tmp_path):
+    write_sop(tmp_path)
+    data = load_dataset("sop", data_dir=tmp_path)
+    (row,) = compare(data, ["initial"], seeds=[0], deep=True, out=tmp_path / "out")
+    assert {"R@1", "R@8", "R@10", "R@100", "R@1000"} <= row["scores"].keys()
+
+
+@pytest.mark.usefixtures("toy")
+def test_other_images_weights_and_scales_are_other_runs(tmp_path, birds):
+    def hashed(data, weights=None, **params):
+        factory = run.available(data, True, weights)["initial"]
+        (job,) = plan_runs(data, {"a": lambda *s: factory(*s).set_params(**params)}, seeds=[0])
+        json.dumps(job.config)
+        return job.config_hash
+
+    path = tmp_path / "w.pth"
+    path.write_bytes(b"one")
+    hashes = [hashed(birds), hashed(birds, path), hashed(birds, input_scales=(1.0,))]
+    path.write_bytes(b"two")
+    hashes.append(hashed(birds, path))
+    hashes.append(hashed(replace(birds, gallery=birds.test)))
+    (birds.X.folder / birds.X.names[0]).write_bytes(b"")
+    hashes.append(hashed(birds))
+    assert len(set(hashes)) == 6
+
+
+def test_what_photographs_in_files_do_not_go_with_is_told(tmp_path, birds):
+    with pytest.raises(ValueError, match="deep must be True for cub, whose images stay in their"):
+        compare(birds, ["pca"], out=tmp_path)
+    with pytest.raises(ValueError, match="features must be 'auto' or 'raw' for cub"):
+        prepared(birds, "unit")
+    with pytest.raises(ValueError, match=r"weights must be None .* got 'w\.pth' and digits"):
+        compare(load_dataset("digits"), ["pca"], weights="w.pth", out=tmp_path)
+    with pytest.raises(ValueError, match=r"protocol must be '003' .* got '002' and digits"):
+        compare(load_dataset("digits"), ["pca"], protocol="002", out=tmp_path)
+    with pytest.raises(ValueError, match=r"compare: protocol must be one of '000'.* got '005'"):
+        compare(birds, ["initial"], deep=True, protocol="005", out=tmp_path)

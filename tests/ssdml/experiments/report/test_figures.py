@@ -1,0 +1,157 @@
+"""Figures: what is drawn is where the numbers say, and the SVG needs nothing from outside."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+
+from ssdml.experiments.analysis.statistics import Estimate
+from ssdml.experiments.report.figures import (
+    CLASS_COLORS,
+    GRID,
+    INK,
+    LOOKS,
+    MUTED,
+    as_svg,
+    class_colors,
+    draw_estimates,
+    draw_label_curve,
+    draw_map,
+    in_lines,
+    looks,
+    most_lines,
+    new_figure,
+)
+
+
+def contrast(first: str, second: str) -> float:
+    """Contrast ratio of two colours as WCAG 2 defines it."""
+
+    def luminance(color):
+        channels = np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+        linear = np.where(
+            channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4
+        )
+        return linear @ [0.2126, 0.7152, 0.0722]
+
+    high, low = sorted([luminance(first), luminance(second)], reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def svg_of(draw) -> str:
+    with new_figure(4, 3) as figure:
+        draw(figure.subplots())
+        return as_svg(figure, 'the <map> of "x"')
+
+
+def estimates():
+    return {"input": Estimate(70.0, 68.0, 72.0, 5), "ssdml": Estimate(80.0, np.nan, np.nan, 1)}
+
+
+def test_the_svg_is_xml_without_a_reference_to_the_outside():
+    svg = svg_of(lambda axes: draw_estimates(axes, estimates(), looks(list(estimates()))))
+    ElementTree.fromstring(svg.replace("xlink:href", "href"))
+    assert "http" not in svg
+    assert "<style" not in svg
+    assert 'aria-label="the &lt;map&gt; of &quot;x&quot;"' in svg
+
+
+def test_a_long_name_leaves_room_for_what_it_names():
+    name = "ssdml[n_neighbors=20;decay=0.9;angle=35;input_weight=0.5;max_rounds=1;guard=false]"
+    assert in_lines(name).replace("\n", "") == name
+    assert most_lines(["input", name]) == 5
+    with new_figure(3.7, 2.5) as figure:
+        axes = figure.subplots()
+        draw_estimates(axes, {name: Estimate(70.0, 68.0, 72.0, 5)}, looks([name]))
+        as_svg(figure, "difference")  # matplotlib warns where nothing is left
+    assert axes.get_position().width > 0.3
+
+
+def test_the_svg_takes_the_colours_of_the_page():
+    svg = svg_of(lambda axes: draw_estimates(axes, estimates(), looks(list(estimates()))))
+    assert "var(--ink)" in svg
+    assert "var(--line)" in svg
+    assert not any(color in svg for color in (INK, MUTED, GRID))
+    assert LOOKS["ssdml"].color in svg
+
+
+def test_the_ids_of_two_figures_on_a_page_differ():
+    svgs = []
+    for name in ("first", "second"):
+        with new_figure(4, 3) as figure:
+            draw_estimates(figure.subplots(), estimates(), looks(list(estimates())))
+            svgs.append(as_svg(figure, name))
+    ids = [{e.get("id") for e in ElementTree.fromstring(s.replace("xlink:href", "href")).iter()}
+           - {None} for s in svgs]  # fmt: skip
+    assert ids[0]
+    assert not ids[0] & ids[1]
+
+
+def test_a_dollar_in_a_name_is_a_dollar():
+    assert "a$b$" in svg_of(lambda axes: axes.set_title("a$b$"))
+
+
+def test_estimates_stand_at_their_means_with_their_intervals():
+    with new_figure(4, 3) as figure:
+        axes = figure.subplots()
+        draw_estimates(axes, estimates(), looks(list(estimates())))
+        zero, *_ = axes.lines
+        points = [container.lines[0].get_xdata()[0] for container in axes.containers]
+        spans = [container.lines[2][0].get_segments()[0][:, 0] for container in axes.containers]
+        names = [label.get_text() for label in axes.get_yticklabels()]
+    assert list(zero.get_xdata()) == [0, 0]
+    assert points == [70, 80]
+    np.testing.assert_allclose(spans, [[68, 72], [80, 80]])
+    assert names == ["input", "ssdml"]
+
+
+def test_a_curve_goes_through_the_means_and_a_missing_number_of_labels_is_left_out():
+    curves = {
+        "input": {1: Estimate(50.0, 49.0, 51.0, 3), 10: Estimate(60.0, 59.0, 61.0, 3)},
+        "ssdml": {10: Estimate(70.0, 69.0, 71.0, 3)},
+    }
+    with new_figure(4, 3) as figure:
+        axes = figure.subplots()
+        draw_label_curve(axes, curves, looks(list(curves)))
+        lines = [container.lines[0] for container in axes.containers]
+        ticks = [label.get_text() for label in axes.get_xticklabels()]
+    assert ticks == ["1", "10"]
+    assert list(lines[0].get_ydata()) == [50, 60]
+    assert list(lines[1].get_ydata()) == [70]
+    assert abs(lines[1].get_xdata()[0] - 1) < 0.2  # at the tick of 10, a little aside
+
+
+def test_labelled_rows_are_stars_and_the_others_dots(rng):
+    points, is_labeled = rng.normal(size=(10, 2)), np.arange(10) >= 7
+    with new_figure(4, 4) as figure:
+        axes = figure.subplots()
+        draw_map(axes, points, class_colors(np.arange(10)), is_labeled)
+        dots, stars = axes.collections
+    np.testing.assert_array_equal(dots.get_offsets(), points[:7])
+    np.testing.assert_array_equal(stars.get_offsets(), points[7:])
+
+
+def test_ten_classes_have_a_colour_each_and_more_share_them():
+    colors = class_colors(np.array([0, 9, 10, 76, -1]))
+    first, last, seventh = CLASS_COLORS[0], CLASS_COLORS[9], CLASS_COLORS[6]
+    assert colors.tolist() == [first, last, first, seventh, MUTED]
+
+
+def test_every_method_looks_different_even_one_that_nobody_knows():
+    names = [*LOOKS, "mine", "yours"]
+    chosen = looks(names)
+    assert len({look.color for look in chosen.values()}) == len(names)
+    assert chosen["ssdml"] == LOOKS["ssdml"]
+
+
+@pytest.mark.parametrize("paper", ["#fefefe", "#12171e"])
+def test_marks_stand_out_from_the_page_in_light_and_dark(paper):
+    # 2 and not WCAG's 3: every mark has a shape of its own and its name beside it.
+    assert min(contrast(look.color, paper) for look in LOOKS.values()) > 2
+
+
+@pytest.mark.parametrize(("text", "paper"), [(INK, "#fefefe"), (MUTED, "#fefefe")])
+def test_text_can_be_read(text, paper):
+    assert contrast(text, paper) > 4.5

@@ -1,0 +1,327 @@
+"""The report: one file, well formed, with the numbers of the rows and nobody's markup."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+from html.parser import HTMLParser
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ssdml.experiments import compare
+from ssdml.experiments.analysis.statistics import mean_interval
+from ssdml.experiments.report import write_report
+from ssdml.experiments.report.figures import project
+from ssdml.experiments.report.report import read_sections
+from ssdml.experiments.runs.details import MapSample, RunDetails, load_details, save_details
+from ssdml.experiments.runs.results import RESULTS, append_row
+
+VOID = {"meta", "br", "img", "link", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """Checks that tags close in order; keeps the text, the tags and what they refer to."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.references: list[str] = []
+        self.text = ""
+        self.feed(source)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.references += [
+            value
+            for name, value in attrs
+            if name in ("src", "href", "xlink:href", "data", "action")
+        ]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += f" {data}" if self.open[-1:] not in (["style"], ["script"]) else ""
+
+
+def words(page: Page) -> str:
+    return re.sub(r"\s+", " ", page.text)
+
+
+def read(path: Path) -> Page:
+    return Page(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def compared(blobs, tmp_path, broken_method) -> Path:
+    """A folder with results: three methods, one of which fails, two numbers of labels."""
+    methods = ["input", "lda", broken_method]
+    compare(blobs, methods, out=tmp_path, labels_per_class=[2, 5], seeds=[0, 1])
+    return tmp_path
+
+
+@pytest.fixture
+def two_seeds(tmp_path, make_row) -> Path:
+    """A folder with made-up rows whose means are known."""
+    for method, values in {"input": (60.0, 62.0), "ssdml": (81.0, 84.0)}.items():
+        for seed, nmi in enumerate(values):
+            append_row(tmp_path / RESULTS, make_row(method=method, seed=seed, scores={"NMI": nmi}))
+    return tmp_path
+
+
+def test_the_page_is_well_formed_and_needs_nothing_from_outside(compared):
+    page = read(write_report(compared))
+    assert {"table", "svg", "h1"} <= set(page.tags)
+    assert not {"link", "iframe", "img"} & set(page.tags)
+    assert page.references
+    assert all(r.startswith(("#", "data:image/png;base64,")) for r in page.references)
+    source = (compared / "report.html").read_text(encoding="utf-8")
+    assert not re.search(r"https?:|@import|url\((?![#$])", source)
+
+
+def test_names_and_messages_of_the_user_are_escaped(compared):
+    source = write_report(compared).read_text(encoding="utf-8")
+    assert "&lt;blobs&gt; &amp; co" in source
+    assert "<blobs>" not in source
+    assert "<metric>" not in source
+    text = words(read(compared / "report.html"))
+    assert "RuntimeError: no <metric> & no luck" in text
+    assert "<c>" in text  # a class on the map's legend
+
+
+def test_the_table_holds_the_means_and_intervals_of_the_rows(two_seeds):
+    text = words(read(write_report(two_seeds)))
+    for values in ((60.0, 62.0), (81.0, 84.0)):
+        estimate = mean_interval(values)
+        assert f"{estimate.mean:.1f}" in text
+        assert f"±{estimate.half_width:.1f}" in text
+    assert "NMI 82.5 (+21.5)" in text  # the lead: the best method, and its paired difference
+
+
+def test_the_highest_mean_is_bold_and_only_that(two_seeds):
+    source = write_report(two_seeds).read_text(encoding="utf-8")
+    best = set(re.findall(r'class="value best">([\d.]+)<', source))
+    assert "82.5" in best
+    assert "61.0" not in best
+
+
+def test_failures_are_listed_with_their_error(compared):
+    text = words(read(write_report(compared)))
+    assert "2 of 2 runs failed" in text
+    assert text.count("RuntimeError: no <metric> & no luck") == 4
+
+
+def test_nothing_failed_is_said_too(two_seeds):
+    assert "Every run finished." in words(read(write_report(two_seeds)))
+
+
+def test_curves_are_drawn_when_there_are_several_numbers_of_labels(compared, two_seeds):
+    assert "With fewer and more labels" in words(read(write_report(compared)))
+    assert [p.title for p in read_sections(compared)[0].curves] == ["NMI", "accuracy"]
+
+
+def test_one_number_of_labels_has_no_curve(two_seeds):
+    assert "With fewer and more labels" not in words(read(write_report(two_seeds)))
+
+
+def test_the_map_shows_the_input_and_the_best_method_on_the_same_rows(compared):
+    (section,) = read_sections(compared)
+    before, after = section.atlas.maps.values()
+    assert list(section.atlas.maps) == ["input", "lda"]
+    np.testing.assert_array_equal(before.sample.y, after.sample.y)
+    np.testing.assert_array_equal(before.sample.is_labeled, after.sample.is_labeled)
+    assert before.points.shape == (39 + 6, 2) or before.points.shape == (39 + 15, 2)
+
+
+def test_a_report_can_be_made_when_the_details_are_lost(compared):
+    shutil.rmtree(compared / "details")
+    text = words(read(write_report(compared)))
+    assert "Scores on the test rows" in text
+    assert "The map" not in text
+
+
+def test_purity_is_shown_for_methods_that_keep_their_triplets(two_seeds, make_row):
+    purity = {"positive": 91.25, "negative": 13.5, "both": 12.0, "weighted": 11.0, "n": 4000}
+    for seed in (0, 1):
+        name = make_row(method="ssdml", seed=seed)["config_hash"]
+        details = RunDetails({"parameters": {"class": "SSDML"}}, purity=purity)
+        save_details(two_seeds / "details" / f"{name}.npz", details)
+    text = words(read(write_report(two_seeds)))
+    assert re.search(r"ssdml\s*4.000\s*91\.2 %\s*13\.5 %\s*12\.0 %\s*11\.0 %", text)
+
+
+def save_mined(folder: Path, row, class_names, mined) -> None:
+    details = RunDetails({"parameters": {"class": "X"}}, class_names=class_names, mined=mined)
+    save_details(folder / "details" / f"{row['config_hash']}.npz", details)
+
+
+def test_what_was_mined_is_drawn_for_every_method_that_kept_it(two_seeds, make_row, mined):
+    for method in ("input", "ssdml"):
+        save_mined(two_seeds, make_row(method=method), ["a", "<b>", "c"], mined)
+    (section,) = read_sections(two_seeds)
+    assert [picture.title for picture in section.mined] == ["ssdml", "input"]  # as they rank
+    assert section.mined_key == []
+    source = write_report(two_seeds).read_text(encoding="utf-8")
+    described = re.findall(r'aria-label="blobs: mined by (\w+). A row of class &lt;b&gt;', source)
+    assert described == ["ssdml", "input"]
+    text = words(Page(source))
+    assert "What was mined around one row" in text
+    assert text.count("A row of class <b>. Of its class are 1 of its 3 nearest rows") == 2
+
+
+def test_numbers_in_the_picture_are_explained_where_names_are_long(two_seeds, make_row, mined):
+    save_mined(two_seeds, make_row(method="ssdml"), ["first", "second", "third", "fourth"], mined)
+    (section,) = read_sections(two_seeds)
+    assert section.mined_key == [("0", "first"), ("1", "second"), ("2", "third")]
+    assert "2: third" in words(read(write_report(two_seeds)))
+
+
+def test_what_was_mined_is_left_out_where_no_run_kept_it(compared):
+    assert "What was mined" not in words(read(write_report(compared)))
+
+
+def test_warnings_are_shown_once_with_their_methods(two_seeds, make_row):
+    for method in ("input", "ssdml"):
+        name = make_row(method=method)["config_hash"]
+        details = RunDetails({"parameters": {"class": "X"}}, warnings=["a <b>careful</b> one"])
+        save_details(two_seeds / "details" / f"{name}.npz", details)
+    text = words(read(write_report(two_seeds)))
+    assert text.count("a <b>careful</b> one") == 1
+    assert "input, ssdml" in text
+
+
+def test_parameters_and_versions_are_named(compared):
+    text = words(read(write_report(compared)))
+    assert "LabeledRowsOnly(" in text
+    assert "shrinkage=0.5" in text
+    assert f"numpy {np.__version__}" in text
+
+
+def test_different_versions_are_all_named(tmp_path, make_row):
+    for seed, version in enumerate(("1.0", "2.0")):
+        append_row(tmp_path / RESULTS, make_row(seed=seed, versions={"torch": version}))
+    assert "torch 1.0, 2.0" in words(read(write_report(tmp_path)))
+
+
+def test_one_seed_shows_no_interval(tmp_path, make_row):
+    append_row(tmp_path / RESULTS, make_row())
+    text = words(read(write_report(tmp_path)))
+    assert "±" not in text
+    assert "nan" not in text.lower()
+
+
+def test_only_failures_make_a_report_too(blobs, tmp_path, broken_method):
+    compare(blobs, [broken_method], out=tmp_path, seeds=[0])
+    assert "No method finished a run." in words(read(write_report(tmp_path)))
+
+
+def test_two_data_sets_have_a_section_each(tmp_path, make_row):
+    for name in ("first", "second"):
+        append_row(tmp_path / RESULTS, make_row(dataset=name))
+    page = read(write_report(tmp_path))
+    assert page.tags.count("h1") == 2
+
+
+def test_the_command_that_repeats_it_is_given_for_known_data(tmp_path, make_row):
+    for seed in (0, 1):
+        append_row(tmp_path / RESULTS, make_row(dataset="digits", seed=seed))
+    command = "ssdml compare --dataset digits --methods input --labels-per-class 5 --seeds 2"
+    assert command in words(read(write_report(tmp_path)))
+
+
+def test_no_run_no_report(tmp_path):
+    (tmp_path / RESULTS).touch()
+    with pytest.raises(ValueError, match=r"results\.jsonl: no run is done yet"):
+        write_report(tmp_path)
+
+
+def test_more_than_ten_classes_share_colours_and_have_no_legend(tmp_path, make_row, rng):
+    append_row(tmp_path / RESULTS, make_row())
+    names = [f"class {c}" for c in range(12)]
+    sample = MapSample(
+        rng.normal(size=(60, 3)).astype(np.float32), np.arange(60) % 12, np.arange(60) > 50
+    )
+    details = RunDetails({"parameters": {"class": "X"}}, class_names=names, sample=sample)
+    save_details(tmp_path / "details" / f"{make_row()['config_hash']}.npz", details)
+    text = words(read(write_report(tmp_path)))
+    assert "as there are 12, several share a colour" in text
+    assert "class 3" not in text
+
+
+def contrast(one: str, other: str) -> float:
+    """Ratio of the luminances of two colours, as the W3C's accessibility guidelines count it."""
+    light = []
+    for color in (one, other):
+        parts = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+        linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+        light.append(linear @ [0.2126, 0.7152, 0.0722] + 0.05)
+    return max(light) / min(light)
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("ink", ["ink", "muted", "accent", "good", "bad"])
+@pytest.mark.parametrize("paper", ["paper", "tint"])
+def test_text_can_be_read_in_both_themes(theme, ink, paper):
+    style = (files("ssdml.experiments") / "page" / "style.css").read_text(encoding="utf-8")
+    themes = re.findall(r":root {(.*?)}", style, flags=re.DOTALL)
+    colors = dict(re.findall(r"--(\w+): (#\w{6})", themes[theme]))
+    assert contrast(colors[ink], colors[paper]) >= 4.5
+
+
+def test_how_the_methods_learned_is_drawn(blobs, tmp_path):
+    compare(blobs, ["input", "ssdml"], out=tmp_path, labels_per_class=[2], seeds=[0])
+    (section,) = read_sections(tmp_path)
+    assert "ssdml" in {picture.caption for picture in section.histories}
+    assert [picture.title for picture in section.reliabilities] == ["ssdml"]
+    assert set(section.atlas.confusions) == {"input", "ssdml"}
+    assert "ssdml: by its own predict_proba; input: by the nearest mean" in words(
+        read(write_report(tmp_path))
+    )
+
+
+def test_runs_of_an_earlier_version_have_still_maps(compared):
+    for path in (compared / "details").glob("*.npz"):
+        details = load_details(path)
+        save_details(path, replace(details, answers=None))
+    (section,) = read_sections(compared)
+    assert section.atlas.data is None
+    page = read(write_report(compared))
+    assert "The map before and after" in words(page)
+    assert "script" not in page.tags
+
+
+def test_an_embedding_of_one_column_has_a_map(rng):
+    y, is_labeled = np.arange(40) % 2, np.arange(40) > 30
+    line = (rng.normal(size=(40, 1)) + 9 * y[:, None]).astype(np.float32)
+    points = project(MapSample(line, y, is_labeled))
+    assert points.shape == (40, 2)
+    distances = np.linalg.norm(points[:, None] - points, axis=2) + 1e9 * np.eye(40)
+    assert (y[distances.argmin(axis=1)] == y).all()
+
+
+def test_a_method_looks_alike_in_all_figures_and_tables(tmp_path, make_row):
+    """Two methods without a look of their own, of which the later one ranks first."""
+    for method, nmi in (("mine", 50.0), ("yours", 90.0)):
+        append_row(tmp_path / RESULTS, make_row(method=method, scores={"NMI": nmi}))
+    append_row(tmp_path / RESULTS, make_row(method="input"))
+    (section,) = read_sections(tmp_path)
+    source = write_report(tmp_path).read_text(encoding="utf-8")
+    shown = re.search(r'style="color: (#\w{6})" aria-hidden="true">.</span> yours', source)[1]
+    assert shown == section.looks["yours"].color != section.looks["mine"].color
+    nmi = next(picture.svg for picture in section.differences if picture.title == "NMI")
+    places = [nmi.index(section.looks[method].color) for method in ("yours", "mine")]
+    assert places == sorted(places)  # drawn in the order of their ranks

@@ -1,0 +1,331 @@
+"""The report in a real browser: it loads, its controls do what they say, the keyboard is enough."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ssdml.datasets import Dataset, LabelScarceSplit
+from ssdml.experiments import compare
+from ssdml.experiments.report import write_report
+from ssdml.experiments.runs.details import load_details, save_details
+from ssdml.experiments.runs.results import RESULTS, read_rows
+
+sync_api = pytest.importorskip("playwright.sync_api")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+
+METHODS = ("input", "lda", "ssdml")
+PANEL = ".map canvas:not(.marks)"
+WIDTHS = {"desk": 1100, "phone": 390}
+
+
+@pytest.fixture(scope="module")
+def pictures() -> Dataset:
+    """Three classes that overlap, of pictures of two by two pixels."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(3), 40)
+    X = (rng.normal(size=(120, 4)) + 2 * np.eye(4)[y]).astype(np.float32)
+    return Dataset("<blobs> & co", X, y, ("a", "b", "<c>"), item_shape=(2, 2))
+
+
+@pytest.fixture(scope="module")
+def folder(pictures, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("compared")
+    compare(pictures, METHODS, out=out, labels_per_class=[5], seeds=[0, 1])
+    write_report(out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        shown = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield shown
+        shown.close()
+
+
+@pytest.fixture
+def open_page(browser, folder):
+    """Open the report; whatever the browser has to say to the console fails the test."""
+    complaints: list[str] = []
+    contexts = []
+
+    def opened(width: str = "desk", **settings: Any) -> Any:
+        size = {"width": WIDTHS[width], "height": 900}
+        contexts.append(browser.new_context(viewport=size, **settings))
+        page = contexts[-1].new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: refuse_outside(request.url, complaints))
+        page.goto((folder / "report.html").as_uri())
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def refuse_outside(url: str, complaints: list[str]) -> None:
+    if not url.startswith(("file:", "data:", "blob:")):
+        complaints.append(f"asked for {url}")
+
+
+def drawn(page: Any, panel: int = 1) -> str:
+    """What a map looks like, as text."""
+    return page.locator(PANEL).nth(panel).evaluate("canvas => canvas.toDataURL()")
+
+
+def answers(folder: Path) -> tuple[list[str], dict[str, Any], LabelScarceSplit]:
+    """Methods on the map, what they say of its rows, and the split."""
+    rows = {row["method"]: row for row in read_rows(folder / RESULTS) if row["seed"] == 0}
+    found = {
+        name: load_details(folder / "details" / f"{row['config_hash']}.npz").answers
+        for name, row in rows.items()
+    }
+    (split,) = (folder / "splits").glob("*seed-0.json")
+    return list(rows), found, LabelScarceSplit.load(split)
+
+
+def test_the_maps_answer_and_nothing_is_asked_from_outside(open_page):
+    page = open_page()
+    page.wait_for_selector(".explorer.ready")
+    assert page.locator(PANEL).count() == 2
+    assert "Point at a row" in page.inner_text(".card")
+
+
+def test_arrow_keys_go_to_rows_and_tell_of_them_what_is_true(open_page, folder, pictures):
+    page = open_page()
+    _, found, split = answers(folder)
+    shown = page.locator(".panels figure:has(.map) h3").all_inner_texts()
+    methods = [name.split()[-1] for name in shown]
+    page.locator(PANEL).nth(0).focus()
+    seen = set()
+    for key in ("ArrowLeft", "ArrowUp", "ArrowRight", "ArrowRight", "ArrowDown", "ArrowRight"):
+        page.keyboard.press(key)
+        told = page.inner_text(".card")
+        row = re.search(r"row (\d+): (\S+)", told)
+        if row is None:
+            continue  # a labelled row
+        number = int(row[1])
+        seen.add(number)
+        assert row[2] == pictures.class_names[pictures.y[number]]
+        place = int(np.flatnonzero(split.test == number)[0])
+        for method in methods:
+            near = split.test[found[method].neighbors[place]]
+            n_alike = int((pictures.y[near] == pictures.y[number]).sum())
+            assert re.search(rf"{method} .*{n_alike} of {len(near)} neighbours", told)
+            taken = found[method].predictions.classes[place]
+            verdict = "✓" if taken == pictures.y[number] else "✗"
+            assert f"taken for {pictures.class_names[taken]} {verdict}" in told
+    assert len(seen) > 1
+    page.keyboard.press("Escape")
+    assert "Point at a row" in page.inner_text(".card")
+
+
+def test_pointing_at_a_dot_tells_of_it_in_both_maps(open_page):
+    page = open_page()
+    page.wait_for_selector(".explorer.ready")
+    marks = page.locator(".map .marks")
+    before = [marks.nth(i).evaluate("canvas => canvas.toDataURL()") for i in (0, 1)]
+    canvas = page.locator(PANEL).nth(0)
+    size = canvas.bounding_box()["width"]
+    for share in np.linspace(0.1, 0.9, 30):  # somewhere on the diagonal is a row
+        canvas.hover(position={"x": share * size, "y": share * size})
+        if "Point at a row" not in page.inner_text(".card"):
+            break
+    after = [marks.nth(i).evaluate("canvas => canvas.toDataURL()") for i in (0, 1)]
+    assert before[0] != after[0]
+    assert before[1] != after[1]
+
+
+def test_colours_show_classes_errors_and_confidence_and_say_which(open_page):
+    page = open_page()
+    by_class = drawn(page)
+    pictures = {"class": by_class}
+    for name in ("errors", "confidence"):
+        page.click(f"button[data-color={name}]")
+        pictures[name] = drawn(page)
+        assert page.get_attribute(f"button[data-color={name}]", "aria-pressed") == "true"
+        assert page.get_attribute("button[data-color=class]", "aria-pressed") == "false"
+        assert page.locator(f"[data-legend={name}]").is_visible()
+        assert not page.locator("[data-legend=class]").is_visible()
+    assert len(set(pictures.values())) == 3
+    page.click("button[data-color=class]")
+    assert drawn(page) == by_class
+
+
+@pytest.mark.parametrize(
+    ("there", "back"),
+    [("data-only='1'", "data-only='1'"), ("data-zoom='2'", "data-zoom='0.5'")],
+    ids=["a class shown alone", "enlarged"],
+)
+def test_a_map_that_is_changed_and_changed_back_is_as_it_was(open_page, there, back):
+    page = open_page()
+    before = drawn(page)
+    page.click(f"button[{there}]")
+    assert drawn(page) != before
+    page.click(f"button[{back}]")
+    assert drawn(page) == before
+
+
+def test_the_gallery_shows_the_neighbours_that_each_metric_finds(open_page, folder, pictures):
+    page = open_page()
+    _, found, split = answers(folder)
+    y = pictures.y[split.test]
+    shown = page.locator(".panels figure:has(.map) h3").all_inner_texts()
+    before, after = (found[name.split()[-1]].neighbors for name in shown)
+    finds = {"before": y[before[:, 0]] == y, "after": y[after[:, 0]] == y}
+    n = {"any": len(y), "gained": (~finds["before"] & finds["after"]).sum(),
+         "lost": (finds["before"] & ~finds["after"]).sum()}  # fmt: skip
+    assert n["gained"] or n["lost"]
+    for name, count in n.items():
+        page.click(f"button[data-queries={name}]")
+        told = page.inner_text(".told")
+        assert told == (f"1 to {min(6, count)} of {count}" if count else "There is none.")
+        assert page.locator(".query").count() == min(6, count)
+    page.click("button[data-queries=any]")
+    right, wrong = page.locator(".found li.right").count(), page.locator(".found li.wrong").count()
+    assert right + wrong == 6 * (before.shape[1] + after.shape[1])
+    assert page.locator(".found li.wrong .verdict").count() == wrong > 0
+    page.click("button[data-queries=next]")
+    assert page.inner_text(".told") == f"7 to 12 of {len(y)}"
+
+
+def dot(page: Any) -> dict[str, float]:
+    """Where some test row is on the second map, in its pixels, by pointing here and there."""
+    canvas = page.locator(PANEL).nth(1)
+    size = canvas.bounding_box()["width"]
+    for x, y in np.random.default_rng(0).uniform(0.1 * size, 0.9 * size, (200, 2)):
+        canvas.hover(position={"x": x, "y": y})
+        if re.search(r"row \d+:", page.inner_text(".card")):
+            return {"x": x, "y": y}
+    raise AssertionError("no row anywhere")
+
+
+@pytest.mark.parametrize("by", ["key", "mouse", "finger"])
+def test_a_row_that_is_chosen_is_told_of_and_comes_to_the_top_of_the_gallery(open_page, by):
+    place = dot(open_page())
+    page = open_page(has_touch=by == "finger")
+    canvas = page.locator(PANEL).nth(1)
+    if by == "key":
+        canvas.hover(position=place)
+        canvas.focus()
+        page.keyboard.press("Enter")
+    elif by == "mouse":
+        canvas.click(position=place)
+    else:
+        canvas.tap(position=place)
+    told = page.locator(".card .picture").get_attribute("aria-label")
+    assert page.locator(".query").count() == 7
+    assert page.locator(".asked .picture").first.get_attribute("aria-label") == told
+
+
+def test_a_map_that_is_enlarged_follows_the_keys(open_page):
+    page = open_page()
+    page.locator(PANEL).nth(1).focus()
+    for _ in range(4):
+        page.keyboard.press("+")
+    before = drawn(page)
+    for _ in range(40):
+        page.keyboard.press("ArrowLeft")
+    assert drawn(page) != before
+    assert re.search(r"row \d+", page.inner_text(".card"))
+
+
+def test_a_map_that_is_enlarged_is_dragged_and_a_drag_chooses_no_row(open_page):
+    page = open_page()
+    page.click("button[data-zoom='2']")
+    canvas = page.locator(PANEL).nth(1)
+    before, box = drawn(page), canvas.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 60, y + 40, steps=4)
+    page.mouse.up()
+    assert drawn(page) != before
+    assert page.locator(".query").count() == 6
+
+
+def test_a_section_without_answers_leaves_the_others_theirs(browser, pictures, tmp_path):
+    for name in ("earlier", "later"):
+        again = replace(pictures, name=name, X=pictures.X + len(name))
+        compare(again, ["input", "lda"], out=tmp_path, labels_per_class=[5], seeds=[0], resume=True)
+        if name == "earlier":
+            for path in (tmp_path / "details").iterdir():
+                save_details(path, replace(load_details(path), answers=None))
+    page = browser.new_page()
+    page.goto(write_report(tmp_path).as_uri())
+    page.wait_for_selector(".explorer.ready")
+    assert page.locator(".map svg").count() == page.locator(PANEL).count() == 2
+    page.close()
+
+
+def test_a_picture_shows_the_pixels_of_its_row(open_page, pictures):
+    """Of a picture of two by two pixels the brightest is where that of the row is."""
+    page = open_page()
+    page.locator(PANEL).nth(1).focus()
+    page.keyboard.press("ArrowLeft")
+    number = int(re.search(r"row (\d+)", page.inner_text(".card"))[1])
+    shot = page.locator(".card .picture").screenshot()
+    from io import BytesIO
+
+    from PIL import Image
+
+    pixels = np.asarray(Image.open(BytesIO(shot)).convert("L"), dtype=float)
+    h, w = (side // 4 for side in pixels.shape)
+    corners = [pixels[h, w], pixels[h, 3 * w], pixels[3 * h, w], pixels[3 * h, 3 * w]]
+    assert np.argmax(corners) == np.argmax(pictures.X[number])
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_is_wider_than_the_screen(open_page, scheme, width):
+    page = open_page(width, color_scheme=scheme)
+    page.wait_for_selector(".explorer.ready")
+    assert page.evaluate("document.documentElement.scrollWidth") <= WIDTHS[width]
+
+
+def test_the_dark_page_is_dark_and_the_maps_with_it(open_page):
+    light, dark = (open_page(color_scheme=scheme) for scheme in ("light", "dark"))
+    color = "getComputedStyle(document.body).backgroundColor"
+    assert light.evaluate(color) != dark.evaluate(color)
+    for page in (light, dark):
+        page.click("button[data-color=errors]")
+    assert drawn(light) != drawn(dark)
+
+
+def test_without_a_script_the_still_maps_stay(open_page):
+    page = open_page(java_script_enabled=False)
+    assert page.locator(".map svg").count() == 2
+    assert page.locator(PANEL).count() == 0
+    assert "need a browser that runs scripts" in page.inner_text(".card")
+    assert not page.locator(".gallery").is_visible()
+
+
+def test_on_paper_the_controls_are_left_out(open_page):
+    page = open_page()
+    page.wait_for_selector(".explorer.ready")
+    page.emulate_media(media="print")
+    assert not page.locator(".controls").first.is_visible()
+    assert page.locator(PANEL).first.is_visible()
+
+
+def test_texts_stand_in_the_gallery_as_they_are_and_are_nobodys_markup(browser, pictures, tmp_path):
+    texts = np.array([f"<b>text</b> {i} & co" for i in range(120)], dtype=object)
+    written = replace(pictures, item_shape=None, texts=texts)
+    compare(written, ["input", "lda"], out=tmp_path, labels_per_class=[5], seeds=[0])
+    page = browser.new_page()
+    page.goto(write_report(tmp_path).as_uri())
+    page.wait_for_selector(".query")
+    shown = page.locator(".asked .text").first.inner_text()
+    assert re.fullmatch(r"<b>text</b> \d+ & co", shown)
+    page.close()

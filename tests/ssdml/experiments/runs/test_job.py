@@ -1,0 +1,125 @@
+"""What a run keeps for the report beside its row: a sample, a neighbourhood, cards, its history."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import ClassifierMixin
+
+from ssdml.datasets import label_scarce_split
+from ssdml.experiments import METHODS, compare
+from ssdml.experiments.methods.base import InputFeatures
+from ssdml.experiments.runs.details import load_details, map_rows as map_rows_of
+from ssdml.experiments.runs.thumbnails import cards_path, load_cards
+
+
+def test_the_first_seed_keeps_what_the_map_needs(blobs, tmp_path):
+    rows = compare(blobs, ["input"], out=tmp_path, seeds=[4, 5])
+    kept = [load_details(tmp_path / "details" / f"{row['config_hash']}.npz") for row in rows]
+    assert [details.sample is not None for details in kept] == [True, False]
+
+
+def test_the_cards_are_those_of_the_rows_on_the_map_also_when_there_are_more(blobs, tmp_path):
+    texts = np.array([f"text {i}" for i in range(len(blobs.y))], dtype=object)
+    written, split = replace(blobs, texts=texts), label_scarce_split(blobs, 5, seed=0)
+    before: set[int] = set()
+    for map_rows in (20, 7, 30):
+        (row,) = compare(
+            written, ["input"], out=tmp_path, seeds=[0], map_rows=map_rows, resume=True
+        )
+        (path,) = (tmp_path / "cards").iterdir()
+        cards = load_cards(path)
+        assert before | set(np.concatenate(map_rows_of(split, map_rows))) == set(cards.rows)
+        assert cards.texts == [f"text {row}" for row in cards.rows]
+        before = set(cards.rows)
+    details = load_details(tmp_path / "details" / f"{row['config_hash']}.npz")
+    assert path == cards_path(tmp_path, details.config["data"])
+
+
+def test_two_data_sets_of_the_same_splits_have_their_own_cards(blobs, tmp_path):
+    for name in ("first", "second"):
+        texts = np.array([f"{name} {i}" for i in range(len(blobs.y))], dtype=object)
+        other = replace(blobs, name=name, X=blobs.X + len(name), texts=texts)
+        compare(other, ["input"], out=tmp_path, seeds=[0], resume=True)
+    kept = [load_cards(path).texts[0].split()[0] for path in (tmp_path / "cards").iterdir()]
+    assert sorted(kept) == ["first", "second"]
+
+
+HISTORIES = [
+    ([{"loss": np.float32(0.5), "at": Path("x")}], [{"loss": 0.5, "at": "x"}]),
+    ({"loss": [1.0]}, []),
+    ([1.0], []),
+]
+
+
+@pytest.mark.parametrize(("history", "wanted"), HISTORIES)
+def test_a_history_of_any_kind_is_kept_or_left(blobs, tmp_path, monkeypatch, history, wanted):
+    class Told(InputFeatures):
+        history_ = history
+
+    monkeypatch.setitem(METHODS, "told", lambda seed, n_jobs: Told())
+    (row,) = compare(blobs, ["told"], out=tmp_path, seeds=[0])
+    assert row["status"] == "ok", row["error"]
+    kept = load_details(tmp_path / "details" / f"{row['config_hash']}.npz")
+    assert kept.history == wanted
+
+
+def test_of_classes_without_labels_only_rows_on_the_map_are_embedded(blobs, tmp_path, monkeypatch):
+    """Class 2 alone is scored, and has no label."""
+    asked = []
+
+    class Counted(InputFeatures):
+        def transform(self, X):
+            asked.append(len(X))
+            return X
+
+    monkeypatch.setitem(METHODS, "counted", lambda seed, n_jobs: Counted())
+    disjoint = replace(blobs, test=blobs.y == 2)
+    for map_rows, wanted in ((0, [40]), (9, [40, 10])):
+        asked.clear()
+        out = tmp_path / str(map_rows)
+        (row,) = compare(disjoint, ["counted"], out=out, seeds=[0], map_rows=map_rows)
+        assert "accuracy" not in row["scores"]
+        assert asked == wanted
+
+
+def test_without_rows_on_a_map_nothing_is_kept_for_it(blobs, tmp_path):
+    (row,) = compare(blobs, ["input"], out=tmp_path, seeds=[0], map_rows=0)
+    kept = load_details(tmp_path / "details" / f"{row['config_hash']}.npz")
+    assert kept.sample is None
+    assert not (tmp_path / "cards").exists()
+
+
+def test_the_first_seed_of_a_method_that_mines_keeps_one_neighbourhood(blobs, tmp_path):
+    rows = compare(blobs, ["input", "ssdml-paper"], out=tmp_path, seeds=[4, 5])
+    kept = {
+        (row["method"], row["seed"]): load_details(
+            tmp_path / "details" / f"{row['config_hash']}.npz"
+        )
+        for row in rows
+    }
+    assert [run for run, details in kept.items() if details.mined] == [("ssdml-paper", 4)]
+    mined, split = kept["ssdml-paper", 4].mined, label_scarce_split(blobs, 5, seed=4)
+    rows = split.train[mined.around.rows]
+    np.testing.assert_array_equal(mined.y, blobs.y[rows])
+    np.testing.assert_array_equal(mined.around.labels != -1, np.isin(rows, split.labeled))
+    assert rows[0] in split.labeled
+
+
+class Contrary(ClassifierMixin, InputFeatures):
+    """Says one class of every row; its embedding tells them apart."""
+
+    def predict(self, X):
+        return np.full(len(X), 2)
+
+
+def test_the_accuracy_of_a_classifier_is_that_of_what_it_says(blobs, tmp_path):
+    methods = {"input": METHODS["input"], "contrary": lambda seed, n_jobs: Contrary()}
+    by_means, own = compare(blobs, methods, out=tmp_path, seeds=[0])
+    split = label_scarce_split(blobs, 5, seed=0)
+    assert own["scores"]["accuracy"] == pytest.approx(100 * np.mean(blobs.y[split.test] == 2))
+    assert by_means["scores"]["accuracy"] > own["scores"]["accuracy"] + 20
+    assert by_means["scores"]["NMI"] == own["scores"]["NMI"]

@@ -1,0 +1,356 @@
+"""A comparison is paired, can be taken up again, and outlives a method that fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+
+from ssdml.datasets import LabelScarceSplit, label_scarce_split
+from ssdml.evaluation import evaluate, few_label_accuracy
+from ssdml.experiments import METHODS, compare, preprocessing as features, run_one
+from ssdml.experiments.runs import job
+from ssdml.experiments.runs.details import load_details
+from ssdml.experiments.runs.plan import plan_runs
+from ssdml.experiments.runs.results import RESULTS, read_rows
+
+FIELDS = {
+    "dataset", "method", "seed", "labels_per_class", "n_train", "n_labeled", "n_test", "scores",
+    "seconds", "peak_rss_mb", "config_hash", "versions", "status", "error",
+}  # fmt: skip
+
+
+class Recorder(BaseEstimator):
+    """The input again; keeps what it was given."""
+
+    seen: list = []  # noqa: RUF012
+
+    def fit(self, X, y):
+        self.seen.append((X, y))
+        return self
+
+    def transform(self, X):
+        return X
+
+
+@pytest.fixture
+def recorder(monkeypatch):
+    Recorder.seen = []
+    monkeypatch.setitem(METHODS, "recorder", lambda seed, n_jobs: Recorder())
+    return "recorder"
+
+
+def test_the_known_methods_are_there():
+    names = {"input", "pca", "lda", "nca", "ssdml", "ssdml-residual", "ssdml-paper"}
+    assert set(METHODS) >= names
+
+
+def test_a_run_that_has_the_machine_to_itself_gets_a_thread_a_core(blobs, tmp_path, monkeypatch):
+    class Threads(Recorder):
+        def __init__(self, n_jobs=None):
+            self.n_jobs = n_jobs
+
+        def fit(self, X, y):
+            raise RuntimeError(f"{self.n_jobs} threads")
+
+    monkeypatch.setitem(METHODS, "threads", lambda seed, n_jobs: Threads(n_jobs))
+    (row,) = compare(blobs, ["threads"], out=tmp_path, seeds=[0], labels_per_class=[2])
+    assert row["error"] == "RuntimeError: -1 threads"
+
+
+def test_a_row_holds_what_scripts_rely_on(blobs, tmp_path):
+    (row,) = compare(blobs, ["input"], out=tmp_path, seeds=[3], labels_per_class=[2])
+    assert set(row) == FIELDS
+    assert (row["dataset"], row["method"], row["seed"]) == (blobs.name, "input", 3)
+    assert (row["n_train"], row["n_labeled"], row["n_test"]) == (81, 6, 39)
+    assert set(row["seconds"]) == {"fit", "transform"}
+    assert (row["status"], row["error"]) == ("ok", None)
+    assert json.loads((tmp_path / RESULTS).read_text()) == row
+
+
+def test_the_scores_are_those_of_the_embedding_of_the_test_rows(blobs, tmp_path):
+    (row,) = compare(blobs, ["input"], out=tmp_path, seeds=[1], labels_per_class=[2])
+    split = label_scarce_split(blobs, 2, seed=1)
+    X, y = blobs.X[split.test], blobs.y[split.test]
+    expected = evaluate(X, y, random_state=1)
+    expected.pop("RP")
+    expected["accuracy"] = few_label_accuracy(blobs.X[split.labeled], blobs.y[split.labeled], X, y)
+    assert row["scores"] == pytest.approx(expected)
+
+
+def test_a_method_sees_the_training_rows_and_the_few_labels_only(blobs, tmp_path, recorder):
+    compare(blobs, [recorder], out=tmp_path, seeds=[0], labels_per_class=[2])
+    split = label_scarce_split(blobs, 2, seed=0)
+    ((X, y),) = Recorder.seen
+    np.testing.assert_array_equal(X, blobs.X[split.train])
+    np.testing.assert_array_equal(y, split.partial_labels(blobs.y))
+
+
+def test_every_method_sees_the_same_rows_and_the_splits_are_saved(blobs, tmp_path, recorder):
+    METHODS["recorder-2"] = METHODS["recorder"]
+    try:
+        compare(blobs, [recorder, "recorder-2"], out=tmp_path, seeds=[0, 1])
+    finally:
+        del METHODS["recorder-2"]
+    first, second, third, _ = Recorder.seen
+    np.testing.assert_array_equal(first[1], second[1])
+    assert (first[0] != third[0]).any()  # another seed, other rows
+    saved = [LabelScarceSplit.load(path) for path in sorted((tmp_path / "splits").iterdir())]
+    expected = [label_scarce_split(blobs, 5, seed=seed) for seed in (0, 1)]
+    assert [split.digest for split in saved] == [split.digest for split in expected]
+
+
+def test_supervised_methods_learn_from_the_labelled_rows_alone(blobs):
+    split = label_scarce_split(blobs, 5, seed=0)
+    X, y = blobs.X[split.train], split.partial_labels(blobs.y)
+    for name in ("lda", "nca"):
+        few = METHODS[name](0, None).fit(X[y >= 0], y[y >= 0])
+        all_rows = METHODS[name](0, None).fit(X, y)
+        np.testing.assert_array_equal(few.transform(X), all_rows.transform(X))
+
+
+def test_a_failing_method_is_recorded_and_the_others_go_on(blobs, tmp_path, broken_method):
+    rows = compare(blobs, [broken_method, "input"], out=tmp_path, seeds=[0])
+    assert [row["status"] for row in rows] == ["failed", "ok"]
+    assert rows[0]["error"] == "RuntimeError: no <metric> & no luck"
+    assert rows[0]["scores"] == {}
+    trace = (tmp_path / "errors" / "-blobs-co-broken-5-labels-seed-0.txt").read_text()
+    assert "in fit" in trace
+
+
+def test_an_embedding_with_nan_is_a_failure(blobs, tmp_path, monkeypatch):
+    class Lost(Recorder):
+        def transform(self, X):
+            return np.full((len(X), 2), np.nan)
+
+    monkeypatch.setitem(METHODS, "lost", lambda seed, n_jobs: Lost())
+    (row,) = compare(blobs, ["lost"], out=tmp_path, seeds=[0])
+    assert row["status"] == "failed"
+    assert "holds NaN or infinite entries" in row["error"]
+
+
+def test_what_failed_is_tried_again_and_what_went_well_is_not(
+    blobs, tmp_path, recorder, broken_method, monkeypatch
+):
+    compare(blobs, [broken_method, recorder], out=tmp_path, seeds=[0, 1])
+    monkeypatch.setitem(METHODS, broken_method, METHODS["input"])
+    rows = compare(blobs, [broken_method, recorder], out=tmp_path, seeds=[0, 1], resume=True)
+    assert [row["status"] for row in rows] == ["ok"] * 4
+    assert len(Recorder.seen) == 2
+    assert not list((tmp_path / "errors").iterdir())
+
+
+def test_resume_adds_seeds_and_labels_and_keeps_the_rest(blobs, tmp_path, recorder):
+    first = compare(blobs, [recorder], out=tmp_path, seeds=[0])
+    more = compare(
+        blobs, [recorder], out=tmp_path, seeds=[0, 1], labels_per_class=[2, 5], resume=True
+    )
+    assert len(Recorder.seen) == len(more) == len(read_rows(tmp_path / RESULTS)) == 4
+    assert first[0] in more
+
+
+def test_results_that_are_there_are_not_touched_without_resume(blobs, tmp_path):
+    compare(blobs, ["input"], out=tmp_path, seeds=[0])
+    before = (tmp_path / RESULTS).read_bytes()
+    with pytest.raises(FileExistsError, match=r"results\.jsonl holds results already.*--resume"):
+        compare(blobs, ["pca"], out=tmp_path, seeds=[0])
+    assert (tmp_path / RESULTS).read_bytes() == before
+
+
+def test_data_that_changed_under_the_same_name_are_noticed(blobs, tmp_path):
+    compare(blobs, ["input"], out=tmp_path, seeds=[0])
+    fewer = replace(blobs, X=blobs.X[:100], y=blobs.y[:100])
+    with pytest.raises(ValueError, match=r"seed-0\.json: holds another split.*have changed"):
+        compare(fewer, ["input"], out=tmp_path, seeds=[0], resume=True)
+
+
+@pytest.mark.parametrize("change", ["data", "seed", "labels", "method", "parameters", "features"])
+def test_whatever_decides_a_result_changes_the_hash(blobs, change):
+    def hash_of(dataset, name, factory, labels, seed, features="unit"):
+        (run,) = plan_runs(dataset, {name: factory}, [labels], [seed], features=features)
+        return run.config_hash
+
+    usual = {"dataset": blobs, "name": "m", "factory": METHODS["nca"], "labels": 2, "seed": 0}
+    X = blobs.X.copy()
+    X[0, 0] += 1
+    other = {
+        "data": {"dataset": replace(blobs, X=X)},
+        "seed": {"seed": 1},
+        "labels": {"labels": 3},
+        "method": {"name": "n"},
+        "parameters": {"factory": METHODS["lda"]},
+        "features": {"features": "components"},
+    }[change]
+    assert hash_of(**usual) == hash_of(**usual)
+    assert hash_of(**usual) != hash_of(**usual | other)
+
+
+def test_rows_that_another_machine_computes_otherwise_are_those_of_the_same_run(
+    blobs, tmp_path, monkeypatch
+):
+    known = {"seeds": [0], "features": "components", "out": tmp_path}
+    (row,) = compare(blobs, ["input"], **known)
+    whole = features.FORMS["components"]
+
+    def otherwise(dataset):
+        computed = whole(dataset)
+        return replace(computed, X=np.nextafter(computed.X, np.float32(9)))
+
+    monkeypatch.setitem(features.FORMS, "components", otherwise)
+    assert compare(blobs, ["input"], **known, resume=True) == [row]  # not run again
+    (unit,) = compare(blobs, ["input"], **known | {"features": "unit"}, resume=True)
+    assert unit["config_hash"] != row["config_hash"]
+
+
+def test_the_number_of_jobs_does_not_change_the_hash(blobs):
+    from sklearn.neighbors import KNeighborsTransformer
+
+    def hashed(n_jobs):
+        method = {"m": lambda seed, _: KNeighborsTransformer(n_jobs=n_jobs)}
+        return plan_runs(blobs, method, [2], [0])[0].config_hash
+
+    assert hashed(1) == hashed(2)
+
+
+def test_side_by_side_gives_the_same_scores(blobs, tmp_path):
+    one = compare(blobs, ["input", "pca"], out=tmp_path / "one", seeds=[0, 1])
+    two = compare(blobs, ["input", "pca"], out=tmp_path / "two", seeds=[0, 1], n_jobs=2)
+    assert [row["scores"] for row in one] == [row["scores"] for row in two]
+    assert [row["config_hash"] for row in one] == [row["config_hash"] for row in two]
+
+
+def test_progress_counts_earlier_runs_too_and_names_the_next(blobs, tmp_path):
+    compare(blobs, ["input"], out=tmp_path, seeds=[0])
+    told = []
+    compare(
+        blobs,
+        ["input"],
+        out=tmp_path,
+        seeds=[0, 1],
+        resume=True,
+        progress=lambda *news: told.append(news),
+    )
+    assert told == [(1, 2, "input, 5 labels a class, seed 1"), (2, 2, "")]
+
+
+def test_an_unknown_method_is_named_before_anything_is_written(blobs, tmp_path):
+    with pytest.raises(ValueError, match=r"method must be one of .*'nac'\. Did you mean 'nca'\?"):
+        compare(blobs, ["nac"], out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_warnings_of_a_run_are_kept_for_the_report(blobs, tmp_path, monkeypatch):
+    class Anxious(Recorder):
+        def fit(self, X, y):
+            warnings.warn("careful", stacklevel=2)
+            warnings.warn("careful", stacklevel=2)
+            return self
+
+    monkeypatch.setitem(METHODS, "anxious", lambda seed, n_jobs: Anxious())
+    (row,) = compare(blobs, ["anxious"], out=tmp_path, seeds=[0])
+    assert load_details(tmp_path / "details" / f"{row['config_hash']}.npz").warnings == ["careful"]
+
+
+def test_seconds_are_those_of_fit_and_transform(blobs, monkeypatch):
+    class Slow(Recorder):
+        def fit(self, X, y):
+            time.sleep(0.05)
+            return self
+
+        def transform(self, X):
+            time.sleep(0.02)
+            return X
+
+    (run,) = plan_runs(blobs, {"slow": lambda seed, n_jobs: Slow()}, [2], [0])
+    row = run_one(blobs, run)
+    assert 0.05 <= row["seconds"]["fit"] < 5  # a busy machine sleeps longer
+    assert 0.02 <= row["seconds"]["transform"] < 5
+
+
+def test_a_disk_that_is_full_is_not_a_failure_of_the_method(blobs, tmp_path, monkeypatch):
+    def full(path, details):
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(job, "save_details", full)
+    with pytest.raises(OSError, match="No space left"):
+        compare(blobs, ["input"], out=tmp_path, seeds=[0])
+    assert read_rows(tmp_path / RESULTS) == []
+    monkeypatch.undo()
+    assert compare(blobs, ["input"], out=tmp_path, seeds=[0], resume=True)[0]["status"] == "ok"
+
+
+def test_ctrl_c_loses_no_finished_run_and_resume_does_the_rest(
+    blobs, tmp_path, recorder, monkeypatch
+):
+    def interrupted(self, X, y, fit=Recorder.fit):
+        if len(self.seen) == 2:
+            raise KeyboardInterrupt
+        return fit(self, X, y)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "fit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            compare(blobs, [recorder, "input"], out=tmp_path, seeds=range(4))
+    kept = read_rows(tmp_path / RESULTS)
+    assert [(row["method"], row["seed"]) for row in kept] == [
+        (recorder, 0), ("input", 0), (recorder, 1), ("input", 1)
+    ]  # fmt: skip
+
+    rows = compare(blobs, [recorder, "input"], out=tmp_path, seeds=range(4), resume=True)
+    assert len(Recorder.seen) == 4  # no run twice
+    assert [row["status"] for row in rows] == ["ok"] * 8
+    assert rows[:4] == kept
+    assert read_rows(tmp_path / RESULTS) == rows
+
+
+SLOW_COMPARISON = """
+import sys, time
+from sklearn.base import BaseEstimator
+from ssdml.datasets import load_dataset
+from ssdml.experiments.run import METHODS, compare
+
+class Slow(BaseEstimator):
+    def fit(self, X, y):
+        print("fit", flush=True)
+        time.sleep(0.3)
+        return self
+    def transform(self, X):
+        return X
+
+METHODS["slow"] = lambda seed, n_jobs: Slow()
+data, out, resume = sys.argv[1:]
+compare(load_dataset(data), ["slow"], out=out, seeds=range(4), resume=bool(resume))
+"""
+
+
+def test_a_killed_comparison_goes_on_without_repeating_a_run(blobs, tmp_path):
+    data, out = tmp_path / "blobs.npz", tmp_path / "out"
+    np.savez(data, X=blobs.X, y=blobs.y)
+    command = [sys.executable, "-c", SLOW_COMPARISON, str(data), str(out)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        [*command, ""], stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        for _ in range(3):  # the third fit has begun, so two runs are done
+            assert process.stdout.readline() == "fit\n"
+        process.send_signal(signal.SIGKILL)
+    before = (out / RESULTS).read_bytes()
+    assert len(read_rows(out / RESULTS)) == 2
+    with (out / RESULTS).open("ab") as file:
+        file.write(before[:50])  # as if the kill had come while a row was written
+    second = subprocess.run(
+        [*command, "resume"], capture_output=True, text=True, check=True, env=environment
+    )
+    assert second.stdout == "fit\n" * 2
+    rows = read_rows(out / RESULTS)
+    assert (out / RESULTS).read_bytes().startswith(before)
+    assert [(row["seed"], row["status"]) for row in rows] == [(s, "ok") for s in range(4)]

@@ -1,0 +1,67 @@
+"""What every method of a comparison gets for features."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ssdml.experiments.preprocessing import form_of, prepared
+
+
+@pytest.fixture
+def with_test_rows(blobs):
+    return replace(blobs, test=np.arange(120) % 3 == 0)
+
+
+def test_raw_features_are_the_rows(blobs):
+    assert prepared(blobs, "raw") is blobs
+
+
+def test_unit_features_are_centred_by_one_number_and_of_length_one(blobs):
+    X = prepared(blobs, "unit").X
+    expected = blobs.X - blobs.X.mean(dtype=np.float64)
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(X, expected, rtol=1e-5, atol=1e-6)
+    assert X.dtype == np.float32
+
+
+def test_components_are_those_of_the_unit_rows_without_the_test_rows(with_test_rows, rng):
+    from sklearn.decomposition import PCA
+
+    dataset = replace(with_test_rows, X=rng.standard_normal((120, 80)).astype(np.float32))
+    unit, test = prepared(dataset, "unit").X, dataset.test
+    expected = PCA(64, svd_solver="full").fit(unit[~test]).transform(unit)
+    X = prepared(dataset, "components").X
+    np.testing.assert_allclose(np.abs(X), np.abs(expected), atol=1e-4)  # up to the signs
+    assert prepared(with_test_rows, "components").X.shape == with_test_rows.X.shape
+
+
+def test_the_mean_leaves_out_the_test_rows_of_a_set_that_comes_with_some(with_test_rows):
+    test = with_test_rows.test
+    other = with_test_rows.X + 7 * test[:, None].astype(np.float32)
+    before, after = (
+        prepared(replace(with_test_rows, X=X), "unit").X for X in (with_test_rows.X, other)
+    )
+    np.testing.assert_array_equal(after[~test], before[~test])
+    assert (after[test] != before[test]).any()
+
+
+def test_the_mean_is_that_of_all_rows_of_a_set_without_test_rows(blobs):
+    other = blobs.X.copy()
+    other[0] += 7
+    before, after = (prepared(replace(blobs, X=X), "unit").X for X in (blobs.X, other))
+    assert (after[1:] != before[1:]).any()
+
+
+@pytest.mark.parametrize(("name", "kind"), [("mnist", "unit"), ("mine", "raw")])
+def test_sets_that_are_known_by_name_are_unit_and_others_raw(blobs, name, kind):
+    dataset = replace(blobs, name=name)
+    assert form_of(dataset) == kind
+    np.testing.assert_array_equal(prepared(dataset).X, prepared(dataset, kind).X)
+
+
+def test_an_unknown_kind_is_named(blobs):
+    with pytest.raises(ValueError, match=r"features must be one of .*; got 'units'.*'unit'\?"):
+        prepared(blobs, "units")

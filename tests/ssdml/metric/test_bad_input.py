@@ -1,0 +1,398 @@
+"""Hard and bad input of SSDML: each has its message, or a result that is right.
+
+A missing or damaged data file is in ``test_datasets.py`` and ``test_table_readers.py``, a full
+disk and Ctrl-C during a comparison in ``experiments/test_run.py``.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import nullcontext
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.datasets import make_blobs
+from sklearn.exceptions import DataConversionWarning, NotFittedError
+
+from ssdml import SSDML
+from ssdml.datasets import encode_partial_labels
+
+MODELS = [SSDML(), SSDML(backbone="residual", max_rounds=1), SSDML.paper()]
+
+
+@pytest.fixture(params=MODELS, ids=["linear", "residual", "paper"])
+def model(request, short_training):
+    """Each kind of metric, made anew, with a short training."""
+    return type(request.param)(**request.param.get_params()).set_params(random_state=0)
+
+
+@pytest.fixture
+def X():
+    return blobs()[0]
+
+
+@pytest.fixture
+def y():
+    """The class of the first 24 rows, -1 for the rest."""
+    return np.where(np.arange(90) < 24, blobs()[1], -1)
+
+
+def blobs():
+    X, y = make_blobs(90, 4, centers=3, cluster_std=1.5, random_state=0)
+    X.flags.writeable = False
+    return X, y
+
+
+def check_finite_everywhere(model, X):
+    """Embedding, matrix and predictions are finite."""
+    assert np.isfinite(model.transform(X)).all()
+    assert np.isfinite(model.get_mahalanobis_matrix()).all()
+    proba = model.predict_proba(X)
+    assert np.isfinite(proba).all()
+    np.testing.assert_allclose(proba.sum(axis=1), 1, rtol=1e-6)
+
+
+def test_the_check_of_finite_results_can_fail(X, y):
+    fitted = SSDML(random_state=0).fit(X, y)
+    fitted.components_ = np.full((4, 4), np.nan)
+    with pytest.raises((AssertionError, ValueError)):
+        check_finite_everywhere(fitted, X)
+
+
+# X that is refused
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_entry_that_is_not_finite_is_named_by_row_and_column(X, y, value):
+    bad = X.copy()
+    bad[3, 2] = value
+    message = f"SSDML: X must be finite; got {value} at row 3, column 2. Impute"
+    with pytest.raises(ValueError, match=message):
+        SSDML().fit(bad, y)
+    with pytest.raises(ValueError, match=message):
+        SSDML(random_state=0).fit(X, y).transform(bad)
+
+
+@pytest.mark.parametrize(
+    ("rows", "error", "message"),
+    [
+        (np.empty((0, 4)), ValueError, r"0 sample\(s\) .*minimum of 2 is required by SSDML"),
+        (np.empty((90, 0)), ValueError, r"0 feature\(s\) .*minimum of 1 is required by SSDML"),
+        (np.ones((1, 4)), ValueError, r"1 sample\(s\) .*minimum of 2 is required by SSDML"),
+        (np.ones(90), ValueError, r"Expected 2D array, got 1D array instead"),
+        (np.ones((90, 2, 2)), ValueError, r"Found array with dim 3.*SSDML"),
+        (np.array([["a", "b"]] * 90), ValueError, "could not convert string to float: .*a"),
+        (np.array([["a", 1]] * 90, dtype=object), ValueError, "could not convert string to float"),
+        (np.array([[{}, 1]] * 90, dtype=object), TypeError, "must be a string or a real number"),
+        (np.ones((90, 4)) + 1j, ValueError, "Complex data not supported"),
+        (sparse.csr_array(np.eye(90)), TypeError, r"Sparse data was passed for X.*\.toarray\(\)"),
+    ],
+    ids="no-rows no-columns one-row 1-D 3-D strings mixed objects complex sparse".split(),
+)
+def test_rows_of_another_kind_are_refused(rows, error, message):
+    with pytest.raises(error, match=message):
+        SSDML().fit(rows, np.zeros(rows.shape[0], dtype=int))
+
+
+def test_new_rows_of_another_width_are_refused(X, y):
+    with pytest.raises(ValueError, match="X has 3 features, but SSDML is expecting 4 features"):
+        SSDML(random_state=0).fit(X, y).transform(X[:, :3])
+
+
+def test_more_components_than_features_are_refused(X, y):
+    with pytest.raises(ValueError, match="n_components must be at most n_features = 4; got 5"):
+        SSDML(5).fit(X, y)
+
+
+# y that is refused
+
+
+@pytest.mark.parametrize(
+    ("labels", "error", "message"),
+    [
+        (np.zeros(89, int), ValueError, r"SSDML: y must have shape \(90,\), a label a row; got"),
+        (np.zeros((90, 2), int), ValueError, r"y should be a 1d array, got an array of shape"),
+        (None, ValueError, "SSDML requires y to be passed, but the target y is None"),
+        (np.full(90, -1), ValueError, "SSDML: y must contain labels beside -1 .*Label some rows"),
+        (np.array(["a"] * 90), TypeError, "must hold integers, .*encode_partial_labels"),
+        (np.array([None] * 90), TypeError, "must hold integers, .*encode_partial_labels"),
+        (np.full(90, np.nan), TypeError, "must hold integers, .*got nan in row 0, dtype float64"),
+        (np.full(90, 0.5), TypeError, "must hold integers, .*got 0.5 in row 0, dtype float64"),
+        (np.arange(90) > 1, TypeError, "must hold integers, .*got False in row 0, dtype bool"),
+    ],
+    ids="length 2-D missing unlabelled strings None NaN fractions bool".split(),
+)
+def test_labels_of_another_kind_are_refused(X, labels, error, message):
+    with pytest.raises(error, match=message):
+        SSDML().fit(X, labels)
+
+
+def test_score_needs_labels(X, y):
+    with pytest.raises(ValueError, match=r"SSDML.score: y must contain labels .*Score rows with"):
+        SSDML(random_state=0).fit(X, y).score(X, np.full(90, -1))
+
+
+# Labels that are few, odd or out of reach
+
+
+# One cluster is beyond the reach of the only labels.
+beyond_reach = partial(
+    pytest.warns, RuntimeWarning, match="no label reaches 30 of 90 rows; they get the class prior"
+)
+
+
+@pytest.mark.parametrize("backbone", [None, "residual"])
+def test_one_labelled_class_returns_the_input(X, y, backbone):
+    model = SSDML(backbone=backbone)
+    message = "returns the input as it is, for its labels lead to one class alone. Label others"
+    with beyond_reach(), pytest.warns(UserWarning, match=message) as caught:
+        model.fit(X, np.where(y == 1, 1, -1))
+    assert caught[-1].filename == __file__
+    np.testing.assert_array_equal(model.transform(X), X)
+    np.testing.assert_array_equal(model.predict(X), 1)
+
+
+def test_one_labelled_class_is_enough_for_the_paper(X, y):
+    """Its triplets come from neighbourhoods."""
+    model = SSDML.paper(random_state=0)
+    with beyond_reach():
+        model.fit(X, np.where(y == 1, 1, -1))
+    np.testing.assert_array_equal(model.predict(X), 1)
+    check_finite_everywhere(model, X)
+
+
+def test_one_label_a_class_is_enough(model, X):
+    labels = np.full(90, -1)
+    for c in range(3):
+        labels[np.flatnonzero(blobs()[1] == c)[0]] = c
+    assert model.fit(X, labels).score(X, blobs()[1]) > 0.95
+    check_finite_everywhere(model, X)
+
+
+def test_label_that_occurs_once_is_kept(model, X, y):
+    labels = y.copy()
+    labels[np.flatnonzero(y == 2)[1:]] = -1
+    model.fit(X, labels)
+    np.testing.assert_array_equal(model.classes_, [0, 1, 2])
+    assert model.score(X, blobs()[1]) > 0.9
+
+
+def test_labels_need_not_be_consecutive_nor_positive(X, y):
+    names = np.array([-7, 3, 10**12])
+    model = SSDML(random_state=0).fit(X, np.where(y < 0, -1, names[y]))
+    np.testing.assert_array_equal(model.classes_, names)
+    assert set(model.predict(X)) == set(names)
+
+
+def test_names_become_labels_by_the_encoder(X, y):
+    names = np.where(y < 0, None, np.array(["ash", "birch", "cedar"], dtype=object)[y])
+    codes, classes = encode_partial_labels(names)
+    model = SSDML(random_state=0).fit(X, codes)
+    predicted = classes[model.predict(X)]
+    assert (predicted[y >= 0] == names[y >= 0]).mean() > 0.95
+
+
+@pytest.mark.parametrize("kind", [float, object, np.int8], ids=str)
+def test_whole_numbers_of_any_type_are_labels(X, y, kind):
+    plain, other = (SSDML(random_state=0).fit(X, labels) for labels in (y, y.astype(kind)))
+    np.testing.assert_array_equal(other.transform(X), plain.transform(X))
+    assert other.classes_.dtype == np.int64
+    assert plain.score(X, y.astype(kind)) == plain.score(X, y)
+
+
+@pytest.mark.parametrize("method", ["fit", "score"])
+def test_column_of_labels_is_taken_with_a_warning(X, y, method):
+    model = SSDML(random_state=0).fit(X, y)
+    with pytest.warns(DataConversionWarning, match="column-vector y was passed"):
+        getattr(model, method)(X, y[:, None])
+
+
+def test_all_rows_may_be_labelled(model, X):
+    labels = blobs()[1]
+    assert model.fit(X, labels).score(X, labels) > 0.95
+
+
+def test_graph_in_two_parts_tells_how_many_rows_no_label_reaches(model, X, y):
+    rows = np.vstack([X, X + 1000])
+    with pytest.warns(RuntimeWarning, match="no label reaches 90 of 180 rows"):
+        model.fit(rows, np.r_[y, np.full(90, -1)])
+    check_finite_everywhere(model, rows)
+    prior = np.bincount(y[y >= 0]) / 24
+    np.testing.assert_allclose(model.label_distributions_[90:], np.tile(prior, (90, 1)))
+
+
+def test_class_on_an_island_of_its_own_is_found_there(model, X, y, rng):
+    """Twelve rows far away, the first three of them labelled: no other label reaches them."""
+    rows = np.vstack([X, 1000 + rng.standard_normal((12, 4))])
+    model.fit(rows, np.r_[y, [9] * 3, [-1] * 9])
+    np.testing.assert_array_equal(model.predict(rows) == 9, np.arange(102) >= 90)
+
+
+def test_class_that_reaches_no_other_row_is_kept(model, X, y, rng):
+    """All rows of the island are labelled, so its class has nothing to reach."""
+    rows = np.vstack([X, 1000 + rng.standard_normal((12, 4))])
+    model.fit(rows, np.r_[y, [9] * 12])
+    np.testing.assert_array_equal(model.classes_, [0, 1, 2, 9])
+    np.testing.assert_array_equal(model.transduction_ == 9, np.arange(102) >= 90)
+
+
+# Rows that are few, equal or flat
+
+
+def test_fewer_rows_than_neighbours_make_do_with_those_there_are(model, X):
+    rows, labels = X[:3], [0, 1, -1]
+    message = "SSDML: n_neighbors must be below n_samples = 3; got 10. Takes 2."
+    with pytest.warns(UserWarning, match=message) as caught:
+        model.fit(rows, labels)
+    assert caught[0].filename == __file__
+    check_finite_everywhere(model, rows)
+
+
+@pytest.mark.parametrize(("n_neighbors", "n_samples"), [(1, 90), (10, 2)])
+def test_neighborhoods_need_two_neighbours_and_it_is_said_before_any_work(
+    X, y, n_neighbors, n_samples, monkeypatch
+):
+    monkeypatch.setattr("ssdml.metric.estimator.knn_graph", None)
+    message = f"SSDML: n_neighbors must be at least 2, .* got {n_neighbors} among {n_samples} rows"
+    with pytest.raises(ValueError, match=rf"{message}\. Raise it, or pass mining='propagated'"):
+        SSDML.paper(n_neighbors=n_neighbors).fit(X[:n_samples], y[:n_samples])
+
+
+@pytest.mark.filterwarnings("ignore:propagate_labels. no label reaches")  # neighbours are few
+@pytest.mark.parametrize("options", [{"n_neighbors": 2}, {"mining": "propagated"}])
+def test_what_is_said_of_neighborhoods_helps(X, y, options):
+    check_finite_everywhere(SSDML.paper(**{"n_neighbors": 1} | options).fit(X, y), X)
+
+
+def test_duplicates_do_no_harm(model, X, y):
+    """Each row ten times: all its neighbours are itself."""
+    model.set_params(n_neighbors=12)
+    rows = np.repeat(X[:24], 10, axis=0)
+    labels = np.where(np.arange(240) % 10 == 0, np.repeat(y[:24], 10), -1)
+    assert model.fit(rows, labels).score(rows, np.repeat(y[:24], 10)) > 0.9
+    check_finite_everywhere(model, rows)
+
+
+@pytest.mark.parametrize("value", [0.0, 5.0])
+@pytest.mark.parametrize("balanced", [True, False])
+def test_rows_that_are_all_the_same_leave_nothing_to_learn(model, y, value, balanced):
+    rows = np.full((90, 4), value)
+    labels = np.where(y < 0, -1, np.arange(90) % 3) if balanced else y
+    message = r"SSDML: X must have rows that differ; got 90 equal ones\. Nothing can be learned"
+    is_input = model.partition_size is None and not balanced  # labels lead to one class alone
+    expected = pytest.warns(UserWarning, match="returns the input as it is")
+    with (
+        pytest.warns(UserWarning, match=message) as caught,
+        expected if is_input else nullcontext(),
+    ):
+        model.fit(rows, labels)
+    assert caught[0].filename == __file__
+    if is_input:
+        np.testing.assert_array_equal(model.transform(rows), rows)
+    check_finite_everywhere(model, rows)
+
+
+def test_zero_and_constant_rows_and_columns_do_no_harm(model, X, y):
+    rows = X.copy()
+    rows[::9] = 0
+    rows[1::9] = 3
+    rows[-1] = rows[0]  # which is no reason to call them all equal
+    rows[:, 1] = 0
+    rows[:, 2] = 5
+    model.fit(rows, y)
+    check_finite_everywhere(model, rows)
+
+
+@pytest.mark.parametrize("n_components", [None, 1])
+def test_one_feature_is_enough(model, X, y, n_components):
+    rows = X[:, :1]
+    model.set_params(guard=False, n_components=n_components).fit(rows, y)
+    assert model.transform(rows).shape == (90, 1)
+    check_finite_everywhere(model, rows)
+
+
+def test_more_features_than_rows_are_welcome(model, rng):
+    truth = np.arange(30) % 3
+    rows = rng.standard_normal((30, 100)) + 12 * np.eye(3, 100)[truth]
+    model.fit(rows, np.where(np.arange(30) < 12, truth, -1))
+    assert model.score(rows, truth) > 0.9
+    check_finite_everywhere(model, rows)
+
+
+def test_whole_numbers_are_taken_as_float64(model, X, y):
+    whole = np.round(X * 5).astype(np.int16)
+    by_whole = model.fit(whole, y).transform(whole)
+    by_float = model.fit(whole.astype(float), y).transform(whole.astype(float))
+    assert by_whole.dtype == np.float64
+    np.testing.assert_array_equal(by_whole, by_float)
+
+
+def test_order_in_memory_does_not_matter(model, X, y):
+    first = model.fit(np.ascontiguousarray(X), y).transform(X)
+    other = model.fit(np.asfortranarray(X), y).transform(X)
+    np.testing.assert_allclose(other, first, rtol=1e-6, atol=1e-9)
+
+
+def test_arrays_that_cannot_be_written_to_are_not(model, X, y):
+    y.flags.writeable = False
+    before = X.copy()
+    model.fit(X, y).predict(X)
+    np.testing.assert_array_equal(X, before)
+
+
+# A fit that is cut short
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "ssdml.metric.estimator.knn_graph",
+        "ssdml.metric.estimator.propagate_labels",
+        "ssdml.metric.alternation.mine_triplets",
+        "ssdml.metric.alternation.learn_metric",
+        "ssdml.metric.estimator.embed",  # the last step, when the components are known
+    ],
+)
+def test_ctrl_c_leaves_nothing_half_fitted(model, X, y, monkeypatch, kernel):
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    model.fit(X, y)
+    with monkeypatch.context() as patch:
+        patch.setattr(kernel, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X[:, :3], y)
+    with pytest.raises(NotFittedError, match="SSDML instance is not fitted"):
+        model.transform(X)
+    with pytest.raises(NotFittedError, match="SSDML instance is not fitted"):
+        model.predict(X)
+    assert model.fit(X, y).transform(X).shape[0] == 90
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16])
+def test_file_that_lost_its_end_is_refused_before_it_is_read(X, y, tmp_path, dtype):
+    """To read what a file no longer has would end this process."""
+    np.save(tmp_path / "X.npy", X.astype(dtype))
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    model = SSDML(random_state=0).fit(mapped, y)
+    whole = (tmp_path / "X.npy").stat().st_size
+    os.truncate(tmp_path / "X.npy", whole - 1)
+    message = f"SSDML: X must lie in a file of at least {whole} bytes, .*; got {whole - 1}. Write"
+    for method in (model.transform, model.predict, lambda rows: model.fit(rows, y)):
+        with pytest.raises(ValueError, match=message):
+            method(mapped[:10])
+    with pytest.raises(NotFittedError):
+        model.transform(X)
+
+
+def test_rows_whose_variance_overflows_are_refused(rng):
+    X = rng.standard_normal((40, 3)) * 1e200
+    with pytest.raises(ValueError, match=r"X must have a finite variance.*Scale X down"):
+        SSDML().fit(X, np.arange(40) % 2)
+
+
+def test_a_backbone_with_partitions_is_refused(rng):
+    with pytest.raises(ValueError, match="backbone must be None with partition_size"):
+        SSDML.paper(backbone="residual").fit(rng.standard_normal((40, 3)), np.arange(40) % 2)

@@ -1,0 +1,140 @@
+"""The mixin of learned metrics: embedding, distances and matrix agree with each other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.utils.validation import validate_data
+
+from ssdml import SSDML
+from ssdml.metric.base import BLOCK_ENTRIES, LearnedMetric, embed
+
+
+class Stretch(LearnedMetric, BaseEstimator):
+    """A metric that is given, not learned: twice the first feature, minus the second."""
+
+    def __init__(self, representation=None):
+        self.representation = representation
+
+    def fit(self, X, y=None):
+        validate_data(self, X)
+        self.components_ = np.array([[2.0, 0.0], [0.0, -1.0], [0.0, 0.0]])
+        self.representation_ = self.representation
+        return self
+
+
+@pytest.fixture
+def X(rng):
+    X = rng.standard_normal((20, 2))
+    X.flags.writeable = False
+    return X
+
+
+def test_transform_applies_the_components(X):
+    expected = np.column_stack([2 * X[:, 0], -X[:, 1], np.zeros(20)])
+    np.testing.assert_allclose(Stretch().fit(X).transform(X), expected)
+
+
+def test_representation_comes_before_the_components(X):
+    model = Stretch(representation=np.square).fit(X)
+    expected = np.column_stack([2 * X[:, 0] ** 2, -(X[:, 1] ** 2), np.zeros(20)])
+    np.testing.assert_allclose(model.transform(X), expected)
+    assert model.get_metric()(X[0], X[1]) == pytest.approx(
+        np.linalg.norm(expected[0] - expected[1])
+    )
+
+
+def test_embedding_is_float32_if_the_rows_are(X):
+    model = Stretch().fit(X)
+    assert model.transform(X.astype(np.float32)).dtype == np.float32
+    assert model.transform(X).dtype == np.float64
+    assert model.transform([[1, 2]]).dtype == np.float64
+
+
+def test_pair_distance_is_that_of_the_embedding_and_the_quadratic_form(X):
+    model = Stretch().fit(X)
+    pairs = np.stack([X[:10], X[10:]], axis=1)
+    distances = model.pair_distance(pairs)
+    gaps = X[:10] - X[10:]
+    quadratic = np.einsum("ni,ij,nj->n", gaps, model.get_mahalanobis_matrix(), gaps)
+    np.testing.assert_allclose(distances**2, quadratic, rtol=1e-12)
+    embedding = model.transform(X)
+    np.testing.assert_allclose(distances, np.linalg.norm(embedding[:10] - embedding[10:], axis=1))
+    np.testing.assert_array_equal(model.pair_score(pairs), -distances)
+    metric = model.get_metric()
+    np.testing.assert_allclose(distances, [metric(u, v) for u, v in pairs])
+
+
+def test_mahalanobis_matrix_is_the_one_worked_out_by_hand(X):
+    np.testing.assert_array_equal(Stretch().fit(X).get_mahalanobis_matrix(), np.diag([4.0, 1.0]))
+
+
+def test_scikit_learn_takes_the_metric(X):
+    y = np.arange(20) % 2
+    model = Stretch().fit(X)
+    by_metric = KNeighborsClassifier(3, metric=model.get_metric()).fit(X, y).predict(X)
+    by_embedding = KNeighborsClassifier(3).fit(model.transform(X), y).predict(model.transform(X))
+    np.testing.assert_array_equal(by_metric, by_embedding)
+
+
+def test_pairs_of_another_shape_are_told(X):
+    with pytest.raises(ValueError, match=r"pairs must have shape \(n_pairs, 2, n_features\); got"):
+        Stretch().fit(X).pair_distance(X)
+    with pytest.raises(ValueError, match=r"got \(1, 3, 2\)"):
+        Stretch().fit(X).pair_distance(X[None, :3])
+
+
+def test_bad_entry_of_a_new_row_is_named(X):
+    with pytest.raises(ValueError, match="Stretch: X must be finite; got inf at row 1, column 0"):
+        Stretch().fit(X).transform([[0.0, 0.0], [np.inf, 0.0]])
+
+
+def test_bad_entry_beyond_the_first_block_is_named(rng):
+    X = rng.standard_normal((BLOCK_ENTRIES // 2 + 5, 2))
+    X[-2, 1] = np.nan
+    row = len(X) - 2
+    with pytest.raises(ValueError, match=f"X must be finite; got nan at row {row}, column 1"):
+        Stretch().fit(X[:5]).transform(X)
+
+
+def test_rows_wider_than_a_block_are_embedded(rng):
+    X = rng.standard_normal((3, BLOCK_ENTRIES + 1))
+    components = rng.standard_normal((2, BLOCK_ENTRIES + 1))
+    np.testing.assert_allclose(embed(X, components, None), X @ components.T)
+
+
+def test_columns_are_named_after_the_class(X):
+    names = Stretch().fit(X).get_feature_names_out()
+    assert list(names) == ["stretch0", "stretch1", "stretch2"]
+
+
+@pytest.mark.parametrize(
+    "method", ["get_mahalanobis_matrix", "get_metric", "get_feature_names_out"]
+)
+def test_nothing_is_offered_before_the_fit(method):
+    with pytest.raises(NotFittedError, match="Stretch instance is not fitted"):
+        getattr(Stretch(), method)()
+
+
+@pytest.mark.parametrize("container", ["default", "pandas", "polars"])
+def test_pair_distances_do_not_depend_on_the_container_of_transform(rng, container):
+    X = rng.standard_normal((60, 3))
+    model = SSDML(random_state=0).fit(X, np.arange(60) % 2)
+    expected = model.pair_distance(X.reshape(30, 2, 3))
+    model.set_output(transform=container)
+    distances = model.pair_distance(X.reshape(30, 2, 3))
+    assert isinstance(distances, np.ndarray)
+    np.testing.assert_array_equal(distances, expected)
+    assert model.predict_proba(X).shape == (60, 2)
+
+
+def test_an_index_of_faiss_finds_the_nearest_under_the_metric(X):
+    model = Stretch().fit(X)
+    squares, rows = model.to_faiss(X[5:]).search(model.transform(X[:5]).astype(np.float32), 3)
+    gaps = model.transform(X[:5])[:, None] - model.transform(X[5:])
+    full = (gaps**2).sum(axis=2)
+    np.testing.assert_array_equal(rows, np.argsort(full, axis=1)[:, :3])
+    np.testing.assert_allclose(squares, np.sort(full, axis=1)[:, :3], rtol=1e-4, atol=1e-5)

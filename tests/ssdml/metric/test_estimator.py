@@ -1,0 +1,206 @@
+"""SSDML: better than the input, guarded, and in step with scikit-learn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from ssdml import SSDML
+from ssdml.evaluation import evaluate, few_label_accuracy
+from ssdml.graphs.neighbors.knn import knn_graph
+from ssdml.graphs.propagation.labels import propagate_labels
+from ssdml.metric.selection import nearest_mean_agrees
+from ssdml.model_selection import SemiSupervisedSplit, labelled_scorer
+from ssdml.networks.training import Schedule
+
+
+@pytest.fixture(scope="module")
+def fitted(digits):
+    X, _, labels = digits
+    return SSDML(random_state=0).fit(X, labels)
+
+
+def scores(Z, digits):
+    _, y, labels = digits
+    known = labels != -1
+    return evaluate(Z, y), few_label_accuracy(Z[known], labels[known], Z[~known], y[~known])
+
+
+# What it is for
+
+
+def test_linear_metric_beats_the_input(digits, fitted):
+    before, accuracy_before = scores(digits[0], digits)
+    after, accuracy = scores(fitted.transform(digits[0]), digits)
+    assert after["NMI"] > before["NMI"] + 5
+    assert after["R@1"] > before["R@1"] - 0.5
+    assert accuracy > accuracy_before + 4
+
+
+def test_residual_backbone_beats_the_input(digits, monkeypatch):
+    """Even trained for a third of the time: by 10 points of NMI and 7 of accuracy."""
+    monkeypatch.setattr("ssdml.metric.residual.schedule_for", lambda n_rows: Schedule(n_steps=150))
+    X, _, labels = digits
+    before, accuracy_before = scores(X, digits)
+    model = SSDML(backbone="residual", random_state=0).fit(X, labels)
+    after, accuracy = scores(model.transform(X), digits)
+    assert after["NMI"] > before["NMI"] + 8
+    assert after["R@1"] > before["R@1"] - 0.5
+    assert accuracy > accuracy_before + 5
+
+
+def test_seed_settles_the_approximate_search_of_many_rows_as_well(digits, monkeypatch):
+    monkeypatch.setattr("ssdml.graphs.neighbors.knn.EXACT_WORK", 0)
+    X, _, labels = digits
+    first, same, other = (SSDML(random_state=seed).fit(X, labels) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(same.label_distributions_, first.label_distributions_)
+    assert (other.label_distributions_ != first.label_distributions_).any()
+
+
+def test_unseen_rows_are_predicted_as_well_as_those_that_were_seen(digits):
+    X, y, labels = digits
+    seen = np.arange(len(X)) % 3 > 0
+    model = SSDML(random_state=0).fit(X[seen], labels[seen])
+    of_seen = (model.transduction_ == y[seen]).mean()
+    assert of_seen > 0.85
+    assert abs(model.score(X[~seen], y[~seen]) - of_seen) < 0.03  # 2.4 standard errors
+    assert model.score(X, np.where(seen, -1, y)) == model.score(X[~seen], y[~seen])
+
+
+def test_prediction_follows_the_induction_formula(digits, fitted):
+    """The formula row by row; and training rows are predicted as they were transduced."""
+    X = digits[0]
+    assert (fitted.predict(X) == fitted.transduction_).mean() > 0.95
+    Z = fitted.transform(X[:3])
+    for row, proba in zip(Z, fitted.predict_proba(X[:3]), strict=True):
+        distances = np.linalg.norm(fitted.embedding_.astype(float) - row, axis=1)
+        nearest = np.argsort(distances, kind="stable")[:10]
+        weights = np.exp(-((distances[nearest] / distances[nearest[-1]]) ** 2))
+        expected = weights @ fitted.label_distributions_[nearest] / weights.sum()
+        expected **= fitted.confidence_powers_[1]
+        expected /= expected.sum()
+        np.testing.assert_allclose(proba, expected, atol=1e-4)  # distances are float32
+
+
+def test_history_tells_of_each_round(fitted):
+    assert len(fitted.history_) == 2
+    for turn in fitted.history_:
+        assert turn["n_triplets"] > 10_000
+        before, after = turn["objective"]
+        assert after < before
+        assert 0 < turn["agreement"] <= 1
+    first = fitted.history_[0]
+    assert first["weight"] == fitted.input_weight_
+    assert (first["agreement"] >= first["input_agreement"]) or not first["is_worse"]
+    assert fitted.triplets_.anchor.size == fitted.history_[-1]["n_triplets"]
+
+
+def test_fitted_attributes_say_what_was_found(digits, fitted):
+    X, y, _ = digits
+    np.testing.assert_array_equal(fitted.classes_, np.arange(10))
+    assert (fitted.transduction_ == y).mean() > 0.9
+    np.testing.assert_allclose(fitted.label_distributions_.sum(axis=1), 1, rtol=1e-5)
+    np.testing.assert_array_equal(fitted.embedding_, fitted.transform(X))
+    assert fitted.n_features_in_ == 64
+    assert fitted.representation_ is None
+
+
+# The guard
+
+
+def harmful(**params):
+    return SSDML(
+        mining="neighborhood", propagation="one-sided", input_weight=0, random_state=0, **params
+    )
+
+
+def test_guard_returns_the_input_where_what_was_learned_is_worse(digits):
+    X, _, labels = digits
+    message = r"SSDML: returns the input as it is, .* worse: .*% with the input\. Label more rows"
+    with pytest.warns(UserWarning, match=message) as caught:
+        model = harmful().fit(X, labels)
+    assert caught[0].filename == __file__
+    np.testing.assert_array_equal(model.transform(X), X)
+    assert model.input_weight_ == np.inf
+    assert model.history_  # what was tried is told
+
+
+def test_guard_can_be_switched_off(digits):
+    X, y, labels = digits
+    model = harmful(guard=False).fit(X, labels)
+    assert evaluate(model.transform(X), y)["R@1"] < evaluate(X, y)["R@1"] - 5
+
+
+def test_guard_compares_with_as_many_columns_of_the_input(digits):
+    """All 64 columns of the input beat one that is learned; that is no reason to return one."""
+    X, _, labels = digits
+    known = labels != -1
+    model = SSDML(1, random_state=0).fit(X, labels)
+    assert np.isfinite(model.input_weight_)
+    principal = PCA(1).fit(X).transform(X[known])
+    of_learned, of_input = (
+        nearest_mean_agrees(Z, labels[known]).mean() for Z in (model.transform(X[known]), principal)
+    )
+    assert of_learned > of_input
+
+
+# Within scikit-learn
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_come_out_where_they_are_asked_for(blobs, library):
+    frames = pytest.importorskip(library)
+    X, _, labels = blobs
+    table = frames.DataFrame({name: X[:, i] for i, name in enumerate("abcde")})
+    model = SSDML(3, random_state=0).set_output(transform=library).fit(table, labels)
+    result = model.transform(table)
+    assert isinstance(result, frames.DataFrame)
+    assert list(result.columns) == ["ssdml0", "ssdml1", "ssdml2"]
+    assert list(model.feature_names_in_) == list("abcde")
+    np.testing.assert_allclose(result.to_numpy(), model.embedding_)
+
+
+def test_pipeline_hands_labels_on(blobs):
+    X, y, labels = blobs
+    pipeline = make_pipeline(StandardScaler(), SSDML(random_state=0)).fit(X, labels)
+    assert pipeline.score(X, y) > 0.9
+    assert list(pipeline.get_feature_names_out()) == [f"ssdml{i}" for i in range(5)]
+    known = labels != -1
+    by_neighbors = KNeighborsClassifier(1).fit(pipeline.transform(X[known]), labels[known])
+    assert by_neighbors.score(pipeline.transform(X), y) > 0.9
+
+
+@pytest.mark.parametrize("scoring", ["accuracy", "NMI"])
+def test_grid_search_never_scores_an_unlabelled_row(blobs, scoring):
+    X, _, labels = blobs
+    search = GridSearchCV(
+        SSDML(random_state=0),
+        {"n_neighbors": [5, 10]},
+        cv=SemiSupervisedSplit(2, random_state=0),
+        scoring=labelled_scorer(scoring),
+        error_score="raise",
+    ).fit(X, labels)
+    assert search.best_score_ > 0.9
+    assert search.transform(X).shape == X.shape
+
+
+@pytest.mark.usefixtures("short_training")
+def test_nothing_is_remembered_from_the_fit_before(blobs):
+    X, _, labels = blobs
+    model = SSDML(backbone="residual", random_state=0).fit(X[:, :3], labels)
+    again = model.fit(X, labels).transform(X)
+    np.testing.assert_array_equal(again, clone(model).fit(X, labels).transform(X))
+
+
+def test_distributions_are_those_that_propagation_gives(blobs):
+    X, _, labels = blobs
+    model = SSDML(random_state=0).fit(X, labels)
+    np.testing.assert_array_equal(
+        model.label_distributions_, propagate_labels(knn_graph(X, 10), labels)
+    )

@@ -1,0 +1,222 @@
+"""What the parameters of SSDML do, that each reaches the kernel, and the metric's laws."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from ssdml import SSDML
+from ssdml.graphs.propagation.class_masses import ClassMasses
+from ssdml.metric import alternation, estimator
+from ssdml.metric.selection import INPUT_WEIGHTS
+from ssdml.utils.linalg import random_orthonormal
+
+# The metric
+
+
+@pytest.mark.parametrize("backbone", [None, "residual"])
+@pytest.mark.usefixtures("short_training")
+def test_distances_agree_with_the_quadratic_form(blobs, backbone):
+    X, _, labels = blobs
+    model = SSDML(backbone=backbone, guard=False, random_state=0).fit(X, labels)
+    pairs = np.stack([X[:30], X[30:60]], axis=1)
+    rows = X if backbone is None else model.representation_(X)
+    gaps = rows[:30] - rows[30:60]
+    squares = np.einsum("ni,ij,nj->n", gaps, model.get_mahalanobis_matrix(), gaps)
+    Z = model.transform(X)
+    np.testing.assert_allclose(model.pair_distance(pairs) ** 2, squares, rtol=1e-10)
+    np.testing.assert_allclose(
+        model.pair_distance(pairs), np.linalg.norm(Z[:30] - Z[30:60], axis=1)
+    )
+
+
+def test_input_is_kept_beside_what_is_learned(blobs):
+    """M = A + weight² I: the smallest eigenvalues are the input's, where A has rank C - 1."""
+    X, _, labels = blobs
+    model = SSDML(input_weight=0.5, guard=False, random_state=0).fit(X, labels)
+    assert model.input_weight_ == 0.5
+    eigenvalues = np.linalg.eigvalsh(model.get_mahalanobis_matrix())
+    np.testing.assert_allclose(eigenvalues[:3], 0.25, rtol=1e-6)
+    assert eigenvalues[3] > 0.3
+
+
+def test_weight_of_zero_drops_the_input(blobs):
+    X, _, labels = blobs
+    model = SSDML(input_weight=0, guard=False, random_state=0).fit(X, labels)
+    assert model.input_weight_ == 0
+    assert model.components_.shape == (2, 5)  # classes - 1
+
+
+def test_weight_is_chosen_from_the_trials_if_it_is_left_open(blobs):
+    assert SSDML(random_state=0).fit(*blobs[::2]).input_weight_ in INPUT_WEIGHTS
+
+
+@pytest.mark.parametrize("backbone", [None, "residual"])
+@pytest.mark.usefixtures("short_training")
+def test_number_of_columns_is_the_one_asked_for(blobs, backbone):
+    X, _, labels = blobs
+    model = SSDML(backbone=backbone, guard=False, random_state=0)
+    assert model.fit(X, labels).transform(X).shape == (120, 5)
+    assert clone(model).set_params(n_components=3).fit(X, labels).transform(X).shape == (120, 3)
+
+
+def test_fewer_columns_are_the_best_of_the_full_embedding(blobs):
+    """No other three columns of the embedding spread the rows more: its principal components."""
+    X, _, labels = blobs
+    full = SSDML(guard=False, random_state=0).fit(X, labels).transform(X)
+    few = SSDML(3, guard=False, random_state=0).fit(X, labels).transform(X)
+    variances = np.linalg.eigvalsh(np.cov(full, rowvar=False))[::-1]
+    np.testing.assert_allclose(np.trace(np.cov(few, rowvar=False)), variances[:3].sum(), rtol=1e-6)
+
+
+# Laws
+
+
+def test_rows_may_be_shifted(blobs):
+    """No product of rows, only of differences: the metric of shifted rows is the same."""
+    X, _, labels = blobs
+    plain, moved = (SSDML(random_state=0).fit(rows, labels) for rows in (X, X + 64.0))
+    np.testing.assert_allclose(
+        moved.get_mahalanobis_matrix(), plain.get_mahalanobis_matrix(), rtol=1e-6, atol=1e-9
+    )
+
+
+def test_rows_may_be_rotated(blobs, rng):
+    X, _, labels = blobs
+    Q = random_orthonormal(5, 5, rng)
+    plain, turned = (SSDML(random_state=0).fit(rows, labels) for rows in (X, X @ Q))
+    np.testing.assert_allclose(
+        turned.get_mahalanobis_matrix(), Q.T @ plain.get_mahalanobis_matrix() @ Q, atol=1e-6
+    )
+
+
+def test_order_of_the_rows_does_not_matter_to_the_paper(blobs, rng):
+    """Nothing is drawn there but the start, which does not depend on the rows."""
+    X, _, labels = blobs
+    order = rng.permutation(len(X))
+    plain = SSDML.paper(random_state=0).fit(X, labels)
+    shuffled = SSDML.paper(random_state=0).fit(X[order], labels[order])
+    np.testing.assert_allclose(shuffled.components_, plain.components_, atol=1e-8)
+
+
+def test_scale_of_the_rows_does_not_matter(blobs):
+    X, _, labels = blobs
+    plain, scaled = (SSDML(random_state=0).fit(rows, labels) for rows in (X, X * 1024))
+    np.testing.assert_allclose(
+        scaled.get_mahalanobis_matrix(), plain.get_mahalanobis_matrix(), rtol=1e-6, atol=1e-9
+    )
+
+
+# Every parameter reaches the kernel
+
+
+@pytest.mark.parametrize(
+    ("params", "target", "argument", "expected"),
+    [
+        ({"n_neighbors": 7}, "ssdml.metric.estimator.knn_graph", 1, 7),
+        ({"n_jobs": 2}, "ssdml.metric.estimator.knn_graph", "n_jobs", 2),
+        ({"decay": 0.7}, "ssdml.metric.estimator.propagate_labels", "decay", 0.7),
+        (
+            {"decay": 0.7, "propagation": "one-sided", "mining": "neighborhood"},
+            "ssdml.metric.alternation.propagate_affinities",
+            "decay",
+            0.7,
+        ),
+        (
+            {"mining": "neighborhood"},
+            "ssdml.metric.alternation.mine_triplets",
+            "strategy",
+            "neighborhood",
+        ),
+        ({"angle": 25.0}, "ssdml.metric.alternation.angular_objective", "angle", 25.0),
+        ({"input_weight": 0.3}, "ssdml.metric.selection.choose_input_weight", "weights", (0.3,)),
+        ({"n_components": 3}, "ssdml.metric.selection.best_factor", 2, 3),
+        (
+            {"angle": 25.0, "backbone": "residual"},
+            "ssdml.metric.residual.train_backbone",
+            "angle",
+            25.0,
+        ),
+        (
+            {"device": "cpu", "backbone": "residual"},
+            "ssdml.metric.residual.train_backbone",
+            "device",
+            "cpu",
+        ),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+@pytest.mark.usefixtures("short_training")
+def test_parameter_reaches_the_kernel(blobs, monkeypatch, params, target, argument, expected):
+    module, name = target.rsplit(".", 1)
+    kernel, calls = getattr(import_module(module), name), []
+
+    def spy(*args, **kwargs):
+        calls.append(args[argument] if isinstance(argument, int) else kwargs[argument])
+        return kernel(*args, **kwargs)
+
+    monkeypatch.setattr(target, spy)
+    SSDML(**params, guard=False, random_state=0).fit(*blobs[::2])
+    assert calls
+    assert all(value == expected for value in calls)
+
+
+@pytest.mark.parametrize(("propagation", "factored"), [("two-sided", True), ("one-sided", False)])
+def test_propagation_chooses_the_affinities(blobs, monkeypatch, propagation, factored):
+    mine, seen = alternation.mine_triplets, []
+    monkeypatch.setattr(
+        alternation, "mine_triplets", lambda *a, **k: seen.append(a[1]) or mine(*a, **k)
+    )
+    SSDML(propagation=propagation, mining="neighborhood", guard=False, random_state=0).fit(
+        *blobs[::2]
+    )
+    assert all(isinstance(affinities, ClassMasses) is factored for affinities in seen)
+
+
+@pytest.mark.usefixtures("short_training")
+@pytest.mark.parametrize("max_rounds", [1, 3])
+def test_rounds_are_as_many_as_allowed(blobs, max_rounds):
+    for backbone in (None, "residual"):
+        model = SSDML(max_rounds=max_rounds, backbone=backbone, random_state=0).fit(*blobs[::2])
+        assert len(model.history_) == max_rounds
+
+
+def test_seed_decides(blobs):
+    X, _, labels = blobs
+    one, same, other = (SSDML(random_state=s).fit(X, labels).transform(X) for s in (1, 1, 2))
+    np.testing.assert_array_equal(one, same)
+    assert not np.array_equal(one, other)
+
+
+def test_verbose_asks_for_the_bar(blobs, monkeypatch):
+    seen = []
+    stages = estimator.Stages
+    monkeypatch.setattr(
+        estimator, "Stages", lambda *a, **k: seen.append(k["verbose"]) or stages(*a, **k)
+    )
+    SSDML(verbose=1, random_state=0).fit(*blobs[::2])
+    assert seen == [1]
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"propagation": "three-sided"}, "'propagation' parameter of SSDML must be a str among"),
+        ({"mining": "hard"}, "'mining' parameter of SSDML must be a str among"),
+        ({"decay": 1.0}, r"'decay' parameter of SSDML must be a float in the range \(0.0, 1.0\)"),
+        ({"n_neighbors": 0}, "'n_neighbors' parameter of SSDML must be an int in the range"),
+        ({"angle": 90.0}, r"'angle' parameter of SSDML must be a float in the range \(0.0, 90.0\)"),
+        ({"input_weight": -1.0}, "'input_weight' parameter of SSDML must be"),
+        ({"backbone": "resnet"}, "'backbone' parameter of SSDML must be a str among"),
+        ({"n_components": 0}, "'n_components' parameter of SSDML must be"),
+        ({"max_rounds": 0}, "'max_rounds' parameter of SSDML must be"),
+        ({"guard": "yes"}, "'guard' parameter of SSDML must be"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_parameter_out_of_range_is_named(blobs, params, message):
+    with pytest.raises(ValueError, match=message):
+        SSDML(**params).fit(*blobs[::2])

@@ -1,0 +1,212 @@
+"""What is exported embeds as the model does, any number of rows; what cannot be, is told."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
+from torch import nn
+
+from ssdml import SSDML, DeepSSDML
+from ssdml.baselines import LRML
+from ssdml.deep.onnx import EmbeddingOfItems
+from ssdml.metric import onnx as onnx_export
+from ssdml.metric.features import ResidualRepresentation
+from ssdml.metric.onnx import EmbeddingOfRows, write_onnx
+from ssdml.networks.backbones import CifarNet, MnistNet, Standardized
+from ssdml.networks.metric_network import MetricNetwork
+from tests.deep import small_images, small_model
+
+onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+
+SIZES = (1, 2, 37)
+# Sums of some hundred products in float32, in another order than NumPy's or torch's.
+TOL = {"rtol": 1e-5, "atol": 1e-5}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:300] / 16, y[:300]
+    labels = np.where(np.arange(300) < 60, y, -1)
+    X.flags.writeable = labels.flags.writeable = False
+    return X, labels
+
+
+@pytest.fixture(scope="module")
+def deep():
+    """A small network that has learned for a moment, with the input beside it."""
+    X, _, labels = small_images(n=300)
+    return X, small_model(epochs=1, epochs_per_partition=1, input_weight=0.7).fit(X, labels)
+
+
+def session(path):
+    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+
+def run(path, X):
+    (embedding,) = session(path).run(["embedding"], {"X": X})
+    return embedding
+
+
+MODELS = {
+    "linear": SSDML(random_state=0),
+    "few columns": SSDML(5, random_state=0),
+    "residual": SSDML(backbone="residual", max_rounds=1, guard=False, random_state=0),
+    "paper": SSDML.paper(random_state=0),
+    "a baseline": LRML(random_state=0),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_rows_are_embedded_as_by_transform(rows, name, tmp_path, short_training):
+    X, labels = rows
+    model = MODELS[name].fit(X, labels)
+    assert (model.representation_ is not None) == (name == "residual")
+    model.to_onnx(tmp_path / "model.onnx")
+    for n in SIZES:
+        single = X[:n].astype(np.float32)
+        found = run(tmp_path / "model.onnx", single)
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, model.transform(single), **TOL)
+
+
+def test_items_are_embedded_as_by_transform(deep, tmp_path):
+    X, model = deep
+    model.to_onnx(tmp_path / "model.onnx")
+    assert model.input_weight_ == 0.7
+    for n in SIZES:
+        found = run(tmp_path / "model.onnx", X[:n, None])  # with the axis of the channels
+        np.testing.assert_allclose(found, model.transform(X[:n]), **TOL)
+
+
+def test_features_keep_their_input_beside_them_too(rows, tmp_path):
+    X, labels = rows
+    head = nn.Sequential(nn.Linear(64, 16), nn.BatchNorm1d(16), nn.Dropout())
+    schedule = {"epochs": 1, "epochs_per_partition": 1, "random_state": 0, "device": "cpu"}
+    model = DeepSSDML(head, 8, input_weight=2.0, **schedule).fit(X, labels)
+    model.to_onnx(tmp_path / "model.onnx")
+    single = X[:9].astype(np.float32)
+    assert not model.input_side_.unit
+    np.testing.assert_allclose(run(tmp_path / "model.onnx", single), model.transform(X[:9]), **TOL)
+
+
+def test_without_the_input_beside_it_the_network_stands_alone(deep, tmp_path):
+    X, model = deep
+    module = EmbeddingOfItems(model.network_, model.input_side_, 0.0)
+    write_onnx(module, model.item_shape_, tmp_path / "model.onnx", "who", "transform")
+    np.testing.assert_allclose(
+        run(tmp_path / "model.onnx", X[:4, None]), model.transform(X[:4])[:, :16], **TOL
+    )
+
+
+@pytest.mark.parametrize(("network", "shape"), [(MnistNet, (1, 28, 28)), (CifarNet, (3, 32, 32))])
+def test_the_networks_of_the_paper_can_be_exported(network, shape, tmp_path):
+    torch.manual_seed(0)
+    standardized = Standardized(network(), torch.tensor(0.5), torch.tensor(0.3))
+    metric = torch.linalg.qr(torch.randn(network.n_features, 16))[0]
+    module = MetricNetwork(standardized, metric, 10, unit_features=True).eval()
+    write_onnx(
+        EmbeddingOfItems(module, None, 0.0), shape, tmp_path / "model.onnx", "who", "transform"
+    )
+    images = torch.rand(3, *shape)
+    with torch.no_grad():
+        expected = module(images).numpy()
+    np.testing.assert_allclose(run(tmp_path / "model.onnx", images.numpy()), expected, **TOL)
+
+
+def test_a_row_whose_embedding_has_no_length_stays_zero(rng):
+    parts = [
+        np.ones(3),
+        np.array(2.0),
+        np.zeros((4, 3)),
+        np.zeros(4),
+        np.zeros((3, 4)),
+        np.zeros(3),
+    ]
+    representation = ResidualRepresentation(*parts, rng.standard_normal((3, 2)))
+    X = np.vstack([np.ones((1, 3)), rng.standard_normal((2, 3))]).astype(np.float32)
+    found = EmbeddingOfRows(np.eye(5), representation)(torch.from_numpy(X)).numpy()
+    np.testing.assert_allclose(found, representation(X), **TOL)
+    np.testing.assert_array_equal(found[0], [0, 0, 1, 1, 1])
+
+
+def test_names_and_shapes_of_the_graph_are_told(rows, tmp_path):
+    model = SSDML(5, random_state=0).fit(*rows)
+    model.to_onnx(str(tmp_path / "model.onnx"))
+    (given,), (made,) = (
+        getattr(session(tmp_path / "model.onnx"), f"get_{end}")() for end in ("inputs", "outputs")
+    )
+    assert (given.name, given.shape, given.type) == ("X", ["n", 64], "tensor(float)")
+    assert (made.name, made.shape) == ("embedding", ["n", 5])
+    assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
+
+
+def test_the_model_is_left_as_it_was(deep, tmp_path, capfd):
+    X, model = deep
+    before = model.transform(X[:9])
+    state = torch.get_rng_state()
+    model.to_onnx(tmp_path / "model.onnx")
+    np.testing.assert_array_equal(model.transform(X[:9]), before)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert capfd.readouterr() == ("", "")
+
+
+class Branching(nn.Module):
+    def forward(self, X):
+        return X if X.sum() > 0 else -X
+
+
+class Eigenvalues(nn.Module):
+    def forward(self, X):
+        return torch.linalg.eigvalsh(X[:, :, None] * X[:, None])
+
+
+@pytest.mark.parametrize("module", [Branching(), Eigenvalues()], ids=lambda m: type(m).__name__)
+def test_a_module_that_cannot_be_exported_is_told_and_nothing_is_written(module, tmp_path, capfd):
+    path = tmp_path / "model.onnx"
+    path.write_text("of another model")
+    with pytest.raises(ValueError, match=r"backbone must be a module that torch\.export can trace"):
+        write_onnx(module, (4,), path, "DeepSSDML.to_onnx", "transform")
+    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [
+        (path.name, "of another model")
+    ]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_prediction_cannot_be_exported(rows, deep, tmp_path):
+    for model in (SSDML(random_state=0).fit(*rows), deep[1]):
+        who = rf"{type(model).__name__}\.to_onnx"
+        with pytest.raises(ValueError, match=rf"{who}: method must be 'transform'; got 'predict'"):
+            model.to_onnx(tmp_path / "model.onnx", method="predict")
+
+
+@pytest.mark.parametrize("missing", ["onnx", "onnxscript"])
+def test_a_missing_package_is_named_with_the_way_to_it(rows, missing, tmp_path, monkeypatch):
+    model = SSDML(random_state=0).fit(*rows)
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ImportError, match=r"needs onnx and onnxscript: pip install 'ssdml\[onnx\]"):
+        model.to_onnx(tmp_path / "model.onnx")
+
+
+def test_weights_beyond_the_format_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(onnx_export, "MOST_BYTES", 100)
+    with pytest.raises(ValueError, match=r"weights must take less than 2 GB, .* got 0\.0 GB"):
+        write_onnx(nn.Linear(10, 10), (10,), tmp_path / "model.onnx", "who", "transform")
+
+
+def test_a_folder_that_is_not_there_is_named(rows, tmp_path):
+    model = SSDML(random_state=0).fit(*rows)
+    with pytest.raises(OSError, match="cannot be written"):
+        model.to_onnx(tmp_path / "missing" / "model.onnx")
+
+
+@pytest.mark.parametrize("model", [SSDML(), DeepSSDML(nn.Identity(), 2), LRML()], ids=repr)
+def test_a_model_that_was_not_fitted_says_so(model, tmp_path):
+    with pytest.raises(NotFittedError):
+        model.to_onnx(tmp_path / "model.onnx")

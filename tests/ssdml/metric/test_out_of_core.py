@@ -1,0 +1,240 @@
+"""SSDML on arrays of dask: the metric of memory, from parts of the rows.
+
+``test_cluster.py`` has the schedulers and the loss of a worker, ``test_distributed_input.py`` hard
+and bad input.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from ssdml import SSDML
+from ssdml.evaluation import embedding_score, few_label_accuracy
+from ssdml.graphs.triplets import Triplets
+from ssdml.metric import out_of_core as distributed, out_of_core as partitions
+from ssdml.metric.alternation import turn
+from ssdml.metric.features import Whitening
+from tests.chunks import in_chunks
+
+da = pytest.importorskip("dask.array")
+
+pytestmark = pytest.mark.usefixtures("small_partitions")
+
+
+@pytest.fixture
+def rows(overlapping):
+    return overlapping
+
+
+@pytest.fixture
+def fitted(rows):
+    return SSDML(random_state=0).fit(in_chunks(rows[0]), rows[1])
+
+
+# What is learned
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"max_rounds": 1},
+        {"n_components": 2},
+        {"input_weight": 0, "guard": False},
+        {"mining": "neighborhood", "propagation": "one-sided"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("n_rows", [600, 150])  # of 150 too few could be held out to judge
+def test_one_partition_comes_to_the_metric_of_rows_in_memory(rows, monkeypatch, options, n_rows):
+    monkeypatch.setattr(partitions, "PARTITION_ROWS", 600)
+    X, labels, _ = (array[:n_rows] for array in rows)
+    model = SSDML(random_state=3, **options)
+    expected = model.fit(X, labels).__dict__.copy()
+    model.fit(in_chunks(X), labels)
+    np.testing.assert_allclose(model.components_, expected["components_"], atol=1e-10)
+    np.testing.assert_array_equal(model.label_distributions_, expected["label_distributions_"])
+    np.testing.assert_array_equal(model.transduction_, expected["transduction_"])
+    np.testing.assert_allclose(model.embedding_, expected["embedding_"], atol=1e-8)
+    for one, two in zip(model.triplets_, expected["triplets_"], strict=True):
+        np.testing.assert_array_equal(one, two)
+    last = expected["history_"][-1]
+    assert model.input_weight_ == expected["input_weight_"]
+    assert model.history_[0]["agreement"] == last["agreement"]
+    np.testing.assert_allclose(model.history_[0]["objective"], last["objective"], rtol=1e-10)
+
+
+def test_metric_is_the_one_of_all_rows_with_the_pooled_triplets(rows, fitted):
+    """A slow twin that has all rows at hand: their classes and the triplets are given."""
+    X = rows[0]
+    classes = fitted.label_distributions_.argmax(axis=1)
+    assert len(fitted.history_) == 3
+    twin = Whitening()
+    twin.learn(X, classes, 0)
+    turn(twin, X, fitted.triplets_, SimpleNamespace(partition_size=None, angle=40.0))
+    embedding = twin.embed(X)
+    scale = np.sqrt(embedding.var(axis=0).sum() / X.var(axis=0).sum())
+    M = twin.components.T @ twin.components / scale**2 + fitted.input_weight_**2 * np.eye(5)
+    np.testing.assert_allclose(fitted.get_mahalanobis_matrix(), M, rtol=1e-9, atol=1e-12)
+
+
+# 3 s, for ten fits.
+def test_partitions_learn_most_of_what_memory_would(monkeypatch):
+    """Three of 400 digits keep more than half of the gain over the input, and its neighbours."""
+    monkeypatch.setattr(partitions, "PARTITION_ROWS", 400)
+    gains = []
+    for seed in range(5):
+        X, y, labels = some_digits(seed)
+        known = labels != -1
+        model = SSDML(random_state=seed)
+        embeddings = (X, model.fit(in_chunks(X, 200), labels).transform(X))
+        assert len(model.history_) == 3
+        embeddings += (model.fit(X, labels).transform(X),)
+        accuracies = [
+            few_label_accuracy(Z[known], labels[known], Z[~known], y[~known]) for Z in embeddings
+        ]
+        gains.append(np.array(accuracies[1:]) - accuracies[0])
+        before, after = (embedding_score(Z, y, "R@1") for Z in embeddings[:2])
+        assert after > before - 1
+    of_partitions, of_whole = np.mean(gains, axis=0)
+    assert of_partitions > of_whole / 2 > 2
+
+
+def some_digits(seed):
+    """1,200 of scikit-learn's digits in random order, five labels a class."""
+    rng = np.random.default_rng(seed)
+    X, y = load_digits(return_X_y=True)
+    chosen = rng.permutation(len(X))[:1200]
+    X, y = X[chosen], y[chosen]
+    labels = np.full(1200, -1)
+    for c in range(10):
+        labels[rng.choice(np.flatnonzero(y == c), 5, replace=False)] = c
+    return X, y, labels
+
+
+def test_attributes_are_in_the_order_of_all_rows(rows, fitted):
+    X, labels, y = rows
+    assert (fitted.transduction_ == y).mean() > 0.9
+    assert (fitted.label_distributions_.argmax(axis=1) == fitted.transduction_).all()
+    anchor, positive, negative, weight = fitted.triplets_
+    assert (y[anchor] == y[positive]).mean() > 0.8  # 1/3 if rows were mistaken
+    assert (y[anchor] != y[negative]).mean() > 0.8
+    assert np.unique(anchor).size == 600
+    assert sum(told["n_triplets"] for told in fitted.history_) == len(weight)
+    assert [told["rows"] for told in fitted.history_] == [(0, 200), (200, 400), (400, 600)]
+    assert fitted.n_features_in_ == 5
+    assert np.isin(np.flatnonzero(labels != -1), fitted.reference_rows_).all()
+    np.testing.assert_allclose(
+        fitted.embedding_, fitted.transform(X[fitted.reference_rows_]), atol=1e-12
+    )
+
+
+def test_labels_may_be_of_dask_and_rows_of_any_numbers(rows):
+    X, labels, _ = rows
+    whole = np.round(X * 8)
+    plain = SSDML(random_state=0).fit(in_chunks(whole), labels)
+    other = SSDML(random_state=0).fit(in_chunks(whole.astype(np.int32)), da.from_array(labels))
+    np.testing.assert_array_equal(plain.components_, other.components_)
+    np.testing.assert_array_equal(plain.transduction_, other.transduction_)
+
+
+def test_single_precision_is_kept(rows):
+    X, labels, _ = rows
+    model = SSDML(random_state=0).fit(in_chunks(X.astype(np.float32)), labels)
+    for name in ("components_", "label_distributions_", "embedding_"):
+        assert getattr(model, name).dtype == np.float32
+
+
+def test_pooled_triplets_keep_their_ends():
+    """Two partitions told of rows 5, 3 and 8, 9; each mined one triplet among its own."""
+
+    def told(numbers, anchor, positive, negative):
+        ends = (np.array([place]) for place in (anchor, positive, negative))
+        places = np.arange(len(numbers))
+        return partitions.Summary(
+            np.ones((2, 1)),
+            np.array(numbers),
+            np.array(numbers, dtype=float)[:, None],
+            np.zeros(len(numbers), dtype=int),
+            (Triplets(*ends, np.ones(1)),),
+            places[:1],
+            (places, places),
+            ({"rows": numbers},),
+        )
+
+    pool = distributed.pooled([told([5, 3], 0, 1, 0), told([8, 9], 1, 0, 1)])
+    (triplets,) = pool.triplets
+    assert pool.numbers[triplets.anchor].tolist() == [5, 9]
+    assert pool.numbers[triplets.positive].tolist() == [3, 8]
+    assert pool.numbers[pool.judged].tolist() == [5, 8]
+    assert pool.samples[1].tolist() == [0, 1, 2, 3]
+
+
+# What it is good for
+
+
+def test_guard_returns_the_input_where_what_was_learned_is_worse(monkeypatch):
+    monkeypatch.setattr(partitions, "PARTITION_ROWS", 600)
+    X, _, labels = some_digits(0)
+    harm = {"mining": "neighborhood", "propagation": "one-sided", "input_weight": 0}
+    message = r"SSDML: returns the input as it is, .* worse: .*% with the input\. Label more rows"
+    with pytest.warns(UserWarning, match=message) as caught:
+        model = SSDML(random_state=0, **harm).fit(in_chunks(X, 300), labels)
+    assert caught[-1].filename == __file__
+    np.testing.assert_array_equal(model.transform(X), X)
+    assert model.input_weight_ == np.inf
+    free = SSDML(random_state=0, guard=False, **harm).fit(in_chunks(X, 300), labels)
+    assert free.transform(X).shape == (1200, 9)
+
+
+def test_rows_are_embedded_and_predicted_by_blocks(rows, fitted):
+    X, labels, y = rows
+    chunked = in_chunks(X, 70)
+    for method in ("transform", "predict_proba", "predict"):
+        lazy, plain = getattr(fitted, method)(chunked), getattr(fitted, method)(X)
+        assert isinstance(lazy, da.Array)
+        assert lazy.chunks[0] == chunked.chunks[0]
+        assert lazy.dtype == plain.dtype
+        np.testing.assert_allclose(lazy.compute(), plain, rtol=1e-12, atol=1e-12)
+    assert fitted.score(chunked, y) == fitted.score(X, y) > 0.85
+    assert fitted.score(chunked, labels) == fitted.score(X, labels)
+
+
+@pytest.mark.usefixtures("short_training")
+def test_rows_are_embedded_by_blocks_under_a_backbone(rows):
+    X, labels, _ = rows
+    model = SSDML(backbone="residual", max_rounds=1, random_state=0).fit(X, labels)
+    np.testing.assert_allclose(model.transform(in_chunks(X)).compute(), model.transform(X))
+
+
+def test_new_rows_are_compared_with_the_reference_rows(rows, fitted, monkeypatch):
+    """The formula of a fit in memory of those rows alone, with the distributions they have."""
+    X, labels, _ = rows
+    monkeypatch.setattr(partitions, "REFERENCE_ROWS", 100)
+    few = SSDML(random_state=0).fit(in_chunks(X), labels)
+    assert len(few.reference_rows_) < 300
+    twin = SSDML(random_state=0).fit(X, labels)
+    twin.components_, twin.embedding_ = few.components_, few.embedding_
+    twin.label_distributions_ = few.label_distributions_[few.reference_rows_]
+    twin.confidence_powers_ = few.confidence_powers_  # of many graphs there are none
+    np.testing.assert_array_equal(few.predict_proba(X), twin.predict_proba(X))
+
+
+def test_saved_metric_predicts_the_same(rows, fitted, tmp_path):
+    fitted.save(tmp_path / "model")
+    again = SSDML.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(rows[0]), fitted.predict_proba(rows[0]))
+    np.testing.assert_array_equal(again.reference_rows_, fitted.reference_rows_)
+
+
+def test_nothing_is_remembered_by_a_fit_in_memory(rows):
+    X, labels, _ = rows
+    model = SSDML(random_state=0).fit(in_chunks(X), labels).fit(X, labels)
+    assert model.reference_rows_ is None
+    np.testing.assert_array_equal(
+        model.predict_proba(X), SSDML(random_state=0).fit(X, labels).predict_proba(X)
+    )

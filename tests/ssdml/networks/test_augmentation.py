@@ -1,0 +1,360 @@
+"""Random views: each range changes what it is named after, as far as it says."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import pytest
+import torch
+from torch.nn import functional
+
+from ssdml.networks.augmentation import RandomViews, _moved, _places, default_views, unchanged
+
+SIDE = 16
+EDGE = 1 - 1 / SIDE  # coordinate of the outermost pixels' centres
+TURN, SIZE, HEIGHT, SLANT, FLIP, ACROSS, DOWN = range(7)
+ALL = RandomViews(
+    rotation=20.0,
+    scale=0.2,
+    stretch=0.1,
+    shift=0.1,
+    shear=0.1,
+    flip=True,
+    brightness=0.3,
+    contrast=0.5,
+    saturation=0.5,
+    tint=0.1,
+    hole=0.4,
+    border=True,
+)
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture
+def images():
+    """Twelve images of three channels, in [0, 1]."""
+    return torch.rand(12, 3, SIDE, SIDE, generator=seeded(1))
+
+
+def coordinates(n):
+    """Images whose two channels are the place across and down, from -1 to 1."""
+    line = torch.linspace(-EDGE, EDGE, SIDE, dtype=torch.float64)
+    return torch.stack(torch.meshgrid(line, line, indexing="xy")).repeat(n, 1, 1, 1)
+
+
+def maps_of(views, seed=0, n=300):
+    """The affine maps (n, 2, 3) that views apply, read off images that show where they come from.
+
+    Bilinear interpolation is exact on them, so the middle of a view is the map itself.
+    """
+    seen, places = views(coordinates(n), seeded(seed)), coordinates(1)[0]
+    middle = slice(SIDE // 4, 3 * SIDE // 4)
+    given = places[:, middle, middle].reshape(2, -1).T
+    given = torch.cat([given, torch.ones(len(given), 1)], dim=1)
+    return (torch.linalg.pinv(given) @ seen[:, :, middle, middle].reshape(n, 2, -1).mT).mT
+
+
+def drawn(**numbers):
+    """What is drawn for one image: nothing but these."""
+    row = torch.zeros(1, 7)
+    row[0, FLIP] = 1.0
+    for name, number in numbers.items():
+        row[0, globals()[name.upper()]] = number
+    return row
+
+
+@pytest.mark.parametrize("border", [True, False])
+def test_ranges_of_zero_change_nothing(images, border):
+    views = RandomViews(border=border)(images, seeded())
+    torch.testing.assert_close(views, images, rtol=0, atol=1e-5)
+
+
+def test_same_seed_gives_the_same_bits_and_another_seed_other_views(images):
+    before = images.clone()
+    one, again, other = (ALL(images, seeded(seed)) for seed in (3, 3, 4))
+    assert torch.equal(one, again)
+    assert all(not torch.allclose(a, b) for a, b in zip(one, other, strict=True))
+    assert torch.equal(images, before)
+
+
+@pytest.mark.parametrize(("n_rows", "n_columns"), [(16, 16), (16, 48), (40, 20)])
+@pytest.mark.parametrize("flip", [1.0, -1.0])
+def test_an_angle_is_one_of_pixels_where_images_are_not_square(n_rows, n_columns, flip):
+    """In units of pixels the map is a rotation, of as many degrees, or its mirror image."""
+    views = RandomViews(rotation=30.0, flip=True)
+    linear = views._maps(drawn(turn=1.0, flip=flip), n_rows, n_columns)[0, :, :2].double()
+    sides = torch.tensor([n_columns, n_rows]).double()
+    found = sides[:, None] * linear / sides
+    cosine, half = 3**0.5 / 2, 0.5
+    expected = torch.tensor([[flip * cosine, -half], [flip * half, cosine]]).double()
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+
+
+def test_each_image_and_each_call_draws_anew(images):
+    generator = seeded()
+    same = images[:1].repeat(5, 1, 1, 1)
+    views = torch.cat([ALL(same, generator), ALL(same, generator)])
+    apart = (views[:, None] - views[None]).abs().amax(dim=(2, 3, 4))
+    assert (apart + torch.eye(10) > 0.1).all()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ({"across": 0.5, "down": 0.0}, lambda x: torch.nn.functional.pad(x, (0, 4))[..., 4:]),
+        ({"across": -0.5, "down": 0.0}, lambda x: torch.nn.functional.pad(x, (4, 0))[..., :-4]),
+        (
+            {"across": 0.0, "down": 1.0},
+            lambda x: torch.nn.functional.pad(x, (0, 0, 0, 8))[..., 8:, :],
+        ),
+        ({"turn": 1.0}, lambda x: torch.rot90(x, 1, (2, 3))),
+        ({"turn": -1.0}, lambda x: torch.rot90(x, -1, (2, 3))),
+        ({"flip": -1.0}, lambda x: torch.flip(x, (3,))),
+        ({"turn": 1.0, "flip": -1.0}, lambda x: torch.rot90(x, 1, (2, 3)).flip(3)),
+    ],
+    ids=["left", "right", "up", "quarter turn", "and back", "mirror", "turned mirror image"],
+)
+def test_a_known_map_moves_the_pixels_where_it_should(images, numbers, expected):
+    """A shift by whole pixels is a slice, a quarter turn is rot90, a mirror image is flip."""
+    maps = RandomViews(rotation=90.0, shift=0.5, flip=True)._maps(drawn(**numbers), SIDE, SIDE)
+    seen = _moved(images[:1], maps, border=False)
+    torch.testing.assert_close(seen, expected(images[:1]), rtol=0, atol=1e-5)
+
+
+def test_the_border_goes_on_where_it_should(images):
+    maps = torch.tensor([[[1.0, 0.0, 2 * 4 / SIDE], [0.0, 1.0, 0.0]]])
+    seen = _moved(images[:1], maps, border=True)
+    torch.testing.assert_close(seen[..., :-4], images[:1, ..., 4:], rtol=0, atol=1e-5)
+    last = images[:1, ..., -1:].expand(-1, -1, -1, 4)
+    torch.testing.assert_close(seen[..., -4:], last, rtol=0, atol=1e-5)
+
+
+def test_size_doubled_shows_every_other_place():
+    """A view of half the size: the place seen is twice the place it is seen at."""
+    maps = RandomViews(scale=1.0)._maps(drawn(size=1.0), SIDE, SIDE).double()
+    seen = _moved(coordinates(1), maps, border=True)
+    expected = (2 * coordinates(1)).clamp(-EDGE, EDGE)
+    torch.testing.assert_close(seen, expected)
+
+
+def rotations(maps, limit):
+    angles = torch.atan2(maps[:, 1, 0], maps[:, 0, 0])
+    cos, sin = angles.cos(), angles.sin()
+    linear = torch.stack([torch.stack([cos, -sin], 1), torch.stack([sin, cos], 1)], 1)
+    return torch.cat([linear, torch.zeros(len(maps), 2, 1)], 2), angles.rad2deg() / limit
+
+
+def diagonals(across, down):
+    zero = torch.zeros_like(across)
+    rows = torch.stack([across, zero, zero], 1), torch.stack([zero, down, zero], 1)
+    return torch.stack(rows, 1)
+
+
+def plain(maps):
+    """Maps that change nothing."""
+    return torch.eye(2, 3).double().repeat(len(maps), 1, 1)
+
+
+def sizes(maps, limit):
+    size = maps[:, 0, 0]
+    return diagonals(size, size), (size - 1) / limit
+
+
+def stretches(maps, limit):
+    height = maps[:, 1, 1]
+    return diagonals(torch.ones_like(height), height), (height - 1) / limit
+
+
+def shifts(maps, limit):
+    expected = plain(maps)
+    expected[:, :, 2] = maps[:, :, 2]
+    return expected, maps[:, :, 2].flatten() / (2 * limit)  # the side is 2 long
+
+
+def shears(maps, limit):
+    expected = plain(maps)
+    expected[:, 0, 1] = maps[:, 0, 1]
+    return expected, maps[:, 0, 1] / limit
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "of_the_kind"),
+    [
+        ("rotation", 30.0, rotations),
+        ("scale", 0.3, sizes),
+        ("stretch", 0.2, stretches),
+        ("shift", 0.1, shifts),
+        ("shear", 0.2, shears),
+    ],
+)
+def test_a_range_makes_maps_of_its_kind_alone_uniform_up_to_it(name, limit, of_the_kind):
+    maps = maps_of(RandomViews(**{name: limit}, border=True))
+    expected, shares = of_the_kind(maps, limit)
+    torch.testing.assert_close(maps, expected.to(maps), rtol=0, atol=1e-6)
+    assert shares.abs().max() <= 1 + 1e-6
+    quarters = torch.histc(shares, 4, -1, 1) / len(shares)
+    assert (quarters - 0.25).abs().max() < 0.08  # three standard deviations of 300 draws
+
+
+def test_half_of_the_images_are_mirrored_and_the_others_are_not(images):
+    many = images.repeat(25, 1, 1, 1)
+    views = RandomViews(flip=True)(many, seeded())
+    mirrored = (views - many.flip(3)).abs().amax(dim=(1, 2, 3)) < 1e-5
+    kept = (views - many).abs().amax(dim=(1, 2, 3)) < 1e-5
+    assert torch.equal(mirrored, ~kept)
+    assert 0.41 < mirrored.float().mean() < 0.59  # three standard deviations of 300 draws
+
+
+def test_one_range_does_not_change_what_is_drawn_for_the_others(images):
+    generators = [seeded(), seeded()]
+    for views, generator in zip([RandomViews(), ALL], generators, strict=True):
+        views(images, generator)
+    assert torch.equal(generators[0].get_state(), generators[1].get_state())
+    mirrored = maps_of(RandomViews(flip=True, border=True))[:, 0, 0] < 0
+    turned_too = maps_of(RandomViews(flip=True, rotation=30.0, border=True))[:, 0, 0] < 0
+    assert torch.equal(mirrored, turned_too)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "atol"), [(torch.float64, 1e-4), (torch.float16, 0.2), (torch.bfloat16, 0.5)]
+)
+def test_numbers_drawn_do_not_depend_on_the_dtype(images, dtype, atol):
+    smooth = torch.nn.functional.avg_pool2d(images, 5, 1, 2)  # rounded places matter little
+    views = RandomViews(rotation=20.0, shift=0.1, flip=True, tint=0.2)
+    single, other = views(smooth, seeded()), views(smooth.to(dtype), seeded())
+    assert other.dtype == dtype
+    torch.testing.assert_close(other.float(), single, rtol=0, atol=atol)
+    assert (other.float() - single).abs().mean() < 0.02
+
+
+@pytest.mark.parametrize("n_channels", [1, 3])
+def test_colours_stay_within_the_range_of_the_images(n_channels):
+    images = 5 * torch.randn(40, n_channels, 8, 8, generator=seeded())
+    views = RandomViews(brightness=2.0, contrast=2.0, saturation=2.0, tint=2.0, border=True)
+    seen = views(images, seeded())
+    assert (seen.amin(), seen.amax()) == (images.amin(), images.amax())  # reached, not passed
+
+
+def test_views_follow_the_images_into_other_units(images):
+    """Ranges are in units of the images' own, so -3 + 10 x is changed as x is."""
+    seen = ALL(10 * images.double() - 3, seeded())
+    torch.testing.assert_close(seen, 10 * ALL(images.double(), seeded()) - 3)
+
+
+@pytest.mark.parametrize(("name", "channels_alike"), [("brightness", True), ("tint", False)])
+def test_light_and_tint_add_a_constant_of_at_most_their_share_of_the_range(name, channels_alike):
+    images = 1.0 + 0.2 * torch.rand(50, 3, 8, 8, generator=seeded())
+    images[:, :, 0, 0], images[:, :, 7, 7] = 0.0, 2.0
+    views = RandomViews(**{name: 0.2}, border=True)(images, seeded())
+    added = (views - images)[:, :, 2:6, 2:6]
+    offsets = added.mean(dim=(2, 3), keepdim=True)
+    torch.testing.assert_close(added, offsets.expand_as(added), rtol=0, atol=1e-5)
+    assert 0.35 < offsets.abs().max() <= 0.4
+    spread = offsets.amax(dim=1) - offsets.amin(dim=1)
+    assert (spread.max() < 1e-5) if channels_alike else (spread.median() > 0.05)
+
+
+def test_colours_that_are_known(images):
+    """No saturation leaves the gray image, no contrast the mean; doubled ones double both."""
+    none, channels = torch.zeros(12, 3), torch.zeros(12, 3)
+    gray, mean = images.mean(1, keepdim=True), images.mean((1, 2, 3), keepdim=True)
+    full = RandomViews(contrast=1.0, saturation=1.0)
+
+    def coloured(**numbers):
+        row = none.clone()
+        for name, number in numbers.items():
+            row[:, ["light", "contrast", "saturation"].index(name)] = number
+        return full._coloured(images, row, channels)
+
+    torch.testing.assert_close(coloured(), images)
+    torch.testing.assert_close(coloured(saturation=-1.0), gray.expand_as(images))
+    torch.testing.assert_close(coloured(contrast=-1.0), mean.expand_as(images))
+    low, high = images.amin(), images.amax()
+    doubled = (2 * images - gray).clamp(low, high)
+    torch.testing.assert_close(coloured(saturation=1.0), doubled)
+    torch.testing.assert_close(coloured(contrast=1.0), (2 * images - mean).clamp(low, high))
+
+
+@pytest.mark.parametrize(
+    ("center", "rows", "columns"),
+    [
+        ((0.0, 0.0), slice(4, 12), slice(4, 12)),
+        ((1.0, -1.0), slice(12, 16), slice(0, 4)),
+        ((0.0, 1.0), slice(4, 12), slice(12, 16)),
+    ],
+    ids=["middle", "lower left", "right"],
+)
+def test_the_hole_paints_the_mean_into_a_square_and_nothing_else(images, center, rows, columns):
+    seen = RandomViews(hole=0.5)._pierced(images, torch.tensor([center]).repeat(12, 1))
+    expected = images.clone()
+    expected[:, :, rows, columns] = images.mean(dim=(2, 3))[:, :, None, None]
+    assert torch.equal(seen, expected)
+
+
+def test_holes_lie_anywhere_and_are_never_larger_than_they_may(images):
+    many = images.repeat(25, 1, 1, 1)
+    painted = ((RandomViews(hole=0.25)(many, seeded()) - many).abs() > 1e-4).any(dim=1)
+    heights, widths = painted.any(2).sum(1), painted.any(1).sum(1)
+    assert torch.equal(painted.sum(dim=(1, 2)), heights * widths)
+    assert (max(heights), max(widths)) == (SIDE // 4, SIDE // 4)
+    assert (min(heights), min(widths)) == (2, 2)  # a half or a quarter lies outside
+    assert painted.any(dim=0).all()
+
+
+def test_weaker_views_of_no_share_are_the_images_or_their_mirror_images(images):
+    views = ALL.weaker(0.0)
+    seen = views(images, seeded())
+    apart = torch.stack([seen - images, seen - images.flip(3)]).abs().amax(dim=(2, 3, 4))
+    assert apart.amin(dim=0).max() < 1e-5
+    assert (apart.argmin(dim=0) == 0).any()
+    assert (apart.argmin(dim=0) == 1).any()
+    still = RandomViews(rotation=90.0, shift=0.5, tint=1.0, hole=0.5).weaker(0.0)
+    torch.testing.assert_close(still(images, seeded()), images, rtol=0, atol=1e-5)
+
+
+def test_weaker_views_change_each_range_by_the_share_and_have_no_hole():
+    before, halved = asdict(ALL), asdict(ALL.weaker(0.5))
+    kept = {"flip", "border"}
+    expected = {name: x if name in kept else x / 2 for name, x in before.items()} | {"hole": 0.0}
+    assert halved == expected
+    assert asdict(ALL.weaker(1.0)) == before | {"hole": 0.0}
+    torch.testing.assert_close(
+        maps_of(RandomViews(rotation=30.0, border=True).weaker(0.5)),
+        maps_of(RandomViews(rotation=15.0, border=True)),
+    )
+
+
+def test_an_image_of_one_colour_stays_as_it_is():
+    """It has no range to change within, and its border goes on."""
+    images = torch.full((6, 3, 8, 8), 0.7)
+    torch.testing.assert_close(ALL(images, seeded()), images)
+
+
+def test_unchanged_returns_the_items_and_draws_nothing(images):
+    generator = seeded()
+    before = generator.get_state()
+    assert unchanged(images, generator) is images
+    assert torch.equal(generator.get_state(), before)
+
+
+@pytest.mark.parametrize("shape", [(5,), (28, 28), (2, 3, 8, 8)])
+def test_there_are_no_default_views_of_what_is_no_image(shape):
+    assert default_views(shape) is None
+
+
+def test_signs_are_neither_mirrored_nor_coloured_and_photographs_are():
+    signs, photographs = default_views((1, 28, 28)), default_views((3, 32, 32))
+    colours = ["brightness", "contrast", "saturation", "tint", "hole", "flip", "border"]
+    assert not any(getattr(signs, name) for name in colours)
+    assert all(getattr(photographs, name) for name in colours)
+    moves = ["rotation", "scale", "stretch", "shift", "shear"]
+    assert all(getattr(signs, name) == getattr(photographs, name) > 0 for name in moves)
+
+
+def test_pixels_are_looked_up_where_torchs_grid_has_them():
+    maps = torch.randn(5, 2, 3, generator=seeded())
+    given = functional.affine_grid(maps, [5, 1, 6, 9], align_corners=False)
+    torch.testing.assert_close(_places(maps, 6, 9), given)

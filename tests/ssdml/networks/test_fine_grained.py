@@ -1,0 +1,226 @@
+"""Networks for photographs: what the trunk is given, whose weights it has, what comes out."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from torch.nn import functional
+
+from ssdml import DeepSSDML
+from ssdml.networks import fine_grained as pretrained
+from ssdml.networks.bn_inception import BNInception
+from ssdml.networks.fine_grained import IMAGENET, FineGrainedBackbone, Trunk, fine_grained_backbone
+from ssdml.networks.pooling import AveragePooling
+from tests.photographs import SMALL, small_trunk
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """A network of two layers by the name of "small"."""
+    monkeypatch.setitem(pretrained.TRUNKS, "small", SMALL)
+
+
+@pytest.fixture
+def images():
+    return torch.rand(3, 3, 32, 24, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture
+def weights():
+    """Those of a small network, other than it begins with."""
+    generator = torch.Generator().manual_seed(1)
+    state = small_trunk().state_dict()
+    return {name: torch.rand(value.shape, generator=generator) for name, value in state.items()}
+
+
+def standardized(pixels):
+    mean, scale = (torch.tensor(part).reshape(-1, 1, 1) for part in IMAGENET)
+    return (pixels - mean) / scale
+
+
+def assert_has(network, weights):
+    for name, value in network.trunk.state_dict().items():
+        torch.testing.assert_close(value, weights[name], rtol=0, atol=0)
+
+
+def test_bn_inception_has_the_published_number_of_parameters():
+    # 11,295,240 with the classifier of 1,000 classes, in every account of the Caffe model.
+    classifier = 1000 * (1024 + 1)
+    assert sum(part.numel() for part in BNInception().parameters()) + classifier == 11_295_240
+
+
+def test_bn_inception_sees_a_32nd_of_each_side_and_no_negative_number():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        maps = BNInception().eval()(torch.randn(1, 3, 96, 64))
+    assert maps.shape == (1, BNInception.n_features, 3, 2)
+    assert maps.min() == 0
+    assert maps.std() > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("small", standardized),
+        ("googlenet", lambda pixels: 2 * pixels - 1),
+        (
+            "bn_inception",
+            lambda pixels: 255 * pixels.flip(1) - torch.tensor([104.0, 117, 128])[:, None, None],
+        ),
+    ],
+)
+def test_a_trunk_is_given_what_its_weights_were_learned_from(monkeypatch, images, name, wanted):
+    trunk = pretrained.TRUNKS.get(name, Trunk(nn.Identity))
+    monkeypatch.setitem(pretrained.TRUNKS, name, trunk._replace(new=nn.Identity))
+    seen = []
+    backbone = fine_grained_backbone(name, "average")
+    backbone.trunk.register_forward_hook(lambda module, given, out: seen.append(out))
+    backbone(standardized(images))
+    torch.testing.assert_close(seen[0], wanted(images), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.usefixtures("small")
+def test_at_several_scales_the_unit_rows_are_added(images):
+    one = fine_grained_backbone("small", "max+average")
+    three = fine_grained_backbone("small", "max+average", input_scales=(1.0, 0.75, 0.5))
+    smaller = [
+        functional.interpolate(images, sides, mode="bilinear", antialias=True)
+        for sides in ((32, 24), (24, 18), (16, 12))
+    ]
+    parts = [functional.normalize(one(part), dim=1) for part in smaller]
+    torch.testing.assert_close(three(images), sum(parts))
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("wrapped", ["plain", "in a checkpoint", "of several processes"])
+def test_weights_come_from_a_file_of_tensors(tmp_path, weights, wrapped):
+    more = weights | {"fc.weight": torch.ones(10, 16), "last_linear.bias": torch.ones(10)}
+    content = {
+        "plain": more,
+        "in a checkpoint": {"epoch": 3, "state_dict": more},
+        "of several processes": {f"module.{name}": value for name, value in more.items()},
+    }[wrapped]
+    torch.save(content, tmp_path / "small.pth")
+    assert_has(fine_grained_backbone("small", weights=tmp_path / "small.pth"), weights)
+
+
+@pytest.mark.usefixtures("small")
+def test_weights_come_from_safetensors(tmp_path, weights):
+    save_file(weights, tmp_path / "small.safetensors")
+    assert_has(fine_grained_backbone("small", weights=str(tmp_path / "small.safetensors")), weights)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda w: w.pop("2.bias"), r"1 of 4 are missing, the first '2\.bias'"),
+        (lambda w: w.update(extra=torch.ones(1)), r"1 of 4 are left over, the first 'extra'"),
+        (
+            lambda w: w.update({"0.bias": torch.ones(7)}),
+            r"are of another shape, the first '0\.bias'",
+        ),
+        (lambda w: w.update({"0.bias": "text"}), r"must be a state dict of tensors; got another"),
+    ],
+)
+def test_weights_of_another_network_are_refused(tmp_path, weights, change, message):
+    change(weights)
+    torch.save(weights, tmp_path / "small.pth")
+    with pytest.raises(ValueError, match=message):
+        fine_grained_backbone("small", weights=tmp_path / "small.pth")
+
+
+class Harmful:
+    """What a pickle may do to those who read it."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.usefixtures("small")
+def test_no_code_in_a_file_of_weights_is_run(tmp_path, weights):
+    path = tmp_path / "small.pth"
+    torch.save(weights | {"0.bias": Harmful(tmp_path / "harm")}, path)
+    with pytest.raises(ValueError, match="without running code that it holds"):
+        fine_grained_backbone("small", weights=path)
+    path.write_bytes(pickle.dumps(Harmful(tmp_path / "harm"), protocol=2))
+    with pytest.raises(ValueError, match="without running code that it holds"):
+        fine_grained_backbone("small", weights=path)
+    assert not (tmp_path / "harm").exists()
+
+
+@pytest.mark.usefixtures("small")
+def test_weights_that_are_not_there_are_not_fetched(tmp_path):
+    with pytest.raises(
+        FileNotFoundError, match=r"no\.pth: there is no such file\. Nothing is down"
+    ):
+        fine_grained_backbone("small", weights=tmp_path / "no.pth")
+
+
+@pytest.mark.parametrize(("name", "library"), [("googlenet", "torchvision"), ("resnet50", "timm")])
+def test_a_missing_library_is_told_with_the_way_out(monkeypatch, name, library):
+    for module in ("torchvision", "torchvision.models", "timm"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=rf"needs {library}.*pip install ssdml\[vision\]"):
+        fine_grained_backbone(name)
+
+
+def test_an_unknown_pooling_is_refused():
+    with pytest.raises(ValueError, match="pooling must be one of"):
+        fine_grained_backbone("bn_inception", "rmax")
+
+
+@pytest.mark.filterwarnings("ignore")  # of the library's own imports
+def test_resnet50_is_that_of_timm(tmp_path, images):
+    timm = pytest.importorskip("timm")
+    network = timm.create_model("resnet50", pretrained=False).eval()
+    torch.save(network.state_dict(), tmp_path / "resnet50.pth")
+    ours = fine_grained_backbone("resnet50", "average", weights=tmp_path / "resnet50.pth").eval()
+    network.fc = nn.Identity()
+    torch.testing.assert_close(ours(images), network(images))
+    with pytest.raises(ValueError, match=r"or a model of timm's; got 'resnet51'"):
+        fine_grained_backbone("resnet51")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_googlenet_is_that_of_torchvision(tmp_path, images):
+    models = pytest.importorskip("torchvision.models")
+    network = models.googlenet(weights=None, aux_logits=False, init_weights=False).eval()
+    torch.save(network.state_dict(), tmp_path / "googlenet.pth")
+    ours = fine_grained_backbone("googlenet", "average", weights=tmp_path / "googlenet.pth").eval()
+    network.fc = nn.Identity()
+    torch.testing.assert_close(
+        ours(standardized(images)), network(2 * images - 1), rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_frozen_normalisations_keep_their_statistics_and_the_rest_learns(images, frozen):
+    trunk = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Dropout(0.5))
+    backbone = FineGrainedBackbone(trunk, AveragePooling(), frozen_norms=frozen).train()
+    backbone(images).sum().backward()
+    assert bool(trunk[1].running_mean.any()) is not frozen
+    assert trunk[2].training
+    assert trunk[0].weight.grad is not None
+
+
+@pytest.mark.usefixtures("small")
+def test_a_deep_estimator_learns_it_and_is_restored_with_it(tmp_path, rng):
+    backbone = fine_grained_backbone("small", input_scales=(1.0, 0.5))
+    pictures = rng.random((40, 3, 40, 40)).astype("float32")
+    labels = [i % 2 if i < 10 else -1 for i in range(40)]
+    model = DeepSSDML(
+        backbone, 8, epochs=1, n_neighbors=5, batch_size=20, random_state=0, device="cpu"
+    ).fit(pictures, labels)
+    model.save(tmp_path / "model")
+    again = DeepSSDML.load(tmp_path / "model", backbone=backbone)
+    torch.testing.assert_close(again.transform(pictures), model.transform(pictures))

@@ -1,0 +1,103 @@
+"""R-MAC against its definition, region by region; maxima and means."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from ssdml.networks.pooling import RMAC, AveragePooling, MaxAveragePooling, regions
+
+
+def unit(rows):
+    return rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), 1e-12)
+
+
+def pooled_slowly(maps, n_scales):
+    """The twin: one region after another, as the paper has them."""
+    total = np.zeros(maps.shape[:2])
+    for side, tops, lefts in regions(*maps.shape[2:], n_scales):
+        for top in tops:
+            for left in lefts:
+                region = maps[:, :, top : top + side, left : left + side]
+                assert region.shape[2:] == (side, side)
+                total += unit(region.max(axis=(2, 3)))
+    return unit(total)
+
+
+@pytest.mark.parametrize("shape", [(7, 7), (8, 8), (14, 14), (9, 13), (16, 5), (3, 3), (1, 1)])
+@pytest.mark.parametrize("n_scales", [1, 3])
+def test_the_sum_of_unit_maxima_is_that_of_the_regions_one_by_one(rng, shape, n_scales):
+    maps = rng.random((2, 6, *shape))
+    found = RMAC(n_scales)(torch.from_numpy(maps)).numpy()
+    np.testing.assert_allclose(found, pooled_slowly(maps, n_scales), rtol=1e-12)
+
+
+@pytest.mark.parametrize("side", [7, 8, 16])
+def test_a_square_map_has_1_4_and_9_regions_at_its_three_scales(side):
+    found = regions(side, side, 3)
+    assert [len(tops) * len(lefts) for _, tops, lefts in found] == [1, 4, 9]
+    assert [side for side, _, _ in found] == [side, 2 * side // 3, side // 2]
+
+
+@pytest.mark.parametrize(
+    ("length", "starts"),
+    [
+        (12, [0, 2]),  # two are the least that cover it
+        (16, [0, 6]),  # they overlap by 4 of 10
+        (22, [0, 6, 12]),
+        (28, [0, 6, 12, 18]),
+        (19, [0, 4, 9]),  # three overlap by 5.5 of 10, two by 1
+    ],
+)
+def test_regions_along_the_longer_side_overlap_by_nearly_40_percent(length, starts):
+    ((side, tops, lefts),) = regions(10, length, 1)
+    assert (side, tops, lefts) == (10, [0], starts)
+    ((_, tops, lefts),) = regions(length, 10, 1)
+    assert (tops, lefts) == (starts, [0])
+
+
+@pytest.mark.parametrize("shape", [(7, 7), (10, 16), (32, 9), (5, 6)])
+def test_the_regions_of_each_scale_reach_both_ends(shape):
+    for side, tops, lefts in regions(*shape, 3):
+        for length, starts in zip(shape, (tops, lefts), strict=True):
+            assert starts[0] == 0
+            assert starts[-1] + side in (length, side)
+    assert {len(lefts) >= len(tops) for _, tops, lefts in regions(5, 9, 3)} == {True}
+
+
+def test_features_do_not_depend_on_the_size_of_the_activations(rng):
+    maps = torch.from_numpy(rng.random((3, 5, 8, 8)))
+    torch.testing.assert_close(RMAC()(7 * maps), RMAC()(maps))
+
+
+def test_maps_in_half_precision_are_added_up_in_single_precision(rng):
+    maps = torch.from_numpy(rng.random((3, 5, 8, 8))).bfloat16()
+    pooled = RMAC()(maps)
+    assert pooled.dtype == torch.float32
+    torch.testing.assert_close(pooled, RMAC()(maps.float()), rtol=1e-5, atol=1e-6)
+
+
+def test_dead_maps_give_zeros_and_no_gradient_that_is_not_finite():
+    maps = torch.zeros(2, 4, 6, 6, requires_grad=True)
+    pooled = RMAC()(maps)
+    assert not pooled.any()
+    pooled.sum().backward()
+    assert torch.isfinite(maps.grad).all()
+
+
+def test_the_gradient_is_that_of_finite_differences(rng):
+    maps = torch.from_numpy(rng.permutation(90).reshape(1, 3, 5, 6) / 90.0).requires_grad_()
+    assert torch.autograd.gradcheck(RMAC(), maps)
+
+
+def test_no_scale_is_refused():
+    with pytest.raises(ValueError, match="n_scales must be at least 1; got 0"):
+        RMAC(0)
+
+
+def test_maxima_come_before_means(rng):
+    maps = rng.random((4, 3, 5, 7))
+    found = MaxAveragePooling()(torch.from_numpy(maps)).numpy()
+    np.testing.assert_allclose(found, np.hstack([maps.max(axis=(2, 3)), maps.mean(axis=(2, 3))]))
+    np.testing.assert_array_equal(AveragePooling()(torch.from_numpy(maps)).numpy(), found[:, 3:])

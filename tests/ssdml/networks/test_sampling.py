@@ -1,0 +1,278 @@
+"""Partitions give every row its turn; batches hold each class as often, and rows by weight."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare, entropy
+
+from ssdml.networks.sampling import aligned_halves, balanced_batches, confidences, partitions
+
+LABELED = np.array([3, 17, 40])
+UNLABELED = np.setdiff1d(np.arange(43), LABELED)  # 40 rows
+
+
+def parted(count, size, *, labeled=LABELED, unlabeled=UNLABELED, seed=0):
+    return partitions(labeled, unlabeled, count, size, np.random.default_rng(seed))
+
+
+def batches(classes, weights, size, count, seed=0):
+    rng = np.random.default_rng(seed)
+    return list(balanced_batches(np.asarray(classes), np.asarray(weights), size, count, rng))
+
+
+@pytest.mark.parametrize(("count", "size"), [(1, 7), (4, 10), (8, 10), (5, 40), (3, 16), (9, 1)])
+def test_a_partition_is_sorted_and_holds_the_labelled_rows_and_no_other(count, size):
+    parts = parted(count, size)
+    assert len(parts) == count
+    for part in parts:
+        np.testing.assert_array_equal(part, np.unique(part))
+        assert set(LABELED) < set(part) <= set(LABELED) | set(UNLABELED)
+        assert len(part) == size + 3
+
+
+@pytest.mark.parametrize("size", [1, 4, 10, 16, 40])
+def test_partitions_are_disjoint_until_all_rows_have_had_their_turn(size):
+    rest = [set(part) - set(LABELED) for part in parted(-(-40 // size), size)]
+    whole = rest[: 40 // size]
+    assert all(len(part) == size for part in whole)
+    assert len(set().union(*whole)) == sum(map(len, whole))
+    assert set().union(*rest) == set(UNLABELED)
+
+
+def test_the_second_lap_gives_each_row_one_turn_more_in_another_order():
+    rest = [set(part) - set(LABELED) for part in parted(8, 10)]
+    turns = np.bincount([row for part in rest for row in part], minlength=43)
+    np.testing.assert_array_equal(turns[UNLABELED], 2)
+    assert rest[:4] != rest[4:]
+
+
+@pytest.mark.parametrize("size", [7, 16, 39])
+def test_a_partition_that_ends_one_lap_and_begins_the_next_holds_no_row_twice(size):
+    rest = [set(part) - set(LABELED) for part in parted(20, size)]
+    assert {len(part) for part in rest} == {size}
+    turns = np.bincount([row for part in rest for row in part], minlength=43)[UNLABELED]
+    assert turns.max() - turns.min() <= 1
+
+
+@pytest.mark.parametrize("size", [None, 40, 1000])
+def test_a_partition_of_all_is_all(size):
+    for part in parted(3, size):
+        np.testing.assert_array_equal(part, np.arange(43))
+
+
+def test_partitions_without_labelled_or_without_unlabelled_rows():
+    none = np.array([], np.intp)
+    for part in parted(3, 5, unlabeled=none):
+        np.testing.assert_array_equal(part, LABELED)
+    rest = parted(4, 10, labeled=none)
+    np.testing.assert_array_equal(np.sort(np.concatenate(rest)), UNLABELED)
+
+
+def test_same_seed_gives_the_same_partitions_and_another_seed_others():
+    one, again, other = (np.concatenate(parted(4, 10, seed=seed)) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(one, again)
+    assert not np.array_equal(one, other)
+
+
+def test_certain_rows_have_confidence_one_and_uniform_rows_none():
+    for n_classes in (2, 3, 10):
+        np.testing.assert_array_equal(confidences(np.eye(n_classes)), 1)
+        uniform = np.full((1, n_classes), 1 / n_classes)
+        np.testing.assert_allclose(confidences(uniform), 0, atol=1e-15)
+
+
+def test_one_class_is_always_certain():
+    np.testing.assert_array_equal(confidences(np.ones((4, 1))), 1)
+
+
+def test_confidence_is_the_formula_of_the_docstring_and_falls_with_entropy(rng):
+    distributions = rng.dirichlet(np.full(5, 0.4), 200)
+    entropies = entropy(distributions, axis=1)
+    found = confidences(distributions)
+    np.testing.assert_allclose(found, (1 - entropies / np.log(5)) ** 2, atol=1e-12)
+    assert ((found >= 0) & (found <= 1)).all()
+    np.testing.assert_array_equal(np.argsort(-found), np.argsort(entropies))
+
+
+def test_confidence_falls_on_the_way_from_certain_to_uniform():
+    shares = np.linspace(0, 1, 20)[:, None]
+    found = confidences((1 - shares) * np.eye(4)[[2]] + shares / 4)
+    assert found[0] == 1
+    assert (np.diff(found) < 0).all()
+
+
+def test_confidence_does_not_depend_on_the_order_of_classes_or_of_rows(rng):
+    distributions = rng.dirichlet(np.ones(6), 30)
+    found, order = confidences(distributions), rng.permutation(30)
+    np.testing.assert_allclose(confidences(distributions[:, ::-1]), found, atol=1e-14)
+    np.testing.assert_array_equal(confidences(distributions[order]), found[order])
+
+
+def test_rows_in_single_precision_have_no_confidence_outside_its_range(rng):
+    """Their sums are one give or take rounding, and so are their entropies."""
+    rows = [rng.dirichlet(np.full(10, a), 50) for a in (0.02, 1.0, 1e9)]
+    distributions = np.concatenate([*rows, np.full((1, 10), 0.1), np.eye(10)])
+    found = confidences(distributions.astype(np.float32))
+    assert ((found >= 0) & (found <= 1)).all()
+    np.testing.assert_allclose(found, confidences(distributions), atol=1e-5)
+
+
+def slow_batches(classes, weights, size, count, rng):
+    """The same draws, one row after another: the place of a number among the sums of weights."""
+    of_class = {c: [i for i in range(len(classes)) if classes[i] == c] for c in set(classes)}
+    of_class = {c: [i for i in rows if weights[i] > 0] for c, rows in sorted(of_class.items())}
+    of_class = [rows for rows in of_class.values() if rows]
+    for _ in range(count):
+        turns, numbers = rng.permutation(len(of_class)), rng.random(size)
+        batch = []
+        for i in range(size):
+            rows = of_class[turns[i % len(turns)]]
+            left = numbers[i] * sum(weights[row] for row in rows)
+            for row in rows:
+                left -= weights[row]
+                if left < 0:
+                    break
+            batch.append(row)
+        yield batch
+
+
+def test_batches_agree_with_the_slow_twin(rng):
+    classes = rng.integers(0, 5, 60)
+    weights = rng.random(60) * (rng.random(60) < 0.6)
+    fast = batches(classes, weights, 17, 30)
+    slow = slow_batches(classes.tolist(), weights.tolist(), 17, 30, np.random.default_rng(0))
+    np.testing.assert_array_equal(fast, list(slow))
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 6, 30])
+def test_each_class_comes_as_often_as_any_other_give_or_take_one(rng, size):
+    classes = np.repeat([0, 1, 5, 9], [50, 10, 3, 1])
+    drawn = batches(classes, rng.random(64) + 0.01, size, 200)
+    counts = [[(classes[batch] == c).sum() for c in (0, 1, 5, 9)] for batch in drawn]
+    assert {len(batch) for batch in drawn} == {size}
+    assert (np.ptp(counts, axis=1) == (size % 4 > 0)).all()
+    totals = np.sum(counts, axis=0)
+    assert np.ptp(totals) == 0 if size % 4 == 0 else chisquare(totals).pvalue > 1e-3
+
+
+def test_rows_of_a_class_come_by_their_weight():
+    classes, weights = np.array([0, 1, 0, 0, 1, 0]), np.array([1.0, 5.0, 2.0, 0.0, 5.0, 7.0])
+    counts = np.bincount(np.concatenate(batches(classes, weights, 40, 250)), minlength=6)
+    assert counts[3] == 0
+    for rows, shares in (([0, 2, 5], [0.1, 0.2, 0.7]), ([1, 4], [0.5, 0.5])):
+        assert counts[rows].sum() == 5000
+        assert chisquare(counts[rows], 5000 * np.array(shares)).pvalue > 1e-3
+
+
+def test_no_row_of_weight_zero_is_ever_drawn(rng):
+    """Nor one between rows of tiny and of huge weight."""
+    classes = rng.integers(0, 3, 300)
+    weights = np.where(rng.random(300) < 0.5, 0.0, 10.0 ** rng.integers(-12, 12, 300))
+    drawn = np.concatenate(batches(classes, weights, 64, 100))
+    assert (weights[drawn] > 0).all()
+
+
+def test_a_batch_is_of_the_classes_that_it_says(rng):
+    """Draws stay within their class whatever the sums of weights round to."""
+    classes = np.repeat(np.arange(30), 4)
+    weights = 10.0 ** rng.integers(-15, 15, 120)
+    for batch in batches(classes, weights, 30, 50):
+        np.testing.assert_array_equal(np.sort(classes[batch]), np.arange(30))
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_the_only_row_with_weight_fills_the_batch(size):
+    weights = np.zeros(9)
+    weights[4] = 1e-9
+    for batch in batches(np.arange(9) % 3, weights, size, 3):
+        np.testing.assert_array_equal(batch, np.full(size, 4))
+
+
+def test_of_one_class_the_weights_decide_alone():
+    counts = np.bincount(np.concatenate(batches(np.zeros(3, int), [1.0, 3.0, 4.0], 50, 100)))
+    assert chisquare(counts, 5000 * np.array([1, 3, 4]) / 8).pvalue > 1e-3
+
+
+def test_more_classes_than_a_batch_holds_take_turns():
+    drawn = batches(np.arange(20), np.ones(20), 6, 300)
+    assert all(len(set(batch)) == 6 for batch in drawn)
+    assert chisquare(np.bincount(np.concatenate(drawn))).pvalue > 1e-3
+
+
+def test_names_of_classes_and_the_unit_of_weights_do_not_matter(rng):
+    classes, weights = rng.integers(0, 4, 50), rng.random(50)
+    expected = batches(classes, weights, 12, 20)
+    np.testing.assert_array_equal(batches(7 * classes + 2, weights, 12, 20), expected)
+    np.testing.assert_array_equal(batches(classes, 1024 * weights, 12, 20), expected)
+
+
+def test_a_class_of_great_weight_comes_no_more_often(rng):
+    classes, weights = rng.integers(0, 4, 50), rng.random(50) + 0.1
+    heavy = np.where(classes == 2, 1000 * weights, weights)
+    one, other = batches(classes, weights, 12, 20), batches(classes, heavy, 12, 20)
+    np.testing.assert_array_equal(classes[np.array(one)], classes[np.array(other)])
+
+
+def test_same_seed_gives_the_same_batches_and_another_seed_others(rng):
+    classes = rng.integers(0, 4, 50)
+    one, again, other = (batches(classes, np.ones(50), 12, 5, seed) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(one, again)
+    assert not np.array_equal(one, other)
+
+
+def test_no_batches_are_none():
+    assert batches([0, 1], [1.0, 1.0], 4, 0) == []
+
+
+def test_of_rows_of_zeros_nothing_is_known():
+    for n_classes in (1, 3):
+        assert (confidences(np.zeros((2, n_classes))) == 0).all()
+
+
+def test_the_halves_of_a_batch_align_in_class_and_share_no_row(rng):
+    classes = np.repeat(np.arange(20), 12)
+    for rows in aligned_halves(classes, 5, rng):
+        first, second = rows.reshape(2, -1)
+        assert first.shape == (65,)
+        np.testing.assert_array_equal(classes[first], classes[second])
+        assert len(np.unique(rows)) == 130
+        assert (np.unique(classes[rows], return_counts=True)[1] == 10).all()
+
+
+def test_small_classes_fill_their_halves_apart_and_single_rows_stay_out(rng):
+    classes = np.array([0, 0, 0, 1, 1, 2, -1, -1])
+    for rows in aligned_halves(classes, 20, rng, n_classes=13, per_class=6):
+        first, second = rows.reshape(2, -1)
+        assert len(first) == 2 * 3
+        np.testing.assert_array_equal(classes[first], classes[second])
+        assert set(first) & set(second) == set()
+        assert set(classes[rows]) == {0, 1}
+
+
+def test_rows_of_halves_are_drawn_by_weight(rng):
+    classes, weights = np.zeros(6, dtype=int), np.array([0.0, 1.0, 1.0, 1.0, 1.0, 4.0])
+    drawn = np.concatenate(
+        [*aligned_halves(classes, 3000, rng, n_classes=1, per_class=2, weights=weights)]
+    )
+    counts = np.bincount(drawn, minlength=6)
+    assert counts[0] == 0
+    # First with 4/8, second with the sum over the others of 1/8 * 4/7.
+    assert counts[5] / 3000 == pytest.approx(0.5 + 0.5 * 4 / 7, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("classes", "per_class", "message"),
+    [
+        ([0, 0], 3, "aligned_halves: per_class must be even and at least 2; got 3"),
+        ([0, 1, -1, -1], 2, "classes must hold one with two rows; got 2 classes with one row"),
+    ],
+)
+def test_halves_that_cannot_be_drawn_are_refused(classes, per_class, message, rng):
+    with pytest.raises(ValueError, match=message):
+        next(aligned_halves(np.array(classes), 1, rng, per_class=per_class))
+
+
+def test_halves_of_no_class_are_refused(rng):
+    with pytest.raises(ValueError, match="aligned_halves: n_classes must be at least 1; got 0"):
+        next(aligned_halves(np.array([0, 0]), 1, rng, n_classes=0))

@@ -1,0 +1,125 @@
+"""Labels of which most are missing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from ssdml.utils.labels import encode_partial_labels, read_labels
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        ["b", None, "a", "", "b"],
+        np.array(["b", "", "a", "", "b"]),
+        np.array(["b", None, "a", float("nan"), "b"], dtype=object),
+        ["b", -1, "a", float("nan"), "b"],
+        np.array(["b", -1, "a", float("nan"), "b"]),
+        np.array([b"b", b"", b"a", b"-1", b"b"]),
+        pd.Series(["b", -1, "a", float("nan"), "b"]).astype(str),
+        pd.Series(["b", None, "a", pd.NA, "b"]),
+        pd.Series(["b", None, "a", None, "b"], dtype="category"),
+        pl.Series(["b", None, "a", None, "b"]),
+    ],
+)
+def test_names_are_coded_whatever_holds_them(y):
+    codes, classes = encode_partial_labels(y)
+    np.testing.assert_array_equal(codes, [1, -1, 0, -1, 1])
+    np.testing.assert_array_equal(classes, ["a", "b"])
+    assert codes.dtype == np.int64
+    assert classes.dtype.kind == "U"
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        [30, -1, 7, -1, 30],
+        np.array([30, -1, 7, -1, 30], dtype=np.int8),
+        [30.0, float("nan"), 7.0, -1.0, 30.0],
+        [30, None, 7, "", 30],
+        pd.Series([30, None, 7, pd.NA, 30], dtype="Int64"),
+        pl.Series([30, None, 7, None, 30]),
+    ],
+)
+def test_numbers_are_coded_whatever_holds_them(y):
+    codes, classes = encode_partial_labels(y)
+    np.testing.assert_array_equal(codes, [1, -1, 0, -1, 1])
+    np.testing.assert_array_equal(classes, [7, 30])
+
+
+def test_codes_give_the_labels_back(rng):
+    y = rng.choice(["x", "yy", "z", ""], 50)
+    codes, classes = encode_partial_labels(y)
+    np.testing.assert_array_equal(np.where(codes == -1, "", classes[codes]), y)
+
+
+def test_what_stands_for_no_label_can_be_chosen():
+    codes, classes = encode_partial_labels(["?", "a", ""], unlabeled=["?"])
+    np.testing.assert_array_equal(codes, [-1, 1, 0])
+    np.testing.assert_array_equal(classes, ["", "a"])
+    codes, _ = encode_partial_labels([0, -1, 2], unlabeled=[0])
+    np.testing.assert_array_equal(codes, [-1, 0, 1])
+
+
+def test_truth_values_are_two_classes():
+    codes, classes = encode_partial_labels([True, False, True])
+    np.testing.assert_array_equal(codes, [1, 0, 1])
+    np.testing.assert_array_equal(classes, [False, True])
+
+
+def test_large_integers_stay_apart():
+    _, classes = encode_partial_labels([2**60, 2**60 + 1, None])
+    assert classes.tolist() == [2**60, 2**60 + 1]
+
+
+@pytest.mark.parametrize("y", [[], [None, None], [-1, -1], ["", ""], [float("nan")]])
+def test_no_label_at_all_leaves_no_class(y):
+    codes, classes = encode_partial_labels(y)
+    np.testing.assert_array_equal(codes, np.full(len(y), -1))
+    assert len(classes) == 0
+
+
+def test_labels_of_two_kinds_are_refused():
+    with pytest.raises(TypeError, match=r"labels must be of one kind.*; got int, str"):
+        encode_partial_labels(["a", 3, None])
+
+
+def test_a_table_of_labels_is_refused():
+    with pytest.raises(ValueError, match=r"y must be 1-D; got shape \(2, 1\)"):
+        encode_partial_labels([[0], [1]])
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        [3, -1, 0],
+        np.array([3, -1, 0], dtype=np.int8),
+        np.array([3.0, -1.0, 0.0]),
+        np.array([3, -1, 0], dtype=object),
+        pd.Series([3, -1, 0]),
+        pl.Series([3, -1, 0]),
+    ],
+)
+def test_whole_numbers_are_read_whatever_holds_them(y):
+    labels = read_labels(y, 3, "who", "Way out.")
+    np.testing.assert_array_equal(labels, [3, -1, 0])
+    assert labels.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("y", "error", "message"),
+    [
+        (None, ValueError, r"^who requires y to be passed, but the target y is None\.$"),
+        ([0, 1], ValueError, r"^who: y must have shape \(3,\), a label a row; got shape \(2,\)"),
+        (np.zeros((3, 2)), ValueError, "y should be a 1d array"),
+        (["a", "b", "c"], TypeError, "^who: y must hold integers, .*encode_partial_labels"),
+        (np.array([0.5, 1, 2], dtype=object), TypeError, "^who: y must hold integers"),
+        ([-1, -1, -1], ValueError, r"^who: y must contain labels beside -1 .*-1\. Way out\.$"),
+    ],
+)
+def test_what_is_no_label_is_refused_in_the_name_of_who_asks(y, error, message):
+    with pytest.raises(error, match=message):
+        read_labels(y, 3, "who", "Way out.")

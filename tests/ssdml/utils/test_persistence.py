@@ -1,0 +1,326 @@
+"""Saved models come back bit for bit; what cannot be read is named; nothing is executed."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pickle
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from sklearn.datasets import make_blobs
+from sklearn.exceptions import NotFittedError
+
+from ssdml import SSDML
+from ssdml.utils.persistence import ARRAYS, CONFIG, OTHER_ARRAYS, SCHEMA, load_state, save_state
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    X, y = make_blobs(80, 4, centers=3, cluster_std=2.0, random_state=0)
+    return X.astype(np.float32), np.where(np.arange(80) < 20, y, -1)
+
+
+pytestmark = pytest.mark.usefixtures("short_training")
+
+
+@pytest.fixture
+def saved(blobs, tmp_path):
+    """Folder of a saved linear model."""
+    SSDML(random_state=0).fit(*blobs).save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        SSDML(2, angle=30.0, random_state=3),
+        SSDML(backbone="residual", input_weight=0.5, guard=False, random_state=0),
+        SSDML.paper(random_state=0),
+    ],
+    ids=["linear", "residual", "paper"],
+)
+def test_loaded_model_is_the_saved_one_bit_for_bit(model, blobs, tmp_path):
+    X, labels = blobs
+    model.fit(X, labels).save(tmp_path)
+    loaded = SSDML.load(tmp_path)
+    assert loaded.get_params() == model.get_params()
+    assert loaded.input_weight_ == model.input_weight_
+    assert loaded.n_features_in_ == 4
+    for method in ("transform", "predict", "predict_proba"):
+        before, after = getattr(model, method)(X), getattr(loaded, method)(X)
+        assert after.dtype == before.dtype
+        np.testing.assert_array_equal(after, before)
+    for name in ("classes_", "transduction_", "label_distributions_", "embedding_", "components_"):
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(model, name))
+    if model.representation_ is not None:
+        for before, after in zip(model.representation_, loaded.representation_, strict=True):
+            assert (after.shape, after.dtype) == (before.shape, before.dtype)
+
+
+def test_model_that_returned_the_input_comes_back(blobs, tmp_path):
+    X, _ = blobs
+    labels = np.full(len(X), -1)
+    labels[:3] = 7
+    with pytest.warns(UserWarning, match="as it is, for its labels lead to one class alone"):
+        model = SSDML(random_state=0).fit(X, labels)
+    model.save(tmp_path)
+    loaded = SSDML.load(tmp_path)
+    assert loaded.input_weight_ == np.inf
+    np.testing.assert_array_equal(loaded.transform(X), X)
+    np.testing.assert_array_equal(loaded.predict(X), 7)
+
+
+def test_names_of_columns_come_back(blobs, tmp_path):
+    pd = pytest.importorskip("pandas")
+    X, labels = blobs
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    SSDML(random_state=0).fit(frame, labels).save(tmp_path)
+    loaded = SSDML.load(tmp_path)
+    assert list(loaded.feature_names_in_) == ["a", "b", "c", "d"]
+    with pytest.raises(ValueError, match="feature names should match"):
+        loaded.transform(frame[["b", "a", "c", "d"]])
+
+
+def test_random_generator_is_left_behind_and_numpy_numbers_are_kept(blobs, tmp_path):
+    model = SSDML(decay=np.float64(0.9), random_state=np.random.RandomState(0))
+    model.fit(*blobs).save(tmp_path)
+    loaded = SSDML.load(tmp_path)
+    assert (loaded.decay, loaded.random_state) == (0.9, None)
+
+
+def test_saving_before_the_fit_is_told(tmp_path):
+    with pytest.raises(NotFittedError, match="SSDML instance is not fitted"):
+        SSDML().save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_loaded_model_can_be_saved_and_fitted_again(saved, blobs, tmp_path):
+    loaded = SSDML.load(saved)
+    before = loaded.transform(blobs[0])
+    loaded.save(tmp_path / "again")
+    np.testing.assert_array_equal(SSDML.load(tmp_path / "again").transform(blobs[0]), before)
+    np.testing.assert_array_equal(loaded.fit(*blobs).transform(blobs[0]), before)
+
+
+class Killed(BaseException):
+    """What ends the process in the middle of a save."""
+
+
+def saved_until(n_lines, model, folder):
+    """Save, killed before the line of that number; whether the save got to its end."""
+    left = n_lines
+
+    def count(frame, event, arg):
+        nonlocal left
+        if event == "line":
+            left -= 1
+            if left < 0:
+                raise Killed
+        return count
+
+    def watch(frame, event, arg):
+        return count if frame.f_code is save_state.__code__ else None
+
+    before = sys.gettrace()
+    sys.settrace(watch)
+    try:
+        model.save(folder)
+    except Killed:
+        return False
+    finally:
+        sys.settrace(before)
+    return True
+
+
+def test_save_that_is_killed_leaves_the_old_model_or_the_new_one(blobs, tmp_path):
+    """Killed before each line of it in turn, into a folder that is used again and again."""
+    X, labels = blobs
+    models = [SSDML(k, angle=30.0 + k, random_state=0).fit(X, labels) for k in (1, 2)]
+    embeddings = {model.angle: model.transform(X) for model in models}
+    models[0].save(tmp_path)
+    outcomes = []
+    for n_lines in range(100):
+        done = saved_until(n_lines, models[1], tmp_path)
+        loaded = SSDML.load(tmp_path)
+        np.testing.assert_array_equal(loaded.transform(X), embeddings[loaded.angle])
+        outcomes.append(loaded.angle == models[1].angle)
+        if done:
+            break
+        models[0].save(tmp_path)
+    assert done
+    assert sorted(outcomes) == outcomes  # old until the replacement, new from then on
+    assert {True, False} == set(outcomes)
+    assert len(outcomes) > 8
+
+
+@contextmanager
+def files_of_at_most(n_bytes):
+    """A disk that is full, as far as files of this process are concerned."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("n_bytes", [100, 2000])
+def test_save_that_does_not_fit_on_the_disk_leaves_nothing_new(saved, blobs, tmp_path, n_bytes):
+    """No room for the arrays, which are written first: into a new folder, and over a model."""
+    model, before = SSDML(2, random_state=0).fit(*blobs), SSDML.load(saved).transform(blobs[0])
+    files = {file: file.read_bytes() for file in saved.iterdir()}
+    for folder in (tmp_path / "new", saved):
+        message = r"SSDML\.save: cannot write the model \(.*File too large.*Make room"
+        with files_of_at_most(n_bytes), pytest.raises(OSError, match=message) as caught:
+            model.save(folder)
+        assert caught.value.filename == str(folder)
+    assert not (tmp_path / "new").exists()
+    assert {file: file.read_bytes() for file in saved.iterdir()} == files
+    np.testing.assert_array_equal(SSDML.load(saved).transform(blobs[0]), before)
+
+
+@pytest.mark.parametrize("fails", ["safetensors.numpy.save_file", "pathlib.Path.write_text"])
+def test_files_that_a_full_disk_cuts_short_are_removed(saved, blobs, tmp_path, monkeypatch, fails):
+    """Writers that leave a part of the file behind."""
+
+    def half(first, second, **options):
+        file = first if isinstance(first, Path) else second
+        file.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(file))
+
+    files = {file: file.read_bytes() for file in saved.iterdir()}
+    model = SSDML(2, random_state=0).fit(*blobs)
+    monkeypatch.setattr(fails, half)
+    for folder in (tmp_path / "new", saved):
+        with pytest.raises(OSError, match=r"\(No space left on device\)\. Make room") as caught:
+            model.save(folder)
+        assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(folder))
+    assert not (tmp_path / "new").exists()
+    assert {file: file.read_bytes() for file in saved.iterdir()} == files
+
+
+def test_a_folder_that_is_saved_to_again_holds_nothing_of_the_old_model(blobs, tmp_path):
+    model = SSDML(random_state=0).fit(*blobs)
+    (tmp_path / "notes.txt").write_text("mine")
+    for arrays in (ARRAYS, OTHER_ARRAYS, ARRAYS):
+        model.save(tmp_path)
+        assert {file.name for file in tmp_path.iterdir()} == {CONFIG, arrays, "notes.txt"}
+
+
+def test_a_damaged_model_can_be_saved_over(saved, blobs):
+    (saved / CONFIG).write_text("[")
+    SSDML(2, random_state=0).fit(*blobs).save(saved)
+    assert SSDML.load(saved).n_components == 2
+
+
+def test_a_model_of_a_version_that_had_one_name_for_the_arrays_is_read(saved, blobs):
+    before = SSDML.load(saved).transform(blobs[0])
+    config = json.loads((saved / CONFIG).read_text())
+    del config["arrays"]
+    (saved / CONFIG).write_text(json.dumps(config))
+    np.testing.assert_array_equal(SSDML.load(saved).transform(blobs[0]), before)
+
+
+def test_no_file_outside_the_folder_is_read_or_removed(saved, blobs, tmp_path):
+    outside = tmp_path / "outside.safetensors"
+    outside.write_bytes((saved / ARRAYS).read_bytes())
+    config = json.loads((saved / CONFIG).read_text())
+    (saved / CONFIG).write_text(json.dumps(config | {"arrays": "../outside.safetensors"}))
+    with pytest.raises(ValueError, match=r"is damaged: arrays must be model\.safetensors or"):
+        SSDML.load(saved)
+    SSDML(random_state=0).fit(*blobs).save(saved)
+    assert outside.exists()
+
+
+@pytest.mark.parametrize("file", [CONFIG, ARRAYS])
+def test_missing_file_is_named(saved, file):
+    (saved / file).unlink()
+    with pytest.raises(FileNotFoundError, match=f"SSDML.load: .* {file} is missing"):
+        SSDML.load(saved)
+
+
+@pytest.mark.parametrize("file", [CONFIG, ARRAYS])
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+def test_file_that_is_cut_off_is_called_damaged(saved, file, share):
+    content = (saved / file).read_bytes()
+    (saved / file).write_bytes(content[: int(share * len(content))])
+    with pytest.raises(ValueError, match=r"SSDML.load: .* is damaged: .*Save it again\."):
+        SSDML.load(saved)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [b"[]", b"3", b"\xff\xfe", b'{"class": "SSDML"}', b'{"class": "SSDML", "schema": "new"}'],
+)
+def test_config_of_another_kind_is_called_damaged(saved, config):
+    (saved / CONFIG).write_bytes(config)
+    with pytest.raises(ValueError, match="is damaged"):
+        SSDML.load(saved)
+
+
+@pytest.mark.parametrize("key", ["params", "n_features_in", "feature_names_in", "input_weight"])
+def test_missing_entry_of_the_config_is_called_damaged(saved, key):
+    config = json.loads((saved / CONFIG).read_text())
+    del config[key]
+    (saved / CONFIG).write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=f"is damaged: '{key}'"):
+        SSDML.load(saved)
+
+
+def test_unknown_parameter_is_called_damaged(saved):
+    config = json.loads((saved / CONFIG).read_text())
+    config["params"]["colour"] = "red"
+    (saved / CONFIG).write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=r"is damaged: .*colour"):
+        SSDML.load(saved)
+
+
+def test_missing_array_is_called_damaged(saved):
+    arrays = load_file(saved / ARRAYS)
+    del arrays["components_"]
+    save_file(arrays, saved / ARRAYS)
+    with pytest.raises(ValueError, match="is damaged: 'components_'"):
+        SSDML.load(saved)
+
+
+def test_model_of_another_class_is_refused(saved):
+    with pytest.raises(ValueError, match="must hold a Other; got a SSDML"):
+        load_state(saved, "Other")
+
+
+def test_later_schema_is_refused(saved):
+    config = json.loads((saved / CONFIG).read_text())
+    (saved / CONFIG).write_text(json.dumps(config | {"schema": SCHEMA + 1}))
+    with pytest.raises(ValueError, match=rf"has schema {SCHEMA + 1}; .* Upgrade ssdml\."):
+        SSDML.load(saved)
+
+
+def test_parameters_that_are_not_json_are_refused_and_nothing_is_written(tmp_path):
+    with pytest.raises(TypeError, match=r"save: parameters must be JSON; got object"):
+        save_state(tmp_path / "model", "SSDML", {"angle": object()}, {})
+    assert not (tmp_path / "model").exists()
+
+
+class Bomb:
+    """Unpickled, it would write a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (str(self.path), "w"))
+
+
+@pytest.mark.parametrize("file", [CONFIG, ARRAYS])
+def test_loading_runs_no_code(saved, tmp_path, file):
+    (saved / file).write_bytes(pickle.dumps(Bomb(tmp_path / "ran")))
+    with pytest.raises(ValueError, match="is damaged"):
+        SSDML.load(saved)
+    assert not (tmp_path / "ran").exists()

@@ -1,0 +1,82 @@
+"""Linear maps that keep distances."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import pdist
+
+from ssdml.utils.linalg import best_factor, graph_rows
+
+
+@pytest.fixture
+def rows(rng):
+    return rng.standard_normal((40, 6)) @ rng.standard_normal((6, 6)) + 5
+
+
+def test_as_many_columns_as_the_rank_keep_every_distance(rows, rng):
+    blocks = np.vstack([rng.standard_normal((4, 6)), np.eye(6)])
+    components = best_factor(blocks, np.cov(rows, rowvar=False), 6)
+    assert components.shape == (6, 6)
+    np.testing.assert_allclose(pdist(rows @ components.T), pdist(rows @ blocks.T))
+
+
+def test_fewer_columns_suffice_for_a_lower_rank(rows, rng):
+    blocks = rng.standard_normal((9, 3)) @ rng.standard_normal((3, 6))
+    components = best_factor(blocks, np.cov(rows, rowvar=False), 3)
+    np.testing.assert_allclose(pdist(rows @ components.T), pdist(rows @ blocks.T))
+
+
+def test_columns_that_are_constant_in_the_rows_are_kept_for_others(rng):
+    rows = rng.standard_normal((30, 5))
+    rows[:, 1:3] = 7.0
+    blocks = np.vstack([2 * np.eye(5), np.eye(5)])
+    components = best_factor(blocks, np.cov(rows, rowvar=False), 5)
+    unseen = rng.standard_normal((30, 5))
+    np.testing.assert_allclose(pdist(unseen @ components.T), pdist(unseen @ blocks.T))
+
+
+def test_rows_that_do_not_vary_at_all_keep_the_map():
+    components = best_factor(np.diag([3.0, 2.0]), np.zeros((2, 2)), 2)
+    np.testing.assert_array_equal(components, np.diag([3.0, 2.0]))
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_no_other_projection_loses_less_of_the_squared_distances(rows, rng, count):
+    blocks = np.vstack([rng.standard_normal((4, 6)), np.eye(6)])
+    full = pdist(rows @ blocks.T, "sqeuclidean")
+
+    def lost(components):
+        return np.mean(full - pdist(rows @ components.T, "sqeuclidean"))
+
+    ours = lost(best_factor(blocks, np.cov(rows, rowvar=False), count))
+    bases = [np.linalg.qr(rng.standard_normal((10, count)))[0] for _ in range(50)]
+    assert 0 < ours < min(lost(basis.T @ blocks) for basis in bases)
+
+
+def test_a_projection_never_lengthens_a_distance(rows, rng):
+    blocks = rng.standard_normal((8, 6))
+    short = best_factor(blocks, np.cov(rows, rowvar=False), 3)
+    assert (pdist(rows @ short.T) <= pdist(rows @ blocks.T) * (1 + 1e-12)).all()
+
+
+def test_few_columns_are_searched_as_they_are(rng):
+    X = rng.standard_normal((10, 32))
+    assert graph_rows(X) is X
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_graph_is_searched_in_the_fewest_axes_with_95_percent_of_the_variance(rng, dtype):
+    X = (rng.standard_normal((200, 40)) * 0.8 ** np.arange(40) + 3).astype(dtype)
+    kept = graph_rows(X)
+    variances = np.linalg.eigvalsh(np.cov(X, rowvar=False))[::-1]
+    shares = np.cumsum(variances) / variances.sum()
+    count = kept.shape[1]
+    assert shares[count - 2] < 0.95 <= shares[count - 1]
+    assert kept.dtype == dtype
+    np.testing.assert_allclose(kept.var(axis=0, ddof=1), variances[:count], rtol=1e-4)
+
+
+def test_rows_that_do_not_vary_are_searched_as_they_are():
+    X = np.ones((5, 40))
+    assert graph_rows(X) is X

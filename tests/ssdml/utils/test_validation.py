@@ -1,0 +1,76 @@
+"""Choices by name, labels and seeds at the doors."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from ssdml.utils.validation import UNLABELED, as_generator, check_labels, choose
+
+
+def test_choose_returns_the_entry():
+    assert choose({"a": 1, "b": 2}, "b", "letter") == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("kmn", r"^affinity must be one of 'knn', 'rbf'; got 'kmn'. Did you mean 'knn'\?$"),
+        ("xyz", r"^affinity must be one of 'knn', 'rbf'; got 'xyz'.$"),
+        (None, r"got None.$"),
+        (["knn"], r"got \['knn'\]."),
+    ],
+)
+def test_choose_lists_the_names_and_suggests_the_nearest(name, message):
+    with pytest.raises(ValueError, match=message):
+        choose({"knn": 0, "rbf": 1}, name, "affinity")
+
+
+@pytest.mark.parametrize("given", [[0, -1, 3], np.array([0, -1, 3], np.int8), [0.0, -1.0, 3.0]])
+def test_labels_become_integers(given):
+    labels = check_labels(given, 3, "here")
+    np.testing.assert_array_equal(labels, [0, UNLABELED, 3])
+    assert labels.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("given", "got"),
+    [
+        ([0, None, 1], "None in row 1, dtype object"),
+        ([0, np.nan, 1], "nan in row 1, dtype float64"),
+        (["a", "b", "c"], "'a' in row 0, dtype <U1"),
+        ([1, 0.5, 2], "0.5 in row 1, dtype float64"),
+        ([False, True, True], "False in row 0, dtype bool"),
+        (np.array([2, 1, "a"], dtype=object), "'a' in row 2, dtype object"),
+        ([2, 1, "a"], "'a' in row 2, dtype <U21"),
+    ],
+)
+def test_what_is_no_label_is_shown_and_sent_to_the_encoder(given, got):
+    message = (
+        f"here: y must hold integers, -1 for unlabelled rows; got {got}. "
+        "ssdml.datasets.encode_partial_labels makes them: -1 of None, NaN and '', codes of names, "
+        "True and False."
+    )
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+        check_labels(given, 3, "here")
+
+
+@pytest.mark.parametrize("given", [[0, 1], [[0], [1], [2]], 0])
+def test_labels_are_one_a_row(given):
+    with pytest.raises(ValueError, match=r"here: y must have shape \(3,\), a label a row; got"):
+        check_labels(given, 3, "here")
+
+
+def test_generators_come_from_seeds_of_every_kind():
+    draws = {
+        as_generator(7).integers(2**40),
+        as_generator(np.random.default_rng(7)).integers(2**40),
+    }
+    assert len(draws) == 1
+    old = [as_generator(np.random.RandomState(7)).integers(2**40) for _ in range(2)]
+    assert old[0] == old[1]
+    generator = np.random.default_rng(0)
+    assert as_generator(generator) is generator
+    assert as_generator(None).integers(2**60) != as_generator(None).integers(2**60)
