@@ -10,7 +10,7 @@ from numba import njit
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ssdml.baselines.base import NOT_NEGATIVE, Baseline, Problem
-from ssdml.baselines.pairs import LabelledPairs, draw_pairs
+from ssdml.baselines.pairs import LabeledPairs, draw_pairs
 from ssdml.baselines.propagated import PropagatedBaseline
 from ssdml.utils.labels import class_codes
 from ssdml.utils.linalg import inverse_sqrt, shrink, symmetrize
@@ -24,7 +24,7 @@ class APIT(PropagatedBaseline):
 
     .. math:: M = (M_0^{-1} + \eta K)^{-1}
 
-    where M_0 is learned from labelled pairs by ITML, and K is the scatter of all pairs weighted by
+    where M_0 is learned from labeled pairs by ITML, and K is the scatter of all pairs weighted by
     their propagated affinities.
 
     Parameters
@@ -43,13 +43,13 @@ class APIT(PropagatedBaseline):
     slack : float
         ITML's γ: how much its bounds count against the identity.
     shrinkage : float
-        Of the scatters of "gmml" towards the identity, between 0 and 1.
+        Of the scatters of "gmml" toward the identity, between 0 and 1.
     max_iter : int
         Passes of ITML over its pairs.
     tol : float
         Relative change of its multipliers at which it ends.
     n_jobs : int or None
-        Threads of the neighbour search and of the propagation.
+        Threads of the neighbor search and of the propagation.
     random_state : int, RandomState or None
         Of the pairs, and of the search where it is not exact.
 
@@ -66,7 +66,7 @@ class APIT(PropagatedBaseline):
     Raises
     ------
     ValueError
-        As :class:`ssdml.SSDML`; if ITML overflows, which a labelled row far from all others does.
+        As :class:`ssdml.SSDML`; if ITML overflows, which a labeled row far from all others does.
 
     Warns
     -----
@@ -160,7 +160,7 @@ class APIT(PropagatedBaseline):
             lengths = np.linalg.norm(np.vstack(differences), axis=1) * problem.scale
             least, largest = lengths[lengths > 0].min(), lengths.max()
             raise ValueError(
-                "APIT: X must hold labelled rows whose distances ITML's bounds can hold together; "
+                "APIT: X must hold labeled rows whose distances ITML's bounds can hold together; "
                 f"they lie from {least:.3g} to {largest:.3g} apart, which leaves a singular prior. "
                 "Look for a row far from all others, scale the features, or take prior='gmml'."
             )
@@ -248,12 +248,12 @@ def _project(
         M += change * np.outer(image, image)
 
 
-def geometric_mean(pairs: LabelledPairs, shrinkage: float) -> Floats:
+def geometric_mean(pairs: LabeledPairs, shrinkage: float) -> Floats:
     """The positive definite M with ``M S M = D`` for the shrunk scatters.
 
     Examples
     --------
-    >>> geometric_mean(LabelledPairs(np.eye(2), 4 * np.eye(2), 1, 1), 0.1)
+    >>> geometric_mean(LabeledPairs(np.eye(2), 4 * np.eye(2), 1, 1), 0.1)
     array([[2., 0.],
            [0., 2.]])
     """

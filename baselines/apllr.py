@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from ssdml.baselines.base import NOT_NEGATIVE, Baseline, Problem
-from ssdml.baselines.pairs import LabelledPairs
+from ssdml.baselines.pairs import LabeledPairs
 from ssdml.baselines.propagated import PropagatedBaseline
 from ssdml.utils.linalg import shrink, symmetrize
 from ssdml.utils.typing import Floats
@@ -23,7 +23,7 @@ class APLLR(PropagatedBaseline):
 
     .. math:: M = (M_0^{-1} + \eta K)^{-1}, \qquad M_0 = \Sigma_S^{-1} - \Sigma_D^{-1}
 
-    with the scatters of similar and of dissimilar labelled pairs, and K that of all pairs weighted
+    with the scatters of similar and of dissimilar labeled pairs, and K that of all pairs weighted
     by their propagated affinities.
 
     Parameters
@@ -37,9 +37,9 @@ class APLLR(PropagatedBaseline):
     graph_weight : float or None
         η; None: 1, or 0.9 of where the system is no longer positive definite, if that is less.
     shrinkage : float
-        Of both scatters towards the identity, between 0 and 1: from few labels they are singular.
+        Of both scatters toward the identity, between 0 and 1: from few labels they are singular.
     n_jobs : int or None
-        Threads of the neighbour search and of the propagation.
+        Threads of the neighbor search and of the propagation.
     random_state : int, RandomState or None
         Of the search, where it is not exact.
 
@@ -137,7 +137,7 @@ class Ratio(NamedTuple):
     raised: int
 
 
-def likelihood_ratio(pairs: LabelledPairs, shrinkage: float) -> Ratio | None:
+def likelihood_ratio(pairs: LabeledPairs, shrinkage: float) -> Ratio | None:
     """``S^-1 - D^-1`` of the shrunk scatters, its eigenvalues at least 1e-6 of the largest.
 
     Without dissimilar pairs ``S^-1``. None where there are no similar pairs, or no eigenvalue is
@@ -145,7 +145,7 @@ def likelihood_ratio(pairs: LabelledPairs, shrinkage: float) -> Ratio | None:
 
     Examples
     --------
-    >>> likelihood_ratio(LabelledPairs(np.eye(2), 4 * np.eye(2), 1, 1), 0.1).M
+    >>> likelihood_ratio(LabeledPairs(np.eye(2), 4 * np.eye(2), 1, 1), 0.1).M
     array([[0.75, 0.  ],
            [0.  , 0.75]])
     """

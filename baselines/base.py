@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 
-from ssdml.baselines.pairs import LabelledPairs, labelled_pairs
+from ssdml.baselines.pairs import LabeledPairs, labeled_pairs
 from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
 from ssdml.graphs.propagation.labels import propagate_labels
 from ssdml.metric.base import embed
@@ -34,9 +34,9 @@ class Problem(NamedTuple):
 
     X: Floats  # (n, d), float64, less the mean, with total variance 1
     scale: float  # what the rows were divided by
-    labels: Ints  # -1 where unlabelled
+    labels: Ints  # -1 where unlabeled
     graph: KNNGraph
-    pairs: LabelledPairs
+    pairs: LabeledPairs
     rng: np.random.Generator
 
 
@@ -78,7 +78,7 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
         ----------
         X : array of shape (n_samples, n_features)
         y : array of shape (n_samples,), int
-            -1 where unlabelled. Without any label the metric is learned from the graph alone, with
+            -1 where unlabeled. Without any label the metric is learned from the graph alone, with
             a warning.
 
         Returns
@@ -111,7 +111,7 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
         return self
 
     def _pose(self, X: Array, labels: Ints, rng: np.random.Generator) -> Problem:
-        """Rows in float64 without offset and scale, their graph and their labelled pairs.
+        """Rows in float64 without offset and scale, their graph and their labeled pairs.
 
         Numbers such as thresholds and weights then mean the same in any unit.
         """
@@ -123,7 +123,7 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
         scale = float(np.ldexp(deviation, unit))
         k = neighbors_among(self.n_neighbors, len(X), type(self).__name__, stacklevel=5)
         graph = knn_graph(rows, k, n_jobs=self.n_jobs, random_state=rng)
-        return Problem(rows, scale, labels, graph, labelled_pairs(rows, labels), rng)
+        return Problem(rows, scale, labels, graph, labeled_pairs(rows, labels), rng)
 
     def _solve(self, problem: Problem) -> tuple[Floats, dict[str, Any]]:
         """What :meth:`_learn` finds; told are labels that lack, and steps that did not suffice."""
@@ -138,7 +138,7 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
             )
         return M, info
 
-    def _warn_of(self, pairs: LabelledPairs, labels: Ints) -> None:
+    def _warn_of(self, pairs: LabeledPairs, labels: Ints) -> None:
         """Say what the labels lack, and what the method makes of it."""
         if not (labels != UNLABELED).any():
             lack, kind = "no row has a label", "labels"

@@ -36,7 +36,7 @@ class BatchLoss(Protocol):
 class LaplacianLoss:
     """``w_S mean_S - w_D mean_D + w_R mean_W`` of the squared distances: LRML's and ISDML's.
 
-    ``pulls`` stand beside the edges where these are those of a normalised Laplacian: weights of the
+    ``pulls`` stand beside the edges where these are those of a normalized Laplacian: weights of the
     rows' squared distances to their mean.
 
     Examples
@@ -79,7 +79,7 @@ class LaplacianLoss:
 class AffinityLoss:
     """Mean over the pairs of their propagated affinity times the squared distance: APLLR's, APIT's.
 
-    The affinity of a pair is known where it is an edge, or has a labelled end: there it is half of
+    The affinity of a pair is known where it is an edge, or has a labeled end: there it is half of
     what the label sends, but for what the row sends back along chains beyond the graph's edges.
 
     Examples
@@ -93,7 +93,7 @@ class AffinityLoss:
 
     edges: sparse.csr_array  # affinities, symmetric
     masses: Array  # (n, n_classes): of each class at each row
-    codes: Array  # classes of the labelled rows, -1 elsewhere
+    codes: Array  # classes of the labeled rows, -1 elsewhere
 
     def weights_of(self, batch: Array) -> Array:
         """Affinities that are known; 0 for others."""
@@ -117,7 +117,7 @@ class AffinityLoss:
 
 @dataclass(frozen=True)
 class EntropyLoss:
-    """Minus the log-likelihood of the labelled pairs, and the entropy of others: SERAPH's.
+    """Minus the log-likelihood of the labeled pairs, and the entropy of others: SERAPH's.
 
     Examples
     --------

@@ -46,7 +46,7 @@ class ISDML(Baseline):
     bandwidth : float
         v: σ is the least distance, and 1 / v of the way to the largest.
     density : {"auto", "all", "neighbors"}
-        Which rows the density at a row counts; "auto": all of up to 60,000, else its neighbours.
+        Which rows the density at a row counts; "auto": all of up to 60,000, else its neighbors.
     similar_weight, graph_weight : float
         Of the mean scatters.
     dissimilar_weight : float or None
@@ -58,7 +58,7 @@ class ISDML(Baseline):
     tol : float
         It ends where the gradient's length, in the metric of the manifold, is at most ``tol * d``.
     n_jobs : int or None
-        Threads of the neighbour search.
+        Threads of the neighbor search.
     random_state : int, RandomState or None
         Of the search, where it is not exact.
 
@@ -75,11 +75,11 @@ class ISDML(Baseline):
     Notes
     -----
     The form of the edges' weights and of σ is the paper's, its Eqs. (2), (7), (8) and Section IV,
-    as a reader of it has them; v = 10 and 10 neighbours are that reader's defaults, which we could
+    as a reader of it has them; v = 10 and 10 neighbors are that reader's defaults, which we could
     not compare with the paper. The rest is our reconstruction, for its text was not at hand: the
-    labelled term, means in the place of sums, the barrier ``-log|M|`` without which nothing bounds
+    labeled term, means in the place of sums, the barrier ``-log|M|`` without which nothing bounds
     the objective, the ridge, the window of the density (σ), and the rule for
-    ``dissimilar_weight``. Beyond 60,000 rows the density counts neighbours alone, and the largest
+    ``dissimilar_weight``. Beyond 60,000 rows the density counts neighbors alone, and the largest
     distance is that of two rows far apart, which may be less. The minimum of this
     objective is ``H^-1``; the descent comes near it, and a step of Newton to it. O(n² d) with all
     rows in the density, O(d³) a step.
@@ -316,7 +316,7 @@ def density_weights(
     weights = beta[:, None] * similarity
     if (weights < FAINT).mean() > 0.5:
         warnings.warn(
-            "ISDML: bandwidth must leave most neighbours in sight of each other; with sigma = "
+            "ISDML: bandwidth must leave most neighbors in sight of each other; with sigma = "
             f"{sigma:.3g} more than half of the weights vanish. Lower it.",
             stacklevel=6,
         )

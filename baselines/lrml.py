@@ -1,4 +1,4 @@
-"""LRML: labelled pairs and the Laplacian of a kNN graph, in closed form."""
+"""LRML: labeled pairs and the Laplacian of a kNN graph, in closed form."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class LRML(Baseline):
-    r"""Laplacian regularised metric learning.
+    r"""Laplacian regularized metric learning.
 
     .. math:: \min_{M \succeq 0,\ \log|M| \ge 0} \operatorname{tr}(M H), \quad
         H = w_S \hat S - w_D \hat D + w_R \hat R, \qquad M = |H|^{1/d} H^{-1}
 
-    with the mean scatters of similar and dissimilar labelled pairs, and that of the graph's edges.
+    with the mean scatters of similar and dissimilar labeled pairs, and that of the graph's edges.
 
     Parameters
     ----------
@@ -42,9 +42,9 @@ class LRML(Baseline):
     ridge : float
         Share of the identity beside what is attracted.
     normalized : bool
-        Whether the graph's Laplacian is the symmetric normalised one of the paper's experiments.
+        Whether the graph's Laplacian is the symmetric normalized one of the paper's experiments.
     n_jobs : int or None
-        Threads of the neighbour search.
+        Threads of the neighbor search.
     random_state : int, RandomState or None
         Of the search, where it is not exact.
 
@@ -155,7 +155,7 @@ def least_trace(H: Floats) -> Floats:
 def edge_scatter(X: Floats, graph: KNNGraph, *, normalized: bool = False) -> Floats:
     """Mean scatter of the graph's edges, each of weight 1, (d, d).
 
-    With ``normalized`` the symmetric normalised Laplacian takes the place of the plain one.
+    With ``normalized`` the symmetric normalized Laplacian takes the place of the plain one.
 
     Examples
     --------
@@ -180,12 +180,12 @@ class LaplacianParts(NamedTuple):
 
 
 def laplacian_parts(graph: KNNGraph, *, normalized: bool) -> LaplacianParts:
-    r"""The plain Laplacian of the graph's edges, or the symmetric normalised one.
+    r"""The plain Laplacian of the graph's edges, or the symmetric normalized one.
 
     .. math:: I - S = (\operatorname{diag}(S 1) - S) + \operatorname{diag}(1 - S 1), \qquad
         S = D^{-1/2} W D^{-1/2}
 
-    so beside its edges, those of S, a normalised Laplacian weighs rows.
+    so beside its edges, those of S, a normalized Laplacian weighs rows.
 
     Examples
     --------

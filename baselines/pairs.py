@@ -15,7 +15,7 @@ from ssdml.utils.typing import Floats
 from ssdml.utils.validation import UNLABELED
 
 
-class LabelledPairs(NamedTuple):
+class LabeledPairs(NamedTuple):
     """Mean outer products of the differences over unordered pairs; zeros where there are none."""
 
     similar: Floats  # (d, d)
@@ -24,8 +24,8 @@ class LabelledPairs(NamedTuple):
     n_dissimilar: int
 
 
-def labelled_pairs(X: npt.ArrayLike, labels: npt.ArrayLike) -> LabelledPairs:
-    r"""Scatter of the similar and of the dissimilar pairs of labelled rows.
+def labeled_pairs(X: npt.ArrayLike, labels: npt.ArrayLike) -> LabeledPairs:
+    r"""Scatter of the similar and of the dissimilar pairs of labeled rows.
 
     .. math:: \sum_{i<j} (z_i - z_j)(z_i - z_j)^\top = n \sum_i (z_i - \bar z)(z_i - \bar z)^\top
 
@@ -35,19 +35,19 @@ def labelled_pairs(X: npt.ArrayLike, labels: npt.ArrayLike) -> LabelledPairs:
     ----------
     X : array of shape (n, d)
     labels : array of shape (n,), int
-        -1 where unlabelled.
+        -1 where unlabeled.
 
     Returns
     -------
-    pairs : LabelledPairs
+    pairs : LabeledPairs
 
     Notes
     -----
-    O(m d²) for m labelled rows.
+    O(m d²) for m labeled rows.
 
     Examples
     --------
-    >>> pairs = labelled_pairs([[0.0], [2.0], [3.0], [9.0]], [0, 0, 1, -1])
+    >>> pairs = labeled_pairs([[0.0], [2.0], [3.0], [9.0]], [0, 0, 1, -1])
     >>> pairs.similar.item(), pairs.dissimilar.item(), pairs.n_similar, pairs.n_dissimilar
     (4.0, 5.0, 1, 2)
     """
@@ -67,7 +67,7 @@ def labelled_pairs(X: npt.ArrayLike, labels: npt.ArrayLike) -> LabelledPairs:
     n_dissimilar = m * (m - 1) // 2 - n_similar
     if not n_dissimilar:
         dissimilar = np.zeros_like(similar)  # rounding apart
-    return LabelledPairs(
+    return LabeledPairs(
         similar / max(n_similar, 1), dissimilar / max(n_dissimilar, 1), n_similar, n_dissimilar
     )
 
@@ -75,12 +75,12 @@ def labelled_pairs(X: npt.ArrayLike, labels: npt.ArrayLike) -> LabelledPairs:
 def draw_pairs(
     labels: npt.ArrayLike, count: int, rng: np.random.Generator
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Similar and dissimilar pairs of labelled rows: all of a kind, or so many drawn evenly.
+    """Similar and dissimilar pairs of labeled rows: all of a kind, or so many drawn evenly.
 
     Parameters
     ----------
     labels : array of shape (n,), int
-        -1 where unlabelled.
+        -1 where unlabeled.
     count : int
         The most of each kind; where there are more, so many are drawn, some perhaps twice.
     rng : Generator
@@ -121,7 +121,7 @@ def draw_unknown_pairs(
     Parameters
     ----------
     labels : array of shape (n,), int
-        -1 where unlabelled.
+        -1 where unlabeled.
     count : int
         The most pairs; where there are more, so many are drawn, some perhaps twice.
     rng : Generator
@@ -143,8 +143,8 @@ def draw_unknown_pairs(
     >>> pairs.tolist(), n
     ([[2, 0], [2, 1]], 2)
     """
-    unlabelled = np.asarray(labels) == UNLABELED
-    known, unknown = np.flatnonzero(~unlabelled)[: 0 if both else None], np.flatnonzero(unlabelled)
+    unlabeled = np.asarray(labels) == UNLABELED
+    known, unknown = np.flatnonzero(~unlabeled)[: 0 if both else None], np.flatnonzero(unlabeled)
     n_pairs = len(unknown) * len(known) + len(unknown) * (len(unknown) - 1) // 2
     share = 1.0 if n_rows is None else n_rows / max(len(known) + len(unknown), 1)
     if share < 1:  # of both kinds, so that their pairs stay in proportion

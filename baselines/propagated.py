@@ -66,7 +66,7 @@ def propagated_scatter(
 
     .. math:: W = \operatorname{sym}(P W_0), \quad P = (1 - \gamma)(I - \gamma Q)^{-1}
 
-    W_0 holds 1 for a row with itself and for labelled rows of one class, -1 for two classes. So
+    W_0 holds 1 for a row with itself and for labeled rows of one class, -1 for two classes. So
     ``Z^T W Z`` needs P on the d columns of ``W_0 Z``; ``W 1`` a column more, and P^T 1, how often
     walks come by each row.
 
@@ -74,7 +74,7 @@ def propagated_scatter(
     ----------
     X : array of shape (n, d)
     labels : array of shape (n,), int
-        -1 where unlabelled.
+        -1 where unlabeled.
     graph : KNNGraph
     decay : float
         γ.
@@ -140,7 +140,7 @@ def with_labels(columns: Floats, labels: npt.NDArray[np.int64]) -> Floats:
 
 
 def near_prior(prior: Floats, scatter: Floats, graph_weight: float | None, who: str) -> Near:
-    r"""Minimiser of ``D(M, M_0) + η tr(M K)``, D the divergence of log-determinants.
+    r"""Minimizer of ``D(M, M_0) + η tr(M K)``, D the divergence of log-determinants.
 
     .. math:: M = (M_0^{-1} + \eta K)^{-1}
 

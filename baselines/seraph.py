@@ -1,4 +1,4 @@
-"""SERAPH: labelled pairs are to be sure, and unlabelled pairs too, whichever way."""
+"""SERAPH: labeled pairs are to be sure, and unlabeled pairs too, whichever way."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SERAPH(Baseline):
     threshold : float
         η, the squared distance at which a pair is as likely similar as not.
     entropy_weight : float or "auto"
-        μ; "auto": as many labelled pairs as there are, over all others.
+        μ; "auto": as many labeled pairs as there are, over all others.
     trace_weight : float
         λ, of the trace in the scale of the start.
     solver : {"gradient", "em"}
@@ -59,7 +59,7 @@ class SERAPH(Baseline):
     tol : float
         Ends where the objective rises by no more than this share of itself a step, over ten.
     n_jobs : int or None
-        Threads of the neighbour search.
+        Threads of the neighbor search.
     random_state : int, RandomState or None
         Of the pairs that are drawn.
 
@@ -93,7 +93,7 @@ class SERAPH(Baseline):
     and ending there are ours. Of each kind at most 100,000 pairs are drawn, once; those that the
     labels do not know, of 10,000 rows. The start's scale is ours, for elsewhere all pairs are sure:
     M and λ are in the unit in which the median pair, of rows that differ, is at the threshold.
-    O(m d² + p d + d³) a step for p pairs of m rows, those 10,000 and the labelled ones.
+    O(m d² + p d + d³) a step for p pairs of m rows, those 10,000 and the labeled ones.
 
     References
     ----------
@@ -111,7 +111,7 @@ class SERAPH(Baseline):
 
     _is_scale_free = False  # a pair at the threshold is as likely similar as not
     _without = {  # noqa: RUF012
-        "labels": "M makes the unlabelled pairs sure, whichever way",
+        "labels": "M makes the unlabeled pairs sure, whichever way",
         "dissimilar": "M may shrink to nothing",
         "similar": "its trace is bounded by 1,000 d, unless trace_weight is positive",
     }
@@ -230,7 +230,7 @@ class Value(NamedTuple):
 
 
 def objective(M: Floats, terms: Terms, model: Model, beliefs: Array | None = None) -> Value:
-    """What is maximised.
+    """What is maximized.
 
     Parameters
     ----------

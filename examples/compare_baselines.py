@@ -4,7 +4,7 @@
 --features unit unit components --out baselines`` goes on where it was stopped; one value stands for
 all sets. Each baseline is tested against the best of ours on each set, over seeds, and those that
 it is not shown to beat are named; over data sets there are ranks, Friedman's test and Nemenyi's
-critical difference. A star marks what is our reconstruction. ``--tuned``: the labelled rows choose
+critical difference. A star marks what is our reconstruction. ``--tuned``: the labeled rows choose
 the parameters of each, from as many settings. ``--deep``: networks of images, with what the paper
 prints of them.
 """
@@ -41,7 +41,7 @@ parser.add_argument(
     default=["auto"],
     help="auto, unit, components or raw: one for all sets, or one for each",
 )
-parser.add_argument("--tuned", action="store_true", help="parameters by the labelled rows")
+parser.add_argument("--tuned", action="store_true", help="parameters by the labeled rows")
 parser.add_argument("--deep", action="store_true", help="networks of images")
 parser.add_argument("--n-jobs", type=positive, default=1, help="runs at a time")
 

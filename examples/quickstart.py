@@ -1,4 +1,4 @@
-"""Learn a metric from digits of which fifty are labelled, and see what it gains."""
+"""Learn a metric from digits of which fifty are labeled, and see what it gains."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ split = label_scarce_split(digits, labels_per_class=5, seed=0)
 
 X = digits.X[split.train]
 y = split.partial_labels(digits.y)  # -1 where there is no label
-print(f"{len(y)} digits to learn from, {np.sum(y != -1)} of them labelled")
+print(f"{len(y)} digits to learn from, {np.sum(y != -1)} of them labeled")
 
 model = SSDML(random_state=0).fit(X, y)
 

@@ -98,7 +98,7 @@ def draw_angles(axes, table):
 
 
 def draw_embedding(axes, embedding, y, names, title):
-    """t-SNE of some test images, in the colours of their classes."""
+    """t-SNE of some test images, in the colors of their classes."""
     sample = MapSample(embedding[:MAPPED], y[:MAPPED], np.zeros(len(y[:MAPPED]), bool))
     draw_class_map(axes, ClassMap(project(sample), sample, names))
     axes.set_title(title)

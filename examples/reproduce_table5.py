@@ -1,4 +1,4 @@
-"""Table 5 of the paper: its method, networks learned from the labelled items alone, and ours.
+"""Table 5 of the paper: its method, networks learned from the labeled items alone, and ours.
 
 ``python examples/reproduce_table5.py mnist --seeds 5 --out table5`` runs every line over the seeds,
 on the same labels, and goes on where it was stopped; ``--only`` picks lines. Hours without a GPU.

@@ -23,7 +23,7 @@ with usage_errors(parser):
 
 model = SSDML(random_state=0).fit(data.X, data.y)
 n_labeled, n_classes = np.sum(data.y != -1), len(data.class_names)
-print(f"{len(data.y)} texts, {n_labeled} of them labelled with one of {n_classes} classes")
+print(f"{len(data.y)} texts, {n_labeled} of them labeled with one of {n_classes} classes")
 with open(given.found, "w", newline="", encoding="utf-8") as file:
     classes = np.array(data.class_names)[model.transduction_]
     csv.writer(file).writerows([("text", "label"), *zip(data.texts, classes, strict=True)])

@@ -1,4 +1,4 @@
-"""What neighbours and weights from outside must be, before anything walks on them.
+"""What neighbors and weights from outside must be, before anything walks on them.
 
 Compiled code trusts row numbers: one that is out of range would read foreign memory. Nothing is
 mended here but the form: dtypes are widened, duplicate entries of a matrix are summed, in a copy.
@@ -22,7 +22,7 @@ TIDY = "knn_graph((indices, distances), n_neighbors, method='precomputed')"
 
 
 def check_ranking(indices: Any, distances: Any, who: str) -> tuple[Ints, Array]:
-    """Neighbours as int64 with distances as floats, once each row names others, from near to far.
+    """Neighbors as int64 with distances as floats, once each row names others, from near to far.
 
     O(n k log k) time; temporary arrays are those of a block of rows.
     """
@@ -56,7 +56,7 @@ def _check_numbers_of_rows(indices: Ints, start: int, n: int, who: str) -> None:
         row, column = np.argwhere(outside)[0]
         raise ValueError(
             f"{who}: indices must be rows from 0 to n - 1 = {n - 1}; got {indices[row, column]} "
-            f"at row {start + row}, column {column}. Where -1 marks a missing neighbour, {TIDY} "
+            f"at row {start + row}, column {column}. Where -1 marks a missing neighbor, {TIDY} "
             "leaves it out."
         )
     own = indices == np.arange(start, start + len(indices))[:, None]
@@ -71,7 +71,7 @@ def _check_numbers_of_rows(indices: Ints, start: int, n: int, who: str) -> None:
     if twice.any():
         row, column = np.argwhere(twice)[0]
         raise ValueError(
-            f"{who}: indices must name each neighbour of a row once; got {ordered[row, column]} "
+            f"{who}: indices must name each neighbor of a row once; got {ordered[row, column]} "
             f"twice in row {start + row}. Keep the nearer of the two."
         )
 

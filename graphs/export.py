@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def umap_neighbors(graph: KNNGraph) -> tuple[Ints, Array]:
-    """Neighbours for ``UMAP(n_neighbors, precomputed_knn=...)``, each row the first of its own.
+    """Neighbors for ``UMAP(n_neighbors, precomputed_knn=...)``, each row the first of its own.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def cleanlab_graph(graph: KNNGraph) -> sparse.csr_matrix:
     Returns
     -------
     distances : csr_matrix of shape (n_samples, n_samples)
-        A neighbour at distance 0 is stored.
+        A neighbor at distance 0 is stored.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def cleanlab_graph(graph: KNNGraph) -> sparse.csr_matrix:
 def spreading_kernel(graph: KNNGraph) -> Callable[[Any, Any], sparse.csr_matrix]:
     """Kernel for scikit-learn's ``LabelSpreading(kernel=...)`` of the rows that the graph has.
 
-    It takes the weights of :func:`adjacency`. New rows have no neighbours in it: read
+    It takes the weights of :func:`adjacency`. New rows have no neighbors in it: read
     ``transduction_``, not ``predict``.
 
     Parameters
@@ -128,7 +128,7 @@ def to_networkx(
     affinities : ClassMasses, sparse array or ndarray of shape (n_samples, n_samples), or None
         Written on the edges as ``affinity``.
     y : array of shape (n_samples,), int, or None
-        Written on the nodes as ``label``; -1 where unlabelled.
+        Written on the nodes as ``label``; -1 where unlabeled.
     max_nodes : int
         Larger graphs are refused: networkx takes some 0.4 kB an edge.
 

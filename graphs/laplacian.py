@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # A row with k duplicates has scale 0; this share of the median scale keeps it tied to the rest.
 SCALE_FLOOR = 0.1
-# An outlier is many of its neighbours' scales away; this weight keeps it within reach of a label.
+# An outlier is many of its neighbors' scales away; this weight keeps it within reach of a label.
 WEIGHT_FLOOR = 1e-10
 
 
@@ -30,7 +30,7 @@ def adjacency(graph: KNNGraph, *, weights: str = "heat") -> sparse.csr_array:
     ----------
     graph : KNNGraph
     weights : {"heat", "cosine", "uniform"}
-        "heat" tunes itself: s_i is the distance from row i to its k-th neighbour. "cosine" needs
+        "heat" tunes itself: s_i is the distance from row i to its k-th neighbor. "cosine" needs
         a graph of cosine distances.
 
     Returns
@@ -42,7 +42,7 @@ def adjacency(graph: KNNGraph, *, weights: str = "heat") -> sparse.csr_array:
     -----
     In a graph of cosine distances d_ij of "heat" is the length ``|u_i - u_j|`` between unit rows.
     Two floors are ours: s_i is at least a tenth of the median of the positive ones (a row with k
-    duplicates would lose every other neighbour), and a weight at least 1e-10 (an outlier would
+    duplicates would lose every other neighbor), and a weight at least 1e-10 (an outlier would
     underflow out of the graph).
 
     References
@@ -114,14 +114,14 @@ WEIGHTS = {"heat": _heat, "cosine": _cosine, "uniform": _uniform}
 
 
 def laplacian(adjacency: Any, *, normalization: str | None = None) -> sparse.csr_array:
-    r"""Laplacian ``D - W`` of a symmetric adjacency, or one of its two normalised forms.
+    r"""Laplacian ``D - W`` of a symmetric adjacency, or one of its two normalized forms.
 
     .. math:: D - W, \qquad D^{-1/2} (D - W) D^{-1/2}, \qquad D^{-1} (D - W)
 
     Parameters
     ----------
     adjacency : sparse array or ndarray of shape (n, n)
-        Symmetric. The diagonal cancels in D - W, and counts in the sums D that the normalised forms
+        Symmetric. The diagonal cancels in D - W, and counts in the sums D that the normalized forms
         divide by: these must be positive, though weights may be negative.
     normalization : {None, "symmetric", "random_walk"}
 
@@ -200,7 +200,7 @@ def pair_scatter(embeddings: Any, weights: Any) -> Array:
 
     Notes
     -----
-    O(nnz · d + n · d²) time; no array of n² differences is formed. Rows are centred first: the
+    O(nnz · d + n · d²) time; no array of n² differences is formed. Rows are centered first: the
     sum does not see an offset, and rounding must not either.
 
     Examples

@@ -1,4 +1,4 @@
-"""Graphs to look at: for networkx, and as the picture of a row among its neighbours."""
+"""Graphs to look at: for networkx, and as the picture of a row among its neighbors."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def draw_neighborhood(
     max_nodes: int = 100,
     axes: Axes | None = None,
 ) -> Axes:
-    """Picture of a row among its neighbours, and of the triplets that were mined for it.
+    """Picture of a row among its neighbors, and of the triplets that were mined for it.
 
-    The anchor stands in the middle, its neighbours around it, and in the rings outside these the
+    The anchor stands in the middle, its neighbors around it, and in the rings outside these the
     other rows of its triplets. In each ring the positives come first, then what is alike, against
     the clock; the same arguments give the same picture.
 
@@ -45,10 +45,10 @@ def draw_neighborhood(
         A row of the graph.
     affinities : ClassMasses, sparse array or ndarray of shape (n_samples, n_samples), or None
         Drawn on the edges: the larger, the wider; blue and solid above 0, orange and dashed below.
-        Edges of affinity 0 are thin and grey, and so are all without affinities. Class masses are
+        Edges of affinity 0 are thin and gray, and so are all without affinities. Class masses are
         read as :func:`mine_triplets` reads them, against chance where they are in doubt.
     y : array of shape (n_samples,), int, or None
-        Colours of the rows, in turn from matplotlib's colour cycle; unlabelled ones (-1) are
+        Colors of the rows, in turn from matplotlib's color cycle; unlabeled ones (-1) are
         hollow.
     triplets : Triplets or None
         Those of the anchor are shown, the others ignored.
@@ -72,7 +72,7 @@ def draw_neighborhood(
 
     Notes
     -----
-    Only the neighbours of the rows shown are looked at: O(max_nodes k) time, and O(n C) more with
+    Only the neighbors of the rows shown are looked at: O(max_nodes k) time, and O(n C) more with
     class masses.
 
     Examples
@@ -84,7 +84,7 @@ def draw_neighborhood(
     >>> axes = draw_neighborhood(
     ...     graph, 0, y=[4, -1, -1], triplets=mined, axes=Figure().subplots())
     >>> axes.get_title()
-    'Row 0 (labelled 4): 2 neighbours, 1 triplet'
+    'Row 0 (labeled 4): 2 neighbors, 1 triplet'
     """
     n = check_graph(graph, "draw_neighborhood").n_samples
     _check_row(anchor, n)
@@ -99,9 +99,9 @@ def draw_neighborhood(
     )
     if len(shown.rows) > max_nodes:
         raise ValueError(
-            f"draw_neighborhood: the neighbourhood of row {anchor} must have at most "
+            f"draw_neighborhood: the neighborhood of row {anchor} must have at most "
             f"max_nodes={max_nodes} rows; got {len(shown.rows)}. Pass fewer of its triplets, a "
-            "graph of fewer neighbours, or raise max_nodes."
+            "graph of fewer neighbors, or raise max_nodes."
         )
     if axes is None:
         from matplotlib import pyplot
@@ -158,16 +158,16 @@ def _check_names(
         )
 
 
-# A neighbourhood as matplotlib draws it: edges, rows, marks of the triplets, legend, title.
+# A neighborhood as matplotlib draws it: edges, rows, marks of the triplets, legend, title.
 
-ALIKE, UNLIKE = "#0077bb", "#d55e00"  # blue and vermilion, which colour-blind eyes tell apart
+ALIKE, UNLIKE = "#0077bb", "#d55e00"  # blue and vermilion, which color-blind eyes tell apart
 LARGEST = 28.0  # points across a row
 
 
 def draw_on(
     axes: Axes, shown: Neighborhood, texts: Sequence[str], class_names: Sequence[str] | None = None
 ) -> None:
-    """Draw a neighbourhood on the axes, with its legend and title; ``texts`` go into the rows."""
+    """Draw a neighborhood on the axes, with its legend and title; ``texts`` go into the rows."""
     circles = rings(shown)
     places, reach = positions(circles), len(circles) - 0.65
     _draw_edges(axes, shown, places)
@@ -275,7 +275,7 @@ def _write(
 
 
 def _fill(axes: Axes, label: int) -> Any:
-    """Colour of a label, in turn from the cycle; that of the paper where there is none."""
+    """Color of a label, in turn from the cycle; that of the paper where there is none."""
     from matplotlib import rcParams
 
     cycle = rcParams["axes.prop_cycle"].by_key().get("color", ["C0"])
@@ -283,7 +283,7 @@ def _fill(axes: Axes, label: int) -> Any:
 
 
 def _ink_on(color: Any) -> str:
-    """Black or white, whichever has more contrast on the colour."""
+    """Black or white, whichever has more contrast on the color."""
     from matplotlib.colors import to_rgb
 
     luminance = np.array(to_rgb(color)) ** 2.2 @ [0.2126, 0.7152, 0.0722]
@@ -294,15 +294,15 @@ def _title(shown: Neighborhood, class_names: Sequence[str] | None) -> str:
     row = f"Row {shown.rows[0]}"
     if shown.labels is not None:
         row += f" ({_label_name(int(shown.labels[0]), class_names)})"
-    parts = ((shown.n_neighbors, "neighbour"), (len(shown.positives), "triplet"))
+    parts = ((shown.n_neighbors, "neighbor"), (len(shown.positives), "triplet"))
     counts = [f"{n or 'no'} {what}{'' if n == 1 else 's'}" for n, what in parts]
     return f"{row}: {', '.join(counts)}"
 
 
 def _label_name(label: int, class_names: Sequence[str] | None) -> str:
     if label == UNLABELED:
-        return "unlabelled"
-    return f"labelled {label if class_names is None else class_names[label]}"
+        return "unlabeled"
+    return f"labeled {label if class_names is None else class_names[label]}"
 
 
 # The rows around an anchor, and where they stand in its picture.
@@ -315,11 +315,11 @@ CURVE_POINTS = 21
 class Neighborhood(NamedTuple):
     """An anchor and the rows around it; ends of edges and triplets are positions in ``rows``."""
 
-    rows: Ints  # (m,): the anchor, its neighbours from near to far, other rows of its triplets
+    rows: Ints  # (m,): the anchor, its neighbors from near to far, other rows of its triplets
     n_neighbors: int
     edges: Ints  # (n_edges, 2), smaller position first: the edges of the graph between the rows
     affinities: Array  # (n_edges,), 0 where nothing is known
-    labels: Ints | None  # (m,), -1 where unlabelled
+    labels: Ints | None  # (m,), -1 where unlabeled
     positives: Ints  # (n_triplets,)
     negatives: Ints  # (n_triplets,)
 
@@ -332,9 +332,9 @@ def neighborhood(
     y: Ints | None = None,
     triplets: Triplets | None = None,
 ) -> Neighborhood:
-    """Rows around an anchor, from the neighbours of those rows alone.
+    """Rows around an anchor, from the neighbors of those rows alone.
 
-    ``neighbors`` gives the neighbours of rows as (m, k) rows, and ``affinity`` what the pairs
+    ``neighbors`` gives the neighbors of rows as (m, k) rows, and ``affinity`` what the pairs
     (i, j) have, so that the graph of all rows need not be there.
     """
     near = neighbors(np.array([anchor]))[0].tolist()
@@ -367,7 +367,7 @@ def _ends(triplets: Triplets, anchor: int) -> tuple[list[int], list[int]]:
 
 
 def rings(shown: Neighborhood) -> list[list[int]]:
-    """The anchor, its neighbours on as many rings as they need, the other rows on further ones.
+    """The anchor, its neighbors on as many rings as they need, the other rows on further ones.
 
     On each ring the positives come first and the negatives last; in between, and among equals,
     what is most like the anchor.

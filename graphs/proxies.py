@@ -2,7 +2,7 @@
 
 Proxies are rows of a matrix, and ``proxy_classes[j]`` is the class of proxy j, a whole number from
 0: ``torch.arange(C).repeat_interleave(N)`` for N proxies of each of C classes. The loss on rows
-takes the three functions in turn; its regulariser on the proxies needs no subgraph::
+takes the three functions in turn; its regularizer on the proxies needs no subgraph::
 
     similarities = proxy_similarities(embeddings, proxies)
     subgraph = proxy_subgraph(similarities, labels, proxy_classes)
@@ -114,8 +114,8 @@ def proxy_subgraph(
 
     .. math:: W_{ij} = S_{ij} \text{ if } j \in \text{top-}k(S_i + S^{pos}_i), \text{ else } 0
 
-    where :math:`S^{pos}` lifts the proxies of a labelled row's class above all others: all of them
-    are in the subgraph if k has room, else the k most similar of them. An unlabelled row takes the
+    where :math:`S^{pos}` lifts the proxies of a labeled row's class above all others: all of them
+    are in the subgraph if k has room, else the k most similar of them. An unlabeled row takes the
     k most similar proxies of all.
 
     Parameters
@@ -123,7 +123,7 @@ def proxy_subgraph(
     similarities : tensor of shape (n_rows, n_proxies), floating
         As :func:`proxy_similarities` gives. Ties go to the smaller index.
     labels : tensor of shape (n_rows,), integers
-        A class of ``proxy_classes``, or -1 where unlabelled.
+        A class of ``proxy_classes``, or -1 where unlabeled.
     proxy_classes : tensor of shape (n_proxies,), integers
     ratio : float
         Share of all proxies in a subgraph, above 0 and at most 1: ``k = ⌈ratio · n_proxies⌉``.
@@ -148,13 +148,13 @@ def proxy_subgraph(
 
     Differs from the paper's code in three ways. (a) There, :math:`S^{pos}` is 1000, which rounds
     similarities in float32 to steps of 6e-5 before the k best are taken; here they are compared as
-    they are. (b) There, ties are left open. (c) The paper has no unlabelled rows: their plain top k
+    they are. (b) There, ties are left open. (c) The paper has no unlabeled rows: their plain top k
     is ours.
 
     References
     ----------
     .. [1] Zhu, Yang, Deng, Liu, "Fewer is more: a deep graph metric learning perspective using
-       fewer proxies", NeurIPS 2020, neighbour matrix W; the formula of k is in its code.
+       fewer proxies", NeurIPS 2020, neighbor matrix W; the formula of k is in its code.
 
     Examples
     --------
@@ -175,7 +175,7 @@ def proxy_subgraph(
 
     same_class = labels[:, None] == proxy_classes  # (n_rows, n_proxies)
     unknown = labels[(labels != UNLABELED) & ~same_class.any(dim=1)]
-    condition = f"{who}: labels must be {UNLABELED} (unlabelled) or a class in proxy_classes"
+    condition = f"{who}: labels must be {UNLABELED} (unlabeled) or a class in proxy_classes"
     refuse(unknown, condition, "Number the classes from 0, and give each a proxy.")
 
     k = _subgraph_size(ratio, k, similarities.shape[1])

@@ -1,4 +1,4 @@
-"""Triplets mined from a neighbour graph and the affinities on it."""
+"""Triplets mined from a neighbor graph and the affinities on it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import as_generator, choose
 
 BLOCK_ANCHORS = 2**16  # anchors mined at a time
-BLOCK_ROWS = 2**12  # rows whose neighbours are looked at together
+BLOCK_ROWS = 2**12  # rows whose neighbors are looked at together
 
 
 class Triplets(NamedTuple):
@@ -75,20 +75,20 @@ def mine_triplets(
 
     Notes
     -----
-    "neighborhood" is [1]_: each row's neighbours are sorted by affinity (high to low), then by
+    "neighborhood" is [1]_: each row's neighbors are sorted by affinity (high to low), then by
     rank in the graph; with m = k // 2, the i-th of the first m is a positive and the i-th of the
-    last m the negative that goes with it. An odd k leaves the middle neighbour out; weights are 1.
+    last m the negative that goes with it. An odd k leaves the middle neighbor out; weights are 1.
 
     "propagated" is ours. Each anchor is taken equally often. Positives are rows of positive
     affinity anywhere (with class masses: drawn from the anchor's likeliest class by confidence),
-    or else among the neighbours. Negatives are rows of negative affinity: neighbours of the anchor
-    if there are such, or else neighbours of the positive, or else rows anywhere (with class
+    or else among the neighbors. Negatives are rows of negative affinity: neighbors of the anchor
+    if there are such, or else neighbors of the positive, or else rows anywhere (with class
     masses: drawn from the classes that the anchor is most easily mistaken for). An anchor that
     lacks either is left out. The weight is the geometric mean of the two affinities' magnitudes,
     relative to the largest.
 
     With class masses the weight is the product over the three ends of (1 - entropy / log C)²,
-    which is small where masses are spread over the classes: normalise by the sum. And where two
+    which is small where masses are spread over the classes: normalize by the sum. And where two
     rows share their likeliest class but the vote 2 F_i · F_j < (F_i 1)(F_j 1) calls them
     different, as happens to unsure rows among many classes, affinity is measured against chance,
     F_i · F_j > (F_i 1)(F_j 1) / C. A sparse array cannot tell such doubt from difference; prefer
@@ -153,7 +153,7 @@ def _fill_near(
     values: Callable[[Ints, Ints], Array],
     rows: Ints,
 ) -> None:
-    """Write the affinities of the given rows to their neighbours into an array (n, k)."""
+    """Write the affinities of the given rows to their neighbors into an array (n, k)."""
     for start in range(0, len(rows), BLOCK_ROWS):
         block = rows[start : start + BLOCK_ROWS]
         near[block] = values(block[:, None], graph.indices[block])
@@ -169,7 +169,7 @@ def _mine_neighborhood(
     half = graph.n_neighbors // 2
     if half < 1:
         raise ValueError(
-            "mine_triplets: graph must have at least 2 neighbours a row for "
+            "mine_triplets: graph must have at least 2 neighbors a row for "
             f"strategy='neighborhood'; got n_neighbors={graph.n_neighbors}."
         )
     near = np.empty(graph.indices.shape)
@@ -257,7 +257,7 @@ def _draw_neighbor(
     rows: Ints,
     rng: np.random.Generator,
 ) -> tuple[Ints, Array]:
-    """An eligible neighbour of each row, drawn evenly, and its affinity: 0 if there is none."""
+    """An eligible neighbor of each row, drawn evenly, and its affinity: 0 if there is none."""
     column = (rng.random(eligible.shape) * eligible).argmax(axis=1)
     affinity = np.where(eligible.any(axis=1), near[rows, column], 0.0)
     return graph.indices[rows, column], affinity

@@ -17,13 +17,13 @@ QUERIES = 3  # of a class, where there is a gallery
 
 
 def draw(path, number, rng):
-    """A photograph of a class: its colour and its stripes, at any size, with noise."""
+    """A photograph of a class: its color and its stripes, at any size, with noise."""
     height, width = rng.integers(24, 40, 2)
     wave = np.sin(np.arange(width) * (number + 1) / 3)[None, :, None]
-    colour = np.array([number % 2, number // 2 % 2, number // 4]) * 120 + 60
+    color = np.array([number % 2, number // 2 % 2, number // 4]) * 120 + 60
     noise = rng.normal(0, 10, (height, width, 3))
     path.parent.mkdir(parents=True, exist_ok=True)
-    pixels = np.clip(colour + 50 * wave + noise, 0, 255).astype(np.uint8)
+    pixels = np.clip(color + 50 * wave + noise, 0, 255).astype(np.uint8)
     Image.fromarray(pixels).save(path, quality=90)
 
 

@@ -34,7 +34,7 @@ def knn(X, k, metric="euclidean"):
 
 
 def transition(indices):
-    """Q: 1/k towards each of the k neighbours."""
+    """Q: 1/k toward each of the k neighbors."""
     n, k = indices.shape
     Q = np.zeros((n, n))
     np.put_along_axis(Q, indices, 1 / k, axis=1)
@@ -47,12 +47,12 @@ def diffusion(indices, decay):
     return (1 - decay) * np.linalg.inv(np.eye(n) - decay * transition(indices))
 
 
-def initial_affinities(y, unlabelled_diagonal):
-    """W0: ±1 for labelled pairs, and a chosen number on the diagonal of unlabelled rows."""
-    labelled = y != UNLABELED
-    both = labelled[:, None] & labelled[None, :]
+def initial_affinities(y, unlabeled_diagonal):
+    """W0: ±1 for labeled pairs, and a chosen number on the diagonal of unlabeled rows."""
+    labeled = y != UNLABELED
+    both = labeled[:, None] & labeled[None, :]
     W0 = np.where(both, np.where(y[:, None] == y[None, :], 1.0, -1.0), 0.0)
-    return W0 + np.diag(np.where(labelled, 0.0, unlabelled_diagonal))
+    return W0 + np.diag(np.where(labeled, 0.0, unlabeled_diagonal))
 
 
 def one_sided_affinities(indices, y, decay):
@@ -62,20 +62,20 @@ def one_sided_affinities(indices, y, decay):
 
 
 def two_sided_affinities(indices, y, decay):
-    """P W0 P^T with nothing on the diagonal of unlabelled rows."""
+    """P W0 P^T with nothing on the diagonal of unlabeled rows."""
     P = diffusion(indices, decay)
     return P @ initial_affinities(y, 0.0) @ P.T
 
 
 def propagated_labels(weights, y, decay, prior=None):
     """Local and global consistency; of rows that sum to 1 the class masses as the prior."""
-    labelled = y != UNLABELED
-    classes = np.unique(y[labelled])
+    labeled = y != UNLABELED
+    classes = np.unique(y[labeled])
     H = (y[:, None] == classes[None, :]).astype(np.float64)
     roots = np.sqrt(weights.sum(axis=1))
     S = weights / roots[:, None] / roots[None, :]
     F = np.linalg.solve(np.eye(len(y)) - decay * S, (1 - decay) * H)
-    prior = H.sum(axis=0) / labelled.sum() if prior is None else prior
+    prior = H.sum(axis=0) / labeled.sum() if prior is None else prior
     F = F / F.sum(axis=1, keepdims=True)
     F = F * (prior / F.sum(axis=0))
     return F / F.sum(axis=1, keepdims=True)
@@ -102,7 +102,7 @@ def pair_scatter(Z, W):
 
 
 def neighborhood_triplets(indices, W):
-    """Seed 003: neighbours by affinity, then by rank; the first half against the second."""
+    """Seed 003: neighbors by affinity, then by rank; the first half against the second."""
     triplets = []
     for a, neighbors in enumerate(indices):
         ranked = sorted(range(len(neighbors)), key=lambda r: (-W[a, neighbors[r]], r))

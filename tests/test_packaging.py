@@ -114,9 +114,9 @@ def test_the_wheel_claims_the_name_ssdml_alone(site):
     assert top_level.read_text().split() == ["ssdml"]
 
 
-def test_the_wheel_carries_the_licence_and_the_mark_of_its_types(site):
-    (licence,) = site.glob("*.dist-info/licenses/LICENSE")
-    assert licence.read_text() == (ROOT / "LICENSE").read_text()
+def test_the_wheel_carries_the_license_and_the_mark_of_its_types(site):
+    (license,) = site.glob("*.dist-info/licenses/LICENSE")
+    assert license.read_text() == (ROOT / "LICENSE").read_text()
     assert (site / "ssdml" / "py.typed").is_file()
 
 

@@ -56,13 +56,13 @@ class DeepBaseline(DeepEstimator):
     decay : float
         How far labels reach along the last graph, between 0 and 1, for ``transduction_``.
     pretrain_epochs : int
-        Passes over the labelled items by softmax, before anything else.
+        Passes over the labeled items by softmax, before anything else.
     partition_size : int or None
-        Unlabelled items of a partition; None: all.
+        Unlabeled items of a partition; None: all.
     epochs, epochs_per_partition : int
         Passes over partitions, and over each of them; the last partition has what is left.
     batch_size : int
-        Items of a step: a third labelled, the rest in pairs of neighbours.
+        Items of a step: a third labeled, the rest in pairs of neighbors.
     learning_rate, weight_decay : float
         Of SGD with momentum 0.9.
     mixed_precision : bool or "auto"
@@ -92,12 +92,12 @@ class DeepBaseline(DeepEstimator):
 
     Notes
     -----
-    The seed says that batches are drawn from the partition, and no more; a third of labelled items
-    and pairs of neighbours are ours, as a batch drawn evenly would hold hardly any labelled pair or
+    The seed says that batches are drawn from the partition, and no more; a third of labeled items
+    and pairs of neighbors are ours, as a batch drawn evenly would hold hardly any labeled pair or
     edge. So is a metric learned once a partition, for its closed form wants the partition's graph.
     But for SERAPH, whose threshold says how long a distance is, it is scaled to trace d, so that a
     rate means the same to all. That rate is ours too: at seed 003's 10⁻⁴ networks learn the few
-    labelled items by heart (of held-out training images of MNIST, LRML's NMI falls to 21, and at
+    labeled items by heart (of held-out training images of MNIST, LRML's NMI falls to 21, and at
     10⁻⁵ rises to 57), and ISDML's, unscaled, end in zeros.
     The embedding is scaled to unit length, where the seed says nothing, and the last network is
     kept: the seed's choice of the best wants the labels of 15 % of the items. Items of which the
@@ -196,7 +196,7 @@ class DeepBaseline(DeepEstimator):
 
 # A run of partitions that learns a baseline's metric, and the network by its objective.
 
-LABELED = 1 / 3  # of a batch; the rest are rows, each with one of its neighbours
+LABELED = 1 / 3  # of a batch; the rest are rows, each with one of its neighbors
 
 
 class Objective(NamedTuple):
@@ -271,15 +271,15 @@ class BaselineRun(PartitionRun):
 
 
 def draw_batch(known: Indices, graph: KNNGraph, size: int, rng: np.random.Generator) -> Indices:
-    """Labelled rows, and others in pairs with a neighbour: without them no edge would be met.
+    """Labeled rows, and others in pairs with a neighbor: without them no edge would be met.
 
     Parameters
     ----------
     known : array of int
-        Labelled rows of the graph.
+        Labeled rows of the graph.
     graph : KNNGraph
     size : int
-        Of the batch; a third of it are labelled rows, if there are so many.
+        Of the batch; a third of it are labeled rows, if there are so many.
     rng : Generator
 
     Examples

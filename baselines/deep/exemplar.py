@@ -33,7 +33,7 @@ class Exemplar(Recipe):
     Notes
     -----
     Translation by 0.2 of the side, scale from 0.7 to 1.4, rotation by 20° and changes of contrast
-    and colour are the published ones, as near as :class:`ssdml.networks.augmentation.RandomViews` comes to
+    and color are the published ones, as near as :class:`ssdml.networks.augmentation.RandomViews` comes to
     them; images of one channel are not flipped. Items stand for patches: ours, as they are small.
     So are views made when a batch is drawn, where the paper keeps 100 of each.
 

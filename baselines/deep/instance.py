@@ -32,7 +32,7 @@ class InstanceDiscrimination(Recipe):
     -----
     The values are those of the authors' script for CIFAR-10, whose rate falls to a tenth after 60
     and 80 % of the steps. Ours: the memory begins with what the network makes of the items, for
-    embeddings of a network without batch normalisation begin close together, and a Z from random
+    embeddings of a network without batch normalization begin close together, and a Z from random
     rows is far too small for them. The rows of a batch share their noise, where theirs have each
     their own: a product of two matrices in the place of a gather of b × K rows.
 
@@ -112,7 +112,7 @@ class Memory(nn.Module):
         self.register_buffer("log_normalizer", torch.tensor(math.nan))
 
     def take_in(self, rows: Tensor, embedding: Tensor, momentum: float) -> None:
-        """Move some rows towards their embedding, and to unit length."""
+        """Move some rows toward their embedding, and to unit length."""
         mixed = momentum * self.rows[rows] + (1 - momentum) * embedding
         self.rows[rows] = functional.normalize(mixed, dim=1)
 

@@ -60,7 +60,7 @@ class Recipe(BaseEstimator, metaclass=ABCMeta):
 
 
 class UnsupervisedRun(PartitionRun):
-    """State of the training by a recipe: a partition is all items, labelled or not.
+    """State of the training by a recipe: a partition is all items, labeled or not.
 
     What is learned never sees a label; they are carried along the last graph alone.
     """
@@ -95,7 +95,7 @@ class UnsupervisedRun(PartitionRun):
         return self.network.outputs(items) @ self.network.metric
 
     def forget_head(self) -> None:
-        """Take what the optimiser remembers of the head, whose weights begin anew."""
+        """Take what the optimizer remembers of the head, whose weights begin anew."""
         for weights in self.head.parameters():
             self.trainer.optimizer.state.pop(weights, None)
 
@@ -136,7 +136,7 @@ class UnsupervisedRun(PartitionRun):
 class Softmax(nn.Sequential):
     """Logits of classes, on columns that are scaled to mean 0 and variance 1 in each batch.
 
-    The published networks normalise their batches, seed 003's do not.
+    The published networks normalize their batches, seed 003's do not.
 
     Parameters
     ----------

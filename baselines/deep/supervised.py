@@ -1,4 +1,4 @@
-"""The supervised baselines of seed 003: a network learned from the labelled items alone."""
+"""The supervised baselines of seed 003: a network learned from the labeled items alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ssdml.utils.typing import Array, Ints
 
 
 class DeepSupervised(DeepEstimator):
-    """Network and orthonormal metric learned from triplets of the labelled items.
+    """Network and orthonormal metric learned from triplets of the labeled items.
 
     It is the seed's own alternation, ``DeepSSDML.paper``, with triplets of the labels in the place
     of those that are mined on a graph: each batch of 100 triplets learns L by ten steps of
@@ -50,7 +50,7 @@ class DeepSupervised(DeepEstimator):
     n_neighbors, decay : int, float
         Of the last graph, along which the labels are carried, for ``transduction_``.
     pretrain_epochs : int
-        Passes over the labelled items by softmax, before anything else.
+        Passes over the labeled items by softmax, before anything else.
     epochs, epochs_per_partition : int
         Passes over the triplets, and over those of a partition.
     batch_size : int
@@ -165,13 +165,13 @@ class SupervisedSettings(LiteralSettings):
 
 
 class SupervisedRun(LiteralRun):
-    """The seed's alternation on triplets of the labelled items."""
+    """The seed's alternation on triplets of the labeled items."""
 
     settings: SupervisedSettings
 
     def _prepare(self, rng: np.random.Generator) -> Prepared:
         """Triplets of the labels."""
-        triplets = labelled_triplets(self.labels, self.settings.n_triplets, rng)
+        triplets = labeled_triplets(self.labels, self.settings.n_triplets, rng)
         entry = {"n_triplets": len(triplets.anchor)}
         return Prepared(triplets=triplets, entry=entry)
 
@@ -201,13 +201,13 @@ class TripletRun(SupervisedRun):
         self._place(found.point, None)
 
 
-def labelled_triplets(labels: Ints, most: int, rng: np.random.Generator) -> Triplets:
-    """Triplets of labelled rows, two of one class and one of another, all as likely.
+def labeled_triplets(labels: Ints, most: int, rng: np.random.Generator) -> Triplets:
+    """Triplets of labeled rows, two of one class and one of another, all as likely.
 
     Parameters
     ----------
     labels : array of shape (n,), int
-        -1 where unlabelled.
+        -1 where unlabeled.
     most : int
         As many are drawn as there are, but no more than this.
     rng : Generator
@@ -220,7 +220,7 @@ def labelled_triplets(labels: Ints, most: int, rng: np.random.Generator) -> Trip
     Examples
     --------
     >>> labels = np.array([7, -1, 7, 3])
-    >>> triplets = labelled_triplets(labels, 100, np.random.default_rng(0))
+    >>> triplets = labeled_triplets(labels, 100, np.random.default_rng(0))
     >>> [labels[end].tolist() for end in triplets[:3]]
     [[7, 7], [7, 7], [3, 3]]
     """
@@ -232,7 +232,7 @@ def labelled_triplets(labels: Ints, most: int, rng: np.random.Generator) -> Trip
     if not each.any():
         raise ValueError(
             "DeepSupervised: y must label two items of one class and one of another; got "
-            f"{total} labelled items of {len(classes)} classes. Label more."
+            f"{total} labeled items of {len(classes)} classes. Label more."
         )
     drawn = rng.choice(len(classes), min(most, int(each.sum())), p=each / each.sum())
     start, size = starts[drawn], sizes[drawn]

@@ -75,7 +75,7 @@ class DeepUnsupervised(DeepEstimator):
     -----
     Heads stand on L's output, which is the embedding but for its length; softmax sees its columns
     at mean 0 and variance 1. This and the rates are ours: the published ones, 0.1 for RotNet and
-    NCE and 0.05 for DeepCluster, are those of networks with batch normalisation. So are 50 epochs
+    NCE and 0.05 for DeepCluster, are those of networks with batch normalization. So are 50 epochs
     and the weight decay, as other baselines have them.
 
     References

@@ -119,7 +119,7 @@ def tried_and_scored(
     Notes
     -----
     A half that several seeds learn has up to three cuts, those of its first seeds; one that a seed
-    has alone has one. As in the papers a base learns at the rate of its terms. It specialises less
+    has alone has one. As in the papers a base learns at the rate of its terms. It specializes less
     at a lower one, and so whether it needs them shows where each has the rate that is best for it.
     With few labels the setting is that which was chosen with all, at the first rate.
     """

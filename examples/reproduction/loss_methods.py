@@ -109,7 +109,7 @@ class LossEmbedding(TransformerMixin, BaseEstimator):
         The number of the base loss, and λ of the term.
     propagated : bool
         Whether rows without a label are learned from too, with the class that 10 nearest
-        neighbours carry to them, and drawn by how sure it is. False: from the labelled ones alone.
+        neighbors carry to them, and drawn by how sure it is. False: from the labeled ones alone.
     item_shape : tuple of int, optional
         Shape (height, width, channels) of what the rows are; None: features.
     n_steps : int
@@ -153,7 +153,7 @@ class LossEmbedding(TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Array, y: Array) -> Self:
-        """Learn from the labelled rows, or from those with a propagated class as well."""
+        """Learn from the labeled rows, or from those with a propagated class as well."""
         known = y != UNLABELED
         self.classes_, codes = np.unique(y[known], return_inverse=True)
         classes, weights = np.full(len(y), UNLABELED), None

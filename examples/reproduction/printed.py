@@ -123,16 +123,16 @@ PRINTED: Printed = {
 }
 
 _ISDML = (
-    "its text was not at hand: the labelled term, the barrier and the density's window are ours"
+    "its text was not at hand: the labeled term, the barrier and the density's window are ours"
 )
 _PRIOR = "the equation of M is ours, from its abstract and what the paper says of it"
 _BATCHES = (
-    "a third of each batch labelled, the rest pairs of neighbours, is ours, as are momentum, "
+    "a third of each batch labeled, the rest pairs of neighbors, is ours, as are momentum, "
     "weight decay, the rate (1e-5, the paper's is 1e-4) and keeping the last network"
 )
 _LRML = "the closed form, means for sums, the guard and the ridge are ours"
 _SERAPH = "the start's scale, the pairs that stand for all and where it ends are ours"
-_LABELLED = "the paper names the loss alone: how triplets are drawn and L is learned is ours"
+_LABELED = "the paper names the loss alone: how triplets are drawn and L is learned is ours"
 _START = (
     "random weights on MNIST, Fashion-MNIST and CIFAR-10: the paper does not say if it pretrained "
     "them for the last"
@@ -157,8 +157,8 @@ RECONSTRUCTED: Mapping[str, tuple[str, ...]] = {
     "deep-isdml": (_ISDML, _BATCHES),
     "deep-apllr": (_PRIOR, _BATCHES),
     "deep-apit": (_PRIOR, _BATCHES),
-    "deep-triplet": (_LABELLED,),
-    "deep-angular": (_LABELLED,),
+    "deep-triplet": (_LABELED,),
+    "deep-angular": (_LABELED,),
     "deep-exemplar": (_HEADS,),
     "deep-rotnet": (_HEADS,),
     "deep-nce": (_HEADS,),

@@ -153,7 +153,7 @@ PROXY_GML_64 = PrintedTable(
 _DGCRL = ("R@1", "R@2", "R@4", "R@8", "R@16", "R@32")
 
 DGCRL = PrintedTable(
-    'Zheng et al., "Towards optimal fine grained retrieval via decorrelated centralized loss with '
+    'Zheng et al., "Toward optimal fine grained retrieval via decorrelated centralized loss with '
     'normalize-scale layer", AAAI 2019, Tables 2 and 3; "softmax" is its λ = 0, "dgcrl" λ = 0.1',
     {"cub": _DGCRL},
     {

@@ -25,7 +25,7 @@ from ssdml.graphs.neighbors.rows import Rows
 from ssdml.utils.typing import Array, Ints
 
 CODE_BITS = 4  # of a coordinate: faiss compares 32 such codes by one instruction
-ROWS_PER_CENTER = 64  # that the centres of the lists are learned on
+ROWS_PER_CENTER = 64  # that the centers of the lists are learned on
 FEWEST_PROBES, MORE_EFFORT = 4, 1.25
 HNSW_LINKS, HNSW_BREADTH = 16, 64
 
@@ -43,7 +43,7 @@ class Index:
     efforts : list of int
         From little to much.
     widths : list of int
-        Candidates that are worth ranking, in multiples of the neighbours wanted.
+        Candidates that are worth ranking, in multiples of the neighbors wanted.
     """
 
     search: Callable[[Array, int], tuple[Array, Ints]]
@@ -53,7 +53,7 @@ class Index:
 
 
 def inverted_lists(points: Rows, inner_product: bool, seed: int) -> Iterator[Index]:
-    """Lists of points around sqrt(n) centres; a search looks into those nearest to the query.
+    """Lists of points around sqrt(n) centers; a search looks into those nearest to the query.
 
     First with coordinates as codes of 4 bits, which are cheap enough to look into many lists. Codes
     are of no use where the lists are small beside the whole, in few dimensions or tight clusters.
@@ -122,7 +122,7 @@ def linked_points(points: Rows, inner_product: bool, seed: int) -> Iterator[Inde
 INDICES = {"ivf": inverted_lists, "hnsw": linked_points}
 
 
-# Approximate searches that check themselves: the share of true neighbours found on a sample.
+# Approximate searches that check themselves: the share of true neighbors found on a sample.
 #
 # The sample is searched exactly, once; then an index is asked for it with growing effort, until
 # enough is found. Only then the index searches for all rows, with that effort.
@@ -136,14 +136,14 @@ GAIN = 0.003  # of the misses that a little more effort must find, or it is give
 
 @dataclass(frozen=True)
 class Sample:
-    """Some rows, and how far their true neighbours reach.
+    """Some rows, and how far their true neighbors reach.
 
     Parameters
     ----------
     rows : ndarray of shape (n_sampled,), int64
     reach : ndarray of shape (n_sampled,)
         Distance of the last of the ``n_neighbors`` nearest other rows. What is found at this
-        distance or below is a true neighbour, whichever of equals it is.
+        distance or below is a true neighbor, whichever of equals it is.
     n_neighbors : int
     """
 
@@ -152,18 +152,18 @@ class Sample:
     n_neighbors: int
 
     def recall_of(self, distances: Array) -> float:
-        """Share of true neighbours in distances of all rows, shape (n_samples, n_neighbors)."""
+        """Share of true neighbors in distances of all rows, shape (n_samples, n_neighbors)."""
         return float((distances[self.rows] <= self.reach[:, None]).mean())
 
     def recalls_within(self, candidates: Ints, away: Array, widths: list[int]) -> list[float]:
-        """Share of true neighbours among so many first candidates of each sampled row."""
+        """Share of true neighbors among so many first candidates of each sampled row."""
         true = (away <= self.reach[:, None]) & (candidates != self.rows[:, None])
         found = np.minimum(np.cumsum(true, axis=1), self.n_neighbors)
         return [float(found[:, width - 1].mean()) / self.n_neighbors for width in widths]
 
 
 def draw_sample(searcher: Searcher, n_neighbors: int, seed: int) -> Sample:
-    """Random rows with their true neighbours, by the exact search."""
+    """Random rows with their true neighbors, by the exact search."""
     n = len(searcher.rows)
     rows = np.sort(np.random.default_rng([seed, 1]).choice(n, min(n, SAMPLE), replace=False))
     ranking = searcher.rank_exactly(searcher.rows[rows], n_neighbors + 1)

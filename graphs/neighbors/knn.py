@@ -1,4 +1,4 @@
-"""Nearest neighbours: the directed graph that everything else walks on."""
+"""Nearest neighbors: the directed graph that everything else walks on."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class KNNGraph:
     metric : {"euclidean", "cosine"}
         What the distances are; the cosine distance is 1 - cos.
     recall_ : float or None
-        Share of the true neighbours that are among these: 1 after an exact search, measured on
+        Share of the true neighbors that are among these: 1 after an exact search, measured on
         1,024 random rows after an approximate one, None where nobody measured.
     rows : Rows or None
         The rows that were searched, for :meth:`extend`: the arrays themselves, no copies. Pickles
@@ -56,7 +56,7 @@ class KNNGraph:
     Raises
     ------
     ValueError, TypeError
-        Where the arrays are not such neighbours; found in O(n k log k).
+        Where the arrays are not such neighbors; found in O(n k log k).
 
     Examples
     --------
@@ -86,11 +86,11 @@ class KNNGraph:
 
     @property
     def n_neighbors(self) -> int:
-        """Number of neighbours of each row."""
+        """Number of neighbors of each row."""
         return int(self.indices.shape[1])
 
     def to_csr(self) -> sparse.csr_array:
-        """Directed distances, (n, n); a neighbour at distance 0 is stored, as an explicit zero."""
+        """Directed distances, (n, n); a neighbor at distance 0 is stored, as an explicit zero."""
         return directed_csr(self, self.distances)
 
     def extend(
@@ -117,7 +117,7 @@ class KNNGraph:
         Returns
         -------
         graph : KNNGraph
-            Neighbours that an approximate search missed stay missed: ``recall_`` is 1 or None.
+            Neighbors that an approximate search missed stay missed: ``recall_`` is 1 or None.
 
         Raises
         ------
@@ -199,13 +199,13 @@ def knn_graph(
         as ``KNeighborsTransformer(mode="distance")`` gives, or UMAP's pair (indices, distances).
         Entries from a row to itself are ignored.
     n_neighbors : int
-        At most ``n_samples - 1``: a row is not its own neighbour.
+        At most ``n_samples - 1``: a row is not its own neighbor.
     metric : {"euclidean", "cosine"}
         The cosine distance is 1 - cos; the cosine with a row of zeros counts as 0. For
         precomputed distances: what they are.
     method : {"auto", "exact", "ivf", "hnsw", "torch", "precomputed"}
         "auto" searches exactly as long as that takes some 20 s on one core, and by inverted lists
-        ("ivf") beyond; where these find too few of the neighbours, exactly all the same. "hnsw"
+        ("ivf") beyond; where these find too few of the neighbors, exactly all the same. "hnsw"
         follows links between points. "torch" is the exact search with its products on ``device``.
     device : str
         Where "torch" multiplies: "auto" is CUDA where torch finds it, else the CPU. It must have
@@ -231,19 +231,19 @@ def knn_graph(
     Warns
     -----
     RuntimeWarning
-        Where "ivf" or "hnsw" finds less than 95 % of the true neighbours of the sample.
+        Where "ivf" or "hnsw" finds less than 95 % of the true neighbors of the sample.
 
     Notes
     -----
-    Candidates come from float32 scores, on columns that are centred and scaled; distances are
+    Candidates come from float32 scores, on columns that are centered and scaled; distances are
     then computed from differences in the dtype of ``X``. The exact search gives the true
-    neighbours, ties to the smaller index, whatever the offset and however many duplicates there
+    neighbors, ties to the smaller index, whatever the offset and however many duplicates there
     are: rows whose candidates leave room for doubt are searched again in float64. It takes
     O(n² d) time and O(n k) memory beside ``X`` (and a copy of it for cosines).
 
-    "ivf" and "hnsw" may miss neighbours, but distances and order are exact among the candidates
+    "ivf" and "hnsw" may miss neighbors, but distances and order are exact among the candidates
     that they find. They are asked for 1,024 random rows first, with growing effort, until 98.5 %
-    of the true neighbours are found. "ivf" looks into p of sqrt(n) lists: O(n^1.5 p d) time, d / 2
+    of the true neighbors are found. "ivf" looks into p of sqrt(n) lists: O(n^1.5 p d) time, d / 2
     bytes a row for codes, or 4 d where codes of 4 bits a coordinate are too coarse. Up to 1,024
     rows the search is exact.
 
@@ -343,7 +343,7 @@ def extended_ranking(
     """Ranking of the old rows with the new ones below, from the ranking of the old ones.
 
     A new row is searched among all, an old row among the new; whichever of these is nearer than
-    the neighbours that the old row has takes its place among them.
+    the neighbors that the old row has takes its place among them.
     """
     n, k = ranking[0].shape
     space = SPACES[metric](old + new)
@@ -421,7 +421,7 @@ def rank(
 
 
 def exact_work(n: int, d: int) -> float:
-    """Work of an exact search for the neighbours of n rows of d columns, in products of entries.
+    """Work of an exact search for the neighbors of n rows of d columns, in products of entries.
 
     Examples
     --------
@@ -441,7 +441,7 @@ def _by_index(searcher: Searcher, method: str) -> bool:
 def _warn_of(recall: float, method: str) -> None:
     if recall < ENOUGH_RECALL:
         warnings.warn(
-            f"knn_graph: {method!r} found {recall:.1%} of the true neighbours of {SAMPLE} random "
+            f"knn_graph: {method!r} found {recall:.1%} of the true neighbors of {SAMPLE} random "
             "rows; method='auto' or 'exact' finds more.",
             RuntimeWarning,
             stacklevel=4,

@@ -39,7 +39,7 @@ class Space(Protocol):
 
 
 class Euclidean:
-    """Euclidean distance; rows are centred and scaled by a power of two for the search."""
+    """Euclidean distance; rows are centered and scaled by a power of two for the search."""
 
     inner_product = False
 

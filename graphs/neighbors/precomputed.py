@@ -1,4 +1,4 @@
-"""Neighbours that were computed elsewhere: scikit-learn's CSR of distances, UMAP's pair."""
+"""Neighbors that were computed elsewhere: scikit-learn's CSR of distances, UMAP's pair."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import check_n_neighbors
 
 WHO = "knn_graph(method='precomputed')"
-MISSING = -1  # how approximate searches mark a neighbour that they have not found
+MISSING = -1  # how approximate searches mark a neighbor that they have not found
 
 
 def rank_precomputed(X: Any, n_neighbors: int) -> tuple[Ints, Array]:
@@ -38,7 +38,7 @@ def rank_precomputed(X: Any, n_neighbors: int) -> tuple[Ints, Array]:
     if counts.min() < k:
         raise ValueError(
             f"{WHO}: X must hold n_neighbors={k} other rows for each row; row {counts.argmin()} "
-            f"has {counts.min()}. Compute it with more neighbours, or lower n_neighbors."
+            f"has {counts.min()}. Compute it with more neighbors, or lower n_neighbors."
         )
     order = np.lexsort((column, distance, row))
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
@@ -90,6 +90,6 @@ def _check_edges(row: Ints, column: Ints, distance: Array, n: int) -> None:
     if twice.any():
         start, end = divmod(int(keys[twice.argmax()]), n)
         raise ValueError(
-            f"{WHO}: X must name each neighbour of a row once; got two entries from row {start} to "
+            f"{WHO}: X must name each neighbor of a row once; got two entries from row {start} to "
             f"row {end}. Keep the smaller; SciPy would add them."
         )

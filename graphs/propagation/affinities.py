@@ -18,7 +18,7 @@ from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import (
     UNLABELED,
     check_inside,
-    check_labelled,
+    check_labeled,
     check_labels,
     check_positive,
     choose,
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 __all__ = ["propagate_affinities"]
 
 MASS_TOL = 1e-6  # a sign hangs on small differences of masses, and C solves are cheap
-AUTO_DENSE_ROWS = 2_000  # "auto" factorises up to here: some tenths of a second
+AUTO_DENSE_ROWS = 2_000  # "auto" factorizes up to here: some tenths of a second
 AUTO_WALK_TOL = 1e-3  # and walks beyond, unless the tolerance is smaller than this
-DENSE_PACE = 50  # products of a factorisation in the time of one along an edge
+DENSE_PACE = 50  # products of a factorization in the time of one along an edge
 KRYLOV_STEPS = 200  # of a walk, beyond which a solve for each column is quicker
-TIGHT_DENSE_ROWS = 12_000  # where it factorises up to here: 1.2 GB, under a minute on two cores
+TIGHT_DENSE_ROWS = 12_000  # where it factorizes up to here: 1.2 GB, under a minute on two cores
 BLOCK_ENTRIES = 2**21  # entries of one block of right-hand sides
 CLASS_ENTRIES = 2**24  # of a block of classes: solvers hold ten such, 1.3 GB
 
@@ -59,7 +59,7 @@ class Problem(NamedTuple):
 
 
 def one_sided(graph: KNNGraph, labels: Ints, problem: Problem) -> Affinities:
-    """Affinities ``P W0``, symmetrised, and bounds of their errors."""
+    """Affinities ``P W0``, symmetrized, and bounds of their errors."""
     decay, error = problem.decay, problem.error
     transition, n_threads = transition_matrix(graph), count_threads(problem.n_jobs)
     edges = None if problem.pairs == "all" else symmetric_edges(graph)
@@ -92,16 +92,16 @@ def one_sided(graph: KNNGraph, labels: Ints, problem: Problem) -> Affinities:
     else:
         propagate, propagate_masses = (propagator("krylov", e) for e in (error, mass_error))
     if edges is None:
-        known = labelled_columns(labels, propagate_masses)
+        known = labeled_columns(labels, propagate_masses)
         return symmetrize_everywhere(n, one_sided_columns(known, propagate))
     if walked is not None:
-        known = labelled_columns(labels, propagate_masses)  # not before: a walk takes memory too
-        parts = with_labelled_columns(edges, walked.values, walked.bounds, known)
+        known = labeled_columns(labels, propagate_masses)  # not before: a walk takes memory too
+        parts = with_labeled_columns(edges, walked.values, walked.bounds, known)
     elif solver == "torch":
-        known = labelled_columns(labels, propagate_masses)
-        parts = with_unlabelled_columns(edges, known, partial(inverse.entries, tol=error))
+        known = labeled_columns(labels, propagate_masses)
+        parts = with_unlabeled_columns(edges, known, partial(inverse.entries, tol=error))
     else:
-        known = labelled_columns(labels, propagate_masses)
+        known = labeled_columns(labels, propagate_masses)
         parts = columns_on_edges(edges, one_sided_columns(known, propagate))
     values, errors = (symmetrize_on_edges(edges, part) for part in parts)
     return values, errors
@@ -134,7 +134,7 @@ def _torch_inverse(transition: sparse.csr_array, problem: Problem) -> TorchInver
 
 def two_sided(graph: KNNGraph, labels: Ints, problem: Problem) -> Affinities:
     """Affinities ``P W0 Pᵀ``, and bounds of their errors."""
-    check_labelled(labels, "propagate_affinities(sides='two')", "Label some rows, or use 'one'.")
+    check_labeled(labels, "propagate_affinities(sides='two')", "Label some rows, or use 'one'.")
     transition, decay = transition_matrix(graph), problem.decay
     tol = _mass_error(labels, decay, problem.error)
     propagate: Certified
@@ -165,24 +165,24 @@ def _mass_error(labels: Ints, decay: float, error: float) -> float:
     return min(MASS_TOL * (1 - decay), error / (3 * max(n_classes, 1)))
 
 
-class LabelledColumns(NamedTuple):
-    """Columns of ``P W0`` that belong to labelled rows: all of a class are the same."""
+class LabeledColumns(NamedTuple):
+    """Columns of ``P W0`` that belong to labeled rows: all of a class are the same."""
 
     values: Array  # (n, n_classes)
     error: float  # of every entry
-    codes: Ints  # (n,), a row's class as a column of ``values``; -1 where unlabelled
+    codes: Ints  # (n,), a row's class as a column of ``values``; -1 where unlabeled
 
 
-def labelled_columns(labels: Ints, propagate: Certified) -> LabelledColumns:
+def labeled_columns(labels: Ints, propagate: Certified) -> LabeledColumns:
     """As many solves as classes: for l of class c, ``W*_il = Σ_l' ±P_il' = 2 F_ic - F_i 1``."""
     codes, n_classes = class_codes(labels)
     if not n_classes:
-        return LabelledColumns(np.empty((len(labels), 0)), 0.0, codes)
+        return LabeledColumns(np.empty((len(labels), 0)), 0.0, codes)
     values, errors = solve_classes(codes, n_classes, propagate)
     totals = values.sum(axis=1, keepdims=True)
     values *= 2
     values -= totals
-    return LabelledColumns(values, float(errors.sum()), codes)
+    return LabeledColumns(values, float(errors.sum()), codes)
 
 
 def solve_classes(codes: Ints, n_classes: int, propagate: Certified) -> tuple[Array, Array]:
@@ -194,22 +194,22 @@ def solve_classes(codes: Ints, n_classes: int, propagate: Certified) -> tuple[Ar
     return masses, errors
 
 
-def known_columns(known: LabelledColumns) -> Iterator[tuple[Ints, Array, Array]]:
-    """Columns of ``P W0`` that belong to labelled rows."""
-    labelled = np.flatnonzero(known.codes != UNLABELED)
-    for block in row_blocks(labelled.size, BLOCK_ENTRIES // len(known.codes)):
-        columns = labelled[block]
+def known_columns(known: LabeledColumns) -> Iterator[tuple[Ints, Array, Array]]:
+    """Columns of ``P W0`` that belong to labeled rows."""
+    labeled = np.flatnonzero(known.codes != UNLABELED)
+    for block in row_blocks(labeled.size, BLOCK_ENTRIES // len(known.codes)):
+        columns = labeled[block]
         yield columns, known.values[:, known.codes[columns]], np.full(columns.size, known.error)
 
 
 def one_sided_columns(
-    known: LabelledColumns, propagate: Certified
+    known: LabeledColumns, propagate: Certified
 ) -> Iterator[tuple[Ints, Array, Array]]:
-    """Columns of ``P W0``: those of unlabelled rows are columns of P, and a solve each."""
+    """Columns of ``P W0``: those of unlabeled rows are columns of P, and a solve each."""
     yield from known_columns(known)
-    unlabelled = np.flatnonzero(known.codes == UNLABELED)
-    for block in row_blocks(unlabelled.size, BLOCK_ENTRIES // len(known.codes)):
-        columns = unlabelled[block]
+    unlabeled = np.flatnonzero(known.codes == UNLABELED)
+    for block in row_blocks(unlabeled.size, BLOCK_ENTRIES // len(known.codes)):
+        columns = unlabeled[block]
         identity = np.zeros((len(known.codes), columns.size))
         identity[columns, np.arange(columns.size)] = 1
         values, errors = propagate(identity)
@@ -237,26 +237,26 @@ def columns_on_edges(edges: sparse.csr_array, columns: Columns) -> tuple[Array, 
     return values, errors
 
 
-def with_unlabelled_columns(
-    edges: sparse.csr_array, known: LabelledColumns, entries: Entries
+def with_unlabeled_columns(
+    edges: sparse.csr_array, known: LabeledColumns, entries: Entries
 ) -> tuple[Array, Array]:
     """Known columns on the edges, and beside them entries of P: row j gets column j."""
     values, errors = columns_on_edges(edges, known_columns(known))
-    unlabelled = known.codes == UNLABELED
-    wanted = np.repeat(unlabelled, np.diff(edges.indptr))
-    columns = np.flatnonzero(unlabelled)
+    unlabeled = known.codes == UNLABELED
+    wanted = np.repeat(unlabeled, np.diff(edges.indptr))
+    columns = np.flatnonzero(unlabeled)
     values[wanted], errors[wanted] = entries(columns, edges[columns])
     return values, errors
 
 
-def with_labelled_columns(
-    edges: sparse.csr_array, values: Array, errors: Array, known: LabelledColumns
+def with_labeled_columns(
+    edges: sparse.csr_array, values: Array, errors: Array, known: LabeledColumns
 ) -> tuple[Array, Array]:
     """Entries of P on the edges (row i holds row i of P) as entries of ``P W0``."""
     codes = known.codes[edges.indices]
-    labelled = np.flatnonzero(codes != UNLABELED)
-    rows = np.searchsorted(edges.indptr, labelled, side="right") - 1
-    values[labelled], errors[labelled] = known.values[rows, codes[labelled]], known.error
+    labeled = np.flatnonzero(codes != UNLABELED)
+    rows = np.searchsorted(edges.indptr, labeled, side="right") - 1
+    values[labeled], errors[labeled] = known.values[rows, codes[labeled]], known.error
     return values, errors
 
 
@@ -294,35 +294,35 @@ def propagate_affinities(
     return_bound: bool = False,
     n_jobs: int | None = None,
 ) -> Any:
-    r"""Affinities between rows, spread from the labelled pairs along the graph.
+    r"""Affinities between rows, spread from the labeled pairs along the graph.
 
     .. math:: W^* = P W_0 \;\text{(one side)}, \qquad W^* = P W_0 P^\top \;\text{(two sides)},
         \qquad P = (1 - \gamma) (I - \gamma Q)^{-1}
 
-    with :math:`Q_{ij} = 1/k` for neighbours j of i. :math:`W_0` is 1 for labelled pairs of one
-    class (a row with itself included), -1 for labelled pairs of two classes, and 0 elsewhere; on
-    one side the diagonal is 1 for unlabelled rows as well. Returned is
+    with :math:`Q_{ij} = 1/k` for neighbors j of i. :math:`W_0` is 1 for labeled pairs of one
+    class (a row with itself included), -1 for labeled pairs of two classes, and 0 elsewhere; on
+    one side the diagonal is 1 for unlabeled rows as well. Returned is
     :math:`(W^*_{ij} + W^*_{ji}) / 2`.
 
     Parameters
     ----------
     graph : KNNGraph
     y : array of shape (n_samples,), int
-        -1 where unlabelled.
+        -1 where unlabeled.
     decay : float
         γ, between 0 and 1.
     sides : {"one", "two"}
     pairs : {"edges", "all"}
         Edges of the graph and their reverses, or all pairs: O(n²) memory.
     solver : {"auto", "dense", "walk", "krylov", "torch"}
-        "dense" factorises an n x n array; "krylov" solves for a block of columns at a time; "walk"
+        "dense" factorizes an n x n array; "krylov" solves for a block of columns at a time; "walk"
         (one side, on edges) walks a few steps from each row or back from each column, at a cost
         that hardly grows with n but for the hubs, and that "auto" leaves for the others where it
         finds that many steps lie ahead, as among embeddings of texts; "torch" does what "dense"
         does on ``device``, in single precision refined to ``tol``, to the last digit as its threads
         have it. Two sides need few solves: there "auto" is "krylov".
     device : str
-        Where "torch" factorises: "auto" is CUDA where torch finds it, else the CPU. It must have
+        Where "torch" factorizes: "auto" is CUDA where torch finds it, else the CPU. It must have
         room for two n x n arrays, of float32 unless ``decay`` lies above 0.99998.
     tol : float
         Largest error of an affinity, in units of ``1 - decay``.
@@ -341,14 +341,14 @@ def propagate_affinities(
 
     Notes
     -----
-    One side is [1]_ as [2]_ quotes it. There the block of unlabelled pairs is P itself: labels
-    reach only pairs with a labelled row, and the rest is plain diffusion, never negative. Without
-    labels W* is P. It takes a solve for each unlabelled row.
+    One side is [1]_ as [2]_ quotes it. There the block of unlabeled pairs is P itself: labels
+    reach only pairs with a labeled row, and the rest is plain diffusion, never negative. Without
+    labels W* is P. It takes a solve for each unlabeled row.
 
     Two sides carry labels to every pair. In terms of the class masses F of
     :func:`class_masses`, :math:`W^*_{ij} = 2 F_i \cdot F_j - (F_i 1)(F_j 1)`: as many solves as
-    classes. Unlabelled rows have no 1 on the diagonal of :math:`W_0` here: it would add
-    :math:`(P_U P_U^\top)_{ij} \ge 0`, diffusion without labels, which outweighs the labelled
+    classes. Unlabeled rows have no 1 on the diagonal of :math:`W_0` here: it would add
+    :math:`(P_U P_U^\top)_{ij} \ge 0`, diffusion without labels, which outweighs the labeled
     masses near the diagonal and hides their sign. This side is ours, not the paper's.
 
     References
@@ -392,7 +392,7 @@ def _check_problem(n_samples: int, problem: Problem) -> None:
     if problem.device != "auto" and problem.solver != "torch":
         raise ValueError(
             f"propagate_affinities: device must be 'auto' unless solver is 'torch'; got "
-            f"{problem.device!r} with {problem.solver!r}. Pass solver='torch' to factorise there."
+            f"{problem.device!r} with {problem.solver!r}. Pass solver='torch' to factorize there."
         )
     if problem.solver == "walk" and (problem.sides, problem.pairs) != ("one", "edges"):
         raise ValueError(

@@ -16,7 +16,7 @@ from ssdml.utils.parallel import count_threads
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import (
     check_inside,
-    check_labelled,
+    check_labeled,
     check_labels,
     check_positive,
     choose,
@@ -25,9 +25,9 @@ from ssdml.utils.validation import (
 
 @dataclass(frozen=True, eq=False)
 class ClassMasses:
-    r"""Labelled mass of each class that a random walk from each row comes to.
+    r"""Labeled mass of each class that a random walk from each row comes to.
 
-    Row i of ``masses`` holds :math:`F_{ic} = \sum_{l \in c} P_{il}` over the labelled rows of
+    Row i of ``masses`` holds :math:`F_{ic} = \sum_{l \in c} P_{il}` over the labeled rows of
     class c. Distributions of classes, as :func:`propagate_labels` gives, serve as masses too.
 
     Parameters
@@ -61,20 +61,20 @@ def class_masses(
     tol: float = 1e-6,
     n_jobs: int | None = None,
 ) -> ClassMasses:
-    r"""Labelled mass of each class that a random walk from each row comes to.
+    r"""Labeled mass of each class that a random walk from each row comes to.
 
     .. math:: F = (1 - \gamma) (I - \gamma Q)^{-1} H, \qquad Q_{ij} = 1/k \text{ for } j \in N_k(i)
 
-    with H the one-hot labels, zero on unlabelled rows.
+    with H the one-hot labels, zero on unlabeled rows.
 
     Parameters
     ----------
     graph : KNNGraph or sparse array of shape (n_samples, n_samples)
         A sparse array holds symmetric weights of at least 0, as :func:`adjacency` gives; then the
-        walk goes to a neighbour in proportion to its weight, and stays by one on the diagonal.
+        walk goes to a neighbor in proportion to its weight, and stays by one on the diagonal.
         Duplicate entries are summed.
     y : array of shape (n_samples,), int
-        -1 where unlabelled.
+        -1 where unlabeled.
     decay : float
         γ, between 0 and 1.
     solver : {"auto", "dense", "krylov"}
@@ -100,7 +100,7 @@ def class_masses(
     tol = check_positive(tol, "tol", "class_masses")
     transition = transition_matrix(graph)
     labels = check_labels(y, transition.shape[0], "class_masses")
-    check_labelled(labels, "class_masses", "Label some rows.")
+    check_labeled(labels, "class_masses", "Label some rows.")
     make = choose({"auto": krylov_propagator, **SOLVERS}, solver, "class_masses: solver")
     propagate = make(transition, decay, tol=tol * (1 - decay), n_threads=count_threads(n_jobs))
     # The true masses are not negative; an approximate one may be, by as little as tol.
@@ -108,7 +108,7 @@ def class_masses(
 
 
 def transition_matrix(graph: Any) -> sparse.csr_array:
-    """Random walk: to a neighbour drawn evenly, or by weight; rows sum to 1, or 0 if alone."""
+    """Random walk: to a neighbor drawn evenly, or by weight; rows sum to 1, or 0 if alone."""
     if isinstance(graph, KNNGraph):
         return directed_csr(graph, np.full(graph.indices.shape, 1 / graph.n_neighbors))
     return row_normalized(symmetric_weights(graph, "class_masses"))
@@ -121,7 +121,7 @@ VISITS_STEP = 1e-3  # visits that round to the same multiple count as equal
 
 
 def graph_modes(graph: KNNGraph, *, decay: float = 0.99) -> Ints:
-    """Rows with more visits than each of their neighbours; of equals the one of smaller index.
+    """Rows with more visits than each of their neighbors; of equals the one of smaller index.
 
     Parameters
     ----------
@@ -136,8 +136,8 @@ def graph_modes(graph: KNNGraph, *, decay: float = 0.99) -> Ints:
 
     Notes
     -----
-    Neighbours are those of the graph, in either direction. O(n k) memory, O(n k / (1 - decay))
-    time at most. [1]_ takes the modes on the graph of mutual neighbours; we keep all edges, so
+    Neighbors are those of the graph, in either direction. O(n k) memory, O(n k / (1 - decay))
+    time at most. [1]_ takes the modes on the graph of mutual neighbors; we keep all edges, so
     that fewer rows are modes for want of edges.
 
     References

@@ -92,7 +92,7 @@ def _count_clusters(n_rows: int) -> int:
     return min(n_rows, MAX_CLUSTERS, int(CLUSTERS_PER_ROOT * n_rows**0.5))
 
 
-# An order of the rows in which neighbours lie together in memory.
+# An order of the rows in which neighbors lie together in memory.
 
 CLUSTER_ROWS, MAX_SEEDS = 100, 1000  # rows of a cluster; at 10^6, ten times as many still do
 

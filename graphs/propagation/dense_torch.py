@@ -1,4 +1,4 @@
-r"""``P = (1 - decay) (I - decay Q)^-1`` from one dense factorisation on a device of torch.
+r"""``P = (1 - decay) (I - decay Q)^-1`` from one dense factorization on a device of torch.
 
 Columns are solved for in blocks, so that beside the factors only a few blocks are held. Factors are
 in single precision, residuals in double: each refinement takes some four digits off the error, and

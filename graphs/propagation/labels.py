@@ -1,4 +1,4 @@
-"""Labels and affinities carried along the edges of a neighbour graph."""
+"""Labels and affinities carried along the edges of a neighbor graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import (
     UNLABELED as UNLABELED,
     check_inside,
-    check_labelled,
+    check_labeled,
     check_labels,
     check_positive,
 )
@@ -37,7 +37,7 @@ def propagate_labels(
     return_solution: bool = False,
     n_jobs: int | None = None,
 ) -> Any:
-    r"""Distribution of the classes at each row, spread from the labelled rows.
+    r"""Distribution of the classes at each row, spread from the labeled rows.
 
     .. math:: F = (1 - \gamma) (I - \gamma D^{-1/2} W D^{-1/2})^{-1} H
 
@@ -51,11 +51,11 @@ def propagate_labels(
         one on the diagonal lets labels stay where they are. A KNNGraph takes the weights of
         :func:`adjacency`: "cosine" for a graph of cosine distances, "heat" otherwise.
     y : array of shape (n_samples,), int
-        -1 where unlabelled.
+        -1 where unlabeled.
     decay : float
         γ, between 0 and 1: the closer to 1, the farther labels reach.
     class_prior : array of shape (n_classes,), or None
-        Share of each class among all rows; None: its share among the labelled rows.
+        Share of each class among all rows; None: its share among the labeled rows.
     tol : float
         2-norm of the solver's residual, relative to the right-hand side, for each class.
     start : array of shape (n_samples, n_classes), or None
@@ -86,7 +86,7 @@ def propagate_labels(
     double, and a coarse correction that saves half of the steps as long as labels reach all rows
     well; (c) one more step of the fixed point
     follows, so that rows whose mass is below the tolerance take the proportions of their
-    neighbours. Labelled rows are not clamped: one among many of another class can be outvoted.
+    neighbors. Labeled rows are not clamped: one among many of another class can be outvoted.
 
     References
     ----------
@@ -107,7 +107,7 @@ def propagate_labels(
     tol = check_positive(tol, "tol", "propagate_labels")
     weights = symmetric_weights(graph, "propagate_labels")
     labels = check_labels(y, weights.shape[0], "propagate_labels")
-    check_labelled(labels, "propagate_labels", "Label some rows.")
+    check_labeled(labels, "propagate_labels", "Label some rows.")
     codes, n_classes = class_codes(labels)
     prior = class_shares(class_prior, codes, n_classes)
     start = None if start is None else np.asarray(start)
@@ -130,7 +130,7 @@ def propagate_labels(
 # Scores of classes spread over a symmetric graph, and distributions made of them.
 
 BLOCK_ENTRIES = 2**25  # entries of the columns that are solved for together
-CACHED_ENTRIES = 2**22  # of scores; more, and products are 3 times as fast where neighbours meet
+CACHED_ENTRIES = 2**22  # of scores; more, and products are 3 times as fast where neighbors meet
 FAINT = 1000.0  # scores in units of the residual: far from all labels, errors of 8 were seen
 
 
@@ -146,7 +146,7 @@ def spread_scores(
 ) -> Solution:
     """Scores of the classes, a few of them at a time: memory is that of the scores and a block.
 
-    Many are computed in an order of the rows in which neighbours lie together. ``dtype`` is that in
+    Many are computed in an order of the rows in which neighbors lie together. ``dtype`` is that in
     which they are returned, unless that is too narrow.
     """
     n, similarity = len(codes), symmetric_normalized(weights)
@@ -172,7 +172,7 @@ def spread_scores(
                 scores[order[rows], block] = decay * shared.part(rows, values) + seeds[rows]
 
             # True scores are not negative. One step of the fixed point keeps them so, and gives
-            # rows beyond the reach of the tolerance the proportions of their neighbours.
+            # rows beyond the reach of the tolerance the proportions of their neighbors.
             pool.map(step_on, n)
             return found._replace(values=scores)
 
@@ -251,7 +251,7 @@ def check_start(start: Any, shape: tuple[int, int]) -> None:
 
 
 def class_shares(class_prior: Any, codes: Ints, n_classes: int) -> Array:
-    """Share of each class among all rows: as given, or as among the labelled rows."""
+    """Share of each class among all rows: as given, or as among the labeled rows."""
     if class_prior is None:
         counts = np.bincount(codes[codes != UNLABELED])
         shares: Array = counts / counts.sum()

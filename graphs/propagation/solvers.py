@@ -57,7 +57,7 @@ class Solution(NamedTuple):
 def dense_propagator(
     transition: sparse.csr_array, decay: float, *, tol: float, n_threads: int = 1
 ) -> Propagator:
-    """One LU factorisation, exact to rounding whatever ``tol``; O(n³) time, O(n²) memory.
+    """One LU factorization, exact to rounding whatever ``tol``; O(n³) time, O(n²) memory.
 
     The threads are those of BLAS.
     """

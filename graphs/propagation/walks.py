@@ -11,7 +11,7 @@ outside them, over the gap (:mod:`ssdml.graphs.propagation.deflation`); where th
 
 All pairs of a row share its walk forth, and each looks back a few steps on its own; or all pairs of
 a column share its walk back, and look forth. What dies out last are the columns of hubs, and every
-row has one for a neighbour. So rows have all to walk as far, which is the shorter way where they
+row has one for a neighbor. So rows have all to walk as far, which is the shorter way where they
 meet most of the graph soon; in a large one the columns walk back, and far only those of hubs.
 """
 

@@ -129,7 +129,7 @@ def plan(
     backbone: Annotated[
         str | None, typer.Option(metavar="residual", help="Learned before the linear metric.")
     ] = None,
-    n_neighbors: Annotated[int, typer.Option(min=1, help="Neighbours in the graph.")] = 10,
+    n_neighbors: Annotated[int, typer.Option(min=1, help="Neighbors in the graph.")] = 10,
     n_jobs: Annotated[int, typer.Option(help="Threads; -1: all cores.")] = -1,
 ) -> None:
     """Tell what a fit will take on this machine, before it is run."""
@@ -189,6 +189,6 @@ def _compare_with_free_memory(megabytes: float) -> None:
     free = psutil.virtual_memory().available / 1e6
     if megabytes > free:
         say(
-            f"More than the {free:.0f} MB that are free here. Fewer classes or neighbours need "
+            f"More than the {free:.0f} MB that are free here. Fewer classes or neighbors need "
             "less; SSDML().fit takes a dask array of rows that no memory holds."
         )

@@ -17,7 +17,7 @@ NAMES = "classes.json"  # of the classes that a model knows as 0, 1, ...
 def fit(
     x: Annotated[Path, typer.Argument(metavar="X.npy", help="Items, a row each; or images.")],
     y: Annotated[
-        Path, typer.Argument(metavar="y.npy", help="Labels; -1, NaN or empty: unlabelled.")
+        Path, typer.Argument(metavar="y.npy", help="Labels; -1, NaN or empty: unlabeled.")
     ],
     out: Annotated[Path, typer.Option(metavar="MODEL/", help="Folder for the model.")],
     n_components: Annotated[
@@ -44,12 +44,12 @@ def fit(
         Path | None,
         typer.Option(metavar="FOLDER/", help="Where --network can go on from, if it is stopped."),
     ] = None,
-    n_neighbors: Annotated[int, typer.Option(min=1, help="Neighbours in the graph.")] = 10,
+    n_neighbors: Annotated[int, typer.Option(min=1, help="Neighbors in the graph.")] = 10,
     random_state: Annotated[int, typer.Option(min=0, help="Seed.")] = 0,
     n_jobs: Annotated[int, typer.Option(help="Threads; -1: all cores.")] = -1,
     force: Force = False,
 ) -> None:
-    """Learn a metric from items of which a few are labelled."""
+    """Learn a metric from items of which a few are labeled."""
     _refuse_to_replace(out, force)
     _refuse_mixed_options(network, backbone, epochs, checkpoints, out)
     from ssdml.utils.validation import UNLABELED
@@ -82,8 +82,8 @@ def fit(
     _keep_names(names, out)
     n_labeled = int((numbers_of_classes != UNLABELED).sum())
     say(
-        f"Learned {len(model.classes_)} classes from {n_labeled} labelled and "
-        f"{len(items) - n_labeled} unlabelled rows in {time.perf_counter() - start:.1f} s: {out}"
+        f"Learned {len(model.classes_)} classes from {n_labeled} labeled and "
+        f"{len(items) - n_labeled} unlabeled rows in {time.perf_counter() - start:.1f} s: {out}"
     )
     if names:
         say(f"The model's classes are numbers, whose names are in {out / NAMES}.")
@@ -120,7 +120,7 @@ def transform(
 
 def evaluate(
     z: Annotated[Path, typer.Argument(metavar="Z.npy", help="Embedding, a row an item.")],
-    y: Annotated[Path, typer.Argument(metavar="y.npy", help="True labels; unlabelled rows out.")],
+    y: Annotated[Path, typer.Argument(metavar="y.npy", help="True labels; unlabeled rows out.")],
     gallery: Annotated[
         tuple[Path, Path] | None,
         typer.Option(metavar="Z.npy y.npy", help="Rows to search, in the place of the others."),

@@ -21,7 +21,7 @@ Methods = Annotated[
     typer.Option(
         show_default=", ".join(COMPARED[:-1]),
         help=r"Names with commas between, or all; ssdml\[decay=0.9] sets a parameter (a ; between "
-        "several), ssdml-tuned has the labelled rows choose them.",
+        "several), ssdml-tuned has the labeled rows choose them.",
     ),
 ]
 Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ...")]

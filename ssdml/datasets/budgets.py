@@ -1,4 +1,4 @@
-"""How many rows are labelled, which, and how many labels are wrong: what a split is drawn by."""
+"""How many rows are labeled, which, and how many labels are wrong: what a split is drawn by."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Budget:
     Attributes
     ----------
     n_labels : int or None
-        None: every training row is labelled.
+        None: every training row is labeled.
     draw : {"class", "balanced", "natural"}
         What the number counts. "class": labels a class. "balanced": labels in all, as many of each
         class as of any other, give or take one. "natural": labels in all, of any rows, as they
@@ -103,13 +103,13 @@ class Budget:
 
 
 def drawn(budget: Budget, by_class: list[Ints], order: Ints) -> Ints:
-    """The labelled rows; those of a smaller number are always among those of a larger one.
+    """The labeled rows; those of a smaller number are always among those of a larger one.
 
     Parameters
     ----------
     budget : Budget
     by_class : list of ndarray of int
-        Rows of each class that may be labelled, in the order in which they are drawn.
+        Rows of each class that may be labeled, in the order in which they are drawn.
     order : ndarray of int
         All rows in that order.
 
@@ -172,7 +172,7 @@ def mislabeled(y: Ints, rows: Ints, noise: float, rng: np.random.Generator) -> t
     y : ndarray of shape (n,)
         True codes of all rows.
     rows : ndarray of int
-        The labelled ones.
+        The labeled ones.
     noise : float
     rng : Generator
         Draws a number for every row, so that those of a smaller share are among those of a larger.

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from ssdml.datasets.base import RawItems, stack_splits
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
-UNLABELED_FOLDERS = ("unlabelled", "unlabeled")  # of images whose class is not known
+UNLABELED_FOLDERS = ("unlabeled", "unlabeled")  # of images whose class is not known
 MOST_NAMED = 5  # files in a message
 IDX_DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
@@ -138,7 +138,7 @@ def _cifar_batch(path: Path, classes: npt.NDArray[Any]) -> RawItems:
 def read_image_folder(folder: Path) -> RawItems:
     """``class/image.png``, or ``train/class/image.png`` and ``test/class/image.png``.
 
-    What lies in ``unlabelled`` in the place of a class has no label.
+    What lies in ``unlabeled`` in the place of a class has no label.
     """
     files = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in IMAGE_SUFFIXES]
     names = [PurePosixPath(path.relative_to(folder).as_posix()) for path in files]
@@ -213,18 +213,18 @@ def _decoded(content: bytes) -> Bytes | None:
 
 
 def _stack_images(root: Path, names: list[PurePosixPath], images: Iterable[Bytes]) -> Bytes:
-    """One array of all images; a grey one among coloured ones is repeated over the channels."""
-    grey = True
+    """One array of all images; a gray one among colored ones is repeated over the channels."""
+    gray = True
     stacked: list[Bytes] = []
     for name, image in zip(names, images, strict=True):
-        grey = grey and image.ndim == 2
+        gray = gray and image.ndim == 2
         if stacked and image.shape[:2] != stacked[0].shape[:2]:
             raise ValueError(
                 f"{root}: all images must be of one size, {stacked[0].shape[:2]} as "
                 f"{names[0]}; got {image.shape[:2]} in {name}. Resize them first."
             )
         stacked.append(image)
-    if not grey:
+    if not gray:
         stacked = [
             np.broadcast_to(i[..., None], (*i.shape, 3)) if i.ndim == 2 else i for i in stacked
         ]

@@ -108,7 +108,7 @@ def load_dataset(
           ``y``, or in the last; a Parquet file may hold the numbers in one column of lists; both
           may hold texts in the place of numbers, in a column called ``text``;
         - a folder (or .zip) of class folders of images of one size, those without a label in one
-          called ``unlabelled``, with ``train`` and ``test`` above or without; a folder with
+          called ``unlabeled``, with ``train`` and ``test`` above or without; a folder with
           ``{train,test}_{X,y}.npy`` and, where the rows are made from texts,
           ``{train,test}_text.txt`` with a line each.
     data_dir : str or Path, optional

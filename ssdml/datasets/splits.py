@@ -1,4 +1,4 @@
-"""Label-scarce splits: which rows are learned from, which are labelled, which are scored."""
+"""Label-scarce splits: which rows are learned from, which are labeled, which are scored."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True, eq=False)
 class LabelScarceSplit:
-    """Rows to learn from, the labelled ones among them, and rows to score on.
+    """Rows to learn from, the labeled ones among them, and rows to score on.
 
     Attributes
     ----------
@@ -34,9 +34,9 @@ class LabelScarceSplit:
     seed, labels_per_class : int
         Where the budget is no number of labels a class: the most that a class has.
     budget : Budget, optional
-        What the labelled rows were drawn by; None: `labels_per_class`.
+        What the labeled rows were drawn by; None: `labels_per_class`.
     wrong, wrong_labels : ndarray of int64
-        Labelled rows that are given another class than theirs, and its code.
+        Labeled rows that are given another class than theirs, and its code.
     """
 
     train: Ints
@@ -60,7 +60,7 @@ class LabelScarceSplit:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def partial_labels(self, y: npt.ArrayLike) -> Ints:
-        """Labels of the training rows, -1 for every row that is not labelled.
+        """Labels of the training rows, -1 for every row that is not labeled.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ class LabelScarceSplit:
         return labels
 
     def given_labels(self, y: npt.ArrayLike) -> Ints:
-        """Labels of the labelled rows as they are given, the wrong ones too.
+        """Labels of the labeled rows as they are given, the wrong ones too.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ _WRONG = ("wrong", "wrong_labels")  # saved with a budget alone: other splits ke
 def label_scarce_split(
     dataset: Dataset, labels_per_class: int | Budget, *, seed: int
 ) -> LabelScarceSplit:
-    """A few labelled rows, the other training rows unlabelled, and rows to score on.
+    """A few labeled rows, the other training rows unlabeled, and rows to score on.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def label_scarce_split(
         A number of labels a class; a `Budget` for all else: labels in all, every label, wrong
         labels, classes of different sizes.
     seed : int
-        Draws the labelled rows and, where needed, the held-out third, the order of the classes and
+        Draws the labeled rows and, where needed, the held-out third, the order of the classes and
         the wrong labels.
 
     Returns
@@ -177,11 +177,11 @@ def label_scarce_split(
     -----
     UserWarning
         Where a class has fewer training rows than `labels_per_class`, or all of them together
-        fewer than labels in all: all of them are labelled.
+        fewer than labels in all: all of them are labeled.
 
     Notes
     -----
-    Nested: with the same seed the rows labelled at 1 a class are among those at 5, however they are
+    Nested: with the same seed the rows labeled at 1 a class are among those at 5, however they are
     drawn, and the held-out rows do not depend on the budget. Rows without a label in the data set
     itself are never scored, and are training rows unless they stand among the standard test rows.
     Where the classes of the standard test rows are others than those of the training rows, only
@@ -267,7 +267,7 @@ def _warn_of_small_classes(dataset: Dataset, sizes: list[tuple[int, int]], budge
         if n_rows < budget.n_labels:
             warnings.warn(
                 f"label_scarce_split: {dataset.name!r} should have {budget.n_labels} training rows "
-                f"for {budget.amount}; got {n_rows}. All of them are labelled.",
+                f"for {budget.amount}; got {n_rows}. All of them are labeled.",
                 stacklevel=3,
             )
         return
@@ -277,6 +277,6 @@ def _warn_of_small_classes(dataset: Dataset, sizes: list[tuple[int, int]], budge
         shown = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
         warnings.warn(
             f"label_scarce_split: every class should have labels_per_class={wanted} training rows; "
-            f"got fewer in {shown}. All of theirs are labelled.",
+            f"got fewer in {shown}. All of theirs are labeled.",
             stacklevel=3,
         )

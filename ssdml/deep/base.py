@@ -298,7 +298,7 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
         dataset : array or tensor of shape (n, ...), or torch Dataset
             See :func:`ssdml.networks.data.as_items`; labels that a Dataset yields are not read.
         y : array of shape (n,), int
-            -1 where unlabelled; None for those that learn without labels.
+            -1 where unlabeled; None for those that learn without labels.
         validation : tuple (items, labels), optional
             Scored after each partition, in ``history_``; nothing is learned or chosen by them.
 
@@ -311,7 +311,7 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
         TypeError
             If items are neither tensors nor arrays, or ``backbone`` is no module.
         ValueError
-            If no item is labelled where labels are needed, they are of another length, the backbone
+            If no item is labeled where labels are needed, they are of another length, the backbone
             does not take the items, makes no finite rows or leaves nothing to learn, ``validation``
             is no pair of such items and labels, checkpoints belong to a run with other settings or
             data, or ``device`` is not there, or another process's.

@@ -55,7 +55,7 @@ class DeepSSDML(DeepEstimator):
         Of the angular losses, in degrees.
     augment : "auto", None or callable
         Views of a batch, ``augment(items, generator)``. "auto": affine maps of images of one
-        channel; a flip, colours and holes besides for others; nothing for features.
+        channel; a flip, colors and holes besides for others; nothing for features.
     consistency : float
         Weight of the consistency between views; 0 leaves it out.
     threshold : float
@@ -73,16 +73,16 @@ class DeepSSDML(DeepEstimator):
         Whether L keeps orthonormal columns; otherwise it is a layer like any other.
     input_edges : float or "auto"
         Weight of the input's edges beside those of the embedding; in the first partition they are
-        alone. 0: the first partition learns from the labelled items and from consistency. "auto":
+        alone. 0: the first partition learns from the labeled items and from consistency. "auto":
         0.2 if half of the labels foretell the other half along them, more often than not, else 0.
     input_weight : float or "auto"
         Weight of the input beside the embedding, both of length about 1: it decides among near
-        neighbours. "auto": 1 where ``input_edges`` are used, else 0.
+        neighbors. "auto": 1 where ``input_edges`` are used, else 0.
     pretrain_epochs : int
-        Passes over the labelled items by softmax, before anything else; seed 003 has 30 of them
+        Passes over the labeled items by softmax, before anything else; seed 003 has 30 of them
         for CIFAR-10.
     partition_size : int or None
-        Unlabelled items that a partition trains on; None: all. Labels are carried to all anyway.
+        Unlabeled items that a partition trains on; None: all. Labels are carried to all anyway.
     epochs, epochs_per_partition : int
         Passes over partitions, and over each of them; the last partition has what is left.
     tol : float
@@ -101,10 +101,10 @@ class DeepSSDML(DeepEstimator):
         TensorBoard too where that is installed. A fit with the same settings and data goes on from
         the last checkpoint; another one is refused, so a search over settings wants None.
     device : str
-        Where the network learns and its neighbours are searched; "auto" is a GPU where torch finds
+        Where the network learns and its neighbors are searched; "auto" is a GPU where torch finds
         one.
     n_jobs : int or None
-        Threads of the neighbour search and of the propagation.
+        Threads of the neighbor search and of the propagation.
     random_state : int, RandomState or None
     verbose : int
         From 1 on a progress bar is drawn, if standard error is a terminal.
@@ -131,7 +131,7 @@ class DeepSSDML(DeepEstimator):
 
     Notes
     -----
-    Departures from [1]_: labels are propagated to pairs of unlabelled items as well and along a
+    Departures from [1]_: labels are propagated to pairs of unlabeled items as well and along a
     graph of all items; the network learns from classes and triplets of each batch as the graph has
     them; consistency [2]_; the input is kept beside.
 
@@ -241,17 +241,17 @@ class DeepSSDML(DeepEstimator):
     def paper(
         cls, backbone: Any = "mnist", n_components: int | str | None = "auto", **params: Any
     ) -> Self:
-        """Seed 003 to the letter: one-sided affinities, neighbourhood triplets, L by the batch.
+        """Seed 003 to the letter: one-sided affinities, neighborhood triplets, L by the batch.
 
-        Descent by SGD at rate 10⁻⁴ on partitions of 9,000 unlabelled items, 10 epochs each, 50 in
+        Descent by SGD at rate 10⁻⁴ on partitions of 9,000 unlabeled items, 10 epochs each, 50 in
         all; neither views nor the input beside. The graph of a partition is that of its features
         before L, as they are when it begins; its triplets make the batches. ``n_components``
         "auto" is 32 with "cifar", otherwise 64, and with "cifar" 30 epochs of softmax on the
-        labelled items come before all else.
+        labeled items come before all else.
 
         The network goes down the mean of a batch's triplets, where Eq. (3) has their sum: the rate
         is that of a mean. Items of which it makes zeros alone are in no triplet. Ours, where the
-        seed is silent: items are standardised by channel, the rate stays where it began, the weight
+        seed is silent: items are standardized by channel, the rate stays where it began, the weight
         decay is 5·10⁻⁴, the momentum 0.9; the softmax of the pretraining sees features of any
         length; the embedding is scaled to length 1 behind L, as all are here. And where we do
         otherwise: the last network is kept, for the seed's choice of the best wants the labels of
@@ -306,7 +306,7 @@ class DeepSSDML(DeepEstimator):
         if self.mining == "neighborhood":
             if self.n_neighbors < 2:
                 raise ValueError(
-                    "n_neighbors must be at least 2 with mining='neighborhood', one neighbour for "
+                    "n_neighbors must be at least 2 with mining='neighborhood', one neighbor for "
                     f"the positive and one for the negative; got {self.n_neighbors}."
                 )
             return LiteralRun(items, labels, network, self, seed, device)

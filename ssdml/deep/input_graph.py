@@ -131,7 +131,7 @@ def foretold(
     n_jobs: int | None,
     rng: np.random.Generator,
 ) -> float | None:
-    """Share of the labelled rows whose class weighted edges carry to them from the other half.
+    """Share of the labeled rows whose class weighted edges carry to them from the other half.
 
     None where a class has one row alone, so that halves would lack it, or where there is one class.
     """
@@ -165,7 +165,7 @@ class GraphSettings(Protocol):
 def device_graph(
     rows: Array, settings: GraphSettings, device: str, rng: np.random.Generator
 ) -> KNNGraph:
-    """Graph of rows (n, d), of as many neighbours as there are at most.
+    """Graph of rows (n, d), of as many neighbors as there are at most.
 
     A CPU searches as :func:`~ssdml.graphs.knn_graph` does by itself, for Apple's GPUs too; another
     device exactly, which takes O(n² d) there.

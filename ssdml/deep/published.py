@@ -46,7 +46,7 @@ class LiteralRun(PartitionRun):
     optimizer = partial(torch.optim.SGD, lr=0.0, momentum=0.9)
 
     def _prepare(self, rng: np.random.Generator) -> Prepared:
-        """Triplets in the neighbourhoods of the partition's own graph."""
+        """Triplets in the neighborhoods of the partition's own graph."""
         rows = self.parts[len(self.history)]
         features, n_jobs = self.embed("features", rows), self.settings.n_jobs
         somewhere = features.any(axis=1)  # zeros have no direction, and would be each other's

@@ -107,7 +107,7 @@ class PartitionRun(ABC):
         )
         self.distributions = one_hot(labels)
         self.triplets: Triplets | None = None
-        self.judgement = ""  # of the last partition, for the progress
+        self.judgment = ""  # of the last partition, for the progress
         self.history: list[dict[str, Any]] = []
         self.pretraining: list[float] = []  # the loss of each epoch
         self.n_partitions = -(-settings.epochs // settings.epochs_per_partition)
@@ -137,7 +137,7 @@ class PartitionRun(ABC):
         return self.trainer.network
 
     def pretrain(self, show: Show) -> None:
-        """Teach the network the labelled items by softmax; one class has nothing to teach."""
+        """Teach the network the labeled items by softmax; one class has nothing to teach."""
         codes, n_classes = class_codes(self.labels)
         if n_classes < 2:
             return
@@ -171,7 +171,7 @@ class PartitionRun(ABC):
             entry["pretraining"] = self.pretraining
         if number and found.distributions is not None:
             entry["changed"] = float((likeliest(self.distributions) != before).mean())
-        self.judgement = judgement(entry)
+        self.judgment = judgment(entry)
         prepared = time.perf_counter()
         entry["losses"] = self._train(number, rng, show)
         entry["loss"] = entry["losses"][-1] if entry["losses"] else 0.0
@@ -305,7 +305,7 @@ class PartitionRun(ABC):
     def _note(self, number: int, epoch: int, loss: float) -> str:
         """Where a partition's epochs stand."""
         epoch += number * self.settings.epochs_per_partition + 1
-        return f"epoch {epoch} of {self.settings.epochs}, loss {loss:.3f}{self.judgement}"
+        return f"epoch {epoch} of {self.settings.epochs}, loss {loss:.3f}{self.judgment}"
 
     def epochs_of(self, number: int) -> int:
         """Passes over a partition; the last has what is left."""
@@ -370,14 +370,14 @@ class PartitionRun(ABC):
         self.history = checkpoint.state["history"]
 
 
-def judgement(entry: Mapping[str, Any]) -> str:
+def judgment(entry: Mapping[str, Any]) -> str:
     """What is known of a partition before its epochs, for the progress.
 
     Examples
     --------
-    >>> judgement({"purity": {"both": 12.3}}), judgement({"foretold": 0.936}), judgement({})
+    >>> judgment({"purity": {"both": 12.3}}), judgment({"foretold": 0.936}), judgment({})
     (', 12 % of the triplets right', ', 94 % of the labels foretold', '')
-    >>> judgement({"changed": 0.012})
+    >>> judgment({"changed": 0.012})
     ', 1.2 % changed class'
     """
     if purity := entry.get("purity"):

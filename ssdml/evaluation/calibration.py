@@ -1,7 +1,7 @@
 """How well an embedding separates the classes: clustering, retrieval and few-label accuracy.
 
 Every score is in percent, and a row without a label (``y == -1``) never counts: not as a query,
-not as a neighbour, not in a cluster.
+not as a neighbor, not in a cluster.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How well an embedding separates the classes: clustering, retrieval and few-label accuracy.
 
 Every score is in percent, and a row without a label (``y == -1``) never counts: not as a query,
-not as a neighbour, not in a cluster.
+not as a neighbor, not in a cluster.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def kmeans_clusters(embeddings: Array, n_clusters: int, *, random_state: int) ->
 
 
 def normalized_mutual_information(codes: Ints, clusters: Ints) -> float:
-    """NMI in percent, normalised by the mean of the two entropies."""
+    """NMI in percent, normalized by the mean of the two entropies."""
     from sklearn.metrics import normalized_mutual_info_score
 
     return 100 * float(normalized_mutual_info_score(codes, clusters))

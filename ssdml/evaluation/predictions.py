@@ -42,11 +42,11 @@ def label_accuracy(model: Any, X: Array, Z: Array, y: Ints, few: Array, y_few: I
     Parameters
     ----------
     model : estimator
-        A classifier says itself; a metric's rows are of the nearest mean of the labelled rows.
+        A classifier says itself; a metric's rows are of the nearest mean of the labeled rows.
     X, Z, y : arrays of n rows
         The rows, their embedding, and the truth; rows with -1 are left out.
     few, y_few : arrays of m rows
-        The labelled rows' embedding and classes.
+        The labeled rows' embedding and classes.
 
     Returns
     -------
@@ -78,13 +78,13 @@ def predictions(model: Any, X: Array, Z: Array, few: Array, y_few: Ints) -> Pred
     X, Z : arrays of n rows
         The rows, and their embedding.
     few, y_few : arrays of m rows
-        The labelled rows' embedding and classes.
+        The labeled rows' embedding and classes.
 
     Returns
     -------
     predictions : Predictions
         The method's own where it has ``predict_proba`` for these classes; else the class whose
-        labelled rows have the nearest mean.
+        labeled rows have the nearest mean.
 
     Warns
     -----
@@ -104,7 +104,7 @@ def predictions(model: Any, X: Array, Z: Array, few: Array, y_few: Ints) -> Pred
         except Exception as failure:
             warnings.warn(
                 f"predict_proba of {type(model).__name__} is of no use for the report ({failure}); "
-                "it shows the class of the nearest mean of the labelled rows.",
+                "it shows the class of the nearest mean of the labeled rows.",
                 stacklevel=2,
             )
     nearest = nearest_mean(class_means(few, codes), Z.astype(np.float64))

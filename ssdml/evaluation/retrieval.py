@@ -85,9 +85,9 @@ def ranked_neighbors(
     queries : ndarray of shape (q,)
         Indices of rows.
     depth : int
-        Number of neighbours, from 1 to n - 1.
+        Number of neighbors, from 1 to n - 1.
     among : ndarray, optional
-        Sorted indices of the rows that can be neighbours; None: all. Then `depth` is at most their
+        Sorted indices of the rows that can be neighbors; None: all. Then `depth` is at most their
         number, less one where a query is one of them.
 
     Yields
@@ -122,13 +122,13 @@ def ranked_neighbors(
     kept = _leading_copies(own, depth + 1)  # later copies cannot be among the nearest
     columns, first_column = searched[kept], np.searchsorted(kept, own[kept])
     has_copies = bool((first_column != np.arange(len(columns))).any())
-    centred = points - points.mean(axis=0)
-    squares = np.einsum("ij,ij->i", centred, centred)
-    factor = -2 * centred[columns].T
+    centered = points - points.mean(axis=0)
+    squares = np.einsum("ij,ij->i", centered, centered)
+    factor = -2 * centered[columns].T
     step = max(1, BLOCK_ENTRIES // len(columns))
     for start in range(0, len(queries), step):
         block = queries[start : start + step]
-        squared = centred[block] @ factor
+        squared = centered[block] @ factor
         squared += squares[columns]
         squared += squares[block, None]
         if has_copies:  # equal rows get equal bits
@@ -168,7 +168,7 @@ def _resolution(own: Floats, largest: float, n_features: int) -> Floats:
     """Difference of two squared distances above which their order is certain, for every query.
 
     With u = eps / 2 and S = (|q| + |x|)², an inner product of d terms is off by at most d u |q||x|,
-    so |q|² + |x|² - 2 q·x by (d + 3) u S, the centred rows add 2 u S, and the sum of squared
+    so |q|² + |x|² - 2 q·x by (d + 3) u S, the centered rows add 2 u S, and the sum of squared
     differences it stands for is itself off by (d + 2) u S. Two of these differ by twice that.
     """
     eps = float(np.finfo(np.float64).eps)

@@ -1,7 +1,7 @@
 """How well an embedding separates the classes: clustering, retrieval and few-label accuracy.
 
 Every score is in percent, and a row without a label (``y == -1``) never counts: not as a query,
-not as a neighbour, not in a cluster.
+not as a neighbor, not in a cluster.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def evaluate(
 
     Notes
     -----
-    With R the number of other rows of the query's class, and neighbours ranked by Euclidean
+    With R the number of other rows of the query's class, and neighbors ranked by Euclidean
     distance, the query removed, ties to the smaller index:
 
     - NMI: 2 I(classes; clusters) / (H(classes) + H(clusters)), k-means with as many clusters as
@@ -63,11 +63,11 @@ def evaluate(
     - RP: share of the query's class among its R nearest. MAP@R [1]_: the mean over the R nearest
       of (rank i holds the class) * (precision among the first i).
 
-    A query whose class has no other row cannot be answered and is no query (it stays a neighbour
+    A query whose class has no other row cannot be answered and is no query (it stays a neighbor
     of others), as in pytorch-metric-learning.
 
     With a gallery, R is the number of its rows in the query's class, a query whose class it lacks
-    is none, and a row of another class than all of `y` is a neighbour like any. NMI and F1 remain
+    is none, and a row of another class than all of `y` is a neighbor like any. NMI and F1 remain
     those of Z alone, whose rows are what is scored: papers that search a gallery print neither.
 
     O(n² d) time, O(n d + n k) memory with k the largest class; with a gallery, O(n m d) and
@@ -89,7 +89,7 @@ def evaluate(
     50.0
     """
     ks = _check_ks(ks)
-    embeddings, codes, classes = _labelled_rows(Z, y, "evaluate")
+    embeddings, codes, classes = _labeled_rows(Z, y, "evaluate")
     among = None if gallery is None else _searched(gallery, embeddings, classes)
     clusters = kmeans_clusters(embeddings, int(codes.max()) + 1, random_state=random_state)
     return {
@@ -118,7 +118,7 @@ def embedding_score(Z: npt.ArrayLike, y: npt.ArrayLike, name: str, random_state:
     >>> embedding_score([[0.0], [1.0], [3.0], [3.5]], [0, 0, 1, 1], "R@1")
     100.0
     """
-    embeddings, codes, _ = _labelled_rows(Z, y, name)
+    embeddings, codes, _ = _labeled_rows(Z, y, name)
     if name in ("NMI", "F1"):
         clusters = kmeans_clusters(embeddings, int(codes.max()) + 1, random_state=random_state)
         score = pairwise_f1 if name == "F1" else normalized_mutual_information
@@ -128,18 +128,18 @@ def embedding_score(Z: npt.ArrayLike, y: npt.ArrayLike, name: str, random_state:
 
 
 def few_label_accuracy(
-    Z_labelled: npt.ArrayLike, y_labelled: npt.ArrayLike, Z: npt.ArrayLike, y: npt.ArrayLike
+    Z_labeled: npt.ArrayLike, y_labeled: npt.ArrayLike, Z: npt.ArrayLike, y: npt.ArrayLike
 ) -> float:
-    """Share of the rows of Z nearest to the mean of their own class's labelled rows, in percent.
+    """Share of the rows of Z nearest to the mean of their own class's labeled rows, in percent.
 
     Parameters
     ----------
-    Z_labelled : array-like of shape (n_labelled, d)
-    y_labelled : array-like of shape (n_labelled,)
+    Z_labeled : array-like of shape (n_labeled, d)
+    y_labeled : array-like of shape (n_labeled,)
         Rows with -1 are left out.
     Z : array-like of shape (n, d)
     y : array-like of shape (n,)
-        The truth. Rows with -1 are left out; a row whose class has no labelled row counts as wrong.
+        The truth. Rows with -1 are left out; a row whose class has no labeled row counts as wrong.
 
     Returns
     -------
@@ -151,12 +151,12 @@ def few_label_accuracy(
     >>> few_label_accuracy([[0.0], [4.0]], ["a", "b"], [[1.0], [3.0], [1.5], [9.0]], list("abbb"))
     75.0
     """
-    who, names = "few_label_accuracy", ("Z_labelled", "y_labelled")
-    few, few_codes, classes = _labelled_rows(Z_labelled, y_labelled, who, names)
-    rows, codes, true_classes = _labelled_rows(Z, y, who)
+    who, names = "few_label_accuracy", ("Z_labeled", "y_labeled")
+    few, few_codes, classes = _labeled_rows(Z_labeled, y_labeled, who, names)
+    rows, codes, true_classes = _labeled_rows(Z, y, who)
     if few.shape[1] != rows.shape[1]:
         raise ValueError(
-            f"{who}: Z must have the {few.shape[1]} columns of Z_labelled; got {rows.shape[1]}."
+            f"{who}: Z must have the {few.shape[1]} columns of Z_labeled; got {rows.shape[1]}."
         )
     truth = _numbers_among(classes, true_classes)[codes]
     nearest = nearest_mean(class_means(few, few_codes), rows.astype(np.float64))
@@ -210,7 +210,7 @@ def nearest_mean(means: Floats, rows: Floats) -> Ints:
     return np.concatenate([block.argmin(axis=1) for block in blocks])
 
 
-def _labelled_rows(
+def _labeled_rows(
     Z: npt.ArrayLike, y: npt.ArrayLike, who: str, names: tuple[str, str] = ("Z", "y")
 ) -> tuple[Array, Ints, npt.NDArray[Any]]:
     """Rows that have a label, their codes, and the classes that the codes name."""
@@ -221,12 +221,12 @@ def _labelled_rows(
             f"{who}: {names[1]} must have a label for each of the {len(rows)} rows of {names[0]}; "
             f"got {len(codes)}."
         )
-    labelled = codes != UNLABELED
-    if not labelled.any():
+    labeled = codes != UNLABELED
+    if not labeled.any():
         raise ValueError(
-            f"{who}: {names[1]} must contain labels; all {len(codes)} entries are unlabelled."
+            f"{who}: {names[1]} must contain labels; all {len(codes)} entries are unlabeled."
         )
-    return rows[labelled], codes[labelled], classes
+    return rows[labeled], codes[labeled], classes
 
 
 def _searched(
@@ -238,7 +238,7 @@ def _searched(
             "evaluate: gallery must be rows and their labels, (Zg, yg); got a tuple of "
             f"{len(gallery)}."
         )
-    rows, codes, others = _labelled_rows(*gallery, "evaluate", ("gallery[0]", "gallery[1]"))
+    rows, codes, others = _labeled_rows(*gallery, "evaluate", ("gallery[0]", "gallery[1]"))
     if rows.shape[1] != embeddings.shape[1]:
         raise ValueError(
             f"evaluate: gallery must have the {embeddings.shape[1]} columns of Z; got "

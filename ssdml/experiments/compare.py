@@ -58,7 +58,7 @@ def compare(
     dataset : Dataset
     methods : sequence of str, or dict
         Names in `METHODS`; of one with other parameters, ``"ssdml[n_neighbors=20]"``; or of one
-        whose parameters the labelled rows choose, ``"ssdml-tuned"``, see
+        whose parameters the labeled rows choose, ``"ssdml-tuned"``, see
         :mod:`ssdml.experiments.methods.tuning`. A dict holds others, as `METHODS` does.
     out : path
         Folder for ``results.jsonl``, ``splits/``, ``details/``, ``cards/`` (pictures or texts of

@@ -14,7 +14,7 @@ from torch import nn
 from ssdml.graphs.triplets import Triplets
 from ssdml.losses.batch import (
     Batch,
-    among_labelled,
+    among_labeled,
     as_batch,
     as_tuples,
     check_finite,
@@ -39,13 +39,13 @@ class Loss(_Base):
     Notes
     -----
     *Call.* ``loss(embeddings, labels=None, indices_tuple=None, ref_emb=None, ref_labels=None,
-    weights=None)`` gives a scalar, see :meth:`forward`. A row labelled -1 makes no pair and has no
+    weights=None)`` gives a scalar, see :meth:`forward`. A row labeled -1 makes no pair and has no
     class. Where there is nothing to compare the loss is 0, with a gradient of zeros. Weights are
     constants; a pair has the product of its two rows'.
 
-    *Tuples.* A plain tuple that touches a row labelled -1 is left out: the miners of
+    *Tuples.* A plain tuple that touches a row labeled -1 is left out: the miners of
     pytorch-metric-learning take -1 for a class. :class:`Triplets <ssdml.graphs.Triplets>` are mined
-    over unlabelled rows on purpose, and stay. A pair that is named twice counts once, with the
+    over unlabeled rows on purpose, and stay. A pair that is named twice counts once, with the
     largest of its weights, where pytorch-metric-learning counts it twice; a triplet that is named
     twice counts twice. Losses of rows do not look at tuples.
 
@@ -76,7 +76,7 @@ class Loss(_Base):
     tensor(10.)
     """
 
-    learning_rate: float | None = None  # of its own parameters; None: the optimiser's
+    learning_rate: float | None = None  # of its own parameters; None: the optimizer's
     group_options: dict[str, Any] = {}  # noqa: RUF012  # nobody writes to it
     num_classes: int | None = None
     embedding_size: int | None = None  # columns that it must be given
@@ -164,7 +164,7 @@ class Loss(_Base):
             check_finite(tensor, name, who, "Lower the learning rate of the loss.")
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Groups for an optimiser: its parameters, with their own learning rate if they have one.
+        """Groups for an optimizer: its parameters, with their own learning rate if they have one.
 
         ``Adam([{"params": network.parameters()}, *loss.parameter_groups()])``; a loss without
         parameters gives none.
@@ -208,9 +208,9 @@ class LossSum(Loss):
     Notes
     -----
     Every loss is called with the same arguments, but for those that are not ours: these know
-    neither weights nor unlabelled rows. With ``weights`` the call is refused. They are given the
-    labelled rows alone, and of plain tuples those among them, renumbered. Mined :class:`Triplets
-    <ssdml.graphs.Triplets>`, which join unlabelled rows on purpose, reach a loss of pairs with all
+    neither weights nor unlabeled rows. With ``weights`` the call is refused. They are given the
+    labeled rows alone, and of plain tuples those among them, renumbered. Mined :class:`Triplets
+    <ssdml.graphs.Triplets>`, which join unlabeled rows on purpose, reach a loss of pairs with all
     rows, without their weights and without labels; a loss that learns a matrix, of proxies or of a
     classifier, is one of rows, and goes without them.
 
@@ -308,8 +308,8 @@ def _check_no_weights(weights: Any, loss: nn.Module) -> None:
 # Losses that are not ours, as parts of a sum: what they are shown, and how they learn.
 
 
-class _Labelled(NamedTuple):
-    """The labelled ones of some rows; all of them where there are no labels."""
+class _Labeled(NamedTuple):
+    """The labeled ones of some rows; all of them where there are no labels."""
 
     rows: torch.Tensor
     labels: torch.Tensor | None
@@ -324,9 +324,9 @@ def call_other(
     ref_emb: torch.Tensor | None,
     ref_labels: torch.Tensor | None,
 ) -> torch.Tensor:
-    """Value of a loss to which -1 would be a class: it is shown the labelled rows alone.
+    """Value of a loss to which -1 would be a class: it is shown the labeled rows alone.
 
-    Of plain tuples it has those among them, renumbered. Mined triplets join unlabelled rows on
+    Of plain tuples it has those among them, renumbered. Mined triplets join unlabeled rows on
     purpose: a loss of pairs has them with all rows and no labels, one of rows goes without.
     """
     if isinstance(indices_tuple, Triplets):
@@ -334,8 +334,8 @@ def call_other(
             indices_tuple = None
         else:
             labels = ref_labels = None
-    starts = _labelled(embeddings, labels)
-    stops = starts if ref_emb is None else _labelled(ref_emb, ref_labels)
+    starts = _labeled(embeddings, labels)
+    stops = starts if ref_emb is None else _labeled(ref_emb, ref_labels)
     if not len(starts.rows):
         return embeddings.sum() * 0
     tuples = None if indices_tuple is None else _renumbered(indices_tuple, starts, stops)
@@ -345,7 +345,7 @@ def call_other(
 
 
 def groups_of(loss: nn.Module) -> list[dict[str, Any]]:
-    """Groups for an optimiser, by the loss's own ``parameter_groups`` if it has that.
+    """Groups for an optimizer, by the loss's own ``parameter_groups`` if it has that.
 
     Examples
     --------
@@ -373,24 +373,24 @@ def _is_of_rows(loss: nn.Module) -> bool:
     return any(parameter.dim() > 1 for parameter in loss.parameters())
 
 
-def _labelled(rows: torch.Tensor, labels: torch.Tensor | None) -> _Labelled:
+def _labeled(rows: torch.Tensor, labels: torch.Tensor | None) -> _Labeled:
     everywhere = torch.arange(len(rows), device=rows.device)
     if labels is None:
-        return _Labelled(rows, None, everywhere)
+        return _Labeled(rows, None, everywhere)
     known = (labels != UNLABELED).to(rows.device)
     if known.all():
-        return _Labelled(rows, labels, everywhere)
+        return _Labeled(rows, labels, everywhere)
     places = torch.where(known, known.cumsum(dim=0) - 1, UNLABELED)
-    return _Labelled(rows[known], labels[known.to(labels.device)], places)
+    return _Labeled(rows[known], labels[known.to(labels.device)], places)
 
 
 def _renumbered(
-    indices_tuple: Any, starts: _Labelled, stops: _Labelled
+    indices_tuple: Any, starts: _Labeled, stops: _Labeled
 ) -> tuple[torch.Tensor, ...]:
-    """Tuples among the labelled rows, by their places there."""
+    """Tuples among the labeled rows, by their places there."""
     sizes = len(starts.places), len(stops.places)
     tuples = as_tuples(indices_tuple, *sizes, starts.rows.device, "LossSum")
-    whole = among_labelled(tuples, starts.places, stops.places)
+    whole = among_labeled(tuples, starts.places, stops.places)
     kept: list[torch.Tensor] = []
     for known, (anchor, *ends) in zip(whole, groups(tuples), strict=True):
         kept += [starts.places[anchor[known]], *(stops.places[end[known]] for end in ends)]

@@ -29,7 +29,7 @@ class Batch(NamedTuple):
         Anchors, positives and negatives; or anchors, positives, other anchors, negatives.
     tuple_weights : tensor, or None
         One a triplet; or one a pair, the positive ones first. 0 where a plain tuple touches a row
-        labelled -1; mined :class:`Triplets` join such rows on purpose.
+        labeled -1; mined :class:`Triplets` join such rows on purpose.
     weights : tensor of shape (n,), or None
         One a row.
     """
@@ -49,7 +49,7 @@ class Batch(NamedTuple):
 
     @property
     def row_weights(self) -> torch.Tensor:
-        """Weight of each row: 1 unless given, 0 where it is unlabelled."""
+        """Weight of each row: 1 unless given, 0 where it is unlabeled."""
         weights = self.embeddings.new_ones(len(self.embeddings))
         if self.weights is not None:
             weights = self.weights
@@ -98,19 +98,19 @@ def as_batch(
             kind = "triplet" if len(tuples) == 3 else "pair"
             tuple_weights = as_weights(weights, count, rows, kind, who)
             if labels is not None or reference_labels is not None:
-                known = torch.cat(among_labelled(tuples, labels, reference_labels)).to(rows.dtype)
+                known = torch.cat(among_labeled(tuples, labels, reference_labels)).to(rows.dtype)
                 tuple_weights = known if tuple_weights is None else known * tuple_weights
             weights = None
     weights = as_weights(weights, len(rows), rows, "row", who)
     return Batch(rows, labels, reference, reference_labels, tuples, tuple_weights, weights)
 
 
-def among_labelled(
+def among_labeled(
     tuples: tuple[torch.Tensor, ...],
     labels: torch.Tensor | None,
     reference_labels: torch.Tensor | None,
 ) -> list[torch.Tensor]:
-    """Which triplets, or which positive and which negative pairs, touch no row labelled -1.
+    """Which triplets, or which positive and which negative pairs, touch no row labeled -1.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def among_labelled(
     --------
     >>> ends = torch.tensor([0, 0]), torch.tensor([1, 1]), torch.tensor([2, 3])
     >>> labels = torch.tensor([0, 0, 1, -1])
-    >>> among_labelled(ends, labels, labels)
+    >>> among_labeled(ends, labels, labels)
     [tensor([ True, False])]
     """
     found = []
@@ -205,7 +205,7 @@ def _as_labels(
         least, largest = (int(end) for end in labels.aminmax())
         if least < UNLABELED:
             raise ValueError(
-                f"{who}: {name} must be {UNLABELED} (unlabelled) or at least 0; got {least}. "
+                f"{who}: {name} must be {UNLABELED} (unlabeled) or at least 0; got {least}. "
                 "Number the classes from 0."
             )
         if n_classes is not None and largest >= n_classes:

@@ -29,7 +29,7 @@ class NormalizeScale(nn.Module):
 
     References
     ----------
-    .. [1] Zheng et al., "Towards optimal fine grained retrieval via decorrelated centralized loss
+    .. [1] Zheng et al., "Toward optimal fine grained retrieval via decorrelated centralized loss
        with normalize-scale layer", AAAI 2019.
 
     Examples
@@ -124,12 +124,12 @@ class DecorrelatedCentersLoss(_Centers):
         that a step turns a center and keeps its length to first order. That of centers scaled to
         length 1 is there already.
     learning_rate : float or None
-        Of the centers; None: that of the optimiser.
+        Of the centers; None: that of the optimizer.
 
     Notes
     -----
     The call is that of :class:`Loss <ssdml.losses.base.Loss>`, labels from 0 to ``num_classes - 1``
-    or -1; weights are those of the mean over rows. A batch without a labelled row has the loss 0,
+    or -1; weights are those of the mean over rows. A batch without a labeled row has the loss 0,
     centers and all. O(n K d + K d min(K, d)).
 
     Differs from [1]_ in sign: its Eq. (11) subtracts the products' absolute values, which would
@@ -141,7 +141,7 @@ class DecorrelatedCentersLoss(_Centers):
 
     References
     ----------
-    .. [1] Zheng et al., "Towards optimal fine grained retrieval via decorrelated centralized loss
+    .. [1] Zheng et al., "Toward optimal fine grained retrieval via decorrelated centralized loss
        with normalize-scale layer", AAAI 2019, Eq. (10), (11), (13).
 
     Examples
@@ -171,7 +171,7 @@ class DecorrelatedCentersLoss(_Centers):
         self.normalize, self.tangent = normalize, tangent
 
     def of_batch(self, batch: Batch) -> torch.Tensor:
-        """Mean over the labelled rows, and the centers' own term."""
+        """Mean over the labeled rows, and the centers' own term."""
         labels, centers = class_labels(batch, type(self).__name__), self._used_centers()
         logits = unit_rows(batch.embeddings) @ centers.T * self.scale
         losses = functional.cross_entropy(logits, labels, ignore_index=-1, reduction="none")
@@ -204,7 +204,7 @@ class GlobalCenterRankingLoss(_Centers):
     margin : float
         m. On rows of unit length, distances are below 2 and 4 is never reached.
     learning_rate : float or None
-        Of the centers; None: that of the optimiser.
+        Of the centers; None: that of the optimizer.
 
     Notes
     -----
@@ -216,7 +216,7 @@ class GlobalCenterRankingLoss(_Centers):
 
     References
     ----------
-    .. [1] Zheng et al., "Towards optimal fine grained retrieval via decorrelated centralized loss
+    .. [1] Zheng et al., "Toward optimal fine grained retrieval via decorrelated centralized loss
        with normalize-scale layer", AAAI 2019, Eq. (2).
 
     Examples
@@ -242,7 +242,7 @@ class GlobalCenterRankingLoss(_Centers):
         self.margin = margin
 
     def of_batch(self, batch: Batch) -> torch.Tensor:
-        """Weighted mean over the labelled rows."""
+        """Weighted mean over the labeled rows."""
         labels, centers = class_labels(batch, type(self).__name__), promoted(self.centers)
         distances = torch.cdist(batch.embeddings, centers)  # (n, K)
         own = distances.gather(1, labels.clamp_min(0)[:, None])[:, 0]

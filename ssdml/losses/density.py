@@ -1,4 +1,4 @@
-"""DML-DA: how far the rows of a class spread, drawn towards densities that are learned."""
+"""DML-DA: how far the rows of a class spread, drawn toward densities that are learned."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def class_variances(
     ----------
     rows : tensor of shape (n, d)
     labels : tensor of shape (n,), int64
-        From 0; -1 where unlabelled.
+        From 0; -1 where unlabeled.
     weights : tensor of shape (n,), or None
     n_classes : int
 
@@ -103,7 +103,7 @@ def class_densities(
     ----------
     features : tensor of shape (n, d)
     labels : tensor of shape (n,), integers
-        -1 where unlabelled.
+        -1 where unlabeled.
     num_classes : int
     weights : array of shape (n,), optional
         Finite and not negative, one a row.
@@ -162,7 +162,7 @@ class DensityAdaptivity(Loss):
     normalize : bool
         Whether rows are scaled to length 1 first, so that D lies from 0 to 1.
     learning_rate : float or None
-        Of the targets; None: that of the optimiser.
+        Of the targets; None: that of the optimizer.
 
     Notes
     -----

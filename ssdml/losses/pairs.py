@@ -28,7 +28,7 @@ class PairWeights(NamedTuple):
 
 
 def pair_weights(batch: Batch, who: str) -> PairWeights:
-    """Pairs by the tuples, where given, else by the labels: an unlabelled row is in none of those.
+    """Pairs by the tuples, where given, else by the labels: an unlabeled row is in none of those.
 
     A pair that the tuples name more than once counts once, with the largest of its weights; one of
     weight 0 is none.

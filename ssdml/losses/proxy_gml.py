@@ -84,12 +84,12 @@ class ProxyGMLLoss(Loss):
     regularization : float
         λ, at least 0.
     learning_rate : float or None
-        Of the proxies, see :meth:`parameter_groups`; None: that of the optimiser.
+        Of the proxies, see :meth:`parameter_groups`; None: that of the optimizer.
 
     Notes
     -----
     The call is that of :class:`Loss <ssdml.losses.base.Loss>`, labels from 0 to ``num_classes - 1``
-    or -1; weights are those of the mean over rows. A batch without a labelled row has the loss 0,
+    or -1; weights are those of the mean over rows. A batch without a labeled row has the loss 0,
     proxies and all. O(n C N d) for the rows, O(C² N d) for the proxies. The parameter ``proxies``
     holds those of a class one after the other, and ``proxy_classes`` their classes. torch.compile
     makes several graphs of it, around the checks of the subgraph: nearly all of its time is that of
@@ -146,7 +146,7 @@ class ProxyGMLLoss(Loss):
         self.register_buffer("proxy_classes", classes, persistent=False)
 
     def of_batch(self, batch: Batch) -> torch.Tensor:
-        """Mean over the labelled rows, and the proxies' own term."""
+        """Mean over the labeled rows, and the proxies' own term."""
         labels, proxies = class_labels(batch, type(self).__name__), promoted(self.proxies)
         # Products are scaled, not proxies: these are the larger.
         scales = inverse_lengths(proxies)

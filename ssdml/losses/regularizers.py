@@ -1,4 +1,4 @@
-"""Regularisers that spread a batch: entropy of its pairs, and right angles between classes."""
+"""Regularizers that spread a batch: entropy of its pairs, and right angles between classes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class EntropyRegularizer(Loss):
     distance to η, and so widens classes and closes the gaps between them; scale the rows to
     length 1. O(n m d).
 
-    The formula is our reconstruction: the paper compares itself with the regulariser of SERAPH and
+    The formula is our reconstruction: the paper compares itself with the regularizer of SERAPH and
     gives none.
 
     References

@@ -134,7 +134,7 @@ def mine(
     triplets = mine_triplets(
         state.graph, affinities, strategy=settings.mining, n_triplets=n_triplets, random_state=rng
     )
-    # Confidence is high beside a labelled row; its root lets the rest of a class be heard.
+    # Confidence is high beside a labeled row; its root lets the rest of a class be heard.
     return triplets._replace(weight=np.sqrt(triplets.weight))
 
 

@@ -30,7 +30,7 @@ class ClassScore:
     predict: Any
 
     def score(self, X: Any, y: Any) -> float:
-        """Share of the labelled rows (``y != -1``) whose class is predicted."""
+        """Share of the labeled rows (``y != -1``) whose class is predicted."""
         labels = read_labels(y, len(X), f"{type(self).__name__}.score", "Score rows with labels.")
         known = labels != UNLABELED
         return float((np.asarray(self.predict(X))[known] == labels[known]).mean())

@@ -34,7 +34,7 @@ PAPER_PARTITIONS = 5  # 50 epochs in all, 10 on each partition (seed 003)
 class SSDML(InductiveMetric, PlannedFit, SuggestedSettings, CallbackSupportMixin, BaseEstimator):
     """Metric learned from many rows and a handful of labels.
 
-    A kNN graph carries the labels to the unlabelled rows, the graph and the classes mine
+    A kNN graph carries the labels to the unlabeled rows, the graph and the classes mine
     triplets, and an orthonormal L is learned from them on features in which classes are compact.
     The input is kept beside what is learned, and a metric that it finds worse than the input is
     never returned.
@@ -45,12 +45,12 @@ class SSDML(InductiveMetric, PlannedFit, SuggestedSettings, CallbackSupportMixin
         Columns of the embedding. None: as many as features. A smaller number keeps distances
         between the training rows as well as any linear map of the embedding can.
     n_neighbors : int
-        Neighbours of each row in the graph; at least 2 with ``mining="neighborhood"``.
+        Neighbors of each row in the graph; at least 2 with ``mining="neighborhood"``.
     decay : float
         How far labels reach along the graph, between 0 and 1.
     propagation : {"two-sided", "one-sided"}
-        Whether the affinities that triplets are mined from reach pairs of unlabelled rows, or only
-        pairs with a labelled row (seed).
+        Whether the affinities that triplets are mined from reach pairs of unlabeled rows, or only
+        pairs with a labeled row (seed).
     mining : {"propagated", "neighborhood"}
         Where triplets come from; see :func:`ssdml.graphs.mine_triplets`.
     input_weight : float or "auto"
@@ -69,14 +69,14 @@ class SSDML(InductiveMetric, PlannedFit, SuggestedSettings, CallbackSupportMixin
         most. Of a dask array 2 at most.
     guard : bool
         Whether to return the input, with a warning, where the learned metric is worse on the
-        graph or on the labelled rows.
+        graph or on the labeled rows.
     partition_size : int or None
         Seed 003's way: L alone is learned, on the rows as they are, on one random partition of so
-        many unlabelled rows after another. None: all rows at once, as described above.
+        many unlabeled rows after another. None: all rows at once, as described above.
     device : str
         Of the backbone: "auto" is a GPU where torch finds one.
     n_jobs : int or None
-        Threads of the neighbour search and of the propagation. The result does not depend on it.
+        Threads of the neighbor search and of the propagation. The result does not depend on it.
     random_state : int, RandomState or None
     verbose : int
         From 1 on a progress bar is drawn, if standard error is a terminal.
@@ -104,7 +104,7 @@ class SSDML(InductiveMetric, PlannedFit, SuggestedSettings, CallbackSupportMixin
     embedding_ : ndarray of shape (n_references, n_components)
         Of the rows that :meth:`predict` compares new ones with.
     reference_rows_ : None or ndarray of shape (n_references,)
-        Their numbers; None: all rows. Of a dask array, the labelled rows and at most 15,000 random
+        Their numbers; None: all rows. Of a dask array, the labeled rows and at most 15,000 random
         ones, which judged the metric.
     history_ : list of dict
         A round each: triplets, objective before and after, steps; of the first, how the weight of
@@ -119,10 +119,10 @@ class SSDML(InductiveMetric, PlannedFit, SuggestedSettings, CallbackSupportMixin
 
     Notes
     -----
-    Time: the neighbour search, O(n k C) a step of the propagation, O(n d²) for the scatter and
+    Time: the neighbor search, O(n k C) a step of the propagation, O(n d²) for the scatter and
     O(T l + n d l) a step of the manifold search for T triplets. Memory: O(n d + n k + n C).
 
-    Departures from [1]_, all undone by :meth:`paper`: labels are propagated to pairs of unlabelled
+    Departures from [1]_, all undone by :meth:`paper`: labels are propagated to pairs of unlabeled
     rows as well; triplets come from the classes so found; L is orthonormal after whitening by the
     scatter within classes, and starts at the discriminants; the input is kept beside.
 
@@ -198,9 +198,9 @@ class SSDML(InductiveMetric, PlannedFit, SuggestedSettings, CallbackSupportMixin
 
     @classmethod
     def paper(cls, n_components: int | None = None, **params: Any) -> Self:
-        """Seed 003 to the letter: one-sided affinities, neighbourhood triplets, no guard.
+        """Seed 003 to the letter: one-sided affinities, neighborhood triplets, no guard.
 
-        L starts at random and is learned on partitions of 9,000 unlabelled rows, 10 steps of
+        L starts at random and is learned on partitions of 9,000 unlabeled rows, 10 steps of
         conjugate gradients each. ``n_components`` None: half the features, as in the seed's
         networks. The seed's rows have unit length: scale X first, by ``Normalizer``. Where
         features do not change, a mini-batch has nothing to wait for, so the triplets of a
@@ -226,7 +226,7 @@ class SSDML(InductiveMetric, PlannedFit, SuggestedSettings, CallbackSupportMixin
             float32 or float64; other numbers are converted to float64. The rows of a dask array
             may be more than memory holds; see Notes.
         y : array of shape (n_samples,), int
-            -1 where unlabelled; :func:`ssdml.datasets.encode_partial_labels` makes such labels
+            -1 where unlabeled; :func:`ssdml.datasets.encode_partial_labels` makes such labels
             from names.
 
         Returns
@@ -237,7 +237,7 @@ class SSDML(InductiveMetric, PlannedFit, SuggestedSettings, CallbackSupportMixin
         -----
         Of a dask array, consecutive chunks are merged into partitions of up to 50,000 rows, or
         half a GB in float32 if that is less. No chunk is split: larger ones make larger partitions
-        (``X.rechunk({0: 200_000})``). Each partition, with the labelled rows of all others below
+        (``X.rechunk({0: 200_000})``). Each partition, with the labeled rows of all others below
         its own, has a graph that carries the labels and mines its share of the triplets. Pooled
         are the moments of the classes, the triplets with the rows at their ends, and the rows that
         judge; from these L is learned where fit was called. One partition comes to the metric that
@@ -246,11 +246,11 @@ class SSDML(InductiveMetric, PlannedFit, SuggestedSettings, CallbackSupportMixin
         The tasks run on the scheduler that dask is set to: threads, processes, a cluster's
         ``distributed.Client``. What a partition draws depends on ``random_state`` and its number,
         so neither the scheduler nor the loss of a worker changes the result. X is read twice, first
-        where it holds labelled rows; ``X.persist()`` spares the second time if a cluster has room.
+        where it holds labeled rows; ``X.persist()`` spares the second time if a cluster has room.
 
         A worker holds the rows of its partition three times at the most, beside their graph. Where
         fit was called are O(n C) numbers, y and what it became (``transduction_`` and
-        ``label_distributions_`` are NumPy arrays, in row order), the labelled rows, and at most
+        ``label_distributions_`` are NumPy arrays, in row order), the labeled rows, and at most
         325,000 others.
 
         ``backbone`` and ``partition_size`` must be None.
@@ -258,7 +258,7 @@ class SSDML(InductiveMetric, PlannedFit, SuggestedSettings, CallbackSupportMixin
         References
         ----------
         .. [1] Dutta, Harandi, Sekhar, "Semi-supervised metric learning: a deep resurrection",
-           AAAI 2021: partitions of unlabelled rows, each with all the labelled ones. Their
+           AAAI 2021: partitions of unlabeled rows, each with all the labeled ones. Their
            metrics come one after another there; that their triplets are pooled is ours.
         """
         if hasattr(self, "components_"):  # a fit that is cut short leaves nothing fitted
@@ -285,7 +285,7 @@ class SSDML(InductiveMetric, PlannedFit, SuggestedSettings, CallbackSupportMixin
         self, X: Array, labels: Ints, n_neighbors: int, rounds: int, seed: int, stages: Stages
     ) -> Learned:
         rng = np.random.default_rng(seed)
-        with stages("neighbours") as show:
+        with stages("neighbors") as show:
             graph = knn_graph(
                 graph_rows(X), n_neighbors, n_jobs=self.n_jobs, random_state=rng, progress=show
             )

@@ -138,7 +138,7 @@ class Residual:
         self.losses = tuple(losses)
 
     def features(self, X: Array) -> Array:
-        """Standardised rows, bent by the head."""
+        """Standardized rows, bent by the head."""
         return self.representation.features(X)
 
     def embed(self, X: Array) -> Array:
@@ -189,7 +189,7 @@ class ResidualRepresentation(NamedTuple):
         return unit_rows(features @ self.metric.astype(X.dtype))
 
     def features(self, X: Array) -> Array:
-        """``f(x)``: the standardised row, bent by the hidden layer."""
+        """``f(x)``: the standardized row, bent by the hidden layer."""
         mean, scale, A, a, B, b = (part.astype(X.dtype) for part in self[:6])
         centered = (X - mean) * scale
         features: Array = centered + np.maximum(centered @ A.T + a, 0) @ B.T + b

@@ -56,13 +56,13 @@ def learn_from_partitions(
 ) -> tuple[Learned, Indices, Array]:
     """The metric, with the numbers and the rows that new rows are to be compared with.
 
-    These are the labelled rows, and at most 15,000 random ones that judged the metric.
+    These are the labeled rows, and at most 15,000 random ones that judged the metric.
 
     Parameters
     ----------
     X : dask array of shape (n, d)
     labels : array of shape (n,)
-        -1 where unlabelled.
+        -1 where unlabeled.
     n_neighbors, rounds : int
     settings : Settings
     seed : int
@@ -75,11 +75,11 @@ def learn_from_partitions(
     blocks = X.to_delayed().ravel()
     kept = _gathered(blocks, X, labels, who)
     try:
-        with stages("labelled rows"):
+        with stages("labeled rows"):
             kept = kept.persist()
             # Waits: were the partitions known meanwhile, all the blocks would be kept for them.
-            labelled: Labelled = kept.compute()
-        _check_number(len(labelled.numbers), parts, who)
+            labeled: Labeled = kept.compute()
+        _check_number(len(labeled.numbers), parts, who)
         task = Task(
             who,
             n_neighbors,
@@ -89,7 +89,7 @@ def learn_from_partitions(
             settings.n_jobs,
             min(rounds, 2),  # nothing changes after the second
             seed,
-            n_held_out(len(labels) - len(labelled.numbers)) > 0,
+            n_held_out(len(labels) - len(labeled.numbers)) > 0,
         )
         with stages("partitions"):
             ask = dask.delayed(summarize, nout=2)
@@ -100,23 +100,23 @@ def learn_from_partitions(
         _release(kept)
     pool = pooled(summaries)
     _tell_of_unreached(pool.history, who)
-    learned = _learn(pool, moments, labelled, task, settings, stages)
+    learned = _learn(pool, moments, labeled, task, settings, stages)
     sample = pool.samples[-1]
     numbers, places = np.unique(
-        np.concatenate([labelled.numbers, pool.numbers[sample]]), return_index=True
+        np.concatenate([labeled.numbers, pool.numbers[sample]]), return_index=True
     )
-    return learned, numbers, np.concatenate([labelled.X, pool.X[sample]])[places]
+    return learned, numbers, np.concatenate([labeled.X, pool.X[sample]])[places]
 
 
 def _gathered(blocks: Array, X: Any, labels: Ints, who: str) -> Any:
-    """Delayed labelled rows of all blocks."""
+    """Delayed labeled rows of all blocks."""
     import dask
 
     numbers = np.flatnonzero(labels != UNLABELED)
     ends = np.cumsum(X.chunks[0])
     homes = np.searchsorted(ends, numbers, side="right")
     pick, dtype = dask.delayed(_picked), rows_dtype(X)
-    first = np.flatnonzero(np.diff(homes, prepend=-1))  # of the labelled rows of a block
+    first = np.flatnonzero(np.diff(homes, prepend=-1))  # of the labeled rows of a block
     rows = []
     for home, own in zip(homes[first], np.split(numbers, first[1:]), strict=True):
         size = int(X.chunks[0][home])
@@ -131,8 +131,8 @@ def _picked(
     return check_block(block, shape, dtype, who, start)[places]
 
 
-def _stacked(rows: Sequence[Array], numbers: Indices, labels: Ints) -> Labelled:
-    return Labelled(numbers, labels, np.concatenate(rows))
+def _stacked(rows: Sequence[Array], numbers: Indices, labels: Ints) -> Labeled:
+    return Labeled(numbers, labels, np.concatenate(rows))
 
 
 def _release(kept: Any) -> None:
@@ -148,12 +148,12 @@ def _release(kept: Any) -> None:
             future.release()
 
 
-def _check_number(n_labelled: int, parts: Sequence[tuple[list[int], Share]], who: str) -> None:
+def _check_number(n_labeled: int, parts: Sequence[tuple[list[int], Share]], who: str) -> None:
     largest = max(share.stop - share.start for _, share in parts)
-    if len(parts) > 1 and n_labelled > largest:
+    if len(parts) > 1 and n_labeled > largest:
         warnings.warn(
-            f"{who}: labelled rows should be fewer than the rows of a partition, since each "
-            f"partition gets them all; got {n_labelled} for {largest}. Set some labels to -1, or "
+            f"{who}: labeled rows should be fewer than the rows of a partition, since each "
+            f"partition gets them all; got {n_labeled} for {largest}. Set some labels to -1, or "
             "use X.rechunk for larger chunks.",
             stacklevel=2,
         )
@@ -233,7 +233,7 @@ class Totals(NamedTuple):
 def _learn(
     pool: Summary,
     seen: ClassMoments,
-    labelled: Labelled,
+    labeled: Labeled,
     task: Task,
     settings: Settings,
     stages: Stages,
@@ -264,7 +264,7 @@ def _learn(
     components = totals.fewer_columns(beside_input(backbone.components / scale, weight), settings)
     learned = Learned(components, None, weight, pool.distributions)
     if settings.guard:
-        learned = guarded(learned, alone, labelled.X, labelled.labels, tuple(verdicts))
+        learned = guarded(learned, alone, labeled.X, labeled.labels, tuple(verdicts))
     history = [dict(report) for report in pool.history]
     history[0] |= verdicts[0]._asdict()
     history[-1] |= details | {"agreement": verdicts[1].agreement}
@@ -312,7 +312,7 @@ def _judge(
 
 # The partitions of rows that no machine holds: which rows each has, and what it tells of them.
 #
-# A partition is some chunks of rows with all the labelled rows beside them (seed 003's idea of
+# A partition is some chunks of rows with all the labeled rows beside them (seed 003's idea of
 # partitions). What it does is a pure function of arrays: it builds a graph of its own, propagates
 # the labels, mines triplets, and returns what is small: the moments of its classes, its triplets
 # with the rows at their ends, and some rows that judge. What it draws depends on the seed and its
@@ -322,8 +322,8 @@ PARTITION_ROWS = 50_000
 PARTITION_ENTRIES = 2**27  # where rows are long, fewer: half a GB in float32
 
 
-class Labelled(NamedTuple):
-    """The labelled rows, which every partition gets."""
+class Labeled(NamedTuple):
+    """The labeled rows, which every partition gets."""
 
     numbers: Indices  # among all rows, ascending
     labels: Ints
@@ -434,7 +434,7 @@ def shares(chunks: Sequence[int], n_features: int, labels: Ints) -> list[tuple[l
 
 
 def fewest_rows(chunks: Sequence[int], n_features: int, labels: Ints) -> int:
-    """Rows of the smallest partition, the labelled rows of the others among them.
+    """Rows of the smallest partition, the labeled rows of the others among them.
 
     Examples
     --------
@@ -448,7 +448,7 @@ def fewest_rows(chunks: Sequence[int], n_features: int, labels: Ints) -> int:
 
 @BLAS.one_thread()  # or sums would depend on what else the process does meanwhile
 def summarize(
-    blocks: Sequence[Any], labelled: Labelled, share: Share, task: Task
+    blocks: Sequence[Any], labeled: Labeled, share: Share, task: Task
 ) -> tuple[ClassMoments, Summary]:
     """What a partition tells; the moments are of its own rows, less those that are held out.
 
@@ -456,7 +456,7 @@ def summarize(
     ----------
     blocks : sequence of arrays of shape (n_rows, n_features)
         The chunks of the partition.
-    labelled : Labelled
+    labeled : Labeled
     share : Share
     task : Task
 
@@ -467,7 +467,7 @@ def summarize(
     """
     # The number 0 leaves the seed as it is.
     rng = np.random.default_rng([task.seed, share.number])
-    state, numbers = _state(blocks, labelled, share, task, rng)
+    state, numbers = _state(blocks, labeled, share, task, rng)
     n_own, classes = share.stop - share.start, state.classes
     judged = rng.permutation(np.flatnonzero(state.labels == UNLABELED))[: share.n_judged]
     seen = np.setdiff1d(np.arange(n_own), judged)
@@ -509,25 +509,25 @@ def summarize(
 
 def _state(
     blocks: Sequence[Any],
-    labelled: Labelled,
+    labeled: Labeled,
     share: Share,
     task: Task,
     rng: np.random.Generator,
 ) -> tuple[State, Indices]:
-    """The partition's rows, and below them the labelled rows of the others; their numbers."""
-    n_features, dtype = labelled.X.shape[1], labelled.X.dtype
+    """The partition's rows, and below them the labeled rows of the others; their numbers."""
+    n_features, dtype = labeled.X.shape[1], labeled.X.dtype
     starts = share.start + np.cumsum([0, *share.sizes[:-1]])
     own = [
         check_block(block, (size, n_features), dtype, task.who, int(start))
         for block, size, start in zip(blocks, share.sizes, starts, strict=True)
     ]
-    inside = (share.start <= labelled.numbers) & (labelled.numbers < share.stop)
-    X = np.concatenate([*own, labelled.X[~inside]])
+    inside = (share.start <= labeled.numbers) & (labeled.numbers < share.stop)
+    X = np.concatenate([*own, labeled.X[~inside]])
     check_spread(X, task.who)
-    numbers = np.concatenate([np.arange(share.start, share.stop), labelled.numbers[~inside]])
+    numbers = np.concatenate([np.arange(share.start, share.stop), labeled.numbers[~inside]])
     labels = np.full(len(X), UNLABELED, dtype=np.int64)
-    labels[labelled.numbers[inside] - share.start] = labelled.labels[inside]
-    labels[share.stop - share.start :] = labelled.labels[~inside]
+    labels[labeled.numbers[inside] - share.start] = labeled.labels[inside]
+    labels[share.stop - share.start :] = labeled.labels[~inside]
     k = min(task.n_neighbors, len(X) - 1)
     graph = knn_graph(graph_rows(X), k, n_jobs=task.n_jobs, random_state=rng)
     return State(
@@ -543,7 +543,7 @@ def _mined(state: State, share: Share, task: Task, rng: np.random.Generator) -> 
 
 
 def _n_unreached(graph: KNNGraph, labels: Ints) -> int:
-    """Rows in those parts of the graph where none is labelled."""
+    """Rows in those parts of the graph where none is labeled."""
     parts = connected_components(graph.to_csr(), directed=False)[1]
     return int((~np.isin(parts, parts[labels != UNLABELED])).sum())
 

@@ -22,7 +22,7 @@ from ssdml.utils.linalg import check_spread
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import UNLABELED, check_finite
 
-# Confidence in the classes that a graph gave, calibrated by labelled rows that were hidden.
+# Confidence in the classes that a graph gave, calibrated by labeled rows that were hidden.
 
 FOLDS = 5
 TOL = 1e-3  # of the solver: powers are not known to a hundredth
@@ -34,8 +34,8 @@ class Calibration(NamedTuple):
     """Powers that make confidences as large as the share of what is right, and what told them."""
 
     of_rows: float  # of the distributions that were propagated
-    of_new: float  # of those that new rows take from their neighbours
-    rows: Ints  # (m,) labelled rows that were hidden
+    of_new: float  # of those that new rows take from their neighbors
+    rows: Ints  # (m,) labeled rows that were hidden
     codes: Ints  # (m,) their classes, by number
     distributions: Array  # (m, n_classes), what the others say of them, calibrated
 
@@ -59,16 +59,16 @@ def calibrate(
     rng: np.random.Generator,
     n_jobs: int | None = None,
 ) -> Calibration | None:
-    """Hide a fifth of the labelled rows at a time, and see how sure the others are of them.
+    """Hide a fifth of the labeled rows at a time, and see how sure the others are of them.
 
     Parameters
     ----------
     edges : KNNGraph or sparse array
         Along which labels are spread.
     labels : array of shape (n,), int
-        -1 where unlabelled.
+        -1 where unlabeled.
     embedding : array of shape (n, l)
-        In which new rows find their neighbours.
+        In which new rows find their neighbors.
     decay : float
     n_neighbors : int
     rng : Generator
@@ -78,7 +78,7 @@ def calibrate(
     Returns
     -------
     calibration : Calibration or None
-        None where no class has two labelled rows.
+        None where no class has two labeled rows.
 
     Notes
     -----
@@ -115,7 +115,7 @@ def calibrate(
 
 
 def suspects(calibration: Calibration, classes: Array) -> SuspectedLabels:
-    """Labelled rows whose likeliest class is another, the surest first."""
+    """Labeled rows whose likeliest class is another, the surest first."""
     found, confidences = calibration.distributions.argmax(1), calibration.distributions.max(1)
     wrong = np.flatnonzero(found != calibration.codes)
     wrong = wrong[np.argsort(-confidences[wrong], kind="stable")]
@@ -126,7 +126,7 @@ def suspects(calibration: Calibration, classes: Array) -> SuspectedLabels:
 
 
 def hidden_folds(labels: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Labelled rows of the classes that have two or more, and the fifth of each.
+    """Labeled rows of the classes that have two or more, and the fifth of each.
 
     Of no class all rows are in one fifth.
 
@@ -184,7 +184,7 @@ def sharpened(distributions: Array, power: float) -> Array:
 
 
 def neighbor_votes(distances: Array, distributions: Array) -> Array:
-    """Distributions (m, k, n_classes) of neighbours, by how near they are, as one of each row.
+    """Distributions (m, k, n_classes) of neighbors, by how near they are, as one of each row.
 
     Examples
     --------
@@ -201,7 +201,7 @@ def neighbor_votes(distances: Array, distributions: Array) -> Array:
 def _other_neighbors(
     embedding: Array, rows: Ints, n_neighbors: int, n_jobs: int | None
 ) -> tuple[Ints, Array]:
-    """Nearest neighbours of rows, themselves left out, and the distances to them."""
+    """Nearest neighbors of rows, themselves left out, and the distances to them."""
     k = min(n_neighbors, len(embedding) - 1)
     return without_self(nearest_rows(embedding, embedding[rows], k + 1, n_jobs=n_jobs), rows)
 
@@ -246,7 +246,7 @@ class InductiveMetric(ClassScore, LearnedMetric):
         """Distribution of the classes at each row: that of its nearest training rows.
 
         Training rows count by ``exp(-distance² / scale²)`` in the embedding, where the scale of a
-        row is the distance to the last of its ``n_neighbors`` neighbours (the induction formula of
+        row is the distance to the last of its ``n_neighbors`` neighbors (the induction formula of
         label propagation). After a fit of a dask array they are ``reference_rows_`` alone. They are
         raised to a power, ``confidence_powers_[1]``, and scaled again: 1, or where the fit could
         hide labels and see, that by which the largest are right as often as they say.
@@ -363,7 +363,7 @@ class InductiveMetric(ClassScore, LearnedMetric):
 
 
 def neighbors_among(n_neighbors: int, n_samples: int, who: str, *, stacklevel: int) -> int:
-    """As many neighbours as are asked for, or all other rows, with a warning.
+    """As many neighbors as are asked for, or all other rows, with a warning.
 
     Examples
     --------
@@ -372,7 +372,7 @@ def neighbors_among(n_neighbors: int, n_samples: int, who: str, *, stacklevel: i
     """
     if n_samples < 2:
         raise ValueError(
-            f"{who}: a graph of neighbours wants at least 2 rows; got {n_samples}. Give more."
+            f"{who}: a graph of neighbors wants at least 2 rows; got {n_samples}. Give more."
         )
     if n_neighbors < n_samples:
         return int(n_neighbors)

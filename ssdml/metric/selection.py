@@ -18,14 +18,14 @@ from ssdml.utils.scatter import class_means
 from ssdml.utils.typing import Array, Floats, Indices, Ints
 from ssdml.utils.validation import UNLABELED
 
-JUDGED_ROWS = 5000  # rows that compare metrics by their nearest neighbours
+JUDGED_ROWS = 5000  # rows that compare metrics by their nearest neighbors
 REFERENCE_ROWS = 10_000  # rows that those are searched among
-HELD_OUT = 0.2  # share of the unlabelled rows that judge the first round, and do not train it
+HELD_OUT = 0.2  # share of the unlabeled rows that judge the first round, and do not train it
 MIN_JUDGED_ROWS = 50  # fewer say nothing
 
 
 def n_held_out(n_unlabeled: int) -> int:
-    """How many of the unlabelled rows judge the first round; 0 if they were too few to."""
+    """How many of the unlabeled rows judge the first round; 0 if they were too few to."""
     count = min(JUDGED_ROWS, int(HELD_OUT * n_unlabeled))
     return count if count >= MIN_JUDGED_ROWS else 0
 
@@ -33,7 +33,7 @@ def n_held_out(n_unlabeled: int) -> int:
 def split_rows(state: State, rng: np.random.Generator) -> tuple[Indices, Indices]:
     """Rows that train the features in the first round, and rows that judge the metric after it.
 
-    The two are apart, so that no class learned by heart is judged; where few rows are unlabelled,
+    The two are apart, so that no class learned by heart is judged; where few rows are unlabeled,
     rows that train judge as well.
     """
     everything = np.arange(len(state.X))
@@ -65,7 +65,7 @@ def judge(
 def verdict(
     learned: Array, inputs: Array, classes: Ints, judged: Indices, input_weight: float | str
 ) -> InputWeight:
-    """The weight of the input, given or chosen, and how rows agree with their neighbours then."""
+    """The weight of the input, given or chosen, and how rows agree with their neighbors then."""
     weights = INPUT_WEIGHTS if input_weight == "auto" else (float(input_weight),)
     return choose_input_weight(learned, inputs, classes, judged, weights=weights)
 
@@ -149,7 +149,7 @@ def guarded(
     labels: Ints,
     verdicts: tuple[InputWeight, ...],
 ) -> Learned:
-    """What was learned, or the input alone where that is better; given the labelled rows."""
+    """What was learned, or the input alone where that is better; given the labeled rows."""
     complaint = _complaint(learned, alone, rows, labels, verdicts)
     if not complaint:
         return learned
@@ -168,7 +168,7 @@ def _complaint(
     for verdict in verdicts:
         if verdict.is_worse:
             return (
-                f"nearest neighbours agree in class on {verdict.agreement:.1%} of the rows, "
+                f"nearest neighbors agree in class on {verdict.agreement:.1%} of the rows, "
                 f"{verdict.input_agreement:.1%} with the input"
             )
     by_input = nearest_mean_agrees(rows @ alone.components.T, labels)
@@ -176,7 +176,7 @@ def _complaint(
     by_learned = nearest_mean_agrees(represented @ learned.components.T, labels)
     if len(by_input) and falls_short(by_learned, by_input):
         return (
-            f"{by_learned.mean():.1%} of the labelled rows are nearest to their class's mean, "
+            f"{by_learned.mean():.1%} of the labeled rows are nearest to their class's mean, "
             f"{by_input.mean():.1%} with the input"
         )
     return ""
@@ -194,7 +194,7 @@ def relative_spread(of_embedding: float, of_input: float) -> float:
 
 # How much of the input to keep beside what was learned, judged without test labels.
 #
-# The yardstick is agreement with the graph: how often a row's nearest neighbour carries the class
+# The yardstick is agreement with the graph: how often a row's nearest neighbor carries the class
 # that propagation gave the row.
 
 INPUT_WEIGHTS = (0.7, 1.0, 1.4)
@@ -203,7 +203,7 @@ BLOCK_ENTRIES = 2**21  # of the distances that are held at once: 16 MB
 
 
 class InputWeight(NamedTuple):
-    """A weight of the input, and the shares of rows that agree with their nearest neighbour."""
+    """A weight of the input, and the shares of rows that agree with their nearest neighbor."""
 
     weight: float
     agreement: float  # of the learned metric with the input beside it
@@ -244,7 +244,7 @@ def choose_input_weight(
     *,
     weights: Sequence[float] = INPUT_WEIGHTS,
 ) -> InputWeight:
-    """Least weight of the input with which rows agree more with their neighbours than by it alone.
+    """Least weight of the input with which rows agree more with their neighbors than by it alone.
 
     More by half a standard error of the difference; if no weight does so, the one with which most
     rows agree, and of several the largest. Distances are ``learned² + weight² · input²``; the
@@ -258,7 +258,7 @@ def choose_input_weight(
     classes : array of shape (n,)
         Class that the graph gave each row.
     judged : array of shape (m,), int
-        Rows that are asked for their neighbours among all rows; better such as the learner did not
+        Rows that are asked for their neighbors among all rows; better such as the learner did not
         see.
     weights : sequence of float
         Weights to choose from, in ascending order.
@@ -269,8 +269,8 @@ def choose_input_weight(
 
     Notes
     -----
-    A small weight separates classes, a large one keeps near neighbours: agreement grows with the
-    weight, levels off, and falls towards the input's. O(m n (d + l)) time, O(n (d + l)) memory.
+    A small weight separates classes, a large one keeps near neighbors: agreement grows with the
+    weight, levels off, and falls toward the input's. O(m n (d + l)) time, O(n (d + l)) memory.
 
     Examples
     --------

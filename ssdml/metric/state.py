@@ -30,7 +30,7 @@ class State(NamedTuple):
     """What is known of the rows: their labels, their graph, and what it says of their classes."""
 
     X: Array  # (n, d)
-    labels: Ints  # (n,), -1 where unlabelled
+    labels: Ints  # (n,), -1 where unlabeled
     graph: KNNGraph
     distributions: Array  # (n, n_classes)
     edges: Any = None  # along which they were spread; None: those of the graph

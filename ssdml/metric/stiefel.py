@@ -1,4 +1,4 @@
-"""Minimisation over matrices of orthonormal columns, by pymanopt's conjugate gradients."""
+"""Minimization over matrices of orthonormal columns, by pymanopt's conjugate gradients."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def minimize_on_stiefel(
 
     Notes
     -----
-    Each call makes its own optimiser, so nothing is remembered between the turns of an
+    Each call makes its own optimizer, so nothing is remembered between the turns of an
     alternation. A value that is not finite counts as infinite, so the line search steps back from
     it. Value and gradient come from one evaluation. The search neither prints nor draws random
     numbers, and has no limit of time.

@@ -1,5 +1,5 @@
 from .split import (
-    LabelledScorer as LabelledScorer,
+    LabeledScorer as LabeledScorer,
     SemiSupervisedSplit as SemiSupervisedSplit,
-    labelled_scorer as labelled_scorer,
+    labeled_scorer as labeled_scorer,
 )

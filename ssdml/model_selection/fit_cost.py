@@ -28,7 +28,7 @@ PILOT_ROWS = 50_000  # at most; arrays of more do not fit the caches either
 PILOT_SHARE = 1 / 3  # of the rows to be planned for: the plan is to be cheaper than the fit
 FEWEST_ROWS, WARM_UP_ROWS = 600, 300
 LABELS_PER_CLASS = 5
-SPREAD = 1.5  # of the clusters, in units of that of their centres: they overlap
+SPREAD = 1.5  # of the clusters, in units of that of their centers: they overlap
 
 
 class StagePlan(NamedTuple):
@@ -44,9 +44,9 @@ class FitPlan(NamedTuple):
 
     Examples
     --------
-    >>> FitPlan((StagePlan("neighbours", 2.0, 300.0), StagePlan("labels", 1.0, 400.0)))
+    >>> FitPlan((StagePlan("neighbors", 2.0, 300.0), StagePlan("labels", 1.0, 400.0)))
     FitPlan: 3.0 s, 400 MB at the peak
-      neighbours           2.0 s     300 MB
+      neighbors           2.0 s     300 MB
       labels               1.0 s     400 MB
     """
 
@@ -109,7 +109,7 @@ class PlannedFit:
         n_classes : int
             Classes that y will hold.
         rows : array of shape (m, n_features), or None
-            Rows like those of X, at least a third as many or 50,000: how hard their neighbours are
+            Rows like those of X, at least a third as many or 50,000: how hard their neighbors are
             to find depends on them. A memory-mapped X itself will do. None: rows in overlapping
             clusters.
         dtype : dtype
@@ -137,7 +137,7 @@ class PlannedFit:
         >>> from ssdml import SSDML
         >>> plan = SSDML.plan(2000, 8)
         >>> [stage.name for stage in plan.stages]
-        ['neighbours', 'labels', 'round 1', 'round 2']
+        ['neighbors', 'labels', 'round 1', 'round 2']
         """
         estimator: Any = clone(cast("Any", self)).set_params(**params)
         return plan_fit(
@@ -186,7 +186,7 @@ def plan_fit(
     few = few._replace(n_classes=min(n_classes, size // 2))  # that have a label
     by_index = many.searches_by_index
     if by_index and not few.searches_by_index:
-        seconds["neighbours"] = _index_seconds(searched, pilot)
+        seconds["neighbors"] = _index_seconds(searched, pilot)
     held = stage_bytes(many)
     work, at_pilot = (stage_work(shape, by_index=by_index) for shape in (many, few))
     kinds = {name: name.partition(" ")[0] for name in seconds}
@@ -243,7 +243,7 @@ def pilot_data(
 
 
 def _stage_seconds(estimator: Any, X: Array, classes: Array) -> dict[str, float]:
-    """Seconds of the stages of a fit to the rows, of which a few are labelled."""
+    """Seconds of the stages of a fit to the rows, of which a few are labeled."""
     y = classes[: len(X)].copy()
     y[min(len(X) // 2, LABELS_PER_CLASS * (int(classes.max()) + 1)) :] = UNLABELED
     seconds: dict[str, float] = estimator.fit(X, y).stage_seconds_
@@ -280,7 +280,7 @@ class FitShape(NamedTuple):
     n_samples: int
     n_features: int
     n_classes: int
-    n_searched: int  # columns that the neighbours are searched in
+    n_searched: int  # columns that the neighbors are searched in
     n_neighbors: int
     itemsize: int  # bytes of an entry of X
     residual: bool = False
@@ -296,7 +296,7 @@ class FitShape(NamedTuple):
 
     @property
     def searches_by_index(self) -> bool:
-        """Whether the neighbours of all rows are too many to be searched exactly."""
+        """Whether the neighbors of all rows are too many to be searched exactly."""
         return exact_work(self.n_samples, self.n_searched) > EXACT_WORK
 
 
@@ -307,7 +307,7 @@ def stage_bytes(shape: FitShape) -> dict[str, float]:
     --------
     >>> held = stage_bytes(FitShape(10**6, 64, 100, 60, 10, 4))
     >>> {stage: round(number / 1e9, 1) for stage, number in held.items()}
-    {'neighbours': 0.9, 'labels': 3.1, 'round': 2.2, 'partition': 2.6}
+    {'neighbors': 0.9, 'labels': 3.1, 'round': 2.2, 'partition': 2.6}
     """
     n, d, n_classes, searched, k, itemsize, residual, partition_size, one_sided = shape
     rows = n * d * itemsize
@@ -317,7 +317,7 @@ def stage_bytes(shape: FitShape) -> dict[str, float]:
 
     found = 3 * n * (k + 1) * (INDEX + itemsize)  # in parts, as a whole, without the row itself
     coded = n * (searched / 2 + INDEX)
-    neighbours = projected + max(rows if projected else 0, found + coded)
+    neighbors = projected + max(rows if projected else 0, found + coded)
 
     edge = 4 * (INDEX / 2 + FLOAT) - SINGLE  # plain, scaled, in parts by rows, the latter rounded
     block = BLOCK_ENTRY * min(n * n_classes, max(n, BLOCK_ENTRIES))
@@ -325,13 +325,13 @@ def stage_bytes(shape: FitShape) -> dict[str, float]:
 
     triplets = 6 * N_TRIPLETS * d * FLOAT
     turn: float = n * (d + shape.n_learned) * FLOAT + triplets
-    if residual:  # the rows standardised; the embedding's graph beside that of the input
+    if residual:  # the rows standardized; the embedding's graph beside that of the input
         turn = n * d * FLOAT + max(turn, graph + labels)
     if one_sided:
         turn = max(turn, 4 * n * N_MODES * itemsize)
     part = min(1.0, (partition_size or n) / n)
     return {
-        "neighbours": rows + neighbours,
+        "neighbors": rows + neighbors,
         "labels": rows + graph + labels,
         "round": rows + graph + distributions + turn,
         "partition": rows + graph + distributions + part * (turn + graph),
@@ -349,12 +349,12 @@ def stage_work(shape: FitShape, *, by_index: bool) -> dict[str, float]:
     >>> shapes = [FitShape(n, 64, 10, 64, 10, 4) for n in (20_000, 100_000)]
     >>> few, many = (stage_work(shape, by_index=False) for shape in shapes)
     >>> {stage: round(many[stage] / few[stage], 1) for stage in many}
-    {'neighbours': 18.1, 'labels': 5.9, 'round': 1.4, 'partition': 5.0}
+    {'neighbors': 18.1, 'labels': 5.9, 'round': 1.4, 'partition': 5.0}
     """
     n, d, n_classes, searched, k, _, residual, partition_size, one_sided = shape
     # Of an approximate search the exponent was measured, from 50,000 to 1,000,000 rows.
-    neighbours = 2e4 * n**1.15 if by_index else 0.02 * exact_work(n, searched) + 2e4 * n
-    # Neighbours lie far apart in memory: the more rows, the farther.
+    neighbors = 2e4 * n**1.15 if by_index else 0.02 * exact_work(n, searched) + 2e4 * n
+    # Neighbors lie far apart in memory: the more rows, the farther.
     labels = 50 * n**1.1 * n_classes * k
     judged = n_held_out(n)
     turn = 2e8 + 6 * judged * min(n, judged + REFERENCE_ROWS)
@@ -363,8 +363,8 @@ def stage_work(shape: FitShape, *, by_index: bool) -> dict[str, float]:
         from ssdml.metric.residual import schedule_for
 
         turn += 4e4 * schedule_for(n).n_steps * (d + 100)
-        turn += 200 * n * d + neighbours + labels
+        turn += 200 * n * d + neighbors + labels
     if one_sided:
         turn += 1e6 * n
     partition = min(n, partition_size or n)
-    return {"neighbours": neighbours, "labels": labels, "round": turn, "partition": partition}
+    return {"neighbors": neighbors, "labels": labels, "round": turn, "partition": partition}

@@ -1,4 +1,4 @@
-"""What the other labels say of a labelled row: leave-one-out of label propagation, exactly."""
+"""What the other labels say of a labeled row: leave-one-out of label propagation, exactly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROUNDING = 1e-12  # share of a row's score below which the others' share of it i
 
 
 def judged_rows(labels: Ints) -> Ints:
-    """Labelled rows of the classes that have another: of a lone one the others cannot be right.
+    """Labeled rows of the classes that have another: of a lone one the others cannot be right.
 
     Examples
     --------
@@ -38,16 +38,16 @@ def leave_one_out(
     tol: float = 1e-6,
     n_jobs: int | None = None,
 ) -> Array:
-    r"""Distribution of the classes at labelled rows, each propagated without its own label.
+    r"""Distribution of the classes at labeled rows, each propagated without its own label.
 
     Parameters
     ----------
     graph : KNNGraph or sparse array of shape (n, n)
         As :func:`ssdml.graphs.propagate_labels` takes it.
     labels : array of shape (n,), int
-        -1 where unlabelled.
+        -1 where unlabeled.
     rows : array of shape (q,), int
-        Labelled rows of classes that have another, as :func:`judged_rows` gives them.
+        Labeled rows of classes that have another, as :func:`judged_rows` gives them.
     decay : float
     tol : float
         Of the solver.
@@ -60,18 +60,18 @@ def leave_one_out(
     Raises
     ------
     ValueError
-        Where one of the rows is not labelled, or alone in its class.
+        Where one of the rows is not labeled, or alone in its class.
 
     Notes
     -----
     Scores are :math:`F = K H`, with :math:`K = (1 - \gamma) (I - \gamma S)^{-1}` and H the one-hot
     labels. Without the label of row i, of class c, they are :math:`F - K_{\cdot i} e_c^\top`: the
-    columns of K that belong to labelled rows hold what each of q propagations would find. It takes
+    columns of K that belong to labeled rows hold what each of q propagations would find. It takes
     one solve with q columns more than one propagation, O(n q n_classes) for the masses of the
     classes, and O(n (q + n_classes)) memory.
 
     The prior of the classes is that of all labels. Counted without row i, it would be lowest for
-    the class of i, and where labels reach far that decides: of the labelled rows of MNIST, 5 a
+    the class of i, and where labels reach far that decides: of the labeled rows of MNIST, 5 a
     class, 23 % were found right so at a decay of 0.999, and 79 % by the prior of all (3 seeds).
 
     Examples
@@ -87,7 +87,7 @@ def leave_one_out(
     wrong = rows[~np.isin(rows, judged_rows(labels))]
     if len(wrong):
         raise ValueError(
-            "leave_one_out: rows must be labelled, and not alone in their class; got row "
+            "leave_one_out: rows must be labeled, and not alone in their class; got row "
             f"{wrong[0]}. Take those of judged_rows(labels)."
         )
     q = np.arange(len(rows))

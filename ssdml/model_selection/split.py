@@ -1,6 +1,6 @@
 """Cross-validation when most rows have no label: those train, and are never scored.
 
-scikit-learn's own splitters put unlabelled rows into the test folds and take their -1 for a
+scikit-learn's own splitters put unlabeled rows into the test folds and take their -1 for a
 class to be predicted, so a good model looks useless.
 """
 
@@ -22,12 +22,12 @@ from ssdml.utils.validation import UNLABELED, choose
 
 
 class SemiSupervisedSplit(BaseCrossValidator):
-    """Stratified folds of the labelled rows; every unlabelled row is in every training set.
+    """Stratified folds of the labeled rows; every unlabeled row is in every training set.
 
     Parameters
     ----------
     n_splits : int
-        Number of folds, from 2 on; at most the labelled rows of the largest class.
+        Number of folds, from 2 on; at most the labeled rows of the largest class.
     shuffle : bool
         Whether the rows of a class are drawn at random into the folds.
     random_state : int, RandomState or None
@@ -40,8 +40,8 @@ class SemiSupervisedSplit(BaseCrossValidator):
 
     Notes
     -----
-    Rows are unlabelled where y is -1, None, NaN or "". The folds are those of scikit-learn's
-    ``StratifiedKFold`` on the labelled rows, with its warning where a class has fewer labelled
+    Rows are unlabeled where y is -1, None, NaN or "". The folds are those of scikit-learn's
+    ``StratifiedKFold`` on the labeled rows, with its warning where a class has fewer labeled
     rows than there are folds.
 
     Examples
@@ -82,21 +82,21 @@ class SemiSupervisedSplit(BaseCrossValidator):
                 f"SemiSupervisedSplit: y must have a label for each of the {_num_samples(X)} rows "
                 f"of X; got {len(codes)}."
             )
-        labelled = np.flatnonzero(codes != UNLABELED)
-        unlabelled = np.flatnonzero(codes == UNLABELED)
-        largest = int(np.bincount(codes[labelled], minlength=1).max())
+        labeled = np.flatnonzero(codes != UNLABELED)
+        unlabeled = np.flatnonzero(codes == UNLABELED)
+        largest = int(np.bincount(codes[labeled], minlength=1).max())
         if self.n_splits > largest:
             raise ValueError(
-                "SemiSupervisedSplit: n_splits must be at most the number of labelled rows of the "
+                "SemiSupervisedSplit: n_splits must be at most the number of labeled rows of the "
                 f"largest class = {largest}; got {self.n_splits}. Use fewer folds or label more."
             )
         folds = StratifiedKFold(self.n_splits, shuffle=self.shuffle, random_state=self.random_state)
-        for train, test in folds.split(labelled, codes[labelled]):
-            yield np.sort(np.concatenate([labelled[train], unlabelled])), labelled[test]
+        for train, test in folds.split(labeled, codes[labeled]):
+            yield np.sort(np.concatenate([labeled[train], unlabeled])), labeled[test]
 
 
-class LabelledScorer:
-    """Scores an estimator on the labelled rows alone; see `labelled_scorer`."""
+class LabeledScorer:
+    """Scores an estimator on the labeled rows alone; see `labeled_scorer`."""
 
     def __init__(self, scoring: str) -> None:
         self.scoring = scoring
@@ -107,7 +107,7 @@ class LabelledScorer:
         rows = np.flatnonzero(codes != UNLABELED)
         if len(rows) == 0:
             raise ValueError(
-                f"labelled_scorer: y must contain labels; all {len(codes)} entries are unlabelled. "
+                f"labeled_scorer: y must contain labels; all {len(codes)} entries are unlabeled. "
                 "Split with SemiSupervisedSplit."
             )
         items = _safe_indexing(X, rows)
@@ -116,17 +116,17 @@ class LabelledScorer:
         score = embedding_score(estimator.transform(items), codes[rows], self.scoring)
         if np.isnan(score):
             raise ValueError(
-                f"labelled_scorer: {self.scoring} needs a class with two labelled rows among those "
+                f"labeled_scorer: {self.scoring} needs a class with two labeled rows among those "
                 f"it scores; got {len(rows)} rows of as many classes. Use fewer folds."
             )
         return score
 
     def __repr__(self) -> str:
-        return f"labelled_scorer({self.scoring!r})"
+        return f"labeled_scorer({self.scoring!r})"
 
 
-def labelled_scorer(scoring: str = "accuracy") -> LabelledScorer:
-    """Scorer that never counts an unlabelled row, for ``scoring=`` of scikit-learn's searches.
+def labeled_scorer(scoring: str = "accuracy") -> LabeledScorer:
+    """Scorer that never counts an unlabeled row, for ``scoring=`` of scikit-learn's searches.
 
     Parameters
     ----------
@@ -144,10 +144,10 @@ def labelled_scorer(scoring: str = "accuracy") -> LabelledScorer:
     --------
     >>> from sklearn.neighbors import KNeighborsClassifier
     >>> model = KNeighborsClassifier(1).fit([[0.0], [1.0]], [0, 1])
-    >>> labelled_scorer("accuracy")(model, [[0.1], [0.9], [0.2]], [0, 1, -1])
+    >>> labeled_scorer("accuracy")(model, [[0.1], [0.9], [0.2]], [0, 1, -1])
     1.0
     """
     if not is_embedding_score(scoring):
         names = ("NMI", "F1", "R@1", "MAP@R", "RP", *get_scorer_names())
         choose(dict.fromkeys(names), scoring, "scoring")
-    return LabelledScorer(scoring)
+    return LabeledScorer(scoring)

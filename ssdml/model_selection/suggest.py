@@ -30,7 +30,7 @@ from ssdml.utils.validation import UNLABELED
 # The defaults first: they win a tie.
 N_NEIGHBORS, DECAYS = (10, 5, 7, 15), (0.99, 0.95, 0.9)
 COLUMNS = (8, 4, 2)  # parts of the features that n_components may be
-JUDGED_LABELS = 200  # labelled rows that are left out, at most
+JUDGED_LABELS = 200  # labeled rows that are left out, at most
 TOL = 1e-4  # of the solver: the classes of rows left out were those of 1e-6
 
 
@@ -39,7 +39,7 @@ class GraphTrial(NamedTuple):
 
     n_neighbors: int
     decay: float
-    left_out: float  # share of labelled rows that the others' labels classify right; or NaN
+    left_out: float  # share of labeled rows that the others' labels classify right; or NaN
     agreement: float  # share of rows that a label reaches, and that have their nearest row's class
 
 
@@ -48,7 +48,7 @@ class ColumnsTrial(NamedTuple):
 
     n_components: int | None
     agreement: float  # share of rows whose nearest row by the metric has their class
-    labelled: float  # share of labelled rows nearest to the mean of their class; or NaN
+    labeled: float  # share of labeled rows nearest to the mean of their class; or NaN
 
 
 class Suggestion(NamedTuple):
@@ -64,7 +64,7 @@ class Suggestion(NamedTuple):
     n_neighbors  decay  left out  agreement
              10   0.99     90.0%      97.0%
               5   0.99     94.0%      98.0%  <
-    n_components  labelled  agreement
+    n_components  labeled  agreement
              all     92.0%      97.0%  <
               16     90.0%      95.0%
     """
@@ -85,11 +85,11 @@ class Suggestion(NamedTuple):
                 f"{_percent(trial.agreement):>9}{'  <' * is_chosen}"
             )
         if self.columns:
-            lines.append("n_components  labelled  agreement")
+            lines.append("n_components  labeled  agreement")
         for columns in self.columns:
             number = "all" if columns.n_components is None else columns.n_components
             lines.append(
-                f"{number:>12}  {_percent(columns.labelled):>8}  {_percent(columns.agreement):>9}"
+                f"{number:>12}  {_percent(columns.labeled):>8}  {_percent(columns.agreement):>9}"
                 f"{'  <' * (columns.n_components == chosen['n_components'])}"
             )
         return "\n".join(lines)
@@ -106,9 +106,9 @@ class SuggestedSettings:
         ----------
         X : array of shape (n_samples, n_features)
         y : array of shape (n_samples,), int
-            -1 where unlabelled.
+            -1 where unlabeled.
         max_rows : int
-            Rows that settings are compared on: the labelled ones, and random others.
+            Rows that settings are compared on: the labeled ones, and random others.
         **params
             Of the estimator. One of the three that is given is kept; ``random_state`` draws the
             rows too.
@@ -122,7 +122,7 @@ class SuggestedSettings:
         Raises
         ------
         ValueError
-            Where no row is labelled, or the parameters do not suit the rows.
+            Where no row is labeled, or the parameters do not suit the rows.
 
         Warns
         -----
@@ -135,14 +135,14 @@ class SuggestedSettings:
         turn (:func:`ssdml.model_selection.leave_one_out.leave_one_out`), at most 200 of them. The graph by which
         most are classified right is chosen; of several, the one in which rows agree most with
         their nearest row in the class that was propagated; of several, the default. Agreement
-        comes second because it favours few neighbours. Then one metric is learned, and cut to an
+        comes second because it favors few neighbors. Then one metric is learned, and cut to an
         eighth, a quarter and half of the columns: the fewest with which neither rows agree less
-        with their nearest row, nor labelled rows with the mean of their class (as the guard of a
+        with their nearest row, nor labeled rows with the mean of their class (as the guard of a
         fit has it), by more than half a standard error.
 
         The defaults are near the best of these. On digits, MNIST, Fashion-MNIST and Banking77, 2 to
         10 labels a class, the graph that true labels would choose gives 0.5 to 2 points more of
-        the unlabelled rows their class than the default does (3 to 10 seeds).
+        the unlabeled rows their class than the default does (3 to 10 seeds).
 
         Work is bounded by the number of settings and of rows, not by a clock: the same data and
         seed give the same choice on any machine.
@@ -194,7 +194,7 @@ def _checked(estimator: Any, X: Any, y: Any, max_rows: int) -> tuple[Array, Ints
     if of_dask(X):
         raise ValueError(
             f"{who}: X must be rows in memory; got a dask array. Pass some of them, with all that "
-            "are labelled: X[rows].compute()."
+            "are labeled: X[rows].compute()."
         )
     estimator._validate_params()
     X, labels, _ = clone(estimator)._validated(X, y)
@@ -208,7 +208,7 @@ def _checked(estimator: Any, X: Any, y: Any, max_rows: int) -> tuple[Array, Ints
 
 
 def _drawn(labels: Ints, max_rows: int, rng: np.random.Generator) -> Ints:
-    """Labelled rows, and so many of the others that together they are at most ``max_rows``."""
+    """Labeled rows, and so many of the others that together they are at most ``max_rows``."""
     labeled = rng.permutation(np.flatnonzero(labels != UNLABELED))[:max_rows]
     others = rng.permutation(np.flatnonzero(labels == UNLABELED))[: max_rows - len(labeled)]
     return np.sort(np.concatenate([labeled, others]))
@@ -222,7 +222,7 @@ def _graphs_tried(
     kept: frozenset[str],
     rng: np.random.Generator,
 ) -> tuple[GraphTrial, ...]:
-    """Leave-one-out and agreement by each graph; the neighbours are searched once for all."""
+    """Leave-one-out and agreement by each graph; the neighbors are searched once for all."""
     numbers = dict.fromkeys(min(k, len(X) - 1) for k in N_NEIGHBORS)
     if "n_neighbors" in kept:
         numbers = {estimator.n_neighbors: None}

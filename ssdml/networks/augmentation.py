@@ -21,7 +21,7 @@ class Augment(Protocol):
 
 @dataclass(frozen=True)
 class RandomViews:
-    """Affine maps, a flip, colours and a hole, each drawn anew for every image.
+    """Affine maps, a flip, colors and a hole, each drawn anew for every image.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class RandomViews:
             return numbers.to(items.device, items.dtype)
 
         views = _moved(items, self._maps(draw(7), *items.shape[2:]), self.border)
-        views = self._coloured(views, draw(3), draw(items.shape[1]))
+        views = self._colored(views, draw(3), draw(items.shape[1]))
         return self._pierced(views, draw(2))
 
     def weaker(self, share: float) -> Self:
@@ -96,10 +96,10 @@ class RandomViews:
         lower = [sign * width * sine / tall, height * turn.cos(), 2 * self.shift * down]
         return torch.stack([torch.stack(upper, 1), torch.stack(lower, 1)], 1)
 
-    def _coloured(
+    def _colored(
         self, images: torch.Tensor, drawn: torch.Tensor, tints: torch.Tensor
     ) -> torch.Tensor:
-        """Images in other colours, within the range that they span together."""
+        """Images in other colors, within the range that they span together."""
         if not (self.brightness or self.contrast or self.saturation or self.tint):
             return images
         low, high = images.amin(), images.amax()
@@ -113,7 +113,7 @@ class RandomViews:
         return (images + span * offsets).clamp(low, high)
 
     def _pierced(self, images: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
-        """Images with a square of their mean colour, part of which may lie outside."""
+        """Images with a square of their mean color, part of which may lie outside."""
         if not self.hole:
             return images
         places = [torch.linspace(-1, 1, side, device=images.device) for side in images.shape[2:]]

@@ -178,7 +178,7 @@ class PaperNetwork(NamedTuple):
 
     image_size: tuple[int, int]
     n_components: int  # columns of L
-    pretrain_epochs: int  # by softmax, on the labelled images
+    pretrain_epochs: int  # by softmax, on the labeled images
 
 
 PAPER_NETWORKS = {

@@ -27,7 +27,7 @@ class BNInception(nn.Module):
     """The last maps of BN-Inception: 1,024 channels, a 32nd of the image on each side.
 
     The layers carry the names of the Caffe model from which all published weights for this network
-    come, so that a file of them can be loaded. Batch normalisation has torch's own settings.
+    come, so that a file of them can be loaded. Batch normalization has torch's own settings.
 
     References
     ----------
@@ -85,7 +85,7 @@ class BNInception(nn.Module):
         return maps
 
     def _add(self, name: str, n_in: int, n_out: int, side: int, stride: int = 1) -> None:
-        """A convolution that keeps the size, or divides it by the stride, and its normalisation."""
+        """A convolution that keeps the size, or divides it by the stride, and its normalization."""
         self.add_module(name, nn.Conv2d(n_in, n_out, side, stride, padding=side // 2))
         self.add_module(f"{name}_bn", nn.BatchNorm2d(n_out))
 

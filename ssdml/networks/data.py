@@ -169,7 +169,7 @@ def held_items(
     ------
     ValueError
         If it is no pair; if they are of another shape than ``shape``, not as many as labels, or
-        none is labelled.
+        none is labeled.
     """
     if not isinstance(validation, tuple | list) or len(validation) != 2:
         raise ValueError(

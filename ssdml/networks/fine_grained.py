@@ -15,7 +15,7 @@ from ssdml.networks.bn_inception import BNInception
 from ssdml.networks.pooling import POOLINGS
 from ssdml.utils.validation import choose
 
-# Means and scales of ImageNet's channels: photographs come standardised, nearly by these.
+# Means and scales of ImageNet's channels: photographs come standardized, nearly by these.
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 CLASSIFIERS = ("fc.", "classifier.", "last_linear.", "head.", "aux1.", "aux2.")
 
@@ -44,11 +44,11 @@ class FineGrainedBackbone(nn.Module):
         Sides of the image relative to those given. With more than one, the features are the sum of
         the unit rows at each.
     factors, offsets : sequence of float
-        What a standardised channel is multiplied by, and what is added.
+        What a standardized channel is multiplied by, and what is added.
     reversed : bool
         Whether the channels change their order before that.
     frozen_norms : bool
-        Whether layers of batch normalisation keep their statistics while the rest is trained.
+        Whether layers of batch normalization keep their statistics while the rest is trained.
     """
 
     factors: torch.Tensor
@@ -73,7 +73,7 @@ class FineGrainedBackbone(nn.Module):
             self.register_buffer(name, torch.tensor(values).reshape(-1, 1, 1), persistent=False)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Features (n, d) of standardised images (n, 3, height, width)."""
+        """Features (n, d) of standardized images (n, 3, height, width)."""
         images = (images.flip(1) if self.reversed else images) * self.factors + self.offsets
         rows = [self.pooling(self.trunk(_scaled(images, scale))) for scale in self.input_scales]
         if len(rows) == 1:
@@ -85,7 +85,7 @@ class FineGrainedBackbone(nn.Module):
         return f"input_scales={self.input_scales}, frozen_norms={self.frozen_norms}"
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode, but for normalisations that are frozen."""
+        """Training mode, but for normalizations that are frozen."""
         super().train(mode)
         if self.frozen_norms:
             for module in self.trunk.modules():
@@ -102,7 +102,7 @@ def fine_grained_backbone(
     input_scales: Sequence[float] = (1.0,),
     frozen_norms: bool = False,
 ) -> FineGrainedBackbone:
-    """A network for photographs, with weights from a file, for standardised images of any size.
+    """A network for photographs, with weights from a file, for standardized images of any size.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def fine_grained_backbone(
     input_scales : sequence of float
         Sides of the image relative to those given; seed 003 has (1, 2^-1/2, 1/2) of 512 pixels.
     frozen_norms : bool
-        Whether batch normalisation keeps its statistics, as seed 001's code has it.
+        Whether batch normalization keeps its statistics, as seed 001's code has it.
 
     Raises
     ------
@@ -129,10 +129,10 @@ def fine_grained_backbone(
 
     Notes
     -----
-    `ssdml.DeepSSDML` standardises the images by their own channels, and published weights were
-    learned from images standardised by ImageNet's: nearly the same. GoogLeNet of torchvision was
+    `ssdml.DeepSSDML` standardizes the images by their own channels, and published weights were
+    learned from images standardized by ImageNet's: nearly the same. GoogLeNet of torchvision was
     ported from weights for pixels from -1 to 1, and BN-Inception from Caffe, for bytes in the order
-    blue, green, red, less (104, 117, 128): the standardised image is brought there first.
+    blue, green, red, less (104, 117, 128): the standardized image is brought there first.
 
     Examples
     --------

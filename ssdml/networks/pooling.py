@@ -79,7 +79,7 @@ def regions(height: int, width: int, n_scales: int) -> list[tuple[int, list[int]
 
 
 def _along(length: int, side: int) -> int:
-    """How many squares along a side, so that neighbours overlap by 40 % as nearly as can be."""
+    """How many squares along a side, so that neighbors overlap by 40 % as nearly as can be."""
     if length == side:
         return 1
     # m squares are (length - side) / (m - 1) apart, a share that they do not overlap.

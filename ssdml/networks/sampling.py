@@ -1,4 +1,4 @@
-"""Which rows a batch holds: partitions of the unlabelled ones, classes as often as each other."""
+"""Which rows a batch holds: partitions of the unlabeled ones, classes as often as each other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ssdml.utils.typing import Array, Indices, Ints
 def partitions(
     labeled: Indices, unlabeled: Indices, count: int, size: int | None, rng: np.random.Generator
 ) -> list[Indices]:
-    """The labelled rows with so many unlabelled ones, disjoint until all have had their turn.
+    """The labeled rows with so many unlabeled ones, disjoint until all have had their turn.
 
     Parameters
     ----------
@@ -21,7 +21,7 @@ def partitions(
     count : int
         Partitions.
     size : int or None
-        Unlabelled rows of each; None: all.
+        Unlabeled rows of each; None: all.
     rng : Generator
 
     Returns
@@ -124,7 +124,7 @@ def aligned_halves(
     Parameters
     ----------
     classes : array of shape (n,), int
-        -1 where unlabelled: such a row is not drawn.
+        -1 where unlabeled: such a row is not drawn.
     count : int
         Batches.
     rng : Generator

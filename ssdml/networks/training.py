@@ -76,7 +76,7 @@ class Trainer:
         return float(loss.detach())
 
     def optimizer_tensors(self) -> dict[str, torch.Tensor]:
-        """What the optimiser remembers, by the number of the parameter."""
+        """What the optimizer remembers, by the number of the parameter."""
         states = self.optimizer.state_dict()["state"]
         return {
             f"optimizer.{number}.{name}": value
@@ -105,7 +105,7 @@ def pretrain(
     epochs: int,
     rng: np.random.Generator,
 ) -> Iterator[float]:
-    """Teach a backbone the labelled items by softmax in the place of L; yields each epoch's loss.
+    """Teach a backbone the labeled items by softmax in the place of L; yields each epoch's loss.
 
     Seed 003 does so for CIFAR-10, in 30 epochs. AdamW at rate 10⁻³ and batches of 100 are ours: it
     does not say how.

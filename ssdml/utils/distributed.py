@@ -2,7 +2,7 @@
 
 Every rank draws the same batches and views. Our alternation embeds its own slice of them and
 gathers the rest: so losses that look at whole batches stay as they are, and the gradient is that of
-one process, for networks that look at items one by one. Batch normalisation sees a slice
+one process, for networks that look at items one by one. Batch normalization sees a slice
 (torch.nn.SyncBatchNorm does not). The published alternation and the baselines embed every batch
 whole on every rank, and share graphs and metrics.
 """

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ssdml.utils.linalg import unit_rows
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import UNLABELED, check_labelled, check_labels
+from ssdml.utils.validation import UNLABELED, check_labeled, check_labels
 
 
 def encode_partial_labels(
@@ -110,7 +110,7 @@ def read_labels(
     y = column_or_1d(y, warn=True)
     labels = check_labels(y.tolist() if y.dtype == object else y, n_samples, who)
     if way_out is not None:
-        check_labelled(labels, who, way_out)
+        check_labeled(labels, who, way_out)
     return labels
 
 
@@ -170,16 +170,16 @@ def _of_one_kind(known: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def class_codes(labels: Ints) -> tuple[Ints, int]:
-    """Place of each row's class in ``np.unique``, -1 where unlabelled, and how many there are."""
-    codes, labelled = np.full(len(labels), UNLABELED), labels != UNLABELED
-    classes, codes[labelled] = np.unique(labels[labelled], return_inverse=True)
+    """Place of each row's class in ``np.unique``, -1 where unlabeled, and how many there are."""
+    codes, labeled = np.full(len(labels), UNLABELED), labels != UNLABELED
+    classes, codes[labeled] = np.unique(labels[labeled], return_inverse=True)
     return codes, len(classes)
 
 
 def one_hot(labels: Ints) -> Array:
-    """Indicator of each class, in the order of ``np.unique``; zero on unlabelled rows."""
+    """Indicator of each class, in the order of ``np.unique``; zero on unlabeled rows."""
     codes, n_classes = class_codes(labels)
     indicator = np.zeros((len(labels), n_classes))
-    labelled = np.flatnonzero(codes != UNLABELED)
-    indicator[labelled, codes[labelled]] = 1
+    labeled = np.flatnonzero(codes != UNLABELED)
+    indicator[labeled, codes[labeled]] = 1
     return indicator

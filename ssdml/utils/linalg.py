@@ -28,9 +28,9 @@ def symmetrize(matrix: npt.ArrayLike) -> Floats:
 
 
 def shrink(scatter: npt.ArrayLike, shrinkage: float) -> Floats:
-    """Scatter drawn towards the multiple of the identity that has its trace.
+    """Scatter drawn toward the multiple of the identity that has its trace.
 
-    A matrix of zeros is drawn towards the identity, so that the result is positive definite
+    A matrix of zeros is drawn toward the identity, so that the result is positive definite
     whenever ``shrinkage > 0`` and ``scatter`` is positive semidefinite.
 
     Examples
@@ -215,7 +215,7 @@ def angular_factor(angle: float) -> float:
 
 # Linear maps that keep the distances between rows as well as so many columns can.
 
-GRAPH_VARIANCE = 0.95  # share of the variance that the neighbours are searched in
+GRAPH_VARIANCE = 0.95  # share of the variance that the neighbors are searched in
 
 
 def graph_rows(X: Array) -> Array:

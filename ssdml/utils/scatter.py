@@ -83,7 +83,7 @@ def class_scatter(rows: npt.ArrayLike, classes: npt.ArrayLike) -> ClassScatter:
     Notes
     -----
     O(n d²), without a copy of the rows. Each row counts once, however sure its class: weights by
-    confidence favour the rows beside a labelled one, and the scatter within classes comes out too
+    confidence favor the rows beside a labeled one, and the scatter within classes comes out too
     small.
 
     Examples

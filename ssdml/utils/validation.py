@@ -92,7 +92,7 @@ def check_finite(rows: Array, who: str, name: str, first_row: int = 0) -> None:
 
 
 def check_n_neighbors(n_neighbors: Any, most: int, bound: str, who: str) -> int:
-    """Whole number of neighbours from 1 to ``most``; ``bound`` says where that comes from."""
+    """Whole number of neighbors from 1 to ``most``; ``bound`` says where that comes from."""
     if isinstance(n_neighbors, bool | np.bool_) or not isinstance(n_neighbors, int | np.integer):
         raise TypeError(f"{who}: n_neighbors must be an integer; got {n_neighbors!r}.")
     if n_neighbors < 1:
@@ -112,12 +112,12 @@ def check_labels(y: Any, n_samples: int, who: str) -> Ints:
     kind = labels.dtype.kind
     if kind not in "iuf" or (kind == "f" and not (labels == np.rint(labels)).all()):
         raise TypeError(
-            f"{who}: y must hold integers, {UNLABELED} for unlabelled rows; got "
+            f"{who}: y must hold integers, {UNLABELED} for unlabeled rows; got "
             f"{_first_no_integer(y)}, dtype {labels.dtype}. "
             f"ssdml.datasets.encode_partial_labels makes them: {UNLABELED} of None, NaN and '', "
             "codes of names, True and False."
         )
-    # Beyond, integers without a sign would wrap around, 2^64 - 1 to "unlabelled".
+    # Beyond, integers without a sign would wrap around, 2^64 - 1 to "unlabeled".
     large = np.abs(labels.astype(np.longdouble)) >= 2**63 if kind != "i" else np.zeros(1, bool)
     if large.any():
         raise ValueError(
@@ -140,11 +140,11 @@ def _first_no_integer(y: Any) -> str:
     return f"{entries[row]!r} in row {row}"
 
 
-def check_labelled(labels: Ints, who: str, way_out: str) -> None:
-    """Raise unless some row is labelled."""
+def check_labeled(labels: Ints, who: str, way_out: str) -> None:
+    """Raise unless some row is labeled."""
     if not (labels != UNLABELED).any():
         raise ValueError(
-            f"{who}: y must contain labels beside {UNLABELED} (unlabelled); "
+            f"{who}: y must contain labels beside {UNLABELED} (unlabeled); "
             f"all {labels.size} entries are {UNLABELED}. {way_out}"
         )
 
@@ -179,7 +179,7 @@ def as_generator(random_state: Any) -> np.random.Generator:
 
 # Where the channels of an image stand, by its shape.
 
-CHANNELS = (1, 3, 4)  # grey, colours, colours that let something through
+CHANNELS = (1, 3, 4)  # gray, colors, colors that let something through
 
 
 def has_channels_last(shape: Sequence[int]) -> bool:
@@ -230,6 +230,6 @@ def check_count(value: Any, name: str, who: str, *, least: int = 1) -> None:
 
 
 def check_rate(value: Any, who: str) -> None:
-    """Raise unless this is a learning rate, or None for that of the optimiser."""
+    """Raise unless this is a learning rate, or None for that of the optimizer."""
     if value is not None:
         check_number(value, "learning_rate", who, least=0)

@@ -19,7 +19,7 @@ from ssdml.baselines.batch_losses import EntropyLoss
 from ssdml.baselines.deep.alternation import METHODS
 from ssdml.baselines.isdml import density_weights, kernel_width
 from ssdml.baselines.lrml import edge_scatter
-from ssdml.baselines.pairs import labelled_pairs
+from ssdml.baselines.pairs import labeled_pairs
 from ssdml.baselines.propagated import near_prior, propagated_scatter
 from ssdml.baselines.seraph import Model, Terms, gradient, objective, value_of_beliefs
 from ssdml.graphs import knn_graph, pair_scatter
@@ -147,14 +147,14 @@ def test_apllr_without_similar_pairs_begins_at_the_identity(data, rows, one_labe
 def test_apllr_without_dissimilar_pairs_begins_at_the_inverse_scatter(data, rows, one_class):
     model = fitted(APLLR(), data[0], one_class)
     K = propagated_scatter(rows, one_class, knn_graph(rows, 10), decay=0.99)
-    S = shrink(labelled_pairs(rows, one_class).similar, 0.1)
+    S = shrink(labeled_pairs(rows, one_class).similar, 0.1)
     assert_is_matrix(
         model.get_mahalanobis_matrix(), np.linalg.inv(S + model.info_["graph_weight"] * K)
     )
 
 
 @pytest.mark.parametrize("prior", [None, "gmml"])
-def test_labelled_rows_that_are_equal_do_not_silence_the_graph(data, rng, prior):
+def test_labeled_rows_that_are_equal_do_not_silence_the_graph(data, rng, prior):
     """The rounding of their mean is no scatter, which would make a prior of any size."""
     method = APLLR() if prior is None else APIT(prior=prior)
     labels = np.where(np.arange(90) < 9, np.arange(90) % 3, -1)
@@ -250,7 +250,7 @@ def test_apit_draws_twenty_pairs_by_the_square_of_the_classes_half_of_them_simil
     assert given == [[90, 90], [25, 25]]  # 20 * 3² / 2
 
 
-def test_a_prior_that_no_direction_favours_is_told_and_the_identity(rng):
+def test_a_prior_that_no_direction_favors_is_told_and_the_identity(rng):
     """Both classes at the same four places: similar pairs lie farther than dissimilar ones."""
     X = np.vstack([5 * np.eye(2), -5 * np.eye(2)] * 2 + [rng.standard_normal((40, 2))])
     labels = np.r_[np.repeat([0, 1], 4), np.full(40, -1)]
@@ -329,7 +329,7 @@ class TestWeightsThatAreTooLarge:
         assert small.info_[name] == most / 2
 
     def test_the_objective_stays_bounded(self, data, rows, few):
-        pairs = labelled_pairs(rows, few)
+        pairs = labeled_pairs(rows, few)
         R = edge_scatter(rows, knn_graph(rows, 6))
         with pytest.warns(UserWarning, match="dissimilar_weight must be at most"):
             H, _ = balanced(

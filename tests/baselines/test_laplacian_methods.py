@@ -11,7 +11,7 @@ from ssdml.baselines import ISDML, LRML
 from ssdml.baselines.base import balanced, largest_weight
 from ssdml.baselines.isdml import barred_trace, density_weights, descend, kernel_width
 from ssdml.baselines.lrml import edge_scatter, least_trace
-from ssdml.baselines.pairs import labelled_pairs
+from ssdml.baselines.pairs import labeled_pairs
 from ssdml.graphs import adjacency, knn_graph, laplacian, pair_scatter
 
 DESCENDED = 1e-8  # of the closed form
@@ -24,7 +24,7 @@ def definite(rng, d=5):
 
 @pytest.fixture
 def line():
-    """Rows 0, 1 and 3 on a line, with one neighbour each."""
+    """Rows 0, 1 and 3 on a line, with one neighbor each."""
     X = np.array([[0.0], [1.0], [3.0]])
     return X, knn_graph(X, 1)
 
@@ -74,7 +74,7 @@ class TestBalance:
 
 
 class TestLRML:
-    def test_the_regulariser_is_the_laplacians_quadratic_form(self, rng):
+    def test_the_regularizer_is_the_laplacians_quadratic_form(self, rng):
         X = rng.standard_normal((30, 3))
         graph = knn_graph(X, 4)
         W = adjacency(graph, weights="uniform")
@@ -84,7 +84,7 @@ class TestLRML:
         expected = (W.toarray() * squares).sum() / W.sum()
         assert np.trace(M @ edge_scatter(X, graph)) == pytest.approx(expected, rel=1e-12)
 
-    def test_normalised_rows_are_divided_by_the_roots_of_their_degrees(self, rng):
+    def test_normalized_rows_are_divided_by_the_roots_of_their_degrees(self, rng):
         X = rng.standard_normal((30, 3))
         graph = knn_graph(X, 4)
         W = adjacency(graph, weights="uniform").toarray()
@@ -125,7 +125,7 @@ class TestISDML:
         np.testing.assert_allclose(W, expected + expected.T, atol=2e-5)
 
     @pytest.mark.parametrize("tile", [2048, 16])
-    def test_the_density_counts_every_row_or_the_neighbours(self, rng, monkeypatch, tile):
+    def test_the_density_counts_every_row_or_the_neighbors(self, rng, monkeypatch, tile):
         monkeypatch.setattr("ssdml.baselines.isdml.TILE", tile)  # all at once, or in parts
         X = rng.standard_normal((50, 3))
         graph = knn_graph(X, 5)
@@ -202,7 +202,7 @@ class TestISDML:
         labels = np.where(np.arange(60) < 12, y, -1)
         model = ISDML(tol=1e-9, similar_weight=2.0).fit(X, labels)
         rows = (X - X.mean(axis=0)) / np.sqrt(X.var(axis=0).sum())
-        graph, pairs = knn_graph(rows, 10), labelled_pairs(rows, labels)
+        graph, pairs = knn_graph(rows, 10), labeled_pairs(rows, labels)
         W = density_weights(rows, graph, kernel_width(rows, graph, 10.0))
         R = pair_scatter(rows, W) / (W.sum() / 2)
         H, _ = balanced(pairs.similar, pairs.dissimilar, R, weights=(2.0, None, 1.0), ridge=1e-3,
@@ -214,7 +214,7 @@ class TestISDML:
 
     def test_a_kernel_in_which_no_row_sees_another_is_told(self, rng):
         X = rng.standard_normal((40, 3))
-        with pytest.warns(UserWarning, match="bandwidth must leave most neighbours in sight"):
+        with pytest.warns(UserWarning, match="bandwidth must leave most neighbors in sight"):
             density_weights(X, knn_graph(X, 4), 1e-3)
 
     def test_steps_that_end_too_early_are_told(self):

@@ -181,14 +181,14 @@ class TestDegenerate:
         assert np.isfinite(M).all()
 
     @every_method
-    def test_fewer_rows_than_neighbours(self, method, data):
+    def test_fewer_rows_than_neighbors(self, method, data):
         X, y, _ = data
         with pytest.warns(UserWarning, match="n_neighbors must be below n_samples = 5"):
             model = clone(method).set_params(random_state=0).fit(X[:5], y[:5])
         assert np.isfinite(model.components_).all()
 
     @every_method
-    def test_every_row_labelled(self, method, data):
+    def test_every_row_labeled(self, method, data):
         X, y, _ = data
         assert np.isfinite(matrix(method, X, y)).all()
 

@@ -1,4 +1,4 @@
-"""Pairs of labelled rows: their scatter, and those that are drawn."""
+"""Pairs of labeled rows: their scatter, and those that are drawn."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from ssdml.baselines.pairs import draw_pairs, draw_unknown_pairs, labelled_pairs
+from ssdml.baselines.pairs import draw_pairs, draw_unknown_pairs, labeled_pairs
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def pairs_one_by_one(labels):
 
 def test_the_scatter_is_that_of_the_pairs_one_by_one(rng, labels):
     X = rng.standard_normal((40, 3)) + 100
-    pairs = labelled_pairs(X, labels)
+    pairs = labeled_pairs(X, labels)
     for kind, found, count in zip(pairs_one_by_one(labels), pairs[:2], pairs[2:], strict=True):
         expected = np.mean([np.outer(X[i] - X[j], X[i] - X[j]) for i, j in kind], axis=0)
         np.testing.assert_allclose(found, expected, atol=1e-8)
@@ -32,19 +32,19 @@ def test_the_scatter_is_that_of_the_pairs_one_by_one(rng, labels):
 
 
 def test_no_pairs_have_no_scatter():
-    pairs = labelled_pairs([[1.0], [2.0], [3.0]], [0, -1, -1])
+    pairs = labeled_pairs([[1.0], [2.0], [3.0]], [0, -1, -1])
     assert pairs == (0.0, 0.0, 0, 0)
 
 
 @pytest.mark.parametrize("count", [2, 3, 7, 1000])
-def test_labelled_rows_that_are_equal_have_no_scatter_not_that_of_rounding(rng, count):
+def test_labeled_rows_that_are_equal_have_no_scatter_not_that_of_rounding(rng, count):
     """Of three numbers that are 0.1 the mean is not, to the last bit."""
     for _ in range(10):
         row, other = 100 * rng.standard_normal((2, 5))
-        equal = labelled_pairs(np.tile(row, (2 * count, 1)), np.arange(2 * count) % 2)
+        equal = labeled_pairs(np.tile(row, (2 * count, 1)), np.arange(2 * count) % 2)
         assert not equal.similar.any()
         assert not equal.dissimilar.any()
-        classes = labelled_pairs(np.tile([row, other], (count, 1)), np.arange(2 * count) % 2)
+        classes = labeled_pairs(np.tile([row, other], (count, 1)), np.arange(2 * count) % 2)
         assert not classes.similar.any()
         between = np.outer(row - other, row - other)
         np.testing.assert_allclose(classes.dissimilar, between, rtol=1e-8)
@@ -52,7 +52,7 @@ def test_labelled_rows_that_are_equal_have_no_scatter_not_that_of_rounding(rng, 
 
 def test_rows_that_nearly_agree_have_their_scatter(rng):
     X, labels = 1 + 1e-9 * rng.standard_normal((20, 3)), np.arange(20) % 4
-    pairs = labelled_pairs(X, labels)
+    pairs = labeled_pairs(X, labels)
     for kind, found in zip(pairs_one_by_one(labels), pairs[:2], strict=True):
         expected = np.mean([np.outer(X[i] - X[j], X[i] - X[j]) for i, j in kind], axis=0)
         np.testing.assert_allclose(found, expected, atol=1e-3 * np.trace(expected))

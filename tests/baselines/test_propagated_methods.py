@@ -10,7 +10,7 @@ from sklearn.datasets import make_blobs
 from ssdml.baselines import APIT, APLLR
 from ssdml.baselines.apit import geometric_mean, itml
 from ssdml.baselines.apllr import likelihood_ratio
-from ssdml.baselines.pairs import LabelledPairs, labelled_pairs
+from ssdml.baselines.pairs import LabeledPairs, labeled_pairs
 from ssdml.baselines.propagated import near_prior, propagated_scatter, with_labels
 from ssdml.graphs import knn_graph
 from ssdml.utils.linalg import shrink
@@ -48,8 +48,8 @@ class TestPropagatedScatter:
         expected = dense_start(labels) @ columns
         np.testing.assert_allclose(with_labels(columns, labels), expected, atol=1e-12)
 
-    def test_a_hub_and_its_neighbours_too(self, rng):
-        """The hub is a neighbour of all: columns of Q sum to much more than its rows."""
+    def test_a_hub_and_its_neighbors_too(self, rng):
+        """The hub is a neighbor of all: columns of Q sum to much more than its rows."""
         X = np.vstack([np.zeros((1, 3)), 1 + 0.01 * rng.standard_normal((3, 3)), np.eye(3)])
         X = np.vstack([X, -np.eye(3), 5 * ortho_group.rvs(3, random_state=0)])
         labels = np.where(np.arange(len(X)) % 3 == 0, np.arange(len(X)) % 2, -1)
@@ -95,7 +95,7 @@ class TestPriors:
         """Where classes do not lie apart, dissimilar pairs are the nearer in some directions."""
         X, labels = rows
         X = X + gap * np.maximum(labels, 0)[:, None]
-        pairs = labelled_pairs(X, labels)
+        pairs = labeled_pairs(X, labels)
         S, D = (shrink(part, 0.1) for part in pairs[:2])
         expected = np.linalg.inv(S) - np.linalg.inv(D)
         values, vectors = np.linalg.eigh(expected)
@@ -107,15 +107,15 @@ class TestPriors:
 
     def test_likelihood_ratio_where_there_is_none(self):
         one, zero = np.eye(2), np.zeros((2, 2))
-        assert likelihood_ratio(LabelledPairs(zero, one, 0, 3), 0.1) is None
-        assert likelihood_ratio(LabelledPairs(one, one, 3, 3), 0.1) is None
-        alone = likelihood_ratio(LabelledPairs(one, zero, 3, 0), 0.1)
+        assert likelihood_ratio(LabeledPairs(zero, one, 0, 3), 0.1) is None
+        assert likelihood_ratio(LabeledPairs(one, one, 3, 3), 0.1) is None
+        alone = likelihood_ratio(LabeledPairs(one, zero, 3, 0), 0.1)
         np.testing.assert_allclose(alone.M, one)
         assert alone.raised == 0
 
     def test_geometric_mean_solves_its_equation(self, rng):
         S, D = (np.cov(rng.standard_normal((5, 30))) for _ in range(2))
-        M = geometric_mean(LabelledPairs(S, D, 1, 1), 0.1)
+        M = geometric_mean(LabeledPairs(S, D, 1, 1), 0.1)
         np.testing.assert_allclose(M @ shrink(S, 0.1) @ M, shrink(D, 0.1), atol=1e-12)
         assert np.linalg.eigvalsh(M)[0] > 0
 
@@ -161,7 +161,7 @@ def test_the_fit_is_the_closed_form_of_prior_and_graph(kind):
     given = {"decay": 0.9, "n_neighbors": 7, "shrinkage": 0.2, "graph_weight": 0.02}
     model = kind(**given, **({"prior": "gmml"} if kind is APIT else {})).fit(X, labels)
     rows = (X - X.mean(axis=0)) / np.sqrt(X.var(axis=0).sum())
-    pairs = labelled_pairs(rows, labels)
+    pairs = labeled_pairs(rows, labels)
     prior = likelihood_ratio(pairs, 0.2).M if kind is APLLR else geometric_mean(pairs, 0.2)
     K = propagated_scatter(rows, labels, knn_graph(rows, 7), decay=0.9)
     M = np.linalg.inv(np.linalg.inv(prior) + 0.02 * K)

@@ -1,6 +1,6 @@
 """One-sided affinities of 9,100 digits beside the dense inverse that the papers write down.
 
-Compare within the group; ``extra_info`` says how exact each was: the share of neighbours that fall
+Compare within the group; ``extra_info`` says how exact each was: the share of neighbors that fall
 on the same side of the middle of their row as by the inverse, in percent.
 """
 

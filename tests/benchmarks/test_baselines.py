@@ -1,6 +1,6 @@
 """Cost of the baselines on 60,000 rows, beside the linear algebra that none of them can do without.
 
-Each is held to a multiple of the search of its neighbours, which all of them begin with. What it
+Each is held to a multiple of the search of its neighbors, which all of them begin with. What it
 took is printed beside the search and the floor: to be judged on two cores with nothing else to do.
 """
 
@@ -34,7 +34,7 @@ def problem():
 @pytest.mark.parametrize(
     ("method", "most"), [(LRML, 5), (ISDML, 10), (APLLR, 10), (APIT, 10), (SERAPH, 20)]
 )
-def test_a_fit_takes_a_few_times_the_search_of_its_neighbours(
+def test_a_fit_takes_a_few_times_the_search_of_its_neighbors(
     benchmark, capsys, problem, method, most
 ):
     X, y, search, floor = problem
@@ -45,6 +45,6 @@ def test_a_fit_takes_a_few_times_the_search_of_its_neighbours(
     with capsys.disabled():
         sys.stdout.write(
             f"\n{method.__name__:6} {taken:6.1f} s, {taken / floor:.0f} times the floor; "
-            f"search of neighbours {search:.1f} s, floor {floor:.2f} s\n"
+            f"search of neighbors {search:.1f} s, floor {floor:.2f} s\n"
         )
     assert taken <= most * search, f"{taken:.1f} s, search {search:.1f} s, floor {floor:.2f} s"

@@ -30,7 +30,7 @@ def graph(data):
     return knn_graph(data[0], 10)
 
 
-@pytest.mark.benchmark(group="10 neighbours of 10,000 x 64, one thread")
+@pytest.mark.benchmark(group="10 neighbors of 10,000 x 64, one thread")
 class TestNeighbors:
     def test_knn_graph(self, benchmark, data):
         benchmark(knn_graph, data[0], 10, method="exact", n_jobs=1)
@@ -46,7 +46,7 @@ class TestNeighbors:
             faiss.omp_set_num_threads(before)
 
 
-@pytest.mark.benchmark(group="10 neighbours of 50,000 x 64, one thread, a run each")
+@pytest.mark.benchmark(group="10 neighbors of 50,000 x 64, one thread, a run each")
 class TestManyRows:
     @pytest.mark.parametrize("method", ["exact", "ivf", "hnsw"])
     def test_knn_graph(self, benchmark, method):

@@ -18,7 +18,7 @@ READY = "performance.getEntriesByName('explorer-ready')[0].startTime / 1000"
 
 @pytest.fixture
 def report(tmp_path, monkeypatch):
-    """10,000 test rows with pictures of noise, which compress worst, 28 by 28 pixels in grey."""
+    """10,000 test rows with pictures of noise, which compress worst, 28 by 28 pixels in gray."""
     rng = np.random.default_rng(0)
     y = np.arange(12_000) % 10
     means = rng.random((10, 784))

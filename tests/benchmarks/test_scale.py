@@ -27,7 +27,7 @@ def seconds(action: Callable[[], object]) -> float:
 
 
 def overlapping_clusters(n: int, d: int = 64) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows around a centre a class, all labels, and five of them a class."""
+    """Rows around a center a class, all labels, and five of them a class."""
     rng = np.random.default_rng(0)
     truth = rng.integers(N_CLASSES, size=n)
     centers = rng.standard_normal((N_CLASSES, d), dtype=np.float32)

@@ -52,7 +52,7 @@ def fitted(estimator, X, y):
 
 
 @parametrize_with_checks(ESTIMATORS)
-# The checks fit noise, one class, and fewer rows than neighbours, which is warned of.
+# The checks fit noise, one class, and fewer rows than neighbors, which is warned of.
 @pytest.mark.filterwarnings("ignore:SSDML:UserWarning", "ignore:mine_triplets:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:propagate_labels:UserWarning", "ignore:.*; .*:UserWarning")
 def test_scikit_learn_finds_nothing_to_mend(estimator, check):

@@ -67,7 +67,7 @@ def test_with_nothing_to_do_it_is_a_zero_tied_to_the_graph(name, rows):
 
 
 @every_loss
-def test_an_unlabelled_row_is_as_if_it_were_not_there(name):
+def test_an_unlabeled_row_is_as_if_it_were_not_there(name):
     loss, (z, labels, weights) = make(name), batch()
     known = labels != -1
     for given in ({}, {"weights": weights}):
@@ -222,7 +222,7 @@ def test_bad_input_is_refused_with_a_way_out(name):
         (ValueError, "embeddings must have two dimensions", (z[0], labels)),
         (ValueError, r"labels must have shape \(16,\)", (z, labels[1:])),
         (TypeError, "labels must be a tensor of integers", (z, labels.double())),
-        (ValueError, r"labels must be -1 \(unlabelled\) or at least 0; got -2", (z, labels * 2)),
+        (ValueError, r"labels must be -1 \(unlabeled\) or at least 0; got -2", (z, labels * 2)),
         (ValueError, "weights must have one entry a row", (z, labels, *[None] * 3, weights[1:])),
         (ValueError, "weights must be finite and not n", (z, labels, *[None] * 3, -weights)),
         (ValueError, "weights must be finite", (z, labels, *[None] * 3, torch.nan * weights)),

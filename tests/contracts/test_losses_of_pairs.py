@@ -92,7 +92,7 @@ MINERS = {
 # The miners of pytorch-metric-learning take -1 for a class.
 @every_loss_of_pairs
 @pytest.mark.parametrize("kind", MINERS)
-def test_a_tuple_that_touches_an_unlabelled_row_is_as_if_it_were_not_there(name, kind):
+def test_a_tuple_that_touches_an_unlabeled_row_is_as_if_it_were_not_there(name, kind):
     loss, mine, (z, labels, _) = make(name), MINERS[kind], batch()
     known = labels != -1
     mined = mine(z, labels)
@@ -106,7 +106,7 @@ def test_a_tuple_that_touches_an_unlabelled_row_is_as_if_it_were_not_there(name,
 
 
 @every_loss_of_pairs
-def test_a_tuple_that_ends_at_an_unlabelled_reference_row_is_not_there_either(name, rng):
+def test_a_tuple_that_ends_at_an_unlabeled_reference_row_is_not_there_either(name, rng):
     loss, (z, labels, _) = make(name), batch()
     ends = torch.from_numpy(rng.integers(8, size=(3, 60)))
     weights = torch.from_numpy(rng.random(60))
@@ -122,7 +122,7 @@ def test_a_tuple_that_ends_at_an_unlabelled_reference_row_is_not_there_either(na
 
 
 @every_loss_of_pairs
-def test_triplets_mined_over_unlabelled_rows_stay(name, rng):
+def test_triplets_mined_over_unlabeled_rows_stay(name, rng):
     loss, (z, labels, _) = make(name), batch()
     mined = Triplets(
         *np.array([rng.choice(16, 3, replace=False) for _ in range(30)]).T, rng.random(30)

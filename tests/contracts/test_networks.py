@@ -174,7 +174,7 @@ def test_the_embedding_is_unit_and_of_the_columns_asked_for(estimator, data, pla
 
 
 @every_estimator
-def test_the_labelled_items_keep_their_labels(estimator, data, plain):
+def test_the_labeled_items_keep_their_labels(estimator, data, plain):
     _, labels = data
     model = plain(estimator)
     known = labels != -1
@@ -190,7 +190,7 @@ def test_new_items_have_the_class_that_the_graph_gave_them_more_often_than_by_ch
 
 
 @every_estimator
-def test_the_score_is_the_share_of_labelled_items_that_are_named_as_they_are(
+def test_the_score_is_the_share_of_labeled_items_that_are_named_as_they_are(
     estimator, data, plain
 ):
     model, (X, labels) = plain(estimator), data

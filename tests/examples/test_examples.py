@@ -21,7 +21,7 @@ EXAMPLES = ROOT / "examples"
 
 def test_quickstart_learns_more_than_the_input_tells(example):
     shown = example("quickstart.py")
-    assert "1198 digits to learn from, 50 of them labelled" in shown
+    assert "1198 digits to learn from, 50 of them labeled" in shown
     scores = {
         name: float(nmi) for name, nmi in re.findall(r"^(\w+): NMI ([\d.]+)", shown, re.MULTILINE)
     }
@@ -100,7 +100,7 @@ def test_texts_of_a_file_get_classes(example, tmp_path, rng, monkeypatch):
         truth.append(name)
     (tmp_path / "texts.csv").write_text("\n".join(lines))
     shown = example("text.py", tmp_path / "texts.csv", tmp_path / "found.csv")
-    assert shown == "120 texts, 12 of them labelled with one of 3 classes\n"
+    assert shown == "120 texts, 12 of them labeled with one of 3 classes\n"
     header, *found = (tmp_path / "found.csv").read_text().splitlines()
     assert header == "text,label"
     right = [line.split(",")[1] == name for line, name in zip(found, truth, strict=True)]
@@ -123,20 +123,20 @@ def test_texts_of_a_file_get_classes(example, tmp_path, rng, monkeypatch):
     assert [line.split(",")[1] for line in found] == truth
 
 
-@pytest.mark.parametrize("n_colours", [1, 3])
-def test_a_folder_of_images_teaches_a_network(example, tmp_path, rng, n_colours):
+@pytest.mark.parametrize("n_colors", [1, 3])
+def test_a_folder_of_images_teaches_a_network(example, tmp_path, rng, n_colors):
     from PIL import Image
 
     folder = tmp_path / "photographs"
     for i in range(90):
         name = ("bright", "dark")[i % 2]
         level = {"bright": 190, "dark": 60}[name]
-        pixels = np.clip(rng.normal(level, 20, (8, 8, n_colours)), 0, 255).astype(np.uint8)
-        kept = folder / (name if i < 10 else "unlabelled")
+        pixels = np.clip(rng.normal(level, 20, (8, 8, n_colors)), 0, 255).astype(np.uint8)
+        kept = folder / (name if i < 10 else "unlabeled")
         kept.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels.squeeze()).save(kept / f"{i}.png")
     shown = example("images.py", folder, 2)
-    assert shown.splitlines()[0] == "90 images, 10 of them labelled"
+    assert shown.splitlines()[0] == "90 images, 10 of them labeled"
     counts = dict(re.findall(r"^  (\w+): (\d+) of the others$", shown, re.MULTILINE))
     assert counts.keys() == {"bright", "dark"}
     assert all(abs(int(count) - 40) <= 4 for count in counts.values())
@@ -150,8 +150,8 @@ def test_a_table_says_what_a_metric_is_worth(example, tmp_path, rng):
              enumerate(zip(X, y, strict=True))]  # fmt: skip
     (tmp_path / "table.csv").write_text("\n".join(["one,two,three,four,label", *lines]))
     shown = example("tabular.py", tmp_path / "table.csv")
-    assert shown.startswith("150 rows, 30 of them labelled\n")
-    scores = dict(re.findall(r"^(\S+): ([\d.]+) % of the labelled rows right$", shown, re.M))
+    assert shown.startswith("150 rows, 30 of them labeled\n")
+    scores = dict(re.findall(r"^(\S+): ([\d.]+) % of the labeled rows right$", shown, re.M))
     assert scores.keys() == {"self-training", "SSDML"}
     assert float(scores["SSDML"]) > 75
 

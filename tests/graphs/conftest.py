@@ -1,4 +1,4 @@
-"""The devices of torch that graphs are searched and factorised on."""
+"""The devices of torch that graphs are searched and factorized on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the picture of a neighbourhood shows: rows, edges, marks, legend, title."""
+"""What the picture of a neighborhood shows: rows, edges, marks, legend, title."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def graph(rng):
 
 @pytest.fixture
 def drawn(graph, rng):
-    """Axes with a neighbourhood, and what went into them."""
+    """Axes with a neighborhood, and what went into them."""
     W = rng.standard_normal((20, 20))
     W = W + W.T
     y = np.r_[np.full(8, 3), np.full(2, 5), np.full(10, -1)]
@@ -83,19 +83,19 @@ def test_a_circle_and_a_text_for_each_row_and_the_anchor_in_the_middle(drawn, gr
     rows = {ANCHOR, *graph.indices[ANCHOR], *mined.positive[mine], *mined.negative[mine]}
     assert places(axes).keys() == {str(row) for row in rows}
     assert places(axes)[str(ANCHOR)] == (0, 0)
-    circles = [found for label, found in collections(axes).items() if "labelled" in label]
+    circles = [found for label, found in collections(axes).items() if "labeled" in label]
     assert rows_at(axes, np.concatenate([c.get_offsets() for c in circles])) == rows
     assert sum(len(c.get_offsets()) for c in circles) == len(rows)
 
 
-def test_labelled_rows_have_the_colour_of_their_label_and_the_others_are_hollow(drawn):
+def test_labeled_rows_have_the_color_of_their_label_and_the_others_are_hollow(drawn):
     axes, _, y, _ = drawn
     for label, color in ((3, "C3"), (5, "C5"), (-1, "white")):
-        name = "unlabelled" if label == -1 else f"labelled {label}"
+        name = "unlabeled" if label == -1 else f"labeled {label}"
         if found := collections(axes).get(name):
             assert (y[list(rows_at(axes, found.get_offsets()))] == label).all()
             np.testing.assert_array_equal(found.get_facecolors(), [to_rgba(color)])
-    assert {"labelled 3", "unlabelled"} <= collections(axes).keys()
+    assert {"labeled 3", "unlabeled"} <= collections(axes).keys()
 
 
 def test_positives_and_negatives_of_the_anchor_are_marked_and_named_in_the_legend(drawn, graph):
@@ -113,7 +113,7 @@ def test_positives_and_negatives_of_the_anchor_are_marked_and_named_in_the_legen
     assert dashes is not None
 
 
-def test_an_edge_has_the_colour_and_the_dash_of_its_sign(drawn, graph):
+def test_an_edge_has_the_color_and_the_dash_of_its_sign(drawn, graph):
     axes, W, *_ = drawn
     lines = {label: c for label, c in collections(axes).items() if "like" in label}
     assert len(lines) == 2
@@ -181,19 +181,19 @@ def test_masses_in_doubt_are_read_as_the_miner_reads_them():
 def test_without_affinities_and_labels_the_picture_claims_neither(graph):
     axes = draw_neighborhood(graph, ANCHOR, axes=Figure().subplots())
     assert collections(axes).keys() == {"edge without affinity", "row", "anchor"}
-    assert axes.get_title() == "Row 7: 3 neighbours, no triplets"
+    assert axes.get_title() == "Row 7: 3 neighbors, no triplets"
     np.testing.assert_array_equal(collections(axes)["row"].get_facecolors(), [to_rgba("white")])
 
 
 def test_the_title_says_what_is_seen(drawn, graph):
     axes, _, y, mined = drawn
-    assert axes.get_title() == "Row 7 (labelled 3): 3 neighbours, 3 triplets"
+    assert axes.get_title() == "Row 7 (labeled 3): 3 neighbors, 3 triplets"
     names = [f"class {c}" for c in range(6)]
     other = Figure().subplots()
     axes = draw_neighborhood(graph, 2, y=y, triplets=mined, class_names=names, axes=other)
-    assert axes.get_title() == "Row 2 (labelled class 3): 3 neighbours, 1 triplet"
+    assert axes.get_title() == "Row 2 (labeled class 3): 3 neighbors, 1 triplet"
     axes = draw_neighborhood(graph, 12, y=y, axes=Figure().subplots())
-    assert axes.get_title() == "Row 12 (unlabelled): 3 neighbours, no triplets"
+    assert axes.get_title() == "Row 12 (unlabeled): 3 neighbors, no triplets"
 
 
 def test_a_row_that_is_positive_and_negative_has_both_marks(graph):
@@ -244,7 +244,7 @@ def test_the_same_arguments_draw_the_same_picture(graph):
     assert svg() == svg()
 
 
-def test_names_stand_in_the_rows_and_can_be_read_on_the_colour(graph):
+def test_names_stand_in_the_rows_and_can_be_read_on_the_color(graph):
     names = [f"n{i}" for i in range(20)]
     with matplotlib.rc_context({"axes.prop_cycle": matplotlib.cycler(color=["black", "yellow"])}):
         axes = draw_neighborhood(

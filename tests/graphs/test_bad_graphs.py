@@ -1,7 +1,7 @@
 """Graphs made by hand, and what goes with a graph, at every door that takes them.
 
 Each is refused by its text, or gives the result that it has in good form. Sparse weights are in
-``test_bad_weights.py``, precomputed neighbours in ``test_precomputed.py``.
+``test_bad_weights.py``, precomputed neighbors in ``test_precomputed.py``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ill_formed = {
     "own": (spoiled("indices", 5), "not name the row itself; got 5 at row 5, column 1. knn_graph"),
     "twice": (
         spoiled("indices", GRAPH.indices[5, 0]),
-        f"neighbour of a row once; got {GRAPH.indices[5, 0]} twice in row 5. Keep",
+        f"neighbor of a row once; got {GRAPH.indices[5, 0]} twice in row 5. Keep",
     ),
     "floats": (spoiled("indices", 1, dtype=float), "indices must be integers; got dtype float64"),
     "booleans": (spoiled("indices", 1, dtype=bool), "indices must be integers; got dtype bool"),
@@ -71,7 +71,7 @@ ill_formed = {
         {"indices": GRAPH.indices[:, 0], "distances": GRAPH.distances[:, 0]},
         r"share one shape.*; got \(8,\) and \(8,\)",
     ),
-    "no neighbour": (
+    "no neighbor": (
         {"indices": GRAPH.indices[:, :0], "distances": GRAPH.distances[:, :0]},
         r"at least 1 of either; got \(8, 0\)",
     ),
@@ -125,7 +125,7 @@ FINE = {
 
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("form", FINE)
-def test_the_form_of_neighbours_does_not_matter(door, form):
+def test_the_form_of_neighbors_does_not_matter(door, form):
     graph = KNNGraph(*FINE[form](GRAPH.indices, GRAPH.distances))
     assert (graph.indices.dtype, graph.distances.dtype) == (np.int64, np.float64)
     np.testing.assert_array_equal(DOORS[door](graph), DOORS[door](GRAPH))
@@ -177,7 +177,7 @@ with_labels = {
         (Y[:-1], ValueError, r"y must have shape \(8,\), a label a row; got shape \(7,\)"),
         (np.append(Y, 0), ValueError, r"y must have shape \(8,\), .*; got shape \(9,\)"),
         (Y[:, None], ValueError, r"y must have shape \(8,\), .*; got shape \(8, 1\)"),
-        (np.where(Y < 0, np.nan, Y), TypeError, "y must hold integers, -1 for unlabelled rows"),
+        (np.where(Y < 0, np.nan, Y), TypeError, "y must hold integers, -1 for unlabeled rows"),
         (np.where(Y < 0, -np.inf, Y), ValueError, "integers of 64 bits, with a sign; got -inf"),
         (np.where(Y < 0, 1e30, Y), ValueError, r"integers of 64 bits, with a sign; got 1e\+30"),
         (Y.astype(np.uint64), ValueError, "of 64 bits, with a sign; got 18446744073709551615"),

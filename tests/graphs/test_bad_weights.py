@@ -186,8 +186,8 @@ def test_rows_without_edges_get_the_prior_with_a_warning_or_keep_their_label(alo
     with pytest.warns(RuntimeWarning, match=message):
         found = propagate_labels(sparse.csr_array(weights), Y)
     np.testing.assert_allclose(found[unreached], [[2 / 3, 1 / 3]] * len(unreached))
-    labelled = [row for row in alone if Y[row] != -1]
-    np.testing.assert_array_equal(found[labelled].argmax(axis=1), Y[labelled])
+    labeled = [row for row in alone if Y[row] != -1]
+    np.testing.assert_array_equal(found[labeled].argmax(axis=1), Y[labeled])
     assert not class_masses(sparse.csr_array(weights), Y).masses[unreached].any()
     for normalization in (None, "symmetric", "random_walk"):
         L = laplacian(weights, normalization=normalization).toarray()

@@ -31,7 +31,7 @@ def test_the_kernel_refuses_other_rows():
         kernel(X, X[:3])
 
 
-def test_a_row_is_its_own_first_neighbour(rng):
+def test_a_row_is_its_own_first_neighbor(rng):
     X = rng.standard_normal((40, 3)).astype(np.float32)
     indices, distances = umap_neighbors(knn_graph(X, 4))
     full = np.linalg.norm(X[:, None].astype(float) - X, axis=2)

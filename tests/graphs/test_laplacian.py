@@ -63,7 +63,7 @@ class TestAdjacency:
         assert W[0, 1] == W[0, 2] == W[3, 0] == 1
 
     def test_a_heap_of_duplicates_stays_tied_to_its_surroundings(self):
-        # Rows 0 to 3 have scale 0; row 4, at distance 1, counts them as its neighbours.
+        # Rows 0 to 3 have scale 0; row 4, at distance 1, counts them as its neighbors.
         X = np.array([[0.0], [0], [0], [0], [1], [2], [3], [4]])
         W = adjacency(knn_graph(X, 3)).toarray()
         assert W[4, 0] > 1e-9

@@ -21,7 +21,7 @@ def triplets(rng):
     return Triplets(*ends, rng.random(300))
 
 
-def test_the_rows_are_the_anchor_its_neighbours_and_the_ends_of_its_triplets(graph, triplets):
+def test_the_rows_are_the_anchor_its_neighbors_and_the_ends_of_its_triplets(graph, triplets):
     shown = neighborhood(5, graph.indices.__getitem__, triplets=triplets)
     mine = triplets.anchor == 5
     assert mine.sum() > 1
@@ -54,7 +54,7 @@ def test_without_affinities_and_labels_nothing_is_known(graph):
     assert shown.labels is None
 
 
-def test_only_the_neighbours_of_its_rows_are_asked_for(graph):
+def test_only_the_neighbors_of_its_rows_are_asked_for(graph):
     asked = []
 
     def neighbors(rows):
@@ -65,7 +65,7 @@ def test_only_the_neighbours_of_its_rows_are_asked_for(graph):
     assert set(asked) == set(shown.rows)
 
 
-def test_neighbours_stand_on_the_inner_rings_and_the_others_outside(rng):
+def test_neighbors_stand_on_the_inner_rings_and_the_others_outside(rng):
     graph = knn_graph(rng.standard_normal((40, 3)), 25)
     others = np.setdiff1d(np.arange(1, 40), graph.indices[0])
     mined = Triplets(np.zeros(14, int), others, others, np.ones(14))

@@ -1,4 +1,4 @@
-"""Graphs handed to networkx, pictures of a neighbourhood, and the guards on their sizes."""
+"""Graphs handed to networkx, pictures of a neighborhood, and the guards on their sizes."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ def test_drawing_loads_matplotlib_and_networkx_only_when_used():
     assert done.stdout.strip() == "set()"
 
 
-def test_a_neighbourhood_of_too_many_rows_is_refused(graph):
+def test_a_neighborhood_of_too_many_rows_is_refused(graph):
     with pytest.raises(
         ValueError,
-        match=r"the neighbourhood of row 7 must have at most max_nodes=3 rows; got 4\. Pass fewer",
+        match=r"the neighborhood of row 7 must have at most max_nodes=3 rows; got 4\. Pass fewer",
     ):
         draw_neighborhood(graph, 7, max_nodes=3, axes=Figure().subplots())
     axes = draw_neighborhood(graph, 7, max_nodes=4, axes=Figure().subplots())

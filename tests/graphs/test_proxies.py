@@ -71,7 +71,7 @@ def test_a_class_at_right_angles_counts_if_an_edge_leads_there(k, loss, publishe
     assert -theirs[0, 0].item() == pytest.approx(published, rel=1e-6)
 
 
-def test_the_regulariser_on_orthogonal_proxies_has_its_known_value():
+def test_the_regularizer_on_orthogonal_proxies_has_its_known_value():
     axes, classes = torch.eye(2), torch.tensor([0, 1])
     prediction = reverse_label_propagation(proxy_similarities(axes, axes), classes, 2)
     assert nll_loss(prediction.log_probabilities, classes).item() == pytest.approx(
@@ -81,11 +81,11 @@ def test_the_regulariser_on_orthogonal_proxies_has_its_known_value():
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 7, 12])
 def test_without_exact_zeros_the_published_arithmetic_gives_the_same(embeddings, proxies, k):
-    labelled = LABELS != -1
-    S = proxy_similarities(embeddings, proxies)[labelled].detach()
-    theirs = published_log_probabilities(S, LABELS[labelled], CLASSES, k)
+    labeled = LABELS != -1
+    S = proxy_similarities(embeddings, proxies)[labeled].detach()
+    theirs = published_log_probabilities(S, LABELS[labeled], CLASSES, k)
     ours = predict(embeddings, proxies, k=k)
-    reached, log_p = ours.reached[labelled], ours.log_probabilities[labelled]
+    reached, log_p = ours.reached[labeled], ours.log_probabilities[labeled]
     torch.testing.assert_close(log_p[reached], theirs[reached], rtol=0, atol=1e-7)
     assert (theirs[~reached] < -46).all()  # log 1e-20
     assert (log_p[~reached] == -math.inf).all()
@@ -101,7 +101,7 @@ def test_the_subgraph_is_that_of_the_slow_twin_with_ties_to_the_smaller_index(rn
     assert torch.equal(subgraph.weights, S.gather(1, subgraph.indices))
 
 
-def test_an_unlabelled_row_takes_the_most_similar_proxies_of_all(rng):
+def test_an_unlabeled_row_takes_the_most_similar_proxies_of_all(rng):
     S = torch.from_numpy(rng.uniform(-1, 1, (20, 12)))
     indices = proxy_subgraph(S, torch.full((20,), -1), CLASSES, k=5).indices
     assert torch.equal(indices, S.topk(5, dim=1).indices.sort(dim=1).values)
@@ -231,7 +231,7 @@ def test_unselected_proxies_have_no_gradient_and_selected_ones_have(embeddings, 
     assert not indices.requires_grad
 
 
-def test_an_entropy_of_unlabelled_rows_has_a_finite_gradient(embeddings, proxies):
+def test_an_entropy_of_unlabeled_rows_has_a_finite_gradient(embeddings, proxies):
     prediction = predict(embeddings, proxies, torch.full_like(LABELS, -1), k=2)
     log_p = prediction.log_probabilities
     (-log_p.exp() * log_p.masked_fill(~prediction.reached, 0)).sum().backward()

@@ -28,8 +28,8 @@ def blobs(rng):
     truth = np.repeat(np.arange(3), 60)
     X = centers[truth] + rng.standard_normal((180, 2))
     y = np.full(180, -1)
-    labelled = np.concatenate([np.arange(3), 60 + np.arange(3), 120 + np.arange(3)])
-    y[labelled] = truth[labelled]
+    labeled = np.concatenate([np.arange(3), 60 + np.arange(3), 120 + np.arange(3)])
+    y[labeled] = truth[labeled]
     return knn_graph(X, 8), y, truth
 
 
@@ -81,7 +81,7 @@ class TestNeighborhood:
         assert masses.affinities(0, 1) < masses.affinities(0, 2) < 0
         assert mine_triplets(graph, masses, strategy="neighborhood").positive[0] == 2
 
-    def test_an_odd_k_leaves_the_middle_neighbour_out(self):
+    def test_an_odd_k_leaves_the_middle_neighbor_out(self):
         graph = KNNGraph(np.array([[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]]), np.ones((4, 3)))
         W = np.zeros((4, 4))
         W[0] = [0.0, 0.1, 0.3, 0.2]
@@ -99,9 +99,9 @@ class TestNeighborhood:
         again = mine_triplets(graph, masses, random_state=3, **options)
         np.testing.assert_array_equal(again.negative, part.negative)
 
-    def test_one_neighbour_is_too_few(self):
+    def test_one_neighbor_is_too_few(self):
         graph = KNNGraph(np.array([[1], [0]]), np.ones((2, 1)))
-        with pytest.raises(ValueError, match=r"at least 2 neighbours a row.*got n_neighbors=1"):
+        with pytest.raises(ValueError, match=r"at least 2 neighbors a row.*got n_neighbors=1"):
             mine_triplets(graph, np.eye(2), strategy="neighborhood")
 
 
@@ -156,15 +156,15 @@ class TestPropagated:
         t = mine_triplets(graph, masses, n_triplets=30, random_state=0)
         assert {*zip(t.anchor, t.positive, t.negative, strict=True)} == {(0, 1, 2), (1, 0, 2)}
 
-    def test_negatives_are_neighbours_where_these_repel(self):
-        # Row 3 is a neighbour of row 0 and of another class; rows 4 and 5 are as well, far away.
+    def test_negatives_are_neighbors_where_these_repel(self):
+        # Row 3 is a neighbor of row 0 and of another class; rows 4 and 5 are as well, far away.
         F = np.array([[1.0, 0], [1, 0], [1, 0], [0, 1], [0, 1], [0, 1]])
         indices = np.array([[1, 2, 3], [0, 2, 4], [0, 1, 5], [4, 5, 0], [3, 5, 1], [3, 4, 2]])
         t = mine_triplets(KNNGraph(indices, np.ones((6, 3))), ClassMasses(F), n_triplets=60)
         np.testing.assert_array_equal(t.negative, (t.anchor + 3) % 6)
 
-    def test_otherwise_negatives_are_neighbours_of_the_positive(self):
-        # Row 0 has neighbours of its own class alone; its positives 1 and 2 border on 3.
+    def test_otherwise_negatives_are_neighbors_of_the_positive(self):
+        # Row 0 has neighbors of its own class alone; its positives 1 and 2 border on 3.
         F = np.array([[1.0, 0], [1, 0], [1, 0], [0, 1], [0, 1], [0, 1]])
         indices = np.array([[1, 2], [0, 3], [1, 3], [4, 5], [3, 5], [3, 4]])
         t = mine_triplets(KNNGraph(indices, np.ones((6, 2))), ClassMasses(F), n_triplets=60)
@@ -234,8 +234,8 @@ class TestPropagated:
         assert (t.anchor[0], t.positive[0], t.negative[0]) == (0, 1, 2)
         np.testing.assert_allclose(t.weight[0], np.sqrt(0.5 * 0.25) / 0.5)
 
-    def test_in_an_array_positives_are_found_beyond_the_neighbours(self):
-        # Rows 0 and 3 attract each other and neighbour 1 and 2, which repel them.
+    def test_in_an_array_positives_are_found_beyond_the_neighbors(self):
+        # Rows 0 and 3 attract each other and neighbor 1 and 2, which repel them.
         W = np.full((4, 4), -1.0) + 6 * np.eye(4)
         W[0, 3] = W[3, 0] = 1.0
         graph = KNNGraph(np.array([[1, 2], [0, 2], [0, 1], [1, 2]]), np.ones((4, 2)))
@@ -291,7 +291,7 @@ def test_affinities_of_another_graph_are_refused(strategy, wrong, message):
 def test_bad_options_are_named():
     graph = KNNGraph(np.array([[1, 2], [0, 2], [0, 1]]), np.ones((3, 2)))
     with pytest.raises(ValueError, match=r"strategy must be one of .* Did you mean 'neighborhood'"):
-        mine_triplets(graph, np.eye(3), strategy="neighbourhood")
+        mine_triplets(graph, np.eye(3), strategy="neighborhood")
     with pytest.raises(ValueError, match="n_triplets must be at least 1; got 0"):
         mine_triplets(graph, np.eye(3), n_triplets=0)
     with pytest.raises(TypeError, match="mine_triplets: graph must be a KNNGraph; got ndarray"):

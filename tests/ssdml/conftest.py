@@ -25,7 +25,7 @@ def digits():
 
 @pytest.fixture(scope="session")
 def blobs():
-    """Three clusters in five dimensions, the first 20 rows labelled."""
+    """Three clusters in five dimensions, the first 20 rows labeled."""
     X, y = make_blobs(120, 5, centers=3, cluster_std=2.0, random_state=1)
     labels = np.where(np.arange(120) < 20, y, -1)
     X.flags.writeable = labels.flags.writeable = False
@@ -34,7 +34,7 @@ def blobs():
 
 @pytest.fixture(scope="session")
 def overlapping():
-    """600 rows of three clusters that overlap, 15 labelled here and there; and their classes."""
+    """600 rows of three clusters that overlap, 15 labeled here and there; and their classes."""
     X, y = make_blobs(600, 5, centers=3, cluster_std=2.5, random_state=0)
     labels = np.where(np.arange(600) % 40 == 7, y, -1)
     for array in (X, y, labels):

@@ -1,6 +1,6 @@
 """Statistics of a comparison: means with intervals, paired differences, average ranks.
 
-A column is a seed. Methods that were run on the same seeds saw the same labelled rows, so their
+A column is a seed. Methods that were run on the same seeds saw the same labeled rows, so their
 scores are paired, and a difference is taken seed by seed before it is averaged.
 """
 
@@ -156,7 +156,7 @@ def corrected_t_test(differences: npt.ArrayLike, *, test_share: float) -> Paired
         Of the two methods' scores on the same split; those that are not finite are left out.
     test_share : float
         ``n_test / n_train``. 0 is the plain paired test: where the test rows stay and the few
-        labelled rows of two seeds hardly meet, there is nothing to correct.
+        labeled rows of two seeds hardly meet, there is nothing to correct.
 
     Returns
     -------

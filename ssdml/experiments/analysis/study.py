@@ -259,9 +259,9 @@ def rank_over_seeds(scores: StudyScores) -> Ranking | None:
     Notes
     -----
     Friedman's test takes blocks that are independent. The budgets of one seed are not: the rows
-    labelled at 1 a class are among those at 5. So a block is a seed, with the mean over its
+    labeled at 1 a class are among those at 5. So a block is a seed, with the mean over its
     budgets, and not a seed with a budget, which would make the critical difference too small by
-    the root of their number. What comes out holds for this data set, over draws of labelled rows;
+    the root of their number. What comes out holds for this data set, over draws of labeled rows;
     the seeds share the rows that these are drawn from.
     """
     return _ranking(scores.methods, scores.averages)

@@ -159,7 +159,7 @@ class InputFeatures(TransformerMixin, BaseEstimator):
 
 
 class LabeledRowsOnly(TransformerMixin, BaseEstimator):
-    """A supervised transformer, fitted on the labelled rows and no others."""
+    """A supervised transformer, fitted on the labeled rows and no others."""
 
     def __init__(self, transformer: Any) -> None:
         self.transformer = transformer

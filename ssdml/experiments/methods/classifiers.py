@@ -15,7 +15,7 @@ from ssdml.utils.validation import UNLABELED
 
 
 class ClassDistributions(ClassifierMixin, TransformerMixin, BaseEstimator):
-    """A classifier of partly labelled rows whose embedding is what it believes of their classes."""
+    """A classifier of partly labeled rows whose embedding is what it believes of their classes."""
 
     def __init__(self, classifier: Any) -> None:
         self.classifier = classifier

@@ -130,7 +130,7 @@ class InitialFeatures(TransformerMixin, BaseEstimator):
     backbone : str or Module
         As :class:`ssdml.DeepSSDML` takes it. Its weights are random where none are given.
     pretrain_epochs : int
-        Of softmax on the labelled items, by which seed 003 begins on CIFAR-10: 30 there.
+        Of softmax on the labeled items, by which seed 003 begins on CIFAR-10: 30 there.
     batch_size : int
         Items that are embedded at a time.
     random_state : int or None

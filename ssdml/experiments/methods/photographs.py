@@ -90,14 +90,14 @@ def photograph_methods(
     -----
     Ours, where seed 003 is silent: a square is cut from the middle of each image, its shorter side
     8/7 as long; without partitions the graph is built and triplets are mined anew every 10 epochs,
-    as with them; the baselines' graphs have as many neighbours, and Synthetic the same angle.
+    as with them; the baselines' graphs have as many neighbors, and Synthetic the same angle.
     DeepCluster finds ten times as many clusters as there are classes to learn, as its paper does on
     ImageNet, but no more than a fifth of the images. And where we do otherwise:
-    torchvision's GoogLeNet has batch normalisation, which MatConvNet's has not, and the last
+    torchvision's GoogLeNet has batch normalization, which MatConvNet's has not, and the last
     network is kept, for the choice of the best wants the labels of 15 % of the images.
 
     Of the other seeds' protocols the methods take the network, the size of the images, the columns,
-    the batch, the rate, the weight decay and the length; losses, optimisers and how a square is cut
+    the batch, the rate, the weight decay and the length; losses, optimizers and how a square is cut
     stay their own (seed 000 squeezes images to a square before it crops).
     """
     learned = dataset.y if dataset.test is None else dataset.y[~dataset.test]

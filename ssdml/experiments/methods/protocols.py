@@ -46,9 +46,9 @@ class Protocol:
     input_scales : tuple of float
         Sides at which each image is seen, relative to that.
     frozen_norms : bool, or dict by data set
-        Whether batch normalisation keeps its statistics.
+        Whether batch normalization keeps its statistics.
     labels_per_class : int or None
-        None: all images that are learned from are labelled.
+        None: all images that are learned from are labeled.
     data_sets : tuple of str
     learning : dict
         Of seed 003, parameters of `ssdml.DeepSSDML`; of others, what they say of their steps. Some
@@ -167,7 +167,7 @@ SEED_003 = Protocol(
     },
 )
 SEED_004 = Protocol(
-    source='Zheng et al., "Towards optimal fine grained retrieval via decorrelated centralized '
+    source='Zheng et al., "Toward optimal fine grained retrieval via decorrelated centralized '
     'loss with normalize-scale layer", AAAI 2019, Implementation details',
     architecture="resnet50",
     pooling="max+average",

@@ -36,7 +36,7 @@ def _pca(random_state: int, n_jobs: int | None) -> Embedder:
 def _lda(random_state: int, n_jobs: int | None) -> Embedder:
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-    # Ledoit and Wolf's estimate ("auto") is singular where a feature is constant in the labelled
+    # Ledoit and Wolf's estimate ("auto") is singular where a feature is constant in the labeled
     # rows, as pixels are; half and half is as strong with 5 labels a class.
     return LabeledRowsOnly(LinearDiscriminantAnalysis(solver="eigen", shrinkage=0.5))
 

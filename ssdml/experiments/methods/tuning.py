@@ -1,4 +1,4 @@
-"""The settings of a method, chosen by the labelled rows: the grids, as many settings for each."""
+"""The settings of a method, chosen by the labeled rows: the grids, as many settings for each."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ GRIDS: dict[str, Settings] = {
 
 
 class Tuned(AroundEstimator):
-    """A method with the setting that does best on labelled rows which it has not seen.
+    """A method with the setting that does best on labeled rows which it has not seen.
 
-    Each setting is learned on folds of the labelled rows and up to 4,000 others, and scored by its
-    accuracy on the labelled rows left out; the best one is learned on all rows. No label counts but
+    Each setting is learned on folds of the labeled rows and up to 4,000 others, and scored by its
+    accuracy on the labeled rows left out; the best one is learned on all rows. No label counts but
     those that every method is given.
 
     Parameters
@@ -87,7 +87,7 @@ class Tuned(AroundEstimator):
         With the setting that was chosen.
     best_params_ : dict
     accuracies_ : ndarray of shape (n_settings,)
-        Means over the folds, in percent; empty where no class has two labelled rows, and the first
+        Means over the folds, in percent; empty where no class has two labeled rows, and the first
         setting is taken, with a warning.
 
     Examples
@@ -120,7 +120,7 @@ class Tuned(AroundEstimator):
         return get_tags(self.estimator)  # a classifier stays one
 
     def _searched(self, labels: Array) -> Array:
-        """All labelled rows, and some of the others."""
+        """All labeled rows, and some of the others."""
         rng = np.random.default_rng(self.random_state)
         others = rng.permutation(np.flatnonzero(labels == UNLABELED))[:SEARCHED_ROWS]
         return np.sort(np.concatenate([np.flatnonzero(labels != UNLABELED), others]))

@@ -29,7 +29,7 @@ def explorer_data(
     Parameters
     ----------
     maps : dict of ClassMap
-        By method, all of the same rows: test rows, then labelled ones.
+        By method, all of the same rows: test rows, then labeled ones.
     answers : dict of Answers
         By method, of the test rows.
     cards : Cards or None
@@ -43,7 +43,7 @@ def explorer_data(
 
     Notes
     -----
-    A row takes 2 bytes a coordinate, 4 a class and a neighbour, 1 for a confidence: 10,000 rows by
+    A row takes 2 bytes a coordinate, 4 a class and a neighbor, 1 for a confidence: 10,000 rows by
     two methods are 1.2 MB, the pictures not counted.
     """
     if not maps or not all(name in answers for name in maps):
@@ -147,7 +147,7 @@ class Atlas:
 
     @property
     def legend(self) -> list[tuple[str, str]]:
-        """Classes and their colours; empty where classes share a colour."""
+        """Classes and their colors; empty where classes share a color."""
         if len(self.class_names) > len(CLASS_COLORS):
             return []
         return list(zip(self.class_names, CLASS_COLORS, strict=False))
@@ -159,7 +159,7 @@ class Atlas:
 
     @property
     def colorings(self) -> list[tuple[str, str]]:
-        """What the maps can be coloured by, and what a reader calls it."""
+        """What the maps can be colored by, and what a reader calls it."""
         choices = [("class", "class")]
         if any(answers.predictions is not None for answers in self.answers.values()):
             choices.append(("errors", "errors"))
@@ -189,7 +189,7 @@ class Atlas:
         own = [method for method in self.confusions if self._is_own(method)]
         others = [method for method in self.confusions if not self._is_own(method)]
         told = [f"{', '.join(own)}: by its own predict_proba"] if own else []
-        told += [f"{', '.join(others)}: by the nearest mean of the labelled rows"] if others else []
+        told += [f"{', '.join(others)}: by the nearest mean of the labeled rows"] if others else []
         return f"Classes are predicted by: {'; '.join(told)}." if told else ""
 
     def _is_own(self, method: str) -> bool:

@@ -71,14 +71,14 @@ class Picture(NamedTuple):
 
 
 class Look(NamedTuple):
-    """How a method is drawn: a colour and, for those who do not see it, a marker."""
+    """How a method is drawn: a color and, for those who do not see it, a marker."""
 
     color: str
     marker: str  # matplotlib's
     glyph: str  # the same in text
 
 
-# Paul Tol's "vibrant" colours, which colour-blind eyes tell apart too.
+# Paul Tol's "vibrant" colors, which color-blind eyes tell apart too.
 LOOKS = {
     "input": Look("#7d8794", "o", "●"),
     "pca": Look("#33bbee", "s", "■"),
@@ -212,7 +212,7 @@ def draw_map(
     colors: npt.NDArray[np.str_],
     is_labeled: npt.NDArray[np.bool_],
 ) -> None:
-    """Rows as dots in the colours of their classes, the labelled ones as stars."""
+    """Rows as dots in the colors of their classes, the labeled ones as stars."""
     x, y = points.T
     dots, stars = ~is_labeled, is_labeled
     axes.scatter(x[dots], y[dots], s=11, c=colors[dots], alpha=0.8, linewidths=0, rasterized=True)
@@ -243,7 +243,7 @@ def name_classes(
 
 
 def class_colors(y: npt.NDArray[np.int64]) -> npt.NDArray[np.str_]:
-    """A colour a row: its class's. More than ten classes share the ten colours in turn."""
+    """A color a row: its class's. More than ten classes share the ten colors in turn."""
     return np.where(y < 0, MUTED, np.array(CLASS_COLORS)[y % len(CLASS_COLORS)])
 
 
@@ -255,7 +255,7 @@ def new_figure(width: float, height: float) -> Iterator[Figure]:
 
 
 def as_svg(figure: Figure, description: str) -> str:
-    """The figure as an ``<svg>`` element for a page: no outside reference, colours of the theme."""
+    """The figure as an ``<svg>`` element for a page: no outside reference, colors of the theme."""
     buffer = io.StringIO()
     # The salt makes the ids of one figure differ from those of the next on the page.
     with matplotlib.rc_context({**SETTINGS, "svg.hashsalt": description}):
@@ -388,7 +388,7 @@ def project(sample: MapSample) -> npt.NDArray[np.floating[Any]]:
 
 
 def draw_class_map(axes: Any, drawn: ClassMap) -> None:
-    """Dots in the colours of their classes; the names among them where they are short."""
+    """Dots in the colors of their classes; the names among them where they are short."""
     draw_map(axes, drawn.points, class_colors(drawn.sample.y), drawn.sample.is_labeled)
     names = drawn.class_names
     if len(names) <= len(CLASS_COLORS) and max(map(len, names), default=0) <= SHORT:
@@ -402,7 +402,7 @@ def map_svg(drawn: ClassMap, description: str) -> str:
         return as_svg(figure, description)
 
 
-# The picture of what was mined around one labelled row, and what it shows in words.
+# The picture of what was mined around one labeled row, and what it shows in words.
 
 WIDTH = 5.4  # of the picture, in inches
 

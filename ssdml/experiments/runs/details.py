@@ -30,17 +30,17 @@ from ssdml.utils.persistence import whole_file
 from ssdml.utils.typing import Array
 from ssdml.utils.validation import UNLABELED
 
-# What was mined around one labelled row, as a run keeps it for the report.
+# What was mined around one labeled row, as a run keeps it for the report.
 
-N_NEIGHBORS = 10  # whatever a method takes, so that all methods show one neighbourhood
+N_NEIGHBORS = 10  # whatever a method takes, so that all methods show one neighborhood
 SHOWN_TRIPLETS = 8  # of the anchor: more would hide each other
-MOST_ANCHORS = 500  # labelled rows that the anchor is chosen from
+MOST_ANCHORS = 500  # labeled rows that the anchor is chosen from
 PREFIX = "mined_"
 
 
 @dataclass(frozen=True)
 class MinedSample:
-    """One labelled row, the rows around it and some of its triplets."""
+    """One labeled row, the rows around it and some of its triplets."""
 
     around: Neighborhood
     y: Array  # (m,), the true classes of its rows, -1 where nobody knows
@@ -63,9 +63,9 @@ class MinedSample:
 
 
 def mined_sample(model: Any, X: Array, labels: Array, y: Array) -> MinedSample | None:
-    """The neighbourhood of one labelled row in the input, and what the model mined for it.
+    """The neighborhood of one labeled row in the input, and what the model mined for it.
 
-    The row is the hardest one: with the most neighbours of another true class, the first of those
+    The row is the hardest one: with the most neighbors of another true class, the first of those
     with as many. So it is the same for all methods on a split that mine for every row.
 
     Parameters
@@ -81,7 +81,7 @@ def mined_sample(model: Any, X: Array, labels: Array, y: Array) -> MinedSample |
     Returns
     -------
     mined : MinedSample or None
-        None where no triplets of a labelled row were kept.
+        None where no triplets of a labeled row were kept.
     """
     triplets = getattr(model, "triplets_", None)
     if triplets is None:
@@ -144,7 +144,7 @@ MAP_NEIGHBORS = 8  # of each row on a map
 
 @dataclass(frozen=True)
 class MapSample:
-    """Rows of one embedding to be drawn: test rows, and the labelled rows beside them."""
+    """Rows of one embedding to be drawn: test rows, and the labeled rows beside them."""
 
     embedding: npt.NDArray[np.float32]  # (n, at most MAP_COMPONENTS)
     y: npt.NDArray[np.int64]
@@ -157,7 +157,7 @@ class Answers:
 
     rows: npt.NDArray[np.int64]  # of the map, as they stand in its sample: numbers in the data set
     neighbors: npt.NDArray[np.int64]  # (n, at most MAP_NEIGHBORS), numbers of test rows on the map
-    predictions: Predictions | None  # of the n; None where no test row is of a labelled class
+    predictions: Predictions | None  # of the n; None where no test row is of a labeled class
     confusion: Confusion | None  # of all test rows
     reliability: Reliability | None  # of all, where the method says how sure it is
 
@@ -179,13 +179,13 @@ class RunDetails:
 def map_rows(
     split: LabelScarceSplit, n_test: int = MAP_ROWS
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Test rows and labelled rows to draw: the same for every method on this split."""
+    """Test rows and labeled rows to draw: the same for every method on this split."""
     rng = np.random.default_rng(0)
     return _some(split.test, n_test, rng), _some(split.labeled, MAP_LABELED, rng)
 
 
 def map_sample(Z: Any, Z_labeled: Any, y: Any, y_labeled: Any) -> MapSample:
-    """Embedding of test rows and labelled rows, on its leading principal components."""
+    """Embedding of test rows and labeled rows, on its leading principal components."""
     return MapSample(
         embedding=_leading_components(np.concatenate([Z, Z_labeled])),
         y=np.concatenate([y, y_labeled]),

@@ -147,7 +147,7 @@ def _fit_and_transform(
 def _scores(
     model: Embedder, Z: Array, few: Array | None, dataset: Dataset, split: LabelScarceSplit
 ) -> dict[str, float]:
-    """Scores of the test rows' embedding, in percent; ``few``: that of the labelled rows."""
+    """Scores of the test rows' embedding, in percent; ``few``: that of the labeled rows."""
     if not np.isfinite(Z).all():
         raise ValueError("the embedding of the test rows holds NaN or infinite entries")
     y = dataset.y[split.test]
@@ -166,7 +166,7 @@ def _scores(
 
 
 def _few(model: Embedder, dataset: Dataset, run: Run) -> Array | None:
-    """Embedding of the labelled rows that somebody asks for: all, those on the map, or none."""
+    """Embedding of the labeled rows that somebody asks for: all, those on the map, or none."""
     rows = run.split.labeled
     if not _labels_tell(dataset, run.split):
         if not run.map_rows:

@@ -51,7 +51,7 @@ class Row(TypedDict):
 
 
 def budget_of(row: Row) -> Budget:
-    """What the labelled rows of a run were drawn by."""
+    """What the labeled rows of a run were drawn by."""
     return Budget(**row["budget"]) if "budget" in row else Budget(row["labels_per_class"])
 
 

@@ -18,7 +18,7 @@ from ssdml.utils.typing import Ints
 
 SIDE = 48  # pixels: what larger pictures are made smaller to
 MOST_CHARACTERS = 240  # of a text
-QUALITY = 75  # of pictures in colour, which are photographs; grey ones lose nothing
+QUALITY = 75  # of pictures in color, which are photographs; gray ones lose nothing
 
 Bytes = npt.NDArray[np.uint8]
 

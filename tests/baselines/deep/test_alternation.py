@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.fixture
 def pose(rng):
-    """Rows, a third of them labelled, and what a method makes of them."""
+    """Rows, a third of them labeled, and what a method makes of them."""
     X = rng.standard_normal((60, 4)) * [1, 1, 1, 3]
     few = np.where(np.arange(60) < 20, np.arange(60) % 3, -1)
 
@@ -111,7 +111,7 @@ class TestLossOfAllRows:
 
     @pytest.mark.parametrize("name", ["apllr", "apit"])
     def test_of_the_propagated_methods(self, pose, name):
-        """With every row labelled all affinities are known; then it is tr(M K), less its scale."""
+        """With every row labeled all affinities are known; then it is tr(M K), less its scale."""
         method, problem, M, info = pose(name, np.arange(60) % 3)
         K = propagated_scatter(problem.X, problem.labels, problem.graph, decay=0.99)
         found, weights = loss_of_all(method, problem, M, info)
@@ -147,7 +147,7 @@ class TestLossOfAllRows:
         found = method._batch_loss(problem, info).weights_of(np.arange(60))
         np.testing.assert_allclose(found[edge], W[edge], atol=2e-4)
         np.testing.assert_allclose(found[both], W[both], atol=2e-4)
-        # With one end labelled, what the other sends back is left out.
+        # With one end labeled, what the other sends back is left out.
         one = (known[:, None] ^ known) & ~edge
         sent_back = np.where(known[:, None], P, P.T)
         np.testing.assert_allclose(found[one], (W - sent_back / 2)[one], atol=2e-4)
@@ -173,7 +173,7 @@ def test_rows_about_their_mean_are_pairs_in_any_batch(rng):
 
 
 @every_method
-def test_a_batch_without_a_labelled_pair_or_an_edge_has_a_finite_loss(pose, name):
+def test_a_batch_without_a_labeled_pair_or_an_edge_has_a_finite_loss(pose, name):
     method, problem, _, info = pose(name)
     loss = method._batch_loss(problem, info)
     squares = torch.ones(3, 3, requires_grad=True)
@@ -189,7 +189,7 @@ def test_every_pair_is_of_one_kind():
     assert torch.equal(total, torch.ones(5, 5).triu(1).int())
 
 
-def test_a_batch_holds_labelled_rows_and_neighbours(rng):
+def test_a_batch_holds_labeled_rows_and_neighbors(rng):
     graph = knn_graph(rng.standard_normal((200, 3)), 5)
     known = np.arange(40)
     batch = draw_batch(known, graph, 60, rng)

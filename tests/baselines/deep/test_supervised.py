@@ -1,4 +1,4 @@
-"""Networks learned from triplets of the labelled items alone."""
+"""Networks learned from triplets of the labeled items alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from ssdml.baselines import DeepSupervised
-from ssdml.baselines.deep.supervised import TripletRun, labelled_triplets
+from ssdml.baselines.deep.supervised import TripletRun, labeled_triplets
 from ssdml.graphs.triplets import Triplets
 from ssdml.networks.data import as_items
 from ssdml.networks.metric_network import new_network
@@ -20,7 +20,7 @@ LABELS = np.array([0, -1, 0, 4, 4, -1, 4])  # 2 · 1 · 3 triplets of class 0, 3
 class TestTriplets:
     def test_every_triplet_of_the_labels_is_drawn_as_often(self, rng):
         drawn = np.concatenate(
-            [np.stack(labelled_triplets(LABELS, 100, rng)[:3]) for _ in range(500)], axis=1
+            [np.stack(labeled_triplets(LABELS, 100, rng)[:3]) for _ in range(500)], axis=1
         )
         assert drawn.shape == (3, 500 * 18)  # as many as there are
         anchor, positive, negative = LABELS[drawn]
@@ -33,12 +33,12 @@ class TestTriplets:
         assert np.abs(counts - 500).max() < 110  # five standard errors
 
     def test_no_more_than_asked_for(self, rng):
-        assert len(labelled_triplets(LABELS, 5, rng).anchor) == 5
+        assert len(labeled_triplets(LABELS, 5, rng).anchor) == 5
 
     @pytest.mark.parametrize("labels", [[0, 0, 0, -1], [0, 1, 2, -1]])
     def test_labels_that_make_none_are_refused(self, rng, labels):
         with pytest.raises(ValueError, match=r"two items of one class and one of another; got 3"):
-            labelled_triplets(np.array(labels), 5, rng)
+            labeled_triplets(np.array(labels), 5, rng)
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_batch_learns_an_orthonormal_metric_under_which_its_loss_is_lower(run,
 
 
 @pytest.mark.parametrize("loss", ["triplet", "angular"])
-def test_it_learns_from_labelled_items_alone_and_the_loss_falls(loss):
+def test_it_learns_from_labeled_items_alone_and_the_loss_falls(loss):
     X, y, labels = small_images(n=300)
     options = {"n_triplets": 500, "learning_rate": 1e-2, "random_state": 0}
     model = DeepSupervised(loss, small_network(), 16, epochs=4, epochs_per_partition=4, **options)

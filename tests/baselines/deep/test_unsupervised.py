@@ -260,7 +260,7 @@ class TestDeepCluster:
         one, two = ({k: v for part in seen[i : i + 15] for k, v in part.items()} for i in (0, 15))
         assert any(one[row] != two[row] for row in one.keys() & two.keys())
 
-    def test_the_optimiser_forgets_the_head_that_was(self, begun):
+    def test_the_optimizer_forgets_the_head_that_was(self, begun):
         run = begun("deepcluster")
         batches = run._batches(np.arange(600), 0, np.random.default_rng(0))
         run.trainer.step(run._loss(next(batches)), 0.03)

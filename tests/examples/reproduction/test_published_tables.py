@@ -159,7 +159,7 @@ def test_tuned_the_best_of_ours_is_first_on_every_set_as_the_readme_says():
     assert told.groups() == tuple(f"{found[name]:.1f}" for name in both)
 
 
-def test_umap_loses_the_neighbours_that_the_readme_says():
+def test_umap_loses_the_neighbors_that_the_readme_says():
     told = re.search(
         r"an R@1 of ([\d.]+) after ([\d.]+) on MNIST, ([\d.]+) after ([\d.]+) on Fashion-MNIST and "
         r"([\d.]+) after ([\d.]+) on Banking77, where the best of ours has ([\d.]+), ([\d.]+) and "

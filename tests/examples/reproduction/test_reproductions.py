@@ -144,7 +144,7 @@ def test_tables_of_photographs_run_on_the_layout_of_each_set(
     printed = {2: TABLE_2, 3: TABLE_3, 5: TABLE_5}[number].get(name, {})
     assert set(table.found) == {*lines}
     for method in lines:
-        assert recall_at_1(table, method) > 80, method  # colours tell the classes apart
+        assert recall_at_1(table, method) > 80, method  # colors tell the classes apart
         given = [str(value or "-") for value in printed.get(method, ())]
         assert table.printed.get(method, []) == given
 

@@ -47,7 +47,7 @@ def test_ties_and_duplicates_go_to_the_smaller_index(name, metric):
     assert_same(graph, knn_graph(X, 10, metric=metric))
 
 
-def test_every_row_may_be_the_neighbour_of_every_other(rng):
+def test_every_row_may_be_the_neighbor_of_every_other(rng):
     X = rng.random((12, 2))
     assert_same(knn_graph(X[:8], 7).extend(X[8:]), knn_graph(X, 7))
 
@@ -104,13 +104,13 @@ def test_a_pickle_leaves_the_rows_out_and_takes_them_back(rng):
     assert_same(again.extend(X[1990:], X=X[:1990]), knn_graph(X, 2))
 
 
-def test_precomputed_neighbours_are_extended_with_their_rows(rng):
+def test_precomputed_neighbors_are_extended_with_their_rows(rng):
     X = rng.random((40, 3))
     given = knn_graph(X[:30], 4)
     graph = knn_graph((given.indices, given.distances), 4, method="precomputed")
     extended = graph.extend(X[30:], X=X[:30])
     np.testing.assert_array_equal(extended.indices, knn_graph(X, 4).indices)
-    assert extended.recall_ is None  # nobody knows how the neighbours were found
+    assert extended.recall_ is None  # nobody knows how the neighbors were found
 
 
 def test_what_an_approximate_search_missed_stays_unmeasured(rng):

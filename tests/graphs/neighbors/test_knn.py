@@ -1,4 +1,4 @@
-"""Nearest neighbours against the slow twin, and hard inputs."""
+"""Nearest neighbors against the slow twin, and hard inputs."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_ties_are_settled_over_blocks_of_rows(name, metric, monkeypatch):
 
 
 @pytest.mark.parametrize("method", ["exact", "ivf", "hnsw"])
-def test_no_row_is_its_own_neighbour_even_among_duplicates(method, rng):
+def test_no_row_is_its_own_neighbor_even_among_duplicates(method, rng):
     X = rng.integers(0, 3, (600, 2)).astype(np.float32)
     graph = knn_graph(X, 5, method=method, random_state=0)
     assert not (graph.indices == np.arange(600)[:, None]).any()
@@ -101,7 +101,7 @@ def test_five_thousand_identical_rows_are_searched_once():
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e4, 1e8])
-def test_an_offset_does_not_change_the_neighbours(points, offset):
+def test_an_offset_does_not_change_the_neighbors(points, offset):
     # 2^-8 steps: adding the offset rounds nothing away.
     X = np.round(points * 256) / 256
     graph, moved = knn_graph(X, 6), knn_graph(X + offset, 6)
@@ -111,14 +111,14 @@ def test_an_offset_does_not_change_the_neighbours(points, offset):
 
 @pytest.mark.parametrize("distance", [1e2, 1e3, 1e4, 1e6])
 def test_two_distant_clusters_keep_their_inner_order(points, distance):
-    # Their centre is far from either: in float32 the rows of one cluster are hard to tell apart.
+    # Their center is far from either: in float32 the rows of one cluster are hard to tell apart.
     X = np.r_[points[:100] + distance, points[100:] - distance]
     np.testing.assert_array_equal(knn_graph(X, 6).indices, reference.knn(X, 6)[0])
 
 
 @pytest.mark.parametrize("distance", [30.0, 100.0, 300.0, 1e3])
 def test_scores_that_lose_their_digits_are_not_trusted(rng, distance):
-    # At this size faiss computes |x|² + |y|² - 2 x·y, which cancels far from the centre.
+    # At this size faiss computes |x|² + |y|² - 2 x·y, which cancels far from the center.
     X = rng.standard_normal((2000, 256))
     X[:1000] += distance
     graph = knn_graph(X, 6)
@@ -181,7 +181,7 @@ def test_progress_rises_from_nothing_to_everything(method, rng):
     assert len(told) > 4
 
 
-def test_precomputed_neighbours_are_all_there_is_to_do():
+def test_precomputed_neighbors_are_all_there_is_to_do():
     told = []
     pair = np.array([[1], [0]]), np.ones((2, 1))
     graph = knn_graph(pair, 1, method="precomputed", progress=told.append)
@@ -279,6 +279,6 @@ def test_nearest_rows_names_bad_queries():
         nearest_rows(np.ones((4, 2)), np.ones((1, 2)), 5)
 
 
-def test_a_graph_counts_its_rows_and_neighbours():
+def test_a_graph_counts_its_rows_and_neighbors():
     graph = KNNGraph(np.array([[1, 2], [0, 2], [0, 1], [0, 1]]), np.zeros((4, 2)))
     assert (graph.n_samples, graph.n_neighbors, graph.metric) == (4, 2, "euclidean")

@@ -51,7 +51,7 @@ def test_its_own_csr_comes_back(points):
         (([[1], [0]], [[1.0]]), ValueError, r"share one shape \(n, k\); got \(2, 1\) and"),
         (([[1.0], [0]], [[1], [1]]), TypeError, "indices must be integers; got dtype float64"),
         (([[5], [0]], [[1], [1]]), ValueError, "rows from 0 to n - 1 = 1, or .*; got 5 from"),
-        (([[1, 1], [0, 0]], [[1, 1], [1, 1]]), ValueError, "neighbour of a row once"),
+        (([[1, 1], [0, 0]], [[1, 1], [1, 1]]), ValueError, "neighbor of a row once"),
     ],
 )
 def test_what_cannot_be_a_graph_is_refused(X, error, message):
@@ -66,7 +66,7 @@ CSR = WIDER.to_csr()
 
 
 def pair_with(name, value, dtype=None):
-    """Neighbours of eight rows, with one entry in row 5 that is something else."""
+    """Neighbors of eight rows, with one entry in row 5 that is something else."""
     arrays = {"indices": GRAPH.indices.copy(), "distances": GRAPH.distances.copy()}
     arrays[name] = arrays[name].astype(dtype or arrays[name].dtype)
     arrays[name][5, 1] = value
@@ -112,7 +112,7 @@ def doubled():
         (sparse.csr_array((0, 0)), ValueError, r"X must not be empty; got shape \(0, 0\)"),
     ],
 )
-def test_neighbours_that_are_none_are_refused_by_edge(X, error, message):
+def test_neighbors_that_are_none_are_refused_by_edge(X, error, message):
     with pytest.raises(error, match=rf"^knn_graph\(method='precomputed'\): .*{message}"):
         knn_graph(X, 3, method="precomputed")
 

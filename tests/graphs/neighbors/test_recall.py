@@ -29,7 +29,7 @@ def recall_by_hand(graph, exact):
 
 @pytest.fixture
 def clusters(rng):
-    """Overlapping clusters: 4,000 rows in 16 columns around 20 centres."""
+    """Overlapping clusters: 4,000 rows in 16 columns around 20 centers."""
     centers = rng.standard_normal((20, 16))
     X = centers[rng.integers(20, size=4000)] + rng.standard_normal((4000, 16))
     return X.astype(np.float32)
@@ -71,7 +71,7 @@ def test_exact_searches_know_their_recall(clusters):
     assert knn_graph(clusters[:100], 3, method="torch").recall_ == 1
 
 
-def test_the_recall_counts_true_neighbours_by_distance():
+def test_the_recall_counts_true_neighbors_by_distance():
     sample = Sample(np.array([0, 2]), reach=np.array([1.0, 2.0]), n_neighbors=2)
     distances = np.array([[0.5, 1.0], [9.0, 9.0], [2.0, 2.5]])
     assert sample.recall_of(distances) == 3 / 4
@@ -88,7 +88,7 @@ def test_duplicates_count_as_found_whichever_they_are(rng):
 
 
 def test_low_recall_is_said_with_the_way_out(clusters, one_probe):
-    message = r"'ivf' found \d\d\.\d% of the true neighbours of 1024 .* method='auto' or 'exact'"
+    message = r"'ivf' found \d\d\.\d% of the true neighbors of 1024 .* method='auto' or 'exact'"
     with pytest.warns(RuntimeWarning, match=message):
         graph = knn_graph(clusters, 10, method="ivf", random_state=0)
     assert graph.recall_ < 0.95
@@ -146,7 +146,7 @@ def test_where_codes_are_too_coarse_the_lists_hold_coordinates(name, rng):
 
 
 def test_rows_that_an_index_leaves_short_are_searched_exactly(rng, one_probe):
-    # The list of ten rows far away cannot serve thirty neighbours.
+    # The list of ten rows far away cannot serve thirty neighbors.
     X = np.r_[rng.standard_normal((2990, 2)), 100 + rng.standard_normal((10, 2))]
     with pytest.warns(RuntimeWarning):
         graph = knn_graph(X, 30, method="ivf", random_state=0)

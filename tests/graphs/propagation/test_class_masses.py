@@ -23,7 +23,7 @@ def y(rng):
 
 
 @pytest.mark.parametrize("solver", ["auto", "dense", "krylov"])
-def test_masses_are_sums_of_the_inverse_over_labelled_columns(graph, y, solver):
+def test_masses_are_sums_of_the_inverse_over_labeled_columns(graph, y, solver):
     P = reference.diffusion(graph.indices, 0.99)
     expected = np.stack([P[:, y == c].sum(axis=1) for c in (0, 10, 20)], axis=1)
     masses = class_masses(graph, y, solver=solver).masses
@@ -46,7 +46,7 @@ def test_affinities_are_the_two_sided_product(graph, y):
     np.testing.assert_allclose(W, expected, atol=1e-10)
 
 
-def test_masses_of_a_fully_labelled_graph_sum_to_one(graph):
+def test_masses_of_a_fully_labeled_graph_sum_to_one(graph):
     masses = class_masses(graph, np.arange(80) % 4).masses
     np.testing.assert_allclose(masses.sum(axis=1), 1, atol=1e-7)
     assert (masses >= 0).all()

@@ -1,4 +1,4 @@
-"""The factorisation on a device of torch against the dense inverse; on the CPU, and on CUDA."""
+"""The factorization on a device of torch against the dense inverse; on the CPU, and on CUDA."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class TestEveryGraph:
     ):
         graph = make(rng)
         y = np.full(graph.n_samples, -1)
-        labelled = rng.permutation(graph.n_samples)[:n_labels]
-        y[labelled] = labelled % 3
+        labeled = rng.permutation(graph.n_samples)[:n_labels]
+        y[labeled] = labeled % 3
         options = {"decay": 0.9, "sides": sides, "pairs": pairs, "tol": 1e-7}
         found = propagate_affinities(graph, y, solver="torch", device=device, **options)
         expected = propagate_affinities(graph, y, solver="dense", **options)

@@ -91,11 +91,11 @@ class TestPropagateLabels:
         moved = propagate_labels(sparse.csr_array(W[order][:, order]), y[order], tol=1e-12)
         np.testing.assert_allclose(moved, propagate_labels(W, y, tol=1e-12)[order], atol=1e-9)
 
-    def test_one_labelled_class_is_everywhere(self, graph):
+    def test_one_labeled_class_is_everywhere(self, graph):
         y = np.r_[3, np.full(89, -1)]
         np.testing.assert_array_equal(propagate_labels(graph, y), np.ones((90, 1)))
 
-    def test_labelled_rows_can_be_outvoted(self):
+    def test_labeled_rows_can_be_outvoted(self):
         # Row 0 of class 1 amid 29 rows of class 0: nothing clamps its label.
         W = sparse.csr_array(np.ones((30, 30)) - np.eye(30))
         y = np.r_[1, np.zeros(29, int)]
@@ -113,7 +113,7 @@ class TestPropagateLabels:
         result = propagate_labels(W, [0, 1, 1])
         np.testing.assert_array_equal(result, [[1, 0], [0, 1], [0, 1]])
 
-    def test_an_outlier_takes_the_label_of_its_neighbours(self, rng):
+    def test_an_outlier_takes_the_label_of_its_neighbors(self, rng):
         X = np.r_[rng.standard_normal((50, 2)), rng.standard_normal((50, 2)) + 100, [[200, 200]]]
         y = np.full(101, -1)
         y[0], y[50] = 0, 1
@@ -193,7 +193,7 @@ class TestPropagateLabels:
 
 
 class TestPropagateAffinities:
-    def test_two_mutual_neighbours(self):
+    def test_two_mutual_neighbors(self):
         graph = KNNGraph(np.array([[1], [0]]), np.ones((2, 1)))
         P = propagate_affinities(graph, [-1, -1], decay=0.5, pairs="all")
         np.testing.assert_allclose(P, [[2 / 3, 1 / 3], [1 / 3, 2 / 3]], atol=1e-15)
@@ -240,7 +240,7 @@ class TestPropagateAffinities:
         W = propagate_affinities(graph, y, sides=sides, pairs="all", solver="krylov", tol=tol)
         assert np.abs(W - expected).max() <= tol * 0.01
 
-    def test_unlabelled_pairs_on_one_side_are_plain_diffusion(self, graph, y):
+    def test_unlabeled_pairs_on_one_side_are_plain_diffusion(self, graph, y):
         W = propagate_affinities(graph, y, decay=0.9, pairs="all")
         P = reference.diffusion(graph.indices, 0.9)
         u = np.ix_(y == -1, y == -1)
@@ -262,7 +262,7 @@ class TestPropagateAffinities:
         W = propagate_affinities(graph, np.full(90, -1), solver=solver, tol=1e-3).toarray()
         np.testing.assert_allclose(W[W != 0], ((P + P.T) / 2)[W != 0], atol=1e-5)
 
-    def test_labels_reach_unlabelled_pairs_on_two_sides(self, rng):
+    def test_labels_reach_unlabeled_pairs_on_two_sides(self, rng):
         X = np.r_[rng.standard_normal((40, 2)), rng.standard_normal((40, 2)) + 5]
         y = np.full(80, -1)
         y[[0, 1, 40, 41]] = [0, 0, 1, 1]
@@ -270,7 +270,7 @@ class TestPropagateAffinities:
         assert (W[2:40, 42:] <= 0).all()
         assert (W[2:40, 2:40] > 0).all()
 
-    def test_every_row_labelled(self, graph):
+    def test_every_row_labeled(self, graph):
         y = np.arange(90) % 4
         expected = reference.one_sided_affinities(graph.indices, y, 0.9)
         W = propagate_affinities(graph, y, decay=0.9, pairs="all", solver="krylov", tol=1e-8)

@@ -25,7 +25,7 @@ def test_visits_are_column_sums_of_the_diffusion(graph, decay):
     assert visits.mean() == pytest.approx(1)
 
 
-def test_no_neighbour_of_a_mode_is_visited_more(graph):
+def test_no_neighbor_of_a_mode_is_visited_more(graph):
     visits = reference.diffusion(graph.indices, 0.99).sum(axis=0)
     modes = graph_modes(graph)
     for mode in modes:
@@ -33,7 +33,7 @@ def test_no_neighbour_of_a_mode_is_visited_more(graph):
         assert visits[mode] > visits[beside].max() - 1e-2
 
 
-def test_every_other_row_has_a_neighbour_that_is_visited_as_often(graph):
+def test_every_other_row_has_a_neighbor_that_is_visited_as_often(graph):
     visits = reference.diffusion(graph.indices, 0.99).sum(axis=0)
     for row in np.setdiff1d(np.arange(150), graph_modes(graph)):
         beside = np.r_[graph.indices[row], np.flatnonzero((graph.indices == row).any(axis=1))]

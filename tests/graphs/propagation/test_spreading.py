@@ -72,7 +72,7 @@ def test_in_near_order_threads_change_nothing(problem, in_near_order):
     np.testing.assert_array_equal(one, two)
 
 
-def test_near_order_brings_neighbours_together_and_keeps_every_entry(rng):
+def test_near_order_brings_neighbors_together_and_keeps_every_entry(rng):
     n = 3000
     places = rng.permutation(n)  # a path whose rows lie anywhere
     ends = (np.r_[places[:-1], places[1:]], np.r_[places[1:], places[:-1]])

@@ -30,7 +30,7 @@ def chain(rng):
 
 
 def star(rng):
-    """Every leaf knows the centre and the next leaf; the centre knows two of them."""
+    """Every leaf knows the center and the next leaf; the center knows two of them."""
     n = 150
     indices = np.stack([np.zeros(n, int), np.roll(np.arange(n), -1)], axis=1)
     indices[0] = [1, 2]

@@ -32,7 +32,7 @@ def test_a_model_is_fitted_saved_and_used(run, arrays, tmp_path):
     model, Z = tmp_path / "model", tmp_path / "Z.npy"
     fitted = run("fit", *arrays, "--out", model, "--n-components", 2, "--random-state", 3)
     assert fitted.exit_code == 0, fitted.output
-    assert "Learned 3 classes from 18 labelled and 102 unlabelled rows" in fitted.stderr
+    assert "Learned 3 classes from 18 labeled and 102 unlabeled rows" in fitted.stderr
     assert run("transform", model, arrays[0], "--out", Z).exit_code == 0
     X, y = (np.load(path) for path in arrays)
     expected = ssdml.SSDML(2, random_state=3).fit(X, y).transform(X)
@@ -71,7 +71,7 @@ def test_a_network_is_fitted_to_images_saved_and_used(run, images, tmp_path):
     words = ["--network", "mnist", "--epochs", 1, "--n-neighbors", 5, "--random-state", 3]
     fitted = run("fit", *images, "--out", model, *words, "--checkpoints", tmp_path / "kept")
     assert fitted.exit_code == 0, fitted.output
-    assert "Learned 2 classes from 8 labelled and 32 unlabelled rows" in fitted.stderr
+    assert "Learned 2 classes from 8 labeled and 32 unlabeled rows" in fitted.stderr
     assert (tmp_path / "kept" / "partition-0001.safetensors").exists()
     assert run("transform", model, images[0], "--out", Z).exit_code == 0
     X, y = (np.load(path) for path in images)
@@ -145,7 +145,7 @@ def test_fit_takes_names_and_empty_names(run, arrays, tmp_path):
     names = np.array(["", "ant", "bee", "cat"])[np.load(arrays[1]) + 1]
     np.save(tmp_path / "names.npy", names)
     result = run("fit", arrays[0], tmp_path / "names.npy", "--out", tmp_path / "model")
-    assert "Learned 3 classes from 18 labelled" in result.stderr
+    assert "Learned 3 classes from 18 labeled" in result.stderr
 
 
 @pytest.mark.parametrize("network", [None, "mnist"])

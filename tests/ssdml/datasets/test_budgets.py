@@ -1,4 +1,4 @@
-"""Budgets: what is labelled, in which order, and how much of it is wrong."""
+"""Budgets: what is labeled, in which order, and how much of it is wrong."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_more_noise_keeps_the_labels_that_are_wrong_already(digits):
 def test_wrong_labels_are_spread_over_all_other_classes(rng):
     y = np.repeat([0, 3, 7], 4000)
     _, labels = mislabeled(y, np.arange(4000), 1.0, rng)
-    assert set(labels) == set()  # one class has no other among the labelled
+    assert set(labels) == set()  # one class has no other among the labeled
     rows, labels = mislabeled(y, np.arange(12000), 1.0, rng)
     shares = [np.mean(labels[y[rows] == 0] == other) for other in (3, 7)]
     np.testing.assert_allclose(shares, 0.5, atol=0.04)  # five standard deviations

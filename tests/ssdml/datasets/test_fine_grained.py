@@ -42,8 +42,8 @@ def test_every_image_has_the_class_that_it_shows(tmp_path, name, write):
     data = load_dataset(name, data_dir=tmp_path)
     assert data.X.shape == (len(rows()), 3, 224, 224)
     np.testing.assert_array_equal(np.bincount(data.y), [PER_CLASS] * N_CLASSES)
-    colours = np.stack([image.mean(axis=(1, 2)) for image in data.X.resized(8)])
-    shown = (colours > 120) @ [1, 2, 4]  # the colour that `draw` gives a class
+    colors = np.stack([image.mean(axis=(1, 2)) for image in data.X.resized(8)])
+    shown = (colors > 120) @ [1, 2, 4]  # the color that `draw` gives a class
     np.testing.assert_array_equal(shown, data.y)
 
 

@@ -161,7 +161,7 @@ def test_damaged_and_missing_batches_are_named(tmp_path, rng):
 
 
 def write_images(folder, names, *, mode="RGB", size=(4, 3)):
-    """One-coloured images whose first channel is their number."""
+    """One-colored images whose first channel is their number."""
     for i, name in enumerate(names):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -199,16 +199,16 @@ def test_class_folders_alone_have_no_standard_split(tmp_path):
     assert raw.test is None
 
 
-@pytest.mark.parametrize("name", ["unlabelled", "unlabeled", "Unlabelled"])
+@pytest.mark.parametrize("name", ["unlabeled", "unlabeled", "Unlabeled"])
 def test_images_in_a_folder_of_that_name_have_no_label(tmp_path, name):
-    write_images(tmp_path, ["cat/a.png", f"{name}/b.png", "unlabelled cats/c.png"])
-    assert sorted(read_image_folder(tmp_path).labels) == ["", "cat", "unlabelled cats"]
+    write_images(tmp_path, ["cat/a.png", f"{name}/b.png", "unlabeled cats/c.png"])
+    assert sorted(read_image_folder(tmp_path).labels) == ["", "cat", "unlabeled cats"]
     data = load_dataset(str(tmp_path))
-    assert data.class_names == ("cat", "unlabelled cats")
+    assert data.class_names == ("cat", "unlabeled cats")
     assert sorted(data.y) == [-1, 0, 1]
 
 
-def test_a_grey_image_among_coloured_ones_has_three_equal_channels(tmp_path):
+def test_a_grey_image_among_colored_ones_has_three_equal_channels(tmp_path):
     write_images(tmp_path, ["cat/a.png"], mode="RGB")
     write_images(tmp_path, ["cat/b.png", "cat/c.png"], mode="L")
     raw = read_image_folder(tmp_path)

@@ -72,7 +72,7 @@ def test_the_standard_test_rows_are_kept():
         assert sorted(toy.y[split.labeled]) == [0, 1]
 
 
-def test_rows_without_a_label_are_learned_from_but_never_labelled_nor_scored():
+def test_rows_without_a_label_are_learned_from_but_never_labeled_nor_scored():
     y = [0, 1, -1, 0, 1, -1, 0, 1]
     split = label_scarce_split(dataset(y), 1, seed=0)
     assert {2, 5} <= set(split.train)
@@ -82,7 +82,7 @@ def test_rows_without_a_label_are_learned_from_but_never_labelled_nor_scored():
     np.testing.assert_array_equal(split.test, [6, 7])
 
 
-def test_a_small_class_is_labelled_whole_with_a_warning():
+def test_a_small_class_is_labeled_whole_with_a_warning():
     toy = dataset([0] * 9 + [1] * 3 + [2])
     with pytest.warns(
         UserWarning, match=r"labels_per_class=3 .*; got fewer in 'b' \(2\), 'c' \(1\)"
@@ -91,7 +91,7 @@ def test_a_small_class_is_labelled_whole_with_a_warning():
     np.testing.assert_array_equal(np.bincount(toy.y[split.labeled]), [3, 2, 1])
 
 
-def test_partial_labels_are_minus_one_outside_the_labelled_rows(digits, split):
+def test_partial_labels_are_minus_one_outside_the_labeled_rows(digits, split):
     y = split.partial_labels(digits.y)
     assert len(y) == len(split.train)
     np.testing.assert_array_equal(split.train[y != -1], split.labeled)

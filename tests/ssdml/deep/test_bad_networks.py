@@ -43,19 +43,19 @@ class TestDegenerate:
         known = labels >= 0
         np.testing.assert_array_equal(model.transduction_[known], labels[known])
 
-    def test_every_item_labelled(self, digits):
+    def test_every_item_labeled(self, digits):
         X, y, _ = digits
         model = small_model(epochs=4).fit(X, y)
         assert (model.predict(X) == y).mean() > 0.8
 
-    def test_one_item_has_no_neighbour(self, digits):
+    def test_one_item_has_no_neighbor(self, digits):
         X, y, _ = digits
-        message = "DeepSSDML: a graph of neighbours wants at least 2 rows; got 1"
+        message = "DeepSSDML: a graph of neighbors wants at least 2 rows; got 1"
         with pytest.raises(ValueError, match=message):
             small_model().fit(X[:1], y[:1])
 
     @pytest.mark.parametrize("new", [DeepSSDML, DeepSSDML.paper])
-    def test_fewer_items_than_neighbours(self, digits, new):
+    def test_fewer_items_than_neighbors(self, digits, new):
         X, y, _ = digits
         few = np.concatenate([np.flatnonzero(y == c)[:4] for c in (0, 1)])
         model = new(small_network(), 8, epochs=2, epochs_per_partition=1, random_state=0)

@@ -83,7 +83,7 @@ def test_at_threshold_0_every_item_takes_part(asked):
 
 @pytest.mark.slow
 def test_a_short_fit_would_be_misled_by_what_the_network_is_unsure_of():
-    """Six passes over 1,500 digits, 50 of them labelled: the rest are told worse without it."""
+    """Six passes over 1,500 digits, 50 of them labeled: the rest are told worse without it."""
     X, y = load_digits(return_X_y=True)
     X = X.reshape(-1, 8, 8).astype(np.float32) / 16
     right = {0.0: [], 0.9: []}

@@ -259,7 +259,7 @@ class TestTheSameAgain:
 
 
 class TestPaper:
-    def test_it_is_learned_from_triplets_of_neighbourhoods(self, digits):
+    def test_it_is_learned_from_triplets_of_neighborhoods(self, digits):
         """And does what the published mining does: rows are driven away from their own class."""
         X, y, labels = digits
         options = {"partition_size": 300, "epochs": 4, "epochs_per_partition": 2}

@@ -141,7 +141,7 @@ def test_items_of_which_the_network_makes_zeros_are_in_no_triplet(digits):
     assert len(used) == len(X) - len(dead)
 
 
-def test_a_partition_of_fewer_items_than_neighbours_has_a_graph_of_all_others(digits):
+def test_a_partition_of_fewer_items_than_neighbors_has_a_graph_of_all_others(digits):
     X, _, labels = digits
     options = {"partition_size": 60, "epochs": 1, "epochs_per_partition": 1, "random_state": 0}
     model = DeepSSDML.paper(small_network(), 16, n_neighbors=150, **options).fit(X, labels)

@@ -110,10 +110,10 @@ class TestResume:
         X, _, labels = digits
         small_model(epochs=2, checkpoint_dir=tmp_path).fit(X, labels)
         order = np.arange(len(X))
-        unlabelled = np.flatnonzero(labels < 0)
-        order[unlabelled] = unlabelled[::-1]
+        unlabeled = np.flatnonzero(labels < 0)
+        order[unlabeled] = unlabeled[::-1]
         changed = X.copy()
-        changed[unlabelled[-1], 0, 0] += 1
+        changed[unlabeled[-1], 0, 0] += 1
         for others in (0.9 * X, X[order], changed):
             with pytest.raises(ValueError, match=r"got items .* there"):
                 small_model(epochs=2, checkpoint_dir=tmp_path).fit(others, labels)

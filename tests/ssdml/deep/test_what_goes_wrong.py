@@ -97,7 +97,7 @@ class TestTriplets:
         assert model.history_[0]["n_triplets"] == 0
         assert (model.transduction_ == 3).all()
 
-    def test_one_labelled_item_leaves_nothing_to_pretrain_and_normalises_no_batch_alone(
+    def test_one_labeled_item_leaves_nothing_to_pretrain_and_normalizes_no_batch_alone(
         self, digits
     ):
         X, _, labels = digits
@@ -115,7 +115,7 @@ class TestTriplets:
         model = DeepSSDML.paper(small_network(), 8, **options).fit(X, labels)
         assert [(entry["n_triplets"], entry["losses"]) for entry in model.history_] == [(0, [])] * 2
 
-    def test_the_published_mining_wants_two_neighbours(self, digits):
+    def test_the_published_mining_wants_two_neighbors(self, digits):
         X, _, labels = digits
         model = DeepSSDML.paper(small_network(), 8, n_neighbors=1)
         with pytest.raises(ValueError, match="n_neighbors must be at least 2 with mining='neigh"):

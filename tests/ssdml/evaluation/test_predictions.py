@@ -22,7 +22,7 @@ from ssdml.experiments.report.explorer import MOST_CLASSES, MOST_PAIRS, confused
 
 @pytest.fixture
 def rows(rng):
-    """Labelled rows with their classes, 3, 5 and 8, and rows to be predicted."""
+    """Labeled rows with their classes, 3, 5 and 8, and rows to be predicted."""
     y_few = np.repeat([3, 5, 8], 4)
     few = rng.normal(size=(12, 2)) + y_few[:, None]
     return few, y_few, rng.normal(size=(50, 2)) + rng.choice([3, 5, 8], 50)[:, None]

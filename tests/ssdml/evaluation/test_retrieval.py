@@ -120,7 +120,7 @@ def test_a_gallery_that_cannot_be_searched_is_refused(gallery, message):
         evaluate([[0.0, 1.0], [1.0, 1.0]], [0, 0], gallery=gallery)
 
 
-def test_neighbours_among_some_rows_are_those_of_a_full_sort(rng):
+def test_neighbors_among_some_rows_are_those_of_a_full_sort(rng):
     rows = rng.integers(0, 3, (80, 2)) * 0.1
     among = np.sort(rng.choice(80, 50, replace=False))
     queries = np.arange(80)

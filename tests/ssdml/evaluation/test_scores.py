@@ -157,7 +157,7 @@ def test_rows_without_a_label_never_count(rng, mark):
     Z, y = embedding(rng)
     names = [f"class {label}" for label in y] if mark in (None, "") else y.tolist()
     partial = [label for name in names for label in (name, mark)]
-    crowded = np.repeat(Z, 2, axis=0)  # each row has an unlabelled copy, its nearest neighbour
+    crowded = np.repeat(Z, 2, axis=0)  # each row has an unlabeled copy, its nearest neighbor
     assert evaluate(crowded, partial) == evaluate(Z, y)
 
 
@@ -210,7 +210,7 @@ def test_other_names_are_no_score_of_an_embedding(name):
     assert not is_embedding_score(name)
 
 
-def test_a_class_of_one_row_is_no_query_but_stays_a_neighbour():
+def test_a_class_of_one_row_is_no_query_but_stays_a_neighbor():
     # Rows 0 and 3 are a class; the lone row 1 is the nearest of 0, the lone row 2 that of 3.
     scores = evaluate([[0.0], [1.0], [9.0], [10.0]], ["a", "lone", "only", "a"], ks=(1, 2, 3))
     assert [scores[name] for name in ("R@1", "R@2", "R@3")] == [0.0, 0.0, 100.0]
@@ -233,7 +233,7 @@ def test_one_class_is_found_whole(rng):
     }
 
 
-def test_a_single_row_has_clusters_but_no_neighbours():
+def test_a_single_row_has_clusters_but_no_neighbors():
     scores = evaluate([[1.0, 2.0]], [0], ks=(1,))
     assert np.isnan(scores["R@1"])
 
@@ -263,7 +263,7 @@ def test_the_size_of_float32_rows_does_not_matter(rng, size):
         ([[0.0, 1.0], [2.0, np.nan]], [0, 1], "Z must be finite; got nan at row 1, column 1"),
         ([[0.0, -np.inf], [2.0, 1.0]], [0, 1], "Z must be finite; got -inf at row 0, column 1"),
         ([[0.0], [1.0]], [0, 1, 1], "y must have a label for each of the 2 rows of Z; got 3"),
-        ([[0.0], [1.0]], [-1, -1], "y must contain labels; all 2 entries are unlabelled"),
+        ([[0.0], [1.0]], [-1, -1], "y must contain labels; all 2 entries are unlabeled"),
         ([0.0, 1.0], [0, 1], r"Z must have two dimensions .*; got shape \(2,\)"),
         (np.empty((0, 2)), [], r"Z must not be empty; got shape \(0, 2\)"),
         ([[0.0], [1.0]], [[0], [1]], r"y must be 1-D; got shape \(2, 1\)"),
@@ -299,13 +299,13 @@ def test_accuracy_is_that_of_the_nearest_mean(rng):
     assert few_label_accuracy(Z[few], y[few], Z[25:], y[25:]) == pytest.approx(expected)
 
 
-def test_accuracy_ignores_unlabelled_rows_on_both_sides():
-    labelled, names = [[0.0], [4.0], [99.0]], ["a", "b", None]
+def test_accuracy_ignores_unlabeled_rows_on_both_sides():
+    labeled, names = [[0.0], [4.0], [99.0]], ["a", "b", None]
     rows, truth = [[1.0], [3.0], [0.0]], ["a", "b", None]
-    assert few_label_accuracy(labelled, names, rows, truth) == 100.0
+    assert few_label_accuracy(labeled, names, rows, truth) == 100.0
 
 
-def test_a_row_of_a_class_that_was_never_labelled_counts_as_wrong():
+def test_a_row_of_a_class_that_was_never_labeled_counts_as_wrong():
     assert few_label_accuracy([[0.0], [4.0]], [0, 1], [[0.0], [4.0]], [0, 7]) == 50.0
 
 
@@ -314,17 +314,17 @@ def test_equally_near_means_go_to_the_class_that_sorts_first():
 
 
 @pytest.mark.parametrize(
-    ("labelled", "names", "rows", "message"),
+    ("labeled", "names", "rows", "message"),
     [
-        ([[0.0, 1.0]], [0], [[0.0]], "Z must have the 2 columns of Z_labelled; got 1"),
-        ([[0.0]], [-1], [[0.0]], "y_labelled must contain labels; all 1 entries"),
-        ([[np.nan]], [0], [[0.0]], "Z_labelled must be finite; got nan at row 0, column 0"),
-        ([[0.0]], [0, 1], [[0.0]], "y_labelled must have a label for each of the 1 rows"),
+        ([[0.0, 1.0]], [0], [[0.0]], "Z must have the 2 columns of Z_labeled; got 1"),
+        ([[0.0]], [-1], [[0.0]], "y_labeled must contain labels; all 1 entries"),
+        ([[np.nan]], [0], [[0.0]], "Z_labeled must be finite; got nan at row 0, column 0"),
+        ([[0.0]], [0, 1], [[0.0]], "y_labeled must have a label for each of the 1 rows"),
     ],
 )
-def test_wrong_input_of_the_accuracy_is_named(labelled, names, rows, message):
+def test_wrong_input_of_the_accuracy_is_named(labeled, names, rows, message):
     with pytest.raises(ValueError, match=message):
-        few_label_accuracy(labelled, names, rows, [0])
+        few_label_accuracy(labeled, names, rows, [0])
 
 
 def triplets(rng, n_rows, n):

@@ -42,7 +42,7 @@ def broken_method(monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def mined() -> MinedSample:
-    """An anchor of class 1 with three neighbours, one of its class, and two triplets of seven."""
+    """An anchor of class 1 with three neighbors, one of its class, and two triplets of seven."""
     around = Neighborhood(
         rows=np.array([40, 3, 9, 7, 21, 30]),
         n_neighbors=3,

@@ -109,7 +109,7 @@ def test_every_method_sees_the_same_rows_and_the_splits_are_saved(blobs, tmp_pat
     assert [split.digest for split in saved] == [split.digest for split in expected]
 
 
-def test_supervised_methods_learn_from_the_labelled_rows_alone(blobs):
+def test_supervised_methods_learn_from_the_labeled_rows_alone(blobs):
     split = label_scarce_split(blobs, 5, seed=0)
     X, y = blobs.X[split.train], split.partial_labels(blobs.y)
     for name in ("lda", "nca"):

@@ -61,7 +61,7 @@ def test_losses_of_pytorch_metric_learning_can_be_added_on_either_side():
         torch.testing.assert_close(loss(z, labels), expected)
 
 
-def test_a_loss_of_others_never_sees_an_unlabelled_row_and_takes_no_weights():
+def test_a_loss_of_others_never_sees_an_unlabeled_row_and_takes_no_weights():
     z, labels, weights = batch()
     loss = LossSum([peers.ContrastiveLoss()])
     z.requires_grad_()
@@ -83,7 +83,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.parametrize("kind", ["triplets", "pairs"])
-def test_a_loss_of_others_sees_tuples_among_the_labelled_rows_alone(name, kind):
+def test_a_loss_of_others_sees_tuples_among_the_labeled_rows_alone(name, kind):
     mine = {"triplets": get_all_triplets_indices, "pairs": get_all_pairs_indices}[kind]
     theirs, (z, labels, _) = OTHERS[name]().double(), batch()
     known = labels != -1
@@ -95,7 +95,7 @@ def test_a_loss_of_others_sees_tuples_among_the_labelled_rows_alone(name, kind):
     assert (slope[~known] == 0).all()
 
 
-def test_tuples_of_others_end_among_the_labelled_reference_rows():
+def test_tuples_of_others_end_among_the_labeled_reference_rows():
     z, labels, _ = batch()
     theirs, known = peers.TripletMarginLoss(), labels[8:] != -1
     tuples = get_all_triplets_indices(labels[:8], labels[8:])
@@ -139,7 +139,7 @@ def test_rows_weigh_the_losses_of_rows_beside_mined_triplets(rng):
     torch.testing.assert_close(value, expected)  # one triplet: its weight is all of the mean's
 
 
-def test_parameters_reach_an_optimiser_with_their_own_rate():
+def test_parameters_reach_an_optimizer_with_their_own_rate():
     network = nn.Linear(5, 5)
     softmax = peers.NormalizedSoftmaxLoss(3, 5)
     proxies, density = ProxyGMLLoss(3, 5, learning_rate=0.3), DensityAdaptivity(3)
@@ -215,7 +215,7 @@ def test_what_is_no_loss_or_number_cannot_be_added_or_multiplied():
 
 
 def separable(rng):
-    """Rows of four classes with a wide nuisance column, a fifth of them unlabelled."""
+    """Rows of four classes with a wide nuisance column, a fifth of them unlabeled."""
     labels = np.repeat(np.arange(4), 25)
     X = rng.standard_normal((4, 6))[labels] + 0.3 * rng.standard_normal((100, 6))
     X[:, 0] = 5 * rng.standard_normal(100)

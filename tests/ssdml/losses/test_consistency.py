@@ -75,7 +75,7 @@ def test_the_second_half_may_be_given_as_reference(form):
     torch.testing.assert_close(apart, loss(z, labels))
 
 
-def test_a_row_unlabelled_in_one_half_leaves_both():
+def test_a_row_unlabeled_in_one_half_leaves_both():
     z, labels, _ = batch()
     labels = labels.clone()
     labels[9] = -1

@@ -70,7 +70,7 @@ def test_the_proxies_of_a_row_that_are_not_selected_have_no_gradient():
     assert touched[4:8].all()
 
 
-def test_blocks_of_the_regulariser_change_nothing(monkeypatch):
+def test_blocks_of_the_regularizer_change_nothing(monkeypatch):
     z, labels, _ = batch()
     found = []
     for block in (2**22, 8):

@@ -19,7 +19,7 @@ FLAT = np.zeros((40, 1))
 
 @pytest.fixture
 def pairs():
-    """20 pairs of neighbours on a line, far from each other; a pair is rows 2i and 2i + 1."""
+    """20 pairs of neighbors on a line, far from each other; a pair is rows 2i and 2i + 1."""
     places = 10.0 * np.repeat(np.arange(20), 2) + np.tile([0.0, 1.0], 20)
     return places[:, None]
 
@@ -142,14 +142,14 @@ def test_of_weights_that_lose_alike_the_largest_is_taken(pairs):
     assert choice == (0.2, 0.0, 1.0, True)
 
 
-def test_a_metric_that_loses_the_neighbours_is_said_to_be_worse(pairs):
+def test_a_metric_that_loses_the_neighbors_is_said_to_be_worse(pairs):
     classes = np.repeat(np.arange(20), 2)
     learned = 1e3 * np.roll(pairs, 1, axis=0)
     choice = choose_input_weight(learned, pairs, classes, np.arange(40))
     assert choice == (1.4, 0.0, 1.0, True)
 
 
-def test_rows_that_are_not_judged_are_neighbours_all_the_same(pairs):
+def test_rows_that_are_not_judged_are_neighbors_all_the_same(pairs):
     classes = np.repeat(np.arange(20), 2)
     choice = choose_input_weight(pairs, pairs, classes, np.arange(0, 40, 2))
     assert choice.agreement == choice.input_agreement == 1

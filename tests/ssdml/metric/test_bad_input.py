@@ -122,7 +122,7 @@ def test_more_components_than_features_are_refused(X, y):
         (np.full(90, 0.5), TypeError, "must hold integers, .*got 0.5 in row 0, dtype float64"),
         (np.arange(90) > 1, TypeError, "must hold integers, .*got False in row 0, dtype bool"),
     ],
-    ids="length 2-D missing unlabelled strings None NaN fractions bool".split(),
+    ids="length 2-D missing unlabeled strings None NaN fractions bool".split(),
 )
 def test_labels_of_another_kind_are_refused(X, labels, error, message):
     with pytest.raises(error, match=message):
@@ -144,7 +144,7 @@ beyond_reach = partial(
 
 
 @pytest.mark.parametrize("backbone", [None, "residual"])
-def test_one_labelled_class_returns_the_input(X, y, backbone):
+def test_one_labeled_class_returns_the_input(X, y, backbone):
     model = SSDML(backbone=backbone)
     message = "returns the input as it is, for its labels lead to one class alone. Label others"
     with beyond_reach(), pytest.warns(UserWarning, match=message) as caught:
@@ -154,8 +154,8 @@ def test_one_labelled_class_returns_the_input(X, y, backbone):
     np.testing.assert_array_equal(model.predict(X), 1)
 
 
-def test_one_labelled_class_is_enough_for_the_paper(X, y):
-    """Its triplets come from neighbourhoods."""
+def test_one_labeled_class_is_enough_for_the_paper(X, y):
+    """Its triplets come from neighborhoods."""
     model = SSDML.paper(random_state=0)
     with beyond_reach():
         model.fit(X, np.where(y == 1, 1, -1))
@@ -209,7 +209,7 @@ def test_column_of_labels_is_taken_with_a_warning(X, y, method):
         getattr(model, method)(X, y[:, None])
 
 
-def test_all_rows_may_be_labelled(model, X):
+def test_all_rows_may_be_labeled(model, X):
     labels = blobs()[1]
     assert model.fit(X, labels).score(X, labels) > 0.95
 
@@ -224,14 +224,14 @@ def test_graph_in_two_parts_tells_how_many_rows_no_label_reaches(model, X, y):
 
 
 def test_class_on_an_island_of_its_own_is_found_there(model, X, y, rng):
-    """Twelve rows far away, the first three of them labelled: no other label reaches them."""
+    """Twelve rows far away, the first three of them labeled: no other label reaches them."""
     rows = np.vstack([X, 1000 + rng.standard_normal((12, 4))])
     model.fit(rows, np.r_[y, [9] * 3, [-1] * 9])
     np.testing.assert_array_equal(model.predict(rows) == 9, np.arange(102) >= 90)
 
 
 def test_class_that_reaches_no_other_row_is_kept(model, X, y, rng):
-    """All rows of the island are labelled, so its class has nothing to reach."""
+    """All rows of the island are labeled, so its class has nothing to reach."""
     rows = np.vstack([X, 1000 + rng.standard_normal((12, 4))])
     model.fit(rows, np.r_[y, [9] * 12])
     np.testing.assert_array_equal(model.classes_, [0, 1, 2, 9])
@@ -241,7 +241,7 @@ def test_class_that_reaches_no_other_row_is_kept(model, X, y, rng):
 # Rows that are few, equal or flat
 
 
-def test_fewer_rows_than_neighbours_make_do_with_those_there_are(model, X):
+def test_fewer_rows_than_neighbors_make_do_with_those_there_are(model, X):
     rows, labels = X[:3], [0, 1, -1]
     message = "SSDML: n_neighbors must be below n_samples = 3; got 10. Takes 2."
     with pytest.warns(UserWarning, match=message) as caught:
@@ -251,7 +251,7 @@ def test_fewer_rows_than_neighbours_make_do_with_those_there_are(model, X):
 
 
 @pytest.mark.parametrize(("n_neighbors", "n_samples"), [(1, 90), (10, 2)])
-def test_neighborhoods_need_two_neighbours_and_it_is_said_before_any_work(
+def test_neighborhoods_need_two_neighbors_and_it_is_said_before_any_work(
     X, y, n_neighbors, n_samples, monkeypatch
 ):
     monkeypatch.setattr("ssdml.metric.estimator.knn_graph", None)
@@ -260,14 +260,14 @@ def test_neighborhoods_need_two_neighbours_and_it_is_said_before_any_work(
         SSDML.paper(n_neighbors=n_neighbors).fit(X[:n_samples], y[:n_samples])
 
 
-@pytest.mark.filterwarnings("ignore:propagate_labels. no label reaches")  # neighbours are few
+@pytest.mark.filterwarnings("ignore:propagate_labels. no label reaches")  # neighbors are few
 @pytest.mark.parametrize("options", [{"n_neighbors": 2}, {"mining": "propagated"}])
 def test_what_is_said_of_neighborhoods_helps(X, y, options):
     check_finite_everywhere(SSDML.paper(**{"n_neighbors": 1} | options).fit(X, y), X)
 
 
 def test_duplicates_do_no_harm(model, X, y):
-    """Each row ten times: all its neighbours are itself."""
+    """Each row ten times: all its neighbors are itself."""
     model.set_params(n_neighbors=12)
     rows = np.repeat(X[:24], 10, axis=0)
     labels = np.where(np.arange(240) % 10 == 0, np.repeat(y[:24], 10), -1)

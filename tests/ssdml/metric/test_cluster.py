@@ -67,7 +67,7 @@ def test_no_task_has_all_rows_and_no_rows_outlive_their_partition(overlapping, m
     watched = in_chunks(X).map_blocks(read, dtype=X.dtype, meta=X[:0])
     with dask.config.set(scheduler="synchronous"):
         SSDML(random_state=0).fit(watched, labels)
-    assert sorted(graphs) == [210, 210, 210]  # 200 of their own, and 10 of the 15 that are labelled
+    assert sorted(graphs) == [210, 210, 210]  # 200 of their own, and 10 of the 15 that are labeled
     assert max(most) == 4  # of 50 rows each
 
 

@@ -16,7 +16,7 @@ from ssdml.evaluation import evaluate, few_label_accuracy
 from ssdml.graphs.neighbors.knn import knn_graph
 from ssdml.graphs.propagation.labels import propagate_labels
 from ssdml.metric.selection import nearest_mean_agrees
-from ssdml.model_selection import SemiSupervisedSplit, labelled_scorer
+from ssdml.model_selection import SemiSupervisedSplit, labeled_scorer
 from ssdml.networks.training import Schedule
 
 
@@ -177,13 +177,13 @@ def test_pipeline_hands_labels_on(blobs):
 
 
 @pytest.mark.parametrize("scoring", ["accuracy", "NMI"])
-def test_grid_search_never_scores_an_unlabelled_row(blobs, scoring):
+def test_grid_search_never_scores_an_unlabeled_row(blobs, scoring):
     X, _, labels = blobs
     search = GridSearchCV(
         SSDML(random_state=0),
         {"n_neighbors": [5, 10]},
         cv=SemiSupervisedSplit(2, random_state=0),
-        scoring=labelled_scorer(scoring),
+        scoring=labeled_scorer(scoring),
         error_score="raise",
     ).fit(X, labels)
     assert search.best_score_ > 0.9

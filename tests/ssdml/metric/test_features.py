@@ -123,7 +123,7 @@ def test_the_residual_metric_starts_at_the_principal_axes(rng):
 
 
 @pytest.mark.usefixtures("short")
-def test_an_untrained_residual_head_standardises_as_a_whole(blobs, monkeypatch):
+def test_an_untrained_residual_head_standardizes_as_a_whole(blobs, monkeypatch):
     X, classes = blobs
     monkeypatch.setattr("ssdml.metric.residual.schedule_for", lambda n_rows: Schedule(n_steps=0))
     features = made("residual", X, classes).features(X)

@@ -84,7 +84,7 @@ def test_metric_is_the_one_of_all_rows_with_the_pooled_triplets(rows, fitted):
 
 # 3 s, for ten fits.
 def test_partitions_learn_most_of_what_memory_would(monkeypatch):
-    """Three of 400 digits keep more than half of the gain over the input, and its neighbours."""
+    """Three of 400 digits keep more than half of the gain over the input, and its neighbors."""
     monkeypatch.setattr(partitions, "PARTITION_ROWS", 400)
     gains = []
     for seed in range(5):

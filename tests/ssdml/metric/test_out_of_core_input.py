@@ -22,7 +22,7 @@ def rows(overlapping):
     return overlapping
 
 
-def test_one_labelled_class_returns_the_input(rows):
+def test_one_labeled_class_returns_the_input(rows):
     X, labels, _ = rows
     message = "returns the input as it is, for its labels lead to one class alone"
     with pytest.warns(UserWarning, match=message) as caught:
@@ -41,16 +41,16 @@ def test_rows_that_no_label_reaches_are_told_of_here_as_well(rows):
     assert [told["unreached"] for told in model.history_] == [0, 0, far.sum()]
 
 
-def test_more_labelled_rows_than_a_partition_has_are_warned_of(rows):
+def test_more_labeled_rows_than_a_partition_has_are_warned_of(rows):
     X, _, y = rows
-    message = r"SSDML: labelled rows should be fewer .*; got 600 for 200\. Set some .*X.rechunk"
+    message = r"SSDML: labeled rows should be fewer .*; got 600 for 200\. Set some .*X.rechunk"
     with pytest.warns(UserWarning, match=message):
         model = SSDML(random_state=0).fit(in_chunks(X), y)
     assert model.score(X, y) > 0.9
 
 
-def test_fewer_rows_than_neighbours_make_do_with_those_there_are(rows, monkeypatch):
-    """Eight rows in the first partition, four of them labelled; twelve in each of the others."""
+def test_fewer_rows_than_neighbors_make_do_with_those_there_are(rows, monkeypatch):
+    """Eight rows in the first partition, four of them labeled; twelve in each of the others."""
     monkeypatch.setattr(partitions, "PARTITION_ROWS", 8)
     X, _, y = rows
     X = np.stack([X[y == 0][:16], X[y == 1][:16]], axis=1).reshape(32, 5)  # in turn

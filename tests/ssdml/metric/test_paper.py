@@ -34,7 +34,7 @@ def slow_angular(X, triplets, angle):
 
 
 def test_paper_is_the_seed_on_one_partition(blobs):
-    """One-sided affinities, neighbourhood triplets, ten steps from a random start, slowly."""
+    """One-sided affinities, neighborhood triplets, ten steps from a random start, slowly."""
     X, _, labels = blobs
     X = Normalizer().fit_transform(X)
     model = SSDML.paper(random_state=np.random.RandomState(3)).fit(X, labels)
@@ -76,7 +76,7 @@ def test_paper_has_no_guard_and_keeps_no_input():
     [(9000, None, 1), (50, None, 2), (10, None, 5), (50, 1, 1), (50, 4, 4)],
 )
 def test_partitions_take_their_turn(blobs, partition_size, max_rounds, expected):
-    """100 unlabelled rows: as many turns as they fill partitions, 5 at most, unless told."""
+    """100 unlabeled rows: as many turns as they fill partitions, 5 at most, unless told."""
     X, _, labels = blobs
     model = SSDML.paper(partition_size=partition_size, max_rounds=max_rounds, random_state=0)
     model.fit(X, labels)

@@ -11,7 +11,7 @@ from ssdml.graphs.neighbors.knn import knn_graph
 from ssdml.graphs.propagation.labels import propagate_labels
 from ssdml.metric import out_of_core as partitions
 from ssdml.metric.out_of_core import (
-    Labelled,
+    Labeled,
     Task,
     apportioned,
     chunk_groups,
@@ -84,7 +84,7 @@ def test_rows_that_judge_are_held_out_where_there_are_enough(n):
     assert share.n_judged == (int(HELD_OUT * n) if n >= 250 else n)
 
 
-def test_the_smallest_partition_is_counted_with_the_labelled_rows_of_others(rng):
+def test_the_smallest_partition_is_counted_with_the_labeled_rows_of_others(rng):
     labels = np.where(rng.random(150_000) < 0.001, 1, -1)
     sizes = [50_000, 60_000, 40_000]
     rows = np.split(np.arange(150_000), np.cumsum(sizes)[:-1])
@@ -97,24 +97,24 @@ def test_the_smallest_partition_is_counted_with_the_labelled_rows_of_others(rng)
 
 @pytest.fixture
 def problem(monkeypatch, rng):
-    """Three partitions of 200 rows in blocks of 100, ten of all rows labelled."""
+    """Three partitions of 200 rows in blocks of 100, ten of all rows labeled."""
     monkeypatch.setattr(partitions, "PARTITION_ROWS", 200)
     truth = rng.integers(0, 3, 600)
     X = rng.standard_normal((600, 4)) + 3 * np.eye(3, 4)[truth]
     numbers = np.sort(rng.choice(600, 10, replace=False))
     labels = np.full(600, -1)
     labels[numbers] = truth[numbers]
-    labelled = Labelled(numbers, labels[numbers], X[numbers])
-    for array in (X, *labelled):
+    labeled = Labeled(numbers, labels[numbers], X[numbers])
+    for array in (X, *labeled):
         array.flags.writeable = False
     task = Task("SSDML", 8, 0.99, "two-sided", "propagated", None, 2, 7, True)
-    return X, labels, labelled, task, shares([100] * 6, 4, labels)
+    return X, labels, labeled, task, shares([100] * 6, 4, labels)
 
 
 def told(problem, number):
-    X, _, labelled, task, parts = problem
+    X, _, labeled, task, parts = problem
     chunks, share = parts[number]
-    return summarize([X[100 * c : 100 * c + 100] for c in chunks], labelled, share, task)
+    return summarize([X[100 * c : 100 * c + 100] for c in chunks], labeled, share, task)
 
 
 def test_a_partition_tells_the_same_whenever_it_is_asked(problem):
@@ -128,7 +128,7 @@ def test_a_partition_tells_the_same_whenever_it_is_asked(problem):
     assert summary.history == again.history
 
 
-def test_labels_spread_on_the_partition_and_all_labelled_rows(problem):
+def test_labels_spread_on_the_partition_and_all_labeled_rows(problem):
     X, labels, *_ = problem
     own = np.arange(200, 400)
     rows = np.r_[own, np.setdiff1d(np.flatnonzero(labels != -1), own)]
@@ -153,7 +153,7 @@ def test_numbers_are_those_of_the_rows_that_are_told(problem):
 
 
 def test_each_row_that_is_not_held_out_counts_once_in_the_moments(problem):
-    """Labelled rows go to every partition, and yet count at home alone."""
+    """Labeled rows go to every partition, and yet count at home alone."""
     X = problem[0]
     moments, summaries = zip(*(told(problem, number) for number in range(3)), strict=True)
     classes = np.concatenate([s.distributions for s in summaries]).argmax(axis=1)
@@ -166,8 +166,8 @@ def test_each_row_that_is_not_held_out_counts_once_in_the_moments(problem):
 
 
 def test_a_partition_of_one_class_mines_nothing(problem):
-    X, _, labelled, task, parts = problem
-    lonely = labelled._replace(labels=np.full(10, 2))
+    X, _, labeled, task, parts = problem
+    lonely = labeled._replace(labels=np.full(10, 2))
     chunks, share = parts[0]
     _, summary = summarize([X[100 * c : 100 * c + 100] for c in chunks], lonely, share, task)
     assert summary.history[0]["n_triplets"] == 0
@@ -175,13 +175,13 @@ def test_a_partition_of_one_class_mines_nothing(problem):
 
 
 def test_rows_out_of_reach_are_counted(problem):
-    X, _, labelled, task, parts = problem
+    X, _, labeled, task, parts = problem
     chunks, share = parts[0]
-    far = np.setdiff1d(np.arange(100, 200), labelled.numbers)
+    far = np.setdiff1d(np.arange(100, 200), labeled.numbers)
     moved = X.copy()
     moved[far] += 1000
     with pytest.warns(RuntimeWarning, match=f"no label reaches {len(far)} of"):
         _, summary = summarize(
-            [moved[100 * c : 100 * c + 100] for c in chunks], labelled, share, task
+            [moved[100 * c : 100 * c + 100] for c in chunks], labeled, share, task
         )
     assert summary.history[0]["unreached"] == len(far)

@@ -60,7 +60,7 @@ def test_rows_are_embedded_one_by_one(parts, rng):
     np.testing.assert_allclose(representation(X), alone, atol=1e-13)
 
 
-def test_a_head_of_zeros_standardises_and_projects(parts, rng):
+def test_a_head_of_zeros_standardizes_and_projects(parts, rng):
     mean, scale, *weights, L = parts
     representation = ResidualRepresentation(mean, scale, *map(np.zeros_like, weights), L)
     X = rng.standard_normal((5, 6))

@@ -1,4 +1,4 @@
-"""Minimisation over matrices of orthonormal columns."""
+"""Minimization over matrices of orthonormal columns."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_random_columns_are_orthonormal_and_follow_the_generator():
     np.testing.assert_array_equal(L, again)
 
 
-def test_random_columns_favour_no_direction(rng):
+def test_random_columns_favor_no_direction(rng):
     sample = np.array([random_orthonormal(3, 1, rng)[:, 0] for _ in range(4000)])
     # mean of x xᵀ is I/3; an entry's standard error is at most sqrt(4/45 / 4000) = 0.005
     np.testing.assert_allclose(sample.T @ sample / 4000, np.eye(3) / 3, atol=0.025)
@@ -174,7 +174,7 @@ def test_an_objective_that_is_nowhere_lower_returns_the_start(A, start):
 
 
 def test_a_second_search_on_a_higher_objective_still_moves(A, start):
-    """An optimiser that remembers the last value would stop after a step here."""
+    """An optimizer that remembers the last value would stop after a step here."""
     first = minimize_on_stiefel(quadratic(A), start, max_iter=5)
     higher = quadratic(-A, offset=1e3)
     second = minimize_on_stiefel(higher, first.point, max_iter=100)

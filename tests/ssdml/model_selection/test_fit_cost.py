@@ -28,7 +28,7 @@ def seconds_by_size(monkeypatch):
 
     def stage_seconds(estimator, X, classes):
         asked.append(len(X))
-        return dict.fromkeys(("neighbours", "labels", "round 1"), 1e-6 * len(X))
+        return dict.fromkeys(("neighbors", "labels", "round 1"), 1e-6 * len(X))
 
     monkeypatch.setattr(planning, "_stage_seconds", stage_seconds)
     return asked
@@ -167,7 +167,7 @@ def test_what_cannot_be_planned_is_told(arguments, message):
 def test_a_plan_reads_as_a_table(seconds_by_size):
     first, *lines = repr(SSDML.plan(1000, 2)).splitlines()
     assert first.startswith("FitPlan: ")
-    assert [line.split()[0] for line in lines] == ["neighbours", "labels", "round"]
+    assert [line.split()[0] for line in lines] == ["neighbors", "labels", "round"]
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_the_command_prints_the_stages_and_their_sum(run):
     result = run("--n", 3000, "--d", 4)
     assert result.exit_code == 0, result.output
     rows = [line.split() for line in result.stdout.splitlines()]
-    assert [row[0] for row in rows if "MB" in row] == ["neighbours", "labels", "round", "all"]
+    assert [row[0] for row in rows if "MB" in row] == ["neighbors", "labels", "round", "all"]
 
 
 def test_the_command_takes_the_shape_of_a_file(run, tmp_path, monkeypatch):

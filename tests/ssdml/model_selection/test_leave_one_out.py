@@ -99,7 +99,7 @@ def test_labels_are_not_written_to():
     np.testing.assert_array_equal(labels, before)
 
 
-@pytest.mark.parametrize("row", [0, 3], ids=["alone in its class", "unlabelled"])
+@pytest.mark.parametrize("row", [0, 3], ids=["alone in its class", "unlabeled"])
 def test_a_row_that_cannot_be_left_out_is_refused(row):
     labels = np.array([0, 1, 1, -1])
     graph = knn_graph(np.arange(4.0)[:, None], 2)

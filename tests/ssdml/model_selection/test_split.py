@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.semi_supervised import LabelSpreading
 
 from ssdml.evaluation import evaluate
-from ssdml.model_selection import SemiSupervisedSplit, labelled_scorer
+from ssdml.model_selection import SemiSupervisedSplit, labeled_scorer
 
 
 def partial_labels(rng, n=60, n_classes=3, share=0.5):
@@ -38,7 +38,7 @@ def scarce_digits(rng):
     return digits.data / 16, y
 
 
-def test_unlabelled_rows_always_train_and_are_never_tested(rng):
+def test_unlabeled_rows_always_train_and_are_never_tested(rng):
     y = partial_labels(rng)
     for train, test in SemiSupervisedSplit(4, random_state=0).split(np.zeros((60, 2)), y):
         assert set(np.flatnonzero(y == -1)) <= set(train)
@@ -46,7 +46,7 @@ def test_unlabelled_rows_always_train_and_are_never_tested(rng):
         np.testing.assert_array_equal(np.sort(np.concatenate([train, test])), np.arange(60))
 
 
-def test_each_labelled_row_is_tested_once_and_the_folds_are_stratified(rng):
+def test_each_labeled_row_is_tested_once_and_the_folds_are_stratified(rng):
     y = partial_labels(rng)
     tests = [test for _, test in SemiSupervisedSplit(4, random_state=0).split(y, y)]
     np.testing.assert_array_equal(np.sort(np.concatenate(tests)), np.flatnonzero(y != -1))
@@ -55,7 +55,7 @@ def test_each_labelled_row_is_tested_once_and_the_folds_are_stratified(rng):
 
 
 @pytest.mark.parametrize("options", [{"shuffle": False}, {"random_state": 3}])
-def test_without_unlabelled_rows_the_folds_are_those_of_stratified_k_fold(rng, options):
+def test_without_unlabeled_rows_the_folds_are_those_of_stratified_k_fold(rng, options):
     y = rng.integers(0, 3, 60)
     ours = SemiSupervisedSplit(3, **options).split(y, y)
     theirs = StratifiedKFold(3, **({"shuffle": True} | options)).split(y, y)
@@ -72,7 +72,7 @@ def test_without_unlabelled_rows_the_folds_are_those_of_stratified_k_fold(rng, o
         pl.Series(["a", None, "a", "b", "", "b"]),
     ],
 )
-def test_missing_labels_of_any_kind_are_recognised(y):
+def test_missing_labels_of_any_kind_are_recognized(y):
     for train, test in SemiSupervisedSplit(2, random_state=0).split(np.zeros((6, 1)), y):
         assert {1, 4} <= set(train)
         assert len(test) == 2
@@ -105,7 +105,7 @@ def test_a_class_with_fewer_labels_than_folds_warns():
 
 @pytest.mark.parametrize(("y", "largest"), [([0, 0, 1, -1, -1, -1], 2), ([-1] * 6, 0)])
 def test_more_folds_than_labels_of_a_class_are_refused(y, largest):
-    with pytest.raises(ValueError, match=rf"labelled rows of the largest class = {largest}; got 3"):
+    with pytest.raises(ValueError, match=rf"labeled rows of the largest class = {largest}; got 3"):
         next(SemiSupervisedSplit(3).split(np.zeros((6, 1)), y))
 
 
@@ -126,7 +126,7 @@ def test_cross_validation_of_label_spreading_is_mended():
     for seed in range(5):
         hidden = np.random.default_rng(seed).random(len(digits.target)) < 0.95
         X, y = digits.data / 16, np.where(hidden, -1, digits.target)
-        split, scorer = SemiSupervisedSplit(5, random_state=seed), labelled_scorer("accuracy")
+        split, scorer = SemiSupervisedSplit(5, random_state=seed), labeled_scorer("accuracy")
         wrong.append(cross_val_score(model, X, y, cv=StratifiedKFold(5)).mean())
         right.append(cross_val_score(model, X, y, cv=split, scoring=scorer).mean())
     assert max(wrong) < 0.1  # nearly all it is asked to predict is -1
@@ -135,13 +135,13 @@ def test_cross_validation_of_label_spreading_is_mended():
     assert np.mean(right) == pytest.approx(0.931, abs=0.01)
 
 
-def test_a_search_chooses_by_labelled_rows_alone(scarce_digits):
+def test_a_search_chooses_by_labeled_rows_alone(scarce_digits):
     X, y = scarce_digits
     search = GridSearchCV(
         LabelSpreading(kernel="rbf"),
         {"gamma": [1e-3, 1.0]},
         cv=SemiSupervisedSplit(4, random_state=0),
-        scoring=labelled_scorer("accuracy"),
+        scoring=labeled_scorer("accuracy"),
     ).fit(X, y)
     assert search.best_params_ == {"gamma": 1.0}
     assert search.best_score_ > 0.9
@@ -153,7 +153,7 @@ def test_a_search_scores_embeddings_and_runs_in_other_processes(scarce_digits):
         make_pipeline(PCA(random_state=0)),
         {"pca__n_components": [1, 20]},
         cv=SemiSupervisedSplit(2, random_state=0),
-        scoring={"R@1": labelled_scorer("R@1"), "NMI": labelled_scorer("NMI")},
+        scoring={"R@1": labeled_scorer("R@1"), "NMI": labeled_scorer("NMI")},
         refit="R@1",
         n_jobs=2,
     ).fit(X, y)
@@ -184,18 +184,18 @@ LABELS = np.array([0, 1, 0, -1, -1])
     [ROWS, pd.DataFrame(ROWS), pl.DataFrame(ROWS), ROWS.tolist()],
     ids=lambda x: type(x).__name__,
 )
-def test_accuracy_counts_labelled_rows_alone(X):
-    assert labelled_scorer()(Constant().fit(ROWS), X, LABELS) == pytest.approx(2 / 3)
+def test_accuracy_counts_labeled_rows_alone(X):
+    assert labeled_scorer()(Constant().fit(ROWS), X, LABELS) == pytest.approx(2 / 3)
 
 
 def test_sparse_rows_are_scored():
     model = KNeighborsClassifier(1).fit(sparse.csr_array(ROWS[:2]), LABELS[:2])
-    assert labelled_scorer()(model, sparse.csr_array(ROWS), LABELS) == pytest.approx(2 / 3)
+    assert labeled_scorer()(model, sparse.csr_array(ROWS), LABELS) == pytest.approx(2 / 3)
 
 
 def test_names_of_scikit_learn_score_in_their_own_unit():
     expected = balanced_accuracy_score(LABELS[:3], [0, 1, 1])
-    score = labelled_scorer("balanced_accuracy")(Constant().fit(ROWS), ROWS, LABELS)
+    score = labeled_scorer("balanced_accuracy")(Constant().fit(ROWS), ROWS, LABELS)
     assert score == pytest.approx(expected)
 
 
@@ -204,18 +204,18 @@ def test_scores_of_embeddings_are_those_of_evaluate(rng, name):
     X, y = rng.normal(size=(60, 3)), partial_labels(rng)
     known = y != -1
     expected = evaluate(X[known], y[known], ks=(1, 3))[name]
-    assert labelled_scorer(name)(Constant(), X, y) == expected
+    assert labeled_scorer(name)(Constant(), X, y) == expected
 
 
 def test_labels_may_be_names():
     model = KNeighborsClassifier(1).fit(ROWS[:2], ["no", "yes"])
-    assert labelled_scorer()(model, ROWS, ["no", "yes", "no", None, ""]) == pytest.approx(2 / 3)
+    assert labeled_scorer()(model, ROWS, ["no", "yes", "no", None, ""]) == pytest.approx(2 / 3)
 
 
 def test_a_scorer_pickles_and_says_its_name():
-    scorer = pickle.loads(pickle.dumps(labelled_scorer("R@1")))
-    assert scorer(Constant(), ROWS, LABELS) == labelled_scorer("R@1")(Constant(), ROWS, LABELS)
-    assert repr(scorer) == "labelled_scorer('R@1')"
+    scorer = pickle.loads(pickle.dumps(labeled_scorer("R@1")))
+    assert scorer(Constant(), ROWS, LABELS) == labeled_scorer("R@1")(Constant(), ROWS, LABELS)
+    assert repr(scorer) == "labeled_scorer('R@1')"
 
 
 def test_a_splitter_in_a_search_can_be_cloned():
@@ -224,17 +224,17 @@ def test_a_splitter_in_a_search_can_be_cloned():
 
 
 def test_rows_without_any_label_cannot_be_scored():
-    with pytest.raises(ValueError, match=r"all 5 entries are unlabelled\. Split with Semi"):
-        labelled_scorer()(Constant(), ROWS, [-1] * 5)
+    with pytest.raises(ValueError, match=r"all 5 entries are unlabeled\. Split with Semi"):
+        labeled_scorer()(Constant(), ROWS, [-1] * 5)
 
 
 def test_retrieval_among_rows_of_as_many_classes_is_refused():
     with pytest.raises(
-        ValueError, match=r"R@1 needs a class with two labelled rows .* fewer folds"
+        ValueError, match=r"R@1 needs a class with two labeled rows .* fewer folds"
     ):
-        labelled_scorer("R@1")(Constant(), ROWS[:2], [0, 1])
+        labeled_scorer("R@1")(Constant(), ROWS[:2], [0, 1])
 
 
 def test_a_misspelt_score_gets_a_suggestion():
     with pytest.raises(ValueError, match=r"scoring must be one of .*; got 'acuracy'. Did you mean"):
-        labelled_scorer("acuracy")
+        labeled_scorer("acuracy")

@@ -87,7 +87,7 @@ def test_the_estimator_is_not_fitted_and_has_what_it_was_given(digits):
     assert found.estimator.get_params() == SSDML(5, **given).get_params()
     assert [(t.n_neighbors, t.decay) for t in found.graphs] == [(6, 0.9)]
     assert found.columns == ()
-    assert "n_components  labelled" not in repr(found)
+    assert "n_components  labeled" not in repr(found)
     with pytest.raises(NotFittedError):
         found.estimator.transform(digits[0])
 
@@ -164,7 +164,7 @@ def test_rows_that_no_label_reaches_do_not_agree():
 
 
 @pytest.mark.parametrize("n", [4, 8, 12])
-def test_few_rows_have_few_neighbours(n):
+def test_few_rows_have_few_neighbors(n):
     X, y = make_blobs(n, 3, centers=2, random_state=0)
     labels = np.where(np.arange(n) < n - 1, y, -1)
     found = SSDML.suggest(X, labels, random_state=0)
@@ -173,10 +173,10 @@ def test_few_rows_have_few_neighbours(n):
     assert (found.columns, found.estimator.n_components) == ((), None)  # one row says nothing
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "SSDML: returns the input")
-        found.estimator.fit(X, labels)  # and no warning of more neighbours than rows
+        found.estimator.fit(X, labels)  # and no warning of more neighbors than rows
 
 
-def test_where_all_rows_are_labelled_all_of_them_agree_or_not():
+def test_where_all_rows_are_labeled_all_of_them_agree_or_not():
     X, y = make_blobs(60, 9, centers=3, cluster_std=4.0, random_state=0)
     found = SSDML.suggest(X, y, random_state=0)
     assert {t.n_components for t in found.columns} == {None, *(9 // part for part in COLUMNS)}

@@ -11,7 +11,7 @@ from torch.nn import functional
 from ssdml.networks.augmentation import RandomViews, _moved, _places, default_views, unchanged
 
 SIDE = 16
-EDGE = 1 - 1 / SIDE  # coordinate of the outermost pixels' centres
+EDGE = 1 - 1 / SIDE  # coordinate of the outermost pixels' centers
 TURN, SIZE, HEIGHT, SLANT, FLIP, ACROSS, DOWN = range(7)
 ALL = RandomViews(
     rotation=20.0,
@@ -231,7 +231,7 @@ def test_numbers_drawn_do_not_depend_on_the_dtype(images, dtype, atol):
 
 
 @pytest.mark.parametrize("n_channels", [1, 3])
-def test_colours_stay_within_the_range_of_the_images(n_channels):
+def test_colors_stay_within_the_range_of_the_images(n_channels):
     images = 5 * torch.randn(40, n_channels, 8, 8, generator=seeded())
     views = RandomViews(brightness=2.0, contrast=2.0, saturation=2.0, tint=2.0, border=True)
     seen = views(images, seeded())
@@ -257,25 +257,25 @@ def test_light_and_tint_add_a_constant_of_at_most_their_share_of_the_range(name,
     assert (spread.max() < 1e-5) if channels_alike else (spread.median() > 0.05)
 
 
-def test_colours_that_are_known(images):
+def test_colors_that_are_known(images):
     """No saturation leaves the gray image, no contrast the mean; doubled ones double both."""
     none, channels = torch.zeros(12, 3), torch.zeros(12, 3)
     gray, mean = images.mean(1, keepdim=True), images.mean((1, 2, 3), keepdim=True)
     full = RandomViews(contrast=1.0, saturation=1.0)
 
-    def coloured(**numbers):
+    def colored(**numbers):
         row = none.clone()
         for name, number in numbers.items():
             row[:, ["light", "contrast", "saturation"].index(name)] = number
-        return full._coloured(images, row, channels)
+        return full._colored(images, row, channels)
 
-    torch.testing.assert_close(coloured(), images)
-    torch.testing.assert_close(coloured(saturation=-1.0), gray.expand_as(images))
-    torch.testing.assert_close(coloured(contrast=-1.0), mean.expand_as(images))
+    torch.testing.assert_close(colored(), images)
+    torch.testing.assert_close(colored(saturation=-1.0), gray.expand_as(images))
+    torch.testing.assert_close(colored(contrast=-1.0), mean.expand_as(images))
     low, high = images.amin(), images.amax()
     doubled = (2 * images - gray).clamp(low, high)
-    torch.testing.assert_close(coloured(saturation=1.0), doubled)
-    torch.testing.assert_close(coloured(contrast=1.0), (2 * images - mean).clamp(low, high))
+    torch.testing.assert_close(colored(saturation=1.0), doubled)
+    torch.testing.assert_close(colored(contrast=1.0), (2 * images - mean).clamp(low, high))
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_weaker_views_change_each_range_by_the_share_and_have_no_hole():
     )
 
 
-def test_an_image_of_one_colour_stays_as_it_is():
+def test_an_image_of_one_color_stays_as_it_is():
     """It has no range to change within, and its border goes on."""
     images = torch.full((6, 3, 8, 8), 0.7)
     torch.testing.assert_close(ALL(images, seeded()), images)
@@ -345,11 +345,11 @@ def test_there_are_no_default_views_of_what_is_no_image(shape):
     assert default_views(shape) is None
 
 
-def test_signs_are_neither_mirrored_nor_coloured_and_photographs_are():
+def test_signs_are_neither_mirrored_nor_colored_and_photographs_are():
     signs, photographs = default_views((1, 28, 28)), default_views((3, 32, 32))
-    colours = ["brightness", "contrast", "saturation", "tint", "hole", "flip", "border"]
-    assert not any(getattr(signs, name) for name in colours)
-    assert all(getattr(photographs, name) for name in colours)
+    colors = ["brightness", "contrast", "saturation", "tint", "hole", "flip", "border"]
+    assert not any(getattr(signs, name) for name in colors)
+    assert all(getattr(photographs, name) for name in colors)
     moves = ["rotation", "scale", "stretch", "shift", "shear"]
     assert all(getattr(signs, name) == getattr(photographs, name) > 0 for name in moves)
 

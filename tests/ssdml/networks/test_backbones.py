@@ -225,7 +225,7 @@ class TestWideResNet:
         model, images = new(WideResNet), torch.randn(3, 3, 32, 32, generator=generator)
         with torch.no_grad():
             for name, part in [*model.named_parameters(), *model.named_buffers()]:
-                if part.ndim == 1:  # of batch normalisation; a variance is positive
+                if part.ndim == 1:  # of batch normalization; a variance is positive
                     part.copy_(torch.rand(part.shape, generator=generator) + 0.5 * ("var" in name))
             parts = iter([part for name, part in model.state_dict().items() if "num" not in name])
 

@@ -204,7 +204,7 @@ def test_googlenet_is_that_of_torchvision(tmp_path, images):
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_frozen_normalisations_keep_their_statistics_and_the_rest_learns(images, frozen):
+def test_frozen_normalizations_keep_their_statistics_and_the_rest_learns(images, frozen):
     trunk = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Dropout(0.5))
     backbone = FineGrainedBackbone(trunk, AveragePooling(), frozen_norms=frozen).train()
     backbone(images).sum().backward()

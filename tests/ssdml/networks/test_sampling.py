@@ -22,7 +22,7 @@ def batches(classes, weights, size, count, seed=0):
 
 
 @pytest.mark.parametrize(("count", "size"), [(1, 7), (4, 10), (8, 10), (5, 40), (3, 16), (9, 1)])
-def test_a_partition_is_sorted_and_holds_the_labelled_rows_and_no_other(count, size):
+def test_a_partition_is_sorted_and_holds_the_labeled_rows_and_no_other(count, size):
     parts = parted(count, size)
     assert len(parts) == count
     for part in parts:
@@ -61,7 +61,7 @@ def test_a_partition_of_all_is_all(size):
         np.testing.assert_array_equal(part, np.arange(43))
 
 
-def test_partitions_without_labelled_or_without_unlabelled_rows():
+def test_partitions_without_labeled_or_without_unlabeled_rows():
     none = np.array([], np.intp)
     for part in parted(3, 5, unlabeled=none):
         np.testing.assert_array_equal(part, LABELED)

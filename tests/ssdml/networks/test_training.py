@@ -332,7 +332,7 @@ def test_the_first_loss_is_that_of_the_formula():
     assert losses == pytest.approx([expected], rel=1e-6)
 
 
-def test_pretraining_teaches_the_labelled_items_and_nothing_of_the_metric(blobs):
+def test_pretraining_teaches_the_labeled_items_and_nothing_of_the_metric(blobs):
     X, classes = blobs
     rows = np.flatnonzero(np.arange(150) % 5 == 0)
     network = MetricNetwork(new_head(), torch.eye(6, 4), 3)

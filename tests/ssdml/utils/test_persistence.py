@@ -276,9 +276,9 @@ def test_missing_entry_of_the_config_is_called_damaged(saved, key):
 
 def test_unknown_parameter_is_called_damaged(saved):
     config = json.loads((saved / CONFIG).read_text())
-    config["params"]["colour"] = "red"
+    config["params"]["color"] = "red"
     (saved / CONFIG).write_text(json.dumps(config))
-    with pytest.raises(ValueError, match=r"is damaged: .*colour"):
+    with pytest.raises(ValueError, match=r"is damaged: .*color"):
         SSDML.load(saved)
 
 

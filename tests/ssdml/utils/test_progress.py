@@ -60,7 +60,7 @@ def blobs():
     return X, labels
 
 
-STAGES = ["neighbours", "labels", "round 1", "round 2"]
+STAGES = ["neighbors", "labels", "round 1", "round 2"]
 
 
 @pytest.mark.usefixtures("callbacks")
@@ -79,7 +79,7 @@ def test_callback_sees_the_partitions_of_the_paper(blobs):
     model = SSDML.paper(partition_size=30, random_state=0).set_callbacks(recorder)
     model.fit(*blobs)
     begun = [name for event, name in recorder.events if event == "begin"]
-    assert begun == ["fit", "neighbours", "labels", "partition 1", "partition 2", "partition 3"]
+    assert begun == ["fit", "neighbors", "labels", "partition 1", "partition 2", "partition 3"]
 
 
 def test_progress_bar_and_scoring_monitor_of_scikit_learn_work(blobs, callbacks, capsys):

@@ -49,7 +49,7 @@ def test_labels_become_integers(given):
 )
 def test_what_is_no_label_is_shown_and_sent_to_the_encoder(given, got):
     message = (
-        f"here: y must hold integers, -1 for unlabelled rows; got {got}. "
+        f"here: y must hold integers, -1 for unlabeled rows; got {got}. "
         "ssdml.datasets.encode_partial_labels makes them: -1 of None, NaN and '', codes of names, "
         "True and False."
     )

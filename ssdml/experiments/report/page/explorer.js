@@ -67,7 +67,7 @@ class Explorer {
     this.panels.forEach((panel) => panel.draw());
   }
 
-  // Colours, which of them each row has, and the test rows in layers, the last on top.
+  // Colors, which of them each row has, and the test rows in layers, the last on top.
   paints(method) {
     const { items } = this;
     const faint = rgb(mixed(themed("--paper"), themed("--muted"), 0.35));
@@ -115,10 +115,10 @@ class Explorer {
   words(row) {
     const { items } = this;
     const list = element("ul", {}, element("li", {}, `${items.title(row)}: ${items.className(row)}`));
-    if (row >= items.nTest) list.append(element("li", {}, "Learned from; only test rows have neighbours here."));
+    if (row >= items.nTest) list.append(element("li", {}, "Learned from; only test rows have neighbors here."));
     else {
       for (const method of items.methods) {
-        const told = [`${items.nAlike(method, row)} of ${method.width} neighbours of its class`];
+        const told = [`${items.nAlike(method, row)} of ${method.width} neighbors of its class`];
         if (method.predicted) {
           const isRight = method.predicted[row] === items.classes[row];
           const sure = method.confidence ? `, ${Math.round(method.confidence[row] / 2.54)} % sure` : "";

@@ -1,6 +1,6 @@
 // The rows of a report's maps: their classes, their places, what methods say of them, their faces.
 //
-// Rows are numbered from 0; the test rows come first, the labelled ones that were learned from last.
+// Rows are numbered from 0; the test rows come first, the labeled ones that were learned from last.
 "use strict";
 
 const NONE = -1;
@@ -51,7 +51,7 @@ class Items {
   }
 
   title(row) {
-    return `row ${this.rows[row]}${row < this.nTest ? "" : ", labelled"}`;
+    return `row ${this.rows[row]}${row < this.nTest ? "" : ", labeled"}`;
   }
 
   neighbors(method, row) {

@@ -5,7 +5,7 @@ const REACH = 14; // pixels between the pointer and a row it points at
 const MARGIN = 10; // pixels around the rows
 const DEEPEST = 32; // how far a map can be enlarged
 
-// A colour of the page, by the name of its variable, as [red, green, blue].
+// A color of the page, by the name of its variable, as [red, green, blue].
 function themed(name) {
   const hex = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   return [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));

@@ -1,4 +1,4 @@
-"""The network before any metric, as it comes or after softmax on the labelled items."""
+"""The network before any metric, as it comes or after softmax on the labeled items."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def network():
 
 def test_as_it_comes_features_are_the_networks_of_unit_length(rows, network):
     X, labels = rows
-    standardised = torch.from_numpy((X - X.mean(axis=0)) / X.std(axis=0))
+    standardized = torch.from_numpy((X - X.mean(axis=0)) / X.std(axis=0))
     with torch.no_grad():
-        expected = nn.functional.normalize(network(standardised), dim=1).numpy()
+        expected = nn.functional.normalize(network(standardized), dim=1).numpy()
     found = InitialFeatures(network).fit(X, labels)
     np.testing.assert_allclose(found.transform(X), expected, atol=1e-5)
     assert not found.losses_

@@ -167,7 +167,7 @@ def test_a_comparison_ends_in_a_report_and_goes_on_where_it_was(tmp_path, birds)
     for row in rows:
         assert (row["n_train"], row["n_labeled"], row["n_test"]) == (24, 15, 24)
         assert "accuracy" not in row["scores"]  # no test image is of a class that has labels
-        assert row["scores"]["R@1"] > 80  # colours tell the classes apart
+        assert row["scores"]["R@1"] > 80  # colors tell the classes apart
     again = compare(birds, methods, seeds=[0], deep=True, out=tmp_path / "out", resume=True)
     assert again == rows
     report = write_report(tmp_path / "out", read_sections(tmp_path / "out"))

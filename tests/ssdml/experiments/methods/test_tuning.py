@@ -1,4 +1,4 @@
-"""Settings are chosen by the labelled rows, as many for every method, and none sees a test row."""
+"""Settings are chosen by the labeled rows, as many for every method, and none sees a test row."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def rows(rng):
     return X, np.where(np.arange(90) < 12, y, -1)
 
 
-def test_the_setting_that_separates_unseen_labelled_rows_is_chosen(rows):
+def test_the_setting_that_separates_unseen_labeled_rows_is_chosen(rows):
     Scaled.seen = []
     model = Tuned(Scaled(), grid(factor=[0.0, 1.0, 100.0]), 0).fit(*rows)
     assert model.best_params_ == {"factor": 100.0}
     assert model.accuracies_[2] == 100 > model.accuracies_[0]
-    # Three folds of the labelled rows with all others, and at last everything.
+    # Three folds of the labeled rows with all others, and at last everything.
     assert Scaled.seen[:9] == [(f, 86, 8) for f in (0.0, 1.0, 100.0) for _ in range(3)]
     assert Scaled.seen[9:] == [(100.0, 90, 12)]
     np.testing.assert_array_equal(model.transform(rows[0])[:, 0], 100 * rows[0][:, 0])
@@ -80,7 +80,7 @@ def test_a_classifier_is_tuned_by_what_it_says_and_stays_one(rows):
 
 
 def test_each_seed_searches_other_rows_on_other_folds(rng, monkeypatch):
-    """As many rows without a label as are told, all labelled ones, two of a class being enough."""
+    """As many rows without a label as are told, all labeled ones, two of a class being enough."""
     assert SEARCHED_ROWS == 4000
     monkeypatch.setattr("ssdml.experiments.methods.tuning.SEARCHED_ROWS", 30)
     X, labels = rng.standard_normal((90, 2)), np.full(90, -1)

@@ -16,7 +16,7 @@ from ssdml.experiments.runs.details import Answers, MapSample
 from ssdml.experiments.runs.thumbnails import Cards
 
 N, N_TEST, K = 9, 7, 3
-ROWS = np.array([10, 12, 13, 15, 18, 30, 31, 2, 14])  # test rows, then labelled ones
+ROWS = np.array([10, 12, 13, 15, 18, 30, 31, 2, 14])  # test rows, then labeled ones
 
 
 def unpacked(text, dtype):

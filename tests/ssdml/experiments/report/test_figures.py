@@ -27,7 +27,7 @@ from ssdml.experiments.report.figures import (
 
 
 def contrast(first: str, second: str) -> float:
-    """Contrast ratio of two colours as WCAG 2 defines it."""
+    """Contrast ratio of two colors as WCAG 2 defines it."""
 
     def luminance(color):
         channels = np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)])
@@ -69,7 +69,7 @@ def test_a_long_name_leaves_room_for_what_it_names():
     assert axes.get_position().width > 0.3
 
 
-def test_the_svg_takes_the_colours_of_the_page():
+def test_the_svg_takes_the_colors_of_the_page():
     svg = svg_of(lambda axes: draw_estimates(axes, estimates(), looks(list(estimates()))))
     assert "var(--ink)" in svg
     assert "var(--line)" in svg
@@ -123,7 +123,7 @@ def test_a_curve_goes_through_the_means_and_a_missing_number_of_labels_is_left_o
     assert abs(lines[1].get_xdata()[0] - 1) < 0.2  # at the tick of 10, a little aside
 
 
-def test_labelled_rows_are_stars_and_the_others_dots(rng):
+def test_labeled_rows_are_stars_and_the_others_dots(rng):
     points, is_labeled = rng.normal(size=(10, 2)), np.arange(10) >= 7
     with new_figure(4, 4) as figure:
         axes = figure.subplots()
@@ -133,7 +133,7 @@ def test_labelled_rows_are_stars_and_the_others_dots(rng):
     np.testing.assert_array_equal(stars.get_offsets(), points[7:])
 
 
-def test_ten_classes_have_a_colour_each_and_more_share_them():
+def test_ten_classes_have_a_color_each_and_more_share_them():
     colors = class_colors(np.array([0, 9, 10, 76, -1]))
     first, last, seventh = CLASS_COLORS[0], CLASS_COLORS[9], CLASS_COLORS[6]
     assert colors.tolist() == [first, last, first, seventh, MUTED]

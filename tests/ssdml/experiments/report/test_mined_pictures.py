@@ -31,12 +31,12 @@ def test_the_true_classes_stand_in_the_circles(mined):
     root = ElementTree.fromstring(svg.replace("xlink:href", "href"))
     texts = [element.text for element in root.iter("text")]
     assert [text for text in texts if len(text) == 1] == ["b", "b", "a", "c", "c", "a"]
-    assert {"labelled a", "labelled b", "unlabelled", "anchor"} <= set(texts)
+    assert {"labeled a", "labeled b", "unlabeled", "anchor"} <= set(texts)
     assert root.get("aria-label") == "what <is> seen"
     assert "Row 40" not in svg
 
 
-def test_the_picture_takes_the_colours_of_the_page(mined):
+def test_the_picture_takes_the_colors_of_the_page(mined):
     svg = mined_svg(mined, ["a", "b", "c"], "")
     assert INK not in svg
     assert PAPER not in svg

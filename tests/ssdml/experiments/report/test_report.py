@@ -249,7 +249,7 @@ def test_no_run_no_report(tmp_path):
         write_report(tmp_path)
 
 
-def test_more_than_ten_classes_share_colours_and_have_no_legend(tmp_path, make_row, rng):
+def test_more_than_ten_classes_share_colors_and_have_no_legend(tmp_path, make_row, rng):
     append_row(tmp_path / RESULTS, make_row())
     names = [f"class {c}" for c in range(12)]
     sample = MapSample(
@@ -258,12 +258,12 @@ def test_more_than_ten_classes_share_colours_and_have_no_legend(tmp_path, make_r
     details = RunDetails({"parameters": {"class": "X"}}, class_names=names, sample=sample)
     save_details(tmp_path / "details" / f"{make_row()['config_hash']}.npz", details)
     text = words(read(write_report(tmp_path)))
-    assert "as there are 12, several share a colour" in text
+    assert "as there are 12, several share a color" in text
     assert "class 3" not in text
 
 
 def contrast(one: str, other: str) -> float:
-    """Ratio of the luminances of two colours, as the W3C's accessibility guidelines count it."""
+    """Ratio of the luminances of two colors, as the W3C's accessibility guidelines count it."""
     light = []
     for color in (one, other):
         parts = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255

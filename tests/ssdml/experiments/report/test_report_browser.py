@@ -114,7 +114,7 @@ def test_arrow_keys_go_to_rows_and_tell_of_them_what_is_true(open_page, folder, 
         told = page.inner_text(".card")
         row = re.search(r"row (\d+): (\S+)", told)
         if row is None:
-            continue  # a labelled row
+            continue  # a labeled row
         number = int(row[1])
         seen.add(number)
         assert row[2] == pictures.class_names[pictures.y[number]]
@@ -122,7 +122,7 @@ def test_arrow_keys_go_to_rows_and_tell_of_them_what_is_true(open_page, folder, 
         for method in methods:
             near = split.test[found[method].neighbors[place]]
             n_alike = int((pictures.y[near] == pictures.y[number]).sum())
-            assert re.search(rf"{method} .*{n_alike} of {len(near)} neighbours", told)
+            assert re.search(rf"{method} .*{n_alike} of {len(near)} neighbors", told)
             taken = found[method].predictions.classes[place]
             verdict = "✓" if taken == pictures.y[number] else "✗"
             assert f"taken for {pictures.class_names[taken]} {verdict}" in told
@@ -147,7 +147,7 @@ def test_pointing_at_a_dot_tells_of_it_in_both_maps(open_page):
     assert before[1] != after[1]
 
 
-def test_colours_show_classes_errors_and_confidence_and_say_which(open_page):
+def test_colors_show_classes_errors_and_confidence_and_say_which(open_page):
     page = open_page()
     by_class = drawn(page)
     pictures = {"class": by_class}
@@ -177,7 +177,7 @@ def test_a_map_that_is_changed_and_changed_back_is_as_it_was(open_page, there, b
     assert drawn(page) == before
 
 
-def test_the_gallery_shows_the_neighbours_that_each_metric_finds(open_page, folder, pictures):
+def test_the_gallery_shows_the_neighbors_that_each_metric_finds(open_page, folder, pictures):
     page = open_page()
     _, found, split = answers(folder)
     y = pictures.y[split.test]

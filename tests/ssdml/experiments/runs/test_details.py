@@ -23,7 +23,7 @@ from ssdml.experiments.runs.details import (
 )
 
 
-def test_a_map_holds_test_rows_and_labelled_rows_and_marks_these(blobs):
+def test_a_map_holds_test_rows_and_labeled_rows_and_marks_these(blobs):
     test, labeled = map_rows(label_scarce_split(blobs, 2, seed=0))
     sample = map_sample(blobs.X[test], blobs.X[labeled], blobs.y[test], blobs.y[labeled])
     np.testing.assert_array_equal(sample.embedding[~sample.is_labeled], blobs.X[test])
@@ -31,7 +31,7 @@ def test_a_map_holds_test_rows_and_labelled_rows_and_marks_these(blobs):
     np.testing.assert_array_equal(sample.y[sample.is_labeled], blobs.y[labeled])
 
 
-def test_neighbours_on_a_map_are_the_nearest_others_even_of_copies(rng):
+def test_neighbors_on_a_map_are_the_nearest_others_even_of_copies(rng):
     Z = np.repeat(rng.normal(size=(9, 3)), 2, axis=0)  # each row twice
     found = map_neighbors(Z)
     assert found.shape == (18, details.MAP_NEIGHBORS)

@@ -1,4 +1,4 @@
-"""What a run keeps for the report beside its row: a sample, a neighbourhood, cards, its history."""
+"""What a run keeps for the report beside its row: a sample, a neighborhood, cards, its history."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_without_rows_on_a_map_nothing_is_kept_for_it(blobs, tmp_path):
     assert not (tmp_path / "cards").exists()
 
 
-def test_the_first_seed_of_a_method_that_mines_keeps_one_neighbourhood(blobs, tmp_path):
+def test_the_first_seed_of_a_method_that_mines_keeps_one_neighborhood(blobs, tmp_path):
     rows = compare(blobs, ["input", "ssdml-paper"], out=tmp_path, seeds=[4, 5])
     kept = {
         (row["method"], row["seed"]): load_details(

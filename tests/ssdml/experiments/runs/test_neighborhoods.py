@@ -1,4 +1,4 @@
-"""What a run keeps of one row's neighbourhood: which row, which edges, which triplets."""
+"""What a run keeps of one row's neighborhood: which row, which edges, which triplets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def learned(rng):
     return model, X, labels, y
 
 
-def test_the_anchor_is_the_labelled_row_with_the_most_neighbours_of_another_class(learned):
+def test_the_anchor_is_the_labeled_row_with_the_most_neighbors_of_another_class(learned):
     model, X, labels, y = learned
     mined = mined_sample(model, X, labels, y)
     distances = np.linalg.norm(X[:, None] - X, axis=2)
@@ -86,7 +86,7 @@ def test_it_is_the_same_row_for_every_model_that_mines_for_it(learned):
     assert mined_sample(model, X, labels, y).around.rows[0] == first
 
 
-def test_neighbours_whose_class_nobody_knows_count_for_neither(learned):
+def test_neighbors_whose_class_nobody_knows_count_for_neither(learned):
     model, X, labels, y = learned
     hardest = mined_sample(model, X, labels, y).around
     unknown = y.copy()
@@ -94,7 +94,7 @@ def test_neighbours_whose_class_nobody_knows_count_for_neither(learned):
     assert mined_sample(model, X, labels, unknown).around.rows[0] != hardest.rows[0]
 
 
-def test_many_labelled_rows_are_not_all_searched(learned, monkeypatch):
+def test_many_labeled_rows_are_not_all_searched(learned, monkeypatch):
     model, X, labels, y = learned
     monkeypatch.setattr(neighborhoods, "MOST_ANCHORS", 2)
     candidates = [i for i in np.flatnonzero(labels != -1) if i in model.triplets_.anchor]
@@ -102,7 +102,7 @@ def test_many_labelled_rows_are_not_all_searched(learned, monkeypatch):
 
 
 @pytest.mark.parametrize("anchors", [None, [], [3]])
-def test_without_triplets_of_a_labelled_row_there_is_nothing_to_keep(learned, anchors):
+def test_without_triplets_of_a_labeled_row_there_is_nothing_to_keep(learned, anchors):
     model, X, labels, y = learned
     labels[3] = -1
     ends = None if anchors is None else np.array([anchors] * 3, dtype=np.int64)
@@ -118,7 +118,7 @@ def test_a_model_without_distributions_keeps_edges_without_affinities(learned):
     assert not around.affinities.any()
 
 
-def test_few_rows_have_fewer_neighbours(learned):
+def test_few_rows_have_fewer_neighbors(learned):
     X = learned[1]
     few = SimpleNamespace(
         triplets_=Triplets(np.array([0]), np.array([1]), np.array([2]), np.ones(1)),

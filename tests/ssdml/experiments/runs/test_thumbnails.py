@@ -40,7 +40,7 @@ def test_a_grey_picture_keeps_its_pixels_at_its_place(shape):
         np.testing.assert_array_equal(cut_out(kept, number)[..., 0], round(255 * row / 6))
 
 
-def test_a_colour_picture_keeps_its_colours_nearly():
+def test_a_color_picture_keeps_its_colors_nearly():
     dataset = images((32, 32, 3))
     kept = item_cards(dataset, np.arange(7))
     for number in range(7):
