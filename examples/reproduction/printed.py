@@ -122,9 +122,7 @@ PRINTED: Printed = {
     for name in (*TABLE_1, *TABLE_2)
 }
 
-_ISDML = (
-    "its text was not at hand: the labeled term, the barrier and the density's window are ours"
-)
+_ISDML = "its text was not at hand: the labeled term, the barrier and the density's window are ours"
 _PRIOR = "the equation of M is ours, from its abstract and what the paper says of it"
 _BATCHES = (
     "a third of each batch labeled, the rest pairs of neighbors, is ours, as are momentum, "

@@ -384,9 +384,7 @@ def _labeled(rows: torch.Tensor, labels: torch.Tensor | None) -> _Labeled:
     return _Labeled(rows[known], labels[known.to(labels.device)], places)
 
 
-def _renumbered(
-    indices_tuple: Any, starts: _Labeled, stops: _Labeled
-) -> tuple[torch.Tensor, ...]:
+def _renumbered(indices_tuple: Any, starts: _Labeled, stops: _Labeled) -> tuple[torch.Tensor, ...]:
     """Tuples among the labeled rows, by their places there."""
     sizes = len(starts.places), len(stops.places)
     tuples = as_tuples(indices_tuple, *sizes, starts.rows.device, "LossSum")

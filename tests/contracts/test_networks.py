@@ -190,9 +190,7 @@ def test_new_items_have_the_class_that_the_graph_gave_them_more_often_than_by_ch
 
 
 @every_estimator
-def test_the_score_is_the_share_of_labeled_items_that_are_named_as_they_are(
-    estimator, data, plain
-):
+def test_the_score_is_the_share_of_labeled_items_that_are_named_as_they_are(estimator, data, plain):
     model, (X, labels) = plain(estimator), data
     right = sum(c == label for c, label in zip(model.predict(X), labels, strict=True) if label >= 0)
     assert model.score(X, labels) == pytest.approx(right / 50)

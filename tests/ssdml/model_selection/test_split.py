@@ -229,9 +229,7 @@ def test_rows_without_any_label_cannot_be_scored():
 
 
 def test_retrieval_among_rows_of_as_many_classes_is_refused():
-    with pytest.raises(
-        ValueError, match=r"R@1 needs a class with two labeled rows .* fewer folds"
-    ):
+    with pytest.raises(ValueError, match=r"R@1 needs a class with two labeled rows .* fewer folds"):
         labeled_scorer("R@1")(Constant(), ROWS[:2], [0, 1])
 
 
