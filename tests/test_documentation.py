@@ -149,7 +149,7 @@ class TestToAdd:
         add_file(copy, "baseline.md")
         add_import(copy, "baselines/__init__.py", "from ssdml.baselines.rca import RCA")
         add_entry(copy, "baselines/__init__.py", "__all__", '"RCA"')
-        add_entry(copy, "ssdml/experiments/run.py", "BASELINES", '"RCA"')
+        add_entry(copy, "ssdml/experiments/methods/registry.py", "BASELINES", '"RCA"')
         contract, laws = "tests/contracts/test_estimators.py", "tests/baselines/test_laws.py"
         for where, table in ((contract, "ESTIMATORS"), (laws, "METHODS")):
             add_import(copy, where, "from ssdml.baselines import RCA")
