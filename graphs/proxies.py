@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import torch
 
-from ssdml.utils.torch_tools import check_float_matrix, check_integers, refuse, unit_rows
+from ssdml.utils.torch_tools import check_float_matrix, check_integers, raise_if_any, unit_rows
 from ssdml.utils.validation import UNLABELED
 
 
@@ -169,14 +169,14 @@ def proxy_subgraph(
     check_integers(labels, similarities.shape[:1], "labels", who)
     check_integers(proxy_classes, similarities.shape[1:], "proxy_classes", who)
     infinite = similarities[~similarities.isfinite()]
-    refuse(infinite, f"{who}: similarities must be finite", "Look for NaN in the embeddings.")
+    raise_if_any(infinite, f"{who}: similarities must be finite", "Look for NaN in the embeddings.")
     negative = proxy_classes[proxy_classes < 0]
-    refuse(negative, f"{who}: proxy_classes must be at least 0", "Number the classes from 0.")
+    raise_if_any(negative, f"{who}: proxy_classes must be at least 0", "Number the classes from 0.")
 
     same_class = labels[:, None] == proxy_classes  # (n_rows, n_proxies)
     unknown = labels[(labels != UNLABELED) & ~same_class.any(dim=1)]
     condition = f"{who}: labels must be {UNLABELED} (unlabeled) or a class in proxy_classes"
-    refuse(unknown, condition, "Number the classes from 0, and give each a proxy.")
+    raise_if_any(unknown, condition, "Number the classes from 0, and give each a proxy.")
 
     k = _subgraph_size(ratio, k, similarities.shape[1])
     indices = _top_k(_guided(similarities.detach(), same_class, k), k)
@@ -245,10 +245,10 @@ def reverse_label_propagation(
     shared = isinstance(classes, torch.Tensor) and classes.dim() == 1
     check_integers(classes, weights.shape[1:] if shared else weights.shape, "classes", who)
     infinite = weights[~weights.isfinite()]
-    refuse(infinite, f"{who}: weights must be finite", "Look for NaN in the embeddings.")
+    raise_if_any(infinite, f"{who}: weights must be finite", "Look for NaN in the embeddings.")
     outside = classes[(classes < 0) | (classes >= n_classes)]
     condition = f"{who}: classes must lie from 0 to n_classes - 1 = {n_classes - 1}"
-    refuse(outside, condition, "Number the classes from 0, or raise n_classes.")
+    raise_if_any(outside, condition, "Number the classes from 0, or raise n_classes.")
 
     ends = classes.long().expand_as(weights)
     sums = weights.new_zeros(len(weights), n_classes).scatter_add(1, ends, weights)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from ssdml.graphs.neighbors.metrics import ROUNDING_FLOAT32, ROUNDING_FLOAT64, Space
 from ssdml.graphs.neighbors.rows import CHUNK_ENTRIES, Rows
 from ssdml.utils.parallel import row_blocks
-from ssdml.utils.torch_tools import full_precision, torch_device
+from ssdml.utils.torch_tools import find_device, full_precision
 from ssdml.utils.typing import Array, Ints
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ def torch_find(points: Rows, inner_product: bool, device: str) -> Find:
     """
     import torch
 
-    target = torch_device(device, "knn_graph")
+    target = find_device(device, "knn_graph")
     blocks = [
         (block.start, torch.from_numpy(points[block]).to(target))
         for block in row_blocks(len(points), SCORE_ENTRIES // QUERY_BLOCK)

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from ssdml.utils.parallel import row_blocks
-from ssdml.utils.torch_tools import free_bytes, full_precision, torch_device
+from ssdml.utils.torch_tools import find_device, free_memory, full_precision
 from ssdml.utils.typing import Array, Ints
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class TorchInverse:
     def __init__(self, transition: sparse.csr_array, decay: float, device: str) -> None:
         import torch
 
-        self._device = torch_device(device, "propagate_affinities", torch.float64)
+        self._device = torch.device(find_device(device, "propagate_affinities", torch.float64))
         self._decay, n = decay, transition.shape[0]
         single = (1 + decay) / (1 - decay) <= SINGLE_CONDITION
         dtype = torch.float32 if single else torch.float64
@@ -134,7 +134,7 @@ class TorchInverse:
 
 def _check_room(n_rows: int, itemsize: int, device: torch.device) -> None:
     """Raise unless the system, its factors and the blocks fit the memory of the device."""
-    room = free_bytes(device) - HELD_BLOCKS * 8 * min(BLOCK_ENTRIES, n_rows**2)
+    room = free_memory(device) - HELD_BLOCKS * 8 * min(BLOCK_ENTRIES, n_rows**2)
     if 2 * itemsize * n_rows**2 > room:
         most = int((max(room, 0) / (2 * itemsize)) ** 0.5)
         raise ValueError(

@@ -337,7 +337,7 @@ class DeepEstimator(DeepMetric, CallbackSupportMixin, BaseEstimator, metaclass=A
 
         self._validate_params()
         with memory_hints(self):
-            device = join_group(find_device(self.device))
+            device = join_group(find_device(self.device, type(self).__name__))
             items = as_items(dataset, type(self).__name__, device)
             labels = self._labels(y, len(items))
             neighbors_among(self.n_neighbors, len(items), type(self).__name__, stacklevel=4)

@@ -80,7 +80,7 @@ def train_backbone(
         In evaluation mode, on the CPU.
     losses : list of float
     """
-    plan, device = schedule or schedule_for(len(rows)), find_device(device)
+    plan, device = schedule or schedule_for(len(rows)), find_device(device, "SSDML")
     with seeded(seed, device), one_thread():
         metric = torch.as_tensor(np.asarray(L, dtype=np.float32))
         network = MetricNetwork(

@@ -18,7 +18,7 @@ from ssdml.networks.data import Items, mean_and_scale
 from ssdml.networks.sampling import spaced
 from ssdml.utils.distributed import share_weights
 from ssdml.utils.linalg import random_orthonormal
-from ssdml.utils.torch_tools import evaluating, is_no_room, seeded
+from ssdml.utils.torch_tools import evaluating, is_out_of_memory, seeded
 from ssdml.utils.validation import has_channels_last
 
 TRIED = 16  # items that show whether the backbone takes them
@@ -168,7 +168,7 @@ def _tried(backbone: nn.Module, batch: torch.Tensor) -> Any:
         with evaluating(backbone), torch.no_grad():
             return backbone(batch)
     except Exception as error:
-        if is_no_room(error):
+        if is_out_of_memory(error):
             raise
         raise ValueError(
             f"backbone must take batches of items, one tensor of shape {tuple(batch.shape)} and "

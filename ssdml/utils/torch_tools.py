@@ -1,24 +1,21 @@
-"""Checks of torch tensors at the public doors, messages as in ``_checks``; rows of tensors."""
+"""Checks of tensors, rows of tensors, devices, memory errors and temporary states of torch."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-if TYPE_CHECKING:
-    import torch
-
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def check_float_matrix(value: Any, name: str, who: str) -> None:
-    """Raise unless this is a floating tensor with two dimensions and a column; no row is fine."""
+    """Raise unless ``value`` is a 2-D floating tensor with at least one column."""
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
         raise TypeError(f"{who}: {name} must be a floating tensor; got {_kind(value)}.")
     if value.dim() != 2 or value.shape[1] == 0:
@@ -27,7 +24,7 @@ def check_float_matrix(value: Any, name: str, who: str) -> None:
 
 
 def check_integers(value: Any, shape: torch.Size, name: str, who: str) -> None:
-    """Raise unless this is a tensor of integers of this shape."""
+    """Raise unless ``value`` is an integer tensor of this shape."""
     if not isinstance(value, torch.Tensor) or value.dtype not in INTEGERS:
         raise TypeError(f"{who}: {name} must be a tensor of integers; got {_kind(value)}.")
     if value.shape != shape:
@@ -35,60 +32,78 @@ def check_integers(value: Any, shape: torch.Size, name: str, who: str) -> None:
         raise ValueError(f"{who}: {name} must have shape {expected}; got shape {found}.")
 
 
-def refuse(wrong: torch.Tensor, condition: str, way_out: str) -> None:
+def raise_if_any(wrong: torch.Tensor, condition: str, way_out: str) -> None:
     """Raise if there are wrong entries, naming the first."""
     if len(wrong):
         raise ValueError(f"{condition}; got {wrong[0].item()}. {way_out}")
-
-
-def unit_rows(rows: torch.Tensor) -> torch.Tensor:
-    """Rows of length 1; a row of zeros stays one, and its gradient stays finite."""
-    # A product, for the slope of a quotient takes three more passes over the rows.
-    return rows * inverse_lengths(rows)[:, None]
-
-
-def inverse_lengths(rows: torch.Tensor) -> torch.Tensor:
-    """One over the length of each row, (n,); 1 for a row of zeros."""
-    lengths = torch.linalg.vector_norm(rows, dim=1)
-    return lengths.masked_fill(lengths < torch.finfo(rows.dtype).tiny, 1).reciprocal()
-
-
-def take_rows(rows: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-    """Rows at these places, as ``rows[places]``; a gradient whose bits do not vary.
-
-    That of ``rows[places]`` is added up by several threads in any order, wherever a place comes
-    more than once.
-    """
-    return functional.embedding(places, rows)
 
 
 def _kind(value: Any) -> str:
     return str(value.dtype) if isinstance(value, torch.Tensor) else type(value).__name__
 
 
-# The device of torch that was asked for, and the precision that it multiplies in.
+def unit_rows(rows: torch.Tensor) -> torch.Tensor:
+    """Scale rows to length 1; rows of zeros stay zero, with a finite gradient."""
+    # Multiply, don't divide: the gradient of a quotient needs three more passes over the rows.
+    return rows * inverse_lengths(rows)[:, None]
 
 
-def torch_device(device: str, who: str, dtype: torch.dtype | None = None) -> torch.device:
-    """The device called so, which must know the dtype; "auto" is CUDA where torch finds one."""
-    import torch
+def inverse_lengths(rows: torch.Tensor) -> torch.Tensor:
+    """Compute one over the length of each row, (n,); 1 for a row of zeros."""
+    lengths = torch.linalg.vector_norm(rows, dim=1)
+    return lengths.masked_fill(lengths < torch.finfo(rows.dtype).tiny, 1).reciprocal()
 
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+def take_rows(rows: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+    """Return ``rows[indices]``, with a reproducible gradient.
+
+    The gradient of plain indexing adds up repeated rows on several threads in any order.
+    """
+    return functional.embedding(indices, rows)
+
+
+def find_device(name: str, who: str, dtype: torch.dtype | None = None) -> str:
+    """Return the name of a device that exists and holds ``dtype``; "auto": CUDA if available.
+
+    Examples
+    --------
+    >>> find_device("cpu", "SSDML")
+    'cpu'
+    """
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    way_out = "Pass 'auto' or 'cpu'."
     try:
-        found = torch.device(device)
-        torch.empty(0, device=found, dtype=dtype)
-    except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
-        raise ValueError(
-            f"{who}: device must be one that torch has here; got {device!r}. Use 'cpu' or 'auto'."
-        ) from error
-    return found
+        device = torch.device(name)
+        if device.type == "cuda":  # by its index: a tensor would take memory in each process
+            n_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+            found = (device.index or 0) < n_gpus
+            if not n_gpus:
+                way_out = "It finds no GPU: pass 'auto' or 'cpu', or install torch built for yours."
+        else:
+            torch.zeros(1, device=device, dtype=dtype)
+            found = device.type != "meta"
+    except (RuntimeError, NotImplementedError, AssertionError, ImportError, TypeError):
+        found = False
+    if not found:
+        raise ValueError(f"{who}: device must be one that torch finds; got {name!r}. {way_out}")
+    return name
 
 
-def free_bytes(device: torch.device) -> float:
-    """Memory that an array on the device can still take; infinite where nobody tells."""
+def has_bfloat16(device: str) -> bool:
+    """Whether the device is a GPU with fast bfloat16 (NVIDIA Ampere or later).
+
+    Examples
+    --------
+    >>> has_bfloat16("cpu")
+    False
+    """
+    return device.startswith("cuda") and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def free_memory(device: torch.device) -> float:
+    """Bytes that a new array on the device can take; infinity if unknown."""
     import psutil
-    import torch
 
     if device.type == "cuda":
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -96,11 +111,54 @@ def free_bytes(device: torch.device) -> float:
     return float(psutil.virtual_memory().available) if device.type == "cpu" else float("inf")
 
 
+# Plain RuntimeErrors of torch on a CPU, of cuBLAS and cuDNN, and of CUDA on a card that was full
+# before this process put anything on it.
+OUT_OF_MEMORY = re.compile("can't allocate memory|ALLOC_FAILED|out of memory")
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether the error is out-of-memory, in main memory or on a device.
+
+    Examples
+    --------
+    >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("shapes do not match"))
+    (True, False)
+    """
+    if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and bool(OUT_OF_MEMORY.search(str(error)))
+
+
+@contextmanager
+def memory_hints(settings: Any) -> Iterator[None]:
+    """Add to out-of-memory errors which parameter to lower.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> with memory_hints(SimpleNamespace(batch_size=160)):
+    ...     raise torch.cuda.OutOfMemoryError("20 GiB")
+    Traceback (most recent call last):
+    MemoryError: Out of memory (20 GiB). Lower batch_size=160, use a smaller network, or free the device.
+    """
+    try:
+        yield
+    except MemoryError as error:  # NumPy's: the graphs, or arrays as long as the data
+        without = ", or set input_edges=0 and input_weight=0" * hasattr(settings, "input_edges")
+        raise MemoryError(f"Out of main memory ({error}). Pass fewer samples{without}.") from error
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        elsewhere = " in another folder" * (getattr(settings, "checkpoint_dir", None) is not None)
+        raise MemoryError(
+            f"Out of memory ({error}). Lower batch_size={settings.batch_size}{elsewhere}, use a "
+            "smaller network, or free the device."
+        ) from error
+
+
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Have torch multiply in float32 and not in the shorter TF32; restore after."""
-    import torch
-
+    """Multiply in full float32 instead of TF32; restore the setting afterwards."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
@@ -109,56 +167,9 @@ def full_precision() -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-# What plain RuntimeErrors say of it: torch's on a CPU, those of cuBLAS and cuDNN,
-# and of CUDA where a card is full before anything of this process is on it.
-NO_ROOM = re.compile("can't allocate memory|ALLOC_FAILED|out of memory")
-
-
-def is_no_room(error: Exception) -> bool:
-    """Whether it says that memory ran out, in main memory or on a device.
-
-    Examples
-    --------
-    >>> is_no_room(MemoryError()), is_no_room(RuntimeError("shapes cannot be multiplied"))
-    (True, False)
-    """
-    if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
-        return True
-    return isinstance(error, RuntimeError) and bool(NO_ROOM.search(str(error)))
-
-
-@contextmanager
-def memory_hints(settings: Any) -> Iterator[None]:
-    """Where memory runs out, on a device or without one, the error says which setting to lower.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> with memory_hints(SimpleNamespace(batch_size=160)):
-    ...     raise torch.cuda.OutOfMemoryError("20 GiB")
-    Traceback (most recent call last):
-    MemoryError: No room (20 GiB). Lower batch_size=160, or the network's size, or free the device.
-    """
-    try:
-        yield
-    except MemoryError as error:  # NumPy's: the graphs and what stands beside the embedding
-        without = ", or set input_edges=0 and input_weight=0" * hasattr(settings, "input_edges")
-        raise MemoryError(
-            f"No room in main memory ({error}). Give fewer items{without}."
-        ) from error
-    except RuntimeError as error:
-        if not is_no_room(error):
-            raise
-        elsewhere = " in another folder" * (getattr(settings, "checkpoint_dir", None) is not None)
-        raise MemoryError(
-            f"No room ({error}). Lower batch_size={settings.batch_size}{elsewhere}, or the "
-            "network's size, or free the device."
-        ) from error
-
-
 @contextmanager
 def seeded(seed: int, device: str) -> Iterator[None]:
-    """Torch's own generators, for dropout and the like, from a seed; left as they were."""
+    """Seed torch's global generators, for dropout and initial weights; restore them afterwards."""
     with torch.random.fork_rng(devices=[device] if device.startswith("cuda") else []):
         torch.manual_seed(seed)
         yield
@@ -166,7 +177,7 @@ def seeded(seed: int, device: str) -> Iterator[None]:
 
 @contextmanager
 def evaluating(network: nn.Module) -> Iterator[None]:
-    """A network in evaluation mode, then again in that it was in."""
+    """Put the network into evaluation mode; restore its mode afterwards."""
     was_training = network.training
     network.eval()
     try:
@@ -175,55 +186,12 @@ def evaluating(network: nn.Module) -> Iterator[None]:
         network.train(was_training)
 
 
-def has_bfloat16(device: str) -> bool:
-    """Whether a device is a GPU that multiplies in bfloat16: NVIDIA's since Ampere do.
-
-    Examples
-    --------
-    >>> has_bfloat16("cpu")  # one may, but not surely faster
-    False
-    """
-    return device.startswith("cuda") and torch.cuda.get_device_capability(device) >= (8, 0)
-
-
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Torch on one thread of the CPU: batches are small, and sums do not depend on the machine."""
+    """Run torch on one CPU thread: batches are small, and sums do not depend on the machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def find_device(name: str) -> str:
-    """Return ``name``, or the GPU that torch finds, or the CPU, for "auto".
-
-    Examples
-    --------
-    >>> find_device("cpu")
-    'cpu'
-    """
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError(
-            f"device must be one that torch finds; got {name!r}, and it finds no GPU. Pass 'auto' "
-            "or 'cpu', or install a torch that is built for your GPU."
-        )
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        if device.type == "cuda":  # by its number: a tensor there would take room in each process
-            is_there = (device.index or 0) < torch.cuda.device_count()
-        else:
-            torch.zeros(1, device=device)
-            is_there = device.type != "meta"
-    except (RuntimeError, NotImplementedError, AssertionError, ImportError):
-        is_there = False
-    if not is_there:
-        raise ValueError(
-            f"device must be one that torch finds; got {name!r}. Pass 'auto', 'cpu', or 'cuda:0' "
-            "for the first GPU."
-        )
-    return name

@@ -163,7 +163,7 @@ class InitialFeatures(TransformerMixin, BaseEstimator):
         from ssdml.networks.training import pretrain
         from ssdml.utils.torch_tools import find_device
 
-        self.device_ = find_device("auto")
+        self.device_ = find_device("auto", "InitialFeatures")
         items = as_items(X, "InitialFeatures", self.device_)
         seed = self.random_state or 0
         codes, n_classes = class_codes(np.full(len(items), UNLABELED) if y is None else y)

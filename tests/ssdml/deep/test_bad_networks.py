@@ -279,5 +279,7 @@ class TestBadInput:
     def test_a_gpu_that_is_not_there(self, digits, monkeypatch):
         X, _, labels = digits
         monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-        with pytest.raises(ValueError, match=r"got 'cuda', and it finds no GPU. Pass 'auto'"):
+        with pytest.raises(
+            ValueError, match=r"DeepSSDML: device must .* got 'cuda'. It finds no GPU: pass 'auto'"
+        ):
             small_model(device="cuda").fit(X, labels)

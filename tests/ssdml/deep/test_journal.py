@@ -66,7 +66,7 @@ def test_without_tensorboard_there_is_the_file_alone(tmp_path, monkeypatch):
 def test_memory_that_runs_out_names_the_setting():
     with (
         pytest.raises(
-            MemoryError, match=r"No room \(9 GiB\). Lower batch_size=64 in another folder,"
+            MemoryError, match=r"Out of memory \(9 GiB\). Lower batch_size=64 in another folder,"
         ),
         memory_hints(SimpleNamespace(batch_size=64, checkpoint_dir="run")),
     ):
@@ -79,7 +79,7 @@ def test_memory_that_runs_out_names_the_setting():
 )
 def test_memory_that_the_libraries_of_a_gpu_lack_too(name):
     with (
-        pytest.raises(MemoryError, match=rf"No room \({name}"),
+        pytest.raises(MemoryError, match=rf"Out of memory \({name}"),
         memory_hints(SimpleNamespace(batch_size=64)),
     ):
         raise RuntimeError(f"{name} when calling `create(handle)`")
@@ -87,7 +87,9 @@ def test_memory_that_the_libraries_of_a_gpu_lack_too(name):
 
 def test_memory_of_a_machine_without_a_device_too():
     with (
-        pytest.raises(MemoryError, match=r"No room.*Lower batch_size=64, or the network's size"),
+        pytest.raises(
+            MemoryError, match=r"Out of memory.*Lower batch_size=64, use a smaller network"
+        ),
         memory_hints(SimpleNamespace(batch_size=64)),
     ):
         torch.empty(2**55)

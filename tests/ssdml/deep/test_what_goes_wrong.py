@@ -171,7 +171,9 @@ def test_memory_that_runs_out_in_a_fit_names_the_setting(digits, monkeypatch):
         raise torch.cuda.OutOfMemoryError("9 GiB")
 
     monkeypatch.setattr(PartitionRun, "partition", full)
-    with pytest.raises(MemoryError, match=r"No room \(9 GiB\). Lower batch_size=40, or the netw"):
+    with pytest.raises(
+        MemoryError, match=r"Out of memory \(9 GiB\). Lower batch_size=40, use a smal"
+    ):
         small_model().fit(X, labels)
 
 

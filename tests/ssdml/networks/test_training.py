@@ -284,24 +284,24 @@ def test_every_positive_is_drawn_in_time(batch):
 
 
 def test_the_device_is_the_one_that_is_named(monkeypatch):
-    assert find_device("cpu") == "cpu"
+    assert find_device("cpu", "SSDML") == "cpu"
     for found, expected in ((True, "cuda"), (False, "cpu")):
         monkeypatch.setattr(torch.cuda, "is_available", lambda found=found: found)
-        assert find_device("auto") == expected
+        assert find_device("auto", "SSDML") == expected
 
 
 def test_a_device_that_is_not_there_is_refused(monkeypatch):
     with pytest.raises(ValueError, match="got 'meta'"):
-        find_device("meta")
+        find_device("meta", "SSDML")
     for name in ("gpu", "mps", "xpu:3"):  # none of which this machine may have
-        monkeypatch.setattr(torch, "zeros", lambda *shape, device: _refuse())
+        monkeypatch.setattr(torch, "zeros", lambda *shape, **options: _refuse())
         with pytest.raises(ValueError, match=rf"one that torch finds; got '{name}'. Pass 'auto'"):
-            find_device(name)
+            find_device(name, "SSDML")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert [find_device(name) for name in ("cuda", "cuda:1")] == ["cuda", "cuda:1"]
+    assert [find_device(name, "SSDML") for name in ("cuda", "cuda:1")] == ["cuda", "cuda:1"]
     with pytest.raises(ValueError, match="got 'cuda:2'"):
-        find_device("cuda:2")
+        find_device("cuda:2", "SSDML")
 
 
 def _refuse():
