@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from pytorch_metric_learning.losses import BaseMetricLossFunction
-from tests.ssdml.test_ranks import run
+from tests.ssdml.utils.test_distributed import run
 
 import ssdml.losses
 from ssdml.losses import LossSum

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
-from tests.graphs.test_walks import GRAPHS, clustered_graph, random_graph
+from tests.graphs.propagation.test_walks import GRAPHS, clustered_graph, random_graph
 
 from ssdml.graphs import knn_graph, propagate_affinities
 from ssdml.graphs.propagation import dense_torch as _torch_dense
