@@ -137,6 +137,7 @@ def plan(
     from ssdml.datasets.tables import read_npy
     from ssdml.experiments.analysis.formats import duration, number
     from ssdml.metric.estimator import SSDML
+    from ssdml.model_selection.fit_cost import plan_fit
 
     rows = None if like is None else read_npy(like, in_place=True)
     if rows is not None and rows.ndim != 2:
@@ -144,15 +145,9 @@ def plan(
     shape = (n, d) if rows is None else (n or rows.shape[0], d or rows.shape[1])
     if None in shape:
         raise typer.BadParameter("must be given, or --like X.npy.", param_hint="--n and --d")
+    estimator = SSDML(backbone=backbone, n_neighbors=n_neighbors, n_jobs=n_jobs)
     with shown_wait("fitting a few rows"):
-        expected = SSDML.plan(
-            *shape,
-            n_classes=classes,
-            rows=rows,
-            backbone=backbone,
-            n_neighbors=n_neighbors,
-            n_jobs=n_jobs,
-        )
+        expected = plan_fit(estimator, *shape, n_classes=classes, rows=rows)
     total = ("all", expected.seconds, expected.megabytes)
     print_columns(
         ("stage", "time", "memory"),

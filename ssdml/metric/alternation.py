@@ -25,7 +25,8 @@ from ssdml.utils.validation import UNLABELED
 
 N_TRIPLETS = 50_000
 METRIC_STEPS = 3  # of conjugate gradients from the discriminants; more fit the noise of borders
-PAPER_STEPS = 10  # the same in seed 003
+PAPER_STEPS = 10  # the same in Dutta et al. (2021)
+PAPER_PARTITIONS = 5  # Dutta et al. (2021): 50 epochs in all, 10 per partition
 TRAINING = 0.8  # share of a round that a backbone learns, for the progress
 
 
@@ -47,6 +48,15 @@ class MiningSettings(Protocol):
     @property
     def mining(self) -> str:
         """Strategy."""
+
+
+def count_rounds(settings: Any, n_unlabeled: int) -> int:
+    """Rounds or partitions of a fit: ``max_rounds``, or the default of the mode."""
+    if settings.max_rounds is not None:
+        return int(settings.max_rounds)
+    if settings.partition_size is not None:
+        return max(1, min(PAPER_PARTITIONS, -(-n_unlabeled // settings.partition_size)))
+    return 2 if settings.backbone is None else 3
 
 
 def alternate(

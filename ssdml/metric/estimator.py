@@ -14,13 +14,11 @@ from sklearn.utils.validation import validate_data
 
 from ssdml.graphs.neighbors.knn import knn_graph
 from ssdml.graphs.propagation.labels import propagate_labels
-from ssdml.metric.alternation import alternate, learn_by_partitions
+from ssdml.metric.alternation import alternate, count_rounds, learn_by_partitions
 from ssdml.metric.base import embed
 from ssdml.metric.out_of_core import fewest_rows, learn_from_partitions
 from ssdml.metric.prediction import InductiveMetric, neighbors_among
 from ssdml.metric.state import Learned, State
-from ssdml.model_selection.fit_cost import PlannedFit
-from ssdml.model_selection.suggest import SuggestedSettings
 from ssdml.utils.dask_arrays import check_dask_array, check_known_chunks, of_dask
 from ssdml.utils.labels import read_labels
 from ssdml.utils.linalg import graph_rows
@@ -28,10 +26,8 @@ from ssdml.utils.progress import CallbackSupportMixin, Stages, with_callbacks
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import UNLABELED
 
-PAPER_PARTITIONS = 5  # 50 epochs in all, 10 on each partition (seed 003)
 
-
-class SSDML(InductiveMetric, PlannedFit, SuggestedSettings, CallbackSupportMixin, BaseEstimator):
+class SSDML(InductiveMetric, CallbackSupportMixin, BaseEstimator):
     """Metric learned from many rows and a handful of labels.
 
     A kNN graph carries the labels to the unlabeled rows, the graph and the classes mine
@@ -112,7 +108,7 @@ class SSDML(InductiveMetric, PlannedFit, SuggestedSettings, CallbackSupportMixin
         class. Of a dask array, a partition each: its rows (first, and one past the last),
         triplets, how many rows no label reaches, recall of its graph; the rest as above.
     stage_seconds_ : dict of str to float
-        What each stage of the fit took; :meth:`plan` tells it beforehand.
+        Time of each stage of the fit; see :func:`ssdml.model_selection.plan_fit`.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         Where the columns of X have names.
@@ -265,7 +261,7 @@ class SSDML(InductiveMetric, PlannedFit, SuggestedSettings, CallbackSupportMixin
             del self.components_
         in_chunks = of_dask(X)
         X, labels, fewest = (self._validated_chunks if in_chunks else self._validated)(X, y)
-        rounds = self._n_rounds(int((labels == UNLABELED).sum()))
+        rounds = count_rounds(self, int((labels == UNLABELED).sum()))
         k = neighbors_among(self.n_neighbors, fewest, type(self).__name__, stacklevel=5)
         plan = (labels, k, rounds)
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
@@ -342,13 +338,6 @@ class SSDML(InductiveMetric, PlannedFit, SuggestedSettings, CallbackSupportMixin
             )
         self._check_n_components(n_features)
 
-    def _n_rounds(self, n_unlabeled: int) -> int:
-        if self.max_rounds is not None:
-            return int(self.max_rounds)
-        if self.partition_size is not None:
-            return max(1, min(PAPER_PARTITIONS, -(-n_unlabeled // self.partition_size)))
-        return 2 if self.backbone is None else 3
-
     def _keep(self, X: Array, labels: Ints, learned: Learned) -> None:
         if learned.complaint:
             warnings.warn(
@@ -366,3 +355,17 @@ class SSDML(InductiveMetric, PlannedFit, SuggestedSettings, CallbackSupportMixin
         self.embedding_ = embed(X, components, learned.representation)
         self._calibrate(learned.edges, labels, self.decay)
         self.components_ = components  # last: with it the model counts as fitted
+
+
+def check_is_ssdml(estimator: Any, who: str) -> None:
+    """Raise unless ``estimator`` is an instance of SSDML."""
+    if not isinstance(estimator, SSDML):
+        given = estimator.__name__ if isinstance(estimator, type) else type(estimator).__name__
+        kind = "the class " * isinstance(estimator, type) + given
+        raise TypeError(f"{who}: estimator must be an SSDML(...) instance; got {kind}.")
+
+
+def validate_fit(estimator: SSDML, X: Any, y: Any) -> tuple[Array, Ints]:
+    """Validate the parameters, rows and labels of a fit in memory; return rows and labels."""
+    estimator._validate_params()
+    return estimator._validated(X, y)[:2]

@@ -23,8 +23,8 @@ from ssdml.graphs.triplets import Triplets
 from ssdml.metric.alternation import N_TRIPLETS, mine, turn
 from ssdml.metric.features import Whitening
 from ssdml.metric.selection import (
-    JUDGED_ROWS,
     REFERENCE_ROWS,
+    VALIDATION_ROWS,
     InputWeight,
     beside_input,
     fewer_columns,
@@ -423,7 +423,7 @@ def shares(chunks: Sequence[int], n_features: int, labels: Ints) -> list[tuple[l
         apportioned(N_TRIPLETS, rows),
         apportioned(held_out, unlabeled)
         if held_out
-        else apportioned(min(JUDGED_ROWS, len(labels)), rows),
+        else apportioned(min(VALIDATION_ROWS, len(labels)), rows),
         apportioned(min(REFERENCE_ROWS, len(labels)), rows),
         strict=True,
     )

@@ -18,16 +18,16 @@ from ssdml.utils.scatter import class_means
 from ssdml.utils.typing import Array, Floats, Indices, Ints
 from ssdml.utils.validation import UNLABELED
 
-JUDGED_ROWS = 5000  # rows that compare metrics by their nearest neighbors
+VALIDATION_ROWS = 5000  # rows that compare metrics by their nearest neighbors
 REFERENCE_ROWS = 10_000  # rows that those are searched among
 HELD_OUT = 0.2  # share of the unlabeled rows that judge the first round, and do not train it
-MIN_JUDGED_ROWS = 50  # fewer say nothing
+MIN_VALIDATION_ROWS = 50  # fewer say nothing
 
 
 def n_held_out(n_unlabeled: int) -> int:
     """How many of the unlabeled rows judge the first round; 0 if they were too few to."""
-    count = min(JUDGED_ROWS, int(HELD_OUT * n_unlabeled))
-    return count if count >= MIN_JUDGED_ROWS else 0
+    count = min(VALIDATION_ROWS, int(HELD_OUT * n_unlabeled))
+    return count if count >= MIN_VALIDATION_ROWS else 0
 
 
 def split_rows(state: State, rng: np.random.Generator) -> tuple[Indices, Indices]:
@@ -40,7 +40,7 @@ def split_rows(state: State, rng: np.random.Generator) -> tuple[Indices, Indices
     unlabeled = rng.permutation(np.flatnonzero(state.labels == UNLABELED))
     judged = unlabeled[: n_held_out(len(unlabeled))]
     if not len(judged):
-        return everything, np.sort(rng.permutation(everything)[:JUDGED_ROWS])
+        return everything, np.sort(rng.permutation(everything)[:VALIDATION_ROWS])
     return np.setdiff1d(everything, judged), judged
 
 
@@ -171,10 +171,10 @@ def _complaint(
                 f"nearest neighbors agree in class on {verdict.agreement:.1%} of the rows, "
                 f"{verdict.input_agreement:.1%} with the input"
             )
-    by_input = nearest_mean_agrees(rows @ alone.components.T, labels)
+    by_input = nearest_mean_correct(rows @ alone.components.T, labels)
     represented = rows if learned.representation is None else learned.representation(rows)
-    by_learned = nearest_mean_agrees(represented @ learned.components.T, labels)
-    if len(by_input) and falls_short(by_learned, by_input):
+    by_learned = nearest_mean_correct(represented @ learned.components.T, labels)
+    if len(by_input) and significantly_lower(by_learned, by_input):
         return (
             f"{by_learned.mean():.1%} of the labeled rows are nearest to their class's mean, "
             f"{by_input.mean():.1%} with the input"
@@ -284,14 +284,14 @@ def choose_input_weight(
     )
     nearest = np.hstack([_nearest(*squares, weights) for squares in blocks])
     by_input, *trials = codes[nearest] == codes[queries]
-    gains = [falls_short(by_input, trial, errors=GAIN) for trial in trials]
+    gains = [significantly_lower(by_input, trial, errors=GAIN) for trial in trials]
     best = max(range(len(trials)), key=lambda i: (trials[i].mean(), i))
     chosen = gains.index(True) if any(gains) else best
     return InputWeight(
         weights[chosen],
         float(trials[chosen].mean()),
         float(by_input.mean()),
-        falls_short(trials[chosen], by_input),
+        significantly_lower(trials[chosen], by_input),
     )
 
 
@@ -308,7 +308,7 @@ def _nearest(
     return np.stack([by_input, *nearest])
 
 
-def falls_short(
+def significantly_lower(
     agree: npt.NDArray[np.bool_], reference: npt.NDArray[np.bool_], *, errors: float = 2
 ) -> bool:
     """Whether ``agree`` is less often true than ``reference``, by so many errors.
@@ -317,21 +317,21 @@ def falls_short(
 
     Examples
     --------
-    >>> falls_short(np.array([False] * 9), np.array([True] * 8 + [False]))
+    >>> significantly_lower(np.array([False] * 9), np.array([True] * 8 + [False]))
     True
     """
     gaps = reference.astype(float) - agree
     return bool(gaps.mean() > errors * gaps.std() / np.sqrt(len(gaps)))
 
 
-def nearest_agrees(
+def nearest_neighbor_correct(
     rows: npt.ArrayLike, classes: npt.ArrayLike, judged: npt.ArrayLike
 ) -> npt.NDArray[np.bool_]:
     """Whether the nearest other row of each judged row has its class.
 
     Examples
     --------
-    >>> nearest_agrees([[0.0], [1.0], [3.0]], [0, 0, 1], [0, 2])
+    >>> nearest_neighbor_correct([[0.0], [1.0], [3.0]], [0, 0, 1], [0, 2])
     array([ True, False])
     """
     codes = np.asarray(classes)
@@ -340,14 +340,14 @@ def nearest_agrees(
     return agrees
 
 
-def nearest_mean_agrees(rows: npt.ArrayLike, classes: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+def nearest_mean_correct(rows: npt.ArrayLike, classes: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     """Whether each row is nearest to the mean of its own class, itself left out of that mean.
 
     Rows that are alone in their class are left out of the result.
 
     Examples
     --------
-    >>> nearest_mean_agrees([[0.0], [1.0], [4.0], [9.0], [2.0]], [0, 0, 1, 1, 2])
+    >>> nearest_mean_correct([[0.0], [1.0], [4.0], [9.0], [2.0]], [0, 0, 1, 1, 2])
     array([ True,  True, False,  True])
     """
     X = np.asarray(rows)

@@ -1,13 +1,11 @@
-"""What a fit will take, told beforehand: a fit to few rows, carried on to as many as asked for."""
+"""Predict the time and memory of a fit from a small pilot fit on this machine."""
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
 from operator import index
-from types import MethodType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +14,8 @@ from sklearn.base import clone
 from ssdml.graphs.neighbors.knn import EXACT_WORK, exact_work, knn_graph
 from ssdml.graphs.propagation.deflation import N_MODES
 from ssdml.graphs.propagation.labels import BLOCK_ENTRIES
-from ssdml.metric.alternation import N_TRIPLETS
+from ssdml.metric.alternation import N_TRIPLETS, count_rounds
+from ssdml.metric.estimator import SSDML, check_is_ssdml
 from ssdml.metric.features import RESIDUAL_COMPONENTS
 from ssdml.metric.selection import REFERENCE_ROWS, n_held_out
 from ssdml.utils.dask_arrays import rows_dtype
@@ -24,23 +23,28 @@ from ssdml.utils.linalg import graph_rows
 from ssdml.utils.typing import Array
 from ssdml.utils.validation import UNLABELED
 
-PILOT_ROWS = 50_000  # at most; arrays of more do not fit the caches either
-PILOT_SHARE = 1 / 3  # of the rows to be planned for: the plan is to be cheaper than the fit
+PILOT_ROWS = 50_000  # at most; larger arrays do not fit the caches either
+PILOT_SHARE = 1 / 3  # of n_samples at most: the plan must be cheaper than the fit
 FEWEST_ROWS, WARM_UP_ROWS = 600, 300
 LABELS_PER_CLASS = 5
-SPREAD = 1.5  # of the clusters, in units of that of their centers: they overlap
+SPREAD = 1.5  # of the synthetic clusters, relative to their centers: they overlap
+
+INDEX, FLOAT, SINGLE = 8, 8, 4  # bytes of a row number, a float64, a float32
+SYMMETRIC = 1.7  # edges of the symmetric graph per edge of the directed one; at most 2
+# Conjugate gradients hold steps, residual, direction, its image and seeds, and a float64 sum.
+BLOCK_ENTRY = 5 * SINGLE + FLOAT
 
 
 class StagePlan(NamedTuple):
-    """One stage of a fit."""
+    """Expected cost of one stage of a fit."""
 
     name: str
     seconds: float
-    megabytes: float  # of 10^6 bytes, resident in the whole process while it runs
+    megabytes: float  # 10^6 bytes resident in the whole process during the stage
 
 
 class FitPlan(NamedTuple):
-    """What a fit is expected to take on this machine.
+    """Expected cost of a fit on this machine, by stage.
 
     Examples
     --------
@@ -54,12 +58,12 @@ class FitPlan(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Of all stages."""
+        """Total time."""
         return sum(stage.seconds for stage in self.stages)
 
     @property
     def megabytes(self) -> float:
-        """Of the stage that needs most."""
+        """Peak memory."""
         return max(stage.megabytes for stage in self.stages)
 
     def __repr__(self) -> str:
@@ -71,102 +75,82 @@ class FitPlan(NamedTuple):
         return "\n".join(lines)
 
 
-class OfClassOrInstance:
-    """Method that its class may call as well: then for an instance with default parameters."""
+class FitShape(NamedTuple):
+    """The numbers that determine the cost of a fit."""
 
-    def __init__(self, function: Callable[..., FitPlan]) -> None:
-        self._function = function
-        self.__doc__ = function.__doc__
+    n_samples: int
+    n_features: int
+    n_classes: int
+    n_searched: int  # columns of the neighbor search
+    n_neighbors: int
+    itemsize: int  # bytes per entry of X
+    residual: bool = False
+    partition_size: int | None = None
+    one_sided: bool = False  # affinities, by a walk from each row
 
-    def __get__(self, instance: Any, owner: type) -> Callable[..., FitPlan]:
-        return MethodType(self._function, owner() if instance is None else instance)
+    @property
+    def n_learned(self) -> int:
+        """Columns of L."""
+        if self.residual:
+            return min(self.n_features, RESIDUAL_COMPONENTS)
+        return max(1, min(self.n_features, self.n_classes - 1))
 
-
-class PlannedFit:
-    """Mixin of estimators that tell what a fit will take."""
-
-    @OfClassOrInstance
-    def plan(
-        self,
-        n_samples: int,
-        n_features: int,
-        *,
-        n_classes: int = 10,
-        rows: Any = None,
-        dtype: npt.DTypeLike = np.float32,
-        **params: Any,
-    ) -> FitPlan:
-        """Time and memory of each stage of a fit in memory, before it is run.
-
-        A small fit is timed on this machine (up to 50,000 rows, at most a third of those planned
-        for) and carried on by how each stage grows; memory is counted array by array. Both are
-        meant to come within a factor of 2 of the fit, on a machine that does as much else as now.
-
-        Parameters
-        ----------
-        n_samples, n_features : int
-            Shape of X.
-        n_classes : int
-            Classes that y will hold.
-        rows : array of shape (m, n_features), or None
-            Rows like those of X, at least a third as many or 50,000: how hard their neighbors are
-            to find depends on them. A memory-mapped X itself will do. None: rows in overlapping
-            clusters.
-        dtype : dtype
-            Of X where ``rows`` are not given: float32 or float64.
-        **params
-            Of the estimator, in place of its own: ``n_neighbors=15``, ``backbone="residual"``,
-            ``n_jobs=-1``.
-
-        Returns
-        -------
-        plan : FitPlan
-            ``seconds``, ``megabytes`` at the peak, and ``stages`` with those of each.
-
-        Raises
-        ------
-        ValueError, TypeError
-            Where the shape is none, or the rows do not suit it.
-
-        Notes
-        -----
-        May be called on the class, for default parameters, or on an estimator.
-
-        Examples
-        --------
-        >>> from ssdml import SSDML
-        >>> plan = SSDML.plan(2000, 8)
-        >>> [stage.name for stage in plan.stages]
-        ['neighbors', 'labels', 'round 1', 'round 2']
-        """
-        estimator: Any = clone(cast("Any", self)).set_params(**params)
-        return plan_fit(
-            estimator,
-            index(n_samples),
-            index(n_features),
-            n_classes=index(n_classes),
-            rows=None if rows is None else np.asanyarray(rows),  # a mapped array stays one
-            dtype=dtype,
-        )
+    @property
+    def searches_by_index(self) -> bool:
+        """Whether the neighbor search is approximate."""
+        return exact_work(self.n_samples, self.n_searched) > EXACT_WORK
 
 
 def plan_fit(
-    estimator: Any,
+    estimator: SSDML,
     n_samples: int,
     n_features: int,
     *,
-    n_classes: int,
+    n_classes: int = 10,
     rows: Any = None,
     dtype: npt.DTypeLike = np.float32,
 ) -> FitPlan:
-    """:meth:`PlannedFit.plan` of an estimator with its parameters."""
+    """Predict the time and memory of each stage of a fit in memory.
+
+    Time is measured on a pilot fit (at most 50,000 rows and a third of ``n_samples``) and scaled
+    by the growth of each stage; memory is counted array by array. Expect both within a factor of
+    2, on a machine under the same load.
+
+    Parameters
+    ----------
+    estimator : SSDML
+        Need not be fitted, and is not changed.
+    n_samples, n_features : int
+        Shape of X.
+    n_classes : int
+        Number of classes in y.
+    rows : array of shape (m, n_features), or None
+        Sample of X (a memory-mapped X will do) with at least a third of ``n_samples`` or 50,000
+        rows: the cost of the neighbor search depends on the data. None: overlapping clusters.
+    dtype : dtype
+        Of X, where ``rows`` is None: float32 or float64.
+
+    Returns
+    -------
+    plan : FitPlan
+        ``seconds``, ``megabytes`` at the peak, and ``stages`` with both per stage.
+
+    Examples
+    --------
+    >>> plan = plan_fit(SSDML(), 2000, 8)
+    >>> [stage.name for stage in plan.stages]
+    ['neighbors', 'labels', 'round 1', 'round 2']
+    """
+    check_is_ssdml(estimator, "plan_fit")
+    n_samples, n_features, n_classes = map(index, (n_samples, n_features, n_classes))
+    rows = None if rows is None else np.asanyarray(rows)  # a memory map stays one
     size = min(n_samples, PILOT_ROWS, max(FEWEST_ROWS, int(PILOT_SHARE * n_samples)))
-    _check(n_samples, n_features, n_classes, rows, size)
+    _check_shape(n_samples, n_features, n_classes, rows, size)
     X, classes = pilot_data(rows, size, n_features, n_classes, np.dtype(dtype))
-    rounds = estimator._n_rounds(n_samples)  # fewer rows would have fewer partitions
+    rounds = count_rounds(estimator, n_samples)  # the pilot alone would have fewer partitions
     pilot = clone(estimator).set_params(verbose=0, random_state=0, max_rounds=rounds)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # so few rows may be too few to learn from
+        warnings.simplefilter("ignore")  # the pilot may be too small to learn from
         _stage_seconds(pilot, X[:WARM_UP_ROWS], classes)  # imports and compiles
         resident = _resident_bytes(rows, X)
         seconds = _stage_seconds(pilot, X, classes)
@@ -183,7 +167,7 @@ def plan_fit(
         pilot.propagation == "one-sided",
     )
     many = few._replace(n_samples=n_samples)
-    few = few._replace(n_classes=min(n_classes, size // 2))  # that have a label
+    few = few._replace(n_classes=min(n_classes, size // 2))  # classes with a label
     by_index = many.searches_by_index
     if by_index and not few.searches_by_index:
         seconds["neighbors"] = _index_seconds(searched, pilot)
@@ -193,44 +177,35 @@ def plan_fit(
     return FitPlan(
         tuple(
             StagePlan(
-                name,
-                seconds[name] * work[kind] / at_pilot[kind],
-                (resident + held[kind]) / 1e6,
+                name, seconds[name] * work[kind] / at_pilot[kind], (resident + held[kind]) / 1e6
             )
             for name, kind in kinds.items()
         )
     )
 
 
-def _check(n_samples: int, n_features: int, n_classes: int, rows: Any, size: int) -> None:
-    least = {
-        "n_samples": (n_samples, 2),
-        "n_features": (n_features, 1),
-        "n_classes": (n_classes, 1),
-    }
-    for name, (value, fewest) in least.items():
+def _check_shape(n_samples: int, n_features: int, n_classes: int, rows: Any, size: int) -> None:
+    least = {"n_samples": (n_samples, 2), "n_features": (n_features, 1)}
+    for name, (value, fewest) in (least | {"n_classes": (n_classes, 1)}).items():
         if value < fewest:
-            raise ValueError(f"SSDML.plan: {name} must be at least {fewest}; got {value}.")
+            raise ValueError(f"plan_fit: {name} must be at least {fewest}; got {value}.")
     if rows is None:
         return
     if rows.ndim != 2 or rows.shape[1] != n_features:
         raise ValueError(
-            f"SSDML.plan: rows must have {n_features} columns; got shape {rows.shape}."
+            f"plan_fit: rows must have shape (m, n_features = {n_features}); got {rows.shape}."
         )
     if len(rows) < size:
         raise ValueError(
-            f"SSDML.plan: rows must be at least {size}; got {len(rows)}. Leave them out, and rows "
-            "in overlapping clusters take their place."
+            f"plan_fit: rows must be at least {size}; got {len(rows)}. Pass more, or omit rows to "
+            "plan for overlapping clusters."
         )
 
 
 def pilot_data(
     rows: Any, size: int, n_features: int, n_classes: int, dtype: np.dtype[Any]
 ) -> tuple[Array, Array]:
-    """So many of the rows given, or else rows in overlapping clusters, in random order.
-
-    With them the class of each, which those of given rows are not asked for.
-    """
+    """Sample the given rows, or draw overlapping clusters; in random order, with classes."""
     rng = np.random.default_rng(0)
     classes = np.arange(size) % n_classes
     if rows is not None:
@@ -242,22 +217,22 @@ def pilot_data(
     return X.astype(dtype), classes
 
 
-def _stage_seconds(estimator: Any, X: Array, classes: Array) -> dict[str, float]:
-    """Seconds of the stages of a fit to the rows, of which a few are labeled."""
+def _stage_seconds(estimator: SSDML, X: Array, classes: Array) -> dict[str, float]:
+    """Fit the rows, a few of them labeled; return the seconds of each stage."""
     y = classes[: len(X)].copy()
     y[min(len(X) // 2, LABELS_PER_CLASS * (int(classes.max()) + 1)) :] = UNLABELED
     seconds: dict[str, float] = estimator.fit(X, y).stage_seconds_
     return seconds
 
 
-def _index_seconds(rows: Array, estimator: Any) -> float:
+def _index_seconds(rows: Array, estimator: SSDML) -> float:
     start = time.perf_counter()
     knn_graph(rows, estimator.n_neighbors, method="ivf", n_jobs=estimator.n_jobs, random_state=0)
     return time.perf_counter() - start
 
 
 def _resident_bytes(*arrays: Any) -> float:
-    """Memory of this process without those of the arrays that are in it."""
+    """Memory of this process, except the given arrays."""
     import psutil
 
     within = sum(
@@ -266,42 +241,8 @@ def _resident_bytes(*arrays: Any) -> float:
     return max(0.0, float(psutil.Process().memory_info().rss - within))
 
 
-# What the stages of a fit cost: memory counted array by array, work in rough units of time.
-
-INDEX, FLOAT, SINGLE = 8, 8, 4  # bytes of a row number, of a double, of a float32
-SYMMETRIC = 1.7  # edges of a symmetric graph for one of the directed graph; at most 2
-# Of conjugate gradients: steps, residual, direction, its image and seeds; what steps add up to.
-BLOCK_ENTRY = 5 * SINGLE + FLOAT
-
-
-class FitShape(NamedTuple):
-    """The numbers that decide what a fit costs."""
-
-    n_samples: int
-    n_features: int
-    n_classes: int
-    n_searched: int  # columns that the neighbors are searched in
-    n_neighbors: int
-    itemsize: int  # bytes of an entry of X
-    residual: bool = False
-    partition_size: int | None = None
-    one_sided: bool = False  # affinities, from a walk from each row
-
-    @property
-    def n_learned(self) -> int:
-        """Columns of L."""
-        if self.residual:
-            return min(self.n_features, RESIDUAL_COMPONENTS)
-        return max(1, min(self.n_features, self.n_classes - 1))
-
-    @property
-    def searches_by_index(self) -> bool:
-        """Whether the neighbors of all rows are too many to be searched exactly."""
-        return exact_work(self.n_samples, self.n_searched) > EXACT_WORK
-
-
 def stage_bytes(shape: FitShape) -> dict[str, float]:
-    """Bytes at the peak of each kind of stage, X itself and what earlier stages leave included.
+    """Peak bytes of each kind of stage, including X and the results of earlier stages.
 
     Examples
     --------
@@ -315,34 +256,34 @@ def stage_bytes(shape: FitShape) -> dict[str, float]:
     graph = n * k * (INDEX + itemsize) + projected
     distributions = n * n_classes * itemsize
 
-    found = 3 * n * (k + 1) * (INDEX + itemsize)  # in parts, as a whole, without the row itself
+    found = 3 * n * (k + 1) * (INDEX + itemsize)  # blocks, their concatenation, without self
     coded = n * (searched / 2 + INDEX)
     neighbors = projected + max(rows if projected else 0, found + coded)
 
-    edge = 4 * (INDEX / 2 + FLOAT) - SINGLE  # plain, scaled, in parts by rows, the latter rounded
+    edge = 4 * (INDEX / 2 + FLOAT) - SINGLE  # plain, scaled, by row blocks, those in float32
     block = BLOCK_ENTRY * min(n * n_classes, max(n, BLOCK_ENTRIES))
     labels = SYMMETRIC * n * k * edge + block + 2 * distributions  # scores are as large
 
     triplets = 6 * N_TRIPLETS * d * FLOAT
-    turn: float = n * (d + shape.n_learned) * FLOAT + triplets
-    if residual:  # the rows standardized; the embedding's graph beside that of the input
-        turn = n * d * FLOAT + max(turn, graph + labels)
+    step: float = n * (d + shape.n_learned) * FLOAT + triplets
+    if residual:  # standardized rows; the graph of the embedding beside that of the input
+        step = n * d * FLOAT + max(step, graph + labels)
     if one_sided:
-        turn = max(turn, 4 * n * N_MODES * itemsize)
+        step = max(step, 4 * n * N_MODES * itemsize)
     part = min(1.0, (partition_size or n) / n)
     return {
         "neighbors": rows + neighbors,
         "labels": rows + graph + labels,
-        "round": rows + graph + distributions + turn,
-        "partition": rows + graph + distributions + part * (turn + graph),
+        "round": rows + graph + distributions + step,
+        "partition": rows + graph + distributions + part * (step + graph),
     }
 
 
 def stage_work(shape: FitShape, *, by_index: bool) -> dict[str, float]:
     """Work of each kind of stage, roughly in nanoseconds of one core.
 
-    Only its growth matters: what a stage takes is measured on few rows. The coefficients are of a
-    machine of 2025; they say how the parts of a stage stand to each other.
+    Only ratios are used: the time itself is measured on the pilot. The coefficients weight the
+    parts of a stage, as measured on a machine of 2025.
 
     Examples
     --------
@@ -352,19 +293,18 @@ def stage_work(shape: FitShape, *, by_index: bool) -> dict[str, float]:
     {'neighbors': 18.1, 'labels': 5.9, 'round': 1.4, 'partition': 5.0}
     """
     n, d, n_classes, searched, k, _, residual, partition_size, one_sided = shape
-    # Of an approximate search the exponent was measured, from 50,000 to 1,000,000 rows.
+    # The exponent of the approximate search was measured, from 50,000 to 1,000,000 rows.
     neighbors = 2e4 * n**1.15 if by_index else 0.02 * exact_work(n, searched) + 2e4 * n
-    # Neighbors lie far apart in memory: the more rows, the farther.
-    labels = 50 * n**1.1 * n_classes * k
-    judged = n_held_out(n)
-    turn = 2e8 + 6 * judged * min(n, judged + REFERENCE_ROWS)
-    turn += 20 * n * (d + shape.n_learned + n_classes)
-    if residual:  # steps of training, the head on all rows, and a graph of their embedding
+    labels = 50 * n**1.1 * n_classes * k  # superlinear: more rows, more cache misses
+    validated = n_held_out(n)
+    step = 2e8 + 6 * validated * min(n, validated + REFERENCE_ROWS)
+    step += 20 * n * (d + shape.n_learned + n_classes)
+    if residual:  # training steps, the head on all rows, and the graph of the embedding
         from ssdml.metric.residual import schedule_for
 
-        turn += 4e4 * schedule_for(n).n_steps * (d + 100)
-        turn += 200 * n * d + neighbors + labels
+        step += 4e4 * schedule_for(n).n_steps * (d + 100)
+        step += 200 * n * d + neighbors + labels
     if one_sided:
-        turn += 1e6 * n
+        step += 1e6 * n
     partition = min(n, partition_size or n)
-    return {"neighbors": neighbors, "labels": labels, "round": turn, "partition": partition}
+    return {"neighbors": neighbors, "labels": labels, "round": step, "partition": partition}

@@ -15,12 +15,12 @@ from ssdml.utils.validation import UNLABELED
 ROUNDING = 1e-12  # share of a row's score below which the others' share of it is rounding
 
 
-def judged_rows(labels: Ints) -> Ints:
+def rows_to_leave_out(labels: Ints) -> Ints:
     """Labeled rows of the classes that have another: of a lone one the others cannot be right.
 
     Examples
     --------
-    >>> judged_rows(np.array([4, -1, 7, 4, -1]))
+    >>> rows_to_leave_out(np.array([4, -1, 7, 4, -1]))
     array([0, 3])
     """
     codes, n_classes = class_codes(labels)
@@ -47,7 +47,7 @@ def leave_one_out(
     labels : array of shape (n,), int
         -1 where unlabeled.
     rows : array of shape (q,), int
-        Labeled rows of classes that have another, as :func:`judged_rows` gives them.
+        Labeled rows of classes that have another, as :func:`rows_to_leave_out` gives them.
     decay : float
     tol : float
         Of the solver.
@@ -84,11 +84,11 @@ def leave_one_out(
            [0.16, 0.84]])
     """
     codes, n_classes = class_codes(labels)
-    wrong = rows[~np.isin(rows, judged_rows(labels))]
+    wrong = rows[~np.isin(rows, rows_to_leave_out(labels))]
     if len(wrong):
         raise ValueError(
             "leave_one_out: rows must be labeled, and not alone in their class; got row "
-            f"{wrong[0]}. Take those of judged_rows(labels)."
+            f"{wrong[0]}. Take those of rows_to_leave_out(labels)."
         )
     q = np.arange(len(rows))
     # A column of K for each row that is judged; the others of a class share one.

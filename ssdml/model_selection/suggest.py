@@ -1,8 +1,9 @@
-"""Parameters for a fit, chosen by the given labels alone: by leave-one-out, and by agreement."""
+"""Choose the parameters of a fit from the given labels alone."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Collection
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -12,47 +13,49 @@ from sklearn.utils import check_random_state
 
 from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
 from ssdml.graphs.propagation.labels import propagate_labels
+from ssdml.metric.estimator import SSDML, check_is_ssdml, validate_fit
 from ssdml.metric.selection import (
     GAIN,
-    JUDGED_ROWS,
-    MIN_JUDGED_ROWS,
-    falls_short,
-    nearest_agrees,
-    nearest_mean_agrees,
+    MIN_VALIDATION_ROWS,
+    VALIDATION_ROWS,
+    nearest_mean_correct,
+    nearest_neighbor_correct,
+    significantly_lower,
 )
-from ssdml.model_selection.leave_one_out import judged_rows, leave_one_out
+from ssdml.model_selection.leave_one_out import leave_one_out, rows_to_leave_out
 from ssdml.utils.dask_arrays import of_dask
 from ssdml.utils.labels import class_codes
 from ssdml.utils.linalg import best_factor, covariance, graph_rows
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import UNLABELED
+from ssdml.utils.validation import UNLABELED, choose
 
+SUGGESTED = ("n_neighbors", "decay", "n_components")
 # The defaults first: they win a tie.
 N_NEIGHBORS, DECAYS = (10, 5, 7, 15), (0.99, 0.95, 0.9)
-COLUMNS = (8, 4, 2)  # parts of the features that n_components may be
-JUDGED_LABELS = 200  # labeled rows that are left out, at most
-TOL = 1e-4  # of the solver: the classes of rows left out were those of 1e-6
+COLUMNS = (8, 4, 2)  # divisors of n_features to try as n_components
+LEFT_OUT_LABELS = 200  # at most
+TOL = 1e-4  # of the solver; the classes found equal those at 1e-6
 
 
 class GraphTrial(NamedTuple):
-    """What the labels say of one graph."""
+    """Scores of one graph."""
 
     n_neighbors: int
     decay: float
-    left_out: float  # share of labeled rows that the others' labels classify right; or NaN
-    agreement: float  # share of rows that a label reaches, and that have their nearest row's class
+    left_out: float  # leave-one-out accuracy on the labeled rows, or NaN
+    agreement: float  # share of rows that a label reaches and that share their neighbor's class
 
 
 class ColumnsTrial(NamedTuple):
-    """How the metric that was learned on the best graph does with fewer columns."""
+    """Scores of the metric of the best graph, cut to fewer columns."""
 
     n_components: int | None
-    agreement: float  # share of rows whose nearest row by the metric has their class
-    labeled: float  # share of labeled rows nearest to the mean of their class; or NaN
+    agreement: float  # share of rows whose nearest neighbor has their class
+    labeled: float  # share of labeled rows nearest to their class mean, or NaN
 
 
 class Suggestion(NamedTuple):
-    """An estimator to fit, and what was tried to choose its parameters.
+    """An estimator to fit, and the trials that chose its parameters.
 
     Examples
     --------
@@ -95,134 +98,117 @@ class Suggestion(NamedTuple):
         return "\n".join(lines)
 
 
-class SuggestedSettings:
-    """Mixin of estimators that choose their parameters by the labels that are given."""
-
-    @classmethod
-    def suggest(cls, X: Any, y: Any, *, max_rows: int = 10_000, **params: Any) -> Suggestion:
-        """Choose ``n_neighbors``, ``decay`` and ``n_components`` by the given labels alone.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-        y : array of shape (n_samples,), int
-            -1 where unlabeled.
-        max_rows : int
-            Rows that settings are compared on: the labeled ones, and random others.
-        **params
-            Of the estimator. One of the three that is given is kept; ``random_state`` draws the
-            rows too.
-
-        Returns
-        -------
-        suggestion : Suggestion
-            ``estimator``, not fitted; ``graphs`` and ``columns`` that were tried, as
-            tuples with names, which ``pandas.DataFrame`` takes. Print it.
-
-        Raises
-        ------
-        ValueError
-            Where no row is labeled, or the parameters do not suit the rows.
-
-        Warns
-        -----
-        UserWarning
-            Where no class has two labels: no row can be left out, and agreement alone decides.
-
-        Notes
-        -----
-        At most 12 graphs are compared, each by a propagation from which every label is left out in
-        turn (:func:`ssdml.model_selection.leave_one_out.leave_one_out`), at most 200 of them. The graph by which
-        most are classified right is chosen; of several, the one in which rows agree most with
-        their nearest row in the class that was propagated; of several, the default. Agreement
-        comes second because it favors few neighbors. Then one metric is learned, and cut to an
-        eighth, a quarter and half of the columns: the fewest with which neither rows agree less
-        with their nearest row, nor labeled rows with the mean of their class (as the guard of a
-        fit has it), by more than half a standard error.
-
-        The defaults are near the best of these. On digits, MNIST, Fashion-MNIST and Banking77, 2 to
-        10 labels a class, the graph that true labels would choose gives 0.5 to 2 points more of
-        the unlabeled rows their class than the default does (3 to 10 seeds).
-
-        Work is bounded by the number of settings and of rows, not by a clock: the same data and
-        seed give the same choice on any machine.
-
-        Examples
-        --------
-        >>> from sklearn.datasets import load_digits
-        >>> from ssdml import SSDML
-        >>> X, y = load_digits(return_X_y=True)
-        >>> labels = np.where(np.arange(len(y)) < 50, y, -1)
-        >>> suggestion = SSDML.suggest(X / 16, labels, random_state=0)
-        >>> best = max(trial.left_out for trial in suggestion.graphs)
-        >>> best >= suggestion.graphs[0].left_out  # that of the default
-        True
-        >>> model = suggestion.estimator.fit(X / 16, labels)
-        """
-        return suggest_settings(cls(**params), X, y, max_rows=max_rows, kept=frozenset(params))
-
-
-def suggest_settings(
-    estimator: Any, X: Any, y: Any, *, max_rows: int, kept: frozenset[str]
+def suggest_parameters(
+    estimator: SSDML, X: Any, y: Any, *, kept: Collection[str] = (), max_rows: int = 10_000
 ) -> Suggestion:
-    """:meth:`SuggestedSettings.suggest` of an estimator, some of whose parameters are kept."""
-    X, labels = _checked(estimator, X, y, max_rows)
+    """Choose ``n_neighbors``, ``decay`` and ``n_components`` from the given labels alone.
+
+    Parameters
+    ----------
+    estimator : SSDML
+        Its other parameters are used as they are; ``random_state`` also samples the rows.
+    X : array of shape (n_samples, n_features)
+    y : array of shape (n_samples,), int
+        -1 where unlabeled.
+    kept : collection of str
+        Which of the three parameters to leave as they are.
+    max_rows : int
+        Rows to compare settings on: the labeled ones and a random sample of the others.
+
+    Returns
+    -------
+    suggestion : Suggestion
+        ``estimator``, not fitted, and the settings tried: ``graphs`` and ``columns``, tuples of
+        named tuples for ``pandas.DataFrame``. Print it to see them.
+
+    Warns
+    -----
+    UserWarning
+        If no class has two labels: nothing can be left out, and agreement alone decides.
+
+    Notes
+    -----
+    Leave-one-out label propagation scores up to 12 graphs on up to 200 labels. The best accuracy
+    wins; ties go to the graph in which most samples share the propagated class of their nearest
+    neighbor, then to the default. Agreement comes second because it favors few neighbors. One
+    metric is then learned and cut to an eighth, a quarter and half of the columns. The smallest
+    number is chosen whose agreement with nearest neighbors and with class means is within half a
+    standard error of the full metric's.
+
+    The defaults are near the best of these settings. On digits, MNIST, Fashion-MNIST and
+    Banking77, with 2 to 10 labels per class, the best graph in hindsight classifies 0.5 to 2
+    points more of the unlabeled samples than the default (3 to 10 seeds).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> labels = np.where(np.arange(len(y)) < 50, y, -1)
+    >>> suggestion = suggest_parameters(SSDML(random_state=0), X / 16, labels)
+    >>> best = max(trial.left_out for trial in suggestion.graphs)
+    >>> best >= suggestion.graphs[0].left_out  # the default
+    True
+    >>> model = suggestion.estimator.fit(X / 16, labels)
+    """
+    X, labels = _checked(estimator, X, y, kept, max_rows)
     seed = check_random_state(estimator.random_state).randint(np.iinfo(np.int32).max)
     rng = np.random.default_rng(seed)
-    rows = _drawn(labels, max_rows, rng)
+    rows = _sample(labels, max_rows, rng)
     X, labels = X[rows], labels[rows]
-    judged = np.sort(rng.permutation(judged_rows(labels))[:JUDGED_LABELS])
-    if not len(judged):
+    left_out = np.sort(rng.permutation(rows_to_leave_out(labels))[:LEFT_OUT_LABELS])
+    if not len(left_out):
         warnings.warn(
-            f"{type(estimator).__name__}.suggest: y must label two rows of a class, so that one "
-            "can be left out; got one a class. Agreement with the graph decides alone.",
-            stacklevel=3,
+            "suggest_parameters: y must label two rows of a class to leave one out; got one per "
+            "class. Agreement with the graph alone decides.",
+            stacklevel=2,
         )
-    table = _graphs_tried(estimator, X, labels, judged, kept, rng)
-    # NaN beside NaN would hide what comes after it.
-    best = max(table, key=lambda trial: (np.nan_to_num(trial.left_out), trial.agreement))
+    graphs = _try_graphs(estimator, X, labels, left_out, kept, rng)
+    # nan_to_num: NaN would hide the agreement in the comparison of tuples.
+    best = max(graphs, key=lambda trial: (np.nan_to_num(trial.left_out), trial.agreement))
     chosen = clone(estimator).set_params(n_neighbors=best.n_neighbors, decay=best.decay)
     if "n_components" in kept or chosen.partition_size is not None:
-        return Suggestion(chosen, table, ())
-    columns, n_components = _columns_tried(chosen, X, labels, rng)
-    return Suggestion(chosen.set_params(n_components=n_components), table, columns)
+        return Suggestion(chosen, graphs, ())
+    columns, n_components = _try_columns(chosen, X, labels, rng)
+    return Suggestion(chosen.set_params(n_components=n_components), graphs, columns)
 
 
-def _checked(estimator: Any, X: Any, y: Any, max_rows: int) -> tuple[Array, Ints]:
-    """Rows and labels that are fit for the estimator."""
-    who = f"{type(estimator).__name__}.suggest"
+def _checked(
+    estimator: SSDML, X: Any, y: Any, kept: Collection[str], max_rows: int
+) -> tuple[Array, Ints]:
+    who = "suggest_parameters"
+    check_is_ssdml(estimator, who)
+    for name in kept:
+        choose(dict.fromkeys(SUGGESTED), name, f"{who}: kept")
     if of_dask(X):
         raise ValueError(
-            f"{who}: X must be rows in memory; got a dask array. Pass some of them, with all that "
-            "are labeled: X[rows].compute()."
+            f"{who}: X must be an array in memory; got a dask array. Pass a sample with all "
+            "labeled rows: X[rows].compute()."
         )
-    estimator._validate_params()
-    X, labels, _ = clone(estimator)._validated(X, y)
-    least = max(*N_NEIGHBORS, estimator.n_neighbors) + 1
-    if max_rows < min(least, len(X)):
+    X, labels = validate_fit(clone(estimator), X, y)
+    least = min(max(*N_NEIGHBORS, estimator.n_neighbors) + 1, len(X))
+    if max_rows < least:
         raise ValueError(
-            f"{who}: max_rows must be at least {min(least, len(X))}, for graphs of so many rows; "
-            f"got {max_rows}."
+            f"{who}: max_rows must be at least {least}, to build the graphs; got {max_rows}."
         )
     return X, labels
 
 
-def _drawn(labels: Ints, max_rows: int, rng: np.random.Generator) -> Ints:
-    """Labeled rows, and so many of the others that together they are at most ``max_rows``."""
+def _sample(labels: Ints, max_rows: int, rng: np.random.Generator) -> Ints:
+    """Labeled rows first, then random others, at most ``max_rows`` together."""
     labeled = rng.permutation(np.flatnonzero(labels != UNLABELED))[:max_rows]
     others = rng.permutation(np.flatnonzero(labels == UNLABELED))[: max_rows - len(labeled)]
     return np.sort(np.concatenate([labeled, others]))
 
 
-def _graphs_tried(
-    estimator: Any,
+def _try_graphs(
+    estimator: SSDML,
     X: Array,
     labels: Ints,
-    judged: Ints,
-    kept: frozenset[str],
+    left_out: Ints,
+    kept: Collection[str],
     rng: np.random.Generator,
 ) -> tuple[GraphTrial, ...]:
-    """Leave-one-out and agreement by each graph; the neighbors are searched once for all."""
+    """Score every graph; all of them share one neighbor search."""
     numbers = dict.fromkeys(min(k, len(X) - 1) for k in N_NEIGHBORS)
     if "n_neighbors" in kept:
         numbers = {estimator.n_neighbors: None}
@@ -230,70 +216,69 @@ def _graphs_tried(
     n_jobs, most = estimator.n_jobs, min(max(numbers), len(X) - 1)
     graph = knn_graph(graph_rows(X), most, n_jobs=n_jobs, random_state=rng)
     return tuple(
-        _graph_tried(graph, k, decay, labels, judged, n_jobs)
+        _try_graph(graph, k, decay, labels, left_out, n_jobs)
         for k, decay in product(numbers, decays)
     )
 
 
-def _graph_tried(
-    graph: KNNGraph, k: int, decay: float, labels: Ints, judged: Ints, n_jobs: int | None
+def _try_graph(
+    graph: KNNGraph, k: int, decay: float, labels: Ints, left_out: Ints, n_jobs: int | None
 ) -> GraphTrial:
     nearer = KNNGraph(graph.indices[:, :k], graph.distances[:, :k])
     codes, _ = class_codes(labels)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of rows that no label reaches: they count as wrong
+        warnings.simplefilter("ignore")  # rows that no label reaches count as wrong
         distributions, solution = propagate_labels(
             nearer, labels, decay=decay, tol=TOL, return_solution=True, n_jobs=n_jobs
         )
-    found, others = distributions.argmax(axis=1), _rows_that_agree(labels)
+    found, scored = distributions.argmax(axis=1), _scored_rows(labels)
     agree = (found == found[graph.indices[:, 0]]) & solution.values.any(axis=1)
-    agreement = _share(agree[others])
-    if not len(judged):
-        return GraphTrial(k, decay, np.nan, agreement)
-    said = leave_one_out(nearer, labels, judged, decay=decay, tol=TOL, n_jobs=n_jobs)
-    return GraphTrial(k, decay, float((said.argmax(axis=1) == codes[judged]).mean()), agreement)
+    accuracy = np.nan
+    if len(left_out):
+        others = leave_one_out(nearer, labels, left_out, decay=decay, tol=TOL, n_jobs=n_jobs)
+        accuracy = _share(others.argmax(axis=1) == codes[left_out])
+    return GraphTrial(k, decay, accuracy, _share(agree[scored]))
 
 
-def _columns_tried(
-    estimator: Any, X: Array, labels: Ints, rng: np.random.Generator
+def _try_columns(
+    estimator: SSDML, X: Array, labels: Ints, rng: np.random.Generator
 ) -> tuple[tuple[ColumnsTrial, ...], int | None]:
-    """Agreement by the metric with few columns and with all, and the fewest that are enough."""
-    judged = rng.permutation(_rows_that_agree(labels))[:JUDGED_ROWS]
-    if len(judged) < MIN_JUDGED_ROWS:
+    """Score the metric with all and with fewer columns; return the fewest that suffice."""
+    scored = rng.permutation(_scored_rows(labels))[:VALIDATION_ROWS]
+    if len(scored) < MIN_VALIDATION_ROWS:
         return (), None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # told again by the fit that counts
+        warnings.simplefilter("ignore")  # the final fit repeats them
         model = clone(estimator).set_params(n_components=None, verbose=0).fit(X, labels)
     represented = X if model.representation_ is None else model.representation_(X)
     spread, known = covariance(represented), labels != UNLABELED
     codes = model.label_distributions_.argmax(axis=1)
 
-    def verdicts(embedding: Array) -> tuple[Array, Array]:
-        by_rows = nearest_agrees(embedding, codes, judged)
-        return by_rows, nearest_mean_agrees(embedding[known], labels[known])
+    def correct(embedding: Array) -> tuple[Array, Array]:
+        by_neighbor = nearest_neighbor_correct(embedding, codes, scored)
+        return by_neighbor, nearest_mean_correct(embedding[known], labels[known])
 
-    full = verdicts(model.embedding_)
+    full = correct(model.embedding_)
     tried, chosen = [ColumnsTrial(None, *map(_share, full))], None
     for count in sorted({X.shape[1] // part for part in COLUMNS}, reverse=True):
         if not 0 < count < len(model.components_):
             continue
-        cut = best_factor(model.components_, spread, count)
-        fewer = verdicts(represented @ cut.T)
+        fewer = correct(represented @ best_factor(model.components_, spread, count).T)
         tried.append(ColumnsTrial(count, *map(_share, fewer)))
         pairs = zip(fewer, full, strict=True)
-        if not any(len(trial) and falls_short(trial, all_, errors=GAIN) for trial, all_ in pairs):
+        if not any(len(few) and significantly_lower(few, all_, errors=GAIN) for few, all_ in pairs):
             chosen = count
     return tuple(tried), chosen
 
 
-def _rows_that_agree(labels: Ints) -> Ints:
-    """Rows that are asked whether their nearest one is of their class: those without a label."""
-    others = np.flatnonzero(labels == UNLABELED)
-    return others if len(others) else np.arange(len(labels))
+def _scored_rows(labels: Ints) -> Ints:
+    """Unlabeled rows, or all rows if every row is labeled."""
+    unlabeled = np.flatnonzero(labels == UNLABELED)
+    return unlabeled if len(unlabeled) else np.arange(len(labels))
 
 
-def _share(agree: Array) -> float:
-    return float(agree.mean()) if len(agree) else np.nan
+def _share(correct: Array) -> float:
+    return float(correct.mean()) if len(correct) else np.nan
 
 
 def _percent(share: float) -> str:

@@ -18,6 +18,7 @@ from ssdml.experiments.runs.resources import PeakMemory
 from ssdml.graphs.triplets import Triplets
 from ssdml.metric.estimator import SSDML
 from ssdml.metric.stiefel import angular_objective, minimize_on_stiefel
+from ssdml.model_selection import suggest_parameters
 from ssdml.utils.linalg import random_orthonormal
 
 STEPS = 10
@@ -117,7 +118,7 @@ def test_a_suggestion_costs_no_more_than_ten_fits_to_its_rows(benchmark):
 
     found = ratio(
         benchmark,
-        lambda: SSDML.suggest(X, y, random_state=0),
+        lambda: suggest_parameters(SSDML(random_state=0), X, y),
         lambda: SSDML(random_state=0).fit(X, y),
         rounds=3,
     )

@@ -16,6 +16,7 @@ from ssdml.datasets.splits import label_scarce_split
 from ssdml.experiments.runs.resources import PeakMemory
 from ssdml.graphs import KNNGraph, knn_graph, mine_triplets, propagate_labels
 from ssdml.graphs.propagation.class_masses import ClassMasses
+from ssdml.model_selection import plan_fit
 
 N_CLASSES = 100
 
@@ -97,7 +98,7 @@ def test_labels_of_mnist_are_no_worse_than_by_scikit_learn(benchmark, mnist):
 def test_a_plan_is_within_a_factor_of_two(benchmark, n):
     X, _, y = overlapping_clusters(n)
     plan = benchmark.pedantic(
-        SSDML.plan, (n, X.shape[1]), {"n_classes": N_CLASSES, "n_jobs": -1}, rounds=1
+        plan_fit, (SSDML(n_jobs=-1), n, X.shape[1]), {"n_classes": N_CLASSES}, rounds=1
     )
     with PeakMemory() as memory:
         model = SSDML(n_jobs=-1, random_state=0).fit(X, y)

@@ -9,8 +9,8 @@ from ssdml.metric import selection as agreement
 from ssdml.metric.selection import (
     GAIN,
     choose_input_weight,
-    falls_short,
-    nearest_mean_agrees,
+    significantly_lower,
+    nearest_mean_correct,
     squared_distances,
 )
 
@@ -181,23 +181,23 @@ def test_falling_short_takes_more_than_two_standard_errors(lost, short):
     agree[:lost] = False
     p = lost / 100
     assert (p > 2 * np.sqrt(p * (1 - p) / 100)) == short
-    assert falls_short(agree, reference) == short
+    assert significantly_lower(agree, reference) == short
 
 
 @pytest.mark.parametrize(("lost", "short"), [(0, False), (1, True)])
 def test_falling_short_by_one_error_takes_one_row(lost, short):
     agree = np.arange(100) >= lost
-    assert falls_short(agree, np.ones(100, bool), errors=1) == short
-    assert not falls_short(agree, np.ones(100, bool), errors=1.1)
+    assert significantly_lower(agree, np.ones(100, bool), errors=1) == short
+    assert not significantly_lower(agree, np.ones(100, bool), errors=1.1)
 
 
 def test_falling_short_pairs_the_rows(rng):
     reference = rng.random(1000) < 0.5
     agree = reference.copy()
     agree[np.flatnonzero(reference)[:20]] = False
-    assert falls_short(agree, reference)  # 2 % less, always on the same rows
-    assert not falls_short(rng.permutation(agree), reference)
-    assert not falls_short(reference, agree)
+    assert significantly_lower(agree, reference)  # 2 % less, always on the same rows
+    assert not significantly_lower(rng.permutation(agree), reference)
+    assert not significantly_lower(reference, agree)
 
 
 def slow_nearest_mean(X, classes):
@@ -216,7 +216,7 @@ def test_nearest_means_are_those_of_a_slow_leave_one_out(seed):
     rng = np.random.default_rng(seed)
     classes = np.concatenate([rng.choice([3, 7, 8, 20], 40), [99]])  # 99 is alone
     X = rng.standard_normal((41, 3)) + 0.3 * classes[:, None]
-    agrees = nearest_mean_agrees(X, classes)
+    agrees = nearest_mean_correct(X, classes)
     expected = slow_nearest_mean(X, classes)
     assert 0 < expected.mean() < 1
     np.testing.assert_array_equal(agrees, expected)
@@ -225,11 +225,11 @@ def test_nearest_means_are_those_of_a_slow_leave_one_out(seed):
 def test_a_row_does_not_vote_for_itself():
     X = np.array([[0.0], [10.0], [4.0], [4.1]])
     # With itself in the mean, row 0 would be 5 from its own class and 4.05 from the other.
-    np.testing.assert_array_equal(nearest_mean_agrees(X, [0, 0, 1, 1]), [False, False, True, True])
+    np.testing.assert_array_equal(nearest_mean_correct(X, [0, 0, 1, 1]), [False, False, True, True])
     far = np.array([[0.0], [6.0], [5.0], [5.1]])
     # In the mean, row 0 would be 3 from its own class, left out it is 6 from it.
-    np.testing.assert_array_equal(nearest_mean_agrees(far, [0, 0, 1, 1])[0], False)
+    np.testing.assert_array_equal(nearest_mean_correct(far, [0, 0, 1, 1])[0], False)
 
 
 def test_classes_of_one_row_each_leave_nothing_to_judge():
-    assert nearest_mean_agrees(np.eye(3), [4, 5, 6]).shape == (0,)
+    assert nearest_mean_correct(np.eye(3), [4, 5, 6]).shape == (0,)

@@ -15,7 +15,7 @@ from ssdml import SSDML
 from ssdml.evaluation import evaluate, few_label_accuracy
 from ssdml.graphs.neighbors.knn import knn_graph
 from ssdml.graphs.propagation.labels import propagate_labels
-from ssdml.metric.selection import nearest_mean_agrees
+from ssdml.metric.selection import nearest_mean_correct
 from ssdml.model_selection import SemiSupervisedSplit, labeled_scorer
 from ssdml.networks.training import Schedule
 
@@ -145,7 +145,7 @@ def test_guard_compares_with_as_many_columns_of_the_input(digits):
     assert np.isfinite(model.input_weight_)
     principal = PCA(1).fit(X).transform(X[known])
     of_learned, of_input = (
-        nearest_mean_agrees(Z, labels[known]).mean() for Z in (model.transform(X[known]), principal)
+        nearest_mean_correct(Z, labels[known]).mean() for Z in (model.transform(X[known]), principal)
     )
     assert of_learned > of_input
 

@@ -19,7 +19,7 @@ from ssdml.metric.out_of_core import (
     shares,
     summarize,
 )
-from ssdml.metric.selection import HELD_OUT, JUDGED_ROWS, REFERENCE_ROWS
+from ssdml.metric.selection import HELD_OUT, VALIDATION_ROWS, REFERENCE_ROWS
 from ssdml.utils.scatter import class_scatter, pool_moments, pooled_scatter
 
 # Which rows
@@ -70,7 +70,7 @@ def test_as_much_is_mined_and_judged_in_all_as_in_memory(rng, chunks):
     labels = np.where(rng.random(n) < 0.01, 1, -1)
     told = [share for _, share in shares(chunks, 8, labels)]
     assert sum(share.n_triplets for share in told) == partitions.N_TRIPLETS
-    assert sum(share.n_judged for share in told) == JUDGED_ROWS
+    assert sum(share.n_judged for share in told) == VALIDATION_ROWS
     assert sum(share.n_references for share in told) == REFERENCE_ROWS
     assert [share.stop for share in told[:-1]] == [share.start for share in told[1:]]
     assert (told[0].start, told[-1].stop) == (0, n)
