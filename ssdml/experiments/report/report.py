@@ -80,7 +80,7 @@ def render_report(sections: Sequence[Section]) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("ssdml.experiments", PAGE),
+        loader=PackageLoader("ssdml.experiments.report", PAGE),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -117,7 +117,7 @@ def render_report(sections: Sequence[Section]) -> str:
 
 def _part(name: str) -> str:
     """A file of the page, as it is: the style, the script."""
-    return (files("ssdml.experiments") / PAGE / name).read_text(encoding="utf-8")
+    return (files("ssdml.experiments.report") / PAGE / name).read_text(encoding="utf-8")
 
 
 def _versions(rows: Sequence[Row]) -> list[tuple[str, str]]:

@@ -276,7 +276,7 @@ def contrast(one: str, other: str) -> float:
 @pytest.mark.parametrize("ink", ["ink", "muted", "accent", "good", "bad"])
 @pytest.mark.parametrize("paper", ["paper", "tint"])
 def test_text_can_be_read_in_both_themes(theme, ink, paper):
-    style = (files("ssdml.experiments") / "page" / "style.css").read_text(encoding="utf-8")
+    style = (files("ssdml.experiments.report") / "page" / "style.css").read_text(encoding="utf-8")
     themes = re.findall(r":root {(.*?)}", style, flags=re.DOTALL)
     colors = dict(re.findall(r"--(\w+): (#\w{6})", themes[theme]))
     assert contrast(colors[ink], colors[paper]) >= 4.5
