@@ -17,7 +17,7 @@ from reproduction.tables import best_of, is_ahead, printed_scores
 
 from ssdml.experiments.analysis.statistics import friedman_nemenyi, mean_interval, paired_difference
 from ssdml.experiments.analysis.tables import against, by_seed, means, score_table
-from ssdml.experiments.methods.base import joined_name, split_name
+from ssdml.experiments.methods.base import format_method, parse_method
 from ssdml.experiments.methods.tuning import SUFFIX
 from ssdml.experiments.runs.results import Row, latest, read_rows
 from ssdml.utils.typing import Floats
@@ -107,8 +107,8 @@ def finished(
 
 def in_bfloat16(method: str) -> str:
     """The name of a method whose network computes in bfloat16."""
-    plain, changes = split_name(method)
-    return joined_name(plain, changes | {"mixed_precision": "true"})
+    plain, changes = parse_method(method)
+    return format_method(plain, changes | {"mixed_precision": "true"})
 
 
 def features(*left_out: str) -> Lines:

@@ -18,7 +18,7 @@ from ssdml.evaluation import evaluate
 from ssdml.experiments import compare
 from ssdml.experiments.analysis.tables import score_tables
 from ssdml.experiments.methods.base import with_parameters
-from ssdml.experiments.methods.deep import DEEP, OfImages, deep_methods
+from ssdml.experiments.methods.deep import OfImages, deep_methods
 from ssdml.experiments.report.figures import (
     MUTED,
     PAPER,
@@ -56,7 +56,7 @@ parser.add_argument("--out", type=Path, default=Path("figure2"))
 
 def learned(method, data, images, split, folder):
     """Networks of a method, and the scores of the test images after each partition."""
-    model = with_parameters(method, deep_methods(data, DEEP))(0, -1).estimator
+    model = with_parameters(method, deep_methods(data))(0, -1).estimator
     if method == PUBLISHED:
         model.set_params(epochs=given.published_epochs)
     model.set_params(checkpoint_dir=folder, verbose=1)
@@ -108,7 +108,7 @@ if __name__ == "__main__":
     given = parser.parse_args()
     data = load_dataset(given.dataset)
     split = label_scarce_split(data, LABELS_PER_CLASS[given.dataset], seed=0)
-    images = OfImages(None, data.item_shape).given(data.X)
+    images = OfImages(None, data.item_shape).prepare(data.X)
     models = {name: learned(name, data, images, split, given.out / name) for name in TITLES}
     with shown_runs(given.out / "angles") as progress:
         rows = compare(

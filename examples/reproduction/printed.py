@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from textwrap import fill
 
-from ssdml.experiments.methods.base import joined_name, split_name
+from ssdml.experiments.methods.base import format_method, parse_method
 from ssdml.experiments.methods.tuning import SUFFIX
 
 LABELS_PER_CLASS = {"mnist": 10, "fashion_mnist": 10, "cifar10": 100}  # 5 for others
@@ -184,8 +184,8 @@ def without(method: str, *parameters: str) -> str:
     >>> without("lrml[k=5;decay=0.9]", "k"), without("lrml[k=5]", "k")
     ('lrml[decay=0.9]', 'lrml')
     """
-    plain, changes = split_name(method)
-    return joined_name(plain, {k: v for k, v in changes.items() if k not in parameters})
+    plain, changes = parse_method(method)
+    return format_method(plain, {k: v for k, v in changes.items() if k not in parameters})
 
 
 def marked(method: str) -> str:
@@ -222,4 +222,4 @@ def reconstructions(methods: Iterable[str]) -> Iterator[str]:
 
 
 def _plain(method: str) -> str:
-    return split_name(method)[0].removesuffix(SUFFIX)
+    return parse_method(method)[0].removesuffix(SUFFIX)

@@ -23,7 +23,7 @@ from ssdml.datasets.budgets import Budget
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.experiments.analysis.statistics import PairedTest, friedman_nemenyi, mean_interval
 from ssdml.experiments.analysis.tables import MethodLine, ScoreTable, against, means, score_tables
-from ssdml.experiments.methods.protocols import PAPER, PROTOCOLS, RECALL_AT
+from ssdml.experiments.methods.protocols import DEFAULT_PROTOCOL, PROTOCOLS, RECALL_AT
 from ssdml.experiments.runs.results import Row, budget_of, told_failures
 
 OURS = "deep-ssdml"
@@ -121,10 +121,10 @@ def reproduce(printed: Printed, lines: Sequence[str], name: str, description: st
     parser.add_argument("--weights", type=_file, help="file of the network's, for photographs")
     parser.add_argument(
         "--protocol",
-        default=PAPER,
+        default=DEFAULT_PROTOCOL,
         choices=PROTOCOLS,
         help="of photographs, by the number of its paper; figures are printed beside those of "
-        f"{PAPER} alone",
+        f"{DEFAULT_PROTOCOL} alone",
     )
     given = parser.parse_args()
     few = PROTOCOLS[given.protocol].labels_per_class
@@ -144,7 +144,7 @@ def reproduce(printed: Printed, lines: Sequence[str], name: str, description: st
             n_jobs=given.n_jobs,
             progress=progress,
         )
-    table = beside(rows, printed if given.protocol == PAPER else {})
+    table = beside(rows, printed if given.protocol == DEFAULT_PROTOCOL else {})
     sys.stdout.writelines(f"{line}\n" for line in table)
     if told := told_failures(rows):
         parser.exit(1, f"{told}\nThe tracebacks are in {given.out / 'errors'}.\n")

@@ -14,10 +14,10 @@ from pathlib import Path
 from ssdml.datasets.base import Dataset
 from ssdml.datasets.budgets import Budget
 from ssdml.datasets.image_files import ImageFiles
-from ssdml.experiments.methods.base import Factory, split_name, with_parameters
+from ssdml.experiments.methods.base import Factory, parse_method, with_parameters
 from ssdml.experiments.methods.deep import deep_methods
 from ssdml.experiments.methods.photographs import photograph_methods
-from ssdml.experiments.methods.protocols import PAPER, PROTOCOLS
+from ssdml.experiments.methods.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from ssdml.experiments.methods.registry import DEEP_METHODS, METHODS
 from ssdml.experiments.methods.tuning import tuned
 from ssdml.experiments.preprocessing import form_of, prepared
@@ -44,7 +44,7 @@ def compare(
     features: str = "auto",
     deep: bool = False,
     weights: str | Path | None = None,
-    protocol: str = PAPER,
+    protocol: str = DEFAULT_PROTOCOL,
     resume: bool = False,
     n_jobs: int = 1,
     map_rows: int = MAP_ROWS,
@@ -75,7 +75,7 @@ def compare(
         Of photographs that stay in their files nothing else is learned.
     weights : path, optional
         File of the weights that networks of photographs begin with; None: random ones.
-    protocol : {"000", "001", "002", "003", "004"}
+    protocol : {"chen2021", "zhu2020", "li2020", "dutta2021", "zheng2019"}
         Whose networks, images and settings those of photographs are; see
         `ssdml.experiments.methods.protocols`.
     resume : bool
@@ -150,7 +150,10 @@ def compare(
 
 
 def available(
-    dataset: Dataset, deep: bool, weights: str | Path | None = None, protocol: str = PAPER
+    dataset: Dataset,
+    deep: bool,
+    weights: str | Path | None = None,
+    protocol: str = DEFAULT_PROTOCOL,
 ) -> dict[str, Factory]:
     """Methods by name; with those that learn networks of the data set's images, if ``deep``."""
     if isinstance(dataset.X, ImageFiles):
@@ -160,18 +163,19 @@ def available(
                 "got False. Pass --deep, or deep=True."
             )
         chosen = choose(PROTOCOLS, protocol, "compare: protocol")
-        return photograph_methods(dataset, DEEP_METHODS, weights=weights, protocol=chosen)
-    for name, value, default in (("weights", weights, None), ("protocol", protocol, PAPER)):
+        return photograph_methods(dataset, weights=weights, protocol=chosen)
+    defaults = (("weights", weights, None), ("protocol", protocol, DEFAULT_PROTOCOL))
+    for name, value, default in defaults:
         if value != default:
             raise ValueError(
                 f"compare: {name} must be {default!r} for other data than photographs in files; "
                 f"got {str(value)!r} and {dataset.name}. Leave it out."
             )
-    return METHODS | deep_methods(dataset, DEEP_METHODS) if deep else METHODS
+    return METHODS | deep_methods(dataset) if deep else METHODS
 
 
 def _refuse_networks_unasked(methods: Sequence[str], deep: bool) -> None:
-    asked = [name for name in methods if split_name(name)[0] in DEEP_METHODS]
+    asked = [name for name in methods if parse_method(name)[0] in DEEP_METHODS]
     if asked and not deep:
         raise ValueError(
             f"compare: deep must be True for {asked[0]}, which learns a network; got False. Pass "

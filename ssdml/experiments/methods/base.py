@@ -1,4 +1,4 @@
-"""What a method of a comparison is, and two that scikit-learn does not have ready."""
+"""The interface of a compared method, and names such as ``"ssdml[n_neighbors=20]"``."""
 
 from __future__ import annotations
 
@@ -6,62 +6,60 @@ import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
-import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin, clone
-from sklearn.utils.metaestimators import available_if
+from sklearn.base import BaseEstimator
 
 from ssdml.utils.typing import Array
-from ssdml.utils.validation import UNLABELED, choose
+from ssdml.utils.validation import choose
 
 
 class Embedder(Protocol):
-    """What a method makes: labels hold -1 where there is none."""
+    """A compared estimator; y holds -1 for unlabeled samples."""
 
     def fit(self, X: Array, y: Array) -> Any:
-        """Learn from the training rows."""
+        """Learn from the training samples."""
 
     def transform(self, X: Array) -> Array:
-        """Embedding of any rows."""
+        """Embed samples."""
 
 
-# A method: from a seed and the number of jobs to an estimator that has not been fitted.
+# Makes an unfitted method from a random seed and a number of jobs.
 Factory = Callable[[int, int | None], Embedder]
 
-LIBRARIES = {"umap": "umap-learn"}  # modules that are not installed with the rest
+PACKAGES = {"umap": "umap-learn"}  # optional dependencies, by import name
 
 
-def split_name(name: str) -> tuple[str, dict[str, str]]:
-    """A method without its brackets, and the values that stand in them, as text.
+def parse_method(name: str) -> tuple[str, dict[str, str]]:
+    """Split a name into the method and its parameters, as text.
 
     Examples
     --------
-    >>> split_name("ssdml[n_neighbors=20;decay=0.9]")
+    >>> parse_method("ssdml[n_neighbors=20;decay=0.9]")
     ('ssdml', {'n_neighbors': '20', 'decay': '0.9'})
     """
-    plain, bracket, rest = name.partition("[")
+    method, bracket, rest = name.partition("[")
     parts = rest.removesuffix("]").split(";") if bracket else []
-    return plain, dict(part.partition("=")[::2] for part in parts)
+    return method, dict(part.partition("=")[::2] for part in parts)
 
 
-def joined_name(plain: str, changes: Mapping[str, str]) -> str:
-    """The name that :func:`split_name` takes apart.
+def format_method(method: str, parameters: Mapping[str, str]) -> str:
+    """Join what :func:`parse_method` splits.
 
     Examples
     --------
-    >>> joined_name("ssdml", {"decay": "0.9"}), joined_name("lda", {})
+    >>> format_method("ssdml", {"decay": "0.9"}), format_method("lda", {})
     ('ssdml[decay=0.9]', 'lda')
     """
-    values = ";".join(f"{name}={value}" for name, value in changes.items())
-    return f"{plain}[{values}]" if values else plain
+    values = ";".join(f"{name}={value}" for name, value in parameters.items())
+    return f"{method}[{values}]" if values else method
 
 
 def with_parameters(name: str, known: Mapping[str, Factory]) -> Factory:
-    """A method by its name, some of its parameters changed: ``"ssdml[n_neighbors=20;decay=0.9]"``.
+    """Factory of a method by its name, with the parameters in brackets.
 
-    Values are read as JSON; what is none is text. Those that the method does not take are an error
-    here already.
+    Values are read as JSON, or as text if they are not JSON. A parameter that the method rejects
+    raises here, before any run.
 
     Examples
     --------
@@ -69,30 +67,30 @@ def with_parameters(name: str, known: Mapping[str, Factory]) -> Factory:
     >>> with_parameters("ssdml[n_neighbors=20]", METHODS)(0, None).n_neighbors
     20
     """
-    plain, changes = split_name(name)
-    library = plain.partition("-")[0]  # of "umap-tuned" as well
-    if library in LIBRARIES and not find_spec(library):
-        raise ImportError(f"{plain} needs {LIBRARIES[library]}: pip install 'ssdml[{library}]'.")
-    factory = choose(known, plain, "method")
-    if not changes:
+    method, parameters = parse_method(name)
+    module = method.partition("-")[0]  # that of "umap-tuned" too
+    if module in PACKAGES and not find_spec(module):
+        raise ImportError(f"{method} needs {PACKAGES[module]}: pip install 'ssdml[{module}]'.")
+    factory = choose(known, method, "method")
+    if not parameters:
         return factory
-    if not name.endswith("]") or not all(changes) or not all(changes.values()):
+    if not name.endswith("]") or not all(parameters) or not all(parameters.values()):
         raise ValueError(
-            f"method must be a name, or a name[parameter=value;parameter=value]; got {name!r}."
+            f"method must be a name, or name[parameter=value;parameter=value]; got {name!r}."
         )
-    made = partial(_changed, factory, {key: _value(text) for key, text in changes.items()})
-    model: Any = made(0, None)
+    changed = partial(_changed, factory, {key: _value(text) for key, text in parameters.items()})
+    model: Any = changed(0, None)
     for part in (model, *model.get_params().values()):
         if isinstance(part, BaseEstimator) and hasattr(part, "_parameter_constraints"):
-            part._validate_params()  # before hours of runs, each of which would say so
-    return made
+            part._validate_params()
+    return changed
 
 
 def _changed(
-    factory: Factory, changes: dict[str, Any], random_state: int, n_jobs: int | None
+    factory: Factory, parameters: dict[str, Any], random_state: int, n_jobs: int | None
 ) -> Embedder:
     model: Any = factory(random_state, n_jobs)
-    changed: Embedder = model.set_params(**changes)
+    changed: Embedder = model.set_params(**parameters)
     return changed
 
 
@@ -101,76 +99,3 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-class AroundEstimator(TransformerMixin, BaseEstimator):
-    """A method around an estimator, fitted as ``estimator_``: it says what that says."""
-
-    estimator_: Any
-
-    def given(self, X: Any) -> Any:
-        """What the estimator is given of rows."""
-        return X
-
-    def transform(self, X: Any) -> Array:
-        """Embedding of any rows."""
-        embedding: Array = self.estimator_.transform(self.given(X))
-        return embedding
-
-    @available_if(lambda self: hasattr(self.estimator_, "predict"))
-    def predict(self, X: Any) -> Array:
-        """Classes of any rows."""
-        classes: Array = self.estimator_.predict(self.given(X))
-        return classes
-
-    @available_if(lambda self: hasattr(self.estimator_, "predict_proba"))
-    def predict_proba(self, X: Any) -> Array:
-        """Distributions of the classes at any rows."""
-        distributions: Array = self.estimator_.predict_proba(self.given(X))
-        return distributions
-
-    @property
-    def classes_(self) -> Array:
-        """Columns of :meth:`predict_proba`."""
-        classes: Array = self.estimator_.classes_
-        return classes
-
-    @property
-    def triplets_(self) -> Any:
-        """The last that were mined, by an estimator that mines."""
-        return self.estimator_.triplets_
-
-    @property
-    def history_(self) -> Any:
-        """How it was learned."""
-        return self.estimator_.history_
-
-
-class InputFeatures(TransformerMixin, BaseEstimator):
-    """The features as they are: what every method has to beat."""
-
-    def fit(self, X: Array, y: Array | None = None) -> Self:
-        """Nothing is learned."""
-        return self
-
-    def transform(self, X: Array) -> Array:
-        """Return X."""
-        return X
-
-
-class LabeledRowsOnly(TransformerMixin, BaseEstimator):
-    """A supervised transformer, fitted on the labeled rows and no others."""
-
-    def __init__(self, transformer: Any) -> None:
-        self.transformer = transformer
-
-    def fit(self, X: Array, y: Array) -> Self:
-        """Fit on the rows with ``y != -1``."""
-        is_labeled = np.asarray(y) != UNLABELED
-        self.transformer_ = clone(self.transformer).fit(X[is_labeled], y[is_labeled])
-        return self
-
-    def transform(self, X: Array) -> Array:
-        """Embedding of any rows."""
-        embedding: Array = self.transformer_.transform(X)
-        return embedding

@@ -1,8 +1,7 @@
-"""Methods that learn a network: rows of the comparison are images, laid flat."""
+"""Methods that train a network on the images of a data set, which arrive as flat rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Self
 
@@ -10,39 +9,42 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 
 from ssdml.datasets.base import Dataset
-from ssdml.experiments.methods.base import AroundEstimator, Factory
+from ssdml.experiments.methods.base import Factory
+from ssdml.experiments.methods.estimators import EstimatorWrapper
+from ssdml.experiments.methods.registry import DEEP_METHODS
 from ssdml.networks.backbones import PAPER_NETWORKS
 from ssdml.utils.labels import class_codes
 from ssdml.utils.typing import Array
 from ssdml.utils.validation import UNLABELED
 
+# Network and embedding dimension by image size: those of Dutta et al. (2021), or ours.
 NETWORKS: dict[tuple[int, ...], tuple[str, int]] = {
     network.image_size: (name, network.n_components) for name, network in PAPER_NETWORKS.items()
-}  # seed 003's, and the columns of L
-OF_OTHER_SIZES = "wide-resnet", 64
+}
+OTHER_NETWORK = "wide-resnet", 64
 
 
-class DeepMethod(AroundEstimator):
-    """A deep estimator of what the rows of a comparison stand for, as :meth:`given` makes it."""
+class DeepMethod(EstimatorWrapper):
+    """A deep estimator on samples as :meth:`prepare` converts them."""
 
     estimator: Any
 
     def fit(self, X: Any, y: Array) -> Self:
         """Fit on the images."""
-        self.estimator_ = self.new_estimator().fit(self.given(X), y)
+        self.estimator_ = self.new_estimator().fit(self.prepare(X), y)
         return self
 
     def new_estimator(self) -> Any:
-        """The estimator that is fitted."""
+        """Return an unfitted copy of the estimator."""
         return clone(self.estimator)
 
     def set_params(self, **params: Any) -> Self:
-        """Parameters of the estimator go by their own names."""
+        """Set parameters; those of the estimator need no prefix."""
         own = self.get_params(deep=False)
         super().set_params(
             **{
-                name if name.partition("__")[0] in own else f"estimator__{name}": v
-                for name, v in params.items()
+                name if name.partition("__")[0] in own else f"estimator__{name}": value
+                for name, value in params.items()
             }
         )
         return self
@@ -55,86 +57,51 @@ class OfImages(DeepMethod):
         self.estimator = estimator
         self.item_shape = item_shape
 
-    def given(self, X: Array) -> Array:
-        """Rows as images, their channels first."""
+    def prepare(self, X: Array) -> Array:
+        """Reshape rows to images with the channels first."""
         images = X.reshape(len(X), *self.item_shape)
         return images if images.ndim == 3 else images.transpose(0, 3, 1, 2)
 
 
-# From a network's name, the columns of L (None: as many as features), a seed and the number of jobs
-# to an estimator.
-Maker = Callable[[str, int | None, int, int | None], Any]
-
-
-def deep_methods(dataset: Dataset, makers: Mapping[str, Maker]) -> dict[str, Factory]:
-    """Deep methods for the images of a data set: seed 003's network if it has one for their size.
-
-    For other sizes a :class:`ssdml.networks.wide_resnet.WideResNet`.
+def deep_methods(dataset: Dataset) -> dict[str, Factory]:
+    """Deep methods for the images of a data set.
 
     Raises
     ------
     ValueError
-        If the items are no images.
+        If the samples are not images.
     """
     shape = dataset.item_shape
     if shape is None:
         raise ValueError(
-            f"compare: deep methods are for images; got items of no shape in {dataset.name}. Leave "
-            "--deep out, or use DeepSSDML with a network of your own."
+            f"compare: deep must be False for {dataset.name}, whose samples are not images; got "
+            "True. Omit --deep, or use DeepSSDML with a network of your own."
         )
-    return {name: partial(_of_images, make, shape) for name, make in makers.items()}
+    network = NETWORKS.get(shape[:2], OTHER_NETWORK)
+    return {
+        name: partial(_of_images, method(*network), shape) for name, method in DEEP_METHODS.items()
+    }
 
 
 def _of_images(
-    make: Maker, shape: tuple[int, ...], random_state: int, n_jobs: int | None
+    method: Factory, shape: tuple[int, ...], random_state: int, n_jobs: int | None
 ) -> OfImages:
-    network = NETWORKS.get(shape[:2], OF_OTHER_SIZES)
-    return OfImages(make(*network, random_state, n_jobs), shape)
-
-
-def _initial(network: str, n_components: int | None, random_state: int, n_jobs: int | None) -> Any:
-    return InitialFeatures(network, random_state=random_state)
-
-
-def _deep_ssdml(
-    network: str, n_components: int | None, random_state: int, n_jobs: int | None
-) -> Any:
-    from ssdml.deep.estimator import DeepSSDML
-
-    return DeepSSDML(network, n_components, random_state=random_state, n_jobs=n_jobs)
-
-
-def _deep_paper(
-    network: str, n_components: int | None, random_state: int, n_jobs: int | None
-) -> Any:
-    from ssdml.deep.estimator import DeepSSDML
-
-    return DeepSSDML.paper(network, n_components, random_state=random_state, n_jobs=n_jobs)
-
-
-DEEP: dict[str, Maker] = {
-    "initial": _initial,
-    "deep-ssdml": _deep_ssdml,
-    "deep-ssdml-paper": _deep_paper,
-}
-
-
-# A network as it comes, for every other to be compared with.
+    return OfImages(method(random_state, n_jobs), shape)
 
 
 class InitialFeatures(TransformerMixin, BaseEstimator):
-    """Unit features of a backbone as it comes, before any metric: the papers' "Initial".
+    """Unit-length features of an untrained or pretrained backbone, "Initial" in the papers.
 
     Parameters
     ----------
     backbone : str or Module
-        As :class:`ssdml.DeepSSDML` takes it. Its weights are random where none are given.
+        As :class:`ssdml.DeepSSDML` takes it.
     pretrain_epochs : int
-        Of softmax on the labeled items, by which seed 003 begins on CIFAR-10: 30 there.
+        Epochs of softmax on the labeled images; Dutta et al. (2021) take 30 on CIFAR-10.
     batch_size : int
-        Items that are embedded at a time.
+        Images embedded at a time.
     random_state : int or None
-        Of random weights, and of the items whose mean and scale stand for all.
+        Seed of random weights and of the images that estimate mean and scale.
 
     Examples
     --------
@@ -157,7 +124,7 @@ class InitialFeatures(TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Array | None = None) -> Self:
-        """Nothing is learned but the mean and the scale of the channels, and what is asked for."""
+        """Estimate mean and scale of the channels, and pretrain if asked to."""
         from ssdml.networks.data import as_items
         from ssdml.networks.metric_network import new_network
         from ssdml.networks.training import pretrain
@@ -174,7 +141,7 @@ class InitialFeatures(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> Array:
-        """Features of images, of unit length, before any metric."""
+        """Return the unit-length features of images."""
         from ssdml.networks.data import as_items
         from ssdml.networks.training import embed_items
 

@@ -1,4 +1,4 @@
-"""Methods that learn networks of photographs, which stay in their files, by a paper's protocol."""
+"""Deep methods for photographs in files, by the protocol of a paper."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ import numpy as np
 from ssdml.datasets.base import Dataset
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.experiments.methods.base import Factory
-from ssdml.experiments.methods.deep import DeepMethod, Maker
-from ssdml.experiments.methods.protocols import SEED_003, Protocol
+from ssdml.experiments.methods.deep import DeepMethod
+from ssdml.experiments.methods.protocols import DUTTA2021, Protocol
+from ssdml.experiments.methods.registry import DEEP_METHODS
 from ssdml.utils.typing import Array
 from ssdml.utils.validation import UNLABELED
 
 
 class OfPhotographs(DeepMethod):
-    """A deep estimator of photographs: images of a size, and a backbone made when it is fitted."""
+    """A deep estimator of photographs, resized, with a backbone that is made in ``fit``."""
 
     def __init__(
         self,
         estimator: Any,
-        architecture: str = SEED_003.architecture,
-        pooling: str = SEED_003.pooling,
+        architecture: str = DUTTA2021.architecture,
+        pooling: str = DUTTA2021.pooling,
         weights: str | None = None,
-        image_size: int = SEED_003.image_size,
-        input_scales: Any = SEED_003.input_scales,
+        image_size: int = DUTTA2021.image_size,
+        input_scales: Any = DUTTA2021.input_scales,
         frozen_norms: bool = False,
     ) -> None:
         self.estimator = estimator
@@ -42,7 +43,7 @@ class OfPhotographs(DeepMethod):
         self.frozen_norms = frozen_norms
 
     def new_estimator(self) -> Any:
-        """The estimator with its backbone."""
+        """Return an unfitted copy of the estimator with its backbone."""
         from ssdml.networks.fine_grained import fine_grained_backbone
 
         backbone = fine_grained_backbone(
@@ -54,13 +55,13 @@ class OfPhotographs(DeepMethod):
         )
         return super().new_estimator().set_params(backbone=backbone)
 
-    def given(self, X: Any) -> ImageFiles:
-        """The files, read at the protocol's size."""
+    def prepare(self, X: Any) -> ImageFiles:
+        """Return the files, to be read at the image size."""
         resized: ImageFiles = X.resized(self.image_size)
         return resized
 
     def fingerprint(self) -> str:
-        """What the parameters do not tell: the scales, and the SHA-256 of the weights."""
+        """Scales and SHA-256 of the weights, which the parameters do not identify."""
         if self.weights is None:
             return f"{list(self.input_scales)}"
         with Path(self.weights).expanduser().open("rb") as file:
@@ -68,58 +69,51 @@ class OfPhotographs(DeepMethod):
 
 
 def photograph_methods(
-    dataset: Dataset,
-    makers: Mapping[str, Maker],
-    *,
-    weights: str | Path | None = None,
-    protocol: Protocol = SEED_003,
+    dataset: Dataset, *, weights: str | Path | None = None, protocol: Protocol = DUTTA2021
 ) -> dict[str, Factory]:
-    """Deep methods for photographs by a protocol.
+    """Deep methods for the photographs of a data set.
 
     Parameters
     ----------
     dataset : Dataset
-        Of photographs in files; how many classes are learned is read from it, which none is.
-    makers : dict
-        Of deep estimators by name, those of `ssdml.experiments.methods.registry.DEEP_METHODS`.
     weights : path, optional
-        File of the network's weights; None: random ones.
+        File with the weights of the network; None: random weights.
     protocol : Protocol
 
     Notes
     -----
-    Ours, where seed 003 is silent: a square is cut from the middle of each image, its shorter side
-    8/7 as long; without partitions the graph is built and triplets are mined anew every 10 epochs,
-    as with them; the baselines' graphs have as many neighbors, and Synthetic the same angle.
-    DeepCluster finds ten times as many clusters as there are classes to learn, as its paper does on
-    ImageNet, but no more than a fifth of the images. And where we do otherwise:
-    torchvision's GoogLeNet has batch normalization, which MatConvNet's has not, and the last
-    network is kept, for the choice of the best wants the labels of 15 % of the images.
+    Not stated by Dutta et al. (2021), and ours: images are center crops whose shorter side was
+    scaled to 8/7 of the image size; the graph is rebuilt and triplets are mined every 10 epochs;
+    the baselines' graphs have as many neighbors, and SUML the same angle; DeepCluster has ten
+    clusters per training class (as its paper on ImageNet), but at most one per five images.
+    Different from them: torchvision's GoogLeNet has batch normalization, and the last network is
+    kept, since the choice of the best one needs the labels of 15 % of the images.
 
-    Of the other seeds' protocols the methods take the network, the size of the images, the columns,
-    the batch, the rate, the weight decay and the length; losses, optimizers and how a square is cut
-    stay their own (seed 000 squeezes images to a square before it crops).
+    The other papers' protocols set network, image size, dimension, batch size, rate, weight decay
+    and epochs; losses, optimizers and crops stay those of the methods.
     """
-    learned = dataset.y if dataset.test is None else dataset.y[~dataset.test]
-    protocol = protocol.on(dataset.name, len(learned))
-    learning = {"n_clusters": _n_clusters(learned)} | dict(protocol.learning)
-    protocol = replace(protocol, learning=learning)
+    y = dataset.y if dataset.test is None else dataset.y[~dataset.test]
+    protocol = protocol.on(dataset.name, len(y))
+    protocol = replace(protocol, learning={"n_clusters": _n_clusters(y)} | dict(protocol.learning))
     return {
-        name: partial(_of_photographs, make, weights, protocol) for name, make in makers.items()
+        name: partial(
+            _of_photographs, method(protocol.architecture, protocol.n_components), weights, protocol
+        )
+        for name, method in DEEP_METHODS.items()
     }
 
 
 def _of_photographs(
-    make: Maker,
+    method: Factory,
     weights: str | Path | None,
     protocol: Protocol,
     random_state: int,
     n_jobs: int | None,
 ) -> OfPhotographs:
-    estimator = make(protocol.architecture, protocol.n_components, random_state, n_jobs)
+    estimator: Any = method(random_state, n_jobs)
     learning = {"n_components": protocol.n_components} | dict(protocol.learning)
     return OfPhotographs(
-        estimator.set_params(**_settings(estimator, learning)),
+        estimator.set_params(**_known_settings(estimator, learning)),
         protocol.architecture,
         protocol.pooling,
         None if weights is None else str(weights),
@@ -129,8 +123,8 @@ def _of_photographs(
     )
 
 
-def _settings(estimator: Any, learning: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a protocol the estimator has a parameter for, or else its method."""
+def _known_settings(estimator: Any, learning: Mapping[str, Any]) -> dict[str, Any]:
+    """Select the settings that the estimator, or the method in it, has parameters for."""
     known = estimator.get_params(deep=False)
     settings = {name: value for name, value in learning.items() if name in known}
     if "method_params" in known:
@@ -139,13 +133,12 @@ def _settings(estimator: Any, learning: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _n_clusters(labels: Array) -> int:
-    """Ten times as many as classes, of five items or more on average.
+def _n_clusters(y: Array) -> int:
+    """Ten clusters per class, with five images or more on average.
 
     Examples
     --------
     >>> _n_clusters(np.repeat(np.arange(100), 59)), _n_clusters(np.repeat(np.arange(100), 6))
     (1000, 120)
     """
-    known = labels[labels != UNLABELED]
-    return max(2, min(10 * len(np.unique(known)), len(labels) // 5))
+    return max(2, min(10 * len(np.unique(y[y != UNLABELED])), len(y) // 5))

@@ -1,109 +1,131 @@
-"""A comparison of methods when labels are scarce: paired, resumable, a row a run.
-
-`METHODS` holds what can be compared; add to it what you want to see beside the rest.
-"""
+"""The methods of a comparison, by name. Add your own to `METHODS`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
+from inspect import signature
+from pkgutil import resolve_name
 from typing import Any
 
-from ssdml.experiments.methods.base import Embedder, Factory, InputFeatures, LabeledRowsOnly
-from ssdml.experiments.methods.classifiers import REFERENCES
-from ssdml.experiments.methods.deep import DEEP
+from ssdml.experiments.methods.base import Embedder, Factory
+from ssdml.experiments.methods.estimators import ClassDistributions, LabeledRowsOnly
 from ssdml.networks.backbones import paper_network
 
 __all__ = ["METHODS"]
 
-BASELINES = ("LRML", "SERAPH", "ISDML", "APLLR", "APIT")
-DEEP_BASELINES = {
-    "DeepBaseline": [name.lower() for name in BASELINES],
-    "DeepSupervised": ["triplet", "angular"],
-    "DeepUnsupervised": ["exemplar", "rotnet", "nce", "deepcluster", "suml"],
-}
+
+class Method:
+    """Factory of an estimator, which is imported when the method is first used.
+
+    Parameters
+    ----------
+    path : str
+        ``module:Class``, or a function in the place of the class.
+    *arguments, **parameters
+        Passed to it, with ``random_state`` and ``n_jobs`` if it takes them.
+    wrapper : callable, optional
+        Applied to the estimator.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *arguments: Any,
+        wrapper: Callable[[Any], Embedder] | None = None,
+        **parameters: Any,
+    ) -> None:
+        self.path = path
+        self.arguments = arguments
+        self.wrapper = wrapper
+        self.parameters = parameters
+
+    def __call__(self, random_state: int, n_jobs: int | None) -> Embedder:
+        """Make the estimator."""
+        make = resolve_name(self.path)
+        taken = signature(make).parameters
+        takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values())
+        given = {"random_state": random_state, "n_jobs": n_jobs}
+        options = {name: value for name, value in given.items() if takes_all or name in taken}
+        estimator: Embedder = make(*self.arguments, **self.parameters, **options)
+        return estimator if self.wrapper is None else self.wrapper(estimator)
 
 
-def _input(random_state: int, n_jobs: int | None) -> Embedder:
-    return InputFeatures()
+def _self_training(random_state: int, n_jobs: int | None) -> Embedder:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.semi_supervised import SelfTrainingClassifier
+
+    return ClassDistributions(SelfTrainingClassifier(LogisticRegression(max_iter=1000)))
 
 
-def _pca(random_state: int, n_jobs: int | None) -> Embedder:
-    from sklearn.decomposition import PCA
-
-    return PCA(n_components=0.95, svd_solver="full", random_state=random_state)
-
-
-def _lda(random_state: int, n_jobs: int | None) -> Embedder:
-    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-
-    # Ledoit and Wolf's estimate ("auto") is singular where a feature is constant in the labeled
-    # rows, as pixels are; half and half is as strong with 5 labels a class.
-    return LabeledRowsOnly(LinearDiscriminantAnalysis(solver="eigen", shrinkage=0.5))
-
-
-def _nca(random_state: int, n_jobs: int | None) -> Embedder:
-    from sklearn.neighbors import NeighborhoodComponentsAnalysis
-
-    return LabeledRowsOnly(NeighborhoodComponentsAnalysis(random_state=random_state))
-
-
-def _ssdml(random_state: int, n_jobs: int | None) -> Embedder:
-    from ssdml.metric.estimator import SSDML
-
-    return SSDML(random_state=random_state, n_jobs=n_jobs)
-
-
-def _ssdml_residual(random_state: int, n_jobs: int | None) -> Embedder:
-    from ssdml.metric.estimator import SSDML
-
-    return SSDML(backbone="residual", random_state=random_state, n_jobs=n_jobs)
-
-
-def _ssdml_paper(random_state: int, n_jobs: int | None) -> Embedder:
-    from ssdml.metric.estimator import SSDML
-
-    return SSDML.paper(random_state=random_state, n_jobs=n_jobs)
-
-
-def _baseline(name: str, random_state: int, n_jobs: int | None) -> Embedder:
-    from ssdml import baselines
-
-    model: Embedder = getattr(baselines, name)(random_state=random_state, n_jobs=n_jobs)
-    return model
-
-
-def _deep_baseline(
-    kind: str,
-    name: str,
-    network: str,
-    n_components: int | None,
-    random_state: int,
-    n_jobs: int | None,
-) -> Any:
-    from ssdml import baselines
-
-    options: dict[str, Any] = {"random_state": random_state, "n_jobs": n_jobs}
-    if kind != "DeepBaseline":  # whose metric is a full matrix
-        options["n_components"] = n_components
-    if kind != "DeepUnsupervised":  # which sees no label
-        options["pretrain_epochs"] = paper_network(network).pretrain_epochs
-    return getattr(baselines, kind)(name, network, **options)
-
-
+_HERE = "ssdml.experiments.methods.estimators"
 METHODS: dict[str, Factory] = {
-    "input": _input,
-    "pca": _pca,
-    "lda": _lda,
-    "nca": _nca,
-    **REFERENCES,
-    **{name.lower(): partial(_baseline, name) for name in BASELINES},
-    "ssdml": _ssdml,
-    "ssdml-residual": _ssdml_residual,
-    "ssdml-paper": _ssdml_paper,
+    "input": Method(f"{_HERE}:InputFeatures"),
+    "pca": Method("sklearn.decomposition:PCA", n_components=0.95, svd_solver="full"),
+    # The Ledoit-Wolf estimate is singular where a feature is constant in the labeled samples;
+    # equal shares are as strong with 5 labels per class.
+    "lda": Method(
+        "sklearn.discriminant_analysis:LinearDiscriminantAnalysis",
+        solver="eigen",
+        shrinkage=0.5,
+        wrapper=LabeledRowsOnly,
+    ),
+    "nca": Method("sklearn.neighbors:NeighborhoodComponentsAnalysis", wrapper=LabeledRowsOnly),
+    "label-spreading": Method(
+        "sklearn.semi_supervised:LabelSpreading",
+        kernel="knn",
+        n_neighbors=10,
+        wrapper=ClassDistributions,
+    ),
+    "self-training": _self_training,
+    **({"umap": Method(f"{_HERE}:SupervisedUMAP")} if find_spec("umap") else {}),
+    "lrml": Method("ssdml.baselines:LRML"),
+    "seraph": Method("ssdml.baselines:SERAPH"),
+    "isdml": Method("ssdml.baselines:ISDML"),
+    "apllr": Method("ssdml.baselines:APLLR"),
+    "apit": Method("ssdml.baselines:APIT"),
+    "ssdml": Method("ssdml:SSDML"),
+    "ssdml-residual": Method("ssdml:SSDML", backbone="residual"),
+    "ssdml-paper": Method("ssdml:SSDML.paper"),
 }
 
-DEEP_METHODS = DEEP | {
-    f"deep-{name}": partial(_deep_baseline, kind, name)
-    for kind, names in DEEP_BASELINES.items()
-    for name in names
+# Makes a method from the name of a network and the dimension of the embedding; None: all features.
+DeepFactory = Callable[[str, int | None], Factory]
+
+
+def _alternation(method: str, network: str, n_components: int | None) -> Factory:
+    """A metric learner in alternation with a network; its metric is a full matrix."""
+    epochs = paper_network(network).pretrain_epochs
+    return Method("ssdml.baselines:DeepBaseline", method, network, pretrain_epochs=epochs)
+
+
+def _supervised(method: str, network: str, n_components: int | None) -> Factory:
+    """A network trained on the labeled images."""
+    epochs = paper_network(network).pretrain_epochs
+    options = {"n_components": n_components, "pretrain_epochs": epochs}
+    return Method("ssdml.baselines:DeepSupervised", method, network, **options)
+
+
+def _unsupervised(method: str, network: str, n_components: int | None) -> Factory:
+    """A network trained without labels."""
+    return Method("ssdml.baselines:DeepUnsupervised", method, network, n_components=n_components)
+
+
+DEEP_METHODS: dict[str, DeepFactory] = {
+    "initial": lambda network, _: Method("ssdml.experiments.methods.deep:InitialFeatures", network),
+    "deep-ssdml": lambda *network: Method("ssdml:DeepSSDML", *network),
+    "deep-ssdml-paper": lambda *network: Method("ssdml:DeepSSDML.paper", *network),
+    "deep-lrml": partial(_alternation, "lrml"),
+    "deep-seraph": partial(_alternation, "seraph"),
+    "deep-isdml": partial(_alternation, "isdml"),
+    "deep-apllr": partial(_alternation, "apllr"),
+    "deep-apit": partial(_alternation, "apit"),
+    "deep-triplet": partial(_supervised, "triplet"),
+    "deep-angular": partial(_supervised, "angular"),
+    "deep-exemplar": partial(_unsupervised, "exemplar"),
+    "deep-rotnet": partial(_unsupervised, "rotnet"),
+    "deep-nce": partial(_unsupervised, "nce"),
+    "deep-deepcluster": partial(_unsupervised, "deepcluster"),
+    "deep-suml": partial(_unsupervised, "suml"),
 }

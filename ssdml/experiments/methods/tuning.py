@@ -13,7 +13,8 @@ from sklearn.base import clone
 from sklearn.utils import Tags, get_tags
 
 from ssdml.evaluation.predictions import label_accuracy
-from ssdml.experiments.methods.base import AroundEstimator, Embedder, Factory
+from ssdml.experiments.methods.base import Embedder, Factory
+from ssdml.experiments.methods.estimators import EstimatorWrapper
 from ssdml.model_selection.split import SemiSupervisedSplit
 from ssdml.utils.typing import Array
 from ssdml.utils.validation import UNLABELED
@@ -66,7 +67,7 @@ GRIDS: dict[str, Settings] = {
 }
 
 
-class Tuned(AroundEstimator):
+class Tuned(EstimatorWrapper):
     """A method with the setting that does best on labeled rows which it has not seen.
 
     Each setting is learned on folds of the labeled rows and up to 4,000 others, and scored by its

@@ -22,7 +22,7 @@ def small_deep(monkeypatch):
     """Small images and short fits in the place of MNIST and of its networks."""
     from ssdml.baselines import DeepSupervised, DeepUnsupervised
     from ssdml.datasets import Dataset
-    from ssdml.experiments.methods.deep import OfImages
+    from ssdml.experiments.methods.registry import DEEP_METHODS
 
     X, y, _ = small_images(n=500)
     data = Dataset("mnist", X.reshape(500, -1), y, tuple("0123456789"), item_shape=(8, 8))
@@ -34,15 +34,10 @@ def small_deep(monkeypatch):
         "deep-rotnet": DeepUnsupervised("rotnet", small_network(), 16, **short),
         "deep-angular": DeepSupervised("angular", small_network(), 16, n_triplets=300, **short),
     }
-    made = {
-        name: lambda seed, n_jobs, model=model: OfImages(
-            clone(model).set_params(random_state=seed), (8, 8)
-        )
-        for name, model in models.items()
-    }
+    for name, model in models.items():
+        make = lambda seed, n_jobs, model=model: clone(model).set_params(random_state=seed)  # noqa: E731
+        monkeypatch.setitem(DEEP_METHODS, name, lambda *network, make=make: make)
     monkeypatch.setattr("ssdml.datasets.load_dataset", lambda name: replace(data, name=name))
-    monkeypatch.setattr("ssdml.experiments.methods.deep.deep_methods", lambda data, makers: made)
-    monkeypatch.setattr("ssdml.experiments.compare.deep_methods", lambda data, makers: made)
 
 
 @pytest.mark.usefixtures("small_deep")
@@ -154,7 +149,8 @@ def recall_at_1(table, method):
 
 
 @pytest.mark.parametrize(
-    ("protocol", "name"), [("000", "inshop"), ("001", "sop"), ("002", "cub"), ("004", "cars")]
+    ("protocol", "name"),
+    [("chen2021", "inshop"), ("zhu2020", "sop"), ("li2020", "cub"), ("zheng2019", "cars")],
 )
 def test_table2_runs_by_the_protocols_of_other_papers(
     example, tmp_path, toy_photographs, protocol, name

@@ -11,7 +11,7 @@ from reproduction.tables import beside
 from scipy.stats import t as student
 
 from ssdml.experiments import METHODS
-from ssdml.experiments.methods.base import split_name
+from ssdml.experiments.methods.base import parse_method
 from ssdml.experiments.methods.registry import DEEP_METHODS
 
 SCORES = ("NMI", "R@1", "R@2", "R@4", "R@8", "accuracy")
@@ -75,7 +75,7 @@ def test_stars_and_notes_name_the_reconstructed_and_no_other(rows):
 def test_what_is_printed_and_reconstructed_are_methods_of_ours():
     assert RECONSTRUCTED.keys() <= METHODS.keys() | DEEP_METHODS.keys()
     for name, methods in PRINTED.items():
-        assert {split_name(method)[0] for method in methods} <= DEEP_METHODS.keys(), name
+        assert {parse_method(method)[0] for method in methods} <= DEEP_METHODS.keys(), name
     assert PRINTED["mnist"] == TABLE_1["mnist"] | TABLE_4["mnist"]
     cub = TABLE_2["cub"] | TABLE_3["cub"]
     assert {method: PRINTED["cub"][method] for method in cub} == cub

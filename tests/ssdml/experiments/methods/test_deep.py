@@ -7,10 +7,11 @@ from functools import partial
 import numpy as np
 import pytest
 
+from ssdml import baselines
 from ssdml.datasets import Dataset, load_dataset
-from ssdml.experiments import compare as run
-from ssdml.experiments.methods import deep as deep_methods
-from ssdml.experiments.methods.deep import OfImages
+from ssdml.experiments.compare import available, compare
+from ssdml.experiments.methods.deep import OfImages, deep_methods
+from ssdml.experiments.methods.registry import DEEP_METHODS
 from ssdml.experiments.runs.results import RESULTS, read_rows
 from ssdml.networks.data import as_items
 from ssdml.networks.metric_network import new_network
@@ -46,25 +47,28 @@ def test_flat_rows_become_images_with_their_channels_first(rng, shape, expected)
 
 def test_rows_that_are_no_images_have_no_network():
     data = Dataset("mine", np.zeros((4, 3), np.float32), np.zeros(4, np.int64), ("a",))
-    with pytest.raises(ValueError, match=r"deep methods are for images; got .* in mine"):
-        run.available(data, deep=True)
-    assert "deep-ssdml" not in run.available(data, deep=False)
+    with pytest.raises(
+        ValueError,
+        match="deep must be False for mine, whose samples are not images; got True",
+    ):
+        available(data, deep=True)
+    assert "deep-ssdml" not in available(data, deep=False)
 
 
 def test_a_network_is_learned_where_it_is_asked_for(tmp_path):
     data = load_dataset("digits")
     with pytest.raises(ValueError, match=r"deep must be True for deep-ssdml.*Pass --deep"):
-        run.compare(data, ["input", "deep-ssdml[epochs=1]"], seeds=[0], out=tmp_path)
+        compare(data, ["input", "deep-ssdml[epochs=1]"], seeds=[0], out=tmp_path)
     with pytest.raises(ValueError, match="features must be 'raw' or 'unit' where networks see"):
-        run.compare(data, ["input"], seeds=[0], out=tmp_path, deep=True, features="components")
+        compare(data, ["input"], seeds=[0], out=tmp_path, deep=True, features="components")
 
 
 def test_a_comparison_learns_networks_beside_the_rest(tmp_path, monkeypatch):
     X, y, _ = small_images(n=400)
     data = Dataset("digits8", X.reshape(400, -1), y, tuple("0123456789"), item_shape=(8, 8))
-    factory = lambda seed, n_jobs: OfImages(small_model(epochs=2, random_state=seed), (8, 8))  # noqa: E731
-    monkeypatch.setattr(run, "deep_methods", lambda dataset, makers: {"deep-ssdml": factory})
-    rows = run.compare(data, ["input", "deep-ssdml"], seeds=[0], out=tmp_path, deep=True)
+    factory = lambda seed, n_jobs: small_model(epochs=2, random_state=seed)  # noqa: E731
+    monkeypatch.setitem(DEEP_METHODS, "deep-ssdml", lambda *network: factory)
+    rows = compare(data, ["input", "deep-ssdml"], seeds=[0], out=tmp_path, deep=True)
     assert [(row["method"], row["status"], row["error"]) for row in rows] == [
         ("input", "ok", None),
         ("deep-ssdml", "ok", None),
@@ -72,7 +76,7 @@ def test_a_comparison_learns_networks_beside_the_rest(tmp_path, monkeypatch):
     assert read_rows(tmp_path / RESULTS) == rows
 
 
-def test_each_size_has_the_papers_network_and_columns_and_others_a_wide_one(monkeypatch):
+def test_each_size_has_the_papers_network_and_columns_and_others_a_wide_one():
     for shape, (name, columns) in {
         (28, 28): ("mnist", 64),
         (32, 32, 3): ("cifar", 32),
@@ -80,19 +84,19 @@ def test_each_size_has_the_papers_network_and_columns_and_others_a_wide_one(monk
     }.items():
         X = np.zeros((4, int(np.prod(shape))), np.float32)
         data = Dataset("mine", X, np.zeros(4, np.int64), ("a",), item_shape=shape)
-        for key, method in deep_methods.deep_methods(data, run.DEEP_METHODS).items():
+        for key, method in deep_methods(data).items():
             assert isinstance(method, partial)
             model = method(0, None).estimator
             assert model.backbone == name
             if key != "initial":
-                is_full = key.removeprefix("deep-").upper() in run.BASELINES
+                is_full = key.removeprefix("deep-").upper() in baselines.__all__
                 assert model.n_components == (None if is_full else columns)
 
 
 def test_initial_is_the_papers_network_with_the_random_weights_of_a_seed(rng):
     X = rng.random((6, 784), np.float32)
     data = Dataset("mine", X, np.zeros(6, np.int64), ("a",), item_shape=(28, 28))
-    factory = run.available(data, deep=True)["initial"]
+    factory = available(data, deep=True)["initial"]
     found = [factory(seed, None).fit(X, data.y).transform(X) for seed in (3, 3, 4)]
     items = as_items(X.reshape(6, 28, 28), "test")
     learned = new_network("mnist", items, 64, 10, 3, "cpu")  # as DeepSSDML begins with it

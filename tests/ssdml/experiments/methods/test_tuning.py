@@ -9,13 +9,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
 from ssdml.datasets import Dataset
 from ssdml.experiments import METHODS, compare
 from ssdml.experiments.methods.deep import deep_methods
-from ssdml.experiments.methods.registry import DEEP_METHODS
 from ssdml.experiments.methods.tuning import GRIDS, SEARCHED_ROWS, Tuned, grid
 
 IMAGES = Dataset(
     "small", np.zeros((2, 784), np.float32), np.arange(2), ("a", "b"), item_shape=(28, 28)
 )
-FACTORIES = METHODS | deep_methods(IMAGES, DEEP_METHODS)
+FACTORIES = METHODS | deep_methods(IMAGES)
 
 
 class Scaled(BaseEstimator):

@@ -11,7 +11,7 @@ from sklearn.base import ClassifierMixin
 
 from ssdml.datasets import label_scarce_split
 from ssdml.experiments import METHODS, compare
-from ssdml.experiments.methods.base import InputFeatures
+from ssdml.experiments.methods.estimators import InputFeatures
 from ssdml.experiments.runs.details import load_details, map_rows as map_rows_of
 from ssdml.experiments.runs.thumbnails import cards_path, load_cards
 

@@ -10,7 +10,8 @@ from sklearn.base import is_classifier
 from sklearn.datasets import make_blobs
 
 from ssdml.evaluation import few_label_accuracy
-from ssdml.experiments.methods.classifiers import REFERENCES, ClassDistributions, SupervisedUMAP
+from ssdml.experiments import METHODS
+from ssdml.experiments.methods.estimators import ClassDistributions, SupervisedUMAP
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def test_a_classifier_says_the_likeliest_class_of_its_embedding(blobs, name):
     X, y, labels = blobs
     names = np.array([3, 7, 11])
     y, labels = names[y], np.where(labels < 0, -1, names[labels])
-    model = REFERENCES[name](0, None).fit(X[:90], labels[:90])
+    model = METHODS[name](0, None).fit(X[:90], labels[:90])
     Z = model.transform(X[90:])
     np.testing.assert_allclose(Z.sum(axis=1), 1)
     np.testing.assert_array_equal(model.predict(X[90:]), model.classifier_.predict(X[90:]))
@@ -59,5 +60,5 @@ def test_umap_takes_the_labels_that_there_are(blobs):
 
 def test_umap_asks_for_labels(blobs):
     pytest.importorskip("umap")
-    with pytest.raises(ValueError, match="label some rows"):
+    with pytest.raises(ValueError, match="must label some samples; got only -1"):
         SupervisedUMAP().fit(blobs[0], np.full(120, -1))
