@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 
 
-def test_quickstart_learns_more_than_the_input_tells(example):
+def test_quickstart_beats_the_input(example):
     shown = example("quickstart.py")
     assert "1198 digits to learn from, 50 of them labeled" in shown
     scores = {
@@ -29,7 +29,7 @@ def test_quickstart_learns_more_than_the_input_tells(example):
     assert float(re.search(r"classes right: ([\d.]+) %", shown).group(1)) > 80
 
 
-def test_label_scarce_compares_and_goes_on_where_it_was_stopped(example, tmp_path, monkeypatch):
+def test_label_scarce_compares_and_resumes(example, tmp_path, monkeypatch):
     from ssdml.experiments import METHODS
 
     # The real ones take seconds and have tests of their own.
@@ -50,12 +50,12 @@ SHORT = "quickstart label_scarce text images tabular torch_loop cluster".split()
 
 
 @pytest.mark.parametrize("name", SHORT)
-def test_an_example_can_be_read_at_a_glance(name):
+def test_an_example_fits_on_one_screen(name):
     assert len((EXAMPLES / f"{name}.py").read_text(encoding="utf-8").splitlines()) < 40
 
 
 @pytest.mark.parametrize("name", ["label_scarce", "text", "images", "tabular", "scale", "cluster"])
-def test_an_example_says_what_it_does_and_refuses_what_it_does_not_know(name, example, capsys):
+def test_examples_have_help_and_reject_unknown_options(name, example, capsys):
     if name == "cluster":
         pytest.importorskip("distributed")
     with pytest.raises(SystemExit, match="0"):
@@ -69,27 +69,27 @@ def test_an_example_says_what_it_does_and_refuses_what_it_does_not_know(name, ex
 
 
 @pytest.mark.parametrize("name", ["text", "images", "tabular", "scale"])
-def test_an_example_without_its_arguments_is_a_usage_error(name, example, capsys):
+def test_missing_arguments_are_a_usage_error(name, example, capsys):
     with pytest.raises(SystemExit, match="2"):
         example(f"{name}.py")
     assert "error: the following arguments are required" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("call", ["tabular.py no.csv", "text.py no.csv found.csv", "images.py no"])
-def test_a_file_that_is_missing_is_a_usage_error(call, example, capsys):
+def test_missing_files_are_a_usage_error(call, example, capsys):
     with pytest.raises(SystemExit, match="2"):
         example(*call.split())
     assert "nor an existing path" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("call", ["images.py . 0", "scale.py 1000 some", "label_scarce.py out 0"])
-def test_a_wrong_number_is_a_usage_error(call, example, capsys):
+def test_invalid_numbers_are_a_usage_error(call, example, capsys):
     with pytest.raises(SystemExit, match="2"):
         example(*call.split())
     assert "must be a whole number from 1 on" in capsys.readouterr().err
 
 
-def test_texts_of_a_file_get_classes(example, tmp_path, rng, monkeypatch):
+def test_text_example_labels_a_csv_file(example, tmp_path, rng, monkeypatch):
     topics = {"food": "bread soup apple", "sea": "wave boat sand", "sky": "cloud wind star"}
     filler = [f"word{i}" for i in range(20)]
     lines, truth = ["text,label"], []
@@ -124,7 +124,7 @@ def test_texts_of_a_file_get_classes(example, tmp_path, rng, monkeypatch):
 
 
 @pytest.mark.parametrize("n_colors", [1, 3])
-def test_a_folder_of_images_teaches_a_network(example, tmp_path, rng, n_colors):
+def test_images_example_trains_on_a_folder(example, tmp_path, rng, n_colors):
     from PIL import Image
 
     folder = tmp_path / "photographs"
@@ -143,7 +143,7 @@ def test_a_folder_of_images_teaches_a_network(example, tmp_path, rng, n_colors):
     assert (tmp_path / "photographs.model").is_dir()
 
 
-def test_a_table_says_what_a_metric_is_worth(example, tmp_path, rng):
+def test_tabular_example_compares_accuracies(example, tmp_path, rng):
     y = np.arange(150) % 3
     X = 3 * np.eye(4)[y] + rng.standard_normal((150, 4))
     lines = [",".join([*map(str, row), "abc"[c] if i < 30 else ""]) for i, (row, c) in
@@ -156,7 +156,7 @@ def test_a_table_says_what_a_metric_is_worth(example, tmp_path, rng):
     assert float(scores["SSDML"]) > 75
 
 
-def test_a_loop_of_ones_own_learns_from_propagated_labels(example):
+def test_torch_loop_learns_from_propagated_labels(example):
     scores = re.findall(
         r"^(\w+): NMI ([\d.]+), R@1 ([\d.]+)", example("torch_loop.py"), re.MULTILINE
     )
@@ -181,13 +181,13 @@ def without_pytorch_metric_learning(name: str, *arguments: object) -> subprocess
 
 
 # A fresh interpreter that imports torch: some seconds, here and below.
-def test_a_loop_of_ones_own_runs_without_pytorch_metric_learning(example):
+def test_torch_loop_runs_without_pytorch_metric_learning(example):
     done = without_pytorch_metric_learning("torch_loop.py")
     assert done.returncode == 0, done.stderr
     assert done.stdout == example("torch_loop.py")
 
 
-def test_losses_are_compared_without_pytorch_metric_learning(tmp_path):
+def test_compare_losses_runs_without_pytorch_metric_learning(tmp_path):
     X, y, _ = small_images(n=120)
     np.savez(tmp_path / "small.npz", X=X.reshape(120, -1), y=y)
     short = ["--seeds", 2, "--n-steps", 1, "--no-any-rate", "--no-few", "--out", tmp_path / "out"]
@@ -204,14 +204,14 @@ def test_losses_are_compared_without_pytorch_metric_learning(tmp_path):
     assert (tmp_path / "out" / "losses.png").is_file()
 
 
-def test_where_no_loss_is_left_the_comparison_says_so(example, monkeypatch, capsys):
+def test_compare_losses_needs_at_least_one_loss(example, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "pytorch_metric_learning", None)
     with pytest.raises(SystemExit, match="1"):
         example("compare_losses.py", "digits", "--losses", "triplet+da")
     assert capsys.readouterr().err == "no loss is left to compare\n"
 
 
-def test_a_cluster_fits_and_embeds_an_array_in_chunks(example, monkeypatch):
+def test_cluster_example_fits_a_chunked_array(example, monkeypatch):
     pytest.importorskip("distributed")
     from dask import distributed
 
@@ -228,7 +228,7 @@ def test_a_cluster_fits_and_embeds_an_array_in_chunks(example, monkeypatch):
         )
 
 
-def test_losses_are_compared_with_their_bases_and_drawn(example, tmp_path):
+def test_compare_losses_prints_and_draws_differences(example, tmp_path):
     X, y, _ = small_images(n=240)
     np.savez(tmp_path / "small.npz", X=X.reshape(240, -1), y=y)
     losses = ["softmax", "proxy-gml", "dgcrl"]

@@ -1,4 +1,4 @@
-"""The settings of a method, chosen by the labeled rows: the grids, as many settings for each."""
+"""Choose the parameters of a method by cross-validation on the labeled samples."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Settings = list[dict[str, Any]]
 
 SUFFIX = "-tuned"
 FOLDS = 3
-SEARCHED_ROWS = 4000  # without a label, at most, that the settings are compared on
+MAX_UNLABELED = 4000  # unlabeled samples in the search
 
 
 def grid(**values: Sequence[Any]) -> Settings:
-    """All combinations; the first is that of the first values, which wins a tie.
+    """List all combinations of values; the first one, which wins a tie, has the first values.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def grid(**values: Sequence[Any]) -> Settings:
     ]
 
 
-# Six settings for every method, its default the first of them; of networks, how they descend.
+# Six settings per method, its default first. Networks are tuned by their optimizer.
 GRIDS: dict[str, Settings] = {
     "pca": grid(n_components=[0.95, 0.5, 0.7, 0.8, 0.9, 0.99]),
     "lda": grid(transformer__shrinkage=[0.5, 0.1, 0.3, 0.7, 0.9, 0.99]),
@@ -68,28 +68,27 @@ GRIDS: dict[str, Settings] = {
 
 
 class Tuned(EstimatorWrapper):
-    """A method with the setting that does best on labeled rows which it has not seen.
+    """A method with the best of several settings, found by cross-validation.
 
-    Each setting is learned on folds of the labeled rows and up to 4,000 others, and scored by its
-    accuracy on the labeled rows left out; the best one is learned on all rows. No label counts but
-    those that every method is given.
+    Each setting is fitted on folds of the labeled samples with up to 4,000 unlabeled ones and
+    scored by its accuracy on the held-out labeled samples; the best one is refitted on all samples.
 
     Parameters
     ----------
     estimator : estimator
         With ``fit(X, y)`` and ``transform(X)``.
     settings : list of dict
-        Parameters of it.
+        Parameters of the estimator.
     random_state : int
 
     Attributes
     ----------
     estimator_ : estimator
-        With the setting that was chosen.
+        Fitted with the best setting.
     best_params_ : dict
     accuracies_ : ndarray of shape (n_settings,)
-        Means over the folds, in percent; empty where no class has two labeled rows, and the first
-        setting is taken, with a warning.
+        Mean over the folds, in percent; empty if no class has two labeled samples, in which case
+        the first setting is used, with a warning.
 
     Examples
     --------
@@ -108,7 +107,7 @@ class Tuned(EstimatorWrapper):
         self.random_state = random_state
 
     def fit(self, X: Array, y: Array) -> Self:
-        """Choose the setting, and learn with it."""
+        """Choose a setting and fit with it."""
         labels = np.asarray(y)
         rows = self._searched(labels)
         self.accuracies_ = self._accuracies(X[rows], labels[rows])
@@ -121,23 +120,23 @@ class Tuned(EstimatorWrapper):
         return get_tags(self.estimator)  # a classifier stays one
 
     def _searched(self, labels: Array) -> Array:
-        """All labeled rows, and some of the others."""
+        """Rows of all labeled and some unlabeled samples."""
         rng = np.random.default_rng(self.random_state)
-        others = rng.permutation(np.flatnonzero(labels == UNLABELED))[:SEARCHED_ROWS]
+        others = rng.permutation(np.flatnonzero(labels == UNLABELED))[:MAX_UNLABELED]
         return np.sort(np.concatenate([np.flatnonzero(labels != UNLABELED), others]))
 
     def _accuracies(self, X: Array, labels: Array) -> Array:
         largest = np.unique(labels[labels != UNLABELED], return_counts=True)[1].max(initial=0)
         if largest < 2:
             warnings.warn(
-                "Tuned: y must label two rows of a class to choose a setting; got at most "
-                f"{largest}. Takes the first, {self.settings[0]}.",
+                f"Tuned: y must label two samples of a class to choose a setting; got {largest}. "
+                f"The first setting is used: {self.settings[0]}.",
                 stacklevel=3,
             )
             return np.empty(0)
         split = SemiSupervisedSplit(min(FOLDS, largest), random_state=self.random_state)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of settings that are only tried
+            warnings.simplefilter("ignore")  # of settings that may not be chosen
             folds = list(split.split(X, labels))
             scores = [
                 [self._accuracy(setting, X, labels, *fold) for fold in folds]
@@ -158,7 +157,7 @@ class Tuned(EstimatorWrapper):
 
 
 def tuned(known: Mapping[str, Factory]) -> dict[str, Factory]:
-    """Those of the methods that have a grid, tuned: ``"lrml-tuned"`` of ``"lrml"``."""
+    """Tuned variants, ``"lrml-tuned"`` for ``"lrml"``, of the methods with a grid."""
     names = [name for name in GRIDS if name in known]
     return {name + SUFFIX: partial(_tuned, known[name], GRIDS[name]) for name in names}
 

@@ -31,7 +31,7 @@ def runs(found=FOUND, score="NMI", name="digits"):
     ]
 
 
-def test_the_best_of_ours_and_whom_it_is_not_shown_to_beat_are_named():
+def test_the_best_method_and_open_comparisons_are_named():
     title, *lines, verdict = set_lines(
         runs(), "NMI", ["ssdml", "ssdml-residual"], ["lrml", "lda", "nca"]
     )
@@ -48,7 +48,7 @@ def test_the_best_of_ours_and_whom_it_is_not_shown_to_beat_are_named():
     assert verdict.endswith("not shown to be better than none of theirs")
 
 
-def test_what_the_paper_prints_of_networks_stands_beside():
+def test_published_scores_are_shown_beside():
     found = {"deep-ssdml": (90.0, 91.0), "deep-lrml": (80.0, 80.5), "deep-nce": (70.0, 72.0)}
     rows = runs(found, "R@1", "mnist")
     _, ours, lrml, nce, _ = set_lines(rows, "R@1", ["deep-ssdml"], ["deep-lrml", "deep-nce"])
@@ -57,14 +57,14 @@ def test_what_the_paper_prints_of_networks_stands_beside():
     assert not any("printed" in line for line in (ours, nce))
 
 
-def test_methods_that_never_ended_well_are_not_the_best():
+def test_failed_methods_are_never_best():
     rows = runs({"ssdml": (None, None), "ssdml-residual": (1.0, 2.0)})
     assert best_of(rows, ["ssdml", "ssdml-residual"], "NMI") == "ssdml-residual"
     with pytest.raises(ValueError, match=r"a run of ssdml must have ended well for NMI; none has"):
         best_of(rows, ["ssdml"], "NMI")
 
 
-def test_a_method_that_failed_on_a_set_has_no_rank_and_is_named():
+def test_failed_methods_are_named_and_not_ranked():
     one, other = {"a": 1.0, "b": 3.0, "c": 2.0, "d": 4.0}, {"a": 1.0, "b": 3.0, "c": 2.0}
     without, means, _ = ranked([one, other | {"d": np.nan}], "NMI")
     assert without == "  without d: no run of theirs ended well on some set"
@@ -73,7 +73,7 @@ def test_a_method_that_failed_on_a_set_has_no_rank_and_is_named():
     assert alone == "  without b, d: no run of theirs ended well on some set"
 
 
-def test_ranks_are_told_from_the_best_on():
+def test_ranks_are_listed_from_the_best():
     means, test = ranked([{"a": 1.0, "b": 3.0, "c": 2.0}, {"a": 1.0, "b": 3.0, "c": 2.0}], "NMI")
     assert means == "mean ranks by NMI: b 1.0, c 2.0, a 3.0"
     assert test == "  Friedman p = 0.135, critical difference 2.3"

@@ -18,7 +18,7 @@ def numbered(n_classes: int, n_each: int, rng: np.random.Generator) -> Dataset:
 
 @pytest.mark.parametrize("n_classes", [4, 5, 31])
 @pytest.mark.parametrize("seed", [0, 3])
-def test_half_of_the_classes_is_scored_and_none_of_them_learned(rng, n_classes, seed):
+def test_training_and_test_classes_are_disjoint_halves(rng, n_classes, seed):
     data = numbered(n_classes, 7, rng)
     split = class_disjoint(data, seed)
     learned, scored = np.unique(split.y[~split.test]), np.unique(split.y[split.test])
@@ -28,14 +28,14 @@ def test_half_of_the_classes_is_scored_and_none_of_them_learned(rng, n_classes, 
     assert len(split.y) == len(data.y)
 
 
-def test_a_class_has_so_many_rows_at_most_and_the_same_for_every_seed(rng):
+def test_classes_are_capped_to_the_same_rows(rng):
     data = numbered(DRAWN_FROM, 9, rng)
     splits = [class_disjoint(data, seed, per_class=5) for seed in (0, 1)]
     assert (np.bincount(splits[0].y) == 5).all()
     np.testing.assert_array_equal(splits[0].X, splits[1].X)
 
 
-def test_the_half_changes_with_the_seed_where_there_are_classes_enough(rng):
+def test_the_seed_draws_among_many_classes(rng):
     few, many = numbered(DRAWN_FROM - 1, 3, rng), numbered(DRAWN_FROM, 3, rng)
     assert (class_disjoint(few, 0).test == class_disjoint(few, 1).test).all()
     assert (class_disjoint(many, 0).test != class_disjoint(many, 1).test).any()
@@ -43,7 +43,7 @@ def test_the_half_changes_with_the_seed_where_there_are_classes_enough(rng):
     assert set(first.y[~first.test]) == set(range(DRAWN_FROM // 2))
 
 
-def test_rows_without_a_label_are_left_out(rng):
+def test_unlabeled_samples_are_left_out(rng):
     data = numbered(4, 6, rng)
     y = np.where(np.arange(24) < 10, -1, data.y)
     split = class_disjoint(Dataset("some", data.X, y, data.class_names), 0)
@@ -51,7 +51,7 @@ def test_rows_without_a_label_are_left_out(rng):
 
 
 @pytest.mark.parametrize(("n_classes", "n_held"), [(10, 2), (40, 7)])
-def test_settings_are_chosen_on_classes_that_are_not_scored(rng, n_classes, n_held):
+def test_settings_are_chosen_on_held_out_training_classes(rng, n_classes, n_held):
     split = class_disjoint(numbered(n_classes, 4, rng), 0)
     held = set()
     for seed in range(20):

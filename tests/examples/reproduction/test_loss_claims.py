@@ -47,7 +47,7 @@ def found(classes, folder) -> Found:
     return tried_and_scored(classes, folder, losses=TRIED, seeds=[0, 1], n_steps=2)
 
 
-def test_a_term_is_searched_on_its_base_as_it_was_chosen(found):
+def test_terms_are_searched_on_the_chosen_base(found):
     (half,) = found.halves
     base = half.best("n-pair").choice
     assert (base.weight, base.learning_rate) == (0, RATE)
@@ -58,7 +58,7 @@ def test_a_term_is_searched_on_its_base_as_it_was_chosen(found):
     assert tried == [of._replace(weight=weight) for of in bases for weight in weights]
 
 
-def test_what_is_scored_is_learned_with_the_chosen_settings(classes, tmp_path, monkeypatch):
+def test_scored_runs_use_the_chosen_settings(classes, tmp_path, monkeypatch):
     fitted = []
 
     def keep(self, X, y):
@@ -76,7 +76,7 @@ def test_what_is_scored_is_learned_with_the_chosen_settings(classes, tmp_path, m
     assert few == [(name, kind, *chosen[name]) for name in TRIED for kind in (False, True)]
 
 
-def test_all_labels_are_given_first_and_five_a_class_after(found):
+def test_runs_have_all_labels_then_five_per_class(found):
     assert {row["n_labeled"] for row in found.scored} == {48}
     assert {row["n_labeled"] for row in found.few} == {20}
     assert {row["n_test"] for row in found.scored + found.few} == {48}
@@ -85,7 +85,7 @@ def test_all_labels_are_given_first_and_five_a_class_after(found):
     assert methods == Counter(dict.fromkeys(names, 2))
 
 
-def test_what_is_there_is_not_run_again(found, classes, folder, monkeypatch):
+def test_finished_runs_are_not_repeated(found, classes, folder, monkeypatch):
     files = [folder / part / RESULTS for part in ("held-out", "scored", "few")]
     before = [file.read_bytes() for file in files]
     monkeypatch.setattr(LossEmbedding, "fit", None)
@@ -94,13 +94,13 @@ def test_what_is_there_is_not_run_again(found, classes, folder, monkeypatch):
     assert again.scored == found.scored
 
 
-def test_a_run_that_fails_stops_the_comparison(classes, tmp_path, monkeypatch):
+def test_a_failed_run_stops_the_search(classes, tmp_path, monkeypatch):
     monkeypatch.setattr(LossEmbedding, "fit", None)
     with pytest.raises(RuntimeError, match=r"eight, held out, n-pair \[1, 0.001, 0\]: TypeError"):
         tried_and_scored(classes, tmp_path, losses=TRIED, seeds=[0], n_steps=2)
 
 
-def test_a_tie_in_the_first_score_is_broken_by_the_second():
+def test_ties_are_broken_by_the_second_score():
     trials = [
         Trial(Choice(base, RATE), [{"R@1": 90.0, "MAP@R": value}, {"R@1": 80.0, "MAP@R": 40.0}])
         for base, value in ((1.0, 30.0), (2.0, 50.0), (3.0, 40.0))
@@ -108,7 +108,7 @@ def test_a_tie_in_the_first_score_is_broken_by_the_second():
     assert Half(None, (0,), {"triplet": trials}).best("triplet").choice.base == 2.0
 
 
-def test_the_curve_over_lambda_is_paired_with_the_base_cut_by_cut(found):
+def test_sensitivity_is_paired_with_the_base(found):
     curves = sensitivity(found, "n-pair")
     half = found.halves[0]
     base = [cut["R@1"] for cut in half.best("n-pair").scores]
@@ -129,7 +129,7 @@ def made_of(make_row, gained: dict[str, list[float]]) -> Found:
     return Found([], rows, [])
 
 
-def test_verdicts_count_intervals_that_exclude_0(make_row):
+def test_the_summary_counts_significant_differences(make_row):
     up, down, neither = [1.0, 1.1, 0.9], [-2.0, -2.1, -1.9], [1.0, -1.0, 0.0]
     found = {
         "one": made_of(make_row, {"triplet+da": up, "triplet+gor": down}),
@@ -141,7 +141,7 @@ def test_verdicts_count_intervals_that_exclude_0(make_row):
     assert "cars +20.0" in da  # 62.51 - 42.54
 
 
-def test_a_table_holds_means_gains_and_settings(found):
+def test_a_loss_table_holds_means_gains_and_settings(found):
     title, _, *lines = loss_table("eight", found)
     assert title.startswith("eight, 2 seeds, all of the same half: R@1")
     cells = {line.split()[0]: line for line in lines}
@@ -153,7 +153,7 @@ def test_a_table_holds_means_gains_and_settings(found):
     assert gains(scores)["n-pair+gor"].mean == pytest.approx(1)
 
 
-def test_printed_tables_are_whole_and_their_bases_stand_beside():
+def test_published_tables_are_complete():
     for table in PRINTED:
         for dataset, lines in table.lines.items():
             assert all(len(scores) <= len(table.columns[dataset]) for scores in lines.values())
@@ -170,7 +170,7 @@ def test_printed_tables_are_whole_and_their_bases_stand_beside():
     assert DGCRL.lines["cub"]["softmax"][0] == 66.7
 
 
-def test_losses_of_proxies_are_compared_at_equal_dimension():
+def test_published_proxy_losses_share_a_dimension():
     def printed(other, score):
         found = printed_differences("proxy-gml", other, score)
         return {dataset: round(value, 1) for _, dataset, value in found}
@@ -180,7 +180,7 @@ def test_losses_of_proxies_are_compared_at_equal_dimension():
     assert printed("proxy-nca", "R@10") == printed("softmax", "R@1") == {}  # not printed
 
 
-def test_what_is_printed_stands_beside_our_losses_of_proxies(make_row):
+def test_published_differences_are_shown_for_proxy_losses(make_row):
     names = ("softmax", "soft-triple", "proxy-gml", "dgcrl")
     rows = [
         make_row(method=name, seed=seed, scores={"R@1": 50.0 + seed + number})

@@ -33,7 +33,7 @@ def blobs(rng) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_every_loss_draws_the_rows_of_a_batch_somewhere(name):
+def test_every_loss_has_a_gradient(name):
     torch.manual_seed(0)
     z, labels, _ = batch(torch.float32)
     z.requires_grad_()
@@ -43,7 +43,7 @@ def test_every_loss_draws_the_rows_of_a_batch_somewhere(name):
     assert slope[labels >= 0].abs().sum() > 0
 
 
-def test_every_term_is_added_with_its_weight():
+def test_terms_are_added_with_their_weights():
     z, labels, _ = batch(torch.float32)
     for name in ("cgml", "da", "en", "gor"):
         alone = TERMS[name].make(PROBLEM, 0.0)(z, labels)
@@ -52,7 +52,7 @@ def test_every_term_is_added_with_its_weight():
         torch.testing.assert_close(total, base + 0.3 * alone)
 
 
-def test_dgcrl_without_decorrelation_is_the_softmax():
+def test_dgcrl_without_decorrelation_is_softmax():
     z, labels, _ = batch(torch.float32)
     softmax, centers = made_loss("softmax", PROBLEM, 4.0), made_loss("dgcrl", PROBLEM, 4.0, 0.0)
     with torch.no_grad():
@@ -60,14 +60,14 @@ def test_dgcrl_without_decorrelation_is_the_softmax():
     torch.testing.assert_close(centers(z, labels), softmax(z, labels))
 
 
-def test_a_length_is_that_of_the_rows():
+def test_at_length_scales_the_embeddings():
     z, labels, _ = batch(torch.float32)
     unit = z / z.norm(dim=1, keepdim=True)
     expected = NPairBatchLoss()(3 * unit, labels)
     torch.testing.assert_close(AtLength(NPairBatchLoss(), 3.0)(z, labels), expected)
 
 
-def test_what_a_loss_at_a_length_holds_learns_at_its_own_rate():
+def test_at_length_keeps_parameter_groups():
     loss = LossSum([AtLength(ProxyGMLLoss(3, 5), 2.0), AtLength(DensityAdaptivity(3), 2.0)])
     proxies, targets = loss.parameter_groups()
     assert proxies["lr"] == 0.03
@@ -75,7 +75,7 @@ def test_what_a_loss_at_a_length_holds_learns_at_its_own_rate():
 
 
 @pytest.mark.parametrize("name", [name for name in LOSSES if LOSSES[name].base in OF_LIBRARY])
-def test_without_pytorch_metric_learning_a_loss_of_it_is_left_out(name, monkeypatch):
+def test_losses_of_a_missing_library_are_left_out(name, monkeypatch):
     assert left_out(LOSSES) == []
     for module in ("", ".losses", ".distances"):
         monkeypatch.setitem(sys.modules, f"pytorch_metric_learning{module}", None)
@@ -89,21 +89,21 @@ def test_without_pytorch_metric_learning_a_loss_of_it_is_left_out(name, monkeypa
         assert isinstance(made_loss(other, PROBLEM, 1.0, 0.1), LossSum)
 
 
-def test_proxy_gml_joins_a_row_to_other_classes_as_well():
+def test_proxy_gml_links_other_classes_too():
     loss = made_loss("proxy-gml", Problem(5, 8), 0.3).losses[0]
     assert loss.ratio * len(loss.proxies) > loss.n_proxies
     many = made_loss("proxy-gml", Problem(98, 8), 0.3).losses[0]
     assert many.ratio == pytest.approx(0.05, abs=5e-4)  # the paper's on Cars-196
 
 
-def test_before_the_first_step_distances_are_those_of_the_input(blobs):
+def test_initial_distances_are_those_of_the_input(blobs):
     X, y = blobs
     unit = X / np.linalg.norm(X, axis=1, keepdims=True)
     Z = LossEmbedding("n-pair", 1.0, n_steps=1, learning_rate=0.0).fit(X, y).transform(X)
     np.testing.assert_allclose(Z @ Z.T, unit @ unit.T, atol=1e-5)
 
 
-def test_the_loss_falls_and_classes_part(blobs):
+def test_the_loss_falls_and_classes_separate(blobs):
     X, y = blobs
     model = LossEmbedding("n-pair", 3.0, n_steps=60, learning_rate=1e-2).fit(X, y)
     assert np.mean(model.losses_[-5:]) < 0.7 * np.mean(model.losses_[:5])
@@ -114,7 +114,7 @@ def test_the_loss_falls_and_classes_part(blobs):
     assert cosines[same].mean() - cosines[~same].mean() > before + 0.2
 
 
-def test_the_seed_decides_and_names_of_classes_do_not(blobs):
+def test_results_depend_on_the_seed_not_class_names(blobs):
     X, y = blobs
     kinds = [(y, 0), (y * 7 + 3, 0), (y, 1)]
     first, renamed, other = (
@@ -125,7 +125,7 @@ def test_the_seed_decides_and_names_of_classes_do_not(blobs):
     assert np.abs(first - other).max() > 1e-3
 
 
-def test_a_term_does_not_change_the_batches_of_its_base(blobs, monkeypatch):
+def test_terms_keep_the_batches_of_the_base(blobs, monkeypatch):
     X, y = blobs
     seen: dict[str, list] = {"binomial": [], "binomial+cgml": []}
     for name, labels in seen.items():
@@ -139,7 +139,7 @@ def test_a_term_does_not_change_the_batches_of_its_base(blobs, monkeypatch):
     assert seen["binomial"] == seen["binomial+cgml"]
 
 
-def test_rows_without_a_label_count_only_where_labels_are_propagated(blobs, rng):
+def test_unlabeled_samples_count_only_with_propagation(blobs, rng):
     X, y = blobs
     few = np.where(np.arange(80) % 20 < 3, y, -1)
     other = np.where(few[:, None] < 0, rng.normal(size=X.shape), X).astype(np.float32)
@@ -149,7 +149,7 @@ def test_rows_without_a_label_count_only_where_labels_are_propagated(blobs, rng)
         assert np.array_equal(*Z) == same
 
 
-def test_propagated_labels_are_those_of_the_cluster(rng, monkeypatch):
+def test_propagated_labels_follow_the_clusters(rng, monkeypatch):
     centers = 6 * np.eye(5)[:3]
     y = np.repeat(np.arange(3), 30)
     X = (centers[y][:, :5] + 0.3 * rng.normal(size=(90, 5))).astype(np.float32)
@@ -170,7 +170,7 @@ def test_propagated_labels_are_those_of_the_cluster(rng, monkeypatch):
         assert (z @ z.T)[same].min() > (z @ z.T)[~same].max()
 
 
-def test_images_are_learned_by_the_network_of_their_size(rng):
+def test_images_use_the_network_of_their_size(rng):
     X, y = rng.random((40, 784)).astype(np.float32), np.repeat([0, 1], 20)
     model = LossEmbedding("triplet+gor", 0.2, 0.1, item_shape=(28, 28), n_steps=2).fit(X, y)
     Z = model.transform(X)

@@ -35,13 +35,13 @@ def read(path):
 
 
 @pytest.mark.parametrize("page", tables.PAGES, ids=page_name)
-def test_a_table_is_as_its_rows_are(page):
+def test_tables_match_the_published_rows(page):
     text = page.read_text()
     assert tables.MARKED.search(text)
     assert tables.renewed(text) == text, "python docs/tables.py writes them anew"
 
 
-def test_every_mark_is_one_of_a_table():
+def test_every_marker_names_a_table():
     begun = {
         page: re.findall(r"<!-- table: (.*) -->", page.read_text()) for page in (README, *DOCS)
     }
@@ -51,7 +51,7 @@ def test_every_mark_is_one_of_a_table():
     assert set(shown) == tables.TABLES.keys()
 
 
-def test_a_cell_is_the_mean_of_its_runs_and_half_of_their_interval():
+def test_cells_hold_mean_and_half_interval():
     """By scipy, from the file itself; the best of the column is in bold."""
     rows = read(DIGITS)
     text = tables.markdown("baselines accuracy")
@@ -84,7 +84,7 @@ def largest_p(kind, dataset, ours, others, score):
     return max(test.p for test in found)
 
 
-def test_networks_are_as_far_ahead_as_the_readme_says():
+def test_the_readme_states_the_lead_of_networks():
     found = re.search(r"NMI, in R@1 and in accuracy \((.*?)\) with p < ([\d.]+) by", readme())
     others, told = tables.NETWORKS[:-1], []
     for dataset in tables.IMAGES:
@@ -96,7 +96,7 @@ def test_networks_are_as_far_ahead_as_the_readme_says():
     assert re.split(", | and ", found[1]) == told
 
 
-def test_the_larger_network_is_as_good_as_the_readme_says():
+def test_the_readme_states_the_wide_network_scores():
     found = re.search(
         r"an NMI of (.*?), an R@1 of (.*?) and an accuracy of (.*?) after (\d+)", readme()
     )
@@ -107,7 +107,7 @@ def test_the_larger_network_is_as_good_as_the_readme_says():
     assert is_ahead(against(rows, method, "R@1")[tables.WHOLE])
 
 
-def test_metrics_of_features_are_as_far_ahead_as_the_readme_says():
+def test_the_readme_states_the_p_values_on_features():
     found = re.search(
         r"p ≤ ([\d.]+) on Banking77, of every other but UMAP with p ≤ ([\d.]+) on MNIST, and of "
         r"every other but LDA with p ≤ ([\d.]+) on Fashion-MNIST",
@@ -120,7 +120,7 @@ def test_metrics_of_features_are_as_far_ahead_as_the_readme_says():
         assert round(max(p), 3) <= float(bound), place
 
 
-def test_of_features_the_best_of_ours_is_first_on_every_set_and_by_as_much_as_the_readme_says():
+def test_the_readme_states_the_lead_on_features():
     leads = {}
     for place in tables.SETS:
         for score in ("NMI", "accuracy"):
@@ -145,7 +145,7 @@ def test_of_features_the_best_of_ours_is_first_on_every_set_and_by_as_much_as_th
     )
 
 
-def test_tuned_the_best_of_ours_is_first_on_every_set_as_the_readme_says():
+def test_the_readme_states_the_tuned_results():
     theirs, ours = ([f"{name}{SUFFIX}" for name in names] for names in (tables.THEIRS, tables.OURS))
     for place in tables.SETS:
         rows = tables.finished(*place, [*ours, *theirs])
@@ -159,7 +159,7 @@ def test_tuned_the_best_of_ours_is_first_on_every_set_as_the_readme_says():
     assert told.groups() == tuple(f"{found[name]:.1f}" for name in both)
 
 
-def test_umap_loses_the_neighbors_that_the_readme_says():
+def test_the_readme_states_the_recall_of_umap():
     told = re.search(
         r"an R@1 of ([\d.]+) after ([\d.]+) on MNIST, ([\d.]+) after ([\d.]+) on Fashion-MNIST and "
         r"([\d.]+) after ([\d.]+) on Banking77, where the best of ours has ([\d.]+), ([\d.]+) and "
@@ -175,7 +175,7 @@ def test_umap_loses_the_neighbors_that_the_readme_says():
     assert told.groups() == tuple(f"{value:.1f}" for value in [*pairs, *best])
 
 
-def test_mean_ranks_are_as_the_readme_says():
+def test_the_readme_states_the_mean_ranks():
     bound = re.search(r"Friedman's test \(p < ([\d.]+)\)", readme())[1]
     difference = re.search(r"where their mean ranks are ([\d.]+) apart", readme())[1]
     for score in ("NMI", "accuracy"):
@@ -188,7 +188,7 @@ def test_mean_ranks_are_as_the_readme_says():
         assert f"(CD {difference})" in tables.markdown(f"baselines {score}")
 
 
-def test_a_method_is_left_out_until_all_its_seeds_have_been_run(tmp_path, monkeypatch):
+def test_incomplete_methods_are_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
     rows = read(DIGITS)
     kept = [row for row in rows if (row["method"], row["seed"]) != ("lda", 3)]
@@ -207,7 +207,7 @@ def test_a_method_is_left_out_until_all_its_seeds_have_been_run(tmp_path, monkey
     assert re.fullmatch(r"[\d.]+ ± [\d.]+( †)?", shown["seraph"])
 
 
-def test_a_part_is_told_from_the_whole_in_its_own_precision(tmp_path, monkeypatch):
+def test_ablations_are_compared_at_equal_precision(tmp_path, monkeypatch):
     """A line in bfloat16 stands where there is none in float32, and never for one that is."""
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
     means = {
@@ -235,7 +235,7 @@ def test_a_part_is_told_from_the_whole_in_its_own_precision(tmp_path, monkeypatc
     assert (row["method"], row["scores"]["NMI"]) == ("deep-ssdml[consistency=0]", 38)
 
 
-def test_each_budget_of_labels_has_the_input_and_ours_beside_it():
+def test_each_budget_shows_input_and_our_methods():
     budgets = {
         (path, row["labels_per_class"])
         for path in FILES
@@ -250,7 +250,7 @@ def test_each_budget_of_labels_has_the_input_and_ours_beside_it():
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_published_rows_are_of_their_set_and_none_is_there_twice(path):
+def test_published_rows_are_unique_per_dataset(path):
     rows = read(path)
     assert {row["dataset"] for row in rows} == {path.stem}
     runs = [(row["method"], row["labels_per_class"], row["seed"]) for row in rows]
@@ -265,7 +265,7 @@ def test_published_rows_are_of_their_set_and_none_is_there_twice(path):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_published_rows_are_of_the_settings_that_methods_have_today(path, data_dir):
+def test_published_rows_match_the_current_defaults(path, data_dir):
     """Others would be run again, and what they tell would be of a method that is no more."""
     rows, deep = read(path), path.parent.name == "networks"
     dataset = load_dataset(path.stem)
@@ -287,7 +287,7 @@ def test_published_rows_are_of_the_settings_that_methods_have_today(path, data_d
         assert row["config_hash"] == hashes[key], key
 
 
-def test_a_folder_that_begins_with_published_rows_goes_on(tmp_path):
+def test_published_rows_can_be_resumed(tmp_path):
     """What is run besides is paired with them: the one that is taken out comes again."""
     published = [row for row in read(DIGITS) if row["method"] in ("input", "lda")]
     out = ("lda", 3)

@@ -50,9 +50,7 @@ def small_deep(monkeypatch):
         ("5", "cub", "deep-angular", "- 44.8 56.9 69.1 79.9"),
     ],
 )
-def test_a_table_puts_what_is_printed_beside_what_is_found(
-    example, tmp_path, number, data, line, printed
-):
+def test_tables_show_published_scores_beside_ours(example, tmp_path, number, data, line, printed):
     lines = ["input", "deep-ssdml-paper", line]
     shown = example(
         f"reproduce_table{number}.py", data, "--seeds", 2, "--out", tmp_path, "--only", *lines
@@ -125,7 +123,7 @@ def toy_photographs(tmp_path, monkeypatch):
         (5, "cub", ["deep-angular"]),
     ],
 )
-def test_tables_of_photographs_run_on_the_layout_of_each_set(
+def test_tables_run_on_every_photograph_dataset(
     example, tmp_path, toy_photographs, number, name, lines
 ):
     WRITERS[name](tmp_path)
@@ -152,9 +150,7 @@ def recall_at_1(table, method):
     ("protocol", "name"),
     [("chen2021", "inshop"), ("zhu2020", "sop"), ("li2020", "cub"), ("zheng2019", "cars")],
 )
-def test_table2_runs_by_the_protocols_of_other_papers(
-    example, tmp_path, toy_photographs, protocol, name
-):
+def test_table2_runs_with_every_protocol(example, tmp_path, toy_photographs, protocol, name):
     WRITERS[name](tmp_path)
     lines = ["initial", "deep-isdml", "deep-ssdml-paper", "deep-ssdml"]
     files = ["--weights", toy_photographs, "--out", tmp_path / "out", "--protocol", protocol]
@@ -186,7 +182,7 @@ def test_figure2_is_drawn(example, tmp_path, monkeypatch):
     }
 
 
-def test_baselines_are_tested_against_ours_and_ranked(example, tmp_path, monkeypatch):
+def test_compare_baselines_tests_and_ranks_methods(example, tmp_path, monkeypatch):
     from ssdml.experiments import METHODS
 
     for name in list(METHODS):
@@ -223,7 +219,7 @@ def test_baselines_are_tested_against_ours_and_ranked(example, tmp_path, monkeyp
         (["a/digits.npz"], "datasets must have a name each"),
     ],
 )
-def test_what_a_comparison_of_baselines_cannot_do_is_told(example, capsys, options, message):
+def test_compare_baselines_rejects_invalid_options(example, capsys, options, message):
     with pytest.raises(SystemExit, match="2"):
         example("compare_baselines.py", "digits", "banking77", "mnist", *options)
     assert message in " ".join(capsys.readouterr().err.split())
@@ -237,7 +233,7 @@ def test_what_a_comparison_of_baselines_cannot_do_is_told(example, capsys, optio
         (["digits", "--n-jobs", -1], "-1 must be a whole number from 1 on"),
     ],
 )
-def test_what_a_table_cannot_be_made_of_is_told(example, tmp_path, capsys, options, message):
+def test_table_scripts_reject_invalid_options(example, tmp_path, capsys, options, message):
     with pytest.raises(SystemExit, match="2"):
         example("reproduce_table1.py", *options, "--out", tmp_path / "out")
     shown = " ".join(capsys.readouterr().err.split())
@@ -246,7 +242,7 @@ def test_what_a_table_cannot_be_made_of_is_told(example, tmp_path, capsys, optio
 
 
 @pytest.mark.usefixtures("small_deep")
-def test_a_run_that_failed_is_told_and_the_script_ends_with_1(example, tmp_path, capsys):
+def test_failed_runs_end_a_table_script(example, tmp_path, capsys):
     lines = ["--seeds", 1, "--only", "input", "deep-ssdml[n_components=9999]"]
     with pytest.raises(SystemExit, match="1"):
         example("reproduce_table1.py", "mnist", "--out", tmp_path, *lines)
@@ -257,16 +253,14 @@ def test_a_run_that_failed_is_told_and_the_script_ends_with_1(example, tmp_path,
     assert np.isfinite(float(line.split()[1].partition("±")[0]))
 
 
-def test_weights_that_are_not_there_are_told_at_once(example, tmp_path, capsys):
+def test_missing_weights_are_a_usage_error(example, tmp_path, capsys):
     missing = tmp_path / "missing.pth"
     with pytest.raises(SystemExit, match="2"):
         example("reproduce_table2.py", "cub", "--weights", missing)
     assert f"{missing} must be a file" in capsys.readouterr().err
 
 
-def test_baselines_that_failed_are_told_and_the_script_ends_with_1(
-    example, tmp_path, capsys, monkeypatch
-):
+def test_failed_runs_end_compare_baselines(example, tmp_path, capsys, monkeypatch):
     from ssdml.experiments import METHODS
 
     for name in list(METHODS):

@@ -41,7 +41,7 @@ def rows(rng):
     return some
 
 
-def test_a_line_ends_in_the_corrected_test_against_ours_seed_by_seed(rows):
+def test_lines_end_in_the_corrected_test(rows):
     runs = rows(["deep-lrml", "deep-ssdml"], 4)
     lines = {line.split()[0].rstrip("*"): line for line in list(beside(runs[::-1], {}))[2:4]}
     for score, found in zip(("NMI", "R@1"), lines["deep-lrml"].split()[-2:], strict=True):
@@ -56,12 +56,12 @@ def test_a_line_ends_in_the_corrected_test_against_ours_seed_by_seed(rows):
 
 
 @pytest.mark.parametrize(("methods", "n"), [(["deep-lrml", "deep-ssdml"], 1), (["deep-lrml"], 3)])
-def test_one_seed_or_none_of_ours_is_no_test(rows, methods, n):
+def test_one_seed_has_no_test(rows, methods, n):
     shown = "\n".join(beside(rows(methods, n), TABLE_1))
     assert not re.search(r"\bp\b", shown.partition("* our reconstruction")[0])
 
 
-def test_stars_and_notes_name_the_reconstructed_and_no_other(rows):
+def test_stars_mark_reconstructed_methods(rows):
     methods = ["input", *TABLE_1["mnist"], "deep-ssdml", "deep-isdml[decay=0.9;epochs=20]"]
     table, _, notes = "\n".join(beside(rows(methods, 2), TABLE_1)).partition("* our")
     starred = set(re.findall(r"^(initial|deep-[a-z-]+)[^ *]*\*", table, re.M))
@@ -72,7 +72,7 @@ def test_stars_and_notes_name_the_reconstructed_and_no_other(rows):
     assert max(map(len, (table + notes).splitlines())) < 80
 
 
-def test_what_is_printed_and_reconstructed_are_methods_of_ours():
+def test_published_methods_exist():
     assert RECONSTRUCTED.keys() <= METHODS.keys() | DEEP_METHODS.keys()
     for name, methods in PRINTED.items():
         assert {parse_method(method)[0] for method in methods} <= DEEP_METHODS.keys(), name
@@ -82,7 +82,7 @@ def test_what_is_printed_and_reconstructed_are_methods_of_ours():
     assert PRINTED["cub"]["deep-triplet"] == TABLE_5["cub"]["deep-triplet"]
 
 
-def test_a_line_whose_runs_failed_has_dashes(rows):
+def test_failed_lines_have_dashes(rows):
     """No score of theirs, and those of a protocol that are asked for of its set alone."""
     runs = rows(["deep-lrml", "deep-ssdml"], 2)
     failed = [

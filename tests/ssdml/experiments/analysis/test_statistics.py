@@ -11,7 +11,7 @@ from ssdml.experiments.analysis.statistics import average_ranks, mean_interval, 
 
 @pytest.mark.parametrize("level", [0.9, 0.95, 0.99])
 @pytest.mark.parametrize("n", [2, 3, 30])
-def test_the_interval_is_scipys_t_interval(rng, n, level):
+def test_interval_matches_scipy(rng, n, level):
     values = rng.normal(size=n)
     estimate = mean_interval(values, level=level)
     expected = stats.ttest_1samp(values, 0).confidence_interval(level)
@@ -21,61 +21,61 @@ def test_the_interval_is_scipys_t_interval(rng, n, level):
     assert estimate.n == n
 
 
-def test_95_of_100_intervals_hold_the_true_mean(rng):
+def test_intervals_cover_the_mean_at_their_level(rng):
     held = [(e := mean_interval(rng.normal(3, 2, size=5))).low <= 3 <= e.high for _ in range(2000)]
     assert np.mean(held) == pytest.approx(0.95, abs=0.02)  # 4 standard errors
 
 
-def test_one_value_has_a_mean_and_no_interval():
+def test_one_value_has_no_interval():
     estimate = mean_interval([7.0])
     assert (estimate.mean, estimate.n) == (7.0, 1)
     assert np.isnan([estimate.low, estimate.high, estimate.half_width]).all()
     assert not estimate.excludes_zero
 
 
-def test_a_failed_run_is_left_out_of_the_mean():
+def test_means_skip_failed_runs():
     assert mean_interval([1.0, np.nan, 3.0]) == mean_interval([1.0, 3.0])
 
 
-def test_no_value_at_all_gives_nan():
+def test_no_value_gives_nan():
     estimate = mean_interval([np.nan])
     assert np.isnan(estimate.mean)
     assert estimate.n == 0
 
 
-def test_the_paired_interval_is_that_of_scipys_paired_test(rng):
+def test_paired_interval_matches_scipy(rng):
     a, b = rng.normal(size=(2, 6))
     estimate = paired_difference(a, b)
     expected = stats.ttest_rel(a, b).confidence_interval(0.95)
     np.testing.assert_allclose((estimate.low, estimate.high), expected, rtol=1e-12)
 
 
-def test_pairing_sees_a_small_gain_that_the_seeds_spread_hides(rng):
+def test_pairing_detects_a_small_gain(rng):
     seeds = rng.normal(scale=10, size=5)
     gained = seeds + 1 + 0.1 * rng.normal(size=5)
     assert paired_difference(gained, seeds).excludes_zero
     assert mean_interval(gained).low < mean_interval(seeds).high
 
 
-def test_a_seed_that_one_of_both_lacks_is_no_pair():
+def test_an_unpaired_seed_is_skipped():
     assert paired_difference([1.0, np.nan, 5.0], [0.0, 9.0, np.nan]).n == 1
 
 
-def test_a_difference_needs_as_many_values_as_references():
+def test_paired_difference_rejects_unequal_shapes():
     with pytest.raises(ValueError, match=r"one entry a seed; got shapes \(2,\) and \(3,\)"):
         paired_difference([1.0, 2.0], [1.0, 2.0, 3.0])
 
 
-def test_ranks_are_scipys_ranks_from_the_top(rng):
+def test_average_ranks_match_scipy(rng):
     scores = rng.integers(0, 4, size=(5, 7)).astype(float)  # many ties
     expected = stats.rankdata(-scores, axis=0).mean(axis=1)
     np.testing.assert_allclose(average_ranks(scores), expected)
 
 
-def test_a_failed_run_ranks_behind_every_score():
+def test_failed_runs_rank_last():
     np.testing.assert_allclose(average_ranks([[np.nan], [-1e9], [3.0], [np.nan]]), [3.5, 2, 1, 3.5])
 
 
-def test_ranks_need_a_table():
+def test_average_ranks_reject_a_vector():
     with pytest.raises(ValueError, match=r"scores must be 2-D; got shape \(2,\)"):
         average_ranks([1.0, 2.0])

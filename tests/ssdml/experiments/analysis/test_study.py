@@ -63,22 +63,22 @@ CURVES = {
 }
 
 
-def test_the_matching_budget_is_the_one_from_which_on_all_match():
+def test_matching_budget_is_the_first_stable_match():
     differences = np.array([[-0.5, -0.4], [-3.0, -3.2], [-0.6, -0.8], [0.2, 0.3]])
     assert matching_budget(differences, test_share=0.0) == (2, 3)
     assert matching_budget(differences[:2], test_share=0.0) == (None, None)
     assert matching_budget(differences - 100, test_share=0.0, margin=200) == (0, 0)
 
 
-def test_a_failed_seed_does_not_match():
+def test_a_failed_seed_never_matches():
     assert matching_budget(np.array([[0.0, np.nan]]), test_share=0.0) == (None, None)
 
 
-def test_one_seed_matches_in_the_mean_and_never_surely():
+def test_one_seed_never_matches_significantly():
     assert matching_budget(np.array([[-5.0], [0.0]]), test_share=0.0) == (1, None)
 
 
-def test_a_method_is_matched_with_itself_and_with_the_best_that_has_all_labels(rows_of):
+def test_methods_are_matched_with_itself_and_the_best(rows_of):
     study = make_study(rows_of(CURVES))
     assert study.target == "lda"
     lines = {line.method: line for line in study.matches}
@@ -89,14 +89,14 @@ def test_a_method_is_matched_with_itself_and_with_the_best_that_has_all_labels(r
     assert [line.method for line in study.matches] == ["lda", "ssdml", "input"]
 
 
-def test_without_runs_that_have_all_labels_nothing_is_matched(rows_of):
+def test_matching_needs_runs_with_all_labels(rows_of):
     few = {m: {n: v for n, v in curve.items() if n} for m, curve in CURVES.items()}
     study = make_study(rows_of(few))
     assert study.matches == []
     assert study.reference == "ssdml"
 
 
-def test_the_others_are_tested_against_the_best_and_holm_counts_the_tests(rows_of):
+def test_tests_against_the_best_use_holm(rows_of):
     study = make_study(rows_of(CURVES))
     assert study.reference == "ssdml"
     assert [line.method for line in study.tests] == ["lda", "input"]
@@ -113,7 +113,7 @@ def test_the_others_are_tested_against_the_best_and_holm_counts_the_tests(rows_o
     assert study.tests[0].differences == pytest.approx([-26.0, -18.0])
 
 
-def test_holms_adjustment_is_statsmodels_by_hand(rng):
+def test_holm_matches_the_definition(rng):
     p = rng.random(8) ** 3
     order = np.argsort(p)
     expected = np.empty(8)
@@ -124,7 +124,7 @@ def test_holms_adjustment_is_statsmodels_by_hand(rng):
     assert np.isnan(with_gap[8])
 
 
-def test_the_corrected_interval_and_the_corrected_test_say_the_same(rng):
+def test_corrected_interval_agrees_with_corrected_test(rng):
     differences = rng.standard_normal(6) + 0.8
     for share in (0.0, 0.5):
         p = corrected_t_test(differences, test_share=share).p
@@ -134,7 +134,7 @@ def test_the_corrected_interval_and_the_corrected_test_say_the_same(rng):
     assert plain == pytest.approx(mean_interval(differences))
 
 
-def test_ranks_are_over_seeds_and_not_over_seeds_and_budgets(rows_of):
+def test_ranks_use_seeds_as_blocks(rows_of):
     ranking = make_study(rows_of(CURVES)).ranking
     assert (ranking.methods, ranking.n_blocks) == (["ssdml", "lda", "input"], 3)
     q = stats.studentized_range.ppf(0.95, 3, np.inf) / np.sqrt(2)
@@ -142,7 +142,7 @@ def test_ranks_are_over_seeds_and_not_over_seeds_and_budgets(rows_of):
     np.testing.assert_array_equal(ranking.test.ranks, [1, 2, 3])
 
 
-def test_a_method_that_failed_is_left_out_of_the_ranks_and_said_so(rows_of, make_row):
+def test_a_failed_method_is_not_ranked(rows_of, make_row):
     rows = rows_of(CURVES | {"pca": CURVES["input"], "nca": CURVES["lda"]})
     broken = [row for row in rows if row["method"] == "nca" and row["labels_per_class"] == 1]
     broken[0]["scores"], broken[0]["status"] = {}, "failed"
@@ -152,27 +152,27 @@ def test_a_method_that_failed_is_left_out_of_the_ranks_and_said_so(rows_of, make
     assert "nca" not in study.recommendation
 
 
-def test_two_methods_or_one_seed_have_no_ranks(rows_of):
+def test_two_methods_or_one_seed_are_not_ranked(rows_of):
     assert make_study(rows_of({m: CURVES[m] for m in ("input", "lda")})).ranking is None
     one = {m: {n: v[:1] for n, v in curve.items()} for m, curve in CURVES.items()}
     assert make_study(rows_of(one)).ranking is None
 
 
-def test_methods_that_are_all_alike_have_no_probability_and_no_warning(rows_of):
+def test_identical_methods_have_no_p_value(rows_of):
     same = {name: CURVES["input"] for name in ("a", "b", "c")}
     ranking = make_study(rows_of(same)).ranking
     assert np.isnan(ranking.test.p)
     assert ranking.groups == [(0, 2)]
 
 
-def test_over_data_sets_a_set_is_a_block_and_three_are_the_fewest(rows_of):
+def test_ranking_over_datasets_needs_three(rows_of):
     studies = [make_study(rows_of(CURVES, dataset=name)) for name in "abcd"]
     assert rank_over_datasets(studies[:2]) is None
     ranking = rank_over_datasets(studies)
     assert (ranking.n_blocks, ranking.methods[0]) == (4, "ssdml")
 
 
-def test_groups_are_the_longest_runs_within_the_difference(rng):
+def test_groups_are_maximal_runs_within_the_difference(rng):
     ranks = np.sort(rng.uniform(1, 8, 8))
     groups = alike(ranks, 1.5)
     pairs = {(i, j) for a, b in groups for i in range(a, b + 1) for j in range(i + 1, b + 1)}
@@ -181,7 +181,7 @@ def test_groups_are_the_longest_runs_within_the_difference(rng):
     assert len(groups) == len(set(groups))
 
 
-def test_the_sentence_names_the_best_its_lead_and_the_interval(rows_of):
+def test_recommendation_names_best_lead_and_interval(rows_of):
     study = make_study(rows_of(CURVES))
     averages = {m: np.mean([CURVES[m][1], CURVES[m][5]], axis=0) for m in ("ssdml", "lda")}
     gain = corrected_interval(averages["ssdml"] - averages["lda"], test_share=0.5)
@@ -192,7 +192,7 @@ def test_the_sentence_names_the_best_its_lead_and_the_interval(rows_of):
     )
 
 
-def test_the_sentence_names_those_that_may_be_as_good(rows_of):
+def test_recommendation_names_methods_that_may_tie(rows_of):
     close = {1: [79.0, 84.0, 81.2], 5: [89.9, 90.2, 89.7]}
     study = make_study(rows_of(CURVES | {"near": close}))
     assert "though near may be as good" in study.recommendation or (
@@ -200,7 +200,7 @@ def test_the_sentence_names_those_that_may_be_as_good(rows_of):
     )
 
 
-def test_methods_are_compared_on_the_runs_that_all_of_them_have(rows_of):
+def test_methods_are_compared_on_common_runs(rows_of):
     later = {"ssdml": {5: [1.0] * 4}, "lda": {5: [99.0] * 4, 9: [99.0] * 4, None: [99.0] * 4}}
     more = [row for row in rows_of(later) if row["seed"] == 3 or row["labels_per_class"] == 9]
     assert study_scores([*rows_of(CURVES), *more]).seeds == [0, 1, 2]
@@ -210,7 +210,7 @@ def test_methods_are_compared_on_the_runs_that_all_of_them_have(rows_of):
     assert (ragged.matches, ragged.tests) == (expected.matches, expected.tests)
 
 
-def test_one_run_of_a_new_method_does_not_displace_the_others(rows_of):
+def test_a_method_with_one_run_is_left_out(rows_of):
     rows = rows_of(CURVES | {"nca": {1: [99.0]}})
     left_out = " Left out, where runs are missing: nca."
     assert make_study(rows).recommendation == (
@@ -218,14 +218,14 @@ def test_one_run_of_a_new_method_does_not_displace_the_others(rows_of):
     )
 
 
-def test_a_budget_with_one_seed_does_not_take_the_other_seeds(rows_of):
+def test_a_budget_with_one_seed_is_left_out(rows_of):
     rows = rows_of({name: curve | {9: [99.0]} for name, curve in CURVES.items()})
     scores = study_scores(rows)
     assert (scores.budgets, scores.seeds) == ([Budget(1), Budget(5)], [0, 1, 2])
     assert scores.left_out == ["9 labels a class"]
 
 
-def test_the_runs_that_are_kept_are_the_most_with_none_missing(rng):
+def test_kept_runs_are_complete_and_maximal(rng):
     for _ in range(30):
         ran = rng.random((3, 3, 3)) < 0.8
         kept = most_runs(ran)
@@ -237,7 +237,7 @@ def test_the_runs_that_are_kept_are_the_most_with_none_missing(rng):
     assert [len(axis) for axis in everything] == [2, 3, 4]
 
 
-def test_where_no_two_budgets_are_left_there_is_no_study(rows_of):
+def test_one_common_budget_is_no_study(rows_of):
     assert make_study(rows_of({"input": {1: [1.0]}, "lda": {9: [3.0]}})) is None
     few = [row for row in rows_of(CURVES) if row["labels_per_class"] < 9]
     assert make_study([row for row in few if row["seed"] == (row["labels_per_class"] == 5)]) is None
@@ -245,7 +245,7 @@ def test_where_no_two_budgets_are_left_there_is_no_study(rows_of):
     assert study_scores(with_all).budgets == [Budget(1)]
 
 
-def test_where_every_method_failed_somewhere_none_is_recommended(rows_of):
+def test_no_recommendation_if_every_method_failed(rows_of):
     rows = rows_of(CURVES)
     for row in rows:
         if (row["method"], row["seed"]) in {("input", 0), ("ssdml", 1), ("lda", 2)}:
@@ -256,17 +256,17 @@ def test_where_every_method_failed_somewhere_none_is_recommended(rows_of):
     assert make_study(rows).tests == []
 
 
-def test_one_method_alone_is_named_as_such(rows_of):
+def test_recommendation_for_a_single_method(rows_of):
     study = make_study(rows_of({"input": CURVES["input"]}))
     assert study.recommendation.startswith("input is the only method: its accuracy is 56.0 %")
 
 
-def test_one_seed_does_not_tell(rows_of):
+def test_recommendation_warns_about_one_seed(rows_of):
     one = {m: {n: v[:1] for n, v in curve.items()} for m, curve in CURVES.items()}
     assert "one seed does not tell how sure that is" in make_study(rows_of(one)).recommendation
 
 
-def test_classes_without_labels_are_studied_by_recall(rows_of):
+def test_classes_without_labels_use_recall(rows_of):
     rows = rows_of(CURVES)
     for row in rows:
         row["scores"].pop("accuracy")
@@ -277,7 +277,7 @@ def test_one_budget_is_no_study(rows_of):
     assert make_study(rows_of({"input": {5: [1.0, 2.0]}})) is None
 
 
-def test_conditions_are_apart_and_all_labels_stand_beside_each_way_to_draw(rows_of):
+def test_conditions_are_separate_and_share_full_runs(rows_of):
     plain, noisy = rows_of(CURVES), rows_of(CURVES, {"noise": 0.2})
     natural = [row for row in rows_of(CURVES, {"draw": "natural"}) if row["labels_per_class"] < 9]
     groups = conditions([*noisy, *natural, *plain])
@@ -310,14 +310,14 @@ def test_the_report_shows_the_study(folder):
     assert "nan" not in text.lower()
 
 
-def test_three_data_sets_are_ranked_at_the_end(tmp_path, rows_of):
+def test_the_report_ranks_over_three_datasets(tmp_path, rows_of):
     for name in "abc":
         for row in rows_of(CURVES, dataset=name):
             append_row(tmp_path / RESULTS, row | {"config_hash": name + row["config_hash"]})
     assert "Over the 3 data sets" in write_report(tmp_path).read_text(encoding="utf-8")
 
 
-def test_the_diagram_puts_every_method_at_its_rank():
+def test_the_diagram_shows_ranks_and_groups():
     methods, ranks = ["ssdml", "nca", "pca", "input"], [1.2, 2.0, 3.1, 3.7]
     with new_figure(6, 3) as figure:
         axes = figure.subplots()

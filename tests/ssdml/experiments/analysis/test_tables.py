@@ -30,7 +30,7 @@ def line_of(table, method):
     return next(line for line in table.lines if line.method == method)
 
 
-def test_cells_hold_the_mean_and_the_paired_difference_from_the_input(make_row):
+def test_cells_hold_mean_and_difference_from_input(make_row):
     nmi = {"input": [60.0, 70.0, 62.0], "ssdml": [65.0, 76.0, 66.0]}
     table = score_table(rows_of(make_row, nmi))
     cell = line_of(table, "ssdml").scores["NMI"]
@@ -40,14 +40,14 @@ def test_cells_hold_the_mean_and_the_paired_difference_from_the_input(make_row):
     assert not line_of(table, "input").scores["NMI"].is_best
 
 
-def test_pairs_go_by_seed_whatever_the_order_of_the_rows(make_row, rng):
+def test_pairs_match_by_seed(make_row, rng):
     rows = rows_of(make_row, {"input": [60.0, 70.0, 80.0], "ssdml": [61.0, 71.0, 81.0]})
     shuffled = [rows[i] for i in rng.permutation(len(rows))]
     cell = line_of(score_table(shuffled), "ssdml").scores["NMI"]
     assert cell.difference == (1.0, 1.0, 1.0, 3)
 
 
-def test_the_best_rank_comes_first_and_what_never_worked_last(make_row):
+def test_lines_are_sorted_by_rank_failures_last(make_row):
     nmi = {"broken": [None, None], "input": [1.0, 2.0], "ssdml": [5.0, 6.0], "pca": [3.0, None]}
     table = score_table(rows_of(make_row, nmi))
     assert [line.method for line in table.lines] == ["ssdml", "input", "pca", "broken"]
@@ -58,20 +58,20 @@ def test_the_best_rank_comes_first_and_what_never_worked_last(make_row):
     assert np.isnan(broken.fit.mean)
 
 
-def test_methods_that_tie_for_the_highest_mean_are_both_best(make_row):
+def test_tied_methods_are_both_best(make_row):
     table = score_table(rows_of(make_row, {"input": [5.0], "pca": [5.0], "nca": [4.0]}))
     assert [line_of(table, m).scores["NMI"].is_best for m in ("input", "pca", "nca")] == [
         True, True, False,
     ]  # fmt: skip
 
 
-def test_without_the_input_the_first_method_is_the_reference(make_row):
+def test_the_first_method_replaces_a_missing_input(make_row):
     table = score_table(rows_of(make_row, {"pca": [5.0], "nca": [4.0]}))
     assert table.reference == "pca"
     assert line_of(table, "nca").scores["NMI"].difference.mean == -1
 
 
-def test_there_is_a_table_for_each_data_set_and_number_of_labels(make_row):
+def test_one_table_per_dataset_and_budget(make_row):
     rows = [
         make_row(dataset=name, labels_per_class=labels) for name in ("z", "a") for labels in (10, 2)
     ]
@@ -80,7 +80,7 @@ def test_there_is_a_table_for_each_data_set_and_number_of_labels(make_row):
     assert found == [("z", 2), ("z", 10), ("a", 2), ("a", 10)]
 
 
-def test_the_headline_is_the_table_with_the_most_seeds_then_the_middle_one(make_row):
+def test_headline_has_most_seeds_then_middle_budget(make_row):
     def tables(**seeds_by_labels):
         return score_tables(
             [
@@ -95,7 +95,7 @@ def test_the_headline_is_the_table_with_the_most_seeds_then_the_middle_one(make_
     assert headline_table(tables(_1=3, _5=2)).labels_per_class == 1
 
 
-def test_costs_are_means_over_the_runs_that_worked(make_row):
+def test_costs_average_successful_runs(make_row):
     rows = rows_of(make_row, {"input": [1.0, 2.0, None]})
     rows[0]["seconds"] = {"fit": 1.0, "transform": 3.0}
     rows[0]["peak_rss_mb"] = 300.0

@@ -1,4 +1,4 @@
-"""Networks in a comparison: rows become images again, and results are rows like any other."""
+"""Deep methods in a comparison."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.deep import small_images, small_model
 
 
 class Recorder:
-    """Stands for an estimator, and shows what it was given."""
+    """Estimator that records its input."""
 
     def get_params(self, deep=True):
         return {}
@@ -36,7 +36,7 @@ class Recorder:
 @pytest.mark.parametrize(
     ("shape", "expected"), [((4, 5), (4, 5)), ((4, 5, 3), (3, 4, 5)), ((4, 5, 1), (1, 4, 5))]
 )
-def test_flat_rows_become_images_with_their_channels_first(rng, shape, expected):
+def test_flat_rows_become_images_with_channels_first(rng, shape, expected):
     images = rng.random((6, *shape))
     model = OfImages(Recorder(), shape).fit(images.reshape(6, -1), np.zeros(6))
     seen = model.estimator_.seen_
@@ -45,7 +45,7 @@ def test_flat_rows_become_images_with_their_channels_first(rng, shape, expected)
     np.testing.assert_array_equal(back, images)
 
 
-def test_rows_that_are_no_images_have_no_network():
+def test_deep_methods_need_images():
     data = Dataset("mine", np.zeros((4, 3), np.float32), np.zeros(4, np.int64), ("a",))
     with pytest.raises(
         ValueError,
@@ -55,7 +55,7 @@ def test_rows_that_are_no_images_have_no_network():
     assert "deep-ssdml" not in available(data, deep=False)
 
 
-def test_a_network_is_learned_where_it_is_asked_for(tmp_path):
+def test_deep_methods_need_the_deep_flag(tmp_path):
     data = load_dataset("digits")
     with pytest.raises(ValueError, match=r"deep must be True for deep-ssdml.*Pass --deep"):
         compare(data, ["input", "deep-ssdml[epochs=1]"], seeds=[0], out=tmp_path)
@@ -63,7 +63,7 @@ def test_a_network_is_learned_where_it_is_asked_for(tmp_path):
         compare(data, ["input"], seeds=[0], out=tmp_path, deep=True, features="components")
 
 
-def test_a_comparison_learns_networks_beside_the_rest(tmp_path, monkeypatch):
+def test_compare_runs_deep_and_shallow_methods(tmp_path, monkeypatch):
     X, y, _ = small_images(n=400)
     data = Dataset("digits8", X.reshape(400, -1), y, tuple("0123456789"), item_shape=(8, 8))
     factory = lambda seed, n_jobs: small_model(epochs=2, random_state=seed)  # noqa: E731
@@ -76,7 +76,7 @@ def test_a_comparison_learns_networks_beside_the_rest(tmp_path, monkeypatch):
     assert read_rows(tmp_path / RESULTS) == rows
 
 
-def test_each_size_has_the_papers_network_and_columns_and_others_a_wide_one():
+def test_network_and_dimension_follow_the_image_size():
     for shape, (name, columns) in {
         (28, 28): ("mnist", 64),
         (32, 32, 3): ("cifar", 32),
@@ -93,7 +93,7 @@ def test_each_size_has_the_papers_network_and_columns_and_others_a_wide_one():
                 assert model.n_components == (None if is_full else columns)
 
 
-def test_initial_is_the_papers_network_with_the_random_weights_of_a_seed(rng):
+def test_initial_is_the_untrained_network_of_the_seed(rng):
     X = rng.random((6, 784), np.float32)
     data = Dataset("mine", X, np.zeros(6, np.int64), ("a",), item_shape=(28, 28))
     factory = available(data, deep=True)["initial"]

@@ -1,4 +1,4 @@
-"""Classifiers as embeddings, and UMAP where it is installed."""
+"""Classifiers as embeddings, and supervised UMAP."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def blobs():
 
 
 @pytest.mark.parametrize("name", ["label-spreading", "self-training"])
-def test_a_classifier_says_the_likeliest_class_of_its_embedding(blobs, name):
+def test_a_classifier_predicts_its_most_probable_class(blobs, name):
     X, y, labels = blobs
     names = np.array([3, 7, 11])
     y, labels = names[y], np.where(labels < 0, -1, names[labels])
@@ -37,7 +37,7 @@ def test_a_classifier_says_the_likeliest_class_of_its_embedding(blobs, name):
     assert model.score(X[90:], y[90:]) > 0.8
 
 
-def test_rows_that_no_label_reaches_are_at_the_origin():
+def test_unreached_samples_embed_at_the_origin():
     class Unsure:
         def predict_proba(self, X):
             return np.full((len(X), 2), np.nan)
@@ -47,7 +47,7 @@ def test_rows_that_no_label_reaches_are_at_the_origin():
     assert (model.transform(np.ones((3, 2))) == 0).all()
 
 
-def test_umap_takes_the_labels_that_there_are(blobs):
+def test_umap_uses_partial_labels(blobs):
     pytest.importorskip("umap")
     X, y, labels = blobs
     with warnings.catch_warnings():
@@ -58,7 +58,7 @@ def test_umap_takes_the_labels_that_there_are(blobs):
     assert few_label_accuracy(Z[known], y[known], Z[~known], y[~known]) > 80
 
 
-def test_umap_asks_for_labels(blobs):
+def test_umap_requires_a_label(blobs):
     pytest.importorskip("umap")
     with pytest.raises(ValueError, match="must label some samples; got only -1"):
         SupervisedUMAP().fit(blobs[0], np.full(120, -1))

@@ -1,4 +1,4 @@
-"""The network before any metric, as it comes or after softmax on the labeled items."""
+"""Features of an untrained or pretrained network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.fixture
 def rows(rng):
-    """Classes apart by the sign of a product: no linear map of the input tells them."""
+    """Two classes that no linear map separates."""
     X = rng.standard_normal((60, 2)).astype(np.float32)
     y = (X[:, 0] * X[:, 1] > 0).astype(int)
     return X, np.where(np.arange(60) < 40, y, -1)
@@ -27,7 +27,7 @@ def network():
         return nn.Sequential(nn.Linear(2, 64), nn.ReLU(), nn.Linear(64, 16))
 
 
-def test_as_it_comes_features_are_the_networks_of_unit_length(rows, network):
+def test_initial_features_have_unit_length(rows, network):
     X, labels = rows
     standardized = torch.from_numpy((X - X.mean(axis=0)) / X.std(axis=0))
     with torch.no_grad():
@@ -37,7 +37,7 @@ def test_as_it_comes_features_are_the_networks_of_unit_length(rows, network):
     assert not found.losses_
 
 
-def test_labels_are_learned_where_epochs_are_asked_for(rows, network):
+def test_pretraining_learns_the_labels(rows, network):
     X, labels = rows
     model = InitialFeatures(network, pretrain_epochs=200, random_state=0).fit(X, labels)
     assert len(model.losses_) == 200
@@ -50,7 +50,7 @@ def test_labels_are_learned_where_epochs_are_asked_for(rows, network):
     assert ((before @ means.T).argmax(axis=1)[known] == labels[known]).mean() < 0.9
 
 
-def test_without_labels_there_is_nothing_to_learn(rows, network):
+def test_pretraining_without_labels_changes_nothing(rows, network):
     X, _ = rows
     plain = InitialFeatures(network).fit(X).transform(X)
     model = InitialFeatures(network, pretrain_epochs=5).fit(X, np.full(60, -1))

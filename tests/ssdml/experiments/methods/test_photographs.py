@@ -1,4 +1,4 @@
-"""Photographs in files through a comparison: the protocol arrives, and the publishers' split."""
+"""Photographs in files: protocols, the publishers' splits, comparisons."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ RECIPES = ("exemplar", "rotnet", "nce", "deepcluster", "suml")
 
 @pytest.fixture
 def toy(monkeypatch):
-    """A small network in the place of each, and protocols for it."""
+    """Replace every network and protocol by a small one."""
     for name, protocol in PROTOCOLS.items():
         monkeypatch.setitem(pretrained.TRUNKS, protocol.architecture, SMALL)
         monkeypatch.setitem(PROTOCOLS, name, small_protocol(protocol))
@@ -60,7 +60,7 @@ def birds(tmp_path):
     return load_dataset("cub", data_dir=tmp_path)
 
 
-def test_the_protocol_arrives_in_every_method(birds):
+def test_every_method_receives_the_protocol(birds):
     methods = photograph_methods(birds, weights="googlenet.pth")
     assert next(iter(methods)) == "initial"
     for name, factory in methods.items():
@@ -81,7 +81,7 @@ def test_the_protocol_arrives_in_every_method(birds):
             assert params["estimator__angle"] == 45, name
 
 
-def test_what_the_estimator_lacks_goes_to_the_method_that_has_it(birds):
+def test_settings_reach_the_inner_method(birds):
     methods = photograph_methods(birds)
     given = {name: methods[f"deep-{name}"](0, None).estimator for name in ("lrml", *RECIPES)}
     assert {name: model.method_params for name, model in given.items()} == {
@@ -98,7 +98,7 @@ def test_what_the_estimator_lacks_goes_to_the_method_that_has_it(birds):
         )
 
 
-def test_the_sizes_that_the_papers_print_agree_with_each_other():
+def test_printed_dataset_sizes_agree():
     # Dutta et al. mine 146,600 triplets on CUB and 201,350 on Cars: k / 2 per training image.
     half = DUTTA2021.learning["n_neighbors"] // 2
     assert [SIZES[name][0][0] * half for name in ("cub", "cars")] == [146_600, 201_350]
@@ -109,7 +109,7 @@ def test_the_sizes_that_the_papers_print_agree_with_each_other():
 
 
 @pytest.mark.parametrize("paper", PROTOCOLS)
-def test_what_a_protocol_names_exists(paper):
+def test_a_protocol_names_existing_parts(paper):
     protocol = PROTOCOLS[paper]
     assert protocol.pooling in POOLINGS
     assert protocol.architecture in {*pretrained.TRUNKS, "resnet50"}
@@ -117,7 +117,7 @@ def test_what_a_protocol_names_exists(paper):
 
 
 @pytest.mark.parametrize("paper", PROTOCOLS)
-def test_every_method_takes_the_values_of_a_protocol_on_each_of_its_sets(monkeypatch, birds, paper):
+def test_every_method_accepts_every_protocol(monkeypatch, birds, paper):
     protocol = PROTOCOLS[paper]
     monkeypatch.setitem(pretrained.TRUNKS, protocol.architecture, SMALL)
     for name in protocol.datasets:
@@ -132,7 +132,7 @@ def test_every_method_takes_the_values_of_a_protocol_on_each_of_its_sets(monkeyp
                 assert (estimator.n_components or made) == (protocol.n_components or columns)
 
 
-def test_steps_and_what_a_paper_has_by_data_set_are_those_of_one():
+def test_a_protocol_resolves_steps_and_values_per_dataset():
     cars = LI2020.on("cars", 8054)
     assert cars.learning["learning_rate"] == 5e-4
     # 30,000 batches of 100 show each of 8,054 images 372.5 times.
@@ -144,7 +144,7 @@ def test_steps_and_what_a_paper_has_by_data_set_are_those_of_one():
 
 
 @pytest.mark.usefixtures("toy")
-def test_the_weights_of_a_file_are_where_all_begin(tmp_path, birds):
+def test_training_starts_from_the_weights_of_a_file(tmp_path, birds):
     state = {name: torch.rand(part.shape) for name, part in small_trunk().state_dict().items()}
     save_file(state, tmp_path / "w.safetensors")
     split = label_scarce_split(birds, 5, seed=0)
@@ -155,7 +155,7 @@ def test_the_weights_of_a_file_are_where_all_begin(tmp_path, birds):
         torch.testing.assert_close(value.cpu(), state[name])
 
 
-def test_initial_features_are_those_of_the_network_as_it_comes(rng):
+def test_initial_features_match_the_untrained_network(rng):
     images = rng.integers(0, 256, (9, 3, 20, 20), np.uint8)
     trunk = torch.nn.Sequential(small_trunk(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
     found = InitialFeatures(trunk).fit(images).transform(images[:4])
@@ -167,7 +167,7 @@ def test_initial_features_are_those_of_the_network_as_it_comes(rng):
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_comparison_ends_in_a_report_and_goes_on_where_it_was(tmp_path, birds):
+def test_photographs_compare_resume_and_report(tmp_path, birds):
     methods = ["initial", "deep-lrml", "deep-ssdml[image_size=44]"]
     rows = compare(birds, methods, seeds=[0], deep=True, out=tmp_path / "out")
     assert [row["error"] for row in rows] == [None] * 3
@@ -182,7 +182,7 @@ def test_a_comparison_ends_in_a_report_and_goes_on_where_it_was(tmp_path, birds)
 
 
 @pytest.mark.usefixtures("toy")
-def test_the_command_line_compares_photographs_too(tmp_path, birds):
+def test_the_command_line_compares_photographs(tmp_path, birds):
     torch.save(small_trunk().state_dict(), tmp_path / "w.pth")
     command = ["compare", "--dataset", "cub", "--data-dir", tmp_path, "--methods", "initial"]
     more = ["--seeds", 1, "--weights", tmp_path / "w.pth", "--out", tmp_path / "out"]
@@ -196,7 +196,7 @@ def test_the_command_line_compares_photographs_too(tmp_path, birds):
 
 
 @pytest.mark.usefixtures("toy")
-def test_queries_of_inshop_are_scored_against_its_gallery(tmp_path, monkeypatch):
+def test_inshop_queries_are_scored_against_the_gallery(tmp_path, monkeypatch):
     given = []
 
     def noted(*arguments, **options):
@@ -219,7 +219,7 @@ def test_queries_of_inshop_are_scored_against_its_gallery(tmp_path, monkeypatch)
 
 
 @pytest.mark.usefixtures("toy")
-def test_each_data_set_has_the_recalls_of_its_papers(tmp_path):
+def test_recalls_follow_the_papers_of_the_dataset(tmp_path):
     write_sop(tmp_path)
     data = load_dataset("sop", data_dir=tmp_path)
     (row,) = compare(data, ["initial"], seeds=[0], deep=True, out=tmp_path / "out")
@@ -227,7 +227,7 @@ def test_each_data_set_has_the_recalls_of_its_papers(tmp_path):
 
 
 @pytest.mark.usefixtures("toy")
-def test_other_images_weights_and_scales_are_other_runs(tmp_path, birds):
+def test_images_weights_and_scales_change_the_hash(tmp_path, birds):
     def hashed(data, weights=None, **params):
         factory = available(data, True, weights)["initial"]
         (job,) = plan_runs(data, {"a": lambda *s: factory(*s).set_params(**params)}, seeds=[0])
@@ -245,7 +245,7 @@ def test_other_images_weights_and_scales_are_other_runs(tmp_path, birds):
     assert len(set(hashes)) == 6
 
 
-def test_what_photographs_in_files_do_not_go_with_is_told(tmp_path, birds):
+def test_invalid_options_for_photographs_are_rejected(tmp_path, birds):
     with pytest.raises(ValueError, match="deep must be True for cub, whose images stay in their"):
         compare(birds, ["pca"], out=tmp_path)
     with pytest.raises(ValueError, match="features must be 'auto' or 'raw' for cub"):

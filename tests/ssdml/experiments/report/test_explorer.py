@@ -37,7 +37,7 @@ def answers(rng):
     return {"ssdml": Answers(ROWS, neighbors, found, None, None)}
 
 
-def test_arrays_come_out_as_they_went_in(drawn, answers):
+def test_packed_arrays_round_trip(drawn, answers):
     data = json.loads(json.dumps(explorer_data(drawn, answers, None)))
     (method,) = data["methods"]
     np.testing.assert_array_equal(unpacked(data["rows"], "<i4"), answers["ssdml"].rows)
@@ -49,7 +49,7 @@ def test_arrays_come_out_as_they_went_in(drawn, answers):
     assert (data["n"], data["nTest"], data["cards"]) == (N, N_TEST, None)
 
 
-def test_a_map_keeps_its_form_and_stands_upright(drawn, answers):
+def test_maps_keep_aspect_and_orientation(drawn, answers):
     data = explorer_data(drawn, answers, None)
     points = unpacked(data["methods"][0]["points"], "<u2").reshape(N, 2) / 65535
     given = drawn["ssdml"].points
@@ -63,13 +63,13 @@ def test_a_map_keeps_its_form_and_stands_upright(drawn, answers):
     assert np.ptp(points, axis=0).max() == pytest.approx(1, abs=1e-4)
 
 
-def test_rows_that_all_lie_in_one_place_lie_in_the_middle(drawn, answers):
+def test_identical_points_lie_in_the_middle(drawn, answers):
     at_one = {"ssdml": drawn["ssdml"]._replace(points=np.ones((N, 2)))}
     data = explorer_data(at_one, answers, None)
     np.testing.assert_allclose(unpacked(data["methods"][0]["points"], "<u2"), 32767, atol=1)
 
 
-def test_a_method_that_does_not_say_how_sure_it_is_has_no_confidence(drawn, answers):
+def test_unknown_confidence_is_null(drawn, answers):
     found = Predictions(np.zeros(N_TEST, int), np.full(N_TEST, np.nan, np.float32))
     kept = {"ssdml": replace(answers["ssdml"], predictions=found)}
     (method,) = explorer_data(drawn, kept, None)["methods"]
@@ -77,12 +77,12 @@ def test_a_method_that_does_not_say_how_sure_it_is_has_no_confidence(drawn, answ
     assert method["predicted"] is not None
 
 
-def test_texts_come_in_the_order_of_the_map_from_cards_of_more_rows(drawn, answers):
+def test_texts_follow_the_order_of_the_map(drawn, answers):
     cards = Cards(np.arange(40), [f"text {i}" for i in range(40)], b"", (0, 0), 0)
     assert explorer_data(drawn, answers, cards)["cards"] == {"texts": [f"text {i}" for i in ROWS]}
 
 
-def test_pictures_are_found_in_the_sheet(drawn, answers):
+def test_pictures_are_located_in_the_sheet(drawn, answers):
     rows = np.unique(np.append(ROWS, [0, 40]))
     cards = Cards(rows, [], b"sheet", (2, 3), 4)
     told = explorer_data(drawn, answers, cards)["cards"]
@@ -91,13 +91,13 @@ def test_pictures_are_found_in_the_sheet(drawn, answers):
 
 
 @pytest.mark.parametrize("rows", [np.arange(31), np.arange(3, 60)], ids=["not 31", "not 2"])
-def test_cards_that_lack_a_row_are_left_out(drawn, answers, rows):
+def test_incomplete_thumbnails_are_omitted(drawn, answers, rows):
     cards = Cards(rows, [f"text {i}" for i in rows], b"", (0, 0), 0)
     assert explorer_data(drawn, answers, cards)["cards"] is None
 
 
 @pytest.mark.parametrize("lost", ["no answers", "other rows", "no maps"])
-def test_without_answers_for_these_rows_there_is_nothing_to_ask(drawn, answers, lost):
+def test_no_data_without_answers_for_the_rows(drawn, answers, lost):
     short = {"ssdml": replace(answers["ssdml"], rows=np.arange(3))}
     kept = {"no answers": {}, "other rows": short, "no maps": answers}[lost]
     assert explorer_data({} if lost == "no maps" else drawn, kept, None) is None

@@ -50,7 +50,7 @@ def estimates():
     return {"input": Estimate(70.0, 68.0, 72.0, 5), "ssdml": Estimate(80.0, np.nan, np.nan, 1)}
 
 
-def test_the_svg_is_xml_without_a_reference_to_the_outside():
+def test_svg_is_valid_and_self_contained():
     svg = svg_of(lambda axes: draw_estimates(axes, estimates(), looks(list(estimates()))))
     ElementTree.fromstring(svg.replace("xlink:href", "href"))
     assert "http" not in svg
@@ -58,7 +58,7 @@ def test_the_svg_is_xml_without_a_reference_to_the_outside():
     assert 'aria-label="the &lt;map&gt; of &quot;x&quot;"' in svg
 
 
-def test_a_long_name_leaves_room_for_what_it_names():
+def test_long_names_leave_room_for_the_plot():
     name = "ssdml[n_neighbors=20;decay=0.9;angle=35;input_weight=0.5;max_rounds=1;guard=false]"
     assert in_lines(name).replace("\n", "") == name
     assert most_lines(["input", name]) == 5
@@ -69,7 +69,7 @@ def test_a_long_name_leaves_room_for_what_it_names():
     assert axes.get_position().width > 0.3
 
 
-def test_the_svg_takes_the_colors_of_the_page():
+def test_svg_uses_the_page_colors():
     svg = svg_of(lambda axes: draw_estimates(axes, estimates(), looks(list(estimates()))))
     assert "var(--ink)" in svg
     assert "var(--line)" in svg
@@ -77,7 +77,7 @@ def test_the_svg_takes_the_colors_of_the_page():
     assert LOOKS["ssdml"].color in svg
 
 
-def test_the_ids_of_two_figures_on_a_page_differ():
+def test_figures_have_distinct_ids():
     svgs = []
     for name in ("first", "second"):
         with new_figure(4, 3) as figure:
@@ -89,11 +89,11 @@ def test_the_ids_of_two_figures_on_a_page_differ():
     assert not ids[0] & ids[1]
 
 
-def test_a_dollar_in_a_name_is_a_dollar():
+def test_dollar_signs_are_not_math():
     assert "a$b$" in svg_of(lambda axes: axes.set_title("a$b$"))
 
 
-def test_estimates_stand_at_their_means_with_their_intervals():
+def test_estimates_are_drawn_with_intervals():
     with new_figure(4, 3) as figure:
         axes = figure.subplots()
         draw_estimates(axes, estimates(), looks(list(estimates())))
@@ -107,7 +107,7 @@ def test_estimates_stand_at_their_means_with_their_intervals():
     assert names == ["input", "ssdml"]
 
 
-def test_a_curve_goes_through_the_means_and_a_missing_number_of_labels_is_left_out():
+def test_curves_skip_missing_budgets():
     curves = {
         "input": {1: Estimate(50.0, 49.0, 51.0, 3), 10: Estimate(60.0, 59.0, 61.0, 3)},
         "ssdml": {10: Estimate(70.0, 69.0, 71.0, 3)},
@@ -123,7 +123,7 @@ def test_a_curve_goes_through_the_means_and_a_missing_number_of_labels_is_left_o
     assert abs(lines[1].get_xdata()[0] - 1) < 0.2  # at the tick of 10, a little aside
 
 
-def test_labeled_rows_are_stars_and_the_others_dots(rng):
+def test_labeled_samples_are_stars(rng):
     points, is_labeled = rng.normal(size=(10, 2)), np.arange(10) >= 7
     with new_figure(4, 4) as figure:
         axes = figure.subplots()
@@ -133,13 +133,13 @@ def test_labeled_rows_are_stars_and_the_others_dots(rng):
     np.testing.assert_array_equal(stars.get_offsets(), points[7:])
 
 
-def test_ten_classes_have_a_color_each_and_more_share_them():
+def test_more_than_ten_classes_share_colors():
     colors = class_colors(np.array([0, 9, 10, 76, -1]))
     first, last, seventh = CLASS_COLORS[0], CLASS_COLORS[9], CLASS_COLORS[6]
     assert colors.tolist() == [first, last, first, seventh, MUTED]
 
 
-def test_every_method_looks_different_even_one_that_nobody_knows():
+def test_every_method_has_its_own_style():
     names = [*LOOKS, "mine", "yours"]
     chosen = looks(names)
     assert len({look.color for look in chosen.values()}) == len(names)
@@ -147,11 +147,11 @@ def test_every_method_looks_different_even_one_that_nobody_knows():
 
 
 @pytest.mark.parametrize("paper", ["#fefefe", "#12171e"])
-def test_marks_stand_out_from_the_page_in_light_and_dark(paper):
+def test_markers_contrast_with_both_themes(paper):
     # 2 and not WCAG's 3: every mark has a shape of its own and its name beside it.
     assert min(contrast(look.color, paper) for look in LOOKS.values()) > 2
 
 
 @pytest.mark.parametrize(("text", "paper"), [(INK, "#fefefe"), (MUTED, "#fefefe")])
-def test_text_can_be_read(text, paper):
+def test_text_contrasts_with_the_figure(text, paper):
     assert contrast(text, paper) > 4.5

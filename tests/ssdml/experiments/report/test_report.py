@@ -83,7 +83,7 @@ def two_seeds(tmp_path, make_row) -> Path:
     return tmp_path
 
 
-def test_the_page_is_well_formed_and_needs_nothing_from_outside(compared):
+def test_the_page_is_valid_and_self_contained(compared):
     page = read(write_report(compared))
     assert {"table", "svg", "h1"} <= set(page.tags)
     assert not {"link", "iframe", "img"} & set(page.tags)
@@ -93,7 +93,7 @@ def test_the_page_is_well_formed_and_needs_nothing_from_outside(compared):
     assert not re.search(r"https?:|@import|url\((?![#$])", source)
 
 
-def test_names_and_messages_of_the_user_are_escaped(compared):
+def test_user_names_and_messages_are_escaped(compared):
     source = write_report(compared).read_text(encoding="utf-8")
     assert "&lt;blobs&gt; &amp; co" in source
     assert "<blobs>" not in source
@@ -103,7 +103,7 @@ def test_names_and_messages_of_the_user_are_escaped(compared):
     assert "<c>" in text  # a class on the map's legend
 
 
-def test_the_table_holds_the_means_and_intervals_of_the_rows(two_seeds):
+def test_the_table_shows_means_and_intervals(two_seeds):
     text = words(read(write_report(two_seeds)))
     for values in ((60.0, 62.0), (81.0, 84.0)):
         estimate = mean_interval(values)
@@ -112,33 +112,33 @@ def test_the_table_holds_the_means_and_intervals_of_the_rows(two_seeds):
     assert "NMI 82.5 (+21.5)" in text  # the lead: the best method, and its paired difference
 
 
-def test_the_highest_mean_is_bold_and_only_that(two_seeds):
+def test_only_the_highest_mean_is_bold(two_seeds):
     source = write_report(two_seeds).read_text(encoding="utf-8")
     best = set(re.findall(r'class="value best">([\d.]+)<', source))
     assert "82.5" in best
     assert "61.0" not in best
 
 
-def test_failures_are_listed_with_their_error(compared):
+def test_failures_are_listed_with_their_errors(compared):
     text = words(read(write_report(compared)))
     assert "2 of 2 runs failed" in text
     assert text.count("RuntimeError: no <metric> & no luck") == 4
 
 
-def test_nothing_failed_is_said_too(two_seeds):
+def test_the_report_says_that_nothing_failed(two_seeds):
     assert "Every run finished." in words(read(write_report(two_seeds)))
 
 
-def test_curves_are_drawn_when_there_are_several_numbers_of_labels(compared, two_seeds):
+def test_several_budgets_have_curves(compared, two_seeds):
     assert "With fewer and more labels" in words(read(write_report(compared)))
     assert [p.title for p in read_sections(compared)[0].curves] == ["NMI", "accuracy"]
 
 
-def test_one_number_of_labels_has_no_curve(two_seeds):
+def test_one_budget_has_no_curve(two_seeds):
     assert "With fewer and more labels" not in words(read(write_report(two_seeds)))
 
 
-def test_the_map_shows_the_input_and_the_best_method_on_the_same_rows(compared):
+def test_maps_show_input_and_best_method(compared):
     (section,) = read_sections(compared)
     before, after = section.atlas.maps.values()
     assert list(section.atlas.maps) == ["input", "lda"]
@@ -147,14 +147,14 @@ def test_the_map_shows_the_input_and_the_best_method_on_the_same_rows(compared):
     assert before.points.shape == (39 + 6, 2) or before.points.shape == (39 + 15, 2)
 
 
-def test_a_report_can_be_made_when_the_details_are_lost(compared):
+def test_the_report_works_without_details(compared):
     shutil.rmtree(compared / "details")
     text = words(read(write_report(compared)))
     assert "Scores on the test rows" in text
     assert "The map" not in text
 
 
-def test_purity_is_shown_for_methods_that_keep_their_triplets(two_seeds, make_row):
+def test_purity_is_shown_for_mining_methods(two_seeds, make_row):
     purity = {"positive": 91.25, "negative": 13.5, "both": 12.0, "weighted": 11.0, "n": 4000}
     for seed in (0, 1):
         name = make_row(method="ssdml", seed=seed)["config_hash"]
@@ -169,7 +169,7 @@ def save_mined(folder: Path, row, class_names, mined) -> None:
     save_details(folder / "details" / f"{row['config_hash']}.npz", details)
 
 
-def test_what_was_mined_is_drawn_for_every_method_that_kept_it(two_seeds, make_row, mined):
+def test_mined_triplets_are_drawn_per_method(two_seeds, make_row, mined):
     for method in ("input", "ssdml"):
         save_mined(two_seeds, make_row(method=method), ["a", "<b>", "c"], mined)
     (section,) = read_sections(two_seeds)
@@ -183,18 +183,18 @@ def test_what_was_mined_is_drawn_for_every_method_that_kept_it(two_seeds, make_r
     assert text.count("A row of class <b>. Of its class are 1 of its 3 nearest rows") == 2
 
 
-def test_numbers_in_the_picture_are_explained_where_names_are_long(two_seeds, make_row, mined):
+def test_long_class_names_have_a_key(two_seeds, make_row, mined):
     save_mined(two_seeds, make_row(method="ssdml"), ["first", "second", "third", "fourth"], mined)
     (section,) = read_sections(two_seeds)
     assert section.mined_key == [("0", "first"), ("1", "second"), ("2", "third")]
     assert "2: third" in words(read(write_report(two_seeds)))
 
 
-def test_what_was_mined_is_left_out_where_no_run_kept_it(compared):
+def test_mined_triplets_are_optional(compared):
     assert "What was mined" not in words(read(write_report(compared)))
 
 
-def test_warnings_are_shown_once_with_their_methods(two_seeds, make_row):
+def test_warnings_are_listed_once_with_their_methods(two_seeds, make_row):
     for method in ("input", "ssdml"):
         name = make_row(method=method)["config_hash"]
         details = RunDetails({"parameters": {"class": "X"}}, warnings=["a <b>careful</b> one"])
@@ -204,52 +204,52 @@ def test_warnings_are_shown_once_with_their_methods(two_seeds, make_row):
     assert "input, ssdml" in text
 
 
-def test_parameters_and_versions_are_named(compared):
+def test_the_report_lists_parameters_and_versions(compared):
     text = words(read(write_report(compared)))
     assert "LabeledRowsOnly(" in text
     assert "shrinkage=0.5" in text
     assert f"numpy {np.__version__}" in text
 
 
-def test_different_versions_are_all_named(tmp_path, make_row):
+def test_all_versions_are_listed(tmp_path, make_row):
     for seed, version in enumerate(("1.0", "2.0")):
         append_row(tmp_path / RESULTS, make_row(seed=seed, versions={"torch": version}))
     assert "torch 1.0, 2.0" in words(read(write_report(tmp_path)))
 
 
-def test_one_seed_shows_no_interval(tmp_path, make_row):
+def test_one_seed_has_no_interval(tmp_path, make_row):
     append_row(tmp_path / RESULTS, make_row())
     text = words(read(write_report(tmp_path)))
     assert "±" not in text
     assert "nan" not in text.lower()
 
 
-def test_only_failures_make_a_report_too(blobs, tmp_path, broken_method):
+def test_failures_alone_make_a_report(blobs, tmp_path, broken_method):
     compare(blobs, [broken_method], out=tmp_path, seeds=[0])
     assert "No method finished a run." in words(read(write_report(tmp_path)))
 
 
-def test_two_data_sets_have_a_section_each(tmp_path, make_row):
+def test_each_dataset_has_a_section(tmp_path, make_row):
     for name in ("first", "second"):
         append_row(tmp_path / RESULTS, make_row(dataset=name))
     page = read(write_report(tmp_path))
     assert page.tags.count("h1") == 2
 
 
-def test_the_command_that_repeats_it_is_given_for_known_data(tmp_path, make_row):
+def test_known_datasets_show_the_command(tmp_path, make_row):
     for seed in (0, 1):
         append_row(tmp_path / RESULTS, make_row(dataset="digits", seed=seed))
     command = "ssdml compare --dataset digits --methods input --labels-per-class 5 --seeds 2"
     assert command in words(read(write_report(tmp_path)))
 
 
-def test_no_run_no_report(tmp_path):
+def test_an_empty_folder_is_rejected(tmp_path):
     (tmp_path / RESULTS).touch()
     with pytest.raises(ValueError, match=r"results\.jsonl: no run is done yet"):
         write_report(tmp_path)
 
 
-def test_more_than_ten_classes_share_colors_and_have_no_legend(tmp_path, make_row, rng):
+def test_more_than_ten_classes_have_no_legend(tmp_path, make_row, rng):
     append_row(tmp_path / RESULTS, make_row())
     names = [f"class {c}" for c in range(12)]
     sample = MapSample(
@@ -275,14 +275,14 @@ def contrast(one: str, other: str) -> float:
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 @pytest.mark.parametrize("ink", ["ink", "muted", "accent", "good", "bad"])
 @pytest.mark.parametrize("paper", ["paper", "tint"])
-def test_text_can_be_read_in_both_themes(theme, ink, paper):
+def test_text_contrasts_with_both_themes(theme, ink, paper):
     style = (files("ssdml.experiments.report") / "page" / "style.css").read_text(encoding="utf-8")
     themes = re.findall(r":root {(.*?)}", style, flags=re.DOTALL)
     colors = dict(re.findall(r"--(\w+): (#\w{6})", themes[theme]))
     assert contrast(colors[ink], colors[paper]) >= 4.5
 
 
-def test_how_the_methods_learned_is_drawn(blobs, tmp_path):
+def test_training_histories_are_drawn(blobs, tmp_path):
     compare(blobs, ["input", "ssdml"], out=tmp_path, labels_per_class=[2], seeds=[0])
     (section,) = read_sections(tmp_path)
     assert "ssdml" in {picture.caption for picture in section.histories}
@@ -293,7 +293,7 @@ def test_how_the_methods_learned_is_drawn(blobs, tmp_path):
     )
 
 
-def test_runs_of_an_earlier_version_have_still_maps(compared):
+def test_runs_of_earlier_versions_have_static_maps(compared):
     for path in (compared / "details").glob("*.npz"):
         details = load_details(path)
         save_details(path, replace(details, answers=None))
@@ -304,7 +304,7 @@ def test_runs_of_an_earlier_version_have_still_maps(compared):
     assert "script" not in page.tags
 
 
-def test_an_embedding_of_one_column_has_a_map(rng):
+def test_one_dimensional_embeddings_have_a_map(rng):
     y, is_labeled = np.arange(40) % 2, np.arange(40) > 30
     line = (rng.normal(size=(40, 1)) + 9 * y[:, None]).astype(np.float32)
     points = project(MapSample(line, y, is_labeled))
@@ -313,7 +313,7 @@ def test_an_embedding_of_one_column_has_a_map(rng):
     assert (y[distances.argmin(axis=1)] == y).all()
 
 
-def test_a_method_looks_alike_in_all_figures_and_tables(tmp_path, make_row):
+def test_a_method_keeps_its_style_everywhere(tmp_path, make_row):
     """Two methods without a look of their own, of which the later one ranks first."""
     for method, nmi in (("mine", 50.0), ("yours", 90.0)):
         append_row(tmp_path / RESULTS, make_row(method=method, scores={"NMI": nmi}))

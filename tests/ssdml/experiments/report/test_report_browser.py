@@ -95,14 +95,14 @@ def answers(folder: Path) -> tuple[list[str], dict[str, Any], LabelScarceSplit]:
     return list(rows), found, LabelScarceSplit.load(split)
 
 
-def test_the_maps_answer_and_nothing_is_asked_from_outside(open_page):
+def test_the_page_loads_without_outside_requests(open_page):
     page = open_page()
     page.wait_for_selector(".explorer.ready")
     assert page.locator(PANEL).count() == 2
     assert "Point at a row" in page.inner_text(".card")
 
 
-def test_arrow_keys_go_to_rows_and_tell_of_them_what_is_true(open_page, folder, pictures):
+def test_arrow_keys_describe_samples_correctly(open_page, folder, pictures):
     page = open_page()
     _, found, split = answers(folder)
     shown = page.locator(".panels figure:has(.map) h3").all_inner_texts()
@@ -131,7 +131,7 @@ def test_arrow_keys_go_to_rows_and_tell_of_them_what_is_true(open_page, folder, 
     assert "Point at a row" in page.inner_text(".card")
 
 
-def test_pointing_at_a_dot_tells_of_it_in_both_maps(open_page):
+def test_pointing_marks_the_sample_in_both_maps(open_page):
     page = open_page()
     page.wait_for_selector(".explorer.ready")
     marks = page.locator(".map .marks")
@@ -147,7 +147,7 @@ def test_pointing_at_a_dot_tells_of_it_in_both_maps(open_page):
     assert before[1] != after[1]
 
 
-def test_colors_show_classes_errors_and_confidence_and_say_which(open_page):
+def test_color_buttons_switch_map_and_legend(open_page):
     page = open_page()
     by_class = drawn(page)
     pictures = {"class": by_class}
@@ -168,7 +168,7 @@ def test_colors_show_classes_errors_and_confidence_and_say_which(open_page):
     [("data-only='1'", "data-only='1'"), ("data-zoom='2'", "data-zoom='0.5'")],
     ids=["a class shown alone", "enlarged"],
 )
-def test_a_map_that_is_changed_and_changed_back_is_as_it_was(open_page, there, back):
+def test_map_changes_are_reversible(open_page, there, back):
     page = open_page()
     before = drawn(page)
     page.click(f"button[{there}]")
@@ -177,7 +177,7 @@ def test_a_map_that_is_changed_and_changed_back_is_as_it_was(open_page, there, b
     assert drawn(page) == before
 
 
-def test_the_gallery_shows_the_neighbors_that_each_metric_finds(open_page, folder, pictures):
+def test_the_gallery_shows_the_neighbors_per_method(open_page, folder, pictures):
     page = open_page()
     _, found, split = answers(folder)
     y = pictures.y[split.test]
@@ -212,7 +212,7 @@ def dot(page: Any) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("by", ["key", "mouse", "finger"])
-def test_a_row_that_is_chosen_is_told_of_and_comes_to_the_top_of_the_gallery(open_page, by):
+def test_a_chosen_sample_leads_the_gallery(open_page, by):
     place = dot(open_page())
     page = open_page(has_touch=by == "finger")
     canvas = page.locator(PANEL).nth(1)
@@ -229,7 +229,7 @@ def test_a_row_that_is_chosen_is_told_of_and_comes_to_the_top_of_the_gallery(ope
     assert page.locator(".asked .picture").first.get_attribute("aria-label") == told
 
 
-def test_a_map_that_is_enlarged_follows_the_keys(open_page):
+def test_a_zoomed_map_follows_the_keys(open_page):
     page = open_page()
     page.locator(PANEL).nth(1).focus()
     for _ in range(4):
@@ -241,7 +241,7 @@ def test_a_map_that_is_enlarged_follows_the_keys(open_page):
     assert re.search(r"row \d+", page.inner_text(".card"))
 
 
-def test_a_map_that_is_enlarged_is_dragged_and_a_drag_chooses_no_row(open_page):
+def test_dragging_a_zoomed_map_chooses_no_sample(open_page):
     page = open_page()
     page.click("button[data-zoom='2']")
     canvas = page.locator(PANEL).nth(1)
@@ -255,7 +255,7 @@ def test_a_map_that_is_enlarged_is_dragged_and_a_drag_chooses_no_row(open_page):
     assert page.locator(".query").count() == 6
 
 
-def test_a_section_without_answers_leaves_the_others_theirs(browser, pictures, tmp_path):
+def test_sections_without_answers_stay_static(browser, pictures, tmp_path):
     for name in ("earlier", "later"):
         again = replace(pictures, name=name, X=pictures.X + len(name))
         compare(again, ["input", "lda"], out=tmp_path, labels_per_class=[5], seeds=[0], resume=True)
@@ -269,7 +269,7 @@ def test_a_section_without_answers_leaves_the_others_theirs(browser, pictures, t
     page.close()
 
 
-def test_a_picture_shows_the_pixels_of_its_row(open_page, pictures):
+def test_a_thumbnail_shows_its_sample(open_page, pictures):
     """Of a picture of two by two pixels the brightest is where that of the row is."""
     page = open_page()
     page.locator(PANEL).nth(1).focus()
@@ -288,13 +288,13 @@ def test_a_picture_shows_the_pixels_of_its_row(open_page, pictures):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_nothing_is_wider_than_the_screen(open_page, scheme, width):
+def test_the_page_fits_the_screen(open_page, scheme, width):
     page = open_page(width, color_scheme=scheme)
     page.wait_for_selector(".explorer.ready")
     assert page.evaluate("document.documentElement.scrollWidth") <= WIDTHS[width]
 
 
-def test_the_dark_page_is_dark_and_the_maps_with_it(open_page):
+def test_dark_mode_includes_the_maps(open_page):
     light, dark = (open_page(color_scheme=scheme) for scheme in ("light", "dark"))
     color = "getComputedStyle(document.body).backgroundColor"
     assert light.evaluate(color) != dark.evaluate(color)
@@ -303,7 +303,7 @@ def test_the_dark_page_is_dark_and_the_maps_with_it(open_page):
     assert drawn(light) != drawn(dark)
 
 
-def test_without_a_script_the_still_maps_stay(open_page):
+def test_static_maps_remain_without_scripts(open_page):
     page = open_page(java_script_enabled=False)
     assert page.locator(".map svg").count() == 2
     assert page.locator(PANEL).count() == 0
@@ -311,7 +311,7 @@ def test_without_a_script_the_still_maps_stay(open_page):
     assert not page.locator(".gallery").is_visible()
 
 
-def test_on_paper_the_controls_are_left_out(open_page):
+def test_controls_are_not_printed(open_page):
     page = open_page()
     page.wait_for_selector(".explorer.ready")
     page.emulate_media(media="print")
@@ -319,7 +319,7 @@ def test_on_paper_the_controls_are_left_out(open_page):
     assert page.locator(PANEL).first.is_visible()
 
 
-def test_texts_stand_in_the_gallery_as_they_are_and_are_nobodys_markup(browser, pictures, tmp_path):
+def test_gallery_texts_are_escaped(browser, pictures, tmp_path):
     texts = np.array([f"<b>text</b> {i} & co" for i in range(120)], dtype=object)
     written = replace(pictures, item_shape=None, texts=texts)
     compare(written, ["input", "lda"], out=tmp_path, labels_per_class=[5], seeds=[0])
