@@ -45,9 +45,9 @@ def data_dir() -> Path:
 @pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
     """Of torch: batches are small, and the machine may be busy."""
-    from ssdml.networks import training
+    from ssdml.utils import torch_tools
 
-    with training.one_thread():
+    with torch_tools.one_thread():
         yield
 
 

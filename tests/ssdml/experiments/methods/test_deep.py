@@ -64,8 +64,8 @@ def test_deep_methods_need_the_deep_flag(tmp_path):
 
 
 def test_compare_runs_deep_and_shallow_methods(tmp_path, monkeypatch):
-    X, y, _ = small_images(n=400)
-    data = Dataset("digits8", X.reshape(400, -1), y, tuple("0123456789"), item_shape=(8, 8))
+    X, y, _ = small_images(n=200)
+    data = Dataset("digits8", X.reshape(200, -1), y, tuple("0123456789"), item_shape=(8, 8))
     factory = lambda seed, n_jobs: small_model(epochs=2, random_state=seed)  # noqa: E731
     monkeypatch.setitem(DEEP_METHODS, "deep-ssdml", lambda *network: factory)
     rows = compare(data, ["input", "deep-ssdml"], seeds=[0], out=tmp_path, deep=True)
