@@ -102,11 +102,11 @@ def test_the_page_of_parameters_names_each_of_them(estimator):
 def reader(tmp_path, monkeypatch):
     """An empty folder to work in, tables that may be added to, and short work where it is long."""
     from ssdml.datasets import loading as datasets
-    from ssdml.experiments import compare as run
+    from ssdml.experiments import METHODS
     from ssdml.networks.training import Schedule  # that module keeps the real one
 
     monkeypatch.chdir(tmp_path)
-    for table in (run.METHODS, datasets.LAYOUTS):
+    for table in (METHODS, datasets.LAYOUTS):
         for name in [*table]:  # whoever has imported the table has the same one
             monkeypatch.setitem(table, name, table[name])
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # the commands change it

@@ -171,7 +171,7 @@ def _run(
     """Compare on each data set, write the report, print the tables and what failed."""
     from ssdml.cli.terminal import print_scores, shown_runs
     from ssdml.datasets.loading import load_dataset
-    from ssdml.experiments import compare as run
+    from ssdml.experiments.compare import available, compare
     from ssdml.experiments.report.report import read_sections, write_report
     from ssdml.experiments.runs.results import told_failures
 
@@ -180,13 +180,13 @@ def _run(
     with shown_runs(out) as progress:
         for i, dataset in enumerate(loaded):
             deep, weights = settings.get("deep", False), settings.get("weights")
-            known = list(run.available(dataset, deep, weights))
+            known = list(available(dataset, deep, weights))
             if methods is None:
                 wanted = [name for name in COMPARED if name in known]
             else:
                 wanted = known if methods == "all" else cli_values.names(methods)
             settings["resume"] |= i > 0
-            rows += run.compare(dataset, wanted, out=out, progress=progress, **settings)
+            rows += compare(dataset, wanted, out=out, progress=progress, **settings)
         sections = read_sections(out)
         report = write_report(out, sections)
     print_scores([table for section in sections for table in section.tables])
