@@ -16,7 +16,7 @@ from reproduction.printed import LABELS_PER_CLASS, as_printed, marked
 from reproduction.tables import best_of, is_ahead, printed_scores
 
 from ssdml.experiments.analysis.statistics import friedman_nemenyi, mean_interval, paired_difference
-from ssdml.experiments.analysis.tables import against, by_seed, means, score_table
+from ssdml.experiments.analysis.tables import mean_scores, paired_tests, score_matrix, score_table
 from ssdml.experiments.methods.base import format_method, parse_method
 from ssdml.experiments.methods.tuning import SUFFIX
 from ssdml.experiments.runs.results import Row, latest, read_rows
@@ -136,11 +136,11 @@ def baselines(score: str, suffix: str = "") -> Lines:
     for (kind, dataset), title in SETS.items():
         rows = finished(kind, dataset, [*starts, *theirs, *ours])
         if set(ours) <= {row["method"] for row in rows}:
-            found, tests = cells(rows, score), against(rows, best_of(rows, ours, score), score)
+            found, tests = cells(rows, score), paired_tests(rows, best_of(rows, ours, score), score)
             for name in found.keys() & set(theirs):
                 found[name] += "" if is_ahead(tests[name]) else " †"
             columns[f"{title}, {rows[0]['labels_per_class']}"] = found
-            sets.append(means(rows, score))
+            sets.append(mean_scores(rows, score))
     columns |= mean_ranks(sets, [*theirs, *ours])
     yield score, *columns
     for name in (*starts, *theirs, *ours):
@@ -187,7 +187,7 @@ def parts() -> Lines:
         runs = complete("networks", dataset)
         for score in ("NMI", "R@1") if WHOLE in runs else ():
             scores = {
-                name: by_seed(rows, [name], list(range(SEEDS)), score)[0]
+                name: score_matrix(rows, [name], list(range(SEEDS)), score)[0]
                 for name, rows in runs.items()
             }
             columns[f"{title} {score}"] = {

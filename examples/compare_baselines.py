@@ -18,7 +18,7 @@ from reproduction.tables import positive, ranked, set_lines, usage_errors
 from ssdml.cli.terminal import shown_runs
 from ssdml.datasets import load_dataset
 from ssdml.experiments import compare
-from ssdml.experiments.analysis.tables import HEADLINE, means
+from ssdml.experiments.analysis.tables import HEADLINE, mean_scores
 from ssdml.experiments.compare import available
 from ssdml.experiments.methods.tuning import GRIDS, SUFFIX
 from ssdml.experiments.runs.results import told_failures
@@ -109,7 +109,7 @@ if __name__ == "__main__":
                 parser.exit(1, "".join(failures))
         for score in scores:
             print(*set_lines(rows, score, ours, theirs), sep="\n")
-            found = means(rows, score)
+            found = mean_scores(rows, score)
             sets[score].append({method: found[method] for method in (*ours, *theirs)})
     for score in scores if len(given.datasets) > 1 else ():
         print(*ranked(sets[score], score), sep="\n")

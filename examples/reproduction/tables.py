@@ -22,7 +22,13 @@ from reproduction.printed import (
 from ssdml.datasets.budgets import Budget
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.experiments.analysis.statistics import PairedTest, friedman_nemenyi, mean_interval
-from ssdml.experiments.analysis.tables import MethodLine, ScoreTable, against, means, score_tables
+from ssdml.experiments.analysis.tables import (
+    MethodLine,
+    ScoreTable,
+    mean_scores,
+    paired_tests,
+    score_tables,
+)
 from ssdml.experiments.methods.protocols import DEFAULT_PROTOCOL, PROTOCOLS, RECALL_AT
 from ssdml.experiments.runs.results import Row, budget_of, told_failures
 
@@ -53,7 +59,7 @@ def _lines(
 ) -> Iterator[str]:
     n_seeds = len(table.seeds)
     is_tested = n_seeds > 1 and any(line.method == OURS for line in table.lines)
-    tests = {score: against(rows, OURS, score) for score in TESTED} if is_tested else {}
+    tests = {score: paired_tests(rows, OURS, score) for score in TESTED} if is_tested else {}
     scores = ("NMI", *(f"R@{k}" for k in RECALL_AT.get(table.dataset, (1, 2, 4, 8))))
     yield f"{table.dataset}, {table.budget.amount}, {n_seeds} seed{'s' * (n_seeds > 1)}"
     heads = "".join(f"{score:>5}{'':5}" for score in scores)
@@ -188,7 +194,7 @@ def best_of(rows: Sequence[Row], ours: Sequence[str], score: str) -> str:
     ValueError
         If none of them finished a run.
     """
-    known = {name: mean for name, mean in means(rows, score).items() if name in ours}
+    known = {name: mean for name, mean in mean_scores(rows, score).items() if name in ours}
     finished = {name: mean for name, mean in known.items() if np.isfinite(mean)}
     if not finished:
         raise ValueError(
@@ -226,7 +232,7 @@ def set_lines(
         Methods.
     """
     best = best_of(rows, ours, score)
-    tests = against(rows, best, score)
+    tests = paired_tests(rows, best, score)
     values = {
         name: [row["scores"].get(score, np.nan) for row in rows if row["method"] == name]
         for name in (*ours, *theirs)

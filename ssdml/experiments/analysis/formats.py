@@ -1,4 +1,4 @@
-"""Numbers as a reader wants them."""
+"""Format numbers for tables and reports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ssdml.experiments.analysis.statistics import Estimate
 
 
 def number(value: float, decimals: int = 1) -> str:
-    r"""A number with thin spaces between thousands, a dash for NaN.
+    r"""Format a number with thin spaces between thousands; a dash for NaN.
 
     Examples
     --------
@@ -19,7 +19,7 @@ def number(value: float, decimals: int = 1) -> str:
 
 
 def signed(value: float, decimals: int = 1) -> str:
-    """A number with its sign.
+    """Format a number with its sign; a dash for NaN.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def signed(value: float, decimals: int = 1) -> str:
 
 
 def interval(estimate: Estimate) -> str:
-    """The ends of an interval; empty where there is none.
+    """Format the ends of an interval; empty if there is none.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def interval(estimate: Estimate) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in a unit that suits them.
+    """Format seconds in a suitable unit; a dash for NaN.
 
     Examples
     --------

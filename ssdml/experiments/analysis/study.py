@@ -1,4 +1,4 @@
-"""What a study says: how few labels are enough, which methods differ, and which one to take."""
+"""Analysis of a study with several budgets: sufficient labels, differences, recommendation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from ssdml.experiments.analysis.formats import interval, number, signed
 from ssdml.experiments.analysis.statistics import (
     Estimate,
     RankTest,
-    corrected_interval,
     corrected_t_test,
     friedman_nemenyi,
     holm,
@@ -25,141 +24,156 @@ from ssdml.utils.typing import Floats, Indices
 
 MARGIN = 1.0  # percentage points below another score that still match it
 LEVEL = 0.05
-FEWEST_DATASETS = 3  # over which methods are ranked
+MIN_DATASETS = 3  # for ranks over data sets
 
 
 @dataclass(frozen=True)
 class StudyScores:
-    """One score of every method with every budget and seed; NaN where a run failed."""
+    """One score per method, budget and seed; NaN where a run failed."""
 
     dataset: str
     score: str
     methods: list[str]
-    budgets: list[Budget]  # without the one of all labels
+    budgets: list[Budget]  # except that of all labels
     seeds: list[int]
     values: Floats  # (n_methods, n_budgets, n_seeds)
     full: Floats  # (n_methods, n_seeds), with all labels
-    test_share: float  # test rows a training row
-    left_out: list[str]  # methods, budgets and seeds that are not run with all that is here
+    test_share: float  # n_test / n_train
+    excluded: list[str]  # methods, budgets and seeds without all the runs of the others
 
     @property
     def averages(self) -> Floats:
         """Mean over the budgets, (n_methods, n_seeds): the area under the learning curve."""
         return self.values.mean(axis=1)
 
+    @property
+    def order(self) -> list[int]:
+        """Methods from the highest mean to the lowest; those with failed runs come last."""
+        means = np.nan_to_num(self.averages.mean(axis=1), nan=-np.inf)
+        return [int(i) for i in np.argsort(-means, kind="stable")]
+
+
+class Match(NamedTuple):
+    """The fewest labels that match a score: by the mean, and by its 95 % interval."""
+
+    mean: Budget | None
+    interval: Budget | None
+
 
 class MatchLine(NamedTuple):
-    """The fewest labels with which a method is as good as with all, and as the best with all.
-
-    ``None``: with none of the budgets. The second of a pair is the budget from which on the 95 %
-    interval says so too.
-    """
+    """The fewest labels that match a method's own score and the best score with all labels."""
 
     method: str
     full: Estimate
-    own: tuple[Budget | None, Budget | None]
-    best: tuple[Budget | None, Budget | None]
+    own: Match
+    best: Match
 
 
 class TestLine(NamedTuple):
-    """Differences of a method from the one that is recommended, a budget each."""
+    """Differences of a method from the reference per budget."""
 
     method: str
     differences: list[float]
-    p: list[float]  # by Holm
+    p: list[float]  # adjusted by Holm's method
 
 
 class Ranking(NamedTuple):
-    """Methods from the best rank to the worst, and from which rank to which none differ."""
+    """Methods from the best mean rank to the worst."""
 
     methods: list[str]
     test: RankTest  # in the order of the methods
     n_blocks: int
-    left_out: list[str]  # methods without a score in some block
+    excluded: list[str]  # methods without a score in some block
 
     @property
     def groups(self) -> list[tuple[int, int]]:
-        """First and last of the methods that the critical difference does not tell apart."""
-        return alike(self.test.ranks, self.test.critical_difference)
+        """First and last method of each group within the critical difference."""
+        return rank_groups(self.test.ranks, self.test.critical_difference)
 
 
 @dataclass(frozen=True)
 class Study:
-    """What the report shows of it."""
+    """The analysis that the report shows."""
 
     scores: StudyScores
     recommendation: str
-    matches: list[MatchLine]  # empty without runs that have all labels
+    matches: list[MatchLine]  # empty without runs with all labels
     target: str  # the best method with all labels
-    reference: str  # the method with the best mean
-    tests: list[TestLine]  # empty where no method finished
+    reference: str  # the method with the highest mean
+    tests: list[TestLine]  # empty if the reference has failed runs
     ranking: Ranking | None
 
 
 def make_study(rows: Sequence[Row]) -> Study | None:
-    """What the rows of one data set in one condition say; None as in `study_scores`."""
+    """Analyze the runs on one data set in one condition; None as in :func:`study_scores`."""
     scores = study_scores(rows)
     if scores is None or not np.isfinite(scores.averages).any():
         return None
-    order = _from_best(scores)
+    reference = scores.order[0]
     target = int(np.argmax(np.nan_to_num(scores.full.mean(axis=1), nan=-np.inf)))
     return Study(
         scores,
         recommendation(scores),
         _matches(scores, target),
         scores.methods[target],
-        scores.methods[order[0]],
-        _tests(scores, order[0]),
+        scores.methods[reference],
+        _tests(scores, reference),
         rank_over_seeds(scores),
     )
 
 
 def study_scores(rows: Sequence[Row]) -> StudyScores | None:
-    """Accuracy, or R@1 where the scored classes have no labels.
+    """Accuracy per method, budget and seed; R@1 if the test classes have no labels.
 
-    A run that is missing, other than one that failed, would leave means over different runs: so
-    those methods, budgets and seeds are kept of which the most runs are there with none missing.
-    None where they have fewer than two budgets.
+    Means over different runs would not be comparable, so of the methods, budgets and seeds those
+    are kept that have the most runs with none missing. A failed run is not missing.
+
+    Returns
+    -------
+    scores : StudyScores or None
+        None for fewer than two budgets.
     """
     budgets = sorted({budget_of(row) for row in rows}, key=lambda budget: budget.order)
     few = [budget for budget in budgets if budget.n_labels is not None]
     methods = list(dict.fromkeys(row["method"] for row in rows))
     seeds = sorted({row["seed"] for row in rows})
     score = "accuracy" if any("accuracy" in row["scores"] for row in rows) else "R@1"
-    table = np.full((len(methods), len(few) + 1, len(seeds)), np.nan)
+    table = np.full((len(methods), len(few) + 1, len(seeds)), np.nan)  # all labels come last
     ran = np.zeros(table.shape, dtype=bool)
     for row in rows:
         budget = budget_of(row)
-        place = few.index(budget) if budget in few else len(few)
-        cell = methods.index(row["method"]), place, seeds.index(row["seed"])
+        column = few.index(budget) if budget in few else len(few)
+        cell = methods.index(row["method"]), column, seeds.index(row["seed"])
         table[cell] = row["scores"].get(score, np.nan)
         ran[cell] = True
     kept = most_runs(ran[:, :-1])
-    of_methods, of_budgets, of_seeds = kept
-    n_budgets = len(of_budgets) + int(ran[of_methods, -1][:, of_seeds].any())
-    if n_budgets < 2 or not len(of_budgets) * len(of_seeds):
+    kept_methods, kept_budgets, kept_seeds = kept
+    has_full = bool(ran[kept_methods, -1][:, kept_seeds].any())
+    if len(kept_budgets) + has_full < 2 or not len(kept_budgets) * len(kept_seeds):
         return None
+    names = (methods, [budget.amount for budget in few], [f"seed {seed}" for seed in seeds])
     return StudyScores(
         rows[0]["dataset"],
         score,
-        [methods[i] for i in of_methods],
-        [few[i] for i in of_budgets],
-        [seeds[i] for i in of_seeds],
+        [methods[i] for i in kept_methods],
+        [few[i] for i in kept_budgets],
+        [seeds[i] for i in kept_seeds],
         table[np.ix_(*kept)],
-        table[of_methods, -1][:, of_seeds],
+        table[kept_methods, -1][:, kept_seeds],
         rows[0]["n_test"] / rows[0]["n_train"],
         [
-            *_without(methods, of_methods),
-            *_without([budget.amount for budget in few], of_budgets),
-            *_without([f"seed {seed}" for seed in seeds], of_seeds),
+            name
+            for axis, places in zip(names, kept, strict=True)
+            for i, name in enumerate(axis)
+            if i not in places
         ],
     )
 
 
 def most_runs(ran: npt.NDArray[np.bool_]) -> tuple[Indices, Indices, Indices]:
-    """Methods, budgets and seeds with no run missing among them, and as many runs as possible.
+    """Methods, budgets and seeds that have the most runs with none missing.
 
-    Of the budgets and seeds that some two methods have in common; those of all, if that is no less.
+    Candidates are the budgets and seeds that two methods, or all, have in common.
 
     Examples
     --------
@@ -180,96 +194,84 @@ def most_runs(ran: npt.NDArray[np.bool_]) -> tuple[Indices, Indices, Indices]:
     return max(found, key=lambda kept: kept[0].size * kept[1].size * kept[2].size)
 
 
-def _without(names: Sequence[str], places: Indices) -> list[str]:
-    return [name for i, name in enumerate(names) if i not in places]
-
-
 def matching_budget(
     differences: Floats, *, test_share: float, margin: float = MARGIN
 ) -> tuple[int | None, int | None]:
-    """The first budget from which on no difference falls below the margin: in the mean, and surely.
+    """First budget from which on a score matches another one, by mean and by interval.
 
     Parameters
     ----------
     differences : ndarray of shape (n_budgets, n_seeds)
-        Of the score with that budget from the one to be matched, on the same seed.
+        Score with each budget minus the score to match, per seed.
     test_share : float
-        As in :func:`ssdml.experiments.analysis.statistics.corrected_interval`.
+        As in :func:`ssdml.experiments.analysis.statistics.mean_interval`.
     margin : float
-        Percentage points; the interval's lower end has to reach it for "surely".
+        Percentage points that the mean, or the lower end of its interval, may fall below 0.
 
     Examples
     --------
     >>> matching_budget(np.array([[-9.0, -7.0], [-1.5, 0.5], [0.0, 0.1]]), test_share=0.0)
     (1, 2)
     """
-    estimates = [corrected_interval(values, test_share=test_share) for values in differences]
-    whole = [bool(np.isfinite(values).all()) for values in differences]
-    mean = [e.mean >= -margin and w for e, w in zip(estimates, whole, strict=True)]
-    surely = [e.low >= -margin and w for e, w in zip(estimates, whole, strict=True)]
-    return _from_which_on(mean), _from_which_on(surely)
+    finished = np.isfinite(differences).all(axis=1)
+    estimates = [mean_interval(values, test_share=test_share) for values in differences]
+    mean, low = (np.array([getattr(e, end) for e in estimates]) for end in ("mean", "low"))
+    return _last_start(finished & (mean >= -margin)), _last_start(finished & (low >= -margin))
 
 
-def _from_which_on(holds: Sequence[bool]) -> int | None:
-    missed = [i for i, fine in enumerate(holds) if not fine]
-    first = missed[-1] + 1 if missed else 0
-    return first if first < len(holds) else None
+def _last_start(holds: npt.NDArray[np.bool_]) -> int | None:
+    """First place from which on all are true."""
+    start = int(np.flatnonzero(np.append(True, ~holds))[-1])
+    return start if start < len(holds) else None
 
 
 def _matches(scores: StudyScores, target: int) -> list[MatchLine]:
     if not np.isfinite(scores.full).any():
         return []
-    lines = []
-    for method, values, full in zip(scores.methods, scores.values, scores.full, strict=True):
-        own, best = (_matching(scores, values - wanted) for wanted in (full, scores.full[target]))
-        lines.append(MatchLine(method, mean_interval(full), own, best))
+
+    def match(values: Floats, wanted: Floats) -> Match:
+        found = matching_budget(values - wanted, test_share=scores.test_share)
+        return Match(*(None if place is None else scores.budgets[place] for place in found))
+
+    best = scores.full[target]
+    lines = [
+        MatchLine(method, mean_interval(full), match(values, full), match(values, best))
+        for method, values, full in zip(scores.methods, scores.values, scores.full, strict=True)
+    ]
     return sorted(lines, key=lambda line: -np.nan_to_num(line.full.mean, nan=-np.inf))
 
 
-def _matching(scores: StudyScores, differences: Floats) -> tuple[Budget | None, Budget | None]:
-    mean, surely = matching_budget(differences, test_share=scores.test_share)
-    return (
-        None if mean is None else scores.budgets[mean],
-        None if surely is None else scores.budgets[surely],
-    )
-
-
 def _tests(scores: StudyScores, reference: int) -> list[TestLine]:
-    """Every other method against the reference with every budget, by Holm over all of them."""
+    """Test every other method against the reference with every budget, adjusted over all."""
     if not np.isfinite(scores.averages[reference]).all():
         return []
-    differences = scores.values - scores.values[reference]
+    others = [i for i in scores.order if i != reference]
     tests = [
         [corrected_t_test(cell, test_share=scores.test_share) for cell in line]
-        for line in differences
+        for line in scores.values[others] - scores.values[reference]
     ]
-    p = np.array([[cell.p for cell in line] for line in tests])
-    p[reference] = np.nan
-    adjusted = holm(p)
+    adjusted = holm([[test.p for test in line] for line in tests])
     return [
-        TestLine(scores.methods[i], [cell.mean for cell in tests[i]], adjusted[i].tolist())
-        for i in _from_best(scores)
-        if i != reference
+        TestLine(scores.methods[i], [test.mean for test in line], p.tolist())
+        for i, line, p in zip(others, tests, adjusted, strict=True)
     ]
 
 
 def rank_over_seeds(scores: StudyScores) -> Ranking | None:
-    """Ranks of the methods with a seed as a block; None for fewer than 3 methods or 2 seeds.
+    """Rank methods with seeds as blocks; None for fewer than 3 methods or 2 seeds.
 
     Notes
     -----
-    Friedman's test takes blocks that are independent. The budgets of one seed are not: the rows
-    labeled at 1 a class are among those at 5. So a block is a seed, with the mean over its
-    budgets, and not a seed with a budget, which would make the critical difference too small by
-    the root of their number. What comes out holds for this data set, over draws of labeled rows;
-    the seeds share the rows that these are drawn from.
+    Friedman's test needs independent blocks. The budgets of a seed are not independent, because
+    its smaller label sets are subsets of its larger ones, so a block is a seed with its mean over
+    the budgets. The result holds for this data set, over draws of labels.
     """
     return _ranking(scores.methods, scores.averages)
 
 
 def rank_over_datasets(studies: Sequence[Study]) -> Ranking | None:
-    """Ranks of the methods with a data set as a block, as Demšar has it; None for fewer than 3."""
-    if len({study.scores.dataset for study in studies}) < FEWEST_DATASETS:
+    """Rank methods with data sets as blocks (Demšar, 2006); None for fewer than 3 data sets."""
+    if len({study.scores.dataset for study in studies}) < MIN_DATASETS:
         return None
     methods = list(dict.fromkeys(name for study in studies for name in study.scores.methods))
     table = np.full((len(methods), len(studies)), np.nan)
@@ -281,23 +283,22 @@ def rank_over_datasets(studies: Sequence[Study]) -> Ranking | None:
 
 
 def _ranking(methods: Sequence[str], table: Floats) -> Ranking | None:
-    whole = [bool(np.isfinite(line).all()) for line in table]
-    if sum(whole) < 3 or table.shape[1] < 2:
+    finished = np.isfinite(table).all(axis=1)
+    if finished.sum() < 3 or table.shape[1] < 2:
         return None
-    test = friedman_nemenyi(table[whole])
-    names = [name for name, is_whole in zip(methods, whole, strict=True) if is_whole]
+    test = friedman_nemenyi(table[finished])
     order = np.argsort(test.ranks, kind="stable")
-    left_out = [name for name in methods if name not in names]
-    ranked = [names[i] for i in order]
-    return Ranking(ranked, test._replace(ranks=test.ranks[order]), table.shape[1], left_out)
+    ranked = [methods[i] for i in np.flatnonzero(finished)[order]]
+    excluded = [methods[i] for i in np.flatnonzero(~finished)]
+    return Ranking(ranked, test._replace(ranks=test.ranks[order]), table.shape[1], excluded)
 
 
-def alike(ranks: Floats, difference: float) -> list[tuple[int, int]]:
-    """First and last of each longest run of sorted ranks that lie within the difference.
+def rank_groups(ranks: Floats, difference: float) -> list[tuple[int, int]]:
+    """First and last of each maximal run of sorted ranks within the difference.
 
     Examples
     --------
-    >>> alike(np.array([1.0, 1.5, 3.0, 3.2, 6.0]), 2.0)
+    >>> rank_groups(np.array([1.0, 1.5, 3.0, 3.2, 6.0]), 2.0)
     [(0, 2), (1, 3)]
     """
     groups: list[tuple[int, int]] = []
@@ -309,47 +310,32 @@ def alike(ranks: Floats, difference: float) -> list[tuple[int, int]]:
 
 
 def recommendation(scores: StudyScores) -> str:
-    """The method with the highest mean over the budgets, how sure that is, and what is left out."""
-    missing = f" Left out, where runs are missing: {', '.join(scores.left_out)}."
-    return _advice(scores) + missing * bool(scores.left_out)
+    """Recommend the method with the highest mean over the budgets, with its uncertainty."""
+    excluded = f" Excluded for missing runs: {', '.join(scores.excluded)}."
+    return _advice(scores) + excluded * bool(scores.excluded)
 
 
 def _advice(scores: StudyScores) -> str:
-    order = _from_best(scores)
-    best = order[0]
-    averages = scores.averages
+    best, *others = scores.order
+    averages, budgets = scores.averages, scores.budgets
+    span = f"over {budgets[0].n_labels} to" if len(budgets) > 1 else "with"
+    span = f"{span} {budgets[-1].amount}"
     if not np.isfinite(averages[best]).all():
-        return f"No method finished every run {_span(scores.budgets)}: none is recommended."
-    mean = number(float(averages[best].mean()))
-    what = f"{scores.score} is {mean} % on average {_span(scores.budgets)}"
+        return f"No method finished every run {span}, so none is recommended."
     name = scores.methods[best]
-    rivals = [i for i in order[1:] if np.isfinite(averages[i]).all()]
+    mean = f"mean {scores.score} {number(float(averages[best].mean()))} % {span}"
+    rivals = [i for i in others if np.isfinite(averages[i]).all()]
     if not rivals:
-        finished = " that finished every run" if len(order) > 1 else ""
-        return f"{name} is the only method{finished}: its {what}."
+        finished = " that finished every run" if others else ""
+        return f"{name} is the only method{finished}: {mean}."
     if len(scores.seeds) < 2:
-        return f"Take {name}: its {what}; one seed does not tell how sure that is, five do."
+        return f"Use {name}: {mean}. One seed gives no interval; run at least five."
     gains = {
-        i: corrected_interval(averages[best] - averages[i], test_share=scores.test_share)
-        for i in rivals
+        i: mean_interval(averages[best] - averages[i], test_share=scores.test_share) for i in rivals
     }
-    near = [scores.methods[i] for i in rivals if not gains[i].low > 0]
-    second, gain = scores.methods[rivals[0]], gains[rivals[0]]
-    apart = f"{signed(gain.mean)} points from {second}, the next"
-    sure = f"95 % interval {interval(gain)}, {len(scores.seeds)} seeds"
-    if not near:
-        return f"Take {name}: its {what}, {apart} ({sure})."
-    others = ", ".join(near)
-    return f"Take {name}, though {others} may be as good: its {what}, {apart} ({sure})."
-
-
-def _from_best(scores: StudyScores) -> list[int]:
-    """Methods by their means over budgets and seeds; those that failed somewhere come last."""
-    means = np.nan_to_num(scores.averages.mean(axis=1), nan=-np.inf)
-    return [int(i) for i in np.argsort(-means, kind="stable")]
-
-
-def _span(budgets: Sequence[Budget]) -> str:
-    if len(budgets) == 1:
-        return f"with {budgets[0].amount}"
-    return f"over {budgets[0].n_labels} to {budgets[-1].amount}"
+    close = [scores.methods[i] for i in rivals if not gains[i].low > 0]
+    caveat = f", though {', '.join(close)} may be as good" if close else ""
+    second = gains[rivals[0]]
+    lead = f"{signed(second.mean)} points from {scores.methods[rivals[0]]}, the next"
+    detail = f"95 % interval {interval(second)}, {len(scores.seeds)} seeds"
+    return f"Use {name}{caveat}: {mean}, {lead} ({detail})."

@@ -1,4 +1,4 @@
-"""The numbers of a comparison, ready to print: a line a method, the best first."""
+"""Scores and costs of a comparison, one line per method, the best first."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ssdml.experiments.analysis.statistics import (
 from ssdml.experiments.runs.results import Row, budget_of
 from ssdml.utils.typing import Floats
 
-HEADLINE = ("NMI", "R@1", "accuracy")  # a clustering, a retrieval and a classification score
+HEADLINE = ("NMI", "R@1", "accuracy")  # clustering, retrieval, classification
 ALL_SCORES = ("NMI", "F1", "R@1", "R@2", "R@4", "R@8", "MAP@R", "accuracy")
 REFERENCE = "input"
 
 
 @dataclass(frozen=True)
 class ScoreCell:
-    """A method's score: its mean over the seeds, and its paired difference from the reference."""
+    """Mean of a score over the seeds and its paired difference from the reference."""
 
     estimate: Estimate
     difference: Estimate
@@ -35,7 +35,7 @@ class ScoreCell:
 
 @dataclass(frozen=True)
 class MethodLine:
-    """A method's scores and costs, and its mean rank over the seeds and the headline scores."""
+    """Scores and costs of a method; its mean rank over the seeds and the headline scores."""
 
     method: str
     rank: float
@@ -49,7 +49,7 @@ class MethodLine:
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """All methods on one data set with one budget of labels."""
+    """All methods on one data set with one budget."""
 
     dataset: str
     labels_per_class: int
@@ -63,7 +63,7 @@ class ScoreTable:
 
 
 def score_tables(rows: Sequence[Row]) -> list[ScoreTable]:
-    """A table for each data set and budget, in this order."""
+    """Make one table per data set and budget, in this order."""
     groups: dict[tuple[str, Budget], list[Row]] = {}
     for row in rows:
         groups.setdefault((row["dataset"], budget_of(row)), []).append(row)
@@ -73,39 +73,40 @@ def score_tables(rows: Sequence[Row]) -> list[ScoreTable]:
 
 
 def conditions(rows: Sequence[Row]) -> list[list[Row]]:
-    """The rows of each data set whose labels are drawn alike and are as often wrong.
+    """Group rows by data set, imbalance, noise and the way labels are drawn.
 
-    Runs with all labels stand beside those of every way to draw some.
+    Runs with all labels join every way of drawing. Clean, balanced conditions come first.
     """
-    groups: dict[tuple[object, ...], list[Row]] = {}
-    full = [row for row in rows if budget_of(row).n_labels is None]
+    names = list(dict.fromkeys(row["dataset"] for row in rows))
+    found: dict[tuple[int, float, float], dict[str, list[Row]]] = {}
     for row in rows:
         budget = budget_of(row)
-        if budget.n_labels is not None:
-            groups.setdefault((row["dataset"], *budget.order[:-1]), []).append(row)
-    for row in full:
-        place = (row["dataset"], *budget_of(row).order[1:-1])
-        alike = [group for key, group in groups.items() if (key[0], *key[2:]) == place]
-        for group in alike or [groups.setdefault((row["dataset"], *budget_of(row).order), [])]:
-            group.append(row)
-    names = list(dict.fromkeys(row["dataset"] for row in rows))
-    # The plain one comes first: fewest wrong labels, classes most alike.
-    keys = sorted(groups, key=lambda key: (names.index(str(key[0])), key[2:4], key[1]))
-    return [groups[key] for key in keys]
+        condition = names.index(row["dataset"]), budget.imbalance, budget.noise
+        draw = "" if budget.n_labels is None else budget.draw
+        found.setdefault(condition, {}).setdefault(draw, []).append(row)
+    groups: list[list[Row]] = []
+    for _, by_draw in sorted(found.items()):
+        full = by_draw.pop("", [])
+        groups += [by_draw[draw] + full for draw in sorted(by_draw)] or [full]
+    return groups
 
 
 def score_table(rows: Sequence[Row]) -> ScoreTable:
-    """The table of the runs on one data set with one budget."""
+    """Make the table of the runs on one data set with one budget."""
     methods = list(dict.fromkeys(row["method"] for row in rows))
     seeds = sorted({row["seed"] for row in rows})
     reference = REFERENCE if REFERENCE in methods else methods[0]
     names = dict.fromkeys((*ALL_SCORES, *(name for row in rows for name in row["scores"])))
-    scores = {name: by_seed(rows, methods, seeds, name) for name in names}
+    scores = {name: score_matrix(rows, methods, seeds, name) for name in names}
     ranks = average_ranks(np.hstack([scores[name] for name in HEADLINE]))
-    cells = _cells(scores, methods, reference)
+    cells = {name: _cells(table, methods.index(reference)) for name, table in scores.items()}
     lines = [
-        _line([row for row in rows if row["method"] == method], float(rank), cells[method])
-        for method, rank in zip(methods, ranks, strict=True)
+        _line(
+            [row for row in rows if row["method"] == method],
+            float(ranks[i]),
+            {name: column[i] for name, column in cells.items()},
+        )
+        for i, method in enumerate(methods)
     ]
     lines.sort(key=lambda line: (line.n_ok == 0, line.rank))
     first = rows[0]
@@ -123,14 +124,14 @@ def score_table(rows: Sequence[Row]) -> ScoreTable:
 
 
 def headline_table(tables: Sequence[ScoreTable]) -> ScoreTable:
-    """The table with the most seeds; among equals the one in the middle."""
+    """Return the table with the most seeds; the middle one of several."""
     most = max(len(table.seeds) for table in tables)
     full = [table for table in tables if len(table.seeds) == most]
     return full[len(full) // 2]
 
 
-def by_seed(rows: Sequence[Row], methods: list[str], seeds: list[int], score: str) -> Floats:
-    """Table of methods by seeds; NaN where a run failed or is missing."""
+def score_matrix(rows: Sequence[Row], methods: list[str], seeds: list[int], score: str) -> Floats:
+    """Scores of shape (n_methods, n_seeds); NaN where a run failed or is missing."""
     table = np.full((len(methods), len(seeds)), np.nan)
     for row in rows:
         place = methods.index(row["method"]), seeds.index(row["seed"])
@@ -138,18 +139,14 @@ def by_seed(rows: Sequence[Row], methods: list[str], seeds: list[int], score: st
     return table
 
 
-def _cells(
-    scores: dict[str, Floats], methods: list[str], reference: str
-) -> dict[str, dict[str, ScoreCell]]:
-    """For each method, a cell for each score."""
-    cells: dict[str, dict[str, ScoreCell]] = {method: {} for method in methods}
-    for name, table in scores.items():
-        estimates = [mean_interval(values) for values in table]
-        highest = max((e.mean for e in estimates if e.n), default=np.nan)
-        for method, values, estimate in zip(methods, table, estimates, strict=True):
-            difference = paired_difference(values, table[methods.index(reference)])
-            cells[method][name] = ScoreCell(estimate, difference, estimate.mean == highest)
-    return cells
+def _cells(table: Floats, reference: int) -> list[ScoreCell]:
+    """Make one cell per method, a row of the table."""
+    estimates = [mean_interval(values) for values in table]
+    highest = max((e.mean for e in estimates if e.n), default=np.nan)
+    return [
+        ScoreCell(e, paired_difference(values, table[reference]), e.mean == highest)
+        for e, values in zip(estimates, table, strict=True)
+    ]
 
 
 def _line(runs: Sequence[Row], rank: float, cells: dict[str, ScoreCell]) -> MethodLine:
@@ -166,24 +163,18 @@ def _line(runs: Sequence[Row], rank: float, cells: dict[str, ScoreCell]) -> Meth
     )
 
 
-# Each method of a comparison against one of them, on the same labels, over the seeds.
+def mean_scores(rows: Sequence[Row], score: str) -> dict[str, float]:
+    """Mean of each method over its finished seeds; NaN if there are none."""
+    return {name: mean_interval(values).mean for name, values in _by_method(rows, score).items()}
 
 
-def means(rows: Sequence[Row], score: str) -> dict[str, float]:
-    """Mean of each method over the seeds that it finished; NaN where it finished none."""
-    return {
-        name: float(np.nanmean(values)) if np.isfinite(values).any() else np.nan
-        for name, values in _scores(rows, score).items()
-    }
-
-
-def against(rows: Sequence[Row], reference: str, score: str) -> dict[str, PairedTest]:
-    """By how much the reference is ahead of each method, and the corrected t-test of it.
+def paired_tests(rows: Sequence[Row], reference: str, score: str) -> dict[str, PairedTest]:
+    """Test the lead of the reference over each method by the corrected t-test.
 
     Parameters
     ----------
     rows : sequence of dict
-        Runs on one data set with one budget of labels.
+        Runs on one data set with one budget.
     reference : str
         A method among them.
     score : str
@@ -193,10 +184,10 @@ def against(rows: Sequence[Row], reference: str, score: str) -> dict[str, Paired
     >>> runs = [("a", 0, 80.0), ("b", 0, 81.0), ("a", 1, 90.0), ("b", 1, 92.0)]
     >>> rows = [{"method": m, "seed": seed, "scores": {"NMI": value}, "n_test": 1, "n_train": 2}
     ...         for m, seed, value in runs]
-    >>> round(against(rows, "b", "NMI")["a"].mean, 2)
+    >>> round(paired_tests(rows, "b", "NMI")["a"].mean, 2)
     1.5
     """
-    scores = _scores(rows, score)
+    scores = _by_method(rows, score)
     share = rows[0]["n_test"] / rows[0]["n_train"]
     return {
         name: corrected_t_test(scores[reference] - values, test_share=share)
@@ -204,7 +195,7 @@ def against(rows: Sequence[Row], reference: str, score: str) -> dict[str, Paired
     }
 
 
-def _scores(rows: Sequence[Row], score: str) -> dict[str, Floats]:
+def _by_method(rows: Sequence[Row], score: str) -> dict[str, Floats]:
     methods = list(dict.fromkeys(row["method"] for row in rows))
     seeds = sorted({row["seed"] for row in rows})
-    return dict(zip(methods, by_seed(rows, methods, seeds, score), strict=True))
+    return dict(zip(methods, score_matrix(rows, methods, seeds, score), strict=True))

@@ -14,7 +14,7 @@ from scipy import stats
 
 from ssdml.datasets import load_dataset
 from ssdml.experiments import compare
-from ssdml.experiments.analysis.tables import against, means
+from ssdml.experiments.analysis.tables import mean_scores, paired_tests
 from ssdml.experiments.compare import available
 from ssdml.experiments.methods.base import with_parameters
 from ssdml.experiments.methods.tuning import SUFFIX, tuned
@@ -78,7 +78,7 @@ def readme():
 def largest_p(kind, dataset, ours, others, score):
     """Of the tests of others against the best of ours, which has to be ahead of each."""
     rows = tables.finished(kind, dataset, [*ours, *others])
-    tests = against(rows, best_of(rows, ours, score), score)
+    tests = paired_tests(rows, best_of(rows, ours, score), score)
     found = [tests[name] for name in others if name in tests]
     assert all(map(is_ahead, found))
     return max(test.p for test in found)
@@ -104,7 +104,7 @@ def test_the_readme_states_the_wide_network_scores():
     rows = tables.finished("networks", "cifar10", [method, tables.WHOLE])
     told = [tables.cells(rows, score)[method] for score in ("NMI", "R@1", "accuracy")]
     assert [cell.replace("*", "") for cell in told] == [found[1], found[2], found[3]]
-    assert is_ahead(against(rows, method, "R@1")[tables.WHOLE])
+    assert is_ahead(paired_tests(rows, method, "R@1")[tables.WHOLE])
 
 
 def test_the_readme_states_the_p_values_on_features():
@@ -125,10 +125,10 @@ def test_the_readme_states_the_lead_on_features():
     for place in tables.SETS:
         for score in ("NMI", "accuracy"):
             rows = tables.finished(*place, [*tables.OURS, *tables.THEIRS])
-            found = means(rows, score)
+            found = mean_scores(rows, score)
             best = max(found, key=found.get)
             assert best in tables.OURS, (place, score)
-            leads[place[1], score] = against(rows, best, score)
+            leads[place[1], score] = paired_tests(rows, best, score)
     lda = re.search(
         r"LDA is ([\d.]+) behind .*? p = ([\d.]+) \(in NMI ([\d.]+)\)", readme()
     ).groups()
@@ -150,12 +150,12 @@ def test_the_readme_states_the_tuned_results():
     for place in tables.SETS:
         rows = tables.finished(*place, [*ours, *theirs])
         for score in ("NMI", "accuracy"):
-            found = means(rows, score)
+            found = mean_scores(rows, score)
             assert set(ours) < found.keys()
             assert max(found, key=found.get) in ours, (place, score)
     told = re.search(r"on Banking77 from an accuracy of ([\d.]+) to ([\d.]+), and comes", readme())
     both = "self-training", f"self-training{SUFFIX}"
-    found = means(tables.finished("features", "banking77", both), "accuracy")
+    found = mean_scores(tables.finished("features", "banking77", both), "accuracy")
     assert told.groups() == tuple(f"{found[name]:.1f}" for name in both)
 
 
@@ -168,7 +168,8 @@ def test_the_readme_states_the_recall_of_umap():
     )
     sets = [("components", "mnist"), ("components", "fashion_mnist"), ("features", "banking77")]
     found = [
-        means(tables.finished(*place, ["umap", "input", *tables.OURS]), "R@1") for place in sets
+        mean_scores(tables.finished(*place, ["umap", "input", *tables.OURS]), "R@1")
+        for place in sets
     ]
     pairs = [found[i][name] for i in range(3) for name in ("umap", "input")]
     best = [max(scores[name] for name in tables.OURS) for scores in found]
@@ -180,7 +181,7 @@ def test_the_readme_states_the_mean_ranks():
     difference = re.search(r"where their mean ranks are ([\d.]+) apart", readme())[1]
     for score in ("NMI", "accuracy"):
         sets = [
-            means(tables.finished(*place, [*tables.THEIRS, *tables.OURS]), score)
+            mean_scores(tables.finished(*place, [*tables.THEIRS, *tables.OURS]), score)
             for place in tables.SETS
         ]
         columns = np.array([[found[name] for found in sets] for name in sets[0]])

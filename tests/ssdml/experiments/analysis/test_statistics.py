@@ -1,4 +1,4 @@
-"""Intervals, paired differences and ranks against scipy's."""
+"""Intervals, paired tests and ranks, against SciPy and published tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ssdml.experiments.analysis.statistics import average_ranks, mean_interval, paired_difference
+from ssdml.experiments.analysis.statistics import (
+    average_ranks,
+    corrected_t_test,
+    friedman_nemenyi,
+    mean_interval,
+    paired_difference,
+)
 
 
 @pytest.mark.parametrize("level", [0.9, 0.95, 0.99])
@@ -62,7 +68,7 @@ def test_an_unpaired_seed_is_skipped():
 
 
 def test_paired_difference_rejects_unequal_shapes():
-    with pytest.raises(ValueError, match=r"one entry a seed; got shapes \(2,\) and \(3,\)"):
+    with pytest.raises(ValueError, match=r"one entry per seed; got shapes \(2,\) and \(3,\)"):
         paired_difference([1.0, 2.0], [1.0, 2.0, 3.0])
 
 
@@ -79,3 +85,53 @@ def test_failed_runs_rank_last():
 def test_average_ranks_reject_a_vector():
     with pytest.raises(ValueError, match=r"scores must be 2-D; got shape \(2,\)"):
         average_ranks([1.0, 2.0])
+
+
+def test_uncorrected_test_matches_scipy(rng):
+    ours, theirs = rng.standard_normal((2, 8)) + np.array([[0.7], [0.0]])
+    test = corrected_t_test(ours - theirs, test_share=0.0)
+    assert test.p == pytest.approx(stats.ttest_rel(ours, theirs).pvalue)
+    assert test.mean == pytest.approx((ours - theirs).mean())
+
+
+def test_correction_widens_by_the_test_share(rng):
+    differences = rng.standard_normal(10) + 1
+    t = differences.mean() / (differences.std(ddof=1) * np.sqrt(1 / 10 + 0.5))
+    test = corrected_t_test(differences, test_share=0.5)
+    assert test.p == pytest.approx(2 * stats.t.sf(t, 9))
+    assert test.p > corrected_t_test(differences, test_share=0.0).p
+
+
+def test_the_test_is_symmetric_and_skips_failed_seeds(rng):
+    differences = rng.standard_normal(6)
+    plain = corrected_t_test(differences, test_share=0.1)
+    assert corrected_t_test(-differences, test_share=0.1).p == pytest.approx(plain.p)
+    with_gap = corrected_t_test([*differences, np.nan], test_share=0.1)
+    assert with_gap == plain
+
+
+def test_constant_or_too_few_differences():
+    assert corrected_t_test([2.0, 2.0, 2.0], test_share=0.1) == (2.0, 0.0)
+    assert corrected_t_test([0.0, 0.0], test_share=0.1) == (0.0, 1.0)
+    assert np.isnan(corrected_t_test([1.0], test_share=0.1).p)
+    assert np.isnan(corrected_t_test([], test_share=0.1).mean)
+
+
+@pytest.mark.parametrize(("n_methods", "q"), [(3, 2.343), (4, 2.569), (5, 2.728), (10, 3.164)])
+def test_critical_difference_matches_demsars_table(rng, n_methods, q):
+    test = friedman_nemenyi(rng.standard_normal((n_methods, 10)))
+    expected = q * np.sqrt(n_methods * (n_methods + 1) / 60)
+    assert test.critical_difference == pytest.approx(expected, abs=2e-3)
+
+
+def test_friedman_matches_scipy_and_detects_an_order(rng):
+    scores = rng.standard_normal((4, 12))
+    assert friedman_nemenyi(scores).p == pytest.approx(stats.friedmanchisquare(*scores).pvalue)
+    ordered = friedman_nemenyi(scores + 10 * np.arange(4)[:, None])
+    assert ordered.p < 1e-6
+    np.testing.assert_array_equal(ordered.ranks, [4, 3, 2, 1])
+
+
+def test_friedman_rejects_too_few_methods():
+    with pytest.raises(ValueError, match="at least 3 methods and 2 data sets; got 2 and 5"):
+        friedman_nemenyi(np.zeros((2, 5)))

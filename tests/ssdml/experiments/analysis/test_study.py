@@ -10,16 +10,15 @@ from scipy import stats
 
 from ssdml.datasets.budgets import Budget
 from ssdml.experiments.analysis.statistics import (
-    corrected_interval,
     corrected_t_test,
     holm,
     mean_interval,
 )
 from ssdml.experiments.analysis.study import (
-    alike,
     make_study,
     matching_budget,
     most_runs,
+    rank_groups,
     rank_over_datasets,
     study_scores,
 )
@@ -128,9 +127,9 @@ def test_corrected_interval_agrees_with_corrected_test(rng):
     differences = rng.standard_normal(6) + 0.8
     for share in (0.0, 0.5):
         p = corrected_t_test(differences, test_share=share).p
-        at_p = corrected_interval(differences, test_share=share, level=1 - p)
+        at_p = mean_interval(differences, test_share=share, level=1 - p)
         assert min(abs(at_p.low), abs(at_p.high)) == pytest.approx(0, abs=1e-9)
-    plain = corrected_interval(differences, test_share=0.0)
+    plain = mean_interval(differences, test_share=0.0)
     assert plain == pytest.approx(mean_interval(differences))
 
 
@@ -147,7 +146,7 @@ def test_a_failed_method_is_not_ranked(rows_of, make_row):
     broken = [row for row in rows if row["method"] == "nca" and row["labels_per_class"] == 1]
     broken[0]["scores"], broken[0]["status"] = {}, "failed"
     study = make_study(rows)
-    assert study.ranking.left_out == ["nca"]
+    assert study.ranking.excluded == ["nca"]
     assert "nca" not in study.ranking.methods
     assert "nca" not in study.recommendation
 
@@ -174,7 +173,7 @@ def test_ranking_over_datasets_needs_three(rows_of):
 
 def test_groups_are_maximal_runs_within_the_difference(rng):
     ranks = np.sort(rng.uniform(1, 8, 8))
-    groups = alike(ranks, 1.5)
+    groups = rank_groups(ranks, 1.5)
     pairs = {(i, j) for a, b in groups for i in range(a, b + 1) for j in range(i + 1, b + 1)}
     close = {(i, j) for i in range(8) for j in range(i + 1, 8) if ranks[j] - ranks[i] <= 1.5}
     assert pairs == close
@@ -184,9 +183,9 @@ def test_groups_are_maximal_runs_within_the_difference(rng):
 def test_recommendation_names_best_lead_and_interval(rows_of):
     study = make_study(rows_of(CURVES))
     averages = {m: np.mean([CURVES[m][1], CURVES[m][5]], axis=0) for m in ("ssdml", "lda")}
-    gain = corrected_interval(averages["ssdml"] - averages["lda"], test_share=0.5)
+    gain = mean_interval(averages["ssdml"] - averages["lda"], test_share=0.5)
     assert study.recommendation == (
-        f"Take ssdml: its accuracy is {averages['ssdml'].mean():.1f} % on average over 1 to 5 "
+        f"Use ssdml: mean accuracy {averages['ssdml'].mean():.1f} % over 1 to 5 "
         f"labels a class, +{gain.mean:.1f} points from lda, the next (95 % interval "
         f"+{gain.low:.1f} to +{gain.high:.1f}, 3 seeds)."
     )
@@ -205,24 +204,24 @@ def test_methods_are_compared_on_common_runs(rows_of):
     more = [row for row in rows_of(later) if row["seed"] == 3 or row["labels_per_class"] == 9]
     assert study_scores([*rows_of(CURVES), *more]).seeds == [0, 1, 2]
     expected, ragged = make_study(rows_of(CURVES)), make_study([*rows_of(CURVES), *more])
-    left_out = " Left out, where runs are missing: 9 labels a class, seed 3."
-    assert ragged.recommendation == expected.recommendation + left_out
+    excluded = " Excluded for missing runs: 9 labels a class, seed 3."
+    assert ragged.recommendation == expected.recommendation + excluded
     assert (ragged.matches, ragged.tests) == (expected.matches, expected.tests)
 
 
-def test_a_method_with_one_run_is_left_out(rows_of):
+def test_a_method_with_one_run_is_excluded(rows_of):
     rows = rows_of(CURVES | {"nca": {1: [99.0]}})
-    left_out = " Left out, where runs are missing: nca."
+    excluded = " Excluded for missing runs: nca."
     assert make_study(rows).recommendation == (
-        make_study(rows_of(CURVES)).recommendation + left_out
+        make_study(rows_of(CURVES)).recommendation + excluded
     )
 
 
-def test_a_budget_with_one_seed_is_left_out(rows_of):
+def test_a_budget_with_one_seed_is_excluded(rows_of):
     rows = rows_of({name: curve | {9: [99.0]} for name, curve in CURVES.items()})
     scores = study_scores(rows)
     assert (scores.budgets, scores.seeds) == ([Budget(1), Budget(5)], [0, 1, 2])
-    assert scores.left_out == ["9 labels a class"]
+    assert scores.excluded == ["9 labels a class"]
 
 
 def test_kept_runs_are_complete_and_maximal(rng):
@@ -251,19 +250,21 @@ def test_no_recommendation_if_every_method_failed(rows_of):
         if (row["method"], row["seed"]) in {("input", 0), ("ssdml", 1), ("lda", 2)}:
             row["scores"] = {"NMI": 1.0}
     assert make_study(rows).recommendation == (
-        "No method finished every run over 1 to 5 labels a class: none is recommended."
+        "No method finished every run over 1 to 5 labels a class, so none is recommended."
     )
     assert make_study(rows).tests == []
 
 
 def test_recommendation_for_a_single_method(rows_of):
     study = make_study(rows_of({"input": CURVES["input"]}))
-    assert study.recommendation.startswith("input is the only method: its accuracy is 56.0 %")
+    assert study.recommendation.startswith("input is the only method: mean accuracy 56.0 %")
 
 
 def test_recommendation_warns_about_one_seed(rows_of):
     one = {m: {n: v[:1] for n, v in curve.items()} for m, curve in CURVES.items()}
-    assert "one seed does not tell how sure that is" in make_study(rows_of(one)).recommendation
+    assert (
+        "One seed gives no interval; run at least five." in make_study(rows_of(one)).recommendation
+    )
 
 
 def test_classes_without_labels_use_recall(rows_of):

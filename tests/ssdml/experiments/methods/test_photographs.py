@@ -139,7 +139,10 @@ def test_a_protocol_resolves_steps_and_values_per_dataset():
     assert (cars.learning["epochs"], "n_steps" in cars.learning) == (373, False)
     assert CHEN2021.on("cub", 5864).learning["epochs"] == 111  # 5,000 batches of 130
     assert [ZHU2020.on(name, 100).frozen_norms for name in ("cars", "sop")] == [True, False]
-    with pytest.raises(ValueError, match="one of cars, cub, sop, for which the paper gives learning_rate; got inshop"):
+    with pytest.raises(
+        ValueError,
+        match="one of cars, cub, sop, for which the paper gives learning_rate; got inshop",
+    ):
         LI2020.on("inshop", 100)
 
 
