@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("ssdml", "graphs", "baselines", "tests", "examples")
 PAGES = ("README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile")
 IN_WHEEL = {"ssdml": "ssdml", "graphs": "ssdml/graphs", "baselines": "ssdml/baselines"}
-KINDS = {".py", ".typed", ".jinja", ".css", ".js"}
+KINDS = {".py", ".pyi", ".typed", ".jinja", ".css", ".js"}
 
 # Where the modules come from, seen from one interpreter.
 WHERE = """
@@ -143,12 +143,9 @@ def test_an_installed_wheel_is_found_from_elsewhere(site, tmp_path):
     assert homes("-c", WHERE, cwd=tmp_path, path=(site,)) == in_wheel(site)
 
 
-def test_an_installed_wheel_needs_no_finder(site, tmp_path):
-    code = (
-        "import ssdml, sys; print([f for f in sys.meta_path if f.__module__ == 'ssdml._checkout'])"
-    )
-    # -S again: the finders that remain are Python's own
-    assert run_python("-c", code, cwd=tmp_path, path=(site,)).strip() == "[]"
+def test_an_installed_wheel_searches_its_own_folder_alone(site, tmp_path):
+    code = "import ssdml; print(*ssdml.__path__, sep='\\n')"
+    assert run_python("-c", code, cwd=tmp_path, path=(site,)).split() == [str(site / "ssdml")]
 
 
 def test_the_bare_names_stay_free_for_other_projects(site, tmp_path):
