@@ -25,7 +25,7 @@ demo: $(VENV)/installed
 	@echo "Open $(CURDIR)/demo/report.html in a browser."
 
 test: $(VENV)/installed-test
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(ARGS)
 
 lint: $(VENV)/installed-test
 	$(BIN)/python -m ruff check

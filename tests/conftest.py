@@ -8,6 +8,9 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores; set before numpy loads
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import numpy as np
 import pytest
 
