@@ -28,9 +28,9 @@ from ssdml.experiments.report.figures import (
     project,
 )
 from ssdml.experiments.runs.details import MapSample
-from ssdml.networks.data import as_items
+from ssdml.networks.data import as_samples
 from ssdml.networks.metric_network import new_network
-from ssdml.networks.training import embed_items
+from ssdml.networks.training import embed_samples
 
 ANGLES = {
     35: "deep-ssdml[angle=35]",
@@ -66,10 +66,10 @@ def learned(method, data, images, split, folder):
 
 def untrained(model, images, split):
     """Embedding of the test images by the network that a fit of this model begins with."""
-    items, n_classes = as_items(images[split.train], "figure"), len(model.classes_)
+    items, n_classes = as_samples(images[split.train], "figure"), len(model.classes_)
     seed = run_seed(model.random_state, None)
     network = new_network(model.backbone, items, model.n_components, n_classes, seed, "cpu")
-    return embed_items(network, as_items(images[split.test], "figure"))
+    return embed_samples(network, as_samples(images[split.test], "figure"))
 
 
 def draw_convergence(axes, models, score, before):

@@ -14,7 +14,7 @@ from torch import distributed, nn
 
 from ssdml import DeepSSDML
 from ssdml.deep import input_graph as device_graph
-from ssdml.deep.alternation import DeepRun
+from ssdml.deep.alternation import AlternationTrainer
 from ssdml.deep.checkpoints import digest
 from ssdml.losses import DecorrelatedCentersLoss
 from ssdml.utils import distributed as ranks
@@ -38,7 +38,7 @@ def main(out: Path) -> None:
 
     training.average_gradients = keep
     losses = []
-    train, partition = DeepRun._loss, DeepRun.partition
+    train, partition = AlternationTrainer._loss, AlternationTrainer.partition
 
     def die_once(self, progress):
         if ranks.rank() == ranks.n_ranks() - 1:
@@ -52,13 +52,13 @@ def main(out: Path) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
         return partition(self, progress)
 
-    DeepRun.partition = die_once
+    AlternationTrainer.partition = die_once
 
     def loss(self, *args):
         losses.append(train(self, *args))
         return losses[-1]
 
-    DeepRun._loss = loss
+    AlternationTrainer._loss = loss
     torch.manual_seed(int(os.environ.get("RANK", "0")))  # each begins with centers of its own
     centers = DecorrelatedCentersLoss(10, 16)
     # An attempt after a lost connection goes on where that is tested, and else begins anew.

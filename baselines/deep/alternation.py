@@ -19,10 +19,10 @@ from ssdml.baselines.isdml import ISDML
 from ssdml.baselines.lrml import LRML
 from ssdml.baselines.seraph import SERAPH
 from ssdml.deep.base import DeepEstimator
-from ssdml.deep.trainer import PartitionRun, Prepared, RunSettings
+from ssdml.deep.trainer import PartitionTrainer, Prepared
 from ssdml.graphs.neighbors.knn import KNNGraph
 from ssdml.losses.pairs import squared_distances
-from ssdml.networks.data import Items
+from ssdml.networks.data import Samples
 from ssdml.networks.metric_network import MetricNetwork
 from ssdml.utils.linalg import covariance
 from ssdml.utils.typing import Array, Indices, Ints
@@ -62,7 +62,7 @@ class DeepBaseline(DeepEstimator):
     epochs, epochs_per_partition : int
         Passes over partitions, and over each of them; the last partition has what is left.
     batch_size : int
-        Items of a step: a third labeled, the rest in pairs of neighbors.
+        Samples of a step: a third labeled, the rest in pairs of neighbors.
     learning_rate, weight_decay : float
         Of SGD with momentum 0.9.
     mixed_precision : bool or "auto"
@@ -100,7 +100,7 @@ class DeepBaseline(DeepEstimator):
     labeled items by heart (of held-out training images of MNIST, LRML's NMI falls to 21, and at
     10⁻⁵ rises to 57), and ISDML's, unscaled, end in zeros.
     The embedding is scaled to unit length, where the seed says nothing, and the last network is
-    kept: the seed's choice of the best wants the labels of 15 % of the items. Items of which the
+    kept: the seed's choice of the best wants the labels of 15 % of the items. Samples of which the
     network makes zeros alone stay in the partition's graph.
 
     References
@@ -188,10 +188,10 @@ class DeepBaseline(DeepEstimator):
         method._validate_params()
         return method
 
-    def _new_run(
+    def _new_trainer(
         self, items: Any, labels: Array, network: Any, seed: int, device: str
-    ) -> BaselineRun:
-        return BaselineRun(items, labels, network, self._new_method(), self, seed, device)
+    ) -> BaselineTrainer:
+        return BaselineTrainer(items, labels, network, self._new_method(), self, seed, device)
 
 
 # A run of partitions that learns a baseline's metric, and the network by its objective.
@@ -213,25 +213,25 @@ class Batch(NamedTuple):
     items: Indices  # the same among all
 
 
-class BaselineRun(PartitionRun):
+class BaselineTrainer(PartitionTrainer):
     """State of the alternation of a baseline, and its steps.
 
-    The momentum of the descent (0.9) is that of :class:`~ssdml.deep.published.LiteralRun`.
+    The momentum of the descent (0.9) is that of :class:`~ssdml.deep.published.PublishedTrainer`.
     """
 
     optimizer = partial(torch.optim.SGD, lr=0.0, momentum=0.9)
 
     def __init__(
         self,
-        items: Items,
+        items: Samples,
         labels: Ints,
         network: MetricNetwork,
         method: Baseline,
-        settings: RunSettings,
+        estimator: Any,
         seed: int,
         device: str,
     ) -> None:
-        super().__init__(items, labels, network, settings, seed, device)
+        super().__init__(items, labels, network, estimator, seed, device)
         self.method = method
         self.objective: Objective | None = None
 
@@ -247,8 +247,8 @@ class BaselineRun(PartitionRun):
         entry = {name: value for name, value in info.items() if isinstance(value, int | float)}
         return Prepared(metric=metric, more=objective, entry=entry)
 
-    def _take_over(self, found: Prepared) -> None:
-        super()._take_over(found)
+    def _apply(self, found: Prepared) -> None:
+        super()._apply(found)
         self.objective = found.more
 
     def _batches(self, rows: Indices, number: int, rng: np.random.Generator) -> Iterator[Batch]:
@@ -256,13 +256,13 @@ class BaselineRun(PartitionRun):
         assert self.objective is not None
         known = np.flatnonzero(self.labels[rows] != UNLABELED)
         for _ in range(self._steps_of(number)):
-            batch = draw_batch(known, self.objective.graph, self.settings.batch_size, rng)
+            batch = draw_batch(known, self.objective.graph, self.estimator.batch_size, rng)
             yield Batch(batch, rows[batch])
 
     def _loss(self, batch: Batch) -> torch.Tensor:
         """The method's objective, its metric as it is."""
         assert self.objective is not None
-        features = self.network.features(self.items.batch(batch.items))
+        features = self.network.features(self.samples.batch(batch.items))
         embedding = features @ self.network.metric
         squares = squared_distances(embedding, embedding)
         weights = torch.from_numpy(self.objective.loss.weights_of(batch.rows)).to(squares)

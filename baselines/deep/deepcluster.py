@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval
 from torch import Tensor, from_numpy, nn
 from torch.nn import functional
 
-from ssdml.baselines.deep.recipe import Recipe, Softmax, UnsupervisedRun
+from ssdml.baselines.deep.recipe import Recipe, Softmax, UnsupervisedTrainer
 from ssdml.networks.sampling import balanced_batches
 from ssdml.utils.distributed import from_first_rank
 from ssdml.utils.linalg import unit_rows
@@ -58,10 +58,10 @@ class DeepCluster(Recipe):
         return Softmax(n_components, min(n_items, self.n_clusters))
 
     def batches(
-        self, run: UnsupervisedRun, rows: Indices, counts: list[int], rng: np.random.Generator
+        self, run: UnsupervisedTrainer, rows: Indices, counts: list[int], rng: np.random.Generator
     ) -> Iterator[tuple[Indices, Ints]]:
-        """Items and their clusters, which are found anew with each epoch."""
-        size, head = run.settings.batch_size, run.head
+        """Samples and their clusters, which are found anew with each epoch."""
+        size, head = run.estimator.batch_size, run.head
         assert isinstance(head, Softmax)
         for count in counts:
             own = rng.spawn(1)[0]
@@ -72,13 +72,13 @@ class DeepCluster(Recipe):
             for batch in balanced_batches(codes, np.ones(len(rows)), size, count, rng):
                 yield rows[batch], codes[batch]
 
-    def loss(self, run: UnsupervisedRun, batch: tuple[Indices, Ints]) -> Tensor:
+    def loss(self, run: UnsupervisedTrainer, batch: tuple[Indices, Ints]) -> Tensor:
         """Cross-entropy of the views with the clusters of their items."""
         rows, codes = batch
         logits = run.head(run.layer(run.views(rows)))
         return functional.cross_entropy(logits, from_numpy(codes).to(logits.device))
 
-    def _clusters(self, run: UnsupervisedRun, rows: Indices, rng: np.random.Generator) -> Ints:
+    def _clusters(self, run: UnsupervisedTrainer, rows: Indices, rng: np.random.Generator) -> Ints:
         axes = whitened(run.embed("embedding", rows), self.n_axes)
         return clusters(axes, min(self.n_clusters, len(rows)), self.max_iter, rng)
 

@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval
 from torch import Tensor, from_numpy, nn
 from torch.nn import functional
 
-from ssdml.baselines.deep.recipe import Recipe, Softmax, UnsupervisedRun, shuffled
+from ssdml.baselines.deep.recipe import Recipe, Softmax, UnsupervisedTrainer, shuffled
 from ssdml.networks.augmentation import RandomViews
 from ssdml.utils.typing import Indices
 
@@ -28,13 +28,13 @@ class Exemplar(Recipe):
     Parameters
     ----------
     n_seeds : int
-        Items drawn as classes, if there are so many.
+        Samples drawn as classes, if there are so many.
 
     Notes
     -----
     Translation by 0.2 of the side, scale from 0.7 to 1.4, rotation by 20° and changes of contrast
     and color are the published ones, as near as :class:`ssdml.networks.augmentation.RandomViews` comes to
-    them; images of one channel are not flipped. Items stand for patches: ours, as they are small.
+    them; images of one channel are not flipped. Samples stand for patches: ours, as they are small.
     So are views made when a batch is drawn, where the paper keeps 100 of each.
 
     References
@@ -57,14 +57,14 @@ class Exemplar(Recipe):
         return Softmax(n_components, min(n_items, self.n_seeds))
 
     def batches(
-        self, run: UnsupervisedRun, rows: Indices, counts: list[int], rng: np.random.Generator
+        self, run: UnsupervisedTrainer, rows: Indices, counts: list[int], rng: np.random.Generator
     ) -> Iterator[tuple[Indices, Indices]]:
         """Surrogate classes and the items that they are made of, the same in every partition."""
         seeds = np.random.default_rng(run.seed).permutation(rows)[: self.n_seeds]
-        for codes in shuffled(np.arange(len(seeds)), run.settings.batch_size, sum(counts), rng):
+        for codes in shuffled(np.arange(len(seeds)), run.estimator.batch_size, sum(counts), rng):
             yield seeds[codes], codes
 
-    def loss(self, run: UnsupervisedRun, batch: tuple[Indices, Indices]) -> Tensor:
+    def loss(self, run: UnsupervisedTrainer, batch: tuple[Indices, Indices]) -> Tensor:
         """Cross-entropy of the views with the classes of their items."""
         rows, codes = batch
         logits = run.head(run.layer(run.views(rows)))

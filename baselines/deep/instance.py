@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval
 from torch import Tensor, from_numpy, nn
 from torch.nn import functional
 
-from ssdml.baselines.deep.recipe import Recipe, UnsupervisedRun
+from ssdml.baselines.deep.recipe import Recipe, UnsupervisedTrainer
 from ssdml.utils.typing import Indices
 
 
@@ -22,7 +22,7 @@ class InstanceDiscrimination(Recipe):
     Parameters
     ----------
     n_noise : int
-        Items of noise, if there are so many others.
+        Samples of noise, if there are so many others.
     temperature : float
         Cosines to the memory are divided by it.
     momentum : float
@@ -62,7 +62,7 @@ class InstanceDiscrimination(Recipe):
         return Memory(n_items, n_components)
 
     def batches(
-        self, run: UnsupervisedRun, rows: Indices, counts: list[int], rng: np.random.Generator
+        self, run: UnsupervisedTrainer, rows: Indices, counts: list[int], rng: np.random.Generator
     ) -> Iterator[Indices]:
         """Shuffled items; before the first of them the memory takes in what the network makes."""
         memory = run.head
@@ -71,7 +71,7 @@ class InstanceDiscrimination(Recipe):
             memory.rows.copy_(from_numpy(run.embed("embedding")))
         return super().batches(run, rows, counts, rng)
 
-    def loss(self, run: UnsupervisedRun, batch: Indices) -> Tensor:
+    def loss(self, run: UnsupervisedTrainer, batch: Indices) -> Tensor:
         """Contrast with the memory, which takes the embedding in."""
         memory, embedding = run.head, run.network(run.views(batch))
         assert isinstance(memory, Memory)

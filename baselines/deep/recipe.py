@@ -14,9 +14,9 @@ from sklearn.base import BaseEstimator
 from torch import Tensor, nn
 
 from ssdml.deep.checkpoints import Checkpoint
-from ssdml.deep.trainer import PartitionRun, Prepared, RunSettings
+from ssdml.deep.trainer import PartitionTrainer, Prepared
 from ssdml.networks.augmentation import Augment
-from ssdml.networks.data import Items
+from ssdml.networks.data import Samples
 from ssdml.networks.metric_network import MetricNetwork
 from ssdml.utils.labels import one_hot
 from ssdml.utils.torch_tools import seeded
@@ -49,17 +49,17 @@ class Recipe(BaseEstimator, metaclass=ABCMeta):
         return nn.Module()
 
     def batches(
-        self, run: UnsupervisedRun, rows: Indices, counts: list[int], rng: np.random.Generator
+        self, run: UnsupervisedTrainer, rows: Indices, counts: list[int], rng: np.random.Generator
     ) -> Iterator[Any]:
         """What each step learns from; of each epoch as many as ``counts`` says."""
-        return shuffled(rows, run.settings.batch_size, sum(counts), rng)
+        return shuffled(rows, run.estimator.batch_size, sum(counts), rng)
 
     @abstractmethod
-    def loss(self, run: UnsupervisedRun, batch: Any) -> Tensor:
+    def loss(self, run: UnsupervisedTrainer, batch: Any) -> Tensor:
         """What the step of a batch goes down."""
 
 
-class UnsupervisedRun(PartitionRun):
+class UnsupervisedTrainer(PartitionTrainer):
     """State of the training by a recipe: a partition is all items, labeled or not.
 
     What is learned never sees a label; they are carried along the last graph alone.
@@ -67,28 +67,28 @@ class UnsupervisedRun(PartitionRun):
 
     def __init__(
         self,
-        items: Items,
+        items: Samples,
         labels: Ints,
         network: MetricNetwork,
         recipe: Recipe,
         views: Augment,
-        settings: RunSettings,
+        estimator: Any,
         seed: int,
         device: str,
     ) -> None:
         self.optimizer = partial(torch.optim.SGD, lr=0.0, momentum=0.9, nesterov=recipe.nesterov)
         blind = np.full_like(labels, UNLABELED)
-        super().__init__(items, blind, network, settings, seed, device)
+        super().__init__(items, blind, network, estimator, seed, device)
         self.labels, self.distributions = labels, one_hot(labels)
         self.recipe, self._views = recipe, views
         with seeded(seed, device):
             self.head = recipe.new_head(len(items), *network.L.shape).to(device)
         if learned := [*self.head.parameters()]:
-            self.trainer.optimizer.add_param_group({"params": learned})
+            self.stepper.optimizer.add_param_group({"params": learned})
 
     def views(self, rows: Indices) -> Tensor:
         """Distorted items, by torch's generator."""
-        return self._views(self.items.batch(rows), torch.default_generator)
+        return self._views(self.samples.batch(rows), torch.default_generator)
 
     def layer(self, items: Tensor) -> Tensor:
         """The embedding before it is scaled to unit length, which heads stand on."""
@@ -97,11 +97,11 @@ class UnsupervisedRun(PartitionRun):
     def forget_head(self) -> None:
         """Take what the optimizer remembers of the head, whose weights begin anew."""
         for weights in self.head.parameters():
-            self.trainer.optimizer.state.pop(weights, None)
+            self.stepper.optimizer.state.pop(weights, None)
 
     def place_metric(self, metric: npt.NDArray[Any]) -> None:
         """L, which the recipe learns by itself."""
-        self._place(metric, None)
+        self._update_network(metric, None)
 
     def _prepare(self, rng: np.random.Generator) -> Prepared:
         return Prepared()
@@ -119,7 +119,7 @@ class UnsupervisedRun(PartitionRun):
         steps = [self._steps_of(i) for i in range(self.n_partitions)]
         done = (sum(steps[:number]) + step) / sum(steps)
         n_drops = sum(done >= share for share in self.recipe.drops)
-        return self.settings.learning_rate * self.recipe.drop**n_drops
+        return self.estimator.learning_rate * self.recipe.drop**n_drops
 
     def checkpoint(self) -> Checkpoint:
         """All that later partitions depend on."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ssdml.baselines.deep.recipe import Recipe, Softmax, UnsupervisedRun
+from ssdml.baselines.deep.recipe import Recipe, Softmax, UnsupervisedTrainer
 from ssdml.utils.typing import Indices
 
 
@@ -38,7 +38,7 @@ class RotNet(Recipe):
         """Softmax over the turns."""
         return Softmax(n_components, 4)
 
-    def loss(self, run: UnsupervisedRun, batch: Indices) -> Tensor:
+    def loss(self, run: UnsupervisedTrainer, batch: Indices) -> Tensor:
         """Cross-entropy of the turned views with their turns."""
         turned, turns = quarter_turns(run.views(batch))
         return functional.cross_entropy(run.head(run.layer(turned)), turns)

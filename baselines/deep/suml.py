@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval
 from torch import Tensor, from_numpy, nn
 from torch.nn import functional
 
-from ssdml.baselines.deep.recipe import Recipe, UnsupervisedRun
+from ssdml.baselines.deep.recipe import Recipe, UnsupervisedTrainer
 from ssdml.utils.linalg import angular_factor
 from ssdml.utils.typing import Array, Indices
 
@@ -82,7 +82,7 @@ class SUML(Recipe):
         head.register_buffer("synthesis", torch.eye(d) / 2)
         return head
 
-    def loss(self, run: UnsupervisedRun, batch: Indices) -> Tensor:
+    def loss(self, run: UnsupervisedTrainer, batch: Indices) -> Tensor:
         """B and L learn from the batch; then its objective, for the network."""
         features = run.network.features(run.views(batch))
         triplets = random_triplets(len(batch), self.n_triplets)

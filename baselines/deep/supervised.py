@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ssdml.deep.base import DeepEstimator
-from ssdml.deep.published import LiteralRun, LiteralSettings
+from ssdml.deep.published import PublishedTrainer
 from ssdml.deep.trainer import Prepared
 from ssdml.graphs.triplets import Triplets
 from ssdml.metric.alternation import PAPER_STEPS
@@ -54,7 +54,7 @@ class DeepSupervised(DeepEstimator):
     epochs, epochs_per_partition : int
         Passes over the triplets, and over those of a partition.
     batch_size : int
-        Items that are embedded at a time are eight times as many, once all is learned.
+        Samples that are embedded at a time are eight times as many, once all is learned.
     learning_rate, weight_decay : float
         Of SGD with momentum 0.9.
     mixed_precision : bool or "auto"
@@ -150,40 +150,31 @@ class DeepSupervised(DeepEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _new_run(
+    def _new_trainer(
         self, items: Any, labels: Array, network: Any, seed: int, device: str
-    ) -> SupervisedRun:
-        kind = TripletRun if self.loss == "triplet" else SupervisedRun
+    ) -> SupervisedTrainer:
+        kind = TripletTrainer if self.loss == "triplet" else SupervisedTrainer
         return kind(items, labels, network, self, seed, device)
 
 
-class SupervisedSettings(LiteralSettings):
-    """Parameters of the estimator that this run reads besides."""
-
-    n_triplets: int
-    margin: float
-
-
-class SupervisedRun(LiteralRun):
+class SupervisedTrainer(PublishedTrainer):
     """The seed's alternation on triplets of the labeled items."""
-
-    settings: SupervisedSettings
 
     def _prepare(self, rng: np.random.Generator) -> Prepared:
         """Triplets of the labels."""
-        triplets = labeled_triplets(self.labels, self.settings.n_triplets, rng)
+        triplets = labeled_triplets(self.labels, self.estimator.n_triplets, rng)
         entry = {"n_triplets": len(triplets.anchor)}
         return Prepared(triplets=triplets, entry=entry)
 
 
-class TripletRun(SupervisedRun):
+class TripletTrainer(SupervisedTrainer):
     """The same with the triplet loss, for the network as for L."""
 
     def _losses(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         """By how much the negative is nearer than it should be."""
         to_positive = (anchor - positive).square().sum(dim=1)
         to_negative = (anchor - negative).square().sum(dim=1)
-        return functional.relu(to_positive - to_negative + self.settings.margin)
+        return functional.relu(to_positive - to_negative + self.estimator.margin)
 
     def _learn_metric(self, features: Array, triplets: Triplets) -> None:
         rows = torch.from_numpy(features.astype(np.float64))
@@ -198,7 +189,7 @@ class TripletRun(SupervisedRun):
         start = nearest_orthonormal(self.network.L)  # of float32, nearly so
         with np.errstate(invalid="ignore"):  # pymanopt, where no triplet is left to mend
             found = minimize_on_stiefel(objective, start, max_iter=PAPER_STEPS)
-        self._place(found.point, None)
+        self._update_network(found.point, None)
 
 
 def labeled_triplets(labels: Ints, most: int, rng: np.random.Generator) -> Triplets:

@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ssdml.baselines.deep.deepcluster import DeepCluster
 from ssdml.baselines.deep.exemplar import Exemplar
 from ssdml.baselines.deep.instance import InstanceDiscrimination
-from ssdml.baselines.deep.recipe import Recipe, UnsupervisedRun
+from ssdml.baselines.deep.recipe import Recipe, UnsupervisedTrainer
 from ssdml.baselines.deep.rotnet import RotNet
 from ssdml.baselines.deep.suml import SUML
 from ssdml.deep.base import DeepEstimator
@@ -168,13 +168,13 @@ class DeepUnsupervised(DeepEstimator):
         recipe._validate_params()
         return recipe
 
-    def _new_run(
+    def _new_trainer(
         self, items: Any, labels: Array, network: Any, seed: int, device: str
-    ) -> UnsupervisedRun:
+    ) -> UnsupervisedTrainer:
         recipe = self._new_recipe()
         recipe.check(items.shape)
         views = recipe.default_views(items.shape) if self.augment == "auto" else self.augment
         views, _ = strong_and_weak(views, items.shape)
         settings: Any = copy(self)
         settings.learning_rate = self.learning_rate or recipe.learning_rate
-        return UnsupervisedRun(items, labels, network, recipe, views, settings, seed, device)
+        return UnsupervisedTrainer(items, labels, network, recipe, views, settings, seed, device)

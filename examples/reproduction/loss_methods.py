@@ -15,10 +15,10 @@ from ssdml.graphs.propagation.labels import propagate_labels
 from ssdml.losses.base import LossSum
 from ssdml.losses.density import class_densities
 from ssdml.networks.backbones import ResidualHead
-from ssdml.networks.data import Items, StoredItems
+from ssdml.networks.data import Samples, StoredSamples
 from ssdml.networks.metric_network import MetricNetwork, new_network
 from ssdml.networks.sampling import aligned_halves, confidences
-from ssdml.networks.training import Schedule, embed_items, rate_at
+from ssdml.networks.training import Schedule, embed_samples, rate_at
 from ssdml.utils.linalg import random_orthonormal, unit_rows
 from ssdml.utils.torch_tools import one_thread, seeded
 from ssdml.utils.typing import Array, Ints
@@ -32,7 +32,7 @@ DENSITY_ROWS = 2000  # that the densities before training are those of, at most
 
 def learn(
     network: MetricNetwork,
-    items: Items,
+    items: Samples,
     classes: Ints,
     loss: LossSum,
     *,
@@ -47,7 +47,7 @@ def learn(
     ----------
     network : MetricNetwork
         Trained in place, its L as well.
-    items : Items
+    items : Samples
     classes : array of shape (n,), int
         -1 where a row has none.
     loss : LossSum
@@ -162,11 +162,11 @@ class LossEmbedding(TransformerMixin, BaseEstimator):
             classes, weights = _propagated(X, classes)
         else:
             X, classes = X[known], classes[known]
-        seed, items = self.random_state, self._items(X)
+        seed, items = self.random_state, self._samples(X)
         self.network_ = self._new_network(items)
         with seeded(seed, "cpu"), one_thread():
             drawn = np.random.default_rng(seed).permutation(len(items))[:DENSITY_ROWS]
-            before = torch.from_numpy(embed_items(self.network_, items, "features", drawn))
+            before = torch.from_numpy(embed_samples(self.network_, items, "features", drawn))
             densities = class_densities(
                 before, torch.from_numpy(classes[drawn]), len(self.classes_)
             )
@@ -186,14 +186,14 @@ class LossEmbedding(TransformerMixin, BaseEstimator):
     def transform(self, X: Array) -> Array:
         """Embedding of any rows, of unit length."""
         with one_thread():
-            return embed_items(self.network_, self._items(X))
+            return embed_samples(self.network_, self._samples(X))
 
-    def _items(self, X: Array) -> Items:
+    def _samples(self, X: Array) -> Samples:
         if self.item_shape is not None:
             X = X.reshape(len(X), *self.item_shape[:2], -1).transpose(0, 3, 1, 2)
-        return StoredItems(torch.from_numpy(np.require(X, np.float32, ["C", "W"])))
+        return StoredSamples(torch.from_numpy(np.require(X, np.float32, ["C", "W"])))
 
-    def _new_network(self, items: Items) -> MetricNetwork:
+    def _new_network(self, items: Samples) -> MetricNetwork:
         """Of images a network with random weights; of features one that begins as a rotation."""
         seed = self.random_state
         if self.item_shape is not None:

@@ -1,14 +1,14 @@
-"""Our alternation: labels along input and embedding, L by triplets, the backbone by classes.
+"""Train :class:`ssdml.DeepSSDML`: propagate labels, learn L by triplets, train the backbone.
 
-The backbone learns from the classes that the graph gave, from triplets of each batch, and from
-itself: the class that it is sure of for an item that is barely changed.
+The backbone learns from the propagated classes, from triplets within each batch, and from its own
+confident predictions on weakly augmented samples.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,14 +16,14 @@ from scipy import sparse
 from torch.nn import functional
 
 from ssdml.deep.input_graph import device_graph
-from ssdml.deep.trainer import PartitionRun, Prepared, RunSettings
+from ssdml.deep.trainer import PartitionTrainer, Prepared
 from ssdml.graphs.neighbors.knn import KNNGraph
 from ssdml.graphs.triplets import Triplets
 from ssdml.losses.angular import batch_angular_loss
 from ssdml.metric.alternation import N_TRIPLETS, learn_metric, mine
 from ssdml.metric.state import State
 from ssdml.networks.augmentation import Augment
-from ssdml.networks.data import Items
+from ssdml.networks.data import Samples
 from ssdml.networks.metric_network import MetricNetwork
 from ssdml.networks.sampling import aligned_halves, balanced_batches, confidences
 from ssdml.networks.training import Schedule, rate_at
@@ -35,65 +35,50 @@ from ssdml.utils.typing import Array, Indices, Ints
 if TYPE_CHECKING:
     from ssdml.losses.base import Loss
 
-
 N_NEGATIVES = 5
 
 
-class DeepSettings(RunSettings, Protocol):
-    """Parameters of the estimator that this run reads besides."""
-
-    propagation: str
-    mining: str
-    angle: float
-    consistency: float
-    threshold: float
-    triplets: float
-    metric_steps: int
-    orthogonal: bool
-
-
 class Batch(NamedTuple):
-    """What a step learns from."""
+    """Samples of a training step."""
 
     rows: Indices
-    classes: Ints  # of the rows, as the graph has them
-    others: Indices  # under consistency
+    classes: Ints  # propagated classes of the rows
+    others: Indices  # for the consistency loss
 
 
-class DeepRun(PartitionRun):
-    """State of our alternation, and its steps."""
+class AlternationTrainer(PartitionTrainer):
+    """Train a network and L on propagated classes, triplets and consistency."""
 
-    settings: DeepSettings
     learns_proxies = True
 
     def __init__(
         self,
-        items: Items,
+        samples: Samples,
         labels: Ints,
         network: MetricNetwork,
         views: Augment,
         weak_views: Augment,
-        settings: DeepSettings,
+        estimator: Any,
         seed: int,
         device: str,
         losses: Loss | None = None,
     ) -> None:
-        super().__init__(items, labels, network, settings, seed, device, losses)
-        own_share(settings.batch_size)  # or an error, before the work
+        super().__init__(samples, labels, network, estimator, seed, device, losses)
+        own_share(estimator.batch_size)  # fail early if the ranks cannot share a batch
         least = math.lcm(2, n_ranks())
-        if losses is not None and losses.takes_halves and settings.batch_size < least:
+        if losses is not None and losses.takes_halves and estimator.batch_size < least:
             raise ValueError(
                 f"batch_size must be at least {least} with losses of two halves that are aligned "
-                f"in class, such as GraphConsistency; got {settings.batch_size}."
+                f"in class, such as GraphConsistency; got {estimator.batch_size}."
             )
         self.views, self.weak_views = views, weak_views
         self._generator = torch.Generator()  # of the views
 
     def _prepare(self, rng: np.random.Generator) -> Prepared:
-        """Labels, triplets and metric; at first along the input, if its edges count."""
-        if not self.history and not self.trusts_input:
+        """Propagate labels, mine triplets and learn L; the first partition uses the input graph."""
+        if not self.history and not self.uses_input:
             return Prepared()
-        settings, features = self.settings, self.embed("features")
+        estimator, features = self.estimator, self.embed("features")
         entry: dict[str, Any] = {}
         if self.history:
             graph = self._graph(features, rng)
@@ -101,54 +86,56 @@ class DeepRun(PartitionRun):
         else:
             assert self.input_graph is not None
             graph, edges = self.input_graph.graph, self.input_graph.edges
-            # Later graphs are of a network that has learned the labels, and foretell them all.
-            entry["foretold"] = self.input_graph.foretold
-        distributions = self._spread(edges)
-        state = State(features, self.labels, graph, distributions)
-        triplets = self._mined(state, rng)
+            # Later graphs come from a network that has seen all labels.
+            entry["propagation_accuracy"] = self.input_graph.propagation_accuracy
+        distributions = self._propagate(edges)
+        triplets = self._mine(State(features, self.labels, graph, distributions), rng)
         entry["n_triplets"] = len(triplets.anchor)
-        fixed = not (settings.metric_steps and settings.orthogonal)
+        fixed = not (estimator.metric_steps and estimator.orthogonal)
         if fixed or not len(triplets.anchor):
             return Prepared(distributions, triplets=triplets, entry=entry)
         result = learn_metric(
             features,
             triplets,
-            nearest_orthonormal(self.network.L),  # of float32, nearly so
-            angle=settings.angle,
-            max_iter=settings.metric_steps,
+            nearest_orthonormal(self.network.L),  # float32 is only nearly orthonormal
+            angle=estimator.angle,
+            max_iter=estimator.metric_steps,
             rescale=True,
         )
         entry |= {"objective": (result.initial_value, result.value), "n_iter": result.n_iter}
         sums = distributions.T @ (features @ result.point)
-        proxies = sums if self.history else None  # of random features all would be one direction
+        proxies = sums if self.history else None  # random features all share one direction
         return Prepared(distributions, result.point, proxies, triplets, entry=entry)
 
-    def _mined(self, state: State, rng: np.random.Generator) -> Triplets:
-        """Triplets of all items; by one-sided affinities, of the partition's."""
+    def _mine(self, state: State, rng: np.random.Generator) -> Triplets:
+        """Mine triplets of all samples, or with one-sided affinities those of the partition."""
         part, rows = self.parts[len(self.history)], state.graph.rows
-        if self.settings.propagation == "two-sided" or len(part) == len(state.X):
-            return mine(state, self.settings, N_TRIPLETS, rng)
-        assert rows is not None  # it was not read from a file
-        graph = device_graph(rows[part], self.settings, self.device, rng)
+        if self.estimator.propagation == "two-sided" or len(part) == len(state.X):
+            return mine(state, self.estimator, N_TRIPLETS, rng)
+        assert rows is not None
+        estimator = self.estimator
+        graph = device_graph(
+            rows[part], estimator.n_neighbors, self.device, rng, n_jobs=estimator.n_jobs
+        )
         of_part = State(state.X[part], state.labels[part], graph, state.distributions[part])
-        return mine(of_part, self.settings, N_TRIPLETS, rng).among(part)
+        return mine(of_part, estimator, N_TRIPLETS, rng).among(part)
 
     def _edges(self, graph: KNNGraph) -> sparse.csr_array:
-        """Those of the embedding, and those of the input beside."""
+        """Add the input's weighted edges to those of the embedding."""
         edges = super()._edges(graph)
-        if self.trusts_input:
+        if self.uses_input:
             assert self.input_graph is not None
             edges = edges + self.input_graph.weight * self.input_graph.edges
         return edges
 
     @property
-    def trusts_input(self) -> bool:
-        """Whether the input's edges count."""
+    def uses_input(self) -> bool:
+        """Whether labels propagate along the input graph."""
         return self.input_graph is not None and self.input_graph.weight > 0
 
     def _batches(self, rows: Indices, number: int, rng: np.random.Generator) -> Iterator[Batch]:
-        """Of every class as many, by confidence, and any other rows of the partition."""
-        size, classes = self.settings.batch_size, self.distributions.argmax(axis=1)
+        """Draw class-balanced batches by confidence, with other samples of the partition."""
+        size, classes = self.estimator.batch_size, self.distributions.argmax(axis=1)
         outside = np.ones(len(classes), bool)
         outside[rows] = False
         weights = np.where(outside, 0, confidences(self.distributions))
@@ -158,68 +145,70 @@ class DeepRun(PartitionRun):
         return (Batch(batch, classes[batch], rng.choice(rows, len(batch))) for batch in drawn)
 
     def _rate(self, number: int, step: int) -> float:
-        """It rises and falls once over all partitions."""
+        """Warm up once and decay once over all partitions."""
         steps = [self._steps_of(i) for i in range(self.n_partitions)]
-        plan = Schedule(sum(steps), learning_rate=self.settings.learning_rate)
+        plan = Schedule(sum(steps), learning_rate=self.estimator.learning_rate)
         return rate_at((sum(steps[:number]) + step) / plan.n_steps, plan)
 
     def _loss(self, batch: Batch) -> torch.Tensor:
-        """Classes and triplets of the batch, and consistency of the other rows."""
+        """Add the losses of classes, triplets, consistency and the user's own."""
         rows, classes, others = batch
         share = own_share(len(rows))
         labels = torch.from_numpy(classes).to(self.device)
-        parts = [self._seen(self.views, self.items.batch(rows))[share]]
-        if self.settings.consistency:
-            items = self.items.batch(others)
-            weak = self._seen(self.weak_views, items)[share]
-            # A copy: the weak view may be the items themselves, and theirs may work in place.
-            parts.append(self._seen(self.views, items.clone())[share])
+        parts = [self._augmented(self.views, self.samples.batch(rows))[share]]
+        if self.estimator.consistency:
+            unseen = self.samples.batch(others)
+            weak = self._augmented(self.weak_views, unseen)[share]
+            # Views may be made in place, and the weak view may be the samples themselves.
+            parts.append(self._augmented(self.views, unseen.clone())[share])
         embedding = self.network(torch.cat(parts))
         seen, *strong = (gathered(part) for part in embedding.split(len(parts[0])))
         loss = functional.cross_entropy(self.network.logits(seen), labels)
-        if self.settings.triplets:
-            loss = loss + self.settings.triplets * batch_angular_loss(
-                seen, labels, self.settings.angle, N_NEGATIVES
+        if self.estimator.triplets:
+            loss = loss + self.estimator.triplets * batch_angular_loss(
+                seen, labels, self.estimator.angle, N_NEGATIVES
             )
         if self.losses is not None:
             loss = loss + self.losses(seen, labels)
-        if self.settings.consistency:
-            targets, trusted = self._targets(weak)
+        if self.estimator.consistency:
+            targets, confident = self._targets(weak)
             losses = functional.cross_entropy(
                 self.network.logits(strong[0]), targets, reduction="none"
             )
-            loss = loss + self.settings.consistency * (losses * trusted).mean()
+            loss = loss + self.estimator.consistency * (losses * confident).mean()
         return loss
 
-    def _seen(self, augment: Augment, items: torch.Tensor) -> torch.Tensor:
-        """A view of each item."""
-        views = augment(items, self._generator)
+    def _augmented(self, augment: Augment, samples: torch.Tensor) -> torch.Tensor:
+        """Make one view per sample, and check what a user's function returns."""
+        views = augment(samples, self._generator)
         if not isinstance(views, torch.Tensor):
             raise TypeError(
-                f"augment must return a tensor, a view of each item; got {type(views).__name__}."
+                "augment must return a tensor with one view per sample; got "
+                f"{type(views).__name__}."
             )
-        if len(views) != len(items):
+        if len(views) != len(samples):
             raise ValueError(
-                f"augment must return a view of each item; got {len(views)} for {len(items)} items."
+                f"augment must return one view per sample; got {len(views)} views of "
+                f"{len(samples)} samples."
             )
         return views
 
     @torch.no_grad()
     def _targets(self, weak: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Likeliest classes of weak views, and which of them the network is sure of."""
+        """Predict the classes of weak views, and whether they exceed the threshold."""
         with evaluating(self.network):
             embedding = self.network(weak)
-        beliefs = torch.softmax(self.network.logits(gathered(embedding)), dim=1)
-        best, targets = beliefs.max(dim=1)
-        return targets, (best > self.settings.threshold).to(beliefs.dtype)
+        probabilities = torch.softmax(self.network.logits(gathered(embedding)), dim=1)
+        best, targets = probabilities.max(dim=1)
+        return targets, (best > self.estimator.threshold).to(probabilities.dtype)
 
 
 def halves(
     classes: Ints, weights: Array, size: int, count: int, rng: np.random.Generator
 ) -> Iterator[Indices]:
-    """Batches of two halves, aligned in class, of at most ``size`` rows, by weight.
+    """Draw weighted batches of at most ``size`` rows whose halves are aligned in class.
 
-    As many rows of a class as the processes can share evenly.
+    The rows per class are a multiple of 2 and of the world size.
 
     Examples
     --------

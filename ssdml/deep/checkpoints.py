@@ -1,7 +1,7 @@
-"""Where training stands, on disk: whole or not there, and only ever read by the run it belongs to.
+"""Checkpoints of a run: atomic to write, and readable only by a run with the same configuration.
 
-A checkpoint is one safetensors file; what is not an array stands as JSON in its header. The last
-two are kept: should the newest turn out damaged, the run goes on from the one before.
+A checkpoint is one safetensors file with JSON in its header. The last two are kept, in case the
+newest is damaged.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from sklearn.utils import check_random_state
 from torch import nn
 
-from ssdml.networks.data import Items
+from ssdml.networks.data import Samples
 from ssdml.utils.persistence import usual_mode
+from ssdml.utils.typing import Ints
 
 SCHEMA = 1
 KEPT = 2
@@ -33,37 +33,22 @@ NAME = re.compile(r"partition-(\d{4,})\.safetensors")
 
 
 class Checkpoint(NamedTuple):
-    """What a run needs to go on."""
+    """State that a run resumes from."""
 
-    number: int  # partitions that are done
+    number: int  # of completed partitions
     tensors: dict[str, torch.Tensor]
     state: dict[str, Any]  # JSON
 
     def part(self, prefix: str) -> dict[str, torch.Tensor]:
-        """Tensors whose names begin with the prefix and a dot, without these."""
+        """Tensors named ``prefix.*``, without the prefix."""
         names = [name for name in self.tensors if name.startswith(f"{prefix}.")]
         return {name[len(prefix) + 1 :]: self.tensors[name] for name in names}
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint, config: dict[str, Any]) -> Path:
-    """Write a checkpoint of a run with this configuration; the one before the last goes.
+    """Write a checkpoint of a run with this configuration; keep the last two.
 
-    Parameters
-    ----------
-    folder : path
-        Made if it is not there.
-    checkpoint : Checkpoint
-    config : dict
-        JSON; :func:`load_checkpoint` wants it to be the same.
-
-    Returns
-    -------
-    file : path
-
-    Raises
-    ------
-    OSError
-        Where it cannot be written: earlier checkpoints are still there.
+    Raises OSError if the file cannot be written, and leaves earlier checkpoints untouched.
 
     Examples
     --------
@@ -77,7 +62,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, config: dict[str, Any]
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    tensors = {  # copies: safetensors refuses parts that share memory, as tied weights do
+    tensors = {  # copies: safetensors refuses tensors that share memory, such as tied weights
         name: part.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
         for name, part in checkpoint.tensors.items()
     }
@@ -91,48 +76,34 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, config: dict[str, Any]
             save_file(tensors, unfinished, metadata={"ssdml": json.dumps(header)})
         unfinished.replace(file)
     except (OSError, SafetensorError) as error:
-        with suppress(OSError):  # such as where the folder is a file
+        with suppress(OSError):  # the folder may be a file
             unfinished.unlink()
         raise OSError(
             getattr(error, "errno", None) or errno.EIO,
-            f"a checkpoint cannot be written ({getattr(error, 'strerror', None) or error}). Make "
-            "room, or name another checkpoint_dir; the run goes on from the last one",
+            f"checkpoint cannot be written ({getattr(error, 'strerror', None) or error}). Free disk "
+            "space or use another checkpoint_dir; the run resumes from the last checkpoint",
             str(file),
         ) from error
-    # Later ones are damaged, or this run would have gone on from them; they do not count.
-    those_before = [other for other in _files(folder) if _number(other) <= checkpoint.number]
-    for earlier in those_before[:-KEPT]:
+    # Later checkpoints are damaged: the run would have resumed from them.
+    earlier_files = [other for other in _files(folder) if _number(other) <= checkpoint.number]
+    for earlier in earlier_files[:-KEPT]:
         earlier.unlink()
     return file
 
 
 def load_checkpoint(folder: Path, config: dict[str, Any], who: str) -> Checkpoint | None:
-    """The last checkpoint of a run with this configuration that is whole; None if there is none.
+    """Read the last intact checkpoint of a run with this configuration; None if there is none.
 
-    Parameters
-    ----------
-    folder : path
-    config : dict
-    who : str
-        Beginning of messages.
-
-    Raises
-    ------
-    ValueError
-        If it belongs to a run with another configuration.
-
-    Warns
-    -----
-    RuntimeWarning
-        For a damaged file, which is passed over.
+    Raises ValueError if the configuration differs, and warns of damaged files, which are skipped.
+    ``who`` begins the messages.
     """
     for file in reversed(_files(folder)):
         try:
             header, tensors = _read(file)
         except (ValueError, OSError) as error:
             warnings.warn(
-                f"{who}: {file} is damaged ({error}); going on from the checkpoint before it, "
-                "or from the start.",
+                f"{who}: {file} is damaged ({error}); resuming from the checkpoint before it, or "
+                "from the start.",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -143,7 +114,7 @@ def load_checkpoint(folder: Path, config: dict[str, Any], who: str) -> Checkpoin
 
 
 def saved_config(folder: Path) -> dict[str, Any] | None:
-    """Configuration of the last checkpoint that is whole; None if there is none."""
+    """Read the configuration of the last intact checkpoint; None if there is none."""
     for file in reversed(_files(folder)):
         with suppress(ValueError, OSError):
             config: dict[str, Any] = _read(file)[0]["config"]
@@ -152,7 +123,7 @@ def saved_config(folder: Path) -> dict[str, Any] | None:
 
 
 def digest(*states: Mapping[str, torch.Tensor]) -> str:
-    """SHA-256 of tensors with their names, in whatever order.
+    """SHA-256 of named tensors, in any order.
 
     Examples
     --------
@@ -168,12 +139,12 @@ def digest(*states: Mapping[str, torch.Tensor]) -> str:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Checkpoints in a folder, the earliest first."""
+    """List the checkpoints in a folder, in order."""
     return sorted(filter(_number, folder.glob("partition-*")), key=_number)
 
 
 def _number(file: Path) -> int:
-    """Partitions that are done in a checkpoint, by its name; 0 of other files."""
+    """Completed partitions by the file's name; 0 for other files."""
     found = NAME.fullmatch(file.name)
     return int(found[1]) if found else 0
 
@@ -193,7 +164,7 @@ def _read(file: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     if is_newer:
         raise ValueError(f"schema {header['schema']}; this version reads up to {SCHEMA}")
     if not is_whole:
-        raise ValueError("its tensors are not those that were written")
+        raise ValueError("the checksum of its tensors is wrong")
     return known, tensors
 
 
@@ -201,20 +172,18 @@ def _check_config(saved: dict[str, Any], config: dict[str, Any], file: Path, who
     wanted = json.loads(json.dumps(config))
     names = sorted(name for name in saved | wanted if saved.get(name) != wanted.get(name))
     if names:
-        changes = ", ".join(f"{name} {saved.get(name)!r} there" for name in names[:4])
+        differing = ", ".join(f"{name}={saved.get(name)!r}" for name in names[:4])
         raise ValueError(
-            f"{who}: {file} must come from a run with the same settings and data; got {changes}. "
-            "Name another checkpoint_dir, or empty this one."
+            f"{who}: checkpoint_dir must hold checkpoints of the same parameters and data; got "
+            f"{differing} in {file}. Use another checkpoint_dir or empty this one."
         )
 
 
-# What two fits must have in common, for the one to go on from the other's checkpoints.
-
-UNLIKE = ("checkpoint_dir", "device", "n_jobs", "verbose", "random_state")  # they may differ
+UNCOMPARED = ("checkpoint_dir", "device", "n_jobs", "verbose", "random_state")
 
 
 def run_seed(random_state: Any, folder: Path | None) -> int:
-    """Seed of a run; where any will do, that of the run whose checkpoints are there."""
+    """Draw the seed of a run; without ``random_state``, reuse that of existing checkpoints."""
     if random_state is None and folder is not None:
         saved = saved_config(folder)
         if saved is not None and "seed" in saved:
@@ -222,57 +191,54 @@ def run_seed(random_state: Any, folder: Path | None) -> int:
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
-def run_config(
-    model: Any, items: Items, labels: npt.NDArray[np.int64], seed: int
-) -> dict[str, Any]:
-    """Settings, labels and items of a run as JSON."""
-    params = {k: v for k, v in model.get_params(deep=False).items() if k not in UNLIKE}
-    return {name: described(value) for name, value in params.items()} | {
+def run_config(model: Any, samples: Samples, labels: Ints, seed: int) -> dict[str, Any]:
+    """Describe parameters, labels and samples of a run as JSON; resuming compares them."""
+    params = {k: v for k, v in model.get_params(deep=False).items() if k not in UNCOMPARED}
+    return {name: describe(value) for name, value in params.items()} | {
         "seed": seed,
-        "item_shape": list(items.shape),
+        "item_shape": list(samples.shape),
         "labels": hashlib.sha256(np.ascontiguousarray(labels).tobytes()).hexdigest(),
-        "items": digest({str(len(items)): items.compared()}),
+        "samples": digest({str(len(samples)): samples.compared()}),
     }
 
 
-def described(value: Any) -> Any:
-    """What is the same in every process that makes a value anew, as JSON.
+def describe(value: Any) -> Any:
+    """Describe a parameter as JSON, equally in every process.
 
-    Numbers and words stay what they are; functions and classes go by their names, a lambda, which
-    has none, by its code too, if not by what it closes over; what is built of others by these,
-    modules by their layers and the plain attributes of each. Weights are not part of it.
+    Numbers and strings stay; functions and classes become their names, lambdas their bytecode,
+    modules their layers and plain attributes. Weights are not included.
 
     Examples
     --------
-    >>> described([0.5, partial(np.clip, a_min=0)])
+    >>> describe([0.5, partial(np.clip, a_min=0)])
     [0.5, ['functools.partial', 'numpy.clip', [], {'a_min': 0}]]
     """
     if value is None or isinstance(value, (str, int, float)):
         return value
     if isinstance(value, (list, tuple)):
-        return [described(part) for part in value]
+        return [describe(part) for part in value]
     if isinstance(value, Mapping):
-        return {str(name): described(part) for name, part in value.items()}
+        return {str(name): describe(part) for name, part in value.items()}
     if isinstance(value, partial):
-        kind = ["functools.partial", described(value.func)]
-        return [*kind, described(value.args), described(value.keywords)]
+        kind = ["functools.partial", describe(value.func)]
+        return [*kind, describe(value.args), describe(value.keywords)]
     if hasattr(value, "__qualname__"):
         name = f"{value.__module__}.{value.__qualname__}"
         code = getattr(value, "__code__", None) if name.endswith("<lambda>") else None
         return name if code is None else [name, _body(code)]
     if isinstance(value, nn.Module):
         return [repr(value), [_plain(part) for part in value.modules()]]
-    if getattr(type(value), "__repr__", None) is object.__repr__:  # tells where it lies in memory
-        return [described(type(value)), _plain(value)]
+    if getattr(type(value), "__repr__", None) is object.__repr__:  # names a memory address
+        return [describe(type(value)), _plain(value)]
     return repr(value)
 
 
 def _body(code: CodeType) -> str:
-    """SHA-256 of what a function does: of its code, and that of functions within it."""
+    """SHA-256 of bytecode, including that of inner functions."""
     constants = [
         _body(part)
         if isinstance(part, CodeType)
-        else sorted(map(repr, part))  # a set has another order in every process
+        else sorted(map(repr, part))  # the order of a set differs between processes
         if isinstance(part, frozenset)
         else repr(part)
         for part in code.co_consts
@@ -282,10 +248,10 @@ def _body(code: CodeType) -> str:
 
 
 def _plain(value: Any) -> dict[str, Any]:
-    """Public attributes of an object that are numbers, words, names of functions, or several."""
+    """Public attributes that are numbers, strings, functions or sequences of these."""
     attributes = getattr(value, "__dict__", {})
     return {
-        name: described(part)
+        name: describe(part)
         for name, part in attributes.items()
         if not name.startswith("_") and name != "training" and _is_plain(part)
     }

@@ -1,21 +1,20 @@
-"""Algorithm 1 of seed 003 to the letter: triplets of a partition's graph, a batch at a time.
-
-Each batch of triplets learns L by ten steps of conjugate gradients with the network fixed, and the
-network by a step of gradient descent with L fixed.
-"""
+"""The deep alternation of Dutta et al. (2021), as published."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Protocol
+from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils._param_validation import Interval
 from torch import Tensor
 
+from ssdml.deep.base import DeepEstimator
 from ssdml.deep.input_graph import device_graph
-from ssdml.deep.trainer import PartitionRun, Prepared, RunSettings
+from ssdml.deep.trainer import PartitionTrainer, Prepared
 from ssdml.evaluation.scores import triplet_purity
 from ssdml.graphs.propagation.affinities import propagate_affinities
 from ssdml.graphs.triplets import Triplets, mine_triplets
@@ -25,42 +24,157 @@ from ssdml.utils.distributed import from_first_rank
 from ssdml.utils.linalg import nearest_orthonormal
 from ssdml.utils.typing import Array, Indices
 
-BATCH_TRIPLETS = 100
 
+class PublishedDeepSSDML(DeepEstimator):
+    """The method of [1]_, as published; :meth:`ssdml.DeepSSDML.paper` sets each network's protocol.
 
-class LiteralSettings(RunSettings, Protocol):
-    """Parameters of the estimator that this run reads besides."""
+    Each partition of the unlabeled samples has a graph of its own, from the features before L as
+    they are when it begins. One-sided affinities sort each sample's neighbors into positives and
+    negatives. A step takes a batch of these triplets: ten steps of conjugate gradients on L with
+    the network fixed, then one step of SGD on the network with L fixed.
 
-    angle: float
-    orthogonal: bool
+    Parameters
+    ----------
+    backbone : {"mnist", "cifar", "wide-resnet"} or Module
+        See :class:`ssdml.DeepSSDML`.
+    n_components : int or None
+        Columns of L; None: as many as the backbone has features.
+    n_neighbors : int
+        At least 2: half of the neighbors are positives.
+    decay : float
+        How far labels propagate, between 0 and 1.
+    angle : float
+        Of the angular loss, in degrees.
+    orthogonal : bool
+        Whether L keeps orthonormal columns; otherwise it is trained with the network.
+    pretrain_epochs : int
+        Epochs of softmax on the labeled samples before the first partition.
+    partition_size : int or None
+        Unlabeled samples per partition; None: all.
+    epochs, epochs_per_partition : int
+        Passes over the triplets, in total and per partition.
+    batch_size : int
+        Triplets per step.
+    learning_rate, weight_decay : float
+        Of SGD with momentum 0.9.
+    mixed_precision : bool or "auto"
+        See :class:`ssdml.DeepSSDML`.
+    checkpoint_dir, device, n_jobs, random_state, verbose
+        See :class:`ssdml.DeepSSDML`.
 
+    Attributes
+    ----------
+    network_, components_, classes_, transduction_, label_distributions_, triplets_, stage_seconds_
+        See :class:`ssdml.DeepSSDML`.
+    history_ : list of dict
+        One entry per partition: loss, seconds, and the ``purity`` of the triplets whose three
+        samples are labeled.
 
-class LiteralRun(PartitionRun):
-    """State of the seed's alternation, and its steps.
+    Notes
+    -----
+    The paper leaves open: samples are standardized per channel, the learning rate is constant, the
+    weight decay 5e-4, the momentum 0.9; features are not normalized in pretraining; the embedding
+    is scaled to unit length. The loss is averaged over the batch; Eq. (3) sums it. Samples with
+    all-zero features are excluded from triplets. The final network is kept: the paper's choice of
+    the best one needs the labels of 15 % of the samples.
 
-    The momentum of the descent (0.9) is ours, for the seed names none; so is the mean over the
-    triplets of a batch, where Eq. (3) has their sum.
+    References
+    ----------
+    .. [1] Dutta, Harandi, Sekhar, "Semi-supervised metric learning: a deep resurrection",
+       AAAI 2021, Algorithm 1.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> labels = np.where(np.arange(len(y)) < 100, y, -1)
+    >>> _ = torch.manual_seed(0)
+    >>> model = PublishedDeepSSDML(torch.nn.Linear(64, 32), 16, epochs=1, random_state=0)
+    >>> model.fit(X / 16, labels).transform(X / 16).shape
+    (1797, 16)
     """
 
-    settings: LiteralSettings
+    _parameter_constraints: dict[str, list[Any]] = DeepEstimator._parameter_constraints | {
+        "n_neighbors": [Interval(Integral, 2, None, closed="left")],
+        "angle": [Interval(Real, 0, 90, closed="neither")],
+        "orthogonal": ["boolean"],
+    }
+    tol = 0.0  # labels are propagated once, at the end: no early stopping
+
+    def __init__(
+        self,
+        backbone: Any = "mnist",
+        n_components: int | None = 64,
+        *,
+        n_neighbors: int = 10,
+        decay: float = 0.99,
+        angle: float = 40.0,
+        orthogonal: bool = True,
+        pretrain_epochs: int = 0,
+        partition_size: int | None = 9000,
+        epochs: int = 50,
+        epochs_per_partition: int = 10,
+        batch_size: int = 100,
+        learning_rate: float = 1e-4,
+        weight_decay: float = 5e-4,
+        mixed_precision: bool | str = False,
+        checkpoint_dir: Any = None,
+        device: str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.backbone = backbone
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.decay = decay
+        self.angle = angle
+        self.orthogonal = orthogonal
+        self.pretrain_epochs = pretrain_epochs
+        self.partition_size = partition_size
+        self.epochs = epochs
+        self.epochs_per_partition = epochs_per_partition
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.mixed_precision = mixed_precision
+        self.checkpoint_dir = checkpoint_dir
+        self.device = device
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _new_trainer(
+        self, samples: Any, labels: Array, network: Any, seed: int, device: str
+    ) -> PublishedTrainer:
+        return PublishedTrainer(samples, labels, network, self, seed, device)
+
+
+class PublishedTrainer(PartitionTrainer):
+    """Train a network and L on the triplets of a partition's graph, one batch at a time."""
+
     optimizer = partial(torch.optim.SGD, lr=0.0, momentum=0.9)
 
     def _prepare(self, rng: np.random.Generator) -> Prepared:
-        """Triplets in the neighborhoods of the partition's own graph."""
-        rows = self.parts[len(self.history)]
-        features, n_jobs = self.embed("features", rows), self.settings.n_jobs
-        somewhere = features.any(axis=1)  # zeros have no direction, and would be each other's
-        if np.count_nonzero(somewhere) < 2:
+        """Mine triplets in the neighborhoods of the partition's graph."""
+        rows, estimator = self.parts[len(self.history)], self.estimator
+        features = self.embed("features", rows)
+        nonzero = features.any(
+            axis=1
+        )  # zeros have no direction and would be each other's neighbors
+        if np.count_nonzero(nonzero) < 2:
             raise FloatingPointError(
-                "the backbone's features must not be zeros alone for all items of a partition but "
-                f"one; got {np.count_nonzero(~somewhere)} such items of {len(rows)}. A ReLU at its "
-                f"end may be dead: lower learning_rate={self.settings.learning_rate}, or start it "
-                "otherwise."
+                "the backbone's features must be nonzero for at least two samples of a partition; "
+                f"got zeros for {np.count_nonzero(~nonzero)} of {len(rows)} samples. If a final "
+                f"ReLU is dead, lower learning_rate={estimator.learning_rate} or initialize the "
+                "backbone differently."
             )
-        rows, features = rows[somewhere], features[somewhere]
-        graph = device_graph(features, self.settings, self.device, rng)
+        rows, features = rows[nonzero], features[nonzero]
+        graph = device_graph(
+            features, estimator.n_neighbors, self.device, rng, n_jobs=estimator.n_jobs
+        )
         affinities = propagate_affinities(
-            graph, self.labels[rows], decay=self.settings.decay, n_jobs=n_jobs
+            graph, self.labels[rows], decay=estimator.decay, n_jobs=estimator.n_jobs
         )
         mined = mine_triplets(graph, affinities, strategy="neighborhood")
         purity = triplet_purity(mined, self.labels[rows])
@@ -68,45 +182,45 @@ class LiteralRun(PartitionRun):
         return Prepared(triplets=mined.among(rows), entry=entry)
 
     def _batches(self, rows: Indices, number: int, rng: np.random.Generator) -> Iterator[Indices]:
-        """Triplets (3, n) of the partition, in another order with each pass."""
+        """Shuffle the triplets in each epoch, and yield batches of shape (3, n)."""
         assert self.triplets is not None
         ends = np.stack(self.triplets[:3])
-        size, each = BATCH_TRIPLETS, self._steps_of(number) // self.epochs_of(number)
+        size, each = self.estimator.batch_size, self._steps_of(number) // self.epochs_of(number)
         for _ in range(self.epochs_of(number) if each else 0):
             order = rng.permutation(ends.shape[1])[: each * size]  # Eq. (4) drops the rest
             yield from (ends[:, batch] for batch in np.array_split(order, each))
 
     def _steps_of(self, number: int) -> int:
-        """Batches of triplets; all in one where they are fewer than a batch."""
+        """Optimizer steps on a partition; fewer triplets than a batch make one."""
         assert self.triplets is not None
         count = len(self.triplets.anchor)
-        return self.epochs_of(number) * max(min(count, 1), count // BATCH_TRIPLETS)
+        return self.epochs_of(number) * max(min(count, 1), count // self.estimator.batch_size)
 
     def _loss(self, batch: Indices) -> Tensor:
-        """L is learned under the network; then the loss, for the network under L."""
+        """Learn L with the network fixed; return the loss of the network under L."""
         used, places = np.unique(batch, return_inverse=True)
-        features = self.network.features(self.items.batch(used))
+        features = self.network.features(self.samples.batch(used))
         anchor, positive, negative = places.reshape(3, -1)
-        if self.settings.orthogonal and features.isfinite().all():
+        if self.estimator.orthogonal and features.isfinite().all():
             local = Triplets(anchor, positive, negative, np.ones(len(anchor)))
             self._learn_metric(features.detach().cpu().numpy(), local)
         projected = features @ self.network.metric
         return self._losses(projected[anchor], projected[positive], projected[negative]).mean()
 
     def _losses(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        """Of each triplet under L."""
-        return angular_triplet_loss(anchor, positive, negative, angle=self.settings.angle)
+        """Compute the loss of each triplet under L."""
+        return angular_triplet_loss(anchor, positive, negative, angle=self.estimator.angle)
 
     def _learn_metric(self, features: Array, triplets: Triplets) -> None:
-        """One L for all processes: each embeds the batch, but GPUs differ in the last bits."""
+        """Learn L on the first rank: features differ in the last bits between GPUs."""
         found = from_first_rank(
             lambda: learn_metric(
                 features,
                 triplets,
                 nearest_orthonormal(self.network.L),
-                angle=self.settings.angle,
+                angle=self.estimator.angle,
                 max_iter=PAPER_STEPS,
                 rescale=False,
             )
         )
-        self._place(found.point, None)
+        self._update_network(found.point, None)

@@ -1,4 +1,4 @@
-"""The folder of a run: what is there of it, and what each partition leaves."""
+"""Folder of a run: checkpoints and the history, one line per partition."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from ssdml.deep.checkpoints import (
     Checkpoint,
     load_checkpoint,
@@ -19,88 +16,81 @@ from ssdml.deep.checkpoints import (
     run_seed,
     save_checkpoint,
 )
-from ssdml.deep.trainer import PartitionRun
-from ssdml.networks.data import Items
+from ssdml.deep.trainer import PartitionTrainer
+from ssdml.networks.data import Samples
 from ssdml.utils.distributed import from_first_rank, rank
 from ssdml.utils.persistence import cannot_write, whole_file
+from ssdml.utils.typing import Ints
 
 
 class RunFolder:
-    """Checkpoints and history of a run; where an estimator names no folder, there are none.
+    """Read and write the checkpoints of a fit; does nothing if ``checkpoint_dir`` is None.
 
     Parameters
     ----------
     model : estimator
         With ``checkpoint_dir`` and ``random_state``.
-    items : Items
+    samples : Samples
     labels : array of shape (n,), int
 
     Attributes
     ----------
     seed : int
-        Of the run.
+        Seed of the run.
     n_done : int
-        Partitions that the last checkpoint has.
+        Partitions that the last checkpoint has completed.
 
     Raises
     ------
     ValueError
-        If checkpoints belong to a run with other settings or data.
+        If the checkpoints belong to a run with other parameters or data.
     OSError
-        If nothing can be written there.
+        If the folder is not writable.
     """
 
-    def __init__(self, model: Any, items: Items, labels: npt.NDArray[np.int64]) -> None:
+    def __init__(self, model: Any, samples: Samples, labels: Ints) -> None:
         path = None if model.checkpoint_dir is None else Path(model.checkpoint_dir)
         self.seed = from_first_rank(lambda: run_seed(model.random_state, path))
         self._path, self._config = path, dict[str, Any]()
         self._found: Checkpoint | None = None
         if path is not None:
-            if rank() == 0:  # which alone writes there
+            if rank() == 0:  # the only rank that writes
                 _check_writable(path)
-            self._found = from_first_rank(lambda: self._last(path, model, items, labels))
+            self._found = from_first_rank(lambda: self._last(path, model, samples, labels))
         self.n_done = 0 if self._found is None else self._found.number
 
-    def _last(
-        self, path: Path, model: Any, items: Items, labels: npt.NDArray[np.int64]
-    ) -> Checkpoint | None:
-        """The last checkpoint; all items are looked at, which one process does for all."""
-        self._config = run_config(model, items, labels, self.seed)
+    def _last(self, path: Path, model: Any, samples: Samples, labels: Ints) -> Checkpoint | None:
+        self._config = run_config(model, samples, labels, self.seed)
         return load_checkpoint(path, self._config, type(model).__name__)
 
-    def resume(self, run: PartitionRun) -> None:
-        """Put a run where its last checkpoint is, if there is one."""
+    def resume(self, trainer: PartitionTrainer) -> None:
+        """Resume from the last checkpoint, if there is one."""
         if self._found is None or self._path is None:
             return
-        run.resume(self._found)
-        self._found = None  # its tensors are the run's now
+        trainer.resume(self._found)
+        self._found = None  # frees its tensors
         if rank() == 0:
-            write_history(self._path, run.history)  # it may lack the last line
+            write_history(self._path, trainer.history)  # may lack the last line
 
-    def keep(self, run: PartitionRun) -> None:
-        """Write where a run stands; the first process does it for all."""
+    def keep(self, trainer: PartitionTrainer) -> None:
+        """Write a checkpoint and the history, on the first rank."""
         if self._path is not None and rank() == 0:
-            save_checkpoint(self._path, run.checkpoint(), self._config)
-            write_history(self._path, run.history)
+            save_checkpoint(self._path, trainer.checkpoint(), self._config)
+            write_history(self._path, trainer.history)
 
 
 def _check_writable(path: Path) -> None:
-    """Raise before hours of training where the folder cannot be made, or written to."""
+    """Fail before hours of training if the folder is not writable."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=path):
             pass
     except OSError as error:
-        raise cannot_write(path, error, "Name another checkpoint_dir.") from error
-
-
-# What a long training leaves for those who watch it, and says when memory runs out.
+        raise cannot_write(path, error, "Use another checkpoint_dir.") from error
 
 
 def write_history(folder: Path, history: list[dict[str, Any]]) -> None:
-    r"""A line of JSON for each partition in ``history.jsonl``, written anew: whole at any time.
-
-    Numbers of the last partition go to TensorBoard as well, where it is installed.
+    r"""Write the history to ``history.jsonl``, atomically, and the last entry to TensorBoard.
 
     Examples
     --------
@@ -123,7 +113,7 @@ def write_history(folder: Path, history: list[dict[str, Any]]) -> None:
 
 
 def _finite(value: Any) -> Any:
-    """The same, with None for numbers that JSON does not have."""
+    """Replace numbers that JSON lacks by None."""
     if isinstance(value, dict):
         return {key: _finite(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -132,7 +122,7 @@ def _finite(value: Any) -> Any:
 
 
 def _scalars(entry: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """Numbers of an entry by name, those of a dictionary in it as name/key."""
+    """Yield the numbers of an entry by name; nested ones as name/key."""
     for name, value in entry.items():
         if isinstance(value, dict):
             yield from ((f"{name}/{key}", number) for key, number in value.items())

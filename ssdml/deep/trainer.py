@@ -1,7 +1,8 @@
-"""A run of partitions, whatever is learned on them: one after another, resumed to the same bits.
+"""Train a network on partitions of the data, one after another.
 
-What a partition draws depends on the seed and its number, and everything that it needs from those
-before it is in :meth:`PartitionRun.checkpoint`.
+A partition draws its random numbers from the seed and its own number, and
+:meth:`PartitionTrainer.checkpoint` holds everything that it needs from earlier ones: a resumed fit
+equals an uninterrupted one bit for bit.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,15 +22,15 @@ from torch import nn
 from torch.nn import functional
 
 from ssdml.deep.checkpoints import Checkpoint, digest
-from ssdml.deep.input_graph import device_graph
+from ssdml.deep.input_graph import InputGraph, device_graph
 from ssdml.graphs.laplacian import adjacency
 from ssdml.graphs.neighbors.knn import KNNGraph
 from ssdml.graphs.propagation.labels import propagate_labels
 from ssdml.graphs.triplets import Triplets
-from ssdml.networks.data import Items
+from ssdml.networks.data import Samples
 from ssdml.networks.metric_network import MetricNetwork
 from ssdml.networks.sampling import partitions, spaced
-from ssdml.networks.training import Trainer, embed_items, mixed_precision, pretrain
+from ssdml.networks.training import Stepper, embed_samples, mixed_precision, pretrain
 from ssdml.utils.distributed import from_first_rank, share_weights
 from ssdml.utils.labels import class_codes, likeliest, named_as, one_hot
 from ssdml.utils.linalg import unit_rows
@@ -39,262 +40,256 @@ from ssdml.utils.typing import Array, Indices, Ints
 from ssdml.utils.validation import UNLABELED
 
 if TYPE_CHECKING:
-    from ssdml.deep.input_graph import InputGraph
     from ssdml.losses.base import Loss
 
-
-CHECKED = 500  # items of a partition whose features are looked at when it has been learned
-ZERO_SHARE = 0.1  # of them that may be zeros alone without a word
-
-
-class RunSettings(Protocol):
-    """Parameters of the estimator that every run reads."""
-
-    n_neighbors: int
-    decay: float
-    partition_size: int | None
-    pretrain_epochs: int
-    epochs: int
-    epochs_per_partition: int
-    tol: float
-    batch_size: int
-    learning_rate: float
-    weight_decay: float
-    mixed_precision: bool | str
-    n_jobs: int | None
+CHECKED = 500  # samples whose features are checked after a partition
+ZERO_SHARE = 0.1  # share of all-zero features among them above which to warn
 
 
 class Prepared(NamedTuple):
-    """What a partition begins with; all ranks have it from the first."""
+    """State that a partition starts from; the first rank computes it for all."""
 
-    distributions: Array | None = None  # (n, n_classes); None: as they were
-    metric: Array | None = None  # L; None: as it was
-    proxies: Array | None = None  # directions, (n_classes, l); None: as they were
+    distributions: Array | None = None  # (n, n_classes); None: unchanged
+    metric: Array | None = None  # L; None: unchanged
+    proxies: Array | None = None  # (n_classes, l), of any length; None: unchanged
     triplets: Triplets | None = None
-    more: Any = None  # what the kind of run wants besides
-    entry: dict[str, Any] = {}  # noqa: RUF012, for the history
+    more: Any = None  # for subclasses
+    entry: dict[str, Any] = {}  # noqa: RUF012, added to the history
 
 
-class PartitionRun(ABC):
-    """State of an alternation, and its steps: a kind of run adds what it learns, and how."""
+class PartitionTrainer(ABC):
+    """Train a network on partitions; subclasses define the targets and the loss.
+
+    Parameters
+    ----------
+    samples : Samples
+    labels : array of shape (n,), int
+        -1 where unlabeled.
+    network : MetricNetwork
+    estimator : DeepEstimator
+        Its parameters are read, and nothing is set.
+    seed : int
+    device : str
+    losses : Loss, optional
+        Trained with the network.
+    """
 
     optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW
-    learns_proxies = False  # otherwise they stand at the classes' means in the end
-    input_graph: InputGraph | None = None  # of the items as they are, where its edges may count
+    learns_proxies = False  # otherwise the class means become the proxies at the end
+    input_graph: InputGraph | None = None
 
     def __init__(
         self,
-        items: Items,
+        samples: Samples,
         labels: Ints,
         network: MetricNetwork,
-        settings: RunSettings,
+        estimator: Any,
         seed: int,
         device: str,
         losses: Loss | None = None,
     ) -> None:
-        self.items, self.labels = items, labels
-        self.seed, self.device, self.settings = seed, device, settings
-        mixed = settings.mixed_precision
+        self.samples, self.labels, self.losses = samples, labels, losses
+        self.estimator, self.seed, self.device = estimator, seed, device
+        mixed = estimator.mixed_precision
         self.mixed = has_bfloat16(device) if mixed == "auto" else bool(mixed)
-        self.losses = losses  # beside the run's own
         learned: list[nn.Module] = [network] if losses is None else [network, losses]
         self.initial_weights = digest(*(part.state_dict() for part in learned))
-        self.trainer = Trainer(
+        self.stepper = Stepper(
             network,
-            weight_decay=settings.weight_decay,
+            weight_decay=estimator.weight_decay,
             optimizer=self.optimizer,
             losses=losses,
         )
         self.distributions = one_hot(labels)
         self.triplets: Triplets | None = None
-        self.judgment = ""  # of the last partition, for the progress
         self.history: list[dict[str, Any]] = []
-        self.pretraining: list[float] = []  # the loss of each epoch
-        self.n_partitions = -(-settings.epochs // settings.epochs_per_partition)
+        self.pretraining: list[float] = []  # mean loss per epoch
+        self.n_partitions = -(-estimator.epochs // estimator.epochs_per_partition)
         rng = np.random.default_rng([seed, 0])
         rows = np.flatnonzero(labels != UNLABELED), np.flatnonzero(labels == UNLABELED)
-        self.parts = partitions(*rows, self.n_partitions, settings.partition_size, rng)
+        self.parts = partitions(*rows, self.n_partitions, estimator.partition_size, rng)
 
     @abstractmethod
     def _prepare(self, rng: np.random.Generator) -> Prepared:
-        """What the next epochs are to have; one process makes it for all."""
+        """Compute what the next partition trains on; runs on the first rank alone."""
 
     @abstractmethod
     def _batches(self, rows: Indices, number: int, rng: np.random.Generator) -> Iterator[Any]:
-        """What each step of a partition learns from, drawn when the step comes."""
+        """Draw the batches of a partition, one per step."""
 
     @abstractmethod
     def _loss(self, batch: Any) -> torch.Tensor:
-        """What the step of a batch goes down."""
+        """Compute the loss of a batch."""
 
     def _rate(self, number: int, step: int) -> float:
         """Learning rate of a step of a partition."""
-        return self.settings.learning_rate
+        return float(self.estimator.learning_rate)
 
     @property
     def network(self) -> MetricNetwork:
-        """What is trained."""
-        return self.trainer.network
+        """Network that is trained."""
+        return self.stepper.network
 
     def pretrain(self, show: Show) -> None:
-        """Teach the network the labeled items by softmax; one class has nothing to teach."""
+        """Train the backbone on the labeled samples by softmax, if they have two classes."""
         codes, n_classes = class_codes(self.labels)
         if n_classes < 2:
             return
         rows = np.flatnonzero(codes != UNLABELED)
-        epochs, rng = self.settings.pretrain_epochs, np.random.default_rng([self.seed, 0, 0])
-        for loss in pretrain(self.network, self.items, rows, codes[rows], epochs=epochs, rng=rng):
+        epochs, rng = self.estimator.pretrain_epochs, np.random.default_rng([self.seed, 0, 0])
+        losses = pretrain(self.network, self.samples, rows, codes[rows], epochs=epochs, rng=rng)
+        for epoch, loss in enumerate(losses, 1):
             self.pretraining.append(loss)
-            done = len(self.pretraining)
-            show(done / epochs, f"epoch {done} of {epochs}, loss {loss:.3f}")
+            show(epoch / epochs, f"epoch {epoch} of {epochs}, loss {loss:.3f}")
             if not math.isfinite(loss):
                 raise FloatingPointError(
-                    f"the loss must stay finite; got {loss} in epoch {done} of the pretraining. "
-                    "Look at the backbone's first weights and at the items, or set "
+                    f"the loss must stay finite; got {loss} in epoch {epoch} of the pretraining. "
+                    "Check the backbone's initial weights and the samples, or set "
                     "pretrain_epochs=0."
                 )
-        share_weights(self.network)  # each process has trained; GPUs do not agree to the last bit
+        share_weights(self.network)  # every rank has trained, and GPUs differ in the last bits
 
     def partition(self, show: Show) -> dict[str, Any]:
-        """The next partition: labels along the graph, triplets, L, and the backbone's epochs.
-
-        Returns its entry of the history, which may be added to.
-        """
+        """Train on the next partition; return its entry of the history."""
         number = len(self.history)
         rng = np.random.default_rng([self.seed, number + 1])
         begin = time.perf_counter()
-        found = from_first_rank(lambda: self._prepare(rng.spawn(1)[0]))
+        prepared = from_first_rank(lambda: self._prepare(rng.spawn(1)[0]))
         before = likeliest(self.distributions)
-        self._take_over(found)
-        entry = {"partition": number + 1, **found.entry}
+        self._apply(prepared)
+        entry = {"partition": number + 1, **prepared.entry}
         if self.pretraining and not number:
             entry["pretraining"] = self.pretraining
-        if number and found.distributions is not None:
+        if number and prepared.distributions is not None:
             entry["changed"] = float((likeliest(self.distributions) != before).mean())
-        self.judgment = judgment(entry)
-        prepared = time.perf_counter()
-        entry["losses"] = self._train(number, rng, show)
+        trained_from = time.perf_counter()
+        entry["losses"] = self._train(number, rng, show, summary(entry))
         entry["loss"] = entry["losses"][-1] if entry["losses"] else 0.0
-        share_weights(self.network)  # statistics of a rank's own share of each batch among them
+        share_weights(self.network)  # batch statistics are those of each rank's slices
         self._check_features(number)
-        trained = time.perf_counter()
-        entry["seconds"] = {"graph and metric": prepared - begin, "epochs": trained - prepared}
+        entry["seconds"] = {
+            "graph and metric": trained_from - begin,
+            "epochs": time.perf_counter() - trained_from,
+        }
         self.history.append(entry)
         return entry
 
-    def _train(self, number: int, rng: np.random.Generator, show: Show) -> list[float]:
-        """The backbone's epochs on a partition; the mean loss of each."""
+    def _train(self, number: int, rng: np.random.Generator, show: Show, note: str) -> list[float]:
+        """Train the network on a partition; return the mean loss per epoch."""
         n_steps, epochs = self._steps_of(number), self.epochs_of(number)
         batches = self._batches(self.parts[number], number, rng)
+        first = number * self.estimator.epochs_per_partition + 1
         losses: list[float] = []
-        in_training = mixed_precision(self.network, self.mixed)
-        with seeded(int(rng.integers(2**31)), self.device), in_training:
+        with (
+            seeded(int(rng.integers(2**31)), self.device),
+            mixed_precision(self.network, self.mixed),
+        ):
             self.network.train()
             for step, batch in enumerate(batches):
                 rate = self._rate(number, step)
-                losses.append(self.trainer.step(self._loss(batch), rate))
-                show((step + 1) / n_steps, self._note(number, step * epochs // n_steps, losses[-1]))
+                losses.append(self.stepper.step(self._loss(batch), rate))
+                epoch = f"epoch {first + step * epochs // n_steps} of {self.estimator.epochs}"
+                show((step + 1) / n_steps, f"{epoch}, loss {losses[-1]:.3f}{note}")
                 if not math.isfinite(losses[-1]):
                     raise FloatingPointError(
-                        f"the loss must stay finite; got {losses[-1]} at step "
-                        f"{step + 1} of partition {number + 1}. Lower learning_rate="
-                        f"{self.settings.learning_rate}, and name another checkpoint_dir."
+                        f"the loss must stay finite; got {losses[-1]} at step {step + 1} of "
+                        f"partition {number + 1}. {self._lower_rate}"
                     )
         parts = np.array_split(losses, min(epochs, n_steps)) if losses else []
         return [float(np.mean(part)) for part in parts]
 
+    @property
+    def _lower_rate(self) -> str:
+        rate = self.estimator.learning_rate
+        return f"Lower learning_rate={rate} and use another checkpoint_dir."
+
     def _check_features(self, number: int) -> None:
-        """Raise, or warn, where the last steps have left no network to go on from."""
+        """Raise if the trained network makes no usable features; warn if it makes zeros."""
         rows = spaced(self.parts[number], CHECKED)
-        size = self.settings.batch_size
-        features = embed_items(self.network, self.items, "features", rows, batch_size=size)
+        size = self.estimator.batch_size
+        features = embed_samples(self.network, self.samples, "features", rows, batch_size=size)
         zero = float((~features.any(axis=1)).mean())
-        way_out = (
-            f"Lower learning_rate={self.settings.learning_rate}, and name another checkpoint_dir."
-        )
         if not np.isfinite(features).all() or zero == 1:
-            wrong = "zeros alone" if zero == 1 else "NaN or infinity"
+            wrong = "only zeros" if zero == 1 else "NaN or infinity"
             raise FloatingPointError(
-                f"the backbone's features must stay finite and not all zero; got {wrong} after "
-                f"partition {number + 1}. {way_out}"
+                f"the backbone's features must stay finite and nonzero; got {wrong} after "
+                f"partition {number + 1}. {self._lower_rate}"
             )
         if zero > ZERO_SHARE:
             warnings.warn(
-                f"the backbone makes zeros alone of {zero:.0%} of the items after partition "
-                f"{number + 1}: they have no direction, and all one place. {way_out}",
+                f"the backbone's features are all zero for {zero:.0%} of the samples after "
+                f"partition {number + 1}: they share one point of the embedding. "
+                f"{self._lower_rate}",
                 RuntimeWarning,
                 stacklevel=2,
             )
 
     @property
     def has_settled(self) -> bool:
-        """Whether so few items changed class with the last partition that the run may stop."""
-        return bool(self.history) and self.history[-1].get("changed", 1.0) < self.settings.tol
+        """Whether early stopping applies: fewer samples than ``tol`` changed class."""
+        changed = self.history[-1].get("changed", 1.0) if self.history else 1.0
+        return bool(changed < self.estimator.tol)
 
-    def conclude(self) -> None:
-        """The labels along the graph of the last embedding, and proxies that name them.
+    def finish(self) -> None:
+        """Propagate the labels over the final graph, and choose the proxies.
 
-        Proxies that were trained stay, unless the classes' means name more items as the graph does:
-        after few steps they do.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If an early stop was asked for, and the classes have not settled.
+        Trained proxies are kept unless the class means predict more of the propagated classes, as
+        they do after few steps.
         """
-        changed, tol = self.history[-1].get("changed"), self.settings.tol
+        changed, tol = self.history[-1].get("changed"), self.estimator.tol
         if tol and changed is not None and not self.has_settled:
             warnings.warn(
-                f"{changed:.1%} of the items changed class with the last partition, more than "
-                f"tol={tol}. Raise epochs={self.settings.epochs} or tol.",
+                f"{changed:.1%} of the samples changed class in the last partition, more than "
+                f"tol={tol}. Raise epochs={self.estimator.epochs} or tol.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        if not self.distributions.shape[1]:
-            return  # there is no label
-        rng = np.random.default_rng([self.seed, len(self.history) + 1])
-        found = from_first_rank(lambda: self._concluded(rng))
-        assert found.distributions is not None
-        self.distributions = found.distributions
-        self._place(None, found.proxies)
+        if self.distributions.shape[1]:  # there are labels
+            rng = np.random.default_rng([self.seed, len(self.history) + 1])
+            final = from_first_rank(lambda: self._final_state(rng))
+            assert final.distributions is not None
+            self.distributions = final.distributions
+            self._update_network(None, final.proxies)
 
-    def _concluded(self, rng: np.random.Generator) -> Prepared:
+    def _final_state(self, rng: np.random.Generator) -> Prepared:
         features = self.embed("features")
-        distributions = self._spread(self._edges(self._graph(features, rng)))
+        distributions = self._propagate(self._edges(self._graph(features, rng)))
         embedding = unit_rows(features @ self.network.L)
         means, classes = distributions.T @ embedding, likeliest(distributions)
         learned = self.network.proxies.detach().cpu().numpy()
-        stay = self.learns_proxies and (
+        keep = self.learns_proxies and (
             named_as(classes, embedding, learned) >= named_as(classes, embedding, means)
         )
-        return Prepared(distributions, proxies=None if stay else means)
+        return Prepared(distributions, proxies=None if keep else means)
 
     def _graph(self, features: Array, rng: np.random.Generator) -> KNNGraph:
-        """Graph of the embedding."""
+        """Build the graph of the embedding."""
         rows = unit_rows(features @ self.network.L)
-        return device_graph(rows, self.settings, self.device, rng)
+        estimator = self.estimator
+        return device_graph(rows, estimator.n_neighbors, self.device, rng, n_jobs=estimator.n_jobs)
 
     def _edges(self, graph: KNNGraph) -> sparse.csr_array:
-        """Weights along which labels are spread."""
+        """Return the edge weights that labels propagate along."""
         return adjacency(graph)
 
-    def _spread(self, edges: sparse.csr_array) -> Array:
+    def _propagate(self, edges: sparse.csr_array) -> Array:
+        """Propagate the labels; given labels stay, even where their neighbors disagree."""
         distributions = propagate_labels(
-            edges, self.labels, decay=self.settings.decay, n_jobs=self.settings.n_jobs
+            edges, self.labels, decay=self.estimator.decay, n_jobs=self.estimator.n_jobs
         )
         known = self.labels != UNLABELED
-        distributions[known] = one_hot(self.labels)[known]  # others may outvote them
+        distributions[known] = one_hot(self.labels)[known]
         return distributions
 
-    def _take_over(self, found: Prepared) -> None:
-        """Classes, L, and the proxies at the classes' means."""
-        if found.distributions is not None:
-            self.distributions = found.distributions
-        self.triplets = found.triplets
-        self._place(found.metric, found.proxies)
+    def _apply(self, prepared: Prepared) -> None:
+        """Take over what :meth:`_prepare` computed."""
+        if prepared.distributions is not None:
+            self.distributions = prepared.distributions
+        self.triplets = prepared.triplets
+        self._update_network(prepared.metric, prepared.proxies)
 
-    def _place(self, metric: Array | None, proxies: Array | None) -> None:
-        """Put L and the proxies' directions into the network; None leaves them as they are."""
+    def _update_network(self, metric: Array | None, proxies: Array | None) -> None:
+        """Set L and the proxies; None leaves them unchanged."""
         with torch.no_grad():
             if metric is not None:
                 self.network.metric.copy_(torch.from_numpy(metric))
@@ -302,39 +297,34 @@ class PartitionRun(ABC):
                 directions = torch.from_numpy(proxies)
                 self.network.proxies.copy_(functional.normalize(directions, dim=1))
 
-    def _note(self, number: int, epoch: int, loss: float) -> str:
-        """Where a partition's epochs stand."""
-        epoch += number * self.settings.epochs_per_partition + 1
-        return f"epoch {epoch} of {self.settings.epochs}, loss {loss:.3f}{self.judgment}"
-
     def epochs_of(self, number: int) -> int:
-        """Passes over a partition; the last has what is left."""
-        each = self.settings.epochs_per_partition
-        return min(each, self.settings.epochs - number * each)
+        """Epochs on a partition; the last partition gets the remainder."""
+        each = self.estimator.epochs_per_partition
+        return int(min(each, self.estimator.epochs - number * each))
 
     def _steps_of(self, number: int) -> int:
-        """Batches of a partition, those of all its epochs."""
-        return -(-self.epochs_of(number) * len(self.parts[number]) // self.settings.batch_size)
+        """Optimizer steps on a partition, over all its epochs."""
+        return -(-self.epochs_of(number) * len(self.parts[number]) // self.estimator.batch_size)
 
     def embed(self, kind: str, rows: Indices | None = None) -> Array:
-        """Unit features, or embedding, of all items by the network, or of some."""
-        size = self.settings.batch_size
-        embedded = embed_items(self.network, self.items, kind, rows, batch_size=size)
+        """Compute the features or the embedding of all samples, or of some; check them."""
+        size = self.estimator.batch_size
+        embedded = embed_samples(self.network, self.samples, kind, rows, batch_size=size)
         finite = np.isfinite(embedded).all(axis=1)
         if not finite.all():
             place = int(np.flatnonzero(~finite)[0])
             raise ValueError(
                 f"backbone must return finite features; got NaN or infinity for "
-                f"{np.count_nonzero(~finite)} of {len(finite)} items, the first of them item "
-                f"{place if rows is None else rows[place]}. Leave such items out, or see what the "
-                "backbone divides by; if there are checkpoints, name another checkpoint_dir."
+                f"{np.count_nonzero(~finite)} of {len(finite)} samples, the first at index "
+                f"{place if rows is None else rows[place]}. Drop such samples, or check for "
+                "divisions by zero in the backbone; use another checkpoint_dir."
             )
         return embedded
 
     def checkpoint(self) -> Checkpoint:
-        """All that later partitions depend on."""
+        """Return everything that later partitions depend on."""
         tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
-        tensors |= self.trainer.optimizer_tensors()
+        tensors |= self.stepper.optimizer_tensors()
         if self.losses is not None:
             tensors |= {f"losses.{k}": v for k, v in self.losses.state_dict().items()}
         if self.triplets is not None:
@@ -345,18 +335,12 @@ class PartitionRun(ABC):
         return Checkpoint(len(self.history), tensors, state)
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint of the same run; its weights are those that count.
-
-        Warns
-        -----
-        RuntimeWarning
-            If the weights to begin with are not those that the run began with.
-        """
+        """Continue from a checkpoint; warn if training began with other weights."""
         if checkpoint.state["initial weights"] != self.initial_weights:
             warnings.warn(
-                "the weights that backbone and losses begin with are not those of the run whose "
-                "checkpoint is there; going on with the checkpoint's. Name another "
-                "checkpoint_dir to begin with these.",
+                "the initial weights of the backbone or of losses differ from those of the run in "
+                "checkpoint_dir; continuing with the weights of the checkpoint. Use another "
+                "checkpoint_dir to start from the new ones.",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -365,23 +349,23 @@ class PartitionRun(ABC):
         self.network.load_state_dict(checkpoint.part("network"))
         if self.losses is not None:
             self.losses.load_state_dict(checkpoint.part("losses"))
-        self.trainer.restore_optimizer(checkpoint.part("optimizer"))
+        self.stepper.restore_optimizer(checkpoint.part("optimizer"))
         self.distributions = checkpoint.tensors["distributions"].numpy()
         self.history = checkpoint.state["history"]
 
 
-def judgment(entry: Mapping[str, Any]) -> str:
-    """What is known of a partition before its epochs, for the progress.
+def summary(entry: Mapping[str, Any]) -> str:
+    """Summarize a partition before its epochs, for the progress bar.
 
     Examples
     --------
-    >>> judgment({"purity": {"both": 12.3}}), judgment({"foretold": 0.936}), judgment({})
-    (', 12 % of the triplets right', ', 94 % of the labels foretold', '')
-    >>> judgment({"changed": 0.012})
+    >>> summary({"purity": {"both": 12.3}}), summary({"propagation_accuracy": 0.936}), summary({})
+    (', triplet purity 12 %', ', propagation accuracy 94 %', '')
+    >>> summary({"changed": 0.012})
     ', 1.2 % changed class'
     """
     if purity := entry.get("purity"):
-        return f", {purity['both']:.0f} % of the triplets right"
-    if (share := entry.get("foretold")) is not None:
-        return f", {100 * share:.0f} % of the labels foretold"
+        return f", triplet purity {purity['both']:.0f} %"
+    if (accuracy := entry.get("propagation_accuracy")) is not None:
+        return f", propagation accuracy {100 * accuracy:.0f} %"
     return f", {100 * entry['changed']:.1f} % changed class" if "changed" in entry else ""

@@ -13,7 +13,7 @@ from torch.nn import functional
 from ssdml.graphs.neighbors.exact import Progress
 from ssdml.losses.angular import batch_angular_loss
 from ssdml.networks.metric_network import MetricNetwork
-from ssdml.networks.training import Schedule, Trainer, rate_at
+from ssdml.networks.training import Schedule, Stepper, rate_at
 from ssdml.utils.torch_tools import find_device, one_thread, seeded
 
 PASSES = 10
@@ -86,7 +86,7 @@ def train_backbone(
         network = MetricNetwork(
             backbone, metric, int(classes.max()) + 1, temperature=plan.temperature
         ).to(device)
-        trainer = Trainer(network.train(), weight_decay=plan.weight_decay)
+        trainer = Stepper(network.train(), weight_decay=plan.weight_decay)
         losses = []
         for step, batch in enumerate(_balanced_batches(classes, plan, seed)):
             embedding = network(torch.from_numpy(rows[batch]).to(device))

@@ -13,10 +13,10 @@ WEAK = 0.25  # of what strong views change, in weak ones
 
 
 class Augment(Protocol):
-    """Makes a view of each item of a batch; every random number comes from the CPU's generator."""
+    """Makes a view of each sample of a batch; every random number comes from the CPU's generator."""
 
-    def __call__(self, items: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """Views of the items, of the same shape."""
+    def __call__(self, samples: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """Views of the samples, of the same shape."""
 
 
 @dataclass(frozen=True)
@@ -65,16 +65,16 @@ class RandomViews:
     hole: float = 0.0
     border: bool = False
 
-    def __call__(self, items: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    def __call__(self, samples: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """Views of images (n, channels, height, width), floating point."""
 
         def draw(*shape: int) -> torch.Tensor:
             """Uniform between -1 and 1, drawn on the CPU: the same on every device."""
-            numbers = 2 * torch.rand(len(items), *shape, generator=generator) - 1
-            return numbers.to(items.device, items.dtype)
+            numbers = 2 * torch.rand(len(samples), *shape, generator=generator) - 1
+            return numbers.to(samples.device, samples.dtype)
 
-        views = _moved(items, self._maps(draw(7), *items.shape[2:]), self.border)
-        views = self._colored(views, draw(3), draw(items.shape[1]))
+        views = _moved(samples, self._maps(draw(7), *samples.shape[2:]), self.border)
+        views = self._colored(views, draw(3), draw(samples.shape[1]))
         return self._pierced(views, draw(2))
 
     def weaker(self, share: float) -> Self:
@@ -125,13 +125,13 @@ class RandomViews:
         return torch.where(square, images.mean(dim=(2, 3), keepdim=True), images)
 
 
-def unchanged(items: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """The items as they are."""
-    return items
+def unchanged(samples: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The samples as they are."""
+    return samples
 
 
 def default_views(shape: tuple[int, ...]) -> RandomViews | None:
-    """Views for items of a shape: none unless (channels, height, width).
+    """Views for samples of a shape: none unless (channels, height, width).
 
     One channel is taken for signs and shapes, whose mirror image is another thing; three for
     photographs.
@@ -164,9 +164,9 @@ def strong_and_weak(augment: Any, shape: tuple[int, ...]) -> tuple[Augment, Augm
     Parameters
     ----------
     augment : "auto", None or Augment
-        The weak views of one without a method ``weaker(share)`` are the items as they are.
+        The weak views of one without a method ``weaker(share)`` are the samples as they are.
     shape : tuple of int
-        Of an item.
+        Of an sample.
 
     Examples
     --------

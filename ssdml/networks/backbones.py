@@ -122,13 +122,13 @@ class CifarNet(nn.Sequential):
 
 
 class Standardized(nn.Module):
-    """A backbone of items from which their mean is taken, and which are divided by their scale.
+    """A backbone of samples from which their mean is taken, and which are divided by their scale.
 
     Parameters
     ----------
     backbone : Module
     mean, scale : tensor
-        They broadcast to an item.
+        They broadcast to an sample.
     """
 
     mean: torch.Tensor
@@ -140,9 +140,9 @@ class Standardized(nn.Module):
         self.register_buffer("mean", mean)
         self.register_buffer("scale", scale)
 
-    def forward(self, items: torch.Tensor) -> torch.Tensor:
-        """Features of the items."""
-        features: torch.Tensor = self.backbone((items - self.mean) / self.scale)
+    def forward(self, samples: torch.Tensor) -> torch.Tensor:
+        """Features of the samples."""
+        features: torch.Tensor = self.backbone((samples - self.mean) / self.scale)
         return features
 
 
@@ -154,17 +154,17 @@ NETWORKS: dict[str, Callable[[int], nn.Module]] = {
 
 
 def named_backbone(name: str, shape: tuple[int, ...]) -> nn.Module:
-    """Network for items of shape (channels, height, width): seed 003's are for one size alone."""
+    """Network for samples of shape (channels, height, width): seed 003's are for one size alone."""
     if has_channels_last(shape):
         raise ValueError(
-            f"backbone={name!r} is for images with their channels first; got items of shape "
+            f"backbone={name!r} is for images with their channels first; got samples of shape "
             f"{shape}. Transpose them, or give bytes, whose channels may come last."
         )
     network, of_paper = choose(NETWORKS, name, "backbone"), PAPER_NETWORKS.get(name)
     sizes = "" if of_paper is None else " of {} x {} pixels".format(*of_paper.image_size)
     if len(shape) != 3 or (of_paper is not None and shape[1:] != of_paper.image_size):
         raise ValueError(
-            f"backbone={name!r} is for images{sizes}; got items of shape {shape}. Resize them, or "
+            f"backbone={name!r} is for images{sizes}; got samples of shape {shape}. Resize them, or "
             "pass a module of your own."
         )
     return network(shape[0])

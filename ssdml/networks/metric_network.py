@@ -14,19 +14,19 @@ from torch import nn
 from torch.nn import functional
 
 from ssdml.networks.backbones import Standardized, named_backbone
-from ssdml.networks.data import Items, mean_and_scale
+from ssdml.networks.data import Samples, mean_and_scale
 from ssdml.networks.sampling import spaced
 from ssdml.utils.distributed import share_weights
 from ssdml.utils.linalg import random_orthonormal
 from ssdml.utils.torch_tools import evaluating, is_out_of_memory, seeded
 from ssdml.utils.validation import has_channels_last
 
-TRIED = 16  # items that show whether the backbone takes them
+TRIED = 16  # samples that show whether the backbone takes them
 
 
 def new_network(
     backbone: str | nn.Module,
-    items: Items,
+    samples: Samples,
     n_components: int | None,
     n_classes: int,
     seed: int,
@@ -40,7 +40,7 @@ def new_network(
     ----------
     backbone : str or Module
         By name, or any.
-    items : Items
+    samples : Samples
         They give the mean and the scale that come before the backbone, and are what it must take.
     n_components : int or None
         Columns of L; None: as many as the backbone makes features.
@@ -57,21 +57,21 @@ def new_network(
     """
     with seeded(seed, device):
         if isinstance(backbone, str):
-            backbone = named_backbone(backbone, items.shape)
+            backbone = named_backbone(backbone, samples.shape)
         if not isinstance(backbone, nn.Module):
             raise TypeError(
                 "backbone must be a name or a torch module; got "
                 f"{type(backbone).__name__}. Call what makes one."
             )
-        if has_channels_last(items.shape):
+        if has_channels_last(samples.shape):
             warnings.warn(
-                f"the first axis of an item is taken for its channels; got items of shape "
-                f"{items.shape}, whose last looks like it. Transpose them, or give bytes.",
+                f"the first axis of an sample is taken for its channels; got samples of shape "
+                f"{samples.shape}, whose last looks like it. Transpose them, or give bytes.",
                 stacklevel=2,
             )
-        module = Standardized(copy.deepcopy(backbone), *mean_and_scale(items, seed)).to(device)
-        d = _n_features(module, items)
-        lay_channels_last(module, items.shape)
+        module = Standardized(copy.deepcopy(backbone), *mean_and_scale(samples, seed)).to(device)
+        d = _n_features(module, samples)
+        lay_channels_last(module, samples.shape)
         columns = n_components or d
         if columns > d:
             raise ValueError(
@@ -116,7 +116,7 @@ def lay_channels_last(backbone: nn.Module, shape: tuple[int, ...]) -> None:
     backbone : Module
         Left in the mode it is in.
     shape : tuple of int
-        Of one item.
+        Of one sample.
 
     Examples
     --------
@@ -133,9 +133,9 @@ def lay_channels_last(backbone: nn.Module, shape: tuple[int, ...]) -> None:
             break
 
 
-def _n_features(backbone: nn.Module, items: Items) -> int:
-    """Columns that a backbone makes, once it is known to make some of every item."""
-    batch = items.batch(spaced(np.arange(len(items)), TRIED))
+def _n_features(backbone: nn.Module, samples: Samples) -> int:
+    """Columns that a backbone makes, once it is known to make some of every sample."""
+    batch = samples.batch(spaced(np.arange(len(samples)), TRIED))
     features = _tried(backbone, batch)
     if not isinstance(features, torch.Tensor) or features.ndim != 2:
         shape = tuple(features.shape) if isinstance(features, torch.Tensor) else type(features)
@@ -145,19 +145,19 @@ def _n_features(backbone: nn.Module, items: Items) -> int:
         )
     if len(features) != len(batch) or not features.is_floating_point():
         raise ValueError(
-            f"backbone must return a row of floating-point features of each item; got "
-            f"{tuple(features.shape)} of {features.dtype} for {len(batch)} items. Keep the first "
+            f"backbone must return a row of floating-point features of each sample; got "
+            f"{tuple(features.shape)} of {features.dtype} for {len(batch)} samples. Keep the first "
             "axis, and return features, not numbers of classes."
         )
     if not torch.isfinite(features).all():
         raise ValueError(
             "backbone must return finite features; got NaN or infinity before the "
-            "first step. Look at its weights and at the items."
+            "first step. Look at its weights and at the samples."
         )
     if not features.any():
         raise ValueError(
             "backbone must not return zeros alone, which have no direction; it does of "
-            f"{len(batch)} items. A ReLU at its end may be dead: start it otherwise."
+            f"{len(batch)} samples. A ReLU at its end may be dead: start it otherwise."
         )
     return int(features.shape[1])
 
@@ -171,9 +171,9 @@ def _tried(backbone: nn.Module, batch: torch.Tensor) -> Any:
         if is_out_of_memory(error):
             raise
         raise ValueError(
-            f"backbone must take batches of items, one tensor of shape {tuple(batch.shape)} and "
+            f"backbone must take batches of samples, one tensor of shape {tuple(batch.shape)} and "
             f"{batch.dtype}; got {type(error).__name__}: {error}. An array of three axes is taken "
-            "for images without channels: give items of other kinds as a torch Dataset, which "
+            "for images without channels: give samples of other kinds as a torch Dataset, which "
             "yields them as the backbone has them."
         ) from error
 
@@ -225,23 +225,23 @@ class MetricNetwork(nn.Module):
         array: npt.NDArray[np.float32] = self.metric.detach().cpu().numpy()
         return array
 
-    def outputs(self, items: torch.Tensor) -> torch.Tensor:
+    def outputs(self, samples: torch.Tensor) -> torch.Tensor:
         """What the backbone makes, (n, d)."""
         if not self.mixed:
-            outputs: torch.Tensor = self.backbone(items)
+            outputs: torch.Tensor = self.backbone(samples)
             return outputs
-        with torch.autocast(items.device.type, torch.bfloat16):
-            outputs = self.backbone(items)
+        with torch.autocast(samples.device.type, torch.bfloat16):
+            outputs = self.backbone(samples)
         return outputs.float()
 
-    def features(self, items: torch.Tensor) -> torch.Tensor:
+    def features(self, samples: torch.Tensor) -> torch.Tensor:
         """Features before the metric, (n, d)."""
-        outputs = self.outputs(items)
+        outputs = self.outputs(samples)
         return functional.normalize(outputs, dim=1) if self.unit_features else outputs
 
-    def forward(self, items: torch.Tensor) -> torch.Tensor:
+    def forward(self, samples: torch.Tensor) -> torch.Tensor:
         """Unit embedding, (n, l)."""
-        return functional.normalize(self.features(items) @ self.metric, dim=1)
+        return functional.normalize(self.features(samples) @ self.metric, dim=1)
 
     def logits(self, embedding: torch.Tensor) -> torch.Tensor:
         """Cosines to the proxies over the temperature, (n, n_classes)."""

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ssdml.networks.data import Items
+from ssdml.networks.data import Samples
 from ssdml.networks.metric_network import MetricNetwork
 from ssdml.utils.distributed import average_gradients
 from ssdml.utils.parallel import row_blocks
@@ -22,7 +22,9 @@ from ssdml.utils.torch_tools import evaluating, seeded
 if TYPE_CHECKING:
     from ssdml.losses.base import Loss
 
-EMBEDDED = 250  # items that are embedded at a time, at most: what a layer makes stays in the cache
+EMBEDDED = (
+    250  # samples that are embedded at a time, at most: what a layer makes stays in the cache
+)
 PRETRAINING_BATCH, PRETRAINING_RATE = 100, 1e-3
 
 
@@ -37,7 +39,7 @@ class Schedule(NamedTuple):
     n_negatives: int = 5  # of each anchor in a batch
 
 
-class Trainer:
+class Stepper:
     """Steps down losses of a network.
 
     ``optimizer`` makes one of the groups of parameters and the weight decay. ``losses`` may have
@@ -98,14 +100,14 @@ class Trainer:
 
 def pretrain(
     network: MetricNetwork,
-    items: Items,
+    samples: Samples,
     rows: npt.NDArray[np.intp],
     classes: npt.NDArray[np.int64],
     *,
     epochs: int,
     rng: np.random.Generator,
 ) -> Iterator[float]:
-    """Teach a backbone the labeled items by softmax in the place of L; yields each epoch's loss.
+    """Teach a backbone the labeled samples by softmax in the place of L; yields each epoch's loss.
 
     Seed 003 does so for CIFAR-10, in 30 epochs. AdamW at rate 10⁻³ and batches of 100 are ours: it
     does not say how.
@@ -114,14 +116,14 @@ def pretrain(
     ----------
     network : MetricNetwork
         Its backbone is trained in place.
-    items : Items
+    samples : Samples
     rows : array of shape (m,), int
-        Items with a label.
+        Samples with a label.
     classes : array of shape (m,), int
         Their classes, from 0.
     epochs : int
     rng : Generator
-        Of the order of the items and the layer's first weights.
+        Of the order of the samples and the layer's first weights.
     """
     device = network.proxies.device
     with seeded(int(rng.integers(2**31)), str(device)):
@@ -132,7 +134,7 @@ def pretrain(
         for _ in range(epochs):
             total, order = 0.0, rng.permutation(len(rows))
             for drawn in np.array_split(order, -(-len(order) // PRETRAINING_BATCH)):
-                logits = softmax(network.backbone(items.batch(rows[drawn])))
+                logits = softmax(network.backbone(samples.batch(rows[drawn])))
                 loss = functional.cross_entropy(logits, torch.from_numpy(classes[drawn]).to(device))
                 optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
@@ -142,24 +144,24 @@ def pretrain(
 
 
 @torch.no_grad()
-def embed_items(
+def embed_samples(
     network: MetricNetwork,
-    items: Items,
+    samples: Samples,
     kind: str = "embedding",
     rows: npt.NDArray[np.intp] | None = None,
     *,
     batch_size: int = EMBEDDED,
 ) -> npt.NDArray[Any]:
-    """Features or embedding of all items, or of some, in evaluation mode and in float32.
+    """Features or embedding of all samples, or of some, in evaluation mode and in float32.
 
     Eight times ``batch_size`` at a time, at most 250: without gradients they take no more memory
     than a step of the training.
     """
     apply = network.features if kind == "features" else network
-    rows = np.arange(len(items)) if rows is None else rows
+    rows = np.arange(len(samples)) if rows is None else rows
     blocks = row_blocks(len(rows), min(EMBEDDED, 8 * batch_size))
     with evaluating(network), mixed_precision(network, False):
-        parts = [apply(items.batch(rows[block])).float().cpu() for block in blocks]
+        parts = [apply(samples.batch(rows[block])).float().cpu() for block in blocks]
     embedded: npt.NDArray[Any] = torch.cat(parts).numpy()
     return embedded
 

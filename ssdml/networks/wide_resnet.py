@@ -21,7 +21,7 @@ class WideResNet(nn.Sequential):
 
     Notes
     -----
-    Batch normalization makes the items of a batch see each other in training. An image of 32 x 32
+    Batch normalization makes the samples of a batch see each other in training. An image of 32 x 32
     pixels takes 0.21 billion multiplications, 17 times those of seed 003's network: it is for GPUs.
 
     References

@@ -14,10 +14,10 @@ from torch.nn import functional
 from ssdml import DeepSSDML
 from ssdml.datasets.splits import label_scarce_split
 from ssdml.deep import estimator as deep
-from ssdml.deep.alternation import DeepRun
+from ssdml.deep.alternation import AlternationTrainer
 from ssdml.networks.backbones import named_backbone
 from ssdml.networks.metric_network import MetricNetwork, lay_channels_last
-from ssdml.networks.training import Trainer, mixed_precision
+from ssdml.networks.training import Stepper, mixed_precision
 from ssdml.utils.torch_tools import one_thread
 
 
@@ -39,7 +39,7 @@ def seconds(monkeypatch):
 
     timed(deep, "input_graph")
     for name in ("_prepare", "_train", "conclude", "embed"):
-        timed(DeepRun, name)
+        timed(AlternationTrainer, name)
     return spent
 
 
@@ -66,7 +66,7 @@ def test_a_step_in_bfloat16_beside_one_in_float32(benchmark, name, shape):
     backbone = named_backbone(name, shape)
     lay_channels_last(backbone, shape)
     network = MetricNetwork(backbone, torch.eye(backbone.n_features), 10)
-    trainer = Trainer(network, weight_decay=0.0)
+    trainer = Stepper(network, weight_decay=0.0)
     images, classes = torch.rand(128, *shape), torch.arange(128) % 10
 
     def step():

@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 
 from ssdml import DeepSSDML
 from ssdml.baselines import DeepBaseline, DeepSupervised, DeepUnsupervised
-from ssdml.deep.trainer import PartitionRun
+from ssdml.deep.trainer import PartitionTrainer
 from ssdml.networks.metric_network import MetricNetwork
 from tests.deep import DEVICE, assert_same_weights, small_images, small_network
 
@@ -85,14 +85,14 @@ def test_the_same_seed_gives_the_same_bits_and_torchs_generator_stays(estimator,
 
 @every_estimator
 def test_a_fit_that_stopped_goes_on_to_the_same_bits(estimator, data, plain, tmp_path, monkeypatch):
-    partition = PartitionRun.partition
+    partition = PartitionTrainer.partition
 
     def stop(run, show):
         if run.history:
             raise KeyboardInterrupt
         return partition(run, show)
 
-    monkeypatch.setattr(PartitionRun, "partition", stop)
+    monkeypatch.setattr(PartitionTrainer, "partition", stop)
     with pytest.raises(KeyboardInterrupt):
         fitted(estimator, data, checkpoint_dir=tmp_path)
     monkeypatch.undo()
@@ -139,8 +139,8 @@ def test_mixed_precision_is_for_steps_and_the_rest_is_in_float32(
     seen = set()
     outputs = MetricNetwork.outputs
 
-    def spy(network, items):
-        made = outputs(network, items)
+    def spy(network, samples):
+        made = outputs(network, samples)
         seen.add((torch.is_grad_enabled(), network.mixed, made.dtype))
         return made
 
@@ -202,7 +202,7 @@ def test_the_score_is_the_share_of_labeled_items_that_are_named_as_they_are(esti
 def test_an_index_of_faiss_finds_the_nearest_items_under_the_metric(estimator, data, plain):
     model, (X, _) = plain(estimator), data
     queries = model.transform(X[:5])
-    squares, items = model.to_faiss(X[5:]).search(queries, 3)
+    squares, samples = model.to_faiss(X[5:]).search(queries, 3)
     full = ((queries[:, None] - model.transform(X[5:])) ** 2).sum(axis=2)
     np.testing.assert_allclose(squares, np.sort(full, axis=1)[:, :3], rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(np.take_along_axis(full, items, 1), squares, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(np.take_along_axis(full, samples, 1), squares, rtol=1e-4, atol=1e-5)

@@ -125,13 +125,13 @@ class InitialFeatures(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Array | None = None) -> Self:
         """Estimate mean and scale of the channels, and pretrain if asked to."""
-        from ssdml.networks.data import as_items
+        from ssdml.networks.data import as_samples
         from ssdml.networks.metric_network import new_network
         from ssdml.networks.training import pretrain
         from ssdml.utils.torch_tools import find_device
 
         self.device_ = find_device("auto", "InitialFeatures")
-        items = as_items(X, "InitialFeatures", self.device_)
+        items = as_samples(X, "InitialFeatures", self.device_)
         seed = self.random_state or 0
         codes, n_classes = class_codes(np.full(len(items), UNLABELED) if y is None else y)
         self.network_ = new_network(self.backbone, items, 1, max(n_classes, 1), seed, self.device_)
@@ -142,8 +142,8 @@ class InitialFeatures(TransformerMixin, BaseEstimator):
 
     def transform(self, X: Any) -> Array:
         """Return the unit-length features of images."""
-        from ssdml.networks.data import as_items
-        from ssdml.networks.training import embed_items
+        from ssdml.networks.data import as_samples
+        from ssdml.networks.training import embed_samples
 
-        items = as_items(X, "InitialFeatures", self.device_)
-        return embed_items(self.network_, items, "features", batch_size=self.batch_size)
+        items = as_samples(X, "InitialFeatures", self.device_)
+        return embed_samples(self.network_, items, "features", batch_size=self.batch_size)

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ssdml.baselines import DeepBaseline
 from ssdml.baselines.base import factor
 from ssdml.baselines.batch_losses import LaplacianLoss, kinds_of_pairs, pairs_about_mean
-from ssdml.baselines.deep.alternation import METHODS, BaselineRun, draw_batch
+from ssdml.baselines.deep.alternation import METHODS, BaselineTrainer, draw_batch
 from ssdml.baselines.lrml import edge_scatter
 from ssdml.baselines.propagated import propagated_scatter
 from ssdml.baselines.seraph import Model, objective
@@ -247,7 +247,7 @@ class TestAlternation:
     def test_a_step_goes_down_the_objective_of_its_own_rows(self, digits, name, monkeypatch):
         """By hand, on batches of a part of a part of the items."""
         X, _, labels = digits
-        seen, loss = [], BaselineRun._loss
+        seen, loss = [], BaselineTrainer._loss
 
         def spy(run, batch):
             value = loss(run, batch)
@@ -263,7 +263,7 @@ class TestAlternation:
             seen.append((value.item(), run.objective.loss(squares, known, weights).item()))
             return value
 
-        monkeypatch.setattr(BaselineRun, "_loss", spy)
+        monkeypatch.setattr(BaselineTrainer, "_loss", spy)
         model(name).fit(X, labels)
         found, expected = np.transpose(seen)
         assert len(found) > 4

@@ -8,9 +8,9 @@ import torch
 from torch.nn import functional
 
 from ssdml.baselines import DeepSupervised
-from ssdml.baselines.deep.supervised import TripletRun, labeled_triplets
+from ssdml.baselines.deep.supervised import TripletTrainer, labeled_triplets
 from ssdml.graphs.triplets import Triplets
-from ssdml.networks.data import as_items
+from ssdml.networks.data import as_samples
 from ssdml.networks.metric_network import new_network
 from tests.deep import small_images, small_network
 
@@ -44,11 +44,11 @@ class TestTriplets:
 @pytest.fixture
 def run():
     X, _, labels = small_images(n=200)
-    items = as_items(X, "test")
+    items = as_samples(X, "test")
     network = new_network(small_network(), items, 16, 10, 0, "cpu")
     model = DeepSupervised("triplet", small_network(), 16, margin=0.3)
-    run = model._new_run(items, labels, network, 0, "cpu")
-    assert isinstance(run, TripletRun)
+    run = model._new_trainer(items, labels, network, 0, "cpu")
+    assert isinstance(run, TripletTrainer)
     return run
 
 

@@ -21,7 +21,7 @@ from ssdml.baselines.deep.suml import objective, random_triplets
 from ssdml.baselines.deep.unsupervised import METHODS
 from ssdml.evaluation import evaluate
 from ssdml.networks.augmentation import default_views
-from ssdml.networks.data import as_items
+from ssdml.networks.data import as_samples
 from ssdml.networks.metric_network import new_network
 from tests.deep import assert_same_weights, small_images, small_network
 
@@ -60,14 +60,14 @@ def model(name, **options):
 def begun(digits):
     """A run that has not begun."""
     X, _, labels = digits
-    items = as_items(X, "test")
+    items = as_samples(X, "test")
 
     def begin(name, **options):
         estimator = model(name, augment=None, **options)
         network = new_network(
             small_network(), items, 16, 10, 0, "cpu", orthogonal=estimator.orthogonal
         )
-        return estimator._new_run(items, labels, network, 0, "cpu")
+        return estimator._new_trainer(items, labels, network, 0, "cpu")
 
     return begin
 
@@ -87,7 +87,7 @@ class TestExemplar:
     def test_the_loss_is_the_cross_entropy_of_items_with_themselves(self, begun):
         run = begun("exemplar")
         rows = np.array([5, 9, 70])
-        logits = run.head(run.layer(run.items.batch(rows)))
+        logits = run.head(run.layer(run.samples.batch(rows)))
         chances = logits.softmax(dim=1)[[0, 1, 2], [2, 0, 1]]
         loss = run.recipe.loss(run, (rows, np.array([2, 0, 1])))
         torch.testing.assert_close(loss, -chances.log().mean())
@@ -179,7 +179,7 @@ class TestInstanceDiscrimination:
         before = run.head.rows.numpy().copy()
         run._loss(rows)
         with torch.no_grad():
-            embedding = run.network(run.items.batch(rows)).numpy()
+            embedding = run.network(run.samples.batch(rows)).numpy()
         mixed = before[rows] + embedding
         expected = mixed / np.linalg.norm(mixed, axis=1, keepdims=True)
         np.testing.assert_allclose(run.head.rows[rows], expected, atol=1e-6)
@@ -251,8 +251,8 @@ class TestDeepCluster:
             assert np.bincount(codes, minlength=8).tolist() == [5] * 8
             seen.append(dict(zip(rows.tolist(), codes.tolist(), strict=True)))
             heads.append(run.head.linear.weight.detach().clone())
-            fresh.append(run.head.linear.weight not in run.trainer.optimizer.state)
-            run.trainer.step(run._loss((rows, codes)), 0.03)
+            fresh.append(run.head.linear.weight not in run.stepper.optimizer.state)
+            run.stepper.step(run._loss((rows, codes)), 0.03)
         assert len(heads) == 30
         jumps = [(b - a).norm().item() for a, b in pairwise(heads)]
         assert np.argmax(jumps) == 14
@@ -263,8 +263,8 @@ class TestDeepCluster:
     def test_the_optimizer_forgets_the_head_that_was(self, begun):
         run = begun("deepcluster")
         batches = run._batches(np.arange(600), 0, np.random.default_rng(0))
-        run.trainer.step(run._loss(next(batches)), 0.03)
-        state = run.trainer.optimizer.state
+        run.stepper.step(run._loss(next(batches)), 0.03)
+        state = run.stepper.optimizer.state
         assert state[run.head.linear.weight]
         kept = len(state)
         run.forget_head()
@@ -283,7 +283,7 @@ class TestSUML:
     def test_a_batch_learns_both_and_then_the_network(self, begun):
         run = begun("suml")
         before = run.head.get_buffer("synthesis").clone(), run.network.metric.clone()
-        run.trainer.step(run._loss(np.arange(40)), 0.03)
+        run.stepper.step(run._loss(np.arange(40)), 0.03)
         assert not torch.equal(run.head.get_buffer("synthesis"), before[0])
         assert not torch.equal(run.network.metric, before[1])
         assert "metric" not in dict(run.network.named_parameters())
@@ -295,7 +295,7 @@ class TestSUML:
         torch.manual_seed(3)
         triplets = random_triplets(40, QUICK["suml"]["n_triplets"])
         learned = run.head.get_buffer("synthesis"), run.network.metric
-        features = run.network.features(run.items.batch(rows))
+        features = run.network.features(run.samples.batch(rows))
         expected = objective(features, *learned, triplets, angle=40.0, penalty=0.5)
         assert found.item() == pytest.approx(expected.item(), rel=1e-5)
         assert found.item() > 0  # entropies

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from ssdml.datasets.image_files import ImageFiles
-from ssdml.networks.data import as_items
+from ssdml.networks.data import as_samples
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_a_size_of_nothing_is_refused(tmp_path):
 
 def test_networks_learn_from_files_as_from_the_array_of_their_images(images):
     array = np.stack([images[number] for number in range(11)])
-    lazy, stored = as_items(images, "fit"), as_items(array, "fit")
+    lazy, stored = as_samples(images, "fit"), as_samples(array, "fit")
     assert lazy.shape == stored.shape == (3, 16, 16)
     assert len(lazy) == 11
     rows = np.array([4, 4, 1])
@@ -104,7 +104,7 @@ def test_a_batch_is_asked_for_at_once(images, monkeypatch):
         return read(self, rows)
 
     monkeypatch.setattr(ImageFiles, "__getitems__", noted)
-    as_items(images, "fit").batch(np.array([3, 1, 2]))
+    as_samples(images, "fit").batch(np.array([3, 1, 2]))
     assert asked == [[3, 1, 2]]
 
 

@@ -96,14 +96,14 @@ def test_items_of_another_scale_are_told(digits):
 
 
 class Blind(nn.Module):
-    """Zeros alone of every item that is lit at its first pixel."""
+    """Zeros alone of every sample that is lit at its first pixel."""
 
     def __init__(self):
         super().__init__()
         self.inner = small_network()
 
-    def forward(self, items):
-        return self.inner(items) * (items[:, 0, 0, :1] < 0)
+    def forward(self, samples):
+        return self.inner(samples) * (samples[:, 0, 0, :1] < 0)
 
 
 class TestItemsThatAreSorted:
@@ -114,7 +114,7 @@ class TestItemsThatAreSorted:
         X = X.copy()
         X[:, 0, 0] = np.arange(len(X)) < 2 / 3 * len(X)
         model = small_model(backbone=Blind(), epochs=1, partition_size=None, batch_size=200)
-        with pytest.warns(RuntimeWarning, match="zeros alone of 6[67]% of the items"):
+        with pytest.warns(RuntimeWarning, match="zeros alone of 6[67]% of the samples"):
             model.fit(X, y)
 
     def test_the_first_may_have_zeros_alone(self, digits):
@@ -141,7 +141,7 @@ class TestItemsThatABackboneDoesNotTake:
 
     def test_no_room_is_no_fault_of_the_items(self, digits):
         class Large(nn.Module):
-            def forward(self, items):
+            def forward(self, samples):
                 raise torch.cuda.OutOfMemoryError("20 GiB")
 
         X, _, labels = digits
@@ -164,17 +164,17 @@ class Viewing(nn.Module):
         self.convolutions = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Conv2d(4, 8, 3))
         self.last = nn.Linear(128, 32)
 
-    def forward(self, items):
-        return self.last(self.convolutions(items).view(len(items), -1))
+    def forward(self, samples):
+        return self.last(self.convolutions(samples).view(len(samples), -1))
 
 
 class TestChannelsLast:
     @pytest.mark.parametrize("backbone", [small_network(), Viewing()])
     def test_features_are_the_same(self, backbone):
-        items = torch.rand(9, 1, 8, 8)
-        before = backbone(items)
+        samples = torch.rand(9, 1, 8, 8)
+        before = backbone(samples)
         lay_channels_last(backbone, (1, 8, 8))
-        torch.testing.assert_close(backbone(items), before)
+        torch.testing.assert_close(backbone(samples), before)
         assert backbone.training
 
     def test_convolutions_of_volumes_have_no_such_layout_and_work(self, digits):
@@ -195,14 +195,14 @@ class TestChannelsLast:
 
 
 class Wrong(nn.Module):
-    """Makes of items whatever the function does."""
+    """Makes of samples whatever the function does."""
 
     def __init__(self, function):
         super().__init__()
         self.function, self.inner = function, nn.Flatten()
 
-    def forward(self, items):
-        return self.function(self.inner(items))
+    def forward(self, samples):
+        return self.function(self.inner(samples))
 
 
 class TestBadInput:
@@ -212,7 +212,7 @@ class TestBadInput:
             (nn.Conv2d(1, 4, 3), r"features of shape \(n, d\); got \(16, 4, 6, 6\).*Flatten"),
             (
                 Wrong(lambda rows: rows[1:]),
-                r"a row .* of each item; got \(15, 64\) of torch.float32",
+                r"a row .* of each sample; got \(15, 64\) of torch.float32",
             ),
             (Wrong(lambda rows: rows.int()), r"floating-point .* got \(16, 64\) of torch.int32"),
             (Wrong(lambda rows: rows / 0), "must return finite features"),
@@ -269,7 +269,7 @@ class TestBadInput:
         X, _, labels = digits
         with pytest.raises(ValueError, match=r"600.*599|599.*600"):
             small_model().fit(X, labels[:-1])
-        with pytest.raises(ValueError, match="Label some items"):
+        with pytest.raises(ValueError, match="Label some samples"):
             small_model().fit(X, np.full(len(X), -1))
 
     def test_new_items_of_another_shape(self, fitted):

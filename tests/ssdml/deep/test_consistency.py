@@ -9,7 +9,7 @@ from scipy.special import softmax
 from sklearn.datasets import load_digits
 from torch import nn
 
-from ssdml.deep.alternation import DeepRun
+from ssdml.deep.alternation import AlternationTrainer
 from ssdml.experiments.analysis.statistics import paired_difference
 from tests.deep import assert_same_weights, small_model, small_network
 
@@ -20,7 +20,7 @@ def asked(digits, monkeypatch):
 
     def fit(threshold):
         X, _, labels = digits
-        steps, targets = [], DeepRun._targets
+        steps, targets = [], AlternationTrainer._targets
 
         def spy(run, weak):
             classes, trusted = targets(run, weak)
@@ -34,7 +34,7 @@ def asked(digits, monkeypatch):
             steps.append((classes.numpy(), trusted.numpy(), known))
             return classes, trusted
 
-        monkeypatch.setattr(DeepRun, "_targets", spy)
+        monkeypatch.setattr(AlternationTrainer, "_targets", spy)
         network = small_network().append(nn.Dropout(0.2))  # which targets do not feel
         options = {"backbone": network, "epochs": 3, "epochs_per_partition": 3}
         small_model(**options, threshold=threshold).fit(X, labels)
@@ -51,16 +51,16 @@ def test_targets_are_the_likeliest_classes_where_they_are_likely_enough(asked):
     assert 0.1 < trusted.mean() < 0.9
 
 
-def brightened(items, generator):
-    return items * (1 + torch.rand(len(items), 1, 1, 1, generator=generator))
+def brightened(samples, generator):
+    return samples * (1 + torch.rand(len(samples), 1, 1, 1, generator=generator))
 
 
-def brightened_in_place(items, generator):
-    return items.mul_(1 + torch.rand(len(items), 1, 1, 1, generator=generator))
+def brightened_in_place(samples, generator):
+    return samples.mul_(1 + torch.rand(len(samples), 1, 1, 1, generator=generator))
 
 
 def test_views_may_be_made_in_place(digits):
-    """The weak view is the items themselves where an augment has no weaker form."""
+    """The weak view is the samples themselves where an augment has no weaker form."""
     X, _, labels = digits
     plain, in_place = (
         small_model(augment=augment, epochs=2).fit(X, labels)
@@ -71,8 +71,10 @@ def test_views_may_be_made_in_place(digits):
 
 def test_views_of_another_number_are_refused(digits):
     X, _, labels = digits
-    model = small_model(augment=lambda items, generator: items[1:], epochs=1)
-    with pytest.raises(ValueError, match="must return a view of each item; got 39 for 40 items"):
+    model = small_model(augment=lambda samples, generator: samples[1:], epochs=1)
+    with pytest.raises(
+        ValueError, match="must return a view of each sample; got 39 for 40 samples"
+    ):
         model.fit(X, labels)
 
 

@@ -44,7 +44,7 @@ class TestWhatIsLearned:
         Z = fitted.transform(X)
         assert Z.shape[1] == len(fitted.get_feature_names_out())
         np.testing.assert_allclose(np.linalg.norm(Z[:, :16], axis=1), 1, atol=1e-5)
-        side = fitted.input_side_(X.reshape(len(X), -1))
+        side = fitted.input_projection_(X.reshape(len(X), -1))
         np.testing.assert_allclose(Z[:, 16:], fitted.input_weight_ * side, atol=1e-6)
 
     def test_items_come_one_by_one_or_all_at_once(self, fitted, digits):
@@ -116,14 +116,14 @@ class TestWhatIsLearned:
     ):
         """The means of random features are all but one direction."""
         X, _, labels = digits
-        seen, prepare = [], deep_run.DeepRun._prepare
+        seen, prepare = [], deep_run.AlternationTrainer._prepare
 
         def spy(run, rng):
             features, found = run.embed("features"), prepare(run, rng)
             seen.append((found, features))
             return found
 
-        monkeypatch.setattr(deep_run.DeepRun, "_prepare", spy)
+        monkeypatch.setattr(deep_run.AlternationTrainer, "_prepare", spy)
         small_model().fit(X, labels)
         first, *later = seen
         assert first[0].proxies is None
@@ -137,7 +137,7 @@ class TestWhatIsLearned:
     ):
         X, _, labels = digits
         seen, seeds = [], []
-        batches, draw = deep_run.DeepRun._batches, deep_run.balanced_batches
+        batches, draw = deep_run.AlternationTrainer._batches, deep_run.balanced_batches
 
         def of_run(run, rows, number, rng):
             seen.append((rows, confidences(run.distributions)))
@@ -151,7 +151,7 @@ class TestWhatIsLearned:
             assert not np.delete(weights, rows).any()
             return draw(classes, weights, *args)
 
-        monkeypatch.setattr(deep_run.DeepRun, "_batches", of_run)
+        monkeypatch.setattr(deep_run.AlternationTrainer, "_batches", of_run)
         monkeypatch.setattr(deep_run, "balanced_batches", spy)
         small_model().fit(X, labels)
         assert len(set(seeds)) == 3
@@ -182,7 +182,7 @@ class TestValidation:
     @pytest.mark.parametrize(("rows", "size"), [(20, 8), (21, 7)])
     def test_items_of_another_shape_and_other_labels_are_refused(self, digits, rows, size):
         X, y, labels = digits
-        message = r"validation must be items of shape \(1, 8, 8\).*got 21 of shape"
+        message = r"validation must be samples of shape \(1, 8, 8\).*got 21 of shape"
         with pytest.raises(ValueError, match=message):
             small_model().fit(X, labels, validation=(X[:21, :size, :size], y[:rows]))
 
@@ -195,7 +195,7 @@ class TestValidation:
     def test_it_needs_a_label(self, digits):
         X, _, labels = digits
         for none in (np.full(20, -1), np.full(20, np.nan)):
-            with pytest.raises(ValueError, match="validation must label some of its items"):
+            with pytest.raises(ValueError, match="validation must label some of its samples"):
                 small_model().fit(X, labels, validation=(X[:20], none))
 
 
@@ -297,13 +297,13 @@ class TestTheFirstPartition:
     def test_only_rows_whose_class_is_known_make_batches(self, digits, monkeypatch, edges):
         X, y, labels = digits
         seen = []
-        loss = deep_run.DeepRun._loss
+        loss = deep_run.AlternationTrainer._loss
 
         def spy(run, batch):
             seen.append((batch.rows, batch.classes))
             return loss(run, batch)
 
-        monkeypatch.setattr(deep_run.DeepRun, "_loss", spy)
+        monkeypatch.setattr(deep_run.AlternationTrainer, "_loss", spy)
         small_model(epochs=2, input_edges=edges).fit(X, labels)
         rows, classes = (np.concatenate(part) for part in zip(*seen, strict=True))
         assert (labels[rows] >= 0).all() == (edges == 0)
@@ -313,9 +313,11 @@ class TestTheFirstPartition:
     def test_epochs_are_as_many_as_asked_for(self, digits, monkeypatch):
         X, _, labels = digits
         steps = []
-        loss = deep_run.DeepRun._loss
+        loss = deep_run.AlternationTrainer._loss
         monkeypatch.setattr(
-            deep_run.DeepRun, "_loss", lambda run, *args: (steps.append(1), loss(run, *args))[1]
+            deep_run.AlternationTrainer,
+            "_loss",
+            lambda run, *args: (steps.append(1), loss(run, *args))[1],
         )
         # 350 rows make 9 batches of 40 an epoch: 2 epochs, then the third alone.
         model = small_model(epochs=3).fit(X, labels)

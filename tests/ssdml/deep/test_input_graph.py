@@ -11,13 +11,13 @@ from ssdml import DeepSSDML
 from ssdml.deep.input_graph import (
     INPUT_EDGES,
     TRUSTED,
-    flat_items,
+    flat_samples,
     foretold,
     input_graph,
-    input_side,
+    project_input,
 )
 from ssdml.graphs import adjacency, knn_graph
-from ssdml.networks.data import as_items
+from ssdml.networks.data import as_samples
 
 AUTO = SimpleNamespace(input_edges="auto", input_weight="auto")
 
@@ -30,7 +30,7 @@ def images(rng):
 
 
 def test_distances_are_those_of_unit_rows_but_for_the_variance_left_out(images):
-    side, rows_of_all = input_side(as_items(images, "test"), AUTO)
+    side, rows_of_all = project_input(as_samples(images, "test"), AUTO)
     flat = images.reshape(300, -1)
     rows = flat - flat.mean()
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -44,27 +44,32 @@ def test_distances_are_those_of_unit_rows_but_for_the_variance_left_out(images):
 
 def test_features_come_to_a_mean_square_of_one(rng):
     X = (100 * rng.standard_normal((500, 4)) + 7).astype(np.float32)
-    rows = input_side(as_items(X, "test"), AUTO)[0](X)
+    rows = project_input(as_samples(X, "test"), AUTO)[0](X)
     np.testing.assert_allclose(rows.mean(axis=0), 0, atol=1e-3)
     assert (rows**2).sum(axis=1).mean() == pytest.approx(1, abs=0.06)
 
 
 def test_items_too_large_have_no_side():
-    large = as_items(np.zeros((3, 3, 64, 64), np.float32), "test")
-    assert input_side(large, AUTO) is None
-    assert input_side(large, SimpleNamespace(input_edges=0, input_weight="auto")) is None
-    with pytest.raises(ValueError, match=r"input_weight must be 'auto' or 0 .* got 0.5 and items"):
-        input_side(large, SimpleNamespace(input_edges="auto", input_weight=0.5))
+    large = as_samples(np.zeros((3, 3, 64, 64), np.float32), "test")
+    assert project_input(large, AUTO) is None
+    assert project_input(large, SimpleNamespace(input_edges=0, input_weight="auto")) is None
+    with pytest.raises(
+        ValueError, match=r"input_weight must be 'auto' or 0 .* got 0.5 and samples"
+    ):
+        project_input(large, SimpleNamespace(input_edges="auto", input_weight=0.5))
 
 
 def test_items_that_do_not_vary_have_one_that_says_nothing():
     images = np.ones((5, 4, 4), np.float32)
-    assert np.abs(input_side(as_items(images, "test"), AUTO)[0](images.reshape(5, 16))).max() < 1e-6
+    assert (
+        np.abs(project_input(as_samples(images, "test"), AUTO)[0](images.reshape(5, 16))).max()
+        < 1e-6
+    )
 
 
 def test_all_items_are_read_in_their_order(rng):
     X = rng.random((12_000, 2)).astype(np.float32)
-    np.testing.assert_array_equal(flat_items(as_items(X, "test")), X)
+    np.testing.assert_array_equal(flat_samples(as_samples(X, "test")), X)
 
 
 @pytest.mark.parametrize(

@@ -9,19 +9,19 @@ import pytest
 import torch
 from scipy.special import log_softmax
 
-from ssdml.deep.alternation import N_NEGATIVES, DeepRun
+from ssdml.deep.alternation import N_NEGATIVES, AlternationTrainer
 from ssdml.losses.angular import batch_triplets
 from tests.deep import small_model
 
 
 class Pushed:
-    """Views that are known: the items, moved by as many pixels as they are strong, and brighter."""
+    """Views that are known: the samples, moved by as many pixels as they are strong, and brighter."""
 
     def __init__(self, pixels=2):
         self.pixels = pixels
 
-    def __call__(self, items, generator):
-        return items.roll(self.pixels, dims=3) + 0.05 * self.pixels
+    def __call__(self, samples, generator):
+        return samples.roll(self.pixels, dims=3) + 0.05 * self.pixels
 
     def weaker(self, share):
         return Pushed(self.pixels - 1)
@@ -30,7 +30,7 @@ class Pushed:
 def seen_steps(monkeypatch, digits, **options):
     """Of each step of a short fit: the batch, network and generator before it, and its loss."""
     X, _, labels = digits
-    steps, loss = [], DeepRun._loss
+    steps, loss = [], AlternationTrainer._loss
 
     def spy(run, batch):
         before = copy.deepcopy(run.network).eval(), torch.random.get_rng_state()
@@ -38,7 +38,7 @@ def seen_steps(monkeypatch, digits, **options):
         steps.append((batch, *before, float(value.detach())))
         return value
 
-    monkeypatch.setattr(DeepRun, "_loss", spy)
+    monkeypatch.setattr(AlternationTrainer, "_loss", spy)
     small_model(epochs=2, augment=Pushed(), **options).fit(X, labels)
     return steps
 
@@ -97,13 +97,13 @@ def test_a_step_goes_down_classes_triplets_and_consistency(
 
 def test_the_items_under_consistency_are_those_of_the_partition(digits, monkeypatch):
     run_parts = []
-    begin = DeepRun.__init__
+    begin = AlternationTrainer.__init__
 
     def spy(run, *args, **options):
         begin(run, *args, **options)
         run_parts.append(run.parts)
 
-    monkeypatch.setattr(DeepRun, "__init__", spy)
+    monkeypatch.setattr(AlternationTrainer, "__init__", spy)
     steps = seen_steps(monkeypatch, digits, partition_size=100)
     (first, *_), *_ = run_parts
     for batch, *_ in steps:

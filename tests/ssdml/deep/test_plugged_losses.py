@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from ssdml.deep import alternation as deep_run
-from ssdml.deep.trainer import PartitionRun
+from ssdml.deep.trainer import PartitionTrainer
 from ssdml.losses import BinomialDevianceLoss, GraphConsistency, ProxyGMLLoss
 from ssdml.networks.metric_network import MetricNetwork
-from ssdml.networks.training import Trainer
+from ssdml.networks.training import Stepper
 from tests.deep import assert_same_weights, small_images, small_model, small_network
 
 
@@ -34,7 +34,7 @@ def test_they_see_unit_embeddings_and_the_classes_of_the_graph(digits):
     X, _, labels = digits
     given = Recorder()
     small_model(epochs=2, losses=given).fit(X, labels)
-    assert len(Recorder.calls) == 18  # 2 * 350 items, 40 at a time
+    assert len(Recorder.calls) == 18  # 2 * 350 samples, 40 at a time
     for embedding, classes in Recorder.calls:
         torch.testing.assert_close(embedding.norm(dim=1), torch.ones(40))
         assert classes.bincount(minlength=10).tolist() == [4] * 10
@@ -55,7 +55,7 @@ def test_where_one_takes_halves_batches_have_two_that_are_aligned(digits):
     X, _, labels = digits
     losses = [Recorder(), (0.01, GraphConsistency())]
     small_model(epochs=2, losses=losses).fit(X, labels)
-    assert len(Recorder.calls) == 18  # 2 * 350 items, 40 at a time
+    assert len(Recorder.calls) == 18  # 2 * 350 samples, 40 at a time
     for _, classes in Recorder.calls:
         first, second = classes.reshape(2, -1)
         assert torch.equal(first, second)
@@ -76,7 +76,7 @@ def test_halves_that_do_not_fill_a_batch_are_learned_from(n_classes, n_ranks, si
 def test_a_group_that_names_its_rate_keeps_it_and_others_follow():
     network = MetricNetwork(small_network(), torch.eye(32, 8), 3)
     losses = 1.0 * ProxyGMLLoss(3, 8, learning_rate=0.5)
-    trainer = Trainer(network, weight_decay=0.0, losses=losses)
+    trainer = Stepper(network, weight_decay=0.0, losses=losses)
     before = [p.detach().clone() for p in losses.parameters()]
     embedding = network(torch.rand(6, 1, 8, 8))
     trainer.step(losses(embedding, torch.tensor([0, 0, 1, 1, 2, 2])), 1e-3)
@@ -91,14 +91,14 @@ def test_what_they_learned_is_resumed_to_the_same_bits(digits, tmp_path, monkeyp
         torch.manual_seed(0)
         losses = [(0.5, ProxyGMLLoss(10, 16))]
     at_once = small_model(losses=losses).fit(X, labels)
-    partition = PartitionRun.partition
+    partition = PartitionTrainer.partition
 
     def stop(run, progress):
         if len(run.history) == 2:
             raise KeyboardInterrupt
         return partition(run, progress)
 
-    monkeypatch.setattr(PartitionRun, "partition", stop)
+    monkeypatch.setattr(PartitionTrainer, "partition", stop)
     model = small_model(losses=losses, checkpoint_dir=tmp_path)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, labels)

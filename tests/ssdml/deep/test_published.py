@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from ssdml import DeepSSDML
-from ssdml.deep.published import LiteralRun
+from ssdml.deep.published import PublishedTrainer
 from ssdml.graphs import Triplets
 from ssdml.metric.alternation import learn_metric
 from ssdml.utils.linalg import nearest_orthonormal
@@ -26,7 +26,7 @@ def followed(digits):
     """A fit of the published alternation that ends after a few batches, and what it saw."""
     X, _, labels = digits
     seen = {"batches": [], "networks": []}
-    loss, batches = LiteralRun._loss, LiteralRun._batches
+    loss, batches = PublishedTrainer._loss, PublishedTrainer._batches
 
     def few(run, *args):
         seen["rows"] = run.parts[0]
@@ -39,8 +39,8 @@ def followed(digits):
         return loss(run, batch)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LiteralRun, "_batches", few)
-        patch.setattr(LiteralRun, "_loss", spy)
+        patch.setattr(PublishedTrainer, "_batches", few)
+        patch.setattr(PublishedTrainer, "_loss", spy)
         options = {"partition_size": 120, "epochs": 2, "epochs_per_partition": 2}
         model = DeepSSDML.paper(
             small_network(), 16, **options, learning_rate=RATE, random_state=0
@@ -53,8 +53,8 @@ def test_triplets_are_those_of_the_features_before_the_metric(followed, digits):
     model, seen = followed
     rows = seen["rows"]
     with torch.no_grad():
-        items = torch.from_numpy(X[rows])[:, None]
-        features = seen["networks"][0].eval().features(items).numpy()
+        samples = torch.from_numpy(X[rows])[:, None]
+        features = seen["networks"][0].eval().features(samples).numpy()
     indices, _ = reference.knn(features, 10)
     affinities = reference.one_sided_affinities(indices, labels[rows], 0.99)
     expected = rows[np.array(reference.neighborhood_triplets(indices, affinities))]
@@ -123,9 +123,9 @@ class HalfDead(nn.Module):
         super().__init__()
         self.inner = small_network()
 
-    def forward(self, items):
-        alive = items[:, 0, :, :4].mean(dim=(1, 2)) < 0
-        return self.inner(items) * alive[:, None]
+    def forward(self, samples):
+        alive = samples[:, 0, :, :4].mean(dim=(1, 2)) < 0
+        return self.inner(samples) * alive[:, None]
 
 
 @pytest.mark.filterwarnings("ignore:the backbone makes zeros alone")
@@ -155,8 +155,8 @@ class OneAlive(nn.Module):
         super().__init__()
         self.inner = small_network()
 
-    def forward(self, items):
-        return self.inner(items) * (items.amax(dim=(1, 2, 3)) > 20)[:, None]
+    def forward(self, samples):
+        return self.inner(samples) * (samples.amax(dim=(1, 2, 3)) > 20)[:, None]
 
 
 def test_one_item_with_a_direction_is_too_few(digits):
@@ -164,7 +164,7 @@ def test_one_item_with_a_direction_is_too_few(digits):
     X = X.copy()
     X[0, 4, 4] = 100
     options = {"partition_size": None, "epochs": 1, "epochs_per_partition": 1, "random_state": 0}
-    with pytest.raises(FloatingPointError, match="but one; got 599 such items of 600"):
+    with pytest.raises(FloatingPointError, match="but one; got 599 such samples of 600"):
         DeepSSDML.paper(OneAlive(), 16, **options).fit(X, labels)
 
 

@@ -16,7 +16,7 @@ from torch import nn
 
 from ssdml import DeepSSDML
 from ssdml.deep.checkpoints import described
-from ssdml.deep.trainer import PartitionRun
+from ssdml.deep.trainer import PartitionTrainer
 from ssdml.losses import DecorrelatedCentersLoss
 from ssdml.networks.augmentation import unchanged
 from ssdml.utils.progress import Stages
@@ -30,14 +30,14 @@ class TestResume:
         self, fitted, digits, tmp_path, monkeypatch
     ):
         X, _, labels = digits
-        partition = PartitionRun.partition
+        partition = PartitionTrainer.partition
 
         def stop(run, progress):
             if len(run.history) == 2:
                 raise KeyboardInterrupt
             return partition(run, progress)
 
-        monkeypatch.setattr(PartitionRun, "partition", stop)
+        monkeypatch.setattr(PartitionTrainer, "partition", stop)
         model = small_model(checkpoint_dir=tmp_path)
         with pytest.raises(KeyboardInterrupt):
             model.fit(X, labels)
@@ -115,7 +115,7 @@ class TestResume:
         changed = X.copy()
         changed[unlabeled[-1], 0, 0] += 1
         for others in (0.9 * X, X[order], changed):
-            with pytest.raises(ValueError, match=r"got items .* there"):
+            with pytest.raises(ValueError, match=r"got samples .* there"):
                 small_model(epochs=2, checkpoint_dir=tmp_path).fit(others, labels)
 
     def test_a_checkpoint_may_be_read_by_those_who_may_read_other_files(self, digits, tmp_path):
@@ -253,7 +253,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_training(
     digits, tmp_path, monkeypatch, below
 ):
     X, _, labels = digits
-    monkeypatch.setattr(PartitionRun, "partition", lambda *_: pytest.fail("it has begun"))
+    monkeypatch.setattr(PartitionTrainer, "partition", lambda *_: pytest.fail("it has begun"))
     (tmp_path / "file").write_text("")
     folder = tmp_path / "file" / "run" if below else tmp_path / "file"
     with pytest.raises(OSError, match=r"cannot be written .* Name another checkpoint_dir"):

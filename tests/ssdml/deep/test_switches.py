@@ -10,15 +10,15 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
-from ssdml.deep.alternation import DeepRun
+from ssdml.deep.alternation import AlternationTrainer
 from ssdml.deep.estimator import BESIDE
-from ssdml.deep.input_graph import input_side
+from ssdml.deep.input_graph import project_input
 from ssdml.graphs import knn_graph
 from ssdml.metric import alternation
 from ssdml.networks.backbones import ResidualHead
-from ssdml.networks.data import as_items
+from ssdml.networks.data import as_samples
 from ssdml.networks.metric_network import MetricNetwork
-from ssdml.networks.training import Trainer, embed_items, mixed_precision
+from ssdml.networks.training import Stepper, embed_samples, mixed_precision
 from ssdml.utils.linalg import unit_rows
 from tests.deep import small_model
 
@@ -51,7 +51,7 @@ class TestSwitches:
     ):
         X, _, labels = digits
         found, graphs = [], []
-        mined, propagate = DeepRun._mined, alternation.propagate_affinities
+        mined, propagate = AlternationTrainer._mined, alternation.propagate_affinities
 
         def of_run(run, state, rng):
             triplets = mined(run, state, rng)
@@ -63,7 +63,7 @@ class TestSwitches:
             graphs.append(graph)
             return propagate(graph, *args, **options)
 
-        monkeypatch.setattr(DeepRun, "_mined", of_run)
+        monkeypatch.setattr(AlternationTrainer, "_mined", of_run)
         monkeypatch.setattr(alternation, "propagate_affinities", of_graph)
         small_model(epochs=4, propagation="one-sided").fit(X, labels)
         assert len(found) == 2
@@ -72,7 +72,7 @@ class TestSwitches:
             assert len(triplets.anchor) > 1000
             assert np.isin(triplets[:3], part).all()
         (part, _, first, _), (_, _, second, embedding) = found
-        images = input_side(as_items(X, "test"), small_model())[1][part]  # as they are
+        images = project_input(as_samples(X, "test"), small_model())[1][part]  # as they are
         np.testing.assert_array_equal(first.indices, knn_graph(images, 10).indices)
         np.testing.assert_array_equal(second.indices, knn_graph(embedding, 10).indices)
 
@@ -103,14 +103,14 @@ class TestSwitches:
 
     def test_the_rate_rises_and_falls_once_over_all_partitions(self, digits, monkeypatch):
         X, _, labels = digits
-        rates, decays, step = [], set(), Trainer.step
+        rates, decays, step = [], set(), Stepper.step
 
         def spy(trainer, loss, rate):
             rates.append(rate)
             decays.update(group["weight_decay"] for group in trainer.optimizer.param_groups)
             return step(trainer, loss, rate)
 
-        monkeypatch.setattr(Trainer, "step", spy)
+        monkeypatch.setattr(Stepper, "step", spy)
         small_model(learning_rate=0.004, weight_decay=0.03).fit(X, labels)
         n_steps = len(rates)
         assert n_steps >= 3 * 2 * 300 // 40  # epochs of three partitions, in batches
@@ -134,7 +134,7 @@ class TestSwitches:
 
     def test_classes_that_do_not_settle_are_told_of(self, digits):
         X, _, labels = digits
-        message = r"of the items changed class with the last partition, more than tol=1e-06"
+        message = r"of the samples changed class with the last partition, more than tol=1e-06"
         with pytest.warns(ConvergenceWarning, match=message):
             small_model(epochs=4, tol=1e-6).fit(X, labels)
 
@@ -175,13 +175,13 @@ class TestSwitches:
 
     def test_what_is_embedded_in_the_midst_of_it_is_in_float32(self, fitted, digits):
         """As DeepCluster does, between two epochs."""
-        network, items = fitted.network_, as_items(digits[0], "fit")
-        expected = embed_items(network, items)
+        network, samples = fitted.network_, as_samples(digits[0], "fit")
+        expected = embed_samples(network, samples)
         with mixed_precision(network, True):
-            np.testing.assert_array_equal(embed_items(network, items), expected)
+            np.testing.assert_array_equal(embed_samples(network, samples), expected)
             assert network.mixed
             assert (
-                np.abs(network(items.batch(np.arange(9))).detach().numpy() - expected[:9]).max()
+                np.abs(network(samples.batch(np.arange(9))).detach().numpy() - expected[:9]).max()
                 > 1e-4
             )
 
@@ -190,9 +190,9 @@ class TestSwitches:
         X, _, labels = digits
         seen, outputs = set(), MetricNetwork.outputs
 
-        def spy(network, items):
+        def spy(network, samples):
             seen.add(network.mixed)
-            return outputs(network, items)
+            return outputs(network, samples)
 
         monkeypatch.setattr(MetricNetwork, "outputs", spy)
         monkeypatch.setattr("ssdml.deep.trainer.has_bfloat16", lambda device: has_it)

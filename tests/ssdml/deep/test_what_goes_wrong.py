@@ -9,7 +9,7 @@ from torch import nn
 
 from ssdml import DeepSSDML
 from ssdml.deep import published as deep_literal
-from ssdml.deep.trainer import PartitionRun
+from ssdml.deep.trainer import PartitionTrainer
 from ssdml.graphs import Triplets
 from ssdml.utils import distributed as ranks
 from ssdml.utils.progress import Stages
@@ -24,11 +24,11 @@ class Fading(nn.Module):
         self.inner, self.factor, self.after = small_network(), factor, after
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
 
-    def forward(self, items):
+    def forward(self, samples):
         self.calls += self.training
         factor = self.factor if self.calls > self.after else 1.0
-        keep = torch.arange(len(items)) % 5 == 0
-        rows = self.inner(items)
+        keep = torch.arange(len(samples)) % 5 == 0
+        rows = self.inner(samples)
         return rows * (torch.where(keep, 1.0, 0.0)[:, None] if factor is None else factor)
 
 
@@ -50,7 +50,9 @@ class TestTheNetwork:
     def test_zeros_of_some_items_are_warned_of_with_their_share(self, digits):
         X, _, labels = digits
         model = small_model(epochs=2).set_params(backbone=Fading(None, 6))
-        with pytest.warns(RuntimeWarning, match="zeros alone of 80% of the items after partition"):
+        with pytest.warns(
+            RuntimeWarning, match="zeros alone of 80% of the samples after partition"
+        ):
             model.fit(X, labels)
 
     def test_a_loss_that_is_not_finite_is_refused_in_pretraining_too(self, digits):
@@ -146,8 +148,8 @@ class Dazzled(nn.Module):
         super().__init__()
         self.inner = small_network()
 
-    def forward(self, items):
-        return self.inner(items) / (items.amax(dim=(1, 2, 3)) < 20)[:, None]
+    def forward(self, samples):
+        return self.inner(samples) / (samples.amax(dim=(1, 2, 3)) < 20)[:, None]
 
 
 @pytest.mark.parametrize("mining", ["propagated", "neighborhood"])
@@ -157,9 +159,7 @@ def test_an_item_of_which_the_backbone_makes_no_number_is_named(digits, mining):
     X = X.copy()
     X[300, 4, 4] = 100
     model = small_model(mining=mining, partition_size=None).set_params(backbone=Dazzled())
-    message = (
-        "finite features; got NaN or infinity for 1 of 600 items, the first of them item 300. Leave"
-    )
+    message = "finite features; got NaN or infinity for 1 of 600 samples, the first of them sample 300. Leave"
     with pytest.raises(ValueError, match=message):
         model.fit(X, labels)
 
@@ -170,7 +170,7 @@ def test_memory_that_runs_out_in_a_fit_names_the_setting(digits, monkeypatch):
     def full(run, progress):
         raise torch.cuda.OutOfMemoryError("9 GiB")
 
-    monkeypatch.setattr(PartitionRun, "partition", full)
+    monkeypatch.setattr(PartitionTrainer, "partition", full)
     with pytest.raises(
         MemoryError, match=r"Out of memory \(9 GiB\). Lower batch_size=40, use a smal"
     ):
@@ -181,9 +181,9 @@ def test_an_item_that_is_not_finite_is_named(digits):
     X, _, labels = digits
     broken = X.copy()
     broken[17, 3, 3] = np.nan
-    message = "DeepSSDML: dataset must be finite; got nan in item 17. Leave such items out"
+    message = "DeepSSDML: dataset must be finite; got nan in sample 17. Leave such samples out"
     with pytest.raises(ValueError, match=message):
         small_model().fit(broken, labels)
     pairs = [(torch.from_numpy(x)[None], 0) for x in broken]
-    with pytest.raises(ValueError, match="dataset must be finite; got nan in item 17"):
+    with pytest.raises(ValueError, match="dataset must be finite; got nan in sample 17"):
         small_model().fit(pairs, labels)

@@ -13,7 +13,7 @@ from torch import nn
 
 from ssdml import SSDML, DeepSSDML
 from ssdml.baselines import LRML
-from ssdml.deep.onnx import EmbeddingOfItems
+from ssdml.deep.onnx import SampleEmbedding
 from ssdml.metric import onnx as onnx_export
 from ssdml.metric.features import ResidualRepresentation
 from ssdml.metric.onnx import EmbeddingOfRows, write_onnx
@@ -92,13 +92,13 @@ def test_features_keep_their_input_beside_them_too(rows, tmp_path):
     model = DeepSSDML(head, 8, input_weight=2.0, **schedule).fit(X, labels)
     model.to_onnx(tmp_path / "model.onnx")
     single = X[:9].astype(np.float32)
-    assert not model.input_side_.unit
+    assert not model.input_projection_.unit
     np.testing.assert_allclose(run(tmp_path / "model.onnx", single), model.transform(X[:9]), **TOL)
 
 
 def test_without_the_input_beside_it_the_network_stands_alone(deep, tmp_path):
     X, model = deep
-    module = EmbeddingOfItems(model.network_, model.input_side_, 0.0)
+    module = SampleEmbedding(model.network_, model.input_projection_, 0.0)
     write_onnx(module, model.item_shape_, tmp_path / "model.onnx", "who", "transform")
     np.testing.assert_allclose(
         run(tmp_path / "model.onnx", X[:4, None]), model.transform(X[:4])[:, :16], **TOL
@@ -112,7 +112,7 @@ def test_the_networks_of_the_paper_can_be_exported(network, shape, tmp_path):
     metric = torch.linalg.qr(torch.randn(network.n_features, 16))[0]
     module = MetricNetwork(standardized, metric, 10, unit_features=True).eval()
     write_onnx(
-        EmbeddingOfItems(module, None, 0.0), shape, tmp_path / "model.onnx", "who", "transform"
+        SampleEmbedding(module, None, 0.0), shape, tmp_path / "model.onnx", "who", "transform"
     )
     images = torch.rand(3, *shape)
     with torch.no_grad():

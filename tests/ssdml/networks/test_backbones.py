@@ -145,11 +145,11 @@ def test_features_of_cifar_are_not_negative_and_those_of_mnist_may_be(generator)
 
 def test_a_standardized_backbone_sees_items_of_mean_zero_and_scale_one(generator):
     mean, scale = torch.tensor([[[1.0]], [[-2.0]]]), torch.tensor([[[0.5]], [[4.0]]])
-    items = mean + scale * torch.randn(6, 2, 3, 3, generator=generator)
-    seen = Standardized(torch.nn.Identity(), mean, scale)(items)
-    expected = [(items[:, 0] - 1) / 0.5, (items[:, 1] + 2) / 4]
+    samples = mean + scale * torch.randn(6, 2, 3, 3, generator=generator)
+    seen = Standardized(torch.nn.Identity(), mean, scale)(samples)
+    expected = [(samples[:, 0] - 1) / 0.5, (samples[:, 1] + 2) / 4]
     torch.testing.assert_close(seen, torch.stack(expected, 1))
-    flat = Standardized(torch.nn.Flatten(), mean, scale)(items)
+    flat = Standardized(torch.nn.Flatten(), mean, scale)(samples)
     assert torch.equal(flat, seen.flatten(1))
 
 
@@ -159,9 +159,9 @@ def test_mean_and_scale_are_saved_and_not_learned(generator):
     assert [name for name, _ in model.named_parameters()] == ["backbone.weight", "backbone.bias"]
     other = Standardized(torch.nn.Linear(2, 3), torch.zeros(2), torch.ones(2))
     other.load_state_dict(model.state_dict())
-    items = torch.randn(4, 2, generator=generator)
-    assert torch.equal(other(items), model(items))
-    assert model.double()(items.double()).dtype == torch.float64  # they move with the module
+    samples = torch.randn(4, 2, generator=generator)
+    assert torch.equal(other(samples), model(samples))
+    assert model.double()(samples.double()).dtype == torch.float64  # they move with the module
 
 
 @pytest.mark.parametrize(
@@ -189,20 +189,20 @@ def test_items_of_another_shape_are_told(name, shape, size):
     with pytest.raises(ValueError) as error:
         named_backbone(name, shape)
     assert str(error.value) == (
-        f"backbone='{name}' is for images of {size} x {size} pixels; got items of "
+        f"backbone='{name}' is for images of {size} x {size} pixels; got samples of "
         f"shape {shape}. Resize them, or pass a module of your own."
     )
 
 
 @pytest.mark.parametrize("name", ["cifar", "wide-resnet"])
 def test_channels_that_come_last_are_told(name):
-    message = rf"backbone='{name}' is .* channels first; got items of shape \(32, 32, 3\)"
+    message = rf"backbone='{name}' is .* channels first; got samples of shape \(32, 32, 3\)"
     with pytest.raises(ValueError, match=message):
         named_backbone(name, (32, 32, 3))
 
 
 def test_rows_are_no_images_to_a_wide_resnet():
-    with pytest.raises(ValueError, match="'wide-resnet' is for images; got items of shape"):
+    with pytest.raises(ValueError, match="'wide-resnet' is for images; got samples of shape"):
         named_backbone("wide-resnet", (784,))
 
 

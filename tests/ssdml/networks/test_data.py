@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ssdml.networks import data as items_module
-from ssdml.networks.data import SAMPLED, StoredItems, as_items, has_room, mean_and_scale
+from ssdml.networks.data import SAMPLED, StoredSamples, as_samples, has_room, mean_and_scale
 
 
 class Listed(torch.utils.data.Dataset):
@@ -47,7 +47,7 @@ def test_bytes_and_numbers_of_one_data_set_are_on_one_scale(photographs):
     first = _first(photographs)
     mixed = Listed([first[0], first[1].astype(np.float32) / np.float32(255)])
     torch.testing.assert_close(
-        as_items(mixed, "fit").batch(np.arange(2)), torch.from_numpy(first[:2]).float() / 255
+        as_samples(mixed, "fit").batch(np.arange(2)), torch.from_numpy(first[:2]).float() / 255
     )
 
 
@@ -57,9 +57,9 @@ def test_fewer_items_are_read_for_their_statistics_where_they_are_large(
 ):
     monkeypatch.setattr("ssdml.networks.data.SAMPLED_NUMBERS", numbers)
     entries = Listed(list(rng.standard_normal((50, 1, 4, 4))))
-    items = as_items(entries, "fit")
+    samples = as_samples(entries, "fit")
     entries.read.clear()
-    mean, _ = mean_and_scale(items, 0)
+    mean, _ = mean_and_scale(samples, 0)
     assert len(set(entries.read)) == len(entries.read) == n_read
     known = np.mean([entries.entries[i] for i in entries.read])
     torch.testing.assert_close(float(mean), known, rtol=1e-6, atol=1e-6)
@@ -75,17 +75,17 @@ FORMS = {
     "tensor of floats": lambda last: torch.tensor(_first(last)).float() / 255,
     "data set of tensors": lambda last: Listed(list(torch.tensor(_first(last)))),
     "data set of arrays": lambda last: Listed(list(_first(last))),
-    "data set of tuples": lambda last: Listed([(item, 3) for item in _first(last)]),
-    "data set of lists": lambda last: Listed([[item, "cat", 3] for item in _first(last)]),
+    "data set of tuples": lambda last: Listed([(sample, 3) for sample in _first(last)]),
+    "data set of lists": lambda last: Listed([[sample, "cat", 3] for sample in _first(last)]),
     "list": lambda last: list(_first(last)),
 }
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_images_are_the_same_bits_in_whatever_form_they_come(photographs, form):
-    items = as_items(FORMS[form](photographs), "fit")
-    assert (len(items), items.shape) == (6, (3, 8, 10))
-    batch = items.batch(np.array([4, 0, 4]))
+    samples = as_samples(FORMS[form](photographs), "fit")
+    assert (len(samples), samples.shape) == (6, (3, 8, 10))
+    batch = samples.batch(np.array([4, 0, 4]))
     expected = torch.tensor(_first(photographs)[[4, 0, 4]]).float() / 255
     assert batch.dtype == torch.float32
     assert torch.equal(batch, expected)
@@ -93,26 +93,26 @@ def test_images_are_the_same_bits_in_whatever_form_they_come(photographs, form):
 
 def test_a_batch_is_its_slices_together(features, photographs):
     for data in (features, photographs, Listed(list(torch.tensor(features)))):
-        items = as_items(data, "fit")
+        samples = as_samples(data, "fit")
         numbers = np.array([5, 1, 3])
-        parts = [items.batch(numbers[i : i + 1]) for i in range(3)]
-        assert torch.equal(items.batch(numbers), torch.cat(parts))
+        parts = [samples.batch(numbers[i : i + 1]) for i in range(3)]
+        assert torch.equal(samples.batch(numbers), torch.cat(parts))
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float64, ">f4", np.int64, np.uint16])
 def test_numbers_that_are_not_bytes_are_not_divided(dtype):
     table = np.arange(6).reshape(3, 2).astype(dtype)
-    batch = as_items(table, "fit").batch(np.array([2, 0]))
+    batch = as_samples(table, "fit").batch(np.array([2, 0]))
     assert torch.equal(batch, torch.tensor([[4.0, 5.0], [0.0, 1.0]]))
 
 
 def test_images_without_channels_get_one(photographs):
     gray = photographs[..., 0]
     for images in (gray, torch.tensor(gray)):
-        items = as_items(images, "fit")
-        assert items.shape == (1, 8, 10)
+        samples = as_samples(images, "fit")
+        assert samples.shape == (1, 8, 10)
         expected = torch.tensor(gray[[1]]).float()[:, None] / 255
-        assert torch.equal(items.batch(np.array([1])), expected)
+        assert torch.equal(samples.batch(np.array([1])), expected)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_images_without_channels_get_one(photographs):
     ids=["both may be channels", "floats", "neither may be channels"],
 )
 def test_axes_stay_where_channels_may_come_first(shape, dtype):
-    assert as_items(np.zeros(shape, dtype), "fit").shape == shape[1:]
+    assert as_samples(np.zeros(shape, dtype), "fit").shape == shape[1:]
 
 
 def test_the_callers_array_stays_as_it_is_and_need_not_be_writable(features, photographs):
@@ -131,7 +131,7 @@ def test_the_callers_array_stays_as_it_is_and_need_not_be_writable(features, pho
     try:
         for data in (features, photographs, list(features), photographs[::-1]):
             before = np.array(data)
-            as_items(data, "fit").batch(np.array([0, 1])).zero_()
+            as_samples(data, "fit").batch(np.array([0, 1])).zero_()
             np.testing.assert_array_equal(np.array(data), before)
     finally:
         torch.set_warn_always(warned)
@@ -139,39 +139,41 @@ def test_the_callers_array_stays_as_it_is_and_need_not_be_writable(features, pho
 
 def test_a_data_set_is_read_where_it_is_asked_and_nowhere_else():
     data = Listed([torch.full((2,), float(i)) for i in range(9)])
-    items = as_items(data, "fit")
+    samples = as_samples(data, "fit")
     data.read.clear()
-    assert torch.equal(items.batch(np.array([7, 2])), torch.tensor([[7.0, 7.0], [2.0, 2.0]]))
+    assert torch.equal(samples.batch(np.array([7, 2])), torch.tensor([[7.0, 7.0], [2.0, 2.0]]))
     assert data.read == [7, 2]
     assert all(type(index) is int for index in data.read)
 
 
 def test_items_of_several_shapes_are_told():
-    items = as_items([torch.zeros(3, 4, 4), torch.zeros(3, 5, 4), torch.zeros(3, 4, 4)], "fit")
-    assert items.batch(np.array([0, 2])).shape == (2, 3, 4, 4)
-    message = r"dataset: items must have one shape; got \[\(3, 4, 4\), \(3, 5, 4\)\]\. Resize them"
+    samples = as_samples([torch.zeros(3, 4, 4), torch.zeros(3, 5, 4), torch.zeros(3, 4, 4)], "fit")
+    assert samples.batch(np.array([0, 2])).shape == (2, 3, 4, 4)
+    message = (
+        r"dataset: samples must have one shape; got \[\(3, 4, 4\), \(3, 5, 4\)\]\. Resize them"
+    )
     with pytest.raises(ValueError, match=message):
-        items.batch(np.array([0, 1]))
+        samples.batch(np.array([0, 1]))
 
 
 def test_items_that_are_no_tensors_are_told_with_their_number():
     message = (
-        "dataset: items must be tensors or arrays, or tuples that begin with one; got str at {}. "
+        "dataset: samples must be tensors or arrays, or tuples that begin with one; got str at {}. "
         "Give the data set a transform, such as torchvision's ToTensor."
     )
     with pytest.raises(TypeError) as first:
-        as_items(["cat.png", "dog.png"], "fit")
+        as_samples(["cat.png", "dog.png"], "fit")
     assert str(first.value) == message.format(0)
-    items = as_items([(np.zeros(2), 0), ("dog.png", 1)], "fit")
+    samples = as_samples([(np.zeros(2), 0), ("dog.png", 1)], "fit")
     with pytest.raises(TypeError) as second:
-        items.batch(np.array([0, 1]))
+        samples.batch(np.array([0, 1]))
     assert str(second.value) == message.format(1)
 
 
 def refused(dataset, name, dtype, way_out):
     """Whether a data set is refused for its numbers, in the words for its kind."""
     with pytest.raises(TypeError) as error:
-        as_items(dataset, "fit")
+        as_samples(dataset, "fit")
     return str(error.value) == (
         f"{name} must hold bytes or floating-point numbers; got dtype {dtype}. Convert it, pixels "
         f"to between 0 and 1: .{way_out}."
@@ -182,23 +184,23 @@ def refused(dataset, name, dtype, way_out):
 def test_arrays_of_what_is_no_number_are_refused(dtype):
     table = np.zeros((3, 2)).astype(dtype)
     assert refused(table, "fit: dataset", table.dtype, "astype('float32')")
-    assert refused(list(table), "dataset: item 0", table.dtype, "astype('float32')")
+    assert refused(list(table), "dataset: sample 0", table.dtype, "astype('float32')")
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.complex64])
 def test_tensors_of_what_is_no_number_are_refused(dtype):
     table = torch.zeros(3, 2, dtype=dtype)
     assert refused(table, "fit: dataset", dtype, "float()")
-    assert refused(list(table), "dataset: item 0", dtype, "float()")
+    assert refused(list(table), "dataset: sample 0", dtype, "float()")
 
 
 def test_images_of_whole_numbers_are_refused_for_their_range_is_not_known():
     images = np.zeros((3, 1, 8, 8), np.int64)
     tensors = torch.from_numpy(images)
     assert refused(images, "fit: dataset", "int64", "astype('float32')")
-    assert refused(list(images), "dataset: item 0", "int64", "astype('float32')")
+    assert refused(list(images), "dataset: sample 0", "int64", "astype('float32')")
     assert refused(tensors, "fit: dataset", "torch.int64", "float()")
-    assert refused(list(tensors), "dataset: item 0", "torch.int64", "float()")
+    assert refused(list(tensors), "dataset: sample 0", "torch.int64", "float()")
     assert refused(images.astype(np.uint16), "fit: dataset", "uint16", "astype('float32')")
 
 
@@ -206,14 +208,14 @@ def test_images_of_whole_numbers_are_refused_for_their_range_is_not_known():
 def test_numbers_of_any_precision_and_order_of_bytes_are_taken(dtype):
     table = np.array([[0.5, 2.0], [3.0, 4.0]]).astype(dtype)
     for dataset in (table, list(table)):
-        batch = as_items(dataset, "fit").batch(np.array([1]))
+        batch = as_samples(dataset, "fit").batch(np.array([1]))
         assert (batch.dtype, batch.tolist()) == (torch.float32, [[3.0, 4.0]])
 
 
 def test_features_of_whole_numbers_are_numbers_like_any_other():
     counts = np.array([[1, 2], [3, 200]])
     for dataset in (counts, torch.from_numpy(counts), list(counts), list(torch.from_numpy(counts))):
-        batch = as_items(dataset, "fit").batch(np.array([1]))
+        batch = as_samples(dataset, "fit").batch(np.array([1]))
         assert (batch.dtype, batch.tolist()) == (torch.float32, [[3.0, 200.0]])
 
 
@@ -221,13 +223,15 @@ def test_features_of_whole_numbers_are_numbers_like_any_other():
 @pytest.mark.parametrize("make", [np.zeros, torch.zeros], ids=["array", "tensor"])
 def test_no_items_and_items_of_no_number_are_refused(make, shape):
     with pytest.raises(ValueError, match=r"fit: dataset must have shape \(n, \.\.\.\)") as error:
-        as_items(make(shape), "fit")
-    assert str(error.value).endswith(f"at least one item of one number; got {shape}.")
+        as_samples(make(shape), "fit")
+    assert str(error.value).endswith(f"at least one sample of one number; got {shape}.")
 
 
 def test_an_empty_data_set_is_refused():
-    with pytest.raises(ValueError, match=r"^fit: dataset must have at least one item; got none\."):
-        as_items(Listed([]), "fit")
+    with pytest.raises(
+        ValueError, match=r"^fit: dataset must have at least one sample; got none\."
+    ):
+        as_samples(Listed([]), "fit")
 
 
 @pytest.mark.parametrize("n_bytes", [50, 51])
@@ -242,22 +246,22 @@ def test_items_take_at_most_half_of_what_is_free_on_a_gpu(monkeypatch, n_bytes):
 @pytest.mark.parametrize("stream", [False, True])
 def test_items_that_were_computed_are_learned_from_without_what_made_them(stream):
     made = torch.rand(4, 3, requires_grad=True)
-    items = as_items(Listed(list(made)) if stream else made, "fit")
-    assert not items.batch(np.array([1])).requires_grad
+    samples = as_samples(Listed(list(made)) if stream else made, "fit")
+    assert not samples.batch(np.array([1])).requires_grad
     assert made.requires_grad
 
 
 def test_items_that_do_not_fit_stay_and_their_batches_travel(monkeypatch):
     stored, rows = torch.rand(4, 3), np.array([2, 0])
-    assert StoredItems(stored, "meta")._stored.device.type == "meta"
+    assert StoredSamples(stored, "meta")._stored.device.type == "meta"
     monkeypatch.setattr(items_module, "has_room", lambda device, n_bytes: False)
-    assert StoredItems(stored, "meta")._stored is stored
-    assert StoredItems(stored, "meta").batch(rows).device.type == "meta"
-    assert torch.equal(StoredItems(stored).batch(rows), stored[[2, 0]])
+    assert StoredSamples(stored, "meta")._stored is stored
+    assert StoredSamples(stored, "meta").batch(rows).device.type == "meta"
+    assert torch.equal(StoredSamples(stored).batch(rows), stored[[2, 0]])
 
 
 class Streamed:
-    """Items one after another, without numbers."""
+    """Samples one after another, without numbers."""
 
     def __iter__(self):
         return iter([])
@@ -267,21 +271,21 @@ class Streamed:
 def test_what_has_no_items_by_number_is_refused(dataset):
     message = "a torch Dataset with a length; got " + type(dataset).__name__
     with pytest.raises(TypeError, match=message):
-        as_items(dataset, "fit")
+        as_samples(dataset, "fit")
 
 
 @pytest.mark.parametrize("shape", [(50, 4), (50, 3, 5, 6), (50, 5, 6)])
 def test_mean_and_scale_are_numpys_and_broadcast_to_items(rng, shape):
     data = (3 + 2 * rng.standard_normal(shape)).astype(np.float32)
-    items = as_items(data, "fit")
-    mean, scale = mean_and_scale(items, 0)
+    samples = as_samples(data, "fit")
+    mean, scale = mean_and_scale(samples, 0)
     data = data if data.ndim != 3 else data[:, None]
     axes = (0, *range(2, data.ndim))
     kept = (data.shape[1],) + (1,) * (data.ndim - 2)
     assert mean.shape == scale.shape == kept
     np.testing.assert_allclose(mean.flatten(), data.mean(axes, np.float64), rtol=1e-6)
     np.testing.assert_allclose(scale.flatten(), data.std(axes, np.float64), rtol=1e-6)
-    standardized = (items.batch(np.arange(50)) - mean) / scale
+    standardized = (samples.batch(np.arange(50)) - mean) / scale
     assert standardized.mean(axes).abs().max() < 1e-5
     assert (standardized.std(axes, correction=0) - 1).abs().max() < 1e-5
 
@@ -290,29 +294,29 @@ def test_mean_and_scale_are_numpys_and_broadcast_to_items(rng, shape):
 def test_a_constant_channel_has_scale_one(rng, value):
     data = rng.random((40, 2, 7, 9)).astype(np.float32)
     data[:, 1] = value
-    mean, scale = mean_and_scale(as_items(data, "fit"), 0)
+    mean, scale = mean_and_scale(as_samples(data, "fit"), 0)
     assert scale[1] == 1
     assert mean[1] == np.float32(value)
     assert 0.25 < scale[0] < 0.32  # of uniform numbers: 1 / √12
 
 
 def test_one_item_of_features_has_itself_as_the_mean():
-    mean, scale = mean_and_scale(as_items(np.array([[2.0, -3.0]]), "fit"), 0)
+    mean, scale = mean_and_scale(as_samples(np.array([[2.0, -3.0]]), "fit"), 0)
     assert (mean.tolist(), scale.tolist()) == ([2.0, -3.0], [1.0, 1.0])
 
 
 def test_many_items_are_known_from_a_random_sample(rng):
-    """Of items that grow with their number: the sample is spread over all, once each."""
+    """Of samples that grow with their number: the sample is spread over all, once each."""
     n = 3 * SAMPLED
     data = Listed([torch.tensor([float(i)]) for i in range(n)])
-    items = as_items(data, "fit")
+    samples = as_samples(data, "fit")
     data.read.clear()
-    mean, scale = mean_and_scale(items, 0)
+    mean, scale = mean_and_scale(samples, 0)
     assert len(set(data.read)) == len(data.read) == SAMPLED
     assert abs(mean.item() / n - 0.5) < 0.02  # three standard errors: 3 / √(12 · 2000)
     assert abs(scale.item() / n - 12**-0.5) < 0.02
-    assert torch.equal(mean_and_scale(items, 0)[0], mean)
-    assert not torch.equal(mean_and_scale(items, 1)[0], mean)
+    assert torch.equal(mean_and_scale(samples, 0)[0], mean)
+    assert not torch.equal(mean_and_scale(samples, 1)[0], mean)
 
 
 def test_a_table_is_its_numbers(rng):
@@ -320,4 +324,4 @@ def test_a_table_is_its_numbers(rng):
     X = rng.random((5, 3)).astype(np.float32)
     table = pandas.DataFrame(X, columns=list("abc"))
     rows = np.array([4, 1])
-    assert torch.equal(as_items(table, "test").batch(rows), as_items(X, "test").batch(rows))
+    assert torch.equal(as_samples(table, "test").batch(rows), as_samples(X, "test").batch(rows))

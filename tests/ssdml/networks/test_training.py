@@ -12,9 +12,9 @@ from torch.nn import functional
 from ssdml.losses.angular import batch_angular_loss, batch_triplets
 from ssdml.metric.residual import _balanced_batches, train_backbone
 from ssdml.networks.backbones import ResidualHead
-from ssdml.networks.data import as_items
+from ssdml.networks.data import as_samples
 from ssdml.networks.metric_network import MetricNetwork
-from ssdml.networks.training import Schedule, embed_items, pretrain, rate_at
+from ssdml.networks.training import Schedule, embed_samples, pretrain, rate_at
 from ssdml.utils.torch_tools import evaluating, find_device, has_bfloat16, one_thread, seeded
 from tests.losses import same_on_two_threads
 
@@ -162,7 +162,7 @@ def test_items_are_embedded_in_evaluation_mode(kind):
     with torch.no_grad():
         rows = backbone[1](torch.from_numpy(X))
         expected = rows if kind == "features" else torch.nn.functional.normalize(rows[:, :2])
-    found = embed_items(network, as_items(X, "test"), kind)
+    found = embed_samples(network, as_samples(X, "test"), kind)
     np.testing.assert_allclose(found, expected, atol=1e-6)
     assert network.training
 
@@ -338,7 +338,9 @@ def test_pretraining_teaches_the_labeled_items_and_nothing_of_the_metric(blobs):
     network = MetricNetwork(new_head(), torch.eye(6, 4), 3)
     before = {name: value.clone() for name, value in network.state_dict().items()}
     rng = np.random.default_rng(0)
-    losses = list(pretrain(network, as_items(X, "test"), rows, classes[rows], epochs=300, rng=rng))
+    losses = list(
+        pretrain(network, as_samples(X, "test"), rows, classes[rows], epochs=300, rng=rng)
+    )
     assert len(losses) == 300
     assert losses[-1] < losses[0] / 2
     after = network.state_dict()
@@ -349,12 +351,12 @@ def test_pretraining_teaches_the_labeled_items_and_nothing_of_the_metric(blobs):
 
 def test_pretraining_sees_all_items_in_another_order_each_time(blobs):
     X, classes = blobs
-    seen, items = [], as_items(X, "test")
-    batch = items.batch
-    items.batch = lambda rows: (seen.append(rows), batch(rows))[1]
+    seen, samples = [], as_samples(X, "test")
+    batch = samples.batch
+    samples.batch = lambda rows: (seen.append(rows), batch(rows))[1]
     network = MetricNetwork(new_head(), torch.eye(6, 4), 3)
     rng = np.random.default_rng(0)
-    list(pretrain(network, items, np.arange(20, 60), classes[20:60], epochs=2, rng=rng))
+    list(pretrain(network, samples, np.arange(20, 60), classes[20:60], epochs=2, rng=rng))
     first, second = np.concatenate(seen).reshape(2, 40)
     for order in (first, second):
         np.testing.assert_array_equal(np.sort(order), np.arange(20, 60))

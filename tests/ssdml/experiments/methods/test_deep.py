@@ -13,9 +13,9 @@ from ssdml.experiments.compare import available, compare
 from ssdml.experiments.methods.deep import OfImages, deep_methods
 from ssdml.experiments.methods.registry import DEEP_METHODS
 from ssdml.experiments.runs.results import RESULTS, read_rows
-from ssdml.networks.data import as_items
+from ssdml.networks.data import as_samples
 from ssdml.networks.metric_network import new_network
-from ssdml.networks.training import embed_items
+from ssdml.networks.training import embed_samples
 from tests.deep import small_images, small_model
 
 
@@ -98,8 +98,8 @@ def test_initial_is_the_untrained_network_of_the_seed(rng):
     data = Dataset("mine", X, np.zeros(6, np.int64), ("a",), item_shape=(28, 28))
     factory = available(data, deep=True)["initial"]
     found = [factory(seed, None).fit(X, data.y).transform(X) for seed in (3, 3, 4)]
-    items = as_items(X.reshape(6, 28, 28), "test")
+    items = as_samples(X.reshape(6, 28, 28), "test")
     learned = new_network("mnist", items, 64, 10, 3, "cpu")  # as DeepSSDML begins with it
-    np.testing.assert_array_equal(found[0], embed_items(learned, items, "features"))
+    np.testing.assert_array_equal(found[0], embed_samples(learned, items, "features"))
     np.testing.assert_array_equal(found[0], found[1])
     assert np.abs(found[0] - found[2]).max() > 0.01
