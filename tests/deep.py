@@ -47,6 +47,19 @@ def small_model(**options):
     return DeepSSDML(**(recipe | options))
 
 
+def small_published_model(**options):
+    recipe = {
+        "backbone": small_network(),
+        "n_components": 16,
+        "partition_size": 300,
+        "epochs": 2,
+        "epochs_per_partition": 1,
+        "random_state": 0,
+        "device": DEVICE,
+    }
+    return DeepSSDML.paper(**(recipe | options))
+
+
 def weights(model):
     return {name: value.cpu().numpy() for name, value in model.network_.state_dict().items()}
 

@@ -219,10 +219,15 @@ def _loaded(folder: Path) -> Any:
     """The model in a folder, of features or of images."""
     from ssdml.utils.persistence import saved_class
 
-    if saved_class(folder) == "DeepSSDML":
+    name = saved_class(folder)
+    if name == "DeepSSDML":
         from ssdml.deep.estimator import DeepSSDML
 
         return DeepSSDML.load(folder)
+    if name == "PublishedDeepSSDML":
+        from ssdml.deep.published import PublishedDeepSSDML
+
+        return PublishedDeepSSDML.load(folder)
     from ssdml.metric.estimator import SSDML
 
     return SSDML.load(folder)

@@ -38,7 +38,7 @@ def seconds(monkeypatch):
         monkeypatch.setattr(owner, name, run)
 
     timed(deep, "input_graph")
-    for name in ("_prepare", "_train", "conclude", "embed"):
+    for name in ("_prepare", "_train", "finish", "embed"):
         timed(AlternationTrainer, name)
     return spent
 
@@ -53,7 +53,7 @@ def test_graph_and_metric_add_three_tenths_to_the_epochs_at_most(benchmark, mnis
     images = mnist.X[split.train].reshape(-1, 28, 28)
     model = DeepSSDML("mnist", random_state=0, n_jobs=-1)
     benchmark.pedantic(model.fit, (images, split.partial_labels(mnist.y)), rounds=1)
-    whole = seconds["input_graph"] + seconds["_prepare"] + seconds["conclude"]
+    whole = seconds["input_graph"] + seconds["_prepare"] + seconds["finish"]
     added, epochs = whole - seconds["embed"], seconds["_train"]
     benchmark.extra_info |= dict(seconds) | {"added": added, "ratio": added / epochs}
     assert np.isfinite(model.history_[-1]["loss"])

@@ -13,7 +13,7 @@ from matplotlib.image import imread
 from reproduction.printed import TABLE_2, TABLE_3, TABLE_5
 from sklearn.base import clone
 
-from tests.deep import small_images, small_model, small_network
+from tests.deep import small_images, small_model, small_network, small_published_model
 from tests.photographs import SMALL, WRITERS, small_protocol
 
 
@@ -27,7 +27,7 @@ def small_deep(monkeypatch):
     X, y, _ = small_images(n=500)
     data = Dataset("mnist", X.reshape(500, -1), y, tuple("0123456789"), item_shape=(8, 8))
     short = {"epochs": 2, "epochs_per_partition": 1}
-    paper = small_model(**short, mining="neighborhood", partition_size=100)
+    paper = small_published_model(**short, partition_size=100)
     models = {
         "deep-ssdml": small_model(**short),
         "deep-ssdml-paper": paper,

@@ -114,7 +114,7 @@ class TestItemsThatAreSorted:
         X = X.copy()
         X[:, 0, 0] = np.arange(len(X)) < 2 / 3 * len(X)
         model = small_model(backbone=Blind(), epochs=1, partition_size=None, batch_size=200)
-        with pytest.warns(RuntimeWarning, match="zeros alone of 6[67]% of the samples"):
+        with pytest.warns(RuntimeWarning, match="all zero for 6[67]% of the samples"):
             model.fit(X, y)
 
     def test_the_first_may_have_zeros_alone(self, digits):
@@ -253,7 +253,7 @@ class TestBadInput:
             {"n_components": 33},
             {"losses": [len]},
             {"losses": GraphConsistency(), "batch_size": 1},
-            {"mining": "neighborhood", "n_neighbors": 1},
+            {"n_neighbors": 0},
         ],
         ids=lambda wrong: ", ".join(wrong),
     )
@@ -261,7 +261,9 @@ class TestBadInput:
         self, digits, monkeypatch, wrong
     ):
         X, _, labels = digits
-        monkeypatch.setattr(DeepSSDML, "_inputs", lambda *_: pytest.fail("it came to the graph"))
+        monkeypatch.setattr(
+            DeepSSDML, "_read_input", lambda *_: pytest.fail("it came to the graph")
+        )
         with pytest.raises((TypeError, ValueError), match="must"):
             small_model(**wrong).fit(X, labels)
 
@@ -273,7 +275,9 @@ class TestBadInput:
             small_model().fit(X, np.full(len(X), -1))
 
     def test_new_items_of_another_shape(self, fitted):
-        with pytest.raises(ValueError, match=r"shape \(1, 8, 8\) of those .* got \(1, 9, 8\)"):
+        with pytest.raises(
+            ValueError, match=r"shape \(1, 8, 8\) of the fitted ones; got \(1, 9, 8\)"
+        ):
             fitted.transform(np.zeros((2, 9, 8), np.float32))
 
     def test_a_gpu_that_is_not_there(self, digits, monkeypatch):

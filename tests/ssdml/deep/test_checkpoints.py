@@ -115,7 +115,7 @@ def test_without_a_checkpoint_there_is_none(tmp_path):
 def test_a_file_that_is_cut_off_is_passed_over_with_a_warning(tmp_path, share):
     earlier, last = save(tmp_path, 1, 2)
     cut(last, share)
-    message = f"fit: {last} is damaged (.*); going on from the checkpoint before it, or from"
+    message = f"fit: {last} is damaged (.*); resuming from the checkpoint before it, or from"
     with pytest.warns(RuntimeWarning, match=message):
         found = load_checkpoint(tmp_path, CONFIG, "fit")
     assert (found.number, found.state) == (1, {"losses": [1]})
@@ -131,7 +131,7 @@ def test_a_file_in_which_a_bit_has_turned_is_passed_over_with_a_warning(tmp_path
     content = bytearray(last.read_bytes())
     content[place] ^= 1
     last.write_bytes(content)
-    with pytest.warns(RuntimeWarning, match="damaged .its tensors are not those that were writ"):
+    with pytest.warns(RuntimeWarning, match="damaged .the checksum of its tensors is wrong"):
         assert load_checkpoint(tmp_path, CONFIG, "fit").number == 1
 
 
@@ -186,10 +186,10 @@ def test_a_later_schema_is_passed_over_with_a_warning(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        (CONFIG | {"seed": 1}, "seed 0 there"),
-        (CONFIG | {"seed": 1, "angle": 30.0}, "angle 40.0 there, seed 0 there"),
-        ({"seed": 0, "angle": 40.0}, "backbone 'mnist' there"),
-        (CONFIG | {"n_rows": 5}, "n_rows None there"),
+        (CONFIG | {"seed": 1}, "seed=0"),
+        (CONFIG | {"seed": 1, "angle": 30.0}, "angle=40.0, seed=0"),
+        ({"seed": 0, "angle": 40.0}, "backbone='mnist'"),
+        (CONFIG | {"n_rows": 5}, "n_rows=None"),
     ],
     ids=["changed", "two changed", "gone", "new"],
 )
@@ -199,8 +199,8 @@ def test_a_checkpoint_of_another_run_is_refused_and_stays(tmp_path, config, told
     with pytest.raises(ValueError) as error:
         load_checkpoint(tmp_path, config, "DeepSSDML")
     assert str(error.value) == (
-        f"DeepSSDML: {file} must come from a run with the same settings and data; got {told}. "
-        "Name another checkpoint_dir, or empty this one."
+        "DeepSSDML: checkpoint_dir must hold checkpoints of the same parameters and data; got "
+        f"{told} in {file}. Use another checkpoint_dir or empty this one."
     )
     assert earlier.exists()
     assert file.read_bytes() == before
@@ -237,11 +237,11 @@ def test_a_full_disk_is_told_and_earlier_checkpoints_stay(
     save(tmp_path, 1, 2)
     before = names(tmp_path)
     monkeypatch.setattr("safetensors.torch.save_file", refuse)
-    with pytest.raises(OSError, match=r"a checkpoint cannot be written") as error:
+    with pytest.raises(OSError, match=r"checkpoint cannot be written") as error:
         save(tmp_path, 3)
     assert error.value.errno == number
     assert error.value.filename == str(tmp_path / "partition-0003.safetensors")
-    assert f"({reason}). Make room, or name another checkpoint_dir; the run" in str(error.value)
+    assert f"({reason}). Free disk space or use another checkpoint_dir; the run" in str(error.value)
     assert names(tmp_path) == before
     assert load_checkpoint(tmp_path, CONFIG, "fit").number == 2
 
@@ -249,7 +249,7 @@ def test_a_full_disk_is_told_and_earlier_checkpoints_stay(
 def test_a_folder_that_is_a_file_is_told(tmp_path):
     (tmp_path / "taken").write_text("a file")
     for folder in (tmp_path / "taken", tmp_path / "taken" / "below"):
-        with pytest.raises(OSError, match="name another checkpoint_dir"):
+        with pytest.raises(OSError, match="use another checkpoint_dir"):
             save(folder, 1)
         assert load_checkpoint(folder, CONFIG, "fit") is None
     assert (tmp_path / "taken").read_text() == "a file"

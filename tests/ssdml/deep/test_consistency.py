@@ -73,7 +73,7 @@ def test_views_of_another_number_are_refused(digits):
     X, _, labels = digits
     model = small_model(augment=lambda samples, generator: samples[1:], epochs=1)
     with pytest.raises(
-        ValueError, match="must return a view of each sample; got 39 for 40 samples"
+        ValueError, match="must return one view per sample; got 39 views of 40 samples"
     ):
         model.fit(X, labels)
 

@@ -88,12 +88,12 @@ class TestWhatIsLearned:
 
     def test_labels_are_foretold_if_the_graph_of_the_input_knows_the_classes(self, fitted, digits):
         X, _, labels = digits
-        assert fitted.history_[0]["foretold"] > 0.6
+        assert fitted.history_[0]["propagation_accuracy"] > 0.6
         known = np.flatnonzero(labels >= 0)
         labels = labels.copy()
         labels[known] = np.random.default_rng(0).permutation(labels[known])
         model = small_model(epochs=1, epochs_per_partition=1, input_edges=0.2).fit(X, labels)
-        assert model.history_[0]["foretold"] < 0.4
+        assert model.history_[0]["propagation_accuracy"] < 0.4
 
     def test_l_goes_on_from_where_it_was(self, digits, monkeypatch):
         X, _, labels = digits
@@ -210,8 +210,8 @@ class TestProgress:
         notes = [note for note in told if note]
         assert len(notes) == 3 * 9  # a step each
         assert notes[9].startswith("epoch 2 of 3, loss ")
-        share, changed = model.history_[0]["foretold"], model.history_[1]["changed"]
-        assert notes[9].endswith(f", {100 * share:.0f} % of the labels foretold")
+        share, changed = model.history_[0]["propagation_accuracy"], model.history_[1]["changed"]
+        assert notes[9].endswith(f", propagation accuracy {100 * share:.0f} %")
         told = rf"epoch 3 of 3, loss \d+\.\d{{3}}, {100 * changed:.1f} % changed class"
         assert re.fullmatch(told, notes[-1])
         assert [len(entry["losses"]) for entry in model.history_] == [2, 1]
@@ -227,7 +227,7 @@ class TestProgress:
         right = triplet_purity(model.triplets_, y)
         assert model.history_[0]["purity"] == right
         *_, last = filter(None, told)
-        assert last.endswith(f", {right['both']:.0f} % of the triplets right")
+        assert last.endswith(f", triplet purity {right['both']:.0f} %")
 
 
 class TestTheSameAgain:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -12,14 +10,12 @@ from ssdml.deep.input_graph import (
     INPUT_EDGES,
     TRUSTED,
     flat_samples,
-    foretold,
     input_graph,
     project_input,
+    propagation_accuracy,
 )
 from ssdml.graphs import adjacency, knn_graph
 from ssdml.networks.data import as_samples
-
-AUTO = SimpleNamespace(input_edges="auto", input_weight="auto")
 
 
 @pytest.fixture
@@ -30,7 +26,7 @@ def images(rng):
 
 
 def test_distances_are_those_of_unit_rows_but_for_the_variance_left_out(images):
-    side, rows_of_all = project_input(as_samples(images, "test"), AUTO)
+    side, rows_of_all = project_input(as_samples(images, "test"))
     flat = images.reshape(300, -1)
     rows = flat - flat.mean()
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -44,27 +40,24 @@ def test_distances_are_those_of_unit_rows_but_for_the_variance_left_out(images):
 
 def test_features_come_to_a_mean_square_of_one(rng):
     X = (100 * rng.standard_normal((500, 4)) + 7).astype(np.float32)
-    rows = project_input(as_samples(X, "test"), AUTO)[0](X)
+    rows = project_input(as_samples(X, "test"))[0](X)
     np.testing.assert_allclose(rows.mean(axis=0), 0, atol=1e-3)
     assert (rows**2).sum(axis=1).mean() == pytest.approx(1, abs=0.06)
 
 
 def test_items_too_large_have_no_side():
     large = as_samples(np.zeros((3, 3, 64, 64), np.float32), "test")
-    assert project_input(large, AUTO) is None
-    assert project_input(large, SimpleNamespace(input_edges=0, input_weight="auto")) is None
+    assert project_input(large) is None
+    assert project_input(large, input_edges=0) is None
     with pytest.raises(
         ValueError, match=r"input_weight must be 'auto' or 0 .* got 0.5 and samples"
     ):
-        project_input(large, SimpleNamespace(input_edges="auto", input_weight=0.5))
+        project_input(large, input_weight=0.5)
 
 
 def test_items_that_do_not_vary_have_one_that_says_nothing():
     images = np.ones((5, 4, 4), np.float32)
-    assert (
-        np.abs(project_input(as_samples(images, "test"), AUTO)[0](images.reshape(5, 16))).max()
-        < 1e-6
-    )
+    assert np.abs(project_input(as_samples(images, "test"))[0](images.reshape(5, 16))).max() < 1e-6
 
 
 def test_all_items_are_read_in_their_order(rng):
@@ -78,7 +71,7 @@ def test_all_items_are_read_in_their_order(rng):
 def test_edges_count_where_they_foretell_more_than_half_of_the_labels(
     rng, monkeypatch, share, weight
 ):
-    monkeypatch.setattr("ssdml.deep.input_graph.foretold", lambda *args: share)
+    monkeypatch.setattr("ssdml.deep.input_graph.propagation_accuracy", lambda *args: share)
     settings = DeepSSDML("mnist", n_neighbors=5)
     labels = np.where(np.arange(50) < 10, np.arange(50) % 2, -1)
     assert input_graph(rng.standard_normal((50, 3)), labels, settings, "cpu", rng).weight == weight
@@ -89,15 +82,15 @@ class TestForetold:
         truth = np.repeat(np.arange(3), 40)
         graph = knn_graph(100 * truth[:, None] + rng.standard_normal((120, 3)), 5)
         labels = np.where(np.arange(120) % 10 == 0, truth, -1)
-        assert foretold(adjacency(graph), labels, 0.99, None, rng) == 1
+        assert propagation_accuracy(adjacency(graph), labels, 0.99, None, rng) == 1
 
     def test_labels_without_a_pattern_are_foretold_by_chance(self, rng):
         graph = knn_graph(rng.standard_normal((600, 3)), 5)
         labels = rng.integers(4, size=600)
-        assert 0.1 < foretold(adjacency(graph), labels, 0.99, None, rng) < 0.4
+        assert 0.1 < propagation_accuracy(adjacency(graph), labels, 0.99, None, rng) < 0.4
 
     def test_one_label_a_class_cannot_be_halved(self, rng):
         graph = knn_graph(rng.standard_normal((50, 3)), 5)
         labels = np.full(50, -1)
         labels[:3] = np.arange(3)
-        assert foretold(adjacency(graph), labels, 0.99, None, rng) is None
+        assert propagation_accuracy(adjacency(graph), labels, 0.99, None, rng) is None

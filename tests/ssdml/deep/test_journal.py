@@ -97,7 +97,7 @@ def test_memory_of_a_machine_without_a_device_too():
 
 def test_main_memory_that_runs_out_names_what_wants_it():
     with (
-        pytest.raises(MemoryError, match=r"main memory \(9 GiB\). Give fewer samples, or set "),
+        pytest.raises(MemoryError, match=r"main memory \(9 GiB\). Pass fewer samples, or set "),
         memory_hints(SimpleNamespace(batch_size=64, input_edges="auto")),
     ):
         raise MemoryError("9 GiB")

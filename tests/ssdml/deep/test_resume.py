@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from ssdml import DeepSSDML
-from ssdml.deep.checkpoints import described
+from ssdml.deep.checkpoints import describe
 from ssdml.deep.trainer import PartitionTrainer
 from ssdml.losses import DecorrelatedCentersLoss
 from ssdml.networks.augmentation import unchanged
@@ -99,11 +99,11 @@ class TestResume:
     def test_checkpoints_of_other_settings_or_labels_are_refused(self, digits, tmp_path):
         X, _, labels = digits
         small_model(epochs=2, checkpoint_dir=tmp_path).fit(X, labels)
-        with pytest.raises(ValueError, match=r"same settings and data; got decay 0.99 there"):
+        with pytest.raises(ValueError, match=r"same parameters and data; got decay=0.99 in"):
             small_model(epochs=2, decay=0.9, checkpoint_dir=tmp_path).fit(X, labels)
         others = labels.copy()
         others[np.flatnonzero(labels == 3)[0]] = -1
-        with pytest.raises(ValueError, match=r"got labels .* there"):
+        with pytest.raises(ValueError, match=r"got labels=.* in"):
             small_model(epochs=2, checkpoint_dir=tmp_path).fit(X, others)
 
     def test_items_that_changed_are_refused(self, digits, tmp_path):
@@ -115,7 +115,7 @@ class TestResume:
         changed = X.copy()
         changed[unlabeled[-1], 0, 0] += 1
         for others in (0.9 * X, X[order], changed):
-            with pytest.raises(ValueError, match=r"got samples .* there"):
+            with pytest.raises(ValueError, match=r"got samples=.* in"):
                 small_model(epochs=2, checkpoint_dir=tmp_path).fit(others, labels)
 
     def test_a_checkpoint_may_be_read_by_those_who_may_read_other_files(self, digits, tmp_path):
@@ -131,7 +131,9 @@ class TestResume:
         model = small_model(epochs=2, checkpoint_dir=tmp_path)
         with torch.no_grad():
             model.backbone[0].weight += 1
-        with pytest.warns(RuntimeWarning, match="going on with the checkpoint's. Name another"):
+        with pytest.warns(
+            RuntimeWarning, match="continuing with the weights of the checkpoint. Use another"
+        ):
             two = model.fit(X, labels)
         assert_same_weights(one, two)
 
@@ -158,7 +160,9 @@ class TestResume:
         options = {"epochs": 2, "checkpoint_dir": tmp_path, "augment": unchanged}
         one, two = (small_model(**options).fit(X, labels) for _ in range(2))
         assert_same_weights(one, two)
-        with pytest.raises(ValueError, match=r"got augment .ssdml\.augmentation\.unchanged. there"):
+        with pytest.raises(
+            ValueError, match=r"got augment='ssdml\.networks\.augmentation\.unchanged' in"
+        ):
             small_model(epochs=2, checkpoint_dir=tmp_path).fit(X, labels)
 
 
@@ -190,21 +194,21 @@ class Views:
     ids=["module", "object", "partial", "inner module", "tuple", "list"],
 )
 def test_what_is_made_anew_is_known_by_what_it_was_made_with(make):
-    assert described([make(1)]) == described([make(1)]) != described([make(2)])
-    assert "0x" not in str(described(make(1)))
+    assert describe([make(1)]) == describe([make(1)]) != describe([make(2)])
+    assert "0x" not in str(describe(make(1)))
 
 
 def test_functions_without_a_name_are_told_apart_by_what_they_do():
     twice, again, thrice = (lambda x: 2 * x), (lambda x: 2 * x), (lambda x: 3 * x)
-    assert described(twice) == described(again) != described(thrice)
-    assert described(test_functions_without_a_name_are_told_apart_by_what_they_do).endswith("_do")
-    assert described(lru_cache(lambda x: x)).endswith("<lambda>")
+    assert describe(twice) == describe(again) != describe(thrice)
+    assert describe(test_functions_without_a_name_are_told_apart_by_what_they_do).endswith("_do")
+    assert describe(lru_cache(lambda x: x)).endswith("<lambda>")
 
 
 def test_functions_without_a_name_are_the_same_in_every_process():
     program = (
-        "from ssdml.deep.checkpoints import described; "
-        "print(described(lambda v: [w for w in v if w in {'a', 'b', 'c'}] or (lambda: v)()))"
+        "from ssdml.deep.checkpoints import describe; "
+        "print(describe(lambda v: [w for w in v if w in {'a', 'b', 'c'}] or (lambda: v)()))"
     )
     told = {
         subprocess.run(
@@ -242,7 +246,9 @@ class TestSaveAndLoad:
 
     def test_a_module_of_ones_own_is_asked_for_again(self, fitted, tmp_path):
         fitted.save(tmp_path / "model")
-        with pytest.raises(ValueError, match="backbone must be a module like the one"):
+        with pytest.raises(
+            ValueError, match="backbone must be a module like the fitted one; got None"
+        ):
             DeepSSDML.load(tmp_path / "model")
         with pytest.raises(ValueError, match="backbone must be like the one that was fitted"):
             DeepSSDML.load(tmp_path / "model", backbone=nn.Linear(64, 32))
@@ -256,5 +262,5 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_training(
     monkeypatch.setattr(PartitionTrainer, "partition", lambda *_: pytest.fail("it has begun"))
     (tmp_path / "file").write_text("")
     folder = tmp_path / "file" / "run" if below else tmp_path / "file"
-    with pytest.raises(OSError, match=r"cannot be written .* Name another checkpoint_dir"):
+    with pytest.raises(OSError, match=r"cannot be written .* Use another checkpoint_dir"):
         small_model(checkpoint_dir=folder).fit(X, labels)

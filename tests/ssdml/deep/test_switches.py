@@ -51,7 +51,7 @@ class TestSwitches:
     ):
         X, _, labels = digits
         found, graphs = [], []
-        mined, propagate = AlternationTrainer._mined, alternation.propagate_affinities
+        mined, propagate = AlternationTrainer._mine, alternation.propagate_affinities
 
         def of_run(run, state, rng):
             triplets = mined(run, state, rng)
@@ -63,7 +63,7 @@ class TestSwitches:
             graphs.append(graph)
             return propagate(graph, *args, **options)
 
-        monkeypatch.setattr(AlternationTrainer, "_mined", of_run)
+        monkeypatch.setattr(AlternationTrainer, "_mine", of_run)
         monkeypatch.setattr(alternation, "propagate_affinities", of_graph)
         small_model(epochs=4, propagation="one-sided").fit(X, labels)
         assert len(found) == 2
@@ -72,7 +72,7 @@ class TestSwitches:
             assert len(triplets.anchor) > 1000
             assert np.isin(triplets[:3], part).all()
         (part, _, first, _), (_, _, second, embedding) = found
-        images = project_input(as_samples(X, "test"), small_model())[1][part]  # as they are
+        images = project_input(as_samples(X, "test"))[1][part]  # as they are
         np.testing.assert_array_equal(first.indices, knn_graph(images, 10).indices)
         np.testing.assert_array_equal(second.indices, knn_graph(embedding, 10).indices)
 
@@ -134,7 +134,7 @@ class TestSwitches:
 
     def test_classes_that_do_not_settle_are_told_of(self, digits):
         X, _, labels = digits
-        message = r"of the samples changed class with the last partition, more than tol=1e-06"
+        message = r"of the samples changed class in the last partition, more than tol=1e-06"
         with pytest.warns(ConvergenceWarning, match=message):
             small_model(epochs=4, tol=1e-6).fit(X, labels)
 

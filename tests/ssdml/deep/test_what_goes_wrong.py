@@ -13,7 +13,7 @@ from ssdml.deep.trainer import PartitionTrainer
 from ssdml.graphs import Triplets
 from ssdml.utils import distributed as ranks
 from ssdml.utils.progress import Stages
-from tests.deep import small_model, small_network
+from tests.deep import small_model, small_network, small_published_model
 
 
 class Fading(nn.Module):
@@ -37,22 +37,20 @@ class TestTheNetwork:
         X, _, labels = digits
         model = small_model(epochs=1, epochs_per_partition=1, learning_rate=1e30, batch_size=500)
         model.set_params(checkpoint_dir=tmp_path, consistency=0.0)
-        message = "must stay finite.*after partition 1. Lower learning_rate=1e.30, and name another"
+        message = "must stay finite.*after partition 1. Lower learning_rate=1e.30 and use another"
         with pytest.raises(FloatingPointError, match=message):
             model.fit(X, labels)
         assert not list(tmp_path.glob("*.safetensors"))
 
     def test_features_that_become_zeros_alone_are_refused(self, digits):
         X, _, labels = digits
-        with pytest.raises(FloatingPointError, match="got zeros alone after partition 1"):
+        with pytest.raises(FloatingPointError, match="got only zeros after partition 1"):
             small_model(epochs=2).set_params(backbone=Fading(0.0, 6)).fit(X, labels)
 
     def test_zeros_of_some_items_are_warned_of_with_their_share(self, digits):
         X, _, labels = digits
         model = small_model(epochs=2).set_params(backbone=Fading(None, 6))
-        with pytest.warns(
-            RuntimeWarning, match="zeros alone of 80% of the samples after partition"
-        ):
+        with pytest.warns(RuntimeWarning, match="all zero for 80% of the samples after partition"):
             model.fit(X, labels)
 
     def test_a_loss_that_is_not_finite_is_refused_in_pretraining_too(self, digits):
@@ -68,7 +66,7 @@ def test_pretraining_is_a_stage_and_tells_where_it_stands(digits, monkeypatch):
     monkeypatch.setattr(Stages, "_show", lambda stages, done, note="": told.append(note))
     model = small_model(epochs=2, pretrain_epochs=2).fit(X, labels)
     assert list(model.stage_seconds_) == ["input", "pretraining", "partition 1", "end"]
-    first, second = (note for note in told if " of 2, loss" in note and "foretold" not in note)
+    first, second = (note for note in told if " of 2, loss" in note and "accuracy" not in note)
     assert first.startswith("epoch 1 of 2, loss 2.")
     losses = model.history_[0]["pretraining"]
     assert [float(note.split()[-1]) for note in (first, second)] == pytest.approx(losses, abs=1e-3)
@@ -85,7 +83,7 @@ def test_the_first_process_draws_the_bar_for_all(digits, monkeypatch, own):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Stages, "__init__", spy)
-    monkeypatch.setattr(ranks, "rank", lambda: own)
+    monkeypatch.setattr("ssdml.deep.base.rank", lambda: own)
     with pytest.raises(KeyboardInterrupt):
         small_model(verbose=1).fit(X, labels)
     assert told == [1 - own]
@@ -120,12 +118,14 @@ class TestTriplets:
     def test_the_published_mining_wants_two_neighbors(self, digits):
         X, _, labels = digits
         model = DeepSSDML.paper(small_network(), 8, n_neighbors=1)
-        with pytest.raises(ValueError, match="n_neighbors must be at least 2 with mining='neigh"):
+        with pytest.raises(
+            ValueError, match=r"'n_neighbors' .* PublishedDeepSSDML must be .*\[2, inf"
+        ):
             model.fit(X, labels)
 
     def test_where_labels_are_not_carried_none_change_class(self, digits):
         X, _, labels = digits
-        options = {"partition_size": 100, "epochs": 3, "epochs_per_partition": 1, "tol": 1.0}
+        options = {"partition_size": 100, "epochs": 3, "epochs_per_partition": 1}
         model = DeepSSDML.paper(small_network(), 8, **options, random_state=0).fit(X, labels)
         assert len(model.history_) == 3
         assert not any("changed" in entry for entry in model.history_)
@@ -134,7 +134,7 @@ class TestTriplets:
 def test_batches_that_processes_cannot_share_are_refused_before_the_work(digits, monkeypatch):
     X, _, labels = digits
     monkeypatch.setattr(ranks, "n_ranks", lambda: 3)
-    monkeypatch.setattr(ranks, "rank", lambda: 0)
+    monkeypatch.setattr("ssdml.deep.base.rank", lambda: 0)
     monkeypatch.setattr(ranks, "in_group", lambda: False)
     model = small_model()
     with pytest.raises(ValueError, match="batch_size must be a multiple of the 3 processes; got 4"):
@@ -152,14 +152,16 @@ class Dazzled(nn.Module):
         return self.inner(samples) / (samples.amax(dim=(1, 2, 3)) < 20)[:, None]
 
 
-@pytest.mark.parametrize("mining", ["propagated", "neighborhood"])
-def test_an_item_of_which_the_backbone_makes_no_number_is_named(digits, mining):
+@pytest.mark.parametrize("new", [small_model, small_published_model])
+def test_an_item_of_which_the_backbone_makes_no_number_is_named(digits, new):
     """One beyond those that are tried before the work."""
     X, _, labels = digits
     X = X.copy()
     X[300, 4, 4] = 100
-    model = small_model(mining=mining, partition_size=None).set_params(backbone=Dazzled())
-    message = "finite features; got NaN or infinity for 1 of 600 samples, the first of them sample 300. Leave"
+    model = new(partition_size=None, backbone=Dazzled())
+    message = (
+        "finite features; got NaN or infinity for 1 of 600 samples, the first at index 300. Drop"
+    )
     with pytest.raises(ValueError, match=message):
         model.fit(X, labels)
 

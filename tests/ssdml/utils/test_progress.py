@@ -174,7 +174,7 @@ def test_a_long_note_leaves_room_for_the_time_that_is_left(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     stages = Stages(object(), 4, verbose=1)
     with stages.all(None, None), stages("partition 1") as show:
-        show(0.5, "epoch 12 of 50, loss 1.234, 94 % of the labels foretold")
+        show(0.5, "epoch 12 of 50, loss 1.234, propagation accuracy 94 %")
         stages._bar.refresh()
         line = re.sub(r"\x1b\[[0-9;?]*\w", "", capsys.readouterr().err).split("\r")[-1]
     assert len(line) <= 80
