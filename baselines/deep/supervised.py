@@ -54,7 +54,7 @@ class DeepSupervised(DeepEstimator):
     epochs, epochs_per_partition : int
         Passes over the triplets, and over those of a partition.
     batch_size : int
-        Samples that are embedded at a time are eight times as many, once all is learned.
+        Triplets per step.
     learning_rate, weight_decay : float
         Of SGD with momentum 0.9.
     mixed_precision : bool or "auto"
