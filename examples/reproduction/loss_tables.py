@@ -13,9 +13,9 @@ from reproduction.printed_losses import printed_differences
 from ssdml.experiments.analysis.statistics import Estimate, mean_interval, paired_difference
 from ssdml.experiments.report.figures import (
     MUTED,
-    OTHER_LOOKS,
+    OTHER_STYLES,
     PAPER,
-    Look,
+    Style,
     draw_estimates,
     new_figure,
 )
@@ -156,12 +156,12 @@ def sensitivity(found: Found, base: str, score: str = "R@1") -> Curves:
     return curves
 
 
-def draw_sensitivity(axes: Axes, curves: Curves, looks: Mapping[str, Look]) -> None:
+def draw_sensitivity(axes: Axes, curves: Curves, styles: Mapping[str, Style]) -> None:
     """Differences against λ, a curve a term, on a logarithmic axis."""
     axes.axhline(0, color=MUTED, linewidth=1)
     for term, curve in curves.items():
         means = [estimate.mean for estimate in curve.values()]
-        color, marker, _ = looks[term]
+        color, marker, _ = styles[term]
         axes.plot(list(curve), means, color=color, marker=marker, label=term)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
@@ -172,17 +172,17 @@ def draw_sensitivity(axes: Axes, curves: Curves, looks: Mapping[str, Look]) -> N
 def draw_losses(found: Mapping[str, Found], path: Path, score: str = "R@1") -> None:
     """Write a picture: a row a data set, the scored gains at the left, a base a column beside."""
     terms = {loss.term: None for loss in LOSSES.values() if loss.term is not None}
-    looks = dict(zip(terms, OTHER_LOOKS, strict=False))
+    styles = dict(zip(terms, OTHER_STYLES, strict=False))
     names = [name for of in found.values() for name in of.halves[0].trials]
     bases = list(dict.fromkeys(LOSSES[name].base for name in names if LOSSES[name].term))
     with new_figure(3.4 + 2.9 * len(bases), 3.6 * len(found)) as figure:
         grid = figure.subplots(len(found), 1 + len(bases), squeeze=False)
         for row, (dataset, of) in zip(grid, found.items(), strict=True):
             added = gains(by_method(of.scored, score))
-            draw_estimates(row[0], added, {name: looks[str(LOSSES[name].term)] for name in added})
+            draw_estimates(row[0], added, {name: styles[str(LOSSES[name].term)] for name in added})
             row[0].set_title(f"{dataset}: {score} over the base")
             for axes, base in zip(row[1:], bases, strict=True):
-                draw_sensitivity(axes, sensitivity(of, base, score), looks)
+                draw_sensitivity(axes, sensitivity(of, base, score), styles)
                 axes.set_title(f"{base}, held-out classes")
         with whole_file(path) as unfinished:
             figure.savefig(unfinished, format="png", dpi=120, facecolor=PAPER)

@@ -17,9 +17,9 @@ from ssdml.experiments.report.figures import (
     PAPER,
     draw_class_map,
     draw_estimates,
-    in_lines,
-    looks,
+    method_styles,
     new_figure,
+    wrap_name,
 )
 from ssdml.experiments.report.report import REPORT, read_sections, write_report
 from ssdml.experiments.report.sections import Section
@@ -88,11 +88,11 @@ SCORES = ("NMI", "accuracy")
 
 def write_picture(path: Path, section: Section) -> Path:
     """Save the picture as PNG: a map a panel, then the scores of every method."""
-    mosaic: Any = [[*section.atlas.maps, SCORES[0]], [*section.atlas.maps, SCORES[1]]]
-    widths = [1.25] * len(section.atlas.maps) + [1.0]
+    mosaic: Any = [[*section.explorer.maps, SCORES[0]], [*section.explorer.maps, SCORES[1]]]
+    widths = [1.25] * len(section.explorer.maps) + [1.0]
     with new_figure(4.4 * sum(widths), 5.2) as figure:
         axes = figure.subplot_mosaic(mosaic, width_ratios=widths)
-        for method, drawn in section.atlas.maps.items():
+        for method, drawn in section.explorer.maps.items():
             draw_class_map(axes[method], drawn)
             axes[method].set_title(_map_title(method, section.headline))
         for score in SCORES:
@@ -103,11 +103,11 @@ def write_picture(path: Path, section: Section) -> Path:
 
 
 def _map_title(method: str, table: ScoreTable) -> str:
-    return "before: the input" if method == "input" else f"after: {in_lines(method)}"
+    return "before: the input" if method == "input" else f"after: {wrap_name(method)}"
 
 
 def _draw_score(axes: Any, table: ScoreTable, score: str) -> None:
     lines = [line for line in table.lines if line.n_ok]
     estimates = {line.method: line.scores[score].estimate for line in lines}
-    draw_estimates(axes, estimates, looks(list(estimates)), zero=False)
+    draw_estimates(axes, estimates, method_styles(list(estimates)), zero=False)
     axes.set_title(f"{score}, % (mean and 95 % interval, {len(table.seeds)} seeds)", color=MUTED)

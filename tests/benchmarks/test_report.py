@@ -9,7 +9,7 @@ import pytest
 
 from ssdml.datasets import Dataset
 from ssdml.experiments import compare
-from ssdml.experiments.report import explorer as atlas, write_report
+from ssdml.experiments.report import explorer, write_report
 
 sync_api = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -25,7 +25,9 @@ def report(tmp_path, monkeypatch):
     X = (0.5 * means[y] + 0.5 * rng.random((12_000, 784))).astype(np.float32)
     test = np.arange(12_000) >= 2_000
     noise = Dataset("noise", X, y, tuple("0123456789"), test, (28, 28))
-    monkeypatch.setattr(atlas, "project", lambda sample: sample.embedding[:, :2])  # t-SNE: minutes
+    monkeypatch.setattr(
+        explorer, "project", lambda sample: sample.embedding[:, :2]
+    )  # t-SNE: minutes
     compare(noise, ["input", "lda"], out=tmp_path, seeds=[0], features="raw", map_rows=10_000)
     return write_report(tmp_path)
 

@@ -1,4 +1,4 @@
-"""What the report's map and gallery show when they are asked: the data behind a page's script."""
+"""The interactive maps of the report, and which classes the methods confuse."""
 
 from __future__ import annotations
 
@@ -12,102 +12,208 @@ import numpy as np
 
 from ssdml.evaluation.predictions import Confusion
 from ssdml.experiments.analysis.tables import ScoreTable
-from ssdml.experiments.report.figures import CLASS_COLORS, ClassMap, Picture, map_svg, project
+from ssdml.experiments.report.figures import CLASS_COLORS, ClassMap, Picture, map_picture, project
 from ssdml.experiments.runs.details import Answers, RunDetails
-from ssdml.experiments.runs.thumbnails import Cards
+from ssdml.experiments.runs.thumbnails import Cards as Thumbnails
 from ssdml.utils.typing import Array
 
-STEPS = 65535  # of a coordinate: more than any screen has pixels
-SURE = 254  # stands for confidence 1
+COORDINATES = 65535  # steps of a coordinate, more than any screen has pixels
+CERTAIN = 254  # stands for confidence 1
+MAX_CLASSES = 12  # of a confusion matrix that fits on the page
+MAX_PAIRS = 12
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """Maps of the same samples by the reference and by the best method."""
+
+    dataset: str
+    maps: dict[str, ClassMap]  # by method
+    answers: dict[str, Answers]  # by method; none for runs of earlier versions
+    thumbnails: Thumbnails | None
+
+    @property
+    def pictures(self) -> list[Picture]:
+        """Static maps."""
+        return [map_picture(name, self.dataset, drawn) for name, drawn in self.maps.items()]
+
+    @property
+    def n_dots(self) -> int:
+        """Number of test samples on a map."""
+        return max((int((~m.sample.is_labeled).sum()) for m in self.maps.values()), default=0)
+
+    @property
+    def class_names(self) -> Sequence[str]:
+        """Class names of the data set."""
+        return next((drawn.class_names for drawn in self.maps.values()), [])
+
+    @property
+    def legend(self) -> list[tuple[str, str]]:
+        """Classes and their colors; empty if classes share a color."""
+        if len(self.class_names) > len(CLASS_COLORS):
+            return []
+        return list(zip(self.class_names, CLASS_COLORS, strict=False))
+
+    @cached_property
+    def data(self) -> dict[str, Any] | None:
+        """Data of the page's script; None if the runs kept too little."""
+        return explorer_data(self.maps, self.answers, self.thumbnails)
+
+    @property
+    def colorings(self) -> list[tuple[str, str]]:
+        """Ways to color the maps, with their titles."""
+        has_errors = any(answers.predictions is not None for answers in self.answers.values())
+        has_confidence = any(map(self._is_own, self.answers))
+        names = ["class"] + ["errors"] * has_errors + ["confidence"] * has_confidence
+        return [(name, name) for name in names]
+
+    @property
+    def queries(self) -> list[tuple[str, str]]:
+        """Sets of samples that the gallery can show, with their titles."""
+        if len(self.maps) < 2:
+            return [("any", "all")]
+        before, after = self.maps
+        gained, lost = (f"only {method} is correct" for method in (after, before))
+        return [("any", "all"), ("gained", gained), ("lost", lost)]
+
+    @cached_property
+    def confusions(self) -> dict[str, ConfusionTable]:
+        """Confused classes by method."""
+        return {
+            method: confusion_table(answers.confusion, self.class_names)
+            for method, answers in self.answers.items()
+            if answers.confusion is not None
+        }
+
+    @property
+    def caption(self) -> str:
+        """State where the predicted classes come from."""
+        own = [method for method in self.confusions if self._is_own(method)]
+        others = [method for method in self.confusions if not self._is_own(method)]
+        sources = [f"{', '.join(own)}: its predict_proba"] if own else []
+        sources += [f"{', '.join(others)}: nearest mean of the labeled samples"] if others else []
+        return f"Predictions: {'; '.join(sources)}." if sources else ""
+
+    def _is_own(self, method: str) -> bool:
+        found = self.answers[method].predictions
+        return found is not None and found.are_own
+
+
+def make_explorer(
+    table: ScoreTable,
+    details: Mapping[str, RunDetails],
+    thumbnails: Callable[[str], Thumbnails | None],
+) -> Explorer:
+    """Map the reference and the best other method.
+
+    Parameters
+    ----------
+    table : ScoreTable
+    details : dict of RunDetails
+        By method, of the runs that kept a sample of their embedding.
+    thumbnails : callable
+        Loads the thumbnails of a data set by its fingerprint.
+    """
+    others = [line.method for line in table.lines if line.method != table.reference]
+    methods = [name for name in (table.reference, *others[:1]) if name in details]
+    maps, answers, fingerprints = {}, {}, set()
+    for method in methods:
+        kept = details[method]
+        if kept.sample is not None:
+            maps[method] = ClassMap(project(kept.sample), kept.sample, kept.class_names)
+            fingerprints.add(kept.config.get("data", ""))
+        if kept.answers is not None:
+            answers[method] = kept.answers
+    loaded = thumbnails(fingerprints.pop()) if len(fingerprints) == 1 else None
+    return Explorer(table.dataset, maps, answers, loaded)
 
 
 def explorer_data(
-    maps: Mapping[str, ClassMap], answers: Mapping[str, Answers], cards: Cards | None
+    maps: Mapping[str, ClassMap], answers: Mapping[str, Answers], thumbnails: Thumbnails | None
 ) -> dict[str, Any] | None:
-    """Arrays and names that the script reads, as JSON can hold them.
+    """Pack arrays and names for the page's script, as JSON values.
 
     Parameters
     ----------
     maps : dict of ClassMap
-        By method, all of the same rows: test rows, then labeled ones.
+        By method, all of the same samples: test samples, then labeled ones.
     answers : dict of Answers
-        By method, of the test rows.
-    cards : Cards or None
-        Of the same rows.
+        By method, for the test samples.
+    thumbnails : Thumbnails or None
+        Of these samples, and possibly of others.
 
     Returns
     -------
     data : dict or None
-        Arrays as base64 of little-endian bytes. None where some method left no answers, as runs of
-        an earlier version do.
+        Arrays are base64 of little-endian bytes. None if a method has no answers, as in runs of
+        earlier versions.
 
     Notes
     -----
-    A row takes 2 bytes a coordinate, 4 a class and a neighbor, 1 for a confidence: 10,000 rows by
-    two methods are 1.2 MB, the pictures not counted.
+    A sample takes 2 bytes per coordinate, 4 per class and neighbor and 1 for a confidence: 1.2 MB
+    for 10,000 samples and two methods, without thumbnails.
     """
     if not maps or not all(name in answers for name in maps):
         return None
-    first = next(iter(maps.values()))
-    n_test = int((~first.sample.is_labeled).sum())
-    n, rows = len(first.sample.y), [answers[name].rows for name in maps]
+    sample, class_names = next((drawn.sample, drawn.class_names) for drawn in maps.values())
+    n, rows = len(sample.y), [answers[name].rows for name in maps]
     if any(len(r) != n or not np.array_equal(r, rows[0]) for r in rows):
         return None
     return {
-        "names": list(first.class_names),
+        "names": list(class_names),
         "colors": list(CLASS_COLORS),
         "n": n,
-        "nTest": n_test,
+        "nTest": int((~sample.is_labeled).sum()),
         "rows": _packed(rows[0], "<i4"),
-        "classes": _packed(first.sample.y, "<i4"),
+        "classes": _packed(sample.y, "<i4"),
         "methods": [_method(name, maps[name], answers[name]) for name in maps],
-        "cards": None if cards is None else _cards(cards, rows[0]),
+        "thumbnails": None if thumbnails is None else _thumbnails(thumbnails, rows[0]),
     }
 
 
 def _method(name: str, drawn: ClassMap, answers: Answers) -> dict[str, Any]:
-    found, width = answers.predictions, answers.neighbors.shape[1]
-    method = {
-        "name": name,
-        "points": _packed(_on_unit_square(drawn.points) * STEPS, "<u2"),
-        "neighbors": _packed(answers.neighbors, "<i4"),
-        "width": width,
-        "predicted": None,
-        "confidence": None,
-    }
+    found = answers.predictions
+    predicted = confidence = None
     if found is not None:
-        method["predicted"] = _packed(found.classes, "<i4")
+        predicted = _packed(found.classes, "<i4")
         if found.are_own:
-            method["confidence"] = _packed(np.round(found.confidence * SURE), "<u1")
-    return method
+            confidence = _packed(np.round(found.confidence * CERTAIN), "<u1")
+    return {
+        "name": name,
+        "points": _packed(_on_unit_square(drawn.points) * COORDINATES, "<u2"),
+        "neighbors": _packed(answers.neighbors, "<i4"),
+        "width": answers.neighbors.shape[1],
+        "predicted": predicted,
+        "confidence": confidence,
+    }
 
 
 def _on_unit_square(points: Array) -> Array:
-    """The points moved and scaled, in both directions alike, so that they fill a square of 1."""
+    """Scale points to the unit square, with their aspect kept and y downwards."""
     low, high = points.min(axis=0), points.max(axis=0)
     width = float((high - low).max()) or 1.0
     centered: Array = (points - (low + high) / 2) / width + 0.5
-    centered[:, 1] = 1 - centered[:, 1]  # a screen counts from the top
+    centered[:, 1] = 1 - centered[:, 1]
     return centered.clip(0, 1)
 
 
-def _cards(cards: Cards, rows: Array) -> dict[str, Any] | None:
-    """Texts of the rows, or the sheet of pictures and the place of each row in it."""
-    places = np.searchsorted(cards.rows, rows)
-    if len(cards.rows) <= places.max() or not np.array_equal(cards.rows[places], rows):
+def _thumbnails(thumbnails: Thumbnails, rows: Array) -> dict[str, Any] | None:
+    """Texts of the rows, or the sheet of images with the place of each row."""
+    places = np.searchsorted(thumbnails.rows, rows)
+    if len(thumbnails.rows) <= places.max() or not np.array_equal(thumbnails.rows[places], rows):
         return None
-    if cards.texts:
-        return {"texts": [cards.texts[place] for place in places]}
-    if not cards.sheet:
+    if thumbnails.texts:
+        return {"texts": [thumbnails.texts[place] for place in places]}
+    if not thumbnails.sheet:
         return None
-    height, width = cards.size
+    height, width = thumbnails.size
     return {
-        "sheet": base64.b64encode(cards.sheet).decode(),
+        "sheet": base64.b64encode(thumbnails.sheet).decode(),
         "places": _packed(places, "<i4"),
         "height": height,
         "width": width,
-        "columns": cards.n_columns,
-        "n": len(cards.rows),
+        "columns": thumbnails.n_columns,
+        "n": len(thumbnails.rows),
     }
 
 
@@ -115,171 +221,53 @@ def _packed(values: Array, dtype: str) -> str:
     return base64.b64encode(np.ascontiguousarray(values).astype(dtype).tobytes()).decode()
 
 
-# The maps of a data set's rows before and after learning, and what can be asked of them.
+class Cell(NamedTuple):
+    """Samples of one class that were predicted as one class."""
+
+    n_samples: int
+    share: float  # of the samples of the true class
 
 
-@dataclass(frozen=True)
-class Atlas:
-    """Maps of the same rows by method: the reference, then the best beside it."""
-
-    dataset: str
-    maps: dict[str, ClassMap]
-    answers: dict[str, Answers]  # of those methods; none of runs of an earlier version
-    cards: Cards | None
-
-    @property
-    def pictures(self) -> list[Picture]:
-        """The maps as figures for the page."""
-        return [
-            Picture(method, map_svg(drawn, f"{self.dataset}: rows by {method}"))
-            for method, drawn in self.maps.items()
-        ]
-
-    @property
-    def n_dots(self) -> int:
-        """Test rows on a map."""
-        return max((int((~m.sample.is_labeled).sum()) for m in self.maps.values()), default=0)
-
-    @property
-    def class_names(self) -> Sequence[str]:
-        """Of the data set."""
-        return next((drawn.class_names for drawn in self.maps.values()), [])
-
-    @property
-    def legend(self) -> list[tuple[str, str]]:
-        """Classes and their colors; empty where classes share a color."""
-        if len(self.class_names) > len(CLASS_COLORS):
-            return []
-        return list(zip(self.class_names, CLASS_COLORS, strict=False))
-
-    @cached_property
-    def data(self) -> dict[str, Any] | None:
-        """What the page's script needs; None where the runs kept too little."""
-        return explorer_data(self.maps, self.answers, self.cards)
-
-    @property
-    def colorings(self) -> list[tuple[str, str]]:
-        """What the maps can be colored by, and what a reader calls it."""
-        choices = [("class", "class")]
-        if any(answers.predictions is not None for answers in self.answers.values()):
-            choices.append(("errors", "errors"))
-        return choices + [("confidence", "confidence")] * any(map(self._is_own, self.answers))
-
-    @property
-    def questions(self) -> list[tuple[str, str]]:
-        """Which rows the gallery can be asked for, and what a reader calls them."""
-        if len(self.maps) < 2:
-            return [("any", "all")]
-        before, after = self.maps
-        alone = [("gained", f"right by {after} alone"), ("lost", f"right by {before} alone")]
-        return [("any", "all"), *alone]
-
-    @cached_property
-    def confusions(self) -> dict[str, Confused]:
-        """What is taken for what, by method."""
-        return {
-            method: confused(answers.confusion, self.class_names)
-            for method, answers in self.answers.items()
-            if answers.confusion is not None
-        }
-
-    @property
-    def caption(self) -> str:
-        """Whose word the predicted classes are."""
-        own = [method for method in self.confusions if self._is_own(method)]
-        others = [method for method in self.confusions if not self._is_own(method)]
-        told = [f"{', '.join(own)}: by its own predict_proba"] if own else []
-        told += [f"{', '.join(others)}: by the nearest mean of the labeled rows"] if others else []
-        return f"Classes are predicted by: {'; '.join(told)}." if told else ""
-
-    def _is_own(self, method: str) -> bool:
-        found = self.answers[method].predictions
-        return found is not None and found.are_own
-
-
-def make_atlas(
-    table: ScoreTable,
-    details: Mapping[str, RunDetails],
-    cards: Callable[[str], Cards | None],
-) -> Atlas:
-    """Map of the reference and that of the best method beside it, which learned something.
-
-    Parameters
-    ----------
-    table : ScoreTable
-    details : dict of RunDetails
-        By method, of the runs that kept a sample of their embedding.
-    cards : callable
-        Gives the cards of a data set, by its fingerprint.
-    """
-    after = [line.method for line in table.lines if line.method != table.reference]
-    wanted = [name for name in (table.reference, *after[:1]) if name in details]
-    maps, answers, data = {}, {}, set()
-    for method in wanted:
-        kept = details[method]
-        if kept.sample is not None:
-            maps[method] = ClassMap(project(kept.sample), kept.sample, kept.class_names)
-            data.add(kept.config.get("data", ""))
-        if kept.answers is not None:
-            answers[method] = kept.answers
-    return Atlas(table.dataset, maps, answers, cards(data.pop()) if len(data) == 1 else None)
-
-
-# Which classes a method takes for which: a table where they are few, else the commonest errors.
-
-MOST_CLASSES = 12  # of a table that fits on the page
-MOST_PAIRS = 12
-
-
-@dataclass(frozen=True)
-class Cell:
-    """Rows of one class that were taken for one class."""
-
-    count: int
-    share: float  # of the rows of the true class
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two classes of which one is taken for the other."""
+class Pair(NamedTuple):
+    """A true class and the class predicted for it."""
 
     true: str
-    taken: str
-    count: int
+    predicted: str
+    n_samples: int
     share: float
 
 
-class Confused(NamedTuple):
-    """What is taken for what; either the table or the pairs are empty."""
+class ConfusionTable(NamedTuple):
+    """A confusion matrix, or the commonest confusions if there are many classes."""
 
     names: Sequence[str]
-    table: list[list[Cell]]
-    pairs: list[Pair]
+    matrix: list[list[Cell]]  # empty for many classes
+    pairs: list[Pair]  # empty for few classes
 
 
-def confused(found: Confusion, names: Sequence[str]) -> Confused:
-    """What the report shows of which classes were taken for which.
+def confusion_table(found: Confusion, names: Sequence[str]) -> ConfusionTable:
+    """Tabulate which classes are confused.
 
     Examples
     --------
     >>> counts = Confusion(np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([3, 1, 2]))
-    >>> confused(counts, ["a", "b"]).table[0]
-    [Cell(count=3, share=0.75), Cell(count=1, share=0.25)]
+    >>> confusion_table(counts, ["a", "b"]).matrix[0]
+    [Cell(n_samples=3, share=0.75), Cell(n_samples=1, share=0.25)]
     """
-    true, taken, counts = found
+    true, predicted, counts = found
     sizes = np.bincount(true, counts, minlength=len(names))
-    if len(names) <= MOST_CLASSES:
-        whole = np.zeros((len(names), len(names)), dtype=np.int64)
-        whole[true, taken] = counts
-        shares = whole / np.maximum(sizes, 1)[:, None]
-        table = [
-            [Cell(int(n), float(share)) for n, share in zip(*rows, strict=True)]
-            for rows in zip(whole, shares, strict=True)
+    if len(names) <= MAX_CLASSES:
+        matrix = np.zeros((len(names), len(names)), dtype=np.int64)
+        matrix[true, predicted] = counts
+        shares = matrix / np.maximum(sizes, 1)[:, None]
+        cells = [
+            list(map(Cell, *rows)) for rows in zip(matrix.tolist(), shares.tolist(), strict=True)
         ]
-        return Confused(names, table, [])
-    wrong = np.flatnonzero(true != taken)
-    wrong = wrong[np.argsort(-counts[wrong], kind="stable")][:MOST_PAIRS]
-    places = zip(true[wrong].tolist(), taken[wrong].tolist(), counts[wrong].tolist(), strict=True)
-    return Confused(
-        names, [], [Pair(names[i], names[j], n, float(n / sizes[i])) for i, j, n in places]
-    )
+        return ConfusionTable(names, cells, [])
+    wrong = np.flatnonzero(true != predicted)
+    wrong = wrong[np.argsort(-counts[wrong], kind="stable")][:MAX_PAIRS]
+    pairs = [
+        Pair(names[i], names[j], n, float(n / sizes[i]))
+        for i, j, n in zip(*(part[wrong].tolist() for part in found), strict=True)
+    ]
+    return ConfusionTable(names, [], pairs)

@@ -1,21 +1,23 @@
-"""The report of a comparison: one HTML file that needs nothing beside itself."""
+"""Write the report of a comparison, one self-contained HTML file."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
 from ssdml.experiments.analysis.formats import duration, interval, number, signed
 from ssdml.experiments.analysis.study import LEVEL, MARGIN, rank_over_datasets
 from ssdml.experiments.analysis.tables import ALL_SCORES, HEADLINE, conditions
-from ssdml.experiments.report.explorer import MOST_CLASSES
-from ssdml.experiments.report.figures import looks, ranking_picture
+from ssdml.experiments.report.explorer import MAX_CLASSES
+from ssdml.experiments.report.figures import method_styles, ranking_picture
 from ssdml.experiments.report.sections import Section, make_section
 from ssdml.experiments.runs.details import load_details
 from ssdml.experiments.runs.results import RESULTS, Row, budget_of, latest, read_rows
-from ssdml.experiments.runs.thumbnails import Cards, cards_path, load_cards
+from ssdml.experiments.runs.thumbnails import (
+    cards_path as thumbnails_path,
+    load_cards as load_thumbnails,
+)
 from ssdml.utils.persistence import whole_file
 
 REPORT = "report.html"
@@ -30,7 +32,7 @@ def write_report(out: str | Path, sections: Sequence[Section] | None = None) -> 
     out : path
         Folder that :func:`ssdml.experiments.compare` wrote.
     sections : sequence of Section, optional
-        What `read_sections` gave, where it was called already: the maps take a few seconds.
+        The result of :func:`read_sections`, to save a second layout of the maps.
 
     Returns
     -------
@@ -45,38 +47,40 @@ def write_report(out: str | Path, sections: Sequence[Section] | None = None) -> 
 
 
 def read_sections(out: str | Path) -> list[Section]:
-    """What the report says, from the results and details in a folder.
+    """Make the sections of the report from the results in a folder.
 
-    A section a data set; where labels are drawn in several ways or are wrong, one for each.
+    Each data set has a section per way of drawing labels, label noise and imbalance.
 
     Raises
     ------
     ValueError
-        Where no run has been done.
+        If the folder has no finished run.
     """
     out = Path(out)
     rows = latest(read_rows(out / RESULTS))
     if not rows:
-        raise ValueError(f"{out / RESULTS}: no run is done yet, there is nothing to report.")
+        raise ValueError(f"{out / RESULTS}: no run has finished. Run the comparison first.")
     hashes = [row["config_hash"] for row in rows]
     details = {name: load_details(out / "details" / f"{name}.npz") for name in hashes}
-    drawn_as = looks(list(dict.fromkeys(row["method"] for row in rows)))
+    styles = method_styles(list(dict.fromkeys(row["method"] for row in rows)))
     sections: list[Section] = []
     for group in conditions(rows):
         name = group[0]["dataset"]
         is_first = all(name != section.headline.dataset for section in sections)
-        every = [row for row in rows if row["dataset"] == name] if is_first else []
-        cards = partial(_cards, out)
-        sections.append(make_section(group, details, every, cards, drawn_as))
+        sections.append(
+            make_section(
+                group,
+                details,
+                all_rows=[row for row in rows if row["dataset"] == name] if is_first else [],
+                thumbnails=lambda data: load_thumbnails(thumbnails_path(out, data)),
+                styles=styles,
+            )
+        )
     return sections
 
 
-def _cards(out: Path, data: str) -> Cards | None:
-    return load_cards(cards_path(out, data))
-
-
 def render_report(sections: Sequence[Section]) -> str:
-    """The page as text."""
+    """Render the page."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -93,37 +97,32 @@ def render_report(sections: Sequence[Section]) -> str:
         "duration": duration,
     }
     rows = [row for section in sections for row in section.rows]
-    drawn_as = {name: look for section in sections for name, look in section.looks.items()}
-    # Of the conditions of a data set the first: each set counts once.
+    styles = {name: style for section in sections for name, style in section.styles.items()}
+    # Each data set counts once, by its first condition.
     studies = {s.headline.dataset: s.study for s in reversed(sections) if s.study is not None}
     ranking = rank_over_datasets(list(studies.values()))
     return environment.get_template(TEMPLATE).render(
         sections=sections,
-        explores=any(section.atlas.data for section in sections),
-        part=_part,
-        table_of_classes=MOST_CLASSES,
-        looks=drawn_as,
+        is_interactive=any(section.explorer.data for section in sections),
+        part=lambda name: (files("ssdml.experiments.report") / PAGE / name).read_text("utf-8"),
+        max_classes=MAX_CLASSES,
+        styles=styles,
         headline_scores=HEADLINE,
         all_scores=ALL_SCORES,
         budget_of=budget_of,
         margin=MARGIN,
         level=LEVEL,
         over_datasets=ranking,
-        over_datasets_picture=ranking and ranking_picture(ranking, "all data sets", drawn_as),
+        over_datasets_picture=ranking and ranking_picture(ranking, "all data sets", styles),
         versions=_versions(rows),
         n_rows=len(rows),
     )
 
 
-def _part(name: str) -> str:
-    """A file of the page, as it is: the style, the script."""
-    return (files("ssdml.experiments.report") / PAGE / name).read_text(encoding="utf-8")
-
-
 def _versions(rows: Sequence[Row]) -> list[tuple[str, str]]:
-    """Each package with the version, or the versions, that the runs had."""
-    seen: dict[str, list[str]] = {}
+    """List each package with the versions that the runs used."""
+    found: dict[str, list[str]] = {}
     for row in rows:
         for name, version in row["versions"].items():
-            seen.setdefault(name, []).append(version)
-    return [(name, ", ".join(dict.fromkeys(found))) for name, found in seen.items()]
+            found.setdefault(name, []).append(version)
+    return [(name, ", ".join(dict.fromkeys(versions))) for name, versions in found.items()]

@@ -10,14 +10,12 @@ from sklearn.preprocessing import StandardScaler
 
 from ssdml.evaluation import calibration_error
 from ssdml.evaluation.predictions import (
-    Confusion,
     Predictions,
     confusion,
     label_accuracy,
     predictions,
     reliability_of,
 )
-from ssdml.experiments.report.explorer import MOST_CLASSES, MOST_PAIRS, confused
 
 
 @pytest.fixture
@@ -105,35 +103,3 @@ def test_the_error_of_the_bins_is_the_calibration_error(rng):
     y = rng.permutation(np.arange(400) % 3)
     found = Predictions(proba.argmax(1), proba.max(1))
     assert reliability_of(found, y).error == pytest.approx(calibration_error(proba, y))
-
-
-def of_matrix(counts):
-    true, taken = np.nonzero(counts)
-    return Confusion(true, taken, counts[true, taken])
-
-
-def test_few_classes_make_a_table_of_counts_and_shares():
-    shown = confused(of_matrix(np.array([[6, 2], [0, 0]])), ["a", "b"])
-    assert [cell.count for cell in shown.table[0]] == [6, 2]
-    assert [cell.share for cell in shown.table[0]] == [0.75, 0.25]
-    assert [cell.share for cell in shown.table[1]] == [0, 0]  # a class without a test row
-    assert shown.pairs == []
-
-
-def test_many_classes_make_a_list_of_the_commonest_errors():
-    n = MOST_CLASSES + 3
-    counts = 50 * np.eye(n, dtype=int)
-    counts[2, 7], counts[7, 2] = 9, 30
-    shown = confused(of_matrix(counts), [f"c{i}" for i in range(n)])
-    assert shown.table == []
-    assert [(pair.true, pair.taken, pair.count) for pair in shown.pairs] == [
-        ("c7", "c2", 30),
-        ("c2", "c7", 9),
-    ]
-    assert shown.pairs[0].share == 30 / 80
-
-
-def test_the_list_of_errors_is_not_endless(rng):
-    n = MOST_CLASSES + 8
-    shown = confused(of_matrix(rng.integers(1, 9, (n, n))), [str(i) for i in range(n)])
-    assert len(shown.pairs) == MOST_PAIRS

@@ -9,8 +9,8 @@ from ssdml.metric import selection as agreement
 from ssdml.metric.selection import (
     GAIN,
     choose_input_weight,
-    significantly_lower,
     nearest_mean_correct,
+    significantly_lower,
     squared_distances,
 )
 

@@ -19,7 +19,7 @@ from ssdml.metric.out_of_core import (
     shares,
     summarize,
 )
-from ssdml.metric.selection import HELD_OUT, VALIDATION_ROWS, REFERENCE_ROWS
+from ssdml.metric.selection import HELD_OUT, REFERENCE_ROWS, VALIDATION_ROWS
 from ssdml.utils.scatter import class_scatter, pool_moments, pooled_scatter
 
 # Which rows

@@ -1,13 +1,12 @@
-// The maps and the gallery of a report, after items.js and panel.js. Everything shown comes from the
-// page itself.
+// The maps and the gallery of a report; needs samples.js and panel.js.
 //
-// An element .explorer holds its data as JSON, a .map for each method (with a still picture inside,
-// which stays where there is no script), a .card that tells of the row pointed at, and a .gallery.
+// An element .explorer contains its data as JSON, a .map per method with a static picture as
+// fallback, a .card that describes the selected sample, and a .gallery.
 "use strict";
 
-const QUERIES = 6; // shown at a time
+const QUERIES = 6; // per page of the gallery
 
-// The same order of the rows each time the page is opened.
+// A fixed random order.
 function shuffled(n) {
   const order = Array.from({ length: n }, (_, i) => i);
   let state = 1;
@@ -22,20 +21,20 @@ function shuffled(n) {
 class Explorer {
   constructor(root) {
     this.root = root;
-    this.items = new Items(JSON.parse(root.querySelector("script").textContent));
+    this.samples = new Samples(JSON.parse(root.querySelector("script").textContent));
     this.row = NONE;
     this.colorBy = "class";
-    this.only = NONE; // the class that is shown alone
+    this.only = NONE; // the class shown alone
     this.wanted = "any";
     this.first = 0;
     this.pinned = NONE;
-    this.order = shuffled(this.items.nTest);
+    this.order = shuffled(this.samples.nTest);
     const boxes = [...root.querySelectorAll(".map")];
-    this.panels = boxes.map((box, i) => new Panel(box, this.items, this.items.methods[i], this));
+    this.panels = boxes.map((box, i) => new Panel(box, this.samples, this.samples.methods[i], this));
     this.listen();
     this.press("color", "class");
     this.fillGallery();
-    this.tell();
+    this.describe();
     root.classList.add("ready");
   }
 
@@ -67,71 +66,71 @@ class Explorer {
     this.panels.forEach((panel) => panel.draw());
   }
 
-  // Colors, which of them each row has, and the test rows in layers, the last on top.
+  // Colors, the color of each sample, and layers of test samples, the last on top.
   paints(method) {
-    const { items } = this;
+    const { samples } = this;
     const faint = rgb(mixed(themed("--paper"), themed("--muted"), 0.35));
-    const of = new Uint8Array(items.n);
-    const test = Array.from({ length: items.nTest }, (_, row) => row);
+    const of = new Uint8Array(samples.n);
+    const test = Array.from({ length: samples.nTest }, (_, row) => row);
     let colors = [faint];
     let above = () => false;
     if (this.colorBy === "class") {
-      colors = [faint, ...items.colors];
-      items.classes.forEach((c, row) => {
-        of[row] = c < 0 || (this.only !== NONE && c !== this.only) ? 0 : 1 + (c % items.colors.length);
+      colors = [faint, ...samples.colors];
+      samples.classes.forEach((c, row) => {
+        of[row] = c < 0 || (this.only !== NONE && c !== this.only) ? 0 : 1 + (c % samples.colors.length);
       });
       above = (row) => of[row] > 0;
     } else {
-      const told = this.colorBy === "errors" ? method.predicted : method.confidence;
+      const values = this.colorBy === "errors" ? method.predicted : method.confidence;
       const [low, high] = [themed("--bad"), themed("--accent")];
       if (this.colorBy === "errors") {
         colors.push(rgb(low));
-        above = (row) => told !== null && told[row] !== items.classes[row] && items.classes[row] >= 0;
+        above = (row) => values !== null && values[row] !== samples.classes[row] && samples.classes[row] >= 0;
         test.forEach((row) => (of[row] = above(row) ? 1 : 0));
       } else {
         for (let step = 0; step <= 8; step++) colors.push(rgb(mixed(low, high, step / 8)));
-        if (told) test.forEach((row) => (of[row] = 1 + Math.round((8 * told[row]) / 254)));
-        above = (row) => told !== null && told[row] < 127;
+        if (values) test.forEach((row) => (of[row] = 1 + Math.round((8 * values[row]) / 254)));
+        above = (row) => values !== null && values[row] < 127;
       }
     }
     return { colors, of, layers: [test.filter((row) => !above(row)), test.filter(above)] };
   }
 
-  // A row is pointed at in all panels at once, and told in words.
+  // Select a sample in all panels.
   point(row) {
     if (row === this.row) return;
     this.row = row;
     this.panels.forEach((panel) => panel.drawMarks());
-    this.tell();
+    this.describe();
   }
 
-  tell() {
+  describe() {
     const { row } = this;
     const card = this.root.querySelector(".card");
     if (row === NONE) card.replaceChildren(element("p", { className: "note" }, card.dataset.hint));
-    else card.replaceChildren(this.items.face(row, 72), this.words(row));
+    else card.replaceChildren(this.samples.thumbnail(row, 72), this.words(row));
   }
 
   words(row) {
-    const { items } = this;
-    const list = element("ul", {}, element("li", {}, `${items.title(row)}: ${items.className(row)}`));
-    if (row >= items.nTest) list.append(element("li", {}, "Learned from; only test rows have neighbors here."));
+    const { samples } = this;
+    const list = element("ul", {}, element("li", {}, `${samples.title(row)}: ${samples.className(row)}`));
+    if (row >= samples.nTest) list.append(element("li", {}, "Labeled training sample; neighbors are shown for test samples."));
     else {
-      for (const method of items.methods) {
-        const told = [`${items.nAlike(method, row)} of ${method.width} neighbors of its class`];
+      for (const method of samples.methods) {
+        const facts = [`${samples.nSameClass(method, row)} of ${method.width} neighbors of its class`];
         if (method.predicted) {
-          const isRight = method.predicted[row] === items.classes[row];
-          const sure = method.confidence ? `, ${Math.round(method.confidence[row] / 2.54)} % sure` : "";
-          told.unshift(`taken for ${items.names[method.predicted[row]]} ${isRight ? "✓" : "✗"}${sure}`);
+          const isRight = method.predicted[row] === samples.classes[row];
+          const confidence = method.confidence ? `, confidence ${Math.round(method.confidence[row] / 2.54)} %` : "";
+          facts.unshift(`predicted ${samples.names[method.predicted[row]]} ${isRight ? "✓" : "✗"}${confidence}`);
         }
-        list.append(element("li", {}, element("strong", {}, method.name), ` ${told.join("; ")}`));
+        list.append(element("li", {}, element("strong", {}, method.name), ` ${facts.join("; ")}`));
       }
     }
     return list;
   }
 
   pin(row) {
-    if (row === NONE || row >= this.items.nTest) return;
+    if (row === NONE || row >= this.samples.nTest) return;
     this.pinned = row;
     this.fillGallery();
   }
@@ -149,10 +148,10 @@ class Explorer {
   }
 
   isWanted(row) {
-    const [before, after] = this.items.methods;
+    const [before, after] = this.samples.methods;
     if (this.wanted === "any") return true;
     const [one, other] = this.wanted === "gained" ? [before, after] : [after, before];
-    return !this.items.finds(one, row) && this.items.finds(other, row);
+    return !this.samples.findsSameClass(one, row) && this.samples.findsSameClass(other, row);
   }
 
   fillGallery() {
@@ -162,20 +161,20 @@ class Explorer {
     if (this.pinned !== NONE) shown.unshift(this.pinned);
     const gallery = this.root.querySelector(".gallery");
     gallery.replaceChildren(...shown.map((row) => this.query(row)));
-    const told = this.root.querySelector(".told");
-    told.textContent = wanted.length
+    const range = this.root.querySelector(".shown");
+    range.textContent = wanted.length
       ? `${this.first + 1} to ${Math.min(this.first + QUERIES, wanted.length)} of ${wanted.length}`
-      : "There is none.";
+      : "none";
   }
 
   query(row) {
-    const { items } = this;
-    const asked = element("div", { className: "asked" }, items.face(row, 64), element("span", { className: "note" }, items.className(row)));
-    const found = items.methods.map((method) => {
-      const faces = [...items.neighbors(method, row)].map((other) => {
-        const isRight = items.isAlike(row, other);
-        const mark = element("span", { className: "verdict" }, isRight ? "✓" : `✗ ${items.className(other)}`);
-        return element("li", { className: isRight ? "right" : "wrong" }, items.face(other, 48), mark);
+    const { samples } = this;
+    const asked = element("div", { className: "asked" }, samples.thumbnail(row, 64), element("span", { className: "note" }, samples.className(row)));
+    const found = samples.methods.map((method) => {
+      const faces = [...samples.neighbors(method, row)].map((other) => {
+        const isRight = samples.hasSameClass(row, other);
+        const mark = element("span", { className: "verdict" }, isRight ? "✓" : `✗ ${samples.className(other)}`);
+        return element("li", { className: isRight ? "right" : "wrong" }, samples.thumbnail(other, 48), mark);
       });
       return element("div", {}, element("h4", {}, method.name), element("ol", {}, ...faces));
     });

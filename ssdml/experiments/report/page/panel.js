@@ -1,11 +1,11 @@
-// One map of a report: its dots, what is pointed at, and how it is moved.
+// One map of a report: drawing, pointing, zooming and moving.
 "use strict";
 
-const REACH = 14; // pixels between the pointer and a row it points at
-const MARGIN = 10; // pixels around the rows
-const DEEPEST = 32; // how far a map can be enlarged
+const REACH = 14; // pixels between the pointer and a dot
+const MARGIN = 10; // pixels around the dots
+const MAX_SCALE = 32;
 
-// A color of the page, by the name of its variable, as [red, green, blue].
+// Color of a CSS variable as [red, green, blue].
 function themed(name) {
   const hex = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   return [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
@@ -15,12 +15,12 @@ const rgb = (parts) => `rgb(${parts.map(Math.round).join(" ")})`;
 const mixed = (from, to, share) => from.map((part, i) => part + share * (to[i] - part));
 
 class Panel {
-  constructor(box, items, method, explorer) {
-    Object.assign(this, { box, items, method, explorer, scale: 1, x: 0, y: 0 });
+  constructor(box, samples, method, explorer) {
+    Object.assign(this, { box, samples, method, explorer, scale: 1, x: 0, y: 0 });
     this.canvas = element("canvas", { tabIndex: 0 });
-    this.canvas.setAttribute("role", "application"); // so that its keys come here
+    this.canvas.setAttribute("role", "application"); // receives key events
     const described = box.querySelector("svg").getAttribute("aria-label");
-    this.canvas.setAttribute("aria-label", `${described}. Arrow keys go from row to row.`);
+    this.canvas.setAttribute("aria-label", `${described}. Arrow keys move between samples.`);
     this.marks = element("canvas", { className: "marks" });
     box.replaceChildren(this.canvas, this.marks);
     this.listen();
@@ -43,7 +43,7 @@ class Panel {
     });
     canvas.addEventListener("pointerleave", (event) => {
       from = null;
-      if (event.pointerType === "mouse") this.explorer.point(NONE); // a finger leaves after each tap
+      if (event.pointerType === "mouse") this.explorer.point(NONE); // touch leaves after each tap
     });
     canvas.addEventListener("pointermove", (event) => {
       const [x, y] = place(event);
@@ -65,7 +65,7 @@ class Panel {
     canvas.addEventListener(
       "wheel",
       (event) => {
-        if (!event.ctrlKey) return; // a wheel alone scrolls the page; with Ctrl, or two fingers, zooms
+        if (!event.ctrlKey) return; // the wheel alone scrolls the page
         event.preventDefault();
         this.zoom(Math.exp(-event.deltaY / 200), ...place(event));
       },
@@ -90,7 +90,7 @@ class Panel {
     event.preventDefault();
   }
 
-  // Where a row is on the canvas, in pixels of the page.
+  // Position of a sample on the canvas, in CSS pixels.
   position(row) {
     const { points } = this.method;
     const u = (points[2 * row] / 65535) * this.scale + this.x;
@@ -100,7 +100,7 @@ class Panel {
 
   at(x, y) {
     let [nearest, least] = [NONE, REACH ** 2];
-    for (let row = 0; row < this.items.n; row++) {
+    for (let row = 0; row < this.samples.n; row++) {
       const [left, top] = this.position(row);
       const distance = (left - x) ** 2 + (top - y) ** 2;
       if (distance < least) [nearest, least] = [row, distance];
@@ -108,11 +108,11 @@ class Panel {
     return nearest;
   }
 
-  // The nearest row in a direction; without one to begin with, that in the middle.
+  // The nearest sample in a direction, or that nearest to the middle.
   beside(row, right, down) {
     const [x, y] = row === NONE ? [this.side / 2, this.side / 2] : this.position(row);
     let [nearest, least] = [row, Infinity];
-    for (let other = 0; other < this.items.n; other++) {
+    for (let other = 0; other < this.samples.n; other++) {
       const [left, top] = this.position(other);
       const along = (left - x) * right + (top - y) * down;
       const across = Math.abs((left - x) * down) + Math.abs((top - y) * right);
@@ -125,15 +125,15 @@ class Panel {
   }
 
   zoom(factor, x = this.side / 2, y = this.side / 2) {
-    const scale = Math.min(Math.max(this.scale * factor, 1), DEEPEST);
+    const scale = Math.min(Math.max(this.scale * factor, 1), MAX_SCALE);
     const change = scale / this.scale;
     const [u, v] = [(x - MARGIN) / this.inner, (y - MARGIN) / this.inner];
     this.scale = scale;
-    this.canvas.style.touchAction = scale > 1 ? "none" : ""; // a finger moves the map, or the page
+    this.canvas.style.touchAction = scale > 1 ? "none" : ""; // touch moves the map, or the page
     this.move(u - (u - this.x) * change, v - (v - this.y) * change);
   }
 
-  // Move the map, if need be, so that a row is on it.
+  // Move the map if a sample is outside.
   show(row) {
     if (row === NONE) return;
     const [x, y] = this.position(row);
@@ -162,8 +162,8 @@ class Panel {
     if (!this.side) return;
     this.inner = this.side - 2 * MARGIN;
     const context = this.context(this.canvas);
-    const { items } = this;
-    const radius = Math.min(6, (items.n > 4000 ? 1.8 : 3) * Math.sqrt(this.scale));
+    const { samples } = this;
+    const radius = Math.min(6, (samples.n > 4000 ? 1.8 : 3) * Math.sqrt(this.scale));
     const paints = this.explorer.paints(this.method);
     const stamps = paints.colors.map((color) => stamp(color, radius));
     for (const layer of paints.layers) {
@@ -175,7 +175,7 @@ class Panel {
       }
     }
     context.strokeStyle = rgb(themed("--ink"));
-    for (let row = items.nTest; row < items.n; row++) {
+    for (let row = samples.nTest; row < samples.n; row++) {
       star(context, ...this.position(row), radius + 3.5, paints.colors[paints.of[row]]);
     }
     this.drawMarks();
@@ -188,10 +188,10 @@ class Panel {
     if (row === NONE) return;
     const [x, y] = this.position(row);
     context.lineWidth = 1;
-    if (row < this.items.nTest) {
-      for (const other of this.items.neighbors(this.method, row)) {
-        context.strokeStyle = rgb(themed(this.items.isAlike(row, other) ? "--good" : "--bad"));
-        context.setLineDash(this.items.isAlike(row, other) ? [] : [4, 3]);
+    if (row < this.samples.nTest) {
+      for (const other of this.samples.neighbors(this.method, row)) {
+        context.strokeStyle = rgb(themed(this.samples.hasSameClass(row, other) ? "--good" : "--bad"));
+        context.setLineDash(this.samples.hasSameClass(row, other) ? [] : [4, 3]);
         context.beginPath();
         context.moveTo(x, y);
         context.lineTo(...this.position(other));
@@ -207,7 +207,7 @@ class Panel {
   }
 }
 
-// A dot drawn once, to be copied many times.
+// A dot, drawn once and copied.
 function stamp(color, radius) {
   const ratio = 2;
   const size = 2 * radius + 2;

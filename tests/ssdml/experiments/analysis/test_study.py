@@ -1,4 +1,4 @@
-"""What a study says, on rows with known answers: matching budgets, tests, ranks, the sentence."""
+"""Studies of rows with known answers: budgets, tests, ranks, recommendations."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from scipy import stats
 
 from ssdml.datasets.budgets import Budget
 from ssdml.experiments.analysis.statistics import (
+    RankTest,
     corrected_t_test,
     holm,
     mean_interval,
 )
 from ssdml.experiments.analysis.study import (
+    Ranking,
     make_study,
     matching_budget,
     most_runs,
@@ -24,14 +26,19 @@ from ssdml.experiments.analysis.study import (
 )
 from ssdml.experiments.analysis.tables import conditions
 from ssdml.experiments.report import write_report
-from ssdml.experiments.report.figures import as_svg, draw_critical_difference, looks, new_figure
+from ssdml.experiments.report.figures import (
+    as_svg,
+    draw_critical_difference,
+    method_styles,
+    new_figure,
+)
 from ssdml.experiments.report.report import read_sections
 from ssdml.experiments.runs.results import RESULTS, append_row
 
 
 @pytest.fixture
 def rows_of(make_row):
-    """Rows from accuracies by method and number of labels, None for all; a value a seed."""
+    """Rows from accuracies per seed, by method and number of labels (None: all)."""
 
     def make(accuracies, condition=None, **changes):
         rows = []
@@ -303,9 +310,9 @@ def test_the_report_shows_the_study(folder):
     for section in read_sections(folder):
         assert section.study.recommendation in text
     for words in (
-        "How few labels are enough", "Against ssdml, with each number of labels",
+        "Sufficient labels", "Difference from ssdml per number of labels",
         "Which methods differ", "critical difference 1.9", "20 % of them wrong",
-        "With wrong labels and uneven classes", "wrong labels, %",
+        "Robustness to label noise and imbalance", "wrong labels, %",
     ):  # fmt: skip
         assert words in text
     assert "nan" not in text.lower()
@@ -320,13 +327,14 @@ def test_the_report_ranks_over_three_datasets(tmp_path, rows_of):
 
 def test_the_diagram_shows_ranks_and_groups():
     methods, ranks = ["ssdml", "nca", "pca", "input"], [1.2, 2.0, 3.1, 3.7]
+    ranking = Ranking(methods, RankTest(np.array(ranks), 0.01, 1.0), 5, [])
     with new_figure(6, 3) as figure:
         axes = figure.subplots()
-        draw_critical_difference(axes, methods, ranks, 1.3, [(0, 1), (2, 3)], looks(methods))
+        draw_critical_difference(axes, ranking, method_styles(methods))
         marks = [line.get_xdata()[0] for line in axes.lines if line.get_linestyle() == "None"]
         bars = [line.get_xdata() for line in axes.lines if line.get_linewidth() == 4]
         svg = as_svg(figure, "ranks")
     assert marks == ranks
     np.testing.assert_allclose(bars, [[1.16, 2.04], [3.06, 3.74]])
     assert all(f"{name} {rank}" in svg for name, rank in zip(methods, ranks, strict=True))
-    assert "critical difference 1.3" in svg
+    assert "critical difference 1.0" in svg

@@ -1,7 +1,8 @@
-"""Figures: what is drawn is where the numbers say, and the SVG needs nothing from outside."""
+"""Figures: positions, colors, names and self-contained SVG."""
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -12,18 +13,24 @@ from ssdml.experiments.report.figures import (
     CLASS_COLORS,
     GRID,
     INK,
-    LOOKS,
     MUTED,
+    PAPER,
+    STYLES,
+    ClassMap,
     as_svg,
     class_colors,
+    class_marks,
+    describe_mined,
+    draw_class_map,
+    draw_curves,
     draw_estimates,
-    draw_label_curve,
-    draw_map,
-    in_lines,
-    looks,
-    most_lines,
+    max_lines,
+    method_styles,
+    mined_picture,
     new_figure,
+    wrap_name,
 )
+from ssdml.experiments.runs.details import MapSample, MinedSample, RunDetails
 
 
 def contrast(first: str, second: str) -> float:
@@ -51,7 +58,7 @@ def estimates():
 
 
 def test_svg_is_valid_and_self_contained():
-    svg = svg_of(lambda axes: draw_estimates(axes, estimates(), looks(list(estimates()))))
+    svg = svg_of(lambda axes: draw_estimates(axes, estimates(), method_styles(list(estimates()))))
     ElementTree.fromstring(svg.replace("xlink:href", "href"))
     assert "http" not in svg
     assert "<style" not in svg
@@ -60,28 +67,28 @@ def test_svg_is_valid_and_self_contained():
 
 def test_long_names_leave_room_for_the_plot():
     name = "ssdml[n_neighbors=20;decay=0.9;angle=35;input_weight=0.5;max_rounds=1;guard=false]"
-    assert in_lines(name).replace("\n", "") == name
-    assert most_lines(["input", name]) == 5
+    assert wrap_name(name).replace("\n", "") == name
+    assert max_lines(["input", name]) == 5
     with new_figure(3.7, 2.5) as figure:
         axes = figure.subplots()
-        draw_estimates(axes, {name: Estimate(70.0, 68.0, 72.0, 5)}, looks([name]))
-        as_svg(figure, "difference")  # matplotlib warns where nothing is left
+        draw_estimates(axes, {name: Estimate(70.0, 68.0, 72.0, 5)}, method_styles([name]))
+        as_svg(figure, "difference")  # matplotlib warns if nothing is left
     assert axes.get_position().width > 0.3
 
 
 def test_svg_uses_the_page_colors():
-    svg = svg_of(lambda axes: draw_estimates(axes, estimates(), looks(list(estimates()))))
+    svg = svg_of(lambda axes: draw_estimates(axes, estimates(), method_styles(list(estimates()))))
     assert "var(--ink)" in svg
     assert "var(--line)" in svg
     assert not any(color in svg for color in (INK, MUTED, GRID))
-    assert LOOKS["ssdml"].color in svg
+    assert STYLES["ssdml"].color in svg
 
 
 def test_figures_have_distinct_ids():
     svgs = []
     for name in ("first", "second"):
         with new_figure(4, 3) as figure:
-            draw_estimates(figure.subplots(), estimates(), looks(list(estimates())))
+            draw_estimates(figure.subplots(), estimates(), method_styles(list(estimates())))
             svgs.append(as_svg(figure, name))
     ids = [{e.get("id") for e in ElementTree.fromstring(s.replace("xlink:href", "href")).iter()}
            - {None} for s in svgs]  # fmt: skip
@@ -96,7 +103,7 @@ def test_dollar_signs_are_not_math():
 def test_estimates_are_drawn_with_intervals():
     with new_figure(4, 3) as figure:
         axes = figure.subplots()
-        draw_estimates(axes, estimates(), looks(list(estimates())))
+        draw_estimates(axes, estimates(), method_styles(list(estimates())))
         zero, *_ = axes.lines
         points = [container.lines[0].get_xdata()[0] for container in axes.containers]
         spans = [container.lines[2][0].get_segments()[0][:, 0] for container in axes.containers]
@@ -114,20 +121,21 @@ def test_curves_skip_missing_budgets():
     }
     with new_figure(4, 3) as figure:
         axes = figure.subplots()
-        draw_label_curve(axes, curves, looks(list(curves)))
+        draw_curves(axes, curves, method_styles(list(curves)))
         lines = [container.lines[0] for container in axes.containers]
         ticks = [label.get_text() for label in axes.get_xticklabels()]
     assert ticks == ["1", "10"]
     assert list(lines[0].get_ydata()) == [50, 60]
     assert list(lines[1].get_ydata()) == [70]
-    assert abs(lines[1].get_xdata()[0] - 1) < 0.2  # at the tick of 10, a little aside
+    assert abs(lines[1].get_xdata()[0] - 1) < 0.2  # near the tick of 10
 
 
 def test_labeled_samples_are_stars(rng):
     points, is_labeled = rng.normal(size=(10, 2)), np.arange(10) >= 7
     with new_figure(4, 4) as figure:
         axes = figure.subplots()
-        draw_map(axes, points, class_colors(np.arange(10)), is_labeled)
+        sample = MapSample(points.astype(np.float32), np.arange(10), is_labeled)
+        draw_class_map(axes, ClassMap(points, sample, ["long name"]))
         dots, stars = axes.collections
     np.testing.assert_array_equal(dots.get_offsets(), points[:7])
     np.testing.assert_array_equal(stars.get_offsets(), points[7:])
@@ -140,18 +148,75 @@ def test_more_than_ten_classes_share_colors():
 
 
 def test_every_method_has_its_own_style():
-    names = [*LOOKS, "mine", "yours"]
-    chosen = looks(names)
-    assert len({look.color for look in chosen.values()}) == len(names)
-    assert chosen["ssdml"] == LOOKS["ssdml"]
+    names = [*STYLES, "mine", "yours"]
+    chosen = method_styles(names)
+    assert len({style.color for style in chosen.values()}) == len(names)
+    assert chosen["ssdml"] == STYLES["ssdml"]
 
 
 @pytest.mark.parametrize("paper", ["#fefefe", "#12171e"])
 def test_markers_contrast_with_both_themes(paper):
-    # 2 and not WCAG's 3: every mark has a shape of its own and its name beside it.
-    assert min(contrast(look.color, paper) for look in LOOKS.values()) > 2
+    # 2 instead of WCAG's 3, because every marker has its own shape and its name beside it.
+    assert min(contrast(style.color, paper) for style in STYLES.values()) > 2
 
 
 @pytest.mark.parametrize(("text", "paper"), [(INK, "#fefefe"), (MUTED, "#fefefe")])
 def test_text_contrasts_with_the_figure(text, paper):
     assert contrast(text, paper) > 4.5
+
+
+def mined_svg(mined, class_names, dataset="data") -> str:
+    details = RunDetails({}, class_names=class_names, mined=mined)
+    return mined_picture("ssdml", dataset, details).svg
+
+
+def test_the_caption_counts_correct_triplets(mined):
+    assert describe_mined(mined, ["a", "b", "c"]) == (
+        "A sample of class b. 1 of its 3 nearest neighbors and 1 of 2 positives share its class; "
+        "2 of 2 negatives have another one. 2 of its 7 triplets are shown."
+    )
+
+
+def test_unknown_classes_are_not_counted(mined):
+    unknown = MinedSample(mined.around, np.array([1, 1, -1, 2, -1, 0]), 7)
+    names = ["a", "b", "c"]
+    told = describe_mined(unknown, names)
+    assert "1 of 2 positives share its class; 1 of 2 negatives have another one" in told
+    texts = re.findall(r">(.)</text>", mined_svg(unknown, names))
+    assert texts == ["b", "b", "?", "c", "?", "a"]
+
+
+def test_circles_show_the_true_classes(mined):
+    svg = mined_svg(mined, ["a", "b", "c"], "<a> & co")
+    root = ElementTree.fromstring(svg.replace("xlink:href", "href"))
+    texts = [element.text for element in root.iter("text")]
+    assert [text for text in texts if len(text) == 1] == ["b", "b", "a", "c", "c", "a"]
+    assert {"labeled a", "labeled b", "unlabeled", "anchor"} <= set(texts)
+    assert root.get("aria-label").startswith(
+        "<a> & co: triplets mined by ssdml. A sample of class b."
+    )
+    assert "Row 40" not in svg
+
+
+def test_mined_svg_uses_the_page_colors(mined):
+    svg = mined_svg(mined, ["a", "b", "c"])
+    assert INK not in svg
+    assert PAPER not in svg
+    assert "var(--paper)" in svg  # hollow circles
+    assert "#ffa90e" in svg  # the second class, as on the maps
+
+
+def test_height_fits_the_legend(mined):
+    def ratio(picture):
+        width, height = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', picture).groups()
+        return float(height) / float(width)
+
+    around = mined.around._replace(labels=np.arange(6))
+    more = MinedSample(around, np.arange(6), 7)
+    names = list("abcdef")
+    assert 1 < ratio(mined_svg(mined, names)) < ratio(mined_svg(more, names)) < 1.6
+
+
+def test_long_class_names_become_numbers():
+    assert class_marks(["ab", "abc"]) == ["ab", "abc"]
+    assert class_marks(["ab", "abcd"]) == ["0", "1"]

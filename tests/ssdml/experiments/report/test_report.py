@@ -1,4 +1,4 @@
-"""The report: one file, well formed, with the numbers of the rows and nobody's markup."""
+"""The report: valid HTML with the right numbers and escaped names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VOID = {"meta", "br", "img", "link", "input", "hr"}
 
 
 class Page(HTMLParser):
-    """Checks that tags close in order; keeps the text, the tags and what they refer to."""
+    """Check the nesting of tags; collect text, tags and references."""
 
     def __init__(self, source: str) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ def read(path: Path) -> Page:
 
 @pytest.fixture
 def compared(blobs, tmp_path, broken_method) -> Path:
-    """A folder with results: three methods, one of which fails, two numbers of labels."""
+    """A folder with three methods, one of which fails, and two budgets."""
     methods = ["input", "lda", broken_method]
     compare(blobs, methods, out=tmp_path, labels_per_class=[2, 5], seeds=[0, 1])
     return tmp_path
@@ -76,7 +76,7 @@ def compared(blobs, tmp_path, broken_method) -> Path:
 
 @pytest.fixture
 def two_seeds(tmp_path, make_row) -> Path:
-    """A folder with made-up rows whose means are known."""
+    """A folder with rows of known means."""
     for method, values in {"input": (60.0, 62.0), "ssdml": (81.0, 84.0)}.items():
         for seed, nmi in enumerate(values):
             append_row(tmp_path / RESULTS, make_row(method=method, seed=seed, scores={"NMI": nmi}))
@@ -100,7 +100,7 @@ def test_user_names_and_messages_are_escaped(compared):
     assert "<metric>" not in source
     text = words(read(compared / "report.html"))
     assert "RuntimeError: no <metric> & no luck" in text
-    assert "<c>" in text  # a class on the map's legend
+    assert "<c>" in text  # a class in the legend of the map
 
 
 def test_the_table_shows_means_and_intervals(two_seeds):
@@ -109,7 +109,7 @@ def test_the_table_shows_means_and_intervals(two_seeds):
         estimate = mean_interval(values)
         assert f"{estimate.mean:.1f}" in text
         assert f"±{estimate.half_width:.1f}" in text
-    assert "NMI 82.5 (+21.5)" in text  # the lead: the best method, and its paired difference
+    assert "NMI 82.5 (+21.5)" in text  # mean and paired difference of the best method
 
 
 def test_only_the_highest_mean_is_bold(two_seeds):
@@ -130,18 +130,18 @@ def test_the_report_says_that_nothing_failed(two_seeds):
 
 
 def test_several_budgets_have_curves(compared, two_seeds):
-    assert "With fewer and more labels" in words(read(write_report(compared)))
+    assert "Scores by number of labels" in words(read(write_report(compared)))
     assert [p.title for p in read_sections(compared)[0].curves] == ["NMI", "accuracy"]
 
 
 def test_one_budget_has_no_curve(two_seeds):
-    assert "With fewer and more labels" not in words(read(write_report(two_seeds)))
+    assert "Scores by number of labels" not in words(read(write_report(two_seeds)))
 
 
 def test_maps_show_input_and_best_method(compared):
     (section,) = read_sections(compared)
-    before, after = section.atlas.maps.values()
-    assert list(section.atlas.maps) == ["input", "lda"]
+    before, after = section.explorer.maps.values()
+    assert list(section.explorer.maps) == ["input", "lda"]
     np.testing.assert_array_equal(before.sample.y, after.sample.y)
     np.testing.assert_array_equal(before.sample.is_labeled, after.sample.is_labeled)
     assert before.points.shape == (39 + 6, 2) or before.points.shape == (39 + 15, 2)
@@ -150,8 +150,8 @@ def test_maps_show_input_and_best_method(compared):
 def test_the_report_works_without_details(compared):
     shutil.rmtree(compared / "details")
     text = words(read(write_report(compared)))
-    assert "Scores on the test rows" in text
-    assert "The map" not in text
+    assert "Scores on the test samples" in text
+    assert "laid out by t-SNE" not in text
 
 
 def test_purity_is_shown_for_mining_methods(two_seeds, make_row):
@@ -174,24 +174,26 @@ def test_mined_triplets_are_drawn_per_method(two_seeds, make_row, mined):
         save_mined(two_seeds, make_row(method=method), ["a", "<b>", "c"], mined)
     (section,) = read_sections(two_seeds)
     assert [picture.title for picture in section.mined] == ["ssdml", "input"]  # as they rank
-    assert section.mined_key == []
+    assert section.class_key == []
     source = write_report(two_seeds).read_text(encoding="utf-8")
-    described = re.findall(r'aria-label="blobs: mined by (\w+). A row of class &lt;b&gt;', source)
+    described = re.findall(
+        r'aria-label="blobs: triplets mined by (\w+). A sample of class &lt;b&gt;', source
+    )
     assert described == ["ssdml", "input"]
     text = words(Page(source))
-    assert "What was mined around one row" in text
-    assert text.count("A row of class <b>. Of its class are 1 of its 3 nearest rows") == 2
+    assert "Triplets around one sample" in text
+    assert text.count("A sample of class <b>. 1 of its 3 nearest neighbors") == 2
 
 
 def test_long_class_names_have_a_key(two_seeds, make_row, mined):
     save_mined(two_seeds, make_row(method="ssdml"), ["first", "second", "third", "fourth"], mined)
     (section,) = read_sections(two_seeds)
-    assert section.mined_key == [("0", "first"), ("1", "second"), ("2", "third")]
+    assert section.class_key == [("0", "first"), ("1", "second"), ("2", "third")]
     assert "2: third" in words(read(write_report(two_seeds)))
 
 
 def test_mined_triplets_are_optional(compared):
-    assert "What was mined" not in words(read(write_report(compared)))
+    assert "Triplets around one" not in words(read(write_report(compared)))
 
 
 def test_warnings_are_listed_once_with_their_methods(two_seeds, make_row):
@@ -245,7 +247,7 @@ def test_known_datasets_show_the_command(tmp_path, make_row):
 
 def test_an_empty_folder_is_rejected(tmp_path):
     (tmp_path / RESULTS).touch()
-    with pytest.raises(ValueError, match=r"results\.jsonl: no run is done yet"):
+    with pytest.raises(ValueError, match=r"results\.jsonl: no run has finished"):
         write_report(tmp_path)
 
 
@@ -258,12 +260,12 @@ def test_more_than_ten_classes_have_no_legend(tmp_path, make_row, rng):
     details = RunDetails({"parameters": {"class": "X"}}, class_names=names, sample=sample)
     save_details(tmp_path / "details" / f"{make_row()['config_hash']}.npz", details)
     text = words(read(write_report(tmp_path)))
-    assert "as there are 12, several share a color" in text
+    assert "12 classes share 10 colors" in text
     assert "class 3" not in text
 
 
 def contrast(one: str, other: str) -> float:
-    """Ratio of the luminances of two colors, as the W3C's accessibility guidelines count it."""
+    """Contrast ratio of two colors as WCAG 2 defines it."""
     light = []
     for color in (one, other):
         parts = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
@@ -287,8 +289,8 @@ def test_training_histories_are_drawn(blobs, tmp_path):
     (section,) = read_sections(tmp_path)
     assert "ssdml" in {picture.caption for picture in section.histories}
     assert [picture.title for picture in section.reliabilities] == ["ssdml"]
-    assert set(section.atlas.confusions) == {"input", "ssdml"}
-    assert "ssdml: by its own predict_proba; input: by the nearest mean" in words(
+    assert set(section.explorer.confusions) == {"input", "ssdml"}
+    assert "ssdml: its predict_proba; input: nearest mean of the labeled samples" in words(
         read(write_report(tmp_path))
     )
 
@@ -298,9 +300,9 @@ def test_runs_of_earlier_versions_have_static_maps(compared):
         details = load_details(path)
         save_details(path, replace(details, answers=None))
     (section,) = read_sections(compared)
-    assert section.atlas.data is None
+    assert section.explorer.data is None
     page = read(write_report(compared))
-    assert "The map before and after" in words(page)
+    assert "Maps before and after" in words(page)
     assert "script" not in page.tags
 
 
@@ -314,14 +316,14 @@ def test_one_dimensional_embeddings_have_a_map(rng):
 
 
 def test_a_method_keeps_its_style_everywhere(tmp_path, make_row):
-    """Two methods without a look of their own, of which the later one ranks first."""
+    """Of two methods without own styles, the later one ranks first."""
     for method, nmi in (("mine", 50.0), ("yours", 90.0)):
         append_row(tmp_path / RESULTS, make_row(method=method, scores={"NMI": nmi}))
     append_row(tmp_path / RESULTS, make_row(method="input"))
     (section,) = read_sections(tmp_path)
     source = write_report(tmp_path).read_text(encoding="utf-8")
     shown = re.search(r'style="color: (#\w{6})" aria-hidden="true">.</span> yours', source)[1]
-    assert shown == section.looks["yours"].color != section.looks["mine"].color
+    assert shown == section.styles["yours"].color != section.styles["mine"].color
     nmi = next(picture.svg for picture in section.differences if picture.title == "NMI")
-    places = [nmi.index(section.looks[method].color) for method in ("yours", "mine")]
+    places = [nmi.index(section.styles[method].color) for method in ("yours", "mine")]
     assert places == sorted(places)  # drawn in the order of their ranks

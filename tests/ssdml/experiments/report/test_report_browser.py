@@ -1,4 +1,4 @@
-"""The report in a real browser: it loads, its controls do what they say, the keyboard is enough."""
+"""The report in a browser: loading, controls, keyboard, touch, print."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WIDTHS = {"desk": 1100, "phone": 390}
 
 @pytest.fixture(scope="module")
 def pictures() -> Dataset:
-    """Three classes that overlap, of pictures of two by two pixels."""
+    """Three overlapping classes of images of two by two pixels."""
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(3), 40)
     X = (rng.normal(size=(120, 4)) + 2 * np.eye(4)[y]).astype(np.float32)
@@ -54,7 +54,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(browser, folder):
-    """Open the report; whatever the browser has to say to the console fails the test."""
+    """Open the report; console messages and outside requests fail the test."""
     complaints: list[str] = []
     contexts = []
 
@@ -80,12 +80,12 @@ def refuse_outside(url: str, complaints: list[str]) -> None:
 
 
 def drawn(page: Any, panel: int = 1) -> str:
-    """What a map looks like, as text."""
+    """The pixels of a map, as text."""
     return page.locator(PANEL).nth(panel).evaluate("canvas => canvas.toDataURL()")
 
 
 def answers(folder: Path) -> tuple[list[str], dict[str, Any], LabelScarceSplit]:
-    """Methods on the map, what they say of its rows, and the split."""
+    """Methods on the map, their answers, and the split."""
     rows = {row["method"]: row for row in read_rows(folder / RESULTS) if row["seed"] == 0}
     found = {
         name: load_details(folder / "details" / f"{row['config_hash']}.npz").answers
@@ -99,7 +99,7 @@ def test_the_page_loads_without_outside_requests(open_page):
     page = open_page()
     page.wait_for_selector(".explorer.ready")
     assert page.locator(PANEL).count() == 2
-    assert "Point at a row" in page.inner_text(".card")
+    assert "Point at a sample" in page.inner_text(".card")
 
 
 def test_arrow_keys_describe_samples_correctly(open_page, folder, pictures):
@@ -112,9 +112,9 @@ def test_arrow_keys_describe_samples_correctly(open_page, folder, pictures):
     for key in ("ArrowLeft", "ArrowUp", "ArrowRight", "ArrowRight", "ArrowDown", "ArrowRight"):
         page.keyboard.press(key)
         told = page.inner_text(".card")
-        row = re.search(r"row (\d+): (\S+)", told)
+        row = re.search(r"sample (\d+): (\S+)", told)
         if row is None:
-            continue  # a labeled row
+            continue  # a labeled sample
         number = int(row[1])
         seen.add(number)
         assert row[2] == pictures.class_names[pictures.y[number]]
@@ -125,10 +125,10 @@ def test_arrow_keys_describe_samples_correctly(open_page, folder, pictures):
             assert re.search(rf"{method} .*{n_alike} of {len(near)} neighbors", told)
             taken = found[method].predictions.classes[place]
             verdict = "✓" if taken == pictures.y[number] else "✗"
-            assert f"taken for {pictures.class_names[taken]} {verdict}" in told
+            assert f"predicted {pictures.class_names[taken]} {verdict}" in told
     assert len(seen) > 1
     page.keyboard.press("Escape")
-    assert "Point at a row" in page.inner_text(".card")
+    assert "Point at a sample" in page.inner_text(".card")
 
 
 def test_pointing_marks_the_sample_in_both_maps(open_page):
@@ -138,9 +138,9 @@ def test_pointing_marks_the_sample_in_both_maps(open_page):
     before = [marks.nth(i).evaluate("canvas => canvas.toDataURL()") for i in (0, 1)]
     canvas = page.locator(PANEL).nth(0)
     size = canvas.bounding_box()["width"]
-    for share in np.linspace(0.1, 0.9, 30):  # somewhere on the diagonal is a row
+    for share in np.linspace(0.1, 0.9, 30):  # the diagonal meets a dot somewhere
         canvas.hover(position={"x": share * size, "y": share * size})
-        if "Point at a row" not in page.inner_text(".card"):
+        if "Point at a sample" not in page.inner_text(".card"):
             break
     after = [marks.nth(i).evaluate("canvas => canvas.toDataURL()") for i in (0, 1)]
     assert before[0] != after[0]
@@ -189,26 +189,26 @@ def test_the_gallery_shows_the_neighbors_per_method(open_page, folder, pictures)
     assert n["gained"] or n["lost"]
     for name, count in n.items():
         page.click(f"button[data-queries={name}]")
-        told = page.inner_text(".told")
-        assert told == (f"1 to {min(6, count)} of {count}" if count else "There is none.")
+        told = page.inner_text(".shown")
+        assert told == (f"1 to {min(6, count)} of {count}" if count else "none")
         assert page.locator(".query").count() == min(6, count)
     page.click("button[data-queries=any]")
     right, wrong = page.locator(".found li.right").count(), page.locator(".found li.wrong").count()
     assert right + wrong == 6 * (before.shape[1] + after.shape[1])
     assert page.locator(".found li.wrong .verdict").count() == wrong > 0
     page.click("button[data-queries=next]")
-    assert page.inner_text(".told") == f"7 to 12 of {len(y)}"
+    assert page.inner_text(".shown") == f"7 to 12 of {len(y)}"
 
 
 def dot(page: Any) -> dict[str, float]:
-    """Where some test row is on the second map, in its pixels, by pointing here and there."""
+    """Position of a test sample on the second map, in its pixels."""
     canvas = page.locator(PANEL).nth(1)
     size = canvas.bounding_box()["width"]
     for x, y in np.random.default_rng(0).uniform(0.1 * size, 0.9 * size, (200, 2)):
         canvas.hover(position={"x": x, "y": y})
-        if re.search(r"row \d+:", page.inner_text(".card")):
+        if re.search(r"sample \d+:", page.inner_text(".card")):
             return {"x": x, "y": y}
-    raise AssertionError("no row anywhere")
+    raise AssertionError("no sample found")
 
 
 @pytest.mark.parametrize("by", ["key", "mouse", "finger"])
@@ -238,7 +238,7 @@ def test_a_zoomed_map_follows_the_keys(open_page):
     for _ in range(40):
         page.keyboard.press("ArrowLeft")
     assert drawn(page) != before
-    assert re.search(r"row \d+", page.inner_text(".card"))
+    assert re.search(r"sample \d+", page.inner_text(".card"))
 
 
 def test_dragging_a_zoomed_map_chooses_no_sample(open_page):
@@ -270,11 +270,11 @@ def test_sections_without_answers_stay_static(browser, pictures, tmp_path):
 
 
 def test_a_thumbnail_shows_its_sample(open_page, pictures):
-    """Of a picture of two by two pixels the brightest is where that of the row is."""
+    """The brightest of the four pixels is that of the sample."""
     page = open_page()
     page.locator(PANEL).nth(1).focus()
     page.keyboard.press("ArrowLeft")
-    number = int(re.search(r"row (\d+)", page.inner_text(".card"))[1])
+    number = int(re.search(r"sample (\d+)", page.inner_text(".card"))[1])
     shot = page.locator(".card .picture").screenshot()
     from io import BytesIO
 
@@ -307,7 +307,7 @@ def test_static_maps_remain_without_scripts(open_page):
     page = open_page(java_script_enabled=False)
     assert page.locator(".map svg").count() == 2
     assert page.locator(PANEL).count() == 0
-    assert "need a browser that runs scripts" in page.inner_text(".card")
+    assert "Interactive maps need JavaScript" in page.inner_text(".card")
     assert not page.locator(".gallery").is_visible()
 
 

@@ -1,6 +1,6 @@
-// The rows of a report's maps: their classes, their places, what methods say of them, their faces.
+// The samples on the maps of a report: classes, positions, predictions, thumbnails.
 //
-// Rows are numbered from 0; the test rows come first, the labeled ones that were learned from last.
+// Rows are indices from 0: test samples first, then labeled training samples.
 "use strict";
 
 const NONE = -1;
@@ -22,7 +22,7 @@ function element(tag, properties = {}, ...children) {
   return made;
 }
 
-class Items {
+class Samples {
   constructor(data) {
     this.n = data.n;
     this.nTest = data.nTest;
@@ -30,10 +30,10 @@ class Items {
     this.colors = data.colors;
     this.rows = unpacked(data.rows, Int32Array);
     this.classes = unpacked(data.classes, Int32Array);
-    this.cards = data.cards;
-    if (this.cards?.sheet) {
-      this.places = unpacked(this.cards.places, Int32Array);
-      const sheet = new Blob([decoded(this.cards.sheet)], { type: "image/webp" });
+    this.thumbnails = data.thumbnails;
+    if (this.thumbnails?.sheet) {
+      this.places = unpacked(this.thumbnails.places, Int32Array);
+      const sheet = new Blob([decoded(this.thumbnails.sheet)], { type: "image/webp" });
       this.sheet = `url(${URL.createObjectURL(sheet)})`;
     }
     this.methods = data.methods.map((method) => ({
@@ -51,30 +51,30 @@ class Items {
   }
 
   title(row) {
-    return `row ${this.rows[row]}${row < this.nTest ? "" : ", labeled"}`;
+    return `sample ${this.rows[row]}${row < this.nTest ? "" : ", labeled"}`;
   }
 
   neighbors(method, row) {
     return method.neighbors.subarray(row * method.width, (row + 1) * method.width);
   }
 
-  isAlike(one, other) {
+  hasSameClass(one, other) {
     return this.classes[one] >= 0 && this.classes[one] === this.classes[other];
   }
 
-  nAlike(method, row) {
-    return [...this.neighbors(method, row)].filter((other) => this.isAlike(row, other)).length;
+  nSameClass(method, row) {
+    return [...this.neighbors(method, row)].filter((other) => this.hasSameClass(row, other)).length;
   }
 
-  finds(method, row) {
-    return this.isAlike(row, this.neighbors(method, row)[0]);
+  findsSameClass(method, row) {
+    return this.hasSameClass(row, this.neighbors(method, row)[0]);
   }
 
-  // What the item looks like: its picture, its text, or where neither is there, its class.
-  face(row, side) {
+  // The thumbnail of a sample: its image, its text or, without either, its class.
+  thumbnail(row, side) {
     const label = `${this.title(row)}, class ${this.className(row)}`;
     if (this.sheet) {
-      const { width, height, columns, n } = this.cards;
+      const { width, height, columns, n } = this.thumbnails;
       const scale = side / Math.max(width, height);
       const place = this.places[row];
       const [x, y] = [place % columns, Math.floor(place / columns)];
@@ -90,8 +90,8 @@ class Items {
       picture.setAttribute("aria-label", label);
       return picture;
     }
-    const text = this.cards?.texts ? this.cards.texts[row] : this.className(row);
-    return element("span", { className: this.cards?.texts ? "text" : "text short", title: label }, text);
+    const text = this.thumbnails?.texts ? this.thumbnails.texts[row] : this.className(row);
+    return element("span", { className: this.thumbnails?.texts ? "text" : "text short", title: label }, text);
   }
 }
 
