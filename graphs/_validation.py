@@ -1,7 +1,7 @@
-"""What neighbors and weights from outside must be, before anything walks on them.
+"""Checks of neighbors and weights that come from outside.
 
-Compiled code trusts row numbers: one that is out of range would read foreign memory. Nothing is
-mended here but the form: dtypes are widened, duplicate entries of a matrix are summed, in a copy.
+Compiled code trusts row numbers: one out of range would read foreign memory. Dtypes are widened and
+duplicate entries of a matrix are summed, in a copy; nothing else is repaired.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import working_dtype
 
 ASYMMETRY = 1e-6  # relative to the largest weight: more than float32 rounding leaves
-TIDY = "knn_graph((indices, distances), n_neighbors, method='precomputed')"
 
 
 def check_ranking(indices: Any, distances: Any, who: str) -> tuple[Ints, Array]:
-    """Neighbors as int64 with distances as floats, once each row names others, from near to far.
+    """Return neighbors as int64 and distances as floats, if they are a neighbor graph.
 
-    O(n k log k) time; temporary arrays are those of a block of rows.
+    O(n k log k) time, in blocks of rows.
     """
     indices, distances = np.asarray(indices), np.asarray(distances)
     check_numbers(indices, distances, who)
@@ -36,8 +35,17 @@ def check_ranking(indices: Any, distances: Any, who: str) -> tuple[Ints, Array]:
     numbers = indices.astype(np.int64, copy=False)
     lengths = distances.astype(working_dtype(distances.dtype), copy=False)
     for block in row_blocks(len(numbers), BLOCK_ROWS):
-        _check_numbers_of_rows(numbers[block], block.start, len(numbers), who)
-        _check_lengths(lengths[block], block.start, who)
+        rows = np.repeat(np.arange(len(numbers))[block], numbers.shape[1])
+        check_edges(rows, numbers[block].ravel(), lengths[block].ravel(), len(numbers), who)
+        falling = lengths[block, 1:] < lengths[block, :-1]
+        if falling.any():
+            row, column = np.argwhere(falling)[0]
+            row += block.start
+            raise ValueError(
+                f"{who}: distances must not fall along a row; got {lengths[row, column + 1]} after "
+                f"{lengths[row, column]} in row {row}. knn_graph((indices, distances), "
+                "n_neighbors, method='precomputed') sorts them."
+            )
     return numbers, lengths
 
 
@@ -49,56 +57,43 @@ def check_numbers(indices: npt.NDArray[Any], distances: npt.NDArray[Any], who: s
         raise TypeError(f"{who}: distances must be real numbers; got dtype {distances.dtype}.")
 
 
-def _check_numbers_of_rows(indices: Ints, start: int, n: int, who: str) -> None:
-    """Raise unless the rows from ``start`` on name rows of the graph, others, each once."""
-    outside = (indices < 0) | (indices >= n)
+def check_edges(rows: Ints, columns: Ints, distances: Array, n: int, who: str) -> None:
+    """Raise unless edges lead to other rows from 0 to n - 1, once each, at possible distances."""
+    outside = (columns < 0) | (columns >= n)
     if outside.any():
-        row, column = np.argwhere(outside)[0]
+        first = outside.argmax()
         raise ValueError(
-            f"{who}: indices must be rows from 0 to n - 1 = {n - 1}; got {indices[row, column]} "
-            f"at row {start + row}, column {column}. Where -1 marks a missing neighbor, {TIDY} "
-            "leaves it out."
+            f"{who}: indices must be rows from 0 to n - 1 = {n - 1}; got {columns[first]} in row "
+            f"{rows[first]}. Number rows from 0; knn_graph(method='precomputed') reads -1 as a "
+            "missing neighbor."
         )
-    own = indices == np.arange(start, start + len(indices))[:, None]
-    if own.any():
-        row, column = np.argwhere(own)[0]
+    if (rows == columns).any():
         raise ValueError(
-            f"{who}: indices must not name the row itself; got {start + row} at row {start + row}, "
-            f"column {column}. {TIDY} leaves it out."
+            f"{who}: indices must not name the row itself; got {rows[(rows == columns).argmax()]} "
+            "in this row. knn_graph(method='precomputed') leaves it out."
         )
-    ordered = np.sort(indices, axis=1)
-    twice = ordered[:, 1:] == ordered[:, :-1]
-    if twice.any():
-        row, column = np.argwhere(twice)[0]
-        raise ValueError(
-            f"{who}: indices must name each neighbor of a row once; got {ordered[row, column]} "
-            f"twice in row {start + row}. Keep the nearer of the two."
-        )
-
-
-def _check_lengths(distances: Array, start: int, who: str) -> None:
-    """Raise unless distances are finite, not negative and in order."""
     wrong = ~(np.isfinite(distances) & (distances >= 0))
     if wrong.any():
-        row, column = np.argwhere(wrong)[0]
+        first = wrong.argmax()
         raise ValueError(
-            f"{who}: distances must be finite and at least 0; got {distances[row, column]} at row "
-            f"{start + row}, column {column}. Scale rows down whose distances overflow; use "
-            "np.maximum(distances, 0) against rounding."
+            f"{who}: distances must be finite and at least 0; got {distances[first]} from row "
+            f"{rows[first]} to row {columns[first]}. Drop missing neighbors, scale down rows whose "
+            "distances overflow, or use np.maximum(distances, 0) against rounding."
         )
-    falling = distances[:, 1:] < distances[:, :-1]
-    if falling.any():
-        row, column = np.argwhere(falling)[0]
+    keys = np.sort(rows * n + columns)
+    twice = keys[1:] == keys[:-1]
+    if twice.any():
+        row, column = divmod(int(keys[twice.argmax()]), n)
         raise ValueError(
-            f"{who}: distances must not fall along a row; got {distances[row, column + 1]} after "
-            f"{distances[row, column]} in row {start + row}. {TIDY} sorts them."
+            f"{who}: indices must name each neighbor of a row once; got {column} twice in row "
+            f"{row}. Keep the nearer of the two."
         )
 
 
 def check_weights(matrix: Any, who: str, name: str) -> sparse.csr_array:
-    """Symmetric finite weights in float64, duplicates summed, columns sorted; O(nnz).
+    """Return symmetric finite weights in float64, duplicates summed, columns sorted; O(nnz).
 
-    Shares the caller's arrays where these are so already, and never writes to them.
+    Shares the caller's arrays where possible, and never writes to them.
     """
     check_matrix(matrix, who, name)
     weights = sparse.csr_array(matrix, dtype=np.float64)
@@ -109,9 +104,15 @@ def check_weights(matrix: Any, who: str, name: str) -> sparse.csr_array:
     if infinite.any():
         raise ValueError(
             f"{who}: {name} must be finite; got {_entry(weights, infinite.argmax())}. "
-            "Drop such edges, or mend what they were computed from."
+            "Drop such edges, or correct what they were computed from."
         )
-    _check_symmetric(weights, who, name)
+    difference = abs(weights - weights.T)
+    if difference.nnz and difference.data.max() > ASYMMETRY * np.abs(weights.data).max():
+        worst = difference.data.argmax()
+        raise ValueError(
+            f"{who}: {name} must be symmetric; weights differ by {difference.data[worst]:.3g} from "
+            f"their transpose, {_edge(difference, worst)}. Use ({name} + {name}.T) / 2."
+        )
     return weights
 
 
@@ -133,27 +134,17 @@ def check_real(array: Any, who: str, name: str) -> None:
 
 
 def check_sound(array: Any, who: str, name: str) -> None:
-    """Raise where a compressed sparse array names rows or columns that it does not have."""
+    """Raise if a compressed sparse array names rows or columns that it does not have."""
     if not hasattr(array, "check_format"):
         return
     try:
-        # On a shallow copy: SciPy sets attributes as it checks.
+        # On a shallow copy: SciPy sets attributes during the check.
         copy.copy(array).check_format(full_check=True)
     except ValueError as error:
         raise ValueError(
-            f"{who}: {name} must be a sound sparse array; SciPy says of this one: {error}. "
+            f"{who}: {name} must be a sound sparse array; SciPy reports: {error}. "
             "Build it as a coo_array, which checks rows and columns."
         ) from error
-
-
-def _check_symmetric(weights: sparse.csr_array, who: str, name: str) -> None:
-    difference = abs(weights - weights.T)
-    if difference.nnz and difference.data.max() > ASYMMETRY * np.abs(weights.data).max():
-        worst = difference.data.argmax()
-        raise ValueError(
-            f"{who}: {name} must be symmetric; weights differ by {difference.data[worst]:.3g} from "
-            f"their transpose, {_edge(difference, worst)}. Use ({name} + {name}.T) / 2."
-        )
 
 
 def check_not_negative(weights: sparse.csr_array, who: str, name: str) -> None:
@@ -166,12 +157,12 @@ def check_not_negative(weights: sparse.csr_array, who: str, name: str) -> None:
 
 
 def check_invertible(sums: Array, who: str, name: str) -> None:
-    """Raise where the sum of a row overflows, or is so small that its inverse does."""
+    """Raise if the sum of a row overflows, or is so small that its inverse does."""
     wrong = ~np.isfinite(sums) | ((sums != 0) & (np.abs(sums) < np.finfo(np.float64).tiny))
     if wrong.any():
         row = wrong.argmax()
         raise ValueError(
-            f"{who}: {name} must have rows whose sum can be divided by; row {row} sums to "
+            f"{who}: {name} must have row sums that can be divided by; row {row} sums to "
             f"{sums[row]:.3g}. Multiply all weights by one number."
         )
 
@@ -181,6 +172,6 @@ def _entry(weights: sparse.csr_array, position: Any) -> str:
 
 
 def _edge(weights: sparse.csr_array, position: Any) -> str:
-    """The ends of a stored weight, as text."""
+    """Name the two ends of a stored weight."""
     row = np.searchsorted(weights.indptr, position, side="right") - 1
     return f"from row {row} to row {weights.indices[position]}"

@@ -1,99 +1,82 @@
-"""What each metric means: rows to search in, exact distances, and how far a search may err.
+"""Metrics of the neighbor search: its scores, their rounding errors, and exact distances.
 
-A search runs in float32, and its scores only pick candidates; ``distances`` computes what is
-returned, from differences, so that nothing cancels.
+Scores only pick candidates. The distances returned are computed from differences, so that nothing
+cancels.
 """
 
 from __future__ import annotations
-
-from typing import Protocol
 
 import numpy as np
 
 from ssdml.graphs.neighbors.rows import Rows
 from ssdml.utils.typing import Array
 
-ROUNDING_FLOAT32 = float(np.finfo(np.float32).eps)
-ROUNDING_FLOAT64 = float(np.finfo(np.float64).eps)
-
-
-class Space(Protocol):
-    """Rows under a metric. Scores grow with the distance and cost one matrix product."""
-
-    inner_product: bool  # what faiss is asked for: inner products, or squared distances
-
-    def prepare(self, rows: Rows) -> Rows:
-        """Rows whose differences give the distances."""
-
-    def searchable(self, rows: Array, dtype: type) -> Array:
-        """The same rows, moved and scaled so that scores lose few digits."""
-
-    def distances(self, left: Array, right: Array) -> Array:
-        """Distances between rows paired along the last axis."""
-
-    def scores(self, left: Array, right: Array) -> Array:
-        """Scores of all pairs of searchable rows."""
-
-    def score_bound(self, left: Array, distances: Array, rounding: float) -> Array:
-        """Largest score, computed with this rounding, that a row at a distance can have."""
+CENTER_ROWS = 1024  # rows whose median is the center
+ROUNDING = float(np.finfo(np.float32).eps)
 
 
 class Euclidean:
-    """Euclidean distance; rows are centered and scaled by a power of two for the search."""
+    """Euclidean distance; scores are squared distances of centered and scaled rows."""
 
-    inner_product = False
+    inner_product = False  # whether faiss is asked for inner products
 
     def __init__(self, rows: Rows) -> None:
-        blocks = rows.blocks()
-        sums = [rows[block].sum(axis=0, dtype=np.float64) for block in blocks]
-        self.center = (np.sum(sums, axis=0) / len(rows)).astype(rows.dtype)
-        extent = float(max(np.abs(rows[block] - self.center).max() for block in blocks))
+        # The median: a few rows far away must not cost the others their digits.
+        chosen = np.linspace(0, len(rows) - 1, min(len(rows), CENTER_ROWS)).astype(np.int64)
+        self.center = np.median(rows[chosen], axis=0).astype(rows.dtype)
+        extent = float(max(np.abs(rows[block] - self.center).max() for block in rows.blocks()))
         # A power of two: the scaling itself rounds nothing.
         self.scale = float(2.0 ** np.floor(np.log2(extent))) if extent > 0 else 1.0
 
     def prepare(self, rows: Rows) -> Rows:
+        """Return rows whose differences give the distances."""
         return rows
 
     def searchable(self, rows: Array, dtype: type) -> Array:
+        """Move and scale rows so that scores lose few digits."""
         moved = np.subtract(rows, self.center, dtype=np.result_type(rows, dtype))
         moved /= self.scale
         return moved.astype(dtype, copy=False)
 
     def distances(self, left: Array, right: Array) -> Array:
+        """Compute distances between rows paired along the last axis."""
         difference = left - right
         difference /= self.scale  # tiny or huge values have squares as well
         return self.scale * np.sqrt(np.einsum("...d,...d->...", difference, difference))
 
     def scores(self, left: Array, right: Array) -> Array:
-        norms = np.einsum("nd,nd->n", left, left)[:, None] + np.einsum("nd,nd->n", right, right)
-        return norms - 2 * (left @ right.T)
+        """Compute scores of all pairs of searchable rows."""
+        scores: Array = (-2 * left) @ right.T
+        scores += np.einsum("nd,nd->n", right, right)
+        scores += np.einsum("nd,nd->n", left, left)[:, None]
+        return scores
 
-    def score_bound(self, left: Array, distances: Array, rounding: float) -> Array:
-        # |x|² + |y|² - 2 x·y in floating point is off by at most about (d + 8) eps (|x| + |y|)²,
-        # and a row y at distance r from x has |y| <= |x| + r.
-        # Distances are off by a part themselves: at most about (d / 2 + 3) eps of their dtype.
+    def score_error(self, left: Array, reach: Array) -> Array:
+        """Bound the rounding error of float32 scores of up to ``reach``, for each row of left."""
+        # |x|² + |y|² - 2 x·y is off by at most about (d + 8) eps (|x| + |y|)², and a row y at
+        # distance r from x has |y| <= |x| + r.
         norms = np.sqrt(np.einsum("nd,nd->n", left, left, dtype=np.float64))
-        terms = left.shape[1] + 8
-        reach = distances.astype(np.float64) / self.scale
-        reach *= 1 + terms * float(np.finfo(distances.dtype).eps)
-        return reach**2 + terms * rounding * (2 * norms + reach) ** 2
+        return (left.shape[1] + 8) * ROUNDING * (2 * norms + np.sqrt(np.maximum(reach, 0))) ** 2
 
 
 class Cosine:
-    """1 - cos; the cosine with a row of zeros counts as 0."""
+    """Cosine distance 1 - cos, where the cosine with a row of zeros counts as 0."""
 
     inner_product = True
 
     def __init__(self, rows: Rows) -> None:
-        del rows  # every row stands for itself
+        """Take the rows as the other metric does; none of them matters to the others."""
 
     def prepare(self, rows: Rows) -> Rows:
+        """Return unit rows."""
         return rows.changed(_unit_rows)
 
     def searchable(self, rows: Array, dtype: type) -> Array:
+        """Convert rows."""
         return rows.astype(dtype, copy=False)
 
     def distances(self, left: Array, right: Array) -> Array:
+        """Compute distances between rows paired along the last axis."""
         # 1 - u·v = |u - v|² / 2 for unit rows, without the cancellation.
         difference = left - right
         halves = np.einsum("...d,...d->...", difference, difference) / 2
@@ -101,13 +84,17 @@ class Cosine:
         return np.where(empty, halves.dtype.type(1), halves)
 
     def scores(self, left: Array, right: Array) -> Array:
+        """Compute scores of all pairs of searchable rows."""
         return 1 - left @ right.T
 
-    def score_bound(self, left: Array, distances: Array, rounding: float) -> Array:
-        # Products are off by about d eps, and so are lengths (which should be 1) and distances, in
-        # the dtype of the rows.
-        rounding += 3 * float(np.finfo(distances.dtype).eps)
-        return distances.astype(np.float64) + (left.shape[1] + 8) * rounding
+    def score_error(self, left: Array, reach: Array) -> Array:
+        """Bound the rounding error of float32 scores of up to ``reach``, for each row of left."""
+        # Products and lengths, which should be 1, are each off by at most about d eps.
+        return np.full(len(reach), 2 * (left.shape[1] + 8) * ROUNDING)
+
+
+Space = Euclidean | Cosine
+SPACES: dict[str, type[Space]] = {"euclidean": Euclidean, "cosine": Cosine}
 
 
 def _unit_rows(rows: Array) -> Array:
@@ -117,6 +104,3 @@ def _unit_rows(rows: Array) -> Array:
     norms = np.sqrt(np.einsum("...d,...d->...", rows, rows))[..., None]
     rows /= np.where(norms > 0, norms, 1).astype(rows.dtype)
     return rows
-
-
-SPACES: dict[str, type[Euclidean] | type[Cosine]] = {"euclidean": Euclidean, "cosine": Cosine}

@@ -1,4 +1,4 @@
-"""Neighbors that were computed elsewhere: scikit-learn's CSR of distances, UMAP's pair."""
+"""Neighbors computed elsewhere: scikit-learn's CSR of distances, UMAP's pair."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ssdml.graphs._validation import check_matrix, check_numbers
+from ssdml.graphs._validation import check_edges, check_matrix, check_numbers
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import check_n_neighbors
+from ssdml.utils.validation import check_n_neighbors, working_dtype
 
 WHO = "knn_graph(method='precomputed')"
-MISSING = -1  # how approximate searches mark a neighbor that they have not found
+MISSING = -1  # marks a neighbor that an approximate search has not found
+
+Edges = tuple[Ints, Ints, Array, int]
 
 
 def rank_precomputed(X: Any, n_neighbors: int) -> tuple[Ints, Array]:
-    """Each row's nearest other rows among the edges given, sorted by distance, then by index.
+    """Sort each row's edges by distance, then by index, and keep the nearest.
 
-    O(n k log(n k)) for as many edges. Entries from a row to itself are left out, whatever they
-    hold.
+    O(n k log(n k)) for n k edges. Entries from a row to itself are ignored.
     """
     if sparse.issparse(X):
         row, column, distance, n = _edges_of_matrix(X)
@@ -33,7 +34,7 @@ def rank_precomputed(X: Any, n_neighbors: int) -> tuple[Ints, Array]:
     k = check_n_neighbors(n_neighbors, n - 1, "n - 1", WHO)
     others = row != column
     row, column, distance = row[others], column[others], distance[others]
-    _check_edges(row, column, distance, n)
+    check_edges(row, column, distance, n, WHO)
     counts = np.bincount(row, minlength=n)
     if counts.min() < k:
         raise ValueError(
@@ -43,10 +44,7 @@ def rank_precomputed(X: Any, n_neighbors: int) -> tuple[Ints, Array]:
     order = np.lexsort((column, distance, row))
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
     chosen = order[starts[:, None] + np.arange(k)]
-    return column[chosen], distance[chosen]
-
-
-Edges = tuple[Ints, Ints, Array, int]
+    return column[chosen], distance[chosen].astype(working_dtype(distance.dtype), copy=False)
 
 
 def _edges_of_matrix(X: Any) -> Edges:
@@ -65,31 +63,4 @@ def _edges_of_pair(indices: Any, distances: Any) -> Edges:
     check_numbers(indices, distances, WHO)
     indices = indices.astype(np.int64)
     found = indices != MISSING
-    row = np.nonzero(found)[0]
-    return row, indices[found], distances[found], len(indices)
-
-
-def _check_edges(row: Ints, column: Ints, distance: Array, n: int) -> None:
-    outside = (column < 0) | (column >= n)
-    if outside.any():
-        first = outside.argmax()
-        raise ValueError(
-            f"{WHO}: X must point to rows from 0 to n - 1 = {n - 1}, or to {MISSING} for none; got "
-            f"{column[first]} from row {row[first]}. Number rows from 0."
-        )
-    bad = ~(np.isfinite(distance) & (distance >= 0))
-    if bad.any():
-        first = bad.argmax()
-        raise ValueError(
-            f"{WHO}: X must hold finite distances of at least 0; got {distance[first]} "
-            f"from row {row[first]} to row {column[first]}. Drop what is missing; use "
-            "np.maximum(distances, 0) against rounding."
-        )
-    keys = np.sort(row * n + column)
-    twice = keys[1:] == keys[:-1]
-    if twice.any():
-        start, end = divmod(int(keys[twice.argmax()]), n)
-        raise ValueError(
-            f"{WHO}: X must name each neighbor of a row once; got two entries from row {start} to "
-            f"row {end}. Keep the smaller; SciPy would add them."
-        )
+    return np.nonzero(found)[0], indices[found], distances[found], len(indices)

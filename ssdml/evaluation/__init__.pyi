@@ -9,7 +9,6 @@ from .clustering import (
     pairwise_f1 as pairwise_f1,
 )
 from .scores import (
-    embedding_score as embedding_score,
     evaluate as evaluate,
     few_label_accuracy as few_label_accuracy,
     is_embedding_score as is_embedding_score,

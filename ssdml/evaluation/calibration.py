@@ -1,8 +1,4 @@
-"""How well an embedding separates the classes: clustering, retrieval and few-label accuracy.
-
-Every score is in percent, and a row without a label (``y == -1``) never counts: not as a query,
-not as a neighbor, not in a cluster.
-"""
+"""Calibration of predicted probabilities."""
 
 from __future__ import annotations
 
@@ -16,21 +12,21 @@ from ssdml.utils.validation import check_rows
 
 
 def calibration_error(probabilities: npt.ArrayLike, y: npt.ArrayLike, *, n_bins: int = 15) -> float:
-    """Expected calibration error: how far confidence is from the share of what is right, in %.
+    """Compute the expected calibration error, in percent [1]_.
 
     Parameters
     ----------
     probabilities : array-like of shape (n, n_classes)
-        Of the classes in ascending order, as ``predict_proba`` gives them.
+        Columns in ascending order of the classes, as ``predict_proba`` gives them.
     y : array-like of shape (n,)
-        Classes, all of which have a column.
+        True classes; each column's class must occur.
     n_bins : int
-        Of equal width, by the largest probability of a row.
+        Number of confidence bins of equal width.
 
     Returns
     -------
     error : float
-        Mean over the rows of the difference between mean confidence and accuracy in their bin.
+        Difference between mean confidence and accuracy per bin, averaged over the rows.
 
     References
     ----------
@@ -55,32 +51,34 @@ def calibration_error(probabilities: npt.ArrayLike, y: npt.ArrayLike, *, n_bins:
 
 
 class Reliability(NamedTuple):
-    """How often what is predicted with some confidence is right, in bins of equal width."""
+    """Accuracy by confidence, in bins of equal width; empty bins are left out."""
 
-    confidence: Floats  # (m,) mean of a bin, from 0 to 1; bins without a row are left out
-    right: Floats  # (m,) share that is right
-    counts: Ints  # (m,) rows
+    confidence: Floats  # (m,) mean per bin, from 0 to 1
+    accuracy: Floats  # (m,) from 0 to 1
+    counts: Ints  # (m,) rows per bin
 
     @property
     def error(self) -> float:
         """Expected calibration error, in percent."""
-        return float(100 * self.counts @ np.abs(self.confidence - self.right) / self.counts.sum())
+        return float(
+            100 * self.counts @ np.abs(self.confidence - self.accuracy) / self.counts.sum()
+        )
 
 
 def reliability(
     confidence: Array, is_right: npt.NDArray[np.bool_], *, n_bins: int = 15
 ) -> Reliability:
-    """Bins of predictions by their confidence.
+    """Bin predictions by their confidence.
 
     Examples
     --------
     >>> bins = reliability(np.array([0.55, 0.56, 0.95]), np.array([True, False, True]), n_bins=10)
-    >>> bins.right.tolist(), bins.counts.tolist()
+    >>> bins.accuracy.tolist(), bins.counts.tolist()
     ([0.5, 1.0], [2, 1])
     """
     bins = np.minimum((confidence * n_bins).astype(np.intp), n_bins - 1)
     counts = np.bincount(bins, minlength=n_bins)
     filled = counts > 0
     sums = [np.bincount(bins, values, minlength=n_bins) for values in (confidence, is_right)]
-    mean_confidence, right = (part[filled] / counts[filled] for part in sums)
-    return Reliability(mean_confidence, right, counts[filled])
+    mean_confidence, accuracy = (part[filled] / counts[filled] for part in sums)
+    return Reliability(mean_confidence, accuracy, counts[filled])

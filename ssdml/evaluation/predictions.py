@@ -1,4 +1,4 @@
-"""The classes that a method gives test rows, how sure it is of them, and how often it is right."""
+"""Predicted classes of test rows, their confidence and their accuracy."""
 
 from __future__ import annotations
 
@@ -17,40 +17,36 @@ from ssdml.utils.validation import UNLABELED
 
 
 class Predictions(NamedTuple):
-    """Classes of rows, and how sure the method is of each."""
+    """Predicted classes and their confidence."""
 
     classes: Ints  # (n,)
-    confidence: npt.NDArray[np.float32]  # (n,), from 0 to 1; NaN where it is not the method's word
+    confidence: npt.NDArray[np.float32]  # (n,), from 0 to 1; NaN without predict_proba
 
     @property
-    def are_own(self) -> bool:
-        """Whether the method says so itself, and how sure it is."""
+    def has_confidence(self) -> bool:
+        """Whether the classes come from ``predict_proba``."""
         return not np.isnan(self.confidence).any()
 
 
 class Confusion(NamedTuple):
-    """Which classes were taken for which: of many classes most pairs never occur."""
+    """Nonzero entries of a confusion matrix."""
 
     true: Ints  # (m,)
-    taken: Ints  # (m,)
-    counts: Ints  # (m,) rows, at least 1
+    predicted: Ints  # (m,)
+    counts: Ints  # (m,)
 
 
 def label_accuracy(model: Any, X: Array, Z: Array, y: Ints, few: Array, y_few: Ints) -> float:
-    """How many rows are taken for what they are, in percent: how methods are compared.
+    """Compute the accuracy of a classifier, or of the nearest class mean, in percent.
 
     Parameters
     ----------
     model : estimator
-        A classifier says itself; a metric's rows are of the nearest mean of the labeled rows.
+        A classifier is asked; any other is scored by :func:`few_label_accuracy`.
     X, Z, y : arrays of n rows
-        The rows, their embedding, and the truth; rows with -1 are left out.
+        The rows, their embedding, and the true classes; rows with -1 are left out.
     few, y_few : arrays of m rows
-        The labeled rows' embedding and classes.
-
-    Returns
-    -------
-    accuracy : float
+        Embedding and classes of the labeled rows.
 
     Examples
     --------
@@ -68,66 +64,60 @@ def label_accuracy(model: Any, X: Array, Z: Array, y: Ints, few: Array, y_few: I
     return 100 * float(np.mean(model.predict(X[known]) == y[known]))
 
 
-def predictions(model: Any, X: Array, Z: Array, few: Array, y_few: Ints) -> Predictions:
-    """What a fitted method takes rows for.
+def predict_classes(model: Any, X: Array, Z: Array, few: Array, y_few: Ints) -> Predictions:
+    """Predict classes by ``predict_proba``, or by the nearest class mean.
 
     Parameters
     ----------
     model : estimator
-        With ``predict_proba`` and ``classes_``, or without.
+        ``predict_proba`` is used if it is there and knows these classes.
     X, Z : arrays of n rows
-        The rows, and their embedding.
+        The rows and their embedding.
     few, y_few : arrays of m rows
-        The labeled rows' embedding and classes.
-
-    Returns
-    -------
-    predictions : Predictions
-        The method's own where it has ``predict_proba`` for these classes; else the class whose
-        labeled rows have the nearest mean.
+        Embedding and classes of the labeled rows, for the nearest mean.
 
     Warns
     -----
     UserWarning
-        Where ``predict_proba`` fails, knows other classes, or gives no numbers.
+        If ``predict_proba`` fails, knows other classes, or gives NaN.
 
     Examples
     --------
     >>> rows = np.array([[0.0], [3.0]])
-    >>> predictions(None, rows, rows, np.array([[1.0], [4.0]]), np.array([5, 7]))
+    >>> predict_classes(None, rows, rows, np.array([[1.0], [4.0]]), np.array([5, 7]))
     Predictions(classes=array([5, 7]), confidence=array([nan, nan], dtype=float32))
     """
     classes, codes = np.unique(y_few, return_inverse=True)
     if hasattr(model, "predict_proba") and len(getattr(model, "classes_", ())):
         try:
-            return _own(model, X, classes)
+            return _by_probabilities(model, X, classes)
         except Exception as failure:
             warnings.warn(
-                f"predict_proba of {type(model).__name__} is of no use for the report ({failure}); "
-                "it shows the class of the nearest mean of the labeled rows.",
+                f"predict_proba of {type(model).__name__} cannot be used ({failure}); the report "
+                "shows the class whose labeled rows have the nearest mean.",
                 stacklevel=2,
             )
     nearest = nearest_mean(class_means(few, codes), Z.astype(np.float64))
     return Predictions(classes[nearest], np.full(len(Z), np.nan, dtype=np.float32))
 
 
-def _own(model: Any, X: Array, classes: Ints) -> Predictions:
+def _by_probabilities(model: Any, X: Array, classes: Ints) -> Predictions:
     known, proba = np.asarray(model.classes_), np.asarray(model.predict_proba(X))
     others = known[~np.isin(known, classes)]
     if len(others):
         raise ValueError(f"classes_ must be among the labels; got {others}")
     if not np.isfinite(proba).all():
-        raise ValueError("it holds NaN or infinite entries")
+        raise ValueError("it returns NaN or infinite entries")
     return Predictions(known[proba.argmax(axis=1)], proba.max(axis=1).astype(np.float32))
 
 
 def confusion(classes: Ints, y: Ints) -> Confusion:
-    """How many rows of each true class were taken for each class.
+    """Count the rows of each true class by predicted class; unlabeled rows are left out.
 
     Examples
     --------
     >>> confusion(np.array([0, 1, 1]), np.array([0, 0, 1]))
-    Confusion(true=array([0, 0, 1]), taken=array([0, 1, 1]), counts=array([1, 1, 1]))
+    Confusion(true=array([0, 0, 1]), predicted=array([0, 1, 1]), counts=array([1, 1, 1]))
     """
     pairs = np.stack([y, classes], axis=1)[y >= 0]
     found, counts = np.unique(pairs, axis=0, return_counts=True)
@@ -135,8 +125,8 @@ def confusion(classes: Ints, y: Ints) -> Confusion:
 
 
 def reliability_of(found: Predictions, y: Ints) -> Reliability | None:
-    """How often it is right where it is so sure; None for a method that does not say."""
+    """Bin the accuracy of predictions by confidence; None without confidence."""
     known = y >= 0
-    if not found.are_own or not known.any():
+    if not found.has_confidence or not known.any():
         return None
     return reliability(found.confidence[known], found.classes[known] == y[known])

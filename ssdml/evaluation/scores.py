@@ -1,7 +1,6 @@
-"""How well an embedding separates the classes: clustering, retrieval and few-label accuracy.
+"""Scores of an embedding and of mined triplets against the true labels, in percent.
 
-Every score is in percent, and a row without a label (``y == -1``) never counts: not as a query,
-not as a neighbor, not in a cluster.
+Rows without a label (-1) never count: neither as queries, nor as neighbors, nor in clusters.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from ssdml.evaluation.clustering import kmeans_clusters, normalized_mutual_information, pairwise_f1
 from ssdml.evaluation.retrieval import BLOCK_ENTRIES, retrieval_scores
 from ssdml.utils.labels import encode_partial_labels
+from ssdml.utils.parallel import row_blocks
 from ssdml.utils.scatter import class_means
 from ssdml.utils.typing import Array, Floats, Ints
 from ssdml.utils.validation import UNLABELED, check_rows
@@ -27,9 +27,10 @@ def evaluate(
     ks: Sequence[int] = (1, 2, 4, 8),
     random_state: int = 0,
     *,
+    scores: Sequence[str] | None = None,
     gallery: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
 ) -> dict[str, float]:
-    """Scores of an embedding against the true labels, in percent.
+    """Score an embedding against the true labels, in percent.
 
     Parameters
     ----------
@@ -37,24 +38,25 @@ def evaluate(
     y : array-like of shape (n,)
         Labels of any kind; rows with -1 (or None, NaN, "") are left out.
     ks : sequence of int
-        The K of R@K.
+        The K of R@K. Ignored if `scores` is given.
     random_state : int
-        Seed of the k-means behind NMI and F1.
+        Seed of the k-means for NMI and F1.
+    scores : sequence of str, optional
+        Scores to compute, such as ``["R@1", "MAP@R"]``; None: all. Without ``"NMI"`` and ``"F1"``
+        no k-means is run, which saves most of the time if there are many classes.
     gallery : tuple (Zg, yg), optional
-        Rows (m, d) and labels (m,) that are searched in the place of Z: every row of Z is a query,
-        and is not among them. Labels are compared with those of `y`; rows without one are left
-        out.
+        Rows (m, d) and labels (m,) to search in place of Z. Rows without a label are left out.
 
     Returns
     -------
     scores : dict
-        ``NMI``, ``F1``, ``R@K`` for every K, ``MAP@R``, ``RP``, in this order. A score that no row
-        can count for is NaN: the retrieval scores where no class has two rows.
+        By default ``NMI``, ``F1``, ``R@K`` for each K, ``MAP@R``, ``RP``. The retrieval scores are
+        NaN if no query has a row of its class to find.
 
     Notes
     -----
     With R the number of other rows of the query's class, and neighbors ranked by Euclidean
-    distance, the query removed, ties to the smaller index:
+    distance, the query excluded:
 
     - NMI: 2 I(classes; clusters) / (H(classes) + H(clusters)), k-means with as many clusters as
       classes, the best of 5 starts.
@@ -63,12 +65,13 @@ def evaluate(
     - RP: share of the query's class among its R nearest. MAP@R [1]_: the mean over the R nearest
       of (rank i holds the class) * (precision among the first i).
 
-    A query whose class has no other row cannot be answered and is no query (it stays a neighbor
-    of others), as in pytorch-metric-learning.
+    Ties are broken by a fixed random order of the rows, so that an embedding gains nothing from
+    ties in data sorted by class; two runs agree. Only exact ties and differences below the
+    precision of float64 scores are affected.
 
-    With a gallery, R is the number of its rows in the query's class, a query whose class it lacks
-    is none, and a row of another class than all of `y` is a neighbor like any. NMI and F1 remain
-    those of Z alone, whose rows are what is scored: papers that search a gallery print neither.
+    A query whose class has no other row is left out but stays a neighbor of others, as in
+    pytorch-metric-learning. With a gallery, R counts the gallery's rows of the query's class, and
+    rows of classes missing from `y` are neighbors like any. NMI and F1 are those of Z alone.
 
     O(n² d) time, O(n d + n k) memory with k the largest class; with a gallery, O(n m d) and
     O((n + m) d + n k).
@@ -83,24 +86,35 @@ def evaluate(
     >>> {name: round(score, 1) for name, score in evaluate(Z, [0, 0, 1, 1, -1], ks=(1,)).items()}
     {'NMI': 100.0, 'F1': 100.0, 'R@1': 100.0, 'MAP@R': 100.0, 'RP': 100.0}
 
-    The same rows, searching three others: one of two finds its class first.
+    Search a gallery: one of two queries finds its class first.
 
-    >>> evaluate([[0.0], [5.0]], [0, 1], ks=(1,), gallery=([[0.1], [5.1], [4.8]], [0, 0, 1]))["R@1"]
-    50.0
+    >>> gallery = [[0.1], [5.1], [4.8]], [0, 0, 1]
+    >>> evaluate([[0.0], [5.0]], [0, 1], scores=["R@1"], gallery=gallery)
+    {'R@1': 50.0}
     """
-    ks = _check_ks(ks)
+    if scores is None:
+        scores = ["NMI", "F1", *(f"R@{k}" for k in _check_ks(ks)), "MAP@R", "RP"]
+    unknown = [name for name in scores if not is_embedding_score(name)]
+    if unknown:
+        raise ValueError(
+            f"evaluate: scores must be among 'NMI', 'F1', 'R@K', 'MAP@R' and 'RP'; got "
+            f"{unknown[0]!r}. Write an integer from 1 for K."
+        )
     embeddings, codes, classes = _labeled_rows(Z, y, "evaluate")
     among = None if gallery is None else _searched(gallery, embeddings, classes)
-    clusters = kmeans_clusters(embeddings, int(codes.max()) + 1, random_state=random_state)
-    return {
-        "NMI": normalized_mutual_information(codes, clusters),
-        "F1": pairwise_f1(codes, clusters),
-        **retrieval_scores(embeddings, codes, ks, gallery=among),
-    }
+    computed: dict[str, float] = {}
+    if {"NMI", "F1"}.intersection(scores):
+        clusters = kmeans_clusters(embeddings, int(codes.max()) + 1, random_state=random_state)
+        computed["NMI"] = normalized_mutual_information(codes, clusters)
+        computed["F1"] = pairwise_f1(codes, clusters)
+    if not {"NMI", "F1"}.issuperset(scores):
+        ks = [int(name.removeprefix("R@")) for name in scores if name.startswith("R@")]
+        computed |= retrieval_scores(embeddings, codes, ks, gallery=among)
+    return {name: computed[name] for name in scores}
 
 
 def is_embedding_score(name: str) -> bool:
-    """Whether `evaluate` has a score of this name.
+    """Return whether `evaluate` has a score of this name.
 
     Examples
     --------
@@ -110,27 +124,10 @@ def is_embedding_score(name: str) -> bool:
     return name in ("NMI", "F1", "MAP@R", "RP") or re.fullmatch(r"R@[1-9]\d*", name) is not None
 
 
-def embedding_score(Z: npt.ArrayLike, y: npt.ArrayLike, name: str, random_state: int = 0) -> float:
-    """The one score of `evaluate` called `name`, without the work for the others.
-
-    Examples
-    --------
-    >>> embedding_score([[0.0], [1.0], [3.0], [3.5]], [0, 0, 1, 1], "R@1")
-    100.0
-    """
-    embeddings, codes, _ = _labeled_rows(Z, y, name)
-    if name in ("NMI", "F1"):
-        clusters = kmeans_clusters(embeddings, int(codes.max()) + 1, random_state=random_state)
-        score = pairwise_f1 if name == "F1" else normalized_mutual_information
-        return score(codes, clusters)
-    ks = [int(name.removeprefix("R@"))] if name.startswith("R@") else []
-    return retrieval_scores(embeddings, codes, ks)[name]
-
-
 def few_label_accuracy(
     Z_labeled: npt.ArrayLike, y_labeled: npt.ArrayLike, Z: npt.ArrayLike, y: npt.ArrayLike
 ) -> float:
-    """Share of the rows of Z nearest to the mean of their own class's labeled rows, in percent.
+    """Compute the accuracy of the nearest class mean of the labeled rows, in percent.
 
     Parameters
     ----------
@@ -139,12 +136,13 @@ def few_label_accuracy(
         Rows with -1 are left out.
     Z : array-like of shape (n, d)
     y : array-like of shape (n,)
-        The truth. Rows with -1 are left out; a row whose class has no labeled row counts as wrong.
+        True labels. Rows with -1 are left out; a row whose class has no labeled row counts as
+        wrong.
 
     Returns
     -------
     accuracy : float
-        In percent. Euclidean distance; ties go to the class that sorts first.
+        By Euclidean distance; ties go to the class that sorts first.
 
     Examples
     --------
@@ -158,26 +156,25 @@ def few_label_accuracy(
         raise ValueError(
             f"{who}: Z must have the {few.shape[1]} columns of Z_labeled; got {rows.shape[1]}."
         )
-    truth = _numbers_among(classes, true_classes)[codes]
+    truth = _codes_among(classes, true_classes)[codes]
     nearest = nearest_mean(class_means(few, few_codes), rows.astype(np.float64))
     return 100 * float(np.mean(nearest == truth))
 
 
 def triplet_purity(triplets: Any, y: npt.ArrayLike) -> dict[str, float] | None:
-    """Share of triplets whose positive, whose negative, and where both are right, in percent.
+    """Compute the share of triplets with a right positive, a right negative, or both, in percent.
 
     Parameters
     ----------
     triplets : Triplets
-        ``anchor``, ``positive``, ``negative``: rows of ``y``; ``weight``: what each counts.
     y : array-like of shape (n,)
-        True labels; a triplet with an end at -1 cannot be judged and is left out.
+        True labels; triplets with an unlabeled end (-1) are left out.
 
     Returns
     -------
     purity : dict or None
-        ``positive``, ``negative``, ``both``, and ``weighted``, which is ``both`` with each triplet
-        counted by its weight; ``n`` is how many were judged. None where none could be.
+        ``positive``, ``negative``, ``both``, ``weighted`` (``both``, weighted by the triplets'
+        weights) and ``n``, the number of triplets that count. None if there is none.
 
     Examples
     --------
@@ -187,10 +184,9 @@ def triplet_purity(triplets: Any, y: npt.ArrayLike) -> dict[str, float] | None:
     >>> triplet_purity(mined, [7, 7, 8, 8])
     {'positive': 50.0, 'negative': 100.0, 'both': 50.0, 'weighted': 75.0, 'n': 2}
     """
-    y = np.asarray(y)
-    ends = np.stack([triplets.anchor, triplets.positive, triplets.negative])
-    anchor, positive, negative = y[ends]
-    known = (y[ends] != UNLABELED).all(axis=0)
+    ends = np.asarray(y)[np.stack([triplets.anchor, triplets.positive, triplets.negative])]
+    anchor, positive, negative = ends
+    known = (ends != UNLABELED).all(axis=0)
     weight = np.asarray(triplets.weight, dtype=float) * known
     if not known.any() or weight.sum() == 0:
         return None
@@ -202,18 +198,17 @@ def triplet_purity(triplets: Any, y: npt.ArrayLike) -> dict[str, float] | None:
 
 
 def nearest_mean(means: Floats, rows: Floats) -> Ints:
-    """Index of the nearest mean of every row, ties to the first."""
+    """Find the nearest mean of each row; ties go to the first."""
     from scipy.spatial.distance import cdist
 
-    step = max(1, BLOCK_ENTRIES // len(means))
-    blocks = [cdist(rows[i : i + step], means) for i in range(0, len(rows), step)]
-    return np.concatenate([block.argmin(axis=1) for block in blocks])
+    blocks = row_blocks(len(rows), BLOCK_ENTRIES // len(means))
+    return np.concatenate([cdist(rows[block], means).argmin(axis=1) for block in blocks])
 
 
 def _labeled_rows(
     Z: npt.ArrayLike, y: npt.ArrayLike, who: str, names: tuple[str, str] = ("Z", "y")
 ) -> tuple[Array, Ints, npt.NDArray[Any]]:
-    """Rows that have a label, their codes, and the classes that the codes name."""
+    """Return the labeled rows, their codes, and the classes that the codes name."""
     rows = check_rows(Z, who, names[0])
     codes, classes = encode_partial_labels(y)
     if len(codes) != len(rows):
@@ -232,11 +227,10 @@ def _labeled_rows(
 def _searched(
     gallery: tuple[npt.ArrayLike, npt.ArrayLike], embeddings: Array, classes: npt.NDArray[Any]
 ) -> tuple[Array, Ints]:
-    """Rows of a gallery, and their codes among those of the queries' classes; -1 for others."""
+    """Return the rows of a gallery and their codes among the classes; -1 for other classes."""
     if len(gallery) != 2:
         raise ValueError(
-            "evaluate: gallery must be rows and their labels, (Zg, yg); got a tuple of "
-            f"{len(gallery)}."
+            f"evaluate: gallery must be a pair (rows, labels); got a tuple of {len(gallery)}."
         )
     rows, codes, others = _labeled_rows(*gallery, "evaluate", ("gallery[0]", "gallery[1]"))
     if rows.shape[1] != embeddings.shape[1]:
@@ -244,17 +238,16 @@ def _searched(
             f"evaluate: gallery must have the {embeddings.shape[1]} columns of Z; got "
             f"{rows.shape[1]}."
         )
-    return rows, _numbers_among(classes, others)[codes]
+    return rows, _codes_among(classes, others)[codes]
 
 
-def _numbers_among(classes: npt.NDArray[Any], others: npt.NDArray[Any]) -> Ints:
-    """Where each of the others stands among the classes; -1 where it does not."""
-    number = {label: i for i, label in enumerate(classes.tolist())}
-    return np.array([number.get(label, UNLABELED) for label in others.tolist()])
+def _codes_among(classes: npt.NDArray[Any], others: npt.NDArray[Any]) -> Ints:
+    """Return the code of each of the other classes among ``classes``; -1 if it is missing."""
+    codes = {label: code for code, label in enumerate(classes.tolist())}
+    return np.array([codes.get(label, UNLABELED) for label in others.tolist()])
 
 
 def _check_ks(ks: Sequence[int]) -> list[int]:
-    ks = list(ks)
     bad = [k for k in ks if int(k) != k or k < 1]
     if bad:
         raise ValueError(f"evaluate: ks must be integers from 1; got {bad[0]}.")

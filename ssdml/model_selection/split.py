@@ -15,7 +15,7 @@ from sklearn.model_selection import BaseCrossValidator, StratifiedKFold
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from ssdml.evaluation.scores import embedding_score, is_embedding_score
+from ssdml.evaluation.scores import evaluate, is_embedding_score
 from ssdml.utils.labels import encode_partial_labels
 from ssdml.utils.typing import Ints
 from ssdml.utils.validation import UNLABELED, choose
@@ -113,7 +113,8 @@ class LabeledScorer:
         items = _safe_indexing(X, rows)
         if not is_embedding_score(self.scoring):
             return float(get_scorer(self.scoring)(estimator, items, classes[codes[rows]]))
-        score = embedding_score(estimator.transform(items), codes[rows], self.scoring)
+        Z = estimator.transform(items)
+        score = evaluate(Z, codes[rows], scores=[self.scoring])[self.scoring]
         if np.isnan(score):
             raise ValueError(
                 f"labeled_scorer: {self.scoring} needs a class with two labeled rows among those "

@@ -44,19 +44,25 @@ def spoiled(name, value, place=(5, 1), dtype=None):
 ill_formed = {
     "beyond": (
         spoiled("indices", 8),
-        "indices must be rows from 0 to n - 1 = 7; got 8 at row 5, c",
+        "indices must be rows from 0 to n - 1 = 7; got 8 in row 5. N",
     ),
-    "missing": (spoiled("indices", -1), "got -1 at row 5, column 1. Where -1 marks a missing"),
-    "own": (spoiled("indices", 5), "not name the row itself; got 5 at row 5, column 1. knn_graph"),
+    "missing": (spoiled("indices", -1), "got -1 in row 5. .* reads -1 as a missing"),
+    "own": (spoiled("indices", 5), "not name the row itself; got 5 in this row. knn_graph"),
     "twice": (
         spoiled("indices", GRAPH.indices[5, 0]),
         f"neighbor of a row once; got {GRAPH.indices[5, 0]} twice in row 5. Keep",
     ),
     "floats": (spoiled("indices", 1, dtype=float), "indices must be integers; got dtype float64"),
     "booleans": (spoiled("indices", 1, dtype=bool), "indices must be integers; got dtype bool"),
-    "NaN": (spoiled("distances", np.nan), "finite and at least 0; got nan at row 5, column 1"),
-    "infinite": (spoiled("distances", np.inf), "got inf at row 5, column 1. Scale rows down whose"),
-    "negative": (spoiled("distances", -1e-9, (5, 0)), r"got -1e-09 at row 5, .*maximum\(distances"),
+    "NaN": (
+        spoiled("distances", np.nan),
+        "finite and at least 0; got nan from row 5 to row .. Drop",
+    ),
+    "infinite": (spoiled("distances", np.inf), "got inf from row 5 to row .. .*scale down rows"),
+    "negative": (
+        spoiled("distances", -1e-9, (5, 0)),
+        r"got -1e-09 from row 5 .*maximum\(distances",
+    ),
     "complex": (spoiled("distances", 1, dtype=complex), "real numbers; got dtype complex128"),
     "texts": (spoiled("distances", "a", dtype=str), "real numbers; got dtype <U"),
     "unsorted": (
@@ -155,7 +161,7 @@ def test_what_is_no_graph_is_named(door, given):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_rows_whose_distances_overflow_make_no_graph(dtype):
     far = 0.9 * np.finfo(dtype).max * np.array([[1], [-1], [0]], dtype)
-    with pytest.raises(ValueError, match=r"distances must be finite .*got inf at row 0, column 1"):
+    with pytest.raises(ValueError, match=r"X must have finite distances; got inf at row 0. Scale"):
         knn_graph(far, 2)
 
 

@@ -96,7 +96,7 @@ class Explorer:
 
     def _is_own(self, method: str) -> bool:
         found = self.answers[method].predictions
-        return found is not None and found.are_own
+        return found is not None and found.has_confidence
 
 
 def make_explorer(
@@ -176,7 +176,7 @@ def _method(name: str, drawn: ClassMap, answers: Answers) -> dict[str, Any]:
     predicted = confidence = None
     if found is not None:
         predicted = _packed(found.classes, "<i4")
-        if found.are_own:
+        if found.has_confidence:
             confidence = _packed(np.round(found.confidence * CERTAIN), "<u1")
     return {
         "name": name,

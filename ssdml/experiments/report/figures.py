@@ -326,7 +326,7 @@ def ranking_picture(ranking: Ranking, dataset: str, styles: Mapping[str, Style])
 
 def reliability_picture(method: str, dataset: str, bins: Reliability, style: Style) -> Picture:
     """Accuracy against confidence, one dot per bin, its area by the number of samples."""
-    x, y = 100 * bins.confidence, 100 * bins.right
+    x, y = 100 * bins.confidence, 100 * bins.accuracy
     with new_figure(3.7, 3.7) as figure:
         axes = figure.subplots()
         axes.plot([0, 100], [0, 100], color=MUTED, linewidth=1, linestyle="--")

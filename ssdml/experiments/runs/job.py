@@ -20,7 +20,7 @@ from ssdml.evaluation.predictions import (
     Predictions,
     confusion,
     label_accuracy,
-    predictions,
+    predict_classes,
     reliability_of,
 )
 from ssdml.evaluation.scores import evaluate, triplet_purity
@@ -225,7 +225,7 @@ def _answers(
     if not _labels_tell(dataset, split):
         return Answers(rows, neighbors, None, None, None)
     y = dataset.y[split.test]
-    found = predictions(model, dataset.X[split.test], Z, few, split.given_labels(dataset.y))
+    found = predict_classes(model, dataset.X[split.test], Z, few, split.given_labels(dataset.y))
     return Answers(
         rows,
         neighbors,

@@ -47,10 +47,14 @@ def test_its_own_csr_comes_back(points):
         (sparse.csr_array((3, 4)), ValueError, r"X must be square; got shape \(3, 4\)"),
         (sparse.csr_array([[0, 1.0], [0, 0]]), ValueError, "row 1 has 0. Compute it with more"),
         (sparse.csr_array([[0, -1.0], [1, 0]]), ValueError, "at least 0; got -1.0 from row 0"),
-        (([[1], [0]], [[np.nan], [1]]), ValueError, "finite distances of at least 0; got nan"),
+        (
+            ([[1], [0]], [[np.nan], [1]]),
+            ValueError,
+            "distances must be finite and at least 0; got nan",
+        ),
         (([[1], [0]], [[1.0]]), ValueError, r"share one shape \(n, k\); got \(2, 1\) and"),
         (([[1.0], [0]], [[1], [1]]), TypeError, "indices must be integers; got dtype float64"),
-        (([[5], [0]], [[1], [1]]), ValueError, "rows from 0 to n - 1 = 1, or .*; got 5 from"),
+        (([[5], [0]], [[1], [1]]), ValueError, "rows from 0 to n - 1 = 1; got 5 in row 0. Number"),
         (([[1, 1], [0, 0]], [[1, 1], [1, 1]]), ValueError, "neighbor of a row once"),
     ],
 )
@@ -92,13 +96,13 @@ def doubled():
         (
             pair_with("indices", -2),
             ValueError,
-            "from 0 to n - 1 = 7, or to -1 .*; got -2 from",
+            "rows from 0 to n - 1 = 7; got -2 in row 5. Number",
         ),
-        (pair_with("indices", 8), ValueError, "or to -1 for none; got 8 from row 5. Number"),
+        (pair_with("indices", 8), ValueError, "got 8 in row 5. Number .* -1 as a missing"),
         (pair_with("indices", 2**63, dtype=np.uint64), ValueError, "; got -9223372036854775"),
         (pair_with("indices", -1), ValueError, "n_neighbors=3 .*; row 5 has 2. Compute it"),
         (pair_with("distances", "a", dtype=str), TypeError, "distances must be real numbers"),
-        (doubled(), ValueError, "once; got two entries from row 1 to row .. Keep the smaller"),
+        (doubled(), ValueError, "once; got . twice in row 1. Keep the nearer"),
         (matrix_with("data", np.nan), ValueError, "at least 0; got nan from row 5 to row .. Drop"),
         (
             matrix_with("data", -1.0),

@@ -1,4 +1,4 @@
-"""Classes of test rows, how sure a method is, and what is taken for what."""
+"""Predicted classes, their confidence and confusion."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ssdml.evaluation.predictions import (
     Predictions,
     confusion,
     label_accuracy,
-    predictions,
+    predict_classes,
     reliability_of,
 )
 
@@ -26,16 +26,16 @@ def rows(rng):
     return few, y_few, rng.normal(size=(50, 2)) + rng.choice([3, 5, 8], 50)[:, None]
 
 
-def test_a_method_that_predicts_is_asked(rows):
+def test_predict_proba_is_used(rows):
     few, y_few, Z = rows
     model = KNeighborsClassifier(3).fit(few, y_few)
-    found = predictions(model, Z, -Z, few, y_few)  # not by the embedding
+    found = predict_classes(model, Z, -Z, few, y_few)  # not by the embedding
     np.testing.assert_array_equal(found.classes, model.predict(Z))
     np.testing.assert_allclose(found.confidence, model.predict_proba(Z).max(axis=1))
-    assert found.are_own
+    assert found.has_confidence
 
 
-def test_a_classifiers_accuracy_is_its_own_and_a_metrics_that_of_the_nearest_mean(rows, rng):
+def test_accuracy_of_classifiers_and_metrics(rows, rng):
     few, y_few, Z = rows
     model, y = KNeighborsClassifier(3).fit(few, y_few), rng.choice([-1, 3, 5, 8], 50)
     known, given = y >= 0, (Z, -Z, y, few, y_few)  # not by the embedding
@@ -47,8 +47,8 @@ def test_a_classifiers_accuracy_is_its_own_and_a_metrics_that_of_the_nearest_mea
         assert label_accuracy(metric, *given) == pytest.approx(by_means)
 
 
-class Says:
-    """Predicts what it is told."""
+class Fake:
+    """Returns the probabilities it is given."""
 
     def __init__(self, classes, proba):
         self.classes_, self.proba = np.array(classes), proba
@@ -62,43 +62,43 @@ class Says:
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        (Says([3, 5], None), "no luck"),
-        (Says([-1, 3], [[0.5, 0.5]] * 50), r"classes_ must be among the labels; got \[-1\]"),
-        (Says([3, 5], [[np.nan, 0.5]] * 50), "NaN or infinite"),
+        (Fake([3, 5], None), "no luck"),
+        (Fake([-1, 3], [[0.5, 0.5]] * 50), r"classes_ must be among the labels; got \[-1\]"),
+        (Fake([3, 5], [[np.nan, 0.5]] * 50), "NaN or infinite"),
     ],
 )
-def test_a_word_that_is_of_no_use_is_told_and_the_nearest_mean_counts(rows, model, reason):
+def test_unusable_predict_proba_falls_back_with_warning(rows, model, reason):
     few, y_few, Z = rows
-    with pytest.warns(UserWarning, match=f"predict_proba of Says is of no use.*{reason}"):
-        found = predictions(model, Z, Z, few, y_few)
-    np.testing.assert_array_equal(found.classes, predictions(None, Z, Z, few, y_few).classes)
-    assert not found.are_own
+    with pytest.warns(UserWarning, match=f"predict_proba of Fake cannot be used .*{reason}"):
+        found = predict_classes(model, Z, Z, few, y_few)
+    np.testing.assert_array_equal(found.classes, predict_classes(None, Z, Z, few, y_few).classes)
+    assert not found.has_confidence
 
 
-def test_a_method_that_knows_no_class_is_not_asked(rows):
+def test_predict_proba_without_classes_is_ignored(rows):
     few, y_few, Z = rows
-    assert not predictions(Says([], None), Z, Z, few, y_few).are_own
+    assert not predict_classes(Fake([], None), Z, Z, few, y_few).has_confidence
 
 
-def test_any_other_goes_by_the_nearest_mean_and_is_not_sure(rows):
+def test_nearest_mean_has_no_confidence(rows):
     few, y_few, Z = rows
-    found = predictions(object(), None, Z, few, y_few)
+    found = predict_classes(object(), None, Z, few, y_few)
     np.testing.assert_array_equal(found.classes, NearestCentroid().fit(few, y_few).predict(Z))
-    assert not found.are_own
+    assert not found.has_confidence
     assert reliability_of(found, found.classes) is None
 
 
-def test_a_confusion_is_that_of_scikit_learn_and_unknown_rows_are_left_out(rng):
+def test_confusion_matches_scikit_learn(rng):
     y, taken = rng.integers(-1, 4, 200), rng.integers(0, 4, 200)
     wanted = confusion_matrix(y[y >= 0], taken[y >= 0], labels=range(4))
     found = confusion(taken, y)
     counts = np.zeros((4, 4), dtype=int)
-    counts[found.true, found.taken] = found.counts
+    counts[found.true, found.predicted] = found.counts
     np.testing.assert_array_equal(counts, wanted)
     assert found.counts.min() > 0
 
 
-def test_the_error_of_the_bins_is_the_calibration_error(rng):
+def test_reliability_error_is_calibration_error(rng):
     proba = rng.dirichlet(np.ones(3), 400)
     y = rng.permutation(np.arange(400) % 3)
     found = Predictions(proba.argmax(1), proba.max(1))

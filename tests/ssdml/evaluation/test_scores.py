@@ -11,9 +11,9 @@ import pytest
 import torch
 from sklearn.metrics import accuracy_score
 from sklearn.neighbors import NearestCentroid
+from threadpoolctl import threadpool_limits
 
 from ssdml.evaluation import (
-    embedding_score,
     evaluate,
     few_label_accuracy,
     is_embedding_score,
@@ -36,8 +36,8 @@ def embedding(rng, n=120, d=4, n_classes=5):
     return Z, y
 
 
-def retrieval_slowly(Z, y, ks):
-    """The twin: one query after the other, one rank after the other."""
+def retrieval_slowly(Z, y, ks, ties=0):
+    """Slow twin: one query, one rank at a time. Ties: the query's class first (-1) or last (1)."""
     Z = np.asarray(Z, dtype=np.float64)
     answers = {f"R@{k}": [] for k in ks} | {"MAP@R": [], "RP": []}
     for i in range(len(Z)):
@@ -45,7 +45,7 @@ def retrieval_slowly(Z, y, ks):
         if R == 0:
             continue
         squared = np.square(Z - Z[i]).sum(axis=1)
-        ranking = [j for j in np.lexsort((np.arange(len(Z)), squared)) if j != i]
+        ranking = [j for j in np.lexsort((ties * (y == y[i]), squared)) if j != i]
         right = [bool(y[j] == y[i]) for j in ranking]
         for k in ks:
             answers[f"R@{k}"].append(any(right[:k]))
@@ -80,7 +80,7 @@ def peer_scores(Z, y, clusters=None):
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("lone", [[], [77, 88]])
-def test_scores_equal_those_of_pytorch_metric_learning(seed, lone):
+def test_scores_match_pytorch_metric_learning(seed, lone):
     Z, y = embedding(np.random.default_rng(seed))
     y = np.concatenate([lone, y[len(lone) :]]).astype(np.int64)
     clusters = kmeans_clusters(Z, len(np.unique(y)), random_state=seed)
@@ -89,24 +89,22 @@ def test_scores_equal_those_of_pytorch_metric_learning(seed, lone):
         assert ours[name] == pytest.approx(score, abs=1e-6), name
 
 
-def test_labels_beyond_the_integers_of_float32_are_told_apart():
+def test_large_labels_are_told_apart():
     Z = [[0.0], [1.0], [2.1], [3.3], [4.6], [6.0]]
     near = 2**24 + np.array([0, 1, 0, 1, 0, 1])
     assert len(np.unique(near.astype(np.float32))) == 1  # what a cast of the labels would do
     assert evaluate(Z, near, ks=(1,))["R@1"] == 0.0
 
 
-@pytest.mark.parametrize("ties", [False, True])
-def test_retrieval_agrees_with_ranking_by_hand(rng, ties):
+def test_retrieval_matches_the_slow_twin(rng):
     Z, y = embedding(rng)
-    Z = np.round(Z) if ties else Z
     expected = retrieval_slowly(Z, y, (1, 2, 4, 8))
     scores = retrieval_scores(Z, y, [1, 2, 4, 8])
     assert list(scores) == RETRIEVAL
     assert scores == pytest.approx(expected, abs=1e-10)
 
 
-def test_nmi_is_mutual_information_over_the_mean_entropy(rng):
+def test_nmi_matches_its_definition(rng):
     codes, clusters = rng.integers(0, 3, 50), rng.integers(0, 4, 50)
     joint = np.histogram2d(codes, clusters, bins=(3, 4))[0] / 50
     a, b = joint.sum(axis=1), joint.sum(axis=0)
@@ -133,12 +131,12 @@ def test_f1_without_any_pair_is_nan():
     assert np.isnan(pairwise_f1(np.arange(4), np.arange(4)))
 
 
-def test_f1_does_not_overflow_where_pairs_exceed_int32():
+def test_f1_with_more_pairs_than_int32():
     codes = np.repeat([0, 1], 100_000)
     assert pairwise_f1(codes, codes) == 100.0
 
 
-def test_scores_come_in_order_and_in_percent():
+def test_scores_are_ordered_and_in_percent():
     scores = evaluate([[0.0], [0.1], [5.0], [5.1]], ["a", "a", "b", "b"], ks=(1, 3))
     assert scores == {
         "NMI": 100.0,
@@ -161,12 +159,12 @@ def test_rows_without_a_label_never_count(rng, mark):
     assert evaluate(crowded, partial) == evaluate(Z, y)
 
 
-def test_scores_follow_from_random_state_alone(rng):
+def test_scores_depend_on_random_state_alone(rng):
     Z, y = embedding(rng, n=300)
     assert evaluate(Z, y, random_state=3) == evaluate(Z, y, random_state=3)
 
 
-def test_random_state_reaches_the_clusters(monkeypatch, rng):
+def test_random_state_reaches_kmeans_if_needed(monkeypatch, rng):
     seen = []
     kmeans = evaluation.kmeans_clusters
 
@@ -177,18 +175,19 @@ def test_random_state_reaches_the_clusters(monkeypatch, rng):
     monkeypatch.setattr(evaluation, "kmeans_clusters", recorded)
     Z, y = embedding(rng)
     evaluate(Z, y, random_state=11)
-    embedding_score(Z, y, "NMI", random_state=12)
+    evaluate(Z, y, random_state=12, scores=["NMI"])
+    evaluate(Z, y, random_state=13, scores=["R@1", "MAP@R"])
     assert seen == [(5, 11), (5, 12)]
 
 
-def test_rotating_moving_and_scaling_the_embedding_changes_nothing(rng):
+def test_similarity_transforms_change_nothing(rng):
     Z, y = embedding(rng)
     rotation = np.linalg.qr(rng.normal(size=(4, 4)))[0]
     moved = 3.0 * Z.astype(np.float64) @ rotation + rng.normal(size=4)
     assert evaluate(moved, y) == pytest.approx(evaluate(Z.astype(np.float64), y), abs=1e-9)
 
 
-def test_renaming_the_classes_and_shuffling_the_rows_changes_no_retrieval_score(rng):
+def test_class_names_and_row_order_do_not_matter(rng):
     Z, y = embedding(rng)
     order = rng.permutation(len(y))
     renamed = np.array(list("qwert"))[y]
@@ -198,31 +197,33 @@ def test_renaming_the_classes_and_shuffling_the_rows_changes_no_retrieval_score(
     )
 
 
-def test_each_score_alone_is_that_of_all(rng):
+def test_each_score_alone_equals_its_value_among_all(rng):
     Z, y = embedding(rng)
     for name, score in evaluate(Z, y).items():
         assert is_embedding_score(name)
-        assert embedding_score(Z, y, name) == score
+        assert evaluate(Z, y, scores=[name]) == {name: score}
 
 
 @pytest.mark.parametrize("name", ["accuracy", "R@0", "R@", "R@1.5", "MAP"])
-def test_other_names_are_no_score_of_an_embedding(name):
+def test_unknown_scores_are_refused(name):
     assert not is_embedding_score(name)
+    with pytest.raises(ValueError, match=f"scores must be among 'NMI', .*; got '{name}'. Write"):
+        evaluate([[0.0], [1.0]], [0, 0], scores=["R@1", name])
 
 
-def test_a_class_of_one_row_is_no_query_but_stays_a_neighbor():
+def test_lone_rows_are_neighbors_but_no_queries():
     # Rows 0 and 3 are a class; the lone row 1 is the nearest of 0, the lone row 2 that of 3.
     scores = evaluate([[0.0], [1.0], [9.0], [10.0]], ["a", "lone", "only", "a"], ks=(1, 2, 3))
     assert [scores[name] for name in ("R@1", "R@2", "R@3")] == [0.0, 0.0, 100.0]
 
 
-def test_retrieval_is_nan_where_no_class_has_two_rows():
+def test_retrieval_is_nan_without_queries():
     scores = evaluate([[0.0], [1.0], [2.0]], [0, 1, 2])
     assert all(np.isnan(scores[name]) for name in RETRIEVAL)
     assert scores["NMI"] == pytest.approx(100.0)
 
 
-def test_one_class_is_found_whole(rng):
+def test_one_class_scores_100(rng):
     scores = evaluate(rng.normal(size=(10, 2)), np.zeros(10), ks=(1,))
     assert scores == {
         "NMI": 100.0,
@@ -238,11 +239,52 @@ def test_a_single_row_has_clusters_but_no_neighbors():
     assert np.isnan(scores["R@1"])
 
 
-def test_identical_rows_tie_towards_the_smaller_index():
-    # The nearest rows of 0 are 1, 2; of 1: 0, 2; of 2 and 3: 0, 1.
-    scores = evaluate(np.full((4, 3), 0.1), [0, 1, 0, 1], ks=(1, 2, 3))
-    assert [scores[f"R@{k}"] for k in (1, 2, 3)] == [25.0, 75.0, 100.0]
+def test_tied_scores_lie_between_worst_and_best_order(rng):
+    Z, y = embedding(rng)
+    Z = np.round(Z)
+    scores = retrieval_scores(Z, y, [1, 2, 4, 8])
+    worst, best = (retrieval_slowly(Z, y, (1, 2, 4, 8), ties) for ties in (1, -1))
+    for name, score in scores.items():
+        assert worst[name] < score < best[name], name
+    assert retrieval_scores(Z, y, [1, 2, 4, 8]) == scores
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_identical_rows_score_by_chance(order):
+    # Sorted by class, as many data sets are: an order of the rows must not help.
+    y = np.repeat(np.arange(10), 40)[::order]
+    scores = evaluate(np.full((400, 3), 0.1), y, ks=(1,), scores=["R@1", "RP", "NMI"])
+    assert scores["R@1"] == pytest.approx(10, abs=5)
+    assert scores["RP"] == pytest.approx(10, abs=2)
     assert scores["NMI"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_more_clusters_than_distinct_rows():
+    rows = np.array([[1.0, 2.0], [0.0, 1.0], [1.0, 2.0], [-0.0, 1.0]])
+    clusters = kmeans_clusters(rows, 4, random_state=0)
+    assert clusters[0] == clusters[2] != clusters[1] == clusters[3]
+
+
+def test_one_distant_row_costs_no_digits(rng):
+    Z, y = embedding(rng)
+    Z = Z.astype(np.float64)
+    far = retrieval_scores(np.r_[Z, [[1e9, 0, 0, 0]]], np.append(y, 99), [1, 4])
+    assert far == pytest.approx(retrieval_scores(Z, y, [1, 4]), abs=1e-9)
+
+
+@pytest.mark.parametrize("exponent", [-660, 660])
+def test_overflowing_squares_do_not_matter(rng, exponent):
+    Z, y = embedding(rng)
+    scaled = np.ldexp(Z.astype(np.float64), exponent)
+    assert evaluate(scaled, y) == pytest.approx(evaluate(Z, y), abs=1e-9)
+
+
+def test_number_of_threads_does_not_matter(rng):
+    Z, y = embedding(rng, n=300)
+    with threadpool_limits(1):
+        alone = evaluate(Z, y)
+    with threadpool_limits(2):
+        assert evaluate(Z, y) == alone
 
 
 def test_k_may_exceed_the_number_of_rows(rng):
@@ -251,7 +293,7 @@ def test_k_may_exceed_the_number_of_rows(rng):
 
 
 @pytest.mark.parametrize("size", [1e-30, 1e30])
-def test_the_size_of_float32_rows_does_not_matter(rng, size):
+def test_scale_of_float32_rows_does_not_matter(rng, size):
     Z, y = embedding(rng)
     scaled = Z * np.float32(2.0) ** np.float32(round(np.log2(size)))
     assert evaluate(scaled, y) == pytest.approx(evaluate(Z, y), abs=1e-9)
@@ -269,18 +311,18 @@ def test_the_size_of_float32_rows_does_not_matter(rng, size):
         ([[0.0], [1.0]], [[0], [1]], r"y must be 1-D; got shape \(2, 1\)"),
     ],
 )
-def test_wrong_input_is_named(Z, y, message):
+def test_bad_input_is_named(Z, y, message):
     with pytest.raises(ValueError, match=message):
         evaluate(Z, y)
 
 
 @pytest.mark.parametrize("ks", [(0,), (1, -2), (1.5,)])
-def test_a_k_below_one_or_between_integers_is_refused(ks):
+def test_k_must_be_positive_integer(ks):
     with pytest.raises(ValueError, match=f"ks must be integers from 1; got {ks[-1]}"):
         evaluate([[0.0], [1.0]], [0, 0], ks=ks)
 
 
-def test_no_square_array_is_made(monkeypatch, rng):
+def test_memory_is_not_quadratic(monkeypatch, rng):
     monkeypatch.setattr(ranking, "BLOCK_ENTRIES", 2**18)
     n = 3000
     Z, y = rng.normal(size=(n, 2)), rng.integers(0, 200, n)
@@ -291,7 +333,7 @@ def test_no_square_array_is_made(monkeypatch, rng):
     assert peak < 0.3 * n * n * 8
 
 
-def test_accuracy_is_that_of_the_nearest_mean(rng):
+def test_accuracy_matches_nearest_centroid(rng):
     Z, y = embedding(rng, n=200)
     few = np.arange(25)
     model = NearestCentroid().fit(Z[few].astype(np.float64), y[few])
@@ -299,17 +341,17 @@ def test_accuracy_is_that_of_the_nearest_mean(rng):
     assert few_label_accuracy(Z[few], y[few], Z[25:], y[25:]) == pytest.approx(expected)
 
 
-def test_accuracy_ignores_unlabeled_rows_on_both_sides():
+def test_accuracy_ignores_unlabeled_rows():
     labeled, names = [[0.0], [4.0], [99.0]], ["a", "b", None]
     rows, truth = [[1.0], [3.0], [0.0]], ["a", "b", None]
     assert few_label_accuracy(labeled, names, rows, truth) == 100.0
 
 
-def test_a_row_of_a_class_that_was_never_labeled_counts_as_wrong():
+def test_class_without_labels_counts_as_wrong():
     assert few_label_accuracy([[0.0], [4.0]], [0, 1], [[0.0], [4.0]], [0, 7]) == 50.0
 
 
-def test_equally_near_means_go_to_the_class_that_sorts_first():
+def test_tied_means_go_to_first_class():
     assert few_label_accuracy([[2.0], [0.0]], [1, 0], [[1.0]], [0]) == 100.0
 
 
@@ -322,7 +364,7 @@ def test_equally_near_means_go_to_the_class_that_sorts_first():
         ([[0.0]], [0, 1], [[0.0]], "y_labeled must have a label for each of the 1 rows"),
     ],
 )
-def test_wrong_input_of_the_accuracy_is_named(labeled, names, rows, message):
+def test_bad_input_of_accuracy_is_named(labeled, names, rows, message):
     with pytest.raises(ValueError, match=message):
         few_label_accuracy(labeled, names, rows, [0])
 
@@ -334,7 +376,7 @@ def triplets(rng, n_rows, n):
     )
 
 
-def test_purity_is_the_share_counted_one_by_one(rng):
+def test_purity_matches_counting_one_by_one(rng):
     y = rng.integers(-1, 3, size=30)
     mined = triplets(rng, 30, 500)
     ends = zip(mined.anchor, mined.positive, mined.negative, mined.weight, strict=True)
@@ -349,6 +391,6 @@ def test_purity_is_the_share_counted_one_by_one(rng):
     assert purity["weighted"] == pytest.approx(100 * weight[right].sum() / weight.sum())
 
 
-def test_triplets_that_nobody_can_judge_have_no_purity(rng):
+def test_triplets_without_labels_have_no_purity(rng):
     assert triplet_purity(triplets(rng, 5, 10), np.full(5, -1)) is None
     assert triplet_purity(triplets(rng, 5, 0), np.zeros(5)) is None

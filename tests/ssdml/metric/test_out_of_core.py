@@ -13,7 +13,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from ssdml import SSDML
-from ssdml.evaluation import embedding_score, few_label_accuracy
+from ssdml.evaluation import evaluate, few_label_accuracy
 from ssdml.graphs.triplets import Triplets
 from ssdml.metric import out_of_core as distributed, out_of_core as partitions
 from ssdml.metric.alternation import turn
@@ -98,7 +98,7 @@ def test_partitions_learn_most_of_what_memory_would(monkeypatch):
             few_label_accuracy(Z[known], labels[known], Z[~known], y[~known]) for Z in embeddings
         ]
         gains.append(np.array(accuracies[1:]) - accuracies[0])
-        before, after = (embedding_score(Z, y, "R@1") for Z in embeddings[:2])
+        before, after = (evaluate(Z, y, scores=["R@1"])["R@1"] for Z in embeddings[:2])
         assert after > before - 1
     of_partitions, of_whole = np.mean(gains, axis=0)
     assert of_partitions > of_whole / 2 > 2
