@@ -1,85 +1,70 @@
-"""APIT: affinities are propagated, and the metric stays near an information-theoretic one."""
+"""APIT: propagated affinities and an information-theoretic prior."""
 
 from __future__ import annotations
 
-from numbers import Integral, Real
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numba import njit
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ssdml.baselines.base import NOT_NEGATIVE, Baseline, Problem
+from ssdml.baselines.base import COUNT, POSITIVE, Problem
 from ssdml.baselines.pairs import LabeledPairs, draw_pairs
 from ssdml.baselines.propagated import PropagatedBaseline
 from ssdml.utils.labels import class_codes
 from ssdml.utils.linalg import inverse_sqrt, shrink, symmetrize
 from ssdml.utils.typing import Floats
 
-PAIRS_OF_A_CLASS, MOST_PAIRS = 20, 5000  # 20 C² pairs, as is usual, and no more than 5,000
+PAIRS_PER_CLASS, MAX_PAIRS = 20, 5000  # min(20 C², 5,000) pairs; 20 C² is ITML's usual number
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class APIT(PropagatedBaseline):
     r"""Affinity propagation with an information-theoretic prior.
 
     .. math:: M = (M_0^{-1} + \eta K)^{-1}
 
-    where M_0 is learned from labeled pairs by ITML, and K is the scatter of all pairs weighted by
-    their propagated affinities.
+    with M_0 learned from labeled pairs by ITML, and the scatter K of all pairs weighted by their
+    propagated affinities.
 
     Parameters
     ----------
-    n_components : int or None
-        Rows of M's factor, which keep the distances under M as well as so many can; None: as
-        many as features.
-    n_neighbors : int
+    n_components, n_neighbors, n_jobs, random_state
+        See :class:`~ssdml.baselines.base.Baseline`.
+    decay, graph_weight
+        See :class:`~ssdml.baselines.propagated.PropagatedBaseline`.
     prior : {"itml", "gmml"}
-        "gmml" is the geometric mean of the inverse scatter of similar pairs and the scatter of
-        dissimilar ones.
-    decay : float
-        Of the propagation, between 0 and 1.
-    graph_weight : float or None
-        η; None: 1, or 0.9 of where the system is no longer positive definite, if that is less.
+        "gmml": the geometric mean of the inverse scatter of similar pairs and the scatter of
+        dissimilar pairs.
     slack : float
-        ITML's γ: how much its bounds count against the identity.
+        ITML's γ: weight of its bounds against the identity.
     shrinkage : float
-        Of the scatters of "gmml" toward the identity, between 0 and 1.
+        Shrinkage of the scatters of "gmml" toward the identity, between 0 and 1.
     max_iter : int
-        Passes of ITML over its pairs.
+        Maximum number of ITML's passes over its pairs.
     tol : float
-        Relative change of its multipliers at which it ends.
-    n_jobs : int or None
-        Threads of the neighbor search and of the propagation.
-    random_state : int, RandomState or None
-        Of the pairs, and of the search where it is not exact.
+        Relative change of ITML's multipliers at which it stops.
 
     Attributes
     ----------
-    components_ : ndarray of shape (n_components, n_features)
+    components_, n_iter_, classes_, transduction_, label_distributions_, embedding_
+        See :class:`~ssdml.baselines.base.Baseline`.
     info_ : dict
-        ``graph_weight`` that was used.
-    n_iter_ : int
-        Passes of ITML.
-    classes_, transduction_, label_distributions_, embedding_ : ndarray
-        As those of :class:`ssdml.SSDML`.
+        ``graph_weight`` as used.
 
     Raises
     ------
     ValueError
-        As :class:`ssdml.SSDML`; if ITML overflows, which a labeled row far from all others does.
-
-    Warns
-    -----
-    UserWarning
-        If a ``graph_weight`` that was given had to be lowered, or pairs of a kind are missing.
+        If ITML overflows, which a labeled row far from all others causes.
 
     Notes
     -----
-    As for :class:`APLLR`, the equation of M is our reconstruction, with η = 1, K over the number of
-    rows and the guard; "gmml" and its shrinkage are not the paper's at all. ITML's step is γ over
-    γ + 1 of the way where its Algorithm 1 has a half, which holds for γ = 1 alone. Its bounds are
-    the 5th and 95th percentile of the pairs' squared distances; it sees at most 20 C² pairs of C
-    classes, and 5,000, half of them similar.
+    The equation of M is our reconstruction, as for :class:`APLLR`; "gmml" and its shrinkage are
+    ours. ITML's step is γ / (γ + 1) of the way; its Algorithm 1 has 1/2, which holds for γ = 1
+    only. Its bounds are the 5th and the 95th percentile of the pairs' squared distances. It sees at
+    most 20 C² pairs of C classes and at most 5,000, half of them similar.
 
     References
     ----------
@@ -98,48 +83,24 @@ class APIT(PropagatedBaseline):
     True
     """
 
-    _without = {  # noqa: RUF012
-        "labels": "the prior is the identity",
-        "dissimilar": "the prior is learned from the similar ones",
-        "similar": "the prior is learned from the dissimilar ones",
-    }
-    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
-        **Baseline._shared_constraints,
-        "prior": [StrOptions({"itml", "gmml"})],
-        "decay": [Interval(Real, 0, 1, closed="neither")],
-        "graph_weight": [*NOT_NEGATIVE, None],
-        "slack": [Interval(Real, 0, None, closed="neither")],
-        "shrinkage": [Interval(Real, 0, 1, closed="right")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="neither")],
-    }
+    prior: str = "itml"
+    slack: float = 1.0
+    shrinkage: float = 0.1
+    max_iter: int = 1000
+    tol: float = 1e-3
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        n_neighbors: int = 10,
-        prior: str = "itml",
-        decay: float = 0.99,
-        graph_weight: float | None = None,
-        slack: float = 1.0,
-        shrinkage: float = 0.1,
-        max_iter: int = 1000,
-        tol: float = 1e-3,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.n_neighbors = n_neighbors
-        self.prior = prior
-        self.decay = decay
-        self.graph_weight = graph_weight
-        self.slack = slack
-        self.shrinkage = shrinkage
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    _without: ClassVar[dict[str, str]] = {
+        "labels": "the prior is the identity",
+        "dissimilar": "the prior comes from the similar pairs alone",
+        "similar": "the prior comes from the dissimilar pairs alone",
+    }
+    _parameter_constraints = PropagatedBaseline._parameter_constraints | {
+        "prior": [StrOptions({"itml", "gmml"})],
+        "slack": POSITIVE,
+        "shrinkage": [Interval(Real, 0, 1, closed="right")],
+        "max_iter": COUNT,
+        "tol": POSITIVE,
+    }
 
     def _prior(self, problem: Problem) -> tuple[Floats, dict[str, Any]]:
         M, n_iter, converged = self._pairs_prior(problem)
@@ -152,7 +113,7 @@ class APIT(PropagatedBaseline):
         if self.prior == "gmml":
             return Prior(geometric_mean(pairs, self.shrinkage), 0, True)
         _, n_classes = class_codes(problem.labels)
-        count = max(1, min(PAIRS_OF_A_CLASS * n_classes**2, MOST_PAIRS) // 2)
+        count = max(1, min(PAIRS_PER_CLASS * n_classes**2, MAX_PAIRS) // 2)
         similar, dissimilar = draw_pairs(problem.labels, count, problem.rng)
         differences = [problem.X[a] - problem.X[b] for a, b in (similar.T, dissimilar.T)]
         prior = itml(*differences, slack=self.slack, max_iter=self.max_iter, tol=self.tol)
@@ -160,15 +121,15 @@ class APIT(PropagatedBaseline):
             lengths = np.linalg.norm(np.vstack(differences), axis=1) * problem.scale
             least, largest = lengths[lengths > 0].min(), lengths.max()
             raise ValueError(
-                "APIT: X must hold labeled rows whose distances ITML's bounds can hold together; "
-                f"they lie from {least:.3g} to {largest:.3g} apart, which leaves a singular prior. "
-                "Look for a row far from all others, scale the features, or take prior='gmml'."
+                "APIT: X must hold labeled rows whose distances ITML's bounds can satisfy; got "
+                f"distances from {least:.3g} to {largest:.3g}, which make the prior singular. "
+                "Look for a row far from all others, scale the features, or pass prior='gmml'."
             )
         return prior
 
 
 def _is_definite(M: Floats) -> bool:
-    """Whether it is finite, and positive definite by more than rounding."""
+    """Whether M is finite, and positive definite by more than rounding."""
     if not np.isfinite(M).all():
         return False
     values = np.linalg.eigvalsh(M)
@@ -176,7 +137,7 @@ def _is_definite(M: Floats) -> bool:
 
 
 class Prior(NamedTuple):
-    """The metric, and after how many passes it stands."""
+    """Prior of APIT."""
 
     M: Floats
     n_iter: int
@@ -186,23 +147,23 @@ class Prior(NamedTuple):
 def itml(
     similar: Floats, dissimilar: Floats, *, slack: float = 1.0, max_iter: int = 1000, tol: float
 ) -> Prior:
-    """The metric nearest to the identity under which similar pairs are near, dissimilar ones far.
+    """Learn the metric nearest to the identity that keeps similar pairs near, dissimilar ones far.
 
     Parameters
     ----------
     similar, dissimilar : arrays of shape (m, d)
-        Differences of the pairs; one of the two may be empty. Those of equal rows do not count.
+        Differences of the pairs; one of the two may be empty. Pairs of equal rows are ignored.
     slack : float
-        γ of the bounds' own divergence.
+        γ.
     max_iter : int
     tol : float
         Relative change of the multipliers.
 
     Notes
     -----
-    Squared distances of similar pairs are bounded by the 5th percentile of all pairs', those of
-    dissimilar ones from below by the 95th. Bregman projections onto one bound after another,
-    O(m d²) a pass. M is not finite where bounds lie too far apart for float64.
+    Squared distances of similar pairs are bounded above by the 5th percentile of all pairs, those
+    of dissimilar pairs below by the 95th. Each pass projects onto one bound after another, O(m d²).
+    M is not finite if the bounds lie too far apart for float64.
 
     Examples
     --------
@@ -236,8 +197,8 @@ def itml(
 def _project(
     M: Any, rows: Any, signs: Any, bounds: Any, multipliers: Any, slack: float
 ) -> None:  # pragma: no cover
-    """One pass of Bregman projections, in place."""
-    share = slack / (slack + 1)  # 1/2 in the paper, whose step holds for slack 1 alone
+    """Run one pass of Bregman projections, in place."""
+    share = slack / (slack + 1)  # 1/2 in the paper, which holds for slack 1 only
     for i in range(len(rows)):
         image = M @ rows[i]
         square = max(rows[i] @ image, 1e-300)
@@ -249,7 +210,7 @@ def _project(
 
 
 def geometric_mean(pairs: LabeledPairs, shrinkage: float) -> Floats:
-    """The positive definite M with ``M S M = D`` for the shrunk scatters.
+    """Solve ``M S M = D`` for a positive definite M, with the shrunk scatters.
 
     Examples
     --------

@@ -1,72 +1,62 @@
-"""APLLR: affinities are propagated, and the metric stays near that of the likelihood ratio."""
+"""APLLR: propagated affinities and a log-likelihood ratio prior."""
 
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from ssdml.baselines.base import NOT_NEGATIVE, Baseline, Problem
+from ssdml.baselines.base import Problem
 from ssdml.baselines.pairs import LabeledPairs
 from ssdml.baselines.propagated import PropagatedBaseline
 from ssdml.utils.linalg import shrink, symmetrize
 from ssdml.utils.typing import Floats
 
-FLOOR = 1e-6  # least eigenvalue of a prior, relative to its largest
+FLOOR = 1e-6  # smallest eigenvalue of a prior, relative to the largest
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class APLLR(PropagatedBaseline):
     r"""Affinity propagation with a log-likelihood ratio prior.
 
     .. math:: M = (M_0^{-1} + \eta K)^{-1}, \qquad M_0 = \Sigma_S^{-1} - \Sigma_D^{-1}
 
-    with the scatters of similar and of dissimilar labeled pairs, and K that of all pairs weighted
-    by their propagated affinities.
+    with the scatters of similar and of dissimilar labeled pairs, and the scatter K of all pairs
+    weighted by their propagated affinities.
 
     Parameters
     ----------
-    n_components : int or None
-        Rows of M's factor, which keep the distances under M as well as so many can; None: as
-        many as features.
-    n_neighbors : int
-    decay : float
-        Of the propagation, between 0 and 1.
-    graph_weight : float or None
-        η; None: 1, or 0.9 of where the system is no longer positive definite, if that is less.
+    n_components, n_neighbors, n_jobs, random_state
+        See :class:`~ssdml.baselines.base.Baseline`.
+    decay, graph_weight
+        See :class:`~ssdml.baselines.propagated.PropagatedBaseline`.
     shrinkage : float
-        Of both scatters toward the identity, between 0 and 1: from few labels they are singular.
-    n_jobs : int or None
-        Threads of the neighbor search and of the propagation.
-    random_state : int, RandomState or None
-        Of the search, where it is not exact.
+        Shrinkage of both scatters toward the identity, between 0 and 1.
 
     Attributes
     ----------
-    components_ : ndarray of shape (n_components, n_features)
+    components_, classes_, transduction_, label_distributions_, embedding_
+        See :class:`~ssdml.baselines.base.Baseline`.
     info_ : dict
-        ``graph_weight`` that was used; ``raised``, in how many directions dissimilar pairs lie as
-        near as similar ones, so that the prior stands at its floor.
-    classes_, transduction_, label_distributions_, embedding_ : ndarray
-        As those of :class:`ssdml.SSDML`.
+        ``graph_weight`` as used; ``raised``: number of directions in which dissimilar pairs lie as
+        close as similar ones, so that the eigenvalue of the prior was raised to its floor.
 
     Warns
     -----
     UserWarning
-        If a ``graph_weight`` that was given had to be lowered; if pairs of a kind are missing, or
-        give no prior, which is then the identity.
+        If the labeled pairs give no prior; the identity is used.
 
     Notes
     -----
-    The prior, the propagation [2]_ and the closed form's cost are the paper's, by its abstract and
-    by what seed 003 says of it; the equation of M is our reconstruction, for the divergence of
-    log-determinants is the one for which "near a prior" and "closed form" go together and a
-    singular prior does harm. So are η = 1, K over the number of rows, and 0.9 as the guard; None
-    lowers η in silence, for it asks for just that, and ``info_`` tells it. The shrinkage of 0.1 is
-    ours too: with few labels neither scatter has an inverse. O(d³), and some 50 sparse products
-    with d columns; no n x n array.
+    The prior, the propagation [2]_ and the cost of the closed form follow the paper's abstract and
+    its description by Dutta et al. (2021); the equation of M is our reconstruction: the log-det
+    divergence is the one with a closed form that a singular prior breaks. Also ours: η = 1, K
+    divided by the number of rows, the bound of 0.9, and the shrinkage, without which few labels
+    give singular scatters. O(d³) and about 50 sparse products with d columns; no n x n array.
 
     References
     ----------
@@ -86,44 +76,24 @@ class APLLR(PropagatedBaseline):
     True
     """
 
-    _without = {  # noqa: RUF012
+    shrinkage: float = 0.1
+
+    _without: ClassVar[dict[str, str]] = {
         "labels": "the prior is the identity",
-        "dissimilar": "the prior is that of the similar ones",
+        "dissimilar": "the prior comes from the similar pairs alone",
         "similar": "the prior is the identity",
     }
-    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
-        **Baseline._shared_constraints,
-        "decay": [Interval(Real, 0, 1, closed="neither")],
-        "graph_weight": [*NOT_NEGATIVE, None],
-        "shrinkage": [Interval(Real, 0, 1, closed="right")],
+    _parameter_constraints = PropagatedBaseline._parameter_constraints | {
+        "shrinkage": [Interval(Real, 0, 1, closed="right")]
     }
-
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        n_neighbors: int = 10,
-        decay: float = 0.99,
-        graph_weight: float | None = None,
-        shrinkage: float = 0.1,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.n_neighbors = n_neighbors
-        self.decay = decay
-        self.graph_weight = graph_weight
-        self.shrinkage = shrinkage
-        self.n_jobs = n_jobs
-        self.random_state = random_state
 
     def _prior(self, problem: Problem) -> tuple[Floats, dict[str, Any]]:
         prior = likelihood_ratio(problem.pairs, self.shrinkage)
         if prior is None:
             if problem.pairs.n_similar:
                 warnings.warn(
-                    "APLLR: similar pairs must lie nearer than dissimilar ones in some direction, "
-                    "or there is no prior. Takes the identity.",
+                    "APLLR: similar pairs must lie closer than dissimilar ones in some direction "
+                    "to give a prior. The identity is used.",
                     stacklevel=6,
                 )
             prior = Ratio(np.eye(problem.X.shape[1]), 0)
@@ -131,16 +101,16 @@ class APLLR(PropagatedBaseline):
 
 
 class Ratio(NamedTuple):
-    """The prior, and how many of its eigenvalues were raised to their floor."""
+    """Prior of APLLR."""
 
     M: Floats
-    raised: int
+    raised: int  # number of eigenvalues raised to the floor
 
 
 def likelihood_ratio(pairs: LabeledPairs, shrinkage: float) -> Ratio | None:
-    """``S^-1 - D^-1`` of the shrunk scatters, its eigenvalues at least 1e-6 of the largest.
+    """Compute ``S^-1 - D^-1`` of the shrunk scatters; raise eigenvalues to 1e-6 of the largest.
 
-    Without dissimilar pairs ``S^-1``. None where there are no similar pairs, or no eigenvalue is
+    Without dissimilar pairs, ``S^-1``. None if there are no similar pairs, or no eigenvalue is
     positive.
 
     Examples

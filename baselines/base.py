@@ -1,11 +1,12 @@
-"""What the baselines share: rows, labels and a graph come in, a Mahalanobis matrix goes out."""
+"""Base class of the linear baselines: rows, labels and a graph in, a Mahalanobis matrix out."""
 
 from __future__ import annotations
 
 import warnings
 from abc import ABCMeta, abstractmethod
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.linalg import eigh
@@ -26,49 +27,90 @@ from ssdml.utils.validation import UNLABELED
 if TYPE_CHECKING:
     from ssdml.baselines.batch_losses import BatchLoss
 
+COUNT = [Interval(Integral, 1, None, closed="left")]
+POSITIVE = [Interval(Real, 0, None, closed="neither")]
 NOT_NEGATIVE = [Interval(Real, 0, None, closed="left")]
+BOUND_SHARE = 0.9  # a weight is at most this share of the largest that keeps a problem bounded
 
 
 class Problem(NamedTuple):
-    """What a baseline learns from."""
+    """Input of a baseline."""
 
-    X: Floats  # (n, d), float64, less the mean, with total variance 1
-    scale: float  # what the rows were divided by
+    X: Floats  # (n, d), float64, centered, of total variance 1
+    scale: float  # by which the rows were divided
     labels: Ints  # -1 where unlabeled
     graph: KNNGraph
     pairs: LabeledPairs
     rng: np.random.Generator
 
 
+@dataclass(eq=False, repr=False)
 class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
-    """Estimator of a matrix M; what a method adds is :meth:`_learn`.
+    """Base class of estimators of a Mahalanobis matrix M.
 
-    ``components_`` is the best factor of ``n_components`` rows of M, scaled to trace d: a metric
-    orders rows alike at any scale. ``info_`` and ``n_iter_`` stay behind when a model is saved.
+    A method implements :meth:`_learn`, and declares its own parameters as keyword-only dataclass
+    fields: these make the constructor.
+
+    Parameters
+    ----------
+    n_components : int or None
+        Rows of ``components_``: the factor of M that best preserves the distances. None: as many
+        as features.
+    n_neighbors : int
+        Neighbors in the graph.
+    n_jobs : int or None
+        Threads of the neighbor search and the propagation.
+    random_state : int, RandomState or None
+        Seeds the drawing of pairs, and the neighbor search if it is approximate.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Factor of M, scaled to trace n_features: the scale of a metric does not change the order
+        of distances.
+    info_ : dict
+        Diagnostics of the fit, listed by each method; not saved.
+    n_iter_ : int
+        Iterations, if the method iterates; not saved.
+    classes_, transduction_, label_distributions_, embedding_ : ndarray
+        See :class:`ssdml.SSDML`.
+
+    Warns
+    -----
+    UserWarning
+        If similar or dissimilar pairs are missing, if there are no more rows than
+        ``n_neighbors``, or if a given weight had to be lowered to keep the problem bounded.
+    ConvergenceWarning
+        If the method does not reach ``tol`` within ``max_iter`` steps.
     """
 
-    random_state: Any
+    n_components: int | None = None
+    _: KW_ONLY
+    n_neighbors: int = 10
+    n_jobs: int | None = None
+    random_state: Any = None
 
-    _is_scale_free = True  # whether the objective means nothing by the scale of M
-    _without: dict[str, str] = {  # noqa: RUF012
+    _is_scale_free: ClassVar[bool] = True  # whether the objective ignores the scale of M
+    # What the method does without labels, dissimilar pairs, similar pairs.
+    _without: ClassVar[dict[str, str]] = {
         "labels": "the metric comes from the graph alone",
         "dissimilar": "that term is left out",
         "similar": "that term is left out",
     }
-    _shared_constraints: dict[str, list[Any]] = {  # noqa: RUF012
-        "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_components": [*COUNT, None],
+        "n_neighbors": COUNT,
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
     }
 
     @abstractmethod
     def _learn(self, problem: Problem) -> tuple[Floats, dict[str, Any]]:
-        """M (d, d), and what is worth telling of how it came about."""
+        """Return M (d, d) and ``info_``."""
 
     @abstractmethod
     def _batch_loss(self, problem: Problem, info: dict[str, Any]) -> BatchLoss:
-        """The objective on mini-batches, for a network under the metric that was learned."""
+        """Return the objective on mini-batches, for a network under the learned metric."""
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
@@ -90,13 +132,6 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
         ValueError
             If X has fewer than two rows, holds NaN or infinity, or has fewer columns than
             ``n_components``; if y has another length.
-
-        Warns
-        -----
-        UserWarning
-            If pairs of a kind are missing, or rows for ``n_neighbors``.
-        ConvergenceWarning
-            If ``max_iter`` steps did not come to ``tol``.
         """
         X, labels = self._training_rows(X, y)
         self._check_n_components(X.shape[1])
@@ -111,10 +146,7 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
         return self
 
     def _pose(self, X: Array, labels: Ints, rng: np.random.Generator) -> Problem:
-        """Rows in float64 without offset and scale, their graph and their labeled pairs.
-
-        Numbers such as thresholds and weights then mean the same in any unit.
-        """
+        """Center and scale the rows, so that parameters mean the same in any unit."""
         rows = X.astype(np.float64)
         rows -= rows.mean(axis=0)
         rows, unit = in_range(rows)
@@ -126,8 +158,8 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
         return Problem(rows, scale, labels, graph, labeled_pairs(rows, labels), rng)
 
     def _solve(self, problem: Problem) -> tuple[Floats, dict[str, Any]]:
-        """What :meth:`_learn` finds; told are labels that lack, and steps that did not suffice."""
-        self._warn_of(problem.pairs, problem.labels)
+        """Call :meth:`_learn`; warn of missing labels and of missing convergence."""
+        self._warn_of_missing_pairs(problem.pairs, problem.labels)
         M, info = self._learn(problem)
         if not info.get("converged", True):
             warnings.warn(
@@ -138,17 +170,16 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
             )
         return M, info
 
-    def _warn_of(self, pairs: LabeledPairs, labels: Ints) -> None:
-        """Say what the labels lack, and what the method makes of it."""
+    def _warn_of_missing_pairs(self, pairs: LabeledPairs, labels: Ints) -> None:
         if not (labels != UNLABELED).any():
-            lack, kind = "no row has a label", "labels"
+            problem, missing = "no row has a label", "labels"
         elif not pairs.n_dissimilar:
-            lack, kind = "the labels know one class alone, so no pair is dissimilar", "dissimilar"
+            problem, missing = "only one class is labeled, so no pair is dissimilar", "dissimilar"
         elif not pairs.n_similar:
-            lack, kind = "every class has one label, so no pair is similar", "similar"
+            problem, missing = "every class has one label, so no pair is similar", "similar"
         else:
             return
-        warnings.warn(f"{type(self).__name__}: {lack}; {self._without[kind]}.", stacklevel=5)
+        warnings.warn(f"{type(self).__name__}: {problem}; {self._without[missing]}.", stacklevel=5)
 
     def _keep(self, X: Array, labels: Ints, graph: KNNGraph, M: Floats) -> None:
         self.classes_ = np.unique(labels[labels != UNLABELED])
@@ -160,12 +191,11 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
         self.label_distributions_, self.transduction_ = distributions, transduction
         self.representation_, self.input_weight_, self.triplets_ = None, 0.0, None
         count = self.n_components or X.shape[1]
-        components = factor(M, covariance(in_range(X)[0]), count).astype(X.dtype)
-        self.embedding_ = embed(X, components, None)
-        self.components_ = components
+        self.components_ = factor(M, covariance(in_range(X)[0]), count).astype(X.dtype)
+        self.embedding_ = embed(X, self.components_, None)
 
     def predict_proba(self, X: Any) -> Array:
-        """Distribution of the classes at each row, as SSDML has it.
+        """Predict class probabilities, as :class:`ssdml.SSDML` does.
 
         Parameters
         ----------
@@ -179,16 +209,16 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
         if self.__sklearn_is_fitted__() and not len(self.classes_):
             raise ValueError(
                 f"{type(self).__name__}: predict needs classes; it was fitted without any label. "
-                "Fit it with labels of some rows."
+                "Fit it with some labels."
             )
         return super().predict_proba(X)
 
 
 def factor(M: Floats, spread: Floats, count: int, *, scaled: bool = True) -> Floats:
-    """Rows C (count, d) that keep the distances under M, which is scaled to trace d before.
+    """Factor M into C (count, d) with ``C.T @ C`` near M, scaled to trace d unless told otherwise.
 
-    As well as so many can, in the mean of squares over rows of this covariance: M alone does not
-    tell, for it is large where the rows hardly vary. With ``scaled=False`` it is not scaled.
+    C minimizes the mean squared error of the distances between rows of covariance ``spread``. M
+    alone does not determine C, being large where the rows hardly vary.
 
     Examples
     --------
@@ -203,22 +233,7 @@ def factor(M: Floats, spread: Floats, count: int, *, scaled: bool = True) -> Flo
     return np.sqrt(scale) * best_factor(root, spread, count)
 
 
-# The linear objective that LRML and ISDML share, kept bounded from below.
-#
-# ``tr(M H)`` with ``H = w_S S - w_D D + w_R R`` has a minimum over M of determinant 1 only where H is
-# positive definite; so the weight of the dissimilar pairs is lowered where it must be.
-
-SAFE = 0.9  # share of the largest weight at which the objective stays bounded
-
-
-class Balance(NamedTuple):
-    """H, and the weight of the dissimilar pairs in it."""
-
-    H: Floats
-    dissimilar_weight: float
-
-
-def balanced(
+def combine_scatters(
     similar: Floats,
     dissimilar: Floats,
     regularizer: Floats,
@@ -226,58 +241,67 @@ def balanced(
     weights: tuple[float, float | None, float],
     ridge: float,
     who: str,
-) -> Balance:
-    """H of the weighted scatters, positive definite.
+) -> tuple[Floats, float]:
+    """Combine scatters into a positive definite ``H = w_S S - w_D D + w_R R + ridge I``.
+
+    LRML and ISDML minimize tr(M H) over M of determinant 1, which has a minimum only if H is
+    positive definite.
 
     Parameters
     ----------
     similar, dissimilar, regularizer : arrays of shape (d, d)
         Positive semidefinite.
     weights : tuple of three numbers
-        Of each. The second is lowered to 0.9 of the largest that leaves H positive semidefinite,
-        with a warning; None: it is that. 0 where nothing is dissimilar.
+        w_S, w_D and w_R. w_D is lowered to 0.9 of the largest value for which H is positive
+        semidefinite, with a warning; None: that value.
     ridge : float
-        Share of the identity that is mixed into what is attracted.
+        In units of the mean eigenvalue of ``w_S S + w_R R``.
     who : str
-        Beginning of the warning.
+        Prefix of the warning.
+
+    Returns
+    -------
+    H : ndarray of shape (d, d)
+    dissimilar_weight : float
+        w_D as used; 0 if there are no dissimilar pairs.
 
     Examples
     --------
     >>> I = np.eye(2)
-    >>> balanced(I, I, 0 * I, weights=(1.0, None, 1.0), ridge=0.0, who="LRML").dissimilar_weight
+    >>> combine_scatters(I, I, 0 * I, weights=(1.0, None, 1.0), ridge=0.0, who="LRML")[1]
     0.9
     """
-    asked = weights[1]
     attracted = weights[0] * similar + weights[2] * regularizer
-    attracted = attracted + ridge * _level(attracted) * np.eye(len(attracted))
+    level = float(np.trace(attracted) / len(attracted)) or 1.0
+    attracted = attracted + ridge * level * np.eye(len(attracted))
     largest = largest_weight(attracted, dissimilar)
-    used = lowered(asked, largest, "dissimilar_weight", who) if np.isfinite(largest) else 0.0
-    return Balance(symmetrize(attracted - used * dissimilar), used)
+    used = cap_weight(weights[1], largest, "dissimilar_weight", who) if largest < np.inf else 0.0
+    return symmetrize(attracted - used * dissimilar), used
 
 
-def lowered(asked: float | None, largest: float, name: str, who: str) -> float:
-    """The weight asked for, or 0.9 of the largest if that is less, with a warning.
-
-    None asks for as much as there may be, in silence.
+def cap_weight(weight: float | None, largest: float, name: str, who: str) -> float:
+    """Lower the weight to 0.9 of the largest, with a warning; None: that value, silently.
 
     Examples
     --------
-    >>> lowered(0.5, 1.0, "graph_weight", "APIT"), lowered(None, 1.0, "graph_weight", "APIT")
+    >>> cap_weight(0.5, 1.0, "graph_weight", "APIT"), cap_weight(None, 1.0, "graph_weight", "APIT")
     (0.5, 0.9)
     """
-    most = SAFE * largest
-    if asked is None or asked <= most:
-        return most if asked is None else asked
+    bound = BOUND_SHARE * largest
+    if weight is None or weight <= bound:
+        return bound if weight is None else weight
     warnings.warn(
-        f"{who}: {name} must be at most {most:.3g}, 0.9 of where the system is no longer positive "
-        f"definite; got {asked}. Takes {most:.3g}.",
+        f"{who}: {name} must be at most {bound:.3g} to keep the problem positive definite; got "
+        f"{weight}. {bound:.3g} is used.",
         stacklevel=7,
     )
-    return most
+    return bound
 
 
 def largest_weight(attracted: Floats, dissimilar: Floats) -> float:
-    """Largest w with ``attracted - w * dissimilar`` positive semidefinite; infinity if all are.
+    """Return the largest w for which ``attracted - w * dissimilar`` is positive semidefinite.
+
+    Infinity if there is none.
 
     Examples
     --------
@@ -293,8 +317,3 @@ def largest_weight(attracted: Floats, dissimilar: Floats) -> float:
             "the features."
         ) from error
     return float(1 / top) if top > 0 else float("inf")
-
-
-def _level(matrix: Floats) -> float:
-    """Mean eigenvalue, or 1 for zeros: as in :func:`ssdml.utils.linalg.shrink`."""
-    return float(np.trace(matrix) / len(matrix)) or 1.0

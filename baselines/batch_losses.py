@@ -1,9 +1,8 @@
-"""Objectives of the baselines on the pairs of a mini-batch, with the metric fixed.
+"""Objectives of the baselines on mini-batches, for a network under a fixed metric.
 
-Seed 003's Algorithm 1 teaches a network by the objective that the metric was learned by. Each is a
-mean over the pairs of its kind in the batch, and leaves out what the batch does not have. Of every
-row at once it is that objective, less what is there for the metric's sake: ridge, barrier, prior
-and trace.
+Algorithm 1 of Dutta et al. (2021) trains the network by the objective of the metric. Each term is a
+mean over its pairs in the batch, 0 if there are none. On all rows at once the loss equals the
+objective, without the terms of the metric alone: ridge, barrier, prior and trace.
 """
 
 from __future__ import annotations
@@ -21,23 +20,22 @@ from ssdml.utils.validation import UNLABELED
 
 
 class BatchLoss(Protocol):
-    """What a network learns from, between two metrics."""
+    """Objective on mini-batches."""
 
     def weights_of(self, batch: Array) -> Array:
-        """Weights (b, b) of the pairs of some rows."""
+        """Return the weights (b, b) of the pairs of these rows."""
 
     def __call__(
         self, squares: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor
     ) -> torch.Tensor:
-        """Loss of the squared distances (b, b) under the metric."""
+        """Compute the loss from squared distances (b, b) under the metric."""
 
 
 @dataclass(frozen=True)
 class LaplacianLoss:
-    """``w_S mean_S - w_D mean_D + w_R mean_W`` of the squared distances: LRML's and ISDML's.
+    """Loss of LRML and ISDML: ``w_S mean_S - w_D mean_D + w_R mean_W`` of squared distances.
 
-    ``pulls`` stand beside the edges where these are those of a normalized Laplacian: weights of the
-    rows' squared distances to their mean.
+    ``pulls`` are weights of the squared distances to the mean, for a normalized Laplacian.
 
     Examples
     --------
@@ -55,7 +53,7 @@ class LaplacianLoss:
     pulls: Array | None = None  # (n,)
 
     def weights_of(self, batch: Array) -> Array:
-        """Those of the edges between the rows, of sum 1, and of the pairs that pull to the mean."""
+        """Return weights of the edges, of sum 1, and of the pairs that stand for the pulls."""
         weights = dense_block(self.edges, batch)
         weights /= weights.sum() or 1.0
         if self.pulls is not None:
@@ -66,7 +64,7 @@ class LaplacianLoss:
     def __call__(
         self, squares: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor
     ) -> torch.Tensor:
-        """Loss of a batch."""
+        """Compute the loss of a batch."""
         same, different, _ = kinds_of_pairs(labels)
         return (
             self.similar * _mean(squares, same)
@@ -77,10 +75,10 @@ class LaplacianLoss:
 
 @dataclass(frozen=True)
 class AffinityLoss:
-    """Mean over the pairs of their propagated affinity times the squared distance: APLLR's, APIT's.
+    """Loss of APLLR and APIT: mean of propagated affinity times squared distance.
 
-    The affinity of a pair is known where it is an edge, or has a labeled end: there it is half of
-    what the label sends, but for what the row sends back along chains beyond the graph's edges.
+    The affinity is known for edges and for pairs with a labeled end. For the latter it is half of
+    what the label propagates, neglecting what the unlabeled row sends back.
 
     Examples
     --------
@@ -92,11 +90,11 @@ class AffinityLoss:
     """
 
     edges: sparse.csr_array  # affinities, symmetric
-    masses: Array  # (n, n_classes): of each class at each row
-    codes: Array  # classes of the labeled rows, -1 elsewhere
+    masses: Array  # (n, n_classes), of each class at each row
+    codes: Array  # (n,), class of each labeled row, -1 elsewhere
 
     def weights_of(self, batch: Array) -> Array:
-        """Affinities that are known; 0 for others."""
+        """Return the known affinities, 0 for other pairs."""
         codes, masses = self.codes[batch], self.masses[batch]
         labeled = codes != UNLABELED
         sent = 2 * masses[:, np.maximum(codes, 0)] - masses.sum(axis=1, keepdims=True)
@@ -109,7 +107,7 @@ class AffinityLoss:
     def __call__(
         self, squares: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor
     ) -> torch.Tensor:
-        """Loss of a batch."""
+        """Compute the loss of a batch."""
         n_known = (weights != 0).sum()
         total: torch.Tensor = (weights * squares).sum() / n_known.clamp_min(1)
         return total
@@ -117,7 +115,7 @@ class AffinityLoss:
 
 @dataclass(frozen=True)
 class EntropyLoss:
-    """Minus the log-likelihood of the labeled pairs, and the entropy of others: SERAPH's.
+    """Loss of SERAPH: negative log-likelihood of labeled pairs and entropy of the others.
 
     Examples
     --------
@@ -129,17 +127,17 @@ class EntropyLoss:
     """
 
     threshold: float
-    entropy: float  # of all pairs that are not known, against all that are
-    both: bool = False  # whether neither end of these may have a label
+    entropy: float  # weight of all unknown pairs relative to all known ones
+    both: bool = False  # whether both ends of an unknown pair must be unlabeled
 
     def weights_of(self, batch: Array) -> Array:
-        """Nothing: it asks for no graph."""
+        """Return zeros: the loss uses no graph."""
         return np.zeros((len(batch), len(batch)))
 
     def __call__(
         self, squares: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor
     ) -> torch.Tensor:
-        """Loss of a batch."""
+        """Compute the loss of a batch."""
         same, different, unknown = kinds_of_pairs(labels)
         if self.both:
             unlabeled = labels == UNLABELED
@@ -152,7 +150,7 @@ class EntropyLoss:
 
 
 def kinds_of_pairs(labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Which pairs i < j are of one class, of two, and not known, as masks (b, b).
+    """Return masks (b, b) of the similar, dissimilar and unknown pairs i < j.
 
     Examples
     --------
@@ -167,7 +165,7 @@ def kinds_of_pairs(labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, to
 
 
 def pairs_about_mean(pulls: Array) -> Array:
-    r"""Weights (b, b) of pairs whose squared distances sum to those of the rows from their mean.
+    r"""Rewrite weights of squared distances to the mean as weights (b, b) of pairs.
 
     .. math:: \sum_i u_i |z_i - \bar z|^2 = \sum_{i<j} A_{ij} |z_i - z_j|^2, \qquad
         A_{ij} = (u_i + u_j) / b - \sum_k u_k / b^2
@@ -185,7 +183,7 @@ def pairs_about_mean(pulls: Array) -> Array:
 
 
 def dense_block(matrix: sparse.csr_array, rows: Array) -> Array:
-    """Entries between some rows, dense (b, b); a row may come twice.
+    """Return the dense block (b, b) of these rows, which may repeat.
 
     Examples
     --------
@@ -198,5 +196,5 @@ def dense_block(matrix: sparse.csr_array, rows: Array) -> Array:
 
 
 def _mean(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Mean where the mask is; 0, with its gradient, where it is nowhere."""
+    """Compute the mean over the mask; 0, with a gradient of zeros, if it is empty."""
     return (values * mask).sum() / mask.sum().clamp_min(1)

@@ -1,17 +1,25 @@
-"""ISDML: edges weighted by the density about them, and descent along geodesics."""
+"""ISDML: a metric from density-weighted edges, by Riemannian steepest descent."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from numbers import Integral, Real
+from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ssdml.baselines.base import NOT_NEGATIVE, Baseline, Problem, balanced
+from ssdml.baselines.base import (
+    COUNT,
+    NOT_NEGATIVE,
+    POSITIVE,
+    Baseline,
+    Problem,
+    combine_scatters,
+)
 from ssdml.graphs.laplacian import pair_scatter
 from ssdml.graphs.neighbors.knn import KNNGraph, directed_csr
 from ssdml.utils.linalg import symmetrize
@@ -21,11 +29,13 @@ if TYPE_CHECKING:
     from ssdml.baselines.batch_losses import BatchLoss
 
 
-TILE = 2048  # rows to a side of the squared distances that are held at once: 32 MB
-FAINT = 1e-38
-ALL_ROWS = 60_000  # up to so many the density counts all of them
+TILE = 2048  # side of a block of squared distances: 32 MB
+VANISHING = 1e-38  # weights below this count as zero
+MAX_DENSE_ROWS = 60_000  # beyond, the density counts neighbors only
+NEWTON_RADIUS = 0.5  # a Newton step descends if the gradient is shorter
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ISDML(Baseline):
     r"""Intrinsic semi-supervised metric learning.
 
@@ -35,54 +45,45 @@ class ISDML(Baseline):
         e^{-|z_i - z_j|^2 / 2 \sigma^2} (z_i - z_j)(z_i - z_j)^\top
 
     by steepest descent along the geodesics of the positive definite matrices. β is the density at
-    a row, σ a length between the least and the largest distance.
+    a row, σ a length between the smallest and the largest distance.
 
     Parameters
     ----------
-    n_components : int or None
-        Rows of M's factor, which keep the distances under M as well as so many can; None: as
-        many as features.
-    n_neighbors : int
+    n_components, n_neighbors, n_jobs, random_state
+        See :class:`~ssdml.baselines.base.Baseline`.
     bandwidth : float
-        v: σ is the least distance, and 1 / v of the way to the largest.
+        v: σ lies 1 / v of the way from the smallest to the largest distance.
     density : {"auto", "all", "neighbors"}
-        Which rows the density at a row counts; "auto": all of up to 60,000, else its neighbors.
+        Rows that the density at a row counts; "auto": all of up to 60,000, else its neighbors.
     similar_weight, graph_weight : float
-        Of the mean scatters.
+        w_S and w_R.
     dissimilar_weight : float or None
-        None: 0.9 of the largest with which H is positive semidefinite.
+        w_D; None: 0.9 of the largest value for which H is positive semidefinite.
     ridge : float
-        Share of the identity beside what is attracted.
+        Multiple of the identity added to H, in units of the mean eigenvalue of w_S S + w_R R.
     max_iter : int
-        Steps of the descent.
+        Maximum number of descent steps.
     tol : float
-        It ends where the gradient's length, in the metric of the manifold, is at most ``tol * d``.
-    n_jobs : int or None
-        Threads of the neighbor search.
-    random_state : int, RandomState or None
-        Of the search, where it is not exact.
+        The descent stops when the norm of the Riemannian gradient is at most ``tol * d``.
 
     Attributes
     ----------
-    components_ : ndarray of shape (n_components, n_features)
+    components_, n_iter_, classes_, transduction_, label_distributions_, embedding_
+        See :class:`~ssdml.baselines.base.Baseline`.
     info_ : dict
-        ``dissimilar_weight`` that was used, ``sigma``, weights of the ``edges``, ``values`` of the
+        ``dissimilar_weight`` as used, ``sigma``, weights of the ``edges``, and ``values`` of the
         objective at each step.
-    n_iter_ : int
-    classes_, transduction_, label_distributions_, embedding_ : ndarray
-        As those of :class:`ssdml.SSDML`.
 
     Notes
     -----
-    The form of the edges' weights and of σ is the paper's, its Eqs. (2), (7), (8) and Section IV,
-    as a reader of it has them; v = 10 and 10 neighbors are that reader's defaults, which we could
-    not compare with the paper. The rest is our reconstruction, for its text was not at hand: the
-    labeled term, means in the place of sums, the barrier ``-log|M|`` without which nothing bounds
-    the objective, the ridge, the window of the density (σ), and the rule for
-    ``dissimilar_weight``. Beyond 60,000 rows the density counts neighbors alone, and the largest
-    distance is that of two rows far apart, which may be less. The minimum of this
-    objective is ``H^-1``; the descent comes near it, and a step of Newton to it. O(n² d) with all
-    rows in the density, O(d³) a step.
+    The edge weights and σ follow Eqs. (2), (7), (8) and Section IV of the paper, as described by
+    a reader of it; v = 10 and 10 neighbors are that reader's defaults. The rest is our
+    reconstruction, as the paper's text was not available: the labeled term, means instead of sums,
+    the barrier ``-log|M|``, without which the objective is unbounded, the ridge, the window of the
+    density (σ), and the rule for ``dissimilar_weight``. Beyond 60,000 rows the density counts
+    neighbors alone, and the largest distance is approximate. The exact minimum is ``H^-1``; the
+    descent approaches it and a Newton step completes it. O(n² d) if the density counts all rows,
+    O(d³) per step.
 
     References
     ----------
@@ -98,54 +99,33 @@ class ISDML(Baseline):
     True
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
-        **Baseline._shared_constraints,
+    bandwidth: float = 10.0
+    density: str = "auto"
+    similar_weight: float = 1.0
+    dissimilar_weight: float | None = None
+    graph_weight: float = 1.0
+    ridge: float = 1e-3
+    max_iter: int = 500
+    tol: float = 1e-6
+
+    _parameter_constraints = Baseline._parameter_constraints | {
         "bandwidth": [Interval(Real, 1, None, closed="left")],
         "density": [StrOptions({"auto", "all", "neighbors"})],
         "similar_weight": NOT_NEGATIVE,
         "dissimilar_weight": [*NOT_NEGATIVE, None],
         "graph_weight": NOT_NEGATIVE,
-        "ridge": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="neither")],
+        "ridge": POSITIVE,
+        "max_iter": COUNT,
+        "tol": POSITIVE,
     }
-
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        n_neighbors: int = 10,
-        bandwidth: float = 10.0,
-        density: str = "auto",
-        similar_weight: float = 1.0,
-        dissimilar_weight: float | None = None,
-        graph_weight: float = 1.0,
-        ridge: float = 1e-3,
-        max_iter: int = 500,
-        tol: float = 1e-6,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.n_neighbors = n_neighbors
-        self.bandwidth = bandwidth
-        self.density = density
-        self.similar_weight = similar_weight
-        self.dissimilar_weight = dissimilar_weight
-        self.graph_weight = graph_weight
-        self.ridge = ridge
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.random_state = random_state
 
     def _learn(self, problem: Problem) -> tuple[Floats, dict[str, Any]]:
         sigma = kernel_width(problem.X, problem.graph, self.bandwidth)
         density = self.density
         if density == "auto":
-            density = "all" if len(problem.X) <= ALL_ROWS else "neighbors"
+            density = "all" if len(problem.X) <= MAX_DENSE_ROWS else "neighbors"
         weights = density_weights(problem.X, problem.graph, sigma, density=density)
-        H, used = balanced(
+        H, used = combine_scatters(
             problem.pairs.similar,
             problem.pairs.dissimilar,
             pair_scatter(problem.X, weights) / (weights.sum() / 2),
@@ -165,24 +145,20 @@ class ISDML(Baseline):
         return LaplacianLoss(info["edges"], self.similar_weight, used, self.graph_weight)
 
 
-NEAR = 0.5  # length of the gradient from which a step of Newton goes down
-
-
 class Descent(NamedTuple):
-    """The point reached, and the objective at each on the way."""
+    """Result of a descent."""
 
     M: Floats
-    values: list[float]
+    values: list[float]  # of the objective, at each step
     converged: bool
 
 
 def descend(H: Floats, *, max_iter: int, tol: float) -> Descent:
-    """Steepest descent of ``tr(M H) - log|M|`` on the positive definite matrices, by pymanopt.
+    """Minimize ``tr(M H) - log|M|`` by steepest descent on the positive definite matrices.
 
-    The metric of the manifold is the affine-invariant one, in which the gradient at M is
-    ``M (H - M^-1) M``. It begins at the multiple of the identity that is best. A line search sees
-    nothing below the objective's rounding, 1e-16, whose root is the distance to the minimum; so
-    where the descent comes to, a last step is Newton's, ``M - M (H - M^-1) M``, which squares it.
+    The affine-invariant metric gives the gradient ``M (H - M^-1) M``. The start is the best
+    multiple of the identity. A line search cannot resolve the objective below its rounding, 1e-16,
+    and so the distance to the minimum below 1e-8; a final Newton step squares that distance.
 
     Parameters
     ----------
@@ -190,7 +166,7 @@ def descend(H: Floats, *, max_iter: int, tol: float) -> Descent:
         Positive definite.
     max_iter : int
     tol : float
-        Of the gradient's length over d.
+        Tolerance of the gradient norm over d.
 
     Examples
     --------
@@ -206,7 +182,7 @@ def descend(H: Floats, *, max_iter: int, tol: float) -> Descent:
     manifold = SymmetricPositiveDefinite(d)
     problem = OnManifold(
         manifold,
-        function.numpy(manifold)(lambda M: barred_trace(M, H)),
+        function.numpy(manifold)(lambda M: barrier_objective(M, H)),
         euclidean_gradient=function.numpy(manifold)(lambda M: H - np.linalg.inv(M)),
     )
     optimizer = SteepestDescent(
@@ -219,23 +195,23 @@ def descend(H: Floats, *, max_iter: int, tol: float) -> Descent:
     start = np.eye(d) * d / np.trace(H)
     slope = start @ (H - np.linalg.inv(start)) @ start
     if manifold.norm(start, slope) <= tol * d:
-        return Descent(start, [barred_trace(start, H)], True)
+        return Descent(start, [barrier_objective(start, H)], True)
     found = optimizer.run(problem, initial_point=start)
     values = [float(value) for value in found.log["iterations"]["cost"]]
     M = symmetrize(found.point)
     slope = M @ H @ M - M
-    if manifold.norm(M, slope) < NEAR:
+    if manifold.norm(M, slope) < NEWTON_RADIUS:
         M = symmetrize(M - slope)
-        values.append(barred_trace(M, H))
+        values.append(barrier_objective(M, H))
     return Descent(M, values, found.iterations < max_iter)
 
 
-def barred_trace(M: Floats, H: Floats) -> float:
-    """``tr(M H) - log|M|``; infinity outside the positive definite matrices.
+def barrier_objective(M: Floats, H: Floats) -> float:
+    """Compute ``tr(M H) - log|M|``; infinity if M is not positive definite.
 
     Examples
     --------
-    >>> barred_trace(np.eye(2), np.diag([1.0, 4.0]))
+    >>> barrier_objective(np.eye(2), np.diag([1.0, 4.0]))
     5.0
     """
     sign, log_determinant = np.linalg.slogdet(M)
@@ -243,10 +219,9 @@ def barred_trace(M: Floats, H: Floats) -> float:
 
 
 def kernel_width(X: Floats, graph: KNNGraph, bandwidth: float) -> float:
-    """``D_min + (D_max - D_min) / bandwidth`` of the distances between distinct rows.
+    """Compute ``D_min + (D_max - D_min) / bandwidth`` of the distances; 1 if all rows are equal.
 
-    Where all rows are one, 1. O(n² d) for up to 60,000 rows; for more the largest distance is that
-    of a row to the farthest from it, which is taken next, some times, O(n d).
+    O(n² d) for up to 60,000 rows; beyond, D_max comes from :func:`far_apart` in O(n d).
 
     Examples
     --------
@@ -256,7 +231,7 @@ def kernel_width(X: Floats, graph: KNNGraph, bandwidth: float) -> float:
     1.2
     """
     least = float(graph.distances[:, 0].min())
-    if len(X) <= ALL_ROWS:
+    if len(X) <= MAX_DENSE_ROWS:
         largest = float(np.sqrt(max(tile.max() for _, _, tile in _squared_distances(X))))
     else:
         largest = far_apart(X)
@@ -264,7 +239,7 @@ def kernel_width(X: Floats, graph: KNNGraph, bandwidth: float) -> float:
 
 
 def far_apart(X: Floats, *, n_sweeps: int = 5) -> float:
-    """Distance of two rows that are far from each other, if not the farthest.
+    """Approximate the largest distance by repeated jumps to the farthest row.
 
     Examples
     --------
@@ -281,7 +256,7 @@ def far_apart(X: Floats, *, n_sweeps: int = 5) -> float:
 def density_weights(
     X: Floats, graph: KNNGraph, sigma: float, *, density: str = "all"
 ) -> sparse.csr_array:
-    """Symmetric weights ``W + W^T`` of the edges, ``W_ij = beta_i exp(-d_ij² / 2 sigma²)``.
+    """Compute edge weights ``W + W^T`` with ``W_ij = beta_i exp(-d_ij² / 2 sigma²)``.
 
     Parameters
     ----------
@@ -289,7 +264,7 @@ def density_weights(
     graph : KNNGraph
     sigma : float
     density : {"all", "neighbors"}
-        Which rows the Parzen density counts; beta is it over its largest value.
+        Rows that the Parzen density counts; beta is the density over its maximum.
 
     Examples
     --------
@@ -314,10 +289,10 @@ def density_weights(
             sums[left] += tile.sum(axis=1)
     beta = sums / max(sums.max(), np.finfo(np.float64).tiny)
     weights = beta[:, None] * similarity
-    if (weights < FAINT).mean() > 0.5:
+    if (weights < VANISHING).mean() > 0.5:
         warnings.warn(
-            "ISDML: bandwidth must leave most neighbors in sight of each other; with sigma = "
-            f"{sigma:.3g} more than half of the weights vanish. Lower it.",
+            "ISDML: bandwidth must keep most edge weights above 0; with sigma = "
+            f"{sigma:.3g} more than half vanish. Lower it.",
             stacklevel=6,
         )
     directed = directed_csr(graph, weights)
@@ -325,10 +300,10 @@ def density_weights(
 
 
 def _squared_distances(X: Floats) -> Iterator[tuple[slice, slice, Floats]]:
-    """Tiles of those of all rows, each pair of rows once, with the places of their two sides."""
+    """Yield blocks of squared distances with their slices, each pair of rows once."""
     squares = np.einsum("ij,ij->i", X, X)[:, None]
     ones = np.ones_like(squares)
-    # |x|² + |y|² - 2 x y in one product, so that a tile is written once.
+    # |x|² + |y|² - 2 x y in one product: each block is written once.
     first, second = np.hstack([-2 * X, squares, ones]), np.hstack([X, ones, squares])
     places = [slice(start, start + TILE) for start in range(0, len(X), TILE)]
     for number, left in enumerate(places):

@@ -1,16 +1,14 @@
-"""LRML: labeled pairs and the Laplacian of a kNN graph, in closed form."""
+"""LRML: a metric from labeled pairs and a graph Laplacian, in closed form."""
 
 from __future__ import annotations
 
-from numbers import Real
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
-from sklearn.utils._param_validation import Interval
 
-from ssdml.baselines.base import NOT_NEGATIVE, Baseline, Problem, balanced
+from ssdml.baselines.base import NOT_NEGATIVE, POSITIVE, Baseline, Problem, combine_scatters
 from ssdml.graphs.laplacian import adjacency, pair_scatter, symmetric_normalized
 from ssdml.graphs.neighbors.knn import KNNGraph
 from ssdml.utils.linalg import symmetrize
@@ -20,53 +18,40 @@ if TYPE_CHECKING:
     from ssdml.baselines.batch_losses import BatchLoss
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LRML(Baseline):
     r"""Laplacian regularized metric learning.
 
     .. math:: \min_{M \succeq 0,\ \log|M| \ge 0} \operatorname{tr}(M H), \quad
         H = w_S \hat S - w_D \hat D + w_R \hat R, \qquad M = |H|^{1/d} H^{-1}
 
-    with the mean scatters of similar and dissimilar labeled pairs, and that of the graph's edges.
+    with the mean scatters of similar and dissimilar labeled pairs and of the edges of a kNN graph.
 
     Parameters
     ----------
-    n_components : int or None
-        Rows of M's factor, which keep the distances under M as well as so many can; None: as
-        many as features.
-    n_neighbors : int
-        Of the graph, whose edges are those of either end.
+    n_components, n_neighbors, n_jobs, random_state
+        See :class:`~ssdml.baselines.base.Baseline`.
     similar_weight, graph_weight : float
-        Of the mean scatters.
+        w_S and w_R.
     dissimilar_weight : float or None
-        None: 0.9 of the largest with which H is positive semidefinite.
+        w_D; None: 0.9 of the largest value for which H is positive semidefinite.
     ridge : float
-        Share of the identity beside what is attracted.
+        Multiple of the identity added to H, in units of the mean eigenvalue of w_S S + w_R R.
     normalized : bool
-        Whether the graph's Laplacian is the symmetric normalized one of the paper's experiments.
-    n_jobs : int or None
-        Threads of the neighbor search.
-    random_state : int, RandomState or None
-        Of the search, where it is not exact.
+        Whether to use the symmetric normalized Laplacian, as the paper's experiments do.
 
     Attributes
     ----------
-    components_ : ndarray of shape (n_components, n_features)
+    components_, classes_, transduction_, label_distributions_, embedding_
+        See :class:`~ssdml.baselines.base.Baseline`.
     info_ : dict
-        ``dissimilar_weight`` that was used, ``value`` of the objective.
-    classes_, transduction_, label_distributions_, embedding_ : ndarray
-        As those of :class:`ssdml.SSDML`.
-
-    Warns
-    -----
-    UserWarning
-        If ``dissimilar_weight`` had to be lowered, for the objective to be bounded; if there are
-        no labels, or no similar or dissimilar pairs, whose term is then left out.
+        ``dissimilar_weight`` as used, and ``value`` of the objective.
 
     Notes
     -----
-    The objective is seed 003's Eq. (2). The closed form is ours, from the conditions of Karush,
-    Kuhn and Tucker; so are means in the place of sums, the bound on ``dissimilar_weight``, the
-    ridge and the default weights: the paper's are not known to us. O(k n d + n d² + d³).
+    The objective is Eq. (2) of Dutta et al. (2021). Ours, as the paper's text was not available:
+    the closed form, derived from the Karush-Kuhn-Tucker conditions; means instead of sums; the
+    bound on ``dissimilar_weight``; the ridge; the default weights. O(k n d + n d² + d³).
 
     References
     ----------
@@ -82,40 +67,23 @@ class LRML(Baseline):
     True
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
-        **Baseline._shared_constraints,
+    n_neighbors: int = 6
+    similar_weight: float = 1.0
+    dissimilar_weight: float | None = None
+    graph_weight: float = 1.0
+    ridge: float = 1e-3
+    normalized: bool = False
+
+    _parameter_constraints = Baseline._parameter_constraints | {
         "similar_weight": NOT_NEGATIVE,
         "dissimilar_weight": [*NOT_NEGATIVE, None],
         "graph_weight": NOT_NEGATIVE,
-        "ridge": [Interval(Real, 0, None, closed="neither")],
+        "ridge": POSITIVE,
         "normalized": ["boolean"],
     }
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        n_neighbors: int = 6,
-        similar_weight: float = 1.0,
-        dissimilar_weight: float | None = None,
-        graph_weight: float = 1.0,
-        ridge: float = 1e-3,
-        normalized: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.n_neighbors = n_neighbors
-        self.similar_weight = similar_weight
-        self.dissimilar_weight = dissimilar_weight
-        self.graph_weight = graph_weight
-        self.ridge = ridge
-        self.normalized = normalized
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-
     def _learn(self, problem: Problem) -> tuple[Floats, dict[str, Any]]:
-        H, used = balanced(
+        H, used = combine_scatters(
             problem.pairs.similar,
             problem.pairs.dissimilar,
             edge_scatter(problem.X, problem.graph, normalized=self.normalized),
@@ -135,12 +103,7 @@ class LRML(Baseline):
 
 
 def least_trace(H: Floats) -> Floats:
-    """The M with determinant 1 for which ``tr(M H)`` is least: ``det(H)^(1/d) H^-1``.
-
-    Parameters
-    ----------
-    H : array of shape (d, d)
-        Positive definite.
+    """Minimize ``tr(M H)`` over M of determinant 1, for a positive definite H.
 
     Examples
     --------
@@ -153,9 +116,7 @@ def least_trace(H: Floats) -> Floats:
 
 
 def edge_scatter(X: Floats, graph: KNNGraph, *, normalized: bool = False) -> Floats:
-    """Mean scatter of the graph's edges, each of weight 1, (d, d).
-
-    With ``normalized`` the symmetric normalized Laplacian takes the place of the plain one.
+    """Compute the mean scatter (d, d) of the graph's edges, by its Laplacian.
 
     Examples
     --------
@@ -173,19 +134,19 @@ def edge_scatter(X: Floats, graph: KNNGraph, *, normalized: bool = False) -> Flo
 
 
 class LaplacianParts(NamedTuple):
-    """A Laplacian as weights of pairs, and of rows."""
+    """A Laplacian as weights of pairs and of rows."""
 
     edges: sparse.csr_array  # symmetric
-    pulls: npt.NDArray[np.float64] | None  # (n,), of the rows' squared distances to their mean
+    pulls: Floats | None  # (n,), weights of the squared distances to the mean
 
 
 def laplacian_parts(graph: KNNGraph, *, normalized: bool) -> LaplacianParts:
-    r"""The plain Laplacian of the graph's edges, or the symmetric normalized one.
+    r"""Split the plain or the symmetric normalized Laplacian into weights of pairs and rows.
 
     .. math:: I - S = (\operatorname{diag}(S 1) - S) + \operatorname{diag}(1 - S 1), \qquad
         S = D^{-1/2} W D^{-1/2}
 
-    so beside its edges, those of S, a normalized Laplacian weighs rows.
+    so a normalized Laplacian weighs rows in addition to the edges, those of S.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Scatter of the pairs that labels know: similar ones of one class, dissimilar ones of two."""
+"""Labeled pairs: scatters of similar and dissimilar pairs, random pairs, distances."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from numba import njit
 
 from ssdml.utils.labels import class_codes
 from ssdml.utils.scatter import class_means
-from ssdml.utils.typing import Floats
+from ssdml.utils.typing import Array, Floats
 from ssdml.utils.validation import UNLABELED
 
 
 class LabeledPairs(NamedTuple):
-    """Mean outer products of the differences over unordered pairs; zeros where there are none."""
+    """Mean outer products of the differences of unordered pairs; zeros if there are none."""
 
     similar: Floats  # (d, d)
     dissimilar: Floats
@@ -25,25 +25,17 @@ class LabeledPairs(NamedTuple):
 
 
 def labeled_pairs(X: npt.ArrayLike, labels: npt.ArrayLike) -> LabeledPairs:
-    r"""Scatter of the similar and of the dissimilar pairs of labeled rows.
+    r"""Compute the scatters of the similar and of the dissimilar pairs of labeled rows.
 
     .. math:: \sum_{i<j} (z_i - z_j)(z_i - z_j)^\top = n \sum_i (z_i - \bar z)(z_i - \bar z)^\top
 
-    within each class, and for all rows together: no pair is formed.
+    within each class and over all rows: O(m d²) for m labeled rows, without forming pairs.
 
     Parameters
     ----------
     X : array of shape (n, d)
     labels : array of shape (n,), int
         -1 where unlabeled.
-
-    Returns
-    -------
-    pairs : LabeledPairs
-
-    Notes
-    -----
-    O(m d²) for m labeled rows.
 
     Examples
     --------
@@ -55,7 +47,7 @@ def labeled_pairs(X: npt.ArrayLike, labels: npt.ArrayLike) -> LabeledPairs:
     known = codes != UNLABELED
     rows, codes = np.asarray(X, dtype=np.float64)[known], codes[known]
     m, counts = len(rows), np.bincount(codes, minlength=n_classes)
-    # From a row first, then from the mean: so rows that are equal come to 0, and not to rounding.
+    # Subtract a row before the mean: equal rows then give exact zeros, not rounding errors.
     first = np.unique(codes, return_index=True)[1]
     within = rows - rows[first][codes]
     within -= class_means(within, codes, n_classes=n_classes)[codes]
@@ -66,29 +58,27 @@ def labeled_pairs(X: npt.ArrayLike, labels: npt.ArrayLike) -> LabeledPairs:
     n_similar = int((counts * (counts - 1)).sum()) // 2
     n_dissimilar = m * (m - 1) // 2 - n_similar
     if not n_dissimilar:
-        dissimilar = np.zeros_like(similar)  # rounding apart
+        dissimilar = np.zeros_like(similar)  # exactly, without rounding errors
     return LabeledPairs(
         similar / max(n_similar, 1), dissimilar / max(n_dissimilar, 1), n_similar, n_dissimilar
     )
 
 
-def draw_pairs(
-    labels: npt.ArrayLike, count: int, rng: np.random.Generator
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Similar and dissimilar pairs of labeled rows: all of a kind, or so many drawn evenly.
+def draw_pairs(labels: npt.ArrayLike, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Draw similar and dissimilar pairs of labeled rows uniformly, with replacement, or take all.
 
     Parameters
     ----------
     labels : array of shape (n,), int
         -1 where unlabeled.
     count : int
-        The most of each kind; where there are more, so many are drawn, some perhaps twice.
+        Maximum number of each kind.
     rng : Generator
 
     Returns
     -------
     similar, dissimilar : arrays of shape (m, 2), int
-        Rows.
+        Row indices.
 
     Examples
     --------
@@ -100,9 +90,9 @@ def draw_pairs(
     rows = np.flatnonzero(codes != UNLABELED)
     order = rows[np.argsort(codes[rows], kind="stable")]
     sizes = np.unique(codes[order], return_counts=True)[1]
-    ends = np.repeat(np.cumsum(sizes), sizes)  # of the class of each
+    ends = np.repeat(np.cumsum(sizes), sizes)  # of each row's class
     places = np.arange(len(order))
-    # Of each row those after it in its class, and those of later classes.
+    # Pair each row with those after it in its class, and with those of later classes.
     similar = _draw(places + 1, ends, count, rng)
     dissimilar = _draw(ends, np.full(len(order), len(order)), count, rng)
     return order[similar], order[dissimilar]
@@ -115,27 +105,27 @@ def draw_unknown_pairs(
     *,
     both: bool = False,
     n_rows: int | None = None,
-) -> tuple[npt.NDArray[Any], int]:
-    """Pairs that the labels do not know, all or so many drawn evenly, and how many there are.
+) -> tuple[Array, int]:
+    """Draw pairs with an unlabeled end uniformly, with replacement, or take all.
 
     Parameters
     ----------
     labels : array of shape (n,), int
         -1 where unlabeled.
     count : int
-        The most pairs; where there are more, so many are drawn, some perhaps twice.
+        Maximum number of pairs.
     rng : Generator
     both : bool
-        Whether neither end has a label; otherwise one may.
+        Whether both ends must be unlabeled.
     n_rows : int, optional
-        The most rows; where there are more, so many are drawn first, and all pairs are of these.
+        Maximum number of rows; of more, that many are drawn first.
 
     Returns
     -------
     pairs : array of shape (m, 2), int
-        Rows.
+        Row indices.
     n_pairs : int
-        As many as there are without ``count`` and ``n_rows``.
+        Number of pairs without the limits ``count`` and ``n_rows``.
 
     Examples
     --------
@@ -147,22 +137,22 @@ def draw_unknown_pairs(
     known, unknown = np.flatnonzero(~unlabeled)[: 0 if both else None], np.flatnonzero(unlabeled)
     n_pairs = len(unknown) * len(known) + len(unknown) * (len(unknown) - 1) // 2
     share = 1.0 if n_rows is None else n_rows / max(len(known) + len(unknown), 1)
-    if share < 1:  # of both kinds, so that their pairs stay in proportion
+    if share < 1:  # draw from both kinds, so that their pairs stay in proportion
         known, unknown = (
             np.sort(rng.choice(rows, math.ceil(share * len(rows)), replace=False))
             for rows in (known, unknown)
         )
-    # Of each row without a label those before it.
+    # Pair each unlabeled row with those before it.
     order = np.concatenate([known, unknown])
     places = np.arange(len(order))
     last = np.where(places < len(known), 0, places)
     return order[_draw(np.zeros_like(last), last, count, rng)], n_pairs
 
 
-def squares_under(M: Floats, rows: Floats, ends: npt.NDArray[Any]) -> Floats:
-    """Squared distances under M of the pairs of rows with these ends (m, 2).
+def squares_under(M: Floats, rows: Floats, ends: Array) -> Floats:
+    """Compute squared distances under M of pairs of rows (m, 2), without an m x d array.
 
-    O(n d² + m d), and no array of m x d.
+    O(n d² + m d).
 
     Examples
     --------
@@ -177,7 +167,7 @@ def squares_under(M: Floats, rows: Floats, ends: npt.NDArray[Any]) -> Floats:
 
 @njit(nogil=True, cache=True)
 def _products(rows: Any, images: Any, ends: Any, out: Any) -> None:  # pragma: no cover
-    """Products of the differences of rows and of their images."""
+    """Multiply the differences of rows and of their images."""
     for pair in range(len(ends)):
         i, j = ends[pair]
         total = 0.0
@@ -186,10 +176,8 @@ def _products(rows: Any, images: Any, ends: Any, out: Any) -> None:  # pragma: n
         out[pair] = total
 
 
-def _draw(
-    first: npt.NDArray[Any], last: npt.NDArray[Any], count: int, rng: np.random.Generator
-) -> npt.NDArray[Any]:
-    """Pairs of i with one of first[i], ..., last[i] - 1: all, or so many drawn evenly."""
+def _draw(first: Array, last: Array, count: int, rng: np.random.Generator) -> Array:
+    """Pair i with one of first[i], ..., last[i] - 1: all, or ``count`` drawn uniformly."""
     before = np.concatenate([[0], np.cumsum(last - first)])
     total = int(before[-1])
     chosen = np.arange(total) if total <= count else rng.integers(total, size=count)

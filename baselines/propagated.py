@@ -1,14 +1,23 @@
-"""A metric near a prior, under which rows of high propagated affinity are near each other."""
+"""Base class of APLLR and APIT: a prior corrected by propagated affinities."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+from sklearn.utils._param_validation import Interval
 
-from ssdml.baselines.base import SAFE, Baseline, Problem, largest_weight, lowered
+from ssdml.baselines.base import (
+    BOUND_SHARE,
+    NOT_NEGATIVE,
+    Baseline,
+    Problem,
+    cap_weight,
+    largest_weight,
+)
 from ssdml.graphs.neighbors.knn import KNNGraph
 from ssdml.graphs.propagation.affinities import propagate_affinities
 from ssdml.graphs.propagation.class_masses import class_masses, transition_matrix, walk_visits
@@ -16,59 +25,73 @@ from ssdml.graphs.propagation.solvers import krylov_propagator
 from ssdml.utils.labels import class_codes, one_hot
 from ssdml.utils.linalg import symmetrize
 from ssdml.utils.parallel import count_threads
-from ssdml.utils.typing import Floats
+from ssdml.utils.typing import Array, Floats, Ints
 from ssdml.utils.validation import UNLABELED
 
 if TYPE_CHECKING:
     from ssdml.baselines.batch_losses import AffinityLoss, BatchLoss
 
-TOL = 1e-9  # of the entries that are propagated, relative to the largest
+TOL = 1e-9  # error of propagated entries, relative to the largest
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PropagatedBaseline(Baseline):
-    """Base of methods whose metric stays near a prior; what a method adds is the prior."""
+    """Base class of methods whose metric stays near a prior; a method implements :meth:`_prior`.
 
-    decay: float
-    graph_weight: float | None
+    Parameters
+    ----------
+    decay : float
+        Decay of the propagation, between 0 and 1.
+    graph_weight : float or None
+        η; None: 1, or 0.9 of the largest value that keeps M positive definite if that is smaller.
+    """
+
+    decay: float = 0.99
+    graph_weight: float | None = None
+
+    _parameter_constraints = Baseline._parameter_constraints | {
+        "decay": [Interval(Real, 0, 1, closed="neither")],
+        "graph_weight": [*NOT_NEGATIVE, None],
+    }
 
     @abstractmethod
     def _prior(self, problem: Problem) -> tuple[Floats, dict[str, Any]]:
-        """M_0 (d, d), and what is worth telling of how it came about."""
+        """Return M_0 (d, d) and entries of ``info_``."""
 
     def _learn(self, problem: Problem) -> tuple[Floats, dict[str, Any]]:
-        prior, told = self._prior(problem)
+        prior, info = self._prior(problem)
         scatter = propagated_scatter(
             problem.X, problem.labels, problem.graph, decay=self.decay, n_jobs=self.n_jobs
         )
         M, used = near_prior(prior, scatter, self.graph_weight, type(self).__name__)
-        return M, {"graph_weight": used, **told}
+        return M, {"graph_weight": used, **info}
 
     def _batch_loss(self, problem: Problem, info: dict[str, Any]) -> BatchLoss:
         return affinity_loss(problem.labels, problem.graph, decay=self.decay, n_jobs=self.n_jobs)
 
 
 class Near(NamedTuple):
-    """The metric, and the weight of the graph that was used."""
+    """Result of :func:`near_prior`."""
 
     M: Floats
-    graph_weight: float
+    graph_weight: float  # as used
 
 
 def propagated_scatter(
     X: Floats,
-    labels: npt.NDArray[np.int64],
+    labels: Ints,
     graph: KNNGraph,
     *,
     decay: float,
     n_jobs: int | None = None,
 ) -> Floats:
-    r"""``Z^T (diag(W 1) - W) Z / n`` of the one-sided propagated affinities W, not formed.
+    r"""Compute ``Z^T (diag(W 1) - W) Z / n`` for one-sided propagated affinities W.
 
     .. math:: W = \operatorname{sym}(P W_0), \quad P = (1 - \gamma)(I - \gamma Q)^{-1}
 
-    W_0 holds 1 for a row with itself and for labeled rows of one class, -1 for two classes. So
-    ``Z^T W Z`` needs P on the d columns of ``W_0 Z``; ``W 1`` a column more, and P^T 1, how often
-    walks come by each row.
+    W_0 is 1 for a row with itself and for labeled rows of one class, -1 for two classes. W is not
+    formed: ``Z^T W Z`` needs P on the d columns of ``W_0 Z``, and ``W 1`` on one more, and P^T 1,
+    the expected visits of each row.
 
     Parameters
     ----------
@@ -87,7 +110,7 @@ def propagated_scatter(
 
     Notes
     -----
-    O(i k n d) for i steps of the solver: some 100 at decay 0.99, more where it is nearer to 1.
+    O(i k n d) for i steps of the solver: about 100 at decay 0.99, more as it approaches 1.
 
     Examples
     --------
@@ -110,21 +133,21 @@ def propagated_scatter(
 
 
 def affinity_loss(
-    labels: npt.NDArray[np.int64], graph: KNNGraph, *, decay: float, n_jobs: int | None = None
+    labels: Ints, graph: KNNGraph, *, decay: float, n_jobs: int | None = None
 ) -> AffinityLoss:
-    """The loss of mini-batches by the same affinities, on edges and where a label is."""
+    """Return the mini-batch loss with the same affinities, on edges and pairs with a label."""
     from ssdml.baselines.batch_losses import AffinityLoss
 
     codes, n_classes = class_codes(labels)
-    masses: npt.NDArray[np.floating[Any]] = np.zeros((len(labels), 1))
+    masses: Array = np.zeros((len(labels), 1))
     if n_classes:
         masses = class_masses(graph, labels, decay=decay, n_jobs=n_jobs).masses
     edges = propagate_affinities(graph, labels, decay=decay, n_jobs=n_jobs)
     return AffinityLoss(edges, masses, codes)
 
 
-def with_labels(columns: Floats, labels: npt.NDArray[np.int64]) -> Floats:
-    """W_0 times columns (n, m).
+def with_labels(columns: Floats, labels: Ints) -> Floats:
+    """Multiply W_0 by columns (n, m).
 
     Examples
     --------
@@ -133,14 +156,14 @@ def with_labels(columns: Floats, labels: npt.NDArray[np.int64]) -> Floats:
     """
     codes, _ = class_codes(labels)
     known = codes != UNLABELED
-    sums = one_hot(labels).T @ columns  # of each class
+    sums = one_hot(labels).T @ columns  # per class
     result = columns.copy()
     result[known] = 2 * sums[codes[known]] - sums.sum(axis=0)
     return result
 
 
 def near_prior(prior: Floats, scatter: Floats, graph_weight: float | None, who: str) -> Near:
-    r"""Minimizer of ``D(M, M_0) + η tr(M K)``, D the divergence of log-determinants.
+    r"""Minimize ``D(M, M_0) + η tr(M K)`` with the log-det divergence D.
 
     .. math:: M = (M_0^{-1} + \eta K)^{-1}
 
@@ -151,14 +174,10 @@ def near_prior(prior: Floats, scatter: Floats, graph_weight: float | None, who: 
     scatter : array of shape (d, d)
         K, symmetric.
     graph_weight : float or None
-        η, lowered to 0.9 of the largest that leaves the inverse positive semidefinite, with a
-        warning; None: 1, or that if it is less.
+        η, lowered to 0.9 of the largest value that keeps the inverse positive semidefinite, with
+        a warning; None: 1, or that value if it is smaller.
     who : str
-        Beginning of the warning.
-
-    Returns
-    -------
-    near : Near
+        Prefix of the warning.
 
     Examples
     --------
@@ -169,7 +188,7 @@ def near_prior(prior: Floats, scatter: Floats, graph_weight: float | None, who: 
     base = symmetrize(np.linalg.inv(prior))
     largest = largest_weight(base, -scatter)
     if graph_weight is None:
-        weight = min(1.0, SAFE * largest)
+        weight = min(1.0, BOUND_SHARE * largest)
     else:
-        weight = lowered(graph_weight, largest, "graph_weight", who)
+        weight = cap_weight(graph_weight, largest, "graph_weight", who)
     return Near(symmetrize(np.linalg.inv(base + weight * scatter)), weight)

@@ -1,18 +1,18 @@
-"""SERAPH: labeled pairs are to be sure, and unlabeled pairs too, whichever way."""
+"""SERAPH: a metric from the likelihood of labeled pairs and the entropy of unlabeled pairs."""
 
 from __future__ import annotations
 
 import warnings
-from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy import sparse
 from scipy.special import expit, log_expit
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
-from ssdml.baselines.base import NOT_NEGATIVE, Baseline, Problem
+from ssdml.baselines.base import COUNT, NOT_NEGATIVE, POSITIVE, Baseline, Problem
 from ssdml.baselines.pairs import draw_pairs, draw_unknown_pairs, squares_under
 from ssdml.graphs.laplacian import pair_scatter
 from ssdml.utils.linalg import symmetrize
@@ -21,17 +21,17 @@ from ssdml.utils.typing import Array, Floats
 if TYPE_CHECKING:
     from ssdml.baselines.batch_losses import BatchLoss
 
-
-N_PAIRS = 100_000  # of each kind at most; where there are more, so many stand for all
-N_ROWS = 10_000  # of which pairs are that the labels do not know: a step costs n d²
+N_PAIRS = 100_000  # maximum of each kind; a drawn pair stands for several
+N_ROWS = 10_000  # maximum number of rows of the unlabeled pairs: a step costs n d²
 HALVINGS = 20
-TURN = 10  # steps between two turns of the pairs' beliefs, and over which the rise is judged
-LARGEST_TRACE = 1e3  # over d: where nothing else bounds M
+ROUND = 10  # steps per EM round, and window of the stopping rule
+LARGEST_TRACE = 1e3  # over d, if nothing else bounds M
 NO_STEP = "SERAPH: a step must raise the objective; none did. Look for a row far from all others."
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SERAPH(Baseline):
-    r"""Semi-supervised metric learning with sparsity by entropy.
+    r"""Semi-supervised metric learning with entropy regularization.
 
     .. math:: \max_{M \succeq 0} \sum_S \ln p_{ij}(1) + \sum_D \ln p_{ij}(-1)
         + \mu \sum_U \sum_y p_{ij}(y) \ln p_{ij}(y) - \lambda \operatorname{tr} M, \qquad
@@ -39,61 +39,53 @@ class SERAPH(Baseline):
 
     Parameters
     ----------
-    n_components : int or None
-        Rows of M's factor, which keep the distances under M as well as so many can; None: as
-        many as features.
-    n_neighbors : int
-        Of the graph by which :meth:`predict` knows classes; the metric does not see it.
+    n_components, n_neighbors, n_jobs, random_state
+        See :class:`~ssdml.baselines.base.Baseline`. The metric does not
+        use the graph; :meth:`predict` does.
     threshold : float
-        η, the squared distance at which a pair is as likely similar as not.
+        η, the squared distance at which a pair is similar with probability 1/2.
     entropy_weight : float or "auto"
-        μ; "auto": as many labeled pairs as there are, over all others.
+        μ; "auto": the number of labeled pairs over the number of all others.
     trace_weight : float
-        λ, of the trace in the scale of the start.
+        λ, in the scale of the start.
     solver : {"gradient", "em"}
-        Projected gradients of the whole, or in turn beliefs of the other pairs and M under them.
+        Projected gradient ascent of the objective, or alternation between the posterior of the
+        unlabeled pairs and M.
     unlabeled_pairs : {"all", "both"}
-        All pairs that the labels do not know, or those whose ends both have none (seed 003).
+        All pairs with an unlabeled end, or those with both ends unlabeled (Dutta et al., 2021).
     max_iter : int
-        Steps of the gradient; with "em" in turns of at most 10. Its code takes 200.
+        Maximum number of gradient steps; "em" takes 10 per round. The paper's code takes 200.
     tol : float
-        Ends where the objective rises by no more than this share of itself a step, over ten.
-    n_jobs : int or None
-        Threads of the neighbor search.
-    random_state : int, RandomState or None
-        Of the pairs that are drawn.
+        The ascent stops when the relative rise per step, over ten steps, is at most ``tol``.
 
     Attributes
     ----------
-    components_ : ndarray of shape (n_components, n_features)
+    components_, n_iter_, classes_, transduction_, label_distributions_, embedding_
+        See :class:`~ssdml.baselines.base.Baseline`.
     info_ : dict
-        ``entropy_weight`` that was used, ``n_unknown`` pairs that it weighs, ``values`` of the
-        objective at each step, or turn.
-    n_iter_ : int
-    classes_, transduction_, label_distributions_, embedding_ : ndarray
-        As those of :class:`ssdml.SSDML`.
+        ``entropy_weight`` as used, the number ``n_unknown`` of pairs that it weights, and
+        ``values`` of the objective at each step or round.
 
     Warns
     -----
     UserWarning
-        If no pair is dissimilar, so that M may shrink to nothing, or none is similar, and with
-        ``trace_weight=0`` the trace has to be bounded.
+        If no pair is dissimilar, so that M may shrink to 0, or if no pair is similar: with
+        ``trace_weight=0`` the trace is then bounded.
     ConvergenceWarning
-        If ``max_iter`` steps did not come to ``tol``, or none raised the objective.
+        If no step raised the objective.
 
     Notes
     -----
-    The model and the beliefs (Eq. (9)) are the paper's; turns of beliefs raise not the objective
-    above but its like with Renyi's entropy of order 1 + μ, and ``values`` are of that. The weight μ
-    of the other pairs in the half that learns M is ours: the beliefs have μ in them already, so to
-    first order these pairs pull with μ² where the gradient of the whole has μ, which is next to
-    nothing at "auto". Step lengths, ``threshold=1``, ``trace_weight=0`` and "auto" are those of the
-    paper's code, as others carried it over. It ends where M moves by 1e-3, which its steps do not
-    come to in 200, and takes a double step where 20 halvings do not help; the rule by the objective
-    and ending there are ours. Of each kind at most 100,000 pairs are drawn, once; those that the
-    labels do not know, of 10,000 rows. The start's scale is ours, for elsewhere all pairs are sure:
-    M and λ are in the unit in which the median pair, of rows that differ, is at the threshold.
-    O(m d² + p d + d³) a step for p pairs of m rows, those 10,000 and the labeled ones.
+    Model and posteriors (Eq. (9)) are the paper's. EM rounds do not raise the objective above but
+    one with Rényi's entropy of order 1 + μ, whose ``values`` are reported. In the M-step the weight
+    μ of the unlabeled pairs is ours: as the posteriors contain μ too, these pairs act with μ² to
+    first order, where the gradient of the objective has μ; that is negligible at "auto". Step
+    lengths, ``threshold=1``, ``trace_weight=0`` and "auto" follow a port of the paper's code, which
+    stops when M moves by 1e-3, not reached in 200 steps, and doubles a step after 20 failed
+    halvings; our stopping rules differ. At most 100,000 pairs of each kind are drawn, once, the
+    unlabeled ones from 10,000 rows. The initial scale is ours: M and λ are in units in which the
+    median distance of distinct rows is at the threshold, as otherwise all pairs are certain.
+    O(m d² + p d + d³) per step for p pairs of m rows.
 
     References
     ----------
@@ -109,49 +101,29 @@ class SERAPH(Baseline):
     True
     """
 
-    _is_scale_free = False  # a pair at the threshold is as likely similar as not
-    _without = {  # noqa: RUF012
-        "labels": "M makes the unlabeled pairs sure, whichever way",
-        "dissimilar": "M may shrink to nothing",
+    threshold: float = 1.0
+    entropy_weight: float | str = "auto"
+    trace_weight: float = 0.0
+    solver: str = "gradient"
+    unlabeled_pairs: str = "all"
+    max_iter: int = 200
+    tol: float = 1e-3
+
+    _is_scale_free: ClassVar[bool] = False  # the threshold fixes the scale
+    _without: ClassVar[dict[str, str]] = {
+        "labels": "M makes the unlabeled pairs certain, similar or not",
+        "dissimilar": "M may shrink to 0",
         "similar": "its trace is bounded by 1,000 d, unless trace_weight is positive",
     }
-    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
-        **Baseline._shared_constraints,
-        "threshold": [Interval(Real, 0, None, closed="neither")],
+    _parameter_constraints = Baseline._parameter_constraints | {
+        "threshold": POSITIVE,
         "entropy_weight": [*NOT_NEGATIVE, StrOptions({"auto"})],
         "trace_weight": NOT_NEGATIVE,
         "solver": [StrOptions({"gradient", "em"})],
         "unlabeled_pairs": [StrOptions({"all", "both"})],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": COUNT,
         "tol": NOT_NEGATIVE,
     }
-
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        n_neighbors: int = 10,
-        threshold: float = 1.0,
-        entropy_weight: float | str = "auto",
-        trace_weight: float = 0.0,
-        solver: str = "gradient",
-        unlabeled_pairs: str = "all",
-        max_iter: int = 200,
-        tol: float = 1e-3,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.n_neighbors = n_neighbors
-        self.threshold = threshold
-        self.entropy_weight = entropy_weight
-        self.trace_weight = trace_weight
-        self.solver = solver
-        self.unlabeled_pairs = unlabeled_pairs
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.random_state = random_state
 
     def _learn(self, problem: Problem) -> tuple[Floats, dict[str, Any]]:
         pairs, d = problem.pairs, problem.X.shape[1]
@@ -161,14 +133,14 @@ class SERAPH(Baseline):
         if self.solver == "gradient":
             found = ascend(np.eye(d), terms, model, max_iter=self.max_iter, tol=self.tol)
         else:
-            turns = -(-self.max_iter // TURN)
-            found = alternate_beliefs(np.eye(d), terms, model, max_iter=turns, tol=self.tol)
+            rounds = -(-self.max_iter // ROUND)
+            found = alternate(np.eye(d), terms, model, max_iter=rounds, tol=self.tol)
         if len(found.values) == 1 and terms.rows.any():
             warnings.warn(NO_STEP, ConvergenceWarning, stacklevel=5)
         n_unknown = round(float(terms.counts[terms.kinds == 0].sum()))
-        told = {"values": found.values, "converged": found.converged, "n_unknown": n_unknown}
-        told |= {"n_iter": len(found.values) - 1, "entropy_weight": terms.entropy_weight}
-        return found.M * unit, told
+        info = {"values": found.values, "converged": found.converged, "n_unknown": n_unknown}
+        info |= {"n_iter": len(found.values) - 1, "entropy_weight": terms.entropy_weight}
+        return found.M * unit, info
 
     def _batch_loss(self, problem: Problem, info: dict[str, Any]) -> BatchLoss:
         from ssdml.baselines.batch_losses import EntropyLoss
@@ -179,7 +151,7 @@ class SERAPH(Baseline):
         return EntropyLoss(self.threshold, entropy, both)
 
     def _terms(self, problem: Problem) -> tuple[Terms, float]:
-        """The pairs, scaled so that the median one is at the threshold, and the scale's square."""
+        """Return the pairs, with the median at the threshold, and the square of their scale."""
         X, labels, rng = problem.X, problem.labels, problem.rng
         similar, dissimilar = draw_pairs(labels, N_PAIRS, rng)
         both = self.unlabeled_pairs == "both"
@@ -208,14 +180,14 @@ class Terms(NamedTuple):
     """Pairs of the objective."""
 
     rows: Floats  # (n, d)
-    ends: Array  # (m, 2), of the pairs
-    kinds: Array  # 1: similar, -1: dissimilar, 0: not known
-    counts: Array  # how many pairs each stands for
-    entropy_weight: float  # of those that are not known
+    ends: Array  # (m, 2), row indices of the pairs
+    kinds: Array  # 1: similar, -1: dissimilar, 0: unknown
+    counts: Array  # number of pairs that each stands for
+    entropy_weight: float  # of the unknown pairs
 
 
 class Model(NamedTuple):
-    """Numbers of the objective, and what bounds the trace."""
+    """Parameters of the objective, and the bound of the trace."""
 
     threshold: float
     trace_weight: float
@@ -223,27 +195,27 @@ class Model(NamedTuple):
 
 
 class Value(NamedTuple):
-    """The objective and its slopes by the squared distances of the pairs."""
+    """The objective and its derivatives by the squared distances of the pairs."""
 
     value: float
     slopes: Array  # (m,)
 
 
-def objective(M: Floats, terms: Terms, model: Model, beliefs: Array | None = None) -> Value:
-    """What is maximized.
+def objective(M: Floats, terms: Terms, model: Model, posteriors: Array | None = None) -> Value:
+    """Compute the objective.
 
     Parameters
     ----------
     M : array of shape (d, d)
     terms : Terms
     model : Model
-    beliefs : array of shape (m,), optional
-        That each pair is similar; then pairs that are not known count by the likelihood of these,
-        in the place of their entropy.
+    posteriors : array of shape (m,), optional
+        Probabilities that the pairs are similar; unknown pairs then count by the expected
+        log-likelihood instead of their entropy.
 
     Examples
     --------
-    One pair at distance 1, known to be similar:
+    One similar pair at distance 1:
 
     >>> ends = np.array([[0, 1]])
     >>> terms = Terms(np.array([[0.0], [1.0]]), ends, np.array([1]), np.ones(1), 0.0)
@@ -252,15 +224,15 @@ def objective(M: Floats, terms: Terms, model: Model, beliefs: Array | None = Non
     """
     logits = _logits(M, terms, model)
     p, known = expit(logits), terms.kinds != 0
-    target = np.where(known, (terms.kinds + 1) / 2, p if beliefs is None else beliefs)
+    target = np.where(known, (terms.kinds + 1) / 2, p if posteriors is None else posteriors)
     value = target * log_expit(logits) + (1 - target) * log_expit(-logits)
-    slope = np.where(known, p - target, -p * (1 - p) * logits if beliefs is None else p - target)
+    slope = np.where(known, p - target, -p * (1 - p) * logits if posteriors is None else p - target)
     scale = terms.counts * np.where(known, 1.0, terms.entropy_weight)
     return Value(float(scale @ value - model.trace_weight * np.trace(M)), scale * slope)
 
 
 def gradient(slopes: Array, terms: Terms, model: Model) -> Floats:
-    """That of the objective by M, from its slopes: the scatter of the pairs with these weights.
+    """Compute the gradient by M: the scatter of the pairs weighted by their slopes.
 
     Examples
     --------
@@ -276,10 +248,10 @@ def gradient(slopes: Array, terms: Terms, model: Model) -> Floats:
 
 
 class Ascent(NamedTuple):
-    """The point reached, the objective on the way, and whether it has ceased to rise."""
+    """Result of an ascent."""
 
     M: Floats  # (d, d), positive semidefinite
-    values: list[float]  # at the start and after each step, or turn
+    values: list[float]  # of the objective, at the start and after each step or round
     converged: bool
 
 
@@ -287,17 +259,17 @@ def ascend(
     M: Floats,
     terms: Terms,
     model: Model,
-    beliefs: Array | None = None,
+    posteriors: Array | None = None,
     *,
     max_iter: int,
     tol: float,
 ) -> Ascent:
-    """Projected gradients: steps of length 0.1 d / sqrt(t), halved until they do not go down.
+    """Run projected gradient ascent, with steps 0.1 d / sqrt(t) that are halved until they rise.
 
-    It has converged where no step goes up, or ten together rise by at most ``10 * tol`` of the
-    objective: one alone that was halved says little.
+    It converges if no step raises the objective, or if ten together raise it by at most
+    ``10 * tol`` relatively: a single step may have been halved.
     """
-    found = objective(M, terms, model, beliefs)
+    found = objective(M, terms, model, posteriors)
     values = [found.value]
     for t in range(1, max_iter + 1):
         upwards = gradient(found.slopes, terms, model)
@@ -306,8 +278,8 @@ def ascend(
             return Ascent(M, values, True)
         step = 0.1 * len(M) / (length * np.sqrt(t))
         for _ in range(HALVINGS):
-            moved = projected(M + step * upwards, model.largest_trace)
-            there = objective(moved, terms, model, beliefs)
+            moved = project_psd(M + step * upwards, model.largest_trace)
+            there = objective(moved, terms, model, posteriors)
             if there.value >= found.value:
                 break
             step /= 2
@@ -315,46 +287,44 @@ def ascend(
             return Ascent(M, values, True)
         M, found = moved, there
         values.append(found.value)
-        if t >= TURN and _has_settled(values[-1 - TURN], values[-1], tol):
+        if t >= ROUND and _has_settled(values[-1 - ROUND], values[-1], tol):
             return Ascent(M, values, True)
     return Ascent(M, values, False)
 
 
-def alternate_beliefs(
-    M: Floats, terms: Terms, model: Model, *, max_iter: int, tol: float
-) -> Ascent:
-    """In turn beliefs of the pairs that are not known, and ten steps of M under them.
+def alternate(M: Floats, terms: Terms, model: Model, *, max_iter: int, tol: float) -> Ascent:
+    """Alternate between posteriors of the unknown pairs and ten steps of M (EM).
 
-    Its values are those of :func:`value_of_beliefs`, which no half of a turn lowers.
+    ``values`` are those of :func:`em_objective`, which neither half of a round lowers.
     """
-    values = [value_of_beliefs(M, terms, model)]
+    values = [em_objective(M, terms, model)]
     for _ in range(max_iter):
-        q = sharpened(M, terms, model)
-        M = ascend(M, terms, model, q, max_iter=TURN, tol=tol).M
-        values.append(value_of_beliefs(M, terms, model))
+        q = posterior(M, terms, model)
+        M = ascend(M, terms, model, q, max_iter=ROUND, tol=tol).M
+        values.append(em_objective(M, terms, model))
         if _has_settled(values[-2], values[-1], tol):
             return Ascent(M, values, True)
     return Ascent(M, values, False)
 
 
 def _has_settled(before: float, after: float, tol: float) -> bool:
-    """Whether a turn of ten steps raised the objective by so little of itself a step."""
-    return after - before <= TURN * tol * abs(after)
+    """Whether ten steps raised the objective by at most ``tol`` per step, relatively."""
+    return after - before <= ROUND * tol * abs(after)
 
 
-def value_of_beliefs(M: Floats, terms: Terms, model: Model) -> float:
-    r"""What M comes to under the beliefs that are best for it, those of Eq. (9).
+def em_objective(M: Floats, terms: Terms, model: Model) -> float:
+    r"""Compute the objective of EM at the optimal posteriors, those of Eq. (9).
 
     .. math:: \frac{\mu}{1 + \mu} \max_q \Big[ H(q) + (1 + \mu) \sum_y q(y) \ln p(y) \Big]
         = \frac{\mu}{1 + \mu} \ln \sum_y p(y)^{1 + \mu}
 
-    in the place of a pair's entropy: the maximum is at Eq. (9)'s q, and what is left of M is what
-    its steps go up. It is Renyi's entropy of order 1 + μ, so the two solvers end apart.
+    replaces the entropy of a pair. It is Rényi's entropy of order 1 + μ, so the two solvers have
+    different optima.
 
     Examples
     --------
     >>> terms = Terms(np.zeros((1, 1)), np.array([[0, 0]]), np.array([0]), np.ones(1), 1.0)
-    >>> round(value_of_beliefs(np.eye(1), terms, Model(0.0, 0.0)), 4)  # ln(1/4 + 1/4) / 2
+    >>> round(em_objective(np.eye(1), terms, Model(0.0, 0.0)), 4)  # ln(1/4 + 1/4) / 2
     -0.3466
     """
     order = 1 + terms.entropy_weight
@@ -365,31 +335,31 @@ def value_of_beliefs(M: Floats, terms: Terms, model: Model) -> float:
     return float(terms.counts @ values - model.trace_weight * np.trace(M))
 
 
-def sharpened(M: Floats, terms: Terms, model: Model) -> Array:
-    """Beliefs q with ``logit q = (1 + mu) logit p``, the paper's Eq. (9).
+def posterior(M: Floats, terms: Terms, model: Model) -> Array:
+    """Compute posteriors q with ``logit q = (1 + mu) logit p``, the paper's Eq. (9).
 
     Examples
     --------
     >>> terms = Terms(np.zeros((1, 1)), np.array([[0, 0]]), np.array([0]), np.ones(1), 1.0)
-    >>> sharpened(np.eye(1), terms, Model(1.0, 0.0)).round(4)  # 1 / (1 + exp(-2))
+    >>> posterior(np.eye(1), terms, Model(1.0, 0.0)).round(4)  # 1 / (1 + exp(-2))
     array([0.8808])
     """
     logits = _logits(M, terms, model)
-    beliefs: Array = expit((1 + terms.entropy_weight) * logits)
-    return beliefs
+    q: Array = expit((1 + terms.entropy_weight) * logits)
+    return q
 
 
 def _logits(M: Floats, terms: Terms, model: Model) -> Array:
-    """Of the pairs being similar."""
+    """Compute the logits of similarity of the pairs."""
     return model.threshold - squares_under(M, terms.rows, terms.ends)
 
 
-def projected(M: Floats, largest_trace: float = np.inf) -> Floats:
-    """Nearest positive semidefinite matrix, scaled down where its trace is too large.
+def project_psd(M: Floats, largest_trace: float = np.inf) -> Floats:
+    """Project onto positive semidefinite matrices; scale down if the trace is too large.
 
     Examples
     --------
-    >>> projected(np.diag([2.0, -1.0]))
+    >>> project_psd(np.diag([2.0, -1.0]))
     array([[2., 0.],
            [0., 0.]])
     """

@@ -1,4 +1,4 @@
-"""DeepCluster: clusters of the embedding are the classes of the next epoch."""
+"""DeepCluster: classify items by the clusters of their embedding."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from ssdml.utils.typing import Array, Indices, Ints
 
 
 class DeepCluster(Recipe):
-    """k-means of the whitened embedding, then an epoch of softmax over the clusters.
+    """Alternate between k-means of the whitened embedding and an epoch of softmax.
 
     Parameters
     ----------
     n_clusters : int
-        If there are so many items. About ten times as many as there may be classes: 100 suits ten.
+        At most the number of items. About ten times the number of classes: 100 suits ten.
     n_axes : int
-        Principal components that are kept, at most.
+        Maximum number of principal components.
     max_iter : int
         Of k-means.
 
     Notes
     -----
-    The published way, but for the clusters: 10,000 on ImageNet, ten times as many as classes. Each
-    epoch begins with another head, and a batch holds every cluster as often.
+    As published, except for the number of clusters (10,000 on ImageNet, ten times the number of
+    classes). Each epoch begins with a new head, and batches are balanced over the clusters.
 
     References
     ----------
@@ -54,13 +54,13 @@ class DeepCluster(Recipe):
         self.max_iter = max_iter
 
     def new_head(self, n_items: int, d: int, n_components: int) -> nn.Module:
-        """Softmax over the clusters."""
+        """Return a softmax over the clusters."""
         return Softmax(n_components, min(n_items, self.n_clusters))
 
     def batches(
         self, run: UnsupervisedTrainer, rows: Indices, counts: list[int], rng: np.random.Generator
     ) -> Iterator[tuple[Indices, Ints]]:
-        """Samples and their clusters, which are found anew with each epoch."""
+        """Yield items and their clusters, recomputed in each epoch."""
         size, head = run.estimator.batch_size, run.head
         assert isinstance(head, Softmax)
         for count in counts:
@@ -73,7 +73,7 @@ class DeepCluster(Recipe):
                 yield rows[batch], codes[batch]
 
     def loss(self, run: UnsupervisedTrainer, batch: tuple[Indices, Ints]) -> Tensor:
-        """Cross-entropy of the views with the clusters of their items."""
+        """Compute the cross-entropy of the clusters."""
         rows, codes = batch
         logits = run.head(run.layer(run.views(rows)))
         return functional.cross_entropy(logits, from_numpy(codes).to(logits.device))
@@ -84,7 +84,7 @@ class DeepCluster(Recipe):
 
 
 def whitened(embedding: Array, n_axes: int) -> Array:
-    """Leading principal components, each divided by its deviation, the rows of unit length.
+    """Compute whitened principal components, with rows of unit length.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def whitened(embedding: Array, n_axes: int) -> Array:
 
 
 def clusters(rows: Array, n_clusters: int, max_iter: int, rng: np.random.Generator) -> Ints:
-    """Cluster of each row by k-means, none of them empty.
+    """Cluster the rows by k-means, without empty clusters.
 
     Examples
     --------
@@ -116,20 +116,15 @@ def clusters(rows: Array, n_clusters: int, max_iter: int, rng: np.random.Generat
     seed = int(rng.integers(2**31))
     kmeans = KMeans(n_clusters, n_init=1, max_iter=max_iter, random_state=seed)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # rows that are alike: see below
+        warnings.simplefilter(
+            "ignore", ConvergenceWarning
+        )  # of equal rows: empty clusters are refilled
         codes = kmeans.fit_predict(rows).astype(np.int64)
     return refilled(codes, n_clusters, rng)
 
 
 def refilled(codes: Ints, n_clusters: int, rng: np.random.Generator) -> Ints:
-    """The same clusters, but that each empty one has half of the largest, drawn at random.
-
-    Parameters
-    ----------
-    codes : array of shape (n,), int
-        At least as many as clusters.
-    n_clusters : int
-    rng : Generator
+    """Give each empty cluster a random half of the largest one.
 
     Examples
     --------

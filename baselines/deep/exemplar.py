@@ -1,4 +1,4 @@
-"""Exemplar: every item is a class of its own, and its views are the members."""
+"""Exemplar: classify augmented views by the item that they come from."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ COLORED = replace(
 
 
 class Exemplar(Recipe):
-    """Surrogate classes: softmax over some of the items, told by strongly distorted views.
+    """Classify strongly augmented views into surrogate classes, one per item.
 
     Parameters
     ----------
     n_seeds : int
-        Samples drawn as classes, if there are so many.
+        Maximum number of items drawn as classes.
 
     Notes
     -----
     Translation by 0.2 of the side, scale from 0.7 to 1.4, rotation by 20° and changes of contrast
-    and color are the published ones, as near as :class:`ssdml.networks.augmentation.RandomViews` comes to
-    them; images of one channel are not flipped. Samples stand for patches: ours, as they are small.
-    So are views made when a batch is drawn, where the paper keeps 100 of each.
+    and color are the published ones, as far as :class:`~ssdml.networks.augmentation.RandomViews`
+    supports them; images of one channel are not flipped. Ours: whole items instead of patches, and
+    views drawn per batch, where the paper keeps 100 of each.
 
     References
     ----------
@@ -49,23 +49,23 @@ class Exemplar(Recipe):
         self.n_seeds = n_seeds
 
     def default_views(self, shape: tuple[int, ...]) -> Any:
-        """Stronger than those that other recipes have."""
+        """Return stronger views than those of other recipes."""
         return (STRONG if shape[0] == 1 else COLORED) if len(shape) == 3 else None
 
     def new_head(self, n_items: int, d: int, n_components: int) -> nn.Module:
-        """Softmax over the surrogate classes."""
+        """Return a softmax over the surrogate classes."""
         return Softmax(n_components, min(n_items, self.n_seeds))
 
     def batches(
         self, run: UnsupervisedTrainer, rows: Indices, counts: list[int], rng: np.random.Generator
     ) -> Iterator[tuple[Indices, Indices]]:
-        """Surrogate classes and the items that they are made of, the same in every partition."""
+        """Yield items and their surrogate classes, the same in every partition."""
         seeds = np.random.default_rng(run.seed).permutation(rows)[: self.n_seeds]
         for codes in shuffled(np.arange(len(seeds)), run.estimator.batch_size, sum(counts), rng):
             yield seeds[codes], codes
 
     def loss(self, run: UnsupervisedTrainer, batch: tuple[Indices, Indices]) -> Tensor:
-        """Cross-entropy of the views with the classes of their items."""
+        """Compute the cross-entropy of the surrogate classes."""
         rows, codes = batch
         logits = run.head(run.layer(run.views(rows)))
         return functional.cross_entropy(logits, from_numpy(codes).to(logits.device))

@@ -17,24 +17,24 @@ from ssdml.utils.typing import Indices
 
 
 class InstanceDiscrimination(Recipe):
-    """A view is to be told from noise: other items, as the memory has them.
+    """Contrast each view with the memory of its item and with noise, the memory of others.
 
     Parameters
     ----------
     n_noise : int
-        Samples of noise, if there are so many others.
+        Number of noise items, at most all others.
     temperature : float
-        Cosines to the memory are divided by it.
+        Divisor of the cosines to the memory.
     momentum : float
-        Share of an item's memory that stays when it is seen.
+        Weight of the old memory when an item is updated.
 
     Notes
     -----
-    The values are those of the authors' script for CIFAR-10, whose rate falls to a tenth after 60
-    and 80 % of the steps. Ours: the memory begins with what the network makes of the items, for
-    embeddings of a network without batch normalization begin close together, and a Z from random
-    rows is far too small for them. The rows of a batch share their noise, where theirs have each
-    their own: a product of two matrices in the place of a gather of b × K rows.
+    Defaults are those of the authors' script for CIFAR-10, whose learning rate falls to a tenth
+    after 60 and 80 % of the steps. Ours: the memory starts with the embedding, since embeddings of
+    a network without batch normalization start close together, and a Z from random rows is far too
+    small for them. The rows of a batch share their noise: one matrix product instead of a gather
+    of b × K rows.
 
     References
     ----------
@@ -58,13 +58,13 @@ class InstanceDiscrimination(Recipe):
         self.momentum = momentum
 
     def new_head(self, n_items: int, d: int, n_components: int) -> nn.Module:
-        """The memory."""
+        """Return the memory."""
         return Memory(n_items, n_components)
 
     def batches(
         self, run: UnsupervisedTrainer, rows: Indices, counts: list[int], rng: np.random.Generator
     ) -> Iterator[Indices]:
-        """Shuffled items; before the first of them the memory takes in what the network makes."""
+        """Fill the memory with the embedding if it is new; yield shuffled items."""
         memory = run.head
         assert isinstance(memory, Memory)
         if memory.log_normalizer.isnan():
@@ -72,7 +72,7 @@ class InstanceDiscrimination(Recipe):
         return super().batches(run, rows, counts, rng)
 
     def loss(self, run: UnsupervisedTrainer, batch: Indices) -> Tensor:
-        """Contrast with the memory, which takes the embedding in."""
+        """Compute the contrast with the memory, and update it."""
         memory, embedding = run.head, run.network(run.views(batch))
         assert isinstance(memory, Memory)
         rows = from_numpy(batch).to(embedding.device)
@@ -88,11 +88,7 @@ class InstanceDiscrimination(Recipe):
 
 
 class Memory(nn.Module):
-    """An embedding of each item, and the constant Z, NaN until it is known.
-
-    Parameters
-    ----------
-    n_items, n_components : int
+    """An embedding of each item, and the logarithm of Z, NaN until it is known.
 
     Examples
     --------
@@ -112,13 +108,13 @@ class Memory(nn.Module):
         self.register_buffer("log_normalizer", torch.tensor(math.nan))
 
     def take_in(self, rows: Tensor, embedding: Tensor, momentum: float) -> None:
-        """Move some rows toward their embedding, and to unit length."""
+        """Move some rows toward their embedding, and normalize them."""
         mixed = momentum * self.rows[rows] + (1 - momentum) * embedding
         self.rows[rows] = functional.normalize(mixed, dim=1)
 
 
 def log_normalizer(positive: Tensor, noise: Tensor, n_items: int) -> Tensor:
-    """Logarithm of Z: the mean of all exponentials, times the items.
+    """Estimate log Z: the mean of all exponentials, times the number of items.
 
     Examples
     --------
@@ -130,16 +126,16 @@ def log_normalizer(positive: Tensor, noise: Tensor, n_items: int) -> Tensor:
 
 
 def noise_contrast(positive: Tensor, noise: Tensor, log_z: Tensor, n_items: int) -> Tensor:
-    r"""Mean over the rows of :math:`-\log h(i, v) - \sum_k \log(1 - h(k, v))`.
+    r"""Compute the mean of :math:`-\log h(i, v) - \sum_k \log(1 - h(k, v))` over the rows.
 
     .. math:: h(i, v) = \frac{P(i|v)}{P(i|v) + K / n}, \qquad P(i|v) = \exp(m_i \cdot v / T) / Z
 
     Parameters
     ----------
     positive : tensor of shape (b,)
-        Logits m · v / T of each row with its own memory.
+        Logits m · v / T of each row with its memory.
     noise : tensor of shape (b, K)
-        Those with the noise.
+        Logits with the noise.
     log_z : tensor of shape ()
     n_items : int
 

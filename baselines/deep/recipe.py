@@ -1,4 +1,4 @@
-"""A run that learns a network without labels, and what a recipe for it consists of."""
+"""Base class of unsupervised recipes, and the trainer that runs them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from sklearn.base import BaseEstimator
 from torch import Tensor, nn
@@ -20,49 +19,49 @@ from ssdml.networks.data import Samples
 from ssdml.networks.metric_network import MetricNetwork
 from ssdml.utils.labels import one_hot
 from ssdml.utils.torch_tools import seeded
-from ssdml.utils.typing import Indices, Ints
+from ssdml.utils.typing import Array, Indices, Ints
 from ssdml.utils.validation import UNLABELED
 
 
 class Recipe(BaseEstimator, metaclass=ABCMeta):
-    """What a network learns without labels: a head on the embedding, batches and a loss.
+    """Unsupervised training of a network: a head on the embedding, batches and a loss.
 
-    Its parameters have the values that were published.
+    Defaults of the parameters are the published values.
     """
 
     learning_rate = 0.03
-    drops: tuple[float, ...] = ()  # shares of all steps after which the rate falls
-    drop = 0.1  # to so much of it
+    drops: tuple[float, ...] = ()  # fractions of all steps after which the learning rate drops
+    drop = 0.1  # factor of each drop
     nesterov = False
-    learns_metric = False  # L by itself; otherwise it is a layer like any other
+    learns_metric = False  # L apart from the network; otherwise L is its last layer
     _parameter_constraints: dict[str, list[Any]] = {}  # noqa: RUF012
 
     def default_views(self, shape: tuple[int, ...]) -> Any:
-        """What takes the place of ``augment="auto"``."""
+        """Return the augmentation that ``augment="auto"`` stands for."""
         return "auto"
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Raise ValueError if nothing is learned from items of this shape."""
+        """Raise ValueError if items of this shape are not supported."""
 
     def new_head(self, n_items: int, d: int, n_components: int) -> nn.Module:
-        """What is learned or kept beside the network, by random weights of torch's generator."""
+        """Return the module trained with the network; torch's generator draws its weights."""
         return nn.Module()
 
     def batches(
         self, run: UnsupervisedTrainer, rows: Indices, counts: list[int], rng: np.random.Generator
     ) -> Iterator[Any]:
-        """What each step learns from; of each epoch as many as ``counts`` says."""
+        """Yield batches, ``counts`` per epoch."""
         return shuffled(rows, run.estimator.batch_size, sum(counts), rng)
 
     @abstractmethod
     def loss(self, run: UnsupervisedTrainer, batch: Any) -> Tensor:
-        """What the step of a batch goes down."""
+        """Compute the loss of a batch."""
 
 
 class UnsupervisedTrainer(PartitionTrainer):
-    """State of the training by a recipe: a partition is all items, labeled or not.
+    """Trainer of a recipe; a partition is all items, labeled or not.
 
-    What is learned never sees a label; they are carried along the last graph alone.
+    Training ignores the labels; they are propagated over the last graph.
     """
 
     def __init__(
@@ -87,20 +86,20 @@ class UnsupervisedTrainer(PartitionTrainer):
             self.stepper.optimizer.add_param_group({"params": learned})
 
     def views(self, rows: Indices) -> Tensor:
-        """Distorted items, by torch's generator."""
+        """Return augmented items, drawn by torch's generator."""
         return self._views(self.samples.batch(rows), torch.default_generator)
 
     def layer(self, items: Tensor) -> Tensor:
-        """The embedding before it is scaled to unit length, which heads stand on."""
+        """Compute the embedding before it is scaled to unit length: the input of the head."""
         return self.network.outputs(items) @ self.network.metric
 
     def forget_head(self) -> None:
-        """Take what the optimizer remembers of the head, whose weights begin anew."""
+        """Reset the optimizer's state of the head, whose weights were reset."""
         for weights in self.head.parameters():
             self.stepper.optimizer.state.pop(weights, None)
 
-    def place_metric(self, metric: npt.NDArray[Any]) -> None:
-        """L, which the recipe learns by itself."""
+    def place_metric(self, metric: Array) -> None:
+        """Set L, which the recipe learns apart."""
         self._update_network(metric, None)
 
     def _prepare(self, rng: np.random.Generator) -> Prepared:
@@ -115,32 +114,28 @@ class UnsupervisedTrainer(PartitionTrainer):
         return self.recipe.loss(self, batch)
 
     def _rate(self, number: int, step: int) -> float:
-        """It falls where the recipe says so."""
+        """Return the learning rate, dropped as the recipe says."""
         steps = [self._steps_of(i) for i in range(self.n_partitions)]
         done = (sum(steps[:number]) + step) / sum(steps)
         n_drops = sum(done >= share for share in self.recipe.drops)
         return self.estimator.learning_rate * self.recipe.drop**n_drops
 
     def checkpoint(self) -> Checkpoint:
-        """All that later partitions depend on."""
+        """Return the state that later partitions depend on."""
         done = super().checkpoint()
         done.tensors.update({f"head.{k}": v for k, v in self.head.state_dict().items()})
         return done
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint of the same run."""
+        """Continue from a checkpoint of the same run."""
         super().resume(checkpoint)
         self.head.load_state_dict(checkpoint.part("head"))
 
 
 class Softmax(nn.Sequential):
-    """Logits of classes, on columns that are scaled to mean 0 and variance 1 in each batch.
+    """Linear classifier on columns scaled to mean 0 and variance 1 in each batch.
 
-    The published networks normalize their batches, seed 003's do not.
-
-    Parameters
-    ----------
-    n_components, n_classes : int
+    The published networks use batch normalization; those of Dutta et al. (2021) do not.
 
     Examples
     --------
@@ -155,7 +150,7 @@ class Softmax(nn.Sequential):
 
 
 def shuffled(rows: Indices, size: int, count: int, rng: np.random.Generator) -> Iterator[Indices]:
-    """Batches of rows, in another order each time that all have had their turn.
+    """Yield batches of rows, reshuffled after each pass over all of them.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""RotNet: by how many quarters an image was turned."""
+"""RotNet: predict by how many quarters an image was rotated."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ssdml.utils.typing import Indices
 
 
 class RotNet(Recipe):
-    """Softmax over the four quarter turns, all of them in the same batch.
+    """Classify the four rotations of each image, all in the same batch.
 
     Notes
     -----
-    The rate falls to a fifth after 30, 60 and 80 % of the steps, as published. Digits such as 0, 1
-    and 8 look alike upside down, and a turned 6 is a 9: little is to be hoped for there.
+    The learning rate falls to a fifth after 30, 60 and 80 % of the steps, as published. Expect
+    little on digits: 0, 1 and 8 look alike upside down, and a rotated 6 is a 9.
 
     References
     ----------
@@ -27,25 +27,25 @@ class RotNet(Recipe):
     drops, drop, nesterov = (0.3, 0.6, 0.8), 0.2, True
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Only square images can be turned."""
+        """Raise unless items are square images."""
         if len(shape) != 3 or shape[1] != shape[2]:
             raise ValueError(
                 f"rotnet: items must be square images; got items of shape {shape}. Crop them, or "
-                "take another method."
+                "choose another method."
             )
 
     def new_head(self, n_items: int, d: int, n_components: int) -> nn.Module:
-        """Softmax over the turns."""
+        """Return a softmax over the rotations."""
         return Softmax(n_components, 4)
 
     def loss(self, run: UnsupervisedTrainer, batch: Indices) -> Tensor:
-        """Cross-entropy of the turned views with their turns."""
-        turned, turns = quarter_turns(run.views(batch))
-        return functional.cross_entropy(run.head(run.layer(turned)), turns)
+        """Compute the cross-entropy of the rotations."""
+        rotated, turns = quarter_turns(run.views(batch))
+        return functional.cross_entropy(run.head(run.layer(rotated)), turns)
 
 
 def quarter_turns(images: Tensor) -> tuple[Tensor, Tensor]:
-    """All images turned by 0, 1, 2 and 3 quarters, counter-clockwise, and by how many.
+    """Rotate all images by 0, 1, 2 and 3 quarters, counterclockwise.
 
     Parameters
     ----------
@@ -53,14 +53,15 @@ def quarter_turns(images: Tensor) -> tuple[Tensor, Tensor]:
 
     Returns
     -------
-    turned : tensor of shape (4 n, channels, side, side)
+    rotated : tensor of shape (4 n, channels, side, side)
     turns : tensor of shape (4 n,)
+        Number of quarters.
 
     Examples
     --------
-    >>> turned, turns = quarter_turns(torch.tensor([[[[1, 2], [3, 4]]]]))
-    >>> turned[1, 0].tolist(), turns.tolist()
+    >>> rotated, turns = quarter_turns(torch.tensor([[[[1, 2], [3, 4]]]]))
+    >>> rotated[1, 0].tolist(), turns.tolist()
     ([[2, 4], [1, 3]], [0, 1, 2, 3])
     """
-    turned = torch.cat([torch.rot90(images, k, (2, 3)) for k in range(4)])
-    return turned, torch.arange(4, device=images.device).repeat_interleave(len(images))
+    rotated = torch.cat([torch.rot90(images, k, (2, 3)) for k in range(4)])
+    return rotated, torch.arange(4, device=images.device).repeat_interleave(len(images))

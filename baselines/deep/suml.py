@@ -1,4 +1,4 @@
-"""SUML, "Synthetic": a metric learned from triplets whose labels nobody knows."""
+"""SUML, "Synthetic": a metric from random triplets and synthetic rows."""
 
 from __future__ import annotations
 
@@ -18,37 +18,35 @@ from ssdml.utils.typing import Array, Indices
 
 
 class SUML(Recipe):
-    r"""Five ways in which a random triplet may be meant, each with its synthetic rows.
+    r"""Learn from random triplets under five hypotheses about their classes.
 
     .. math:: \min_{B, L} \; \frac1T \Big( -\sum_{i=1}^T \sum_{c=1}^5 p_c \log p_c
         + w \, |L^\top L - I|^2 \Big), \qquad p_c = \frac{1}{1 + \exp(s_c + m_c)}
 
     with :math:`m_c = \log(1 + e^{f_c})` of the synthetic rows under L, and
-    :math:`s_c = \log(1 + e^{-f_c})` of the synthetic rows as they are: L is to do what the
-    synthesis makes hard.
+    :math:`s_c = \log(1 + e^{-f_c})` of the synthetic rows themselves: the synthesis opposes L.
 
     Parameters
     ----------
     n_triplets : int
-        Of a batch, drawn at random.
+        Random triplets per batch.
     angle : float
         Of the angular loss, in degrees.
     penalty : float
-        w, which holds the columns of L near to orthonormal ones.
+        w, which keeps the columns of L nearly orthonormal.
     max_iter : int
-        Steps of conjugate gradients in a batch.
+        Conjugate gradient steps per batch.
 
     Notes
     -----
-    The paper synthesises :math:`S^\top [x; x']` of two rows. In each of its cases all of these
-    share their first row, so that the upper half of S drops out of every difference: what is left
-    is the lower half B, of shape (d, d), and it begins as the identity over 2. B and L are matrices
-    without constraints: their product is a plain vector space, and its conjugate gradients are
-    SciPy's. The network goes down the same objective by a step a batch, B and L as they are, as in
-    seed 003's Algorithm 1: ours, for the paper learns from fixed features.
+    The paper synthesizes :math:`S^\top [x; x']` of two rows. In each case all of these share their
+    first row, so the upper half of S drops out of every difference; the lower half B, of shape
+    (d, d), starts as half the identity. B and L are unconstrained and learned by SciPy's conjugate
+    gradients. Ours: the network takes one step per batch on the same objective with B and L fixed,
+    as in Algorithm 1 of Dutta et al. (2021); the paper uses fixed features.
 
-    The p of the five cases do not sum to 1, and :math:`-p \log p` rises up to p = 1/e: below it,
-    descent makes a case less likely than it is. That is the objective as published.
+    The five p do not sum to 1, and :math:`-p \log p` rises up to p = 1/e: below it, descent makes
+    a case less likely. That is the objective as published.
 
     References
     ----------
@@ -77,13 +75,13 @@ class SUML(Recipe):
         self.max_iter = max_iter
 
     def new_head(self, n_items: int, d: int, n_components: int) -> nn.Module:
-        """B, as a buffer."""
+        """Return a module with B as a buffer."""
         head = nn.Module()
         head.register_buffer("synthesis", torch.eye(d) / 2)
         return head
 
     def loss(self, run: UnsupervisedTrainer, batch: Indices) -> Tensor:
-        """B and L learn from the batch; then its objective, for the network."""
+        """Update B and L on the batch; return its objective, for the network."""
         features = run.network.features(run.views(batch))
         triplets = random_triplets(len(batch), self.n_triplets)
         synthesis = run.head.get_buffer("synthesis")
@@ -104,7 +102,7 @@ class SUML(Recipe):
 def objective(
     features: Tensor, B: Tensor, L: Tensor, triplets: Tensor, *, angle: float, penalty: float
 ) -> Tensor:
-    """Entropies of the cases and the penalty, over the number of triplets.
+    """Compute the entropies of the cases and the penalty, over the number of triplets.
 
     Parameters
     ----------
@@ -112,7 +110,7 @@ def objective(
     B : tensor of shape (d, d)
     L : tensor of shape (d, l)
     triplets : tensor of shape (n_triplets, 3)
-        Rows.
+        Row indices.
     angle, penalty : float
 
     Examples
@@ -132,10 +130,10 @@ def objective(
 
 
 def cases(rows: Tensor, triplets: Tensor, angle: float) -> Tensor:
-    """What is to be small if a triplet (a, p, n) is meant in each of five ways, (5, n_triplets).
+    """Compute the margins f_c (5, n_triplets) of the five hypotheses about each triplet (a, p, n).
 
-    1 to 3: that the last of (a, p, n), (a, n, p) and (p, n, a) is the odd one out; 4: that all are
-    of one class, 5: of three.
+    1 to 3: the last of (a, p, n), (a, n, p) or (p, n, a) is of another class; 4: all are of one
+    class; 5: all are of different classes.
 
     Examples
     --------
@@ -151,14 +149,14 @@ def cases(rows: Tensor, triplets: Tensor, angle: float) -> Tensor:
     factor = angular_factor(angle)
 
     def margin(near: Tensor, far: Tensor, other: Tensor) -> Tensor:
-        """Of two rows and a third, which is so far from the middle of the two (Apollonius)."""
+        """Compute the angular margin; the distance to the midpoint follows from Apollonius."""
         return near - factor * ((far + other) / 2 - near / 4)
 
     return torch.stack([margin(ap, an, pn), margin(an, ap, pn), margin(pn, ap, an), pn, -pn])
 
 
 def random_triplets(n: int, count: int) -> Tensor:
-    """Triplets of different rows, (count, 3), by torch's generator; of few rows some are alike.
+    """Draw triplets of different rows (count, 3) by torch's generator; n < 3 repeats rows.
 
     Examples
     --------
@@ -174,7 +172,7 @@ def random_triplets(n: int, count: int) -> Tensor:
 def minimized(
     function: Callable[[Tensor, Tensor], Tensor], start: tuple[Array, Array], max_iter: int
 ) -> tuple[Array, Array]:
-    """Two matrices at which a function is low, by conjugate gradients from where they stand.
+    """Minimize a function of two matrices by conjugate gradients.
 
     Examples
     --------

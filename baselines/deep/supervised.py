@@ -1,7 +1,8 @@
-"""The supervised baselines of seed 003: a network learned from the labeled items alone."""
+"""DeepSupervised: the supervised baselines of Dutta et al. (2021)."""
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Any
 
@@ -11,7 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 from torch.nn import functional
 
-from ssdml.deep.base import DeepEstimator
+from ssdml.baselines.deep.base import DeepMethod
 from ssdml.deep.published import PublishedTrainer
 from ssdml.deep.trainer import Prepared
 from ssdml.graphs.triplets import Triplets
@@ -22,56 +23,48 @@ from ssdml.utils.linalg import nearest_orthonormal
 from ssdml.utils.typing import Array, Ints
 
 
-class DeepSupervised(DeepEstimator):
-    """Network and orthonormal metric learned from triplets of the labeled items.
+@dataclass(eq=False, repr=False)
+class DeepSupervised(DeepMethod):
+    """Learn a network and an orthonormal metric from triplets of the labeled items.
 
-    It is the seed's own alternation, ``DeepSSDML.paper``, with triplets of the labels in the place
-    of those that are mined on a graph: each batch of 100 triplets learns L by ten steps of
-    conjugate gradients, and the network by one of gradient descent.
+    The alternation of ``DeepSSDML.paper`` with triplets of the labels instead of mined ones: each
+    batch of 100 triplets takes ten conjugate gradient steps on L and one SGD step on the network.
 
     Parameters
     ----------
     loss : {"triplet", "angular"}
-        "triplet" [1]_: by how much less than ``margin`` the squared distance to the negative is
-        beyond that to the positive. "angular" [2]_: that of seed 003's Eq. (3).
-    backbone : {"mnist", "cifar", "wide-resnet"} or Module
-        Seed 003's networks, or :class:`ssdml.networks.wide_resnet.WideResNet` for images of any size, or any
-        that makes (n, d) features of a batch; it is copied.
-    n_components : int or None
-        Columns of L, at most d; None: d.
+        "triplet" [1]_: hinge of squared distances. "angular" [2]_: Eq. (3) of Dutta et al. (2021).
     margin : float
         Of "triplet".
     angle : float
         Of "angular", in degrees.
     orthogonal : bool
-        Whether L keeps orthonormal columns; otherwise it is a layer like any other.
+        Whether L keeps orthonormal columns; otherwise it is an ordinary layer.
     n_triplets : int
-        That are drawn for a partition at most, and drawn anew for the next.
-    n_neighbors, decay : int, float
-        Of the last graph, along which the labels are carried, for ``transduction_``.
+        Maximum number of triplets per partition, drawn anew for each.
+    n_neighbors : int
+        Of the last graph, over which the labels are propagated for ``transduction_``.
     pretrain_epochs : int
-        Passes over the labeled items by softmax, before anything else.
+        Passes over the labeled items with a softmax, before the alternation.
     epochs, epochs_per_partition : int
         Passes over the triplets, and over those of a partition.
     batch_size : int
         Triplets per step.
-    learning_rate, weight_decay : float
+    learning_rate : float
         Of SGD with momentum 0.9.
-    mixed_precision : bool or "auto"
-        As that of :class:`ssdml.DeepSSDML`, but in float32 unless it is asked for.
-    checkpoint_dir, device, n_jobs, random_state, verbose
-        As those of :class:`ssdml.DeepSSDML`.
+    backbone, n_components, decay, ...
+        See :class:`~ssdml.baselines.deep.base.DeepMethod`.
 
     Attributes
     ----------
-    network_, components_, classes_, transduction_, label_distributions_, history_, stage_seconds_
-        As those of :class:`ssdml.DeepSSDML`.
+    network_, components_, ...
+        See :class:`~ssdml.baselines.deep.base.DeepMethod`.
 
     Notes
     -----
-    Seed 003 compares with both losses in its Table 5 and says no more. Triplets are drawn evenly
-    from all that the labels make; the margin is that of [1]_. L is learned as in the seed's own
-    method, so that the two differ in their triplets alone.
+    Dutta et al. (2021) compare with both losses in their Table 5 without details. Triplets are
+    drawn uniformly from all that the labels allow; the margin is that of [1]_. L is learned as in
+    their own method, so the two differ in the triplets only.
 
     References
     ----------
@@ -91,7 +84,19 @@ class DeepSupervised(DeepEstimator):
     (1797, 16)
     """
 
-    _parameter_constraints: dict[str, list[Any]] = DeepEstimator._parameter_constraints | {
+    loss: str = "triplet"
+    backbone: Any = "mnist"
+    n_components: int | None = 64
+    _: KW_ONLY
+    margin: float = 0.2
+    angle: float = 40.0
+    orthogonal: bool = True
+    n_triplets: int = 10_000
+    n_neighbors: int = 10
+    pretrain_epochs: int = 0
+    learning_rate: float = 1e-4
+
+    _parameter_constraints = DeepMethod._parameter_constraints | {
         "loss": [StrOptions({"triplet", "angular"})],
         "margin": [Interval(Real, 0, None, closed="neither")],
         "angle": [Interval(Real, 0, 90, closed="neither")],
@@ -99,56 +104,7 @@ class DeepSupervised(DeepEstimator):
         "n_triplets": [Interval(Integral, 1, None, closed="left")],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
     }
-
-    # What other runs leave open: no early stop, no part of the items.
-    tol, partition_size = 0.0, None
-
-    def __init__(
-        self,
-        loss: str = "triplet",
-        backbone: Any = "mnist",
-        n_components: int | None = 64,
-        *,
-        margin: float = 0.2,
-        angle: float = 40.0,
-        orthogonal: bool = True,
-        n_triplets: int = 10_000,
-        n_neighbors: int = 10,
-        decay: float = 0.99,
-        pretrain_epochs: int = 0,
-        epochs: int = 50,
-        epochs_per_partition: int = 10,
-        batch_size: int = 100,
-        learning_rate: float = 1e-4,
-        weight_decay: float = 5e-4,
-        mixed_precision: bool | str = False,
-        checkpoint_dir: Any = None,
-        device: str = "auto",
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.loss = loss
-        self.backbone = backbone
-        self.n_components = n_components
-        self.margin = margin
-        self.angle = angle
-        self.orthogonal = orthogonal
-        self.n_triplets = n_triplets
-        self.n_neighbors = n_neighbors
-        self.decay = decay
-        self.pretrain_epochs = pretrain_epochs
-        self.epochs = epochs
-        self.epochs_per_partition = epochs_per_partition
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.mixed_precision = mixed_precision
-        self.checkpoint_dir = checkpoint_dir
-        self.device = device
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    tol, partition_size = 0.0, None  # no early stopping, all items
 
     def _new_trainer(
         self, items: Any, labels: Array, network: Any, seed: int, device: str
@@ -158,20 +114,20 @@ class DeepSupervised(DeepEstimator):
 
 
 class SupervisedTrainer(PublishedTrainer):
-    """The seed's alternation on triplets of the labeled items."""
+    """Trainer of the published alternation on triplets of the labeled items."""
 
     def _prepare(self, rng: np.random.Generator) -> Prepared:
-        """Triplets of the labels."""
+        """Draw triplets of the labels."""
         triplets = labeled_triplets(self.labels, self.estimator.n_triplets, rng)
         entry = {"n_triplets": len(triplets.anchor)}
         return Prepared(triplets=triplets, entry=entry)
 
 
 class TripletTrainer(SupervisedTrainer):
-    """The same with the triplet loss, for the network as for L."""
+    """Trainer with the triplet loss, for the network and for L."""
 
     def _losses(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        """By how much the negative is nearer than it should be."""
+        """Compute the hinge of each triplet."""
         to_positive = (anchor - positive).square().sum(dim=1)
         to_negative = (anchor - negative).square().sum(dim=1)
         return functional.relu(to_positive - to_negative + self.estimator.margin)
@@ -186,27 +142,27 @@ class TripletTrainer(SupervisedTrainer):
             (gradient,) = torch.autograd.grad(value, metric)
             return value.item(), gradient.numpy()
 
-        start = nearest_orthonormal(self.network.L)  # of float32, nearly so
-        with np.errstate(invalid="ignore"):  # pymanopt, where no triplet is left to mend
+        start = nearest_orthonormal(self.network.L)  # float32 is orthonormal only nearly
+        with np.errstate(invalid="ignore"):  # pymanopt, if every hinge is 0
             found = minimize_on_stiefel(objective, start, max_iter=PAPER_STEPS)
         self._update_network(found.point, None)
 
 
 def labeled_triplets(labels: Ints, most: int, rng: np.random.Generator) -> Triplets:
-    """Triplets of labeled rows, two of one class and one of another, all as likely.
+    """Draw triplets of labeled rows uniformly, two of one class and one of another.
 
     Parameters
     ----------
     labels : array of shape (n,), int
         -1 where unlabeled.
     most : int
-        As many are drawn as there are, but no more than this.
+        Maximum number of triplets.
     rng : Generator
 
     Raises
     ------
     ValueError
-        If no two rows are of one class, or none is of another.
+        If no two labeled rows share a class, or only one class is labeled.
 
     Examples
     --------

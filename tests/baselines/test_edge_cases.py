@@ -1,4 +1,4 @@
-"""What each baseline makes of labels and rows at the edge: known answers, case by case."""
+"""Known answers of each baseline for degenerate labels and rows."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from torch import nn
 
 from ssdml.baselines import APIT, APLLR, ISDML, LRML, SERAPH, DeepBaseline
 from ssdml.baselines.apit import Prior, itml
-from ssdml.baselines.base import balanced
+from ssdml.baselines.base import combine_scatters
 from ssdml.baselines.batch_losses import EntropyLoss
 from ssdml.baselines.deep.alternation import METHODS
 from ssdml.baselines.isdml import density_weights, kernel_width
 from ssdml.baselines.lrml import edge_scatter
 from ssdml.baselines.pairs import labeled_pairs
 from ssdml.baselines.propagated import near_prior, propagated_scatter
-from ssdml.baselines.seraph import Model, Terms, gradient, objective, value_of_beliefs
+from ssdml.baselines.seraph import Model, Terms, em_objective, gradient, objective
 from ssdml.graphs import knn_graph, pair_scatter
 from ssdml.utils.linalg import shrink
 
@@ -36,7 +36,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def few(data):
-    """Five labels a class."""
+    """Five labels per class."""
     return np.where(np.arange(90) < 15, data[1], -1)
 
 
@@ -47,7 +47,7 @@ def one_class(few):
 
 @pytest.fixture(scope="module")
 def one_label(data):
-    """Of each class."""
+    """One label per class."""
     labels = np.full(90, -1)
     labels[np.unique(data[1], return_index=True)[1]] = [0, 1, 2]
     return labels
@@ -55,14 +55,14 @@ def one_label(data):
 
 @pytest.fixture(scope="module")
 def rows(data):
-    """As the methods have them: without offset, of total variance 1."""
+    """Centered, with total variance 1, as the methods see them."""
     X = data[0] - data[0].mean(axis=0)
     return X / np.sqrt(X.var(axis=0).sum())
 
 
 def fitted(method, X, labels):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # test_laws.py has what is told of the labels
+        warnings.simplefilter("ignore")  # tested in test_laws.py
         return clone(method).set_params(random_state=0).fit(X, labels)
 
 
@@ -71,7 +71,7 @@ def matrix(method, X, labels):
 
 
 def assert_is_matrix(found, M):
-    """But for its scale."""
+    """Compare up to scale."""
     np.testing.assert_allclose(found, len(M) * M / np.trace(M), rtol=1e-8, atol=1e-10)
 
 
@@ -80,13 +80,13 @@ linear = pytest.mark.parametrize("method", [LRML(), LRML(normalized=True), ISDML
 
 class TestTermsOfTheLinearObjective:
     @linear
-    def test_without_similar_pairs_their_term_is_dropped(self, method, data, one_label):
+    def test_similar_term_drops_without_similar_pairs(self, method, data, one_label):
         without = clone(method).set_params(similar_weight=0.0)
         found = matrix(method, data[0], one_label)
         np.testing.assert_array_equal(found, matrix(without, data[0], one_label))
 
     @linear
-    def test_without_dissimilar_pairs_their_term_is_dropped(self, method, data, one_class):
+    def test_dissimilar_term_drops_without_dissimilar_pairs(self, method, data, one_class):
         without = clone(method).set_params(dissimilar_weight=0.0)
         model = fitted(method, data[0], one_class)
         assert model.info_["dissimilar_weight"] == 0
@@ -94,7 +94,7 @@ class TestTermsOfTheLinearObjective:
         np.testing.assert_array_equal(found, matrix(without, data[0], one_class))
 
     @linear
-    def test_without_labels_the_laplacian_is_left(self, method, data, rows):
+    def test_only_the_laplacian_remains_without_labels(self, method, data, rows):
         """H^-1 of the mean scatter of the edges, and the ridge."""
         graph = knn_graph(rows, method.n_neighbors)
         if isinstance(method, LRML):
@@ -108,7 +108,7 @@ class TestTermsOfTheLinearObjective:
 
 
 @pytest.mark.parametrize("method", [APLLR(), APIT(), APIT(prior="gmml")], ids=repr)
-def test_without_labels_the_prior_is_the_identity(method, data, rows):
+def test_prior_is_the_identity_without_labels(method, data, rows):
     nothing = np.full(90, -1)
     model = fitted(method, data[0], nothing)
     K = propagated_scatter(rows, nothing, knn_graph(rows, 10), decay=0.99)
@@ -117,8 +117,8 @@ def test_without_labels_the_prior_is_the_identity(method, data, rows):
     assert_is_matrix(model.get_mahalanobis_matrix(), M)
 
 
-def test_apllr_with_more_features_than_rows_has_the_ratio_of_shrunk_scatters(rng):
-    """Both of rank below six in forty dimensions: S^-1 - D^-1 only exists of the shrunk ones."""
+def test_apllr_shrinks_singular_scatters(rng):
+    """Both have rank below 6 in 40 dimensions, so only the shrunk ones have an inverse."""
     X, labels = rng.standard_normal((20, 40)), np.where(np.arange(20) < 6, np.arange(20) % 2, -1)
     rows = X - X.mean(axis=0)
     rows /= np.sqrt(rows.var(axis=0).sum())
@@ -137,14 +137,14 @@ def test_apllr_with_more_features_than_rows_has_the_ratio_of_shrunk_scatters(rng
     assert_is_matrix(model.get_mahalanobis_matrix(), prior)
 
 
-def test_apllr_without_similar_pairs_begins_at_the_identity(data, rows, one_label):
+def test_apllr_prior_without_similar_pairs(data, rows, one_label):
     model = fitted(APLLR(), data[0], one_label)
     K = propagated_scatter(rows, one_label, knn_graph(rows, 10), decay=0.99)
     M = near_prior(np.eye(4), K, model.info_["graph_weight"], "APLLR").M
     assert_is_matrix(model.get_mahalanobis_matrix(), M)
 
 
-def test_apllr_without_dissimilar_pairs_begins_at_the_inverse_scatter(data, rows, one_class):
+def test_apllr_prior_without_dissimilar_pairs(data, rows, one_class):
     model = fitted(APLLR(), data[0], one_class)
     K = propagated_scatter(rows, one_class, knn_graph(rows, 10), decay=0.99)
     S = shrink(labeled_pairs(rows, one_class).similar, 0.1)
@@ -154,8 +154,8 @@ def test_apllr_without_dissimilar_pairs_begins_at_the_inverse_scatter(data, rows
 
 
 @pytest.mark.parametrize("prior", [None, "gmml"])
-def test_labeled_rows_that_are_equal_do_not_silence_the_graph(data, rng, prior):
-    """The rounding of their mean is no scatter, which would make a prior of any size."""
+def test_equal_labeled_rows_keep_the_graph_weight(data, rng, prior):
+    """Rounding errors of their mean must not count as a scatter."""
     method = APLLR() if prior is None else APIT(prior=prior)
     labels = np.where(np.arange(90) < 9, np.arange(90) % 3, -1)
     for draw in range(5):
@@ -167,9 +167,7 @@ def test_labeled_rows_that_are_equal_do_not_silence_the_graph(data, rng, prior):
 
 
 @pytest.mark.parametrize("kind", ["similar", "dissimilar"])
-def test_apit_learns_its_prior_from_the_pairs_that_there_are(
-    data, rows, one_class, one_label, kind
-):
+def test_apit_prior_uses_the_available_pairs(data, rows, one_class, one_label, kind):
     labels = one_class if kind == "similar" else one_label
     known = np.flatnonzero(labels >= 0)
     first, second = np.triu_indices(len(known), k=1)
@@ -183,24 +181,26 @@ def test_apit_learns_its_prior_from_the_pairs_that_there_are(
     np.testing.assert_allclose(model.get_mahalanobis_matrix(), 4 * M / np.trace(M), atol=1e-8)
 
 
-class TestITMLOfOneKind:
-    """Pairs along two axes, of squares 1 and 4: only one of the two breaks the bound."""
+class TestITMLWithOneKindOfPairs:
+    """Pairs along two axes, of squares 1 and 4: one of them violates the bound."""
 
     pairs = np.diag([1.0, 2.0])
 
-    def test_similar_pairs_alone_shrink_to_their_bound(self):
+    def test_similar_pairs_shrink_to_their_bound(self):
         M = itml(self.pairs, np.empty((0, 2)), slack=1e8, tol=1e-12).M
         np.testing.assert_allclose(M, np.diag([1.0, np.percentile([1, 4], 5) / 4]), rtol=1e-6)
 
-    def test_dissimilar_pairs_alone_grow_to_theirs(self):
+    def test_dissimilar_pairs_grow_to_their_bound(self):
         M = itml(np.empty((0, 2)), self.pairs, slack=1e8, tol=1e-12).M
         np.testing.assert_allclose(M, np.diag([np.percentile([1, 4], 95), 1.0]), rtol=1e-6)
 
 
-def test_a_row_too_far_from_the_others_for_itml_is_told(data, few):
+def test_apit_reports_an_outlier(data, few):
     X = data[0].copy()
     X[0] = 1e7
-    with pytest.raises(ValueError, match=r"APIT: X must hold .* from 1\.96 to 2e\+07 apart"):
+    with pytest.raises(
+        ValueError, match=r"APIT: X must hold .* got distances from 1\.96 to 2e\+07,"
+    ):
         APIT(random_state=0).fit(X, few)
     M = APIT(random_state=0, prior="gmml").fit(X, few).get_mahalanobis_matrix()
     assert np.isfinite(M).all()
@@ -208,8 +208,8 @@ def test_a_row_too_far_from_the_others_for_itml_is_told(data, few):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("far", [3e4, 1e7, 1e11])
-def test_a_far_row_is_told_or_learned_with(data, few, far):
-    """No error of a library comes through, whichever way the row lies."""
+def test_outliers_give_an_error_or_finite_metric(data, few, far):
+    """No error of a library escapes, whichever way the row lies."""
     told = []
     for method, place in ((APIT(random_state=0), 0), (ISDML(), 50), (LRML(), 50)):
         for seed in range(6):
@@ -225,8 +225,8 @@ def test_a_far_row_is_told_or_learned_with(data, few, far):
     assert bool(told)
 
 
-def test_where_no_step_of_seraph_goes_up_it_is_told(data, few, monkeypatch):
-    """As beside a row of 1e11, where it depends on the last bits."""
+def test_seraph_warns_if_no_step_rises(data, few, monkeypatch):
+    """Simulates a row at 1e11, where the outcome depends on the last bits."""
     monkeypatch.setattr("ssdml.baselines.seraph.HALVINGS", 0)
     model = SERAPH(random_state=0)
     with pytest.warns(ConvergenceWarning, match="none did. Look for a row far from all others"):
@@ -235,9 +235,7 @@ def test_where_no_step_of_seraph_goes_up_it_is_told(data, few, monkeypatch):
     np.testing.assert_allclose(M, M[0, 0] * np.eye(4), atol=1e-9 * M[0, 0])
 
 
-def test_apit_draws_twenty_pairs_by_the_square_of_the_classes_half_of_them_similar(
-    data, monkeypatch
-):
+def test_apit_draws_20_pairs_per_squared_class_count(data, monkeypatch):
     given = []
     monkeypatch.setattr(
         "ssdml.baselines.apit.itml",
@@ -245,16 +243,16 @@ def test_apit_draws_twenty_pairs_by_the_square_of_the_classes_half_of_them_simil
     )
     X, y = data
     APIT(random_state=0).fit(X, y)
-    monkeypatch.setattr("ssdml.baselines.apit.MOST_PAIRS", 50)
+    monkeypatch.setattr("ssdml.baselines.apit.MAX_PAIRS", 50)
     APIT(random_state=0).fit(X, y)
     assert given == [[90, 90], [25, 25]]  # 20 * 3² / 2
 
 
-def test_a_prior_that_no_direction_favors_is_told_and_the_identity(rng):
-    """Both classes at the same four places: similar pairs lie farther than dissimilar ones."""
+def test_apllr_without_positive_eigenvalue_uses_the_identity(rng):
+    """Both classes at the same four points: similar pairs are farther apart."""
     X = np.vstack([5 * np.eye(2), -5 * np.eye(2)] * 2 + [rng.standard_normal((40, 2))])
     labels = np.r_[np.repeat([0, 1], 4), np.full(40, -1)]
-    with pytest.warns(UserWarning, match="APLLR: similar pairs must lie nearer than") as told:
+    with pytest.warns(UserWarning, match="APLLR: similar pairs must lie closer than") as told:
         model = APLLR(graph_weight=0.0).fit(X, labels)
     assert told[0].filename == __file__
     np.testing.assert_allclose(model.get_mahalanobis_matrix(), np.eye(2), atol=1e-12)
@@ -269,9 +267,7 @@ def test_a_prior_that_no_direction_favors_is_told_and_the_identity(rng):
         (SERAPH(), "few", False),
     ],
 )
-def test_seraph_bounds_the_trace_where_nothing_else_does(
-    method, labels_of, bounded, data, request, monkeypatch
-):
+def test_seraph_bounds_the_trace_if_needed(method, labels_of, bounded, data, request, monkeypatch):
     monkeypatch.setattr("ssdml.baselines.seraph.LARGEST_TRACE", 1.5)  # M begins at trace d = 4
     labels = request.getfixturevalue(labels_of)
     problem = method._pose(data[0], labels, np.random.default_rng(0))
@@ -283,18 +279,18 @@ def test_seraph_bounds_the_trace_where_nothing_else_does(
 @pytest.mark.parametrize(
     ("kind", "value", "slope"), [(1, 1 - 1e8, -1.0), (-1, 0.0, 0.0), (0, 0.0, 0.0)]
 )
-def test_probabilities_may_be_saturated(kind, value, slope):
-    """At a squared distance of 1e8, where p is 0 to the last bit."""
+def test_objective_with_saturated_probabilities(kind, value, slope):
+    """At a squared distance of 1e8, where p underflows to 0."""
     pair = np.array([[0.0], [1e4]])
     terms, model = Terms(pair, np.array([[0, 1]]), np.array([kind]), np.ones(1), 0.5), Model(1.0, 0)
     found = objective(np.eye(1), terms, model)
     assert found.value == pytest.approx(value)
     assert found.slopes.item() == pytest.approx(slope, abs=1e-12)
     assert np.isfinite(gradient(found.slopes, terms, model)).all()
-    assert value_of_beliefs(np.eye(1), terms, model) == pytest.approx(value)
+    assert em_objective(np.eye(1), terms, model) == pytest.approx(value)
 
 
-def test_a_networks_probabilities_may_be_saturated():
+def test_batch_loss_with_saturated_probabilities():
     squares = torch.tensor([[0.0, 1e8, 1e8], [1e8, 0.0, 1e8], [1e8, 1e8, 0.0]], requires_grad=True)
     loss = EntropyLoss(1.0, 2.0)(squares, torch.tensor([0, 0, -1]), torch.zeros(3, 3))
     loss.backward()
@@ -304,8 +300,8 @@ def test_a_networks_probabilities_may_be_saturated():
     assert torch.equal(squares.grad, expected)
 
 
-class TestWeightsThatAreTooLarge:
-    """A number of one's own is lowered with a warning; None asks for as much as is safe."""
+class TestTooLargeWeights:
+    """A given weight is lowered with a warning; None takes the bound silently."""
 
     @pytest.mark.parametrize(
         ("method", "name"),
@@ -317,7 +313,7 @@ class TestWeightsThatAreTooLarge:
         ],
         ids=lambda value: str(value),
     )
-    def test_they_are_lowered_to_what_none_takes(self, method, name, data, few):
+    def test_too_large_weights_fall_to_the_default_bound(self, method, name, data, few):
         auto = clone(method).fit(data[0], few)  # in silence: warnings are errors
         given = clone(method).set_params(**{name: 1e6})
         with pytest.warns(UserWarning, match=rf"{name} must be at most .* got 1000000") as told:
@@ -328,18 +324,18 @@ class TestWeightsThatAreTooLarge:
         small = clone(method).set_params(**{name: most / 2}).fit(data[0], few)
         assert small.info_[name] == most / 2
 
-    def test_the_objective_stays_bounded(self, data, rows, few):
+    def test_combined_scatter_stays_positive_definite(self, data, rows, few):
         pairs = labeled_pairs(rows, few)
         R = edge_scatter(rows, knn_graph(rows, 6))
         with pytest.warns(UserWarning, match="dissimilar_weight must be at most"):
-            H, _ = balanced(
+            H, _ = combine_scatters(
                 pairs.similar, pairs.dissimilar, R, weights=(1.0, 1e6, 1.0), ridge=1e-3, who="LRML"
             )
         assert np.linalg.eigvalsh(H)[0] > 0
 
 
 class Blind(nn.Module):
-    """Makes zeros of items whose last number is far below the others'."""
+    """Maps items with a small last entry to zeros."""
 
     def __init__(self):
         super().__init__()
@@ -353,7 +349,7 @@ class Blind(nn.Module):
 
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name", METHODS)
-def test_networks_may_make_rows_of_zeros(name, rng):
+def test_networks_may_produce_zero_rows(name, rng):
     X = rng.standard_normal((80, 6)).astype(np.float32)
     y = np.arange(80) % 2
     X[:, 0] += 3 * y

@@ -1,4 +1,4 @@
-"""LRML and ISDML: closed forms, known answers, and the guard that both share."""
+"""LRML and ISDML: closed forms, known answers, and their common bound."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning
 
 from ssdml.baselines import ISDML, LRML
-from ssdml.baselines.base import balanced, largest_weight
-from ssdml.baselines.isdml import barred_trace, density_weights, descend, kernel_width
+from ssdml.baselines.base import combine_scatters, largest_weight
+from ssdml.baselines.isdml import barrier_objective, density_weights, descend, kernel_width
 from ssdml.baselines.lrml import edge_scatter, least_trace
 from ssdml.baselines.pairs import labeled_pairs
 from ssdml.graphs import adjacency, knn_graph, laplacian, pair_scatter
@@ -35,7 +35,7 @@ class TestLeastTrace:
         np.testing.assert_allclose(M, np.diag([2.0, 0.5]))
         assert np.trace(M @ np.diag([1.0, 4.0])) == pytest.approx(4)
 
-    def test_no_other_matrix_of_determinant_one_is_lower(self, rng):
+    def test_no_matrix_of_determinant_one_is_lower(self, rng):
         H = definite(rng)
         M = least_trace(H)
         assert np.linalg.det(M) == pytest.approx(1)
@@ -47,8 +47,8 @@ class TestLeastTrace:
                 assert np.trace(other @ H) >= np.trace(M @ H) * (1 - 1e-12)
 
 
-class TestBalance:
-    def test_the_largest_weight_is_where_h_becomes_singular(self, rng):
+class TestCombineScatters:
+    def test_largest_weight_makes_h_singular(self, rng):
         attracted = definite(rng, 4)
         root = rng.standard_normal((4, 2))
         dissimilar = root @ root.T  # of rank 2
@@ -56,25 +56,27 @@ class TestBalance:
         assert np.linalg.eigvalsh(attracted - most * dissimilar)[0] == pytest.approx(0, abs=1e-10)
         assert np.linalg.eigvalsh(attracted - 0.9 * most * dissimilar)[0] > 0
 
-    def test_a_weight_that_is_too_large_is_lowered_with_a_warning(self, rng):
+    def test_too_large_weight_is_lowered_with_warning(self, rng):
         parts = [definite(rng) for _ in range(3)]
         given = {"ridge": 1e-3, "who": "LRML"}
-        auto = balanced(*parts, weights=(1.0, None, 1.0), **given)
+        auto = combine_scatters(*parts, weights=(1.0, None, 1.0), **given)
         with pytest.warns(UserWarning, match=r"dissimilar_weight must be at most .* got 99.0"):
-            lowered = balanced(*parts, weights=(1.0, 99.0, 1.0), **given)
-        np.testing.assert_array_equal(lowered.H, auto.H)
-        small = balanced(*parts, weights=(1.0, auto.dissimilar_weight / 2, 1.0), **given)
-        assert small.dissimilar_weight == auto.dissimilar_weight / 2
+            lowered = combine_scatters(*parts, weights=(1.0, 99.0, 1.0), **given)
+        np.testing.assert_array_equal(lowered[0], auto[0])
+        small = combine_scatters(*parts, weights=(1.0, auto[1] / 2, 1.0), **given)
+        assert small[1] == auto[1] / 2
 
-    def test_nothing_attracted_and_nothing_dissimilar_is_the_identity(self):
+    def test_zero_scatters_give_the_identity(self):
         zero = np.zeros((2, 2))
-        H, weight = balanced(zero, zero, zero, weights=(1.0, None, 1.0), ridge=1.0, who="LRML")
+        H, weight = combine_scatters(
+            zero, zero, zero, weights=(1.0, None, 1.0), ridge=1.0, who="LRML"
+        )
         np.testing.assert_array_equal(H, np.eye(2))
         assert weight == 0
 
 
 class TestLRML:
-    def test_the_regularizer_is_the_laplacians_quadratic_form(self, rng):
+    def test_regularizer_is_the_laplacian_quadratic_form(self, rng):
         X = rng.standard_normal((30, 3))
         graph = knn_graph(X, 4)
         W = adjacency(graph, weights="uniform")
@@ -84,7 +86,7 @@ class TestLRML:
         expected = (W.toarray() * squares).sum() / W.sum()
         assert np.trace(M @ edge_scatter(X, graph)) == pytest.approx(expected, rel=1e-12)
 
-    def test_normalized_rows_are_divided_by_the_roots_of_their_degrees(self, rng):
+    def test_normalized_laplacian_divides_by_root_degrees(self, rng):
         X = rng.standard_normal((30, 3))
         graph = knn_graph(X, 4)
         W = adjacency(graph, weights="uniform").toarray()
@@ -97,7 +99,7 @@ class TestLRML:
         moved = edge_scatter(X + 100, graph, normalized=True)  # whose last digits are 1e-14
         np.testing.assert_allclose(moved, expected, atol=1e-10)
 
-    def test_the_estimator_is_the_closed_form(self, rng):
+    def test_fit_is_the_closed_form(self, rng):
         X, y = make_blobs(60, 3, centers=2, random_state=0)
         labels = np.where(np.arange(60) < 12, y, -1)
         model = LRML(dissimilar_weight=0.0, graph_weight=2.0).fit(X, labels)
@@ -114,7 +116,7 @@ class TestLRML:
 
 
 class TestISDML:
-    def test_known_width_and_weights(self, line):
+    def test_known_bandwidth_and_weights(self, line):
         X, graph = line
         assert kernel_width(X, graph, 10.0) == pytest.approx(1.2)
         W = density_weights(X, graph, 1.2).toarray()
@@ -125,7 +127,7 @@ class TestISDML:
         np.testing.assert_allclose(W, expected + expected.T, atol=2e-5)
 
     @pytest.mark.parametrize("tile", [2048, 16])
-    def test_the_density_counts_every_row_or_the_neighbors(self, rng, monkeypatch, tile):
+    def test_density_counts_all_rows_or_neighbors(self, rng, monkeypatch, tile):
         monkeypatch.setattr("ssdml.baselines.isdml.TILE", tile)  # all at once, or in parts
         X = rng.standard_normal((50, 3))
         graph = knn_graph(X, 5)
@@ -140,16 +142,16 @@ class TestISDML:
             found = density_weights(X, graph, 1.0, density=density).toarray()
             np.testing.assert_allclose(found, directed + directed.T, rtol=1e-12)
 
-    def test_of_many_rows_the_width_has_two_that_are_far_apart(self, rng, monkeypatch):
+    def test_bandwidth_of_many_rows_is_approximate(self, rng, monkeypatch):
         for _ in range(20):
             X = rng.standard_normal((50, 3)) * rng.uniform(0.1, 3, size=3)
             graph = knn_graph(X, 5)
             exact = kernel_width(X, graph, 1.0)  # the largest distance itself
-            monkeypatch.setattr("ssdml.baselines.isdml.ALL_ROWS", 49)
+            monkeypatch.setattr("ssdml.baselines.isdml.MAX_DENSE_ROWS", 49)
             assert 0.85 * exact <= kernel_width(X, graph, 1.0) <= exact * (1 + 1e-12)
             monkeypatch.undo()
 
-    def test_equal_rows_have_a_width(self):
+    def test_bandwidth_of_equal_rows(self):
         X = np.ones((4, 2))
         graph = knn_graph(X, 2)
         sigma = kernel_width(X, graph, 10.0)
@@ -157,22 +159,22 @@ class TestISDML:
         W = density_weights(X, graph, sigma)
         assert np.isfinite(W.data).all()
 
-    def test_the_descent_comes_to_the_inverse_and_never_goes_up(self, rng):
+    def test_descent_reaches_the_inverse_monotonically(self, rng):
         H = definite(rng, 8)
         M, values, converged = descend(H, max_iter=500, tol=1e-8)
         assert converged
         np.testing.assert_allclose(M @ H, np.eye(8), atol=DESCENDED)
         assert (np.diff(values) <= 1e-12 * abs(values[-1])).all()
-        assert barred_trace(-np.eye(3), np.eye(3)) == np.inf
+        assert barrier_objective(-np.eye(3), np.eye(3)) == np.inf
 
-    def test_the_last_step_is_newtons_and_squares_the_error(self, rng):
+    def test_last_newton_step_squares_the_error(self, rng):
         H = definite(rng, 8)
         M, values, _ = descend(H, max_iter=500, tol=1e-3)
         assert np.abs(M @ H - np.eye(8)).max() < 1e-4  # (8 * 1e-3)²
         minimum = 8 + np.linalg.slogdet(H)[1]
         assert values[-1] - minimum < 1e-3 * (values[-2] - minimum)
 
-    def test_with_a_wide_kernel_the_edges_count_evenly(self, rng):
+    def test_wide_kernel_weights_edges_equally(self, rng):
         """Density and similarity all one: the multigraph of all directed edges."""
         X = rng.standard_normal((40, 3))
         graph = knn_graph(X, 4)
@@ -181,7 +183,7 @@ class TestISDML:
         W = density_weights(X, graph, 1e4).toarray()
         np.testing.assert_allclose(W, directed + directed.T, atol=1e-8)
 
-    def test_under_another_basis_the_minimum_changes_as_it_should(self, rng):
+    def test_minimum_is_equivariant_to_basis_change(self, rng):
         """With the weights fixed, Z -> Z A takes M to A^-1 M A^-T."""
         H, A = definite(rng, 4), rng.standard_normal((4, 4))
         M = descend(H, max_iter=500, tol=1e-9).M
@@ -191,13 +193,13 @@ class TestISDML:
         np.testing.assert_allclose(other, expected, atol=DESCENDED * np.abs(expected).max())
 
     @pytest.mark.parametrize("H", [np.eye(2), [[0.3]]])
-    def test_a_start_that_is_the_minimum_stays(self, H):
+    def test_start_at_the_minimum_stays(self, H):
         M, values, converged = descend(np.array(H), max_iter=10, tol=1e-6)
         np.testing.assert_allclose(M, np.linalg.inv(H))
         assert converged
         assert len(values) == 1
 
-    def test_the_fit_is_the_inverse_of_its_matrix(self):
+    def test_fit_is_the_inverse_of_h(self):
         X, y = make_blobs(60, 3, centers=2, random_state=0)
         labels = np.where(np.arange(60) < 12, y, -1)
         model = ISDML(tol=1e-9, similar_weight=2.0).fit(X, labels)
@@ -205,24 +207,24 @@ class TestISDML:
         graph, pairs = knn_graph(rows, 10), labeled_pairs(rows, labels)
         W = density_weights(rows, graph, kernel_width(rows, graph, 10.0))
         R = pair_scatter(rows, W) / (W.sum() / 2)
-        H, _ = balanced(pairs.similar, pairs.dissimilar, R, weights=(2.0, None, 1.0), ridge=1e-3,
-                        who="ISDML")  # fmt: skip
+        parts = pairs.similar, pairs.dissimilar, R
+        H, _ = combine_scatters(*parts, weights=(2.0, None, 1.0), ridge=1e-3, who="ISDML")
         M = np.linalg.inv(H)
         np.testing.assert_allclose(
             model.get_mahalanobis_matrix(), 3 * M / np.trace(M), atol=DESCENDED
         )
 
-    def test_a_kernel_in_which_no_row_sees_another_is_told(self, rng):
+    def test_vanishing_weights_warn(self, rng):
         X = rng.standard_normal((40, 3))
-        with pytest.warns(UserWarning, match="bandwidth must leave most neighbors in sight"):
+        with pytest.warns(UserWarning, match="bandwidth must keep most edge weights above 0"):
             density_weights(X, knn_graph(X, 4), 1e-3)
 
-    def test_steps_that_end_too_early_are_told(self):
+    def test_too_few_steps_warn(self):
         X, y = make_blobs(60, 3, centers=2, random_state=0)
         with pytest.warns(ConvergenceWarning, match=r"ISDML: max_iter=2 steps must come to tol"):
             ISDML(max_iter=2).fit(X, np.where(np.arange(60) < 12, y, -1))
 
-    def test_the_history_of_the_fit_goes_down(self):
+    def test_objective_values_decrease(self):
         X, y = make_blobs(60, 3, centers=2, random_state=0)
         model = ISDML().fit(X, np.where(np.arange(60) < 12, y, -1))
         values = model.info_["values"]

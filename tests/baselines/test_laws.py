@@ -53,7 +53,7 @@ def matrix(method, X, labels):
 
 
 @every_method
-def test_the_matrix_is_positive_semidefinite_with_trace_d(method, data):
+def test_matrix_is_positive_semidefinite_with_trace_d(method, data):
     X, _, labels = data
     M = matrix(method, X, labels)
     assert np.linalg.eigvalsh(M)[0] >= -1e-10
@@ -64,14 +64,14 @@ def test_the_matrix_is_positive_semidefinite_with_trace_d(method, data):
 
 
 @every_method
-def test_an_offset_changes_nothing(method, data):
+def test_translation_invariance(method, data):
     X, _, labels = data
     moved = X + np.array([5.0, -3.0, 0.5, 20.0])
     np.testing.assert_allclose(matrix(method, moved, labels), matrix(method, X, labels), atol=1e-8)
 
 
 @every_method
-def test_a_rotation_rotates_the_matrix(method, data):
+def test_rotation_equivariance(method, data):
     X, _, labels = data
     R = ortho_group.rvs(4, random_state=1)
     turned = matrix(method, X @ R, labels)
@@ -79,7 +79,7 @@ def test_a_rotation_rotates_the_matrix(method, data):
 
 
 @every_method
-def test_names_of_classes_do_not_matter(method, data):
+def test_class_names_do_not_matter(method, data):
     X, _, labels = data
     renamed = np.where(labels < 0, -1, np.array([30, 7, 11])[labels])
     found = matrix(exact(method), X, renamed)
@@ -88,7 +88,7 @@ def test_names_of_classes_do_not_matter(method, data):
 
 @every_method
 @pytest.mark.parametrize("unit", [1e-200, 1e-20, 1e-3, 1e15])
-def test_the_unit_of_the_rows_does_not_matter(method, data, unit):
+def test_scale_invariance(method, data, unit):
     X, _, labels = data
     np.testing.assert_allclose(
         matrix(method, unit * X, labels), matrix(method, X, labels), atol=1e-8
@@ -97,7 +97,7 @@ def test_the_unit_of_the_rows_does_not_matter(method, data, unit):
 
 @every_method
 @pytest.mark.parametrize("unit", [1e-200, 1e100])
-def test_nor_for_a_metric_of_fewer_columns(method, data, unit):
+def test_scale_invariance_with_fewer_components(method, data, unit):
     """Which of them are kept is told by the rows' covariance."""
     X, _, labels = data
     few = clone(method).set_params(n_components=2, random_state=0)
@@ -113,7 +113,7 @@ def quiet(method, X, labels):
 
 
 @every_method
-def test_the_order_of_the_rows_does_not_matter(method, data):
+def test_row_order_does_not_matter(method, data):
     X, _, labels = data
     method = exact(method)
     order = np.random.default_rng(2).permutation(len(X))
@@ -122,7 +122,7 @@ def test_the_order_of_the_rows_does_not_matter(method, data):
 
 
 @every_method
-def test_labels_help_against_a_nuisance_direction(method):
+def test_labels_suppress_a_nuisance_direction(method):
     rng = np.random.default_rng(0)
     y = np.arange(200) % 2
     X = rng.standard_normal((200, 4)) * [1, 1, 1, 10]
@@ -141,7 +141,7 @@ def test_labels_help_against_a_nuisance_direction(method):
 class TestDegenerate:
     @every_method
     @grows_without_end
-    def test_without_labels_the_metric_comes_from_the_graph_alone(self, method, data):
+    def test_fit_without_labels_warns(self, method, data):
         X, _, _ = data
         with pytest.warns(UserWarning, match="no row has a label; ") as told:
             model = clone(method).set_params(random_state=0).fit(X, np.full(len(X), -1))
@@ -157,14 +157,14 @@ class TestDegenerate:
     @every_method
     def test_one_class(self, method, data):
         X, _, labels = data
-        with pytest.warns(UserWarning, match="one class alone, so no pair is dissimilar"):
+        with pytest.warns(UserWarning, match="only one class is labeled, so no pair is dissimilar"):
             model = clone(method).set_params(random_state=0).fit(X, np.where(labels == 1, 1, -1))
         assert np.isfinite(model.components_).all()
         assert (model.predict(X) == 1).all()
 
     @every_method
     @grows_without_end
-    def test_one_label_a_class(self, method, data):
+    def test_one_label_per_class(self, method, data):
         X, y, _ = data
         labels = np.full(len(X), -1)
         for c in range(3):
@@ -188,23 +188,23 @@ class TestDegenerate:
         assert np.isfinite(model.components_).all()
 
     @every_method
-    def test_every_row_labeled(self, method, data):
+    def test_all_rows_labeled(self, method, data):
         X, y, _ = data
         assert np.isfinite(matrix(method, X, y)).all()
 
     @every_method
-    def test_rows_that_are_all_one(self, method, data):
+    def test_all_rows_equal(self, method, data):
         _, _, labels = data
         assert np.isfinite(matrix(method, np.ones((90, 4)), labels)).all()
 
     @every_method
-    def test_every_row_twice(self, method, data):
+    def test_duplicated_rows(self, method, data):
         X, _, labels = data
         assert np.isfinite(matrix(method, np.vstack([X, X]), np.tile(labels, 2))).all()
 
 
 @every_method
-def test_few_components_keep_the_most_of_the_rows_distances(method, data):
+def test_few_components_preserve_distances_best(method, data):
     X, _, labels = data
     M = matrix(method, X, labels)
     few = matrix(clone(method).set_params(n_components=2), X, labels)
@@ -215,14 +215,14 @@ def test_few_components_keep_the_most_of_the_rows_distances(method, data):
 
 
 @every_method
-def test_more_components_than_features_are_refused(method, data):
+def test_more_components_than_features_raise(method, data):
     X, _, labels = data
     with pytest.raises(ValueError, match=r"n_components must be at most n_features = 4; got 5"):
         clone(method).set_params(n_components=5).fit(X, labels)
 
 
 @every_method
-def test_what_is_loaded_embeds_and_predicts_alike(method, data, tmp_path):
+def test_save_and_load_round_trip(method, data, tmp_path):
     X, _, labels = data
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -22,7 +22,7 @@ def pairs_one_by_one(labels):
             [p for p in pairs if labels[p[0]] != labels[p[1]]])  # fmt: skip
 
 
-def test_the_scatter_is_that_of_the_pairs_one_by_one(rng, labels):
+def test_scatter_equals_the_sum_over_pairs(rng, labels):
     X = rng.standard_normal((40, 3)) + 100
     pairs = labeled_pairs(X, labels)
     for kind, found, count in zip(pairs_one_by_one(labels), pairs[:2], pairs[2:], strict=True):
@@ -31,13 +31,13 @@ def test_the_scatter_is_that_of_the_pairs_one_by_one(rng, labels):
         assert count == len(kind)
 
 
-def test_no_pairs_have_no_scatter():
+def test_scatter_without_pairs_is_zero():
     pairs = labeled_pairs([[1.0], [2.0], [3.0]], [0, -1, -1])
     assert pairs == (0.0, 0.0, 0, 0)
 
 
 @pytest.mark.parametrize("count", [2, 3, 7, 1000])
-def test_labeled_rows_that_are_equal_have_no_scatter_not_that_of_rounding(rng, count):
+def test_scatter_of_equal_rows_is_exactly_zero(rng, count):
     """Of three numbers that are 0.1 the mean is not, to the last bit."""
     for _ in range(10):
         row, other = 100 * rng.standard_normal((2, 5))
@@ -50,7 +50,7 @@ def test_labeled_rows_that_are_equal_have_no_scatter_not_that_of_rounding(rng, c
         np.testing.assert_allclose(classes.dissimilar, between, rtol=1e-8)
 
 
-def test_rows_that_nearly_agree_have_their_scatter(rng):
+def test_scatter_of_nearly_equal_rows(rng):
     X, labels = 1 + 1e-9 * rng.standard_normal((20, 3)), np.arange(20) % 4
     pairs = labeled_pairs(X, labels)
     for kind, found in zip(pairs_one_by_one(labels), pairs[:2], strict=True):
@@ -58,14 +58,14 @@ def test_rows_that_nearly_agree_have_their_scatter(rng):
         np.testing.assert_allclose(found, expected, atol=1e-3 * np.trace(expected))
 
 
-def test_few_pairs_are_all_there_once(rng, labels):
+def test_few_pairs_are_all_returned_once(rng, labels):
     for found, expected in zip(
         draw_pairs(labels, 10_000, rng), pairs_one_by_one(labels), strict=True
     ):
         assert sorted(map(sorted, found.tolist())) == sorted(map(sorted, expected))
 
 
-def test_of_many_pairs_so_many_are_drawn_evenly(rng, labels):
+def test_many_pairs_are_drawn_uniformly(rng, labels):
     for found, all_pairs in zip(draw_pairs(labels, 60, rng), pairs_one_by_one(labels), strict=True):
         assert len(found) == 60
         assert {tuple(sorted(p)) for p in found.tolist()} <= {tuple(sorted(p)) for p in all_pairs}
@@ -80,7 +80,7 @@ def test_of_many_pairs_so_many_are_drawn_evenly(rng, labels):
 
 @pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize("count", [10_000, 50])
-def test_pairs_that_the_labels_do_not_know(rng, labels, both, count):
+def test_unknown_pairs(rng, labels, both, count):
     pairs, total = draw_unknown_pairs(labels, count, rng, both=both)
     wanted = {
         (i, j)
@@ -95,7 +95,7 @@ def test_pairs_that_the_labels_do_not_know(rng, labels, both, count):
 
 
 @pytest.mark.parametrize("both", [False, True])
-def test_pairs_of_fewer_rows_are_as_often_of_each_kind(rng, both):
+def test_row_limit_keeps_the_kinds_in_proportion(rng, both):
     """A tenth of the rows, and every tenth of both kinds; as many pairs stand behind them."""
     labels = np.where(np.arange(5000) % 5 == 0, 1, -1)
     every, total = draw_unknown_pairs(labels, 50_000, rng, both=both)
@@ -109,7 +109,7 @@ def test_pairs_of_fewer_rows_are_as_often_of_each_kind(rng, both):
     assert (mixed[0] == 0) == both
 
 
-def test_rows_that_are_fewer_than_asked_for_change_nothing(labels):
+def test_row_limit_above_n_changes_nothing(labels):
     found = [
         draw_unknown_pairs(labels, 50, np.random.default_rng(0), n_rows=n)[0] for n in (None, 40)
     ]
@@ -117,7 +117,7 @@ def test_rows_that_are_fewer_than_asked_for_change_nothing(labels):
 
 
 @pytest.mark.parametrize(("n_rows", "n_distinct"), [(None, 990), (10_000, 900)])
-def test_one_row_without_a_label_among_many_takes_neither_time_nor_memory(rng, n_rows, n_distinct):
+def test_one_unlabeled_row_among_many_is_cheap(rng, n_rows, n_distinct):
     labels = np.zeros(300_000, int)
     labels[7] = -1
     pairs, total = draw_unknown_pairs(labels, 1000, rng, n_rows=n_rows)

@@ -30,7 +30,7 @@ def rows(rng):
 
 class TestPropagatedScatter:
     @pytest.mark.parametrize("decay", [0.5, 0.99])
-    def test_it_is_that_of_the_dense_affinities(self, rows, decay):
+    def test_scatter_equals_that_of_dense_affinities(self, rows, decay):
         X, labels = rows
         graph = knn_graph(X, 5)
         Q = np.zeros((120, 120))
@@ -42,13 +42,13 @@ class TestPropagatedScatter:
         found = propagated_scatter(X, labels, graph, decay=decay)
         np.testing.assert_allclose(found, expected, atol=1e-8)
 
-    def test_labels_make_the_start(self, rng, rows):
+    def test_labels_define_initial_affinities(self, rng, rows):
         _, labels = rows
         columns = rng.standard_normal((120, 3))
         expected = dense_start(labels) @ columns
         np.testing.assert_allclose(with_labels(columns, labels), expected, atol=1e-12)
 
-    def test_a_hub_and_its_neighbors_too(self, rng):
+    def test_scatter_with_a_hub(self, rng):
         """The hub is a neighbor of all: columns of Q sum to much more than its rows."""
         X = np.vstack([np.zeros((1, 3)), 1 + 0.01 * rng.standard_normal((3, 3)), np.eye(3)])
         X = np.vstack([X, -np.eye(3), 5 * ortho_group.rvs(3, random_state=0)])
@@ -66,20 +66,20 @@ class TestPropagatedScatter:
 
 
 class TestNearPrior:
-    def test_known_answer_and_limit(self, rng):
+    def test_known_answers(self, rng):
         found = near_prior(np.eye(2), np.diag([1.0, 0.0]), 1.0, "APIT").M
         np.testing.assert_allclose(found, np.diag([0.5, 1.0]))
         prior = shrink(np.cov(rng.standard_normal((4, 20))), 0.1)
         np.testing.assert_allclose(near_prior(prior, np.eye(4), 0.0, "APIT").M, prior)
 
-    def test_the_gradient_is_zero_there(self, rng):
+    def test_gradient_is_zero_at_the_minimum(self, rng):
         prior, K = (shrink(np.cov(rng.standard_normal((4, 20))), 0.1) for _ in range(2))
         M = near_prior(prior, K, 0.7, "APIT").M
         gradient = np.linalg.inv(prior) - np.linalg.inv(M) + 0.7 * K
         np.testing.assert_allclose(gradient, 0, atol=1e-12)
 
-    def test_a_weight_that_makes_the_system_indefinite_is_lowered(self):
-        with pytest.warns(UserWarning, match=r"graph_weight must be at most 0.9, .* got 3.0"):
+    def test_indefinite_weight_is_lowered(self):
+        with pytest.warns(UserWarning, match=r"graph_weight must be at most 0.9 .* got 3.0"):
             M, used = near_prior(np.eye(2), np.diag([-1.0, 0.0]), 3.0, "APLLR")
         assert used == pytest.approx(0.9)
         np.testing.assert_allclose(M, np.diag([10.0, 1.0]))
@@ -91,7 +91,7 @@ class TestNearPrior:
 
 class TestPriors:
     @pytest.mark.parametrize(("gap", "raised"), [(8.0, False), (0.0, True)])
-    def test_likelihood_ratio_by_its_equation(self, rows, gap, raised):
+    def test_likelihood_ratio_follows_its_equation(self, rows, gap, raised):
         """Where classes do not lie apart, dissimilar pairs are the nearer in some directions."""
         X, labels = rows
         X = X + gap * np.maximum(labels, 0)[:, None]
@@ -105,7 +105,7 @@ class TestPriors:
         assert found.raised == (values < 1e-6 * values[-1]).sum()
         assert bool(found.raised) == raised
 
-    def test_likelihood_ratio_where_there_is_none(self):
+    def test_likelihood_ratio_without_pairs(self):
         one, zero = np.eye(2), np.zeros((2, 2))
         assert likelihood_ratio(LabeledPairs(zero, one, 0, 3), 0.1) is None
         assert likelihood_ratio(LabeledPairs(one, one, 3, 3), 0.1) is None
@@ -121,7 +121,7 @@ class TestPriors:
 
 
 class TestITML:
-    def test_bounds_that_can_be_met_are_met_at_last(self, rng):
+    def test_feasible_bounds_are_met(self, rng):
         """Similar pairs vary along one direction, dissimilar ones along the others."""
         similar = rng.standard_normal((20, 3)) * [3, 0.01, 0.01]
         dissimilar = rng.standard_normal((20, 3)) * [0.01, 0.1, 0.1] + [0, 1, 1]
@@ -132,7 +132,7 @@ class TestITML:
         assert np.einsum("ij,jk,ik->i", similar, M, similar).max() <= 1.05 * near
         assert np.einsum("ij,jk,ik->i", dissimilar, M, dissimilar).min() >= 0.95 * far
 
-    def test_the_divergence_is_least_among_those_that_meet_the_bounds(self):
+    def test_divergence_is_minimal_under_the_bounds(self):
         """One similar pair along one axis: M shrinks there, and nowhere else."""
         similar, dissimilar = np.array([[2.0, 0.0]]), np.array([[0.0, 1.0]])
         M = itml(similar, dissimilar, slack=1e8, max_iter=1000, tol=1e-12).M
@@ -140,7 +140,7 @@ class TestITML:
         np.testing.assert_allclose(M, np.diag([near / 4, far]), rtol=1e-6)
 
     @pytest.mark.parametrize("slack", [0.1, 1.0, 7.0])
-    def test_a_pair_and_its_bound_share_the_change(self, slack):
+    def test_slack_splits_the_change(self, slack):
         """Of one similar pair of square s with bound u, m = (1 + γ) / (1 + γ s / u)."""
         similar, dissimilar = np.array([[2.0, 0.0]]), np.array([[0.0, 1.0]])
         near, far = np.percentile([4.0, 1.0], [5, 95])
@@ -148,14 +148,14 @@ class TestITML:
         expected = (1 + slack) / (1 + slack * np.array([4 / near, 1 / far]))
         np.testing.assert_allclose(M, np.diag(expected), rtol=1e-8)
 
-    def test_equal_rows_do_not_count(self):
+    def test_equal_rows_are_ignored(self):
         M, n_iter, _ = itml(np.zeros((3, 2)), np.zeros((2, 2)), tol=1e-3)
         np.testing.assert_array_equal(M, np.eye(2))
         assert n_iter == 0
 
 
 @pytest.mark.parametrize("kind", [APLLR, APIT])
-def test_the_fit_is_the_closed_form_of_prior_and_graph(kind):
+def test_fit_is_the_closed_form(kind):
     X, y = make_blobs(80, 3, centers=2, cluster_std=2.0, random_state=0)
     labels = np.where(np.arange(80) < 20, y, -1)
     given = {"decay": 0.9, "n_neighbors": 7, "shrinkage": 0.2, "graph_weight": 0.02}

@@ -1,4 +1,4 @@
-"""SERAPH: its objective pair by pair, its gradient by differences, and steps that go up."""
+"""SERAPH: objective, gradient and ascent."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ssdml.baselines.seraph import (
     LARGEST_TRACE,
     Model,
     Terms,
-    alternate_beliefs,
+    alternate,
     ascend,
+    em_objective,
     gradient,
     objective,
-    projected,
-    sharpened,
-    value_of_beliefs,
+    posterior,
+    project_psd,
 )
 
 
@@ -43,7 +43,7 @@ def M(rng):
     return root @ root.T / 3
 
 
-def test_the_objective_pair_by_pair(terms, M):
+def test_objective_equals_the_sum_over_pairs(terms, M):
     total = -0.2 * np.trace(M)
     for (i, j), kind, count in zip(terms.ends, terms.kinds, terms.counts, strict=True):
         x = terms.rows[i] - terms.rows[j]
@@ -55,30 +55,30 @@ def test_the_objective_pair_by_pair(terms, M):
     assert objective(M, terms, Model(1.5, 0.2)).value == pytest.approx(total)
 
 
-@pytest.mark.parametrize("with_beliefs", [False, True])
-def test_the_gradient_is_that_of_differences(terms, M, rng, with_beliefs):
-    beliefs = rng.uniform(size=40) if with_beliefs else None
+@pytest.mark.parametrize("with_posteriors", [False, True])
+def test_gradient_matches_finite_differences(terms, M, rng, with_posteriors):
+    posteriors = rng.uniform(size=40) if with_posteriors else None
     model = Model(1.5, 0.2)
-    found = gradient(objective(M, terms, model, beliefs).slopes, terms, model)
+    found = gradient(objective(M, terms, model, posteriors).slopes, terms, model)
     numeric = approx_fprime(
-        M.ravel(), lambda m: objective(m.reshape(3, 3), terms, model, beliefs).value, 1e-7
+        M.ravel(), lambda m: objective(m.reshape(3, 3), terms, model, posteriors).value, 1e-7
     )
     np.testing.assert_allclose(found.ravel(), numeric, rtol=1e-4, atol=1e-4)
 
 
-def test_the_first_step_has_a_tenth_of_the_side_and_the_next_its_share(terms):
-    """0.1 d / sqrt(t) in the direction of the gradient, where it is not halved."""
+def test_step_lengths_decay_as_root_of_t(terms):
+    """0.1 d / sqrt(t) along the gradient, unless halved."""
     model, M = Model(1.5, 0.2), np.eye(3)
     for t in (1, 2, 3):
         found = ascend(np.eye(3), terms, model, max_iter=t, tol=0.0).M
         upwards = gradient(objective(M, terms, model).slopes, terms, model)
-        expected = projected(M + 0.3 / np.sqrt(t) * upwards / np.linalg.norm(upwards))
+        expected = project_psd(M + 0.3 / np.sqrt(t) * upwards / np.linalg.norm(upwards))
         assert objective(expected, terms, model).value > objective(M, terms, model).value
         np.testing.assert_allclose(found, expected, atol=1e-12)
         M = found
 
 
-def test_the_median_pair_begins_at_the_threshold_and_some_pairs_stand_for_all(rng, monkeypatch):
+def test_median_pair_starts_at_the_threshold(rng, monkeypatch):
     X, labels = rng.standard_normal((40, 3)), np.where(np.arange(40) < 12, np.arange(40) % 3, -1)
     method = SERAPH(threshold=2.5)
     whole, _ = method._terms(method._pose(X, labels, np.random.default_rng(0)))
@@ -94,7 +94,7 @@ def test_the_median_pair_begins_at_the_threshold_and_some_pairs_stand_for_all(rn
     assert few.entropy_weight == whole.entropy_weight
 
 
-def test_pairs_of_equal_rows_have_no_part_in_the_median(rng):
+def test_median_ignores_pairs_of_equal_rows(rng):
     X = np.repeat(rng.standard_normal((5, 3)), 8, axis=0)  # most pairs of a class are equal rows
     labels = np.repeat(np.arange(5), 8)
     method = SERAPH(threshold=2.5)
@@ -106,21 +106,21 @@ def test_pairs_of_equal_rows_have_no_part_in_the_median(rng):
 
 
 def test_known_answers_at_the_threshold():
-    """One pair at distance 1, M = 1, threshold 1: it is as likely similar as not."""
+    """One pair at distance 1, M = 1, threshold 1: similar with probability 1/2."""
     for kind, value, slope in ((1, -np.log(2), -0.5), (-1, -np.log(2), 0.5), (0, -np.log(2), 0.0)):
         found = objective(np.eye(1), one_pair(np.ones(1), kind, 1.0), Model(1.0, 0.0))
         assert found.value == pytest.approx(value)
         assert found.slopes.item() == pytest.approx(slope)
 
 
-def test_beliefs_are_sharpened_as_the_equation_says():
+def test_posterior_follows_its_equation():
     distance = np.sqrt(1 - np.log(0.7 / 0.3))  # p = 0.7
     terms = one_pair(np.array([distance]), 0, 0.5)
-    assert sharpened(np.eye(1), terms, Model(1.0, 0.0)).item() == pytest.approx(0.780905, abs=1e-6)
+    assert posterior(np.eye(1), terms, Model(1.0, 0.0)).item() == pytest.approx(0.780905, abs=1e-6)
 
 
-def test_no_other_beliefs_are_worth_more_than_those_of_the_equation(terms, M):
-    """By the definition: H(q) + (1 + mu) E_q ln p of each pair that is not known."""
+def test_posterior_maximizes_the_em_objective(terms, M):
+    """By definition: H(q) + (1 + mu) E_q ln p for each unknown pair."""
     model, mu = Model(1.5, 0.2), 0.7
 
     def value(q):
@@ -136,61 +136,61 @@ def test_no_other_beliefs_are_worth_more_than_those_of_the_equation(terms, M):
                 total += count * mu / (1 + mu) * (unsure + (1 + mu) * likely)
         return total
 
-    q = sharpened(M, terms, model)
-    best = value_of_beliefs(M, terms, model)
+    q = posterior(M, terms, model)
+    best = em_objective(M, terms, model)
     assert value(q) == pytest.approx(best, rel=1e-12)
     for change in (-1e-3, 1e-3):
         assert value(np.clip(q + change, 1e-9, 1 - 1e-9)) < best
 
 
-def test_steps_go_up_and_stay_positive_semidefinite(terms):
+def test_ascent_rises_and_stays_positive_semidefinite(terms):
     M, values, _ = ascend(np.eye(3), terms, Model(1.0, 0.1), max_iter=100, tol=0)
     assert len(values) > 10
     assert (np.diff(values) >= 0).all()
     assert np.linalg.eigvalsh(M)[0] >= -1e-10
 
 
-def test_a_similar_pair_alone_shrinks_m_along_itself(rng):
+def test_one_similar_pair_shrinks_m_along_itself(rng):
     x = rng.standard_normal(3)
     terms = one_pair(x, 1, 0.0)
     M, *_ = ascend(np.eye(3), terms, Model(1.0, 0.0), max_iter=50, tol=0)
     change = np.eye(3) - M
     assert x @ change @ x > 0.1
-    # Nothing else moves: the change is a multiple of x x^T.
+    # The change is a multiple of x x^T.
     np.testing.assert_allclose(change, change[0, 0] / x[0] ** 2 * np.outer(x, x), atol=1e-10)
 
 
-def test_the_projection_is_the_nearest_and_bounds_the_trace(rng):
+def test_projection_is_nearest_and_bounds_the_trace(rng):
     A = rng.standard_normal((4, 4))
     A += A.T
     values, vectors = np.linalg.eigh(A)
     nearest = (vectors * np.maximum(values, 0)) @ vectors.T
-    np.testing.assert_allclose(projected(A), nearest, atol=1e-12)
-    assert np.trace(projected(A, 0.5)) == pytest.approx(0.5)
+    np.testing.assert_allclose(project_psd(A), nearest, atol=1e-12)
+    assert np.trace(project_psd(A, 0.5)) == pytest.approx(0.5)
 
 
-def test_turns_of_beliefs_go_up(terms):
-    M, values, _ = alternate_beliefs(np.eye(3), terms, Model(1.0, 0.1), max_iter=30, tol=0)
+def test_em_rounds_rise(terms):
+    M, values, _ = alternate(np.eye(3), terms, Model(1.0, 0.1), max_iter=30, tol=0)
     assert len(values) > 5
-    # Thirty turns come to where a step adds less than the sum of the terms is rounded by.
+    # After thirty rounds a step adds less than the rounding of the sum.
     rounding = len(terms.counts) * np.finfo(float).eps * np.abs(values).max()
     assert (np.diff(values) >= -rounding).all()
     assert values[-1] > values[0] + 1
-    assert values[-1] == value_of_beliefs(M, terms, Model(1.0, 0.1))
+    assert values[-1] == em_objective(M, terms, Model(1.0, 0.1))
     assert np.linalg.eigvalsh(M)[0] >= -1e-10
 
 
 @pytest.mark.parametrize("solver", ["gradient", "em"])
 class TestConvergence:
-    """Ten steps rise by no more than ``10 * tol`` of the objective, or it is told."""
+    """Ten steps raise the objective by at most ``10 * tol``, or a warning follows."""
 
-    def test_steps_that_end_too_early_are_told(self, solver):
+    def test_too_few_steps_warn(self, solver):
         X, y = make_blobs(60, 3, centers=2, cluster_std=3.0, random_state=0)
         labels = np.where(np.arange(60) < 12, y, -1)
         with pytest.warns(ConvergenceWarning, match=r"SERAPH: max_iter=1 steps must come to tol"):
             SERAPH(max_iter=1, solver=solver, random_state=0).fit(X, labels)
 
-    def test_with_the_defaults_an_ordinary_fit_comes_to_its_end(self, solver):
+    def test_defaults_converge(self, solver):
         X, y = make_blobs(90, 4, centers=3, cluster_std=2.0, random_state=0)
         labels = np.where(np.arange(90) < 20, y, -1)
         model = SERAPH(solver=solver, random_state=0).fit(X, labels)  # warnings are errors
@@ -198,18 +198,18 @@ class TestConvergence:
         turn = 10 if solver == "gradient" else 1
         rise = (values[turn:] - values[:-turn]) / np.abs(values[turn:])
         assert rise[-1] <= 0.01
-        assert (rise[:-1] > 0.01).all()  # it ends at the first such turn
+        assert (rise[:-1] > 0.01).all()  # it stops at the first such round
 
-    def test_a_start_from_which_nothing_goes_up_has_converged(self, solver):
+    def test_start_at_the_maximum_converges(self, solver):
         """A pair of equal rows: no M changes its distance."""
-        run = ascend if solver == "gradient" else alternate_beliefs
+        run = ascend if solver == "gradient" else alternate
         still = run(np.eye(2), one_pair(np.zeros(2), 1, 0.0), Model(1.0, 0.0), max_iter=5, tol=0)
         assert still.converged
         np.testing.assert_array_equal(still.M, np.eye(2))
 
 
-def test_the_bound_of_the_trace_and_the_turns_are_those_that_are_told():
-    """1,000 d, and as many steps of the gradient as max_iter, ten a turn."""
+def test_trace_bound_and_rounds_are_as_documented():
+    """1,000 d, and max_iter gradient steps, ten per round."""
     assert LARGEST_TRACE == 1000
     X, y = make_blobs(60, 3, centers=2, cluster_std=3.0, random_state=0)
     labels = np.where(np.arange(60) < 12, y, -1)
@@ -218,14 +218,14 @@ def test_the_bound_of_the_trace_and_the_turns_are_those_that_are_told():
     assert len(model.info_["values"]) == 1 + 3
 
 
-def test_without_labels_pairs_become_sure():
+def test_pairs_become_certain_without_labels():
     X, _ = make_blobs(60, 3, centers=2, random_state=0)
     with pytest.warns(UserWarning, match="no row has a label"):
         values = SERAPH(random_state=0, tol=0.01).fit(X, np.full(60, -1)).info_["values"]
     assert values[-1] > values[0] + 0.05
 
 
-def test_auto_weighs_the_other_pairs_as_the_known_ones():
+def test_auto_weights_unknown_pairs_as_known_ones():
     X, y = make_blobs(30, 3, centers=2, random_state=0)
     labels = np.where(np.arange(30) < 10, y, -1)
     model = SERAPH(random_state=0).fit(X, labels)

@@ -1,4 +1,4 @@
-"""Baselines end to end: their losses on batches, and the alternation over each of them."""
+"""DeepBaseline: mini-batch losses, and the alternation with each method."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.fixture
 def pose(rng):
-    """Rows, a third of them labeled, and what a method makes of them."""
+    """Solve a method on rows with a third of labels."""
     X = rng.standard_normal((60, 4)) * [1, 1, 1, 3]
     few = np.where(np.arange(60) < 20, np.arange(60) % 3, -1)
 
@@ -41,7 +41,7 @@ def pose(rng):
 
 
 def loss_of_all(method, problem, M, info):
-    """The loss of a batch that holds every row, and its weights."""
+    """Compute the loss of the batch of all rows, and its weights."""
     L = torch.from_numpy(factor(M, np.eye(4), 4, scaled=False).T)
     Z = torch.from_numpy(problem.X) @ L
     squares = (Z[:, None] - Z).square().sum(dim=2)
@@ -52,7 +52,7 @@ def loss_of_all(method, problem, M, info):
 
 
 def dense_affinities(problem, decay=0.99):
-    """The walks P, and the propagated affinities by their definition."""
+    """Compute the walks P and the propagated affinities by definition."""
     labels, graph = problem.labels, problem.graph
     n = len(labels)
     Q = np.zeros((n, n))
@@ -66,7 +66,7 @@ def dense_affinities(problem, decay=0.99):
     return P, W, (Q + Q.T) > 0
 
 
-class TestLossOfAllRows:
+class TestLossOnAllRows:
     """It is what the metric was learned by, at the same rows and the same metric."""
 
     @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ class TestLossOfAllRows:
             ("isdml", {"density": "neighbors", "dissimilar_weight": 0.1}),
         ],
     )
-    def test_of_the_laplacian_methods(self, pose, name, options):
+    def test_laplacian_loss_equals_the_objective(self, pose, name, options):
         method, problem, M, info = pose(name, **options)
         (S, D, *_), d = problem.pairs, 4
         if name == "lrml":
@@ -96,7 +96,7 @@ class TestLossOfAllRows:
         )
 
     @pytest.mark.parametrize("unlabeled_pairs", ["all", "both"])
-    def test_of_seraph(self, pose, unlabeled_pairs):
+    def test_entropy_loss_equals_the_objective(self, pose, unlabeled_pairs):
         """Less the trace, and a pair that is known counting one."""
         options = {"unlabeled_pairs": unlabeled_pairs, "trace_weight": 0.5}
         method, problem, M, info = pose("seraph", **options)
@@ -110,7 +110,7 @@ class TestLossOfAllRows:
         assert found == pytest.approx(-value / n_known, rel=1e-9)
 
     @pytest.mark.parametrize("name", ["apllr", "apit"])
-    def test_of_the_propagated_methods(self, pose, name):
+    def test_affinity_loss_equals_the_objective(self, pose, name):
         """With every row labeled all affinities are known; then it is tr(M K), less its scale."""
         method, problem, M, info = pose(name, np.arange(60) % 3)
         K = propagated_scatter(problem.X, problem.labels, problem.graph, decay=0.99)
@@ -119,7 +119,7 @@ class TestLossOfAllRows:
         assert found == pytest.approx(60 / n_pairs * np.trace(M @ K), rel=1e-6)
 
     @pytest.mark.parametrize("name", ["apllr", "apit"])
-    def test_of_few_labels_it_is_the_mean_over_the_pairs_whose_affinity_is_known(self, pose, name):
+    def test_affinity_loss_averages_over_known_pairs(self, pose, name):
         method, problem, M, info = pose(name)
         P, W, edge = dense_affinities(problem)
         known = problem.labels >= 0
@@ -139,7 +139,7 @@ class TestLossOfAllRows:
         assert found == pytest.approx(total / n_pairs, abs=2e-4)
 
     @pytest.mark.parametrize("name", ["apllr", "apit"])
-    def test_affinities_are_those_of_the_dense_matrix_where_they_are_known(self, pose, name):
+    def test_known_affinities_match_the_dense_matrix(self, pose, name):
         method, problem, _, info = pose(name)
         P, W, edge = dense_affinities(problem)
         known = problem.labels >= 0
@@ -154,7 +154,7 @@ class TestLossOfAllRows:
         assert not found[~edge & ~known[:, None] & ~known].any()
 
 
-def test_rows_of_a_batch_stand_for_all_in_what_pulls_to_the_mean(rng):
+def test_batch_pulls_represent_all_rows(rng):
     pulls, Z = rng.standard_normal(12), torch.from_numpy(rng.standard_normal((12, 3)))
     edges = sparse.csr_array(np.eye(12)[::-1])  # of sum 12, and none within the batch
     loss, batch = LaplacianLoss(edges, 0.0, 0.0, 1.0, pulls), np.arange(4)
@@ -165,7 +165,7 @@ def test_rows_of_a_batch_stand_for_all_in_what_pulls_to_the_mean(rng):
     assert found == pytest.approx(12 / 4 * 2 * (pulls[batch] @ about_mean) / 12)
 
 
-def test_rows_about_their_mean_are_pairs_in_any_batch(rng):
+def test_pulls_to_the_mean_equal_pairs(rng):
     pulls, Z = rng.standard_normal(7), rng.standard_normal((7, 3))
     squares = ((Z[:, None] - Z) ** 2).sum(axis=2)
     expected = pulls @ ((Z - Z.mean(axis=0)) ** 2).sum(axis=1)
@@ -173,7 +173,7 @@ def test_rows_about_their_mean_are_pairs_in_any_batch(rng):
 
 
 @every_method
-def test_a_batch_without_a_labeled_pair_or_an_edge_has_a_finite_loss(pose, name):
+def test_batch_without_pairs_has_finite_loss(pose, name):
     method, problem, _, info = pose(name)
     loss = method._batch_loss(problem, info)
     squares = torch.ones(3, 3, requires_grad=True)
@@ -183,13 +183,13 @@ def test_a_batch_without_a_labeled_pair_or_an_edge_has_a_finite_loss(pose, name)
     assert torch.isfinite(squares.grad).all()
 
 
-def test_every_pair_is_of_one_kind():
+def test_each_pair_has_one_kind():
     labels = torch.tensor([0, 1, 0, -1, 2])
     total = sum(mask.int() for mask in kinds_of_pairs(labels))
     assert torch.equal(total, torch.ones(5, 5).triu(1).int())
 
 
-def test_a_batch_holds_labeled_rows_and_neighbors(rng):
+def test_batch_contains_labeled_rows_and_neighbors(rng):
     graph = knn_graph(rng.standard_normal((200, 3)), 5)
     known = np.arange(40)
     batch = draw_batch(known, graph, 60, rng)
@@ -233,7 +233,7 @@ def digits():
 
 class TestAlternation:
     @every_method
-    def test_the_metric_is_learned_and_the_network_too(self, digits, name):
+    def test_metric_and_network_are_learned(self, digits, name):
         X, y, labels = digits
         fitted = model(name).fit(X, labels)
         assert fitted.transform(X).shape == (len(X), 16)
@@ -244,7 +244,7 @@ class TestAlternation:
         assert [len(entry["losses"]) for entry in fitted.history_] == [2, 2]
 
     @every_method
-    def test_a_step_goes_down_the_objective_of_its_own_rows(self, digits, name, monkeypatch):
+    def test_step_descends_the_objective_of_its_rows(self, digits, name, monkeypatch):
         """By hand, on batches of a part of a part of the items."""
         X, _, labels = digits
         seen, loss = [], BaselineTrainer._loss
@@ -270,7 +270,7 @@ class TestAlternation:
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
     @every_method
-    def test_a_step_holds_no_differences_of_pairs(self, digits, name):
+    def test_step_forms_no_pair_differences(self, digits, name):
         """They would be b² l numbers, 1.1 GB for a batch of 2,048 and 64 columns."""
         X, _, labels = digits
         b = 150
@@ -278,13 +278,13 @@ class TestAlternation:
             model(name, epochs=1, batch_size=b).fit(X, labels)
         assert b**2 <= sizes.largest < 8 * b**2
 
-    def test_steps_go_down_the_loss(self, digits):
+    def test_loss_decreases(self, digits):
         X, _, labels = digits
         options = {"epochs": 12, "epochs_per_partition": 12, "learning_rate": 1e-3}
         losses = model("lrml", **options).fit(X, labels).history_[0]["losses"]
         assert losses[-1] < losses[0]
 
-    def test_the_metric_is_a_full_matrix_unless_it_is_cut(self, digits):
+    def test_metric_is_full_by_default(self, digits):
         X, _, labels = digits
         full = model("lrml", n_components=None, epochs=2).fit(X, labels)
         d = len(full.components_.T)
@@ -293,7 +293,7 @@ class TestAlternation:
         assert np.linalg.matrix_rank(full.components_) == d
 
     @every_method
-    def test_its_trace_is_d_where_the_features_vary_by_one(self, digits, name):
+    def test_trace_is_d_for_unit_variance(self, digits, name):
         """Of any scale an objective is the same to the metric, and not to the network's steps."""
         X, _, labels = digits
         options = {"n_components": None, "partition_size": None, "learning_rate": 1e-12}
@@ -304,7 +304,7 @@ class TestAlternation:
         d = features.shape[1]
         assert (float(trace) == pytest.approx(d, rel=0.01)) == (name != "seraph")
 
-    def test_parameters_of_the_method_arrive(self, digits):
+    def test_method_params_reach_the_method(self, digits):
         X, _, labels = digits
         plain, other = (
             model("lrml", epochs=2, method_params=params).fit(X, labels)
@@ -317,25 +317,28 @@ class TestAlternation:
             model("lrml", method_params={"graph_weight": -1.0}).fit(X, labels)
 
     @every_method
-    def test_what_the_labels_lack_is_told_of(self, digits, name):
+    def test_missing_pairs_warn(self, digits, name):
         X, y, labels = digits
-        params = {"tol": 0.1} if name == "seraph" else None  # M grows without end; see its laws
+        params = {"tol": 0.1} if name == "seraph" else None  # M grows without bound; see its laws
         one_class = np.where(labels == 3, 3, -1)
         one_label = np.full(len(y), -1)
         one_label[[np.flatnonzero(y == c)[0] for c in range(10)]] = np.arange(10)
-        for given, told in ((one_class, "one class alone, so"), (one_label, "one label, so no")):
-            with pytest.warns(UserWarning, match=rf"{METHODS[name].__name__}: .*{told}"):
+        for given, message in (
+            (one_class, "only one class is labeled, so"),
+            (one_label, "one label, so no"),
+        ):
+            with pytest.warns(UserWarning, match=rf"{METHODS[name].__name__}: .*{message}"):
                 fitted = model(name, epochs=1, method_params=params).fit(X, given)
             assert np.isfinite(fitted.transform(X)).all()
 
     @pytest.mark.parametrize("name", ["seraph", "isdml", "apit"])
-    def test_steps_of_the_method_that_end_too_early_are_told(self, digits, name):
+    def test_too_few_method_steps_warn(self, digits, name):
         X, _, labels = digits
         options = {"epochs": 1, "method_params": {"max_iter": 1, "tol": 1e-9}}
         with pytest.warns(ConvergenceWarning, match="max_iter=1 steps must come to tol=1e-09"):
             model(name, **options).fit(X, labels)
 
-    def test_a_method_that_is_not_there(self, digits):
+    def test_unknown_method_raises(self, digits):
         X, _, labels = digits
         with pytest.raises(ValueError, match="The 'method' parameter of DeepBaseline must be"):
             model("lmnn").fit(X, labels)

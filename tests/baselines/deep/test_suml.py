@@ -53,7 +53,7 @@ def twin(features, S, L, triplets, angle, penalty):
     return (total + penalty * apart) / len(triplets)
 
 
-def test_the_objective_is_the_papers_whatever_the_upper_half_of_s(posed):
+def test_objective_ignores_the_upper_half_of_s(posed):
     features, B, L, triplets, upper = posed
     value = objective(features, B, L, triplets, angle=40.0, penalty=0.5).item()
     for half in (upper, 0 * upper):
@@ -61,7 +61,7 @@ def test_the_objective_is_the_papers_whatever_the_upper_half_of_s(posed):
         assert value == pytest.approx(twin(features, S, L, triplets, 40.0, 0.5))
 
 
-def test_its_gradient_is_that_of_finite_differences(posed):
+def test_gradient_matches_finite_differences(posed):
     features, B, L, triplets, _ = posed
     inputs = tuple(part.clone().requires_grad_() for part in (features, B, L))
     assert torch.autograd.gradcheck(
@@ -69,7 +69,7 @@ def test_its_gradient_is_that_of_finite_differences(posed):
     )
 
 
-def test_the_five_cases_are_the_five_ways(posed):
+def test_margins_of_the_five_cases(posed):
     """Two rows alike and one apart: of the first three, the case that says so is least."""
     rows = torch.tensor([[0.0], [0.0], [1.0]])
     for case, order in enumerate(([0, 1, 2], [0, 2, 1], [2, 0, 1])):
@@ -79,14 +79,14 @@ def test_the_five_cases_are_the_five_ways(posed):
     assert (same, different) == (1.0, -1.0)
 
 
-def test_triplets_are_of_three_rows_all_as_often():
+def test_random_triplets_are_uniform():
     triplets = random_triplets(4, 24_000)
     kinds, counts = triplets.unique(dim=0, return_counts=True)
     assert len(kinds) == 24
     assert (counts - 1000).abs().max() < 150
 
 
-def test_descent_goes_down_and_each_matrix_has_its_share(posed):
+def test_conjugate_gradients_move_both_matrices(posed):
     features, B, L, triplets, _ = posed
     function = lambda B, L: objective(features, B, L, triplets, angle=40.0, penalty=0.5)  # noqa: E731
     found = minimized(function, (B.numpy(), L.numpy()), 10)

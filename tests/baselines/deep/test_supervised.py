@@ -18,7 +18,7 @@ LABELS = np.array([0, -1, 0, 4, 4, -1, 4])  # 2 · 1 · 3 triplets of class 0, 3
 
 
 class TestTriplets:
-    def test_every_triplet_of_the_labels_is_drawn_as_often(self, rng):
+    def test_triplets_are_drawn_uniformly(self, rng):
         drawn = np.concatenate(
             [np.stack(labeled_triplets(LABELS, 100, rng)[:3]) for _ in range(500)], axis=1
         )
@@ -32,11 +32,11 @@ class TestTriplets:
         assert kinds.shape[1] == 18
         assert np.abs(counts - 500).max() < 110  # five standard errors
 
-    def test_no_more_than_asked_for(self, rng):
+    def test_n_triplets_is_a_maximum(self, rng):
         assert len(labeled_triplets(LABELS, 5, rng).anchor) == 5
 
     @pytest.mark.parametrize("labels", [[0, 0, 0, -1], [0, 1, 2, -1]])
-    def test_labels_that_make_none_are_refused(self, rng, labels):
+    def test_labels_without_triplets_raise(self, rng, labels):
         with pytest.raises(ValueError, match=r"two items of one class and one of another; got 3"):
             labeled_triplets(np.array(labels), 5, rng)
 
@@ -52,7 +52,7 @@ def run():
     return run
 
 
-def test_the_triplet_loss_is_torchs_own_of_squared_distances(run):
+def test_triplet_loss_matches_torch(run):
     generator = torch.Generator().manual_seed(0)
     ends = torch.rand(3, 20, 4, generator=generator)
     expected = functional.triplet_margin_with_distance_loss(
@@ -65,7 +65,7 @@ def test_the_triplet_loss_is_torchs_own_of_squared_distances(run):
     torch.testing.assert_close(run._losses(*ends), expected)
 
 
-def test_a_batch_learns_an_orthonormal_metric_under_which_its_loss_is_lower(run, rng):
+def test_batch_lowers_the_loss_with_orthonormal_l(run, rng):
     features = rng.standard_normal((30, 32)).astype(np.float32)
     features /= np.linalg.norm(features, axis=1, keepdims=True)
     ends = rng.permuted(np.tile(np.arange(30), (40, 1)), axis=1)[:, :3].T
@@ -82,7 +82,7 @@ def test_a_batch_learns_an_orthonormal_metric_under_which_its_loss_is_lower(run,
 
 
 @pytest.mark.parametrize("loss", ["triplet", "angular"])
-def test_it_learns_from_labeled_items_alone_and_the_loss_falls(loss):
+def test_loss_falls_and_ignores_unlabeled_items(loss):
     X, y, labels = small_images(n=300)
     options = {"n_triplets": 500, "learning_rate": 1e-2, "random_state": 0}
     model = DeepSupervised(loss, small_network(), 16, epochs=4, epochs_per_partition=4, **options)
@@ -93,7 +93,7 @@ def test_it_learns_from_labeled_items_alone_and_the_loss_falls(loss):
     assert (model.transduction_ == y).mean() > 0.75
 
 
-def test_without_orthogonality_l_is_a_layer():
+def test_l_is_a_layer_without_orthogonality():
     X, _, labels = small_images(n=200)
     options = {"epochs": 1, "n_triplets": 300, "learning_rate": 0.1, "random_state": 0}
     model = DeepSupervised("angular", small_network(), 16, orthogonal=False, **options)
@@ -102,7 +102,7 @@ def test_without_orthogonality_l_is_a_layer():
 
 
 @pytest.mark.parametrize(("name", "value"), [("loss", "n-pair"), ("margin", 0.0), ("angle", 90)])
-def test_parameters_out_of_range(name, value):
+def test_parameters_out_of_range_raise(name, value):
     X, _, labels = small_images(n=200)
     model = DeepSupervised("triplet", small_network(), 16).set_params(**{name: value})
     with pytest.raises(ValueError, match=f"The '{name}' parameter of DeepSupervised must be"):

@@ -73,7 +73,7 @@ def begun(digits):
 
 
 class TestExemplar:
-    def test_surrogate_classes_are_items_the_same_in_every_partition(self, begun):
+    def test_surrogate_classes_stay_in_every_partition(self, begun):
         run = begun("exemplar", method_params={"n_seeds": 50})
         assert run.head.linear.out_features == 50
         pairs = set()
@@ -84,7 +84,7 @@ class TestExemplar:
         assert {code for code, _ in pairs} == set(range(50))
         assert len({row for _, row in pairs}) == 50
 
-    def test_the_loss_is_the_cross_entropy_of_items_with_themselves(self, begun):
+    def test_exemplar_loss_is_the_cross_entropy(self, begun):
         run = begun("exemplar")
         rows = np.array([5, 9, 70])
         logits = run.head(run.layer(run.samples.batch(rows)))
@@ -92,7 +92,7 @@ class TestExemplar:
         loss = run.recipe.loss(run, (rows, np.array([2, 0, 1])))
         torch.testing.assert_close(loss, -chances.log().mean())
 
-    def test_its_views_change_more_than_those_of_others(self):
+    def test_exemplar_views_are_stronger(self):
         recipe = METHODS["exemplar"]()
         gray, colored = (recipe.default_views(shape) for shape in ((1, 8, 8), (3, 8, 8)))
         usual = default_views((1, 8, 8))
@@ -103,7 +103,7 @@ class TestExemplar:
 
 
 class TestRotNet:
-    def test_turns_are_those_of_numpy(self, rng):
+    def test_rotations_match_numpy(self, rng):
         images = rng.random((3, 2, 5, 5))
         turned, turns = quarter_turns(torch.from_numpy(images))
         assert turns.tolist() == [0] * 3 + [1] * 3 + [2] * 3 + [3] * 3
@@ -111,7 +111,7 @@ class TestRotNet:
             expected = np.rot90(images, k, axes=(2, 3))
             np.testing.assert_array_equal(turned[3 * k : 3 * k + 3], expected)
 
-    def test_the_loss_sees_each_image_in_its_four_turns(self, begun, monkeypatch):
+    def test_rotnet_loss_sees_four_rotations(self, begun, monkeypatch):
         run, seen = begun("rotnet"), []
         cross_entropy = functional.cross_entropy
 
@@ -126,21 +126,21 @@ class TestRotNet:
         assert run.network.metric.grad.any()
 
     @pytest.mark.parametrize("shape", [(64,), (8, 6)])
-    def test_items_that_cannot_be_turned_are_refused(self, shape):
+    def test_items_that_are_not_square_raise(self, shape):
         X = np.random.default_rng(0).random((20, *shape), dtype=np.float32)
         backbone = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.LazyLinear(8))
         backbone(torch.zeros(1, *shape))
         with pytest.raises(ValueError, match="rotnet: items must be square images; got items of"):
             model("rotnet", backbone=backbone, n_components=4).fit(X)
 
-    def test_its_rate_falls_to_a_fifth_three_times(self, begun):
+    def test_learning_rate_drops_to_a_fifth_three_times(self, begun):
         run = begun("rotnet", epochs=10, epochs_per_partition=5, learning_rate=1.0)
         rates = [run._rate(number, step) for number in (0, 1) for step in range(75)]
         assert rates == pytest.approx([1.0] * 45 + [0.2] * 45 + [0.04] * 30 + [0.008] * 30)
 
 
 class TestInstanceDiscrimination:
-    def test_the_loss_is_that_of_the_formulas(self, rng):
+    def test_noise_contrast_follows_its_formula(self, rng):
         positive, noise, n, Z = rng.normal(size=6), rng.normal(size=(6, 9)), 40, 55.0
         P, P_noise = np.exp(positive) / Z, np.exp(noise) / Z
         level = 9 / n
@@ -150,18 +150,18 @@ class TestInstanceDiscrimination:
         )
         assert found.item() == pytest.approx(expected.mean())
 
-    def test_z_is_the_mean_of_the_first_batch_times_the_items(self, rng):
+    def test_z_is_estimated_from_the_first_batch(self, rng):
         positive, noise = rng.normal(size=6), rng.normal(size=(6, 9))
         mean = np.exp(np.append(positive, noise)).mean()
         found = log_normalizer(torch.from_numpy(positive), torch.from_numpy(noise), 40)
         assert found.exp().item() == pytest.approx(40 * mean)
 
-    def test_its_rate_falls_to_a_tenth_twice(self, begun):
+    def test_learning_rate_drops_to_a_tenth_twice(self, begun):
         run = begun("nce", epochs=10, epochs_per_partition=5, learning_rate=1.0)
         rates = [run._rate(number, step) for number in (0, 1) for step in range(75)]
         assert rates == pytest.approx([1.0] * 90 + [0.1] * 30 + [0.01] * 30)
 
-    def test_z_stays_as_the_first_batch_made_it(self, begun):
+    def test_z_stays_fixed_after_the_first_batch(self, begun):
         run = begun("nce")
         batches = run._batches(np.arange(600), 0, np.random.default_rng(0))
         assert run.head.log_normalizer.isnan()
@@ -171,7 +171,7 @@ class TestInstanceDiscrimination:
         assert first.isfinite()
         assert torch.equal(run.head.log_normalizer, first)
 
-    def test_the_memory_begins_as_the_embedding_and_takes_in_half_of_the_next(self, begun):
+    def test_memory_starts_at_the_embedding_and_averages(self, begun):
         run = begun("nce")
         rows = next(run._batches(np.arange(600), 0, np.random.default_rng(0)))
         np.testing.assert_allclose(run.head.rows, run.embed("embedding"), atol=1e-6)
@@ -186,12 +186,12 @@ class TestInstanceDiscrimination:
         others = np.setdiff1d(np.arange(600), rows)
         np.testing.assert_array_equal(run.head.rows[others], before[others])
 
-    def test_memory_is_uniform_before_it_knows_better(self):
+    def test_initial_memory_is_uniform(self):
         rows = Memory(2000, 12).rows
         assert rows.abs().max() <= 0.5  # 1 / sqrt(12 / 3)
         assert rows.std().item() == pytest.approx(0.5 / 3**0.5, rel=0.02)
 
-    def test_the_loss_of_a_run_is_that_of_its_memory(self, begun):
+    def test_nce_loss_uses_the_memory(self, begun):
         """With every other item as noise, but for the one that is drawn by chance."""
         run, rows = begun("nce"), np.arange(40)
         run.head.rows.copy_(torch.from_numpy(run.embed("embedding")))
@@ -210,7 +210,7 @@ class TestInstanceDiscrimination:
 
 
 class TestDeepCluster:
-    def test_whitening_is_that_of_the_principal_components(self, rng):
+    def test_whitening_matches_principal_components(self, rng):
         X = rng.normal(size=(80, 6)) @ rng.normal(size=(6, 6))
         centered = X - X.mean(axis=0)
         U, _, _ = np.linalg.svd(centered, full_matrices=False)
@@ -229,7 +229,7 @@ class TestDeepCluster:
         assert (found[codes == 3] == 3).all()
         np.testing.assert_array_equal(codes, np.repeat([1, 3], [20, 7]))
 
-    def test_clusters_are_those_of_so_many_steps_of_k_means(self):
+    def test_clusters_match_k_means_with_max_iter(self):
         rows, seed = load_digits().data, int(np.random.default_rng(0).integers(2**31))
         few, many = (
             KMeans(10, n_init=1, max_iter=steps, random_state=seed).fit_predict(rows)
@@ -239,12 +239,12 @@ class TestDeepCluster:
         np.testing.assert_array_equal(clusters(rows, 10, 1, np.random.default_rng(0)), few)
         np.testing.assert_array_equal(clusters(rows, 10, 20, np.random.default_rng(0)), many)
 
-    def test_clusters_of_rows_that_are_alike_are_all_filled(self, rng):
+    def test_clusters_of_equal_rows_are_all_filled(self, rng):
         rows = np.repeat(np.eye(3), 10, axis=0)
         codes = clusters(rows, 8, 20, rng)
         assert (np.bincount(codes, minlength=8) > 0).all()
 
-    def test_each_epoch_begins_with_another_head_and_clusters_come_equally_often(self, begun):
+    def test_each_epoch_resets_the_head_and_balances(self, begun):
         run = begun("deepcluster", method_params={"n_clusters": 8})
         seen, heads, fresh = [], [], []
         for rows, codes in run._batches(np.arange(600), 0, np.random.default_rng(0)):
@@ -260,7 +260,7 @@ class TestDeepCluster:
         one, two = ({k: v for part in seen[i : i + 15] for k, v in part.items()} for i in (0, 15))
         assert any(one[row] != two[row] for row in one.keys() & two.keys())
 
-    def test_the_optimizer_forgets_the_head_that_was(self, begun):
+    def test_optimizer_state_of_the_head_is_reset(self, begun):
         run = begun("deepcluster")
         batches = run._batches(np.arange(600), 0, np.random.default_rng(0))
         run.stepper.step(run._loss(next(batches)), 0.03)
@@ -272,7 +272,7 @@ class TestDeepCluster:
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))
-def test_the_network_goes_down_by_momentum_and_rotnets_looks_ahead(begun, name):
+def test_sgd_uses_momentum_and_rotnet_nesterov(begun, name):
     optimizer = begun(name).trainer.optimizer
     assert isinstance(optimizer, torch.optim.SGD)
     for group in optimizer.param_groups:
@@ -280,7 +280,7 @@ def test_the_network_goes_down_by_momentum_and_rotnets_looks_ahead(begun, name):
 
 
 class TestSUML:
-    def test_a_batch_learns_both_and_then_the_network(self, begun):
+    def test_batch_updates_both_matrices_and_the_network(self, begun):
         run = begun("suml")
         before = run.head.get_buffer("synthesis").clone(), run.network.metric.clone()
         run.stepper.step(run._loss(np.arange(40)), 0.03)
@@ -288,7 +288,7 @@ class TestSUML:
         assert not torch.equal(run.network.metric, before[1])
         assert "metric" not in dict(run.network.named_parameters())
 
-    def test_the_network_goes_down_the_objective_of_what_was_learned(self, begun):
+    def test_network_descends_the_updated_objective(self, begun):
         run, rows = begun("suml"), np.arange(40)
         torch.manual_seed(3)
         found = run.recipe.loss(run, rows)
@@ -303,7 +303,7 @@ class TestSUML:
 
 class TestWhatIsLearned:
     @every_method
-    def test_the_objective_falls_and_the_embedding_does_not_collapse(self, digits, name):
+    def test_loss_falls_without_collapse(self, digits, name):
         X, y, _ = digits
         fitted = model(name, epochs=6, epochs_per_partition=6, learning_rate=0.01).fit(X)
         losses = fitted.history_[0]["losses"]
@@ -314,14 +314,14 @@ class TestWhatIsLearned:
         assert evaluate(Z, y, random_state=0)["R@1"] > 75  # by chance 10
 
     @every_method
-    def test_labels_do_not_matter_to_what_is_learned(self, digits, name):
+    def test_training_ignores_labels(self, digits, name):
         X, y, labels = digits
         with_labels, without = (model(name, epochs=2).fit(X, given) for given in (labels, None))
         np.testing.assert_array_equal(with_labels.transform(X), without.transform(X))
         assert (with_labels.transduction_ == y).mean() > 0.5
         assert (with_labels.predict(X) == y).mean() > 0.3
 
-    def test_without_labels_there_are_no_classes(self, digits, tmp_path):
+    def test_fit_without_labels_has_no_classes(self, digits, tmp_path):
         X, y, _ = digits
         fitted = model("nce", epochs=2).fit(X, np.full(len(X), -1), validation=(X[:99], y[:99]))
         assert fitted.history_[0]["validation"]["R@1"] > 50
@@ -334,7 +334,7 @@ class TestWhatIsLearned:
         np.testing.assert_array_equal(loaded.transform(X), fitted.transform(X))
         assert_same_weights(fitted, model("nce", epochs=2).fit(X))
 
-    def test_a_method_learns_its_layer_and_suml_its_metric(self, digits):
+    def test_l_is_a_layer_except_in_suml(self, digits):
         X, _, _ = digits
         short = {"epochs": 1, "epochs_per_partition": 1}
         for name in ("nce", "suml"):
@@ -343,7 +343,7 @@ class TestWhatIsLearned:
 
 
 class TestParameters:
-    def test_those_of_the_method_arrive(self, digits):
+    def test_method_params_reach_the_recipe(self, digits):
         X, _, _ = digits
         plain, other = (
             model("nce", epochs=2, method_params=params).fit(X).transform(X)
@@ -358,15 +358,15 @@ class TestParameters:
             ({"n_noise": 0}, "The 'n_noise' parameter of InstanceDiscrimination must be"),
         ],
     )
-    def test_wrong_ones_are_named(self, digits, params, message):
+    def test_invalid_method_params_raise(self, digits, params, message):
         with pytest.raises(ValueError, match=message):
             model("nce", method_params=params).fit(digits[0])
 
-    def test_a_method_that_is_not_there(self, digits):
+    def test_unknown_method_raises(self, digits):
         with pytest.raises(ValueError, match="The 'method' parameter of DeepUnsupervised must be"):
             model("moco").fit(digits[0])
 
-    def test_softmax_does_not_mind_the_scale_of_its_columns(self):
+    def test_softmax_head_is_scale_invariant(self):
         head, rows = Softmax(3, 5), torch.randn(20, 3)
         torch.testing.assert_close(
             head(rows), head(100 * rows + torch.tensor([1.0, 2.0, 3.0])), atol=1e-3, rtol=1e-3
