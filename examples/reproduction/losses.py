@@ -15,11 +15,10 @@ import torch
 from torch import nn
 
 from ssdml.losses.base import LossSum
-from ssdml.losses.binomial import BinomialDevianceLoss
 from ssdml.losses.centers import DecorrelatedCentersLoss, NormalizeScale
 from ssdml.losses.consistency import GraphConsistency
 from ssdml.losses.density import DensityAdaptivity
-from ssdml.losses.npair import NPairBatchLoss
+from ssdml.losses.pairs import BinomialDevianceLoss, NPairBatchLoss
 from ssdml.losses.proxy_gml import ProxyGMLLoss
 from ssdml.losses.regularizers import EntropyRegularizer, GlobalOrthogonalRegularizer
 from ssdml.utils.validation import choose

@@ -1,8 +1,8 @@
-"""Losses on torch embeddings, called as pytorch-metric-learning calls its own.
+"""Losses on torch embeddings, with the call of pytorch-metric-learning.
 
-A loss is called as ``loss(embeddings, labels=None, indices_tuple=None, ref_emb=None,
-ref_labels=None, weights=None)``; ``triplet + 0.001 * consistency`` is a loss as well. See
-:class:`ssdml.losses.base.Loss` for the interface.
+``loss(embeddings, labels=None, indices_tuple=None, ref_emb=None, ref_labels=None, weights=None)``
+returns a scalar; ``triplet + 0.001 * consistency`` is a loss too. See
+:class:`ssdml.losses.base.Loss`.
 """
 
 from __future__ import annotations

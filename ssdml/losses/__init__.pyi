@@ -5,9 +5,6 @@ from .base import (
     Loss as Loss,
     LossSum as LossSum,
 )
-from .binomial import (
-    BinomialDevianceLoss as BinomialDevianceLoss,
-)
 from .centers import (
     DecorrelatedCentersLoss as DecorrelatedCentersLoss,
     GlobalCenterRankingLoss as GlobalCenterRankingLoss,
@@ -20,7 +17,8 @@ from .density import (
     DensityAdaptivity as DensityAdaptivity,
     class_densities as class_densities,
 )
-from .npair import (
+from .pairs import (
+    BinomialDevianceLoss as BinomialDevianceLoss,
     NPairBatchLoss as NPairBatchLoss,
 )
 from .proxy_gml import (

@@ -1,4 +1,4 @@
-"""The angular loss of a triplet (Wang et al. 2017, as seed of the metric's own objective)."""
+"""Angular loss of triplets, Wang et al. (2017) and Dutta et al. (2021)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ssdml.utils.torch_tools import take_rows
 def angular_triplet_loss(
     anchor: torch.Tensor, positive: torch.Tensor, negative: torch.Tensor, *, angle: float = 40.0
 ) -> torch.Tensor:
-    r"""Loss of each triplet, ``log(1 + exp(m))``.
+    r"""Compute the loss of each triplet, ``log(1 + exp(m))``.
 
     .. math:: m = |a - p|^2 - 4 \tan^2\!\alpha \; |n - (a + p) / 2|^2
 
@@ -26,10 +26,6 @@ def angular_triplet_loss(
     anchor, positive, negative : tensor of shape (n_triplets, d)
     angle : float
         α in degrees.
-
-    Returns
-    -------
-    losses : tensor of shape (n_triplets,)
 
     References
     ----------
@@ -44,14 +40,11 @@ def angular_triplet_loss(
     """
     to_positive = (anchor - positive).square().sum(dim=-1)
     to_middle = (negative - (anchor + positive) / 2).square().sum(dim=-1)
-    return torch.nn.functional.softplus(to_positive - angular_factor(angle) * to_middle)
-
-
-# The angular loss over the triplets of a batch: those that were mined, or all of its labels.
+    return functional.softplus(to_positive - angular_factor(angle) * to_middle)
 
 
 class AngularTripletLoss(Loss):
-    r"""Mean of ``log(1 + exp(m))`` over triplets, by the angle that each opens at its negative.
+    r"""Mean of ``log(1 + exp(m))`` over the triplets of a batch.
 
     .. math:: m = |a - p|^2 - 4 \tan^2\!\alpha \; |n - (a + p) / 2|^2
 
@@ -62,15 +55,13 @@ class AngularTripletLoss(Loss):
 
     Notes
     -----
-    The call is that of :class:`Loss <ssdml.losses.base.Loss>`. Triplets are those of
-    ``indices_tuple``, which may be :class:`Triplets <ssdml.graphs.Triplets>`; without, all of the
-    batch that its labels allow: O(n_pairs · n) memory for so many positive pairs. Their number is
-    in the labels, and torch.compile breaks the graph there, unless it may capture dynamic shapes:
-    ``fullgraph=True`` lets it, and ``torch._dynamo.config.capture_dynamic_output_shape_ops``. Of
-    given triplets it makes one graph.
+    Called as :class:`Loss <ssdml.losses.base.Loss>`. Triplets are those of ``indices_tuple``, which
+    may be :class:`Triplets <ssdml.graphs.Triplets>`, or all that the labels allow: O(n_pairs · n)
+    memory for n_pairs positive pairs. Their number depends on the labels, so torch.compile breaks
+    the graph there unless dynamic shapes are captured (``fullgraph=True`` or
+    ``torch._dynamo.config.capture_dynamic_output_shape_ops``). Given triplets make one graph.
 
-    Differs from [1]_ in one way: a weighted mean stands for the sum. A batch with one class, or
-    without two rows of one class, has no triplet and the loss 0.
+    Differs from [1]_ in one way: a weighted mean instead of the sum.
 
     References
     ----------
@@ -95,7 +86,7 @@ class AngularTripletLoss(Loss):
         self.angle = angle
 
     def of_batch(self, batch: Batch) -> torch.Tensor:
-        """Weighted mean of the triplets' losses."""
+        """Compute the weighted mean over the triplets."""
         if batch.tuples is None or len(batch.tuples) == 4:
             return self._of_all(batch)
         anchor, positive, negative = batch.tuples
@@ -111,7 +102,7 @@ class AngularTripletLoss(Loss):
     def _of_triplets(
         self, batch: Batch, anchor: torch.Tensor, positive: torch.Tensor, negative: torch.Tensor
     ) -> torch.Tensor:
-        """Losses (n_triplets,) in the lesser memory: that of all pairs, or of all differences."""
+        """Compute losses (n_triplets,) from all pairs or all differences, whichever are fewer."""
         rows, others = batch.embeddings, batch.reference
         if len(rows) * len(others) > len(anchor) * rows.shape[1]:
             parts = (rows, anchor), (others, positive), (others, negative)
@@ -126,7 +117,7 @@ class AngularTripletLoss(Loss):
         )
 
     def _of_all(self, batch: Batch) -> torch.Tensor:
-        """Every positive pair with every negative of its anchor."""
+        """Compute the loss of every positive pair with every negative of its anchor."""
         weights = pair_weights(batch, type(self).__name__)
         anchor, positive = weights.positive.nonzero(as_tuple=True)
         squares, among = _squares(batch)
@@ -141,7 +132,7 @@ class AngularTripletLoss(Loss):
 
 
 def _squares(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-    """Squared distances from rows to where pairs end, and among these."""
+    """Compute squared distances from embeddings to references, and among references."""
     squares = squared_distances(batch.embeddings, batch.reference)
     if not batch.has_reference:
         return squares, squares
@@ -149,14 +140,14 @@ def _squares(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _entries(matrix: torch.Tensor, row: torch.Tensor, column: torch.Tensor) -> torch.Tensor:
-    """Entries of a matrix, one a pair of row and column."""
+    """Return the entries of a matrix at pairs of row and column."""
     return take_rows(matrix.reshape(-1, 1), row * matrix.shape[1] + column)[:, 0]
 
 
 def _losses(
     to_positive: torch.Tensor, to_negative: torch.Tensor, across: torch.Tensor, factor: float
 ) -> torch.Tensor:
-    """Angular losses by the three sides of the triangles."""
+    """Compute angular losses from the squared sides of the triangles."""
     # |n - (a + p)/2|² = |n - a|²/2 + |n - p|²/2 - |a - p|²/4
     margins = (1 + factor / 4) * to_positive - factor / 2 * (to_negative + across)
     return functional.softplus(margins)
@@ -165,7 +156,7 @@ def _losses(
 def batch_angular_loss(
     embedding: torch.Tensor, labels: torch.Tensor, angle: float, n_negatives: int
 ) -> torch.Tensor:
-    """Mean angular loss over a batch: one random positive an anchor, its nearest negatives."""
+    """Compute the mean angular loss with a random positive and the hardest negatives per anchor."""
     anchor, positive, negative = batch_triplets(embedding.detach(), labels, n_negatives)
     if not len(anchor):
         return embedding.sum() * 0
@@ -176,9 +167,9 @@ def batch_angular_loss(
 def batch_triplets(
     embedding: torch.Tensor, labels: torch.Tensor, n_negatives: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Anchors, a random positive of each, and the negatives nearest to the middle of the two.
+    """Draw triplets: a random positive per anchor, and the negatives nearest to their midpoint.
 
-    Rows without a positive or a negative in the batch are left out.
+    Anchors without a positive or a negative in the batch are skipped.
 
     Examples
     --------

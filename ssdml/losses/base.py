@@ -1,4 +1,4 @@
-"""What every loss is: pytorch-metric-learning's call with weights, a sum, groups of parameters."""
+"""Base class of the losses, and their weighted sum."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ssdml.losses.batch import (
     as_tuples,
     check_finite,
     check_home,
-    groups,
+    tuple_groups,
 )
 from ssdml.utils.validation import UNLABELED
 
@@ -30,43 +30,43 @@ except ImportError:
 
 
 class Loss(_Base):
-    """A loss of the rows of a batch, to be called, added and scaled.
+    """Base class of losses, which can be called, added and scaled.
 
-    With pytorch-metric-learning installed it is one of its ``BaseMetricLossFunction``; without, the
-    same call is that of a plain module. The mean over pairs or rows is part of each loss: there is
-    no reducer to choose.
+    A subclass implements :meth:`of_batch`. With pytorch-metric-learning installed it is a
+    ``BaseMetricLossFunction``; otherwise a plain module with the same call. Each loss averages over
+    its pairs or rows; there is no reducer.
 
     Notes
     -----
     *Call.* ``loss(embeddings, labels=None, indices_tuple=None, ref_emb=None, ref_labels=None,
-    weights=None)`` gives a scalar, see :meth:`forward`. A row labeled -1 makes no pair and has no
-    class. Where there is nothing to compare the loss is 0, with a gradient of zeros. Weights are
-    constants; a pair has the product of its two rows'.
+    weights=None)`` returns a scalar, see :meth:`forward`. A row labeled -1 forms no pair and has no
+    class. If there is nothing to compare, the loss is 0 with a gradient of zeros. Weights are
+    constants; the weight of a pair is the product of the weights of its rows.
 
-    *Tuples.* A plain tuple that touches a row labeled -1 is left out: the miners of
-    pytorch-metric-learning take -1 for a class. :class:`Triplets <ssdml.graphs.Triplets>` are mined
-    over unlabeled rows on purpose, and stay. A pair that is named twice counts once, with the
-    largest of its weights, where pytorch-metric-learning counts it twice; a triplet that is named
-    twice counts twice. Losses of rows do not look at tuples.
+    *Tuples.* Plain tuples with a row labeled -1 are ignored, as the miners of
+    pytorch-metric-learning treat -1 as a class; mined :class:`Triplets <ssdml.graphs.Triplets>`
+    join unlabeled rows on purpose and stay. A repeated pair counts once, with its largest weight
+    (twice in pytorch-metric-learning); a repeated triplet counts twice. Losses of rows ignore
+    tuples.
 
-    *In pytorch-metric-learning.* The trainer ``MetricLossOnly``, ``MultipleLosses`` and
-    ``DistributedLossWrapper`` take these losses, and they take what a miner gives.
-    ``CrossBatchMemory`` and ``SelfSupervisedLoss`` refuse them, as all losses whose class they do
-    not know by name; rows of a memory of one's own go into ``ref_emb`` and ``ref_labels``.
+    *In pytorch-metric-learning.* These losses accept the tuples of its miners and work in
+    ``MetricLossOnly``, ``MultipleLosses`` and ``DistributedLossWrapper``. ``CrossBatchMemory`` and
+    ``SelfSupervisedLoss`` accept losses by name only and reject them; pass the rows of a memory as
+    ``ref_emb`` and ``ref_labels``.
 
-    *Precision.* float16 and bfloat16 are computed, and returned, in float32, autocast or not;
-    float32 and float64 stay what they are.
+    *Precision.* float16 and bfloat16 are computed and returned in float32, with or without
+    autocast; float32 and float64 are kept.
 
-    *Several processes.* A loss is one of the whole batch: ``loss(gathered(embeddings),
-    gathered(labels))`` with :func:`ssdml.utils.distributed.gathered` has the value and the gradients of one
-    process, once those of the network and of the loss are averaged over the ranks.
+    *Distributed training.* A loss needs the whole batch: ``loss(gathered(embeddings),
+    gathered(labels))`` with :func:`ssdml.utils.distributed.gathered` has the value and the gradient
+    of a single process, once the gradients are averaged over the ranks.
 
-    *Compilation.* torch.compile makes one graph of a loss; of which it makes more, the loss says.
-    Values are not looked at in it: labels out of range and NaN then go unnoticed.
+    *Compilation.* torch.compile makes one graph of a loss, unless its notes say otherwise. Compiled
+    losses do not check values: labels out of range and NaN go unnoticed.
 
     Examples
     --------
-    A loss of one's own says what a checked batch costs:
+    A custom loss:
 
     >>> class Length(Loss):
     ...     def of_batch(self, batch):
@@ -77,12 +77,12 @@ class Loss(_Base):
     """
 
     learning_rate: float | None = None  # of its own parameters; None: the optimizer's
-    group_options: dict[str, Any] = {}  # noqa: RUF012  # nobody writes to it
+    group_options: dict[str, Any] = {}  # noqa: RUF012  # read-only
     num_classes: int | None = None
-    embedding_size: int | None = None  # columns that it must be given
-    over_tuples = False  # whether it is one of pairs or triplets
+    embedding_size: int | None = None  # required number of columns
+    over_tuples = False  # whether it is a loss of pairs or triplets
     takes_reference = True
-    takes_halves = False  # whether it wants batches of two halves, aligned in class
+    takes_halves = False  # whether it needs batches of two halves with the same classes
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,24 +96,24 @@ class Loss(_Base):
         ref_labels: torch.Tensor | None = None,
         weights: Any = None,
     ) -> torch.Tensor:
-        """Loss of a batch.
+        """Compute the loss of a batch.
 
         Parameters
         ----------
         embeddings : tensor of shape (n, d), floating
         labels : tensor of shape (n,), integers, optional
-            From 0; -1 where a row has none.
+            Classes from 0; -1 where unlabeled.
         indices_tuple : sequence of 3 or 4 tensors of integers, or Triplets, optional
             Rows of the batch: (anchors, positives, negatives), each of shape (n_triplets,), or
             (anchors, positives, anchors, negatives), two of shape (n_positive,) and two of shape
-            (n_negative,). None: all pairs or triplets that the labels make.
+            (n_negative,). None: all pairs or triplets that the labels allow.
         ref_emb : tensor of shape (m, d), optional
-            Rows that positives and negatives are among; None: the embeddings themselves.
+            Candidates for positives and negatives; None: the embeddings.
         ref_labels : tensor of shape (m,), integers, optional
-            Theirs.
+            Labels of ``ref_emb``.
         weights : array, optional
-            Finite and not negative, of shape (n,): one a row. Beside a plain ``indices_tuple``, in
-            a loss of pairs, of shape (n_triplets,) or (n_positive + n_negative,).
+            Finite and not negative, of shape (n,): one per row. For a loss of pairs with a plain
+            ``indices_tuple``, of shape (n_triplets,) or (n_positive + n_negative,).
 
         Returns
         -------
@@ -123,11 +123,11 @@ class Loss(_Base):
         Raises
         ------
         TypeError
-            For embeddings that are no floating tensor, and labels or tuples that are no integers.
+            If embeddings are not a floating tensor, or labels or tuples are not integers.
         ValueError
-            For another shape, dtype or device than these, embeddings, weights or parameters that
-            are not finite, labels or tuples out of range, labels that are missing where there are
-            no tuples, and ``ref_emb`` for a loss of rows.
+            If a shape, dtype or device is wrong, embeddings, weights or parameters are not finite,
+            labels or tuples are out of range, labels are missing without tuples, or a loss of rows
+            gets ``ref_emb``.
         """
         who = type(self).__name__
         batch = as_batch(
@@ -148,26 +148,26 @@ class Loss(_Base):
             return self.of_batch(batch)
 
     def of_batch(self, batch: Batch) -> torch.Tensor:
-        """Loss of a batch that was checked."""
+        """Compute the loss of a checked batch."""
         raise NotImplementedError
 
     def _check_own(self, rows: torch.Tensor, who: str) -> None:
-        """Raise unless what the loss holds suits these rows."""
+        """Raise unless the parameters of the loss match the rows."""
         if self.embedding_size not in (None, rows.shape[1]):
             raise ValueError(
                 f"{who}: embeddings must have embedding_size = {self.embedding_size} columns; got "
-                f"{rows.shape[1]}. Make the loss with embedding_size={rows.shape[1]}; in DeepSSDML "
-                "that is n_components."
+                f"{rows.shape[1]}. Create the loss with embedding_size={rows.shape[1]}, the "
+                "n_components of DeepSSDML."
             )
         for name, tensor in self.named_parameters(recurse=False):
             check_home(tensor, rows, name, who, "Call loss.to(embeddings).")
             check_finite(tensor, name, who, "Lower the learning rate of the loss.")
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Groups for an optimizer: its parameters, with their own learning rate if they have one.
+        """Return parameter groups for an optimizer, with their own learning rate if there is one.
 
-        ``Adam([{"params": network.parameters()}, *loss.parameter_groups()])``; a loss without
-        parameters gives none.
+        ``Adam([{"params": network.parameters()}, *loss.parameter_groups()])``. Empty without
+        parameters.
         """
         return one_group(self, self.learning_rate, self.group_options)
 
@@ -192,27 +192,21 @@ class Loss(_Base):
 
 
 class LossSum(Loss):
-    """Weighted sum of losses: what ``triplet + 0.001 * consistency`` makes.
+    """Weighted sum of losses, as ``triplet + 0.001 * consistency`` returns it.
 
     Parameters
     ----------
     terms : iterable of losses, or of pairs (weight, loss)
-        Ours, pytorch-metric-learning's, or any module with its call. Sums among them are taken
-        apart, and a loss that occurs twice is called once.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For what is no module, a weight that is not finite, and no loss at all.
+        Ours, those of pytorch-metric-learning, or any module with the same call. Nested sums are
+        flattened, and a repeated loss is called once.
 
     Notes
     -----
-    Every loss is called with the same arguments, but for those that are not ours: these know
-    neither weights nor unlabeled rows. With ``weights`` the call is refused. They are given the
-    labeled rows alone, and of plain tuples those among them, renumbered. Mined :class:`Triplets
-    <ssdml.graphs.Triplets>`, which join unlabeled rows on purpose, reach a loss of pairs with all
-    rows, without their weights and without labels; a loss that learns a matrix, of proxies or of a
-    classifier, is one of rows, and goes without them.
+    Losses from elsewhere support neither weights nor unlabeled rows. They reject ``weights``, and
+    see the labeled rows only, with the plain tuples among them, renumbered. A loss of pairs gets
+    mined :class:`Triplets <ssdml.graphs.Triplets>`, which join unlabeled rows on purpose, with all
+    rows but without weights and labels; a loss with a matrix of parameters (proxies, a classifier)
+    counts as a loss of rows and does not get them.
 
     Examples
     --------
@@ -238,7 +232,7 @@ class LossSum(Loss):
 
     @property
     def takes_halves(self) -> bool:  # type: ignore[override]
-        """Whether one of the losses wants batches of two halves, aligned in class."""
+        """Whether one of the losses needs batches of two halves with the same classes."""
         return any(getattr(part, "takes_halves", False) for part in self.losses)
 
     def forward(
@@ -250,7 +244,7 @@ class LossSum(Loss):
         ref_labels: torch.Tensor | None = None,
         weights: Any = None,
     ) -> torch.Tensor:
-        """Sum of the losses of a batch, each with its weight."""
+        """Compute the weighted sum of the losses of a batch."""
         given = (embeddings, labels, indices_tuple, ref_emb, ref_labels)
         total = embeddings.new_zeros(())
         for weight, part in zip(self.weights, self.losses, strict=True):
@@ -263,10 +257,10 @@ class LossSum(Loss):
         return total
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Groups of all the losses.
+        """Return the parameter groups of all losses.
 
-        One that is not ours has those of its own ``parameter_groups``, if it has that method, or
-        else one, with its ``learning_rate`` if it has that: ``softmax.learning_rate = 0.01``.
+        A loss from elsewhere has one group, with its ``learning_rate`` if you set one
+        (``softmax.learning_rate = 0.01``), unless it has its own ``parameter_groups``.
         """
         return [group for part in self.losses for group in groups_of(part)]
 
@@ -276,7 +270,7 @@ class LossSum(Loss):
 
 
 def _sum_of(one: Any, other: Any) -> LossSum:
-    """Sum of two losses, or NotImplemented; the 0 that ``sum`` begins with adds nothing."""
+    """Add two losses, or return NotImplemented; ignore the 0 that ``sum`` starts with."""
     terms = [term for term in (one, other) if not (isinstance(term, Real) and term == 0)]
     if not all(isinstance(term, nn.Module) for term in terms):
         return NotImplemented
@@ -284,7 +278,7 @@ def _sum_of(one: Any, other: Any) -> LossSum:
 
 
 def _terms(term: Any) -> list[tuple[float, nn.Module]]:
-    """A loss or a pair (weight, loss) as pairs, a sum taken apart."""
+    """Return a loss, a pair (weight, loss) or a sum as a list of pairs."""
     weight, part = term if isinstance(term, tuple) and len(term) == 2 else (1.0, term)
     if not isinstance(part, nn.Module):
         raise TypeError(f"LossSum: terms must be modules; got {type(part).__name__}.")
@@ -300,20 +294,17 @@ def _check_no_weights(weights: Any, loss: nn.Module) -> None:
     if weights is not None:
         raise ValueError(
             f"LossSum: weights must be None with {type(loss).__name__}, which takes none; got "
-            f"{type(weights).__name__}. Draw the batches by weight (ssdml.networks.sampling), or call the "
-            "losses one by one."
+            f"{type(weights).__name__}. Draw the batches by weight (ssdml.networks.sampling), or "
+            "call the losses one by one."
         )
 
 
-# Losses that are not ours, as parts of a sum: what they are shown, and how they learn.
-
-
 class _Labeled(NamedTuple):
-    """The labeled ones of some rows; all of them where there are no labels."""
+    """Labeled rows; all rows if there are no labels."""
 
     rows: torch.Tensor
     labels: torch.Tensor | None
-    places: torch.Tensor  # of every row among these, -1 if it is not one of them
+    places: torch.Tensor  # index of each original row among these, or -1
 
 
 def call_other(
@@ -324,11 +315,7 @@ def call_other(
     ref_emb: torch.Tensor | None,
     ref_labels: torch.Tensor | None,
 ) -> torch.Tensor:
-    """Value of a loss to which -1 would be a class: it is shown the labeled rows alone.
-
-    Of plain tuples it has those among them, renumbered. Mined triplets join unlabeled rows on
-    purpose: a loss of pairs has them with all rows and no labels, one of rows goes without.
-    """
+    """Call a loss that treats -1 as a class, as the notes of :class:`LossSum` say."""
     if isinstance(indices_tuple, Triplets):
         if _is_of_rows(loss):
             indices_tuple = None
@@ -345,7 +332,7 @@ def call_other(
 
 
 def groups_of(loss: nn.Module) -> list[dict[str, Any]]:
-    """Groups for an optimizer, by the loss's own ``parameter_groups`` if it has that.
+    """Return the parameter groups of any loss, by its own ``parameter_groups`` if it has one.
 
     Examples
     --------
@@ -361,7 +348,7 @@ def groups_of(loss: nn.Module) -> list[dict[str, Any]]:
 def one_group(
     loss: nn.Module, learning_rate: float | None, options: dict[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """All parameters of a loss as one group, with these options; without parameters no group."""
+    """Put all parameters of a loss into one group; no group without parameters."""
     group: dict[str, Any] = {"params": list(loss.parameters())} | (options or {})
     if learning_rate is not None:
         group["lr"] = learning_rate
@@ -369,7 +356,7 @@ def one_group(
 
 
 def _is_of_rows(loss: nn.Module) -> bool:
-    """Whether it learns a matrix: proxies, or the weights of a classifier."""
+    """Whether the loss has a matrix of parameters: proxies or a classifier."""
     return any(parameter.dim() > 1 for parameter in loss.parameters())
 
 
@@ -385,11 +372,11 @@ def _labeled(rows: torch.Tensor, labels: torch.Tensor | None) -> _Labeled:
 
 
 def _renumbered(indices_tuple: Any, starts: _Labeled, stops: _Labeled) -> tuple[torch.Tensor, ...]:
-    """Tuples among the labeled rows, by their places there."""
+    """Return the tuples among the labeled rows, renumbered."""
     sizes = len(starts.places), len(stops.places)
     tuples = as_tuples(indices_tuple, *sizes, starts.rows.device, "LossSum")
     whole = among_labeled(tuples, starts.places, stops.places)
     kept: list[torch.Tensor] = []
-    for known, (anchor, *ends) in zip(whole, groups(tuples), strict=True):
+    for known, (anchor, *ends) in zip(whole, tuple_groups(tuples), strict=True):
         kept += [starts.places[anchor[known]], *(stops.places[end[known]] for end in ends)]
     return tuple(kept)

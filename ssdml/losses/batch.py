@@ -1,4 +1,4 @@
-"""What a loss is called with, checked once and put into one record."""
+"""Checked arguments of a loss."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ HALVES = (torch.float16, torch.bfloat16)
 
 
 class Batch(NamedTuple):
-    """Rows of a batch, and what is known of them.
+    """Checked arguments of a loss.
 
     Parameters
     ----------
     embeddings : tensor of shape (n, d), float32 or float64
     labels : tensor of shape (n,), int64, or None
     reference : tensor of shape (m, d)
-        Rows that pairs end at: the embeddings themselves, unless others were given.
+        Second rows of the pairs; the embeddings by default.
     reference_labels : tensor of shape (m,), int64, or None
     tuples : tuple of 3 or 4 tensors, int64, or None
         Anchors, positives and negatives; or anchors, positives, other anchors, negatives.
     tuple_weights : tensor, or None
-        One a triplet; or one a pair, the positive ones first. 0 where a plain tuple touches a row
+        One per triplet, or one per pair, positive pairs first. 0 if a plain tuple contains a row
         labeled -1; mined :class:`Triplets` join such rows on purpose.
     weights : tensor of shape (n,), or None
-        One a row.
+        One per row.
     """
 
     embeddings: torch.Tensor
@@ -44,12 +44,12 @@ class Batch(NamedTuple):
 
     @property
     def has_reference(self) -> bool:
-        """Whether pairs end at other rows than the batch's own."""
+        """Whether ``reference`` differs from ``embeddings``."""
         return self.reference is not self.embeddings
 
     @property
     def row_weights(self) -> torch.Tensor:
-        """Weight of each row: 1 unless given, 0 where it is unlabeled."""
+        """Weight of each row: 1 by default, 0 if unlabeled."""
         weights = self.embeddings.new_ones(len(self.embeddings))
         if self.weights is not None:
             weights = self.weights
@@ -68,17 +68,17 @@ def as_batch(
     over_tuples: bool,
     n_classes: int | None = None,
 ) -> Batch:
-    """Record of a loss's arguments, float16 and bfloat16 as float32.
+    """Check the arguments of a loss; float16 and bfloat16 become float32.
 
-    Labels, tuples and weights are moved to the embeddings' device, as pytorch-metric-learning does.
-    Values are looked at outside of torch.compile alone, shapes and dtypes always.
+    Labels, tuples and weights are moved to the device of the embeddings, as in
+    pytorch-metric-learning. Values are not checked under torch.compile.
 
     Parameters
     ----------
     over_tuples : bool
-        Whether the loss is one of pairs or triplets; another does not look at ``indices_tuple``.
+        Whether the loss uses ``indices_tuple``.
     n_classes : int or None
-        Labels end before it.
+        Upper bound of the labels.
     """
     rows = as_rows(embeddings, "embeddings", who)
     labels = _as_labels(labels, rows, "labels", who, n_classes)
@@ -92,7 +92,7 @@ def as_batch(
     if over_tuples and indices_tuple is not None:
         tuples = as_tuples(indices_tuple, len(rows), len(reference), rows.device, who)
         count = len(tuples[0]) + (len(tuples[2]) if len(tuples) == 4 else 0)
-        if isinstance(indices_tuple, Triplets):  # bring their own; others stay those of rows
+        if isinstance(indices_tuple, Triplets):  # have their own; weights are those of rows
             tuple_weights = as_weights(indices_tuple.weight, count, rows, "triplet", who)
         else:
             kind = "triplet" if len(tuples) == 3 else "pair"
@@ -110,14 +110,13 @@ def among_labeled(
     labels: torch.Tensor | None,
     reference_labels: torch.Tensor | None,
 ) -> list[torch.Tensor]:
-    """Which triplets, or which positive and which negative pairs, touch no row labeled -1.
+    """Find triplets, or positive and negative pairs, without a row labeled -1.
 
     Parameters
     ----------
     tuples : tuple of 3 or 4 tensors
     labels, reference_labels : tensors, or None
-        Of the rows where they start, and of those where they end. None: nothing is known against
-        these.
+        Of anchors, and of positives and negatives; None: all count as labeled.
 
     Examples
     --------
@@ -127,7 +126,7 @@ def among_labeled(
     [tensor([ True, False])]
     """
     found = []
-    for anchor, *ends in groups(tuples):
+    for anchor, *ends in tuple_groups(tuples):
         known = torch.ones_like(anchor, dtype=torch.bool)
         if labels is not None:
             known = known & (labels[anchor] != UNLABELED)
@@ -138,25 +137,35 @@ def among_labeled(
     return found
 
 
+def class_labels(batch: Batch, who: str) -> torch.Tensor:
+    """Return the labels of a batch, for a loss that needs them."""
+    if batch.labels is None:
+        raise ValueError(
+            f"{who}: labels must be given; got None. Pass the class of each row, {UNLABELED} where "
+            "unlabeled."
+        )
+    return batch.labels
+
+
 def as_tensor(value: Any, device: torch.device) -> torch.Tensor:
-    """Tensor on a device; of an array a copy, for that may be read-only."""
+    """Return a tensor on the device; copy an array, which may be read-only."""
     return value.to(device) if isinstance(value, torch.Tensor) else torch.tensor(value).to(device)
 
 
 def promoted(tensor: torch.Tensor) -> torch.Tensor:
-    """float16 and bfloat16 as float32, the rest as it is."""
+    """Convert float16 and bfloat16 to float32."""
     return tensor.float() if tensor.dtype in HALVES else tensor
 
 
-def looks_at_values() -> bool:
-    """Whether values may be looked at: under torch.compile that would break the graph."""
+def can_check_values() -> bool:
+    """Whether values can be checked: under torch.compile that would break the graph."""
     return not torch.compiler.is_compiling()
 
 
 def as_rows(value: Any, name: str, who: str) -> torch.Tensor:
-    """Finite rows, float16 and bfloat16 as float32."""
+    """Check for finite rows; convert float16 and bfloat16 to float32."""
     check_float_matrix(value, name, who)
-    way_out = "Lower the learning rate, or look for what divides by zero in the network."
+    way_out = "Lower the learning rate, or look for a division by zero in the network."
     rows = promoted(value)
     check_finite(rows, name, who, way_out)
     return rows
@@ -164,10 +173,10 @@ def as_rows(value: Any, name: str, who: str) -> torch.Tensor:
 
 def check_finite(tensor: torch.Tensor, name: str, who: str, way_out: str) -> None:
     """Raise on the first entry that is NaN or infinite."""
-    if not looks_at_values():
+    if not can_check_values():
         return
     found = tensor.detach()
-    # The sum is one pass; it may overflow where no entry does.
+    # One pass: the sum is finite only if all entries are, but it may also overflow.
     if not math.isfinite(float(found.sum())) and not (finite := found.isfinite()).all():
         wrong = found[~finite][0].item()
         raise ValueError(f"{who}: {name} must be finite; got {wrong}. {way_out}")
@@ -184,7 +193,7 @@ def _check_alike(reference: Any, rows: torch.Tensor, who: str) -> None:
 
 
 def check_home(tensor: torch.Tensor, rows: torch.Tensor, name: str, who: str, way_out: str) -> None:
-    """Raise unless a tensor has the device and the dtype of the rows."""
+    """Raise unless the tensor has the device and the dtype of the rows."""
     for what in ("device", "dtype"):
         found, expected = getattr(promoted(tensor), what), getattr(rows, what)
         if found != expected:
@@ -201,7 +210,7 @@ def _as_labels(
         return None
     check_integers(value, rows.shape[:1], name, who)
     labels = value.to(rows.device, torch.int64)
-    if looks_at_values() and len(labels):
+    if can_check_values() and len(labels):
         least, largest = (int(end) for end in labels.aminmax())
         if least < UNLABELED:
             raise ValueError(
@@ -219,7 +228,7 @@ def _as_labels(
 def as_tuples(
     value: Any, n: int, m: int, device: torch.device, who: str
 ) -> tuple[torch.Tensor, ...]:
-    """Ends of triplets or pairs as int64 tensors, checked to be rows among n and m."""
+    """Convert tuples to int64 tensors, checked to index n anchors and m references."""
     if isinstance(value, Triplets):
         value = value[:3]
     if not isinstance(value, Sequence) or len(value) not in (3, 4):
@@ -230,19 +239,19 @@ def as_tuples(
         )
     parts = [as_tensor(part, device) for part in value]
     parts = [part.long() if part.numel() == 0 else part for part in parts]  # [] is float32
-    for group in groups(parts):
+    for group in tuple_groups(parts):
         for part in group:
             check_integers(part, group[0].shape[:1], "indices_tuple", who)
     tuples = tuple(part.long() for part in parts)
-    if looks_at_values():
+    if can_check_values():
         anchors = (0,) if len(tuples) == 3 else (0, 2)
         for place, part in enumerate(tuples):
             _check_range(part, n if place in anchors else m, who)
     return tuples
 
 
-def groups(tuples: Sequence[torch.Tensor]) -> tuple[Sequence[torch.Tensor], ...]:
-    """Triplets; or positive pairs, and negative ones."""
+def tuple_groups(tuples: Sequence[torch.Tensor]) -> tuple[Sequence[torch.Tensor], ...]:
+    """Split tuples into positive and negative pairs; triplets are one group."""
     return (tuples,) if len(tuples) == 3 else (tuples[:2], tuples[2:])
 
 
@@ -260,17 +269,17 @@ def _check_range(indices: torch.Tensor, n: int, who: str) -> None:
 def as_weights(
     value: Any, count: int, rows: torch.Tensor, kind: str, who: str
 ) -> torch.Tensor | None:
-    """Weights with the dtype and the device of the rows, one a row, pair or triplet."""
+    """Check weights; give them the dtype and the device of the rows."""
     if value is None:
         return None
     weights = as_tensor(value, rows.device).detach().to(rows.dtype)
     if weights.shape != (count,):
         raise ValueError(
-            f"{who}: weights must have one entry a {kind}, shape ({count},); "
+            f"{who}: weights must have one entry per {kind}, shape ({count},); "
             f"got shape {tuple(weights.shape)}."
         )
-    if looks_at_values() and count:
-        for end in weights.aminmax():  # NaN comes through both
+    if can_check_values() and count:
+        for end in weights.aminmax():  # NaN is in both
             if not (0 <= end < float("inf")):
                 raise ValueError(
                     f"{who}: weights must be finite and not negative; got {end.item()}."

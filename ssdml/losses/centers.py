@@ -1,4 +1,4 @@
-"""DGCRL: rows on a sphere, a center for each class, and centers at right angles."""
+"""Class centers on a sphere: decorrelation and ranking, Zheng et al. (2019)."""
 
 from __future__ import annotations
 
@@ -7,25 +7,23 @@ from torch import nn
 from torch.nn import functional
 
 from ssdml.losses.base import Loss
-from ssdml.losses.batch import Batch, promoted
-from ssdml.losses.density import class_labels
+from ssdml.losses.batch import Batch, class_labels, promoted
 from ssdml.losses.pairs import weighted_mean
 from ssdml.utils.torch_tools import unit_rows
 from ssdml.utils.validation import check_count, check_number, check_rate
 
 
 class NormalizeScale(nn.Module):
-    """Rows scaled to one length: the last layer of a network, no loss.
+    """Scale rows to a fixed length: the last layer of a network, not a loss.
 
     Parameters
     ----------
     scale : float
-        α, the length, above 0. The paper finds at least 16 stable.
+        α, the length, positive. The paper finds values from 16 stable.
 
     Notes
     -----
-    A row of zeros stays one. float16 and bfloat16 come back as they are, with lengths taken in
-    float32.
+    Rows of zeros stay zero. float16 and bfloat16 are kept, with lengths computed in float32.
 
     References
     ----------
@@ -44,17 +42,17 @@ class NormalizeScale(nn.Module):
         self.scale = scale
 
     def forward(self, embeddings: torch.Tensor) -> torch.Tensor:
-        """Rows of length α."""
+        """Return rows of length α."""
         with torch.autocast(embeddings.device.type, enabled=False):
             return (self.scale * unit_rows(promoted(embeddings))).to(embeddings.dtype)
 
     def extra_repr(self) -> str:
-        """Length."""
+        """Return the scale, for ``repr``."""
         return f"scale={self.scale}"
 
 
 def center_correlation(centers: torch.Tensor) -> torch.Tensor:
-    """Mean over pairs of half the squared product, ``½ <w_i, w_j>²``: 0 at right angles.
+    """Compute the mean of ``½ <w_i, w_j>²`` over pairs of centers: 0 if they are orthogonal.
 
     Parameters
     ----------
@@ -67,8 +65,7 @@ def center_correlation(centers: torch.Tensor) -> torch.Tensor:
 
     Notes
     -----
-    O(K d min(K, d)) time, O(min(K, d)²) memory beside the centers: ``W Wᵀ`` and ``Wᵀ W`` have the
-    same norm.
+    O(K d min(K, d)) time, O(min(K, d)²) memory: ``W Wᵀ`` and ``Wᵀ W`` have the same norm.
 
     Examples
     --------
@@ -85,25 +82,24 @@ def center_correlation(centers: torch.Tensor) -> torch.Tensor:
 
 
 class _Centers(Loss):
-    """A center of each class, on a sphere at the start."""
+    """Loss with one center per class, initially on the unit sphere."""
 
     takes_reference = False
+    _least_classes = 1
 
     def __init__(self, num_classes: int, embedding_size: int, learning_rate: float | None) -> None:
         super().__init__()
         who = type(self).__name__
-        check_count(num_classes, "num_classes", who, least=self._fewest)
+        check_count(num_classes, "num_classes", who, least=self._least_classes)
         check_count(embedding_size, "embedding_size", who)
         check_rate(learning_rate, who)
         self.num_classes, self.embedding_size = num_classes, embedding_size
         self.learning_rate = learning_rate
         self.centers = nn.Parameter(unit_rows(torch.randn(num_classes, embedding_size)))
 
-    _fewest = 1
-
 
 class DecorrelatedCentersLoss(_Centers):
-    r"""Cross-entropy of scaled cosines to the centers, plus the mean of their squared products.
+    r"""Cross-entropy of scaled cosines to the centers, plus their mean squared correlation.
 
     .. math:: \text{CE}(\alpha \hat x \hat W^\top, y)
         + \frac{\lambda}{|\Omega|} \sum_{i<j} \tfrac12 \langle \hat w_i, \hat w_j \rangle^2,
@@ -114,30 +110,28 @@ class DecorrelatedCentersLoss(_Centers):
     num_classes, embedding_size : int
         K and d.
     scale : float
-        α, above 0.
+        α, positive.
     decorrelation : float
         λ, at least 0.
     normalize : bool
-        Whether centers are scaled to length 1; rows always are.
+        Whether to scale centers to length 1; rows always are.
     tangent : bool
-        Whether the gradient of centers of any length is projected to right angles with them, so
-        that a step turns a center and keeps its length to first order. That of centers scaled to
-        length 1 is there already.
+        Whether to project the gradient onto the tangent space of the sphere, so that a step keeps
+        the length of a center to first order. Always so with ``normalize``.
     learning_rate : float or None
         Of the centers; None: that of the optimizer.
 
     Notes
     -----
-    The call is that of :class:`Loss <ssdml.losses.base.Loss>`, labels from 0 to ``num_classes - 1``
-    or -1; weights are those of the mean over rows. A batch without a labeled row has the loss 0,
-    centers and all. O(n K d + K d min(K, d)).
+    Called as :class:`Loss <ssdml.losses.base.Loss>`, with labels from 0 to ``num_classes - 1`` or
+    -1. Without a labeled row the loss, including the penalty, is 0. O(n K d + K d min(K, d)).
 
-    Differs from [1]_ in sign: its Eq. (11) subtracts the products' absolute values, which would
-    reward correlation, and its Eq. (13) as printed raises it. Read as a step along
-    :math:`-\langle w_i, w_j\rangle w_j`, it is the gradient of the half squares here, which is 0
-    at right angles, as the paper's text says. Whether centers have length 1 the paper tells both
-    ways. With more centers than dimensions not all can be at right angles: the sum over ordered
-    pairs of squared cosines is at least K(K - d)/d.
+    Differs from [1]_ in sign: its Eq. (11) subtracts the absolute products, which would reward
+    correlation, and its Eq. (13) as printed increases it. Read as a step along
+    :math:`-\langle w_i, w_j\rangle w_j`, Eq. (13) is the gradient of the half squares here, which
+    vanishes for orthogonal centers, as the paper's text says. The paper is ambiguous about
+    normalized centers. With K > d not all centers can be orthogonal: the squared cosines of ordered
+    pairs sum to at least K(K - d)/d.
 
     References
     ----------
@@ -171,7 +165,7 @@ class DecorrelatedCentersLoss(_Centers):
         self.normalize, self.tangent = normalize, tangent
 
     def of_batch(self, batch: Batch) -> torch.Tensor:
-        """Mean over the labeled rows, and the centers' own term."""
+        """Compute the mean over the labeled rows, plus the penalty."""
         labels, centers = class_labels(batch, type(self).__name__), self._used_centers()
         logits = unit_rows(batch.embeddings) @ centers.T * self.scale
         losses = functional.cross_entropy(logits, labels, ignore_index=-1, reduction="none")
@@ -185,14 +179,14 @@ class DecorrelatedCentersLoss(_Centers):
         if self.normalize:
             return unit_rows(centers)
         if self.tangent:
-            # The value is W; the slope of w/|w| at fixed |w| is the projection.
+            # The value is W; the gradient of w/|w| at fixed |w| is the projection.
             lengths = torch.linalg.vector_norm(centers.detach(), dim=1, keepdim=True)
             return lengths * unit_rows(centers)
         return centers
 
 
 class GlobalCenterRankingLoss(_Centers):
-    r"""How much farther a row is from its own center than, on average, from the others.
+    r"""Hinge of the distance to the own center against the mean distance to the others.
 
     .. math:: \max\Bigl(0,\; m + |x_i - w_{y_i}|
         - \frac{1}{K - 1} \sum_{j \ne y_i} |x_i - w_j|\Bigr)
@@ -202,17 +196,17 @@ class GlobalCenterRankingLoss(_Centers):
     num_classes, embedding_size : int
         K, at least 2, and d.
     margin : float
-        m. On rows of unit length, distances are below 2 and 4 is never reached.
+        m. Distances of unit-length rows are at most 2, so 4 is never reached.
     learning_rate : float or None
         Of the centers; None: that of the optimizer.
 
     Notes
     -----
-    The call is that of :class:`Loss <ssdml.losses.base.Loss>`, labels from 0 to ``num_classes - 1``
-    or -1. Rows are taken as they come. O(n K d) time, O(n K) memory.
+    Called as :class:`Loss <ssdml.losses.base.Loss>`, with labels from 0 to ``num_classes - 1`` or
+    -1. Rows are not normalized. O(n K d) time, O(n K) memory.
 
-    Differs from [1]_ in two ways: (a) a weighted mean over rows stands for the sum; (b) its sum
-    over the other centers leaves out the index c, which we read as the class of the row.
+    Differs from [1]_ in two ways: (a) a weighted mean over rows instead of the sum; (b) we read the
+    index c, undefined in its sum over the other centers, as the class of the row.
 
     References
     ----------
@@ -228,7 +222,7 @@ class GlobalCenterRankingLoss(_Centers):
     3.0
     """
 
-    _fewest = 2
+    _least_classes = 2
 
     def __init__(
         self,
@@ -242,7 +236,7 @@ class GlobalCenterRankingLoss(_Centers):
         self.margin = margin
 
     def of_batch(self, batch: Batch) -> torch.Tensor:
-        """Weighted mean over the labeled rows."""
+        """Compute the weighted mean over the labeled rows."""
         labels, centers = class_labels(batch, type(self).__name__), promoted(self.centers)
         distances = torch.cdist(batch.embeddings, centers)  # (n, K)
         own = distances.gather(1, labels.clamp_min(0)[:, None])[:, 0]

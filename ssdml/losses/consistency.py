@@ -1,18 +1,18 @@
-"""CGML: two halves of a batch with the same classes should have the same graph."""
+"""Graph consistency: the graphs of two halves of a batch should agree, Chen et al. (2021)."""
 
 from __future__ import annotations
 
 import torch
 
 from ssdml.losses.base import Loss
-from ssdml.losses.batch import Batch, looks_at_values
-from ssdml.losses.pairs import squares_about_0
+from ssdml.losses.batch import Batch, can_check_values
+from ssdml.losses.pairs import uncentered_squares
 from ssdml.utils.torch_tools import unit_rows
 from ssdml.utils.validation import UNLABELED, check_number, choose
 
 
 def gaussian_graph(rows: torch.Tensor, sigma: float) -> torch.Tensor:
-    """``exp(-|x_i - x_j|² / σ)`` of each pair of rows, (n, n).
+    """Compute ``exp(-|x_i - x_j|² / σ)`` for each pair of rows, (n, n).
 
     Examples
     --------
@@ -20,24 +20,20 @@ def gaussian_graph(rows: torch.Tensor, sigma: float) -> torch.Tensor:
     tensor([[1.0000, 0.3679],
             [0.3679, 1.0000]])
     """
-    return (squares_about_0(rows, rows) * (-1 / sigma)).exp()
+    return (uncentered_squares(rows, rows) * (-1 / sigma)).exp()
 
 
 def graph_difference(
     first: torch.Tensor, second: torch.Tensor, weights: torch.Tensor, *, sigma: float = 1.0
 ) -> torch.Tensor:
-    """``|S' - S''|²``, the squared Frobenius norm between the graphs of two halves, Eq. (1).
+    """Compute ``|S' - S''|²``, the squared Frobenius norm between the graphs, Eq. (1).
 
     Parameters
     ----------
     first, second : tensors of shape (n, d)
     weights : tensor of shape (n,)
-        Of each row of the two; a pair of rows counts by the product.
+        One per row of both halves; a pair of rows has the product.
     sigma : float
-
-    Returns
-    -------
-    difference : tensor, a scalar
 
     Examples
     --------
@@ -52,26 +48,21 @@ def graph_difference(
 def smoothed_difference(
     first: torch.Tensor, second: torch.Tensor, weights: torch.Tensor, *, sigma: float = 1.0
 ) -> torch.Tensor:
-    """``|S'X' - S''X''|``, the Frobenius norm between rows that the graphs have smoothed, Eq. (3).
+    """Compute ``|S'X' - S''X''|``, the Frobenius norm between the smoothed rows, Eq. (3).
 
     Parameters
     ----------
     first, second : tensors of shape (n, d)
     weights : tensor of shape (n,)
-        Of each row of the two, as if it occurred so many times.
+        One per row of both halves, as its number of copies.
     sigma : float
-
-    Returns
-    -------
-    difference : tensor, a scalar
-        Its gradient is 0 where the two are the same.
 
     Examples
     --------
     >>> smoothed_difference(torch.tensor([[3.0, 0.0]]), torch.tensor([[0.0, 4.0]]), torch.ones(1))
     tensor(5.)
     """
-    scales = weights.sqrt()[:, None] * weights  # on the graphs, which are smaller than the rows
+    scales = weights.sqrt()[:, None] * weights  # scale the graphs, which are smaller than the rows
     smooth = (scales * gaussian_graph(first, sigma)) @ first
     other = (scales * gaussian_graph(second, sigma)) @ second
     return torch.linalg.vector_norm(smooth - other)
@@ -81,7 +72,7 @@ FORMS = {"smoothed": smoothed_difference, "graphs": graph_difference}
 
 
 class GraphConsistency(Loss):
-    r"""Difference between the graphs of two halves of a batch, aligned row by row in class.
+    r"""Difference between the graphs of two halves of a batch with the same classes in order.
 
     .. math:: \|S'X' - S''X''\|_F \quad\text{or}\quad \|S' - S''\|_F^2, \qquad
         S_{ij} = e^{-|x_i - x_j|^2 / \sigma}
@@ -89,28 +80,28 @@ class GraphConsistency(Loss):
     Parameters
     ----------
     sigma : float
-        σ, above 0.
+        σ, positive.
     form : {"smoothed", "graphs"}
-        The first, Eq. (3), is the one that [1]_ trains with; the second is Eq. (1).
+        The first, Eq. (3), is used for training in [1]_; the second is Eq. (1).
     normalize : bool
-        Whether rows are scaled to length 1 first.
+        Whether to scale rows to length 1.
 
     Raises
     ------
     ValueError
-        For an odd number of rows, halves of different length, and rows of different class.
+        If the number of rows is odd, the halves differ in length, or rows in class.
 
     Notes
     -----
-    The call is that of :class:`Loss <ssdml.losses.base.Loss>`. The first half of the rows is X',
-    the second X''; or X'' is ``ref_emb``. :func:`ssdml.networks.sampling.aligned_halves` draws such batches.
-    Without labels the halves are taken to be aligned. Of several processes they are the halves of
-    the whole batch, in the order of the ranks, as :func:`ssdml.utils.distributed.gathered` puts them together.
-    Row i is left out of both halves if one of its two labels is -1; it counts by the product of its
-    two weights. O(n² d) time, O(n²) memory.
+    Called as :class:`Loss <ssdml.losses.base.Loss>`. X' is the first half of the rows and X'' the
+    second, or ``ref_emb``; :func:`ssdml.networks.sampling.aligned_halves` draws such batches.
+    Without labels the halves count as aligned. In distributed training they are the halves of the
+    whole batch, as :func:`ssdml.utils.distributed.gathered` returns it. Row i drops out of both
+    halves if one of its two labels is -1; its weight is the product of its two weights. O(n² d)
+    time, O(n²) memory.
 
-    The paper gives no σ; 1, on rows of unit length, is ours. It adds 0.001 of this term to a
-    triplet loss, 0.002 to an N-pair loss and to binomial deviance. Both norms are sums, as there.
+    The paper gives no σ; 1 on unit-length rows is ours. It adds 0.001 of this term to a triplet
+    loss, 0.002 to an N-pair loss and to binomial deviance.
 
     References
     ----------
@@ -133,7 +124,7 @@ class GraphConsistency(Loss):
         self.sigma, self.form, self.normalize = sigma, form, normalize
 
     def of_batch(self, batch: Batch) -> torch.Tensor:
-        """Difference between the halves."""
+        """Compute the difference between the halves."""
         rows, weights, labels = batch.embeddings, batch.row_weights, batch.labels
         rows = unit_rows(rows) if self.normalize else rows
         if batch.has_reference:
@@ -161,14 +152,14 @@ class GraphConsistency(Loss):
 def _half(rows: torch.Tensor) -> int:
     if len(rows) % 2:
         raise ValueError(
-            "GraphConsistency: embeddings must be two halves, aligned row by row in class; got "
+            "GraphConsistency: embeddings must be two halves with the same classes in order; got "
             f"{len(rows)} rows. ssdml.networks.sampling.aligned_halves draws such batches."
         )
     return len(rows) // 2
 
 
 def _check_aligned(labels: torch.Tensor, others: torch.Tensor) -> None:
-    if not looks_at_values():
+    if not can_check_values():
         return
     unlike = (labels != others) & (labels != UNLABELED) & (others != UNLABELED)
     if unlike.any():

@@ -1,4 +1,4 @@
-"""DML-DA: how far the rows of a class spread, drawn toward densities that are learned."""
+"""Density adaptivity: class variances matched to learned targets, Li et al. (2020)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import torch
 from torch import nn
 
 from ssdml.losses.base import Loss
-from ssdml.losses.batch import Batch, as_rows, as_tensor, as_weights, promoted
+from ssdml.losses.batch import Batch, as_rows, as_tensor, as_weights, class_labels, promoted
 from ssdml.losses.pairs import weighted_mean
 from ssdml.utils.torch_tools import check_integers, unit_rows
 from ssdml.utils.validation import UNLABELED, check_count, check_number, check_rate
 
-LEAST_DENSITY = 1e-6  # of a class whose rows are all the same
+LEAST_DENSITY = 1e-6  # for classes of equal rows
 
 
 def class_variances(
     rows: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor | None, n_classes: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean squared distance of the rows of each class to their mean, Eq. (5).
+    """Compute the mean squared distance of the rows of each class to their mean, Eq. (5).
 
     Parameters
     ----------
@@ -32,9 +32,9 @@ def class_variances(
     Returns
     -------
     variances : tensor of shape (n_classes,)
-        0 for a class without rows. Exact to the rounding of the rows' squared lengths.
+        0 for a class without rows. Exact up to rounding of the squared lengths of the rows.
     counts : tensor of shape (n_classes,)
-        Rows of each class with a weight.
+        Number of rows per class with a positive weight.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def class_variances(
     >>> class_variances(rows, labels, None, 2)
     (tensor([1., 0.]), tensor([2., 1.]))
     """
-    places = torch.where(labels == UNLABELED, n_classes, labels)  # one class more, for the rest
+    places = torch.where(labels == UNLABELED, n_classes, labels)  # an extra class for the rest
 
     def per_class(values: torch.Tensor) -> torch.Tensor:
         sums = values.new_zeros(n_classes + 1, *values.shape[1:])
@@ -62,7 +62,7 @@ def class_variances(
 def correlation_penalty(
     targets: torch.Tensor, densities: torch.Tensor, present: torch.Tensor
 ) -> torch.Tensor:
-    r"""``Σ_ij (b_j α_i - b_i α_j)² / C²`` over the classes present, Eq. (8): 0 iff α ∝ b.
+    r"""Compute ``Σ_ij (b_j α_i - b_i α_j)² / C²`` over the classes present, Eq. (8): 0 iff α ∝ b.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def correlation_penalty(
     tensor(0.5000)
     """
     a, b = targets * present, densities * present
-    # The part of α across b: the bracket is |b|² |α - b (b·α)/|b|²|², without its cancellation.
+    # The bracket is |b|² |α - b (b·α)/|b|²|², which avoids cancellation.
     along = (a * b).sum() / b.square().sum().clamp_min(torch.finfo(b.dtype).tiny)
     across = (a - along * b).square().sum()
     return 2 * b.square().sum() * across / present.sum().clamp_min(1).square()
@@ -95,9 +95,7 @@ def correlation_penalty(
 def class_densities(
     features: torch.Tensor, labels: torch.Tensor, num_classes: int, *, weights: Any = None
 ) -> torch.Tensor:
-    """Variance of each class in the features of a backbone, scaled to length 1.
-
-    They are the D⁰ that :class:`DensityAdaptivity` keeps its targets in proportion to.
+    """Compute class variances of unit-length features: D⁰ of :class:`DensityAdaptivity`.
 
     Parameters
     ----------
@@ -106,18 +104,18 @@ def class_densities(
         -1 where unlabeled.
     num_classes : int
     weights : array of shape (n,), optional
-        Finite and not negative, one a row.
+        Finite and not negative, one per row.
 
     Returns
     -------
     densities : tensor of shape (num_classes,)
-        From 0 to 1; a class with less than two rows has the mean of the others.
+        From 0 to 1; a class with fewer than two rows has the mean of the others.
 
     Raises
     ------
     TypeError, ValueError
-        For labels out of range, tensors of another shape or dtype, features or weights that are not
-        finite, negative weights, and no class with two rows.
+        If labels are out of range, a shape or dtype is wrong, features or weights are not finite,
+        weights are negative, or no class has two rows.
 
     Examples
     --------
@@ -139,12 +137,12 @@ def class_densities(
     variances, counts = class_variances(unit_rows(rows), labels, weights, num_classes)
     spread = counts >= 2
     if not spread.any():
-        raise ValueError(f"{who}: labels must give two rows to a class; got none with more than 1.")
+        raise ValueError(f"{who}: labels must give some class two rows; got at most 1 per class.")
     return torch.where(spread, variances, variances[spread].mean())
 
 
 class DensityAdaptivity(Loss):
-    r"""Variances of the classes, drawn to targets that are learned with them.
+    r"""Deviation of class variances from learned targets.
 
     .. math:: \frac1C \sum_c (D_c - \alpha_c)^2 - \frac1C \sum_c \alpha_c
         + \frac{1}{C^2} \sum_{c, c'} (b_{c'} \alpha_c - b_c \alpha_{c'})^2, \qquad b = (D^0)^\eta
@@ -153,30 +151,26 @@ class DensityAdaptivity(Loss):
     ----------
     num_classes : int
     densities : tensor of shape (num_classes,), optional
-        D⁰, the variances before training: :func:`class_densities`. None: the last term is left
-        out.
+        D⁰, the variances before training, by :func:`class_densities`. None: no last term.
     exponent : float
         η.
     initial : float
-        Of each target α.
+        Initial value of the targets α.
     normalize : bool
-        Whether rows are scaled to length 1 first, so that D lies from 0 to 1.
+        Whether to scale rows to length 1, so that D is between 0 and 1.
     learning_rate : float or None
         Of the targets; None: that of the optimizer.
 
     Notes
     -----
-    The call is that of :class:`Loss <ssdml.losses.base.Loss>`, labels from 0 to ``num_classes - 1``
-    or -1. Sums and C are over the classes with two rows in the batch; others are left out, for one
-    row has D = 0 whatever it is. A batch without such a class has the loss 0. O(n d + C d): the
-    double sum is taken in O(C). The targets are the parameter ``targets``, and their group
-    says no weight decay.
+    Called as :class:`Loss <ssdml.losses.base.Loss>`, with labels from 0 to ``num_classes - 1`` or
+    -1. Sums and C are over the classes with two rows in the batch, since a single row has D = 0;
+    the loss is 0 if there are none. O(n d + C d). The parameter ``targets`` has no weight decay.
 
-    Differs from [1]_ in three ways: (a) its sums run over all classes, of which a batch has ten;
-    (b) D⁰ is taken of features of unit length, else its scale would weigh the last term; (c) a D⁰
-    below 1e-6 counts as that. The paper trains with η = 0.5 and weighs the whole by 10, beside
-    a loss averaged over pairs. Without the last term the best targets are D + 1/2, and what is left
-    only asks the classes to spread.
+    Differs from [1]_ in three ways: (a) its sums are over all classes, of which a batch has ten;
+    (b) D⁰ is computed from unit-length features, as its scale would weight the last term; (c) D⁰ is
+    at least 1e-6. The paper uses η = 0.5 and adds 10 times this term to a loss averaged over pairs.
+    Without the last term the optimal targets are D + 1/2, and the loss only spreads the classes.
 
     References
     ----------
@@ -218,7 +212,7 @@ class DensityAdaptivity(Loss):
         self.register_buffer("densities", None if densities is None else densities.clone())
 
     def of_batch(self, batch: Batch) -> torch.Tensor:
-        """The three terms over the classes of the batch."""
+        """Compute the three terms over the classes of the batch."""
         labels = class_labels(batch, type(self).__name__)
         rows = unit_rows(batch.embeddings) if self.normalize else batch.embeddings
         variances, counts = class_variances(rows, labels, batch.weights, len(self.targets))
@@ -231,20 +225,10 @@ class DensityAdaptivity(Loss):
         return loss + correlation_penalty(targets, proportions.to(targets), present)
 
 
-def class_labels(batch: Batch, who: str) -> torch.Tensor:
-    """Labels of a loss that cannot be without."""
-    if batch.labels is None:
-        raise ValueError(
-            f"{who}: labels must be given; got None. Pass the class of each row, {UNLABELED} where "
-            "it has none."
-        )
-    return batch.labels
-
-
 def _check_densities(densities: torch.Tensor, num_classes: int) -> None:
     if densities.shape != (num_classes,):
         raise ValueError(
-            f"DensityAdaptivity: densities must have shape ({num_classes},), one a class; got "
+            f"DensityAdaptivity: densities must have shape ({num_classes},), one per class; got "
             f"shape {tuple(densities.shape)}."
         )
     wrong = densities[~(densities.isfinite() & (densities >= 0))]

@@ -1,37 +1,30 @@
-"""Pairs of a batch: which there are, with what weight, and how far apart."""
+"""Losses of pairs, binomial deviance and N-pair, and the pairs of a batch."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import torch
+from torch.nn import functional
 
+from ssdml.losses.base import Loss
 from ssdml.losses.batch import Batch
 from ssdml.utils.torch_tools import unit_rows
-from ssdml.utils.validation import UNLABELED
+from ssdml.utils.validation import UNLABELED, check_number
 
 
 class PairWeights(NamedTuple):
-    """Weight of each pair: that of its anchor times that of the row where it ends.
+    """Weights of pairs: that of the anchor times that of the second row."""
 
-    Parameters
-    ----------
-    anchor : tensor of shape (n,)
-    positive : tensor of shape (n, m)
-        Of the row where a positive pair ends; 0 where there is no such pair.
-    negative : tensor of shape (n, m)
-    """
-
-    anchor: torch.Tensor
-    positive: torch.Tensor
-    negative: torch.Tensor
+    anchor: torch.Tensor  # (n,)
+    positive: torch.Tensor  # (n, m), of the second row; 0 if the pair is not positive
+    negative: torch.Tensor  # (n, m)
 
 
 def pair_weights(batch: Batch, who: str) -> PairWeights:
-    """Pairs by the tuples, where given, else by the labels: an unlabeled row is in none of those.
+    """Return the pairs of the tuples, or else those that the labels allow.
 
-    A pair that the tuples name more than once counts once, with the largest of its weights; one of
-    weight 0 is none.
+    Unlabeled rows form no pair by labels. A repeated pair counts once, with its largest weight.
     """
     if batch.tuples is not None:
         return _of_tuples(batch)
@@ -39,8 +32,8 @@ def pair_weights(batch: Batch, who: str) -> PairWeights:
     if labels is None or others is None:
         missing = "labels" if labels is None else "ref_labels"
         raise ValueError(
-            f"{who}: {missing} must be given where indices_tuple is not; got None. Pass the class "
-            f"of each row, {UNLABELED} where it has none."
+            f"{who}: {missing} must be given without indices_tuple; got None. Pass the class of "
+            f"each row, {UNLABELED} where unlabeled."
         )
     anchor, ends = batch.row_weights, _end_weights(batch)
     same = labels[:, None] == others
@@ -48,7 +41,7 @@ def pair_weights(batch: Batch, who: str) -> PairWeights:
 
 
 def all_pairs(batch: Batch, who: str) -> torch.Tensor:
-    """Weight of each pair, (n, m), whatever its kind: without labels all rows make pairs."""
+    """Return the weights (n, m) of all pairs; without labels all rows form pairs."""
     if batch.tuples is None and (batch.labels is None or batch.reference_labels is None):
         return _but_self(batch, batch.row_weights[:, None] * _end_weights(batch))
     anchor, positive, negative = pair_weights(batch, who)
@@ -56,13 +49,13 @@ def all_pairs(batch: Batch, who: str) -> torch.Tensor:
 
 
 def cosines(batch: Batch) -> torch.Tensor:
-    """Cosine of each pair, (n, m); 0 for a row of zeros."""
+    """Compute the cosine of each pair, (n, m); 0 for a row of zeros."""
     rows = unit_rows(batch.embeddings)
     return rows @ (unit_rows(batch.reference) if batch.has_reference else rows).T
 
 
 def squared_distances(rows: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-    """``|x - y|²`` of each pair, (n, m): a matrix product, no array of n m differences.
+    """Compute ``|x - y|²`` of each pair, (n, m), by a matrix product.
 
     Examples
     --------
@@ -71,13 +64,13 @@ def squared_distances(rows: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
     """
     if not len(others):
         return rows.sum() * 0 + rows.new_zeros(len(rows), 0)
-    center = others.detach().mean(dim=0)  # a translation changes nothing but the rounding
+    center = others.detach().mean(dim=0)  # centering reduces rounding errors
     y = others - center
-    return squares_about_0(y if rows is others else rows - center, y)
+    return uncentered_squares(y if rows is others else rows - center, y)
 
 
-def squares_about_0(rows: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-    """As :func:`squared_distances`, exact to the rounding of the rows' own squared lengths."""
+def uncentered_squares(rows: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+    """Compute :func:`squared_distances` up to rounding of the squared lengths of the rows."""
     products = rows @ others.T
     if rows is others:
         starts = ends = products.diagonal()
@@ -87,7 +80,7 @@ def squares_about_0(rows: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
 
 
 def weighted_mean(values: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """``Σ w v / Σ w``; 0 where no value has a weight, with a gradient of zeros.
+    """Compute ``Σ w v / Σ w``; 0, with a gradient of zeros, if all weights are 0.
 
     Examples
     --------
@@ -119,7 +112,7 @@ def _of_tuples(batch: Batch) -> PairWeights:
 
 
 def _end_weights(batch: Batch) -> torch.Tensor:
-    """Weight of each row as the end of a pair; other rows than the batch's own have 1."""
+    """Return the weight of each row as the second of a pair; 1 for reference rows."""
     if not batch.has_reference:
         return batch.row_weights
     labels = batch.reference_labels
@@ -128,7 +121,163 @@ def _end_weights(batch: Batch) -> torch.Tensor:
 
 
 def _but_self(batch: Batch, weights: torch.Tensor) -> torch.Tensor:
-    """Without the pair of a row with itself."""
+    """Remove the pairs of a row with itself."""
     if batch.has_reference:
         return weights
     return weights - torch.diag(weights.diagonal())
+
+
+def binomial_deviance(
+    similarities: torch.Tensor,
+    sign: float,
+    *,
+    alpha: float = 2.0,
+    beta: float = 0.5,
+    cost: float = 1.0,
+) -> torch.Tensor:
+    r"""Compute the loss of each pair, ``log(1 + exp(-sign · α (S - β) η))``.
+
+    Parameters
+    ----------
+    similarities : tensor of any shape
+        S, cosines.
+    sign : float
+        1 for positive pairs, -1 for negative ones.
+    alpha, beta, cost : float
+        Slope α, the cosine β where the loss is log 2, and η.
+
+    Examples
+    --------
+    >>> binomial_deviance(torch.tensor([1.0, 0.5]), 1.0)
+    tensor([0.3133, 0.6931])
+    """
+    return functional.softplus(-sign * alpha * cost * (similarities - beta))
+
+
+class BinomialDevianceLoss(Loss):
+    r"""Mean binomial deviance of the positive pairs plus that of the negative pairs.
+
+    .. math:: \text{mean}_{y_i = y_j} \log(1 + e^{-\alpha (S_{ij} - \beta)})
+        + \text{mean}_{y_i \ne y_j} \log(1 + e^{\alpha (S_{ij} - \beta) \eta})
+
+    Parameters
+    ----------
+    alpha, beta : float
+        Slope α, positive, and the cosine β that separates the kinds.
+    negative_cost : float
+        η of the negative pairs, positive; 1 for the positive pairs.
+
+    Notes
+    -----
+    Called as :class:`Loss <ssdml.losses.base.Loss>`; O(n m d) for n embeddings and m references. A
+    mean over no pairs is 0.
+
+    Differs from [1]_ in one way: the two means follow [2]_, while [1]_ writes a sum, in which the
+    negative pairs dominate.
+
+    References
+    ----------
+    .. [1] Chen et al., "Deep metric learning with graph consistency", AAAI 2021, Eq. (7).
+    .. [2] Yi, Lei, Li, "Deep metric learning for practical person re-identification", 2014.
+
+    Examples
+    --------
+    >>> z = torch.tensor([[1.0, 0.0], [2.0, 0.0], [1.0, 0.0]])
+    >>> loss = BinomialDevianceLoss()
+    >>> loss(z[:2], torch.tensor([0, 0])), loss(z[1:], torch.tensor([0, 1]))
+    (tensor(0.3133), tensor(25.))
+    """
+
+    over_tuples = True
+
+    def __init__(self, alpha: float = 2.0, beta: float = 0.5, negative_cost: float = 25.0) -> None:
+        super().__init__()
+        who = "BinomialDevianceLoss"
+        check_number(alpha, "alpha", who, above=0)
+        check_number(beta, "beta", who)
+        check_number(negative_cost, "negative_cost", who, above=0)
+        self.alpha, self.beta, self.negative_cost = alpha, beta, negative_cost
+
+    def of_batch(self, batch: Batch) -> torch.Tensor:
+        """Compute the sum of the two weighted means."""
+        anchor, positive, negative = pair_weights(batch, type(self).__name__)
+        similarities = cosines(batch)
+        slope = {"alpha": self.alpha, "beta": self.beta}
+        near = binomial_deviance(similarities, 1.0, **slope)
+        far = binomial_deviance(similarities, -1.0, **slope, cost=self.negative_cost)
+        rows = anchor[:, None]
+        return weighted_mean(near, rows * positive) + weighted_mean(far, rows * negative)
+
+
+class NPairBatchLoss(Loss):
+    r"""N-pair loss: softmax of each positive pair against all negatives of its anchor.
+
+    .. math:: \log\Bigl(1 + \sum_{j: y_j \ne y_i} e^{x_i \cdot x_j - x_i \cdot x_{i^+}}\Bigr)
+
+    Parameters
+    ----------
+    normalize : bool
+        Whether to scale rows to length 1, which the paper's formula does not.
+
+    Notes
+    -----
+    Called as :class:`Loss <ssdml.losses.base.Loss>`; O(n m d) for n embeddings and m references.
+    The weight of a negative multiplies its exponential.
+
+    The paper does not say which positive an anchor has; the loss averages over all of them, the
+    expectation of a random one. It is a mean instead of a sum.
+
+    References
+    ----------
+    .. [1] Chen et al., "Deep metric learning with graph consistency", AAAI 2021, Eq. (6).
+
+    Examples
+    --------
+    >>> z = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> NPairBatchLoss()(z, torch.tensor([0, 0, 1]))  # log(1 + 1/e)
+    tensor(0.3133)
+    """
+
+    over_tuples = True
+
+    def __init__(self, normalize: bool = False) -> None:
+        super().__init__()
+        self.normalize = normalize
+
+    def of_batch(self, batch: Batch) -> torch.Tensor:
+        """Compute the weighted mean over the positive pairs."""
+        anchor, positive, negative = pair_weights(batch, type(self).__name__)
+        rows, others = batch.embeddings, batch.reference
+        if self.normalize:
+            rows, others = unit_rows(rows), unit_rows(others)
+        products = rows @ others.T
+        losses = n_pair_losses(products, negative)
+        return weighted_mean(losses, anchor[:, None] * positive)
+
+
+def n_pair_losses(products: torch.Tensor, negative: torch.Tensor) -> torch.Tensor:
+    r"""Compute ``log(1 + Σ_j w_ij exp(s_ij - s_ip))`` for each pair (i, p) as a positive.
+
+    Parameters
+    ----------
+    products : tensor of shape (n, m)
+        Inner products s.
+    negative : tensor of shape (n, m)
+        Weights w of the negatives of each row, 0 elsewhere.
+
+    Returns
+    -------
+    losses : tensor of shape (n, m)
+
+    Examples
+    --------
+    >>> n_pair_losses(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]]))
+    tensor([[0.3133, 0.6931]])
+    """
+    if not products.shape[1]:
+        return products
+    # Rows without negatives have loss 0; log(0) would have no gradient.
+    some = (negative > 0).any(dim=1, keepdim=True)
+    exponents = products + torch.where(some, negative, 1).log()
+    against = exponents.logsumexp(dim=1, keepdim=True)
+    return torch.where(some, functional.softplus(against - products), 0)

@@ -1,4 +1,4 @@
-"""ProxyGML: rows among the proxies nearest to them, whose classes vote."""
+"""ProxyGML: classification by the nearest proxies, Zhu et al. (2020)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ssdml.graphs.proxies import proxy_subgraph, reverse_label_propagation
 from ssdml.losses.base import Loss
-from ssdml.losses.batch import Batch, promoted
-from ssdml.losses.density import class_labels
+from ssdml.losses.batch import Batch, class_labels, promoted
 from ssdml.losses.pairs import weighted_mean
 from ssdml.utils.torch_tools import inverse_lengths, unit_rows
 from ssdml.utils.validation import check_count, check_number, check_rate
@@ -23,25 +22,21 @@ BLOCK = 2**22  # entries of a block of logits
 def proxy_regularizer(
     proxies: torch.Tensor, scales: torch.Tensor, num_classes: int
 ) -> torch.Tensor:
-    """Mean cross-entropy of the classes that the proxies' cosines to all proxies vote for.
+    """Compute the mean cross-entropy of the proxies, classified by their cosines to all proxies.
 
     Parameters
     ----------
     proxies : tensor of shape (num_classes * n, d)
-        Those of a class one after the other.
+        Grouped by class.
     scales : tensor of shape (num_classes * n,)
-        One over their lengths.
+        Inverse lengths of the proxies.
     num_classes : int
-
-    Returns
-    -------
-    value : tensor, a scalar
 
     Notes
     -----
-    O(C² n d): a proxy's votes for a class are its product with the sum of the class's proxies, so
-    that the matrix of cosines, n times as large, is not formed. Beyond 4 million entries the logits
-    are taken in blocks, and once more on the way back: O(C n d) memory.
+    O(C² n d): the votes of a proxy for a class are its product with the sum of the class's proxies.
+    Above 4 million entries the logits are computed in blocks, and again in the backward pass:
+    O(C n d) memory.
 
     Examples
     --------
@@ -51,7 +46,7 @@ def proxy_regularizer(
     count, d = proxies.shape
     n_each = count // num_classes
     parts = scales.view(num_classes, 1, n_each), proxies.view(num_classes, n_each, d)
-    sums = torch.bmm(*parts)[:, 0]  # (C, d), of proxies at length 1
+    sums = torch.bmm(*parts)[:, 0]  # (C, d), of unit-length proxies
     classes = torch.arange(num_classes, device=proxies.device).repeat_interleave(n_each)
     if count * num_classes <= BLOCK:
         return _summed_entropy(proxies, scales, sums, classes) / count
@@ -65,22 +60,22 @@ def proxy_regularizer(
 
 
 class ProxyGMLLoss(Loss):
-    r"""Cross-entropy of the classes that each row's nearest proxies vote for.
+    r"""Cross-entropy of the classes voted for by the nearest proxies of each row.
 
     .. math:: -\text{mean}_i \log P_{i y_i} + \lambda \, L^p, \qquad
         P_{ic} = \frac{M_{ic} e^{Z_{ic}}}{\sum_{c'} M_{ic'} e^{Z_{ic'}}}
 
     Z and M are those of :func:`ssdml.graphs.reverse_label_propagation` on the subgraph of
-    :func:`ssdml.graphs.proxy_subgraph`, and :math:`L^p` asks the same of the proxies themselves,
-    each joined to all.
+    :func:`ssdml.graphs.proxy_subgraph`. :math:`L^p` is the same for the proxies themselves, on the
+    complete graph.
 
     Parameters
     ----------
     num_classes, embedding_size : int
     n_proxies : int
-        N, of each class.
+        N, per class.
     ratio : float
-        Share of all proxies that a row is joined to, those of its class first.
+        Share of all proxies that a row is connected to, those of its class first.
     regularization : float
         λ, at least 0.
     learning_rate : float or None
@@ -88,17 +83,15 @@ class ProxyGMLLoss(Loss):
 
     Notes
     -----
-    The call is that of :class:`Loss <ssdml.losses.base.Loss>`, labels from 0 to ``num_classes - 1``
-    or -1; weights are those of the mean over rows. A batch without a labeled row has the loss 0,
-    proxies and all. O(n C N d) for the rows, O(C² N d) for the proxies. The parameter ``proxies``
-    holds those of a class one after the other, and ``proxy_classes`` their classes. torch.compile
-    makes several graphs of it, around the checks of the subgraph: nearly all of its time is that of
-    matrix products.
+    Called as :class:`Loss <ssdml.losses.base.Loss>`, with labels from 0 to ``num_classes - 1`` or
+    -1. Without a labeled row the loss, including :math:`L^p`, is 0. O(n C N d) for the rows,
+    O(C² N d) for the proxies. The parameter ``proxies`` is grouped by class; ``proxy_classes``
+    holds the classes. torch.compile breaks the graph at the checks of the subgraph.
 
-    The defaults are those of the paper's code for CUB and Cars, where the network learns at rate
+    Defaults are those of the paper's code for CUB and Cars, where the network has learning rate
     1e-4, both with Adam(eps=0.01) and weight decay 1e-4. For Stanford Online Products it has
-    ``n_proxies=1, regularization=0, learning_rate=0.3``. What differs from the code in the subgraph
-    and the mask is told in :mod:`ssdml.graphs.proxies`.
+    ``n_proxies=1, regularization=0, learning_rate=0.3``. See :mod:`ssdml.graphs.proxies` for
+    differences from the code in the subgraph and the mask.
 
     References
     ----------
@@ -140,15 +133,15 @@ class ProxyGMLLoss(Loss):
         self.n_proxies = n_proxies
         self.ratio, self.regularization, self.learning_rate = ratio, regularization, learning_rate
         count = num_classes * n_proxies
-        bound = 1 / math.sqrt(count)  # Kaiming's, as the code has it
+        bound = 1 / math.sqrt(count)  # Kaiming initialization, as in the paper's code
         self.proxies = nn.Parameter(torch.empty(count, embedding_size).uniform_(-bound, bound))
         classes = torch.arange(num_classes).repeat_interleave(n_proxies)
         self.register_buffer("proxy_classes", classes, persistent=False)
 
     def of_batch(self, batch: Batch) -> torch.Tensor:
-        """Mean over the labeled rows, and the proxies' own term."""
+        """Compute the mean over the labeled rows, plus the regularizer."""
         labels, proxies = class_labels(batch, type(self).__name__), promoted(self.proxies)
-        # Products are scaled, not proxies: these are the larger.
+        # Scale the products, which are fewer than the entries of the proxies.
         scales = inverse_lengths(proxies)
         similarities = unit_rows(batch.embeddings) @ proxies.T * scales
         subgraph = proxy_subgraph(similarities, labels, self.proxy_classes, ratio=self.ratio)

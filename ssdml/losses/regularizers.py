@@ -1,4 +1,4 @@
-"""Regularizers that spread a batch: entropy of its pairs, and right angles between classes."""
+"""Regularizers of pairs: entropy, and global orthogonality."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ssdml.utils.validation import check_number
 
 
 def pair_entropies(squares: torch.Tensor, threshold: float) -> torch.Tensor:
-    """Entropy of "the two are alike", which has probability ``sigmoid(η - |x - y|²)``.
+    """Compute the entropy of a pair being similar, with probability ``sigmoid(η - |x - y|²)``.
 
     Parameters
     ----------
     squares : tensor of any shape
         Squared distances.
     threshold : float
-        η, the squared distance where the entropy is largest.
+        η, the squared distance with the largest entropy.
 
     Returns
     -------
@@ -37,7 +37,7 @@ def pair_entropies(squares: torch.Tensor, threshold: float) -> torch.Tensor:
 
 
 class EntropyRegularizer(Loss):
-    r"""Minus the mean entropy of the pairs of a batch.
+    r"""Negative mean entropy of the pairs of a batch.
 
     .. math:: -\text{mean}_{ij} \; H(p_{ij}), \qquad p_{ij} = \sigma(\eta - |x_i - x_j|^2)
 
@@ -48,13 +48,12 @@ class EntropyRegularizer(Loss):
 
     Notes
     -----
-    The call is that of :class:`Loss <ssdml.losses.base.Loss>`. Without labels all rows make
-    pairs; with labels those that have one, of the same class or not. It draws every squared
-    distance to η, and so widens classes and closes the gaps between them; scale the rows to
-    length 1. O(n m d).
+    Called as :class:`Loss <ssdml.losses.base.Loss>`. Without labels all rows form pairs, with
+    labels the labeled ones. It draws every squared distance to η, which widens classes and closes
+    the gaps between them; scale the rows to length 1. O(n m d).
 
-    The formula is our reconstruction: the paper compares itself with the regularizer of SERAPH and
-    gives none.
+    The formula is our reconstruction: the paper compares with the regularizer of SERAPH without
+    giving one.
 
     References
     ----------
@@ -75,7 +74,7 @@ class EntropyRegularizer(Loss):
         self.threshold = threshold
 
     def of_batch(self, batch: Batch) -> torch.Tensor:
-        """Weighted mean over the pairs."""
+        """Compute the weighted mean over the pairs."""
         squares = squared_distances(batch.embeddings, batch.reference)
         pairs = all_pairs(batch, type(self).__name__)
         return -weighted_mean(pair_entropies(squares, self.threshold), pairs)
@@ -84,17 +83,13 @@ class EntropyRegularizer(Loss):
 def global_orthogonality(
     similarities: torch.Tensor, weights: torch.Tensor, n_components: int
 ) -> torch.Tensor:
-    r"""``M1² + max(0, M2 - 1/d)`` by the weighted mean cosine M1 and the mean squared cosine M2.
+    r"""Compute ``M1² + max(0, M2 - 1/d)`` with the weighted mean cosine M1 and squared cosine M2.
 
     Parameters
     ----------
     similarities, weights : tensors of the same shape
     n_components : int
-        d, columns of the embeddings.
-
-    Returns
-    -------
-    value : tensor, a scalar
+        d, number of columns of the embeddings.
 
     Examples
     --------
@@ -107,7 +102,7 @@ def global_orthogonality(
 
 
 class GlobalOrthogonalRegularizer(Loss):
-    r"""How far rows of different classes are from the directions of random ones.
+    r"""Deviation of the cosines between classes from those of random directions.
 
     .. math:: M_1^2 + \max(0, M_2 - 1/d), \qquad
         M_1 = \text{mean}_{y_i \ne y_j} \cos_{ij}, \quad M_2 = \text{mean} \cos^2_{ij}
@@ -116,9 +111,9 @@ class GlobalOrthogonalRegularizer(Loss):
 
     Notes
     -----
-    The call is that of :class:`Loss <ssdml.losses.base.Loss>`; only negative pairs count, and
-    without one the loss is 0. O(n m d). Rows are scaled to length 1. The paper adds it with weight
-    1; its code for triplets takes the larger of two squares for M2, where this is the formula.
+    Called as :class:`Loss <ssdml.losses.base.Loss>`; only negative pairs count. Rows are scaled to
+    length 1. O(n m d). The paper adds it with weight 1; its code for triplets uses the larger of
+    two squares as M2, unlike its formula.
 
     References
     ----------
@@ -136,7 +131,7 @@ class GlobalOrthogonalRegularizer(Loss):
     over_tuples = True
 
     def of_batch(self, batch: Batch) -> torch.Tensor:
-        """Value over the negative pairs."""
+        """Compute the value over the negative pairs."""
         anchor, _, negative = pair_weights(batch, type(self).__name__)
         d = batch.embeddings.shape[1]
         return global_orthogonality(cosines(batch), anchor[:, None] * negative, d)

@@ -40,9 +40,9 @@ def rows_dtype(X: Any) -> np.dtype[Any]:
 
 def check_dask_array(X: Any, who: str) -> None:
     """Raise unless X is a matrix of numbers in dense blocks of whole rows, however many rows."""
-    from dask.array import Array
+    from dask.array import Array as DaskArray
 
-    if not isinstance(X, Array):
+    if not isinstance(X, DaskArray):
         raise TypeError(
             f"{who}: X must be an array of dask; got a {type(X).__name__}. "
             "Use X.to_dask_array(lengths=True) of a data frame."

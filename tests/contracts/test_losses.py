@@ -14,26 +14,26 @@ import numpy as np
 import pytest
 import torch
 from pytorch_metric_learning.losses import BaseMetricLossFunction
-from tests.ssdml.utils.test_distributed import run
 
 import ssdml.losses
 from ssdml.losses import LossSum
 from ssdml.networks.sampling import confidences
 from tests.losses import LOSSES, OF_ROWS, C, D, batch, gradient, make, same_on_two_threads
+from tests.ssdml.utils.test_distributed import run
 from tests.two_ranks_losses import steps
 
 ROOT = Path(__file__).parents[2]
 every_loss = pytest.mark.parametrize("name", LOSSES)
 
 
-def test_every_loss_of_the_package_is_here():
+def test_every_exported_loss_is_tested():
     public = {getattr(ssdml.losses, name) for name in ssdml.losses.__all__}
     losses = {x for x in public if isinstance(x, type) and issubclass(x, ssdml.losses.Loss)}
     assert losses - {type(make(name)) for name in LOSSES} == {ssdml.losses.Loss}
 
 
 @every_loss
-def test_it_is_one_of_pytorch_metric_learning(name):
+def test_is_a_pytorch_metric_learning_loss(name):
     loss = make(name)
     z, labels, _ = batch()
     assert isinstance(loss, BaseMetricLossFunction)
@@ -56,7 +56,7 @@ def test_autograd_agrees_with_finite_differences(name):
 
 @every_loss
 @pytest.mark.parametrize("rows", [0, 16])
-def test_with_nothing_to_do_it_is_a_zero_tied_to_the_graph(name, rows):
+def test_empty_batch_gives_a_differentiable_zero(name, rows):
     loss, z = make(name), batch()[0][:rows]
     value, slope = gradient(loss, z, torch.full((rows,), -1))
     assert value == 0
@@ -67,7 +67,7 @@ def test_with_nothing_to_do_it_is_a_zero_tied_to_the_graph(name, rows):
 
 
 @every_loss
-def test_an_unlabeled_row_is_as_if_it_were_not_there(name):
+def test_unlabeled_rows_are_ignored(name):
     loss, (z, labels, weights) = make(name), batch()
     known = labels != -1
     for given in ({}, {"weights": weights}):
@@ -80,7 +80,7 @@ def test_an_unlabeled_row_is_as_if_it_were_not_there(name):
 
 
 @every_loss
-def test_a_row_of_weight_zero_is_as_if_it_were_not_there(name):
+def test_rows_of_weight_zero_are_ignored(name):
     loss, (z, labels, weights) = make(name), batch()
     out = torch.zeros(16, dtype=torch.bool)
     out[[0, 8]] = True  # of both halves
@@ -93,7 +93,7 @@ def test_a_row_of_weight_zero_is_as_if_it_were_not_there(name):
 
 
 @every_loss
-def test_weights_of_one_are_none_and_others_are_felt(name):
+def test_unit_weights_equal_no_weights(name):
     loss, (z, labels, weights) = make(name), batch()
     plain = loss(z, labels).item()
     assert loss(z, labels, weights=torch.ones(16)).item() == pytest.approx(plain)
@@ -101,7 +101,7 @@ def test_weights_of_one_are_none_and_others_are_felt(name):
 
 
 @every_loss
-def test_propagated_labels_and_their_confidences_can_be_fed(name, rng):
+def test_propagated_labels_and_confidences_are_accepted(name, rng):
     loss, (z, _, _) = make(name), batch()
     distributions = rng.dirichlet(np.ones(C), size=8)
     labels = torch.from_numpy(distributions.argmax(axis=1)).repeat(2)
@@ -131,7 +131,7 @@ def test_half_precision_is_computed_in_float32(name, dtype, autocast):
 
 @every_loss
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_precision_is_that_of_the_embeddings(name, dtype):
+def test_precision_follows_the_embeddings(name, dtype):
     z, labels, _ = batch()
     value = make(name, dtype)(z.to(dtype), labels)
     assert value.dtype == dtype
@@ -139,7 +139,7 @@ def test_precision_is_that_of_the_embeddings(name, dtype):
 
 
 @every_loss
-def test_the_order_of_the_rows_does_not_matter(name, rng):
+def test_row_order_does_not_matter(name, rng):
     loss, (z, labels, weights) = make(name), batch()
     half = torch.from_numpy(rng.permutation(8))  # the same in both halves
     order = torch.cat([half, half + 8])
@@ -148,7 +148,7 @@ def test_the_order_of_the_rows_does_not_matter(name, rng):
 
 
 @every_loss
-def test_a_rotation_of_rows_and_of_what_the_loss_holds_does_not_matter(name, rng):
+def test_rotation_invariance(name, rng):
     loss, (z, labels, _) = make(name), batch()
     R = torch.from_numpy(np.linalg.qr(rng.standard_normal((D, D)))[0])
     before = loss(z, labels).item()
@@ -160,7 +160,7 @@ def test_a_rotation_of_rows_and_of_what_the_loss_holds_does_not_matter(name, rng
 
 
 @every_loss
-def test_classes_may_be_renamed_with_what_the_loss_holds_of_them(name):
+def test_class_permutation_invariance(name):
     loss, (z, labels, _) = make(name), batch()
     before, renamed = loss(z, labels).item(), torch.tensor([2, 0, 1])
     state = {
@@ -173,7 +173,7 @@ def test_classes_may_be_renamed_with_what_the_loss_holds_of_them(name):
 
 
 @every_loss
-def test_arguments_are_not_written_to(name):
+def test_arguments_are_not_modified(name):
     loss, given = make(name), batch()
     before = [part.clone() for part in given]
     gradient(loss, given[0], given[1], weights=given[2])
@@ -183,14 +183,14 @@ def test_arguments_are_not_written_to(name):
 
 @every_loss
 @pytest.mark.parametrize("labels", [[0] * 16, [*range(C), *[-1] * 5] * 2])
-def test_one_class_and_one_row_a_class_are_no_accident(name, labels):
+def test_one_class_or_one_row_per_class(name, labels):
     value, slope = gradient(make(name), batch()[0], torch.tensor(labels))
     assert value.isfinite()
     assert slope.isfinite().all()
 
 
 @every_loss
-def test_rows_of_zeros_and_rows_that_are_the_same_have_finite_gradients(name):
+def test_zero_and_equal_rows_have_finite_gradients(name):
     z, labels, _ = batch()
     for rows in (torch.zeros_like(z), torch.ones_like(z), 1e-30 * z):
         value, slope = gradient(make(name), rows, labels)
@@ -199,13 +199,13 @@ def test_rows_of_zeros_and_rows_that_are_the_same_have_finite_gradients(name):
 
 
 @every_loss
-def test_the_result_is_the_same_each_time(name):
+def test_result_is_deterministic(name):
     z, labels, _ = batch()
     assert make(name)(z, labels) == make(name)(z, labels)
 
 
 @every_loss
-def test_its_gradient_is_the_same_bits_on_two_threads(name):
+def test_gradient_is_identical_on_two_threads(name):
     z = torch.randn(256, D, generator=torch.Generator().manual_seed(0))
     labels = (torch.arange(128) % C).repeat(2)
     loss = make(name, torch.float32)
@@ -213,7 +213,7 @@ def test_its_gradient_is_the_same_bits_on_two_threads(name):
 
 
 @every_loss
-def test_bad_input_is_refused_with_a_way_out(name):
+def test_bad_input_raises(name):
     loss, (z, labels, weights) = make(name), batch()
     who = "Binomial" if name == "sum" else type(loss).__name__
     refused = [
@@ -223,7 +223,7 @@ def test_bad_input_is_refused_with_a_way_out(name):
         (ValueError, r"labels must have shape \(16,\)", (z, labels[1:])),
         (TypeError, "labels must be a tensor of integers", (z, labels.double())),
         (ValueError, r"labels must be -1 \(unlabeled\) or at least 0; got -2", (z, labels * 2)),
-        (ValueError, "weights must have one entry a row", (z, labels, *[None] * 3, weights[1:])),
+        (ValueError, "weights must have one entry per row", (z, labels, *[None] * 3, weights[1:])),
         (ValueError, "weights must be finite and not n", (z, labels, *[None] * 3, -weights)),
         (ValueError, "weights must be finite", (z, labels, *[None] * 3, torch.nan * weights)),
     ]
@@ -233,7 +233,7 @@ def test_bad_input_is_refused_with_a_way_out(name):
 
 
 @pytest.mark.parametrize("name", OF_ROWS)
-def test_a_class_beyond_the_last_is_refused(name):
+def test_class_out_of_range_raises(name):
     z, labels, _ = batch()
     message = "labels must lie below num_classes = 3; got 3. Number the classes from 0, or raise"
     with pytest.raises(ValueError, match=message):
@@ -241,7 +241,7 @@ def test_a_class_beyond_the_last_is_refused(name):
 
 
 @pytest.mark.parametrize("name", OF_ROWS)
-def test_a_loss_of_rows_asks_for_labels_and_takes_no_reference(name):
+def test_row_losses_need_labels_and_no_reference(name):
     z, labels, _ = batch()
     with pytest.raises(ValueError, match="labels must be given; got None"):
         make(name)(z)
@@ -250,7 +250,7 @@ def test_a_loss_of_rows_asks_for_labels_and_takes_no_reference(name):
 
 
 @pytest.mark.parametrize("name", OF_ROWS)
-def test_parameters_that_are_not_finite_are_refused(name):
+def test_nonfinite_parameters_raise(name):
     loss, (z, labels, _) = make(name), batch()
     for parameter, wrong in itertools.product(loss.parameters(), (torch.nan, -torch.inf)):
         kept = parameter.detach().clone()
@@ -262,10 +262,10 @@ def test_parameters_that_are_not_finite_are_refused(name):
 
 
 @pytest.mark.parametrize("name", ["proxies", "centers", "ranking"])
-def test_embeddings_of_another_size_are_refused(name):
+def test_wrong_embedding_size_raises(name):
     message = (
-        rf"embeddings must have embedding_size = {D} columns; got 4\. Make the loss with "
-        "embedding_size=4; in DeepSSDML that is n_components"
+        rf"embeddings must have embedding_size = {D} columns; got 4\. Create the loss "
+        "with embedding_size=4, the n_components of DeepSSDML"
     )
     z, labels, _ = batch()
     for loss in (make(name), LossSum([make(name)])):
@@ -283,7 +283,7 @@ NUMBERS = [
 
 @pytest.mark.parametrize(("name", "number"), NUMBERS)
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_number_that_is_none_is_refused_before_it_is_in_a_loss(name, number, value):
+def test_bad_constructor_number_raises(name, number, value):
     kind, sizes = type(make(name)), {"num_classes": C, "embedding_size": D}
     needed = {key: sizes[key] for key in inspect.signature(kind).parameters if key in sizes}
     with pytest.raises(ValueError, match=f"{number} must .*; got {value}"):
@@ -292,7 +292,7 @@ def test_a_number_that_is_none_is_refused_before_it_is_in_a_loss(name, number, v
 
 @pytest.mark.parametrize("name", OF_ROWS)
 @pytest.mark.parametrize("size", ["num_classes", "embedding_size"])
-def test_no_class_and_no_column_is_too_few(name, size):
+def test_zero_classes_or_columns_raise(name, size):
     kind, sizes = type(make(name)), {"num_classes": C, "embedding_size": D}
     needed = {key: sizes[key] for key in inspect.signature(kind).parameters if key in sizes}
     if size in needed:
@@ -303,7 +303,7 @@ def test_no_class_and_no_column_is_too_few(name, size):
 
 
 @pytest.mark.parametrize("name", OF_ROWS)
-def test_parameters_elsewhere_are_refused(name):
+def test_parameters_on_another_device_raise(name):
     z, labels, _ = batch()
     with pytest.raises(ValueError, match=r"must have the dtype of embeddings, torch\.float64; got"):
         make(name, torch.float32)(z, labels)
@@ -335,7 +335,7 @@ def test_it_compiles_to_one_graph(name):
 
 # Where a graph breaks, dynamo itself asks a tensor within for its gradient.
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
-def test_two_losses_compile_to_one_graph_where_they_say_so():
+def test_documented_losses_compile_under_conditions():
     loss, (z, labels, weights) = make("angular"), batch()
     triplets = torch.arange(15).view(3, 5).unbind()
     assert graphs_of(loss, z, labels, triplets) == 1
@@ -347,7 +347,7 @@ def test_two_losses_compile_to_one_graph_where_they_say_so():
 
 
 @every_loss
-def test_a_copy_and_what_was_pickled_are_the_same_loss(name):
+def test_copy_and_pickle_preserve_the_loss(name):
     loss, (z, labels, _) = make(name), batch()
     for twin in (copy.deepcopy(loss), pickle.loads(pickle.dumps(loss))):
         assert twin(z, labels) == loss(z, labels)
@@ -365,7 +365,7 @@ assert "pytorch_metric_learning" in sys.modules
 
 
 # Two fresh interpreters that import torch: some seconds each.
-def test_what_is_not_used_is_not_loaded():
+def test_import_stays_light():
     done = subprocess.run([sys.executable, "-c", LIGHT], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
@@ -379,7 +379,7 @@ print(*(make(name)(z, labels, weights=weights).item() for name in LOSSES))
 """
 
 
-def test_without_pytorch_metric_learning_each_has_the_same_value():
+def test_values_without_pytorch_metric_learning():
     command = [sys.executable, "-c", WITHOUT]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -389,7 +389,7 @@ def test_without_pytorch_metric_learning_each_has_the_same_value():
 
 
 # Two processes that meet: some ten seconds.
-def test_two_ranks_have_the_loss_and_the_gradients_of_one(tmp_path):
+def test_two_ranks_match_one_process(tmp_path):
     one, two = steps(), run(2, tmp_path / "two", script="tests.two_ranks_losses")
     assert set(two.files) == set(one) == set(LOSSES)
     for name in LOSSES:

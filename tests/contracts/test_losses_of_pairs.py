@@ -15,7 +15,7 @@ every_loss_of_pairs = pytest.mark.parametrize("name", PAIRED)
 
 
 @every_loss_of_pairs
-def test_reference_rows_are_compared_with_and_must_be_alike(name):
+def test_reference_rows_must_match_the_embeddings(name):
     loss, (z, labels, _) = make(name), batch()
     value, slope = gradient(loss, z[:8], labels[:8], ref_emb=z[8:], ref_labels=labels[8:])
     assert value.isfinite()
@@ -29,7 +29,7 @@ def test_reference_rows_are_compared_with_and_must_be_alike(name):
 
 
 @every_loss_of_pairs
-def test_all_tuples_of_a_batch_are_what_its_labels_say(name):
+def test_all_tuples_equal_the_labels(name):
     loss, (z, labels, _) = make(name), batch()
     known = (labels[:, None] != -1) & (labels != -1)
     same, eye = labels[:, None] == labels, torch.eye(16, dtype=torch.bool)
@@ -45,7 +45,7 @@ def test_all_tuples_of_a_batch_are_what_its_labels_say(name):
 
 @every_loss_of_pairs
 @pytest.mark.parametrize("count", [3, 40])
-def test_autograd_agrees_on_tuples_and_reference_rows(name, count, rng):
+def test_gradcheck_with_tuples_and_reference_rows(name, count, rng):
     loss, (z, _, _) = make(name), batch()
     other = torch.from_numpy(rng.standard_normal((9, D))).requires_grad_()
     ends = [torch.from_numpy(rng.integers(n, size=count)) for n in (16, 9, 9)]
@@ -58,7 +58,7 @@ def test_autograd_agrees_on_tuples_and_reference_rows(name, count, rng):
 
 
 @every_loss_of_pairs
-def test_no_tuple_is_nothing_to_do(name):
+def test_empty_tuples_give_zero(name):
     none = torch.zeros(0, dtype=torch.long)
     for tuples in ((none,) * 3, (none,) * 4):
         value, slope = gradient(make(name), batch()[0], indices_tuple=tuples)
@@ -67,7 +67,7 @@ def test_no_tuple_is_nothing_to_do(name):
 
 
 @every_loss_of_pairs
-def test_tuples_that_are_none_are_refused(name):
+def test_malformed_tuples_raise(name):
     loss, z = make(name), batch()[0]
     a, beyond = torch.arange(3), torch.tensor([0, 1, 16])
     with pytest.raises(ValueError, match="indices_tuple must lie from 0 to 15, rows of the batch"):
@@ -76,10 +76,10 @@ def test_tuples_that_are_none_are_refused(name):
         loss(z, indices_tuple=(a, a, a[:2]))
     with pytest.raises(ValueError, match=r"must be \(anchors, positives, negatives\) or"):
         loss(z, indices_tuple=(a, a))
-    with pytest.raises(ValueError, match=r"weights must have one entry a triplet, shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"weights must have one entry per triplet, shape \(3,\)"):
         loss(z, indices_tuple=(a, a, a), weights=torch.ones(16))
     if name != "entropy":
-        with pytest.raises(ValueError, match="labels must be given where indices_tuple is not"):
+        with pytest.raises(ValueError, match="labels must be given without indices_tuple"):
             loss(z)
 
 
@@ -92,7 +92,7 @@ MINERS = {
 # The miners of pytorch-metric-learning take -1 for a class.
 @every_loss_of_pairs
 @pytest.mark.parametrize("kind", MINERS)
-def test_a_tuple_that_touches_an_unlabeled_row_is_as_if_it_were_not_there(name, kind):
+def test_tuples_with_unlabeled_rows_are_ignored(name, kind):
     loss, mine, (z, labels, _) = make(name), MINERS[kind], batch()
     known = labels != -1
     mined = mine(z, labels)
@@ -106,7 +106,7 @@ def test_a_tuple_that_touches_an_unlabeled_row_is_as_if_it_were_not_there(name, 
 
 
 @every_loss_of_pairs
-def test_a_tuple_that_ends_at_an_unlabeled_reference_row_is_not_there_either(name, rng):
+def test_tuples_with_unlabeled_references_are_ignored(name, rng):
     loss, (z, labels, _) = make(name), batch()
     ends = torch.from_numpy(rng.integers(8, size=(3, 60)))
     weights = torch.from_numpy(rng.random(60))
@@ -122,7 +122,7 @@ def test_a_tuple_that_ends_at_an_unlabeled_reference_row_is_not_there_either(nam
 
 
 @every_loss_of_pairs
-def test_triplets_mined_over_unlabeled_rows_stay(name, rng):
+def test_mined_triplets_keep_unlabeled_rows(name, rng):
     loss, (z, labels, _) = make(name), batch()
     mined = Triplets(
         *np.array([rng.choice(16, 3, replace=False) for _ in range(30)]).T, rng.random(30)

@@ -87,9 +87,7 @@ def test_memory_that_the_libraries_of_a_gpu_lack_too(name):
 
 def test_memory_of_a_machine_without_a_device_too():
     with (
-        pytest.raises(
-            MemoryError, match=r"Out of memory.*Lower batch_size=64, use a smaller network"
-        ),
+        pytest.raises(MemoryError, match=r"Out of memory.*Lower batch_size=64, shrink the network"),
         memory_hints(SimpleNamespace(batch_size=64)),
     ):
         torch.empty(2**55)

@@ -174,7 +174,7 @@ def test_memory_that_runs_out_in_a_fit_names_the_setting(digits, monkeypatch):
 
     monkeypatch.setattr(PartitionTrainer, "partition", full)
     with pytest.raises(
-        MemoryError, match=r"Out of memory \(9 GiB\). Lower batch_size=40, use a smal"
+        MemoryError, match=r"Out of memory \(9 GiB\). Lower batch_size=40, shrink the"
     ):
         small_model().fit(X, labels)
 

@@ -22,7 +22,7 @@ def ends():
 
 
 @pytest.mark.parametrize("angle", [30.0, 40.0, 50.0])
-def test_losses_are_those_of_the_numpy_objective(ends, angle):
+def test_losses_match_the_numpy_objective(ends, angle):
     losses = angular_triplet_loss(*ends, angle=angle)
     X = torch.cat(ends).detach().numpy()
     ids = np.arange(36).reshape(3, 12)
@@ -33,7 +33,7 @@ def test_losses_are_those_of_the_numpy_objective(ends, angle):
     assert losses.mean().item() == pytest.approx(everything(np.eye(4))[0], rel=1e-12)
 
 
-def test_the_gradient_in_the_metric_is_that_of_the_numpy_objective(ends):
+def test_metric_gradient_matches_the_numpy_objective(ends):
     L = torch.eye(4, 2, dtype=torch.float64).requires_grad_()
     angular_triplet_loss(*(part.detach() @ L for part in ends)).mean().backward()
     triplets = Triplets(*np.arange(36).reshape(3, 12), np.ones(12))
@@ -45,14 +45,14 @@ def test_autograd_agrees_with_finite_differences(ends):
     assert torch.autograd.gradcheck(lambda *parts: angular_triplet_loss(*parts), ends)
 
 
-def test_an_anchor_that_is_its_own_positive_costs_by_the_negative_alone(ends):
+def test_anchor_equal_to_its_positive(ends):
     anchor, _, negative = (part.detach() for part in ends)
     margins = -4 * math.tan(math.radians(45)) ** 2 * (anchor - negative).square().sum(dim=1)
     losses = angular_triplet_loss(anchor, anchor, negative, angle=45.0)
     torch.testing.assert_close(losses, torch.log1p(margins.exp()))
 
 
-def test_losses_keep_the_precision_of_the_embeddings(ends):
+def test_losses_keep_the_dtype(ends):
     losses = angular_triplet_loss(*(part.detach().float() for part in ends))
     assert losses.dtype == torch.float32
     torch.testing.assert_close(
@@ -60,11 +60,11 @@ def test_losses_keep_the_precision_of_the_embeddings(ends):
     )
 
 
-def test_no_triplet_has_no_loss():
+def test_no_triplets_give_no_losses():
     none = torch.zeros(0, 4)
     assert angular_triplet_loss(none, none, none).shape == (0,)
 
 
-def test_an_impossible_angle_is_refused(ends):
+def test_angle_out_of_range_raises(ends):
     with pytest.raises(ValueError, match=r"angle must lie between 0 and 90 degrees; got 95\.0"):
         angular_triplet_loss(*ends, angle=95.0)

@@ -29,7 +29,7 @@ from ssdml.networks.sampling import aligned_halves
 from tests.losses import batch, gradient
 
 
-def test_a_sum_is_the_weighted_sum_of_its_losses():
+def test_sum_is_the_weighted_sum_of_its_losses():
     z, labels, weights = batch()
     triplet, consistency = AngularTripletLoss(), GraphConsistency()
     loss = triplet + 0.001 * consistency
@@ -40,7 +40,7 @@ def test_a_sum_is_the_weighted_sum_of_its_losses():
     assert list(loss.losses) == [triplet, consistency]
 
 
-def test_sums_are_taken_apart_and_a_loss_that_occurs_twice_is_one():
+def test_nested_sums_are_flattened_and_merged():
     a, b = EntropyRegularizer(), BinomialDevianceLoss()
     loss = LossSum([(2.0, a + b), 0.5 * a])
     assert loss.weights == (2.5, 2.0)
@@ -52,7 +52,7 @@ def test_sums_are_taken_apart_and_a_loss_that_occurs_twice_is_one():
     )
 
 
-def test_losses_of_pytorch_metric_learning_can_be_added_on_either_side():
+def test_foreign_losses_add_on_either_side():
     z, labels, _ = batch()
     known = labels != -1
     theirs, ours = peers.TripletMarginLoss(), EntropyRegularizer()
@@ -61,7 +61,7 @@ def test_losses_of_pytorch_metric_learning_can_be_added_on_either_side():
         torch.testing.assert_close(loss(z, labels), expected)
 
 
-def test_a_loss_of_others_never_sees_an_unlabeled_row_and_takes_no_weights():
+def test_foreign_losses_see_labeled_rows_only():
     z, labels, weights = batch()
     loss = LossSum([peers.ContrastiveLoss()])
     z.requires_grad_()
@@ -83,7 +83,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.parametrize("kind", ["triplets", "pairs"])
-def test_a_loss_of_others_sees_tuples_among_the_labeled_rows_alone(name, kind):
+def test_foreign_losses_see_labeled_tuples_only(name, kind):
     mine = {"triplets": get_all_triplets_indices, "pairs": get_all_pairs_indices}[kind]
     theirs, (z, labels, _) = OTHERS[name]().double(), batch()
     known = labels != -1
@@ -95,7 +95,7 @@ def test_a_loss_of_others_sees_tuples_among_the_labeled_rows_alone(name, kind):
     assert (slope[~known] == 0).all()
 
 
-def test_tuples_of_others_end_among_the_labeled_reference_rows():
+def test_foreign_tuples_use_labeled_references():
     z, labels, _ = batch()
     theirs, known = peers.TripletMarginLoss(), labels[8:] != -1
     tuples = get_all_triplets_indices(labels[:8], labels[8:])
@@ -106,13 +106,13 @@ def test_tuples_of_others_end_among_the_labeled_reference_rows():
     torch.testing.assert_close(value, theirs(z[:8], None, plain, z[8:]))
 
 
-def test_tuples_of_others_are_rows_of_the_batch():
+def test_foreign_tuples_must_index_the_batch():
     z, labels, _ = batch()
     with pytest.raises(ValueError, match="LossSum: indices_tuple must lie from 0 to 15, rows of"):
         LossSum([peers.TripletMarginLoss()])(z, labels, ([0], [3], [16]))
 
 
-def test_mined_triplets_do_not_reach_a_loss_of_rows(rng):
+def test_row_losses_ignore_mined_triplets(rng):
     z, labels, _ = batch()
     mined = Triplets(*np.array([rng.choice(16, 3, replace=False) for _ in range(6)]).T, np.ones(6))
     for theirs in (peers.NormalizedSoftmaxLoss(3, 5).double(), peers.SoftTripleLoss(3, 5).double()):
@@ -120,7 +120,7 @@ def test_mined_triplets_do_not_reach_a_loss_of_rows(rng):
         torch.testing.assert_close(gradient(loss, z, labels, mined), gradient(loss, z, labels))
 
 
-def test_mined_triplets_reach_every_loss(rng):
+def test_mined_triplets_reach_every_pair_loss(rng):
     z, labels, _ = batch()
     ends = np.array([rng.choice(16, 3, replace=False) for _ in range(6)]).T
     mined = Triplets(*ends, rng.random(6))
@@ -130,7 +130,7 @@ def test_mined_triplets_reach_every_loss(rng):
     torch.testing.assert_close((theirs + ours)(z, labels, mined), expected)
 
 
-def test_rows_weigh_the_losses_of_rows_beside_mined_triplets(rng):
+def test_row_weights_apply_with_mined_triplets(rng):
     z, labels, weights = batch()
     mined = Triplets(np.array([0]), np.array([3]), np.array([1]), np.array([0.5]))
     density, angular = DensityAdaptivity(3).double(), AngularTripletLoss()
@@ -139,7 +139,7 @@ def test_rows_weigh_the_losses_of_rows_beside_mined_triplets(rng):
     torch.testing.assert_close(value, expected)  # one triplet: its weight is all of the mean's
 
 
-def test_parameters_reach_an_optimizer_with_their_own_rate():
+def test_parameter_groups_have_their_learning_rate():
     network = nn.Linear(5, 5)
     softmax = peers.NormalizedSoftmaxLoss(3, 5)
     proxies, density = ProxyGMLLoss(3, 5, learning_rate=0.3), DensityAdaptivity(3)
@@ -171,7 +171,7 @@ class Wrapped(nn.Module):
         return self.loss.parameter_groups()
 
 
-def test_a_loss_of_others_can_have_its_own_rate():
+def test_foreign_loss_may_have_a_learning_rate():
     softmax, nca = peers.NormalizedSoftmaxLoss(3, 5), peers.ProxyNCALoss(3, 5)
     softmax.learning_rate = 0.5
     loss = LossSum([softmax, Wrapped(ProxyGMLLoss(3, 5)), nca, Wrapped(DensityAdaptivity(3))])
@@ -182,7 +182,7 @@ def test_a_loss_of_others_can_have_its_own_rate():
     assert {id(p) for p in given} == {id(p) for p in loss.parameters()}
 
 
-def test_what_a_sum_has_learned_can_be_stored():
+def test_state_dict_of_a_sum_round_trips():
     z, labels, _ = batch(torch.float32)
     first, second = (BinomialDevianceLoss() + ProxyGMLLoss(3, 5, n_proxies=2) for _ in range(2))
     assert first(z, labels) != second(z, labels)
@@ -190,7 +190,7 @@ def test_what_a_sum_has_learned_can_be_stored():
     assert first(z, labels) == second(z, labels)
 
 
-def test_a_sum_says_whether_it_wants_halves():
+def test_sum_reports_takes_halves():
     assert (EntropyRegularizer() + GraphConsistency()).takes_halves
     assert not (EntropyRegularizer() + peers.TripletMarginLoss()).takes_halves
 
@@ -203,12 +203,12 @@ def test_a_sum_says_whether_it_wants_halves():
         ([(np.nan, EntropyRegularizer())], ValueError, "weights must be finite numbers; got nan"),
     ],
 )
-def test_terms_that_are_no_losses_are_refused(terms, error, message):
+def test_invalid_terms_raise(terms, error, message):
     with pytest.raises(error, match=message):
         LossSum(terms)
 
 
-def test_what_is_no_loss_or_number_cannot_be_added_or_multiplied():
+def test_invalid_operands_raise():
     for wrong in (lambda loss: loss + 1, lambda loss: "x" + loss, lambda loss: loss * "x"):
         with pytest.raises(TypeError, match=r"unsupported operand|can't multiply|can only conc"):
             wrong(EntropyRegularizer())
@@ -223,7 +223,7 @@ def separable(rng):
     return X.astype(np.float32), labels, partial
 
 
-def test_a_plain_loop_learns_from_a_sum(rng):
+def test_training_loop_with_a_sum(rng):
     X, _, partial = separable(rng)
     torch.manual_seed(0)
     network = nn.Linear(6, 4)
@@ -241,7 +241,7 @@ def test_a_plain_loop_learns_from_a_sum(rng):
 
 # Its progress bar prints the loss without detaching it.
 @pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad:UserWarning")
-def test_the_trainer_of_pytorch_metric_learning_learns_from_a_sum(rng):
+def test_pytorch_metric_learning_trainer_with_a_sum(rng):
     X, _, partial = separable(rng)
     torch.manual_seed(0)
     network, values = nn.Linear(6, 4), []
@@ -266,7 +266,7 @@ def test_the_trainer_of_pytorch_metric_learning_learns_from_a_sum(rng):
     assert np.mean(values[-10:]) < 0.8 * np.mean(values[:10])
 
 
-def test_a_sum_of_pytorch_metric_learning_takes_each_loss():
+def test_multiple_losses_wrapper_accepts_each_loss():
     z, labels, _ = batch()
     ours, theirs = BinomialDevianceLoss(), peers.TripletMarginLoss()
     rows = z, labels.clamp_min(0)
@@ -274,14 +274,14 @@ def test_a_sum_of_pytorch_metric_learning_takes_each_loss():
     torch.testing.assert_close(value, ours(*rows) + 0.1 * theirs(*rows))
 
 
-def test_wrappers_that_know_their_losses_by_name_refuse_ours():
+def test_wrappers_by_name_reject_our_losses():
     wrappers = [peers.SelfSupervisedLoss, lambda loss: peers.CrossBatchMemory(loss, 5)]
     for wrapper in wrappers:
         with pytest.raises(Exception, match="not supported for BinomialDevianceLoss"):
             wrapper(BinomialDevianceLoss())
 
 
-def test_the_wrapper_for_several_processes_takes_each_loss():
+def test_distributed_wrapper_accepts_each_loss():
     from pytorch_metric_learning.utils.distributed import DistributedLossWrapper
 
     z, labels, _ = batch()

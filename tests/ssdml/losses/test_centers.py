@@ -27,7 +27,7 @@ def given(request):
     return z, labels, weights
 
 
-def test_rows_have_one_length_and_zeros_stay(rng):
+def test_rows_have_one_length_except_zeros(rng):
     rows = torch.from_numpy(rng.standard_normal((6, 4)))
     rows[2] = 0
     scaled = NormalizeScale(16.0)(rows.requires_grad_())
@@ -42,7 +42,7 @@ def test_rows_have_one_length_and_zeros_stay(rng):
 
 
 @pytest.mark.parametrize("normalize", [True, False])
-def test_the_decorrelated_loss_is_that_of_the_slow_twin(given, normalize, rng):
+def test_decorrelated_loss_matches_a_slow_version(given, normalize, rng):
     z, labels, weights = given
     W = rng.standard_normal((3, 5))
     options = {"scale": 3.0, "decorrelation": 0.7, "normalize": normalize}
@@ -62,14 +62,14 @@ def test_the_decorrelated_loss_is_that_of_the_slow_twin(given, normalize, rng):
 
 
 @pytest.mark.parametrize("K", [2, 5])
-def test_the_decorrelated_loss_has_its_known_value(K):
+def test_decorrelated_loss_known_value(K):
     loss = with_centers(DecorrelatedCentersLoss(K, K, scale=1.0), np.eye(K))
     value = loss(torch.eye(K).double(), torch.arange(K))
     assert value.item() == pytest.approx(math.log1p((K - 1) * math.exp(-1)), rel=1e-12)
 
 
 @pytest.mark.parametrize(("K", "d"), [(4, 6), (6, 4)])
-def test_correlation_has_the_corrected_gradient(K, d, rng):
+def test_correlation_gradient(K, d, rng):
     """Eq. (13), read as the sum over j of <w_i, w_j> w_j, averaged over the pairs."""
     W = torch.from_numpy(rng.standard_normal((K, d))).requires_grad_()
     value = center_correlation(W)
@@ -80,7 +80,7 @@ def test_correlation_has_the_corrected_gradient(K, d, rng):
     torch.testing.assert_close(W.grad, G @ W.detach() / (K * (K - 1) / 2))
 
 
-def test_centers_at_right_angles_feel_nothing_and_others_part(rng):
+def test_orthogonal_centers_stay_and_others_part(rng):
     W = torch.eye(4, 6, dtype=torch.float64).requires_grad_()
     center_correlation(W).backward()
     assert (W.grad == 0).all()
@@ -92,7 +92,7 @@ def test_centers_at_right_angles_feel_nothing_and_others_part(rng):
     assert abs(unit[0] @ unit[1]) < 0.8
 
 
-def test_more_centers_than_dimensions_reach_the_welch_bound_and_no_less():
+def test_many_centers_reach_the_welch_bound():
     K, d = 7, 3
     torch.manual_seed(0)
     W = torch.randn(K, d, dtype=torch.float64, requires_grad=True)
@@ -109,11 +109,11 @@ def test_more_centers_than_dimensions_reach_the_welch_bound_and_no_less():
     assert closure().item() == pytest.approx(least, rel=1e-6)
 
 
-def test_one_center_has_no_correlation():
+def test_one_center_has_zero_correlation():
     assert center_correlation(torch.ones(1, 3)) == 0
 
 
-def test_a_tangent_gradient_leaves_the_value_and_turns_the_centers_only(rng):
+def test_tangent_gradient_keeps_the_value(rng):
     z, labels, _ = batch()
     W, slopes, values = rng.standard_normal((3, 5)), [], []
     for tangent in (False, True):
@@ -130,7 +130,7 @@ def test_a_tangent_gradient_leaves_the_value_and_turns_the_centers_only(rng):
     np.testing.assert_allclose(slopes[1], slopes[0] - along * unit, atol=1e-12)
 
 
-def test_the_ranking_is_that_of_the_slow_twin(given, rng):
+def test_ranking_loss_matches_a_slow_version(given, rng):
     z, labels, weights = given
     W = rng.standard_normal((3, 5))
     loss = with_centers(GlobalCenterRankingLoss(3, 5, margin=0.5), W)
@@ -147,7 +147,7 @@ def test_the_ranking_is_that_of_the_slow_twin(given, rng):
     assert loss(z, labels, weights=weights).item() == pytest.approx(total / norm, rel=1e-9)
 
 
-def test_a_row_on_its_center_has_a_finite_gradient():
+def test_row_on_its_center_has_finite_gradient():
     W = torch.eye(3, 5).double()
     z = W.repeat(10, 1).requires_grad_()  # more than 25 rows: torch.cdist multiplies matrices
     with_centers(GlobalCenterRankingLoss(3, 5), W)(z, torch.arange(3).repeat(10)).backward()
@@ -164,6 +164,6 @@ def test_a_row_on_its_center_has_a_finite_gradient():
         (lambda: NormalizeScale(-1.0), "NormalizeScale: scale must be above 0; got -1"),
     ],
 )
-def test_impossible_parameters_are_refused(make, message):
+def test_invalid_parameters_raise(make, message):
     with pytest.raises(ValueError, match=message):
         make()

@@ -37,7 +37,7 @@ def slow(first, second, weights, sigma, form):
 @FORMS
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_loss_is_that_of_the_slow_twin(form, normalize, weighted):
+def test_loss_matches_a_slow_version(form, normalize, weighted):
     z, labels, weights = batch()
     weights = weights if weighted else torch.ones_like(weights)
     loss = GraphConsistency(sigma=0.7, form=form, normalize=normalize)
@@ -49,7 +49,7 @@ def test_the_loss_is_that_of_the_slow_twin(form, normalize, weighted):
 
 
 @FORMS
-def test_halves_that_are_the_same_have_neither_loss_nor_gradient(form):
+def test_equal_halves_have_zero_loss_and_gradient(form):
     half = batch()[0][:8]
     z = torch.cat([half, half]).requires_grad_()
     value = GraphConsistency(form=form)(z)
@@ -59,7 +59,7 @@ def test_halves_that_are_the_same_have_neither_loss_nor_gradient(form):
 
 
 @FORMS
-def test_the_same_order_of_both_halves_does_not_matter_and_another_does(form, rng):
+def test_common_permutation_of_halves_changes_nothing(form, rng):
     z, order = batch()[0], torch.from_numpy(rng.permutation(8))
     loss, first, second = GraphConsistency(form=form), z[:8], z[8:]
     value = loss(z)
@@ -68,14 +68,14 @@ def test_the_same_order_of_both_halves_does_not_matter_and_another_does(form, rn
 
 
 @FORMS
-def test_the_second_half_may_be_given_as_reference(form):
+def test_second_half_as_reference(form):
     z, labels, _ = batch()
     loss = GraphConsistency(form=form)
     apart = loss(z[:8], labels[:8], ref_emb=z[8:], ref_labels=labels[8:])
     torch.testing.assert_close(apart, loss(z, labels))
 
 
-def test_a_row_unlabeled_in_one_half_leaves_both():
+def test_row_unlabeled_in_one_half_is_ignored():
     z, labels, _ = batch()
     labels = labels.clone()
     labels[9] = -1
@@ -85,7 +85,7 @@ def test_a_row_unlabeled_in_one_half_leaves_both():
     torch.testing.assert_close(loss(z, labels), loss(z[kept], labels[kept]))
 
 
-def test_the_bound_of_the_paper_holds_for_rows_of_full_rank(rng):
+def test_paper_bound_holds_for_full_rank(rng):
     """Eq. (2): (S' - S'') X' = S'X' - S''X'' + S''(X'' - X'), and X' has a right inverse."""
     X = torch.from_numpy(rng.standard_normal((8, 16)))
     first, second = X, X + 0.1 * torch.from_numpy(rng.standard_normal((8, 16)))
@@ -97,17 +97,17 @@ def test_the_bound_of_the_paper_holds_for_rows_of_full_rank(rng):
     assert graphs <= across * torch.linalg.pinv(first).norm()
 
 
-def test_halves_that_do_not_align_are_refused():
+def test_misaligned_halves_raise():
     z, labels, _ = batch()
     with pytest.raises(ValueError, match=r"same in both halves, row by row; got 0 and 1 in row 0"):
         GraphConsistency()(z, torch.cat([labels[:8], labels[:8].roll(-1)]))
-    with pytest.raises(ValueError, match="two halves, aligned row by row in class; got 15 rows"):
+    with pytest.raises(ValueError, match="two halves with the same classes in order; got 15 rows"):
         GraphConsistency()(z[1:], labels[1:])
     with pytest.raises(ValueError, match="ref_emb must have as many rows as embeddings = 8; got 7"):
         GraphConsistency()(z[:8], ref_emb=z[:7])
 
 
-def test_a_form_or_a_width_that_is_none_is_refused():
+def test_invalid_form_or_sigma_raises():
     with pytest.raises(ValueError, match=r"form must be one of 'smoothed', 'graphs'; got 'graph'"):
         GraphConsistency(form="graph")
     with pytest.raises(ValueError, match="sigma must be above 0; got 0"):

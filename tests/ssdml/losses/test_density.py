@@ -32,7 +32,7 @@ def slow(z, labels, weights, targets, densities, exponent):
 
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_loss_is_that_of_the_slow_twin(normalize, weighted, rng):
+def test_loss_matches_a_slow_version(normalize, weighted, rng):
     z, labels, weights = batch()
     weights = weights if weighted else torch.ones_like(weights)
     labels = labels.masked_fill(labels == 2, -1)
@@ -47,7 +47,7 @@ def test_the_loss_is_that_of_the_slow_twin(normalize, weighted, rng):
     assert loss(z, labels, weights=weights).item() == pytest.approx(expected, rel=1e-9)
 
 
-def test_the_known_values():
+def test_known_values():
     rows = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], dtype=torch.float64)
     pair = torch.tensor([0, 0])
     assert class_variances(rows, pair, None, 1)[0] == 1  # antipodal
@@ -58,13 +58,13 @@ def test_the_known_values():
     assert value.item() == pytest.approx(-0.46, abs=1e-12)  # 0.04 - 0.5
 
 
-def test_the_penalty_in_one_sum_is_that_in_two(rng):
+def test_penalty_equals_the_double_sum(rng):
     a, b = (torch.from_numpy(rng.random(6)) for _ in range(2))
     expected = (a[:, None] * b - b[:, None] * a).square().mean()
     torch.testing.assert_close(correlation_penalty(a, b, EVERYWHERE), expected)
 
 
-def test_the_penalty_is_zero_where_targets_and_densities_are_in_proportion(rng):
+def test_penalty_is_zero_for_proportional_targets(rng):
     b = torch.from_numpy(rng.random(6)).requires_grad_(False)
     a = (3 * b).requires_grad_()
     value = correlation_penalty(a, b, EVERYWHERE)
@@ -73,7 +73,7 @@ def test_the_penalty_is_zero_where_targets_and_densities_are_in_proportion(rng):
     assert a.grad.abs().max() < 1e-13
 
 
-def test_without_the_penalty_the_best_target_is_half_beyond_the_variance():
+def test_optimal_targets_without_the_penalty():
     z, labels, _ = batch()
     loss = DensityAdaptivity(3).double()
     variances, _ = class_variances(z / z.norm(dim=1, keepdim=True), labels, None, 3)
@@ -85,7 +85,7 @@ def test_without_the_penalty_the_best_target_is_half_beyond_the_variance():
     assert loss.targets.grad.abs().max() < 1e-12
 
 
-def test_densities_before_training_are_the_variances_of_unit_features(rng):
+def test_class_densities_are_variances_of_unit_features(rng):
     features = torch.from_numpy(rng.standard_normal((10, 4)) + 1)
     labels = torch.tensor([0, 0, 0, 1, 1, 1, 2, -1, -1, -1])
     found = class_densities(features, labels, 4)
@@ -95,15 +95,15 @@ def test_densities_before_training_are_the_variances_of_unit_features(rng):
     np.testing.assert_allclose(found.numpy(), [*expected, rest, rest], rtol=1e-12)
 
 
-def test_targets_are_spared_by_weight_decay_and_may_have_their_own_rate():
+def test_targets_have_no_weight_decay():
     (group,) = DensityAdaptivity(3, learning_rate=0.1).parameter_groups()
     assert group["weight_decay"] == 0
     assert group["lr"] == 0.1
     assert "lr" not in DensityAdaptivity(3).parameter_groups()[0]
 
 
-def test_densities_that_are_none_are_refused():
-    with pytest.raises(ValueError, match=r"densities must have shape \(3,\), one a class; got"):
+def test_invalid_densities_raise():
+    with pytest.raises(ValueError, match=r"densities must have shape \(3,\), one per class; got"):
         DensityAdaptivity(3, [0.1, 0.2])
     with pytest.raises(ValueError, match=r"densities must be finite and not negative; got -1\.0"):
         DensityAdaptivity(2, [0.1, -1.0])
@@ -113,10 +113,10 @@ def test_densities_that_are_none_are_refused():
     with pytest.raises(ValueError, match="class_densities: features must be finite; got nan"):
         class_densities(rows * torch.nan, labels, 2)
     for weights, message in (
-        (torch.ones(2), r"weights must have one entry a row, shape \(3,\); got shape \(2,\)"),
+        (torch.ones(2), r"weights must have one entry per row, shape \(3,\); got shape \(2,\)"),
         (-torch.ones(3), r"weights must be finite and not negative; got -1\.0"),
     ):
         with pytest.raises(ValueError, match=f"class_densities: {message}"):
             class_densities(rows, labels, 2, weights=weights)
-    with pytest.raises(ValueError, match="labels must give two rows to a class"):
+    with pytest.raises(ValueError, match="labels must give some class two rows"):
         class_densities(torch.ones(3, 2), torch.arange(3), 3)

@@ -57,12 +57,12 @@ def cosine(x, y):
         ([0, 1], [0, 1], math.log1p(math.exp(-25))),  # a negative one at right angles
     ],
 )
-def test_deviance_has_its_known_values(rows, labels, expected):
+def test_deviance_known_values(rows, labels, expected):
     value = BinomialDevianceLoss()(AXES[rows], torch.tensor(labels))
     assert value.item() == pytest.approx(expected, rel=1e-9)
 
 
-def test_deviance_is_that_of_the_slow_twin(given):
+def test_deviance_matches_a_slow_version(given):
     z, labels, weights, arguments = given
     values = {True: ([], []), False: ([], [])}
     for i, j, alike, weight in pairs(labels, weights):
@@ -75,13 +75,13 @@ def test_deviance_is_that_of_the_slow_twin(given):
     assert loss(*arguments).item() == pytest.approx(expected, rel=1e-9)
 
 
-def test_n_pair_has_its_known_value():
+def test_n_pair_known_value():
     value = NPairBatchLoss()(AXES[[0, 0, 1]], torch.tensor([0, 0, 1]))
     assert value.item() == pytest.approx(0.313262, abs=1e-6)
 
 
 @pytest.mark.parametrize("normalize", [False, True])
-def test_n_pair_is_that_of_the_slow_twin(given, normalize):
+def test_n_pair_matches_a_slow_version(given, normalize):
     z, labels, weights, arguments = given
     if normalize:
         z = z / np.linalg.norm(z, axis=1, keepdims=True)
@@ -96,7 +96,7 @@ def test_n_pair_is_that_of_the_slow_twin(given, normalize):
     assert value.item() == pytest.approx(mean(values, products), rel=1e-9)
 
 
-def test_with_two_rows_a_class_n_pair_is_that_of_pytorch_metric_learning(rng):
+def test_n_pair_matches_pytorch_metric_learning(rng):
     z = torch.from_numpy(rng.standard_normal((8, 5)))
     labels, anchors = torch.arange(4).repeat(2), torch.arange(4)
     theirs = NPairsLoss(distance=DotProductSimilarity(normalize_embeddings=False))(z, labels)
@@ -109,14 +109,14 @@ def test_with_two_rows_a_class_n_pair_is_that_of_pytorch_metric_learning(rng):
     torch.testing.assert_close(ours, theirs)
 
 
-def test_a_pair_that_is_named_twice_counts_once():
+def test_repeated_pair_counts_once():
     z = batch()[0]
     once, twice = [[0, 1], [2, 3], [4, 5]], [[0, 1, 0], [2, 3, 2], [4, 5, 4]]
     for loss in (NPairBatchLoss(), BinomialDevianceLoss()):
         torch.testing.assert_close(loss(z, indices_tuple=once), loss(z, indices_tuple=twice))
 
 
-def test_weights_of_pairs_come_positive_ones_first():
+def test_pair_weights_start_with_positive_pairs():
     z, tuples = batch()[0], ([0, 1], [2, 3], [4, 5, 6], [7, 8, 9])
     weights = np.array([1.0, 0.0, 0.0, 2.0, 0.0])
     value = BinomialDevianceLoss()(z, indices_tuple=tuples, weights=weights)
@@ -124,7 +124,7 @@ def test_weights_of_pairs_come_positive_ones_first():
     torch.testing.assert_close(value, alone)
 
 
-def test_at_the_threshold_entropy_is_log_2_and_flat():
+def test_entropy_at_the_threshold():
     z = (AXES / math.sqrt(2)).requires_grad_()  # all squared distances are 1
     value = EntropyRegularizer(threshold=1.0)(z)
     value.backward()
@@ -132,7 +132,7 @@ def test_at_the_threshold_entropy_is_log_2_and_flat():
     assert z.grad.abs().max() < 1e-15
 
 
-def test_entropy_is_that_of_the_slow_twin(given):
+def test_entropy_matches_a_slow_version(given):
     z, labels, weights, arguments = given
     values, products = [], []
     for i, j, _, weight in pairs(labels, weights):
@@ -143,13 +143,13 @@ def test_entropy_is_that_of_the_slow_twin(given):
     assert value.item() == pytest.approx(mean(values, products), rel=1e-9)
 
 
-def test_without_labels_the_entropy_is_that_of_all_pairs():
+def test_entropy_without_labels_uses_all_pairs():
     z = batch()[0]
     one_class = torch.zeros(16, dtype=torch.long)
     torch.testing.assert_close(EntropyRegularizer()(z), EntropyRegularizer()(z, one_class))
 
 
-def test_entropy_of_pairs_far_apart_is_zero_and_not_nan():
+def test_entropy_of_distant_pairs_is_zero():
     z = torch.tensor([[0.0], [1e3]], requires_grad=True)
     value = EntropyRegularizer()(z)
     value.backward()
@@ -157,14 +157,14 @@ def test_entropy_of_pairs_far_apart_is_zero_and_not_nan():
     assert (z.grad == 0).all()
 
 
-def test_right_angles_have_their_known_values():
+def test_orthogonality_known_values():
     loss, labels = GlobalOrthogonalRegularizer(), torch.arange(3)
     assert loss(AXES, labels) == 0
     assert loss(torch.ones_like(AXES), labels).item() == pytest.approx(5 / 3, rel=1e-12)
     assert loss(torch.ones_like(AXES), labels * 0) == 0  # no negative pair
 
 
-def test_right_angles_are_those_of_the_slow_twin(given):
+def test_orthogonality_matches_a_slow_version(given):
     z, labels, weights, arguments = given
     z = np.abs(z)  # or the hinge would be at rest
     found = [(cosine(z[i], z[j]), w) for i, j, alike, w in pairs(labels, weights) if not alike]
@@ -176,12 +176,12 @@ def test_right_angles_are_those_of_the_slow_twin(given):
 
 
 @pytest.mark.parametrize("name", ["alpha", "negative_cost"])
-def test_a_slope_or_cost_that_is_not_above_zero_is_refused(name):
+def test_nonpositive_slope_or_cost_raises(name):
     with pytest.raises(ValueError, match=f"BinomialDevianceLoss: {name} must be above 0; got 0"):
         BinomialDevianceLoss(**{name: 0})
 
 
-def test_a_batch_with_one_class_has_no_negatives_to_be_told_from():
+def test_n_pair_without_negatives_is_zero():
     z, labels = batch()[0], torch.zeros(16, dtype=torch.long)
     assert NPairBatchLoss()(z, labels) == 0
     deviance = BinomialDevianceLoss()(z, labels)  # of the positive pairs alone

@@ -43,7 +43,7 @@ def slow(z, labels, weights, loss):
 
 @pytest.mark.parametrize("ratio", [0.05, 0.4, 1.0])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_loss_is_that_of_the_slow_twin(ratio, weighted):
+def test_loss_matches_a_slow_version(ratio, weighted):
     z, labels, weights = batch()
     weights = weights if weighted else torch.ones_like(weights)
     torch.manual_seed(0)
@@ -53,14 +53,14 @@ def test_the_loss_is_that_of_the_slow_twin(ratio, weighted):
 
 
 @pytest.mark.parametrize(("ratio", "expected"), [(0.5, 0.0), (1.0, math.log1p(math.exp(-1)))])
-def test_the_known_values(ratio, expected):
+def test_known_values(ratio, expected):
     """An index-based mask: a class at right angles counts where an edge leads to it."""
     loss = known(2, 2, np.eye(2), n_proxies=1, ratio=ratio, regularization=0.0)
     x = torch.tensor([[1.0, 0.0]]).double()
     assert loss(x, torch.tensor([0])).item() == pytest.approx(expected, abs=1e-12)
 
 
-def test_the_proxies_of_a_row_that_are_not_selected_have_no_gradient():
+def test_unselected_proxies_have_no_gradient():
     torch.manual_seed(0)
     loss = ProxyGMLLoss(3, 5, n_proxies=4, ratio=0.5, regularization=0.0).double()
     z = batch()[0]
@@ -70,7 +70,7 @@ def test_the_proxies_of_a_row_that_are_not_selected_have_no_gradient():
     assert touched[4:8].all()
 
 
-def test_blocks_of_the_regularizer_change_nothing(monkeypatch):
+def test_regularizer_blocks_change_nothing(monkeypatch):
     z, labels, _ = batch()
     found = []
     for block in (2**22, 8):
@@ -83,7 +83,7 @@ def test_blocks_of_the_regularizer_change_nothing(monkeypatch):
         torch.testing.assert_close(one, other)
 
 
-def test_it_learns_proxies_that_tell_the_classes(rng):
+def test_learned_proxies_separate_the_classes(rng):
     centers = torch.from_numpy(rng.standard_normal((3, 5))).float()
     labels = torch.arange(3).repeat(20)
     z = centers[labels] + 0.1 * torch.from_numpy(rng.standard_normal((60, 5))).float()
@@ -108,6 +108,6 @@ def test_it_learns_proxies_that_tell_the_classes(rng):
         ({"n_proxies": 0}, "n_proxies must be at least 1; got 0"),
     ],
 )
-def test_impossible_parameters_are_refused(options, message):
+def test_invalid_parameters_raise(options, message):
     with pytest.raises(ValueError, match=message):
         ProxyGMLLoss(3, 5, **options)

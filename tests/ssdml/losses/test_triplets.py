@@ -44,7 +44,7 @@ def mined(rng):
     return triplets
 
 
-def test_the_known_value():
+def test_known_value():
     z = torch.tensor([[0.0], [0.0], [1.0]], dtype=torch.float64)  # m = -4 at 45 degrees
     ends = tuple(torch.tensor([i]) for i in range(3))
     value = AngularTripletLoss(angle=45.0)(z, indices_tuple=ends)
@@ -53,7 +53,7 @@ def test_the_known_value():
 
 @pytest.mark.parametrize("angle", [30.0, 40.0, 55.0])
 @pytest.mark.parametrize("d", [5, 500])  # by all differences, and by all pairs
-def test_mined_triplets_cost_what_the_slow_twin_says(mined, angle, d, rng):
+def test_mined_triplets_match_a_slow_version(mined, angle, d, rng):
     z = torch.from_numpy(rng.standard_normal((16, d)) / math.sqrt(d))
     loss, ends = AngularTripletLoss(angle), tuple(torch.tensor(part) for part in mined[:3])
     triplets = list(zip(*mined[:3], strict=True))
@@ -65,7 +65,7 @@ def test_mined_triplets_cost_what_the_slow_twin_says(mined, angle, d, rng):
     assert loss(z, indices_tuple=ends).item() == pytest.approx(plain, rel=1e-9)
 
 
-def test_labels_make_all_triplets_with_the_product_of_three_weights():
+def test_labels_give_all_triplets_with_product_weights():
     z, labels, weights = batch()
     triplets = all_triplets(labels.tolist())
     products = [float(weights[list(triplet)].prod()) for triplet in triplets]
@@ -76,7 +76,7 @@ def test_labels_make_all_triplets_with_the_product_of_three_weights():
     assert loss(z, labels).item() == pytest.approx(expected, rel=1e-9)
 
 
-def test_weights_of_rows_and_of_mined_triplets_multiply(mined):
+def test_row_and_triplet_weights_multiply(mined):
     z, _, weights = batch()
     triplets = list(zip(*mined[:3], strict=True))
     products = [w * float(weights[list(t)].prod()) for w, t in zip(mined[3], triplets, strict=True)]
@@ -85,7 +85,7 @@ def test_weights_of_rows_and_of_mined_triplets_multiply(mined):
 
 
 @pytest.mark.parametrize("count", [2, 200])  # by all differences, and by all pairs
-def test_positives_and_negatives_may_be_rows_of_another_set(count, rng):
+def test_reference_rows_as_positives_and_negatives(count, rng):
     z, other = batch()[0], torch.from_numpy(rng.standard_normal((20, 5)))
     ends = torch.from_numpy(np.stack([rng.integers(n, size=count) for n in (16, 20, 20)]))
     both = np.concatenate([z.numpy(), other.numpy()])
@@ -94,19 +94,19 @@ def test_positives_and_negatives_may_be_rows_of_another_set(count, rng):
     assert value.item() == pytest.approx(slow(both, triplets, np.ones(count)), rel=1e-9)
 
 
-def test_a_translation_of_the_rows_does_not_matter():
+def test_translation_invariance():
     z, labels, _ = batch(torch.float32)
     near, far = (AngularTripletLoss()(rows, labels) for rows in (z, z + 100))
     torch.testing.assert_close(far, near, rtol=1e-4, atol=1e-5)
 
 
-def test_a_row_that_no_triplet_names_has_no_gradient():
+def test_row_outside_triplets_has_no_gradient():
     z = batch()[0].requires_grad_()
     AngularTripletLoss()(z, indices_tuple=([0, 1], [2, 3], [4, 5])).backward()
     assert (z.grad[:6] != 0).any(dim=1).all()
     assert (z.grad[6:] == 0).all()
 
 
-def test_an_impossible_angle_is_refused():
+def test_angle_out_of_range_raises():
     with pytest.raises(ValueError, match="angle must lie between 0 and 90 degrees; got 90"):
         AngularTripletLoss(90.0)
