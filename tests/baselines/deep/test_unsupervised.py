@@ -273,7 +273,7 @@ class TestDeepCluster:
 
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_sgd_uses_momentum_and_rotnet_nesterov(begun, name):
-    optimizer = begun(name).trainer.optimizer
+    optimizer = begun(name).stepper.optimizer
     assert isinstance(optimizer, torch.optim.SGD)
     for group in optimizer.param_groups:
         assert (group["momentum"], group["nesterov"]) == (0.9, name == "rotnet")
