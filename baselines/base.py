@@ -18,8 +18,7 @@ from sklearn.utils._param_validation import Interval
 from ssdml.baselines.pairs import LabeledPairs, labeled_pairs
 from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
 from ssdml.graphs.propagation.labels import propagate_labels
-from ssdml.metric.base import embed
-from ssdml.metric.prediction import InductiveMetric, neighbors_among
+from ssdml.metric.base import LearnedMetric, embed, limit_neighbors
 from ssdml.utils.linalg import best_factor, covariance, in_range, symmetrize, total_variance
 from ssdml.utils.typing import Array, Floats, Ints
 from ssdml.utils.validation import UNLABELED
@@ -45,7 +44,7 @@ class Problem(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
+class Baseline(LearnedMetric, BaseEstimator, metaclass=ABCMeta):
     """Base class of estimators of a Mahalanobis matrix M.
 
     A method implements :meth:`_learn`, and declares its own parameters as keyword-only dataclass
@@ -153,7 +152,7 @@ class Baseline(InductiveMetric, BaseEstimator, metaclass=ABCMeta):
         deviation = float(np.sqrt(total_variance(rows))) or 1.0
         rows /= deviation
         scale = float(np.ldexp(deviation, unit))
-        k = neighbors_among(self.n_neighbors, len(X), type(self).__name__, stacklevel=5)
+        k = limit_neighbors(self.n_neighbors, len(X), type(self).__name__, stacklevel=5)
         graph = knn_graph(rows, k, n_jobs=self.n_jobs, random_state=rng)
         return Problem(rows, scale, labels, graph, labeled_pairs(rows, labels), rng)
 

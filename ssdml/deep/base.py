@@ -18,9 +18,8 @@ from ssdml.deep.onnx import SampleEmbedding
 from ssdml.deep.run_folder import RunFolder
 from ssdml.deep.trainer import PartitionTrainer
 from ssdml.evaluation.scores import evaluate
-from ssdml.metric.base import ClassScore, SearchableEmbedding
+from ssdml.metric.base import EmbeddingMixin, limit_neighbors
 from ssdml.metric.onnx import write_onnx
-from ssdml.metric.prediction import neighbors_among
 from ssdml.networks.data import Samples, as_samples, validation_samples, warn_of_scale
 from ssdml.networks.metric_network import MetricNetwork, new_network, restored_network
 from ssdml.networks.training import embed_samples
@@ -35,9 +34,7 @@ from ssdml.utils.validation import UNLABELED
 SAVED = ("components_", "classes_", "label_distributions_", "transduction_")
 
 
-class DeepEstimator(
-    ClassScore, SearchableEmbedding, CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta
-):
+class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     """Fit, apply, save and load a network; subclasses define :meth:`_new_trainer`."""
 
     # Parameters that subclasses have, as arguments or as constants.
@@ -137,7 +134,7 @@ class DeepEstimator(
             device = join_group(find_device(self.device, who))
             samples = as_samples(dataset, who, device)
             labels = self._labels(y, len(samples))
-            neighbors_among(self.n_neighbors, len(samples), who, stacklevel=4)
+            limit_neighbors(self.n_neighbors, len(samples), who, stacklevel=4)
             held_out = None
             if validation is not None:
                 held_out = validation_samples(validation, samples.shape, device)

@@ -1,8 +1,8 @@
-"""The turns of the alternation: features, triplets on a graph, the metric, the graph again."""
+"""Alternate between features, triplets on the graph, and the metric L."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,9 +13,9 @@ from ssdml.graphs.propagation.affinities import propagate_affinities
 from ssdml.graphs.propagation.class_masses import ClassMasses
 from ssdml.graphs.propagation.labels import propagate_labels
 from ssdml.graphs.triplets import Triplets, mine_triplets
-from ssdml.metric.features import Backbone, Identity, Residual, Whitening
-from ssdml.metric.selection import finished, input_alone, judge, split_rows
-from ssdml.metric.state import Learned, Settings, State
+from ssdml.metric.features import FeatureMap, Residual, Whitening
+from ssdml.metric.selection import candidate_weights, combine, input_alone, split_rows, validate
+from ssdml.metric.state import Learned, State
 from ssdml.metric.stiefel import StiefelResult, angular_objective, minimize_on_stiefel
 from ssdml.networks.sampling import partitions
 from ssdml.utils.linalg import product, random_orthonormal
@@ -23,180 +23,162 @@ from ssdml.utils.progress import Stages
 from ssdml.utils.typing import Array, Floats
 from ssdml.utils.validation import UNLABELED
 
+if TYPE_CHECKING:
+    from ssdml.metric.estimator import SSDML
+
 N_TRIPLETS = 50_000
-METRIC_STEPS = 3  # of conjugate gradients from the discriminants; more fit the noise of borders
+METRIC_STEPS = 3  # of conjugate gradients from the discriminants; more overfit class borders
 PAPER_STEPS = 10  # the same in Dutta et al. (2021)
 PAPER_PARTITIONS = 5  # Dutta et al. (2021): 50 epochs in all, 10 per partition
-TRAINING = 0.8  # share of a round that a backbone learns, for the progress
+TRAINING = 0.8  # share of a round spent on training a backbone, for the progress bar
+ONE_CLASS = "propagation finds a single class. Label at least one other."
 
 
-class MiningSettings(Protocol):
-    """What :func:`mine` reads."""
-
-    @property
-    def decay(self) -> float:
-        """Of the propagation, between 0 and 1."""
-
-    @property
-    def propagation(self) -> str:
-        """One- or two-sided."""
-
-    @property
-    def n_jobs(self) -> int | None:
-        """Threads of the propagation."""
-
-    @property
-    def mining(self) -> str:
-        """Strategy."""
-
-
-def count_rounds(settings: Any, n_unlabeled: int) -> int:
+def count_rounds(model: SSDML, n_unlabeled: int) -> int:
     """Rounds or partitions of a fit: ``max_rounds``, or the default of the mode."""
-    if settings.max_rounds is not None:
-        return int(settings.max_rounds)
-    if settings.partition_size is not None:
-        return max(1, min(PAPER_PARTITIONS, -(-n_unlabeled // settings.partition_size)))
-    return 2 if settings.backbone is None else 3
+    if model.max_rounds is not None:
+        return int(model.max_rounds)
+    if model.partition_size is not None:
+        return max(1, min(PAPER_PARTITIONS, -(-n_unlabeled // model.partition_size)))
+    return 2 if model.backbone is None else 3
 
 
 def alternate(
-    state: State, rounds: int, settings: Settings, rng: np.random.Generator, stages: Stages
+    state: State, rounds: int, model: SSDML, rng: np.random.Generator, stages: Stages
 ) -> Learned:
-    """Learn features, mine triplets and learn L in turn.
+    """Learn features, mine triplets and learn L, for a number of rounds.
 
-    Under a backbone the graph is renewed between rounds. A linear embedding's own graph is the
-    worse one (it took MNIST's propagated labels from 96 to 93 % right), so there the input's
-    stays, and the second round adds the rows that judged the first.
+    With a backbone, the graph is updated between rounds. The graph of a linear embedding is worse
+    than that of the input (accuracy of the propagated labels on MNIST: 93 against 96 %), so there
+    the graph stays, and the second round adds the validation rows.
     """
     if len(np.unique(state.classes)) < 2:
-        return input_alone(state, settings, "its labels lead to one class alone. Label others.")
-    first, backbone = state, _new_backbone(state.X, settings)
-    seen, judged = split_rows(state, rng)
+        return input_alone(state, model.n_components, ONE_CLASS)
+    first, feature_map = state, _new_feature_map(state.X, model)
+    training, validation = split_rows(state, rng)
     history: list[dict[str, Any]] = []
     for number in range(rounds):
         with stages(f"round {number + 1}") as show:
-            rows = seen if number == 0 else np.arange(len(state.X))
-            training = part_of(show, 0.0, TRAINING)
-            backbone.learn(state.X[rows], state.classes[rows], int(rng.integers(2**31)), training)
-            triplets = _mine(state, settings, rng)
-            history.append(turn(backbone, state.X, triplets, settings))
-            if backbone.losses:
-                history[-1]["loss"] = backbone.losses[-1]
-            embedding = backbone.embed(state.X)
+            rows = training if number == 0 else np.arange(len(state.X))
+            seed, progress = int(rng.integers(2**31)), part_of(show, 0.0, TRAINING)
+            feature_map.learn(state.X[rows], state.classes[rows], seed, progress)
+            triplets = mine(state, model, N_TRIPLETS, rng)
+            history.append(update_metric(feature_map, state.X, triplets, model))
+            if feature_map.losses:
+                history[-1]["loss"] = feature_map.losses[-1]
+            embedding = feature_map.embed(state.X)
             if number == 0:
-                choice = judge(state, embedding, judged, settings.input_weight, rng)
-            if number < rounds - 1 and settings.backbone is not None:
-                before, state = state, _renewed(state, embedding, settings, rng)
+                weights = candidate_weights(model.input_weight)
+                choice = validate(state, embedding, validation, weights, rng)
+            if number < rounds - 1 and model.backbone is not None:
+                before, state = state, _update_labels(state, embedding, model, rng)
                 history[-1]["changed"] = float((before.classes != state.classes).mean())
-    last = judge(first, embedding, judged, choice.weight, rng)
-    verdicts = (choice, last)
-    return finished(first, state, backbone, embedding, verdicts, settings, triplets, history)
+    last = validate(first, embedding, validation, (choice.weight,), rng)
+    choices = (choice, last)
+    return combine(first, state, feature_map, embedding, choices, model, triplets, history)
 
 
 def learn_by_partitions(
-    state: State, rounds: int, settings: Settings, rng: np.random.Generator, stages: Stages
+    state: State, rounds: int, model: SSDML, rng: np.random.Generator, stages: Stages
 ) -> Learned:
-    """Learn L alone, on the rows as they are, one random partition after another (seed 003)."""
-    backbone = Identity(random_orthonormal(*_metric_shape(state.X, settings), rng))
+    """Learn L alone on random partitions of the rows, one after another (Dutta et al., 2021)."""
+    d = state.X.shape[1]
+    n_components = model.n_components or max(1, d // 2)
+    feature_map = FeatureMap(random_orthonormal(d, n_components, rng))
     history: list[dict[str, Any]] = []
     labeled = state.labels != UNLABELED
     known, unknown = np.flatnonzero(labeled), np.flatnonzero(~labeled)
-    parts = partitions(known, unknown, rounds, settings.partition_size, rng)
+    parts = partitions(known, unknown, rounds, model.partition_size, rng)
     for number, rows in enumerate(parts):
         with stages(f"partition {number + 1}"):
             X, labels = state.X[rows], state.labels[rows]
             k = min(state.graph.n_neighbors, len(rows) - 1)
-            graph = knn_graph(X, k, n_jobs=settings.n_jobs, random_state=rng)
+            graph = knn_graph(X, k, n_jobs=model.n_jobs, random_state=rng)
             part = State(X, labels, graph, state.distributions[rows])
-            mined = _mine(part, settings, rng)
-            history.append(turn(backbone, X, mined, settings))
+            mined = mine(part, model, None, rng)
+            history.append(update_metric(feature_map, X, mined, model))
             triplets = mined.among(rows)
-    _, judged = split_rows(state, rng)
-    embedding = backbone.embed(state.X)
-    choice = judge(state, embedding, judged, settings.input_weight, rng)
-    return finished(state, state, backbone, embedding, (choice,), settings, triplets, history)
+    _, validation = split_rows(state, rng)
+    embedding = feature_map.embed(state.X)
+    choice = validate(state, embedding, validation, candidate_weights(model.input_weight), rng)
+    return combine(state, state, feature_map, embedding, (choice,), model, triplets, history)
 
 
-def _new_backbone(X: Array, settings: Settings) -> Backbone:
-    if settings.backbone is None:
+def _new_feature_map(X: Array, model: SSDML) -> FeatureMap:
+    if model.backbone is None:
         return Whitening()
-    return Residual(X, angle=settings.angle, device=settings.device)
+    return Residual(X, angle=model.angle, device=model.device)
 
 
-def _metric_shape(X: Array, settings: Settings) -> tuple[int, int]:
-    d = X.shape[1]
-    return d, settings.n_components or max(1, d // 2)
+def mine(state: State, model: Any, n_triplets: int | None, rng: np.random.Generator) -> Triplets:
+    """Mine triplets on the graph, from the propagated classes or from one-sided affinities.
 
-
-def _mine(state: State, settings: Settings, rng: np.random.Generator) -> Triplets:
-    return mine(state, settings, N_TRIPLETS if settings.partition_size is None else None, rng)
-
-
-def mine(
-    state: State, settings: MiningSettings, n_triplets: int | None, rng: np.random.Generator
-) -> Triplets:
-    """Triplets on the graph: from the propagated classes, or from one-sided affinities."""
+    Parameters
+    ----------
+    state : State
+    model : estimator
+        Its ``propagation``, ``mining``, ``decay`` and ``n_jobs`` are used.
+    n_triplets : int or None
+        None: all.
+    rng : Generator
+    """
     affinities: Any = ClassMasses(state.distributions)
-    if settings.propagation == "one-sided":
+    if model.propagation == "one-sided":
         affinities = propagate_affinities(
-            state.graph, state.labels, decay=settings.decay, n_jobs=settings.n_jobs
+            state.graph, state.labels, decay=model.decay, n_jobs=model.n_jobs
         )
     triplets = mine_triplets(
-        state.graph, affinities, strategy=settings.mining, n_triplets=n_triplets, random_state=rng
+        state.graph, affinities, strategy=model.mining, n_triplets=n_triplets, random_state=rng
     )
-    # Confidence is high beside a labeled row; its root lets the rest of a class be heard.
+    # Confidence peaks next to labeled rows; its root gives the rest of a class more weight.
     return triplets._replace(weight=np.sqrt(triplets.weight))
 
 
-def turn(backbone: Backbone, X: Array, triplets: Triplets, settings: Settings) -> dict[str, Any]:
-    """Learn L on the backbone's features; what it did, for the history."""
+def update_metric(
+    feature_map: FeatureMap, X: Array, triplets: Triplets, model: SSDML
+) -> dict[str, Any]:
+    """Update L on the features; return what to keep in the history."""
     if not len(triplets.anchor):
         return {"n_triplets": 0}
-    literal = settings.partition_size is not None
+    by_partitions = model.partition_size is not None
     result = learn_metric(
-        backbone.features(X),
+        feature_map.features(X),
         triplets,
-        backbone.L,
-        angle=settings.angle,
-        max_iter=PAPER_STEPS if literal else METRIC_STEPS,
-        rescale=not literal,
+        feature_map.L,
+        angle=model.angle,
+        max_iter=PAPER_STEPS if by_partitions else METRIC_STEPS,
+        rescale=not by_partitions,
     )
-    backbone.L = result.point
+    feature_map.L = result.point
     objective = (result.initial_value, result.value)
     return {"n_triplets": len(triplets.anchor), "objective": objective, "n_iter": result.n_iter}
 
 
-def _renewed(state: State, embedding: Array, settings: Settings, rng: np.random.Generator) -> State:
-    """The classes that labels give along the edges of the input and of the embedding together.
+def _update_labels(state: State, embedding: Array, model: SSDML, rng: np.random.Generator) -> State:
+    """Propagate the labels along the edges of the input and of the embedding together.
 
-    Early labels are better than late ones where an embedding drifts: what the input's graph knows
-    is kept, and the embedding's edges come beside it.
+    The edges of the input stay because early labels are better where the embedding drifts.
     """
-    nearer = knn_graph(embedding, state.graph.n_neighbors, n_jobs=settings.n_jobs, random_state=rng)
-    weights = adjacency(state.graph) + adjacency(nearer)
-    return state._replace(
-        edges=weights,
-        distributions=propagate_labels(
-            weights, state.labels, decay=settings.decay, n_jobs=settings.n_jobs
-        ),
-    )
+    nearer = knn_graph(embedding, state.graph.n_neighbors, n_jobs=model.n_jobs, random_state=rng)
+    edges = adjacency(state.graph) + adjacency(nearer)
+    distributions = propagate_labels(edges, state.labels, decay=model.decay, n_jobs=model.n_jobs)
+    return state._replace(edges=edges, distributions=distributions)
 
 
 def learn_metric(
     features: Array, triplets: Triplets, L: Floats, *, angle: float, max_iter: int, rescale: bool
 ) -> StiefelResult:
-    """Orthonormal L that lowers the angular objective of the triplets, from a given start.
+    """Minimize the angular objective of the triplets over orthonormal L, starting at ``L``.
 
-    With ``rescale``, anchors and positives are 1 apart under the first L, in the mean of squares:
-    the objective is not invariant to scale, and far apart all triplets look alike.
+    The objective depends on the scale: far apart, all triplets look alike. With ``rescale``, the
+    mean squared distance of anchors to positives is 1 under the initial L.
     """
-    scale = spread_of_positives(features, triplets, L) if rescale else 1.0
+    scale = _spread_of_positives(features, triplets, L) if rescale else 1.0
     objective = angular_objective(features, triplets, angle=angle, scale=scale)
     return minimize_on_stiefel(objective, L, max_iter=max_iter)
 
 
-def spread_of_positives(features: Array, triplets: Triplets, L: Floats) -> float:
-    """Root of the mean squared distance under L from anchors to positives; 1 if it is 0."""
+def _spread_of_positives(features: Array, triplets: Triplets, L: Floats) -> float:
     projected = product(features, L)
     gaps = projected[triplets.anchor] - projected[triplets.positive]
     spread = float(np.sqrt((gaps**2).sum(axis=1).mean()))

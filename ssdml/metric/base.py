@@ -1,7 +1,8 @@
-"""What a learned metric offers once it is learned: embedding, distances, matrix, save and load."""
+"""Base classes of fitted metrics: embedding, distances, prediction, save and load."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from numbers import Integral
@@ -12,37 +13,36 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ssdml.graphs.neighbors.knn import nearest_rows
 from ssdml.graphs.neighbors.rows import check_file
 from ssdml.metric.features import ResidualRepresentation
+from ssdml.metric.prediction import neighbor_votes, sharpened
 from ssdml.utils.dask_arrays import by_blocks, check_dask_array, of_dask
 from ssdml.utils.labels import read_labels
+from ssdml.utils.linalg import check_spread
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.persistence import load_state, save_state
-from ssdml.utils.typing import Array
+from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import UNLABELED, check_finite
 
-# What every fitted estimator offers, of features or of networks: a score, an index to search.
+BLOCK_ENTRIES = 2**18  # of the rows that are checked and multiplied at once
+SAVED = ("components_", "classes_", "label_distributions_", "transduction_", "embedding_")
 
 
-class ClassScore:
-    """Mixin of estimators that predict a class."""
+class EmbeddingMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """Mixin of all estimators with ``transform`` and ``predict``: accuracy and faiss index."""
 
+    transform: Any
     predict: Any
 
     def score(self, X: Any, y: Any) -> float:
-        """Share of the labeled rows (``y != -1``) whose class is predicted."""
+        """Compute the accuracy of :meth:`predict` on the labeled rows (``y != -1``)."""
         labels = read_labels(y, len(X), f"{type(self).__name__}.score", "Score rows with labels.")
         known = labels != UNLABELED
         return float((np.asarray(self.predict(X))[known] == labels[known]).mean())
 
-
-class SearchableEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
-    """Mixin of estimators under whose embedding Euclidean distance is the metric."""
-
-    transform: Any
-
     def to_faiss(self, X: Any) -> Any:
-        """Index of rows, or items, under the learned metric, for a search by faiss.
+        """Build an exact faiss index of samples under the learned metric.
 
         Parameters
         ----------
@@ -51,9 +51,9 @@ class SearchableEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         Returns
         -------
         index : faiss.IndexFlatL2
-            Of the embedding in float32: ``index.search(model.transform(Q).astype("float32"), k)``
-            gives the squared distances and the numbers of the k nearest rows. It is exact;
-            ``faiss.write_index`` keeps it.
+            Of the embedding in float32. ``index.search(model.transform(Q).astype("float32"), k)``
+            returns the squared distances and the numbers of the k nearest samples. Save it by
+            ``faiss.write_index``.
 
         Examples
         --------
@@ -74,61 +74,52 @@ class SearchableEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return index
 
 
-# What a learned metric offers once it is learned: embedding, distances, matrix, save and load.
+class LearnedMetric(EmbeddingMixin):
+    """Mixin of estimators of a linear metric, perhaps after a representation.
 
-BLOCK_ENTRIES = 2**18  # of the rows that are checked and multiplied at once
-SAVED = ("components_", "classes_", "label_distributions_", "transduction_", "embedding_")
-
-
-def embed(
-    X: Array, components: Array, representation: ResidualRepresentation | None, *, who: str = ""
-) -> Array:
-    """``R(X) @ components.T`` in the precision of X, with R the identity for None.
-
-    Given a name for the message, an entry that is not finite raises: blocks of rows are read for
-    it right before they are multiplied, while they are near.
-
-    Examples
-    --------
-    >>> embed(np.array([[1.0, 2.0]]), np.array([[3.0, 0.0]]), None)
-    array([[3.]])
-    """
-    embedding = np.empty((len(X), len(components)), X.dtype)
-    columns = components.T.astype(X.dtype, copy=False)
-    for place in row_blocks(len(X), BLOCK_ENTRIES // X.shape[1]):
-        rows = X[place]
-        if who:
-            check_finite(rows, who, "X", first_row=place.start)
-        np.matmul(
-            rows if representation is None else representation(rows), columns, out=embedding[place]
-        )
-    return embedding
-
-
-class LearnedMetric(SearchableEmbedding):
-    """Mixin of estimators that learn ``components_``, and perhaps ``representation_``.
-
-    The embedding of X is ``R(X) @ components_.T``, where R is ``representation_``, or the
-    identity if that is None. Names follow metric-learn.
+    The embedding of X is ``R(X) @ components_.T``, where R is ``representation_``, or the identity
+    if that is None. New rows take their class from ``embedding_`` and ``label_distributions_``.
+    Names follow metric-learn.
     """
 
+    n_components: int | None
+    n_neighbors: int
+    n_jobs: int | None
     components_: Array  # (n_components, n_features of R)
     representation_: ResidualRepresentation | None
     n_features_in_: int
+    classes_: Array
+    embedding_: Array
+    label_distributions_: Array
     reference_rows_: Array | None = None  # rows of ``embedding_`` among those of fit; None: all
+    confidence_powers_ = 1.0, 1.0  # for propagated distributions, and for new rows
 
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.components_.shape[0])
+    def _training_rows(self, X: Any, y: Any, way_out: str | None = None) -> tuple[Array, Ints]:
+        """Validate rows and labels of a fit in memory; without ``way_out``, y may hold none."""
+        name = type(self).__name__
+        check_file(X, name)
+        floats = (np.float64, np.float32)
+        X = validate_data(self, X, dtype=floats, ensure_min_samples=2, ensure_all_finite=False)
+        check_finite(X, name, "X")
+        labels = read_labels(y, len(X), name, way_out)
+        check_spread(X, name)
+        return X, labels
+
+    def _check_n_components(self, n_features: int) -> None:
+        if self.n_components is not None and self.n_components > n_features:
+            raise ValueError(
+                f"{type(self).__name__}: n_components must be at most n_features = {n_features}; "
+                f"got {self.n_components}."
+            )
 
     def transform(self, X: Any) -> Array:
-        """Embedding of the rows, in which Euclidean distance is the learned metric.
+        """Embed the rows; Euclidean distance in the embedding is the learned metric.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-            A dask array is embedded by blocks, when the result is computed; the numbers of rows in
-            its chunks may be unknown.
+            A dask array is embedded by blocks when the result is computed; its chunk sizes may be
+            unknown.
 
         Returns
         -------
@@ -136,38 +127,85 @@ class LearnedMetric(SearchableEmbedding):
             float32 if X is, else float64. A dask array if X is.
         """
         check_is_fitted(self)
+        return self._apply(X, self._embedder, self._n_features_out)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Predict class probabilities from the nearest training rows.
+
+        Neighbors have weight ``exp(-distance² / scale²)`` in the embedding; the scale of a row is
+        the distance to its last neighbor [1]_. The average of their distributions is calibrated by
+        the power ``confidence_powers_[1]``. After a fit of a dask array, only ``reference_rows_``
+        are neighbors.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            A dask array is predicted by blocks when the result is computed.
+
+        Returns
+        -------
+        distributions : ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``. A dask array if X is.
+
+        References
+        ----------
+        .. [1] Delalleau, Bengio, Le Roux, "Efficient non-parametric function induction in
+           semi-supervised learning", AISTATS 2005, Eq. (7).
+        """
+        check_is_fitted(self)
+        known, rows = self.label_distributions_, self.reference_rows_
+        function = partial(
+            _class_probabilities,
+            embedder=self._embedder,
+            references=self.embedding_,
+            distributions=known if rows is None else known[rows],
+            n_neighbors=self.n_neighbors,
+            n_jobs=self.n_jobs,
+            power=self.confidence_powers_[1],
+        )
+        distributions: Array = self._apply(X, function, len(self.classes_))
+        return distributions
+
+    def predict(self, X: Any) -> Array:
+        """Predict the most probable class of each row.
+
+        Returns
+        -------
+        classes : ndarray of shape (n_samples,)
+            A dask array if X is.
+        """
+        distributions: Any = self.predict_proba(X)
+        choose = partial(_most_probable, classes=self.classes_)
+        if of_dask(distributions):
+            classes: Array = distributions.map_blocks(choose, drop_axis=1, meta=self.classes_[:0])
+            return classes
+        return choose(distributions)
+
+    @property
+    def transduction_confidence_(self) -> Array:
+        """Calibrated confidence in ``transduction_``, per training row."""
+        check_is_fitted(self)
+        calibrated = sharpened(self.label_distributions_, self.confidence_powers_[0])
+        confidences: Array = calibrated.max(axis=1)
+        return confidences
+
+    def _apply(self, X: Any, function: Callable[..., Array], n_columns: int) -> Any:
+        """Validate new rows and apply the function to them, or lazily to blocks of them."""
+        name = type(self).__name__
         if of_dask(X):
-            return self._mapped(X, self._embedder, self._n_features_out)
-        return self._embedder(self._validated_rows(X), who=type(self).__name__)
-
-    def _mapped(self, X: Any, function: Callable[[Array], Array], n_columns: int) -> Any:
-        """The function's result on rows that are fit for the metric, or on blocks of them."""
-        if not of_dask(X):
-            return function(self._checked(X))
-        check_dask_array(X, type(self).__name__)
-        validate_data(self, X, reset=False, skip_check_array=True)
-        return by_blocks(X, function, n_columns, type(self).__name__)
-
-    def _checked(self, X: Any) -> Array:
-        """Rows of new data, once they are known to be fit for the metric."""
-        rows = self._validated_rows(X)
-        check_finite(rows, type(self).__name__, "X")
-        return rows
-
-    def _validated_rows(self, X: Any) -> Array:
-        check_file(X, type(self).__name__)
-        rows: Array = validate_data(
+            check_dask_array(X, name)
+            validate_data(self, X, reset=False, skip_check_array=True)
+            return by_blocks(X, function, n_columns, name)
+        check_file(X, name)
+        rows = validate_data(
             self, X, dtype=(np.float64, np.float32), reset=False, ensure_all_finite=False
         )
-        return rows
+        return function(rows, who=name)
 
     @property
     def _embedder(self) -> Callable[..., Array]:
-        """A function of arrays that needs nothing else of the estimator: it goes to workers."""
+        """:func:`embed` under this metric, without the rest of the estimator, for workers."""
         return partial(embed, components=self.components_, representation=self.representation_)
-
-    def _embed(self, X: Array) -> Array:
-        return self._embedder(X)
 
     def get_mahalanobis_matrix(self) -> Array:
         """Matrix M of the squared distance ``(r - s).T @ M @ (r - s)`` between representations.
@@ -175,15 +213,15 @@ class LearnedMetric(SearchableEmbedding):
         Returns
         -------
         M : ndarray of shape (d, d)
-            Symmetric and positive semidefinite; d is n_features, unless a backbone stands before
-            the metric: then it is the number of columns of ``representation_(X)``.
+            Symmetric and positive semidefinite. d is n_features, or with a backbone the number of
+            columns of ``representation_(X)``.
         """
         check_is_fitted(self)
         M: Array = self.components_.T @ self.components_
         return M
 
     def pair_distance(self, pairs: Any) -> Array:
-        """Learned distance between the two rows of each pair.
+        """Compute the learned distance between the two rows of each pair.
 
         Parameters
         ----------
@@ -194,70 +232,66 @@ class LearnedMetric(SearchableEmbedding):
         distances : ndarray of shape (n_pairs,)
         """
         check_is_fitted(self)
-        pairs = np.asarray(pairs)
-        if pairs.ndim != 3 or pairs.shape[1] != 2:
+        who, pairs = f"{type(self).__name__}.pair_distance", np.asarray(pairs)
+        if pairs.ndim != 3 or pairs.shape[1:] != (2, self.n_features_in_):
             raise ValueError(
-                f"{type(self).__name__}.pair_distance: pairs must have shape "
-                f"(n_pairs, 2, n_features); got {pairs.shape}."
-            )
-        if pairs.shape[2] != self.n_features_in_:
-            raise ValueError(
-                f"{type(self).__name__}.pair_distance: rows must have {self.n_features_in_} "
-                f"features; got {pairs.shape[2]}."
+                f"{who}: pairs must have shape (n_pairs, 2, n_features = {self.n_features_in_}); "
+                f"got {pairs.shape}."
             )
         rows = pairs.reshape(-1, pairs.shape[2])
         if rows.dtype not in (np.float64, np.float32):
             rows = rows.astype(np.float64)
-        check_finite(rows, f"{type(self).__name__}.pair_distance", "pairs")
-        embedding = self._embed(rows)
+        check_finite(rows, who, "pairs")
+        embedding = self._embedder(rows)
         distances: Array = np.linalg.norm(embedding[::2] - embedding[1::2], axis=1)
         return distances
 
     def pair_score(self, pairs: Any) -> Array:
-        """Learned similarity of each pair: minus :meth:`pair_distance`."""
+        """Compute the similarity of each pair: minus :meth:`pair_distance`."""
         return -self.pair_distance(pairs)
 
     def get_metric(self) -> Callable[[Any, Any], float]:
-        """Distance function of two rows, as scikit-learn's ``metric=`` takes it."""
+        """Return the distance between two rows as a function, for scikit-learn's ``metric=``."""
         check_is_fitted(self)
+        embedder = self._embedder
 
         def metric(u: Any, v: Any) -> float:
-            embedding = self._embed(np.stack([u, v]).astype(np.float64))
+            embedding = embedder(np.stack([u, v]).astype(np.float64))
             return float(np.linalg.norm(embedding[0] - embedding[1]))
 
         return metric
 
     def to_onnx(self, path: str | Path, *, method: str = "transform") -> None:
-        """Write :meth:`transform` into a file that runs without Python: ONNX.
+        """Write :meth:`transform` to an ONNX file, to run without Python.
 
         Parameters
         ----------
         path : path
-            The graph takes ``X``, float32 of shape (n, n_features), and gives ``embedding``,
+            The graph takes ``X``, float32 of shape (n, n_features), and returns ``embedding``,
             float32 of shape (n, n_components), for any n.
         method : {"transform"}
-            Nothing else can be exported: a prediction searches the rows that were fitted.
+            Prediction cannot be exported: it searches the training rows.
 
         Raises
         ------
         ImportError
-            Where onnx or onnxscript is not installed: ``pip install 'ssdml[onnx]'``.
+            If onnx or onnxscript is missing: ``pip install 'ssdml[onnx]'``.
         ValueError
-            If another method is asked for.
+            If another method is requested.
         OSError
-            Where the file cannot be written.
+            If the file cannot be written.
         """
-        from ssdml.metric.onnx import EmbeddingOfRows, write_onnx
+        from ssdml.metric.onnx import RowEmbedding, write_onnx
 
         check_is_fitted(self)
-        module = EmbeddingOfRows(self.components_, self.representation_)
+        module = RowEmbedding(self.components_, self.representation_)
         write_onnx(module, (self.n_features_in_,), path, f"{type(self).__name__}.to_onnx", method)
 
     def save(self, folder: str | Path) -> None:
-        """Write the fitted estimator into a folder: safetensors and JSON, no code.
+        """Save the fitted estimator to a folder: safetensors and JSON, no code.
 
-        ``random_state`` is kept if it is a number. Triplets and history stay behind. A model that
-        is there already is replaced whole: a save that is cut short leaves it as it was.
+        ``random_state`` is saved if it is an integer; triplets and history are not. An existing
+        model is replaced atomically.
         """
         check_is_fitted(self)
         params = self.get_params()
@@ -276,13 +310,13 @@ class LearnedMetric(SearchableEmbedding):
             arrays,
             n_features_in=self.n_features_in_,
             feature_names_in=None if names is None else list(names),
-            confidence_powers=list(getattr(self, "confidence_powers_", (1.0, 1.0))),
+            confidence_powers=list(self.confidence_powers_),
             input_weight=None if np.isinf(self.input_weight_) else self.input_weight_,
         )
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Estimator that :meth:`save` wrote."""
+        """Load an estimator saved by :meth:`save`."""
         config, arrays = load_state(folder, cls.__name__)
         try:
             return cls._restored(config, arrays)
@@ -308,3 +342,84 @@ class LearnedMetric(SearchableEmbedding):
         model.input_weight_ = np.inf if weight is None else weight
         model.triplets_, model.history_ = None, []
         return model
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "components_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def embed(
+    X: Array, components: Array, representation: ResidualRepresentation | None, *, who: str = ""
+) -> Array:
+    """Compute ``R(X) @ components.T`` in the dtype of X, with R the identity for None.
+
+    With ``who``, entries must be finite. They are checked block by block, while in the cache.
+
+    Examples
+    --------
+    >>> embed(np.array([[1.0, 2.0]]), np.array([[3.0, 0.0]]), None)
+    array([[3.]])
+    """
+    embedding = np.empty((len(X), len(components)), X.dtype)
+    columns = components.T.astype(X.dtype, copy=False)
+    for place in row_blocks(len(X), BLOCK_ENTRIES // X.shape[1]):
+        rows = X[place]
+        if who:
+            check_finite(rows, who, "X", first_row=place.start)
+        np.matmul(
+            rows if representation is None else representation(rows), columns, out=embedding[place]
+        )
+    return embedding
+
+
+def _class_probabilities(
+    X: Array,
+    *,
+    embedder: Callable[..., Array],
+    references: Array,
+    distributions: Array,
+    n_neighbors: int,
+    n_jobs: int | None,
+    power: float,
+    who: str = "",
+) -> Array:
+    k = min(n_neighbors, len(references))
+    indices, distances = nearest_rows(references, embedder(X, who=who), k, n_jobs=n_jobs)
+    return sharpened(neighbor_votes(distances, distributions[indices]), power)
+
+
+def _most_probable(distributions: Array, classes: Array) -> Array:
+    most_probable: Array = classes[distributions.argmax(axis=1)]
+    return most_probable
+
+
+def limit_neighbors(n_neighbors: int, n_samples: int, who: str, *, stacklevel: int) -> int:
+    """Limit the number of neighbors to the other samples, with a warning.
+
+    Examples
+    --------
+    >>> limit_neighbors(10, 100, "SSDML", stacklevel=2)
+    10
+    """
+    if n_samples < 2:
+        raise ValueError(
+            f"{who}: X must have at least 2 samples for a neighbor graph; got {n_samples}. Add "
+            "samples."
+        )
+    if n_neighbors < n_samples:
+        return int(n_neighbors)
+    warnings.warn(
+        f"{who}: n_neighbors must be below n_samples = {n_samples}; got {n_neighbors}. "
+        f"Using {n_samples - 1}.",
+        stacklevel=stacklevel,
+    )
+    return n_samples - 1

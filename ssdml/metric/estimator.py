@@ -1,4 +1,4 @@
-"""SSDML: a metric from many rows and a handful of labels."""
+"""SSDML: semi-supervised metric learning."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, Options, StrOptions
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ssdml.graphs.neighbors.knn import knn_graph
 from ssdml.graphs.propagation.labels import propagate_labels
 from ssdml.metric.alternation import alternate, count_rounds, learn_by_partitions
-from ssdml.metric.base import embed
-from ssdml.metric.out_of_core import fewest_rows, learn_from_partitions
-from ssdml.metric.prediction import InductiveMetric, neighbors_among
+from ssdml.metric.base import LearnedMetric, embed, limit_neighbors
+from ssdml.metric.out_of_core import learn_out_of_core, smallest_partition
+from ssdml.metric.prediction import Calibration, SuspectedLabels, calibrate, suspects
 from ssdml.metric.state import Learned, State
 from ssdml.utils.dask_arrays import check_dask_array, check_known_chunks, of_dask
 from ssdml.utils.labels import read_labels
@@ -27,100 +27,100 @@ from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import UNLABELED
 
 
-class SSDML(InductiveMetric, CallbackSupportMixin, BaseEstimator):
-    """Metric learned from many rows and a handful of labels.
+class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
+    """Semi-supervised metric learning from many samples and a handful of labels.
 
-    A kNN graph carries the labels to the unlabeled rows, the graph and the classes mine
-    triplets, and an orthonormal L is learned from them on features in which classes are compact.
-    The input is kept beside what is learned, and a metric that it finds worse than the input is
-    never returned.
+    A kNN graph propagates the labels to the unlabeled samples. Graph and classes mine triplets,
+    from which an orthonormal L is learned on features in which classes are compact. The weighted
+    input is kept beside the learned metric, and replaces it if it is better.
 
     Parameters
     ----------
     n_components : int or None
-        Columns of the embedding. None: as many as features. A smaller number keeps distances
-        between the training rows as well as any linear map of the embedding can.
+        Columns of the embedding; None: ``n_features``. A smaller number keeps the distances
+        between training samples as well as a linear map of the embedding can.
     n_neighbors : int
-        Neighbors of each row in the graph; at least 2 with ``mining="neighborhood"``.
+        Neighbors in the graph; at least 2 with ``mining="neighborhood"``.
     decay : float
-        How far labels reach along the graph, between 0 and 1.
+        Reach of the labels along the graph, between 0 and 1.
     propagation : {"two-sided", "one-sided"}
-        Whether the affinities that triplets are mined from reach pairs of unlabeled rows, or only
-        pairs with a labeled row (seed).
+        Affinities for mining: between all samples, or from labeled samples only [1]_.
     mining : {"propagated", "neighborhood"}
-        Where triplets come from; see :func:`ssdml.graphs.mine_triplets`.
+        Source of the triplets; see :func:`ssdml.graphs.mine_triplets`.
     input_weight : float or "auto"
-        Weight of the input beside what is learned; 0 drops it, and with it all columns but those of
-        L (one less than classes; 64 under a backbone). "auto": see
+        Weight of the input beside the learned metric. 0 drops the input, and leaves the columns
+        of L alone (one less than classes; 64 with a backbone). "auto": see
         :func:`ssdml.metric.selection.choose_input_weight`.
     angle : float
         Of the angular objective, in degrees.
     backbone : None or "residual"
-        Features that L is learned on. None: linear ones, in which the scatter within classes is
-        the identity. "residual": the input bent by a hidden layer, trained in turn with the graph,
-        the propagated labels and L.
+        Features on which L is learned. None: linear, with the identity as within-class scatter.
+        "residual": a residual head, trained in turn with graph, labels and L.
     max_rounds : int or None
-        Turns of the alternation; the first leaves some rows out, which judge it. None: 3 with a
-        backbone, 2 without (nothing changes after them), or one partition after another, 5 at
-        most. Of a dask array 2 at most.
+        Rounds of the alternation; the first holds out samples for validation. None: 3 with a
+        backbone, else 2 (later rounds change nothing), or the number of partitions, at most 5. A
+        fit of a dask array has at most 2.
     guard : bool
-        Whether to return the input, with a warning, where the learned metric is worse on the
-        graph or on the labeled rows.
+        Whether to fall back to the input, with a warning, if the learned metric is worse on the
+        graph or on the labeled samples.
     partition_size : int or None
-        Seed 003's way: L alone is learned, on the rows as they are, on one random partition of so
-        many unlabeled rows after another. None: all rows at once, as described above.
+        Learn L alone, on the input, on one random partition of this many unlabeled samples after
+        another, as [1]_ does. None: on all samples at once.
     device : str
-        Of the backbone: "auto" is a GPU where torch finds one.
+        Of the backbone; "auto": a GPU if torch finds one.
     n_jobs : int or None
-        Threads of the neighbor search and of the propagation. The result does not depend on it.
+        Threads of neighbor search and propagation; the result does not depend on it.
     random_state : int, RandomState or None
     verbose : int
-        From 1 on a progress bar is drawn, if standard error is a terminal.
+        From 1 on, draw a progress bar if standard error is a terminal.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        With a backbone its columns belong to ``representation_(X)``.
+        With a backbone, of shape (n_components, columns of ``representation_(X)``).
     representation_ : None or callable
-        What the components are applied to: with a backbone, the embedding and the input side by
-        side.
+        With a backbone, the learned embedding and the input side by side.
     classes_ : ndarray of shape (n_classes,)
     transduction_ : ndarray of shape (n_samples,)
-        Class of each training row.
+        Class of each training sample.
     label_distributions_ : ndarray of shape (n_samples, n_classes)
-        As the graph gave them, which is softer than they are right.
+        Propagated class probabilities (underconfident).
     transduction_confidence_ : ndarray of shape (n_samples,)
-        How often ``transduction_`` is right where the graph is as sure as there.
+        Calibrated confidence in ``transduction_``.
     confidence_powers_ : tuple of two floats
-        That calibrate the distributions of these rows, and those of new ones.
+        That calibrate propagated distributions, and predicted ones.
     input_weight_ : float
-        Weight of the input that was used; infinite where the guard returned the input.
+        Weight of the input; infinite after a fallback to the input.
     triplets_ : Triplets
-        The last that were mined.
+        Of the last round.
     embedding_ : ndarray of shape (n_references, n_components)
-        Of the rows that :meth:`predict` compares new ones with.
+        Of the samples with which :meth:`predict` compares new ones.
     reference_rows_ : None or ndarray of shape (n_references,)
-        Their numbers; None: all rows. Of a dask array, the labeled rows and at most 15,000 random
-        ones, which judged the metric.
+        Their row numbers; None: all. After a fit of a dask array, the labeled rows and at most
+        15,000 random ones.
     history_ : list of dict
-        A round each: triplets, objective before and after, steps; of the first, how the weight of
-        the input was chosen; under a backbone, its last loss and the share of rows that changed
-        class. Of a dask array, a partition each: its rows (first, and one past the last),
-        triplets, how many rows no label reaches, recall of its graph; the rest as above.
+        Per round: triplets, objective before and after, steps; in the first, the choice of the
+        input weight; with a backbone, its last loss and the share of samples that changed class.
+        Of a dask array, per partition: its rows (first, and one past the last), triplets, rows
+        that no label reaches, recall of its graph; otherwise as above.
     stage_seconds_ : dict of str to float
-        Time of each stage of the fit; see :func:`ssdml.model_selection.plan_fit`.
+        Time of each stage; :func:`ssdml.model_selection.plan_fit` predicts it.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
-        Where the columns of X have names.
+        If the columns of X have names.
+
+    See Also
+    --------
+    ssdml.model_selection.suggest_parameters : Choose parameters from the given labels.
 
     Notes
     -----
-    Time: the neighbor search, O(n k C) a step of the propagation, O(n d²) for the scatter and
-    O(T l + n d l) a step of the manifold search for T triplets. Memory: O(n d + n k + n C).
+    Time: the neighbor search, O(n k C) per step of the propagation, O(n d²) for the scatter and
+    O(T l + n d l) per step of the manifold search for T triplets. Memory: O(n d + n k + n C).
 
-    Departures from [1]_, all undone by :meth:`paper`: labels are propagated to pairs of unlabeled
-    rows as well; triplets come from the classes so found; L is orthonormal after whitening by the
-    scatter within classes, and starts at the discriminants; the input is kept beside.
+    Departures from [1]_, all undone by :meth:`paper`: labels reach pairs of unlabeled samples as
+    well; triplets come from the propagated classes; L is orthonormal after whitening by the
+    within-class scatter, and starts at the discriminants; the input is kept.
 
     References
     ----------
@@ -138,6 +138,8 @@ class SSDML(InductiveMetric, CallbackSupportMixin, BaseEstimator):
     >>> bool((model.transduction_ == y).mean() > 0.9)
     True
     """
+
+    calibration_: Calibration | None = None  # class attribute: a loaded model has none
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
@@ -194,22 +196,22 @@ class SSDML(InductiveMetric, CallbackSupportMixin, BaseEstimator):
 
     @classmethod
     def paper(cls, n_components: int | None = None, **params: Any) -> Self:
-        """Seed 003 to the letter: one-sided affinities, neighborhood triplets, no guard.
+        """The method of Dutta et al. (2021), as published, on fixed features.
 
-        L starts at random and is learned on partitions of 9,000 unlabeled rows, 10 steps of
-        conjugate gradients each. ``n_components`` None: half the features, as in the seed's
-        networks. The seed's rows have unit length: scale X first, by ``Normalizer``. Where
-        features do not change, a mini-batch has nothing to wait for, so the triplets of a
-        partition are one batch.
+        One-sided affinities, neighborhood triplets, no fallback to the input. L starts at random
+        and is learned on partitions of 9,000 unlabeled samples, with 10 steps of conjugate
+        gradients each; ``n_components`` None is half the features. The paper's samples have unit
+        length: apply ``Normalizer`` first. All triplets of a partition form one batch, because
+        mini-batches serve only to update features.
         """
-        literal: dict[str, Any] = {
+        published: dict[str, Any] = {
             "propagation": "one-sided",
             "mining": "neighborhood",
             "input_weight": 0.0,
             "guard": False,
             "partition_size": 9000,
         }
-        return cls(n_components, **(literal | params))
+        return cls(n_components, **(published | params))
 
     @with_callbacks
     @_fit_context(prefer_skip_nested_validation=True)
@@ -219,11 +221,10 @@ class SSDML(InductiveMetric, CallbackSupportMixin, BaseEstimator):
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-            float32 or float64; other numbers are converted to float64. The rows of a dask array
-            may be more than memory holds; see Notes.
+            float32 or float64; other numbers are converted to float64. A dask array may have more
+            rows than memory holds; see Notes.
         y : array of shape (n_samples,), int
-            -1 where unlabeled; :func:`ssdml.datasets.encode_partial_labels` makes such labels
-            from names.
+            -1 where unlabeled; :func:`ssdml.datasets.encode_partial_labels` converts names.
 
         Returns
         -------
@@ -231,47 +232,40 @@ class SSDML(InductiveMetric, CallbackSupportMixin, BaseEstimator):
 
         Notes
         -----
-        Of a dask array, consecutive chunks are merged into partitions of up to 50,000 rows, or
-        half a GB in float32 if that is less. No chunk is split: larger ones make larger partitions
-        (``X.rechunk({0: 200_000})``). Each partition, with the labeled rows of all others below
-        its own, has a graph that carries the labels and mines its share of the triplets. Pooled
-        are the moments of the classes, the triplets with the rows at their ends, and the rows that
-        judge; from these L is learned where fit was called. One partition comes to the metric that
-        the same rows in memory do, but for rounding.
+        The chunks of a dask array are merged into partitions of up to 50,000 rows, or half a GB in
+        float32 if that is less. Chunks are not split: larger ones (``X.rechunk({0: 200_000})``)
+        make larger partitions. Each partition receives all labeled rows, builds its own graph,
+        propagates the labels and mines its share of the triplets. Class moments, triplets with the
+        rows at their ends, and validation rows are pooled, and L is learned in this process. A
+        single partition gives the same metric as a fit in memory, up to rounding. ``backbone`` and
+        ``partition_size`` must be None.
 
-        The tasks run on the scheduler that dask is set to: threads, processes, a cluster's
-        ``distributed.Client``. What a partition draws depends on ``random_state`` and its number,
-        so neither the scheduler nor the loss of a worker changes the result. X is read twice, first
-        where it holds labeled rows; ``X.persist()`` spares the second time if a cluster has room.
+        Tasks run on dask's current scheduler: threads, processes or a ``distributed.Client``. What
+        a partition draws depends on ``random_state`` and its number, so neither the scheduler nor
+        a lost worker changes the result. X is read twice, first only the chunks with labeled rows;
+        ``X.persist()`` saves the second pass if the cluster has room.
 
-        A worker holds the rows of its partition three times at the most, beside their graph. Where
-        fit was called are O(n C) numbers, y and what it became (``transduction_`` and
-        ``label_distributions_`` are NumPy arrays, in row order), the labeled rows, and at most
-        325,000 others.
-
-        ``backbone`` and ``partition_size`` must be None.
+        A worker holds its rows at most three times, and their graph. This process holds O(n C)
+        numbers (``transduction_`` and ``label_distributions_`` are NumPy arrays), the labeled
+        rows, and at most 325,000 others.
 
         References
         ----------
         .. [1] Dutta, Harandi, Sekhar, "Semi-supervised metric learning: a deep resurrection",
-           AAAI 2021: partitions of unlabeled rows, each with all the labeled ones. Their
-           metrics come one after another there; that their triplets are pooled is ours.
+           AAAI 2021, trains on such partitions one after another; pooling their triplets is ours.
         """
-        if hasattr(self, "components_"):  # a fit that is cut short leaves nothing fitted
+        if hasattr(self, "components_"):  # an interrupted fit must not leave a fitted estimator
             del self.components_
-        in_chunks = of_dask(X)
-        X, labels, fewest = (self._validated_chunks if in_chunks else self._validated)(X, y)
+        X, labels, fewest = self._validate_fit(X, y)
         rounds = count_rounds(self, int((labels == UNLABELED).sum()))
-        k = neighbors_among(self.n_neighbors, fewest, type(self).__name__, stacklevel=5)
-        plan = (labels, k, rounds)
+        k = limit_neighbors(self.n_neighbors, fewest, type(self).__name__, stacklevel=5)
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        stages = Stages(self, 2 + plan[-1], verbose=self.verbose)
+        stages = Stages(self, 2 + rounds, verbose=self.verbose)
         with stages.all(X, y):
-            rows, numbers = X, None  # that new rows are compared with
-            if in_chunks:
-                learned, numbers, rows = learn_from_partitions(X, *plan, self, seed, stages)
+            if of_dask(X):
+                learned, numbers, rows = learn_out_of_core(X, labels, k, rounds, self, seed, stages)
             else:
-                learned = self._learn(X, *plan, seed, stages)
+                learned, numbers, rows = self._learn(X, labels, k, rounds, seed, stages), None, X
             self.reference_rows_ = numbers
             self._keep(rows, labels, learned)
         self.stage_seconds_ = stages.seconds
@@ -288,60 +282,56 @@ class SSDML(InductiveMetric, CallbackSupportMixin, BaseEstimator):
         with stages("labels"):
             distributions = propagate_labels(graph, labels, decay=self.decay, n_jobs=self.n_jobs)
         learn = alternate if self.partition_size is None else learn_by_partitions
-        return learn(State(X, labels, graph, distributions), rounds, self, rng, stages)
+        state = State(X, labels, graph, distributions, edges=graph)
+        return learn(state, rounds, self, rng, stages)
 
-    def _validated(self, X: Any, y: Any) -> tuple[Array, Ints, int]:
-        X, labels = self._training_rows(X, y, "Label some rows.")
-        if (X[-1] == X[0]).all() and (X == X[0]).all():  # all are read where the last is the first
-            warnings.warn(
-                f"{type(self).__name__}: X must have rows that differ; got {len(X)} equal ones. "
-                "Nothing can be learned from them: look at how X was made.",
-                stacklevel=5,
-            )
-        self._check_parameters(*X.shape)
-        return X, labels, len(X)
-
-    def _validated_chunks(self, X: Any, y: Any) -> tuple[Any, Ints, int]:
-        """The dask array as it is, labels, and the rows of the smallest partition."""
-        name = type(self).__name__
-        check_dask_array(X, name)
-        check_known_chunks(X, name)
-        for parameter in ("backbone", "partition_size"):
-            if getattr(self, parameter) is not None:
+    def _validate_fit(self, X: Any, y: Any) -> tuple[Any, Ints, int]:
+        """Return rows (a dask array stays one), labels, and the size of the smallest partition."""
+        name, missing = type(self).__name__, "Label some rows."
+        if of_dask(X):
+            check_dask_array(X, name)
+            check_known_chunks(X, name)
+            for parameter in ("backbone", "partition_size"):
+                if getattr(self, parameter) is not None:
+                    raise ValueError(
+                        f"{name}: {parameter} must be None with a dask array; got "
+                        f"{getattr(self, parameter)!r}. Omit it, or fit rows in memory: "
+                        "X[:n].compute()."
+                    )
+            if X.shape[0] < 2 or X.shape[1] < 1:
                 raise ValueError(
-                    f"{name}: {parameter} must be None with a dask array; got "
-                    f"{getattr(self, parameter)!r}. Leave it out, or fit rows that memory holds: "
-                    "X[:n].compute()."
+                    f"{name}: X must have at least 2 rows and 1 column; got shape {X.shape}."
                 )
-        if X.shape[0] < 2 or X.shape[1] < 1:
-            raise ValueError(
-                f"{name}: X must have at least 2 rows and 1 column; got shape {X.shape}."
-            )
-        validate_data(self, X, skip_check_array=True)
-        labels = read_labels(y.compute() if of_dask(y) else y, len(X), name, "Label some rows.")
-        fewest = fewest_rows(X.chunks[0], X.shape[1], labels)
-        self._check_parameters(fewest, X.shape[1])
-        return X, labels, fewest
-
-    def _check_parameters(self, n_samples: int, n_features: int) -> None:
-        name = type(self).__name__
-        if self.mining == "neighborhood" and min(self.n_neighbors, n_samples - 1) < 2:
+            validate_data(self, X, skip_check_array=True)
+            labels = read_labels(y.compute() if of_dask(y) else y, len(X), name, missing)
+            fewest = smallest_partition(X.chunks[0], X.shape[1], labels)
+        else:
+            X, labels = self._training_rows(X, y, missing)
+            fewest = len(X)
+            if (X[-1] == X[0]).all() and (X == X[0]).all():  # compare all only if the last equals
+                warnings.warn(
+                    f"{name}: X must have rows that differ; got {len(X)} equal ones. Check how X "
+                    "was made.",
+                    stacklevel=5,
+                )
+        if self.mining == "neighborhood" and min(self.n_neighbors, fewest - 1) < 2:
             raise ValueError(
                 f"{name}: n_neighbors must be at least 2, among at least 3 rows, with "
-                f"mining='neighborhood'; got {self.n_neighbors} among {n_samples} rows. "
+                f"mining='neighborhood'; got {self.n_neighbors} among {fewest} rows. "
                 "Raise it, or pass mining='propagated'."
             )
         if self.partition_size is not None and self.backbone is not None:
             raise ValueError(
                 f"{name}: backbone must be None with partition_size, which learns L alone; "
-                f"got {self.backbone!r}. Leave one of them out."
+                f"got {self.backbone!r}. Omit one of them."
             )
-        self._check_n_components(n_features)
+        self._check_n_components(X.shape[1])
+        return X, labels, fewest
 
     def _keep(self, X: Array, labels: Ints, learned: Learned) -> None:
-        if learned.complaint:
+        if learned.fallback_reason:
             warnings.warn(
-                f"{type(self).__name__}: returns the input as it is, for {learned.complaint}",
+                f"{type(self).__name__}: returns the input instead: {learned.fallback_reason}",
                 stacklevel=5,
             )
         self.representation_ = learned.representation
@@ -353,19 +343,64 @@ class SSDML(InductiveMetric, CallbackSupportMixin, BaseEstimator):
         self.transduction_ = self.classes_[learned.distributions.argmax(axis=1)]
         components = learned.components.astype(X.dtype)
         self.embedding_ = embed(X, components, learned.representation)
-        self._calibrate(learned.edges, labels, self.decay)
-        self.components_ = components  # last: with it the model counts as fitted
+        self.calibration_, self.confidence_powers_ = None, (1.0, 1.0)
+        if learned.edges is not None:
+            self.calibration_ = calibrate(
+                learned.edges,
+                labels,
+                self.embedding_,
+                decay=self.decay,
+                n_neighbors=self.n_neighbors,
+                rng=np.random.default_rng(len(labels)),
+                n_jobs=self.n_jobs,
+            )
+        if self.calibration_ is not None:
+            self.confidence_powers_ = self.calibration_[:2]
+        self.components_ = components  # last: it marks the estimator as fitted
+
+    def suspected_labels(self) -> SuspectedLabels:
+        """List training labels that the others contradict, the most confident first.
+
+        Each label is compared with a propagation from which it was held out. Labels that are alone
+        in their class are not checked.
+
+        Returns
+        -------
+        suspects : SuspectedLabels
+            ``rows``, their ``labels``, the ``classes`` predicted from the other labels, and the
+            calibrated ``confidences`` in these.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_digits
+        >>> X, y = load_digits(return_X_y=True)
+        >>> labels = np.where(np.arange(len(y)) < 100, y, -1)
+        >>> labels[0] = 7  # it is a 0
+        >>> suspects = SSDML(random_state=0).fit(X, labels).suspected_labels()
+        >>> first = suspects.rows.tolist().index(0)
+        >>> first < 3, int(suspects.labels[first]), int(suspects.classes[first])
+        (True, 7, 0)
+        """
+        check_is_fitted(self)
+        if self.calibration_ is None:
+            raise ValueError(
+                f"{type(self).__name__}.suspected_labels: needs held-out labels; got none. Fit rows "
+                "in memory with two labels of a class; saved models do not keep them."
+            )
+        return suspects(self.calibration_, self.classes_)
 
 
 def check_is_ssdml(estimator: Any, who: str) -> None:
     """Raise unless ``estimator`` is an instance of SSDML."""
     if not isinstance(estimator, SSDML):
-        given = estimator.__name__ if isinstance(estimator, type) else type(estimator).__name__
-        kind = "the class " * isinstance(estimator, type) + given
-        raise TypeError(f"{who}: estimator must be an SSDML(...) instance; got {kind}.")
+        is_class = isinstance(estimator, type)
+        name = estimator.__name__ if is_class else type(estimator).__name__
+        raise TypeError(
+            f"{who}: estimator must be an SSDML(...) instance; got {'the class ' * is_class}{name}."
+        )
 
 
 def validate_fit(estimator: SSDML, X: Any, y: Any) -> tuple[Array, Ints]:
-    """Validate the parameters, rows and labels of a fit in memory; return rows and labels."""
+    """Validate parameters, rows and labels as :meth:`SSDML.fit` does; return rows and labels."""
     estimator._validate_params()
-    return estimator._validated(X, y)[:2]
+    return estimator._validate_fit(X, y)[:2]

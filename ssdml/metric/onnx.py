@@ -1,4 +1,4 @@
-"""What ``transform`` does to rows, as a file that other programs run: ONNX."""
+"""Export ``transform`` to ONNX."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from ssdml.utils.typing import Array
 
 INPUT, OUTPUT = "X", "embedding"  # names in the graph
 INSTALL = "pip install 'ssdml[onnx]'"
-MOST_BYTES = 2**31 - 2**20  # of weights: a file of the format ends at 2 GB
+MOST_BYTES = 2**31 - 2**20  # of weights: the format is limited to 2 GB per file
 
 
-class EmbeddingOfRows(nn.Module):
-    """``R(X) @ components.T`` in float32, with R the residual representation, or the identity.
+class RowEmbedding(nn.Module):
+    """Compute ``R(X) @ components.T`` in float32, with R the identity for None.
 
     Examples
     --------
     >>> import numpy as np
-    >>> EmbeddingOfRows(np.array([[3.0, 0.0]]), None)(torch.tensor([[1.0, 2.0]]))
+    >>> RowEmbedding(np.array([[3.0, 0.0]]), None)(torch.tensor([[1.0, 2.0]]))
     tensor([[3.]])
     """
 
@@ -38,16 +38,16 @@ class EmbeddingOfRows(nn.Module):
     def __init__(self, components: Array, representation: ResidualRepresentation | None) -> None:
         super().__init__()
         self.register_buffer("columns", single_precision(components.T))
-        self.is_bent = representation is not None
+        self.has_representation = representation is not None
         if representation is not None:
             for name, part in representation._asdict().items():
                 self.register_buffer(f"part_{name}", single_precision(part))
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
-        """Embedding (n, n_components) of rows (n, n_features)."""
-        return (self._represented(X) if self.is_bent else X) @ self.columns
+        """Embed rows (n, n_features), to (n, n_components)."""
+        return (self._represent(X) if self.has_representation else X) @ self.columns
 
-    def _represented(self, X: torch.Tensor) -> torch.Tensor:
+    def _represent(self, X: torch.Tensor) -> torch.Tensor:
         mean, scale, A, a, B, b, L = (
             self.get_buffer(f"part_{name}") for name in ResidualRepresentation._fields
         )
@@ -59,35 +59,35 @@ class EmbeddingOfRows(nn.Module):
 def write_onnx(
     module: nn.Module, shape: tuple[int, ...], path: str | Path, who: str, method: str
 ) -> None:
-    """Write a module that embeds any number of items of this shape, in evaluation mode.
+    """Write a module to an ONNX file, in evaluation mode, for any number of samples.
 
     Parameters
     ----------
     module : Module
         On the CPU.
     shape : tuple of int
-        Of one item.
+        Of one sample.
     path : path
-        One file, with the weights; a file that is there is replaced at the end.
+        One file, weights included; an existing file is replaced atomically.
     who : str
-        Beginning of messages.
-    method : str
-        What is asked for: "transform".
+        Prefix of messages.
+    method : {"transform"}
+        The method to export.
 
     Raises
     ------
     ImportError
-        Where onnx or onnxscript is not installed.
+        If onnx or onnxscript is missing.
     ValueError
-        If anything else than "transform" is asked for, torch cannot export the module, or its
-        weights take 2 GB.
+        If ``method`` is not "transform", torch cannot export the module, or its weights take
+        2 GB.
     OSError
-        Where the file cannot be written.
+        If the file cannot be written.
     """
     if method != "transform":
         raise ValueError(
-            f"{who}: method must be 'transform'; got {method!r}. What a class needs beside the "
-            "embedding stays in Python: save the model, or search the rows of to_faiss."
+            f"{who}: method must be 'transform'; got {method!r}. To predict elsewhere, search an "
+            "index made by to_faiss, or save the model."
         )
     try:
         import onnx  # noqa: F401
@@ -97,8 +97,8 @@ def write_onnx(
     n_bytes = sum(weight.nbytes for weight in module.state_dict().values())
     if n_bytes > MOST_BYTES:
         raise ValueError(
-            f"{who}: weights must take less than 2 GB, which is all that a file holds; got "
-            f"{n_bytes / 1e9:.1f} GB. Export the backbone by torch.onnx.export, with external data."
+            f"{who}: weights must take less than 2 GB, the limit of an ONNX file; got "
+            f"{n_bytes / 1e9:.1f} GB. Use torch.onnx.export with external data."
         )
     try:
         with _quiet(), torch.no_grad():
@@ -115,8 +115,8 @@ def write_onnx(
         reason = str(error.__cause__ or error).strip().splitlines()[0].rstrip(".")
         raise ValueError(
             f"{who}: backbone must be a module that torch.export can trace for any number of "
-            f"items; it cannot: {reason}. Write branches on numbers as torch.where, and leave "
-            "NumPy out of forward; save keeps the weights in any case."
+            f"samples; got {reason}. Replace branches on values by torch.where, and NumPy in "
+            "forward by torch; or use save."
         ) from error
     assert program is not None
     with whole_file(Path(path)) as unfinished:
@@ -124,13 +124,13 @@ def write_onnx(
 
 
 def single_precision(array: Any) -> torch.Tensor:
-    """A float32 tensor of its own."""
+    """Copy to a float32 tensor."""
     return torch.tensor(array, dtype=torch.float32)
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what torch tells of itself, beside the error: packages, graphs, new names."""
+    """Silence the log, warnings and standard error of torch's exporter."""
     logger = logging.getLogger("torch")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -1,8 +1,8 @@
-"""What a fit ends with: the input beside what was learned, or the input alone if that is better."""
+"""Records of a fit: its state between rounds and its result."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from ssdml.graphs.neighbors.knn import KNNGraph
 from ssdml.graphs.triplets import Triplets
@@ -10,44 +10,23 @@ from ssdml.metric.features import ResidualRepresentation
 from ssdml.utils.typing import Array, Floats, Ints
 
 
-class Settings(Protocol):
-    """Parameters of the estimator that the alternation reads."""
-
-    n_components: int | None
-    decay: float
-    propagation: str
-    mining: str
-    input_weight: float | str
-    angle: float
-    backbone: str | None
-    guard: bool
-    partition_size: int | None
-    device: str
-    n_jobs: int | None
-
-
 class State(NamedTuple):
-    """What is known of the rows: their labels, their graph, and what it says of their classes."""
+    """Training rows with their labels, graph and propagated class distributions."""
 
     X: Array  # (n, d)
     labels: Ints  # (n,), -1 where unlabeled
-    graph: KNNGraph
+    graph: KNNGraph  # of the input
     distributions: Array  # (n, n_classes)
-    edges: Any = None  # along which they were spread; None: those of the graph
+    edges: Any = None  # graph or sparse array along which the labels were propagated
 
     @property
     def classes(self) -> Ints:
-        """Likeliest class of each row, as a column of ``distributions``."""
+        """Most probable class of each row, as a column of ``distributions``."""
         return self.distributions.argmax(axis=1)
-
-    @property
-    def spread_along(self) -> Any:
-        """Edges that the labels went along."""
-        return self.graph if self.edges is None else self.edges
 
 
 class Learned(NamedTuple):
-    """A metric, ``representation(X) @ components.T``, and how it came about."""
+    """The metric ``representation(X) @ components.T`` and how it was learned."""
 
     components: Floats
     representation: ResidualRepresentation | None
@@ -55,5 +34,5 @@ class Learned(NamedTuple):
     distributions: Array
     triplets: Triplets | None = None
     history: tuple[dict[str, Any], ...] = ()
-    complaint: str = ""  # why the input was returned in its place
-    edges: Any = None  # along which the distributions were spread; None: many graphs
+    fallback_reason: str = ""  # why the input was returned; empty if it was not
+    edges: Any = None  # along which the labels were propagated; None if in several graphs

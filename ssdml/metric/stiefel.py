@@ -1,4 +1,4 @@
-"""Minimization over matrices of orthonormal columns, by pymanopt's conjugate gradients."""
+"""Minimize objectives over matrices of orthonormal columns, by pymanopt."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from scipy.special import expit
 
 from ssdml.graphs.triplets import Triplets
 from ssdml.utils.linalg import angular_factor, nearest_orthonormal
-from ssdml.utils.typing import Floats
+from ssdml.utils.typing import Floats, Indices
 
 ORTHONORMAL_TOL = 1e-8
+Objective = Callable[[Floats], tuple[float, Floats]]
 
 
 class StiefelResult(NamedTuple):
-    """The point reached and how the search ended."""
+    """The point found and how the search ended."""
 
     point: Floats  # (d, l), orthonormal columns
     value: float
     initial_value: float
     n_iter: int
     gradient_norm: float
-    converged: bool  # the Riemannian gradient vanished, or no step went further down
+    converged: bool  # the Riemannian gradient vanished, or no step lowered the value
 
 
 def minimize_on_stiefel(
@@ -36,23 +37,22 @@ def minimize_on_stiefel(
     max_iter: int = 10,
     min_gradient_norm: float = 1e-6,
 ) -> StiefelResult:
-    """Matrix of orthonormal columns at which ``objective`` is low, searched for from ``initial``.
+    """Minimize an objective over matrices of orthonormal columns, by conjugate gradients.
 
     Parameters
     ----------
     objective : callable
-        Takes L of shape (d, l); returns the value and the Euclidean gradient of L's shape.
+        Maps L of shape (d, l) to its value and Euclidean gradient (d, l).
     initial : array of shape (d, l)
         Orthonormal columns, l <= d.
     max_iter : int
-        Steps of the conjugate gradients.
     min_gradient_norm : float
-        Stop where the Riemannian gradient is shorter.
+        Stop when the norm of the Riemannian gradient falls below.
 
     Returns
     -------
     result : StiefelResult
-        Its value is never above the initial one.
+        Its value is at most the initial one.
 
     Raises
     ------
@@ -61,10 +61,8 @@ def minimize_on_stiefel(
 
     Notes
     -----
-    Each call makes its own optimizer, so nothing is remembered between the turns of an
-    alternation. A value that is not finite counts as infinite, so the line search steps back from
-    it. Value and gradient come from one evaluation. The search neither prints nor draws random
-    numbers, and has no limit of time.
+    Calls are independent, as each makes its own optimizer. Non-finite values count as infinite,
+    so the line search steps back from them. Value and gradient come from one evaluation.
 
     References
     ----------
@@ -74,7 +72,7 @@ def minimize_on_stiefel(
 
     Examples
     --------
-    The least eigenvalue of a symmetric matrix:
+    The smallest eigenvalue of a symmetric matrix:
 
     >>> A = np.diag([3.0, 1.0, 2.0])
     >>> result = minimize_on_stiefel(
@@ -86,13 +84,13 @@ def minimize_on_stiefel(
     from pymanopt.manifolds import Stiefel
     from pymanopt.optimizers import ConjugateGradient
 
-    start = _checked_start(initial)
-    remembered = _Remembered(objective)
-    initial_value, gradient = remembered(start)
+    start = _check_start(initial)
+    cached = _Cached(objective)
+    initial_value, gradient = cached(start)
     if not (math.isfinite(initial_value) and np.isfinite(gradient).all()):
         raise ValueError(
             "minimize_on_stiefel: objective must be finite at the initial point; "
-            f"got value {initial_value}. Scale the rows down."
+            f"got value {initial_value}. Scale X down."
         )
     manifold = Stiefel(*start.shape)
     slope = _gradient_norm(manifold, start, gradient)
@@ -102,8 +100,8 @@ def minimize_on_stiefel(
 
     problem = Problem(
         manifold,
-        function.numpy(manifold)(remembered.value),
-        euclidean_gradient=function.numpy(manifold)(remembered.gradient),
+        function.numpy(manifold)(cached.value),
+        euclidean_gradient=function.numpy(manifold)(cached.gradient),
     )
     optimizer = ConjugateGradient(
         max_iterations=max_iter,
@@ -113,17 +111,17 @@ def minimize_on_stiefel(
     )
     found = optimizer.run(problem, initial_point=start)
     point = nearest_orthonormal(found.point)
-    value, gradient = remembered(point)
-    remembered.release()
-    if not value <= initial_value:  # also where the search ended on a NaN
+    value, gradient = cached(point)
+    cached.release()
+    if not value <= initial_value:  # also true of NaN
         return StiefelResult(start, initial_value, initial_value, found.iterations, slope, False)
     slope = _gradient_norm(manifold, point, gradient)
     converged = slope <= min_gradient_norm or found.iterations < max_iter
     return StiefelResult(point, value, initial_value, found.iterations, slope, converged)
 
 
-class _Remembered:
-    """An objective whose last evaluation is kept: the line search asks for value and gradient."""
+class _Cached:
+    """Objective that caches its last evaluation, as pymanopt asks for value and gradient apart."""
 
     def __init__(self, objective: Objective) -> None:
         self._objective = objective
@@ -133,13 +131,13 @@ class _Remembered:
     def __call__(self, point: Floats) -> tuple[float, Floats]:
         if self._point is None or not np.array_equal(point, self._point):
             value, gradient = self._objective(point)
-            # A NaN would pass for a decrease in the line search; infinity does not.
+            # The line search would take a NaN for a decrease, but not infinity.
             self._result = (float(value) if math.isfinite(value) else math.inf, gradient)
             self._point = point.copy()
         return self._result
 
     def release(self) -> None:
-        """Let go of the objective and its rows: pymanopt's problem is a cycle that outlives us."""
+        """Drop the objective and its rows, because pymanopt's problem is a reference cycle."""
         del self._objective
 
     def value(self, point: Floats) -> float:
@@ -149,7 +147,7 @@ class _Remembered:
         return self(point)[1]
 
 
-def _checked_start(initial: npt.ArrayLike) -> Floats:
+def _check_start(initial: npt.ArrayLike) -> Floats:
     start = np.array(initial, dtype=np.float64)
     if start.ndim != 2 or start.shape[0] < start.shape[1]:
         raise ValueError(
@@ -160,26 +158,20 @@ def _checked_start(initial: npt.ArrayLike) -> Floats:
     if not deviation <= ORTHONORMAL_TOL:
         raise ValueError(
             "minimize_on_stiefel: initial must have orthonormal columns; "
-            f"got |LᵀL - I| = {deviation:.1e}. ssdml.utils.linalg.nearest_orthonormal makes them so."
+            f"got |LᵀL - I| = {deviation:.1e}. Apply ssdml.utils.linalg.nearest_orthonormal."
         )
     return start
 
 
 def _gradient_norm(manifold: object, point: Floats, gradient: Floats) -> float:
-    """Length of the Riemannian gradient."""
     riemannian = manifold.euclidean_to_riemannian_gradient(point, gradient)  # type: ignore[attr-defined]
     return float(np.linalg.norm(riemannian))
-
-
-# The angular triplet objective of an orthonormal metric, with its gradient, as pure functions.
-
-Objective = Callable[[Floats], tuple[float, Floats]]
 
 
 def angular_objective(
     rows: npt.ArrayLike, triplets: Triplets, *, angle: float = 40.0, scale: float = 1.0
 ) -> Objective:
-    r"""Function of L that gives the weighted mean of the angular losses and its gradient.
+    r"""Weighted mean of the angular losses of triplets, as a function of L with its gradient.
 
     .. math:: J(L) = \sum_i w_i \log(1 + e^{m_i}), \quad
         m_i = \delta_L^2(a_i, p_i) - 4 \tan^2\!\alpha \; \delta_L^2(n_i, (a_i + p_i) / 2)
@@ -190,22 +182,21 @@ def angular_objective(
     ----------
     rows : array of shape (n_samples, n_features)
     triplets : Triplets
-        Rows of anchors, positives and negatives, with weights of at least 0, not all 0.
+        With weights of at least 0, not all 0.
     angle : float
         α in degrees.
     scale : float
-        Rows are divided by it.
+        Divisor of the rows.
 
     Returns
     -------
     objective : callable
-        Takes L of shape (n_features, n_components); returns J and dJ/dL of L's shape.
+        Maps L of shape (n_features, n_components) to J and dJ/dL.
 
     Notes
     -----
-    O(n d l + T l) a call for T triplets on n distinct rows: differences are taken after the
-    projection, so no array of T x d is formed. Differs from [1]_ in one way: a weighted mean
-    stands for the sum.
+    O(n d l + T l) per call for T triplets on n distinct rows: differences are taken after the
+    projection, so no array of T x d is formed. [1]_ has the sum instead of the weighted mean.
 
     References
     ----------
@@ -221,7 +212,7 @@ def angular_objective(
     (0.01815, array([[-0.14389]]))
     """
     used, ends = np.unique(np.stack(triplets[:3]), return_inverse=True)
-    points = np.asarray(rows)[used].astype(np.float64, copy=False)  # a copy by its index
+    points = np.asarray(rows)[used].astype(np.float64, copy=False)  # indexing copies
     points /= scale
     anchor, positive, negative = ends.reshape(3, -1)
     to_positive, to_middle = _incidences(anchor, positive, negative, len(used))
@@ -241,16 +232,13 @@ def angular_objective(
 
 
 def _incidences(
-    anchor: npt.NDArray[np.intp],
-    positive: npt.NDArray[np.intp],
-    negative: npt.NDArray[np.intp],
-    n: int,
+    anchor: Indices, positive: Indices, negative: Indices, n: int
 ) -> tuple[sparse.csr_array, sparse.csr_array]:
     """Sparse (T, n) maps from rows to a - p and to n - (a + p) / 2."""
     count = len(anchor)
     ranks = np.arange(count)
 
-    def incidence(*terms: tuple[npt.NDArray[np.intp], float]) -> sparse.csr_array:
+    def incidence(*terms: tuple[Indices, float]) -> sparse.csr_array:
         values = np.concatenate([np.full(count, value) for _, value in terms])
         columns = np.concatenate([ends for ends, _ in terms])
         entries = (values, (np.tile(ranks, len(terms)), columns))

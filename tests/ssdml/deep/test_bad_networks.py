@@ -50,7 +50,7 @@ class TestDegenerate:
 
     def test_one_item_has_no_neighbor(self, digits):
         X, y, _ = digits
-        message = "DeepSSDML: a graph of neighbors wants at least 2 rows; got 1"
+        message = "DeepSSDML: X must have at least 2 samples for a neighbor graph; got 1"
         with pytest.raises(ValueError, match=message):
             small_model().fit(X[:1], y[:1])
 

@@ -1,8 +1,4 @@
-"""Hard and bad input of SSDML: each has its message, or a result that is right.
-
-A missing or damaged data file is in ``test_datasets.py`` and ``test_table_readers.py``, a full
-disk and Ctrl-C during a comparison in ``experiments/test_run.py``.
-"""
+"""Difficult and invalid input of SSDML: a correct result, or an actionable error."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ MODELS = [SSDML(), SSDML(backbone="residual", max_rounds=1), SSDML.paper()]
 
 @pytest.fixture(params=MODELS, ids=["linear", "residual", "paper"])
 def model(request, short_training):
-    """Each kind of metric, made anew, with a short training."""
+    """A new estimator of each kind, with a short training."""
     return type(request.param)(**request.param.get_params()).set_params(random_state=0)
 
 
@@ -54,18 +50,18 @@ def check_finite_everywhere(model, X):
     np.testing.assert_allclose(proba.sum(axis=1), 1, rtol=1e-6)
 
 
-def test_the_check_of_finite_results_can_fail(X, y):
+def test_finite_check_can_fail(X, y):
     fitted = SSDML(random_state=0).fit(X, y)
     fitted.components_ = np.full((4, 4), np.nan)
     with pytest.raises((AssertionError, ValueError)):
         check_finite_everywhere(fitted, X)
 
 
-# X that is refused
+# Invalid X
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_entry_that_is_not_finite_is_named_by_row_and_column(X, y, value):
+def test_nonfinite_entry_is_named(X, y, value):
     bad = X.copy()
     bad[3, 2] = value
     message = f"SSDML: X must be finite; got {value} at row 3, column 2. Impute"
@@ -91,22 +87,22 @@ def test_entry_that_is_not_finite_is_named_by_row_and_column(X, y, value):
     ],
     ids="no-rows no-columns one-row 1-D 3-D strings mixed objects complex sparse".split(),
 )
-def test_rows_of_another_kind_are_refused(rows, error, message):
+def test_invalid_rows_raise(rows, error, message):
     with pytest.raises(error, match=message):
         SSDML().fit(rows, np.zeros(rows.shape[0], dtype=int))
 
 
-def test_new_rows_of_another_width_are_refused(X, y):
+def test_new_rows_of_another_width_raise(X, y):
     with pytest.raises(ValueError, match="X has 3 features, but SSDML is expecting 4 features"):
         SSDML(random_state=0).fit(X, y).transform(X[:, :3])
 
 
-def test_more_components_than_features_are_refused(X, y):
+def test_too_many_components_raise(X, y):
     with pytest.raises(ValueError, match="n_components must be at most n_features = 4; got 5"):
         SSDML(5).fit(X, y)
 
 
-# y that is refused
+# Invalid y
 
 
 @pytest.mark.parametrize(
@@ -124,7 +120,7 @@ def test_more_components_than_features_are_refused(X, y):
     ],
     ids="length 2-D missing unlabeled strings None NaN fractions bool".split(),
 )
-def test_labels_of_another_kind_are_refused(X, labels, error, message):
+def test_invalid_labels_raise(X, labels, error, message):
     with pytest.raises(error, match=message):
         SSDML().fit(X, labels)
 
@@ -134,10 +130,10 @@ def test_score_needs_labels(X, y):
         SSDML(random_state=0).fit(X, y).score(X, np.full(90, -1))
 
 
-# Labels that are few, odd or out of reach
+# Few, unusual or unreachable labels
 
 
-# One cluster is beyond the reach of the only labels.
+# The only labels do not reach one cluster.
 beyond_reach = partial(
     pytest.warns, RuntimeWarning, match="no label reaches 30 of 90 rows; they get the class prior"
 )
@@ -146,7 +142,9 @@ beyond_reach = partial(
 @pytest.mark.parametrize("backbone", [None, "residual"])
 def test_one_labeled_class_returns_the_input(X, y, backbone):
     model = SSDML(backbone=backbone)
-    message = "returns the input as it is, for its labels lead to one class alone. Label others"
+    message = (
+        "returns the input instead: propagation finds a single class. Label at least one other"
+    )
     with beyond_reach(), pytest.warns(UserWarning, match=message) as caught:
         model.fit(X, np.where(y == 1, 1, -1))
     assert caught[-1].filename == __file__
@@ -155,7 +153,7 @@ def test_one_labeled_class_returns_the_input(X, y, backbone):
 
 
 def test_one_labeled_class_is_enough_for_the_paper(X, y):
-    """Its triplets come from neighborhoods."""
+    """Its triplets come from neighborhoods, not from classes."""
     model = SSDML.paper(random_state=0)
     with beyond_reach():
         model.fit(X, np.where(y == 1, 1, -1))
@@ -163,7 +161,7 @@ def test_one_labeled_class_is_enough_for_the_paper(X, y):
     check_finite_everywhere(model, X)
 
 
-def test_one_label_a_class_is_enough(model, X):
+def test_one_label_per_class_is_enough(model, X):
     labels = np.full(90, -1)
     for c in range(3):
         labels[np.flatnonzero(blobs()[1] == c)[0]] = c
@@ -171,7 +169,7 @@ def test_one_label_a_class_is_enough(model, X):
     check_finite_everywhere(model, X)
 
 
-def test_label_that_occurs_once_is_kept(model, X, y):
+def test_class_with_one_label_is_kept(model, X, y):
     labels = y.copy()
     labels[np.flatnonzero(y == 2)[1:]] = -1
     model.fit(X, labels)
@@ -179,14 +177,14 @@ def test_label_that_occurs_once_is_kept(model, X, y):
     assert model.score(X, blobs()[1]) > 0.9
 
 
-def test_labels_need_not_be_consecutive_nor_positive(X, y):
+def test_labels_may_be_any_integers(X, y):
     names = np.array([-7, 3, 10**12])
     model = SSDML(random_state=0).fit(X, np.where(y < 0, -1, names[y]))
     np.testing.assert_array_equal(model.classes_, names)
     assert set(model.predict(X)) == set(names)
 
 
-def test_names_become_labels_by_the_encoder(X, y):
+def test_encoded_names_are_labels(X, y):
     names = np.where(y < 0, None, np.array(["ash", "birch", "cedar"], dtype=object)[y])
     codes, classes = encode_partial_labels(names)
     model = SSDML(random_state=0).fit(X, codes)
@@ -195,7 +193,7 @@ def test_names_become_labels_by_the_encoder(X, y):
 
 
 @pytest.mark.parametrize("kind", [float, object, np.int8], ids=str)
-def test_whole_numbers_of_any_type_are_labels(X, y, kind):
+def test_integers_of_any_dtype_are_labels(X, y, kind):
     plain, other = (SSDML(random_state=0).fit(X, labels) for labels in (y, y.astype(kind)))
     np.testing.assert_array_equal(other.transform(X), plain.transform(X))
     assert other.classes_.dtype == np.int64
@@ -203,7 +201,7 @@ def test_whole_numbers_of_any_type_are_labels(X, y, kind):
 
 
 @pytest.mark.parametrize("method", ["fit", "score"])
-def test_column_of_labels_is_taken_with_a_warning(X, y, method):
+def test_column_of_labels_warns(X, y, method):
     model = SSDML(random_state=0).fit(X, y)
     with pytest.warns(DataConversionWarning, match="column-vector y was passed"):
         getattr(model, method)(X, y[:, None])
@@ -214,7 +212,7 @@ def test_all_rows_may_be_labeled(model, X):
     assert model.fit(X, labels).score(X, labels) > 0.95
 
 
-def test_graph_in_two_parts_tells_how_many_rows_no_label_reaches(model, X, y):
+def test_unreached_rows_warn(model, X, y):
     rows = np.vstack([X, X + 1000])
     with pytest.warns(RuntimeWarning, match="no label reaches 90 of 180 rows"):
         model.fit(rows, np.r_[y, np.full(90, -1)])
@@ -223,27 +221,27 @@ def test_graph_in_two_parts_tells_how_many_rows_no_label_reaches(model, X, y):
     np.testing.assert_allclose(model.label_distributions_[90:], np.tile(prior, (90, 1)))
 
 
-def test_class_on_an_island_of_its_own_is_found_there(model, X, y, rng):
-    """Twelve rows far away, the first three of them labeled: no other label reaches them."""
+def test_isolated_class_is_found(model, X, y, rng):
+    """Twelve distant rows, the first three labeled."""
     rows = np.vstack([X, 1000 + rng.standard_normal((12, 4))])
     model.fit(rows, np.r_[y, [9] * 3, [-1] * 9])
     np.testing.assert_array_equal(model.predict(rows) == 9, np.arange(102) >= 90)
 
 
-def test_class_that_reaches_no_other_row_is_kept(model, X, y, rng):
-    """All rows of the island are labeled, so its class has nothing to reach."""
+def test_isolated_fully_labeled_class_is_kept(model, X, y, rng):
+    """No unlabeled row belongs to it."""
     rows = np.vstack([X, 1000 + rng.standard_normal((12, 4))])
     model.fit(rows, np.r_[y, [9] * 12])
     np.testing.assert_array_equal(model.classes_, [0, 1, 2, 9])
     np.testing.assert_array_equal(model.transduction_ == 9, np.arange(102) >= 90)
 
 
-# Rows that are few, equal or flat
+# Few, equal or constant rows
 
 
-def test_fewer_rows_than_neighbors_make_do_with_those_there_are(model, X):
+def test_fewer_rows_than_neighbors_warn(model, X):
     rows, labels = X[:3], [0, 1, -1]
-    message = "SSDML: n_neighbors must be below n_samples = 3; got 10. Takes 2."
+    message = "SSDML: n_neighbors must be below n_samples = 3; got 10. Using 2."
     with pytest.warns(UserWarning, match=message) as caught:
         model.fit(rows, labels)
     assert caught[0].filename == __file__
@@ -251,9 +249,7 @@ def test_fewer_rows_than_neighbors_make_do_with_those_there_are(model, X):
 
 
 @pytest.mark.parametrize(("n_neighbors", "n_samples"), [(1, 90), (10, 2)])
-def test_neighborhoods_need_two_neighbors_and_it_is_said_before_any_work(
-    X, y, n_neighbors, n_samples, monkeypatch
-):
+def test_neighborhood_mining_needs_two_neighbors(X, y, n_neighbors, n_samples, monkeypatch):
     monkeypatch.setattr("ssdml.metric.estimator.knn_graph", None)
     message = f"SSDML: n_neighbors must be at least 2, .* got {n_neighbors} among {n_samples} rows"
     with pytest.raises(ValueError, match=rf"{message}\. Raise it, or pass mining='propagated'"):
@@ -262,12 +258,12 @@ def test_neighborhoods_need_two_neighbors_and_it_is_said_before_any_work(
 
 @pytest.mark.filterwarnings("ignore:propagate_labels. no label reaches")  # neighbors are few
 @pytest.mark.parametrize("options", [{"n_neighbors": 2}, {"mining": "propagated"}])
-def test_what_is_said_of_neighborhoods_helps(X, y, options):
+def test_suggested_fix_of_neighborhoods_works(X, y, options):
     check_finite_everywhere(SSDML.paper(**{"n_neighbors": 1} | options).fit(X, y), X)
 
 
-def test_duplicates_do_no_harm(model, X, y):
-    """Each row ten times: all its neighbors are itself."""
+def test_duplicates_are_allowed(model, X, y):
+    """Each row ten times: most neighbors are its copies."""
     model.set_params(n_neighbors=12)
     rows = np.repeat(X[:24], 10, axis=0)
     labels = np.where(np.arange(240) % 10 == 0, np.repeat(y[:24], 10), -1)
@@ -277,12 +273,12 @@ def test_duplicates_do_no_harm(model, X, y):
 
 @pytest.mark.parametrize("value", [0.0, 5.0])
 @pytest.mark.parametrize("balanced", [True, False])
-def test_rows_that_are_all_the_same_leave_nothing_to_learn(model, y, value, balanced):
+def test_equal_rows_warn(model, y, value, balanced):
     rows = np.full((90, 4), value)
     labels = np.where(y < 0, -1, np.arange(90) % 3) if balanced else y
-    message = r"SSDML: X must have rows that differ; got 90 equal ones\. Nothing can be learned"
-    is_input = model.partition_size is None and not balanced  # labels lead to one class alone
-    expected = pytest.warns(UserWarning, match="returns the input as it is")
+    message = r"SSDML: X must have rows that differ; got 90 equal ones\. Check how X was made"
+    is_input = model.partition_size is None and not balanced  # propagation finds a single class
+    expected = pytest.warns(UserWarning, match="returns the input instead")
     with (
         pytest.warns(UserWarning, match=message) as caught,
         expected if is_input else nullcontext(),
@@ -294,11 +290,11 @@ def test_rows_that_are_all_the_same_leave_nothing_to_learn(model, y, value, bala
     check_finite_everywhere(model, rows)
 
 
-def test_zero_and_constant_rows_and_columns_do_no_harm(model, X, y):
+def test_zero_and_constant_rows_are_allowed(model, X, y):
     rows = X.copy()
     rows[::9] = 0
     rows[1::9] = 3
-    rows[-1] = rows[0]  # which is no reason to call them all equal
+    rows[-1] = rows[0]  # must not count as all equal
     rows[:, 1] = 0
     rows[:, 2] = 5
     model.fit(rows, y)
@@ -313,7 +309,7 @@ def test_one_feature_is_enough(model, X, y, n_components):
     check_finite_everywhere(model, rows)
 
 
-def test_more_features_than_rows_are_welcome(model, rng):
+def test_more_features_than_rows_are_allowed(model, rng):
     truth = np.arange(30) % 3
     rows = rng.standard_normal((30, 100)) + 12 * np.eye(3, 100)[truth]
     model.fit(rows, np.where(np.arange(30) < 12, truth, -1))
@@ -321,7 +317,7 @@ def test_more_features_than_rows_are_welcome(model, rng):
     check_finite_everywhere(model, rows)
 
 
-def test_whole_numbers_are_taken_as_float64(model, X, y):
+def test_integers_become_float64(model, X, y):
     whole = np.round(X * 5).astype(np.int16)
     by_whole = model.fit(whole, y).transform(whole)
     by_float = model.fit(whole.astype(float), y).transform(whole.astype(float))
@@ -329,20 +325,20 @@ def test_whole_numbers_are_taken_as_float64(model, X, y):
     np.testing.assert_array_equal(by_whole, by_float)
 
 
-def test_order_in_memory_does_not_matter(model, X, y):
+def test_memory_layout_does_not_matter(model, X, y):
     first = model.fit(np.ascontiguousarray(X), y).transform(X)
     other = model.fit(np.asfortranarray(X), y).transform(X)
     np.testing.assert_allclose(other, first, rtol=1e-6, atol=1e-9)
 
 
-def test_arrays_that_cannot_be_written_to_are_not(model, X, y):
+def test_read_only_arrays_are_not_modified(model, X, y):
     y.flags.writeable = False
     before = X.copy()
     model.fit(X, y).predict(X)
     np.testing.assert_array_equal(X, before)
 
 
-# A fit that is cut short
+# Interrupted fits
 
 
 @pytest.mark.parametrize(
@@ -355,7 +351,7 @@ def test_arrays_that_cannot_be_written_to_are_not(model, X, y):
         "ssdml.metric.estimator.embed",  # the last step, when the components are known
     ],
 )
-def test_ctrl_c_leaves_nothing_half_fitted(model, X, y, monkeypatch, kernel):
+def test_interrupted_fit_is_not_fitted(model, X, y, monkeypatch, kernel):
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
@@ -372,8 +368,8 @@ def test_ctrl_c_leaves_nothing_half_fitted(model, X, y, monkeypatch, kernel):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float16])
-def test_file_that_lost_its_end_is_refused_before_it_is_read(X, y, tmp_path, dtype):
-    """To read what a file no longer has would end this process."""
+def test_truncated_file_raises(X, y, tmp_path, dtype):
+    """Reading beyond the end of a mapped file would kill the process."""
     np.save(tmp_path / "X.npy", X.astype(dtype))
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
     model = SSDML(random_state=0).fit(mapped, y)
@@ -387,12 +383,12 @@ def test_file_that_lost_its_end_is_refused_before_it_is_read(X, y, tmp_path, dty
         model.transform(X)
 
 
-def test_rows_whose_variance_overflows_are_refused(rng):
+def test_overflowing_variance_raises(rng):
     X = rng.standard_normal((40, 3)) * 1e200
     with pytest.raises(ValueError, match=r"X must have a finite variance.*Scale X down"):
         SSDML().fit(X, np.arange(40) % 2)
 
 
-def test_a_backbone_with_partitions_is_refused(rng):
+def test_backbone_with_partitions_raises(rng):
     with pytest.raises(ValueError, match="backbone must be None with partition_size"):
         SSDML.paper(backbone="residual").fit(rng.standard_normal((40, 3)), np.arange(40) % 2)

@@ -1,4 +1,4 @@
-"""The mixin of learned metrics: embedding, distances and matrix agree with each other."""
+"""Learned metrics: embedding, distances and matrix agree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ssdml.metric.base import BLOCK_ENTRIES, LearnedMetric, embed
 
 
 class Stretch(LearnedMetric, BaseEstimator):
-    """A metric that is given, not learned: twice the first feature, minus the second."""
+    """A fixed metric: twice the first feature, minus the second."""
 
     def __init__(self, representation=None):
         self.representation = representation
@@ -54,7 +54,7 @@ def test_embedding_is_float32_if_the_rows_are(X):
     assert model.transform([[1, 2]]).dtype == np.float64
 
 
-def test_pair_distance_is_that_of_the_embedding_and_the_quadratic_form(X):
+def test_pair_distance_agrees_with_the_quadratic_form(X):
     model = Stretch().fit(X)
     pairs = np.stack([X[:10], X[10:]], axis=1)
     distances = model.pair_distance(pairs)
@@ -68,7 +68,7 @@ def test_pair_distance_is_that_of_the_embedding_and_the_quadratic_form(X):
     np.testing.assert_allclose(distances, [metric(u, v) for u, v in pairs])
 
 
-def test_mahalanobis_matrix_is_the_one_worked_out_by_hand(X):
+def test_mahalanobis_matrix_by_hand(X):
     np.testing.assert_array_equal(Stretch().fit(X).get_mahalanobis_matrix(), np.diag([4.0, 1.0]))
 
 
@@ -80,8 +80,10 @@ def test_scikit_learn_takes_the_metric(X):
     np.testing.assert_array_equal(by_metric, by_embedding)
 
 
-def test_pairs_of_another_shape_are_told(X):
-    with pytest.raises(ValueError, match=r"pairs must have shape \(n_pairs, 2, n_features\); got"):
+def test_pairs_of_wrong_shape_raise(X):
+    with pytest.raises(
+        ValueError, match=r"pairs must have shape \(n_pairs, 2, n_features = 2\); got"
+    ):
         Stretch().fit(X).pair_distance(X)
     with pytest.raises(ValueError, match=r"got \(1, 3, 2\)"):
         Stretch().fit(X).pair_distance(X[None, :3])
@@ -114,13 +116,13 @@ def test_columns_are_named_after_the_class(X):
 @pytest.mark.parametrize(
     "method", ["get_mahalanobis_matrix", "get_metric", "get_feature_names_out"]
 )
-def test_nothing_is_offered_before_the_fit(method):
+def test_methods_need_a_fit(method):
     with pytest.raises(NotFittedError, match="Stretch instance is not fitted"):
         getattr(Stretch(), method)()
 
 
 @pytest.mark.parametrize("container", ["default", "pandas", "polars"])
-def test_pair_distances_do_not_depend_on_the_container_of_transform(rng, container):
+def test_pair_distances_ignore_the_output_container(rng, container):
     X = rng.standard_normal((60, 3))
     model = SSDML(random_state=0).fit(X, np.arange(60) % 2)
     expected = model.pair_distance(X.reshape(30, 2, 3))
@@ -131,7 +133,7 @@ def test_pair_distances_do_not_depend_on_the_container_of_transform(rng, contain
     assert model.predict_proba(X).shape == (60, 2)
 
 
-def test_an_index_of_faiss_finds_the_nearest_under_the_metric(X):
+def test_faiss_index_finds_nearest_neighbors(X):
     model = Stretch().fit(X)
     squares, rows = model.to_faiss(X[5:]).search(model.transform(X[:5]).astype(np.float32), 3)
     gaps = model.transform(X[:5])[:, None] - model.transform(X[5:])

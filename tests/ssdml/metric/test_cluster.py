@@ -1,4 +1,4 @@
-"""SSDML on the schedulers of dask, and on a cluster that loses a worker: always the same."""
+"""SSDML on the schedulers of dask, and on a cluster that loses a worker: equal results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from ssdml import SSDML
-from ssdml.metric import out_of_core as partitions
+from ssdml.metric import out_of_core
 from tests.chunks import in_chunks
 
 dask = pytest.importorskip("dask")
@@ -23,14 +23,14 @@ pytestmark = pytest.mark.usefixtures("small_partitions")
 
 @pytest.fixture
 def expected(overlapping):
-    """One task after another, in this thread."""
+    """The fit on the synchronous scheduler."""
     X, labels, _ = overlapping
     with dask.config.set(scheduler="synchronous"):
         return SSDML(random_state=0).fit(in_chunks(X), labels)
 
 
 def check_equal(model, expected):
-    """Two fits are the same to the last bit."""
+    """Assert that two fits are bitwise equal."""
     for name in ("components_", "transduction_", "label_distributions_", "embedding_"):
         np.testing.assert_array_equal(getattr(model, name), getattr(expected, name), err_msg=name)
     for ends, same in zip(model.triplets_, expected.triplets_, strict=True):
@@ -42,17 +42,17 @@ def check_equal(model, expected):
 @pytest.mark.parametrize(
     "scheduler", ["threads", pytest.param("processes", marks=pytest.mark.slow)]
 )
-def test_schedulers_of_dask_come_to_the_same(overlapping, expected, scheduler):
+def test_schedulers_give_equal_results(overlapping, expected, scheduler):
     with dask.config.set(scheduler=scheduler, num_workers=2):
         check_equal(SSDML(random_state=0).fit(in_chunks(overlapping[0]), overlapping[1]), expected)
 
 
-def test_no_task_has_all_rows_and_no_rows_outlive_their_partition(overlapping, monkeypatch):
-    """Counted where the graph is built, and by the blocks that are alive at a time."""
+def test_no_task_holds_all_rows(overlapping, monkeypatch):
+    """Counts the rows of each graph and the blocks alive at a time."""
     X, labels, _ = overlapping
     graphs, alive, most = [], set(), []
 
-    def searched(points, *args, search=partitions.knn_graph, **kwargs):
+    def searched(points, *args, search=out_of_core.knn_graph, **kwargs):
         graphs.append(len(points))
         return search(points, *args, **kwargs)
 
@@ -63,17 +63,17 @@ def test_no_task_has_all_rows_and_no_rows_outlive_their_partition(overlapping, m
         most.append(len(alive))
         return block
 
-    monkeypatch.setattr(partitions, "knn_graph", searched)
+    monkeypatch.setattr(out_of_core, "knn_graph", searched)
     watched = in_chunks(X).map_blocks(read, dtype=X.dtype, meta=X[:0])
     with dask.config.set(scheduler="synchronous"):
         SSDML(random_state=0).fit(watched, labels)
-    assert sorted(graphs) == [210, 210, 210]  # 200 of their own, and 10 of the 15 that are labeled
+    assert sorted(graphs) == [210, 210, 210]  # 200 of its own and 10 of the 15 labeled rows
     assert max(most) == 4  # of 50 rows each
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two worker processes; they take some seconds to start."""
+    """Two worker processes; starting them takes seconds."""
     distributed = pytest.importorskip("distributed")
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with distributed.LocalCluster(**options) as cluster:
@@ -87,29 +87,29 @@ def client(cluster):
         yield client
 
 
-def test_cluster_comes_to_the_same(overlapping, expected, client):
+def test_cluster_gives_equal_results(overlapping, expected, client):
     check_equal(SSDML(random_state=0).fit(in_chunks(overlapping[0]), overlapping[1]), expected)
     assert len(client.run(os.getpid)) == 2
 
 
-def test_worker_that_is_killed_changes_nothing(overlapping, expected, client, tmp_path):
-    """The first to build a graph dies; what it had is computed again, by itself or the other."""
+def test_killed_worker_changes_nothing(overlapping, expected, client, tmp_path):
+    """The first worker to build a graph dies; its tasks are computed again."""
     mark = str(tmp_path / "killed")
 
     def arm(mark):
         import os
         import signal
 
-        from ssdml.metric import out_of_core as partitions
+        from ssdml.metric import out_of_core
 
-        def killing(*args, search=partitions.knn_graph, **kwargs):
+        def killing(*args, search=out_of_core.knn_graph, **kwargs):
             try:
                 os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
             except FileExistsError:
                 return search(*args, **kwargs)
             os.kill(os.getpid(), signal.SIGKILL)
 
-        partitions.knn_graph = killing
+        out_of_core.knn_graph = killing
 
     before = set(client.run(os.getpid).values())
     client.run(arm, mark)
@@ -122,7 +122,7 @@ def test_worker_that_is_killed_changes_nothing(overlapping, expected, client, tm
 
 
 def failing_when_read_again(X, mark):
-    """The rows in chunks; the disk fails once at the second reading of the sixth."""
+    """The rows in chunks; the second read of the sixth chunk fails once."""
 
     def read(block, block_info):
         if block_info[0]["chunk-location"][0] == 5:
@@ -136,7 +136,7 @@ def failing_when_read_again(X, mark):
 
 
 @pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
-def test_a_disk_that_fails_midway_leaves_nothing_fitted(overlapping, expected, tmp_path, scheduler):
+def test_failing_disk_leaves_nothing_fitted(overlapping, expected, tmp_path, scheduler):
     X, labels, _ = overlapping
     failing = failing_when_read_again(X, str(tmp_path / "reads"))
     model = SSDML(random_state=0).fit(X[:100], labels[:100])
@@ -148,8 +148,8 @@ def test_a_disk_that_fails_midway_leaves_nothing_fitted(overlapping, expected, t
         check_equal(model.fit(failing, labels), expected)
 
 
-def test_a_task_that_raises_midway_leaves_nothing_fitted(overlapping, expected, client, tmp_path):
-    """Its error comes as it is, and the cluster forgets it, though its traceback is kept."""
+def test_failing_task_leaves_nothing_fitted(overlapping, expected, client, tmp_path):
+    """The error is raised unchanged; the cluster forgets it although its traceback lives."""
     X, labels, _ = overlapping
     failing = failing_when_read_again(X, str(tmp_path / "reads"))
     model = SSDML(random_state=0).fit(X[:100], labels[:100])
@@ -165,11 +165,11 @@ def test_a_task_that_raises_midway_leaves_nothing_fitted(overlapping, expected, 
 
 
 def n_failed(dask_scheduler):
-    """Tasks whose error the scheduler remembers."""
+    """Number of tasks whose error the scheduler holds."""
     return sum(task.state == "erred" for task in dask_scheduler.tasks.values())
 
 
-def test_errors_of_a_worker_arrive(overlapping, client):
+def test_worker_errors_are_raised(overlapping, client):
     bad = overlapping[0].copy()
     bad[333, 2] = np.nan
     with pytest.raises(ValueError, match="SSDML: X must be finite; got nan at row 333, column 2"):

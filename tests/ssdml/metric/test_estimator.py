@@ -1,4 +1,4 @@
-"""SSDML: better than the input, guarded, and in step with scikit-learn."""
+"""SSDML: better than the input, with a fallback to it, and compatible with scikit-learn."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def scores(Z, digits):
     return evaluate(Z, y), few_label_accuracy(Z[known], labels[known], Z[~known], y[~known])
 
 
-# What it is for
+# Quality
 
 
 def test_linear_metric_beats_the_input(digits, fitted):
@@ -44,7 +44,7 @@ def test_linear_metric_beats_the_input(digits, fitted):
 
 
 def test_residual_backbone_beats_the_input(digits, monkeypatch):
-    """Even trained for a third of the time: by 10 points of NMI and 7 of accuracy."""
+    """With a third of the training: by 10 points of NMI and 7 of accuracy."""
     monkeypatch.setattr("ssdml.metric.residual.schedule_for", lambda n_rows: Schedule(n_steps=150))
     X, _, labels = digits
     before, accuracy_before = scores(X, digits)
@@ -55,7 +55,7 @@ def test_residual_backbone_beats_the_input(digits, monkeypatch):
     assert accuracy > accuracy_before + 5
 
 
-def test_seed_settles_the_approximate_search_of_many_rows_as_well(digits, monkeypatch):
+def test_seed_determines_the_approximate_search(digits, monkeypatch):
     monkeypatch.setattr("ssdml.graphs.neighbors.knn.EXACT_WORK", 0)
     X, _, labels = digits
     first, same, other = (SSDML(random_state=seed).fit(X, labels) for seed in (0, 0, 1))
@@ -63,7 +63,7 @@ def test_seed_settles_the_approximate_search_of_many_rows_as_well(digits, monkey
     assert (other.label_distributions_ != first.label_distributions_).any()
 
 
-def test_unseen_rows_are_predicted_as_well_as_those_that_were_seen(digits):
+def test_new_rows_are_predicted_as_accurately(digits):
     X, y, labels = digits
     seen = np.arange(len(X)) % 3 > 0
     model = SSDML(random_state=0).fit(X[seen], labels[seen])
@@ -74,7 +74,7 @@ def test_unseen_rows_are_predicted_as_well_as_those_that_were_seen(digits):
 
 
 def test_prediction_follows_the_induction_formula(digits, fitted):
-    """The formula row by row; and training rows are predicted as they were transduced."""
+    """Row by row; and training rows are predicted as in ``transduction_``."""
     X = digits[0]
     assert (fitted.predict(X) == fitted.transduction_).mean() > 0.95
     Z = fitted.transform(X[:3])
@@ -88,20 +88,20 @@ def test_prediction_follows_the_induction_formula(digits, fitted):
         np.testing.assert_allclose(proba, expected, atol=1e-4)  # distances are float32
 
 
-def test_history_tells_of_each_round(fitted):
+def test_history_describes_each_round(fitted):
     assert len(fitted.history_) == 2
-    for turn in fitted.history_:
-        assert turn["n_triplets"] > 10_000
-        before, after = turn["objective"]
+    for entry in fitted.history_:
+        assert entry["n_triplets"] > 10_000
+        before, after = entry["objective"]
         assert after < before
-        assert 0 < turn["agreement"] <= 1
+        assert 0 < entry["agreement"] <= 1
     first = fitted.history_[0]
     assert first["weight"] == fitted.input_weight_
     assert (first["agreement"] >= first["input_agreement"]) or not first["is_worse"]
     assert fitted.triplets_.anchor.size == fitted.history_[-1]["n_triplets"]
 
 
-def test_fitted_attributes_say_what_was_found(digits, fitted):
+def test_fitted_attributes(digits, fitted):
     X, y, _ = digits
     np.testing.assert_array_equal(fitted.classes_, np.arange(10))
     assert (fitted.transduction_ == y).mean() > 0.9
@@ -120,32 +120,33 @@ def harmful(**params):
     )
 
 
-def test_guard_returns_the_input_where_what_was_learned_is_worse(digits):
+def test_guard_falls_back_to_the_input(digits):
     X, _, labels = digits
-    message = r"SSDML: returns the input as it is, .* worse: .*% with the input\. Label more rows"
+    message = r"SSDML: returns the input instead: .* worse: .*% with the input\. Label more rows"
     with pytest.warns(UserWarning, match=message) as caught:
         model = harmful().fit(X, labels)
     assert caught[0].filename == __file__
     np.testing.assert_array_equal(model.transform(X), X)
     assert model.input_weight_ == np.inf
-    assert model.history_  # what was tried is told
+    assert model.history_
 
 
-def test_guard_can_be_switched_off(digits):
+def test_guard_can_be_disabled(digits):
     X, y, labels = digits
     model = harmful(guard=False).fit(X, labels)
     assert evaluate(model.transform(X), y)["R@1"] < evaluate(X, y)["R@1"] - 5
 
 
-def test_guard_compares_with_as_many_columns_of_the_input(digits):
-    """All 64 columns of the input beat one that is learned; that is no reason to return one."""
+def test_guard_compares_equal_numbers_of_columns(digits):
+    """All 64 columns of the input beat a single learned one, but one of the input does not."""
     X, _, labels = digits
     known = labels != -1
     model = SSDML(1, random_state=0).fit(X, labels)
     assert np.isfinite(model.input_weight_)
     principal = PCA(1).fit(X).transform(X[known])
     of_learned, of_input = (
-        nearest_mean_correct(Z, labels[known]).mean() for Z in (model.transform(X[known]), principal)
+        nearest_mean_correct(Z, labels[known]).mean()
+        for Z in (model.transform(X[known]), principal)
     )
     assert of_learned > of_input
 
@@ -154,7 +155,7 @@ def test_guard_compares_with_as_many_columns_of_the_input(digits):
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_frames_come_out_where_they_are_asked_for(blobs, library):
+def test_output_can_be_a_frame(blobs, library):
     frames = pytest.importorskip(library)
     X, _, labels = blobs
     table = frames.DataFrame({name: X[:, i] for i, name in enumerate("abcde")})
@@ -166,7 +167,7 @@ def test_frames_come_out_where_they_are_asked_for(blobs, library):
     np.testing.assert_allclose(result.to_numpy(), model.embedding_)
 
 
-def test_pipeline_hands_labels_on(blobs):
+def test_pipeline_passes_labels_on(blobs):
     X, y, labels = blobs
     pipeline = make_pipeline(StandardScaler(), SSDML(random_state=0)).fit(X, labels)
     assert pipeline.score(X, y) > 0.9
@@ -191,14 +192,14 @@ def test_grid_search_never_scores_an_unlabeled_row(blobs, scoring):
 
 
 @pytest.mark.usefixtures("short_training")
-def test_nothing_is_remembered_from_the_fit_before(blobs):
+def test_refit_forgets_the_previous_fit(blobs):
     X, _, labels = blobs
     model = SSDML(backbone="residual", random_state=0).fit(X[:, :3], labels)
     again = model.fit(X, labels).transform(X)
     np.testing.assert_array_equal(again, clone(model).fit(X, labels).transform(X))
 
 
-def test_distributions_are_those_that_propagation_gives(blobs):
+def test_distributions_agree_with_propagation(blobs):
     X, _, labels = blobs
     model = SSDML(random_state=0).fit(X, labels)
     np.testing.assert_array_equal(

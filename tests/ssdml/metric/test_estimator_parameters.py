@@ -1,4 +1,4 @@
-"""What the parameters of SSDML do, that each reaches the kernel, and the metric's laws."""
+"""Parameters of SSDML: effect, flow to the kernels, and invariances of the metric."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_distances_agree_with_the_quadratic_form(blobs, backbone):
     )
 
 
-def test_input_is_kept_beside_what_is_learned(blobs):
+def test_input_is_added_to_the_metric(blobs):
     """M = A + weight² I: the smallest eigenvalues are the input's, where A has rank C - 1."""
     X, _, labels = blobs
     model = SSDML(input_weight=0.5, guard=False, random_state=0).fit(X, labels)
@@ -43,28 +43,28 @@ def test_input_is_kept_beside_what_is_learned(blobs):
     assert eigenvalues[3] > 0.3
 
 
-def test_weight_of_zero_drops_the_input(blobs):
+def test_zero_weight_drops_the_input(blobs):
     X, _, labels = blobs
     model = SSDML(input_weight=0, guard=False, random_state=0).fit(X, labels)
     assert model.input_weight_ == 0
     assert model.components_.shape == (2, 5)  # classes - 1
 
 
-def test_weight_is_chosen_from_the_trials_if_it_is_left_open(blobs):
+def test_auto_weight_is_one_of_the_candidates(blobs):
     assert SSDML(random_state=0).fit(*blobs[::2]).input_weight_ in INPUT_WEIGHTS
 
 
 @pytest.mark.parametrize("backbone", [None, "residual"])
 @pytest.mark.usefixtures("short_training")
-def test_number_of_columns_is_the_one_asked_for(blobs, backbone):
+def test_number_of_columns(blobs, backbone):
     X, _, labels = blobs
     model = SSDML(backbone=backbone, guard=False, random_state=0)
     assert model.fit(X, labels).transform(X).shape == (120, 5)
     assert clone(model).set_params(n_components=3).fit(X, labels).transform(X).shape == (120, 3)
 
 
-def test_fewer_columns_are_the_best_of_the_full_embedding(blobs):
-    """No other three columns of the embedding spread the rows more: its principal components."""
+def test_fewer_columns_are_principal_components(blobs):
+    """Three columns have the variance of the first principal components of the embedding."""
     X, _, labels = blobs
     full = SSDML(guard=False, random_state=0).fit(X, labels).transform(X)
     few = SSDML(3, guard=False, random_state=0).fit(X, labels).transform(X)
@@ -72,11 +72,11 @@ def test_fewer_columns_are_the_best_of_the_full_embedding(blobs):
     np.testing.assert_allclose(np.trace(np.cov(few, rowvar=False)), variances[:3].sum(), rtol=1e-6)
 
 
-# Laws
+# Invariances
 
 
-def test_rows_may_be_shifted(blobs):
-    """No product of rows, only of differences: the metric of shifted rows is the same."""
+def test_translation_does_not_matter(blobs):
+    """Only differences of rows enter the metric."""
     X, _, labels = blobs
     plain, moved = (SSDML(random_state=0).fit(rows, labels) for rows in (X, X + 64.0))
     np.testing.assert_allclose(
@@ -84,7 +84,7 @@ def test_rows_may_be_shifted(blobs):
     )
 
 
-def test_rows_may_be_rotated(blobs, rng):
+def test_rotation_rotates_the_metric(blobs, rng):
     X, _, labels = blobs
     Q = random_orthonormal(5, 5, rng)
     plain, turned = (SSDML(random_state=0).fit(rows, labels) for rows in (X, X @ Q))
@@ -93,8 +93,8 @@ def test_rows_may_be_rotated(blobs, rng):
     )
 
 
-def test_order_of_the_rows_does_not_matter_to_the_paper(blobs, rng):
-    """Nothing is drawn there but the start, which does not depend on the rows."""
+def test_row_order_does_not_matter_to_the_paper(blobs, rng):
+    """Only the start is random, and it does not depend on the rows."""
     X, _, labels = blobs
     order = rng.permutation(len(X))
     plain = SSDML.paper(random_state=0).fit(X, labels)
@@ -102,7 +102,7 @@ def test_order_of_the_rows_does_not_matter_to_the_paper(blobs, rng):
     np.testing.assert_allclose(shuffled.components_, plain.components_, atol=1e-8)
 
 
-def test_scale_of_the_rows_does_not_matter(blobs):
+def test_scale_does_not_matter(blobs):
     X, _, labels = blobs
     plain, scaled = (SSDML(random_state=0).fit(rows, labels) for rows in (X, X * 1024))
     np.testing.assert_allclose(
@@ -178,20 +178,20 @@ def test_propagation_chooses_the_affinities(blobs, monkeypatch, propagation, fac
 
 @pytest.mark.usefixtures("short_training")
 @pytest.mark.parametrize("max_rounds", [1, 3])
-def test_rounds_are_as_many_as_allowed(blobs, max_rounds):
+def test_max_rounds_sets_the_rounds(blobs, max_rounds):
     for backbone in (None, "residual"):
         model = SSDML(max_rounds=max_rounds, backbone=backbone, random_state=0).fit(*blobs[::2])
         assert len(model.history_) == max_rounds
 
 
-def test_seed_decides(blobs):
+def test_seed_determines_the_result(blobs):
     X, _, labels = blobs
     one, same, other = (SSDML(random_state=s).fit(X, labels).transform(X) for s in (1, 1, 2))
     np.testing.assert_array_equal(one, same)
     assert not np.array_equal(one, other)
 
 
-def test_verbose_asks_for_the_bar(blobs, monkeypatch):
+def test_verbose_enables_the_bar(blobs, monkeypatch):
     seen = []
     stages = estimator.Stages
     monkeypatch.setattr(
@@ -217,6 +217,6 @@ def test_verbose_asks_for_the_bar(blobs, monkeypatch):
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
-def test_parameter_out_of_range_is_named(blobs, params, message):
+def test_parameter_out_of_range_raises(blobs, params, message):
     with pytest.raises(ValueError, match=message):
         SSDML(**params).fit(*blobs[::2])

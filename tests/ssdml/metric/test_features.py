@@ -1,4 +1,4 @@
-"""The features on which L is learned."""
+"""Feature maps on which L is learned."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.spatial.distance import pdist
 
-from ssdml.metric.features import RESIDUAL_COMPONENTS, Identity, Residual, Whitening
+from ssdml.metric.features import RESIDUAL_COMPONENTS, FeatureMap, Residual, Whitening
 from ssdml.networks.training import Schedule
 from ssdml.utils.linalg import top_eigenvectors
 from ssdml.utils.scatter import class_scatter, whitening
@@ -23,7 +23,7 @@ def blobs(rng):
 
 @pytest.fixture
 def short(monkeypatch):
-    """Training of a few steps, where the default has hundreds."""
+    """Training of a few steps."""
     monkeypatch.setattr(
         "ssdml.metric.residual.schedule_for", lambda n_rows: Schedule(n_steps=15, batch_size=32)
     )
@@ -34,53 +34,57 @@ def residual(X, **options):
 
 
 def made(name, X, classes):
-    backbone = {
-        "identity": lambda: Identity(np.linalg.qr(np.ones((6, 1)) + np.eye(6, 3))[0]),
+    feature_map = {
+        "identity": lambda: FeatureMap(np.linalg.qr(np.ones((6, 1)) + np.eye(6, 3))[0]),
         "whitening": Whitening,
         "residual": lambda: residual(X),
     }[name]()
-    backbone.learn(X, classes, 0)
-    return backbone
+    feature_map.learn(X, classes, 0)
+    return feature_map
 
 
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("name", ["identity", "whitening", "residual"])
-class TestEveryBackbone:
-    def test_the_metric_is_orthonormal_on_its_features(self, name, blobs):
-        backbone = made(name, *blobs)
-        d, n_components = backbone.L.shape
-        assert d == backbone.features(blobs[0]).shape[1]
-        np.testing.assert_allclose(backbone.L.T @ backbone.L, np.eye(n_components), atol=1e-12)
+class TestEveryFeatureMap:
+    def test_metric_is_orthonormal(self, name, blobs):
+        feature_map = made(name, *blobs)
+        d, n_components = feature_map.L.shape
+        assert d == feature_map.features(blobs[0]).shape[1]
+        np.testing.assert_allclose(
+            feature_map.L.T @ feature_map.L, np.eye(n_components), atol=1e-12
+        )
 
-    def test_the_embedding_is_what_representation_and_components_give(self, name, blobs):
+    def test_embedding_is_representation_times_components(self, name, blobs):
         X, classes = blobs
-        backbone = made(name, X, classes)
-        before = X if backbone.representation is None else backbone.representation.embed(X)
-        np.testing.assert_allclose(before @ backbone.components.T, backbone.embed(X), atol=1e-10)
+        feature_map = made(name, X, classes)
+        before = X if feature_map.representation is None else feature_map.representation.embed(X)
+        np.testing.assert_allclose(
+            before @ feature_map.components.T, feature_map.embed(X), atol=1e-10
+        )
 
-    def test_the_embedding_follows_a_new_metric(self, name, blobs):
+    def test_embedding_follows_a_new_metric(self, name, blobs):
         X, classes = blobs
-        backbone = made(name, X, classes)
-        backbone.L = np.linalg.qr(np.ones((6, 2)) - np.eye(6, 2))[0]
-        projected = backbone.features(X) @ backbone.L
-        if backbone.representation is not None:
+        feature_map = made(name, X, classes)
+        feature_map.L = np.linalg.qr(np.ones((6, 2)) - np.eye(6, 2))[0]
+        projected = feature_map.features(X) @ feature_map.L
+        if feature_map.representation is not None:
             projected /= np.linalg.norm(projected, axis=1, keepdims=True)
-        np.testing.assert_allclose(backbone.embed(X), projected, atol=1e-9)
+        np.testing.assert_allclose(feature_map.embed(X), projected, atol=1e-9)
 
-    def test_rows_are_left_as_they_are(self, name, blobs):
+    def test_input_is_not_modified(self, name, blobs):
         X, classes = blobs
         X.flags.writeable = classes.flags.writeable = False
-        backbone = made(name, X, classes)
-        backbone.embed(X)
-        backbone.features(X)
+        feature_map = made(name, X, classes)
+        feature_map.embed(X)
+        feature_map.features(X)
 
 
-def test_no_features_are_the_rows():
+def test_identity_returns_the_rows():
     X = np.eye(3)
-    assert Identity(np.eye(3, 2)).features(X) is X
+    assert FeatureMap(np.eye(3, 2)).features(X) is X
 
 
-def test_whitened_features_shrink_the_scatter_within_classes_and_undo_it(blobs):
+def test_whitening_shrinks_the_within_class_scatter(blobs):
     X, classes = blobs
     features = made("whitening", X, classes).features(X)
     np.testing.assert_allclose(features, X @ whitening(class_scatter(X, classes)))
@@ -90,22 +94,20 @@ def test_whitened_features_shrink_the_scatter_within_classes_and_undo_it(blobs):
 
 
 @pytest.mark.parametrize(("n_classes", "expected"), [(2, 1), (4, 3), (40, 6)])
-def test_there_is_a_discriminant_less_than_classes_and_no_more_than_columns(
-    rng, n_classes, expected
-):
-    backbone = Whitening()
-    backbone.learn(rng.standard_normal((80, 6)), np.arange(80) % n_classes, 0)
-    assert backbone.L.shape == (6, expected)
+def test_number_of_discriminants(rng, n_classes, expected):
+    feature_map = Whitening()
+    feature_map.learn(rng.standard_normal((80, 6)), np.arange(80) % n_classes, 0)
+    assert feature_map.L.shape == (6, expected)
 
 
-def test_discriminants_leave_the_means_as_far_apart_as_all_features_do(blobs):
+def test_discriminants_keep_distances_between_means(blobs):
     X, classes = blobs
-    backbone = made("whitening", X, classes)
+    feature_map = made("whitening", X, classes)
     means = np.array([X[classes == c].mean(axis=0) for c in range(4)])
-    np.testing.assert_allclose(pdist(backbone.embed(means)), pdist(backbone.features(means)))
+    np.testing.assert_allclose(pdist(feature_map.embed(means)), pdist(feature_map.features(means)))
 
 
-def test_whitening_does_not_see_a_linear_change_of_the_columns(blobs, rng, monkeypatch):
+def test_whitening_is_invariant_to_linear_maps(blobs, rng, monkeypatch):
     X, classes = blobs
     monkeypatch.setattr(
         "ssdml.metric.features.whitening", lambda scatter: whitening(scatter, shrinkage=0.0)
@@ -115,15 +117,15 @@ def test_whitening_does_not_see_a_linear_change_of_the_columns(blobs, rng, monke
     np.testing.assert_allclose(one, two, rtol=1e-6)
 
 
-def test_the_residual_metric_starts_at_the_principal_axes(rng):
+def test_residual_metric_starts_at_principal_axes(rng):
     X = rng.standard_normal((100, 70)) * np.linspace(3, 1, 70)
-    backbone = residual(X)
+    feature_map = residual(X)
     expected = top_eigenvectors(np.cov(X, rowvar=False), RESIDUAL_COMPONENTS)
-    np.testing.assert_allclose(backbone.L, expected, atol=1e-9)
+    np.testing.assert_allclose(feature_map.L, expected, atol=1e-9)
 
 
 @pytest.mark.usefixtures("short")
-def test_an_untrained_residual_head_standardizes_as_a_whole(blobs, monkeypatch):
+def test_untrained_residual_head_standardizes(blobs, monkeypatch):
     X, classes = blobs
     monkeypatch.setattr("ssdml.metric.residual.schedule_for", lambda n_rows: Schedule(n_steps=0))
     features = made("residual", X, classes).features(X)
@@ -133,12 +135,12 @@ def test_an_untrained_residual_head_standardizes_as_a_whole(blobs, monkeypatch):
 
 
 @pytest.mark.usefixtures("short")
-def test_residual_features_follow_the_seed_and_leave_torchs_generator(blobs):
+def test_residual_features_depend_on_the_seed_alone(blobs):
     X, classes = blobs
     state = torch.get_rng_state()
     one, two, other = (residual(X) for _ in range(3))
-    for backbone, seed in ((one, 1), (two, 1), (other, 2)):
-        backbone.learn(X, classes, seed)
+    for feature_map, seed in ((one, 1), (two, 1), (other, 2)):
+        feature_map.learn(X, classes, seed)
         torch.rand(3)
     np.testing.assert_array_equal(one.embed(X), two.embed(X))
     assert not np.array_equal(one.embed(X), other.embed(X))
@@ -148,41 +150,41 @@ def test_residual_features_follow_the_seed_and_leave_torchs_generator(blobs):
 
 
 @pytest.mark.usefixtures("short")
-def test_a_residual_head_learns_on_from_where_it_is(blobs, monkeypatch):
+def test_residual_head_continues_training(blobs, monkeypatch):
     X, classes = blobs
-    backbone = made("residual", X, classes)
-    learned = backbone.features(X)
+    feature_map = made("residual", X, classes)
+    learned = feature_map.features(X)
     monkeypatch.setattr("ssdml.metric.residual.schedule_for", lambda n_rows: Schedule(n_steps=0))
-    backbone.learn(X, classes, 1)
-    np.testing.assert_array_equal(backbone.features(X), learned)
+    feature_map.learn(X, classes, 1)
+    np.testing.assert_array_equal(feature_map.features(X), learned)
 
 
 @pytest.mark.usefixtures("short")
-def test_a_residual_head_lowers_its_loss_and_keeps_every_step(blobs, monkeypatch):
+def test_residual_head_lowers_its_loss(blobs, monkeypatch):
     X, classes = blobs
     monkeypatch.setattr(
         "ssdml.metric.residual.schedule_for", lambda n_rows: Schedule(n_steps=60, batch_size=64)
     )
-    backbone = residual(X)
-    backbone.learn(X, classes, 0)
-    assert len(backbone.losses) == 60
-    assert np.mean(backbone.losses[-10:]) < 0.8 * np.mean(backbone.losses[:10])
+    feature_map = residual(X)
+    feature_map.learn(X, classes, 0)
+    assert len(feature_map.losses) == 60
+    assert np.mean(feature_map.losses[-10:]) < 0.8 * np.mean(feature_map.losses[:10])
 
 
 @pytest.mark.usefixtures("short")
-def test_columns_that_do_not_vary_are_no_obstacle(rng):
+def test_constant_columns_are_allowed(rng):
     X = np.ones((60, 3))
-    backbone = residual(X)
-    backbone.learn(X, np.arange(60) % 2, 0)
-    assert np.isfinite(backbone.embed(X)).all()
+    feature_map = residual(X)
+    feature_map.learn(X, np.arange(60) % 2, 0)
+    assert np.isfinite(feature_map.embed(X)).all()
     one = residual(rng.standard_normal((60, 1)))
     assert one.L.shape == (1, 1)
 
 
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_residual_features_keep_the_precision_of_the_rows(blobs, dtype):
+def test_residual_features_keep_the_dtype(blobs, dtype):
     X, classes = blobs
-    backbone = residual(X.astype(dtype))
-    backbone.learn(X.astype(dtype), classes, 0)
-    assert backbone.embed(X.astype(dtype)).dtype == dtype
+    feature_map = residual(X.astype(dtype))
+    feature_map.learn(X.astype(dtype), classes, 0)
+    assert feature_map.embed(X.astype(dtype)).dtype == dtype

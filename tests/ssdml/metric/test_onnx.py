@@ -1,4 +1,4 @@
-"""What is exported embeds as the model does, any number of rows; what cannot be, is told."""
+"""ONNX export: agrees with ``transform`` for any number of samples; errors."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from torch import nn
 from ssdml import SSDML, DeepSSDML
 from ssdml.baselines import LRML
 from ssdml.deep.onnx import SampleEmbedding
-from ssdml.metric import onnx as onnx_export
+from ssdml.metric import onnx as export
 from ssdml.metric.features import ResidualRepresentation
-from ssdml.metric.onnx import EmbeddingOfRows, write_onnx
+from ssdml.metric.onnx import RowEmbedding, write_onnx
 from ssdml.networks.backbones import CifarNet, MnistNet, Standardized
 from ssdml.networks.metric_network import MetricNetwork
 from tests.deep import small_images, small_model
@@ -40,7 +40,7 @@ def rows():
 
 @pytest.fixture(scope="module")
 def deep():
-    """A small network that has learned for a moment, with the input beside it."""
+    """A small trained network with the input beside its embedding."""
     X, _, labels = small_images(n=300)
     return X, small_model(epochs=1, epochs_per_partition=1, input_weight=0.7).fit(X, labels)
 
@@ -64,7 +64,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_rows_are_embedded_as_by_transform(rows, name, tmp_path, short_training):
+def test_export_agrees_with_transform(rows, name, tmp_path, short_training):
     X, labels = rows
     model = MODELS[name].fit(X, labels)
     assert (model.representation_ is not None) == (name == "residual")
@@ -76,7 +76,7 @@ def test_rows_are_embedded_as_by_transform(rows, name, tmp_path, short_training)
         np.testing.assert_allclose(found, model.transform(single), **TOL)
 
 
-def test_items_are_embedded_as_by_transform(deep, tmp_path):
+def test_deep_export_agrees_with_transform(deep, tmp_path):
     X, model = deep
     model.to_onnx(tmp_path / "model.onnx")
     assert model.input_weight_ == 0.7
@@ -85,7 +85,7 @@ def test_items_are_embedded_as_by_transform(deep, tmp_path):
         np.testing.assert_allclose(found, model.transform(X[:n]), **TOL)
 
 
-def test_features_keep_their_input_beside_them_too(rows, tmp_path):
+def test_export_keeps_the_input_of_features(rows, tmp_path):
     X, labels = rows
     head = nn.Sequential(nn.Linear(64, 16), nn.BatchNorm1d(16), nn.Dropout())
     schedule = {"epochs": 1, "epochs_per_partition": 1, "random_state": 0, "device": "cpu"}
@@ -96,7 +96,7 @@ def test_features_keep_their_input_beside_them_too(rows, tmp_path):
     np.testing.assert_allclose(run(tmp_path / "model.onnx", single), model.transform(X[:9]), **TOL)
 
 
-def test_without_the_input_beside_it_the_network_stands_alone(deep, tmp_path):
+def test_export_without_the_input(deep, tmp_path):
     X, model = deep
     module = SampleEmbedding(model.network_, model.input_projection_, 0.0)
     write_onnx(module, model.item_shape_, tmp_path / "model.onnx", "who", "transform")
@@ -106,7 +106,7 @@ def test_without_the_input_beside_it_the_network_stands_alone(deep, tmp_path):
 
 
 @pytest.mark.parametrize(("network", "shape"), [(MnistNet, (1, 28, 28)), (CifarNet, (3, 32, 32))])
-def test_the_networks_of_the_paper_can_be_exported(network, shape, tmp_path):
+def test_networks_of_the_paper_export(network, shape, tmp_path):
     torch.manual_seed(0)
     standardized = Standardized(network(), torch.tensor(0.5), torch.tensor(0.3))
     metric = torch.linalg.qr(torch.randn(network.n_features, 16))[0]
@@ -120,7 +120,7 @@ def test_the_networks_of_the_paper_can_be_exported(network, shape, tmp_path):
     np.testing.assert_allclose(run(tmp_path / "model.onnx", images.numpy()), expected, **TOL)
 
 
-def test_a_row_whose_embedding_has_no_length_stays_zero(rng):
+def test_zero_embedding_stays_zero(rng):
     parts = [
         np.ones(3),
         np.array(2.0),
@@ -131,12 +131,12 @@ def test_a_row_whose_embedding_has_no_length_stays_zero(rng):
     ]
     representation = ResidualRepresentation(*parts, rng.standard_normal((3, 2)))
     X = np.vstack([np.ones((1, 3)), rng.standard_normal((2, 3))]).astype(np.float32)
-    found = EmbeddingOfRows(np.eye(5), representation)(torch.from_numpy(X)).numpy()
+    found = RowEmbedding(np.eye(5), representation)(torch.from_numpy(X)).numpy()
     np.testing.assert_allclose(found, representation(X), **TOL)
     np.testing.assert_array_equal(found[0], [0, 0, 1, 1, 1])
 
 
-def test_names_and_shapes_of_the_graph_are_told(rows, tmp_path):
+def test_graph_has_names_and_shapes(rows, tmp_path):
     model = SSDML(5, random_state=0).fit(*rows)
     model.to_onnx(str(tmp_path / "model.onnx"))
     (given,), (made,) = (
@@ -147,7 +147,7 @@ def test_names_and_shapes_of_the_graph_are_told(rows, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
 
 
-def test_the_model_is_left_as_it_was(deep, tmp_path, capfd):
+def test_export_does_not_change_the_model(deep, tmp_path, capfd):
     X, model = deep
     before = model.transform(X[:9])
     state = torch.get_rng_state()
@@ -168,7 +168,7 @@ class Eigenvalues(nn.Module):
 
 
 @pytest.mark.parametrize("module", [Branching(), Eigenvalues()], ids=lambda m: type(m).__name__)
-def test_a_module_that_cannot_be_exported_is_told_and_nothing_is_written(module, tmp_path, capfd):
+def test_untraceable_module_raises_and_writes_nothing(module, tmp_path, capfd):
     path = tmp_path / "model.onnx"
     path.write_text("of another model")
     with pytest.raises(ValueError, match=r"backbone must be a module that torch\.export can trace"):
@@ -179,7 +179,7 @@ def test_a_module_that_cannot_be_exported_is_told_and_nothing_is_written(module,
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_prediction_cannot_be_exported(rows, deep, tmp_path):
+def test_prediction_cannot_be_exported(rows, deep, tmp_path):
     for model in (SSDML(random_state=0).fit(*rows), deep[1]):
         who = rf"{type(model).__name__}\.to_onnx"
         with pytest.raises(ValueError, match=rf"{who}: method must be 'transform'; got 'predict'"):
@@ -187,26 +187,26 @@ def test_a_prediction_cannot_be_exported(rows, deep, tmp_path):
 
 
 @pytest.mark.parametrize("missing", ["onnx", "onnxscript"])
-def test_a_missing_package_is_named_with_the_way_to_it(rows, missing, tmp_path, monkeypatch):
+def test_missing_package_raises(rows, missing, tmp_path, monkeypatch):
     model = SSDML(random_state=0).fit(*rows)
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(ImportError, match=r"needs onnx and onnxscript: pip install 'ssdml\[onnx\]"):
         model.to_onnx(tmp_path / "model.onnx")
 
 
-def test_weights_beyond_the_format_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(onnx_export, "MOST_BYTES", 100)
+def test_weights_beyond_2_gb_raise(tmp_path, monkeypatch):
+    monkeypatch.setattr(export, "MOST_BYTES", 100)
     with pytest.raises(ValueError, match=r"weights must take less than 2 GB, .* got 0\.0 GB"):
         write_onnx(nn.Linear(10, 10), (10,), tmp_path / "model.onnx", "who", "transform")
 
 
-def test_a_folder_that_is_not_there_is_named(rows, tmp_path):
+def test_missing_folder_raises(rows, tmp_path):
     model = SSDML(random_state=0).fit(*rows)
     with pytest.raises(OSError, match="cannot be written"):
         model.to_onnx(tmp_path / "missing" / "model.onnx")
 
 
 @pytest.mark.parametrize("model", [SSDML(), DeepSSDML(nn.Identity(), 2), LRML()], ids=repr)
-def test_a_model_that_was_not_fitted_says_so(model, tmp_path):
+def test_unfitted_model_raises(model, tmp_path):
     with pytest.raises(NotFittedError):
         model.to_onnx(tmp_path / "model.onnx")

@@ -1,12 +1,6 @@
-"""SSDML on arrays of dask: the metric of memory, from parts of the rows.
-
-``test_cluster.py`` has the schedulers and the loss of a worker, ``test_distributed_input.py`` hard
-and bad input.
-"""
+"""SSDML on dask arrays: agrees with a fit in memory."""
 
 from __future__ import annotations
-
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,8 +9,8 @@ from sklearn.datasets import load_digits
 from ssdml import SSDML
 from ssdml.evaluation import evaluate, few_label_accuracy
 from ssdml.graphs.triplets import Triplets
-from ssdml.metric import out_of_core as distributed, out_of_core as partitions
-from ssdml.metric.alternation import turn
+from ssdml.metric import out_of_core
+from ssdml.metric.alternation import update_metric
 from ssdml.metric.features import Whitening
 from tests.chunks import in_chunks
 
@@ -35,7 +29,7 @@ def fitted(rows):
     return SSDML(random_state=0).fit(in_chunks(rows[0]), rows[1])
 
 
-# What is learned
+# Agreement with a fit in memory
 
 
 @pytest.mark.parametrize(
@@ -49,9 +43,9 @@ def fitted(rows):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("n_rows", [600, 150])  # of 150 too few could be held out to judge
-def test_one_partition_comes_to_the_metric_of_rows_in_memory(rows, monkeypatch, options, n_rows):
-    monkeypatch.setattr(partitions, "PARTITION_ROWS", 600)
+@pytest.mark.parametrize("n_rows", [600, 150])  # 150 are too few to hold out any
+def test_one_partition_agrees_with_a_fit_in_memory(rows, monkeypatch, options, n_rows):
+    monkeypatch.setattr(out_of_core, "PARTITION_ROWS", 600)
     X, labels, _ = (array[:n_rows] for array in rows)
     model = SSDML(random_state=3, **options)
     expected = model.fit(X, labels).__dict__.copy()
@@ -68,24 +62,24 @@ def test_one_partition_comes_to_the_metric_of_rows_in_memory(rows, monkeypatch, 
     np.testing.assert_allclose(model.history_[0]["objective"], last["objective"], rtol=1e-10)
 
 
-def test_metric_is_the_one_of_all_rows_with_the_pooled_triplets(rows, fitted):
-    """A slow twin that has all rows at hand: their classes and the triplets are given."""
+def test_metric_agrees_with_the_pooled_triplets(rows, fitted):
+    """Learn from all rows, given their classes and the pooled triplets."""
     X = rows[0]
     classes = fitted.label_distributions_.argmax(axis=1)
     assert len(fitted.history_) == 3
     twin = Whitening()
     twin.learn(X, classes, 0)
-    turn(twin, X, fitted.triplets_, SimpleNamespace(partition_size=None, angle=40.0))
+    update_metric(twin, X, fitted.triplets_, SSDML())
     embedding = twin.embed(X)
     scale = np.sqrt(embedding.var(axis=0).sum() / X.var(axis=0).sum())
     M = twin.components.T @ twin.components / scale**2 + fitted.input_weight_**2 * np.eye(5)
     np.testing.assert_allclose(fitted.get_mahalanobis_matrix(), M, rtol=1e-9, atol=1e-12)
 
 
-# 3 s, for ten fits.
-def test_partitions_learn_most_of_what_memory_would(monkeypatch):
-    """Three of 400 digits keep more than half of the gain over the input, and its neighbors."""
-    monkeypatch.setattr(partitions, "PARTITION_ROWS", 400)
+# 3 s for ten fits
+def test_partitions_keep_most_of_the_gain(monkeypatch):
+    """Three partitions of 400 digits keep half of the gain, and the neighbors of the input."""
+    monkeypatch.setattr(out_of_core, "PARTITION_ROWS", 400)
     gains = []
     for seed in range(5):
         X, y, labels = some_digits(seed)
@@ -105,7 +99,7 @@ def test_partitions_learn_most_of_what_memory_would(monkeypatch):
 
 
 def some_digits(seed):
-    """1,200 of scikit-learn's digits in random order, five labels a class."""
+    """1,200 digits in random order, five labels per class."""
     rng = np.random.default_rng(seed)
     X, y = load_digits(return_X_y=True)
     chosen = rng.permutation(len(X))[:1200]
@@ -116,16 +110,16 @@ def some_digits(seed):
     return X, y, labels
 
 
-def test_attributes_are_in_the_order_of_all_rows(rows, fitted):
+def test_attributes_follow_the_row_order(rows, fitted):
     X, labels, y = rows
     assert (fitted.transduction_ == y).mean() > 0.9
     assert (fitted.label_distributions_.argmax(axis=1) == fitted.transduction_).all()
     anchor, positive, negative, weight = fitted.triplets_
-    assert (y[anchor] == y[positive]).mean() > 0.8  # 1/3 if rows were mistaken
+    assert (y[anchor] == y[positive]).mean() > 0.8  # 1/3 for shuffled rows
     assert (y[anchor] != y[negative]).mean() > 0.8
     assert np.unique(anchor).size == 600
-    assert sum(told["n_triplets"] for told in fitted.history_) == len(weight)
-    assert [told["rows"] for told in fitted.history_] == [(0, 200), (200, 400), (400, 600)]
+    assert sum(entry["n_triplets"] for entry in fitted.history_) == len(weight)
+    assert [entry["rows"] for entry in fitted.history_] == [(0, 200), (200, 400), (400, 600)]
     assert fitted.n_features_in_ == 5
     assert np.isin(np.flatnonzero(labels != -1), fitted.reference_rows_).all()
     np.testing.assert_allclose(
@@ -133,7 +127,7 @@ def test_attributes_are_in_the_order_of_all_rows(rows, fitted):
     )
 
 
-def test_labels_may_be_of_dask_and_rows_of_any_numbers(rows):
+def test_dask_labels_and_integer_rows(rows):
     X, labels, _ = rows
     whole = np.round(X * 8)
     plain = SSDML(random_state=0).fit(in_chunks(whole), labels)
@@ -142,7 +136,7 @@ def test_labels_may_be_of_dask_and_rows_of_any_numbers(rows):
     np.testing.assert_array_equal(plain.transduction_, other.transduction_)
 
 
-def test_single_precision_is_kept(rows):
+def test_float32_is_kept(rows):
     X, labels, _ = rows
     model = SSDML(random_state=0).fit(in_chunks(X.astype(np.float32)), labels)
     for name in ("components_", "label_distributions_", "embedding_"):
@@ -150,12 +144,12 @@ def test_single_precision_is_kept(rows):
 
 
 def test_pooled_triplets_keep_their_ends():
-    """Two partitions told of rows 5, 3 and 8, 9; each mined one triplet among its own."""
+    """Two partitions with rows 5, 3 and 8, 9; each mined one triplet."""
 
-    def told(numbers, anchor, positive, negative):
+    def summary(numbers, anchor, positive, negative):
         ends = (np.array([place]) for place in (anchor, positive, negative))
         places = np.arange(len(numbers))
-        return partitions.Summary(
+        return out_of_core.Summary(
             np.ones((2, 1)),
             np.array(numbers),
             np.array(numbers, dtype=float)[:, None],
@@ -166,22 +160,22 @@ def test_pooled_triplets_keep_their_ends():
             ({"rows": numbers},),
         )
 
-    pool = distributed.pooled([told([5, 3], 0, 1, 0), told([8, 9], 1, 0, 1)])
+    pool = out_of_core.pool_summaries([summary([5, 3], 0, 1, 0), summary([8, 9], 1, 0, 1)])
     (triplets,) = pool.triplets
     assert pool.numbers[triplets.anchor].tolist() == [5, 9]
     assert pool.numbers[triplets.positive].tolist() == [3, 8]
-    assert pool.numbers[pool.judged].tolist() == [5, 8]
+    assert pool.numbers[pool.validation].tolist() == [5, 8]
     assert pool.samples[1].tolist() == [0, 1, 2, 3]
 
 
-# What it is good for
+# Prediction and fallback
 
 
-def test_guard_returns_the_input_where_what_was_learned_is_worse(monkeypatch):
-    monkeypatch.setattr(partitions, "PARTITION_ROWS", 600)
+def test_guard_falls_back_to_the_input(monkeypatch):
+    monkeypatch.setattr(out_of_core, "PARTITION_ROWS", 600)
     X, _, labels = some_digits(0)
     harm = {"mining": "neighborhood", "propagation": "one-sided", "input_weight": 0}
-    message = r"SSDML: returns the input as it is, .* worse: .*% with the input\. Label more rows"
+    message = r"SSDML: returns the input instead: .* worse: .*% with the input\. Label more rows"
     with pytest.warns(UserWarning, match=message) as caught:
         model = SSDML(random_state=0, **harm).fit(in_chunks(X, 300), labels)
     assert caught[-1].filename == __file__
@@ -191,7 +185,7 @@ def test_guard_returns_the_input_where_what_was_learned_is_worse(monkeypatch):
     assert free.transform(X).shape == (1200, 9)
 
 
-def test_rows_are_embedded_and_predicted_by_blocks(rows, fitted):
+def test_transform_and_predict_work_by_blocks(rows, fitted):
     X, labels, y = rows
     chunked = in_chunks(X, 70)
     for method in ("transform", "predict_proba", "predict"):
@@ -205,33 +199,33 @@ def test_rows_are_embedded_and_predicted_by_blocks(rows, fitted):
 
 
 @pytest.mark.usefixtures("short_training")
-def test_rows_are_embedded_by_blocks_under_a_backbone(rows):
+def test_backbone_embeds_by_blocks(rows):
     X, labels, _ = rows
     model = SSDML(backbone="residual", max_rounds=1, random_state=0).fit(X, labels)
     np.testing.assert_allclose(model.transform(in_chunks(X)).compute(), model.transform(X))
 
 
-def test_new_rows_are_compared_with_the_reference_rows(rows, fitted, monkeypatch):
-    """The formula of a fit in memory of those rows alone, with the distributions they have."""
+def test_prediction_uses_the_reference_rows(rows, fitted, monkeypatch):
+    """As a fit in memory of those rows alone, with their distributions."""
     X, labels, _ = rows
-    monkeypatch.setattr(partitions, "REFERENCE_ROWS", 100)
+    monkeypatch.setattr(out_of_core, "REFERENCE_ROWS", 100)
     few = SSDML(random_state=0).fit(in_chunks(X), labels)
     assert len(few.reference_rows_) < 300
     twin = SSDML(random_state=0).fit(X, labels)
     twin.components_, twin.embedding_ = few.components_, few.embedding_
     twin.label_distributions_ = few.label_distributions_[few.reference_rows_]
-    twin.confidence_powers_ = few.confidence_powers_  # of many graphs there are none
+    twin.confidence_powers_ = few.confidence_powers_  # not calibrated out of core
     np.testing.assert_array_equal(few.predict_proba(X), twin.predict_proba(X))
 
 
-def test_saved_metric_predicts_the_same(rows, fitted, tmp_path):
+def test_saved_model_predicts_the_same(rows, fitted, tmp_path):
     fitted.save(tmp_path / "model")
     again = SSDML.load(tmp_path / "model")
     np.testing.assert_array_equal(again.predict_proba(rows[0]), fitted.predict_proba(rows[0]))
     np.testing.assert_array_equal(again.reference_rows_, fitted.reference_rows_)
 
 
-def test_nothing_is_remembered_by_a_fit_in_memory(rows):
+def test_refit_in_memory_forgets_the_partitions(rows):
     X, labels, _ = rows
     model = SSDML(random_state=0).fit(in_chunks(X), labels).fit(X, labels)
     assert model.reference_rows_ is None

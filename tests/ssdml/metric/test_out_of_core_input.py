@@ -1,7 +1,4 @@
-"""Hard and bad input of SSDML on arrays of dask: each has its message, or a result that is right.
-
-What an array or a block must be is in ``test_dask_arrays.py``.
-"""
+"""Difficult and invalid dask arrays: a correct result, or an actionable error."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import numpy as np
 import pytest
 
 from ssdml import SSDML
-from ssdml.metric import out_of_core as partitions
+from ssdml.metric import out_of_core
 from tests.chunks import in_chunks
 
 da = pytest.importorskip("dask.array")
@@ -24,7 +21,9 @@ def rows(overlapping):
 
 def test_one_labeled_class_returns_the_input(rows):
     X, labels, _ = rows
-    message = "returns the input as it is, for its labels lead to one class alone"
+    message = (
+        "returns the input instead: propagation finds a single class. Label at least one other"
+    )
     with pytest.warns(UserWarning, match=message) as caught:
         model = SSDML(random_state=0).fit(in_chunks(X), np.where(labels == 1, 1, -1))
     assert caught[0].filename == __file__
@@ -32,30 +31,30 @@ def test_one_labeled_class_returns_the_input(rows):
     np.testing.assert_array_equal(model.predict(X), 1)
 
 
-@pytest.mark.filterwarnings("ignore:propagate_labels. no label reaches")  # told by the worker
-def test_rows_that_no_label_reaches_are_told_of_here_as_well(rows):
+@pytest.mark.filterwarnings("ignore:propagate_labels. no label reaches")  # also from the worker
+def test_unreached_rows_warn_in_the_calling_process(rows):
     X, labels, _ = rows
     far = (np.arange(600) >= 500) & (labels == -1)
     with pytest.warns(RuntimeWarning, match="SSDML: no label reaches 98 rows, in 1 of 3 partit"):
         model = SSDML(random_state=0).fit(in_chunks(X + 1000 * far[:, None]), labels)
-    assert [told["unreached"] for told in model.history_] == [0, 0, far.sum()]
+    assert [entry["unreached"] for entry in model.history_] == [0, 0, far.sum()]
 
 
-def test_more_labeled_rows_than_a_partition_has_are_warned_of(rows):
+def test_more_labels_than_partition_rows_warn(rows):
     X, _, y = rows
-    message = r"SSDML: labeled rows should be fewer .*; got 600 for 200\. Set some .*X.rechunk"
+    message = r"SSDML: labeled rows must be fewer .*; got 600 for 200\. Set some .*X.rechunk"
     with pytest.warns(UserWarning, match=message):
         model = SSDML(random_state=0).fit(in_chunks(X), y)
     assert model.score(X, y) > 0.9
 
 
-def test_fewer_rows_than_neighbors_make_do_with_those_there_are(rows, monkeypatch):
-    """Eight rows in the first partition, four of them labeled; twelve in each of the others."""
-    monkeypatch.setattr(partitions, "PARTITION_ROWS", 8)
+def test_fewer_rows_than_neighbors_warn(rows, monkeypatch):
+    """Eight rows in the first partition, four of them labeled; twelve in each other one."""
+    monkeypatch.setattr(out_of_core, "PARTITION_ROWS", 8)
     X, _, y = rows
     X = np.stack([X[y == 0][:16], X[y == 1][:16]], axis=1).reshape(32, 5)  # in turn
     labels = np.r_[0, 1, 0, 1, np.full(28, -1)]
-    message = "SSDML: n_neighbors must be below n_samples = 8; got 10. Takes 7."
+    message = "SSDML: n_neighbors must be below n_samples = 8; got 10. Using 7."
     with pytest.warns(UserWarning, match=message) as caught:
         model = SSDML(random_state=0, guard=False).fit(in_chunks(X, 4), labels)
     assert caught[0].filename == __file__
@@ -89,20 +88,20 @@ def test_fewer_rows_than_neighbors_make_do_with_those_there_are(rows, monkeypatc
         (lambda X: X * 1e200, {}, "X must have a finite variance; it overflows. Scale X down"),
     ],
 )
-def test_bad_input_is_refused_with_the_way_out(rows, spoil, options, message):
+def test_invalid_input_raises(rows, spoil, options, message):
     model = SSDML(random_state=0, **options)
     with pytest.raises(ValueError, match=f"SSDML: .*{message}"):
         model.fit(spoil(in_chunks(rows[0])), rows[1])
 
 
-def test_partitions_that_are_far_apart_may_overflow_together(rows):
+def test_distant_partitions_may_overflow(rows):
     X, labels, _ = rows
     far = X + np.repeat([-1e160, 0, 1e160], 200)[:, None]
     with pytest.raises(ValueError, match="X must have a finite variance; it overflows"):
         SSDML(random_state=0).fit(in_chunks(far), labels)
 
 
-def test_blocks_of_other_sizes_than_the_array_says_are_refused(rows):
+def test_blocks_of_wrong_size_raise(rows):
     X, labels, _ = rows
     lying = in_chunks(X).map_blocks(lambda block: block[1:], dtype=X.dtype, meta=X[:0])
     with pytest.raises(
@@ -111,7 +110,7 @@ def test_blocks_of_other_sizes_than_the_array_says_are_refused(rows):
         SSDML(random_state=0).fit(lying, labels)
 
 
-def test_new_rows_of_another_width_are_refused(rows):
+def test_new_rows_of_another_width_raise(rows):
     fitted = SSDML(random_state=0).fit(in_chunks(rows[0]), rows[1])
     with pytest.raises(ValueError, match="X has 4 features, but SSDML is expecting 5 features"):
         fitted.transform(in_chunks(rows[0][:, :4]))

@@ -1,4 +1,4 @@
-"""SSDML.paper(): seed 003 to the letter, against a slow derivation."""
+"""SSDML.paper() against a slow implementation of Dutta et al. (2021)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests import reference
 
 
 def slow_angular(X, triplets, angle):
-    """The paper's objective triplet by triplet, in the mean, with its gradient."""
+    """The objective of the paper, triplet by triplet, averaged, with its gradient."""
     factor = 4 * np.tan(np.radians(angle)) ** 2
 
     def objective(L):
@@ -33,8 +33,8 @@ def slow_angular(X, triplets, angle):
     return objective
 
 
-def test_paper_is_the_seed_on_one_partition(blobs):
-    """One-sided affinities, neighborhood triplets, ten steps from a random start, slowly."""
+def test_paper_agrees_with_a_slow_implementation(blobs):
+    """One-sided affinities, neighborhood triplets, ten steps from a random start."""
     X, _, labels = blobs
     X = Normalizer().fit_transform(X)
     model = SSDML.paper(random_state=np.random.RandomState(3)).fit(X, labels)
@@ -61,7 +61,7 @@ def test_paper_is_the_seed_on_one_partition(blobs):
     np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(2), atol=1e-12)
 
 
-def test_paper_has_no_guard_and_keeps_no_input():
+def test_paper_has_the_published_parameters():
     params = SSDML.paper().get_params()
     assert params["guard"] is False
     assert params["input_weight"] == 0
@@ -75,23 +75,23 @@ def test_paper_has_no_guard_and_keeps_no_input():
     ("partition_size", "max_rounds", "expected"),
     [(9000, None, 1), (50, None, 2), (10, None, 5), (50, 1, 1), (50, 4, 4)],
 )
-def test_partitions_take_their_turn(blobs, partition_size, max_rounds, expected):
-    """100 unlabeled rows: as many turns as they fill partitions, 5 at most, unless told."""
+def test_number_of_partitions(blobs, partition_size, max_rounds, expected):
+    """100 unlabeled rows: as many partitions as they fill, at most 5, unless given."""
     X, _, labels = blobs
     model = SSDML.paper(partition_size=partition_size, max_rounds=max_rounds, random_state=0)
     model.fit(X, labels)
     assert len(model.history_) == expected
     rows = 20 + min(partition_size, 100)
-    assert [turn["n_triplets"] for turn in model.history_] == [rows * 5] * expected
+    assert [entry["n_triplets"] for entry in model.history_] == [rows * 5] * expected
     assert model.triplets_.anchor.max() < len(X)
 
 
-def test_partitions_are_disjoint_until_all_rows_had_their_turn(blobs, monkeypatch):
+def test_partitions_are_disjoint(blobs, monkeypatch):
     seen = []
     monkeypatch.setattr(
         alternation,
-        "_mine",
-        lambda s, *rest, mine=alternation._mine: seen.append(s) or mine(s, *rest),
+        "mine",
+        lambda s, *rest, mine=alternation.mine: seen.append(s) or mine(s, *rest),
     )
     X, _, labels = blobs
     SSDML.paper(partition_size=50, random_state=0).fit(X, labels)

@@ -1,4 +1,4 @@
-"""Partitions: which rows they have, and that what they tell depends on nothing else."""
+"""Partitions of a dask array: their rows and their summaries."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ import pytest
 
 from ssdml.graphs.neighbors.knn import knn_graph
 from ssdml.graphs.propagation.labels import propagate_labels
-from ssdml.metric import out_of_core as partitions
+from ssdml.metric import out_of_core
 from ssdml.metric.out_of_core import (
     Labeled,
     Task,
-    apportioned,
+    apportion,
     chunk_groups,
-    fewest_rows,
     shares,
+    smallest_partition,
     summarize,
 )
 from ssdml.metric.selection import HELD_OUT, REFERENCE_ROWS, VALIDATION_ROWS
 from ssdml.utils.scatter import class_scatter, pool_moments, pooled_scatter
 
-# Which rows
+# Rows and shares
 
 
 @pytest.fixture
 def chunks(rng):
-    """Chunks of all sizes, some empty."""
+    """Chunk sizes, some zero."""
     return [int(size) for size in rng.integers(0, 60_000, 50)] + [0, 3]
 
 
-def test_every_chunk_is_in_one_partition_in_order(chunks):
+def test_partitions_cover_all_chunks_in_order(chunks):
     groups = chunk_groups(chunks, 8)
     assert list(chain.from_iterable(groups)) == list(range(len(chunks)))
     assert all(sum(chunks[chunk] for chunk in group) for group in groups)
@@ -39,8 +39,8 @@ def test_every_chunk_is_in_one_partition_in_order(chunks):
 
 @pytest.mark.parametrize("n_features", [1, 10_000])
 @pytest.mark.parametrize("largest", [1, 500, 30_000, 200_000])
-def test_partitions_are_neither_small_nor_large(rng, n_features, largest):
-    """At least half the rows that chunks are merged up to; half more at most, or one chunk more."""
+def test_partition_sizes_are_bounded(rng, n_features, largest):
+    """At least half the limit; at most half more, or one chunk more."""
     most = min(50_000, 2**27 // n_features)
     for _ in range(30):
         sizes = [*rng.integers(0, largest + 1, rng.integers(1, 400)).tolist(), largest]
@@ -50,55 +50,55 @@ def test_partitions_are_neither_small_nor_large(rng, n_features, largest):
         assert (rows <= max(1.5 * most, most + largest)).all()
 
 
-def test_equal_chunks_are_merged_up_to_the_limit():
+def test_equal_chunks_merge_up_to_the_limit():
     assert [len(group) for group in chunk_groups([10_000] * 14, 8)] == [5, 5, 4]
     assert [len(group) for group in chunk_groups([10_000] * 12, 8)] == [5, 7]
     assert [len(group) for group in chunk_groups([90_000, 90_000, 3], 8)] == [1, 2]
 
 
-def test_shares_are_in_proportion_and_sum_to_the_whole(rng):
+def test_apportionment_is_proportional_and_exact(rng):
     for total in (0, 1, 7, 50_000):
         sizes = rng.integers(0, 1000, 20)
-        parts = apportioned(total, sizes)
+        parts = apportion(total, sizes)
         assert sum(parts) == total
         np.testing.assert_allclose(parts, total * sizes / sizes.sum(), atol=1)
-    assert apportioned(0, [0, 0]) == [0, 0]
+    assert apportion(0, [0, 0]) == [0, 0]
 
 
-def test_as_much_is_mined_and_judged_in_all_as_in_memory(rng, chunks):
+def test_shares_sum_to_those_in_memory(rng, chunks):
     n = sum(chunks)
     labels = np.where(rng.random(n) < 0.01, 1, -1)
-    told = [share for _, share in shares(chunks, 8, labels)]
-    assert sum(share.n_triplets for share in told) == partitions.N_TRIPLETS
-    assert sum(share.n_judged for share in told) == VALIDATION_ROWS
-    assert sum(share.n_references for share in told) == REFERENCE_ROWS
-    assert [share.stop for share in told[:-1]] == [share.start for share in told[1:]]
-    assert (told[0].start, told[-1].stop) == (0, n)
-    for share in told:
+    parts = [share for _, share in shares(chunks, 8, labels)]
+    assert sum(share.n_triplets for share in parts) == out_of_core.N_TRIPLETS
+    assert sum(share.n_validation for share in parts) == VALIDATION_ROWS
+    assert sum(share.n_references for share in parts) == REFERENCE_ROWS
+    assert [share.stop for share in parts[:-1]] == [share.start for share in parts[1:]]
+    assert (parts[0].start, parts[-1].stop) == (0, n)
+    for share in parts:
         assert sum(share.sizes) == share.stop - share.start
 
 
 @pytest.mark.parametrize("n", [2, 30, 249, 250, 1000])
-def test_rows_that_judge_are_held_out_where_there_are_enough(n):
+def test_validation_rows_are_held_out_if_enough(n):
     (share,) = (share for _, share in shares([n], 8, np.full(n, -1)))
-    assert share.n_judged == (int(HELD_OUT * n) if n >= 250 else n)
+    assert share.n_validation == (int(HELD_OUT * n) if n >= 250 else n)
 
 
-def test_the_smallest_partition_is_counted_with_the_labeled_rows_of_others(rng):
+def test_smallest_partition_includes_labeled_rows(rng):
     labels = np.where(rng.random(150_000) < 0.001, 1, -1)
     sizes = [50_000, 60_000, 40_000]
     rows = np.split(np.arange(150_000), np.cumsum(sizes)[:-1])
     expected = [len(np.union1d(own, np.flatnonzero(labels != -1))) for own in rows]
-    assert fewest_rows(sizes, 8, labels) == min(expected)
+    assert smallest_partition(sizes, 8, labels) == min(expected)
 
 
-# What they tell
+# Summaries
 
 
 @pytest.fixture
 def problem(monkeypatch, rng):
-    """Three partitions of 200 rows in blocks of 100, ten of all rows labeled."""
-    monkeypatch.setattr(partitions, "PARTITION_ROWS", 200)
+    """Three partitions of 200 rows in blocks of 100; ten rows are labeled."""
+    monkeypatch.setattr(out_of_core, "PARTITION_ROWS", 200)
     truth = rng.integers(0, 3, 600)
     X = rng.standard_normal((600, 4)) + 3 * np.eye(3, 4)[truth]
     numbers = np.sort(rng.choice(600, 10, replace=False))
@@ -111,14 +111,14 @@ def problem(monkeypatch, rng):
     return X, labels, labeled, task, shares([100] * 6, 4, labels)
 
 
-def told(problem, number):
+def summarized(problem, number):
     X, _, labeled, task, parts = problem
     chunks, share = parts[number]
     return summarize([X[100 * c : 100 * c + 100] for c in chunks], labeled, share, task)
 
 
-def test_a_partition_tells_the_same_whenever_it_is_asked(problem):
-    (one, summary), (two, again) = told(problem, 1), told(problem, 1)
+def test_summaries_are_reproducible(problem):
+    (one, summary), (two, again) = summarized(problem, 1), summarized(problem, 1)
     for first, second in zip((*one, *summary[:4]), (*two, *again[:4]), strict=True):
         np.testing.assert_array_equal(first, second)
     for first, second in zip(summary.triplets, again.triplets, strict=True):
@@ -128,36 +128,36 @@ def test_a_partition_tells_the_same_whenever_it_is_asked(problem):
     assert summary.history == again.history
 
 
-def test_labels_spread_on_the_partition_and_all_labeled_rows(problem):
+def test_labels_spread_from_all_labeled_rows(problem):
     X, labels, *_ = problem
     own = np.arange(200, 400)
     rows = np.r_[own, np.setdiff1d(np.flatnonzero(labels != -1), own)]
     expected = propagate_labels(knn_graph(X[rows], 8), labels[rows])
-    np.testing.assert_array_equal(told(problem, 1)[1].distributions, expected[:200])
+    np.testing.assert_array_equal(summarized(problem, 1)[1].distributions, expected[:200])
 
 
-def test_numbers_are_those_of_the_rows_that_are_told(problem):
+def test_numbers_are_those_of_the_chosen_rows(problem):
     X, labels, *_ = problem
     for number in range(3):
-        _, summary = told(problem, number)
+        _, summary = summarized(problem, number)
         np.testing.assert_array_equal(summary.X, X[summary.numbers])
-        judged = summary.numbers[summary.judged]
-        assert (labels[judged] == -1).all()
-        assert (judged // 200 == number).all()
+        validation = summary.numbers[summary.validation]
+        assert (labels[validation] == -1).all()
+        assert (validation // 200 == number).all()
         for sample in summary.samples:
-            assert np.isin(summary.judged, sample).all()
+            assert np.isin(summary.validation, sample).all()
             assert (summary.numbers[sample] // 200 == number).all()
         anchors = np.concatenate([summary.numbers[t.anchor] for t in summary.triplets])
         strangers = anchors[anchors // 200 != number]
         assert (labels[strangers] != -1).all()
 
 
-def test_each_row_that_is_not_held_out_counts_once_in_the_moments(problem):
-    """Labeled rows go to every partition, and yet count at home alone."""
+def test_moments_count_each_training_row_once(problem):
+    """Although every partition receives all labeled rows."""
     X = problem[0]
-    moments, summaries = zip(*(told(problem, number) for number in range(3)), strict=True)
+    moments, summaries = zip(*(summarized(problem, number) for number in range(3)), strict=True)
     classes = np.concatenate([s.distributions for s in summaries]).argmax(axis=1)
-    held_out = np.concatenate([s.numbers[s.judged] for s in summaries])
+    held_out = np.concatenate([s.numbers[s.validation] for s in summaries])
     seen = np.setdiff1d(np.arange(600), held_out)
     assert len(held_out) == int(HELD_OUT * 590)
     pooled = pooled_scatter(pool_moments(moments))
@@ -165,16 +165,16 @@ def test_each_row_that_is_not_held_out_counts_once_in_the_moments(problem):
         np.testing.assert_allclose(one, two, atol=1e-12)
 
 
-def test_a_partition_of_one_class_mines_nothing(problem):
+def test_partition_with_one_class_mines_nothing(problem):
     X, _, labeled, task, parts = problem
-    lonely = labeled._replace(labels=np.full(10, 2))
+    single = labeled._replace(labels=np.full(10, 2))
     chunks, share = parts[0]
-    _, summary = summarize([X[100 * c : 100 * c + 100] for c in chunks], lonely, share, task)
+    _, summary = summarize([X[100 * c : 100 * c + 100] for c in chunks], single, share, task)
     assert summary.history[0]["n_triplets"] == 0
     assert summary.distributions.shape == (200, 1)
 
 
-def test_rows_out_of_reach_are_counted(problem):
+def test_unreached_rows_are_counted(problem):
     X, _, labeled, task, parts = problem
     chunks, share = parts[0]
     far = np.setdiff1d(np.arange(100, 200), labeled.numbers)

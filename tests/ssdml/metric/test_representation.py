@@ -1,4 +1,4 @@
-"""The residual head as plain arrays."""
+"""Residual heads as plain arrays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def parts(rng):
     return rng.standard_normal(d), np.asarray(0.4), *weights, L
 
 
-def test_arrays_embed_as_the_torch_head_does(parts, rng):
+def test_arrays_agree_with_the_torch_head(parts, rng):
     mean, scale, *weights, L = parts
     head = ResidualHead(6, n_hidden=16).eval()
     with torch.no_grad():
@@ -37,7 +37,7 @@ def test_arrays_embed_as_the_torch_head_does(parts, rng):
     np.testing.assert_allclose(representation.features(X), features.numpy(), atol=2e-5)
 
 
-def test_the_input_stands_beside_the_embedding(parts, rng):
+def test_input_follows_the_embedding(parts, rng):
     X = rng.standard_normal((7, 6))
     X.flags.writeable = False
     representation = ResidualRepresentation(*parts)
@@ -48,7 +48,7 @@ def test_the_input_stands_beside_the_embedding(parts, rng):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_precision_follows_the_rows(parts, rng, dtype):
+def test_dtype_is_kept(parts, rng, dtype):
     representation = ResidualRepresentation(*parts)
     assert representation(rng.standard_normal((4, 6)).astype(dtype)).dtype == dtype
 
@@ -60,7 +60,7 @@ def test_rows_are_embedded_one_by_one(parts, rng):
     np.testing.assert_allclose(representation(X), alone, atol=1e-13)
 
 
-def test_a_head_of_zeros_standardizes_and_projects(parts, rng):
+def test_zero_head_standardizes_and_projects(parts, rng):
     mean, scale, *weights, L = parts
     representation = ResidualRepresentation(mean, scale, *map(np.zeros_like, weights), L)
     X = rng.standard_normal((5, 6))

@@ -43,20 +43,20 @@ def angular(rng):
     return angular_objective(rng.standard_normal((60, 8)), Triplets(*ends, np.ones(200)))
 
 
-def test_random_columns_are_orthonormal_and_follow_the_generator():
+def test_random_columns_are_orthonormal_and_reproducible():
     L, again = (random_orthonormal(7, 3, np.random.default_rng(5)) for _ in range(2))
     np.testing.assert_allclose(L.T @ L, np.eye(3), atol=1e-14)
     np.testing.assert_array_equal(L, again)
 
 
-def test_random_columns_favor_no_direction(rng):
+def test_random_columns_are_isotropic(rng):
     sample = np.array([random_orthonormal(3, 1, rng)[:, 0] for _ in range(4000)])
     # mean of x xᵀ is I/3; an entry's standard error is at most sqrt(4/45 / 4000) = 0.005
     np.testing.assert_allclose(sample.T @ sample / 4000, np.eye(3) / 3, atol=0.025)
     np.testing.assert_allclose(sample.mean(axis=0), 0, atol=0.05)
 
 
-def test_the_minimum_of_a_quadratic_is_the_sum_of_the_least_eigenvalues(A, start):
+def test_quadratic_minimum_is_the_smallest_eigenvalues(A, start):
     result = minimize_on_stiefel(quadratic(A), start, max_iter=200)
     values, vectors = np.linalg.eigh(A)
     assert result.value == pytest.approx(values[:3].sum(), abs=1e-9)
@@ -67,14 +67,14 @@ def test_the_minimum_of_a_quadratic_is_the_sum_of_the_least_eigenvalues(A, start
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (4, 4), (5, 1)])
-def test_edges_of_the_manifold_are_searched_too(rng, shape):
+def test_square_and_vector_shapes(rng, shape):
     B = np.diag(np.arange(1.0, shape[0] + 1))
     result = minimize_on_stiefel(quadratic(B), random_orthonormal(*shape, rng), max_iter=200)
     assert result.value == pytest.approx(np.arange(1, shape[1] + 1).sum(), abs=1e-8)
 
 
 @pytest.mark.parametrize("max_iter", [1, 3, 10])
-def test_the_point_is_orthonormal_and_never_above_the_start(angular, start, max_iter):
+def test_point_is_orthonormal_and_below_the_start(angular, start, max_iter):
     result = minimize_on_stiefel(angular, start, max_iter=max_iter)
     assert np.abs(result.point.T @ result.point - np.eye(3)).max() < 1e-8
     assert result.initial_value == angular(start)[0]
@@ -88,26 +88,26 @@ def test_more_steps_never_end_higher(angular, start):
 
 
 @pytest.mark.parametrize("max_iter", [0, 1, 4])
-def test_no_more_steps_are_taken_than_allowed(angular, start, max_iter):
+def test_steps_are_limited(angular, start, max_iter):
     result = minimize_on_stiefel(angular, start, max_iter=max_iter)
     assert result.n_iter == max_iter
     assert not result.converged
 
 
-def test_no_step_returns_the_start(angular, start):
+def test_zero_steps_return_the_start(angular, start):
     result = minimize_on_stiefel(angular, start, max_iter=0)
     np.testing.assert_array_equal(result.point, start)
     assert result.value == result.initial_value == angular(start)[0]
 
 
-def test_the_gradient_norm_is_that_of_the_tangent_part(A, start):
+def test_gradient_norm_is_of_the_tangent_part(A, start):
     result = minimize_on_stiefel(quadratic(A), start, max_iter=0)
     G = 2 * A @ start
     tangent = G - start @ (start.T @ G + G.T @ start) / 2
     assert result.gradient_norm == pytest.approx(np.linalg.norm(tangent))
 
 
-def test_a_looser_tolerance_stops_earlier(A, start):
+def test_looser_tolerance_stops_earlier(A, start):
     loose, tight = (
         minimize_on_stiefel(quadratic(A), start, max_iter=200, min_gradient_norm=tol)
         for tol in (1e-1, 1e-6)
@@ -117,14 +117,14 @@ def test_a_looser_tolerance_stops_earlier(A, start):
     assert loose.converged
 
 
-def test_a_gradient_of_zero_returns_the_start(start):
+def test_zero_gradient_returns_the_start(start):
     result = minimize_on_stiefel(lambda L: (2.0, np.zeros_like(L)), start)
     np.testing.assert_array_equal(result.point, start)
     assert (result.value, result.n_iter, result.gradient_norm) == (2.0, 0, 0.0)
     assert result.converged
 
 
-def test_a_minimum_is_not_left(A):
+def test_minimum_is_kept(A):
     least = np.linalg.eigh(A)[1][:, :3]
     result = minimize_on_stiefel(quadratic(A), least, max_iter=20)
     np.testing.assert_array_equal(result.point, least)
@@ -132,8 +132,8 @@ def test_a_minimum_is_not_left(A):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_value_that_is_not_finite_is_never_accepted(A, start, bad):
-    """Beyond a border, which the first trial steps cross, the objective has no value."""
+def test_nonfinite_values_are_never_accepted(A, start, bad):
+    """The first trial steps cross a border beyond which the objective has no value."""
     border = quadratic(A)(start)[0] - 0.5
     crossed = []
 
@@ -150,7 +150,7 @@ def test_a_value_that_is_not_finite_is_never_accepted(A, start, bad):
     assert np.abs(result.point.T @ result.point - np.eye(3)).max() < 1e-8
 
 
-def test_a_gradient_that_is_not_finite_leaves_an_orthonormal_point(A, start):
+def test_nonfinite_gradient_leaves_an_orthonormal_point(A, start):
     calls = []
 
     def objective(L):
@@ -163,7 +163,7 @@ def test_a_gradient_that_is_not_finite_leaves_an_orthonormal_point(A, start):
     assert result.value <= result.initial_value
 
 
-def test_an_objective_that_is_nowhere_lower_returns_the_start(A, start):
+def test_objective_without_descent_returns_the_start(A, start):
     def objective(L):
         value, gradient = quadratic(A)(L)
         return value if np.array_equal(L, start) else np.nan, gradient
@@ -173,8 +173,8 @@ def test_an_objective_that_is_nowhere_lower_returns_the_start(A, start):
     assert result.value == result.initial_value
 
 
-def test_a_second_search_on_a_higher_objective_still_moves(A, start):
-    """An optimizer that remembers the last value would stop after a step here."""
+def test_searches_are_independent(A, start):
+    """An optimizer that kept the last value would stop after one step."""
     first = minimize_on_stiefel(quadratic(A), start, max_iter=5)
     higher = quadratic(-A, offset=1e3)
     second = minimize_on_stiefel(higher, first.point, max_iter=100)
@@ -184,7 +184,7 @@ def test_a_second_search_on_a_higher_objective_still_moves(A, start):
     np.testing.assert_array_equal(second.point, alone.point)
 
 
-def test_no_global_state_is_touched_and_nothing_is_printed(angular, start, capsys):
+def test_no_global_state_and_no_output(angular, start, capsys):
     np.random.seed(7)  # noqa: NPY002 - the global generator is what must stay as it is
     before = np.random.get_state()  # noqa: NPY002
     minimize_on_stiefel(angular, start)
@@ -206,8 +206,8 @@ def test_value_and_gradient_come_from_one_evaluation(angular, start):
     assert len(seen) <= 32
 
 
-def test_the_first_step_does_not_depend_on_the_frame_of_the_columns(angular, start, rng):
-    """Later ones do, a little: the retraction's frame turns the directions that are carried on."""
+def test_first_step_is_invariant_to_rotations(angular, start, rng):
+    """Later steps are not, slightly: the retraction rotates the conjugate directions."""
     R = random_orthonormal(3, 3, rng)
     one, two = (minimize_on_stiefel(angular, L, max_iter=1) for L in (start, start @ R))
     assert one.value == pytest.approx(two.value, rel=1e-10)
@@ -215,15 +215,17 @@ def test_the_first_step_does_not_depend_on_the_frame_of_the_columns(angular, sta
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 3), (2, 2, 2)])
-def test_a_start_of_the_wrong_shape_is_refused(shape, A):
+def test_start_of_wrong_shape_raises(shape, A):
     message = r"minimize_on_stiefel: initial must be of shape \(d, l\) with l <= d; got shape"
     with pytest.raises(ValueError, match=message):
         minimize_on_stiefel(quadratic(A), np.ones(shape))
 
 
 @pytest.mark.parametrize("spoilt", [2.0, 1 + 1e-6, np.nan])
-def test_a_start_that_is_not_orthonormal_is_refused(A, start, spoilt):
-    message = "initial must have orthonormal columns; .*nearest_orthonormal makes them so"
+def test_start_must_be_orthonormal(A, start, spoilt):
+    message = (
+        "initial must have orthonormal columns; got .*Apply ssdml.utils.linalg.nearest_orthonormal"
+    )
     with pytest.raises(ValueError, match=message):
         minimize_on_stiefel(quadratic(A), spoilt * start)
 
@@ -232,19 +234,19 @@ def test_a_start_that_is_not_orthonormal_is_refused(A, start, spoilt):
     "result",
     [(np.nan, np.zeros((8, 3))), (np.inf, np.zeros((8, 3))), (1.0, np.full((8, 3), np.nan))],
 )
-def test_an_objective_without_value_at_the_start_is_refused(start, result):
-    message = "objective must be finite at the initial point; .* Scale the rows down"
+def test_nonfinite_start_raises(start, result):
+    message = "objective must be finite at the initial point; got value .* Scale X down"
     with pytest.raises(ValueError, match=message):
         minimize_on_stiefel(lambda L: result, start)
 
 
-def test_a_float32_start_is_searched_in_float64(A):
+def test_float32_start_is_searched_in_float64(A):
     start = np.eye(8, 3, dtype=np.float32)
     assert minimize_on_stiefel(quadratic(A), start).point.dtype == np.float64
 
 
-def test_the_objective_and_its_rows_are_let_go(A, start):
-    """At once, not when the garbage collector comes by: they may be as large as the data."""
+def test_objective_is_released(A, start):
+    """Without the garbage collector: it holds rows as large as the data."""
     objective = quadratic(A)
     alive = weakref.ref(objective)
     gc.disable()

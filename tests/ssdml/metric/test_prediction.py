@@ -1,4 +1,4 @@
-"""Confidences are as large as the share of what is right, and wrong labels stand out."""
+"""Calibrated confidence, and labels that contradict the others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from sklearn.datasets import load_digits, make_blobs
 from ssdml import SSDML
 from ssdml.evaluation import calibration_error
 from ssdml.graphs import knn_graph, propagate_labels
-from ssdml.metric.prediction import best_power, calibrate, hidden_folds, neighbor_votes, sharpened
+from ssdml.metric.prediction import (
+    best_power,
+    calibrate,
+    neighbor_votes,
+    sharpened,
+    stratified_folds,
+)
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +24,7 @@ def digits():
     return X, y, np.where(np.arange(len(y)) < 200, y, -1)
 
 
-def test_powers_find_the_temperature_of_labels_drawn_from_them(rng):
+def test_power_recovers_the_temperature(rng):
     logits = 2 * rng.standard_normal((20_000, 4))
     truth = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     codes = (truth.cumsum(axis=1) < rng.random((len(truth), 1))).sum(axis=1)
@@ -28,7 +34,7 @@ def test_powers_find_the_temperature_of_labels_drawn_from_them(rng):
     assert calibration_error(soft, codes) > 10 > 1.5 > calibration_error(truth, codes)
 
 
-def test_a_power_keeps_the_likeliest_class_and_the_precision(rng):
+def test_power_keeps_classes_and_dtype(rng):
     rows = rng.dirichlet(np.ones(5), 50).astype(np.float32)
     sharp = sharpened(rows, 7.0)
     assert sharp.dtype == np.float32
@@ -37,29 +43,29 @@ def test_a_power_keeps_the_likeliest_class_and_the_precision(rng):
     np.testing.assert_allclose(sharpened(rows, 1.0), rows, rtol=1e-5)
 
 
-def test_where_all_is_right_the_power_stays_finite():
+def test_power_stays_finite_at_full_accuracy():
     right = np.tile([0.6, 0.4], (10, 1))
     assert 1 < best_power(right, np.zeros(10, int)) < 50
     more = np.tile([0.6, 0.4], (1000, 1))
     assert best_power(more, np.zeros(1000, int)) > best_power(right, np.zeros(10, int))
 
 
-def test_no_class_is_hidden_whole(rng):
+def test_no_class_is_held_out_entirely(rng):
     labels = rng.permutation(np.repeat([0, 1, 2, 3, -1], [1, 2, 7, 30, 50]))
-    rows, folds = hidden_folds(labels, rng)
+    rows, folds = stratified_folds(labels, rng)
     assert sorted(labels[rows].tolist()) == [1] * 2 + [2] * 7 + [3] * 30
     for fold in range(5):
         left = np.setdiff1d(np.flatnonzero(labels >= 0), rows[folds == fold])
         assert set(labels[left]) == {0, 1, 2, 3}
 
 
-def test_what_the_others_say_is_a_propagation_without_the_label():
+def test_held_out_distributions_agree_with_propagation():
     X, _ = make_blobs(60, 3, centers=2, cluster_std=3.0, random_state=0)
     labels = np.where(np.arange(60) < 2, np.arange(60) % 2, -1)
     labels[2:4] = labels[:2]
     graph = knn_graph(X, 5)
     found = calibrate(graph, labels, X, decay=0.9, n_neighbors=5, rng=np.random.default_rng(0))
-    rows, folds = hidden_folds(labels, np.random.default_rng(0))
+    rows, folds = stratified_folds(labels, np.random.default_rng(0))
     np.testing.assert_array_equal(found.rows, rows)
     for row, fold, given in zip(rows, folds, found.distributions, strict=True):
         known = labels.copy()
@@ -70,7 +76,7 @@ def test_what_the_others_say_is_a_propagation_without_the_label():
         )  # a loose solver
 
 
-def test_votes_are_those_of_the_nearer_first():
+def test_votes_weight_by_distance():
     votes = neighbor_votes(np.array([[0.0, 2.0, 2.0]]), np.eye(3)[None])
     expected = np.array([1, np.exp(-1), np.exp(-1)])
     np.testing.assert_allclose(votes[0], expected / expected.sum())
@@ -107,7 +113,7 @@ def test_wrong_labels_are_the_first_suspects(digits):
     assert (suspects.classes[found] == y[suspects.rows[found]]).mean() > 0.8
 
 
-def test_with_one_label_a_class_nothing_is_calibrated(digits):
+def test_one_label_per_class_is_not_calibrated(digits):
     X, y, _ = digits
     labels = np.full(len(y), -1)
     labels[:10] = y[:10]
@@ -116,7 +122,7 @@ def test_with_one_label_a_class_nothing_is_calibrated(digits):
     np.testing.assert_allclose(
         model.transduction_confidence_, model.label_distributions_.max(axis=1)
     )
-    with pytest.raises(ValueError, match="needs a class with two labels"):
+    with pytest.raises(ValueError, match=r"needs held-out labels; got none\. Fit rows in memory"):
         model.suspected_labels()
 
 
