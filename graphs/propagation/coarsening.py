@@ -129,7 +129,8 @@ def leaf_places(common: Array) -> Ints:
     common = common - np.diag(np.diag(common))
     roots = np.sqrt(common.sum(axis=1))
     roots[roots == 0] = 1
-    apart = 1 - common / roots / roots[:, None]
+    # Two clusters that meet no third are at distance 0, which rounding must not make negative.
+    apart = np.maximum(1 - common / roots / roots[:, None], 0)
     np.fill_diagonal(apart, 0)
     leaves = leaves_list(linkage(squareform(apart, checks=False), "average"))
     return np.argsort(leaves)

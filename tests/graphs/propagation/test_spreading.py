@@ -9,8 +9,13 @@ import pytest
 from scipy import sparse
 
 from ssdml.graphs import adjacency, knn_graph, propagate_labels
-from ssdml.graphs.propagation import labels as spreading
-from ssdml.graphs.propagation.coarsening import index_type, near_order, reordered
+from ssdml.graphs.propagation import coarsening, labels as spreading
+from ssdml.graphs.propagation.coarsening import (
+    index_type,
+    leaf_places,
+    near_order,
+    reordered,
+)
 
 DECAY = 0.9
 
@@ -91,6 +96,23 @@ def test_near_order_puts_rows_that_no_seed_reaches_last():
     order = near_order(pairs)
     np.testing.assert_array_equal(np.sort(order), np.arange(500))
     np.testing.assert_array_equal(order[10:], np.sort(order[10:]))
+
+
+def test_leaf_places_of_clusters_in_pairs(rng):
+    # All that a cluster has in common with others lies in its partner: their distance is 0, or
+    # -2e-16 by rounding, which SciPy refuses.
+    pairs = [np.array([[0.3, w], [w, 0.7]]) for w in rng.random(100)]
+    places = leaf_places(sparse.block_diag(pairs).toarray())
+    np.testing.assert_array_equal(np.sort(places), np.arange(200))
+    assert (np.abs(np.diff(places.reshape(100, 2), axis=1)) == 1).all()
+
+
+def test_labels_spread_in_many_separate_clusters(rng, in_near_order, monkeypatch):
+    monkeypatch.setattr(coarsening, "CLUSTER_ROWS", 5)  # some two seeds per cluster
+    y = np.repeat(np.arange(60), 12)
+    X = rng.standard_normal((60, 16))[y] + 0.05 * rng.standard_normal((720, 16))
+    labels = np.where(np.arange(720) % 12 == 0, y, -1)
+    np.testing.assert_array_equal(propagate_labels(knn_graph(X, 10), labels).argmax(axis=1), y)
 
 
 @pytest.mark.parametrize("n", [1, 2, 99, 250])
