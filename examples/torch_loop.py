@@ -8,7 +8,8 @@ from ssdml.datasets import label_scarce_split, load_dataset
 from ssdml.evaluation import evaluate
 from ssdml.graphs import knn_graph, propagate_labels
 from ssdml.losses import BinomialDevianceLoss, GlobalOrthogonalRegularizer
-from ssdml.networks.sampling import balanced_batches, confidences
+from ssdml.networks.sampling import balanced_batches
+from ssdml.utils.labels import confidences
 
 digits = load_dataset("digits")
 split = label_scarce_split(digits, labels_per_class=5, seed=0)

@@ -13,6 +13,7 @@ from scipy import sparse
 from ssdml.graphs._validation import check_real, check_sound
 from ssdml.graphs.neighbors.knn import KNNGraph, check_graph
 from ssdml.graphs.propagation.class_masses import ClassMasses
+from ssdml.utils.labels import confidences
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import as_generator, choose
 
@@ -265,7 +266,6 @@ def _draw_neighbor(
 
 # Affinities of three kinds behind one door: factored, dense, and sparse on edges.
 
-ENTROPY_ROWS = 2**14  # rows whose entropies are taken together
 N_TRIES = 8  # pairs tried for each anchor, where no class says where to look
 
 
@@ -327,7 +327,7 @@ class MassLookup:
     def __init__(self, masses: ClassMasses) -> None:
         self.masses = masses
         self.distributions = _distributions(masses.masses)
-        self.confidences = _confidences(self.distributions)
+        self.confidences = confidences(self.distributions)
         self.likeliest = self.distributions.argmax(axis=1)
         # Rows in the order of their class: a class is a stretch of the running confidence.
         self.order = np.argsort(self.likeliest, kind="stable")
@@ -436,16 +436,3 @@ def _distributions(masses: Array) -> Array:
     totals = masses.sum(axis=1, keepdims=True)
     even = np.full(masses.shape, 1 / masses.shape[1], masses.dtype)
     return np.divide(masses, totals, out=even, where=totals > 0)
-
-
-def _confidences(distributions: Array) -> Array:
-    """One minus the entropy, relative to that of all classes alike, squared."""
-    n_classes = distributions.shape[1]
-    if n_classes == 1:
-        return np.ones(len(distributions))
-    entropies = np.empty(len(distributions))
-    for start in range(0, len(distributions), ENTROPY_ROWS):
-        block = distributions[start : start + ENTROPY_ROWS]
-        logarithms = np.log(np.where(block > 0, block, 1))
-        entropies[start : start + ENTROPY_ROWS] = -(block * logarithms).sum(axis=1)
-    return np.clip(1 - entropies / np.log(n_classes), 0, 1) ** 2

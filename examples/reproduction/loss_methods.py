@@ -17,8 +17,9 @@ from ssdml.losses.density import class_densities
 from ssdml.networks.backbones import ResidualHead
 from ssdml.networks.data import Samples, StoredSamples
 from ssdml.networks.metric_network import MetricNetwork, new_network
-from ssdml.networks.sampling import aligned_halves, confidences
+from ssdml.networks.sampling import aligned_halves
 from ssdml.networks.training import Schedule, embed_samples, rate_at
+from ssdml.utils.labels import confidences
 from ssdml.utils.linalg import random_orthonormal, unit_rows
 from ssdml.utils.torch_tools import one_thread, seeded
 from ssdml.utils.typing import Array, Ints

@@ -25,9 +25,10 @@ from ssdml.metric.state import State
 from ssdml.networks.augmentation import Augment
 from ssdml.networks.data import Samples
 from ssdml.networks.metric_network import MetricNetwork
-from ssdml.networks.sampling import aligned_halves, balanced_batches, confidences
+from ssdml.networks.sampling import aligned_halves, balanced_batches
 from ssdml.networks.training import Schedule, rate_at
 from ssdml.utils.distributed import gathered, n_ranks, own_share
+from ssdml.utils.labels import confidences
 from ssdml.utils.linalg import nearest_orthonormal
 from ssdml.utils.torch_tools import evaluating
 from ssdml.utils.typing import Array, Indices, Ints

@@ -80,8 +80,8 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, config: dict[str, Any]
             unfinished.unlink()
         raise OSError(
             getattr(error, "errno", None) or errno.EIO,
-            f"checkpoint cannot be written ({getattr(error, 'strerror', None) or error}). Free disk "
-            "space or use another checkpoint_dir; the run resumes from the last checkpoint",
+            f"checkpoint cannot be written ({getattr(error, 'strerror', None) or error}). Free "
+            "disk space or use another checkpoint_dir; the run resumes from the last checkpoint",
             str(file),
         ) from error
     # Later checkpoints are damaged: the run would have resumed from them.

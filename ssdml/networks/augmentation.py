@@ -1,4 +1,4 @@
-"""Random views of images: what may change without changing the class."""
+"""Random augmentations of images."""
 
 from __future__ import annotations
 
@@ -9,38 +9,36 @@ from typing import Any, Protocol, Self
 import torch
 from torch.nn import functional
 
-WEAK = 0.25  # of what strong views change, in weak ones
+WEAK = 0.25  # strength of weak views
 
 
 class Augment(Protocol):
-    """Makes a view of each sample of a batch; every random number comes from the CPU's generator."""
+    """Make one view per sample of a batch, with random numbers from a CPU generator."""
 
     def __call__(self, samples: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """Views of the samples, of the same shape."""
+        """Return views of the same shape as the samples."""
 
 
 @dataclass(frozen=True)
 class RandomViews:
-    """Affine maps, a flip, colors and a hole, each drawn anew for every image.
+    """Random affine maps, flips, colors and holes, drawn per image.
 
     Parameters
     ----------
     rotation : float
-        Largest angle, in degrees, either way.
+        Largest angle in degrees, in either direction.
     scale, stretch : float
-        Largest change of the size, and of the height alone, as shares of it.
-    shift : float
-        Largest shift, as a share of the side.
-    shear : float
-        Largest shear, as a share of the side.
+        Largest relative change of the size, and of the height alone.
+    shift, shear : float
+        Largest shift and shear, relative to the image side.
     flip : bool
-        Whether left and right change places, in half of the images.
+        Whether to flip half of the images horizontally.
     brightness, contrast, saturation, tint : float
-        Largest changes, in units of the images' range; of three channels the last two.
+        Largest changes, in units of the images' range; saturation and tint need three channels.
     hole : float
-        Side of a square that is painted in the image's mean, as a share of the side.
+        Side of a square filled with the image's mean, relative to the image side.
     border : bool
-        Whether the border's pixels go on beyond it; otherwise there is 0.
+        Whether to repeat border pixels beyond the border; otherwise pad with 0.
 
     Examples
     --------
@@ -66,10 +64,10 @@ class RandomViews:
     border: bool = False
 
     def __call__(self, samples: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """Views of images (n, channels, height, width), floating point."""
+        """Augment images (n, channels, height, width), floating point."""
 
         def draw(*shape: int) -> torch.Tensor:
-            """Uniform between -1 and 1, drawn on the CPU: the same on every device."""
+            """Draw uniformly from [-1, 1] on the CPU: equal on every device."""
             numbers = 2 * torch.rand(len(samples), *shape, generator=generator) - 1
             return numbers.to(samples.device, samples.dtype)
 
@@ -78,20 +76,20 @@ class RandomViews:
         return self._pierced(views, draw(2))
 
     def weaker(self, share: float) -> Self:
-        """The same views, changed by so much of it, without a hole."""
+        """Views of this share of the strength, without holes."""
         ranges = "rotation scale stretch shift shear brightness contrast saturation tint".split()
         changed = {name: share * getattr(self, name) for name in ranges}
         return replace(self, hole=0.0, **changed)
 
     def _maps(self, drawn: torch.Tensor, n_rows: int, n_columns: int) -> torch.Tensor:
-        """Affine maps (n, 2, 3) of coordinates from -1 to 1, across and down."""
+        """Make affine maps (n, 2, 3) of coordinates (x, y) from -1 to 1."""
         turn, size, height, slant, flip, across, down = drawn.T
         turn, slant = math.radians(self.rotation) * turn, self.shear * slant
         width = 1 + self.scale * size
         height = width * (1 + self.stretch * height)
         one = torch.ones_like(flip)
         sign = torch.where(flip < 0, -one, one) if self.flip else one
-        sine, tall = turn.sin(), n_rows / n_columns  # so that an angle is one of pixels
+        sine, tall = turn.sin(), n_rows / n_columns  # so that angles hold in pixels
         upper = [sign * width * turn.cos(), slant - height * sine * tall, 2 * self.shift * across]
         lower = [sign * width * sine / tall, height * turn.cos(), 2 * self.shift * down]
         return torch.stack([torch.stack(upper, 1), torch.stack(lower, 1)], 1)
@@ -99,7 +97,7 @@ class RandomViews:
     def _colored(
         self, images: torch.Tensor, drawn: torch.Tensor, tints: torch.Tensor
     ) -> torch.Tensor:
-        """Images in other colors, within the range that they span together."""
+        """Change the colors within the range of the batch."""
         if not (self.brightness or self.contrast or self.saturation or self.tint):
             return images
         low, high = images.amin(), images.amax()
@@ -113,7 +111,7 @@ class RandomViews:
         return (images + span * offsets).clamp(low, high)
 
     def _pierced(self, images: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
-        """Images with a square of their mean color, part of which may lie outside."""
+        """Fill a square, partly outside perhaps, with the mean color of the image."""
         if not self.hole:
             return images
         places = [torch.linspace(-1, 1, side, device=images.device) for side in images.shape[2:]]
@@ -126,15 +124,14 @@ class RandomViews:
 
 
 def unchanged(samples: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """The samples as they are."""
+    """Return the samples unchanged."""
     return samples
 
 
 def default_views(shape: tuple[int, ...]) -> RandomViews | None:
-    """Views for samples of a shape: none unless (channels, height, width).
+    """Views for samples of shape (channels, height, width); None for other shapes.
 
-    One channel is taken for signs and shapes, whose mirror image is another thing; three for
-    photographs.
+    Images with one channel are taken for characters and shapes, which are not flipped.
 
     Examples
     --------
@@ -159,14 +156,14 @@ def default_views(shape: tuple[int, ...]) -> RandomViews | None:
 
 
 def strong_and_weak(augment: Any, shape: tuple[int, ...]) -> tuple[Augment, Augment]:
-    """Views to learn from, and those by which classes are told: a quarter as strong.
+    """Strong views for training, and weak views, a quarter as strong, for targets.
 
     Parameters
     ----------
     augment : "auto", None or Augment
-        The weak views of one without a method ``weaker(share)`` are the samples as they are.
+        Weak views are the unchanged samples unless it has a method ``weaker(share)``.
     shape : tuple of int
-        Of an sample.
+        Of a sample.
 
     Examples
     --------
@@ -181,7 +178,7 @@ def strong_and_weak(augment: Any, shape: tuple[int, ...]) -> tuple[Augment, Augm
 
 
 def _moved(images: torch.Tensor, maps: torch.Tensor, border: bool) -> torch.Tensor:
-    """Images seen through affine maps of the coordinates, bilinear."""
+    """Sample images at affine maps of the coordinates, bilinearly."""
     return functional.grid_sample(
         images,
         _places(maps, *images.shape[2:]),
@@ -191,10 +188,10 @@ def _moved(images: torch.Tensor, maps: torch.Tensor, border: bool) -> torch.Tens
 
 
 def _places(maps: torch.Tensor, height: int, width: int) -> torch.Tensor:
-    """Where each pixel is looked up, (n, height, width, 2).
+    """Sampling coordinates of each pixel, (n, height, width, 2).
 
-    As torch's ``affine_grid``, which multiplies image by image: that took four times as long as to
-    look them up.
+    Equals torch's ``affine_grid``, whose batched matrix product takes four times as long as the
+    sampling itself.
     """
     across, down = (
         torch.arange(1 - side, side, 2, device=maps.device, dtype=maps.dtype) / side

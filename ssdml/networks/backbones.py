@@ -1,4 +1,4 @@
-"""Torch modules that make the features on which a metric is learned."""
+"""Backbones: torch modules that compute the features under a metric."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ssdml.utils.validation import choose, has_channels_last
 
 
 class ResidualHead(nn.Module):
-    """Features ``x + B relu(A x + a) + b``: the input, bent by one hidden layer.
+    """One hidden layer with a skip connection, ``x + B relu(A x + a) + b``.
 
-    The last layer starts at zero, so an untrained head returns its input.
+    B and b start at zero, so an untrained head returns its input.
 
     Parameters
     ----------
     n_features : int
     n_hidden : int
     dropout : float
-        Share of the inputs and of the hidden units that are dropped while training.
+        Of the inputs and of the hidden units.
 
     Examples
     --------
@@ -39,17 +39,17 @@ class ResidualHead(nn.Module):
         nn.init.zeros_(self.output.bias)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Features of shape (n, n_features), of the same shape as the input."""
+        """Features (n, n_features) of inputs (n, n_features)."""
         hidden = torch.relu(self.hidden(self.dropout(features)))
-        bent: torch.Tensor = features + self.output(self.dropout(hidden))
-        return bent
+        outputs: torch.Tensor = features + self.output(self.dropout(hidden))
+        return outputs
 
 
 class MnistNet(nn.Sequential):
-    """Seed 003's network for images of 28 x 28 pixels: 128 features, with one ReLU.
+    """The network of [1]_ for images of 28 x 28 pixels: 128 features.
 
-    A convolution whose window covers all that is left is written as the linear map that it is:
-    a whole step of training takes a quarter less so.
+    The last convolution covers the whole map, and is written as a linear layer: a training step
+    takes a quarter less time.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class MnistNet(nn.Sequential):
     References
     ----------
     .. [1] Dutta, Harandi, Sekhar, "Semi-supervised metric learning: a deep resurrection",
-       AAAI 2021, implementation details. Weights are torch's own random ones.
+       AAAI 2021, implementation details.
 
     Examples
     --------
@@ -82,10 +82,10 @@ class MnistNet(nn.Sequential):
 
 
 class CifarNet(nn.Sequential):
-    """Seed 003's network for images of 32 x 32 pixels: 64 features, none of them negative.
+    """The network of [1]_ for images of 32 x 32 pixels: 64 nonnegative features.
 
-    As in :class:`MnistNet`, the last convolution is a linear map. Windows of the pooling are 3 wide
-    and 2 apart, as in the network that the seed adapted: it does not say so itself.
+    The last convolution is written as a linear layer. Pooling windows are 3 wide with stride 2, as
+    in the network that [1]_ adapted.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class CifarNet(nn.Sequential):
     References
     ----------
     .. [1] Dutta, Harandi, Sekhar, "Semi-supervised metric learning: a deep resurrection",
-       AAAI 2021, implementation details. Weights are torch's own random ones.
+       AAAI 2021, implementation details.
 
     Examples
     --------
@@ -122,7 +122,7 @@ class CifarNet(nn.Sequential):
 
 
 class Standardized(nn.Module):
-    """A backbone of samples from which their mean is taken, and which are divided by their scale.
+    """A backbone on standardized samples.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ class Standardized(nn.Module):
         self.register_buffer("scale", scale)
 
     def forward(self, samples: torch.Tensor) -> torch.Tensor:
-        """Features of the samples."""
+        """Features of samples."""
         features: torch.Tensor = self.backbone((samples - self.mean) / self.scale)
         return features
 
@@ -153,32 +153,12 @@ NETWORKS: dict[str, Callable[[int], nn.Module]] = {
 }
 
 
-def named_backbone(name: str, shape: tuple[int, ...]) -> nn.Module:
-    """Network for samples of shape (channels, height, width): seed 003's are for one size alone."""
-    if has_channels_last(shape):
-        raise ValueError(
-            f"backbone={name!r} is for images with their channels first; got samples of shape "
-            f"{shape}. Transpose them, or give bytes, whose channels may come last."
-        )
-    network, of_paper = choose(NETWORKS, name, "backbone"), PAPER_NETWORKS.get(name)
-    sizes = "" if of_paper is None else " of {} x {} pixels".format(*of_paper.image_size)
-    if len(shape) != 3 or (of_paper is not None and shape[1:] != of_paper.image_size):
-        raise ValueError(
-            f"backbone={name!r} is for images{sizes}; got samples of shape {shape}. Resize them, or "
-            "pass a module of your own."
-        )
-    return network(shape[0])
-
-
-# What seed 003 sets with each of its two networks, beside the layers.
-
-
 class PaperNetwork(NamedTuple):
-    """Protocol of a network of seed 003 (implementation details)."""
+    """Protocol of a network of Dutta et al. (2021), implementation details."""
 
     image_size: tuple[int, int]
     n_components: int  # columns of L
-    pretrain_epochs: int  # by softmax, on the labeled images
+    pretrain_epochs: int  # of softmax on the labeled images
 
 
 PAPER_NETWORKS = {
@@ -188,6 +168,23 @@ PAPER_NETWORKS = {
 
 
 def paper_network(backbone: Any) -> PaperNetwork:
-    """What the seed sets with a backbone; with one that it does not have, as with its first."""
+    """Return the published protocol of a backbone; that of "mnist" for other backbones."""
     name = backbone if isinstance(backbone, str) else ""
     return PAPER_NETWORKS.get(name, PAPER_NETWORKS["mnist"])
+
+
+def named_backbone(name: str, shape: tuple[int, ...]) -> nn.Module:
+    """Make a network by name, for samples of shape (channels, height, width)."""
+    if has_channels_last(shape):
+        raise ValueError(
+            f"backbone={name!r} needs images with their channels first; got samples of shape "
+            f"{shape}. Transpose them, or pass bytes, whose channels may be last."
+        )
+    network, of_paper = choose(NETWORKS, name, "backbone"), PAPER_NETWORKS.get(name)
+    sizes = "" if of_paper is None else " of {} x {} pixels".format(*of_paper.image_size)
+    if len(shape) != 3 or (of_paper is not None and shape[1:] != of_paper.image_size):
+        raise ValueError(
+            f"backbone={name!r} needs images{sizes}; got samples of shape {shape}. Resize them, or "
+            "pass a torch module."
+        )
+    return network(shape[0])

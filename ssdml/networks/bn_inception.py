@@ -1,4 +1,4 @@
-"""BN-Inception, GoogLeNet's successor: the trunk that seeds 000 and 001 use."""
+"""BN-Inception, the successor of GoogLeNet."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-# Channels of each block: 1 x 1; 3 x 3 with its reduction; two 3 x 3 with theirs; after pooling.
-# None: that branch is missing, and the block halves the map.
+# Channels per block: 1 x 1; 3 x 3 and its reduction; double 3 x 3 and its reduction; pooling.
+# None: without that branch, and with stride 2.
 BLOCKS: dict[str, tuple[int | None, tuple[int, int], tuple[int, int], int | None]] = {
     "3a": (64, (64, 64), (64, 96), 32),
     "3b": (64, (64, 96), (64, 96), 64),
@@ -20,14 +20,15 @@ BLOCKS: dict[str, tuple[int | None, tuple[int, int], tuple[int, int], int | None
     "5a": (352, (192, 320), (160, 224), 128),
     "5b": (352, (192, 320), (192, 224), 128),
 }
-LAST_POOLS_MAXIMA = "5b"  # the others average before their projection
+MAX_POOLED = "5b"  # the other blocks pool by average
 
 
 class BNInception(nn.Module):
-    """The last maps of BN-Inception: 1,024 channels, a 32nd of the image on each side.
+    """BN-Inception without its classifier: 1,024 channels at 1/32 of the image size.
 
-    The layers carry the names of the Caffe model from which all published weights for this network
-    come, so that a file of them can be loaded. Batch normalization has torch's own settings.
+    Used by Chen et al. (2021) and Zhu et al. (2020). Layers have the names of the Caffe model that
+    all published weights come from, so that :func:`ssdml.networks.fine_grained.load_weights` reads
+    them. Batch normalization has torch's settings.
 
     References
     ----------
@@ -77,7 +78,7 @@ class BNInception(nn.Module):
             else:
                 around = (
                     functional.max_pool2d(maps, 3, 1, 1)
-                    if block == LAST_POOLS_MAXIMA
+                    if block == MAX_POOLED
                     else functional.avg_pool2d(maps, 3, 1, 1)
                 )
                 branches.append(self._apply_all(around, f"{name}_pool_proj"))
@@ -85,7 +86,7 @@ class BNInception(nn.Module):
         return maps
 
     def _add(self, name: str, n_in: int, n_out: int, side: int, stride: int = 1) -> None:
-        """A convolution that keeps the size, or divides it by the stride, and its normalization."""
+        """Add a convolution, padded to keep the size, and its batch normalization."""
         self.add_module(name, nn.Conv2d(n_in, n_out, side, stride, padding=side // 2))
         self.add_module(f"{name}_bn", nn.BatchNorm2d(n_out))
 

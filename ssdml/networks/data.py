@@ -1,4 +1,4 @@
-"""What a network learns from, whatever it came as: batches of samples by their numbers."""
+"""Serve arrays, tensors and Datasets as batches."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ssdml.utils.labels import encode_partial_labels
 from ssdml.utils.typing import Indices
 from ssdml.utils.validation import has_channels_last
 
-COMPARED = 200  # samples of a data set that stand for all
+COMPARED = 200  # samples of a Dataset that identify it
 FEWEST_FOR_SCALE = 10
-SAMPLED = 2000  # samples whose statistics stand for all
-SAMPLED_NUMBERS = 2**27  # of which they are made, at most: 1 GB in double precision
+SAMPLED = 2000  # samples that estimate mean and scale
+SAMPLED_NUMBERS = 2**27  # in all of them, at most: 1 GB in double precision
 
 
 class Samples(Protocol):
@@ -25,20 +25,19 @@ class Samples(Protocol):
     shape: tuple[int, ...]  # of one sample
 
     def __len__(self) -> int:
-        """How many."""
+        """Number of samples."""
 
     def batch(self, indices: Indices) -> torch.Tensor:
-        """Samples of these numbers, (n, ...), floating point, on the device."""
+        """Return the samples at these indices, (n, ...), floating point, on the device."""
 
     def compared(self) -> torch.Tensor:
-        """What stands for all, where it is asked whether they are the same."""
+        """Return the samples that identify the data."""
 
 
 class StoredSamples:
-    """Samples in one tensor; bytes stay bytes until they are used.
+    """Samples in one tensor; bytes are converted per batch.
 
-    On the device once and for all, where they leave room for the rest; else they stay where they
-    are, and batches travel.
+    The tensor lives on the device if it takes at most half of the free memory there.
     """
 
     def __init__(self, stored: torch.Tensor, device: str = "cpu") -> None:
@@ -49,19 +48,19 @@ class StoredSamples:
         return len(self._stored)
 
     def compared(self) -> torch.Tensor:
-        """All of them."""
+        """Return all samples."""
         return self._stored
 
     def batch(self, indices: Indices) -> torch.Tensor:
-        """Samples of these numbers."""
+        """Return the samples at these indices."""
         batch = self._stored[torch.from_numpy(indices).to(self._stored.device)]
         return _floating(batch.to(self._device))
 
 
 class LoadedSamples:
-    """Samples of a map-style torch data set, read when they are asked for.
+    """Samples of a map-style torch Dataset, read on demand.
 
-    A data set with torch's ``__getitems__(indices)`` is asked for a whole batch at once.
+    A Dataset with torch's ``__getitems__(indices)`` is asked for a whole batch at once.
     """
 
     def __init__(self, dataset: Any, device: str = "cpu") -> None:
@@ -72,11 +71,11 @@ class LoadedSamples:
         return len(self._dataset)
 
     def compared(self) -> torch.Tensor:
-        """Some, for all would have to be read."""
+        """Return 200 random samples: reading all would take too long."""
         return self.batch(sampled_rows(self, 0, COMPARED))
 
     def batch(self, indices: Indices) -> torch.Tensor:
-        """Samples of these numbers."""
+        """Return the samples at these indices."""
         numbers = [int(index) for index in indices]
         at_once = getattr(self._dataset, "__getitems__", None)
         entries = at_once(numbers) if at_once else [self._dataset[number] for number in numbers]
@@ -86,8 +85,8 @@ class LoadedSamples:
         shapes = {tuple(sample.shape) for sample in read}
         if len(shapes) > 1:
             raise ValueError(
-                f"dataset: samples must have one shape; got {sorted(shapes)[:3]}. Resize them in the "
-                "data set."
+                f"dataset: samples must have one shape; got {sorted(shapes)[:3]}. Resize them in "
+                "the Dataset."
             )
         if len({sample.dtype for sample in read}) > 1:
             read = [_floating(sample) for sample in read]
@@ -95,11 +94,11 @@ class LoadedSamples:
 
     def _as_tensor(self, sample: Any, index: int) -> torch.Tensor:
         if isinstance(sample, (tuple, list)):
-            sample = sample[0]  # beside a label, which comes as y
+            sample = sample[0]  # the rest is a label
         if not isinstance(sample, np.ndarray | torch.Tensor):
             raise TypeError(
-                f"dataset: samples must be tensors or arrays, or tuples that begin with one; got "
-                f"{type(sample).__name__} at {index}. Give the data set a transform, such as "
+                "dataset: samples must be tensors or arrays, or tuples that begin with one; got "
+                f"{type(sample).__name__} at index {index}. Give the Dataset a transform, such as "
                 "torchvision's ToTensor."
             )
         _check_numbers(sample, sample.ndim > 1, f"dataset: sample {index}")
@@ -107,19 +106,19 @@ class LoadedSamples:
 
 
 def as_samples(dataset: Any, who: str, device: str = "cpu") -> Samples:
-    """Samples of an array, a tensor or a map-style torch data set.
+    """Serve an array, a tensor or a map-style torch Dataset as batches.
 
     Parameters
     ----------
     dataset : array, tensor or table of shape (n, ...), or Dataset
         Features (n, d); images (n, height, width), (n, channels, height, width), or, as bytes,
-        (n, height, width, channels). Bytes are divided by 255, other whole numbers become float32.
+        (n, height, width, channels). Bytes are divided by 255, other integers become float32.
         A Dataset yields samples as the backbone takes them, images with their channels first, or
         tuples that begin with one.
     who : str
-        Beginning of messages.
+        Beginning of error messages.
     device : str
-        Where batches are wanted.
+        Device of the batches.
 
     Returns
     -------
@@ -163,36 +162,32 @@ def as_samples(dataset: Any, who: str, device: str = "cpu") -> Samples:
 def validation_samples(
     validation: Any, shape: tuple[int, ...], device: str
 ) -> tuple[Samples, npt.NDArray[Any]]:
-    """Samples that are scored beside the training, and the class of each, numbered; -1: none.
+    """Read the validation data of a fit: samples of this shape, and class codes, -1 if unlabeled.
 
-    Raises
-    ------
-    ValueError
-        If it is no pair; if they are of another shape than ``shape``, not as many as labels, or
-        none is labeled.
+    Raises ValueError if it is not a pair of samples and labels, or has no label.
     """
     if not isinstance(validation, tuple | list) or len(validation) != 2:
         raise ValueError(
-            "validation must be a pair, samples and a label of each, as in fit(X, y, validation="
-            f"(images, labels)); got {type(validation).__name__}."
+            "validation must be a pair of samples and labels, as in fit(X, y, validation=(images, "
+            f"labels)); got {type(validation).__name__}."
         )
     dataset, y = validation
     samples, labels = as_samples(dataset, "validation", device), np.asarray(y)
     if samples.shape != shape or labels.shape != (len(samples),):
         raise ValueError(
-            f"validation must be samples of shape {shape} and a label of each; got "
+            f"validation must be samples of shape {shape} and one label per sample; got "
             f"{len(samples)} of shape {samples.shape} and labels of shape {labels.shape}."
         )
     codes, classes = encode_partial_labels(labels)
     if not len(classes):
         raise ValueError(
-            "validation must label some of its samples; got no label. Leave it out, or label some."
+            "validation must label some of its samples; got no label. Label some or omit it."
         )
     return samples, codes
 
 
 def has_room(device: str, n_bytes: int) -> bool:
-    """Whether so much takes at most half of what is free on a GPU; elsewhere it is there already.
+    """Whether the bytes take at most half of the free memory of a GPU; True on other devices.
 
     Examples
     --------
@@ -201,12 +196,12 @@ def has_room(device: str, n_bytes: int) -> bool:
     """
     if not device.startswith("cuda"):
         return True
-    free, _ = torch.cuda.mem_get_info(torch.device(device).index)  # torch 2.4 wants a number
+    free, _ = torch.cuda.mem_get_info(torch.device(device).index)  # torch 2.4 needs an index
     return n_bytes <= free / 2
 
 
 def _check_numbers(samples: Any, are_images: bool, name: str) -> None:
-    """Raise where an array or a tensor holds no numbers, or pixels whose range is not known."""
+    """Raise if there are no numbers, or integer pixels of unknown range."""
     if isinstance(samples, np.ndarray):
         kind, way_out = samples.dtype.kind, "astype('float32')"
     else:
@@ -220,7 +215,7 @@ def _check_numbers(samples: Any, are_images: bool, name: str) -> None:
 
 
 def _kind(dtype: torch.dtype) -> str:
-    """Kind of a number, by NumPy's letters.
+    """Kind of a torch dtype, by NumPy's letters.
 
     Examples
     --------
@@ -244,16 +239,16 @@ def _check_finite(samples: torch.Tensor, name: str, first: int = 0) -> None:
     row = int(wrong.any(dim=1).nonzero()[0])
     value = samples.flatten(1)[row][wrong[row]][0].item()
     raise ValueError(
-        f"{name} must be finite; got {value} in sample {first + row}. Leave such samples out, or fill "
-        "in what is missing."
+        f"{name} must be finite; got {value} in sample {first + row}. Drop such samples or impute "
+        "the missing values."
     )
 
 
 def _floating(samples: torch.Tensor) -> torch.Tensor:
-    """Bytes from 0 to 1; other numbers as they are.
+    """Scale bytes to between 0 and 1; convert other numbers to float32.
 
-    The divisor is a tensor of the device: by a number, CUDA multiplies with its inverse instead,
-    and half of the bytes come out otherwise than on a CPU.
+    The divisor is a tensor on the device: CUDA multiplies by the inverse of a Python number, which
+    gives other bits than a CPU for half of the bytes.
     """
     if samples.dtype != torch.uint8:
         return samples.float()
@@ -261,48 +256,45 @@ def _floating(samples: torch.Tensor) -> torch.Tensor:
 
 
 def _from_numpy(array: npt.NDArray[Any]) -> torch.Tensor:
-    """The array as a tensor: bytes as they are, other numbers in single precision.
+    """Convert an array; numbers other than bytes become float32.
 
-    Torch takes neither another machine's order of bytes nor, in silence, what is read-only, which
-    is copied.
+    Foreign byte orders and read-only arrays are copied, since torch does not take them.
     """
     single = array if array.dtype == np.uint8 else array.astype(np.float32, copy=False)
     return torch.from_numpy(np.require(single, requirements=["C", "W"]))
 
 
 def sampled_rows(samples: Samples, seed: int, n_rows: int = SAMPLED) -> Indices:
-    """Numbers of so many random samples at most, fewer where they are large, in their order."""
+    """Draw at most ``n_rows`` sorted indices, fewer if the samples are large."""
     n_drawn = min(n_rows, max(1, SAMPLED_NUMBERS // int(np.prod(samples.shape))))
     return np.sort(np.random.default_rng(seed).permutation(len(samples))[:n_drawn])
 
 
 def warn_of_scale(samples: Samples, scale: torch.Tensor, who: str) -> None:
-    """Warn where samples vary ten times as much as those of this scale, or a tenth as much.
+    """Warn if samples are scaled differently from the fitted ones, by a factor of 10 or more.
 
-    By some of them, and their middle channel; fewer than ten samples say nothing.
+    The factor is the median over the channels; fewer than ten samples are not judged.
     """
     if len(samples) < FEWEST_FOR_SCALE:
         return
-    sample = samples.batch(sampled_rows(samples, 0, COMPARED)).cpu().double()
-    spread = sample.std((0, *range(2, sample.ndim)), correction=0)
+    drawn = samples.batch(sampled_rows(samples, 0, COMPARED)).cpu().double()
+    spread = drawn.std((0, *range(2, drawn.ndim)), correction=0)
     ratio = float((spread / scale.cpu().double().flatten()).median())
     if not 0.1 < ratio < 10:
         warnings.warn(
-            f"{who}: samples must be scaled as those that were fitted; got such as vary {ratio:.2g} "
-            "times as much. Pixels are bytes, or numbers from 0 to 1: divide others by 255.",
+            f"{who}: samples must have the scale of the fitted ones; got {ratio:.2g} times their "
+            "standard deviation. Pass pixels as bytes, or as numbers from 0 to 1.",
             stacklevel=4,
         )
 
 
 def mean_and_scale(samples: Samples, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean and standard deviation of each channel (of each feature), shaped to be broadcast.
+    """Estimate mean and standard deviation per channel or feature, in a shape that broadcasts.
 
-    Of at most 2,000 random samples, fewer where they are large; a constant one has scale 1.
+    Uses at most 2,000 random samples; the scale of a constant channel is 1.
     """
-    sample = samples.batch(sampled_rows(samples, seed)).cpu().double()  # the same on every device
-    axes = (0, *range(2, sample.ndim))
-    mean, scale = (
-        sample.mean(axes, keepdim=True)[0],
-        sample.std(axes, correction=0, keepdim=True)[0],
-    )
+    drawn = samples.batch(sampled_rows(samples, seed)).cpu().double()  # equal on every device
+    axes = (0, *range(2, drawn.ndim))
+    mean = drawn.mean(axes, keepdim=True)[0]
+    scale = drawn.std(axes, correction=0, keepdim=True)[0]
     return mean.float(), torch.where(scale > 0, scale, torch.ones_like(scale)).float()

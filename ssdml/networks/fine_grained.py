@@ -1,4 +1,4 @@
-"""Networks for photographs, with weights from a file of the user's: nothing is downloaded."""
+"""Backbones for photographs, with pretrained weights from local files."""
 
 from __future__ import annotations
 
@@ -15,40 +15,39 @@ from ssdml.networks.bn_inception import BNInception
 from ssdml.networks.pooling import POOLINGS
 from ssdml.utils.validation import choose
 
-# Means and scales of ImageNet's channels: photographs come standardized, nearly by these.
+# Mean and scale of ImageNet's channels, nearly those by which photographs come standardized.
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 CLASSIFIERS = ("fc.", "classifier.", "last_linear.", "head.", "aux1.", "aux2.")
 
 
 class Trunk(NamedTuple):
-    """A network without its classifier, and what its published weights expect of an image."""
+    """A network without classifier, and the image normalization of its published weights."""
 
     new: Callable[[], nn.Module]  # from images (n, 3, height, width) to maps
-    mean: tuple[float, ...] = IMAGENET[0]  # of each channel, between 0 and 1
+    mean: tuple[float, ...] = IMAGENET[0]  # per channel, between 0 and 1
     scale: tuple[float, ...] = IMAGENET[1]
     reversed: bool = False  # blue, green, red
 
 
 class FineGrainedBackbone(nn.Module):
-    """A network up to its last maps, at several sizes of the image, and a pooling.
+    """A trunk and a pooling, applied at one or more image sizes.
 
-    :func:`fine_grained_backbone` makes one.
+    Made by :func:`fine_grained_backbone`.
 
     Parameters
     ----------
     trunk : Module
-        From images to maps (n, channels, height, width).
+        Maps images to feature maps (n, channels, height, width).
     pooling : Module
-        From maps to rows.
+        Maps feature maps to rows.
     input_scales : sequence of float
-        Sides of the image relative to those given. With more than one, the features are the sum of
-        the unit rows at each.
+        Image sides relative to the input. Features at several scales are summed as unit rows.
     factors, offsets : sequence of float
-        What a standardized channel is multiplied by, and what is added.
+        Scale and shift of each standardized channel.
     reversed : bool
-        Whether the channels change their order before that.
+        Whether to reverse the order of the channels first.
     frozen_norms : bool
-        Whether layers of batch normalization keep their statistics while the rest is trained.
+        Whether batch normalization keeps its statistics while the rest is trained.
     """
 
     factors: torch.Tensor
@@ -81,11 +80,11 @@ class FineGrainedBackbone(nn.Module):
         return torch.stack([functional.normalize(part, dim=1) for part in rows]).sum(dim=0)
 
     def extra_repr(self) -> str:
-        """What the layers do not say of themselves."""
+        """Parameters for ``repr``."""
         return f"input_scales={self.input_scales}, frozen_norms={self.frozen_norms}"
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode, but for normalizations that are frozen."""
+        """Set the training mode, except of frozen normalizations."""
         super().train(mode)
         if self.frozen_norms:
             for module in self.trunk.modules():
@@ -102,37 +101,37 @@ def fine_grained_backbone(
     input_scales: Sequence[float] = (1.0,),
     frozen_norms: bool = False,
 ) -> FineGrainedBackbone:
-    """A network for photographs, with weights from a file, for standardized images of any size.
+    """Make a network for standardized photographs of any size, with weights from a file.
 
     Parameters
     ----------
     architecture : str
-        ``googlenet`` (torchvision's), ``bn_inception`` (ours: neither torchvision nor timm has it),
-        or the name of a model of timm's, ``resnet50`` for one.
+        ``googlenet`` (of torchvision), ``bn_inception`` (ours, since neither torchvision nor timm
+        has it), or the name of a timm model such as ``resnet50``.
     pooling : {"rmac", "max+average", "average"}
         See :mod:`ssdml.networks.pooling`.
     weights : path, optional
-        A file of weights for this architecture, with the names that its library gives them:
-        safetensors, or a state dict, of which tensors are read and no code. Those of a classifier
-        are left out. None: random weights. Nothing is ever downloaded.
+        Weights of this architecture under its library's names: safetensors, or a state dict, read
+        without running code. A classifier's weights are ignored. None: random weights. Nothing is
+        downloaded.
     input_scales : sequence of float
-        Sides of the image relative to those given; seed 003 has (1, 2^-1/2, 1/2) of 512 pixels.
+        Image sides relative to the input; Dutta et al. (2021) use (1, 2^-1/2, 1/2) of 512 pixels.
     frozen_norms : bool
-        Whether batch normalization keeps its statistics, as seed 001's code has it.
+        Whether batch normalization keeps its statistics, as in the code of Zhu et al. (2020).
 
     Raises
     ------
     ImportError
-        Where timm or torchvision is wanted and missing; it says how to install them.
+        If timm or torchvision is needed and not installed.
     FileNotFoundError, ValueError
-        Where there are no such weights, or they belong to another network.
+        If the weights do not exist or belong to another network.
 
     Notes
     -----
-    `ssdml.DeepSSDML` standardizes the images by their own channels, and published weights were
-    learned from images standardized by ImageNet's: nearly the same. GoogLeNet of torchvision was
-    ported from weights for pixels from -1 to 1, and BN-Inception from Caffe, for bytes in the order
-    blue, green, red, less (104, 117, 128): the standardized image is brought there first.
+    `ssdml.DeepSSDML` standardizes images by their own channels, published weights expect ImageNet's
+    statistics: nearly the same. torchvision's GoogLeNet expects pixels from -1 to 1, and
+    BN-Inception Caffe's bytes in the order blue, green, red, less (104, 117, 128); the standardized
+    image is converted first.
 
     Examples
     --------
@@ -145,7 +144,7 @@ def fine_grained_backbone(
     trunk = design.new()
     if weights is not None:
         load_weights(trunk, weights, architecture)
-    # A channel z stands for the pixel mean + scale z of ImageNet.
+    # A standardized channel z is the pixel mean + scale z of ImageNet.
     mean, scale = (part[::-1] if design.reversed else part for part in IMAGENET)
     return FineGrainedBackbone(
         trunk,
@@ -162,17 +161,14 @@ def fine_grained_backbone(
 
 
 def load_weights(network: nn.Module, path: str | Path, name: str) -> None:
-    """Put the weights of a file into a network; what belongs to a classifier stays out.
+    """Load the weights of a file into a network, ignoring those of a classifier.
 
-    Raises
-    ------
-    FileNotFoundError
-    ValueError
-        Where weights are missing, left over, or of another shape; the first of them is named.
+    Raises FileNotFoundError, or ValueError naming the first weight that is missing, left over or of
+    another shape.
     """
     given, own = _read_weights(Path(path).expanduser()), network.state_dict()
     given = {key: value for key, value in given.items() if not key.startswith(CLASSIFIERS)}
-    # Old files lack the counts of batches, which are used with momentum=None alone.
+    # Old files lack the batch counts, which matter only with momentum=None.
     missing = [key for key in own if key not in given and not key.endswith("num_batches_tracked")]
     wrong = [key for key in given if key in own and given[key].shape != own[key].shape]
     for keys, what in (
@@ -182,18 +178,18 @@ def load_weights(network: nn.Module, path: str | Path, name: str) -> None:
     ):
         if keys:
             raise ValueError(
-                f"weights: {path} must hold those of {name}; {len(keys)} of {len(own)} are {what}, "
-                f"the first {keys[0]!r}. Name a file that was saved from this network."
+                f"weights: {path} must hold weights of {name}; got {len(keys)} of {len(own)} "
+                f"{what}, the first {keys[0]!r}. Use a file saved from this network."
             )
     network.load_state_dict(given, strict=False)
 
 
 def _read_weights(path: Path) -> dict[str, torch.Tensor]:
-    """Tensors of a file by their names, whatever they were wrapped in."""
+    """Read the tensors of a file by name, and unwrap them."""
     if not path.is_file():
         raise FileNotFoundError(
-            f"weights: {path}: there is no such file. Nothing is downloaded: put one there, or "
-            "leave weights out for random ones."
+            f"weights: {path} must exist; nothing is downloaded. Put a file there, or omit weights "
+            "for random ones."
         )
     if path.suffix == ".safetensors":
         from safetensors.torch import load_file
@@ -206,8 +202,8 @@ def _read_weights(path: Path) -> dict[str, torch.Tensor]:
             content = torch.load(path, map_location="cpu", weights_only=True)
         except (UnpicklingError, RuntimeError, EOFError) as error:
             raise ValueError(
-                f"weights: {path} must be a state dict of tensors; it cannot be read without "
-                "running code that it holds. Save module.state_dict(), with safetensors or torch."
+                f"weights: {path} must be a state dict of tensors; got a file that runs code when "
+                "read. Save module.state_dict(), with safetensors or torch."
             ) from error
     for wrapping in ("state_dict", "model"):
         content = content.get(wrapping, content) if isinstance(content, dict) else content
@@ -227,13 +223,13 @@ def _scaled(images: torch.Tensor, scale: float) -> torch.Tensor:
 
 
 def _googlenet() -> nn.Module:
-    """Layers of torchvision's GoogLeNet up to its last maps, under their own names."""
+    """Make torchvision's GoogLeNet without its classifier."""
     try:
         from torchvision.models import googlenet
-    except (ImportError, RuntimeError) as error:  # the latter of one built for another torch
+    except (ImportError, RuntimeError) as error:  # RuntimeError if built for another torch
         raise ImportError(
-            "fine_grained_backbone('googlenet') needs torchvision, built for the torch that is "
-            f"installed: pip install ssdml[vision] ({error})"
+            "fine_grained_backbone('googlenet') needs torchvision, built for the installed torch: "
+            f"pip install ssdml[vision] ({error})"
         ) from error
     layers = googlenet(weights=None, aux_logits=False, init_weights=False).named_children()
     dropped = ("avgpool", "dropout", "fc", "aux1", "aux2")
@@ -241,18 +237,18 @@ def _googlenet() -> nn.Module:
 
 
 def _timm(name: str) -> nn.Module:
-    """A model of timm's that ends in maps."""
+    """Make a timm model without pooling and classifier."""
     try:
         import timm
     except (ImportError, RuntimeError) as error:
         raise ImportError(
-            f"fine_grained_backbone({name!r}) needs timm, and torchvision built for the torch that "
-            f"is installed: pip install ssdml[vision] ({error}). 'bn_inception' does without it."
+            f"fine_grained_backbone({name!r}) needs timm, and torchvision built for the installed "
+            f"torch: pip install ssdml[vision] ({error}). 'bn_inception' needs neither."
         ) from error
     if not timm.is_model(name):
         raise ValueError(
-            f"architecture must be one of {', '.join(TRUNKS)} or a model of timm's; got {name!r}. "
-            "timm.list_models() names them."
+            f"architecture must be one of {', '.join(TRUNKS)} or a timm model; got {name!r}. "
+            "timm.list_models() lists them."
         )
     network: nn.Module = timm.create_model(name, pretrained=False, num_classes=0, global_pool="")
     return network

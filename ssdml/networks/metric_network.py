@@ -1,4 +1,4 @@
-"""The network that a deep estimator learns: a backbone of its own, and a metric to begin with."""
+"""The network of a deep estimator: a standardized backbone, a metric and class proxies."""
 
 from __future__ import annotations
 
@@ -21,179 +21,25 @@ from ssdml.utils.linalg import random_orthonormal
 from ssdml.utils.torch_tools import evaluating, is_out_of_memory, seeded
 from ssdml.utils.validation import has_channels_last
 
-TRIED = 16  # samples that show whether the backbone takes them
-
-
-def new_network(
-    backbone: str | nn.Module,
-    samples: Samples,
-    n_components: int | None,
-    n_classes: int,
-    seed: int,
-    device: str,
-    *,
-    orthogonal: bool = True,
-) -> MetricNetwork:
-    """Backbone, random orthonormal L and random proxies; what is given is copied.
-
-    Parameters
-    ----------
-    backbone : str or Module
-        By name, or any.
-    samples : Samples
-        They give the mean and the scale that come before the backbone, and are what it must take.
-    n_components : int or None
-        Columns of L; None: as many as the backbone makes features.
-    n_classes : int
-    seed : int
-    device : str
-    orthogonal : bool
-        Whether L is kept orthonormal by those who learn it; otherwise it is a parameter.
-
-    Raises
-    ------
-    ValueError
-        If the backbone's features are not (n, d), not finite or all zero, or too few.
-    """
-    with seeded(seed, device):
-        if isinstance(backbone, str):
-            backbone = named_backbone(backbone, samples.shape)
-        if not isinstance(backbone, nn.Module):
-            raise TypeError(
-                "backbone must be a name or a torch module; got "
-                f"{type(backbone).__name__}. Call what makes one."
-            )
-        if has_channels_last(samples.shape):
-            warnings.warn(
-                f"the first axis of an sample is taken for its channels; got samples of shape "
-                f"{samples.shape}, whose last looks like it. Transpose them, or give bytes.",
-                stacklevel=2,
-            )
-        module = Standardized(copy.deepcopy(backbone), *mean_and_scale(samples, seed)).to(device)
-        d = _n_features(module, samples)
-        lay_channels_last(module, samples.shape)
-        columns = n_components or d
-        if columns > d:
-            raise ValueError(
-                f"n_components must be at most the {d} features of the backbone; got "
-                f"{n_components}. None is as many as there are."
-            )
-        L = random_orthonormal(d, columns, np.random.default_rng(seed))
-        metric = torch.from_numpy(L.astype(np.float32))
-        network = MetricNetwork(
-            module, metric, n_classes, unit_features=True, free_metric=not orthogonal
-        ).to(device)
-    share_weights(network)  # a module that is given may differ from process to process
-    return network
-
-
-def restored_network(
-    backbone: str | nn.Module, shape: tuple[int, ...], weights: dict[str, npt.NDArray[Any]]
-) -> MetricNetwork:
-    """The network with weights that were saved, in evaluation mode, on the CPU."""
-    state = {name: torch.from_numpy(value) for name, value in weights.items()}
-    module = named_backbone(backbone, shape) if isinstance(backbone, str) else backbone
-    standardized = Standardized(
-        copy.deepcopy(module), state["backbone.mean"], state["backbone.scale"]
-    )
-    metric, n_classes = state["metric"], len(state["proxies"])
-    network = MetricNetwork(standardized, metric, n_classes, unit_features=True)
-    try:
-        network.load_state_dict(state)
-    except RuntimeError as error:
-        raise ValueError(f"backbone must be like the one that was fitted; {error}.") from error
-    lay_channels_last(network.eval().backbone, shape)
-    return network
-
-
-def lay_channels_last(backbone: nn.Module, shape: tuple[int, ...]) -> None:
-    """Lay the weights of convolutions with their channels last: images take half the time.
-
-    Unless the module does not work so: one that calls ``view`` behind a convolution does not.
-
-    Parameters
-    ----------
-    backbone : Module
-        Left in the mode it is in.
-    shape : tuple of int
-        Of one sample.
-
-    Examples
-    --------
-    >>> backbone = nn.Sequential(nn.Conv2d(3, 4, 5), nn.Flatten())
-    >>> lay_channels_last(backbone, (3, 8, 8))
-    >>> backbone[0].weight.is_contiguous(memory_format=torch.channels_last)
-    True
-    """
-    device = next((part.device for part in backbone.state_dict().values()), None)
-    for layout in (torch.channels_last, torch.contiguous_format):
-        with suppress(RuntimeError), evaluating(backbone), torch.no_grad():
-            backbone.to(memory_format=layout)  # type: ignore[call-overload]
-            backbone(torch.zeros(2, *shape, device=device))
-            break
-
-
-def _n_features(backbone: nn.Module, samples: Samples) -> int:
-    """Columns that a backbone makes, once it is known to make some of every sample."""
-    batch = samples.batch(spaced(np.arange(len(samples)), TRIED))
-    features = _tried(backbone, batch)
-    if not isinstance(features, torch.Tensor) or features.ndim != 2:
-        shape = tuple(features.shape) if isinstance(features, torch.Tensor) else type(features)
-        raise ValueError(
-            f"backbone must return features of shape (n, d); got {shape}. Put a "
-            "torch.nn.Flatten() or a pooling behind it."
-        )
-    if len(features) != len(batch) or not features.is_floating_point():
-        raise ValueError(
-            f"backbone must return a row of floating-point features of each sample; got "
-            f"{tuple(features.shape)} of {features.dtype} for {len(batch)} samples. Keep the first "
-            "axis, and return features, not numbers of classes."
-        )
-    if not torch.isfinite(features).all():
-        raise ValueError(
-            "backbone must return finite features; got NaN or infinity before the "
-            "first step. Look at its weights and at the samples."
-        )
-    if not features.any():
-        raise ValueError(
-            "backbone must not return zeros alone, which have no direction; it does of "
-            f"{len(batch)} samples. A ReLU at its end may be dead: start it otherwise."
-        )
-    return int(features.shape[1])
-
-
-def _tried(backbone: nn.Module, batch: torch.Tensor) -> Any:
-    """What a backbone makes of a batch; what it cannot take is told, with what was given."""
-    try:
-        with evaluating(backbone), torch.no_grad():
-            return backbone(batch)
-    except Exception as error:
-        if is_out_of_memory(error):
-            raise
-        raise ValueError(
-            f"backbone must take batches of samples, one tensor of shape {tuple(batch.shape)} and "
-            f"{batch.dtype}; got {type(error).__name__}: {error}. An array of three axes is taken "
-            "for images without channels: give samples of other kinds as a torch Dataset, which "
-            "yields them as the backbone has them."
-        ) from error
+TRIED = 16  # samples that the backbone is tested on
 
 
 class MetricNetwork(nn.Module):
-    """A backbone under a metric L, which others learn, and a proxy of each class.
+    """A backbone, a metric L and one proxy per class.
 
     Parameters
     ----------
     backbone : Module
-        Makes (n, d) features.
+        Returns (n, d) features.
     metric : tensor of shape (d, l)
         L.
     n_classes : int
     temperature : float
-        Cosines to the proxies are divided by it.
+        Divides the cosines to the proxies.
     unit_features : bool
-        Whether features are scaled to length 1 before the metric, as seed 003 has them.
+        Whether features are scaled to unit length before the metric, as in Dutta et al. (2021).
     free_metric : bool
-        Whether L is a parameter like any other, orthonormal at the start alone.
+        Whether L is an ordinary parameter; otherwise a buffer that others set.
     """
 
     metric: torch.Tensor
@@ -226,7 +72,7 @@ class MetricNetwork(nn.Module):
         return array
 
     def outputs(self, samples: torch.Tensor) -> torch.Tensor:
-        """What the backbone makes, (n, d)."""
+        """Outputs of the backbone, (n, d), in float32."""
         if not self.mixed:
             outputs: torch.Tensor = self.backbone(samples)
             return outputs
@@ -244,5 +90,158 @@ class MetricNetwork(nn.Module):
         return functional.normalize(self.features(samples) @ self.metric, dim=1)
 
     def logits(self, embedding: torch.Tensor) -> torch.Tensor:
-        """Cosines to the proxies over the temperature, (n, n_classes)."""
+        """Cosines to the proxies divided by the temperature, (n, n_classes)."""
         return embedding @ functional.normalize(self.proxies, dim=1).T / self.temperature
+
+
+def new_network(
+    backbone: str | nn.Module,
+    samples: Samples,
+    n_components: int | None,
+    n_classes: int,
+    seed: int,
+    device: str,
+    *,
+    orthogonal: bool = True,
+) -> MetricNetwork:
+    """Copy a backbone and add a random orthonormal L and random proxies.
+
+    Parameters
+    ----------
+    backbone : str or Module
+    samples : Samples
+        For the mean and the scale before the backbone, and to test it on.
+    n_components : int or None
+        Columns of L; None: as many as the backbone has features.
+    n_classes : int
+    seed : int
+    device : str
+    orthogonal : bool
+        Whether L is kept orthonormal by its user; otherwise it is a parameter.
+
+    Raises
+    ------
+    ValueError
+        If the backbone's features are not (n, d), not finite, all zero, or fewer than
+        ``n_components``.
+    """
+    with seeded(seed, device):
+        if isinstance(backbone, str):
+            backbone = named_backbone(backbone, samples.shape)
+        if not isinstance(backbone, nn.Module):
+            raise TypeError(
+                f"backbone must be a name or a torch module; got {type(backbone).__name__}. Pass "
+                "an instance, not a class or a function."
+            )
+        if has_channels_last(samples.shape):
+            warnings.warn(
+                "samples must have their channels first; got shape "
+                f"{samples.shape}, which looks as if they were last. Transpose the samples or "
+                "pass bytes.",
+                stacklevel=2,
+            )
+        module = Standardized(copy.deepcopy(backbone), *mean_and_scale(samples, seed)).to(device)
+        d = _n_features(module, samples)
+        lay_channels_last(module, samples.shape)
+        columns = n_components or d
+        if columns > d:
+            raise ValueError(
+                f"n_components must be at most the {d} features of the backbone; got "
+                f"{n_components}. Lower it, or pass None for all."
+            )
+        L = random_orthonormal(d, columns, np.random.default_rng(seed))
+        metric = torch.from_numpy(L.astype(np.float32))
+        network = MetricNetwork(
+            module, metric, n_classes, unit_features=True, free_metric=not orthogonal
+        ).to(device)
+    share_weights(network)  # each process may have made its own module
+    return network
+
+
+def restored_network(
+    backbone: str | nn.Module, shape: tuple[int, ...], weights: dict[str, npt.NDArray[Any]]
+) -> MetricNetwork:
+    """Restore a network from saved weights, in evaluation mode, on the CPU."""
+    state = {name: torch.from_numpy(value) for name, value in weights.items()}
+    module = named_backbone(backbone, shape) if isinstance(backbone, str) else backbone
+    standardized = Standardized(
+        copy.deepcopy(module), state["backbone.mean"], state["backbone.scale"]
+    )
+    metric, n_classes = state["metric"], len(state["proxies"])
+    network = MetricNetwork(standardized, metric, n_classes, unit_features=True)
+    try:
+        network.load_state_dict(state)
+    except RuntimeError as error:
+        raise ValueError(f"backbone must be like the fitted one; {error}.") from error
+    lay_channels_last(network.eval().backbone, shape)
+    return network
+
+
+def lay_channels_last(backbone: nn.Module, shape: tuple[int, ...]) -> None:
+    """Store convolution weights with channels last, which halves the time for images.
+
+    A module that fails in this layout, for instance because it calls ``view``, is left unchanged.
+
+    Parameters
+    ----------
+    backbone : Module
+    shape : tuple of int
+        Of one sample.
+
+    Examples
+    --------
+    >>> backbone = nn.Sequential(nn.Conv2d(3, 4, 5), nn.Flatten())
+    >>> lay_channels_last(backbone, (3, 8, 8))
+    >>> backbone[0].weight.is_contiguous(memory_format=torch.channels_last)
+    True
+    """
+    device = next((part.device for part in backbone.state_dict().values()), None)
+    for layout in (torch.channels_last, torch.contiguous_format):
+        with suppress(RuntimeError), evaluating(backbone), torch.no_grad():
+            backbone.to(memory_format=layout)  # type: ignore[call-overload]
+            backbone(torch.zeros(2, *shape, device=device))
+            break
+
+
+def _n_features(backbone: nn.Module, samples: Samples) -> int:
+    """Count the backbone's features; raise if they are unusable."""
+    batch = samples.batch(spaced(np.arange(len(samples)), TRIED))
+    features = _tried(backbone, batch)
+    if not isinstance(features, torch.Tensor) or features.ndim != 2:
+        shape = tuple(features.shape) if isinstance(features, torch.Tensor) else type(features)
+        raise ValueError(
+            f"backbone must return features of shape (n, d); got {shape}. Append "
+            "torch.nn.Flatten() or a pooling layer."
+        )
+    if len(features) != len(batch) or not features.is_floating_point():
+        raise ValueError(
+            f"backbone must return one row of floating-point features per sample; got "
+            f"{tuple(features.shape)} of {features.dtype} for {len(batch)} samples. Keep the first "
+            "axis, and return features, not class numbers."
+        )
+    if not torch.isfinite(features).all():
+        raise ValueError(
+            "backbone must return finite features; got NaN or infinity before the first step. "
+            "Check its weights and the samples."
+        )
+    if not features.any():
+        raise ValueError(
+            f"backbone must return nonzero features; got only zeros for {len(batch)} samples. If a "
+            "final ReLU is dead, initialize it differently."
+        )
+    return int(features.shape[1])
+
+
+def _tried(backbone: nn.Module, batch: torch.Tensor) -> Any:
+    """Apply a backbone; an error says what it was given."""
+    try:
+        with evaluating(backbone), torch.no_grad():
+            return backbone(batch)
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        raise ValueError(
+            f"backbone must take batches of samples, one tensor of shape {tuple(batch.shape)} and "
+            f"{batch.dtype}; got {type(error).__name__}: {error}. Arrays with three axes are read "
+            "as gray images: pass other data as a torch Dataset."
+        ) from error

@@ -1,4 +1,4 @@
-"""Pooling of a network's last maps: what makes one vector of an image of any size."""
+"""Pooling of feature maps of any size into one vector per image."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-OVERLAP = 0.4  # of two regions beside each other, as near as can be
+OVERLAP = 0.4  # of neighboring regions, as nearly as possible
 
 
 class RMAC(nn.Module):
-    """Regional maximum activations: the sum of unit maxima over square regions, of unit length.
+    """Regional maximum activations: the normalized sum of unit maxima over square regions.
 
-    At scale l the regions are 2 min(height, width) / (l + 1) wide: one at the first scale, where
-    the map is square, then 4, then 9. Along a longer side there are more, so many that those of
-    the first scale overlap by 40 % as nearly as can be.
+    At scale l the regions are 2 min(height, width) / (l + 1) wide: one at the first scale of a
+    square map, then 4, then 9. A longer side has more regions, so that those of the first scale
+    overlap by 40 % as nearly as possible.
 
     Parameters
     ----------
@@ -22,9 +22,9 @@ class RMAC(nn.Module):
 
     Notes
     -----
-    Of [1]_, without its whitening, which is learned from other images: seed 003 has the pooling
-    inside a network that learns, and speaks neither of it nor of the number of scales, 3 in [1]_.
-    Regions are whole cells wide: sides are rounded down, to one cell at least.
+    As [1]_, without its whitening, which is learned from other images. Dutta et al. (2021) pool so
+    inside their network; they give neither the whitening nor the number of scales, 3 in [1]_.
+    Regions are whole cells wide, rounded down to at least one.
 
     References
     ----------
@@ -56,7 +56,7 @@ class RMAC(nn.Module):
 
 
 def regions(height: int, width: int, n_scales: int) -> list[tuple[int, list[int], list[int]]]:
-    """Square regions of a map: the side of each scale, and where they begin down and across.
+    """Square regions of a map: side, rows and columns of the upper left corners, per scale.
 
     Examples
     --------
@@ -79,10 +79,10 @@ def regions(height: int, width: int, n_scales: int) -> list[tuple[int, list[int]
 
 
 def _along(length: int, side: int) -> int:
-    """How many squares along a side, so that neighbors overlap by 40 % as nearly as can be."""
+    """Number of squares along a side whose overlap is nearest to 40 %."""
     if length == side:
         return 1
-    # m squares are (length - side) / (m - 1) apart, a share that they do not overlap.
+    # m squares are (length - side) / (m - 1) apart.
     most = 2 + int((length - side) / (side * (1 - OVERLAP)))
     return min(
         range(2, most + 1), key=lambda m: abs(1 - (length - side) / (m - 1) / side - OVERLAP)
@@ -90,15 +90,15 @@ def _along(length: int, side: int) -> int:
 
 
 def _starts(length: int, side: int, count: int) -> list[int]:
-    """Where ``count`` regions begin, evenly from one end to the other, in whole cells."""
+    """Evenly spaced starts of ``count`` regions, in whole cells."""
     return [i * (length - side) // max(count - 1, 1) for i in range(count)]
 
 
 class MaxAveragePooling(nn.Module):
-    """Largest and mean activation of each channel, one after the other.
+    """Concatenate maximum and mean of each channel.
 
-    Seed 004's features: the maxima and the means of ResNet-50's last maps, as SCDA [1]_ has them.
-    The seed does not say how they are put together; SCDA lays them side by side.
+    The features of Zheng et al. (2019), from the last maps of ResNet-50, concatenated as in
+    SCDA [1]_.
 
     References
     ----------
@@ -117,7 +117,7 @@ class MaxAveragePooling(nn.Module):
 
 
 class AveragePooling(nn.Module):
-    """Mean activation of each channel: what the networks themselves end in.
+    """Mean activation of each channel.
 
     Examples
     --------

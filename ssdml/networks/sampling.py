@@ -1,4 +1,4 @@
-"""Which rows a batch holds: partitions of the unlabeled ones, classes as often as each other."""
+"""Draw the rows of batches and partitions."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from ssdml.utils.typing import Array, Indices, Ints
 def partitions(
     labeled: Indices, unlabeled: Indices, count: int, size: int | None, rng: np.random.Generator
 ) -> list[Indices]:
-    """The labeled rows with so many unlabeled ones, disjoint until all have had their turn.
+    """Split unlabeled rows into partitions, each with all labeled rows.
+
+    Partitions are disjoint until every row has been drawn.
 
     Parameters
     ----------
     labeled, unlabeled : arrays of int
         Rows.
     count : int
-        Partitions.
+        Number of partitions.
     size : int or None
-        Unlabeled rows of each; None: all.
+        Unlabeled rows per partition; None: all.
     rng : Generator
 
     Returns
@@ -39,34 +41,14 @@ def partitions(
     order = rng.permutation(unlabeled)
     while len(order) < count * size:
         lap, begun = rng.permutation(unlabeled), order[len(order) - len(order) % size :]
-        again = np.isin(lap, begun)  # the partition that is not full has these: they come last
+        again = np.isin(lap, begun)  # the unfinished partition holds these: put them last
         order = np.concatenate([order, lap[~again], lap[again]])
     parts = [order[i * size : (i + 1) * size] for i in range(count)]
     return [np.sort(np.concatenate([labeled, part])) for part in parts]
 
 
-def confidences(distributions: Array) -> Array:
-    """``(1 - entropy / log C)²`` of each row: 1 where the class is certain, 0 where nothing is.
-
-    Rows of zeros, of which nothing is known, have 0.
-
-    Examples
-    --------
-    >>> confidences(np.array([[1.0, 0.0], [0.5, 0.5]]))
-    array([1., 0.])
-    """
-    n_classes = distributions.shape[1]
-    known = distributions.sum(axis=1) > 0
-    if n_classes == 1:
-        return known.astype(float)
-    logs = np.log(np.maximum(distributions, np.finfo(distributions.dtype).tiny))
-    entropy = -(distributions * logs).sum(axis=1) / np.log(n_classes)
-    certainty: Array = np.where(known, np.maximum(1 - entropy, 0) ** 2, 0)
-    return certainty
-
-
 def spaced(rows: Indices, count: int) -> Indices:
-    """So many of the rows, from all over them, and all where there are no more.
+    """Take ``count`` evenly spaced rows, or all if there are fewer.
 
     Examples
     --------
@@ -80,15 +62,15 @@ def spaced(rows: Indices, count: int) -> Indices:
 def balanced_batches(
     classes: Ints, weights: Array, size: int, count: int, rng: np.random.Generator
 ) -> Iterator[Indices]:
-    """Rows of each batch: of every class as many as of any other, give or take one, by weight.
+    """Draw batches with equal counts per class (up to one), each class by weight.
 
     Parameters
     ----------
     classes : array of shape (n,), int
     weights : array of shape (n,)
-        Not negative; a class whose rows all have weight 0 is never drawn.
+        Nonnegative; a class whose weights are all 0 is never drawn.
     size, count : int
-        Rows of a batch, and batches.
+        Rows per batch, and number of batches.
     rng : Generator
 
     Examples
@@ -119,37 +101,41 @@ def aligned_halves(
     per_class: int = 10,
     weights: Array | None = None,
 ) -> Iterator[Indices]:
-    """Rows of each batch: two halves, of one class row by row, for CGML's consistency.
+    """Draw batches of two halves, aligned in class row by row, for a graph consistency loss.
 
     Parameters
     ----------
     classes : array of shape (n,), int
-        -1 where unlabeled: such a row is not drawn.
+        -1 where unlabeled: such rows are not drawn.
     count : int
-        Batches.
+        Number of batches.
     rng : Generator
     n_classes : int
-        Classes of a batch; all of them where there are not so many.
+        Classes per batch; all of them if there are fewer.
     per_class : int
-        Rows of each class in a batch, an even number: half of them in each half.
+        Rows per class and batch; even, since half of them go into each half.
     weights : array of shape (n,), optional
-        Not negative; rows are drawn by them. None: all alike.
+        Nonnegative weights of the rows; None: equal weights.
 
     Yields
     ------
     rows : ndarray of shape (n_classes * per_class,)
-        Row i has the class of row i + half. No row is in both halves; a class with less rows than
-        asked for has some of them more than once, and one with a single row is not drawn.
+        Row i has the class of row i + half. The halves share no row; small classes repeat rows, and
+        classes with a single row are not drawn.
 
     Raises
     ------
     ValueError
-        For an odd ``per_class``, ``n_classes`` below 1, and where no class has two rows.
+        If ``per_class`` is odd, ``n_classes`` is below 1, or no class has two rows.
 
     Notes
     -----
-    13 classes with 10 rows are those of seed 000, "Deep metric learning with graph consistency",
-    AAAI 2021. It does not say whether its 130 are a half or both: here they are both.
+    The default of 13 classes with 10 rows is that of [1]_, read as the size of both halves
+    together.
+
+    References
+    ----------
+    .. [1] Chen et al., "Deep metric learning with graph consistency", AAAI 2021.
 
     Examples
     --------
@@ -161,8 +147,8 @@ def aligned_halves(
     """
     if per_class < 2 or per_class % 2:
         raise ValueError(
-            f"aligned_halves: per_class must be even and at least 2; got {per_class}. Half of the "
-            "rows of a class go into each half of the batch."
+            f"aligned_halves: per_class must be even and at least 2; got {per_class}. Each half of "
+            "the batch takes half of the rows."
         )
     if n_classes < 1:
         raise ValueError(f"aligned_halves: n_classes must be at least 1; got {n_classes}.")
@@ -173,8 +159,8 @@ def aligned_halves(
     groups = [order[i : i + n] for i, n in zip(starts, sizes, strict=True) if n > 1]
     if not groups:
         raise ValueError(
-            "aligned_halves: classes must hold one with two rows; got "
-            f"{len(sizes)} classes with one row each. Label more rows, or propagate the labels."
+            "aligned_halves: classes must hold one class with two rows; got "
+            f"{len(sizes)} classes with one row each. Label more rows or propagate the labels."
         )
     for _ in range(count):
         drawn = rng.permutation(len(groups))[:n_classes]
@@ -185,8 +171,8 @@ def aligned_halves(
 def _two_parts(
     rows: Indices, size: int, weights: Array | None, rng: np.random.Generator
 ) -> tuple[Indices, Indices]:
-    """So many rows and so many others, drawn by weight; where there are less, some again."""
-    # The order of exponential waiting times is that of draws without replacement.
+    """Draw two disjoint sets of rows by weight; repeat rows if there are too few."""
+    # Sorting exponential waiting times draws without replacement.
     waits = rng.standard_exponential(len(rows))
     if weights is not None:
         waits /= weights[rows]

@@ -1,4 +1,4 @@
-"""What all that trains a network shares: network and metric, steps and rates, batches' triplets."""
+"""Optimizer steps, learning rates, pretraining and embedding of a network."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import nn
 from torch.nn import functional
@@ -18,32 +17,37 @@ from ssdml.networks.metric_network import MetricNetwork
 from ssdml.utils.distributed import average_gradients
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.torch_tools import evaluating, seeded
+from ssdml.utils.typing import Array, Indices, Ints
 
 if TYPE_CHECKING:
     from ssdml.losses.base import Loss
 
-EMBEDDED = (
-    250  # samples that are embedded at a time, at most: what a layer makes stays in the cache
-)
+EMBEDDED = 250  # samples embedded at once, at most: activations stay in the cache
 PRETRAINING_BATCH, PRETRAINING_RATE = 100, 1e-3
 
 
 class Schedule(NamedTuple):
-    """How long and how fast a backbone learns in one round."""
+    """Length and optimizer of a training round."""
 
     n_steps: int = 500
     batch_size: int = 256
     learning_rate: float = 1e-3
     weight_decay: float = 1e-2
-    temperature: float = 0.1  # of the classes' proxies
-    n_negatives: int = 5  # of each anchor in a batch
+    temperature: float = 0.1  # of the class proxies
+    n_negatives: int = 5  # per anchor
 
 
 class Stepper:
-    """Steps down losses of a network.
+    """Run optimizer steps.
 
-    ``optimizer`` makes one of the groups of parameters and the weight decay. ``losses`` may have
-    parameters of their own; a group of theirs that names its rate keeps it.
+    Parameters
+    ----------
+    network : MetricNetwork
+    weight_decay : float
+    optimizer : callable
+        Takes parameter groups and ``weight_decay``.
+    losses : Loss, optional
+        Its parameters are trained too; a parameter group that has its own ``lr`` keeps it.
     """
 
     def __init__(
@@ -62,12 +66,12 @@ class Stepper:
         self.optimizer = optimizer(groups, weight_decay=weight_decay)
 
     def step(self, loss: torch.Tensor, rate: float) -> float:
-        """One step down the loss at this rate; the loss as a number."""
+        """Take one step at this learning rate; return the loss."""
         if not loss.requires_grad:
             raise ValueError(
-                "backbone must have a parameter that can be learned; the loss depends on none, for "
-                "all are fixed, or its features are detached from them. Call requires_grad_() on a "
-                "part of it, or learn from its features with ssdml.SSDML."
+                "backbone must have a trainable parameter; got a loss that depends on none: all "
+                "are frozen, or the features are detached. Call requires_grad_() on a part of it, "
+                "or fit ssdml.SSDML on its features."
             )
         for group in self.optimizer.param_groups:
             group["lr"] = group["lr"] if group.get("keeps_rate") else rate
@@ -78,7 +82,7 @@ class Stepper:
         return float(loss.detach())
 
     def optimizer_tensors(self) -> dict[str, torch.Tensor]:
-        """What the optimizer remembers, by the number of the parameter."""
+        """Return the optimizer's state, named ``optimizer.<parameter>.<name>``."""
         states = self.optimizer.state_dict()["state"]
         return {
             f"optimizer.{number}.{name}": value
@@ -87,12 +91,12 @@ class Stepper:
         }
 
     def restore_optimizer(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Take over what :meth:`optimizer_tensors` gave, without its first word."""
+        """Restore the state of :meth:`optimizer_tensors`, named without the first word."""
         content = self.optimizer.state_dict()
         parameters = [part for group in self.optimizer.param_groups for part in group["params"]]
         for key, value in tensors.items():
             number, name = key.split(".")
-            if value.ndim:  # laid out as the parameter is, so that later steps are the same
+            if value.ndim:  # in the parameter's memory layout, for the same bits in later steps
                 value = torch.empty_like(parameters[int(number)]).copy_(value)
             content["state"].setdefault(int(number), {})[name] = value
         self.optimizer.load_state_dict(content)
@@ -101,16 +105,16 @@ class Stepper:
 def pretrain(
     network: MetricNetwork,
     samples: Samples,
-    rows: npt.NDArray[np.intp],
-    classes: npt.NDArray[np.int64],
+    rows: Indices,
+    classes: Ints,
     *,
     epochs: int,
     rng: np.random.Generator,
 ) -> Iterator[float]:
-    """Teach a backbone the labeled samples by softmax in the place of L; yields each epoch's loss.
+    """Train the backbone by softmax on labeled samples; yield the mean loss per epoch.
 
-    Seed 003 does so for CIFAR-10, in 30 epochs. AdamW at rate 10⁻³ and batches of 100 are ours: it
-    does not say how.
+    Dutta et al. (2021) do so for CIFAR-10, in 30 epochs. AdamW at rate 1e-3 and batches of 100 are
+    our choice: the paper does not name its own.
 
     Parameters
     ----------
@@ -118,12 +122,12 @@ def pretrain(
         Its backbone is trained in place.
     samples : Samples
     rows : array of shape (m,), int
-        Samples with a label.
+        Labeled samples.
     classes : array of shape (m,), int
-        Their classes, from 0.
+        Their class codes.
     epochs : int
     rng : Generator
-        Of the order of the samples and the layer's first weights.
+        For the order of the samples and the initial weights of the softmax layer.
     """
     device = network.proxies.device
     with seeded(int(rng.integers(2**31)), str(device)):
@@ -148,30 +152,29 @@ def embed_samples(
     network: MetricNetwork,
     samples: Samples,
     kind: str = "embedding",
-    rows: npt.NDArray[np.intp] | None = None,
+    rows: Indices | None = None,
     *,
     batch_size: int = EMBEDDED,
-) -> npt.NDArray[Any]:
-    """Features or embedding of all samples, or of some, in evaluation mode and in float32.
+) -> Array:
+    """Compute the "features" or the "embedding" of samples, in evaluation mode and in float32.
 
-    Eight times ``batch_size`` at a time, at most 250: without gradients they take no more memory
-    than a step of the training.
+    Takes ``8 * batch_size`` samples at a time, at most 250: without gradients they need no more
+    memory than a training step.
     """
     apply = network.features if kind == "features" else network
     rows = np.arange(len(samples)) if rows is None else rows
     blocks = row_blocks(len(rows), min(EMBEDDED, 8 * batch_size))
     with evaluating(network), mixed_precision(network, False):
         parts = [apply(samples.batch(rows[block])).float().cpu() for block in blocks]
-    embedded: npt.NDArray[Any] = torch.cat(parts).numpy()
+    embedded: Array = torch.cat(parts).numpy()
     return embedded
 
 
 @contextmanager
 def mixed_precision(network: MetricNetwork, wanted: bool) -> Iterator[None]:
-    """A network whose backbone computes in bfloat16, if that is wanted; then again as it was.
+    """Compute the backbone in bfloat16, if wanted; restore the mode afterwards.
 
-    Its weights stay in float32, and so does all that stands on the backbone: scaling to length 1,
-    L, heads and losses.
+    Weights, normalization, L, heads and losses stay in float32.
     """
     before, network.mixed = network.mixed, wanted
     try:
@@ -181,7 +184,7 @@ def mixed_precision(network: MetricNetwork, wanted: bool) -> Iterator[None]:
 
 
 def rate_at(done: float, plan: Schedule) -> float:
-    """Learning rate where so much is done: up over the first tenth, then to zero along a cosine.
+    """Learning rate after a share of the training: linear warmup, then cosine decay to 0.
 
     Examples
     --------

@@ -1,19 +1,19 @@
-"""A residual network of today's size for small images: wide, and not deep."""
+"""Wide residual network for small images."""
 
 from __future__ import annotations
 
 import torch
 from torch import nn
 
-N_BLOCKS = 4  # of two convolutions in each of three stages: 28 with the first and the shortcuts'
+N_BLOCKS = 4  # per stage, of two convolutions: 28 layers with the first and the shortcuts
 FIRST = 16  # channels before the stages
 
 
 class WideResNet(nn.Sequential):
-    """WRN-28-2: 128 features of small images, none of them negative, by 1.5 million weights.
+    """WRN-28-2 [1]_: 128 nonnegative features of small images, from 1.5 million weights.
 
-    Three stages of blocks, at the size of the images, half and a quarter of it, with 32, 64 and 128
-    channels; what is left is averaged over the image.
+    Three stages of residual blocks, at full, half and quarter resolution with 32, 64 and 128
+    channels, then average pooling.
 
     Parameters
     ----------
@@ -21,8 +21,9 @@ class WideResNet(nn.Sequential):
 
     Notes
     -----
-    Batch normalization makes the samples of a batch see each other in training. An image of 32 x 32
-    pixels takes 0.21 billion multiplications, 17 times those of seed 003's network: it is for GPUs.
+    Batch normalization mixes the samples of a batch in training. An image of 32 x 32 pixels takes
+    0.21 billion multiplications, 17 times those of :class:`~ssdml.networks.backbones.CifarNet`: use
+    a GPU.
 
     References
     ----------
@@ -58,10 +59,9 @@ class WideResNet(nn.Sequential):
 
 
 class Block(nn.Module):
-    """Two convolutions behind their activations, added to what comes in.
+    """Residual block with pre-activation.
 
-    Where the size or the channels change, it is added to a convolution by one pixel of the first
-    activation instead.
+    If the size or the channels change, the shortcut is a 1 x 1 convolution of the first activation.
 
     Examples
     --------

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ssdml.utils.linalg import unit_rows
+from ssdml.utils.parallel import BLOCK_ROWS, row_blocks
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import UNLABELED, check_labeled, check_labels
 
@@ -67,6 +68,25 @@ def likeliest(distributions: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         return np.full(len(distributions), UNLABELED, dtype=np.int64)
     codes: npt.NDArray[np.int64] = distributions.argmax(axis=1)
     return codes
+
+
+def confidences(distributions: Array) -> Array:
+    """Confidence of each row, ``(1 - entropy / log C)²``; 0 for rows of zeros.
+
+    Examples
+    --------
+    >>> confidences(np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 0.0]]))
+    array([1., 0., 0.])
+    """
+    n_classes = distributions.shape[1]
+    known = distributions.sum(axis=1) > 0
+    if n_classes == 1:
+        return known.astype(float)
+    entropies = np.empty(len(distributions))
+    for rows in row_blocks(len(distributions), BLOCK_ROWS):
+        block = distributions[rows]
+        entropies[rows] = -(block * np.log(np.where(block > 0, block, 1))).sum(axis=1)
+    return np.where(known, np.clip(1 - entropies / np.log(n_classes), 0, 1) ** 2, 0)
 
 
 def named_as(

@@ -17,7 +17,7 @@ from pytorch_metric_learning.losses import BaseMetricLossFunction
 
 import ssdml.losses
 from ssdml.losses import LossSum
-from ssdml.networks.sampling import confidences
+from ssdml.utils.labels import confidences
 from tests.losses import LOSSES, OF_ROWS, C, D, batch, gradient, make, same_on_two_threads
 from tests.ssdml.utils.test_distributed import run
 from tests.two_ranks_losses import steps

@@ -70,7 +70,7 @@ class TestDegenerate:
         X, _, labels = digits
         fixed = small_network().requires_grad_(False)
         small_model(backbone=fixed, epochs=2).fit(X, labels)
-        with pytest.raises(ValueError, match="backbone must have a parameter that can be learned"):
+        with pytest.raises(ValueError, match="backbone must have a trainable parameter; got"):
             DeepSSDML.paper(fixed, 16, epochs=1, epochs_per_partition=1).fit(X, labels)
 
 
@@ -81,7 +81,7 @@ class Flat(nn.Sequential):
 
 def test_channels_that_look_as_if_they_stood_last_are_told(rng):
     X, labels = rng.random((60, 5, 5, 3)).astype(np.float32), np.arange(60) % 3
-    with pytest.warns(UserWarning, match=r"shape \(5, 5, 3\), whose last looks like it. Transpose"):
+    with pytest.warns(UserWarning, match=r"shape \(5, 5, 3\), which looks as if .* Transpose"):
         small_model(backbone=Flat(), epochs=1).fit(X, labels)
 
 
@@ -89,7 +89,7 @@ def test_items_of_another_scale_are_told(digits):
     X, _, labels = digits
     model = small_model(epochs=1).fit(X, labels)
     for factor, told in ((255, "2.5e\\+02|2.6e\\+02"), (1 / 255, "0.003.")):
-        with pytest.warns(UserWarning, match=f"such as vary ({told}) times as much. Pixels are"):
+        with pytest.warns(UserWarning, match=f"got ({told}) times their standard .* Pass pixels"):
             model.transform(factor * X)
     model.transform(3 * X)
     model.transform(255 * X[:9])
@@ -212,12 +212,15 @@ class TestBadInput:
             (nn.Conv2d(1, 4, 3), r"features of shape \(n, d\); got \(16, 4, 6, 6\).*Flatten"),
             (
                 Wrong(lambda rows: rows[1:]),
-                r"a row .* of each sample; got \(15, 64\) of torch.float32",
+                r"one row .* per sample; got \(15, 64\) of torch.float32",
             ),
             (Wrong(lambda rows: rows.int()), r"floating-point .* got \(16, 64\) of torch.int32"),
             (Wrong(lambda rows: rows / 0), "must return finite features"),
-            (Wrong(lambda rows: 0 * rows), "must not return zeros alone"),
-            ("mnist", r"backbone='mnist' is for images of 28 x 28 pixels; got .*\(1, 8, 8\)"),
+            (
+                Wrong(lambda rows: 0 * rows),
+                "must return nonzero features; got only zeros for 16 samples",
+            ),
+            ("mnist", r"backbone='mnist' needs images of 28 x 28 pixels; got .*\(1, 8, 8\)"),
             ("mnits", r"backbone must be one of 'mnist', 'cifar'.*Did you mean 'mnist'\?"),
         ],
         ids=["4-D", "another length", "integers", "NaN", "zeros", "size", "name"],

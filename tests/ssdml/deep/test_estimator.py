@@ -14,7 +14,7 @@ from ssdml.deep import alternation as deep_run, trainer as partition_run
 from ssdml.deep.checkpoints import run_seed
 from ssdml.evaluation import evaluate, triplet_purity
 from ssdml.metric.alternation import learn_metric
-from ssdml.networks.sampling import confidences
+from ssdml.utils.labels import confidences
 from ssdml.utils.progress import Stages
 from tests.deep import assert_same_weights, small_model, small_network
 

@@ -15,7 +15,7 @@ from tests.deep import small_model
 
 
 class Pushed:
-    """Views that are known: the samples, moved by as many pixels as they are strong, and brighter."""
+    """Known views: the samples, shifted by some pixels and brighter."""
 
     def __init__(self, pixels=2):
         self.pixels = pixels

@@ -250,7 +250,7 @@ class TestSaveAndLoad:
             ValueError, match="backbone must be a module like the fitted one; got None"
         ):
             DeepSSDML.load(tmp_path / "model")
-        with pytest.raises(ValueError, match="backbone must be like the one that was fitted"):
+        with pytest.raises(ValueError, match="backbone must be like the fitted one"):
             DeepSSDML.load(tmp_path / "model", backbone=nn.Linear(64, 32))
 
 

@@ -189,20 +189,20 @@ def test_items_of_another_shape_are_told(name, shape, size):
     with pytest.raises(ValueError) as error:
         named_backbone(name, shape)
     assert str(error.value) == (
-        f"backbone='{name}' is for images of {size} x {size} pixels; got samples of "
-        f"shape {shape}. Resize them, or pass a module of your own."
+        f"backbone='{name}' needs images of {size} x {size} pixels; got samples of "
+        f"shape {shape}. Resize them, or pass a torch module."
     )
 
 
 @pytest.mark.parametrize("name", ["cifar", "wide-resnet"])
 def test_channels_that_come_last_are_told(name):
-    message = rf"backbone='{name}' is .* channels first; got samples of shape \(32, 32, 3\)"
+    message = rf"backbone='{name}' needs .* channels first; got samples of shape \(32, 32, 3\)"
     with pytest.raises(ValueError, match=message):
         named_backbone(name, (32, 32, 3))
 
 
 def test_rows_are_no_images_to_a_wide_resnet():
-    with pytest.raises(ValueError, match="'wide-resnet' is for images; got samples of shape"):
+    with pytest.raises(ValueError, match="'wide-resnet' needs images; got samples of shape"):
         named_backbone("wide-resnet", (784,))
 
 

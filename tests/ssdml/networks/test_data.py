@@ -158,8 +158,8 @@ def test_items_of_several_shapes_are_told():
 
 def test_items_that_are_no_tensors_are_told_with_their_number():
     message = (
-        "dataset: samples must be tensors or arrays, or tuples that begin with one; got str at {}. "
-        "Give the data set a transform, such as torchvision's ToTensor."
+        "dataset: samples must be tensors or arrays, or tuples that begin with one; got str at "
+        "index {}. Give the Dataset a transform, such as torchvision's ToTensor."
     )
     with pytest.raises(TypeError) as first:
         as_samples(["cat.png", "dog.png"], "fit")

@@ -120,11 +120,11 @@ def test_weights_come_from_safetensors(tmp_path, weights):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda w: w.pop("2.bias"), r"1 of 4 are missing, the first '2\.bias'"),
-        (lambda w: w.update(extra=torch.ones(1)), r"1 of 4 are left over, the first 'extra'"),
+        (lambda w: w.pop("2.bias"), r"got 1 of 4 missing, the first '2\.bias'"),
+        (lambda w: w.update(extra=torch.ones(1)), r"got 1 of 4 left over, the first 'extra'"),
         (
             lambda w: w.update({"0.bias": torch.ones(7)}),
-            r"are of another shape, the first '0\.bias'",
+            r"of another shape, the first '0\.bias'",
         ),
         (lambda w: w.update({"0.bias": "text"}), r"must be a state dict of tensors; got another"),
     ],
@@ -150,10 +150,10 @@ class Harmful:
 def test_no_code_in_a_file_of_weights_is_run(tmp_path, weights):
     path = tmp_path / "small.pth"
     torch.save(weights | {"0.bias": Harmful(tmp_path / "harm")}, path)
-    with pytest.raises(ValueError, match="without running code that it holds"):
+    with pytest.raises(ValueError, match="got a file that runs code when read"):
         fine_grained_backbone("small", weights=path)
     path.write_bytes(pickle.dumps(Harmful(tmp_path / "harm"), protocol=2))
-    with pytest.raises(ValueError, match="without running code that it holds"):
+    with pytest.raises(ValueError, match="got a file that runs code when read"):
         fine_grained_backbone("small", weights=path)
     assert not (tmp_path / "harm").exists()
 
@@ -161,7 +161,7 @@ def test_no_code_in_a_file_of_weights_is_run(tmp_path, weights):
 @pytest.mark.usefixtures("small")
 def test_weights_that_are_not_there_are_not_fetched(tmp_path):
     with pytest.raises(
-        FileNotFoundError, match=r"no\.pth: there is no such file\. Nothing is down"
+        FileNotFoundError, match=r"no\.pth must exist; nothing is downloaded\. Put a"
     ):
         fine_grained_backbone("small", weights=tmp_path / "no.pth")
 
@@ -187,7 +187,7 @@ def test_resnet50_is_that_of_timm(tmp_path, images):
     ours = fine_grained_backbone("resnet50", "average", weights=tmp_path / "resnet50.pth").eval()
     network.fc = nn.Identity()
     torch.testing.assert_close(ours(images), network(images))
-    with pytest.raises(ValueError, match=r"or a model of timm's; got 'resnet51'"):
+    with pytest.raises(ValueError, match=r"or a timm model; got 'resnet51'"):
         fine_grained_backbone("resnet51")
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, entropy
 
-from ssdml.networks.sampling import aligned_halves, balanced_batches, confidences, partitions
+from ssdml.networks.sampling import aligned_halves, balanced_batches, partitions
+from ssdml.utils.labels import confidences
 
 LABELED = np.array([3, 17, 40])
 UNLABELED = np.setdiff1d(np.arange(43), LABELED)  # 40 rows
@@ -265,7 +266,11 @@ def test_rows_of_halves_are_drawn_by_weight(rng):
     ("classes", "per_class", "message"),
     [
         ([0, 0], 3, "aligned_halves: per_class must be even and at least 2; got 3"),
-        ([0, 1, -1, -1], 2, "classes must hold one with two rows; got 2 classes with one row"),
+        (
+            [0, 1, -1, -1],
+            2,
+            "classes must hold one class with two rows; got 2 classes with one row",
+        ),
     ],
 )
 def test_halves_that_cannot_be_drawn_are_refused(classes, per_class, message, rng):
