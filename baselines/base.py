@@ -19,7 +19,7 @@ from ssdml.baselines.pairs import LabeledPairs, labeled_pairs
 from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
 from ssdml.graphs.propagation.labels import propagate_labels
 from ssdml.metric.base import LearnedMetric, embed, limit_neighbors
-from ssdml.utils.linalg import best_factor, covariance, in_range, symmetrize, total_variance
+from ssdml.utils.linalg import best_factor, covariance, scale_exactly, symmetrize, total_variance
 from ssdml.utils.typing import Array, Floats, Ints
 from ssdml.utils.validation import UNLABELED
 
@@ -148,7 +148,7 @@ class Baseline(LearnedMetric, BaseEstimator, metaclass=ABCMeta):
         """Center and scale the rows, so that parameters mean the same in any unit."""
         rows = X.astype(np.float64)
         rows -= rows.mean(axis=0)
-        rows, unit = in_range(rows)
+        rows, unit = scale_exactly(rows)
         deviation = float(np.sqrt(total_variance(rows))) or 1.0
         rows /= deviation
         scale = float(np.ldexp(deviation, unit))
@@ -190,7 +190,7 @@ class Baseline(LearnedMetric, BaseEstimator, metaclass=ABCMeta):
         self.label_distributions_, self.transduction_ = distributions, transduction
         self.representation_, self.input_weight_, self.triplets_ = None, 0.0, None
         count = self.n_components or X.shape[1]
-        self.components_ = factor(M, covariance(in_range(X)[0]), count).astype(X.dtype)
+        self.components_ = factor(M, covariance(scale_exactly(X)[0]), count).astype(X.dtype)
         self.embedding_ = embed(X, self.components_, None)
 
     def predict_proba(self, X: Any) -> Array:

@@ -41,7 +41,7 @@ def main(out: Path) -> None:
     train, partition = AlternationTrainer._loss, AlternationTrainer.partition
 
     def die_once(self, progress):
-        if ranks.rank() == ranks.n_ranks() - 1:
+        if ranks.rank() == ranks.world_size() - 1:
             with (out / "begun").open("a") as file:
                 file.write(f"{len(self.history) + 1}\n")
             first = os.environ.get("TORCHELASTIC_RESTART_COUNT") == "0"
@@ -81,8 +81,8 @@ def main(out: Path) -> None:
 
     device_graph.knn_graph = counted
     model.fit(X, labels)
-    networks, graphs = ([None] * ranks.n_ranks() for _ in range(2))
-    if ranks.n_ranks() > 1:
+    networks, graphs = ([None] * ranks.world_size() for _ in range(2))
+    if ranks.world_size() > 1:
         distributed.all_gather_object(networks, digest(model.network_.state_dict()))
         distributed.all_gather_object(graphs, len(built))
     if ranks.rank() == 0:
@@ -95,7 +95,7 @@ def main(out: Path) -> None:
             networks=networks,
             graphs=graphs,
         )
-    if ranks.n_ranks() > 1:
+    if ranks.world_size() > 1:
         distributed.barrier()  # who leaves first may take the other's connection away
         distributed.destroy_process_group()
 

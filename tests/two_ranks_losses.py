@@ -12,10 +12,10 @@ from torch import distributed, nn
 from ssdml.utils.distributed import (
     average_gradients,
     gathered,
-    join_group,
-    n_ranks,
-    own_share,
+    init_process_group,
     rank,
+    rank_slice,
+    world_size,
 )
 from tests.losses import LOSSES, D, batch, make
 
@@ -23,13 +23,14 @@ from tests.losses import LOSSES, D, batch, make
 def steps() -> dict[str, np.ndarray]:
     """Value and gradients of the first step with each loss."""
     rows, labels, weights = batch()
-    share, found = own_share(len(rows)), {}
+    share, found = rank_slice(len(rows)), {}
     for name in LOSSES:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             network = nn.Linear(D, D).double()
         step = nn.ModuleDict({"network": network, "loss": make(name)})
-        embeddings = gathered(step["network"](rows[share]))
+        own = step["network"](rows[share]).T.contiguous().T  # NCCL needs contiguous rows
+        embeddings = gathered(own)
         known = {"labels": gathered(labels[share]), "weights": gathered(weights[share])}
         loss = step["loss"](embeddings, **known)
         loss.backward()
@@ -41,11 +42,11 @@ def steps() -> dict[str, np.ndarray]:
 
 def main(out: Path) -> None:
     torch.set_num_threads(1)
-    join_group("cpu")
+    init_process_group("cpu")
     found = steps()
     if rank() == 0:
         np.savez(out / "result.npz", **found)
-    if n_ranks() > 1:
+    if world_size() > 1:
         distributed.destroy_process_group()
 
 

@@ -20,7 +20,7 @@ from ssdml.experiments.report.figures import (
     new_figure,
 )
 from ssdml.experiments.runs.results import Row
-from ssdml.utils.persistence import whole_file
+from ssdml.utils.persistence import atomic_write
 
 Scores = dict[str, list[float]]  # of each method, seed by seed
 
@@ -184,5 +184,5 @@ def draw_losses(found: Mapping[str, Found], path: Path, score: str = "R@1") -> N
             for axes, base in zip(row[1:], bases, strict=True):
                 draw_sensitivity(axes, sensitivity(of, base, score), styles)
                 axes.set_title(f"{base}, held-out classes")
-        with whole_file(path) as unfinished:
+        with atomic_write(path) as unfinished:
             figure.savefig(unfinished, format="png", dpi=120, facecolor=PAPER)

@@ -23,7 +23,7 @@ import numpy as np
 from scipy import sparse
 
 from ssdml.graphs.propagation.solvers import stabilized_biconjugate_gradient
-from ssdml.utils.parallel import SharedOut, Threads, row_blocks
+from ssdml.utils.parallel import ParallelMatrix, Threads, row_blocks
 from ssdml.utils.typing import Array
 
 N_MODES = 128  # that walks have split off
@@ -67,8 +67,8 @@ def deflate(
     )
     walk = exact.astype(dtype)
     turned = sparse.csr_array(walk.T)
-    forth, back = SharedOut(walk, threads), SharedOut(turned, threads)
-    symmetric = SharedOut(sparse.csr_array(((walk + turned) / 2).astype(dtype)), threads)
+    forth, back = ParallelMatrix(walk, threads), ParallelMatrix(turned, threads)
+    symmetric = ParallelMatrix(sparse.csr_array(((walk + turned) / 2).astype(dtype)), threads)
     del walk, turned
     rng = np.random.default_rng(0)
     modes = slow_subspace(symmetric, n_modes, threads, rng)
@@ -77,7 +77,7 @@ def deflate(
     right, missed_right = corrected(forth, modes, tol, threads)
     left, missed_left = corrected(back, modes, tol, threads)
     del forth, back
-    schur = schur_complement(SharedOut(exact, threads), right, left, threads)
+    schur = schur_complement(ParallelMatrix(exact, threads), right, left, threads)
     norms = _norm(right, threads), _norm(left, threads)
     missed = (max(missed_right, missed_left) + ROUNDING * float(np.finfo(dtype).eps)) / gap
     inverse = 1 / (1 - decay**0.5)
@@ -102,7 +102,7 @@ def walk_weights(transition: sparse.csr_array, decay: float) -> Array:
 
 
 def slow_subspace(
-    symmetric: SharedOut, count: int, threads: Threads, rng: np.random.Generator
+    symmetric: ParallelMatrix, count: int, threads: Threads, rng: np.random.Generator
 ) -> Array:
     """Orthonormal basis of the leading eigenvectors, roughly.
 
@@ -126,7 +126,7 @@ def slow_subspace(
 
 
 def _filtered(
-    symmetric: SharedOut, block: Array, low: float, cut: float, threads: Threads
+    symmetric: ParallelMatrix, block: Array, low: float, cut: float, threads: Threads
 ) -> Array:
     """Chebyshev polynomial of the matrix, at most 1 on [low, cut] and large above, on a block."""
     center, half = block.dtype.type((low + cut) / 2), block.dtype.type((cut - low) / 2)
@@ -157,7 +157,7 @@ def orthonormalized(block: Array, threads: Threads) -> Array:
 
 
 def slowest_outside(
-    symmetric: SharedOut, basis: Array, threads: Threads, rng: np.random.Generator
+    symmetric: ParallelMatrix, basis: Array, threads: Threads, rng: np.random.Generator
 ) -> float:
     """Upper bound of the eigenvalues on the complement of an orthonormal basis.
 
@@ -205,7 +205,9 @@ def lanczos_ends(
     return float(ritz[0]), float(ritz[-1])
 
 
-def corrected(walk: SharedOut, modes: Array, tol: float, threads: Threads) -> tuple[Array, float]:
+def corrected(
+    walk: ParallelMatrix, modes: Array, tol: float, threads: Threads
+) -> tuple[Array, float]:
     """Modes with the complement eliminated, and the Frobenius norm of what that left over.
 
     Solves ``Π (I - B) Π X = Π (I - B) U`` and gives ``U - X``, Π projecting onto the complement.
@@ -231,7 +233,7 @@ def corrected(walk: SharedOut, modes: Array, tol: float, threads: Threads) -> tu
     return result, missed**0.5
 
 
-def schur_complement(walk: SharedOut, right: Array, left: Array, threads: Threads) -> Array:
+def schur_complement(walk: ParallelMatrix, right: Array, left: Array, threads: Threads) -> Array:
     """``Lᵀ (I - B) R``, of size 1 - γ where a mode is slow: so in double precision throughout."""
     schur = np.empty((left.shape[1], right.shape[1]))
     for columns in row_blocks(right.shape[1], SOLVED_ENTRIES // len(right) // 2):

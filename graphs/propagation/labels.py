@@ -13,7 +13,14 @@ from ssdml.graphs.neighbors.knn import KNNGraph
 from ssdml.graphs.propagation.coarsening import CoarseCorrection, near_order, reordered
 from ssdml.graphs.propagation.solvers import Solution, conjugate_gradient
 from ssdml.utils.labels import class_codes
-from ssdml.utils.parallel import BLOCK_ROWS, SharedOut, Threads, count_threads, row_blocks, threads
+from ssdml.utils.parallel import (
+    BLOCK_ROWS,
+    ParallelMatrix,
+    Threads,
+    count_threads,
+    row_blocks,
+    threads,
+)
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import (
     UNLABELED as UNLABELED,
@@ -155,7 +162,7 @@ def spread_scores(
     if n * n_classes > CACHED_ENTRIES:
         order = near_order(similarity)
         similarity = reordered(similarity, order)
-    shared, ordered = SharedOut(similarity, pool), codes[order]
+    shared, ordered = ParallelMatrix(similarity, pool), codes[order]
     n_blocks = -(-n_classes // max(1, BLOCK_ENTRIES // n))
 
     def solve(precision: type[np.floating[Any]], coarse: CoarseCorrection | None) -> Solution:

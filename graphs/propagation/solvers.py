@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from ssdml.graphs.propagation.coarsening import CoarseCorrection
-from ssdml.utils.parallel import SERIAL, SharedOut, Threads, row_blocks, threads
+from ssdml.utils.parallel import SERIAL, ParallelMatrix, Threads, row_blocks, threads
 from ssdml.utils.typing import Array
 
 MAX_ITER = 1000
@@ -86,7 +86,7 @@ def krylov_propagator(
     def propagate(right_hand_sides: Array) -> Array:
         values = np.empty(right_hand_sides.shape, np.result_type(right_hand_sides, 1.0))
         with threads(n_threads) as pool:
-            shared = SharedOut(transition, pool)
+            shared = ParallelMatrix(transition, pool)
             for columns in row_blocks(right_hand_sides.shape[1], COLUMNS):
                 scaled = (1 - decay) * right_hand_sides[:, columns]
                 found = stabilized_biconjugate_gradient(
@@ -119,7 +119,7 @@ SOLVERS: dict[str, MakePropagator] = {"dense": dense_propagator, "krylov": krylo
 
 
 def conjugate_gradient(
-    similarity: SharedOut,
+    similarity: ParallelMatrix,
     decay: float,
     right_hand_sides: Array,
     *,

@@ -27,7 +27,7 @@ from scipy import sparse
 
 from ssdml.graphs.propagation.coarsening import near_order, reordered
 from ssdml.graphs.propagation.deflation import N_MODES, Deflation, deflate
-from ssdml.utils.parallel import SharedOut, Threads, row_blocks, threads
+from ssdml.utils.parallel import ParallelMatrix, Threads, row_blocks, threads
 from ssdml.utils.typing import Array, Ints
 
 LOOSE_TOL, LOOSE_MODES = 0.25, 40  # in units of 1 - decay: beyond, fewer modes are faster
@@ -66,7 +66,7 @@ class Walks:
         self.on_modes, self.modes = on_modes, modes  # (n, m)
         for block in (self.on_modes, self.modes):
             block *= np.sqrt(weights)[:, None].astype(block.dtype)
-        self._shared, self._pool = SharedOut(step.astype(modes.dtype), pool), pool
+        self._shared, self._pool = ParallelMatrix(step.astype(modes.dtype), pool), pool
 
     def go(self, count: int) -> None:
         """So many steps, in place, of some columns at a time: only these are ever held twice."""

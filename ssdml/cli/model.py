@@ -101,7 +101,7 @@ def transform(
 
     from ssdml.cli.terminal import shown_wait
     from ssdml.datasets.tables import read_npy
-    from ssdml.utils.persistence import whole_file
+    from ssdml.utils.persistence import atomic_write
 
     learned, items = _loaded(model), read_npy(x)
     _check_items(x, items)
@@ -113,7 +113,7 @@ def transform(
         )
     with shown_wait(f"embedding {len(items)} rows"):
         Z = learned.transform(items)
-    with whole_file(out) as unfinished, unfinished.open("wb") as file:
+    with atomic_write(out) as unfinished, unfinished.open("wb") as file:
         np.save(file, Z)
     say(f"{len(Z)} rows of {Z.shape[1]} numbers: {out}")
 

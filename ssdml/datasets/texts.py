@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ssdml.utils.persistence import whole_file
+from ssdml.utils.persistence import atomic_write
 
 INSTALL = "pip install 'ssdml[text]'"
 WORDS = "words"
@@ -58,7 +58,7 @@ def embedded(texts: npt.NDArray[np.object_], model: str, *, cache: Path) -> npt.
     found = encoder.encode(list(texts), normalize_embeddings=True, show_progress_bar=False)
     rows = np.asarray(found, dtype=np.float32)
     cache.mkdir(parents=True, exist_ok=True)
-    with whole_file(kept) as unfinished, unfinished.open("wb") as file:
+    with atomic_write(kept) as unfinished, unfinished.open("wb") as file:
         np.save(file, rows)
     return rows
 

@@ -27,7 +27,7 @@ from ssdml.networks.data import Samples
 from ssdml.networks.metric_network import MetricNetwork
 from ssdml.networks.sampling import aligned_halves, balanced_batches
 from ssdml.networks.training import Schedule, rate_at
-from ssdml.utils.distributed import gathered, n_ranks, own_share
+from ssdml.utils.distributed import gathered, rank_slice, world_size
 from ssdml.utils.labels import confidences
 from ssdml.utils.linalg import nearest_orthonormal
 from ssdml.utils.torch_tools import evaluating
@@ -65,8 +65,8 @@ class AlternationTrainer(PartitionTrainer):
         losses: Loss | None = None,
     ) -> None:
         super().__init__(samples, labels, network, estimator, seed, device, losses)
-        own_share(estimator.batch_size)  # fail early if the ranks cannot share a batch
-        least = math.lcm(2, n_ranks())
+        rank_slice(estimator.batch_size)  # fail early if the ranks cannot share a batch
+        least = math.lcm(2, world_size())
         if losses is not None and losses.takes_halves and estimator.batch_size < least:
             raise ValueError(
                 f"batch_size must be at least {least} with losses of two halves that are aligned "
@@ -154,7 +154,7 @@ class AlternationTrainer(PartitionTrainer):
     def _loss(self, batch: Batch) -> torch.Tensor:
         """Add the losses of classes, triplets, consistency and the user's own."""
         rows, classes, others = batch
-        share = own_share(len(rows))
+        share = rank_slice(len(rows))
         labels = torch.from_numpy(classes).to(self.device)
         parts = [self._augmented(self.views, self.samples.batch(rows))[share]]
         if self.estimator.consistency:
@@ -218,7 +218,7 @@ def halves(
     >>> classes[batch[:4]].tolist() == classes[batch[4:]].tolist(), len(batch)
     (True, 8)
     """
-    least = math.lcm(2, n_ranks())
+    least = math.lcm(2, world_size())
     n_classes = min(len(np.unique(classes)), max(1, size // least))
     per_class = size // n_classes // least * least
     return aligned_halves(

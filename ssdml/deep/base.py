@@ -23,7 +23,7 @@ from ssdml.metric.onnx import write_onnx
 from ssdml.networks.data import Samples, as_samples, validation_samples, warn_of_scale
 from ssdml.networks.metric_network import MetricNetwork, new_network, restored_network
 from ssdml.networks.training import embed_samples
-from ssdml.utils.distributed import from_first_rank, join_group, rank
+from ssdml.utils.distributed import from_first_rank, init_process_group, rank
 from ssdml.utils.labels import likeliest, read_labels
 from ssdml.utils.persistence import load_state, save_state
 from ssdml.utils.progress import CallbackSupportMixin, Stages, with_callbacks
@@ -131,7 +131,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         self._validate_params()
         who = type(self).__name__
         with memory_hints(self):
-            device = join_group(find_device(self.device, who))
+            device = init_process_group(find_device(self.device, who))
             samples = as_samples(dataset, who, device)
             labels = self._labels(y, len(samples))
             limit_neighbors(self.n_neighbors, len(samples), who, stacklevel=4)

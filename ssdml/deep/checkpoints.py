@@ -24,7 +24,7 @@ from sklearn.utils import check_random_state
 from torch import nn
 
 from ssdml.networks.data import Samples
-from ssdml.utils.persistence import usual_mode
+from ssdml.utils.persistence import default_mode
 from ssdml.utils.typing import Ints
 
 SCHEMA = 1
@@ -72,7 +72,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, config: dict[str, Any]
     unfinished = file.with_suffix(".unfinished")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with usual_mode(unfinished):
+        with default_mode(unfinished):
             save_file(tensors, unfinished, metadata={"ssdml": json.dumps(header)})
         unfinished.replace(file)
     except (OSError, SafetensorError) as error:

@@ -16,7 +16,7 @@ from ssdml.deep.published import PublishedDeepSSDML
 from ssdml.networks.augmentation import strong_and_weak
 from ssdml.networks.backbones import paper_network
 from ssdml.networks.data import Samples
-from ssdml.utils.distributed import from_first_rank, share_weights
+from ssdml.utils.distributed import broadcast_weights, from_first_rank
 from ssdml.utils.typing import Array
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ class DeepSSDML(DeepEstimator):
                 f"losses must be a loss, or a list of losses or of pairs (weight, loss); {error}"
             ) from error
         losses = copy.deepcopy(given).to(device)
-        share_weights(losses)
+        broadcast_weights(losses)
         return losses
 
     @classmethod

@@ -19,7 +19,7 @@ from ssdml.deep.checkpoints import (
 from ssdml.deep.trainer import PartitionTrainer
 from ssdml.networks.data import Samples
 from ssdml.utils.distributed import from_first_rank, rank
-from ssdml.utils.persistence import cannot_write, whole_file
+from ssdml.utils.persistence import atomic_write, cannot_write
 from ssdml.utils.typing import Ints
 
 
@@ -100,7 +100,7 @@ def write_history(folder: Path, history: list[dict[str, Any]]) -> None:
     ...     (Path(folder) / "history.jsonl").read_text()
     '{"partition": 1, "loss": 0.5}\n'
     """
-    with whole_file(folder / "history.jsonl") as unfinished:
+    with atomic_write(folder / "history.jsonl") as unfinished:
         lines = "".join(f"{json.dumps(_finite(entry), allow_nan=False)}\n" for entry in history)
         unfinished.write_text(lines, encoding="utf-8")
     try:

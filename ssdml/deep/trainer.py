@@ -31,8 +31,8 @@ from ssdml.networks.data import Samples
 from ssdml.networks.metric_network import MetricNetwork
 from ssdml.networks.sampling import partitions, spaced
 from ssdml.networks.training import Stepper, embed_samples, mixed_precision, pretrain
-from ssdml.utils.distributed import from_first_rank, share_weights
-from ssdml.utils.labels import class_codes, likeliest, named_as, one_hot
+from ssdml.utils.distributed import broadcast_weights, from_first_rank
+from ssdml.utils.labels import class_codes, likeliest, one_hot, proxy_accuracy
 from ssdml.utils.linalg import unit_rows
 from ssdml.utils.progress import Show
 from ssdml.utils.torch_tools import has_bfloat16, seeded
@@ -147,7 +147,7 @@ class PartitionTrainer(ABC):
                     "Check the backbone's initial weights and the samples, or set "
                     "pretrain_epochs=0."
                 )
-        share_weights(self.network)  # every rank has trained, and GPUs differ in the last bits
+        broadcast_weights(self.network)  # every rank has trained, and GPUs differ in the last bits
 
     def partition(self, show: Show) -> dict[str, Any]:
         """Train on the next partition; return its entry of the history."""
@@ -165,7 +165,7 @@ class PartitionTrainer(ABC):
         trained_from = time.perf_counter()
         entry["losses"] = self._train(number, rng, show, summary(entry))
         entry["loss"] = entry["losses"][-1] if entry["losses"] else 0.0
-        share_weights(self.network)  # batch statistics are those of each rank's slices
+        broadcast_weights(self.network)  # batch statistics are those of each rank's slices
         self._check_features(number)
         entry["seconds"] = {
             "graph and metric": trained_from - begin,
@@ -258,7 +258,7 @@ class PartitionTrainer(ABC):
         means, classes = distributions.T @ embedding, likeliest(distributions)
         learned = self.network.proxies.detach().cpu().numpy()
         keep = self.learns_proxies and (
-            named_as(classes, embedding, learned) >= named_as(classes, embedding, means)
+            proxy_accuracy(classes, embedding, learned) >= proxy_accuracy(classes, embedding, means)
         )
         return Prepared(distributions, proxies=None if keep else means)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ssdml.utils.linalg import in_range
+from ssdml.utils.linalg import scale_exactly
 from ssdml.utils.typing import Array, Ints
 
 KMEANS_RESTARTS = 5
@@ -19,7 +19,7 @@ def kmeans_clusters(embeddings: Array, n_clusters: int, *, random_state: int) ->
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits
 
-    embeddings, _ = in_range(embeddings)
+    embeddings, _ = scale_exactly(embeddings)
     n_distinct = len({row.tobytes() for row in embeddings + 0.0})  # -0.0 becomes 0.0
     kmeans = KMeans(min(n_clusters, n_distinct), n_init=KMEANS_RESTARTS, random_state=random_state)
     with threadpool_limits(limits=1):

@@ -25,7 +25,7 @@ from ssdml.experiments.report.report import REPORT, read_sections, write_report
 from ssdml.experiments.report.sections import Section
 from ssdml.experiments.runs.folder import PLANNED, Progress
 from ssdml.experiments.runs.results import LOCK, RESULTS
-from ssdml.utils.persistence import whole_file
+from ssdml.utils.persistence import atomic_write
 
 METHODS = ("input", "pca", "lda", "nca", "ssdml", "ssdml-residual", "ssdml-paper")
 OTHER_LABELS, OTHER_SEEDS = (2, 10), 3  # of the curve over the number of labels
@@ -97,7 +97,7 @@ def write_picture(path: Path, section: Section) -> Path:
             axes[method].set_title(_map_title(method, section.headline))
         for score in SCORES:
             _draw_score(axes[score], section.headline, score)
-        with whole_file(path) as unfinished:
+        with atomic_write(path) as unfinished:
             figure.savefig(unfinished, format="png", dpi=150, facecolor=PAPER)
     return path
 

@@ -17,7 +17,7 @@ from ssdml.graphs.neighbors.knn import nearest_rows
 from ssdml.graphs.neighbors.rows import check_file
 from ssdml.metric.features import ResidualRepresentation
 from ssdml.metric.prediction import neighbor_votes, sharpened
-from ssdml.utils.dask_arrays import by_blocks, check_dask_array, of_dask
+from ssdml.utils.dask_arrays import check_dask_array, is_dask, map_row_blocks
 from ssdml.utils.labels import read_labels
 from ssdml.utils.linalg import check_spread
 from ssdml.utils.parallel import row_blocks
@@ -176,7 +176,7 @@ class LearnedMetric(EmbeddingMixin):
         """
         distributions: Any = self.predict_proba(X)
         choose = partial(_most_probable, classes=self.classes_)
-        if of_dask(distributions):
+        if is_dask(distributions):
             classes: Array = distributions.map_blocks(choose, drop_axis=1, meta=self.classes_[:0])
             return classes
         return choose(distributions)
@@ -192,10 +192,10 @@ class LearnedMetric(EmbeddingMixin):
     def _apply(self, X: Any, function: Callable[..., Array], n_columns: int) -> Any:
         """Validate new rows and apply the function to them, or lazily to blocks of them."""
         name = type(self).__name__
-        if of_dask(X):
+        if is_dask(X):
             check_dask_array(X, name)
             validate_data(self, X, reset=False, skip_check_array=True)
-            return by_blocks(X, function, n_columns, name)
+            return map_row_blocks(X, function, n_columns, name)
         check_file(X, name)
         rows = validate_data(
             self, X, dtype=(np.float64, np.float32), reset=False, ensure_all_finite=False

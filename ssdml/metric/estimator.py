@@ -19,7 +19,7 @@ from ssdml.metric.base import LearnedMetric, embed, limit_neighbors
 from ssdml.metric.out_of_core import learn_out_of_core, smallest_partition
 from ssdml.metric.prediction import Calibration, SuspectedLabels, calibrate, suspects
 from ssdml.metric.state import Learned, State
-from ssdml.utils.dask_arrays import check_dask_array, check_known_chunks, of_dask
+from ssdml.utils.dask_arrays import check_dask_array, check_known_chunks, is_dask
 from ssdml.utils.labels import read_labels
 from ssdml.utils.linalg import graph_rows
 from ssdml.utils.progress import CallbackSupportMixin, Stages, with_callbacks
@@ -262,7 +262,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         stages = Stages(self, 2 + rounds, verbose=self.verbose)
         with stages.all(X, y):
-            if of_dask(X):
+            if is_dask(X):
                 learned, numbers, rows = learn_out_of_core(X, labels, k, rounds, self, seed, stages)
             else:
                 learned, numbers, rows = self._learn(X, labels, k, rounds, seed, stages), None, X
@@ -288,7 +288,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
     def _validate_fit(self, X: Any, y: Any) -> tuple[Any, Ints, int]:
         """Return rows (a dask array stays one), labels, and the size of the smallest partition."""
         name, missing = type(self).__name__, "Label some rows."
-        if of_dask(X):
+        if is_dask(X):
             check_dask_array(X, name)
             check_known_chunks(X, name)
             for parameter in ("backbone", "partition_size"):
@@ -303,7 +303,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
                     f"{name}: X must have at least 2 rows and 1 column; got shape {X.shape}."
                 )
             validate_data(self, X, skip_check_array=True)
-            labels = read_labels(y.compute() if of_dask(y) else y, len(X), name, missing)
+            labels = read_labels(y.compute() if is_dask(y) else y, len(X), name, missing)
             fewest = smallest_partition(X.chunks[0], X.shape[1], labels)
         else:
             X, labels = self._training_rows(X, y, missing)

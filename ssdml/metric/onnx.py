@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from ssdml.metric.features import ResidualRepresentation
-from ssdml.utils.persistence import whole_file
+from ssdml.utils.persistence import atomic_write
 from ssdml.utils.torch_tools import unit_rows
 from ssdml.utils.typing import Array
 
@@ -119,7 +119,7 @@ def write_onnx(
             "forward by torch; or use save."
         ) from error
     assert program is not None
-    with whole_file(Path(path)) as unfinished:
+    with atomic_write(Path(path)) as unfinished:
         program.save(unfinished, external_data=False)
 
 

@@ -23,7 +23,7 @@ from ssdml.metric.selection import (
     significantly_lower,
 )
 from ssdml.model_selection.leave_one_out import leave_one_out, rows_to_leave_out
-from ssdml.utils.dask_arrays import of_dask
+from ssdml.utils.dask_arrays import is_dask
 from ssdml.utils.labels import class_codes
 from ssdml.utils.linalg import best_factor, covariance, graph_rows
 from ssdml.utils.typing import Array, Ints
@@ -179,7 +179,7 @@ def _checked(
     check_is_ssdml(estimator, who)
     for name in kept:
         choose(dict.fromkeys(SUGGESTED), name, f"{who}: kept")
-    if of_dask(X):
+    if is_dask(X):
         raise ValueError(
             f"{who}: X must be an array in memory; got a dask array. Pass a sample with all "
             "labeled rows: X[rows].compute()."

@@ -16,7 +16,7 @@ from torch.nn import functional
 from ssdml.networks.backbones import Standardized, named_backbone
 from ssdml.networks.data import Samples, mean_and_scale
 from ssdml.networks.sampling import spaced
-from ssdml.utils.distributed import share_weights
+from ssdml.utils.distributed import broadcast_weights
 from ssdml.utils.linalg import random_orthonormal
 from ssdml.utils.torch_tools import evaluating, is_out_of_memory, seeded
 from ssdml.utils.validation import has_channels_last
@@ -154,7 +154,7 @@ def new_network(
         network = MetricNetwork(
             module, metric, n_classes, unit_features=True, free_metric=not orthogonal
         ).to(device)
-    share_weights(network)  # each process may have made its own module
+    broadcast_weights(network)  # each process may have made its own module
     return network
 
 

@@ -16,12 +16,12 @@ from ssdml.utils.typing import Array
 from ssdml.utils.validation import check_finite
 
 
-def of_dask(X: Any) -> bool:
+def is_dask(X: Any) -> bool:
     """Whether an object is one of dask's: an array, a data frame, a delayed value.
 
     Examples
     --------
-    >>> of_dask(np.zeros(3))
+    >>> is_dask(np.zeros(3))
     False
     """
     return any(kind.__module__.partition(".")[0] == "dask" for kind in type(X).__mro__)
@@ -105,7 +105,7 @@ def check_block(
     return rows
 
 
-def by_blocks(X: Any, function: Callable[[Array], Array], n_columns: int, who: str) -> Any:
+def map_row_blocks(X: Any, function: Callable[[Array], Array], n_columns: int, who: str) -> Any:
     """Array of dask whose blocks are the function's results on the blocks of X.
 
     Parameters

@@ -1,10 +1,10 @@
-"""Several processes under torchrun: all take the same step, on batches that they may share.
+"""Distributed training under torchrun.
 
-Every rank draws the same batches and views. Our alternation embeds its own slice of them and
-gathers the rest: so losses that look at whole batches stay as they are, and the gradient is that of
-one process, for networks that look at items one by one. Batch normalization sees a slice
-(torch.nn.SyncBatchNorm does not). The published alternation and the baselines embed every batch
-whole on every rank, and share graphs and metrics.
+Every rank draws the same batches and views. Our alternation embeds a slice of each batch per rank
+and gathers the rest: losses see whole batches, and the gradient is that of one process, for
+networks that treat samples one by one. Batch normalization sees a slice, unless it is a
+torch.nn.SyncBatchNorm. The published alternation and the baselines embed whole batches on every
+rank; only graphs and metrics are shared.
 """
 
 from __future__ import annotations
@@ -12,41 +12,39 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import torch
 from torch import distributed, nn
 
 T = TypeVar("T")
-PATIENCE = timedelta(hours=2)  # with the first process, which builds the graphs
+TIMEOUT = timedelta(hours=2)  # the first rank may take long to build the graphs
 
 
-def in_group() -> bool:
-    """Whether this process is one of several."""
-    return n_ranks() > 1
-
-
-def n_ranks() -> int:
-    """How many processes work together; 1 on one's own."""
+def world_size() -> int:
+    """World size (1 if not distributed)."""
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_world_size()
     return 1
 
 
 def rank() -> int:
-    """Number of this process among them; 0 on one's own."""
-    return distributed.get_rank() if n_ranks() > 1 else 0
+    """Rank of this process (0 if not distributed)."""
+    return distributed.get_rank() if world_size() > 1 else 0
 
 
-def join_group(device: str) -> str:
-    """Join the processes that torchrun started, if it did: gloo on a CPU, NCCL on CUDA.
+def init_process_group(device: str) -> str:
+    """Join the process group if torchrun started this process: gloo on a CPU, NCCL on CUDA.
 
-    Returns the device, which of several GPUs is this process's own.
+    Returns
+    -------
+    device : str
+        "cuda" becomes the GPU of this process.
 
     Raises
     ------
     ValueError
-        If it is the GPU of another process of this machine, or the machine has not so many.
+        If the GPU belongs to another process of this machine, or does not exist.
     """
     started = int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
     if not started or not distributed.is_available():
@@ -55,95 +53,79 @@ def join_group(device: str) -> str:
     is_alone = os.environ.get("LOCAL_WORLD_SIZE", "1") == "1"  # on this machine
     if device.startswith("cuda:") and device != own and not is_alone:
         raise ValueError(
-            "device must be 'cuda' under torchrun, where each process takes a GPU, this one "
-            f"{own}; got {device!r}, which another one takes."
+            "device must be 'cuda' under torchrun, where each process takes its own GPU, this one "
+            f"{own}; got {device!r}, the GPU of another process."
         )
     if device == "cuda":
         device = own
     if device.startswith("cuda") and int(device[5:]) >= torch.cuda.device_count():
         raise ValueError(
-            "torchrun must start no more processes on a machine than it has GPUs; got "
-            f"{device} for this one, and it sees {torch.cuda.device_count()}. Lower "
-            "--nproc-per-node, let CUDA_VISIBLE_DEVICES show them all, or pass device='cpu'."
+            "torchrun must start at most one process per GPU; got "
+            f"{device} for this one, which sees {torch.cuda.device_count()}. Lower "
+            "--nproc-per-node, show all GPUs in CUDA_VISIBLE_DEVICES, or pass device='cpu'."
         )
     if device.startswith("cuda"):
         torch.cuda.set_device(device)
     if not distributed.is_initialized():
         backend = "nccl" if device.startswith("cuda") else "gloo"
         store, own, size = next(distributed.rendezvous("env://"))  # type: ignore[attr-defined]
-        # Torchrun may keep its store when it begins anew: the addresses of the dead stay in it.
+        # After a restart torchrun may keep its store, with the addresses of dead processes.
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         store = distributed.PrefixStore(f"attempt {attempt}", store)  # type: ignore[attr-defined]
         distributed.init_process_group(
-            backend, store=store, rank=own, world_size=size, timeout=PATIENCE
+            backend, store=store, rank=own, world_size=size, timeout=TIMEOUT
         )
     return device
 
 
-def own_share(size: int) -> slice:
-    """Rows of a batch that this process embeds; its size must be a multiple of the ranks."""
-    if size % n_ranks():
-        raise ValueError(f"batch_size must be a multiple of the {n_ranks()} processes; got {size}.")
-    share = size // n_ranks()
+def rank_slice(size: int) -> slice:
+    """Return the rows of a batch that this rank embeds."""
+    if size % world_size():
+        raise ValueError(
+            f"batch_size must be a multiple of the {world_size()} processes; got {size}."
+        )
+    share = size // world_size()
     return slice(rank() * share, (rank() + 1) * share)
 
 
 def gathered(rows: torch.Tensor) -> torch.Tensor:
-    """Rows of all ranks, in their order; gradients flow back to each rank's own."""
-    if not in_group():
+    """Gather the rows of all ranks in order; gradients flow back to each rank.
+
+    Each rank computes the same loss, so the gradient of its rows is world_size times the right one,
+    until :func:`average_gradients`.
+    """
+    if world_size() == 1:
         return rows
-    whole: torch.Tensor = _Gather.apply(rows)  # type: ignore[no-untyped-call]
-    return whole
+    from torch.distributed.nn.functional import all_gather
+
+    return torch.cat(all_gather(rows))  # type: ignore[no-untyped-call]
 
 
 def from_first_rank(compute: Callable[[], T]) -> T:
-    """What the first process computes, for all of them."""
-    if not in_group():
+    """Compute on the first rank and broadcast the result."""
+    if world_size() == 1:
         return compute()
     message = [compute() if rank() == 0 else None]
     distributed.broadcast_object_list(message, src=0)
     return cast(T, message[0])
 
 
-def share_weights(module: nn.Module) -> None:
-    """Give a module of every process what that of the first holds."""
-    if in_group():
+def broadcast_weights(module: nn.Module) -> None:
+    """Copy the state of a module from the first rank to all others."""
+    if world_size() > 1:
         state = {name: value.cpu() for name, value in module.state_dict().items()}
         module.load_state_dict(from_first_rank(lambda: state))
 
 
 def average_gradients(module: nn.Module) -> None:
-    """The mean over all ranks, in one message."""
-    if not in_group():
+    """Average the gradients over all ranks, in one message."""
+    if world_size() == 1:
         return
-    given = [p.grad for p in module.parameters() if p.grad is not None]
-    flat = torch.cat([gradient.flatten() for gradient in given])
+    gradients = [p.grad for p in module.parameters() if p.grad is not None]
+    flat = torch.cat([gradient.flatten() for gradient in gradients])
     distributed.all_reduce(flat)
-    flat /= n_ranks()
+    flat /= world_size()
     start = 0
-    for gradient in given:
+    for gradient in gradients:
         gradient.copy_(flat[start : start + gradient.numel()].view_as(gradient))
         start += gradient.numel()
-
-
-class _Gather(torch.autograd.Function):
-    """The whole on every rank.
-
-    All compute the same loss of it, so that their gradients of a slice add up to n times its own;
-    the mean over the ranks, which follows, is the right one.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, rows: torch.Tensor) -> torch.Tensor:
-        rows = rows.contiguous()  # NCCL takes no others
-        parts = [torch.empty_like(rows) for _ in range(n_ranks())]
-        distributed.all_gather(parts, rows)
-        ctx.size = len(rows)
-        return torch.cat(parts)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
-        whole = gradients[0].clone(memory_format=torch.contiguous_format)
-        distributed.all_reduce(whole)
-        start = rank() * ctx.size
-        return whole[start : start + ctx.size]

@@ -89,14 +89,13 @@ def confidences(distributions: Array) -> Array:
     return np.where(known, np.clip(1 - entropies / np.log(n_classes), 0, 1) ** 2, 0)
 
 
-def named_as(
-    classes: npt.NDArray[np.int64], embedding: npt.NDArray[Any], proxies: npt.NDArray[Any]
-) -> float:
-    """Share of the rows to which the proxy of their class is the nearest by its direction.
+def proxy_accuracy(classes: Ints, embedding: Array, proxies: Array) -> float:
+    """Compute the share of rows whose class has the proxy with the largest cosine.
 
     Examples
     --------
-    >>> named_as(np.array([0, 1]), np.array([[1.0, 0.0], [1.0, 0.1]]), np.array([[2.0, 0], [0, 1]]))
+    >>> rows, proxies = np.array([[1.0, 0.0], [1.0, 0.1]]), np.array([[2.0, 0.0], [0.0, 1.0]])
+    >>> proxy_accuracy(np.array([0, 1]), rows, proxies)
     0.5
     """
     return float((likeliest(embedding @ unit_rows(proxies).T) == classes).mean())

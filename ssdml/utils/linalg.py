@@ -1,4 +1,4 @@
-"""Dense linear algebra, in float64: small matrices, and sums over the rows of tall ones."""
+"""Dense linear algebra in float64: small matrices, sums over rows, projections."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg import polar
 
 from ssdml.utils.typing import Array, Floats
 
-BLOCK_ENTRIES = 2**20  # of a tall matrix, that are in float64 at once: 8 MB
+BLOCK_ENTRIES = 2**20  # of a tall matrix, converted to float64 at a time: 8 MB
+GRAPH_VARIANCE = 0.95  # share of the variance in which neighbors are searched
 
 
 def symmetrize(matrix: npt.ArrayLike) -> Floats:
-    """Mean of a square matrix and its transpose.
+    """Average a square matrix and its transpose.
 
     Examples
     --------
@@ -28,10 +30,10 @@ def symmetrize(matrix: npt.ArrayLike) -> Floats:
 
 
 def shrink(scatter: npt.ArrayLike, shrinkage: float) -> Floats:
-    """Scatter drawn toward the multiple of the identity that has its trace.
+    """Shrink a scatter toward the multiple of the identity with the same trace.
 
-    A matrix of zeros is drawn toward the identity, so that the result is positive definite
-    whenever ``shrinkage > 0`` and ``scatter`` is positive semidefinite.
+    Zeros shrink toward the identity: the result is positive definite if ``shrinkage > 0`` and
+    ``scatter`` is positive semidefinite.
 
     Examples
     --------
@@ -45,9 +47,9 @@ def shrink(scatter: npt.ArrayLike, shrinkage: float) -> Floats:
 
 
 def inverse_sqrt(matrix: npt.ArrayLike) -> Floats:
-    """Symmetric S with ``S @ matrix @ S`` the identity; ``matrix`` is positive definite.
+    """Compute the symmetric S with ``S @ matrix @ S = I``, for a positive definite ``matrix``.
 
-    Eigenvalues below the largest one's rounding error are lifted to it. O(d³).
+    Eigenvalues below the rounding error of the largest are raised to it. O(d³).
 
     Examples
     --------
@@ -62,9 +64,9 @@ def inverse_sqrt(matrix: npt.ArrayLike) -> Floats:
 
 
 def top_eigenvectors(matrix: npt.ArrayLike, count: int) -> Floats:
-    """Orthonormal columns for the ``count`` largest eigenvalues, largest first.
+    """Compute eigenvectors (d, count) of the largest eigenvalues, largest first.
 
-    Signs are fixed: the entry of largest magnitude in each column is positive.
+    The entry of largest magnitude in each column is positive.
 
     Examples
     --------
@@ -72,25 +74,18 @@ def top_eigenvectors(matrix: npt.ArrayLike, count: int) -> Floats:
     array([[0.],
            [1.]])
     """
-    return with_signs(np.linalg.eigh(symmetrize(matrix))[1][:, ::-1][:, :count])
+    return _fix_signs(np.linalg.eigh(symmetrize(matrix))[1][:, ::-1][:, :count])
 
 
-def with_signs(vectors: Floats) -> Floats:
-    """Columns, each with the sign that makes its entry of largest magnitude positive.
-
-    Examples
-    --------
-    >>> with_signs(np.array([[0.0, 1.0], [-2.0, 0.5]]))
-    array([[0. , 1. ],
-           [2. , 0.5]])
-    """
+def _fix_signs(vectors: Floats) -> Floats:
+    """Make the entry of largest magnitude in each column positive."""
     peaks = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
     fixed: Floats = vectors * np.sign(peaks) + 0.0  # + 0.0 turns -0 into 0
     return fixed
 
 
 def nearest_orthonormal(matrix: npt.ArrayLike) -> Floats:
-    """Polar factor: the matrix of orthonormal columns nearest to ``matrix`` (d, l), l <= d.
+    """Compute the nearest matrix (d, l) with orthonormal columns, l <= d: the polar factor.
 
     Examples
     --------
@@ -98,13 +93,12 @@ def nearest_orthonormal(matrix: npt.ArrayLike) -> Floats:
     array([[1.],
            [0.]])
     """
-    left, _, right = np.linalg.svd(np.asarray(matrix, dtype=np.float64), full_matrices=False)
-    polar: Floats = left @ right
-    return polar
+    factor: Floats = polar(np.asarray(matrix, dtype=np.float64))[0]
+    return factor
 
 
 def unit_rows(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Rows divided by their Euclidean length; a row of zeros stays zero.
+    """Scale rows to Euclidean length 1; rows of zeros stay zero.
 
     Examples
     --------
@@ -117,7 +111,7 @@ def unit_rows(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def float64_blocks(rows: npt.NDArray[Any]) -> Iterator[tuple[slice, Floats]]:
-    """Rows in float64, some at a time, each time with their place: no copy of them all is made.
+    """Yield blocks of rows in float64 with their slices, without a copy of the whole.
 
     Examples
     --------
@@ -132,7 +126,7 @@ def float64_blocks(rows: npt.NDArray[Any]) -> Iterator[tuple[slice, Floats]]:
 
 
 def covariance(rows: npt.NDArray[Any]) -> Floats:
-    """Covariance of the rows (n, d), with n - 1 for their number: (d, d). O(n d²).
+    """Compute the covariance (d, d) of the rows (n, d), with n - 1 degrees of freedom. O(n d²).
 
     Examples
     --------
@@ -148,12 +142,12 @@ def covariance(rows: npt.NDArray[Any]) -> Floats:
     return total / max(len(rows) - 1, 1)
 
 
-def in_range(rows: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], int]:
-    """Rows over a power of two, exactly, so that no square overflows or vanishes; its exponent.
+def scale_exactly(rows: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], int]:
+    """Divide by a power of two, exactly, so that squares neither overflow nor underflow.
 
     Examples
     --------
-    >>> in_range(np.array([[3e200, -6e200]]))
+    >>> scale_exactly(np.array([[3e200, -6e200]]))
     (array([[ 0.48990757, -0.97981513]]), 667)
     """
     exponent = int(np.frexp(np.abs(rows).max())[1])
@@ -161,7 +155,7 @@ def in_range(rows: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], int]:
 
 
 def total_variance(rows: npt.NDArray[Any]) -> float:
-    """Mean squared distance of the rows (n, d) to their mean.
+    """Compute the mean squared distance of the rows (n, d) to their mean.
 
     Examples
     --------
@@ -178,7 +172,7 @@ def total_variance(rows: npt.NDArray[Any]) -> float:
 
 
 def check_spread(X: npt.NDArray[Any], who: str) -> None:
-    """Raise where the variance of the rows, or a sum over their features, overflows."""
+    """Raise if the variance of the rows overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
         spread = total_variance(X)
     if not np.isfinite(spread * X.shape[1]):
@@ -186,7 +180,7 @@ def check_spread(X: npt.NDArray[Any], who: str) -> None:
 
 
 def product(rows: npt.NDArray[Any], matrix: Floats) -> Floats:
-    """``rows @ matrix`` in float64, for rows (n, d) of any precision.
+    """Compute ``rows @ matrix`` in float64, for rows (n, d) of any precision.
 
     Examples
     --------
@@ -201,7 +195,7 @@ def product(rows: npt.NDArray[Any], matrix: Floats) -> Floats:
 
 
 def angular_factor(angle: float) -> float:
-    """``4 tan² angle``, the weight of the negative's distance; ``angle`` in degrees.
+    """Compute ``4 tan² angle``, the weight of the distance to the negative; ``angle`` in degrees.
 
     Examples
     --------
@@ -213,15 +207,10 @@ def angular_factor(angle: float) -> float:
     return 4 * math.tan(math.radians(angle)) ** 2
 
 
-# Linear maps that keep the distances between rows as well as so many columns can.
-
-GRAPH_VARIANCE = 0.95  # share of the variance that the neighbors are searched in
-
-
 def graph_rows(X: Array) -> Array:
-    """Principal components that hold 95 % of the variance: the rest slows the search down.
+    """Project onto principal components with 95 % of the variance, for a faster neighbor search.
 
-    Rows of at most 32 features are returned as they are.
+    Rows with at most 32 features are returned unchanged.
     """
     if X.shape[1] <= 32:
         return X
@@ -234,7 +223,7 @@ def graph_rows(X: Array) -> Array:
 
 
 def leading_axes(spread: Floats) -> Floats:
-    """Eigenvectors of a covariance (d, d) that hold 95 % of the variance; one if there is none.
+    """Compute the leading eigenvectors of a covariance with 95 % of the variance, at least one.
 
     Examples
     --------
@@ -247,14 +236,14 @@ def leading_axes(spread: Floats) -> Floats:
     values, count = ascending[::-1], 1
     if values[0] > 0:
         count += int(np.searchsorted(np.cumsum(values) / values.sum(), GRAPH_VARIANCE))
-    return with_signs(vectors[:, ::-1][:, :count])
+    return _fix_signs(vectors[:, ::-1][:, :count])
 
 
 def best_factor(blocks: Floats, covariance: Floats, n_components: int) -> Floats:
-    """Best ``n_components`` columns of the rows ``x @ blocks.T``, for x of this covariance.
+    """Reduce the map ``blocks`` to ``n_components`` rows that best preserve distances.
 
-    Distances are kept as well as a linear map of them can, in the mean of squares; exactly, if
-    ``n_components`` is the rank of ``blocks``.
+    The mean squared error over rows of this covariance is minimal; 0 if ``n_components`` is the
+    rank of ``blocks``.
 
     Parameters
     ----------
@@ -271,7 +260,7 @@ def best_factor(blocks: Floats, covariance: Floats, n_components: int) -> Floats
     >>> best_factor(np.diag([3.0, 1.0]), np.eye(2), 1)
     array([[3., 0.]])
     """
-    # A little of the identity keeps directions in which the rows happen not to vary.
+    # The identity keeps directions in which the rows happen not to vary.
     level = np.trace(covariance) / len(covariance) or 1.0
     spread = blocks @ (covariance + 1e-9 * level * np.eye(len(covariance))) @ blocks.T
     components: Floats = top_eigenvectors(spread, n_components).T @ blocks
@@ -279,7 +268,7 @@ def best_factor(blocks: Floats, covariance: Floats, n_components: int) -> Floats
 
 
 def random_orthonormal(d: int, n_components: int, rng: np.random.Generator) -> Floats:
-    """Random matrix of shape (d, n_components) with orthonormal columns, uniform on the manifold.
+    """Draw a matrix (d, n_components) with orthonormal columns, uniformly on the manifold.
 
     Examples
     --------

@@ -68,14 +68,14 @@ class Threads:
         self.map(work, len(left))
 
 
-class SharedOut:
+class ParallelMatrix:
     """A sparse matrix whose products with arrays are shared out among threads."""
 
     def __init__(self, matrix: sparse.csr_array, threads: Threads) -> None:
         self.shape, self.dtype, self.threads = matrix.shape, matrix.dtype, threads
         self._parts = [matrix[block] for block in row_blocks(matrix.shape[0], BLOCK_ROWS)]
 
-    def astype(self, dtype: Any) -> SharedOut:
+    def astype(self, dtype: Any) -> ParallelMatrix:
         """The same matrix in another precision; itself in its own."""
         if dtype == self.dtype:
             return self

@@ -72,7 +72,7 @@ def save_state(
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with usual_mode(folder / config["arrays"]):
+        with default_mode(folder / config["arrays"]):
             save_file(contiguous, folder / config["arrays"])
         unfinished.write_text(text, encoding="utf-8")
         unfinished.replace(folder / CONFIG)
@@ -174,7 +174,7 @@ def _plain(value: Any) -> Any:
 
 
 @contextmanager
-def whole_file(path: Path, *, way_out: str = "") -> Iterator[Path]:
+def atomic_write(path: Path, *, way_out: str = "") -> Iterator[Path]:
     """Where to write what becomes ``path`` at the end, if nothing went wrong.
 
     Raises
@@ -193,7 +193,7 @@ def whole_file(path: Path, *, way_out: str = "") -> Iterator[Path]:
 
 
 @contextmanager
-def usual_mode(path: Path) -> Iterator[None]:
+def default_mode(path: Path) -> Iterator[None]:
     """A file that its writer makes for the owner alone, as safetensors does, is as any other here.
 
     Examples
@@ -202,7 +202,7 @@ def usual_mode(path: Path) -> Iterator[None]:
     >>> with TemporaryDirectory() as folder:
     ...     plain, own = Path(folder) / "plain", Path(folder) / "own"
     ...     plain.touch()
-    ...     with usual_mode(own):
+    ...     with default_mode(own):
     ...         own.chmod(0o600)
     ...     plain.stat().st_mode == own.stat().st_mode
     True

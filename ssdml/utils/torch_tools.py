@@ -139,7 +139,7 @@ def memory_hints(settings: Any) -> Iterator[None]:
     >>> with memory_hints(SimpleNamespace(batch_size=160)):
     ...     raise torch.cuda.OutOfMemoryError("20 GiB")
     Traceback (most recent call last):
-    MemoryError: Out of memory (20 GiB). Lower batch_size=160, shrink the network or free the device.
+    MemoryError: Out of memory (20 GiB). Lower batch_size=160, shrink the network or free memory.
     """
     try:
         yield
@@ -152,7 +152,7 @@ def memory_hints(settings: Any) -> Iterator[None]:
         elsewhere = " in another folder" * (getattr(settings, "checkpoint_dir", None) is not None)
         raise MemoryError(
             f"Out of memory ({error}). Lower batch_size={settings.batch_size}{elsewhere}, shrink "
-            "the network or free the device."
+            "the network or free memory."
         ) from error
 
 

@@ -18,7 +18,7 @@ from ssdml.experiments.runs.thumbnails import (
     cards_path as thumbnails_path,
     load_cards as load_thumbnails,
 )
-from ssdml.utils.persistence import whole_file
+from ssdml.utils.persistence import atomic_write
 
 REPORT = "report.html"
 PAGE, TEMPLATE = "page", "report.html.jinja"
@@ -41,7 +41,7 @@ def write_report(out: str | Path, sections: Sequence[Section] | None = None) -> 
     out = Path(out)
     page = render_report(read_sections(out) if sections is None else sections)
     report = out / REPORT
-    with whole_file(report) as unfinished:
+    with atomic_write(report) as unfinished:
         unfinished.write_text(page, encoding="utf-8")
     return report
 

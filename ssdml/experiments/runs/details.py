@@ -26,7 +26,7 @@ from ssdml.graphs.plotting import Neighborhood, neighborhood
 from ssdml.graphs.propagation.class_masses import ClassMasses
 from ssdml.graphs.triplets import Lookup, Triplets, affinity_lookup
 from ssdml.utils.linalg import graph_rows
-from ssdml.utils.persistence import whole_file
+from ssdml.utils.persistence import atomic_write
 from ssdml.utils.typing import Array
 from ssdml.utils.validation import UNLABELED
 
@@ -216,7 +216,7 @@ def save_details(path: Path, details: RunDetails) -> None:
     if details.mined is not None:
         arrays |= details.mined.to_arrays()
     path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(path, way_out=RESUME) as unfinished, unfinished.open("wb") as file:
+    with atomic_write(path, way_out=RESUME) as unfinished, unfinished.open("wb") as file:
         np.savez_compressed(file, **arrays)
 
 

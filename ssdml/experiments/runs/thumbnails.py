@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ssdml.datasets.base import Dataset
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.experiments.runs.results import RESUME
-from ssdml.utils.persistence import whole_file
+from ssdml.utils.persistence import atomic_write
 from ssdml.utils.typing import Ints
 
 SIDE = 48  # pixels: what larger pictures are made smaller to
@@ -61,7 +61,7 @@ def cards_path(out: Path, data: str) -> Path:
 def save_cards(path: Path, cards: Cards) -> None:
     """Write the file whole, or raise OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(path, way_out=RESUME) as unfinished, unfinished.open("wb") as file:
+    with atomic_write(path, way_out=RESUME) as unfinished, unfinished.open("wb") as file:
         np.savez(
             file,
             rows=cards.rows,

@@ -12,7 +12,7 @@ from ssdml.graphs.laplacian import symmetric_normalized
 from ssdml.graphs.propagation import coarsening
 from ssdml.graphs.propagation.coarsening import CoarseCorrection, cluster_basis, nearest_seeds
 from ssdml.graphs.propagation.solvers import conjugate_gradient
-from ssdml.utils.parallel import SERIAL, SharedOut, row_blocks, threads
+from ssdml.utils.parallel import SERIAL, ParallelMatrix, row_blocks, threads
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ class TestConjugateGradient:
         B = rng.standard_normal((301, 3))
         coarse = CoarseCorrection(similarity, decay, profile_of(weights))
         result = conjugate_gradient(
-            SharedOut(similarity, SERIAL), decay, B, tol=1e-12, coarse=coarse
+            ParallelMatrix(similarity, SERIAL), decay, B, tol=1e-12, coarse=coarse
         )
         expected = np.linalg.solve(np.eye(301) - decay * similarity.toarray(), B)
         assert result.converged
@@ -84,7 +84,7 @@ class TestConjugateGradient:
         similarity = symmetric_normalized(clustered)
         B = np.eye(2000)[:, ::100]
         coarse = CoarseCorrection(similarity, 0.99, profile_of(clustered))
-        shared = SharedOut(similarity, SERIAL)
+        shared = ParallelMatrix(similarity, SERIAL)
         plain = conjugate_gradient(shared, 0.99, B, tol=1e-6)
         result = conjugate_gradient(shared, 0.99, B, tol=1e-6, coarse=coarse)
         assert result.n_iter < 0.7 * plain.n_iter
@@ -98,16 +98,18 @@ class TestConjugateGradient:
         B, start = np.eye(2000)[:, :2], rng.random((2000, 2))
         coarse = CoarseCorrection(similarity, 0.99, profile_of(clustered))
         result = conjugate_gradient(
-            SharedOut(similarity, SERIAL), 0.99, B, tol=1e-10, start=start, coarse=coarse
+            ParallelMatrix(similarity, SERIAL), 0.99, B, tol=1e-10, start=start, coarse=coarse
         )
-        expected = conjugate_gradient(SharedOut(similarity, SERIAL), 0.99, B, tol=1e-10)
+        expected = conjugate_gradient(ParallelMatrix(similarity, SERIAL), 0.99, B, tol=1e-10)
         np.testing.assert_allclose(result.values, expected.values, atol=1e-8)
 
     def test_a_label_free_part_stays_exactly_zero(self, weights):
         similarity = symmetric_normalized(weights)
         coarse = CoarseCorrection(similarity, 0.99, profile_of(weights))
         B = np.eye(301)[:, :2]  # both in the first group
-        result = conjugate_gradient(SharedOut(similarity, SERIAL), 0.99, B, tol=1e-6, coarse=coarse)
+        result = conjugate_gradient(
+            ParallelMatrix(similarity, SERIAL), 0.99, B, tol=1e-6, coarse=coarse
+        )
         assert result.values[:250].any(axis=1).all()
         assert not result.values[250:].any()
 
@@ -122,6 +124,8 @@ class TestConjugateGradient:
         for n_threads in (1, 3):
             with threads(n_threads) as pool:
                 results.append(
-                    conjugate_gradient(SharedOut(similarity, pool), 0.9, B, tol=1e-6, coarse=coarse)
+                    conjugate_gradient(
+                        ParallelMatrix(similarity, pool), 0.9, B, tol=1e-6, coarse=coarse
+                    )
                 )
         np.testing.assert_array_equal(results[0].values, results[1].values)

@@ -15,7 +15,7 @@ from ssdml.graphs.propagation.deflation import (
     slowest_outside,
     walk_weights,
 )
-from ssdml.utils.parallel import SharedOut, threads
+from ssdml.utils.parallel import ParallelMatrix, threads
 
 DECAY = 0.98
 
@@ -79,7 +79,7 @@ def test_nothing_outside_is_slower_than_the_bound(rng, pool, count):
     basis = np.linalg.qr(rng.standard_normal((60, max(count, 1))))[0][:, :count]
     outside = np.eye(60) - basis @ basis.T
     true = np.linalg.eigvalsh(outside @ matrix.toarray() @ outside)[-1]
-    bound = slowest_outside(SharedOut(matrix, pool), basis, pool, rng)
+    bound = slowest_outside(ParallelMatrix(matrix, pool), basis, pool, rng)
     assert true <= bound + 1e-12
     assert bound <= true + 0.2
 
@@ -88,7 +88,7 @@ def test_the_subspace_is_orthonormal_and_holds_the_leading_eigenvectors(rng, poo
     vectors = np.linalg.qr(rng.standard_normal((80, 80)))[0]
     values = np.r_[0.99, 0.95, 0.9, 0.85, rng.uniform(-0.4, 0.3, 76)]
     matrix = sparse.csr_array((vectors * values) @ vectors.T)
-    basis = slow_subspace(SharedOut(matrix, pool), 4, pool, rng)
+    basis = slow_subspace(ParallelMatrix(matrix, pool), 4, pool, rng)
     np.testing.assert_allclose(basis.T @ basis, np.eye(4), atol=1e-12)
     kept = np.linalg.norm(basis.T @ vectors[:, :4], axis=0)
     np.testing.assert_allclose(kept, 1, atol=1e-6)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
-from tests.graphs.propagation.test_walks import GRAPHS, clustered_graph, random_graph
 
 from ssdml.graphs import knn_graph, propagate_affinities
 from ssdml.graphs.propagation import dense_torch as _torch_dense
@@ -14,6 +13,7 @@ from ssdml.graphs.propagation.affinities import symmetric_edges
 from ssdml.graphs.propagation.class_masses import transition_matrix
 from ssdml.graphs.propagation.dense_torch import TorchInverse
 from ssdml.utils.torch_tools import free_memory
+from tests.graphs.propagation.test_walks import GRAPHS, clustered_graph, random_graph
 
 
 def diffusion(transition, decay):

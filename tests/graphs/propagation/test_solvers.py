@@ -17,7 +17,7 @@ from ssdml.graphs.propagation.solvers import (
     iterate_fixed_point,
     stabilized_biconjugate_gradient,
 )
-from ssdml.utils.parallel import SERIAL, SharedOut
+from ssdml.utils.parallel import SERIAL, ParallelMatrix
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_a_breakdown_of_the_recurrence_is_survived():
 
 def test_conjugate_gradient_agrees_with_dense_algebra(similarity, rng):
     B = rng.standard_normal((40, 3))
-    result = conjugate_gradient(SharedOut(similarity, SERIAL), 0.99, B, tol=1e-12)
+    result = conjugate_gradient(ParallelMatrix(similarity, SERIAL), 0.99, B, tol=1e-12)
     expected = np.linalg.solve(np.eye(40) - 0.99 * similarity.toarray(), B)
     assert result.converged
     np.testing.assert_allclose(result.values, expected, atol=1e-9)
@@ -108,7 +108,7 @@ def test_conjugate_gradient_agrees_with_dense_algebra(similarity, rng):
 
 def test_conjugate_gradient_reports_the_residual_it_has(similarity, rng):
     B = rng.standard_normal((40, 2)) * [1, 1e6]
-    result = conjugate_gradient(SharedOut(similarity, SERIAL), 0.99, B, tol=1e-12, max_iter=5)
+    result = conjugate_gradient(ParallelMatrix(similarity, SERIAL), 0.99, B, tol=1e-12, max_iter=5)
     residual = B - (result.values - 0.99 * similarity @ result.values)
     relative = np.linalg.norm(residual, axis=0) / np.linalg.norm(B, axis=0)
     assert not result.converged
@@ -118,8 +118,8 @@ def test_conjugate_gradient_reports_the_residual_it_has(similarity, rng):
 
 def test_conjugate_gradient_treats_each_column_as_if_alone(similarity, rng):
     B = rng.standard_normal((40, 2)) * [1e-8, 1]
-    both = conjugate_gradient(SharedOut(similarity, SERIAL), 0.9, B, tol=1e-10).values
-    alone = conjugate_gradient(SharedOut(similarity, SERIAL), 0.9, B[:, :1], tol=1e-10).values
+    both = conjugate_gradient(ParallelMatrix(similarity, SERIAL), 0.9, B, tol=1e-10).values
+    alone = conjugate_gradient(ParallelMatrix(similarity, SERIAL), 0.9, B[:, :1], tol=1e-10).values
     np.testing.assert_allclose(both[:, 0], alone[:, 0], rtol=1e-8)
 
 
@@ -132,7 +132,7 @@ def test_conjugate_gradient_comes_to_any_tolerance_in_either_precision(rng, dtyp
         W = W + W.T
         roots = np.sqrt(np.maximum(W.sum(axis=1), 1e-300))
         dense = W / roots[:, None] / roots
-        similarity = SharedOut(sparse.csr_array(dense), SERIAL)
+        similarity = ParallelMatrix(sparse.csr_array(dense), SERIAL)
         B = rng.standard_normal((n, 3)).astype(dtype)
         coarse = CoarseCorrection(sparse.csr_array(dense), decay, roots)
         for preconditioner in (None, coarse):
@@ -150,7 +150,7 @@ def test_conjugate_gradient_stops_where_rounding_leaves_no_progress(similarity, 
     for preconditioner in (None, coarse):
         single, double = (
             conjugate_gradient(
-                SharedOut(similarity, SERIAL), 1 - 1e-8, block, tol=1e-6, coarse=preconditioner
+                ParallelMatrix(similarity, SERIAL), 1 - 1e-8, block, tol=1e-6, coarse=preconditioner
             )
             for block in (B, B.astype(np.float64))
         )
@@ -167,7 +167,7 @@ def test_single_precision_takes_hardly_more_steps_than_double(rng):
     B = np.eye(1000)[:, ::50]
     double, single = (
         conjugate_gradient(
-            SharedOut(similarity, SERIAL), 0.99, B.astype(dtype), tol=1e-6, coarse=coarse
+            ParallelMatrix(similarity, SERIAL), 0.99, B.astype(dtype), tol=1e-6, coarse=coarse
         )
         for dtype in (np.float64, np.float32)
     )

@@ -66,11 +66,11 @@ class TestWhatIsLearned:
         X, _, labels = digits
         asked = []
 
-        def named_as(classes, embedding, proxies):
+        def proxy_accuracy(classes, embedding, proxies):
             asked.append((classes, embedding, proxies.copy()))
             return 0.5 if stay else float(len(asked))
 
-        monkeypatch.setattr(partition_run, "named_as", named_as)
+        monkeypatch.setattr(partition_run, "proxy_accuracy", proxy_accuracy)
         model = small_model(epochs=1).fit(X, labels)
         (classes, embedding, learned), (_, _, means) = asked
         np.testing.assert_array_equal(classes, model.transduction_)

@@ -61,10 +61,10 @@ def test_where_one_takes_halves_batches_have_two_that_are_aligned(digits):
         assert torch.equal(first, second)
 
 
-@pytest.mark.parametrize(("n_classes", "n_ranks", "size"), [(7, 1, 28), (7, 4, 28), (3, 8, 24)])
-def test_halves_that_do_not_fill_a_batch_are_learned_from(n_classes, n_ranks, size, monkeypatch):
+@pytest.mark.parametrize(("n_classes", "world_size", "size"), [(7, 1, 28), (7, 4, 28), (3, 8, 24)])
+def test_halves_that_do_not_fill_a_batch_are_learned_from(n_classes, world_size, size, monkeypatch):
     """So many rows that the classes, the halves and the processes share them evenly."""
-    monkeypatch.setattr(deep_run, "n_ranks", lambda: n_ranks)
+    monkeypatch.setattr(deep_run, "world_size", lambda: world_size)
     X, y, labels = small_images()
     few = y < n_classes
     Recorder.calls = []

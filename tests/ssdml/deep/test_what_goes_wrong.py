@@ -133,9 +133,10 @@ class TestTriplets:
 
 def test_batches_that_processes_cannot_share_are_refused_before_the_work(digits, monkeypatch):
     X, _, labels = digits
-    monkeypatch.setattr(ranks, "n_ranks", lambda: 3)
+    monkeypatch.setattr(ranks, "world_size", lambda: 3)
     monkeypatch.setattr("ssdml.deep.base.rank", lambda: 0)
-    monkeypatch.setattr(ranks, "in_group", lambda: False)
+    monkeypatch.setattr(ranks, "rank", lambda: 0)
+    monkeypatch.setattr(torch.distributed, "broadcast_object_list", lambda message, src: None)
     model = small_model()
     with pytest.raises(ValueError, match="batch_size must be a multiple of the 3 processes; got 4"):
         model.fit(X, labels)

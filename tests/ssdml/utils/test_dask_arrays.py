@@ -11,11 +11,11 @@ import pytest
 from scipy import sparse
 
 from ssdml.utils.dask_arrays import (
-    by_blocks,
     check_block,
     check_dask_array,
     check_known_chunks,
-    of_dask,
+    is_dask,
+    map_row_blocks,
 )
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -37,10 +37,10 @@ def test_what_is_of_dask_is_known_by_its_class(X, chunked):
     class Own(da.Array):
         pass
 
-    assert of_dask(chunked)
-    assert of_dask(dask.delayed(X))
-    assert of_dask(Own.__new__(Own, {}, "own", chunks=((1,),), dtype=float))
-    assert not any(of_dask(other) for other in (X, X.tolist(), sparse.csr_array(X), None))
+    assert is_dask(chunked)
+    assert is_dask(dask.delayed(X))
+    assert is_dask(Own.__new__(Own, {}, "own", chunks=((1,),), dtype=float))
+    assert not any(is_dask(other) for other in (X, X.tolist(), sparse.csr_array(X), None))
 
 
 def test_a_fit_in_memory_does_not_import_dask():
@@ -120,7 +120,7 @@ def doubled(rows):
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.int16])
 def test_blocks_are_mapped_as_the_rows_are(X, chunked, kind):
-    mapped = by_blocks(chunked.astype(kind), doubled, 6, "who")
+    mapped = map_row_blocks(chunked.astype(kind), doubled, 6, "who")
     assert mapped.chunks == ((4, 4, 2), (6,))
     result = mapped.compute()
     assert result.dtype == mapped.dtype == (np.float32 if kind == np.float32 else np.float64)
@@ -129,18 +129,18 @@ def test_blocks_are_mapped_as_the_rows_are(X, chunked, kind):
 
 def test_blocks_of_unknown_numbers_of_rows_are_mapped(X, chunked):
     filtered = chunked[chunked[:, 0] > 0]
-    result = by_blocks(filtered, doubled, 6, "who").compute()
+    result = map_row_blocks(filtered, doubled, 6, "who").compute()
     np.testing.assert_array_equal(result, doubled(X[X[:, 0] > 0]))
 
 
 def test_an_entry_that_is_not_finite_is_named_when_its_block_is_computed(X):
     X[5, 1] = np.nan
     chunked = da.from_array(X, chunks=(4, -1))
-    mapped = by_blocks(chunked, doubled, 6, "who")
+    mapped = map_row_blocks(chunked, doubled, 6, "who")
     np.testing.assert_array_equal(mapped[:4].compute(), doubled(X[:4]))
     with pytest.raises(ValueError, match="who: X must be finite; got nan at row 5, column 1"):
         mapped.compute()
-    unknown = by_blocks(chunked[chunked[:, 0] > -99], doubled, 6, "who")
+    unknown = map_row_blocks(chunked[chunked[:, 0] > -99], doubled, 6, "who")
     with pytest.raises(
         ValueError, match="who: block 1: X must be finite; got nan at row 1, column"
     ):

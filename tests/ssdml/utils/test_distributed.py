@@ -1,4 +1,4 @@
-"""Two processes under torchrun learn what one does."""
+"""Two processes under torchrun match one process."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from ssdml.losses import DecorrelatedCentersLoss
 from ssdml.utils.distributed import (
     average_gradients,
     gathered,
-    join_group,
-    n_ranks,
-    own_share,
+    init_process_group,
     rank,
+    rank_slice,
+    world_size,
 )
 from tests.deep import small_images, small_model
 
 ROOT = Path(__file__).parents[3]
 
 
-def run(n_ranks, out, *options, script="tests.two_ranks"):
-    """The script of the test, as so many processes, started again if one dies."""
+def run(world_size, out, *options, script="tests.two_ranks"):
+    """Run the script under torchrun, which restarts it if a process dies."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += [f"--nproc-per-node={n_ranks}", "--max-restarts=5", "-m", script, str(out)]
+    command += [f"--nproc-per-node={world_size}", "--max-restarts=5", "-m", script, str(out)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     out.mkdir()
     done = subprocess.run(
@@ -47,11 +47,11 @@ def results(tmp_path_factory):
 
 @pytest.fixture
 def run_of_two(results, tmp_path_factory):
-    """The folder that two processes have written."""
+    """Folder written by the run of two processes."""
     return next(tmp_path_factory.getbasetemp().glob("ranks*/two"))
 
 
-def test_the_first_step_has_the_loss_and_the_gradients_of_one_process(results):
+def test_first_step_matches_one_process(results):
     one, two = results
     assert two["losses"][0] == pytest.approx(one["losses"][0], rel=1e-6)
     names = [name for name in one.files if name.startswith("arr_")]
@@ -62,22 +62,22 @@ def test_the_first_step_has_the_loss_and_the_gradients_of_one_process(results):
         np.testing.assert_allclose(two[name], one[name], rtol=0, atol=1e-5 * largest)
 
 
-def test_the_whole_fit_ends_where_that_of_one_process_does(results):
+def test_whole_fit_matches_one_process(results):
     one, two = results
     np.testing.assert_allclose(two["losses"], one["losses"], rtol=0.05)
     assert np.median(np.abs(two["Z"] - one["Z"])) < 0.02
 
 
-def test_where_a_process_dies_the_rest_go_on_from_the_checkpoint(results, tmp_path):
+def test_training_resumes_after_a_process_dies(results, tmp_path):
     disturbed = run(2, tmp_path / "disturbed", "--die")
     begun = (tmp_path / "disturbed" / "begun").read_text().split()
-    assert begun[:4] == ["1", "2", "3", "3"]  # it died at the start of the third
-    assert set(begun[4:]) <= {"3"}  # a connection lost on the way may start it once more
+    assert begun[:4] == ["1", "2", "3", "3"]  # it dies at the start of the third
+    assert set(begun[4:]) <= {"3"}  # a lost connection may restart it once more
     assert disturbed["stages"].tolist()[-1] == "end"
     np.testing.assert_array_equal(disturbed["Z"], results[1]["Z"])
 
 
-def test_one_process_goes_on_from_what_two_have_left(results, run_of_two, tmp_path):
+def test_one_process_resumes_a_run_of_two(results, run_of_two, tmp_path):
     X, _, labels = small_images()
     *_, checkpoints = sorted(run_of_two.glob("checkpoints*"))  # of the attempt that came through
     folder = shutil.copytree(checkpoints, tmp_path / "checkpoints")
@@ -87,11 +87,11 @@ def test_one_process_goes_on_from_what_two_have_left(results, run_of_two, tmp_pa
         centers = DecorrelatedCentersLoss(10, 16)
     model = small_model(losses=centers, checkpoint_dir=folder).fit(X, labels)
     assert list(model.stage_seconds_) == ["input", "partition 3", "end"]
-    # Sums of two halves round otherwise, and forty steps make more of it.
+    # Sums of two halves round differently; forty steps amplify it.
     assert np.median(np.abs(model.transform(X) - results[1]["Z"])) < 1e-3
 
 
-def test_the_published_alternation_has_one_seed_and_one_network_for_all(tmp_path):
+def test_published_alternation_keeps_ranks_in_sync(tmp_path):
     done = run(2, tmp_path / "paper", "--paper")
     assert done["stages"].tolist() == ["input", "partition 1", "end"]
     assert np.isfinite(done["Z"]).all()
@@ -99,12 +99,12 @@ def test_the_published_alternation_has_one_seed_and_one_network_for_all(tmp_path
     assert one == other
 
 
-def test_statistics_of_batches_are_those_of_the_first_process_everywhere(tmp_path):
+def test_batch_statistics_are_broadcast(tmp_path):
     one, other = run(2, tmp_path / "norm", "--norm")["networks"]
     assert one == other
 
 
-def test_all_processes_end_with_one_network_and_the_first_builds_the_graphs(results):
+def test_only_the_first_rank_builds_graphs(results):
     one, other = results[1]["networks"]
     assert one == other
     built, built_by_the_other = results[1]["graphs"]
@@ -112,35 +112,10 @@ def test_all_processes_end_with_one_network_and_the_first_builds_the_graphs(resu
     assert built_by_the_other == 0
 
 
-def test_what_is_sent_lies_in_one_piece(monkeypatch):
-    """NCCL refuses other strides, which gloo takes."""
-    sent = []
-
-    def gather(parts, rows):
-        sent.extend([*parts, rows])
-        for part in parts:
-            part.copy_(rows)
-
-    monkeypatch.setattr("ssdml.utils.distributed.n_ranks", lambda: 2)
-    monkeypatch.setattr("ssdml.utils.distributed.rank", lambda: 1)
-    monkeypatch.setattr(torch.distributed, "all_gather", gather)
-    monkeypatch.setattr(torch.distributed, "all_reduce", sent.append)
-    rows = torch.rand(5, 3).T.requires_grad_()
-    slopes = torch.rand(5, 6).T
-    assert not rows.is_contiguous()
-    assert not slopes.is_contiguous()
-    whole = gathered(rows)
-    whole.backward(slopes)
-    assert torch.equal(whole, torch.cat([rows, rows]))
-    assert torch.equal(rows.grad, slopes[3:])
-    assert len(sent) == 4
-    assert all(tensor.is_contiguous() for tensor in sent)
-
-
-def test_one_process_is_a_group_of_its_own():
+def test_functions_without_a_process_group():
     rows = torch.ones(3, 2, requires_grad=True)
     assert gathered(rows) is rows
-    assert (rank(), n_ranks(), own_share(6)) == (0, 1, slice(0, 6))
+    assert (rank(), world_size(), rank_slice(6)) == (0, 1, slice(0, 6))
     module = torch.nn.Linear(2, 1)
     module(rows).sum().backward()
     before = module.weight.grad.clone()
@@ -148,7 +123,7 @@ def test_one_process_is_a_group_of_its_own():
     assert torch.equal(module.weight.grad, before)
 
 
-def test_a_gpu_that_several_processes_would_share_is_refused(monkeypatch):
+def test_shared_gpu_raises(monkeypatch):
     for name, value in (("WORLD_SIZE", "2"), ("RANK", "1"), ("LOCAL_WORLD_SIZE", "2")):
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("LOCAL_RANK", "1")
@@ -156,12 +131,14 @@ def test_a_gpu_that_several_processes_would_share_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "set_device", taken.append)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
-    with pytest.raises(ValueError, match=r"this one cuda:1; got 'cuda:0', which another one takes"):
-        join_group("cuda:0")
-    assert (join_group("cuda"), join_group("cuda:1")) == ("cuda:1", "cuda:1")
+    with pytest.raises(
+        ValueError, match=r"this one cuda:1; got 'cuda:0', the GPU of another process"
+    ):
+        init_process_group("cuda:0")
+    assert (init_process_group("cuda"), init_process_group("cuda:1")) == ("cuda:1", "cuda:1")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")  # on as many machines
-    assert join_group("cuda:3") == "cuda:3"
+    assert init_process_group("cuda:3") == "cuda:3"
     assert taken == ["cuda:1", "cuda:1", "cuda:3"]
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(ValueError, match=r"got cuda:1 .* it sees 1\. Lower --nproc"):
-        join_group("cuda")
+    with pytest.raises(ValueError, match=r"got cuda:1 .* which sees 1\. Lower --nproc"):
+        init_process_group("cuda")
