@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 BESIDE = 1.0  # input_weight="auto" if the input graph is used
 
 
+@dataclass(eq=False, repr=False)
 class DeepSSDML(DeepEstimator):
     """Semi-supervised metric learning with a neural network.
 
@@ -147,7 +149,38 @@ class DeepSSDML(DeepEstimator):
     True
     """
 
-    _parameter_constraints: dict[str, list[Any]] = DeepEstimator._parameter_constraints | {
+    backbone: Any = "mnist"
+    n_components: int | None = 64
+    _: KW_ONLY
+    n_neighbors: int = 10
+    decay: float = 0.99
+    propagation: str = "two-sided"
+    angle: float = 40.0
+    augment: Any = "auto"
+    consistency: float = 1.0
+    threshold: float = 0.9
+    triplets: float = 1.0
+    losses: Any = None
+    metric_steps: int = 3
+    orthogonal: bool = True
+    input_edges: float | str = "auto"
+    input_weight: float | str = "auto"
+    pretrain_epochs: int = 0
+    partition_size: int | None = 9000
+    epochs: int = 50
+    epochs_per_partition: int = 10
+    tol: float = 0.0
+    batch_size: int = 160
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-2
+    mixed_precision: bool | str = "auto"
+    checkpoint_dir: Any = None
+    device: str = "auto"
+    n_jobs: int | None = None
+    random_state: Any = None
+    verbose: int = 0
+
+    _parameter_constraints = DeepEstimator._parameter_constraints | {
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "propagation": [StrOptions({"two-sided", "one-sided"})],
         "angle": [Interval(Real, 0, 90, closed="neither")],
@@ -162,69 +195,6 @@ class DeepSSDML(DeepEstimator):
         "input_weight": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "tol": [Interval(Real, 0, 1, closed="both")],
     }
-
-    def __init__(
-        self,
-        backbone: Any = "mnist",
-        n_components: int | None = 64,
-        *,
-        n_neighbors: int = 10,
-        decay: float = 0.99,
-        propagation: str = "two-sided",
-        angle: float = 40.0,
-        augment: Any = "auto",
-        consistency: float = 1.0,
-        threshold: float = 0.9,
-        triplets: float = 1.0,
-        losses: Any = None,
-        metric_steps: int = 3,
-        orthogonal: bool = True,
-        input_edges: float | str = "auto",
-        input_weight: float | str = "auto",
-        pretrain_epochs: int = 0,
-        partition_size: int | None = 9000,
-        epochs: int = 50,
-        epochs_per_partition: int = 10,
-        tol: float = 0.0,
-        batch_size: int = 160,
-        learning_rate: float = 1e-3,
-        weight_decay: float = 1e-2,
-        mixed_precision: bool | str = "auto",
-        checkpoint_dir: Any = None,
-        device: str = "auto",
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.backbone = backbone
-        self.n_components = n_components
-        self.n_neighbors = n_neighbors
-        self.decay = decay
-        self.propagation = propagation
-        self.angle = angle
-        self.augment = augment
-        self.consistency = consistency
-        self.threshold = threshold
-        self.triplets = triplets
-        self.losses = losses
-        self.metric_steps = metric_steps
-        self.orthogonal = orthogonal
-        self.input_edges = input_edges
-        self.input_weight = input_weight
-        self.pretrain_epochs = pretrain_epochs
-        self.partition_size = partition_size
-        self.epochs = epochs
-        self.epochs_per_partition = epochs_per_partition
-        self.tol = tol
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.mixed_precision = mixed_precision
-        self.checkpoint_dir = checkpoint_dir
-        self.device = device
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
     mining = "propagated"  # how L's triplets are mined
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Integral, Real
 from typing import Any
@@ -25,6 +26,7 @@ from ssdml.utils.linalg import nearest_orthonormal
 from ssdml.utils.typing import Array, Indices
 
 
+@dataclass(eq=False, repr=False)
 class PublishedDeepSSDML(DeepEstimator):
     """The method of [1]_, as published; :meth:`ssdml.DeepSSDML.paper` sets each network's protocol.
 
@@ -94,55 +96,33 @@ class PublishedDeepSSDML(DeepEstimator):
     (1797, 16)
     """
 
-    _parameter_constraints: dict[str, list[Any]] = DeepEstimator._parameter_constraints | {
+    backbone: Any = "mnist"
+    n_components: int | None = 64
+    _: KW_ONLY
+    n_neighbors: int = 10
+    decay: float = 0.99
+    angle: float = 40.0
+    orthogonal: bool = True
+    pretrain_epochs: int = 0
+    partition_size: int | None = 9000
+    epochs: int = 50
+    epochs_per_partition: int = 10
+    batch_size: int = 100
+    learning_rate: float = 1e-4
+    weight_decay: float = 5e-4
+    mixed_precision: bool | str = False
+    checkpoint_dir: Any = None
+    device: str = "auto"
+    n_jobs: int | None = None
+    random_state: Any = None
+    verbose: int = 0
+
+    _parameter_constraints = DeepEstimator._parameter_constraints | {
         "n_neighbors": [Interval(Integral, 2, None, closed="left")],
         "angle": [Interval(Real, 0, 90, closed="neither")],
         "orthogonal": ["boolean"],
     }
     tol = 0.0  # labels are propagated once, at the end: no early stopping
-
-    def __init__(
-        self,
-        backbone: Any = "mnist",
-        n_components: int | None = 64,
-        *,
-        n_neighbors: int = 10,
-        decay: float = 0.99,
-        angle: float = 40.0,
-        orthogonal: bool = True,
-        pretrain_epochs: int = 0,
-        partition_size: int | None = 9000,
-        epochs: int = 50,
-        epochs_per_partition: int = 10,
-        batch_size: int = 100,
-        learning_rate: float = 1e-4,
-        weight_decay: float = 5e-4,
-        mixed_precision: bool | str = False,
-        checkpoint_dir: Any = None,
-        device: str = "auto",
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.backbone = backbone
-        self.n_components = n_components
-        self.n_neighbors = n_neighbors
-        self.decay = decay
-        self.angle = angle
-        self.orthogonal = orthogonal
-        self.pretrain_epochs = pretrain_epochs
-        self.partition_size = partition_size
-        self.epochs = epochs
-        self.epochs_per_partition = epochs_per_partition
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.mixed_precision = mixed_precision
-        self.checkpoint_dir = checkpoint_dir
-        self.device = device
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
     def _new_trainer(
         self, samples: Any, labels: Array, network: Any, seed: int, device: str
