@@ -21,7 +21,7 @@ from ssdml.experiments import compare
 from ssdml.experiments.analysis.tables import HEADLINE, mean_scores
 from ssdml.experiments.compare import available
 from ssdml.experiments.methods.tuning import GRIDS, SUFFIX
-from ssdml.experiments.runs.results import told_failures
+from ssdml.experiments.runs.results import summarize_failures
 
 OURS = ["ssdml", "ssdml-residual"]
 OURS_DEEP = ["deep-ssdml"]
@@ -103,8 +103,8 @@ if __name__ == "__main__":
                 n_jobs=given.n_jobs,
                 progress=progress,
             )
-        if told := told_failures(rows):
-            failures.append(f"{name}: {told}\nThe tracebacks are in {out / 'errors'}.\n")
+        if summary := summarize_failures(rows):
+            failures.append(f"{name}: {summary}\nThe tracebacks are in {out / 'errors'}.\n")
             if not any(row["status"] == "ok" for row in rows if row["method"] in ours):
                 parser.exit(1, "".join(failures))
         for score in scores:

@@ -7,6 +7,7 @@ import runpy
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores; set before numpy loads
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -66,3 +67,11 @@ def example(
         return capsys.readouterr().out
 
     return run
+
+
+@pytest.fixture
+def make_row() -> Callable[..., Any]:
+    """Makes rows of a comparison."""
+    from tests.rows import make_row
+
+    return make_row

@@ -1,4 +1,4 @@
-"""A study whose runs take as long as one likes, in processes that can be killed."""
+"""A study with runs of a given length, in processes that can be killed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from sklearn.base import BaseEstimator
 from ssdml.datasets import Budget, Dataset
 from ssdml.experiments import METHODS, compare
 
-RUNS_A_SEED = 4
+RUNS_PER_SEED = 4
 
 
 class Slow(BaseEstimator):
-    """The input again, after a pause; a line in `trace` for each fit."""
+    """Return the input after a pause; write a line to `trace` per fit."""
 
     def __init__(self, pause: float, trace: Path) -> None:
         self.pause = pause
@@ -39,7 +39,7 @@ class Slow(BaseEstimator):
 
 
 class Deadly(Slow):
-    """Kills its process, each time or once."""
+    """Kill the process, each time or once."""
 
     def fit(self, X, y):
         mark = self.trace.with_name("dead")
@@ -59,9 +59,9 @@ def toy() -> Dataset:
 def study(
     out: Path, n_seeds: int, pause: float = 0.05, *, deadly: str = "", **settings: Any
 ) -> None:
-    """Four runs a seed; six with the method that kills, "once" or "always".
+    """Four runs per seed; six with the method that kills, "once" or "always".
 
-    Its exit status is the number of those that failed.
+    The exit status is the number of failed runs.
     """
     warnings.simplefilter("ignore")
     trace = out.with_name("fits")
@@ -80,7 +80,7 @@ def study(
 
 
 def started_anew(out: Path, n_seeds: int, **settings: Any) -> subprocess.Popen[bytes]:
-    """The study in a fresh interpreter, whose workers are processes of joblib or dask."""
+    """Start the study in a new interpreter, with workers of joblib or dask."""
     call = f"study(Path({str(out)!r}), {n_seeds}, **{settings!r})"
     script = f"from pathlib import Path\nfrom tests.toy_study import study\n{call}"
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
@@ -88,7 +88,7 @@ def started_anew(out: Path, n_seeds: int, **settings: Any) -> subprocess.Popen[b
 
 
 def started(*given, **settings) -> multiprocessing.Process:
-    """The study in a process that need not import what it takes: its server has done so."""
+    """Start the study in a process whose imports are done by its server."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.toy_study"])
     process = context.Process(target=study, args=given, kwargs=settings)

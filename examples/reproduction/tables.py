@@ -30,7 +30,7 @@ from ssdml.experiments.analysis.tables import (
     score_tables,
 )
 from ssdml.experiments.methods.protocols import DEFAULT_PROTOCOL, PROTOCOLS, RECALL_AT
-from ssdml.experiments.runs.results import Row, budget_of, told_failures
+from ssdml.experiments.runs.results import Row, budget_of, summarize_failures
 
 OURS = "deep-ssdml"
 TESTED = ("NMI", "R@1")
@@ -152,8 +152,8 @@ def reproduce(printed: Printed, lines: Sequence[str], name: str, description: st
         )
     table = beside(rows, printed if given.protocol == DEFAULT_PROTOCOL else {})
     sys.stdout.writelines(f"{line}\n" for line in table)
-    if told := told_failures(rows):
-        parser.exit(1, f"{told}\nThe tracebacks are in {given.out / 'errors'}.\n")
+    if summary := summarize_failures(rows):
+        parser.exit(1, f"{summary}\nThe tracebacks are in {given.out / 'errors'}.\n")
 
 
 @contextmanager

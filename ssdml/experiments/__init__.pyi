@@ -4,6 +4,3 @@ from .compare import (
 from .methods.registry import (
     METHODS as METHODS,
 )
-from .runs.job import (
-    run_one as run_one,
-)

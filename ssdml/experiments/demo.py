@@ -1,4 +1,4 @@
-"""The main job in miniature: scikit-learn's digits with a few labels, compared and drawn."""
+"""The demo: a comparison on scikit-learn's digits, its report and a figure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 from joblib import cpu_count
 
-from ssdml.datasets.base import Dataset
 from ssdml.datasets.loading import load_dataset
 from ssdml.experiments.analysis.tables import ScoreTable
 from ssdml.experiments.compare import compare
@@ -23,8 +22,11 @@ from ssdml.experiments.report.figures import (
 )
 from ssdml.experiments.report.report import REPORT, read_sections, write_report
 from ssdml.experiments.report.sections import Section
-from ssdml.experiments.runs.folder import PLANNED, Progress
-from ssdml.experiments.runs.results import LOCK, RESULTS
+from ssdml.experiments.runs.details import DETAILS
+from ssdml.experiments.runs.folder import REQUESTED, RUNS, SPLITS, Progress
+from ssdml.experiments.runs.job import ERRORS
+from ssdml.experiments.runs.results import RESULTS
+from ssdml.experiments.runs.thumbnails import THUMBNAILS
 from ssdml.utils.persistence import atomic_write
 
 METHODS = ("input", "pca", "lda", "nca", "ssdml", "ssdml-residual", "ssdml-paper")
@@ -33,6 +35,7 @@ SMALL_METHODS = ("input", "lda", "ssdml")
 SMALL_ROWS = 400
 MOST_JOBS = 4
 PICTURE = "demo.png"
+SCORES = ("NMI", "accuracy")  # in the figure
 
 
 def run_demo(
@@ -44,12 +47,14 @@ def run_demo(
     resume: bool = False,
     progress: Progress | None = None,
 ) -> ScoreTable:
-    """Compare on the digits, write the report and the picture; gives the table.
+    """Compare methods on the digits, write report and figure, return the table.
 
-    ``small`` takes 400 digits and the quickest methods, to see that everything works.
+    ``small`` uses 400 digits and the fastest methods, to check the installation.
     """
-    digits, methods = (_some_digits(), SMALL_METHODS) if small else (_digits(), METHODS)
-    # Side by side with a thread each: the networks are too small for more than one.
+    digits, methods = load_dataset("digits"), METHODS
+    if small:
+        digits, methods = digits.of_rows(slice(SMALL_ROWS)), SMALL_METHODS
+    # Processes with one thread each: the networks are too small for more.
     n_jobs = 1 if small else min(MOST_JOBS, cpu_count())
     settings: Any = {"out": out, "n_jobs": n_jobs, "progress": progress}
     wanted = [labels_per_class]
@@ -66,44 +71,29 @@ def run_demo(
 
 
 def remove_results(out: Path) -> None:
-    """Remove what a comparison wrote into a folder, and nothing else."""
-    for name in ("splits", "cards", "details", "errors", "claims"):
+    """Remove the files of a comparison from a folder, and no others."""
+    for name in (RUNS, REQUESTED, SPLITS, DETAILS, THUMBNAILS, ERRORS):
         shutil.rmtree(out / name, ignore_errors=True)
-    for name in (RESULTS, PLANNED, LOCK, REPORT, PICTURE):
+    for name in (RESULTS, REPORT, PICTURE):
         (out / name).unlink(missing_ok=True)
 
 
-def _digits() -> Dataset:
-    return load_dataset("digits")
-
-
-def _some_digits() -> Dataset:
-    return _digits().of_rows(slice(SMALL_ROWS))
-
-
-# The picture of a comparison: the map before and after, and the scores beside it.
-
-SCORES = ("NMI", "accuracy")
-
-
 def write_picture(path: Path, section: Section) -> Path:
-    """Save the picture as PNG: a map a panel, then the scores of every method."""
-    mosaic: Any = [[*section.explorer.maps, SCORES[0]], [*section.explorer.maps, SCORES[1]]]
+    """Save the figure as PNG: the maps, then the scores of every method."""
+    mosaic: Any = [[*section.explorer.maps, score] for score in SCORES]
     widths = [1.25] * len(section.explorer.maps) + [1.0]
     with new_figure(4.4 * sum(widths), 5.2) as figure:
         axes = figure.subplot_mosaic(mosaic, width_ratios=widths)
         for method, drawn in section.explorer.maps.items():
             draw_class_map(axes[method], drawn)
-            axes[method].set_title(_map_title(method, section.headline))
+            is_input = method == "input"
+            title = "before: the input" if is_input else f"after: {wrap_name(method)}"
+            axes[method].set_title(title)
         for score in SCORES:
             _draw_score(axes[score], section.headline, score)
         with atomic_write(path) as unfinished:
             figure.savefig(unfinished, format="png", dpi=150, facecolor=PAPER)
     return path
-
-
-def _map_title(method: str, table: ScoreTable) -> str:
-    return "before: the input" if method == "input" else f"after: {wrap_name(method)}"
 
 
 def _draw_score(axes: Any, table: ScoreTable, score: str) -> None:

@@ -14,8 +14,8 @@ from sklearn.base import BaseEstimator
 
 from ssdml.datasets import load_dataset
 from ssdml.experiments import METHODS, compare
-from ssdml.experiments.runs.job import attempt
-from ssdml.experiments.runs.plan import plan_runs
+from ssdml.experiments.runs.grid import make_runs
+from ssdml.experiments.runs.job import run_one
 
 
 class Pause(BaseEstimator):
@@ -49,16 +49,16 @@ def test_the_runner_takes_less_than_three_percent_of_the_fits(
 ):
     """All that `compare` does beyond the jobs, against fits of a second."""
     monkeypatch.setitem(METHODS, "pause", lambda seed, n_jobs: Pause(1.0))
-    runs = plan_runs(digits, {"pause": METHODS["pause"]}, [5], range(n_seeds))
-    attempt(digits, runs[0])  # what loads once is no part of it
+    runs = make_runs(digits, {"pause": METHODS["pause"]}, [5], range(n_seeds))
+    run_one(digits, runs[0])  # what loads once is no part of it
     inside = []
 
     def timed(*args, **kwargs):
-        taken, outcome = seconds_of(lambda: attempt(*args, **kwargs))
+        taken, outcome = seconds_of(lambda: run_one(*args, **kwargs))
         inside.append(taken)
         return outcome
 
-    monkeypatch.setattr("ssdml.experiments.runs.execution.attempt", timed)
+    monkeypatch.setattr("ssdml.experiments.runs.execution.run_one", timed)
     settings = {"out": tmp_path, "seeds": range(n_seeds), "features": "raw"}
     whole, rows = benchmark.pedantic(
         lambda: seconds_of(lambda: compare(digits, ["pause"], **settings))

@@ -14,7 +14,7 @@ from ssdml.evaluation.predictions import Confusion
 from ssdml.experiments.analysis.tables import ScoreTable
 from ssdml.experiments.report.figures import CLASS_COLORS, ClassMap, Picture, map_picture, project
 from ssdml.experiments.runs.details import Answers, RunDetails
-from ssdml.experiments.runs.thumbnails import Cards as Thumbnails
+from ssdml.experiments.runs.thumbnails import Thumbnails
 from ssdml.utils.typing import Array
 
 COORDINATES = 65535  # steps of a coordinate, more than any screen has pixels

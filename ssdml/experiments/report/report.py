@@ -13,11 +13,9 @@ from ssdml.experiments.report.explorer import MAX_CLASSES
 from ssdml.experiments.report.figures import method_styles, ranking_picture
 from ssdml.experiments.report.sections import Section, make_section
 from ssdml.experiments.runs.details import load_details
-from ssdml.experiments.runs.results import RESULTS, Row, budget_of, latest, read_rows
-from ssdml.experiments.runs.thumbnails import (
-    cards_path as thumbnails_path,
-    load_cards as load_thumbnails,
-)
+from ssdml.experiments.runs.folder import read_folder
+from ssdml.experiments.runs.results import RESULTS, Row, budget_of, latest
+from ssdml.experiments.runs.thumbnails import load_thumbnails, thumbnails_path
 from ssdml.utils.persistence import atomic_write
 
 REPORT = "report.html"
@@ -57,7 +55,7 @@ def read_sections(out: str | Path) -> list[Section]:
         If the folder has no finished run.
     """
     out = Path(out)
-    rows = latest(read_rows(out / RESULTS))
+    rows = latest(read_folder(out))
     if not rows:
         raise ValueError(f"{out / RESULTS}: no run has finished. Run the comparison first.")
     hashes = [row["config_hash"] for row in rows]

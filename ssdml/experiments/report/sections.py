@@ -27,7 +27,7 @@ from ssdml.experiments.report.figures import (
 )
 from ssdml.experiments.runs.details import RunDetails
 from ssdml.experiments.runs.results import Row, budget_of
-from ssdml.experiments.runs.thumbnails import Cards as Thumbnails
+from ssdml.experiments.runs.thumbnails import Thumbnails
 from ssdml.utils.validation import UNLABELED
 
 

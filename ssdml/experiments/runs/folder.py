@@ -1,101 +1,182 @@
-"""A folder of results that several processes may add to: what is done there, and what is left."""
+"""The folder of a comparison: one JSON file per run, from which ``results.jsonl`` is made.
+
+A run's file is named by the hash of its configuration and replaced atomically, so neither a kill
+nor a second process on the folder damages it. If two processes do the same run, one copy is kept.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import platform
 import shutil
+import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple, Self
+
+import psutil
 
 from ssdml._version import __version__
 from ssdml.datasets.splits import LabelScarceSplit
+from ssdml.experiments.runs.grid import Run, safe_name, split_label
 from ssdml.experiments.runs.job import Outcome, keep
-from ssdml.experiments.runs.locks import Claim, Claims, read_claims
-from ssdml.experiments.runs.plan import Run, file_name, split_name
 from ssdml.experiments.runs.results import (
     RESULTS,
-    ResultsLog,
+    RESUME,
     Row,
-    append_row,
     budget_of,
-    drop_cut_line,
-    drop_rest,
     latest,
-    lock_of,
+    parse_row,
     read_rows,
+    write_rows,
 )
+from ssdml.utils.persistence import atomic_write
 
-SPLITS = "splits"
+RUNS, SPLITS = "runs", "splits"
+REQUESTED = "requested"  # titles of the runs of each call, for the status
+
 Progress = Callable[[int, int, str], None]
 
 
-class ResultsFolder:
-    """What is done in a folder, by this process and others, and what this one adds."""
+def read_folder(out: Path) -> list[Row]:
+    """Rows of the runs in a folder: of its run files, and others that ``results.jsonl`` lists.
 
-    def __init__(self, out: Path, runs: list[Run], claims: Claims, progress: Progress) -> None:
-        self.out, self.runs, self.claims, self.progress = out, runs, claims, progress
-        self.results = _open_results(out, runs)
-        self._log = ResultsLog(self.results)
-        earlier = self._log.news()
-        _warn_of_other_versions(self.results, earlier)
-        # What failed before is tried again; what fails from now on, here or elsewhere, is not.
-        self.done = {row["config_hash"]: row for row in latest(earlier) if row["status"] == "ok"}
-        self._tell()
+    Raises
+    ------
+    FileNotFoundError
+        If the folder holds no results.
+    """
+    files = sorted((out / RUNS).glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+    listed = [] if files and not (out / RESULTS).exists() else read_rows(out / RESULTS)
+    rows = _by_hash(listed)
+    rows |= {path.stem: parse_row(path.read_bytes(), str(path)) for path in files}
+    return list(rows.values())
 
-    def left(self) -> list[Run]:
-        """Runs that are not done."""
-        self._look()
-        return [run for run in self.runs if run.config_hash not in self.done]
 
-    def take(self, run: Run) -> bool:
-        """Begin with a run, unless another process is at it or has just done it."""
-        if run.config_hash in self.done or not self.claims.take(run):
-            return False
-        self._look()  # after the lock: whoever had it has written its row
-        if run.config_hash in self.done:
-            self.claims.release(run.config_hash, done=True)
-            return False
-        return True
+def _by_hash(rows: list[Row]) -> dict[str, Row]:
+    return {row["config_hash"]: row for row in rows}
 
-    def give_back(self, run: Run) -> None:
-        """Leave a run to whoever takes it next."""
-        self.claims.release(run.config_hash)
+
+class RunFolder:
+    """The runs of a comparison on disk: what is left to do, and what this process adds."""
+
+    def __init__(self, out: Path, runs: list[Run], progress: Progress) -> None:
+        self.out, self.runs, self.progress = out, runs, progress
+        for name in (RUNS, SPLITS, REQUESTED):
+            (out / name).mkdir(parents=True, exist_ok=True)
+        _save_splits(out / SPLITS, runs)
+        _save_titles(out / REQUESTED, runs)
+        (out / RESULTS).touch()
+        rows = read_folder(out)
+        _warn_of_other_versions(out / RESULTS, rows)
+        self._done = {row["config_hash"] for row in rows if row["status"] == "ok"}
+        # What failed before is repeated; what fails from now on, in any process, is not.
+        failed = {row["config_hash"] for row in rows} - self._done
+        self._failed = {name: self._version(name) for name in failed}
+        self._marks: set[Path] = set()
+        self._next_listing = 0.0
+        self._report_progress()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for mark in list(self._marks):
+            mark.unlink(missing_ok=True)
+        self._list_results()
+
+    def pending(self) -> Iterator[Run]:
+        """Yield the runs to do and mark them; those that other processes are at come last."""
+        elsewhere = []
+        for run in self.runs:
+            if self._is_done(run):
+                continue
+            mark = _read_mark(self._mark(run))
+            if mark is not None and mark.is_alive:
+                elsewhere.append(run)
+            else:
+                yield self._begun(run)
+        for run in elsewhere:
+            if not self._is_done(run):
+                yield self._begun(run)
 
     def write(self, outcome: Outcome) -> None:
-        """Write the row of a run, and all that belongs to it."""
-        keep(outcome, self.out)
-        append_row(self.results, outcome.row)
-        self._look()
-        self.claims.release(outcome.run.config_hash, done=outcome.row["status"] == "ok")
-        self._tell()
+        """Write the files of a run."""
+        run, row = outcome.run, outcome.row
+        if row["status"] == "ok" or not self._is_done(run):  # a failure replaces no result
+            keep(outcome, self.out)
+            with atomic_write(self._file(run.config_hash), way_out=RESUME) as unfinished:
+                text = json.dumps(row, ensure_ascii=False, allow_nan=False)
+                unfinished.write_text(text + "\n", encoding="utf-8")
+        self._mark(run).unlink(missing_ok=True)
+        self._marks.discard(self._mark(run))
+        if time.monotonic() > self._next_listing:
+            self._list_results()
+        self._report_progress()
 
-    def _look(self) -> None:
-        self.done |= {row["config_hash"]: row for row in self._log.news()}
+    def rows(self) -> list[Row]:
+        """Rows of the runs asked for, whichever process did them."""
+        found = _by_hash(read_folder(self.out))
+        return [found[run.config_hash] for run in self.runs]
 
-    def _tell(self) -> None:
-        left = [run for run in self.runs if run.config_hash not in self.done]
+    def _file(self, config_hash: str) -> Path:
+        return self.out / RUNS / f"{config_hash}.json"
+
+    def _mark(self, run: Run) -> Path:
+        return self.out / RUNS / f"{run.config_hash}.running"
+
+    def _version(self, config_hash: str) -> tuple[int, int] | None:
+        """Identify the present file of a run; None if there is none."""
+        with suppress(OSError):
+            stat = os.stat(self._file(config_hash))
+            return stat.st_mtime_ns, stat.st_ino
+        return None
+
+    def _is_done(self, run: Run) -> bool:
+        name = run.config_hash
+        return name in self._done or self._version(name) not in (None, self._failed.get(name))
+
+    def _begun(self, run: Run) -> Run:
+        self._marks.add(self._mark(run))
+        mark = Mark(run.title, platform.node(), os.getpid(), time.time())
+        with suppress(OSError):  # a mark only informs
+            self._mark(run).write_text(json.dumps(mark), encoding="utf-8")
+        return run
+
+    def _list_results(self) -> None:
+        """Write ``results.jsonl``, again if other runs have ended: so the last one lists all."""
+        began, listed = time.monotonic(), None
+        while (rows := _by_hash(read_folder(self.out))) != listed:
+            write_rows(self.out / RESULTS, rows.values())
+            listed = rows
+        # Of many runs the listing takes a while: spend a twentieth of the time on it.
+        self._next_listing = time.monotonic() + 20 * (time.monotonic() - began)
+
+    def _report_progress(self) -> None:
+        left = [run for run in self.runs if not self._is_done(run)]
         title = left[0].title if left else ""
         self.progress(len(self.runs) - len(left), len(self.runs), title)
 
 
-def drop_plan(out: Path) -> None:
-    """Forget which runs were asked for, and on which splits."""
-    (out / PLANNED).unlink(missing_ok=True)
-    shutil.rmtree(out / SPLITS, ignore_errors=True)
+def refuse_other_results(out: Path, resume: bool) -> None:
+    """Raise FileExistsError if a folder holds results and `resume` is False.
 
-
-def _open_results(out: Path, runs: list[Run]) -> Path:
-    """The results file, ready for the next row; what is planned and the splits stand beside it."""
-    out.mkdir(parents=True, exist_ok=True)
-    results = out / RESULTS
-    results.touch()
-    drop_cut_line(results)
-    with lock_of(results):  # of two that begin at the same time
-        _save_splits(out / SPLITS, runs)
-        add_planned(out, runs)
-    return results
+    What a call left that was interrupted in its first run is removed.
+    """
+    if resume or not ((out / RESULTS).exists() or any((out / RUNS).glob("*.json"))):
+        return
+    if read_folder(out) or read_running(out):
+        raise FileExistsError(
+            f"{out / RESULTS} holds results already. Resume them (--resume, or resume=True), or "
+            "use another folder."
+        )
+    for name in (REQUESTED, SPLITS):
+        shutil.rmtree(out / name, ignore_errors=True)
 
 
 def _warn_of_other_versions(results: Path, rows: list[Row]) -> None:
@@ -103,95 +184,100 @@ def _warn_of_other_versions(results: Path, rows: list[Row]) -> None:
     if others:
         warnings.warn(
             f"{results}: holds runs of ssdml {', '.join(sorted(others))}, and this is "
-            f"{__version__}; they are kept as they are. Name another folder to do all anew.",
+            f"{__version__}; they are kept. Use another folder to repeat them.",
             stacklevel=4,
         )
 
 
 def _save_splits(folder: Path, runs: list[Run]) -> None:
-    """One file a split; a file of that name must hold the same split."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write one file per split; an existing file must hold the same split."""
     for split in {run.split.digest: run.split for run in runs}.values():
-        name = f"{runs[0].config['dataset']}-{split_name(split)}"
-        path = folder / f"{file_name(name)}.json"
+        name = f"{runs[0].config['dataset']}-{split_label(split)}"
+        path = folder / f"{safe_name(name)}.json"
         if not path.exists():
-            split.save(path)
+            with atomic_write(path, way_out=RESUME) as unfinished:
+                split.save(unfinished)
         elif LabelScarceSplit.load(path).digest != split.digest:
             raise ValueError(
-                f"{path}: holds another split than the one of this data set; the data have "
-                "changed since. Name another folder."
+                f"{path}: holds another split than that of this data set; the data have changed. "
+                "Use another folder."
             )
 
 
-# How far a folder of results is: what is done, what runs, what failed and why.
+def _save_titles(folder: Path, runs: list[Run]) -> None:
+    """Write the titles of the runs by hash, in a file named by its content."""
+    text = json.dumps({run.config_hash: run.title for run in runs}, ensure_ascii=False)
+    path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+    with atomic_write(path, way_out=RESUME) as unfinished:
+        unfinished.write_text(text + "\n", encoding="utf-8")
 
-PLANNED = "planned.jsonl"
+
+class Mark(NamedTuple):
+    """Note of a process that it has begun a run; stays behind if the process is killed."""
+
+    title: str
+    host: str
+    pid: int
+    since: float  # seconds since the epoch
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process still exists; assumed on other hosts."""
+        if self.host != platform.node():
+            return True
+        try:
+            began = psutil.Process(self.pid).create_time()
+        except psutil.NoSuchProcess:
+            return False
+        return bool(began <= self.since + 1)  # a later process may have the same number
+
+
+def _read_mark(path: Path) -> Mark | None:
+    with suppress(OSError, ValueError, TypeError):  # none, or just being written
+        return Mark(*json.loads(path.read_text(encoding="utf-8")))
+    return None
+
+
+def read_running(out: Path) -> dict[str, Mark]:
+    """Marks of the runs under way, by hash, oldest first."""
+    marks = {path.stem: _read_mark(path) for path in (out / RUNS).glob("*.running")}
+    alive = {name: mark for name, mark in marks.items() if mark is not None and mark.is_alive}
+    return dict(sorted(alive.items(), key=lambda item: item[1].since))
 
 
 @dataclass(frozen=True)
 class Status:
-    """Runs of a folder, by how far they are."""
+    """Runs of a folder by state."""
 
-    n_planned: int
     done: list[Row]
     failed: list[Row]
-    running: list[Claim]
-    waiting: list[str]  # titles
-
-    @property
-    def seconds(self) -> float:
-        """Time of those that are done, learning and embedding."""
-        return sum(sum(row["seconds"].values()) for row in self.done)
-
-
-def add_planned(out: Path, runs: Sequence[Run]) -> None:
-    """Note the runs that were asked for, those that are not noted yet; the caller has the lock."""
-    known = _planned(out)
-    new = [run for run in runs if run.config_hash not in known]
-    drop_rest(out / PLANNED)
-    with (out / PLANNED).open("a", encoding="utf-8") as file:
-        file.writelines(json.dumps([run.config_hash, run.title]) + "\n" for run in new)
+    running: list[Mark]
+    pending: list[str]  # titles
 
 
 def read_status(out: Path) -> Status:
-    """What runs in a folder, what is done, what failed.
+    """List what is done, failed, running and pending in a folder.
 
     Raises
     ------
     FileNotFoundError
-        Where the folder holds no results.
+        If the folder holds no results.
     """
-    claims = out / "claims"
-    running = read_claims(claims) if claims.is_dir() else []
-    rows = latest(read_rows(out / RESULTS))  # after the claims: none is missed between the two
-    at_work = {claim.config_hash for claim in running}
-    seen = {row["config_hash"] for row in rows}
-    planned = _planned(out)
+    running = read_running(out)
+    rows = latest(read_folder(out))  # after the marks: a run that ends in between is done
+    done = {row["config_hash"] for row in rows if row["status"] == "ok"}
+    seen = {row["config_hash"] for row in rows} | running.keys()
+    requested: dict[str, str] = {}
+    for path in sorted((out / REQUESTED).glob("*.json")):
+        requested |= json.loads(path.read_text(encoding="utf-8"))
     return Status(
-        n_planned=len(planned.keys() | seen),
         done=[row for row in rows if row["status"] == "ok"],
-        failed=[row for row in rows if row["status"] != "ok" and row["config_hash"] not in at_work],
-        running=[
-            claim for claim in running if claim.config_hash not in seen or _failed(claim, rows)
-        ],
-        waiting=[title for name, title in planned.items() if name not in seen | at_work],
+        failed=[row for row in rows if row["config_hash"] not in done | running.keys()],
+        running=[mark for name, mark in running.items() if name not in done],
+        pending=[title for name, title in requested.items() if name not in seen],
     )
 
 
 def run_title(row: Row) -> str:
-    """What a run is called, from its row."""
+    """Method, budget and seed of a row."""
     return f"{row['method']}, {budget_of(row)}, seed {row['seed']}"
-
-
-def _failed(claim: Claim, rows: Sequence[Row]) -> bool:
-    """Whether it is a second attempt."""
-    return any(row["config_hash"] == claim.config_hash and row["status"] != "ok" for row in rows)
-
-
-def _planned(out: Path) -> dict[str, str]:
-    """Titles by hash; a line that is being written is left out."""
-    path = out / PLANNED
-    if not path.is_file():
-        return {}
-    *lines, _ = path.read_text(encoding="utf-8").split("\n")
-    return dict(json.loads(line) for line in lines)

@@ -1,4 +1,4 @@
-"""One job of a comparison: learn, embed, score; a failure is a row like any other."""
+"""One run of a comparison: fit, transform, score; a failure is recorded in the row."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import time
 import traceback
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,17 +15,12 @@ import numpy as np
 from ssdml.datasets.base import Dataset
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.datasets.splits import LabelScarceSplit
-from ssdml.evaluation.predictions import (
-    Predictions,
-    confusion,
-    label_accuracy,
-    predict_classes,
-    reliability_of,
-)
+from ssdml.evaluation.predictions import confusion, label_accuracy, predict_classes, reliability_of
 from ssdml.evaluation.scores import evaluate, triplet_purity
 from ssdml.experiments.methods.base import Embedder
 from ssdml.experiments.methods.protocols import RECALL_AT
 from ssdml.experiments.runs.details import (
+    DETAILS,
     Answers,
     RunDetails,
     map_neighbors,
@@ -35,18 +29,18 @@ from ssdml.experiments.runs.details import (
     mined_sample,
     save_details,
 )
-from ssdml.experiments.runs.plan import Run
+from ssdml.experiments.runs.grid import Run
 from ssdml.experiments.runs.resources import PeakMemory, versions
 from ssdml.experiments.runs.results import Row
-from ssdml.experiments.runs.thumbnails import cards_path, item_cards, load_cards, save_cards
 from ssdml.utils.typing import Array
 
 SCORES = ("NMI", "F1", "R@1", "R@2", "R@4", "R@8", "MAP@R")
+ERRORS = "errors"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a job gives: its row, what the report shows beyond it, and a failure's traceback."""
+    """Row of a run, details for the report, and the traceback if it failed."""
 
     run: Run
     row: Row
@@ -54,32 +48,22 @@ class Outcome:
     trace: str
 
 
-def run_one(
-    dataset: Dataset, run: Run, *, out: Path | None = None, n_jobs: int | None = None
-) -> Row:
-    """Do one job; whatever the method raises ends in the row, whose status is then "failed".
+def run_one(dataset: Dataset, run: Run, *, n_jobs: int | None = None) -> Outcome:
+    """Execute one run; if the method raises, the row has the status "failed".
 
-    ``out``, where given, gets the details that the report shows, and a failure's traceback.
+    Nothing is written: workers may have no common disk.
 
     Examples
     --------
     >>> from ssdml.datasets import load_dataset
-    >>> from ssdml.experiments.runs.plan import plan_runs
+    >>> from ssdml.experiments.runs.grid import make_runs
     >>> from ssdml.experiments import METHODS
     >>> digits = load_dataset("digits")
-    >>> (run,) = plan_runs(digits, {"pca": METHODS["pca"]}, labels_per_class=[5], seeds=[0])
-    >>> row = run_one(digits, run)
+    >>> (run,) = make_runs(digits, {"pca": METHODS["pca"]}, labels_per_class=[5], seeds=[0])
+    >>> row = run_one(digits, run).row
     >>> row["method"], row["status"], row["n_test"]
     ('pca', 'ok', 599)
     """
-    outcome = attempt(dataset, run, n_jobs=n_jobs)
-    if out is not None:
-        keep(outcome, out)
-    return outcome.row
-
-
-def attempt(dataset: Dataset, run: Run, *, n_jobs: int | None = None) -> Outcome:
-    """Do one job and write nothing: workers may be on machines that share no disk."""
     row = failed_row(dataset, run)
     details = RunDetails(run.config)
     with warnings.catch_warnings(record=True) as caught, PeakMemory() as memory:
@@ -87,9 +71,9 @@ def attempt(dataset: Dataset, run: Run, *, n_jobs: int | None = None) -> Outcome
         try:
             model, Z, row["seconds"] = _fit_and_transform(dataset, run, n_jobs)
             memory.stop()
-            few = _few(model, dataset, run)
-            scores = _scores(model, Z, few, dataset, run.split)
-            details = _details(model, Z, few, dataset, run)
+            Z_labeled = _embedded_labels(model, dataset, run)
+            scores = _scores(model, Z, Z_labeled, dataset, run.split)
+            details = _details(model, Z, Z_labeled, dataset, run)
         except Exception as failure:
             row["error"] = f"{type(failure).__name__}: {failure}"
             trace = traceback.format_exc()
@@ -100,143 +84,8 @@ def attempt(dataset: Dataset, run: Run, *, n_jobs: int | None = None) -> Outcome
     return Outcome(run, row, details, trace)
 
 
-def keep(outcome: Outcome, out: Path) -> None:
-    """Write what the report shows beyond the row."""
-    run = outcome.run
-    save_details(out / "details" / f"{run.config_hash}.npz", outcome.details)
-    _save_trace(out / "errors" / f"{run.file_name}.txt", outcome.trace)
-
-
-def keep_cards(out: Path, dataset: Dataset, runs: Sequence[Run]) -> None:
-    """Write what a reader sees of the rows on maps, beside what is there of others.
-
-    Parameters
-    ----------
-    out : Path
-    dataset : Dataset
-        As it was read: its pictures are still pictures.
-    runs : sequence of Run
-        Of this data set.
-    """
-    drawn = {(run.split, run.map_rows) for run in runs if run.map_rows}
-    if not drawn:
-        return
-    path = cards_path(out, runs[0].config["data"])
-    kept = load_cards(path)
-    rows = [part for split, n_rows in drawn for part in map_rows(split, n_rows)]
-    every = np.unique(np.concatenate([*rows, [] if kept is None else kept.rows]).astype(np.int64))
-    if kept is None or len(every) > len(kept.rows):
-        save_cards(path, item_cards(dataset, every))
-
-
-def _fit_and_transform(
-    dataset: Dataset, run: Run, n_jobs: int | None
-) -> tuple[Embedder, Array, dict[str, float]]:
-    """Learn on the training rows, embed the test rows; seconds of both."""
-    X, y = dataset.X[run.split.train], run.split.partial_labels(dataset.y)
-    X_test = dataset.X[run.split.test]
-    model = run.factory(run.split.seed, n_jobs)
-    start = time.perf_counter()
-    model.fit(X, y)
-    fitted = time.perf_counter()
-    Z = model.transform(X_test)
-    transformed = time.perf_counter()
-    return model, Z, {"fit": fitted - start, "transform": transformed - fitted}
-
-
-def _scores(
-    model: Embedder, Z: Array, few: Array | None, dataset: Dataset, split: LabelScarceSplit
-) -> dict[str, float]:
-    """Scores of the test rows' embedding, in percent; ``few``: that of the labeled rows."""
-    if not np.isfinite(Z).all():
-        raise ValueError("the embedding of the test rows holds NaN or infinite entries")
-    y = dataset.y[split.test]
-    ks = sorted({1, 2, 4, 8, *RECALL_AT.get(dataset.name, ())})
-    queries, gallery = np.ones(len(y), bool), None
-    if dataset.gallery is not None:
-        queries = ~dataset.gallery[split.test]
-        gallery = (Z[~queries], y[~queries])
-    scores = evaluate(Z[queries], y[queries], ks, split.seed, gallery=gallery)
-    others = {name: scores[name] for name in scores if name.startswith("R@")}
-    scores = {name: scores[name] for name in SCORES} | others
-    if few is not None and _labels_tell(dataset, split):
-        y_few = split.given_labels(dataset.y)
-        scores["accuracy"] = label_accuracy(model, dataset.X[split.test], Z, y, few, y_few)
-    return scores
-
-
-def _few(model: Embedder, dataset: Dataset, run: Run) -> Array | None:
-    """Embedding of the labeled rows that somebody asks for: all, those on the map, or none."""
-    rows = run.split.labeled
-    if not _labels_tell(dataset, run.split):
-        if not run.map_rows:
-            return None
-        rows = map_rows(run.split, run.map_rows)[1]
-    return model.transform(dataset.X[rows])
-
-
-def _labels_tell(dataset: Dataset, split: LabelScarceSplit) -> bool:
-    """Whether a test row is of a class that has a label; in some protocols none is."""
-    return bool(np.isin(dataset.y[split.test], dataset.y[split.labeled]).any())
-
-
-def _details(model: Any, Z: Array, few: Array | None, dataset: Dataset, run: Run) -> RunDetails:
-    split, triplets = run.split, getattr(model, "triplets_", None)
-    y_train = dataset.y[split.train]
-    details = RunDetails(
-        run.config, purity=None if triplets is None else triplet_purity(triplets, y_train)
-    )
-    if few is None or not run.map_rows:
-        return details
-    test, labeled = map_rows(split, run.map_rows)
-    drawn = np.isin(split.test, test)
-    stars = few[np.isin(split.labeled, labeled)] if len(few) > len(labeled) else few
-    X_train, labels = dataset.X[split.train], split.partial_labels(dataset.y)
-    in_files = isinstance(X_train, ImageFiles)  # so that there are no rows to be near to
-    return replace(
-        details,
-        class_names=list(dataset.class_names),
-        history=_plain_history(model),
-        sample=map_sample(Z[drawn], stars, dataset.y[test], dataset.y[labeled]),
-        answers=_answers(model, Z, few, np.concatenate([test, labeled]), dataset, split),
-        mined=None if in_files else mined_sample(model, X_train, labels, y_train),
-    )
-
-
-def _plain_history(model: Any) -> list[dict[str, Any]]:
-    """A method's ``history_`` as JSON holds it; of any other kind than ours, none."""
-    history = getattr(model, "history_", None)
-    if not isinstance(history, list) or not all(isinstance(entry, dict) for entry in history):
-        return []
-    plain: list[dict[str, Any]] = json.loads(json.dumps(history, default=_plain))
-    return plain
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if hasattr(value, "tolist") else str(value)
-
-
-def _answers(
-    model: Any, Z: Array, few: Array, rows: Array, dataset: Dataset, split: LabelScarceSplit
-) -> Answers:
-    """What the method says of the test rows, of which some are on the map: ``rows``."""
-    drawn = np.isin(split.test, rows)
-    neighbors = map_neighbors(Z[drawn])
-    if not _labels_tell(dataset, split):
-        return Answers(rows, neighbors, None, None, None)
-    y = dataset.y[split.test]
-    found = predict_classes(model, dataset.X[split.test], Z, few, split.given_labels(dataset.y))
-    return Answers(
-        rows,
-        neighbors,
-        Predictions(found.classes[drawn], found.confidence[drawn]),
-        confusion(found.classes, y),
-        reliability_of(found, y),
-    )
-
-
 def failed_row(dataset: Dataset, run: Run) -> Row:
-    """The row of a run that has not succeeded yet."""
+    """Row of a run that has not succeeded yet."""
     row: Row = {
         "dataset": dataset.name,
         "method": run.method,
@@ -258,10 +107,115 @@ def failed_row(dataset: Dataset, run: Run) -> Row:
     return row
 
 
-def _save_trace(path: Path, trace: str) -> None:
-    """Keep a traceback; where there is none, an earlier attempt's goes."""
-    if trace:
+def keep(outcome: Outcome, out: Path) -> None:
+    """Write the details; write the traceback of a failure, or remove that of an earlier one."""
+    run = outcome.run
+    save_details(out / DETAILS / f"{run.config_hash}.npz", outcome.details)
+    path = out / ERRORS / f"{run.file_name}.txt"
+    if outcome.trace:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(trace, encoding="utf-8")
+        path.write_text(outcome.trace, encoding="utf-8")
     else:
         path.unlink(missing_ok=True)
+
+
+def _fit_and_transform(
+    dataset: Dataset, run: Run, n_jobs: int | None
+) -> tuple[Embedder, Array, dict[str, float]]:
+    """Fit on the training samples and embed the test samples; seconds of both."""
+    X, y = dataset.X[run.split.train], run.split.partial_labels(dataset.y)
+    X_test = dataset.X[run.split.test]
+    model = run.factory(run.split.seed, n_jobs)
+    start = time.perf_counter()
+    model.fit(X, y)
+    fitted = time.perf_counter()
+    Z = model.transform(X_test)
+    transformed = time.perf_counter()
+    return model, Z, {"fit": fitted - start, "transform": transformed - fitted}
+
+
+def _scores(
+    model: Embedder, Z: Array, Z_labeled: Array | None, dataset: Dataset, split: LabelScarceSplit
+) -> dict[str, float]:
+    """Scores of the embedded test samples, in percent."""
+    if not np.isfinite(Z).all():
+        raise ValueError("the embedding of the test samples holds NaN or infinite entries")
+    y = dataset.y[split.test]
+    ks = sorted({1, 2, 4, 8, *RECALL_AT.get(dataset.name, ())})
+    queries, gallery = np.ones(len(y), bool), None
+    if dataset.gallery is not None:
+        queries = ~dataset.gallery[split.test]
+        gallery = (Z[~queries], y[~queries])
+    scores = evaluate(Z[queries], y[queries], ks, split.seed, gallery=gallery)
+    others = {name: scores[name] for name in scores if name.startswith("R@")}
+    scores = {name: scores[name] for name in SCORES} | others
+    if Z_labeled is not None and _has_labeled_classes(dataset, split):
+        labels = split.given_labels(dataset.y)
+        X_test = dataset.X[split.test]
+        scores["accuracy"] = label_accuracy(model, X_test, Z, y, Z_labeled, labels)
+    return scores
+
+
+def _embedded_labels(model: Embedder, dataset: Dataset, run: Run) -> Array | None:
+    """Embed the labeled samples needed: all for the accuracy, else those on the map, or none."""
+    rows = run.split.labeled
+    if not _has_labeled_classes(dataset, run.split):
+        if not run.map_rows:
+            return None
+        rows = map_rows(run.split, run.map_rows)[1]
+    return model.transform(dataset.X[rows])
+
+
+def _has_labeled_classes(dataset: Dataset, split: LabelScarceSplit) -> bool:
+    """Whether a test sample is of a labeled class; with disjoint classes none is."""
+    return bool(np.isin(dataset.y[split.test], dataset.y[split.labeled]).any())
+
+
+def _details(
+    model: Any, Z: Array, Z_labeled: Array | None, dataset: Dataset, run: Run
+) -> RunDetails:
+    split, triplets = run.split, getattr(model, "triplets_", None)
+    y_train = dataset.y[split.train]
+    purity = None if triplets is None else triplet_purity(triplets, y_train)
+    details = RunDetails(run.config, purity=purity)
+    if Z_labeled is None or not run.map_rows:
+        return details
+    test, labeled = map_rows(split, run.map_rows)
+    on_map = np.isin(split.test, test)
+    stars = Z_labeled
+    if len(Z_labeled) > len(labeled):
+        stars = Z_labeled[np.isin(split.labeled, labeled)]
+    answers = Answers(np.concatenate([test, labeled]), map_neighbors(Z[on_map]), None, None, None)
+    if _has_labeled_classes(dataset, split):
+        y_test, labels = dataset.y[split.test], split.given_labels(dataset.y)
+        found = predict_classes(model, dataset.X[split.test], Z, Z_labeled, labels)
+        answers = replace(
+            answers,
+            predictions=type(found)(*(part[on_map] for part in found)),
+            confusion=confusion(found.classes, y_test),
+            reliability=reliability_of(found, y_test),
+        )
+    X_train, mined = dataset.X[split.train], None
+    if not isinstance(X_train, ImageFiles):  # images in files have no distances in the input
+        mined = mined_sample(model, X_train, split.partial_labels(dataset.y), y_train)
+    return replace(
+        details,
+        class_names=list(dataset.class_names),
+        history=_plain_history(model),
+        sample=map_sample(Z[on_map], stars, dataset.y[test], dataset.y[labeled]),
+        answers=answers,
+        mined=mined,
+    )
+
+
+def _plain_history(model: Any) -> list[dict[str, Any]]:
+    """``history_`` of a method as JSON; empty unless it is a list of dicts, as ours are."""
+    history = getattr(model, "history_", None)
+    if not isinstance(history, list) or not all(isinstance(entry, dict) for entry in history):
+        return []
+    plain: list[dict[str, Any]] = json.loads(json.dumps(history, default=_plain))
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else str(value)

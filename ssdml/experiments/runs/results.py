@@ -1,36 +1,24 @@
-"""The rows of a comparison on disk: ``results.jsonl``, one finished run a line.
-
-A line is written whole or not at all, so what stands there can be trusted after a kill, a full
-disk or Ctrl-C. Many processes may append: each takes the file's lock, ``results.lock``.
-"""
+"""Rows of a comparison, one per run, and the file ``results.jsonl`` that lists them."""
 
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
-from threading import Lock
 from typing import Any, NotRequired, TypedDict
 
-from filelock import FileLock
-
 from ssdml.datasets.budgets import Budget
-from ssdml.utils.persistence import cannot_write
+from ssdml.utils.persistence import atomic_write
 
 RESULTS = "results.jsonl"
-LOCK = "results.lock"
-RESUME = "The runs before it are kept: make room, then go on with --resume."
-FIELDS = ("dataset", "method", "seed", "labels_per_class", "config_hash", "status", "n_train")
-COSTS_AND_SCORES = ("n_labeled", "n_test", "scores", "seconds", "peak_rss_mb", "versions", "error")
+RESUME = "Finished runs are kept: free some space and repeat the command with --resume."
 
 
 class Row(TypedDict):
-    """One run. ``scores`` and ``seconds`` are empty and ``error`` says why where it failed.
+    """One run; if it failed, ``scores`` and ``seconds`` are empty and ``error`` says why.
 
-    ``budget`` is there where `labels_per_class` does not say all of which labels were given.
+    ``budget`` is present unless ``labels_per_class`` describes the labels completely.
     """
 
     dataset: str
@@ -51,83 +39,63 @@ class Row(TypedDict):
 
 
 def budget_of(row: Row) -> Budget:
-    """What the labeled rows of a run were drawn by."""
+    """Budget that drew the labels of a run."""
     return Budget(**row["budget"]) if "budget" in row else Budget(row["labels_per_class"])
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Rows of a results file, in the order of writing; a last line cut short is left out.
+    """Read the rows of a results file; an incomplete last line is skipped with a warning.
 
     Raises
     ------
     FileNotFoundError
-        Where there is no such file.
+        If the file does not exist.
     ValueError
-        Where a line before the last is not a run; it names the line.
+        If another line is not a run; the error names the line.
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file; `ssdml compare` writes it.")
     *lines, rest = path.read_bytes().split(b"\n")
     if rest:
         warnings.warn(
-            f"{path}: the last line was cut short (killed while writing?); that run is dropped "
-            "and can be run again with --resume.",
+            f"{path}: the last line is incomplete, and its run is skipped; repeat the comparison "
+            "with --resume to do it again.",
             stacklevel=2,
         )
-    return [_parse(line, f"{path}, line {i}") for i, line in enumerate(lines, 1) if line.strip()]
+    return [parse_row(line, f"{path}, line {i}") for i, line in enumerate(lines, 1) if line.strip()]
 
 
-class ResultsLog:
-    """A results file as it grows, whoever writes into it."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._offset = 0
-        self._reading = Lock()  # rows are looked for in several threads
-
-    def news(self) -> list[Row]:
-        """Rows that were not there at the last call."""
-        with self._reading, self.path.open("rb") as file:
-            file.seek(self._offset)
-            read = file.read()
-            whole = read[: read.rfind(b"\n") + 1]
-            where = f"{self.path}, after byte {self._offset}"
-            self._offset += len(whole)
-        return [_parse(line, where) for line in whole.split(b"\n") if line.strip()]
+def write_rows(path: Path, rows: Iterable[Row]) -> None:
+    """Replace a results file; on failure the old one stays."""
+    lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows]
+    with atomic_write(path, way_out=RESUME) as unfinished:
+        unfinished.write_text("".join(lines), encoding="utf-8")
 
 
-def drop_cut_line(path: Path) -> None:
-    """Shorten the file to its last whole line, so that the next row starts on a line of its own."""
-    with lock_of(path):
-        drop_rest(path)
-
-
-def lock_of(path: Path) -> FileLock:
-    """What a process holds while it writes into a file that others write into."""
-    return FileLock(path.with_suffix(".lock"))
-
-
-def append_row(path: Path, row: Row) -> None:
-    """Append a row and wait until the disk has it; on failure the file is as it was before.
-
-    What another process left of a row when it was killed goes first.
-
-    Raises
-    ------
-    OSError
-        Where the disk is full or the folder is gone; it names the file and the way out.
-    """
-    line = json.dumps(row, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+def parse_row(text: str | bytes, where: str) -> Row:
+    """Read and check a row from JSON; errors name ``where`` it is."""
     try:
-        with lock_of(path):
-            drop_rest(path)
-            _append_whole(path, line)
-    except OSError as error:
-        raise cannot_write(path, error, RESUME) from error
+        row: Any = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{where}: not JSON ({error}). Delete it and resume.") from error
+    for name in Row.__annotations__:
+        if name != "budget" and (not isinstance(row, dict) or name not in row):
+            raise ValueError(
+                f"{where}: not a run, it has no {name!r}. Delete it and resume; if another version "
+                "of ssdml wrote it, use another folder."
+            )
+    parsed: Row = row
+    try:
+        budget_of(parsed)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{where}: this version does not know its budget ({error}). Use another folder."
+        ) from error
+    return parsed
 
 
 def latest(rows: Iterable[Row]) -> list[Row]:
-    """The last row of each dataset, method, budget and seed: what a retry replaced goes.
+    """Keep the last row per dataset, method, budget and seed.
 
     Examples
     --------
@@ -139,78 +107,19 @@ def latest(rows: Iterable[Row]) -> list[Row]:
     return list(kept.values())
 
 
-def told_failures(rows: Sequence[Row]) -> str:
-    """How many runs failed, and why the first of them; empty where none did.
+def summarize_failures(rows: Sequence[Row]) -> str:
+    """Number of failed runs and the first error; empty if none failed.
 
     Examples
     --------
     >>> ended = {"method": "pca", "status": "ok"}
-    >>> told_failures([ended, {"method": "lda", "status": "failed", "error": "E: too few"}])
-    '1 of 2 runs failed, the first lda: E: too few'
-    >>> told_failures([ended])
+    >>> summarize_failures([ended, {"method": "lda", "status": "failed", "error": "E: too few"}])
+    '1 of 2 runs failed, first lda: E: too few'
+    >>> summarize_failures([ended])
     ''
     """
     failed = [row for row in rows if row["status"] != "ok"]
     if not failed:
         return ""
-    why = " ".join(str(failed[0]["error"]).split())
-    return f"{len(failed)} of {len(rows)} runs failed, the first {failed[0]['method']}: {why}"
-
-
-def _parse(line: bytes, where: str) -> Row:
-    try:
-        row: Any = json.loads(line)
-    except ValueError as error:
-        raise ValueError(f"{where}: not JSON ({error}). Delete that line and resume.") from error
-    missing = [
-        name
-        for name in (*FIELDS, *COSTS_AND_SCORES)
-        if not isinstance(row, dict) or name not in row
-    ]
-    if missing:
-        raise ValueError(
-            f"{where}: not a run, it has no {missing[0]!r}. Delete that line and resume; or, if "
-            "another version of ssdml wrote the file, name another folder."
-        )
-    parsed: Row = row
-    try:
-        budget_of(parsed)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"{where}: a budget that this version does not know ({error}). Name another folder."
-        ) from error
-    return parsed
-
-
-def drop_rest(path: Path) -> None:
-    """Remove what follows the last whole line, where the caller has the lock."""
-    if not path.exists():
-        return
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - 1))
-        if size == 0 or file.read() == b"\n":
-            return
-        file.seek(0)
-        whole = file.read().rfind(b"\n") + 1
-    os.truncate(path, whole)
-
-
-def _append_whole(path: Path, line: bytes) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        size = os.fstat(file).st_size
-        try:
-            _write_all(file, line)
-            os.fsync(file)
-        except OSError:
-            with suppress(OSError):  # what cannot be undone is dropped when the file is read
-                os.ftruncate(file, size)
-            raise
-    finally:
-        os.close(file)
-
-
-def _write_all(file: int, line: bytes) -> None:
-    while line:
-        line = line[os.write(file, line) :]
+    error = " ".join(str(failed[0]["error"]).split())
+    return f"{len(failed)} of {len(rows)} runs failed, first {failed[0]['method']}: {error}"

@@ -18,7 +18,7 @@ from ssdml.experiments.analysis.tables import mean_scores, paired_tests
 from ssdml.experiments.compare import available
 from ssdml.experiments.methods.base import with_parameters
 from ssdml.experiments.methods.tuning import SUFFIX, tuned
-from ssdml.experiments.runs.plan import plan_runs
+from ssdml.experiments.runs.grid import make_runs
 from tests.test_pages import DOCS, README, ROOT, page_name
 
 SPEC = importlib.util.spec_from_file_location("tables", ROOT / "docs/tables.py")
@@ -275,7 +275,7 @@ def test_published_rows_match_the_current_defaults(path, data_dir):
     if find_spec("umap") is None:
         rows = [row for row in rows if row["method"].removesuffix(SUFFIX) != "umap"]
     factories = {row["method"]: with_parameters(row["method"], known) for row in rows}
-    runs = plan_runs(
+    runs = make_runs(
         dataset,
         factories,
         sorted({row["labels_per_class"] for row in rows}),

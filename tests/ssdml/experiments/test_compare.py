@@ -1,4 +1,4 @@
-"""A comparison is paired, can be taken up again, and outlives a method that fails."""
+"""A comparison is paired, resumes, and continues when a method fails."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from sklearn.base import BaseEstimator
 
 from ssdml.datasets import LabelScarceSplit, label_scarce_split
 from ssdml.evaluation import evaluate, few_label_accuracy
-from ssdml.experiments import METHODS, compare, preprocessing as features, run_one
+from ssdml.experiments import METHODS, compare, preprocessing
 from ssdml.experiments.runs import job
 from ssdml.experiments.runs.details import load_details
-from ssdml.experiments.runs.plan import plan_runs
+from ssdml.experiments.runs.folder import read_status
+from ssdml.experiments.runs.grid import make_runs
 from ssdml.experiments.runs.results import RESULTS, read_rows
 
 FIELDS = {
@@ -30,7 +31,7 @@ FIELDS = {
 
 
 class Recorder(BaseEstimator):
-    """The input again; keeps what it was given."""
+    """Return the input; record what is fitted."""
 
     seen: list = []  # noqa: RUF012
 
@@ -49,12 +50,12 @@ def recorder(monkeypatch):
     return "recorder"
 
 
-def test_the_known_methods_are_there():
+def test_known_methods_are_registered():
     names = {"input", "pca", "lda", "nca", "ssdml", "ssdml-residual", "ssdml-paper"}
     assert set(METHODS) >= names
 
 
-def test_a_run_that_has_the_machine_to_itself_gets_a_thread_a_core(blobs, tmp_path, monkeypatch):
+def test_single_job_uses_all_cores(blobs, tmp_path, monkeypatch):
     class Threads(Recorder):
         def __init__(self, n_jobs=None):
             self.n_jobs = n_jobs
@@ -67,7 +68,7 @@ def test_a_run_that_has_the_machine_to_itself_gets_a_thread_a_core(blobs, tmp_pa
     assert row["error"] == "RuntimeError: -1 threads"
 
 
-def test_a_row_holds_what_scripts_rely_on(blobs, tmp_path):
+def test_row_has_the_documented_fields(blobs, tmp_path):
     (row,) = compare(blobs, ["input"], out=tmp_path, seeds=[3], labels_per_class=[2])
     assert set(row) == FIELDS
     assert (row["dataset"], row["method"], row["seed"]) == (blobs.name, "input", 3)
@@ -77,7 +78,7 @@ def test_a_row_holds_what_scripts_rely_on(blobs, tmp_path):
     assert json.loads((tmp_path / RESULTS).read_text()) == row
 
 
-def test_the_scores_are_those_of_the_embedding_of_the_test_rows(blobs, tmp_path):
+def test_scores_are_of_the_embedded_test_samples(blobs, tmp_path):
     (row,) = compare(blobs, ["input"], out=tmp_path, seeds=[1], labels_per_class=[2])
     split = label_scarce_split(blobs, 2, seed=1)
     X, y = blobs.X[split.test], blobs.y[split.test]
@@ -87,7 +88,7 @@ def test_the_scores_are_those_of_the_embedding_of_the_test_rows(blobs, tmp_path)
     assert row["scores"] == pytest.approx(expected)
 
 
-def test_a_method_sees_the_training_rows_and_the_few_labels_only(blobs, tmp_path, recorder):
+def test_methods_get_training_samples_and_given_labels(blobs, tmp_path, recorder):
     compare(blobs, [recorder], out=tmp_path, seeds=[0], labels_per_class=[2])
     split = label_scarce_split(blobs, 2, seed=0)
     ((X, y),) = Recorder.seen
@@ -95,7 +96,7 @@ def test_a_method_sees_the_training_rows_and_the_few_labels_only(blobs, tmp_path
     np.testing.assert_array_equal(y, split.partial_labels(blobs.y))
 
 
-def test_every_method_sees_the_same_rows_and_the_splits_are_saved(blobs, tmp_path, recorder):
+def test_methods_share_the_saved_splits(blobs, tmp_path, recorder):
     METHODS["recorder-2"] = METHODS["recorder"]
     try:
         compare(blobs, [recorder, "recorder-2"], out=tmp_path, seeds=[0, 1])
@@ -109,7 +110,7 @@ def test_every_method_sees_the_same_rows_and_the_splits_are_saved(blobs, tmp_pat
     assert [split.digest for split in saved] == [split.digest for split in expected]
 
 
-def test_supervised_methods_learn_from_the_labeled_rows_alone(blobs):
+def test_supervised_methods_fit_labeled_samples_only(blobs):
     split = label_scarce_split(blobs, 5, seed=0)
     X, y = blobs.X[split.train], split.partial_labels(blobs.y)
     for name in ("lda", "nca"):
@@ -118,7 +119,7 @@ def test_supervised_methods_learn_from_the_labeled_rows_alone(blobs):
         np.testing.assert_array_equal(few.transform(X), all_rows.transform(X))
 
 
-def test_a_failing_method_is_recorded_and_the_others_go_on(blobs, tmp_path, broken_method):
+def test_failure_is_recorded_and_others_continue(blobs, tmp_path, broken_method):
     rows = compare(blobs, [broken_method, "input"], out=tmp_path, seeds=[0])
     assert [row["status"] for row in rows] == ["failed", "ok"]
     assert rows[0]["error"] == "RuntimeError: no <metric> & no luck"
@@ -127,7 +128,7 @@ def test_a_failing_method_is_recorded_and_the_others_go_on(blobs, tmp_path, brok
     assert "in fit" in trace
 
 
-def test_an_embedding_with_nan_is_a_failure(blobs, tmp_path, monkeypatch):
+def test_embedding_with_nan_fails(blobs, tmp_path, monkeypatch):
     class Lost(Recorder):
         def transform(self, X):
             return np.full((len(X), 2), np.nan)
@@ -138,9 +139,7 @@ def test_an_embedding_with_nan_is_a_failure(blobs, tmp_path, monkeypatch):
     assert "holds NaN or infinite entries" in row["error"]
 
 
-def test_what_failed_is_tried_again_and_what_went_well_is_not(
-    blobs, tmp_path, recorder, broken_method, monkeypatch
-):
+def test_resume_retries_failed_runs_only(blobs, tmp_path, recorder, broken_method, monkeypatch):
     compare(blobs, [broken_method, recorder], out=tmp_path, seeds=[0, 1])
     monkeypatch.setitem(METHODS, broken_method, METHODS["input"])
     rows = compare(blobs, [broken_method, recorder], out=tmp_path, seeds=[0, 1], resume=True)
@@ -149,7 +148,7 @@ def test_what_failed_is_tried_again_and_what_went_well_is_not(
     assert not list((tmp_path / "errors").iterdir())
 
 
-def test_resume_adds_seeds_and_labels_and_keeps_the_rest(blobs, tmp_path, recorder):
+def test_resume_adds_seeds_and_budgets(blobs, tmp_path, recorder):
     first = compare(blobs, [recorder], out=tmp_path, seeds=[0])
     more = compare(
         blobs, [recorder], out=tmp_path, seeds=[0, 1], labels_per_class=[2, 5], resume=True
@@ -158,7 +157,7 @@ def test_resume_adds_seeds_and_labels_and_keeps_the_rest(blobs, tmp_path, record
     assert first[0] in more
 
 
-def test_results_that_are_there_are_not_touched_without_resume(blobs, tmp_path):
+def test_existing_results_need_resume(blobs, tmp_path):
     compare(blobs, ["input"], out=tmp_path, seeds=[0])
     before = (tmp_path / RESULTS).read_bytes()
     with pytest.raises(FileExistsError, match=r"results\.jsonl holds results already.*--resume"):
@@ -166,17 +165,84 @@ def test_results_that_are_there_are_not_touched_without_resume(blobs, tmp_path):
     assert (tmp_path / RESULTS).read_bytes() == before
 
 
-def test_data_that_changed_under_the_same_name_are_noticed(blobs, tmp_path):
+def test_changed_data_of_the_same_name_are_refused(blobs, tmp_path):
     compare(blobs, ["input"], out=tmp_path, seeds=[0])
     fewer = replace(blobs, X=blobs.X[:100], y=blobs.y[:100])
-    with pytest.raises(ValueError, match=r"seed-0\.json: holds another split.*have changed"):
+    with pytest.raises(ValueError, match=r"seed-0\.json: holds another split.*data have changed"):
         compare(fewer, ["input"], out=tmp_path, seeds=[0], resume=True)
 
 
+@pytest.mark.parametrize(
+    ("method", "error", "message"),
+    [
+        ("ssdml[decay=2]", ValueError, r"'decay' parameter of SSDML must be .* Got 2 instead"),
+        ("deep-ssdml[epochs=-1]", ValueError, "'epochs' parameter of DeepSSDML"),
+        ("ssdml[dekay=2]", ValueError, "Invalid parameter 'dekay'"),
+        ("lda[transformer__shrinkage=x]", ValueError, "'shrinkage' parameter of Linear"),
+        ("ssdml-tuned[estimator__decay=2]", ValueError, "'decay' parameter of SSDML"),
+        ("umap", ImportError, r"umap needs umap-learn: pip install 'ssdml\[umap\]'"),
+        ("umap-tuned", ImportError, r"umap-tuned needs umap-learn: pip install 'ssdml\[umap\]'"),
+    ],
+)
+def test_wrong_parameters_are_named_before_any_run(
+    blobs, tmp_path, monkeypatch, method, error, message
+):
+    monkeypatch.delitem(METHODS, "umap", raising=False)
+    monkeypatch.setattr("ssdml.experiments.methods.base.find_spec", lambda name: None)
+    images = replace(blobs, X=blobs.X[:, :1], item_shape=(1, 1))
+    with pytest.raises(error, match=message):
+        compare(images, ["input", method], out=tmp_path, deep=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_zero_jobs_are_refused_and_nothing_written(blobs, tmp_path):
+    with pytest.raises(ValueError, match="n_jobs must not be 0; got 0"):
+        compare(blobs, ["input"], out=tmp_path, n_jobs=0)
+    assert not list(tmp_path.iterdir())
+
+
+def test_call_stopped_in_its_first_run_leaves_nothing(blobs, tmp_path, monkeypatch):
+    class Stopped(BaseEstimator):
+        def fit(self, X, y):
+            with pytest.raises(FileExistsError, match=r"holds results already"):
+                compare(blobs, ["input"], out=tmp_path)  # while it runs
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(METHODS, "stopped", lambda seed, n_jobs: Stopped())
+    with pytest.raises(KeyboardInterrupt):
+        compare(blobs, ["stopped"], out=tmp_path)
+    assert len(read_status(tmp_path).pending) == 5
+    other = replace(blobs, X=blobs.X[:100], y=blobs.y[:100])
+    assert len(compare(other, ["input"], out=tmp_path, seeds=[0])) == 1
+    found = read_status(tmp_path)
+    assert (len(found.done), found.pending) == (1, [])
+
+
+def test_empty_grids_are_refused(tmp_path, blobs):
+    for name, given in (("seeds", {"seeds": []}), ("labels", {"labels_per_class": []})):
+        with pytest.raises(ValueError, match=f"compare: {name} must name at least one; got none"):
+            compare(blobs, ["input"], out=tmp_path / "out", **given)
+    with pytest.raises(ValueError, match="compare: methods must name at least one"):
+        compare(blobs, [], out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_function_and_module_share_the_name():
+    """Whichever is imported first."""
+    code = (
+        "from ssdml.experiments.compare import available, compare\n"
+        "from ssdml.experiments import compare as again\n"
+        "import ssdml.experiments.compare as module, sys\n"
+        "assert compare is again and callable(compare)\n"
+        "assert {'torch', 'sklearn', 'scipy'} & sys.modules.keys() == set()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 @pytest.mark.parametrize("change", ["data", "seed", "labels", "method", "parameters", "features"])
-def test_whatever_decides_a_result_changes_the_hash(blobs, change):
+def test_hash_depends_on_what_decides_the_result(blobs, change):
     def hash_of(dataset, name, factory, labels, seed, features="unit"):
-        (run,) = plan_runs(dataset, {name: factory}, [labels], [seed], features=features)
+        (run,) = make_runs(dataset, {name: factory}, [labels], [seed], features=features)
         return run.config_hash
 
     usual = {"dataset": blobs, "name": "m", "factory": METHODS["nca"], "labels": 2, "seed": 0}
@@ -194,41 +260,39 @@ def test_whatever_decides_a_result_changes_the_hash(blobs, change):
     assert hash_of(**usual) != hash_of(**usual | other)
 
 
-def test_rows_that_another_machine_computes_otherwise_are_those_of_the_same_run(
-    blobs, tmp_path, monkeypatch
-):
+def test_hash_ignores_rounding_of_preprocessing(blobs, tmp_path, monkeypatch):
     known = {"seeds": [0], "features": "components", "out": tmp_path}
     (row,) = compare(blobs, ["input"], **known)
-    whole = features.FORMS["components"]
+    whole = preprocessing.FORMS["components"]
 
     def otherwise(dataset):
         computed = whole(dataset)
         return replace(computed, X=np.nextafter(computed.X, np.float32(9)))
 
-    monkeypatch.setitem(features.FORMS, "components", otherwise)
+    monkeypatch.setitem(preprocessing.FORMS, "components", otherwise)
     assert compare(blobs, ["input"], **known, resume=True) == [row]  # not run again
     (unit,) = compare(blobs, ["input"], **known | {"features": "unit"}, resume=True)
     assert unit["config_hash"] != row["config_hash"]
 
 
-def test_the_number_of_jobs_does_not_change_the_hash(blobs):
+def test_hash_ignores_the_number_of_jobs(blobs):
     from sklearn.neighbors import KNeighborsTransformer
 
     def hashed(n_jobs):
         method = {"m": lambda seed, _: KNeighborsTransformer(n_jobs=n_jobs)}
-        return plan_runs(blobs, method, [2], [0])[0].config_hash
+        return make_runs(blobs, method, [2], [0])[0].config_hash
 
     assert hashed(1) == hashed(2)
 
 
-def test_side_by_side_gives_the_same_scores(blobs, tmp_path):
+def test_parallel_runs_give_the_same_scores(blobs, tmp_path):
     one = compare(blobs, ["input", "pca"], out=tmp_path / "one", seeds=[0, 1])
     two = compare(blobs, ["input", "pca"], out=tmp_path / "two", seeds=[0, 1], n_jobs=2)
     assert [row["scores"] for row in one] == [row["scores"] for row in two]
     assert [row["config_hash"] for row in one] == [row["config_hash"] for row in two]
 
 
-def test_progress_counts_earlier_runs_too_and_names_the_next(blobs, tmp_path):
+def test_progress_counts_earlier_runs(blobs, tmp_path):
     compare(blobs, ["input"], out=tmp_path, seeds=[0])
     told = []
     compare(
@@ -242,13 +306,13 @@ def test_progress_counts_earlier_runs_too_and_names_the_next(blobs, tmp_path):
     assert told == [(1, 2, "input, 5 labels a class, seed 1"), (2, 2, "")]
 
 
-def test_an_unknown_method_is_named_before_anything_is_written(blobs, tmp_path):
+def test_unknown_method_is_named_and_nothing_written(blobs, tmp_path):
     with pytest.raises(ValueError, match=r"method must be one of .*'nac'\. Did you mean 'nca'\?"):
         compare(blobs, ["nac"], out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_warnings_of_a_run_are_kept_for_the_report(blobs, tmp_path, monkeypatch):
+def test_warnings_of_a_run_are_kept(blobs, tmp_path, monkeypatch):
     class Anxious(Recorder):
         def fit(self, X, y):
             warnings.warn("careful", stacklevel=2)
@@ -260,7 +324,7 @@ def test_warnings_of_a_run_are_kept_for_the_report(blobs, tmp_path, monkeypatch)
     assert load_details(tmp_path / "details" / f"{row['config_hash']}.npz").warnings == ["careful"]
 
 
-def test_seconds_are_those_of_fit_and_transform(blobs, monkeypatch):
+def test_seconds_are_of_fit_and_transform(blobs, monkeypatch):
     class Slow(Recorder):
         def fit(self, X, y):
             time.sleep(0.05)
@@ -270,13 +334,13 @@ def test_seconds_are_those_of_fit_and_transform(blobs, monkeypatch):
             time.sleep(0.02)
             return X
 
-    (run,) = plan_runs(blobs, {"slow": lambda seed, n_jobs: Slow()}, [2], [0])
-    row = run_one(blobs, run)
+    (run,) = make_runs(blobs, {"slow": lambda seed, n_jobs: Slow()}, [2], [0])
+    row = job.run_one(blobs, run).row
     assert 0.05 <= row["seconds"]["fit"] < 5  # a busy machine sleeps longer
     assert 0.02 <= row["seconds"]["transform"] < 5
 
 
-def test_a_disk_that_is_full_is_not_a_failure_of_the_method(blobs, tmp_path, monkeypatch):
+def test_full_disk_is_no_failure_of_the_method(blobs, tmp_path, monkeypatch):
     def full(path, details):
         raise OSError(28, "No space left on device", str(path))
 
@@ -288,9 +352,7 @@ def test_a_disk_that_is_full_is_not_a_failure_of_the_method(blobs, tmp_path, mon
     assert compare(blobs, ["input"], out=tmp_path, seeds=[0], resume=True)[0]["status"] == "ok"
 
 
-def test_ctrl_c_loses_no_finished_run_and_resume_does_the_rest(
-    blobs, tmp_path, recorder, monkeypatch
-):
+def test_ctrl_c_keeps_finished_runs(blobs, tmp_path, recorder, monkeypatch):
     def interrupted(self, X, y, fit=Recorder.fit):
         if len(self.seen) == 2:
             raise KeyboardInterrupt
@@ -316,7 +378,7 @@ SLOW_COMPARISON = """
 import sys, time
 from sklearn.base import BaseEstimator
 from ssdml.datasets import load_dataset
-from ssdml.experiments.run import METHODS, compare
+from ssdml.experiments import METHODS, compare
 
 class Slow(BaseEstimator):
     def fit(self, X, y):
@@ -332,7 +394,7 @@ compare(load_dataset(data), ["slow"], out=out, seeds=range(4), resume=bool(resum
 """
 
 
-def test_a_killed_comparison_goes_on_without_repeating_a_run(blobs, tmp_path):
+def test_killed_comparison_resumes_without_repeating_runs(blobs, tmp_path):
     data, out = tmp_path / "blobs.npz", tmp_path / "out"
     np.savez(data, X=blobs.X, y=blobs.y)
     command = [sys.executable, "-c", SLOW_COMPARISON, str(data), str(out)]

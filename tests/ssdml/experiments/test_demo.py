@@ -1,7 +1,8 @@
-"""The demo: what it leaves behind, and what it takes away on demand."""
+"""The demo: the files it writes and removes."""
 
 from __future__ import annotations
 
+import shutil
 import struct
 
 import pytest
@@ -11,15 +12,23 @@ from ssdml.experiments.demo import remove_results, run_demo
 from ssdml.experiments.runs.results import read_rows
 
 
-@pytest.fixture
-def done(tmp_path, monkeypatch):
-    """A small demo of two methods that learn at once."""
-    monkeypatch.setattr(demo, "SMALL_METHODS", ("input", "lda"))
-    table = run_demo(tmp_path / "demo", labels_per_class=2, n_seeds=2, small=True)
-    return tmp_path / "demo", table
+def first_columns(sample):
+    """Stands in for t-SNE, which takes seconds."""
+    return sample.embedding[:, :2]
 
 
-def test_it_leaves_results_a_report_and_a_picture(done):
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """A small demo of two fast methods."""
+    out = tmp_path_factory.mktemp("demo")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo, "SMALL_METHODS", ("input", "lda"))
+        patch.setattr("ssdml.experiments.report.explorer.project", first_columns)
+        table = run_demo(out, labels_per_class=2, n_seeds=2, small=True)
+    return out, table
+
+
+def test_demo_writes_results_report_and_figure(done):
     out, table = done
     assert len(read_rows(out / "results.jsonl")) == 4
     assert (table.dataset, table.labels_per_class, len(table.seeds)) == ("digits", 2, 2)
@@ -30,9 +39,10 @@ def test_it_leaves_results_a_report_and_a_picture(done):
     assert width > 2 * height > 1000  # two maps and the scores, sharp enough for a page
 
 
-def test_other_numbers_of_labels_are_run_too_with_fewer_seeds(tmp_path, monkeypatch):
+def test_other_budgets_use_fewer_seeds(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "METHODS", ("input",))
     monkeypatch.setattr(demo, "MOST_JOBS", 1)
+    monkeypatch.setattr("ssdml.experiments.report.explorer.project", first_columns)
     table = run_demo(tmp_path, labels_per_class=5, n_seeds=4)
     rows = read_rows(tmp_path / "results.jsonl")
     assert (table.labels_per_class, table.seeds) == (5, [0, 1, 2, 3])
@@ -40,8 +50,8 @@ def test_other_numbers_of_labels_are_run_too_with_fewer_seeds(tmp_path, monkeypa
     assert seeds == {(n, s) for n in (2, 5, 10) for s in range(3)} | {(5, 3)}
 
 
-def test_removing_leaves_the_files_of_others_alone(done):
-    out, _ = done
+def test_remove_keeps_files_of_others(done, tmp_path):
+    out = shutil.copytree(done[0], tmp_path / "demo")
     (out / "notes.txt").write_text("mine")
     remove_results(out)
     assert [path.name for path in out.iterdir()] == ["notes.txt"]

@@ -1,4 +1,4 @@
-"""What every method of a comparison gets for features."""
+"""Preprocessing of a comparison."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def with_test_rows(blobs):
     return replace(blobs, test=np.arange(120) % 3 == 0)
 
 
-def test_raw_features_are_the_rows(blobs):
+def test_raw_features_are_unchanged(blobs):
     assert prepared(blobs, "raw") is blobs
 
 
-def test_unit_features_are_centred_by_one_number_and_of_length_one(blobs):
+def test_unit_features_are_centered_and_normalized(blobs):
     X = prepared(blobs, "unit").X
     expected = blobs.X - blobs.X.mean(dtype=np.float64)
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
@@ -27,7 +27,7 @@ def test_unit_features_are_centred_by_one_number_and_of_length_one(blobs):
     assert X.dtype == np.float32
 
 
-def test_components_are_those_of_the_unit_rows_without_the_test_rows(with_test_rows, rng):
+def test_components_are_fitted_without_test_samples(with_test_rows, rng):
     from sklearn.decomposition import PCA
 
     dataset = replace(with_test_rows, X=rng.standard_normal((120, 80)).astype(np.float32))
@@ -38,7 +38,7 @@ def test_components_are_those_of_the_unit_rows_without_the_test_rows(with_test_r
     assert prepared(with_test_rows, "components").X.shape == with_test_rows.X.shape
 
 
-def test_the_mean_leaves_out_the_test_rows_of_a_set_that_comes_with_some(with_test_rows):
+def test_mean_excludes_given_test_samples(with_test_rows):
     test = with_test_rows.test
     other = with_test_rows.X + 7 * test[:, None].astype(np.float32)
     before, after = (
@@ -48,7 +48,7 @@ def test_the_mean_leaves_out_the_test_rows_of_a_set_that_comes_with_some(with_te
     assert (after[test] != before[test]).any()
 
 
-def test_the_mean_is_that_of_all_rows_of_a_set_without_test_rows(blobs):
+def test_mean_includes_all_samples_otherwise(blobs):
     other = blobs.X.copy()
     other[0] += 7
     before, after = (prepared(replace(blobs, X=X), "unit").X for X in (blobs.X, other))
@@ -56,12 +56,12 @@ def test_the_mean_is_that_of_all_rows_of_a_set_without_test_rows(blobs):
 
 
 @pytest.mark.parametrize(("name", "kind"), [("mnist", "unit"), ("mine", "raw")])
-def test_sets_that_are_known_by_name_are_unit_and_others_raw(blobs, name, kind):
+def test_named_data_sets_default_to_unit(blobs, name, kind):
     dataset = replace(blobs, name=name)
     assert form_of(dataset) == kind
     np.testing.assert_array_equal(prepared(dataset).X, prepared(dataset, kind).X)
 
 
-def test_an_unknown_kind_is_named(blobs):
+def test_unknown_form_is_named(blobs):
     with pytest.raises(ValueError, match=r"features must be one of .*; got 'units'.*'unit'\?"):
         prepared(blobs, "units")

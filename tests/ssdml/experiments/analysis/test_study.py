@@ -33,7 +33,8 @@ from ssdml.experiments.report.figures import (
     new_figure,
 )
 from ssdml.experiments.report.report import read_sections
-from ssdml.experiments.runs.results import RESULTS, append_row
+from ssdml.experiments.runs.results import RESULTS
+from tests.rows import append_row
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def test_deep_methods_need_the_deep_flag(tmp_path):
     data = load_dataset("digits")
     with pytest.raises(ValueError, match=r"deep must be True for deep-ssdml.*Pass --deep"):
         compare(data, ["input", "deep-ssdml[epochs=1]"], seeds=[0], out=tmp_path)
-    with pytest.raises(ValueError, match="features must be 'raw' or 'unit' where networks see"):
+    with pytest.raises(ValueError, match="features must be 'raw' or 'unit' when networks learn"):
         compare(data, ["input"], seeds=[0], out=tmp_path, deep=True, features="components")
 
 

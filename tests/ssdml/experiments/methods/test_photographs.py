@@ -29,7 +29,7 @@ from ssdml.experiments.methods.protocols import (
 from ssdml.experiments.preprocessing import prepared
 from ssdml.experiments.report import write_report
 from ssdml.experiments.report.report import read_sections
-from ssdml.experiments.runs.plan import plan_runs
+from ssdml.experiments.runs.grid import make_runs
 from ssdml.networks import fine_grained as pretrained
 from ssdml.networks.pooling import POOLINGS
 from tests.photographs import SMALL, small_protocol, small_trunk, write_cub, write_inshop, write_sop
@@ -233,7 +233,7 @@ def test_recalls_follow_the_papers_of_the_dataset(tmp_path):
 def test_images_weights_and_scales_change_the_hash(tmp_path, birds):
     def hashed(data, weights=None, **params):
         factory = available(data, True, weights)["initial"]
-        (job,) = plan_runs(data, {"a": lambda *s: factory(*s).set_params(**params)}, seeds=[0])
+        (job,) = make_runs(data, {"a": lambda *s: factory(*s).set_params(**params)}, seeds=[0])
         json.dumps(job.config)
         return job.config_hash
 
@@ -249,7 +249,7 @@ def test_images_weights_and_scales_change_the_hash(tmp_path, birds):
 
 
 def test_invalid_options_for_photographs_are_rejected(tmp_path, birds):
-    with pytest.raises(ValueError, match="deep must be True for cub, whose images stay in their"):
+    with pytest.raises(ValueError, match="deep must be True for cub, whose images stay in files"):
         compare(birds, ["pca"], out=tmp_path)
     with pytest.raises(ValueError, match="features must be 'auto' or 'raw' for cub"):
         prepared(birds, "unit")

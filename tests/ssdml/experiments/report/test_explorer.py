@@ -19,7 +19,7 @@ from ssdml.experiments.report.explorer import (
 )
 from ssdml.experiments.report.figures import ClassMap
 from ssdml.experiments.runs.details import Answers, MapSample
-from ssdml.experiments.runs.thumbnails import Cards as Thumbnails
+from ssdml.experiments.runs.thumbnails import Thumbnails
 
 N, N_TEST, K = 9, 7, 3
 ROWS = np.array([10, 12, 13, 15, 18, 30, 31, 2, 14])  # test rows, then labeled ones

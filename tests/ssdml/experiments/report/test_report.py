@@ -18,7 +18,8 @@ from ssdml.experiments.report import write_report
 from ssdml.experiments.report.figures import project
 from ssdml.experiments.report.report import read_sections
 from ssdml.experiments.runs.details import MapSample, RunDetails, load_details, save_details
-from ssdml.experiments.runs.results import RESULTS, append_row
+from ssdml.experiments.runs.results import RESULTS
+from tests.rows import append_row
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 

@@ -1,8 +1,9 @@
-"""What the report needs beyond the rows: the sample on the map, the file."""
+"""Details of a run: the map, the mined neighborhood, the file."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from ssdml.evaluation import reliability
 from ssdml.evaluation.predictions import Confusion, Predictions
 from ssdml.experiments.runs import details
 from ssdml.experiments.runs.details import (
+    N_NEIGHBORS,
+    SHOWN_TRIPLETS,
     Answers,
     MapSample,
     RunDetails,
@@ -19,19 +22,21 @@ from ssdml.experiments.runs.details import (
     map_neighbors,
     map_rows,
     map_sample,
+    mined_sample,
     save_details,
 )
+from ssdml.graphs import ClassMasses, Triplets, knn_graph, mine_triplets, propagate_labels
 
 
-def test_a_map_holds_test_rows_and_labeled_rows_and_marks_these(blobs):
-    test, labeled = map_rows(label_scarce_split(blobs, 2, seed=0))
+def test_map_marks_its_labeled_samples(blobs):
+    test, labeled = map_rows(label_scarce_split(blobs, 2, seed=0), 1500)
     sample = map_sample(blobs.X[test], blobs.X[labeled], blobs.y[test], blobs.y[labeled])
     np.testing.assert_array_equal(sample.embedding[~sample.is_labeled], blobs.X[test])
     np.testing.assert_array_equal(sample.embedding[sample.is_labeled], blobs.X[labeled])
     np.testing.assert_array_equal(sample.y[sample.is_labeled], blobs.y[labeled])
 
 
-def test_neighbors_on_a_map_are_the_nearest_others_even_of_copies(rng):
+def test_map_neighbors_of_duplicates_exclude_the_sample(rng):
     Z = np.repeat(rng.normal(size=(9, 3)), 2, axis=0)  # each row twice
     found = map_neighbors(Z)
     assert found.shape == (18, details.MAP_NEIGHBORS)
@@ -42,7 +47,7 @@ def test_neighbors_on_a_map_are_the_nearest_others_even_of_copies(rng):
     np.testing.assert_allclose(np.take_along_axis(distances, found, axis=1), nearest)
 
 
-def test_a_large_map_is_the_same_sample_for_every_method(blobs):
+def test_large_maps_draw_the_same_samples(blobs):
     split = label_scarce_split(blobs, 2, seed=0)
     first, second = (map_rows(split, 10)[0] for _ in range(2))
     assert len(np.unique(first)) == 10
@@ -50,18 +55,136 @@ def test_a_large_map_is_the_same_sample_for_every_method(blobs):
     np.testing.assert_array_equal(first, second)
 
 
-def test_a_wide_embedding_keeps_its_distances_on_few_components(rng):
+def test_wide_embedding_keeps_distances_on_few_components(rng):
     flat = rng.normal(size=(80, 20)) @ rng.normal(size=(20, 200))
-    kept = details._leading_components(flat)
+    y = np.arange(40)
+    kept = map_sample(flat[:40], flat[40:], y, y).embedding
     assert kept.shape == (80, details.MAP_COMPONENTS)
     assert kept.dtype == np.float32
     distances = [np.linalg.norm(Z[:40] - Z[40:], axis=1) for Z in (flat, kept)]
     np.testing.assert_allclose(*distances, rtol=1e-4)  # float32
 
 
+@pytest.fixture
+def learned(rng):
+    """Overlapping classes, a few labels, and a model with mined triplets."""
+    y = np.repeat(np.arange(3), 40)
+    X = rng.normal(size=(120, 4)) + 1.5 * np.eye(4)[y]
+    labels = np.full(120, -1)
+    few = np.arange(120).reshape(3, 40)[:, :5].ravel()
+    labels[few] = y[few]
+    graph = knn_graph(X, N_NEIGHBORS)
+    distributions = propagate_labels(graph, labels)
+    mined = mine_triplets(graph, ClassMasses(distributions), n_triplets=2400, random_state=0)
+    model = SimpleNamespace(triplets_=mined, label_distributions_=distributions)
+    return model, X, labels, y
+
+
+def test_anchor_has_most_neighbors_of_other_classes(learned):
+    model, X, labels, y = learned
+    mined = mined_sample(model, X, labels, y)
+    distances = np.linalg.norm(X[:, None] - X, axis=2)
+    nearest = np.argsort(distances, axis=1)[:, 1 : N_NEIGHBORS + 1]
+    others = (y[nearest] != y[:, None]).sum(axis=1)
+    candidates = [i for i in np.flatnonzero(labels != -1) if i in model.triplets_.anchor]
+    assert mined.around.rows[0] == max(candidates, key=lambda i: others[i])
+    assert others[mined.around.rows[0]] > 0
+    assert mined.around.rows[1 : N_NEIGHBORS + 1].tolist() == nearest[mined.around.rows[0]].tolist()
+
+
+def test_neighborhood_keeps_graph_labels_and_classes(learned):
+    model, X, labels, y = learned
+    mined = mined_sample(model, X, labels, y)
+    rows, graph = mined.around.rows, knn_graph(X, N_NEIGHBORS)
+    matrix = graph.to_csr().toarray()[np.ix_(rows, rows)]
+    expected = np.argwhere(np.triu(np.maximum(matrix, matrix.T)) > 0)
+    np.testing.assert_array_equal(mined.around.edges, expected)
+    np.testing.assert_array_equal(mined.around.labels, labels[rows])
+    np.testing.assert_array_equal(mined.y, y[rows])
+
+
+def test_neighborhood_keeps_first_triplets_and_their_number(learned):
+    model, X, labels, y = learned
+    mined = mined_sample(model, X, labels, y)
+    around, mine = mined.around, model.triplets_.anchor == mined.around.rows[0]
+    assert mined.n_triplets == mine.sum() > SHOWN_TRIPLETS
+    for kept, all_of_them in (
+        (around.positives, model.triplets_.positive),
+        (around.negatives, model.triplets_.negative),
+    ):
+        np.testing.assert_array_equal(around.rows[kept], all_of_them[mine][:SHOWN_TRIPLETS])
+
+
+def test_edge_affinities_match_the_miner(learned):
+    model, X, labels, y = learned
+    around = mined_sample(model, X, labels, y).around
+    F = model.label_distributions_
+    entropies = -(F * np.log(np.where(F > 0, F, 1))).sum(axis=1) / np.log(3)
+    i, j = around.rows[around.edges.T]
+    trust = (1 - entropies[i]) * (1 - entropies[j])
+    np.testing.assert_allclose(np.abs(around.affinities), trust / trust.max(), atol=1e-12)
+    likeliest = F.argmax(axis=1)
+    np.testing.assert_array_equal(around.affinities > 0, likeliest[i] == likeliest[j])
+    votes = ClassMasses(F).affinities(i, j)
+    assert (around.affinities[votes > 0] > 0).all()
+
+
+def test_anchor_does_not_depend_on_the_model(learned):
+    model, X, labels, y = learned
+    first = mined_sample(model, X, labels, y).around.rows[0]
+    other = mine_triplets(
+        knn_graph(X, N_NEIGHBORS), ClassMasses(model.label_distributions_), strategy="neighborhood"
+    )
+    model = SimpleNamespace(**vars(model) | {"triplets_": other})
+    assert mined_sample(model, X, labels, y).around.rows[0] == first
+
+
+def test_neighbors_of_unknown_class_do_not_count(learned):
+    model, X, labels, y = learned
+    hardest = mined_sample(model, X, labels, y).around
+    unknown = y.copy()
+    unknown[hardest.rows[1 : N_NEIGHBORS + 1]] = -1
+    assert mined_sample(model, X, labels, unknown).around.rows[0] != hardest.rows[0]
+
+
+def test_number_of_candidate_anchors_is_limited(learned, monkeypatch):
+    model, X, labels, y = learned
+    monkeypatch.setattr(details, "MOST_ANCHORS", 2)
+    candidates = [i for i in np.flatnonzero(labels != -1) if i in model.triplets_.anchor]
+    assert mined_sample(model, X, labels, y).around.rows[0] in candidates[:2]
+
+
+@pytest.mark.parametrize("anchors", [None, [], [3]])
+def test_no_labeled_triplets_keep_no_neighborhood(learned, anchors):
+    model, X, labels, y = learned
+    labels[3] = -1
+    ends = None if anchors is None else np.array([anchors] * 3, dtype=np.int64)
+    model.triplets_ = None if ends is None else Triplets(*ends, np.ones(len(anchors)))
+    assert mined_sample(model, X, labels, y) is None
+    assert mined_sample(SimpleNamespace(), X, labels, y) is None
+
+
+def test_model_without_distributions_has_no_affinities(learned):
+    model, X, labels, y = learned
+    around = mined_sample(SimpleNamespace(triplets_=model.triplets_), X, labels, y).around
+    assert len(around.edges) >= N_NEIGHBORS
+    assert not around.affinities.any()
+
+
+def test_few_samples_have_fewer_neighbors(learned):
+    X = learned[1]
+    few = SimpleNamespace(
+        triplets_=Triplets(np.array([0]), np.array([1]), np.array([2]), np.ones(1)),
+        label_distributions_=np.eye(3),
+    )
+    mined = mined_sample(few, X[:3], np.array([0, -1, 1]), np.array([0, 0, 1]))
+    assert mined.around.n_neighbors == 2
+    assert sorted(mined.around.rows) == [0, 1, 2]
+
+
 @pytest.mark.parametrize("is_sure", [True, False])
 @pytest.mark.parametrize("predicts", [True, False])
-def test_answers_come_back_as_they_were_saved(tmp_path, predicts, is_sure):
+def test_answers_survive_a_round_trip(tmp_path, predicts, is_sure):
     saved = Answers(np.arange(4), np.arange(12).reshape(4, 3), None, None, None)
     if predicts:
         confidence = np.array([0.9, 0.5, 0.6, 1.0], dtype=np.float32)
@@ -83,7 +206,7 @@ def test_answers_come_back_as_they_were_saved(tmp_path, predicts, is_sure):
 
 
 @pytest.mark.parametrize("with_sample", [True, False])
-def test_details_come_back_as_they_were_saved(tmp_path, rng, mined, with_sample):
+def test_details_survive_a_round_trip(tmp_path, rng, mined, with_sample):
     sample = MapSample(rng.normal(size=(5, 2)).astype(np.float32), np.arange(5), np.arange(5) > 2)
     kept = (sample, mined) if with_sample else (None, None)
     saved = RunDetails(
@@ -97,9 +220,11 @@ def test_details_come_back_as_they_were_saved(tmp_path, rng, mined, with_sample)
     if with_sample:
         for name, array in vars(sample).items():
             np.testing.assert_array_equal(getattr(loaded.sample, name), array)
-        assert loaded.mined.to_arrays().keys() == mined.to_arrays().keys()
-        for name, array in mined.to_arrays().items():
-            np.testing.assert_array_equal(loaded.mined.to_arrays()[name], array)
+        assert loaded.mined.n_triplets == mined.n_triplets
+        assert isinstance(loaded.mined.around.n_neighbors, int)
+        np.testing.assert_array_equal(loaded.mined.y, mined.y)
+        for name, array in mined.around._asdict().items():
+            np.testing.assert_array_equal(getattr(loaded.mined.around, name), array)
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["x.npz"]
 
 
@@ -107,12 +232,12 @@ def test_missing_details_are_none(tmp_path):
     assert load_details(tmp_path / "x.npz") is None
 
 
-def test_details_that_do_not_fit_on_the_disk_leave_no_part_behind(tmp_path, monkeypatch):
+def test_full_disk_leaves_no_partial_details(tmp_path, monkeypatch):
     def full_disk(file, **arrays):
         file.write(b"half")
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "savez_compressed", full_disk)
-    with pytest.raises(OSError, match=r"No space left.*go on with --resume.*x\.npz"):
+    with pytest.raises(OSError, match=r"No space left.*repeat the command with --resume.*x\.npz"):
         save_details(tmp_path / "x.npz", RunDetails({}))
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""What a run keeps for the report beside its row: a sample, a neighborhood, cards, its history."""
+"""Details of a run for the report: map, neighborhood, thumbnails, history."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ssdml.datasets import label_scarce_split
 from ssdml.experiments import METHODS, compare
 from ssdml.experiments.methods.estimators import InputFeatures
 from ssdml.experiments.runs.details import load_details, map_rows as map_rows_of
-from ssdml.experiments.runs.thumbnails import cards_path, load_cards
+from ssdml.experiments.runs.thumbnails import load_thumbnails, thumbnails_path
 
 
-def test_the_first_seed_keeps_what_the_map_needs(blobs, tmp_path):
+def test_first_seed_keeps_a_map(blobs, tmp_path):
     rows = compare(blobs, ["input"], out=tmp_path, seeds=[4, 5])
     kept = [load_details(tmp_path / "details" / f"{row['config_hash']}.npz") for row in rows]
     assert [details.sample is not None for details in kept] == [True, False]
 
 
-def test_the_cards_are_those_of_the_rows_on_the_map_also_when_there_are_more(blobs, tmp_path):
+def test_thumbnails_cover_the_maps_of_all_calls(blobs, tmp_path):
     texts = np.array([f"text {i}" for i in range(len(blobs.y))], dtype=object)
     written, split = replace(blobs, texts=texts), label_scarce_split(blobs, 5, seed=0)
     before: set[int] = set()
@@ -30,21 +30,23 @@ def test_the_cards_are_those_of_the_rows_on_the_map_also_when_there_are_more(blo
         (row,) = compare(
             written, ["input"], out=tmp_path, seeds=[0], map_rows=map_rows, resume=True
         )
-        (path,) = (tmp_path / "cards").iterdir()
-        cards = load_cards(path)
-        assert before | set(np.concatenate(map_rows_of(split, map_rows))) == set(cards.rows)
-        assert cards.texts == [f"text {row}" for row in cards.rows]
-        before = set(cards.rows)
+        (path,) = (tmp_path / "thumbnails").iterdir()
+        kept = load_thumbnails(path)
+        assert before | set(np.concatenate(map_rows_of(split, map_rows))) == set(kept.rows)
+        assert kept.texts == [f"text {row}" for row in kept.rows]
+        before = set(kept.rows)
     details = load_details(tmp_path / "details" / f"{row['config_hash']}.npz")
-    assert path == cards_path(tmp_path, details.config["data"])
+    assert path == thumbnails_path(tmp_path, details.config["data"])
 
 
-def test_two_data_sets_of_the_same_splits_have_their_own_cards(blobs, tmp_path):
+def test_data_sets_have_their_own_thumbnails(blobs, tmp_path):
     for name in ("first", "second"):
         texts = np.array([f"{name} {i}" for i in range(len(blobs.y))], dtype=object)
         other = replace(blobs, name=name, X=blobs.X + len(name), texts=texts)
         compare(other, ["input"], out=tmp_path, seeds=[0], resume=True)
-    kept = [load_cards(path).texts[0].split()[0] for path in (tmp_path / "cards").iterdir()]
+    kept = [
+        load_thumbnails(path).texts[0].split()[0] for path in (tmp_path / "thumbnails").iterdir()
+    ]
     assert sorted(kept) == ["first", "second"]
 
 
@@ -56,7 +58,7 @@ HISTORIES = [
 
 
 @pytest.mark.parametrize(("history", "wanted"), HISTORIES)
-def test_a_history_of_any_kind_is_kept_or_left(blobs, tmp_path, monkeypatch, history, wanted):
+def test_history_is_kept_if_a_list_of_dicts(blobs, tmp_path, monkeypatch, history, wanted):
     class Told(InputFeatures):
         history_ = history
 
@@ -67,8 +69,8 @@ def test_a_history_of_any_kind_is_kept_or_left(blobs, tmp_path, monkeypatch, his
     assert kept.history == wanted
 
 
-def test_of_classes_without_labels_only_rows_on_the_map_are_embedded(blobs, tmp_path, monkeypatch):
-    """Class 2 alone is scored, and has no label."""
+def test_unlabeled_classes_embed_samples_on_the_map_only(blobs, tmp_path, monkeypatch):
+    """Only class 2 is scored, and it has no label."""
     asked = []
 
     class Counted(InputFeatures):
@@ -86,14 +88,14 @@ def test_of_classes_without_labels_only_rows_on_the_map_are_embedded(blobs, tmp_
         assert asked == wanted
 
 
-def test_without_rows_on_a_map_nothing_is_kept_for_it(blobs, tmp_path):
+def test_no_map_keeps_no_sample(blobs, tmp_path):
     (row,) = compare(blobs, ["input"], out=tmp_path, seeds=[0], map_rows=0)
     kept = load_details(tmp_path / "details" / f"{row['config_hash']}.npz")
     assert kept.sample is None
-    assert not (tmp_path / "cards").exists()
+    assert not (tmp_path / "thumbnails").exists()
 
 
-def test_the_first_seed_of_a_method_that_mines_keeps_one_neighborhood(blobs, tmp_path):
+def test_first_seed_keeps_one_mined_neighborhood(blobs, tmp_path):
     rows = compare(blobs, ["input", "ssdml-paper"], out=tmp_path, seeds=[4, 5])
     kept = {
         (row["method"], row["seed"]): load_details(
@@ -110,13 +112,13 @@ def test_the_first_seed_of_a_method_that_mines_keeps_one_neighborhood(blobs, tmp
 
 
 class Contrary(ClassifierMixin, InputFeatures):
-    """Says one class of every row; its embedding tells them apart."""
+    """Predict one class for all samples; the embedding separates the classes."""
 
     def predict(self, X):
         return np.full(len(X), 2)
 
 
-def test_the_accuracy_of_a_classifier_is_that_of_what_it_says(blobs, tmp_path):
+def test_accuracy_of_a_classifier_uses_its_predictions(blobs, tmp_path):
     methods = {"input": METHODS["input"], "contrary": lambda seed, n_jobs: Contrary()}
     by_means, own = compare(blobs, methods, out=tmp_path, seeds=[0])
     split = label_scarce_split(blobs, 5, seed=0)

@@ -11,7 +11,7 @@ import ssdml
 from ssdml.experiments.runs.resources import INTERVAL, PeakMemory, versions
 
 
-def test_the_peak_holds_what_was_given_back_since():
+def test_peak_includes_freed_memory():
     megabytes = 200
     with PeakMemory() as before:
         pass
@@ -23,7 +23,7 @@ def test_the_peak_holds_what_was_given_back_since():
     assert memory.megabytes > before.megabytes + megabytes / 2
 
 
-def test_what_comes_after_the_stop_is_not_counted():
+def test_nothing_counts_after_stop():
     with PeakMemory() as memory:
         memory.stop()
         stopped = memory.megabytes
@@ -33,7 +33,7 @@ def test_what_comes_after_the_stop_is_not_counted():
     assert memory.megabytes == stopped
 
 
-def test_versions_name_python_and_what_decides_a_result():
+def test_versions_include_python_and_numpy():
     found = versions()
     assert found["python"] == platform.python_version()
     assert found["ssdml"] == ssdml.__version__

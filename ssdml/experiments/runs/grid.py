@@ -1,4 +1,4 @@
-"""The jobs of a comparison and what identifies each: data, split, method, parameters."""
+"""The runs of a comparison: methods x budgets x seeds, each with its split and configuration."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,31 +23,31 @@ NOT_IN_THE_CONFIG = ("n_jobs", "verbose")  # they do not change a result
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One job: a method on a split. ``config_hash`` identifies all that decides its result."""
+    """One method on one split; ``config`` holds all that decides the result."""
 
     method: str
     factory: Factory
     split: LabelScarceSplit
     config: dict[str, Any]
-    map_rows: int = 0  # test rows of which the report's pictures are kept
+    map_rows: int = 0  # test samples kept for the report's map
 
-    @property
+    @cached_property
     def config_hash(self) -> str:
         """First 16 hexadecimal digits of the SHA-256 of the configuration."""
         return hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def title(self) -> str:
-        """What the progress bar calls it."""
+        """Method, budget and seed, for the progress bar."""
         return f"{self.method}, {self.split.drawn_by}, seed {self.split.seed}"
 
     @property
     def file_name(self) -> str:
-        """What its files are called."""
-        return file_name(f"{self.config['dataset']}-{self.method}-{split_name(self.split)}")
+        """Stem of the file of its traceback."""
+        return safe_name(f"{self.config['dataset']}-{self.method}-{split_label(self.split)}")
 
 
-def plan_runs(
+def make_runs(
     dataset: Dataset,
     methods: Mapping[str, Factory],
     labels_per_class: Sequence[int | Budget] = (5,),
@@ -55,10 +56,10 @@ def plan_runs(
     features: str = "raw",
     map_rows: int = 0,
 ) -> list[Run]:
-    """The jobs of a comparison: seed by seed, so that what is finished early is paired.
+    """List the runs of a comparison, seed by seed, so that early results are paired.
 
-    The data set is as it was read, and `features` the form that methods get it in: computed rows
-    differ in their last bits from machine to machine, and would not identify a run.
+    ``dataset`` is as loaded, and ``features`` names its preprocessing: preprocessed arrays differ
+    in their last bits across machines and would not identify a run.
     """
     for name, given in (("methods", methods), ("labels", labels_per_class), ("seeds", seeds)):
         if not len(given):
@@ -89,7 +90,7 @@ def plan_runs(
 
 
 def _fingerprint(dataset: Dataset) -> str:
-    """SHA-256 of the rows, the labels, the test rows and the gallery."""
+    """SHA-256 of the samples, the labels, the test mask and the gallery mask."""
     digest = hashlib.sha256()
     for part in (dataset.X, dataset.y, dataset.test, dataset.gallery):
         if isinstance(part, ImageFiles):
@@ -100,7 +101,7 @@ def _fingerprint(dataset: Dataset) -> str:
 
 
 def _parameters(model: Any) -> dict[str, Any]:
-    """Parameters that JSON can hold; of any other, its type; and what a model adds to them."""
+    """Class, parameters and fingerprint of a model as JSON; other values by their type."""
     parameters = model.get_params() if hasattr(model, "get_params") else {}
     more = {"fingerprint": model.fingerprint()} if hasattr(model, "fingerprint") else {}
     known = {
@@ -119,18 +120,18 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, int | float | str | None) else type(value).__name__
 
 
-def split_name(split: LabelScarceSplit) -> str:
-    """What the files of a split are called."""
+def split_label(split: LabelScarceSplit) -> str:
+    """Budget and seed of a split, for file names."""
     labels = split.budget or f"{split.labels_per_class}-labels"
     return f"{labels}-seed-{split.seed}"
 
 
-def file_name(name: str) -> str:
-    """The name with whatever a file name may not hold replaced.
+def safe_name(name: str) -> str:
+    """Replace what a file name must not contain.
 
     Examples
     --------
-    >>> file_name("my data/v2, 5 labels")
+    >>> safe_name("my data/v2, 5 labels")
     'my-data-v2-5-labels'
     """
     return re.sub(r"[^\w.-]+", "-", name)
