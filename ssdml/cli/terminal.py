@@ -1,4 +1,4 @@
-"""What a comparison shows on a terminal: how far it is, and its table at the end."""
+"""Progress and tables of a comparison on a terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def terminal() -> Console:
-    """Where progress goes: standard error, so that output can be piped."""
+    """Console on standard error, so that standard output can be piped."""
     from rich.console import Console
 
     return Console(stderr=True)
@@ -27,9 +27,9 @@ def terminal() -> Console:
 
 @contextmanager
 def shown_runs(out: Path) -> Iterator[Progress]:
-    """A bar: how many runs of how many, how long yet, and which one it is at.
+    """Show a progress bar over runs, with the time left and the next run.
 
-    Nothing is shown where there is no terminal. After Ctrl-C it says what is kept in ``out``.
+    Nothing is shown if there is no terminal. After Ctrl-C the error says what is kept in ``out``.
     """
     from rich.progress import (
         BarColumn,
@@ -48,12 +48,11 @@ def shown_runs(out: Path) -> Iterator[Progress]:
         TimeElapsedColumn(table_column=Column(min_width=7)),
         TextColumn("left", table_column=Column(min_width=4)),
         TimeRemainingColumn(table_column=Column(min_width=7)),
-        # The last column is the one that gives way on a narrow terminal.
+        # The last column is shortened on a narrow terminal.
         TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
         console=console,
         disable=not console.is_terminal,
-        # Runs differ in length: the estimate looks back over all of them.
-        speed_estimate_period=3600,
+        speed_estimate_period=3600,  # runs differ in length: average over all
     )
     n_kept = 0
     with progress:
@@ -70,13 +69,13 @@ def shown_runs(out: Path) -> Iterator[Progress]:
         except KeyboardInterrupt:
             runs = "1 finished run is" if n_kept == 1 else f"{n_kept} finished runs are"
             raise KeyboardInterrupt(
-                f"{runs} kept in {out}; the same command with --resume goes on."
+                f"{runs} kept in {out}; repeat the command with --resume to continue."
             ) from None
 
 
 @contextmanager
 def shown_wait(what: str) -> Iterator[None]:
-    """What is being done and since when, until it is done. Nothing where there is no terminal."""
+    """Show a spinner and the time elapsed. Nothing is shown if there is no terminal."""
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = terminal()
@@ -88,7 +87,7 @@ def shown_wait(what: str) -> Iterator[None]:
 
 
 def print_columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A plain table on standard output; long entries wrap on a terminal and nowhere else."""
+    """Print a plain table to standard output; long entries wrap on a terminal only."""
     from rich.box import SIMPLE
     from rich.table import Table
     from rich.text import Text
@@ -102,9 +101,25 @@ def print_columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_scores(tables: Sequence[ScoreTable]) -> None:
-    """The tables of a comparison on standard output."""
+    """Print the tables of a comparison to standard output, the best scores in bold."""
+    from rich.box import SIMPLE
+    from rich.table import Table
+    from rich.text import Text
+
     for table in tables:
-        _print(screen_table(table))
+        n_seeds = len(table.seeds)
+        shown = Table(
+            title=Text(f"{table.dataset}, {table.budget}, {n_seeds} seed{'s' * (n_seeds > 1)}"),
+            box=SIMPLE,
+            title_justify="left",
+            title_style="bold",
+        )
+        shown.add_column("method")
+        for name in ("rank", *HEADLINE, "MAP@R", "fit"):
+            shown.add_column(name, justify="right", no_wrap=True)
+        for line in table.lines:
+            shown.add_row(Text(line.method), *_cells(line))
+        _print(shown)
 
 
 def _print(shown: Table) -> None:
@@ -114,31 +129,10 @@ def _print(shown: Table) -> None:
     if console.is_terminal:
         console.print(shown)
         return
-    console.width = 10_000  # a file has no edge to wrap at; the table takes what it needs
+    console.width = 10_000  # no wrapping in a file
     with console.capture() as printed:
         console.print(shown)
     console.file.writelines(f"{line.rstrip()}\n" for line in printed.get()[:-1].split("\n"))
-
-
-def screen_table(table: ScoreTable) -> Table:
-    """Scores with their intervals, the best in bold."""
-    from rich.box import SIMPLE
-    from rich.table import Table
-    from rich.text import Text
-
-    n_seeds = len(table.seeds)
-    shown = Table(
-        title=Text(f"{table.dataset}, {table.budget}, {n_seeds} seed{'s' * (n_seeds > 1)}"),
-        box=SIMPLE,
-        title_justify="left",
-        title_style="bold",
-    )
-    shown.add_column("method")
-    for name in ("rank", *HEADLINE, "MAP@R", "fit"):
-        shown.add_column(name, justify="right", no_wrap=True)
-    for line in table.lines:
-        shown.add_row(Text(line.method), *_cells(line))
-    return shown
 
 
 def _cells(line: MethodLine) -> list[Text]:

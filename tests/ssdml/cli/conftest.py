@@ -20,7 +20,7 @@ def run():
 
 @pytest.fixture
 def arrays(tmp_path) -> tuple[Path, Path]:
-    """X.npy and y.npy: three classes that are easy to tell apart, six labels a class."""
+    """X.npy and y.npy: three separated classes, six labels per class."""
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(3), 40)
     X = (rng.normal(size=(120, 5)) + 4 * np.eye(5)[y]).astype(np.float32)
@@ -31,7 +31,7 @@ def arrays(tmp_path) -> tuple[Path, Path]:
 
 @pytest.fixture
 def data(arrays, tmp_path) -> Path:
-    """The same as one .npz file, all labels known."""
+    """The same samples as one .npz file, all labeled."""
     path = tmp_path / "blobs.npz"
     np.savez(path, X=np.load(arrays[0]), y=np.repeat(np.arange(3), 40))
     return path

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,7 @@ from ssdml.experiments import METHODS
 COMMANDS = "demo compare study status report plan fit transform evaluate datasets".split()
 
 
-def test_the_version_is_that_of_the_package(run):
+def test_version_is_that_of_the_package(run):
     assert run("--version").stdout == f"ssdml {ssdml.__version__}\n"
 
 
@@ -41,7 +42,7 @@ def test_help_loads_nothing_heavy():
     assert shown.stdout.splitlines()[-1] == "0 set()"
 
 
-def test_python_runs_the_package_as_the_command_line():
+def test_python_m_ssdml_is_the_command_line():
     command = [sys.executable, "-m", "ssdml"]
     shown = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
     assert shown.stdout == f"ssdml {ssdml.__version__}\n"
@@ -50,13 +51,13 @@ def test_python_runs_the_package_as_the_command_line():
     assert "python -m ssdml" in refused.stderr
 
 
-def test_an_unknown_command_is_a_usage_error_that_suggests_the_nearest(run):
+def test_unknown_command_suggests_the_nearest(run):
     result = run("compar")
     assert result.exit_code == 2
     assert "compare" in result.stderr
 
 
-def test_compare_writes_rows_and_a_report_and_prints_the_table(run, data, tmp_path):
+def test_compare_writes_rows_report_and_table(run, data, tmp_path):
     out = tmp_path / "out"
     result = run(
         "compare", "--dataset", data, "--methods", "input,lda", "--labels-per-class", "2,5",
@@ -76,7 +77,7 @@ def test_compare_writes_rows_and_a_report_and_prints_the_table(run, data, tmp_pa
     assert "\x1b" not in result.output  # no control codes where there is no terminal
 
 
-def test_compare_refuses_a_folder_with_results_and_resumes_on_demand(run, data, tmp_path):
+def test_compare_needs_resume_for_existing_results(run, data, tmp_path):
     command = ["compare", "--dataset", data, "--methods", "input", "--seeds", 1]
     command += ["--out", tmp_path / "out"]
     assert run(*command).exit_code == 0
@@ -90,18 +91,18 @@ def test_compare_refuses_a_folder_with_results_and_resumes_on_demand(run, data, 
     assert (tmp_path / "out" / "results.jsonl").read_bytes() == before
 
 
-def test_a_failed_method_is_reported_and_is_not_fatal(run, data, tmp_path):
+def test_failed_method_is_reported_and_not_fatal(run, data, tmp_path):
     out = tmp_path / "out"
     result = run(
         "compare", "--dataset", data, "--methods", "input,lda", "--labels-per-class", 1,
         "--seeds", 1, "--out", out,
     )  # fmt: skip
     assert result.exit_code == 0
-    assert "1 of 2 runs failed, the first lda: ValueError" in result.stderr
+    assert "1 of 2 runs failed, first lda: ValueError" in result.stderr
     assert "failed" in result.stdout
 
 
-def test_nothing_but_failures_is_an_error(run, data, tmp_path):
+def test_only_failures_is_an_error(run, data, tmp_path):
     result = run(
         "compare", "--dataset", data, "--methods", "lda", "--labels-per-class", 1, "--seeds", 1,
         "--out", tmp_path / "out",
@@ -123,7 +124,7 @@ def test_nothing_but_failures_is_an_error(run, data, tmp_path):
         ("--seeds", "many", 2, "'many'"),
     ],
 )
-def test_a_wrong_value_is_named(run, data, tmp_path, option, value, code, message):
+def test_wrong_value_is_named(run, data, tmp_path, option, value, code, message):
     options = {"--dataset": data, "--methods": "input", "--seeds": 1, "--out": tmp_path / "out"}
     result = run(
         "compare", *(word for pair in (options | {option: value}).items() for word in pair)
@@ -134,14 +135,15 @@ def test_a_wrong_value_is_named(run, data, tmp_path, option, value, code, messag
     assert not (tmp_path / "out").exists()
 
 
-def test_all_methods_means_those_of_the_registry(run, data, tmp_path, monkeypatch):
-    monkeypatch.setattr("ssdml.experiments.METHODS", {"mine": METHODS["input"]})
+def test_all_means_every_registered_method(run, data, tmp_path, monkeypatch):
+    for name in set(METHODS) - {"input"}:
+        monkeypatch.delitem(METHODS, name)
     run("compare", "--dataset", data, "--methods", "all", "--seeds", 1, "--out", tmp_path / "out")
     (row,) = (tmp_path / "out" / "results.jsonl").read_text().splitlines()
-    assert json.loads(row)["method"] == "mine"
+    assert json.loads(row)["method"] == "input"
 
 
-def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(run, data, tmp_path, monkeypatch):
+def test_ctrl_c_names_what_is_kept(run, data, tmp_path, monkeypatch):
     class Interrupted:
         def fit(self, X, y):
             raise KeyboardInterrupt
@@ -158,7 +160,7 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(run, data, tmp_path, mo
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends a signal of POSIX")
-def test_a_real_ctrl_c_ends_the_program_with_130(data, tmp_path):
+def test_interrupt_signal_exits_with_130(data, tmp_path):
     command = [sys.executable, "-c", "from ssdml.cli.app import main; main()", "compare"]
     command += ["--dataset", data, "--methods", "input", "--seeds", "500", "--out", tmp_path / "o"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
@@ -173,11 +175,13 @@ def test_a_real_ctrl_c_ends_the_program_with_130(data, tmp_path):
     assert "kept" in message
 
 
-def test_a_full_disk_is_an_error_that_names_the_file(run, data, tmp_path, monkeypatch):
-    def full(file, line):
-        raise OSError(28, "No space left on device")
+def test_full_disk_names_the_file(run, data, tmp_path, monkeypatch):
+    def full(path, text, *given, write=Path.write_text, **settings):
+        if path.name.startswith("results.jsonl"):
+            raise OSError(28, "No space left on device", str(path))
+        return write(path, text, *given, **settings)
 
-    monkeypatch.setattr("ssdml.experiments.runs.results._write_all", full)
+    monkeypatch.setattr(Path, "write_text", full)
     result = run(
         "compare", "--dataset", data, "--methods", "input", "--seeds", 1, "--out", tmp_path / "o"
     )
@@ -187,13 +191,13 @@ def test_a_full_disk_is_an_error_that_names_the_file(run, data, tmp_path, monkey
     assert "--resume" in result.stderr
 
 
-def test_the_traceback_is_shown_on_demand(run, data, tmp_path):
+def test_traceback_is_shown_on_demand(run, data, tmp_path):
     command = ["compare", "--dataset", data, "--methods", "nac", "--out", tmp_path / "out"]
     assert isinstance(run("--traceback", *command).exception, ValueError)
     assert isinstance(run(*command).exception, SystemExit)
 
 
-def test_the_demo_runs_and_will_not_run_over_itself(run, tmp_path, monkeypatch):
+def test_demo_needs_resume_or_force_to_repeat(run, tmp_path, monkeypatch):
     monkeypatch.setattr("ssdml.experiments.report.explorer.project", lambda s: s.embedding[:, :2])
     command = ["demo", "--small", "--seeds", 1, "--out", tmp_path / "demo"]
     first = run(*command)
@@ -211,7 +215,7 @@ def test_the_demo_runs_and_will_not_run_over_itself(run, tmp_path, monkeypatch):
     assert (tmp_path / "demo" / "results.jsonl").read_bytes() != before  # other seconds
 
 
-def test_datasets_lists_what_is_there_and_says_what_to_put_where(run, tmp_path, monkeypatch):
+def test_datasets_lists_found_and_missing_data(run, tmp_path, monkeypatch):
     monkeypatch.delenv("SSDML_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "data" / "MNIST" / "raw").mkdir(parents=True)
@@ -224,5 +228,5 @@ def test_datasets_lists_what_is_there_and_says_what_to_put_where(run, tmp_path, 
     assert "train" in found["banking77"]
     assert "cars196 or stanford_cars (" in found["cars"]
     assert max(map(len, lines)) <= max(150, 60 + len(str(tmp_path)))
-    told = f"Looked in {tmp_path / 'data'}, {tmp_path / 'ssdml'} (no such folder). Put what is "
+    told = f"Looked in {tmp_path / 'data'}, {tmp_path / 'ssdml'} (no such folder). Put missing "
     assert shown.stderr.startswith(told)

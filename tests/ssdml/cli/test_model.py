@@ -1,4 +1,4 @@
-"""The commands of one model: what they learn, write and refuse."""
+"""The commands of one model: fit, transform, evaluate."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def test_evaluate_prints_the_scores(run, arrays):
     assert "R@2" not in table
 
 
-def test_evaluate_takes_names_and_leaves_out_rows_without_one(run, arrays, tmp_path):
+def test_evaluate_accepts_names_and_skips_unlabeled(run, arrays, tmp_path):
     names = np.array(["", "ant", "bee", "cat"])[np.load(arrays[1]) + 1]
     np.save(tmp_path / "names.npy", names)
     by_name = run("evaluate", arrays[0], tmp_path / "names.npy", "--json").stdout
     assert by_name == run("evaluate", *arrays, "--json").stdout
 
 
-def test_a_model_is_fitted_saved_and_used(run, arrays, tmp_path):
+def test_fitted_model_transforms(run, arrays, tmp_path):
     model, Z = tmp_path / "model", tmp_path / "Z.npy"
     fitted = run("fit", *arrays, "--out", model, "--n-components", 2, "--random-state", 3)
     assert fitted.exit_code == 0, fitted.output
-    assert "Learned 3 classes from 18 labeled and 102 unlabeled rows" in fitted.stderr
+    assert "Learned 3 classes from 18 labeled and 102 unlabeled samples" in fitted.stderr
     assert run("transform", model, arrays[0], "--out", Z).exit_code == 0
     X, y = (np.load(path) for path in arrays)
     expected = ssdml.SSDML(2, random_state=3).fit(X, y).transform(X)
@@ -40,7 +40,7 @@ def test_a_model_is_fitted_saved_and_used(run, arrays, tmp_path):
     assert np.load(Z).dtype == X.dtype
 
 
-def test_the_options_of_fit_reach_the_estimator(run, arrays, tmp_path, monkeypatch):
+def test_fit_options_reach_ssdml(run, arrays, tmp_path, monkeypatch):
     def reveal(model, X, y):
         raise ValueError(json.dumps(model.get_params()))
 
@@ -66,12 +66,12 @@ def images(tmp_path):
     return files
 
 
-def test_a_network_is_fitted_to_images_saved_and_used(run, images, tmp_path):
+def test_fitted_network_transforms_images(run, images, tmp_path):
     model, Z = tmp_path / "model", tmp_path / "Z.npy"
     words = ["--network", "mnist", "--epochs", 1, "--n-neighbors", 5, "--random-state", 3]
     fitted = run("fit", *images, "--out", model, *words, "--checkpoints", tmp_path / "kept")
     assert fitted.exit_code == 0, fitted.output
-    assert "Learned 2 classes from 8 labeled and 32 unlabeled rows" in fitted.stderr
+    assert "Learned 2 classes from 8 labeled and 32 unlabeled samples" in fitted.stderr
     assert (tmp_path / "kept" / "partition-0001.safetensors").exists()
     assert run("transform", model, images[0], "--out", Z).exit_code == 0
     X, y = (np.load(path) for path in images)
@@ -79,7 +79,7 @@ def test_a_network_is_fitted_to_images_saved_and_used(run, images, tmp_path):
     np.testing.assert_array_equal(np.load(Z), expected.transform(X))
 
 
-def test_the_options_of_fit_reach_the_network(run, images, tmp_path, monkeypatch):
+def test_fit_options_reach_deep_ssdml(run, images, tmp_path, monkeypatch):
     def reveal(model, X, y):
         raise ValueError(json.dumps({k: str(v) for k, v in model.get_params().items()}))
 
@@ -96,13 +96,13 @@ def test_the_options_of_fit_reach_the_network(run, images, tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--epochs", 4], "are for --network"),
-        (["--checkpoints", "kept"], "are for --network"),
-        (["--network", "cifar", "--backbone", "residual"], "cannot both be given"),
+        (["--epochs", 4], "need --network"),
+        (["--checkpoints", "kept"], "need --network"),
+        (["--network", "cifar", "--backbone", "residual"], "exclude each other"),
         (["--network", "cifar", "--checkpoints", "model"], "must be two folders"),
     ],
 )
-def test_options_of_features_and_of_images_do_not_mix(run, images, words, message):
+def test_options_of_features_and_images_exclude_each_other(run, images, words, message):
     result = run("fit", *images, "--out", "model", *words)
     assert result.exit_code == 2
     assert message in result.stderr
@@ -113,13 +113,13 @@ def test_options_of_features_and_of_images_do_not_mix(run, images, words, messag
     [
         (
             np.arange(120.0),
-            "one row or one image per item; got shape (120,). Save X.reshape(-1, 1)",
+            "one row or one image per sample; got shape (120,). Save X.reshape(-1, 1)",
         ),
         (np.full((120, 2), "a"), "numbers; got dtype <U1. Save X.astype(float)"),
     ],
 )
 @pytest.mark.parametrize("command", ["fit", "evaluate", "transform"])
-def test_a_file_without_rows_of_numbers_is_named(run, arrays, tmp_path, command, rows, message):
+def test_file_without_numeric_rows_is_named(run, arrays, tmp_path, command, rows, message):
     model, wrong = tmp_path / "model", tmp_path / "wrong.npy"
     np.save(wrong, rows)
     assert run("fit", *arrays, "--out", model).exit_code == 0
@@ -133,7 +133,7 @@ def test_a_file_without_rows_of_numbers_is_named(run, arrays, tmp_path, command,
     assert f"error: {wrong} must hold {message}" in result.stderr
 
 
-def test_fit_takes_all_cores_unless_told(run, arrays, tmp_path, monkeypatch):
+def test_fit_uses_all_cores_by_default(run, arrays, tmp_path, monkeypatch):
     def reveal(model, X, y):
         raise ValueError(f"n_jobs={model.n_jobs}")
 
@@ -141,7 +141,7 @@ def test_fit_takes_all_cores_unless_told(run, arrays, tmp_path, monkeypatch):
     assert "n_jobs=-1" in run("fit", *arrays, "--out", tmp_path / "model").stderr
 
 
-def test_fit_takes_names_and_empty_names(run, arrays, tmp_path):
+def test_fit_accepts_names_and_empty_names(run, arrays, tmp_path):
     names = np.array(["", "ant", "bee", "cat"])[np.load(arrays[1]) + 1]
     np.save(tmp_path / "names.npy", names)
     result = run("fit", arrays[0], tmp_path / "names.npy", "--out", tmp_path / "model")
@@ -166,7 +166,7 @@ def test_classes_keep_their_numbers(run, images, tmp_path, network):
     assert "names" not in result.stderr
 
 
-def test_names_of_classes_lie_beside_the_model(run, arrays, tmp_path):
+def test_class_names_are_saved_beside_the_model(run, arrays, tmp_path):
     model, names = tmp_path / "model", tmp_path / "names.npy"
     np.save(names, np.array(["", "cat", "ant", "bee"])[np.load(arrays[1]) + 1])
     told = run("fit", arrays[0], names, "--out", model).stderr
@@ -176,17 +176,20 @@ def test_names_of_classes_lie_beside_the_model(run, arrays, tmp_path):
     assert not (model / "classes.json").exists()
 
 
-def test_images_and_rows_are_not_taken_for_each_other(run, arrays, images, tmp_path):
+def test_images_and_features_are_told_apart(run, arrays, images, tmp_path):
     result = run("fit", *images, "--out", tmp_path / "model")
     assert result.exit_code == 1
-    assert "images.npy must hold a row of numbers an item; got shape (40, 28, 28)" in result.stderr
+    assert (
+        "images.npy must hold one row of numbers per sample; got shape (40, 28, 28)"
+        in result.stderr
+    )
     assert "--network" in result.stderr
     assert run("fit", *arrays, "--out", tmp_path / "model").exit_code == 0
     result = run("transform", tmp_path / "model", images[0], "--out", tmp_path / "Z.npy")
-    assert "must hold rows of 5 numbers, as those that were fitted; got shape" in result.stderr
+    assert "must hold rows of 5 numbers, as in the fit; got shape" in result.stderr
 
 
-def test_a_fit_that_is_stopped_says_what_it_goes_on_from(run, images, tmp_path, monkeypatch):
+def test_interrupted_fit_names_its_checkpoints(run, images, tmp_path, monkeypatch):
     def stop(model, X, y):
         raise KeyboardInterrupt
 
@@ -195,10 +198,10 @@ def test_a_fit_that_is_stopped_says_what_it_goes_on_from(run, images, tmp_path, 
     assert run(*command).stderr == "Interrupted.\n"
     stopped = run(*command, "--checkpoints", "kept")
     assert stopped.exit_code == 130
-    assert stopped.stderr == "Interrupted. The same command goes on from kept.\n"
+    assert stopped.stderr == "Interrupted. The same command resumes from kept.\n"
 
 
-def test_nothing_is_replaced_unless_it_is_said(run, arrays, tmp_path):
+def test_replacing_files_needs_force(run, arrays, tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "Z.npy").write_text("mine")
     for command in (
@@ -215,16 +218,14 @@ def test_nothing_is_replaced_unless_it_is_said(run, arrays, tmp_path):
     assert np.load(tmp_path / "Z.npy").shape[0] == 120
 
 
-def test_what_is_no_model_is_an_error_of_one_line(run, arrays, tmp_path):
+def test_missing_model_is_named_in_one_line(run, arrays, tmp_path):
     result = run("transform", tmp_path / "nowhere", arrays[0], "--out", tmp_path / "Z.npy")
     assert result.exit_code == 1
     assert "nowhere" in result.stderr
     assert not (tmp_path / "Z.npy").exists()
 
 
-def test_an_embedding_that_does_not_fit_on_the_disk_leaves_no_part(
-    run, arrays, tmp_path, monkeypatch
-):
+def test_full_disk_leaves_no_partial_embedding(run, arrays, tmp_path, monkeypatch):
     def full(file, array):
         file.write(b"half")
         raise OSError(28, "No space left on device")
@@ -239,7 +240,7 @@ def test_an_embedding_that_does_not_fit_on_the_disk_leaves_no_part(
     assert not list(tmp_path.glob("Z.npy*"))
 
 
-def test_a_model_that_does_not_fit_on_the_disk_leaves_no_folder(run, arrays, tmp_path, monkeypatch):
+def test_full_disk_leaves_no_partial_model(run, arrays, tmp_path, monkeypatch):
     def full(arrays, file):
         file.write_bytes(b"half")
         raise OSError(28, "No space left on device")
@@ -254,9 +255,7 @@ def test_a_model_that_does_not_fit_on_the_disk_leaves_no_folder(run, arrays, tmp
     assert run(*command).exit_code == 0  # without --force
 
 
-def test_a_model_that_does_not_fit_where_it_is_wanted_is_saved_elsewhere(
-    run, arrays, tmp_path, monkeypatch
-):
+def test_unsaved_model_goes_to_temporary_files(run, arrays, tmp_path, monkeypatch):
     def full(arrays, file):
         if tmp_path / "here" in file.parents:
             raise OSError(28, "No space left on device")
@@ -268,19 +267,19 @@ def test_a_model_that_does_not_fit_where_it_is_wanted_is_saved_elsewhere(
     result = run("fit", *arrays, "--out", tmp_path / "here" / "model")
     assert result.exit_code == 1
     [saved] = (tmp_path / "spare").glob("ssdml-*/model")
-    assert f"What was learned is in {saved}." in " ".join(result.stderr.split())
+    assert f"The model was saved in {saved} instead." in " ".join(result.stderr.split())
     assert run("transform", saved, arrays[0], "--out", tmp_path / "Z.npy").exit_code == 0
 
 
-def test_labels_that_do_not_fit_the_rows_are_named_with_their_file(run, arrays, tmp_path):
+def test_wrong_number_of_labels_is_named(run, arrays, tmp_path):
     np.save(tmp_path / "short.npy", np.zeros(7))
     for command in (["evaluate"], ["fit", "--out", tmp_path / "model"]):
         result = run(*command, arrays[0], tmp_path / "short.npy")
         assert result.exit_code == 1
-        assert "short.npy must have a label for each row of" in result.stderr
+        assert "short.npy must have one label per row of" in result.stderr
 
 
-def test_a_file_that_is_missing_or_damaged_is_named(run, arrays, tmp_path):
+def test_missing_or_damaged_file_is_named(run, arrays, tmp_path):
     damaged = tmp_path / "damaged.npy"
     damaged.write_bytes(b"no array")
     for path in (damaged, tmp_path / "missing.npy"):

@@ -1,4 +1,4 @@
-"""The commands that study: budgets and conditions, several data sets, wrong values."""
+"""The commands of comparisons: budgets, conditions, several data sets, wrong values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 
-def test_a_study_goes_over_budgets_and_conditions_and_says_what_to_take(run, data, tmp_path):
+def test_study_covers_budgets_and_conditions(run, data, tmp_path):
     out = tmp_path / "out"
     result = run(
         "study", data, "--methods", "input,pca,lda", "--budgets", "2,5,all", "--noise", "0,0.2",
@@ -20,10 +20,10 @@ def test_a_study_goes_over_budgets_and_conditions_and_says_what_to_take(run, dat
     full = [row["n_labeled"] for row in rows if row.get("budget", {}).get("n_labels", 0) is None]
     assert full == [81] * 12
     assert "blobs, all labels, 20 % of them wrong, 2 seeds" in result.stdout
-    assert result.stderr.count("Take ") == 2
+    assert result.stderr.count("Use ") == 2
 
 
-def test_a_study_of_several_data_sets_is_one_report(run, arrays, data, tmp_path):
+def test_several_data_sets_share_one_report(run, arrays, data, tmp_path):
     names = np.array(["ant", "bee", "cat"])[np.repeat(np.arange(3), 40)]
     other = tmp_path / "more.npz"
     np.savez(other, X=np.load(arrays[0])[::-1], y=names)
@@ -35,6 +35,14 @@ def test_a_study_of_several_data_sets_is_one_report(run, arrays, data, tmp_path)
     assert result.exit_code == 0, result.output
     assert "more, 12 labels in all, 1 seed" in result.stdout
     assert (out / "report.html").read_text().count("<h1>") == 2
+
+
+def test_protocol_reaches_compare(run, data, tmp_path):
+    words = ["compare", "--dataset", data, "--methods", "input", "--out", tmp_path / "out"]
+    result = run(*words, "--protocol", "li2020")
+    assert result.exit_code == 1
+    assert "protocol must be 'dutta2021' unless the data are photographs" in result.stderr
+    assert "got 'li2020'" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -49,14 +57,14 @@ def test_a_study_of_several_data_sets_is_one_report(run, arrays, data, tmp_path)
         ("--seeds", "0", "--seeds"),
     ],
 )
-def test_a_wrong_value_of_a_study_is_named(run, data, tmp_path, option, value, message):
+def test_wrong_value_of_a_study_is_named(run, data, tmp_path, option, value, message):
     result = run("study", data, "--out", tmp_path / "out", option, value)
     assert result.exit_code == 2
     assert message in result.stderr
     assert not (tmp_path / "out").exists()
 
 
-def test_the_report_can_be_written_from_the_folder_alone(run, data, tmp_path):
+def test_report_needs_the_folder_only(run, data, tmp_path):
     out = tmp_path / "out"
     run("compare", "--dataset", data, "--methods", "input,pca", "--seeds", 1, "--out", out)
     first = (out / "report.html").read_text()
@@ -66,7 +74,7 @@ def test_the_report_can_be_written_from_the_folder_alone(run, data, tmp_path):
     assert (out / "report.html").read_text() == first
 
 
-def test_a_folder_without_results_has_no_report(run, tmp_path):
+def test_report_needs_results(run, tmp_path):
     result = run("report", tmp_path)
     assert result.exit_code == 1
     assert "results.jsonl" in result.stderr

@@ -1,4 +1,4 @@
-"""What a terminal shows, and what a file or a pipe does not."""
+"""Output on a terminal, in a file and in a pipe."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def console(monkeypatch, request) -> Console:
 
 
 @pytest.mark.parametrize("console", [True], indirect=True)
-def test_the_bar_says_which_run_how_many_of_all_and_how_long(console):
+def test_bar_shows_run_count_and_time(console):
     with shown_runs("out") as progress:
         progress(37, 90, "ssdml, 5 labels a class, seed 4")
     shown = console.file.getvalue()
@@ -31,21 +31,21 @@ def test_the_bar_says_which_run_how_many_of_all_and_how_long(console):
 
 
 @pytest.mark.parametrize("console", [True], indirect=True)
-def test_after_the_last_run_the_report_is_what_is_waited_for(console):
+def test_bar_announces_the_report_last(console):
     with shown_runs("out") as progress:
         progress(90, 90, "")
     assert "writing the report" in console.file.getvalue()
 
 
 @pytest.mark.parametrize("console", [True], indirect=True)
-def test_names_are_not_taken_for_markup(console):
+def test_names_are_not_markup(console):
     with shown_runs("out") as progress, shown_wait("[bold]wait[/]"):
         progress(0, 2, "[red]pca[/red]")
     assert "[red]pca[/red]" in console.file.getvalue()
 
 
 @pytest.mark.parametrize("console", [False], indirect=True)
-def test_without_a_terminal_nothing_is_shown(console):
+def test_nothing_is_shown_without_a_terminal(console):
     with shown_runs("out") as progress, shown_wait("learning"):
         progress(1, 2, "input")
     assert console.file.getvalue() == ""
@@ -55,7 +55,7 @@ def test_without_a_terminal_nothing_is_shown(console):
 @pytest.mark.parametrize(
     ("n_done", "message"), [(1, "1 finished run is"), (7, "7 finished runs are")]
 )
-def test_ctrl_c_says_what_is_kept(console, n_done, message):
+def test_ctrl_c_names_what_is_kept(console, n_done, message):
     def stopped():
         with shown_runs("out") as progress:
             progress(n_done, 9, "input")
@@ -65,20 +65,20 @@ def test_ctrl_c_says_what_is_kept(console, n_done, message):
         stopped()
 
 
-def test_a_table_in_a_file_is_not_wrapped(capsys):
+def test_table_in_a_file_is_not_wrapped(capsys):
     long = "word " * 60
     print_columns(("name", "where"), [("mnist", long.strip())])
     assert long.strip() in capsys.readouterr().out
 
 
-def test_a_line_in_a_file_ends_with_its_last_word(capsys):
+def test_lines_in_a_file_are_stripped(capsys):
     print_columns(("name", "where"), [("mnist", "here"), ("cub", "somewhere else")])
     shown = capsys.readouterr().out
     assert "  mnist   here\n" in shown
     assert not [line for line in shown.split("\n") if line != line.rstrip()]
 
 
-def test_the_table_of_scores_marks_what_failed(capsys, make_row):
+def test_score_table_marks_failures(capsys, make_row):
     failed = make_row(method="[b]lda", status="failed", seconds={}) | {"scores": {}}
     print_scores([score_table([make_row(), make_row(seed=1), failed])])
     lines = capsys.readouterr().out.splitlines()
