@@ -17,10 +17,9 @@ from ssdml.utils.parallel import count_threads, row_blocks
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import (
     UNLABELED,
-    check_inside,
     check_labeled,
     check_labels,
-    check_positive,
+    check_number,
     choose,
 )
 
@@ -367,8 +366,8 @@ def propagate_affinities(
            [ 0.333, -0.167,  0.667,  0.   ],
            [-0.167,  0.333,  0.   ,  0.667]])
     """
-    decay = check_inside(decay, 0, 1, "decay", "propagate_affinities")
-    tol = check_positive(tol, "tol", "propagate_affinities")
+    decay = check_number(decay, "decay", "propagate_affinities", above=0, below=1)
+    tol = check_number(tol, "tol", "propagate_affinities", above=0)
     labels = check_labels(
         y, check_graph(graph, "propagate_affinities").n_samples, "propagate_affinities"
     )

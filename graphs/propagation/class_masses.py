@@ -15,10 +15,9 @@ from ssdml.utils.labels import one_hot
 from ssdml.utils.parallel import count_threads
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import (
-    check_inside,
     check_labeled,
     check_labels,
-    check_positive,
+    check_number,
     choose,
 )
 
@@ -96,8 +95,8 @@ def class_masses(
     array([[0.666667],
            [0.333333]])
     """
-    decay = check_inside(decay, 0, 1, "decay", "class_masses")
-    tol = check_positive(tol, "tol", "class_masses")
+    decay = check_number(decay, "decay", "class_masses", above=0, below=1)
+    tol = check_number(tol, "tol", "class_masses", above=0)
     transition = transition_matrix(graph)
     labels = check_labels(y, transition.shape[0], "class_masses")
     check_labeled(labels, "class_masses", "Label some rows.")
@@ -152,7 +151,7 @@ def graph_modes(graph: KNNGraph, *, decay: float = 0.99) -> Ints:
     array([0])
     """
     indices = check_graph(graph, "graph_modes").indices
-    visits = walk_visits(graph, decay=check_inside(decay, 0, 1, "decay", "graph_modes"))
+    visits = walk_visits(graph, decay=check_number(decay, "decay", "graph_modes", above=0, below=1))
     n, k = indices.shape
     rank = np.empty(n, np.int64)
     rank[np.lexsort((-np.arange(n), np.round(visits / VISITS_STEP)))] = np.arange(n)

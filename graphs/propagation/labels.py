@@ -24,10 +24,9 @@ from ssdml.utils.parallel import (
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import (
     UNLABELED as UNLABELED,
-    check_inside,
     check_labeled,
     check_labels,
-    check_positive,
+    check_number,
 )
 
 __all__ = ["propagate_labels"]
@@ -110,8 +109,8 @@ def propagate_labels(
            [0.5  , 0.5  ],
            [0.125, 0.875]])
     """
-    decay = check_inside(decay, 0, 1, "decay", "propagate_labels")
-    tol = check_positive(tol, "tol", "propagate_labels")
+    decay = check_number(decay, "decay", "propagate_labels", above=0, below=1)
+    tol = check_number(tol, "tol", "propagate_labels", above=0)
     weights = symmetric_weights(graph, "propagate_labels")
     labels = check_labels(y, weights.shape[0], "propagate_labels")
     check_labeled(labels, "propagate_labels", "Label some rows.")

@@ -1,4 +1,4 @@
-"""Labels of which most are missing: how they are read and coded."""
+"""Partial labels: encoding, reading, classes and confidences."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from ssdml.utils.validation import UNLABELED, check_labeled, check_labels
 
 def encode_partial_labels(
     y: npt.ArrayLike, *, unlabeled: Iterable[Any] = (None, float("nan"), "", -1, "-1", "nan")
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
-    """Codes 0, 1, ... of the labels, -1 where there is none, and the classes that the codes name.
+) -> tuple[Ints, Array]:
+    """Encode labels as 0, 1, ... and missing labels as -1.
 
     Parameters
     ----------
     y : array-like of shape (n,)
-        Labels of any one kind: integers, strings, None and NaN among them. Bytes are read as UTF-8.
+        Integers or strings, with None and NaN among them. Bytes are decoded as UTF-8.
     unlabeled : iterable
-        What stands for "no label". A NaN among them stands for every NaN, None also for pandas' NA;
-        "-1" and "nan" are what -1 and NaN become in an array of names.
+        Values that mean "no label". NaN matches every NaN, None also pandas' NA; -1 and NaN become
+        "-1" and "nan" in an array of strings.
 
     Returns
     -------
     codes : ndarray of shape (n,), int64
-        ``classes[codes]`` gives back the labels wherever ``codes != -1``.
+        ``classes[codes]`` returns the labels if ``codes != -1``.
     classes : ndarray of shape (n_classes,)
-        The distinct labels, sorted.
+        Sorted distinct labels.
 
     Examples
     --------
@@ -54,8 +54,8 @@ def encode_partial_labels(
     return codes, classes
 
 
-def likeliest(distributions: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Column of the largest entry of each row; -1 where there is no column.
+def likeliest(distributions: Array) -> Ints:
+    """Return the column of the largest entry in each row; -1 if there are no columns.
 
     Examples
     --------
@@ -66,12 +66,12 @@ def likeliest(distributions: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """
     if not distributions.shape[1]:
         return np.full(len(distributions), UNLABELED, dtype=np.int64)
-    codes: npt.NDArray[np.int64] = distributions.argmax(axis=1)
+    codes: Ints = distributions.argmax(axis=1)
     return codes
 
 
 def confidences(distributions: Array) -> Array:
-    """Confidence of each row, ``(1 - entropy / log C)²``; 0 for rows of zeros.
+    """Compute the confidence of each row, ``(1 - entropy / log C)²``; 0 for rows of zeros.
 
     Examples
     --------
@@ -101,21 +101,18 @@ def proxy_accuracy(classes: Ints, embedding: Array, proxies: Array) -> float:
     return float((likeliest(embedding @ unit_rows(proxies).T) == classes).mean())
 
 
-def read_labels(
-    y: Any, n_samples: int, who: str, way_out: str | None = None
-) -> npt.NDArray[np.int64]:
-    """Labels that an estimator is given, -1 where there is none.
+def read_labels(y: Any, n_samples: int, who: str, way_out: str | None = None) -> Ints:
+    """Check the labels passed to an estimator, -1 where missing.
 
     Parameters
     ----------
     y : array of shape (n_samples,)
-        Whole numbers in an array of any type, of objects too. A column is taken with
-        scikit-learn's warning.
+        Whole numbers of any dtype, including object. A column vector raises scikit-learn's warning.
     n_samples : int
     who : str
-        Beginning of messages.
+        Prefix of messages.
     way_out : str, optional
-        What to do where no row has a label; None: that is no error.
+        Raise with this advice if no sample is labeled; None: accept that.
 
     Examples
     --------
@@ -133,11 +130,11 @@ def read_labels(
     return labels
 
 
-def _as_column(y: npt.ArrayLike) -> npt.NDArray[Any]:
+def _as_column(y: npt.ArrayLike) -> Array:
     if isinstance(y, list | tuple):
-        # np.asarray would turn None beside strings into the string 'None' or numbers into text.
-        kinds = {type(label) for label in y}
-        values = np.asarray(y) if len(kinds) <= 1 else _object_column(y)
+        # np.asarray would turn None or numbers among strings into text.
+        mixed = len({type(label) for label in y}) > 1
+        values = np.fromiter(y, dtype=object, count=len(y)) if mixed else np.asarray(y)
     else:
         values = np.asarray(y)
     if values.ndim != 1:
@@ -145,14 +142,7 @@ def _as_column(y: npt.ArrayLike) -> npt.NDArray[Any]:
     return values
 
 
-def _object_column(y: Iterable[Any]) -> npt.NDArray[Any]:
-    labels = list(y)
-    values = np.empty(len(labels), dtype=object)
-    values[:] = labels
-    return values
-
-
-def _is_missing(values: npt.NDArray[Any], unlabeled: list[Any]) -> npt.NDArray[np.bool_]:
+def _is_missing(values: Array, unlabeled: list[Any]) -> npt.NDArray[np.bool_]:
     nan = any(_is_nan(mark) for mark in unlabeled)
     marks = [mark for mark in unlabeled if not _is_nan(mark)]
     if values.dtype.kind == "f":
@@ -177,26 +167,26 @@ def _is_one_of(label: Any, marks: list[Any], nan: bool) -> bool:
     return any(mark is not None and label == mark for mark in marks)
 
 
-def _of_one_kind(known: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _of_one_kind(known: Array) -> Array:
     column = np.asarray(known.tolist())
     kinds = {str if isinstance(label, str) else float for label in known}
     if len(kinds) > 1 or column.ndim != 1:
         raise TypeError(
-            "encode_partial_labels: the labels must be of one kind, all strings or all numbers; "
+            "encode_partial_labels: y must hold labels of one kind, all strings or all numbers; "
             f"got {', '.join(sorted({type(label).__name__ for label in known}))}."
         )
     return column
 
 
 def class_codes(labels: Ints) -> tuple[Ints, int]:
-    """Place of each row's class in ``np.unique``, -1 where unlabeled, and how many there are."""
+    """Return each row's class as an index into ``np.unique``, or -1, and the number of classes."""
     codes, labeled = np.full(len(labels), UNLABELED), labels != UNLABELED
     classes, codes[labeled] = np.unique(labels[labeled], return_inverse=True)
     return codes, len(classes)
 
 
 def one_hot(labels: Ints) -> Array:
-    """Indicator of each class, in the order of ``np.unique``; zero on unlabeled rows."""
+    """Encode classes as indicator columns, in the order of ``np.unique``; unlabeled rows are 0."""
     codes, n_classes = class_codes(labels)
     indicator = np.zeros((len(labels), n_classes))
     labeled = np.flatnonzero(codes != UNLABELED)

@@ -1,6 +1,6 @@
-"""Checks at the public doors: arrays, labels, choices by name, seeds.
+"""Validation of arguments: choices, arrays, labels, numbers, seeds, image shapes.
 
-Every message follows ``{who}: {argument} must {condition}; got {value}.`` and names the way out.
+Messages read ``{who}: {argument} must {condition}; got {value}.``, followed by the fix.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ import numpy.typing as npt
 from ssdml.utils.typing import Array, Ints
 
 UNLABELED = -1
+CHANNELS = (1, 3, 4)  # gray, RGB, RGBA
 
 T = TypeVar("T")
 
 
 def choose(table: Mapping[str, T], name: str, what: str) -> T:
-    """Entry of ``table`` called ``name``; the error lists the names and suggests the nearest.
+    """Return the entry of ``table`` called ``name``; the error suggests the nearest name.
 
     Examples
     --------
@@ -39,7 +40,7 @@ def choose(table: Mapping[str, T], name: str, what: str) -> T:
 
 
 def check_rows(X: Any, who: str, name: str = "X") -> Array:
-    """Finite matrix with at least one row and one column, C-ordered, float32 or float64."""
+    """Return a finite, nonempty, C-ordered matrix in float32 or float64."""
     table = check_table(X, who, name)
     try:
         rows: Array = np.ascontiguousarray(table, working_dtype(table.dtype))
@@ -50,19 +51,19 @@ def check_rows(X: Any, who: str, name: str = "X") -> Array:
 
 
 def check_table(X: Any, who: str, name: str = "X") -> npt.NDArray[Any]:
-    """Matrix of numbers with at least one row and one column, in its own dtype."""
+    """Return a nonempty matrix of numbers in its own dtype."""
     if hasattr(X, "toarray"):
         raise TypeError(
             f"{who}: {name} must be dense; got a sparse {type(X).__name__}. "
-            "Pass X.toarray(), or a few of its components (TruncatedSVD)."
+            "Pass X.toarray(), or its leading components (TruncatedSVD)."
         )
     table = np.asarray(X)
     if table.dtype.kind not in "biufO":
         raise TypeError(f"{who}: {name} must be numeric; got dtype {table.dtype}.")
     if table.ndim != 2:
         raise ValueError(
-            f"{who}: {name} must have two dimensions (rows are items); got shape {table.shape}. "
-            "Use X.reshape(-1, 1) for one feature, X.reshape(1, -1) for one item."
+            f"{who}: {name} must have two dimensions (rows are samples); got shape {table.shape}. "
+            "Use X.reshape(-1, 1) for one feature, X.reshape(1, -1) for one sample."
         )
     if 0 in table.shape:
         raise ValueError(f"{who}: {name} must not be empty; got shape {table.shape}.")
@@ -70,14 +71,14 @@ def check_table(X: Any, who: str, name: str = "X") -> npt.NDArray[Any]:
 
 
 def working_dtype(dtype: npt.DTypeLike) -> npt.DTypeLike:
-    """Dtype to compute in: float32 for half and single precision, float64 for the rest."""
+    """Return the dtype to compute in: float32 for half and single precision, else float64."""
     return np.float32 if np.dtype(dtype) in (np.float16, np.float32) else np.float64
 
 
 def check_finite(rows: Array, who: str, name: str, first_row: int = 0) -> None:
     """Raise on the first entry that is NaN or infinite, naming its row and column."""
-    # A finite sum proves finite entries, of squares at the speed of BLAS, of entries where those
-    # overflow; the search for the culprit runs only when both fail.
+    # A finite sum of squares (fast, by BLAS) or of entries (if squares overflow) proves that all
+    # entries are finite.
     entries = rows.ravel(order="K")
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(entries @ entries) or np.isfinite(entries.sum(dtype=np.float64)):
@@ -92,7 +93,7 @@ def check_finite(rows: Array, who: str, name: str, first_row: int = 0) -> None:
 
 
 def check_n_neighbors(n_neighbors: Any, most: int, bound: str, who: str) -> int:
-    """Whole number of neighbors from 1 to ``most``; ``bound`` says where that comes from."""
+    """Check for an integer from 1 to ``most``; ``bound`` names the origin of the limit."""
     if isinstance(n_neighbors, bool | np.bool_) or not isinstance(n_neighbors, int | np.integer):
         raise TypeError(f"{who}: n_neighbors must be an integer; got {n_neighbors!r}.")
     if n_neighbors < 1:
@@ -103,32 +104,34 @@ def check_n_neighbors(n_neighbors: Any, most: int, bound: str, who: str) -> int:
 
 
 def check_labels(y: Any, n_samples: int, who: str) -> Ints:
-    """Integer labels, one a row, ``UNLABELED`` where there is none."""
+    """Return int64 labels, one per row, ``UNLABELED`` where missing."""
     labels = np.asarray(y)
     if labels.shape != (n_samples,):
         raise ValueError(
-            f"{who}: y must have shape ({n_samples},), a label a row; got shape {labels.shape}."
+            f"{who}: y must have shape ({n_samples},), one label per row; got shape {labels.shape}."
         )
     kind = labels.dtype.kind
     if kind not in "iuf" or (kind == "f" and not (labels == np.rint(labels)).all()):
         raise TypeError(
             f"{who}: y must hold integers, {UNLABELED} for unlabeled rows; got "
             f"{_first_no_integer(y)}, dtype {labels.dtype}. "
-            f"ssdml.datasets.encode_partial_labels makes them: {UNLABELED} of None, NaN and '', "
-            "codes of names, True and False."
+            "ssdml.datasets.encode_partial_labels converts names, True and False to codes, and "
+            f"None, NaN and '' to {UNLABELED}."
         )
-    # Beyond, integers without a sign would wrap around, 2^64 - 1 to "unlabeled".
+    # Larger unsigned integers would wrap around, 2^64 - 1 to "unlabeled".
     large = np.abs(labels.astype(np.longdouble)) >= 2**63 if kind != "i" else np.zeros(1, bool)
     if large.any():
         raise ValueError(
-            f"{who}: y must hold integers of 64 bits, with a sign; got {labels[large][0]}. "
-            "ssdml.datasets.encode_partial_labels makes codes of them."
+            f"{who}: y must fit into int64; got {labels[large][0]}. "
+            "ssdml.datasets.encode_partial_labels converts it to codes."
         )
     return labels.astype(np.int64)
 
 
 def _first_no_integer(y: Any) -> str:
-    entries = y.tolist() if hasattr(y, "tolist") else [*y]  # as given: an array may make them text
+    entries = (
+        y.tolist() if hasattr(y, "tolist") else [*y]
+    )  # as given: an array may turn them into text
     wrong = (
         row
         for row, entry in enumerate(entries)
@@ -141,7 +144,7 @@ def _first_no_integer(y: Any) -> str:
 
 
 def check_labeled(labels: Ints, who: str, way_out: str) -> None:
-    """Raise unless some row is labeled."""
+    """Raise unless at least one row is labeled."""
     if not (labels != UNLABELED).any():
         raise ValueError(
             f"{who}: y must contain labels beside {UNLABELED} (unlabeled); "
@@ -149,41 +152,54 @@ def check_labeled(labels: Ints, who: str, way_out: str) -> None:
         )
 
 
-def check_inside(value: Any, low: float, high: float, name: str, who: str) -> float:
-    """Number strictly between ``low`` and ``high``."""
-    _check_number(value, name, who)
-    if not low < value < high:
-        raise ValueError(f"{who}: {name} must lie strictly between {low} and {high}; got {value}.")
-    return float(value)
-
-
-def check_positive(value: Any, name: str, who: str) -> float:
-    """Number above 0."""
-    _check_number(value, name, who)
-    if not value > 0:
-        raise ValueError(f"{who}: {name} must be above 0; got {value}.")
-    return float(value)
-
-
-def _check_number(value: Any, name: str, who: str) -> None:
+def check_number(
+    value: Any,
+    name: str,
+    who: str,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    below: float | None = None,
+) -> float:
+    """Check for a finite number, above ``above``, at least ``least``, below ``below``."""
     if not isinstance(value, Real):
         raise TypeError(f"{who}: {name} must be a number; got {value!r}.")
+    if above is not None and below is not None and not above < value < below:
+        raise ValueError(
+            f"{who}: {name} must lie strictly between {above} and {below}; got {value}."
+        )
+    if not math.isfinite(value):
+        raise ValueError(f"{who}: {name} must be finite; got {value}.")
+    if above is not None and value <= above:
+        raise ValueError(f"{who}: {name} must be above {above:g}; got {value}.")
+    if least is not None and value < least:
+        raise ValueError(f"{who}: {name} must be at least {least:g}; got {value}.")
+    return float(value)
+
+
+def check_count(value: Any, name: str, who: str, *, least: int = 1) -> None:
+    """Raise unless ``value`` is a whole number, at least ``least``."""
+    if not isinstance(value, Integral):
+        raise TypeError(f"{who}: {name} must be a whole number; got {value!r}.")
+    if value < least:
+        raise ValueError(f"{who}: {name} must be at least {least}; got {value}.")
+
+
+def check_rate(value: Any, who: str) -> None:
+    """Raise unless ``value`` is a learning rate or None."""
+    if value is not None:
+        check_number(value, "learning_rate", who, least=0)
 
 
 def as_generator(random_state: Any) -> np.random.Generator:
-    """Generator from a seed, a Generator, a RandomState, or fresh entropy for None."""
+    """Return a Generator from a seed, a Generator, a RandomState, or None for fresh entropy."""
     if isinstance(random_state, np.random.RandomState):
         random_state = random_state.randint(np.iinfo(np.int32).max)
     return np.random.default_rng(random_state)
 
 
-# Where the channels of an image stand, by its shape.
-
-CHANNELS = (1, 3, 4)  # gray, colors, colors that let something through
-
-
 def has_channels_last(shape: Sequence[int]) -> bool:
-    """Whether the shape of an item is that of an image whose channels stand behind its pixels.
+    """Whether the shape is that of an image with its channels last.
 
     Examples
     --------
@@ -194,7 +210,7 @@ def has_channels_last(shape: Sequence[int]) -> bool:
 
 
 def has_channels_first(shape: Sequence[int]) -> bool:
-    """Whether the shape of an item is that of an image whose channels stand before its pixels.
+    """Whether the shape is that of an image with its channels first.
 
     Examples
     --------
@@ -202,34 +218,3 @@ def has_channels_first(shape: Sequence[int]) -> bool:
     (True, False)
     """
     return has_channels_last(shape[::-1])
-
-
-# Checks of the numbers that a loss is made with.
-
-
-def check_number(
-    value: Any, name: str, who: str, *, above: float | None = None, least: float | None = None
-) -> None:
-    """Raise unless this is a finite number, above ``above`` and not below ``least``."""
-    if not isinstance(value, Real):
-        raise TypeError(f"{who}: {name} must be a number; got {value!r}.")
-    if not math.isfinite(value):
-        raise ValueError(f"{who}: {name} must be finite; got {value}.")
-    if above is not None and value <= above:
-        raise ValueError(f"{who}: {name} must be above {above:g}; got {value}.")
-    if least is not None and value < least:
-        raise ValueError(f"{who}: {name} must be at least {least:g}; got {value}.")
-
-
-def check_count(value: Any, name: str, who: str, *, least: int = 1) -> None:
-    """Raise unless this is a whole number, and not below ``least``."""
-    if not isinstance(value, Integral):
-        raise TypeError(f"{who}: {name} must be a whole number; got {value!r}.")
-    if value < least:
-        raise ValueError(f"{who}: {name} must be at least {least}; got {value}.")
-
-
-def check_rate(value: Any, who: str) -> None:
-    """Raise unless this is a learning rate, or None for that of the optimizer."""
-    if value is not None:
-        check_number(value, "learning_rate", who, least=0)

@@ -180,12 +180,12 @@ with_labels = {
 @pytest.mark.parametrize(
     ("y", "error", "message"),
     [
-        (Y[:-1], ValueError, r"y must have shape \(8,\), a label a row; got shape \(7,\)"),
+        (Y[:-1], ValueError, r"y must have shape \(8,\), one label per row; got shape \(7,\)"),
         (np.append(Y, 0), ValueError, r"y must have shape \(8,\), .*; got shape \(9,\)"),
         (Y[:, None], ValueError, r"y must have shape \(8,\), .*; got shape \(8, 1\)"),
         (np.where(Y < 0, np.nan, Y), TypeError, "y must hold integers, -1 for unlabeled rows"),
-        (np.where(Y < 0, -np.inf, Y), ValueError, "integers of 64 bits, with a sign; got -inf"),
-        (np.where(Y < 0, 1e30, Y), ValueError, r"integers of 64 bits, with a sign; got 1e\+30"),
+        (np.where(Y < 0, -np.inf, Y), ValueError, "y must fit into int64; got -inf"),
+        (np.where(Y < 0, 1e30, Y), ValueError, r"y must fit into int64; got 1e\+30"),
         (Y.astype(np.uint64), ValueError, "of 64 bits, with a sign; got 18446744073709551615"),
     ],
     ids=["short", "long", "column", "NaN", "infinite", "huge", "wrapped"],

@@ -83,7 +83,7 @@ def test_no_label_at_all_leaves_no_class(y):
 
 
 def test_labels_of_two_kinds_are_refused():
-    with pytest.raises(TypeError, match=r"labels must be of one kind.*; got int, str"):
+    with pytest.raises(TypeError, match=r"y must hold labels of one kind.*; got int, str"):
         encode_partial_labels(["a", 3, None])
 
 
@@ -113,7 +113,11 @@ def test_whole_numbers_are_read_whatever_holds_them(y):
     ("y", "error", "message"),
     [
         (None, ValueError, r"^who requires y to be passed, but the target y is None\.$"),
-        ([0, 1], ValueError, r"^who: y must have shape \(3,\), a label a row; got shape \(2,\)"),
+        (
+            [0, 1],
+            ValueError,
+            r"^who: y must have shape \(3,\), one label per row; got shape \(2,\)",
+        ),
         (np.zeros((3, 2)), ValueError, "y should be a 1d array"),
         (["a", "b", "c"], TypeError, "^who: y must hold integers, .*encode_partial_labels"),
         (np.array([0.5, 1, 2], dtype=object), TypeError, "^who: y must hold integers"),

@@ -50,8 +50,8 @@ def test_labels_become_integers(given):
 def test_what_is_no_label_is_shown_and_sent_to_the_encoder(given, got):
     message = (
         f"here: y must hold integers, -1 for unlabeled rows; got {got}. "
-        "ssdml.datasets.encode_partial_labels makes them: -1 of None, NaN and '', codes of names, "
-        "True and False."
+        "ssdml.datasets.encode_partial_labels converts names, True and False to codes, and None, "
+        "NaN and '' to -1."
     )
     with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
         check_labels(given, 3, "here")
@@ -59,7 +59,7 @@ def test_what_is_no_label_is_shown_and_sent_to_the_encoder(given, got):
 
 @pytest.mark.parametrize("given", [[0, 1], [[0], [1], [2]], 0])
 def test_labels_are_one_a_row(given):
-    with pytest.raises(ValueError, match=r"here: y must have shape \(3,\), a label a row; got"):
+    with pytest.raises(ValueError, match=r"here: y must have shape \(3,\), one label per row; got"):
         check_labels(given, 3, "here")
 
 
