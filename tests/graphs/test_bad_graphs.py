@@ -186,7 +186,7 @@ with_labels = {
         (np.where(Y < 0, np.nan, Y), TypeError, "y must hold integers, -1 for unlabeled rows"),
         (np.where(Y < 0, -np.inf, Y), ValueError, "y must fit into int64; got -inf"),
         (np.where(Y < 0, 1e30, Y), ValueError, r"y must fit into int64; got 1e\+30"),
-        (Y.astype(np.uint64), ValueError, "of 64 bits, with a sign; got 18446744073709551615"),
+        (Y.astype(np.uint64), ValueError, "y must fit into int64; got 18446744073709551615"),
     ],
     ids=["short", "long", "column", "NaN", "infinite", "huge", "wrapped"],
 )
