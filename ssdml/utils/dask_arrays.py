@@ -1,7 +1,4 @@
-"""Arrays of dask at the public door: known by sight, checked, and mapped block by block.
-
-dask is never imported to find out whether something is of dask: who passes it has imported it.
-"""
+"""Dask arrays: recognition without importing dask, checks, and maps over blocks."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from ssdml.utils.validation import check_finite
 
 
 def is_dask(X: Any) -> bool:
-    """Whether an object is one of dask's: an array, a data frame, a delayed value.
+    """Whether an object is a dask collection: an array, a data frame, a delayed value.
 
     Examples
     --------
@@ -28,7 +25,7 @@ def is_dask(X: Any) -> bool:
 
 
 def rows_dtype(X: Any) -> np.dtype[Any]:
-    """Dtype in which rows are taken: their own if it is float32 or float64, else float64.
+    """Return the dtype to compute in: float32 or float64 if X has it, else float64.
 
     Examples
     --------
@@ -39,22 +36,22 @@ def rows_dtype(X: Any) -> np.dtype[Any]:
 
 
 def check_dask_array(X: Any, who: str) -> None:
-    """Raise unless X is a matrix of numbers in dense blocks of whole rows, however many rows."""
+    """Raise unless X is a numeric matrix in dense blocks of whole rows."""
     from dask.array import Array as DaskArray
 
     if not isinstance(X, DaskArray):
         raise TypeError(
-            f"{who}: X must be an array of dask; got a {type(X).__name__}. "
-            "Use X.to_dask_array(lengths=True) of a data frame."
+            f"{who}: X must be a dask array; got a {type(X).__name__}. "
+            "For a data frame, pass X.to_dask_array(lengths=True)."
         )
     if X.ndim != 2:
         raise ValueError(
-            f"{who}: X must have two dimensions (rows are items); got shape {X.shape}. "
+            f"{who}: X must have two dimensions (rows are samples); got shape {X.shape}. "
             "Use X.reshape(-1, 1) for one feature."
         )
     if not isinstance(X._meta, np.ndarray):
         raise TypeError(
-            f"{who}: X must have blocks that are NumPy arrays; got {type(X._meta).__name__}. "
+            f"{who}: X must have NumPy blocks; got {type(X._meta).__name__}. "
             "If they are sparse, use X.map_blocks(lambda block: block.toarray())."
         )
     if X.dtype.kind not in "biuf":
@@ -64,8 +61,8 @@ def check_dask_array(X: Any, who: str) -> None:
         )
     if X.numblocks[1] != 1:
         raise ValueError(
-            f"{who}: X must have all columns of a row in one chunk; got {X.numblocks[1]} chunks of "
-            "columns. Use X.rechunk({1: -1})."
+            f"{who}: X must have all columns in one chunk; got {X.numblocks[1]} chunks of columns. "
+            "Use X.rechunk({1: -1})."
         )
     if np.isnan(X.shape[1]):
         check_known_chunks(X, who)
@@ -83,7 +80,7 @@ def check_known_chunks(X: Any, who: str) -> None:
 def check_block(
     block: Any, shape: tuple[int, int], dtype: npt.DTypeLike, who: str, first_row: int = 0
 ) -> Array:
-    """Rows of a block in the given dtype, once they are what the array says of them.
+    """Check a computed block and convert it to the dtype.
 
     Examples
     --------
@@ -92,7 +89,7 @@ def check_block(
     """
     if not isinstance(block, np.ndarray):
         raise TypeError(
-            f"{who}: X must have blocks that are NumPy arrays; got a {type(block).__name__}. "
+            f"{who}: X must have NumPy blocks; got a {type(block).__name__}. "
             "If they are sparse, use X.map_blocks(lambda block: block.toarray())."
         )
     if block.shape != shape:
@@ -106,17 +103,17 @@ def check_block(
 
 
 def map_row_blocks(X: Any, function: Callable[[Array], Array], n_columns: int, who: str) -> Any:
-    """Array of dask whose blocks are the function's results on the blocks of X.
+    """Map a function lazily over the blocks of rows of a dask array.
 
     Parameters
     ----------
     X : dask array of shape (n, d)
-        The numbers of rows in its chunks may be unknown.
+        The chunk sizes of the rows may be unknown.
     function : callable
-        Takes finite rows (m, d), float32 or float64; returns (m, n_columns).
+        Maps finite rows (m, d), float32 or float64, to (m, n_columns).
     n_columns : int
     who : str
-        Of the messages, which come when a block is computed.
+        Prefix of messages, raised when a block is computed.
     """
     dtype = rows_dtype(X)
     return X.map_blocks(
@@ -135,7 +132,7 @@ def _on_block(
     block_info: dict[Any, Any],
 ) -> Array:
     (start, stop), (_, n_features) = block_info[0]["array-location"]
-    if np.isnan(start) or np.isnan(stop):  # chunks of unknown sizes
+    if np.isnan(start) or np.isnan(stop):  # unknown chunk sizes
         start, n_rows = 0, len(block)
         who = f"{who}: block {block_info[0]['chunk-location'][0]}"
     else:

@@ -1,7 +1,7 @@
-"""Products with tall arrays, shared out among threads in fixed blocks of rows.
+"""Products with tall arrays on several threads, and limits on threads.
 
-Blocks depend on the shape alone and are summed in order, each by one thread: results are the same
-on any number of threads.
+Blocks of rows depend on the shape only, and sums are in order: results do not depend on the number
+of threads.
 """
 
 from __future__ import annotations
@@ -22,26 +22,34 @@ from threadpoolctl import OpenBLASController, threadpool_limits
 from ssdml.utils.typing import Array
 
 BLOCK_ROWS = 2**14
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
 T = TypeVar("T")
 
 
 class Threads:
-    """Maps functions over blocks of rows, one thread a block; without a pool one after another."""
+    """Maps functions over blocks of rows, one thread per block; serially without a pool."""
 
     def __init__(self, pool: ThreadPoolExecutor | None = None) -> None:
         self._map = map if pool is None else pool.map
 
     def map(self, function: Callable[[slice], T], n_rows: int, step: int = BLOCK_ROWS) -> list[T]:
-        """Results of the blocks, in order."""
+        """Return the results of the blocks, in order."""
         return list(self._map(function, row_blocks(n_rows, step)))
 
     def sum(self, function: Callable[[slice], Array], n_rows: int) -> Array:
-        """Sum of the results, in order."""
+        """Sum the results, in order."""
         total: Array = np.sum(self.map(function, n_rows), axis=0)
         return total
 
     def gram(self, left: Array, right: Array) -> Array:
-        """``left.T @ right`` in float64, for arrays with as many rows."""
+        """Compute ``left.T @ right`` in float64."""
 
         def product(block: slice) -> Array:
             part: Array = (left[block].T @ right[block]).astype(np.float64)
@@ -50,7 +58,7 @@ class Threads:
         return self.sum(product, len(left))
 
     def product(self, left: Array, right: Array) -> Array:
-        """``left @ right`` in the precision of ``left``, for a small ``right``."""
+        """Compute ``left @ right`` in the precision of ``left``, for a small ``right``."""
         product = np.empty((len(left), right.shape[1]), left.dtype)
 
         def work(block: slice) -> None:
@@ -60,7 +68,7 @@ class Threads:
         return product
 
     def subtract_product(self, target: Array, left: Array, right: Array) -> None:
-        """``target -= left @ right``, in place."""
+        """Compute ``target -= left @ right``, in place."""
 
         def work(block: slice) -> None:
             target[block] -= left[block] @ right.astype(left.dtype)
@@ -69,14 +77,14 @@ class Threads:
 
 
 class ParallelMatrix:
-    """A sparse matrix whose products with arrays are shared out among threads."""
+    """A sparse matrix with products on several threads."""
 
     def __init__(self, matrix: sparse.csr_array, threads: Threads) -> None:
         self.shape, self.dtype, self.threads = matrix.shape, matrix.dtype, threads
         self._parts = [matrix[block] for block in row_blocks(matrix.shape[0], BLOCK_ROWS)]
 
     def astype(self, dtype: Any) -> ParallelMatrix:
-        """The same matrix in another precision; itself in its own."""
+        """Return the matrix in this precision."""
         if dtype == self.dtype:
             return self
         other = copy.copy(self)
@@ -94,7 +102,7 @@ class ParallelMatrix:
         return product
 
     def part(self, rows: slice, block: Array) -> Array:
-        """The product's rows of one of the blocks."""
+        """Return the rows of the product in one of the blocks."""
         product: Array = self._parts[rows.start // BLOCK_ROWS] @ block
         return product
 
@@ -104,16 +112,13 @@ SERIAL = Threads()
 
 @contextmanager
 def threads(n_threads: int) -> Iterator[Threads]:
-    """So many threads, each with BLAS to itself."""
+    """Provide threads with serial BLAS in each."""
     with BLAS.one_thread(), ThreadPoolExecutor(n_threads) as pool:
         yield Threads(pool)
 
 
 class _Blas:
-    """The threads of BLAS, which belong to the process: the last who wants one restores them.
-
-    Were each to restore what it found, one of several at a time would restore the limit.
-    """
+    """Limit on the threads of BLAS, which is global: the last of concurrent users restores it."""
 
     def __init__(self) -> None:
         self._lock, self._n_users = Lock(), 0
@@ -121,7 +126,7 @@ class _Blas:
 
     @contextmanager
     def one_thread(self) -> Iterator[None]:
-        """One thread for every product, until nobody asks for that any more."""
+        """Run BLAS on one thread until the last concurrent user leaves."""
         with self._lock:
             if not self._n_users:
                 release_openblas()
@@ -139,9 +144,9 @@ class _Blas:
 
 
 def release_openblas() -> None:
-    """Let the next thread that sets OpenBLAS's threads be heeded.
+    """Let any thread set the threads of OpenBLAS.
 
-    threadpoolctl heeds but the first that does for as long as that one lives, and dask's live on.
+    threadpoolctl reserves that to the first one as long as it lives, and dask's threads live on.
     """
     OpenBLASController.clear_controlling_thread(force=True)
 
@@ -150,7 +155,7 @@ BLAS = _Blas()
 
 
 def row_blocks(n_rows: int, step: int) -> list[slice]:
-    """Slices of at most ``step`` rows; of one row each for a step below 1.
+    """Split rows into slices of at most ``step``, at least 1.
 
     Examples
     --------
@@ -162,40 +167,28 @@ def row_blocks(n_rows: int, step: int) -> list[slice]:
 
 
 def count_threads(n_jobs: int | None) -> int:
-    """Threads that ``n_jobs`` asks for, as joblib counts them: None is 1, -1 all."""
+    """Return the number of threads for ``n_jobs``, as joblib does: None is 1, -1 all."""
     from joblib import effective_n_jobs, parallel_config
 
     if n_jobs == 0:
         raise ValueError(
-            "n_jobs must not be 0; got 0. Give the number of threads, or of processes, or -1 for "
-            "one a core."
+            "n_jobs must not be 0; got 0. Pass the number of threads, or of processes, or -1 for "
+            "one per core."
         )
     if n_jobs is None:
-        return int(effective_n_jobs(None))  # what a surrounding parallel_config says
-    with parallel_config("threading"):  # processes inside of processes are refused, threads not
+        return int(effective_n_jobs(None))  # of a surrounding parallel_config
+    with parallel_config("threading"):  # joblib refuses nested processes, not threads
         return int(effective_n_jobs(n_jobs))
-
-
-# Threads of BLAS, OpenMP, faiss and torch, so that processes side by side do not share cores.
-
-VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "BLIS_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "NUMBA_NUM_THREADS",
-)
 
 
 @contextmanager
 def limited_threads(n_threads: int) -> Iterator[None]:
-    """At most so many threads of each library, of those that load meanwhile too.
+    """Limit the threads of BLAS, OpenMP, faiss and torch, also if they are imported meanwhile.
 
     Notes
     -----
-    OpenBLAS heeds this in the main thread of a process, where joblib's processes work. Workers of
-    dask work in another one; there the variables count, which their nannies set to 1.
+    OpenBLAS obeys in the main thread of a process, where joblib's workers run. Dask's workers run
+    in another thread, where the variables count, which their nannies set to 1.
 
     Examples
     --------
@@ -204,10 +197,8 @@ def limited_threads(n_threads: int) -> Iterator[None]:
     ...     {pool["num_threads"] for pool in threadpool_info()} <= {1}
     True
     """
-    from threadpoolctl import threadpool_limits
-
-    before = {name: os.environ.get(name) for name in VARIABLES}
-    os.environ |= dict.fromkeys(VARIABLES, str(n_threads))
+    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
+    os.environ |= dict.fromkeys(THREAD_VARIABLES, str(n_threads))
     torch = sys.modules.get("torch")
     n_torch = None if torch is None else torch.get_num_threads()
     if torch is not None:

@@ -1,8 +1,7 @@
-"""Fitted estimators on disk: arrays as safetensors, the rest as JSON. Loading runs no code.
+"""Atomic files, and fitted estimators on disk: safetensors and JSON, so loading runs no code.
 
-The JSON names the file of its arrays. A folder that is saved to again gets the new arrays under
-another name, and one replacement of the JSON turns the old model into the new one: whenever a save
-is cut short, the folder holds the one or the other.
+The JSON names the file of the arrays. Saving into the same folder again writes the arrays under
+another name and then replaces the JSON: an interrupted save leaves the old model or the new one.
 """
 
 from __future__ import annotations
@@ -16,40 +15,85 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+
+from ssdml.utils.typing import Array
 
 SCHEMA = 1
 CONFIG, ARRAYS, OTHER_ARRAYS = "config.json", "model.safetensors", "model-2.safetensors"
+
+
+@contextmanager
+def atomic_write(path: Path, *, way_out: str = "") -> Iterator[Path]:
+    """Yield a temporary path that replaces ``path`` on success.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written; the message names it and ends with ``way_out``.
+    """
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.unfinished")  # one per process
+    try:
+        yield unfinished
+        unfinished.replace(path)
+    except OSError as error:
+        raise cannot_write(path, error, way_out) from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+@contextmanager
+def default_mode(path: Path) -> Iterator[None]:
+    """Give a file the default permissions; safetensors writes for the owner only.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     plain, own = Path(folder) / "plain", Path(folder) / "own"
+    ...     plain.touch()
+    ...     with default_mode(own):
+    ...         own.chmod(0o600)
+    ...     plain.stat().st_mode == own.stat().st_mode
+    True
+    """
+    path.touch()
+    mode = path.stat().st_mode
+    yield
+    path.chmod(mode)
+
+
+def cannot_write(path: Path, error: OSError, way_out: str = "") -> OSError:
+    """Return the error with the path of the file and advice."""
+    reason = f"cannot be written ({error.strerror}). {way_out}".strip()
+    return OSError(error.errno, reason, str(path))
 
 
 def save_state(
     folder: str | Path,
     name: str,
     params: dict[str, Any],
-    arrays: dict[str, npt.NDArray[Any]],
+    arrays: dict[str, Array],
     **more: Any,
 ) -> None:
-    """Write a fitted estimator into a folder, which is made if it is not there.
+    """Write a fitted estimator into a folder, which is created if needed.
 
-    A model that the folder holds is replaced at once at the end, or not at all; a save that fails
-    leaves nothing behind.
+    A model in the folder is replaced atomically; a failed save leaves nothing behind.
 
     Parameters
     ----------
     folder : path
     name : str
-        Class of the estimator; :func:`load_state` asks for it again.
+        Class of the estimator, checked by :func:`load_state`.
     params : dict
-        Constructor arguments; must be JSON.
+        Constructor arguments, serializable as JSON.
     arrays : dict of arrays
     **more
-        Other JSON to keep.
+        Other JSON entries.
 
     Raises
     ------
     OSError
-        Where the disk is full or refuses, or a file is in the way; it names the folder and the way
-        out.
+        If the folder cannot be written.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
@@ -77,7 +121,7 @@ def save_state(
         unfinished.write_text(text, encoding="utf-8")
         unfinished.replace(folder / CONFIG)
     except (OSError, SafetensorError) as error:
-        with suppress(OSError):  # a disk that refuses to write may refuse this as well
+        with suppress(OSError):  # cleaning up may fail too
             (folder / config["arrays"]).unlink(missing_ok=True)
             unfinished.unlink(missing_ok=True)
             for path in made:
@@ -88,14 +132,14 @@ def save_state(
 
 
 def _cannot_save(name: str, folder: Path, error: Exception) -> OSError:
-    """The error with the folder that was meant and what to do."""
+    """Return the error with the folder and advice."""
     reason = getattr(error, "strerror", None) or str(error)
     text = f"{name}.save: cannot write the model ({reason}). Make room, or save it elsewhere."
     return OSError(getattr(error, "errno", None) or errno.EIO, text, str(folder))
 
 
 def _arrays_in_use(folder: Path) -> str | None:
-    """File of the arrays of the model that a folder holds; None if it holds none."""
+    """Return the file of the arrays of the model in a folder; None without a model."""
     try:
         return _arrays_of(_config_in(folder))
     except (OSError, ValueError, TypeError):
@@ -103,25 +147,25 @@ def _arrays_in_use(folder: Path) -> str | None:
 
 
 def _config_in(folder: Path) -> Any:
-    """What stands in a folder's JSON, whatever it is."""
+    """Read the JSON of a folder."""
     return json.loads((folder / CONFIG).read_text(encoding="utf-8"))
 
 
 def _arrays_of(config: dict[str, Any]) -> str:
-    """Which of the two names a config has for its arrays: no other file is ever read or removed."""
+    """Return the file of the arrays, one of two names: no other file is read or removed."""
     file = config["arrays"] if "arrays" in config else ARRAYS
     if file not in (ARRAYS, OTHER_ARRAYS):
         raise ValueError(f"arrays must be {ARRAYS} or {OTHER_ARRAYS}; got {file!r}")
     return str(file)
 
 
-def load_state(folder: str | Path, name: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """Config and arrays that :func:`save_state` wrote for a class of this name.
+def load_state(folder: str | Path, name: str) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Read the config and the arrays that :func:`save_state` wrote for this class.
 
     Raises
     ------
     FileNotFoundError
-        If the folder is not one that was saved to.
+        If the folder holds no saved model.
     ValueError
         If it holds another class, a later schema, or a damaged file.
     """
@@ -147,7 +191,7 @@ def load_state(folder: str | Path, name: str) -> tuple[dict[str, Any], dict[str,
 
 
 def saved_class(folder: str | Path) -> str | None:
-    """Name of the class that a folder holds; None where it cannot be read."""
+    """Return the class name of the model in a folder; None if it cannot be read."""
     try:
         return str(_config_in(Path(folder))["class"])
     except (OSError, ValueError, TypeError, KeyError):
@@ -155,7 +199,7 @@ def saved_class(folder: str | Path) -> str | None:
 
 
 def _present(file: Path, name: str) -> Path:
-    """The file, if it is there."""
+    """Return the file if it exists."""
     if not file.is_file():
         raise FileNotFoundError(
             f"{name}.load: {file.parent} must hold a saved model; {file.name} is missing."
@@ -164,56 +208,7 @@ def _present(file: Path, name: str) -> Path:
 
 
 def _plain(value: Any) -> Any:
-    """JSON of a NumPy number."""
+    """Convert NumPy scalars for JSON."""
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"save: parameters must be JSON; got {type(value).__name__} ({value!r}).")
-
-
-# Files that are whole or not there.
-
-
-@contextmanager
-def atomic_write(path: Path, *, way_out: str = "") -> Iterator[Path]:
-    """Where to write what becomes ``path`` at the end, if nothing went wrong.
-
-    Raises
-    ------
-    OSError
-        Where it cannot be written; it names the file and says ``way_out``.
-    """
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.unfinished")  # each process its own
-    try:
-        yield unfinished
-        unfinished.replace(path)
-    except OSError as error:
-        raise cannot_write(path, error, way_out) from error
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-@contextmanager
-def default_mode(path: Path) -> Iterator[None]:
-    """A file that its writer makes for the owner alone, as safetensors does, is as any other here.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     plain, own = Path(folder) / "plain", Path(folder) / "own"
-    ...     plain.touch()
-    ...     with default_mode(own):
-    ...         own.chmod(0o600)
-    ...     plain.stat().st_mode == own.stat().st_mode
-    True
-    """
-    path.touch()
-    mode = path.stat().st_mode
-    yield
-    path.chmod(mode)
-
-
-def cannot_write(path: Path, error: OSError, way_out: str = "") -> OSError:
-    """The error with the file that was meant and what to do."""
-    reason = f"cannot be written ({error.strerror}). {way_out}".strip()
-    return OSError(error.errno, reason, str(path))

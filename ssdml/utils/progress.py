@@ -1,4 +1,4 @@
-"""Stages of a fit, told to whoever listens: the log, scikit-learn's callbacks, a terminal."""
+"""Progress of a fit: the log, scikit-learn's callbacks, a bar in the terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 logger = logging.getLogger("ssdml")
 
 try:  # scikit-learn 1.9
-    # "as" tells the type checker that others import them from here.
+    # "as" marks them as exported.
     from sklearn.callback import (
         CallbackSupportMixin as CallbackSupportMixin,
         with_callbacks as with_callbacks,
@@ -21,10 +21,10 @@ try:  # scikit-learn 1.9
 except ImportError:
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Stands in where scikit-learn has no callbacks."""
+        """Placeholder for scikit-learn before 1.9, without callbacks."""
 
     def with_callbacks(method: Any) -> Any:
-        """Put a frame around the method, as scikit-learn does: the levels of warnings count it."""
+        """Add a stack frame as scikit-learn does, so that the stacklevel of warnings fits."""
 
         @functools.wraps(method)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -34,33 +34,32 @@ except ImportError:
 
 
 class Show(Protocol):
-    """Takes the fraction of a stage that is done, and a word on it."""
+    """Callback that reports the progress of a stage."""
 
     def __call__(self, done: float, note: str = "") -> object:
-        """So much is done."""
+        """Report the fraction done, with a note."""
 
 
 class Stages:
-    """Tells of each stage of a fit as it begins and ends.
+    """Reports the stages of a fit.
 
     Parameters
     ----------
     estimator : estimator
-        Its callbacks, where scikit-learn has them, see a task a stage.
+        Its scikit-learn callbacks see one task per stage.
     n_stages : int
     verbose : int
-        From 1 on a bar is drawn on the terminal, if standard error is one.
+        If positive, draw a progress bar if standard error is a terminal.
 
     Attributes
     ----------
     seconds : dict of str to float
-        What each stage took that has ended.
+        Duration of each finished stage.
 
     Notes
     -----
-    A callback may return True at the end of a task to ask for a stop. No estimator that
-    scikit-learn 1.9 ships reads it, and neither do we: the fit goes on to its end. Fewer rounds
-    are had by ``max_rounds``, fewer partitions by ``epochs``.
+    A callback may return True to request a stop; like the estimators of scikit-learn 1.9, ours
+    ignore it. Lower ``max_rounds`` or ``epochs`` for a shorter fit.
     """
 
     def __init__(self, estimator: Any, n_stages: int, *, verbose: int = 0) -> None:
@@ -76,7 +75,7 @@ class Stages:
 
     @contextmanager
     def all(self, X: Any, y: Any) -> Iterator[None]:
-        """Around the whole fit."""
+        """Enclose the whole fit."""
         data = {"estimator": self._estimator, "X": X, "y": y}
         if self._context is not None:
             self._context.call_on_fit_task_begin(**data)
@@ -88,12 +87,12 @@ class Stages:
             if self._bar:
                 self._bar.stop()
         if self._context is not None:
-            # Nothing to add: by now the estimator is fitted, and ScoringMonitor scores it.
+            # No attributes to add: the estimator is fitted by now, so ScoringMonitor can score it.
             self._context.call_on_fit_task_end(**data, reconstruction_attributes={})
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[Show]:
-        """Around one stage; yields a function that takes the fraction of it that is done."""
+        """Enclose one stage; yield a callback for its progress."""
         self._stage, self._note = name, ""
         task = self._context.subcontext(task_name=name) if self._context is not None else None
         if task is not None:
@@ -102,8 +101,8 @@ class Stages:
         start = time.perf_counter()
         yield self._show
         self.seconds[name] = time.perf_counter() - start
-        told = f" ({self._note})" if self._note else ""
-        logger.info("%s: %s took %.2f s%s", self._name, name, self.seconds[name], told)
+        note = f" ({self._note})" if self._note else ""
+        logger.info("%s: %s took %.2f s%s", self._name, name, self.seconds[name], note)
         self._show(0.0)
         if task is not None:
             task.call_on_fit_task_end(estimator=self._estimator)
@@ -111,9 +110,9 @@ class Stages:
     def _show(self, done: float, note: str = "") -> None:
         self._note = note or self._note
         if self._bar:
-            told = ", ".join(part for part in (f"{self._name}: {self._stage}", note) if part)
+            text = ", ".join(part for part in (f"{self._name}: {self._stage}", note) if part)
             done += len(self.seconds)
-            self._bar.update(self._task, completed=done, description=told)
+            self._bar.update(self._task, completed=done, description=text)
 
 
 def _terminal_bar() -> Any:
@@ -136,5 +135,5 @@ def _terminal_bar() -> Any:
         TextColumn("left:"),
         TimeRemainingColumn(),
         console=Console(stderr=True),
-        expand=True,  # and what is told is cut where the line is full
+        expand=True,  # the description is cut to fit
     )

@@ -1,9 +1,9 @@
-"""Scatter within and between classes, and the linear map that whitens the former."""
+"""Scatter within and between classes, whitening and discriminants."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,27 +16,27 @@ from ssdml.utils.linalg import (
     shrink,
     top_eigenvectors,
 )
-from ssdml.utils.typing import Floats
+from ssdml.utils.typing import Array, Floats, Ints
 
 
 class ClassScatter(NamedTuple):
-    """Covariances within and between classes; they add up to that of all rows."""
+    """Covariances within and between classes; their sum is the covariance of all rows."""
 
-    mean: npt.NDArray[np.float64]  # (d,)
+    mean: Floats  # (d,)
     within: Floats  # (d, d)
     between: Floats
 
 
 class ClassMoments(NamedTuple):
-    """What the rows of one place tell of the scatter of all; see :func:`pool_moments`."""
+    """Sufficient statistics of some rows for the scatter of all; see :func:`pool_moments`."""
 
-    counts: npt.NDArray[np.int64]  # (C,), rows of each class
+    counts: Ints  # (C,), rows per class
     means: Floats  # (C, d)
-    within: Floats  # (d, d), sum of the squares about the means
+    within: Floats  # (d, d), sum of squares about the means
 
 
 def class_means(rows: npt.ArrayLike, classes: npt.ArrayLike, *, n_classes: int = 0) -> Floats:
-    """Mean of the rows of each class, in float64; zeros for a class without rows.
+    """Compute the mean of each class in float64; zeros for a class without rows.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def class_means(rows: npt.ArrayLike, classes: npt.ArrayLike, *, n_classes: int =
     classes : array of shape (n,), int
         Class of each row, from 0.
     n_classes : int
-        At least so many means are returned.
+        Minimum number of means.
 
     Returns
     -------
@@ -68,7 +68,7 @@ def class_means(rows: npt.ArrayLike, classes: npt.ArrayLike, *, n_classes: int =
 
 
 def class_scatter(rows: npt.ArrayLike, classes: npt.ArrayLike) -> ClassScatter:
-    """Mean of the rows, and their covariance split into within and between classes.
+    """Split the covariance of the rows into scatter within and between classes.
 
     Parameters
     ----------
@@ -76,15 +76,10 @@ def class_scatter(rows: npt.ArrayLike, classes: npt.ArrayLike) -> ClassScatter:
     classes : array of shape (n,), int
         Class of each row, from 0.
 
-    Returns
-    -------
-    scatter : ClassScatter
-
     Notes
     -----
-    O(n d²), without a copy of the rows. Each row counts once, however sure its class: weights by
-    confidence favor the rows beside a labeled one, and the scatter within classes comes out too
-    small.
+    O(n d²), without a copy of the rows. Rows are not weighted by confidence, which would favor rows
+    close to labeled ones and underestimate the scatter within classes.
 
     Examples
     --------
@@ -96,14 +91,12 @@ def class_scatter(rows: npt.ArrayLike, classes: npt.ArrayLike) -> ClassScatter:
     means = class_means(X, codes)  # (C, d)
     offsets = means - mean
     between = (offsets.T * np.bincount(codes)) @ offsets / len(X)
-    # Not as the difference of total and between: its rounding could make it negative.
+    # Not total minus between, which rounding could make negative.
     return ClassScatter(mean, _squares_about(means, X, codes) / len(X), between)
 
 
-def _squares_about(
-    means: Floats, X: npt.NDArray[Any], codes: npt.NDArray[np.integer[Any]]
-) -> Floats:
-    """Sum of the outer squares of the rows less the means of their classes, (d, d)."""
+def _squares_about(means: Floats, X: Array, codes: Array) -> Floats:
+    """Sum the outer squares of the rows about the means of their classes, (d, d)."""
     total = np.zeros((X.shape[1], X.shape[1]))
     for place, block in float64_blocks(X):
         residuals = block - means[codes[place]]
@@ -112,19 +105,14 @@ def _squares_about(
 
 
 def class_moments(rows: npt.ArrayLike, classes: npt.ArrayLike, n_classes: int) -> ClassMoments:
-    """Number, means and inner squares of the classes, from which scatters are pooled.
+    """Compute counts, means and squares of the classes; there may be no rows.
 
     Parameters
     ----------
     rows : array of shape (n, d)
-        There may be none.
     classes : array of shape (n,), int
         Class of each row, from 0.
     n_classes : int
-
-    Returns
-    -------
-    moments : ClassMoments
 
     Examples
     --------
@@ -139,12 +127,11 @@ def class_moments(rows: npt.ArrayLike, classes: npt.ArrayLike, n_classes: int) -
 
 
 def pool_moments(parts: Sequence[ClassMoments]) -> ClassMoments:
-    r"""Moments of all rows from those of disjoint parts of them, in any grouping.
+    r"""Combine the moments of disjoint parts of the rows, in any grouping.
 
     .. math:: S = \sum_p S_p + \sum_{pc} n_{pc} (m_{pc} - m_c)(m_{pc} - m_c)^\top
 
-    are the squares about the means :math:`m_c` of all rows, from the squares :math:`S_p` about the
-    means :math:`m_{pc}` of each part: no large numbers are subtracted.
+    with the squares :math:`S_p` about the means :math:`m_{pc}` of part p, without cancellation.
 
     References
     ----------
@@ -168,7 +155,7 @@ def pool_moments(parts: Sequence[ClassMoments]) -> ClassMoments:
 
 
 def pooled_scatter(moments: ClassMoments) -> ClassScatter:
-    """What :func:`class_scatter` gives for the rows of these moments, but for rounding.
+    """Compute the :func:`class_scatter` of all rows from their moments, up to rounding.
 
     Examples
     --------
@@ -183,7 +170,7 @@ def pooled_scatter(moments: ClassMoments) -> ClassScatter:
 
 
 def whitening(scatter: ClassScatter, *, shrinkage: float = 0.1) -> Floats:
-    """Symmetric map T under which the (shrunk) scatter within classes is the identity.
+    """Compute the symmetric map that whitens the (shrunk) scatter within classes.
 
     Examples
     --------
@@ -194,9 +181,9 @@ def whitening(scatter: ClassScatter, *, shrinkage: float = 0.1) -> Floats:
 
 
 def discriminants(scatter: ClassScatter, transform: Floats, count: int) -> Floats:
-    """Orthonormal directions, after ``transform``, in which the classes' means differ most.
+    """Compute orthonormal directions, after ``transform``, in which the class means differ most.
 
-    The discriminants of Fisher and Rao if ``transform`` whitens the scatter within classes.
+    Fisher's discriminants if ``transform`` whitens the scatter within classes.
 
     Examples
     --------

@@ -62,7 +62,7 @@ def unknown_columns(X):
 @pytest.mark.parametrize(
     ("spoil", "error", "message"),
     [
-        (lambda X: dask.delayed(X), TypeError, "X must be an array of dask; got a Delayed"),
+        (lambda X: dask.delayed(X), TypeError, "X must be a dask array; got a Delayed"),
         (lambda X: X[:, 0], ValueError, r"two dimensions .*; got shape \(10,\). Use X.reshape"),
         (lambda X: X.map_blocks(sparse.csr_array), TypeError, r"got csr_array.*block\.toarray\(\)"),
         (lambda X: X.astype(object), TypeError, r"numeric; got dtype object. Use X.astype\('float"),

@@ -19,7 +19,7 @@ from ssdml.experiments.runs.execution import run_beside
 from ssdml.experiments.runs.grid import make_runs
 from ssdml.experiments.runs.job import run_one
 from ssdml.experiments.runs.results import RESULTS, read_rows
-from ssdml.utils.parallel import VARIABLES, limited_threads
+from ssdml.utils.parallel import THREAD_VARIABLES, limited_threads
 from tests.toy_study import started_anew
 
 distributed = pytest.importorskip("distributed")
@@ -118,7 +118,7 @@ def test_thread_limits_are_restored(monkeypatch):
     before = torch.get_num_threads(), [pool["num_threads"] for pool in threadpool_info()]
     with limited_threads(1):
         assert torch.get_num_threads() == 1
-        assert {os.environ[name] for name in VARIABLES} == {"1"}
+        assert {os.environ[name] for name in THREAD_VARIABLES} == {"1"}
     after = torch.get_num_threads(), [pool["num_threads"] for pool in threadpool_info()]
     assert after == before
     assert os.environ["OMP_NUM_THREADS"] == "7"
