@@ -67,7 +67,7 @@ def test_model_that_returned_the_input_comes_back(blobs, tmp_path):
     X, _ = blobs
     labels = np.full(len(X), -1)
     labels[:3] = 7
-    with pytest.warns(UserWarning, match="as it is, for its labels lead to one class alone"):
+    with pytest.warns(UserWarning, match="propagation finds a single class"):
         model = SSDML(random_state=0).fit(X, labels)
     model.save(tmp_path)
     loaded = SSDML.load(tmp_path)

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_blobs
 
-import ssdml
 from ssdml import SSDML
 from ssdml.utils.progress import Stages
 
@@ -23,10 +22,11 @@ def callbacks():
 
 @pytest.fixture
 def SSDML_without_callbacks(monkeypatch):
-    """The estimator as scikit-learn before 1.9 makes it."""
-    for name in ("estimator", "progress"):
-        monkeypatch.setattr(ssdml, name, import_module(f"ssdml.{name}"))  # put back at the end
-        monkeypatch.delitem(sys.modules, f"ssdml.{name}")
+    """SSDML as it is with scikit-learn before 1.9."""
+    for module in ("ssdml.metric.estimator", "ssdml.utils.progress"):
+        package, _, name = module.rpartition(".")
+        monkeypatch.setattr(import_module(package), name, import_module(module))  # to restore
+        monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "sklearn.callback", None)
     return import_module("ssdml.metric.estimator").SSDML
 
