@@ -113,14 +113,7 @@ def _new_feature_map(X: Array, model: SSDML) -> FeatureMap:
 def mine(state: State, model: Any, n_triplets: int | None, rng: np.random.Generator) -> Triplets:
     """Mine triplets on the graph, from the propagated classes or from one-sided affinities.
 
-    Parameters
-    ----------
-    state : State
-    model : estimator
-        Its ``propagation``, ``mining``, ``decay`` and ``n_jobs`` are used.
-    n_triplets : int or None
-        None: all.
-    rng : Generator
+    ``model`` has ``propagation``, ``mining``, ``decay`` and ``n_jobs``; ``n_triplets`` None: all.
     """
     affinities: Any = ClassMasses(state.distributions)
     if model.propagation == "one-sided":

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ssdml.graphs.neighbors.knn import nearest_rows
 from ssdml.graphs.neighbors.rows import check_file
 from ssdml.metric.features import ResidualRepresentation
-from ssdml.metric.prediction import neighbor_votes, sharpened
+from ssdml.metric.prediction import Calibration, neighbor_votes, sharpened
 from ssdml.utils.dask_arrays import check_dask_array, is_dask, map_row_blocks
 from ssdml.utils.labels import read_labels
 from ssdml.utils.linalg import check_spread
@@ -93,6 +93,7 @@ class LearnedMetric(EmbeddingMixin):
     label_distributions_: Array
     reference_rows_: Array | None = None  # rows of ``embedding_`` among those of fit; None: all
     confidence_powers_ = 1.0, 1.0  # for propagated distributions, and for new rows
+    calibration_: Calibration | None = None
 
     def _training_rows(self, X: Any, y: Any, way_out: str | None = None) -> tuple[Array, Ints]:
         """Validate rows and labels of a fit in memory; without ``way_out``, y may hold none."""
@@ -276,10 +277,6 @@ class LearnedMetric(EmbeddingMixin):
         ------
         ImportError
             If onnx or onnxscript is missing: ``pip install 'ssdml[onnx]'``.
-        ValueError
-            If another method is requested.
-        OSError
-            If the file cannot be written.
         """
         from ssdml.metric.onnx import RowEmbedding, write_onnx
 

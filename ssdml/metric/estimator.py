@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, _fit_context
@@ -17,7 +18,7 @@ from ssdml.graphs.propagation.labels import propagate_labels
 from ssdml.metric.alternation import alternate, count_rounds, learn_by_partitions
 from ssdml.metric.base import LearnedMetric, embed, limit_neighbors
 from ssdml.metric.out_of_core import learn_out_of_core, smallest_partition
-from ssdml.metric.prediction import Calibration, SuspectedLabels, calibrate, suspects
+from ssdml.metric.prediction import SuspectedLabels, calibrate, suspects
 from ssdml.metric.state import Learned, State
 from ssdml.utils.dask_arrays import check_dask_array, check_known_chunks, is_dask
 from ssdml.utils.labels import read_labels
@@ -27,6 +28,7 @@ from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import UNLABELED
 
 
+@dataclass(eq=False, repr=False)
 class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
     """Semi-supervised metric learning from many samples and a handful of labels.
 
@@ -139,9 +141,24 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
     True
     """
 
-    calibration_: Calibration | None = None  # class attribute: a loaded model has none
+    n_components: int | None = None
+    _: KW_ONLY
+    n_neighbors: int = 10
+    decay: float = 0.99
+    propagation: str = "two-sided"
+    mining: str = "propagated"
+    input_weight: float | str = "auto"
+    angle: float = 40.0
+    backbone: str | None = None
+    max_rounds: int | None = None
+    guard: bool = True
+    partition_size: int | None = None
+    device: str = "auto"
+    n_jobs: int | None = None
+    random_state: Any = None
+    verbose: int = 0
 
-    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "decay": [Interval(Real, 0, 1, closed="neither")],
@@ -158,41 +175,6 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
-
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        n_neighbors: int = 10,
-        decay: float = 0.99,
-        propagation: str = "two-sided",
-        mining: str = "propagated",
-        input_weight: float | str = "auto",
-        angle: float = 40.0,
-        backbone: str | None = None,
-        max_rounds: int | None = None,
-        guard: bool = True,
-        partition_size: int | None = None,
-        device: str = "auto",
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.n_neighbors = n_neighbors
-        self.decay = decay
-        self.propagation = propagation
-        self.mining = mining
-        self.input_weight = input_weight
-        self.angle = angle
-        self.backbone = backbone
-        self.max_rounds = max_rounds
-        self.guard = guard
-        self.partition_size = partition_size
-        self.device = device
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
     @classmethod
     def paper(cls, n_components: int | None = None, **params: Any) -> Self:
@@ -384,8 +366,8 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         check_is_fitted(self)
         if self.calibration_ is None:
             raise ValueError(
-                f"{type(self).__name__}.suspected_labels: needs held-out labels; got none. Fit rows "
-                "in memory with two labels of a class; saved models do not keep them."
+                f"{type(self).__name__}.suspected_labels: needs held-out labels; got none. Fit "
+                "rows in memory with two labels of a class; saved models do not keep them."
             )
         return suspects(self.calibration_, self.classes_)
 

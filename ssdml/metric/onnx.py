@@ -61,28 +61,8 @@ def write_onnx(
 ) -> None:
     """Write a module to an ONNX file, in evaluation mode, for any number of samples.
 
-    Parameters
-    ----------
-    module : Module
-        On the CPU.
-    shape : tuple of int
-        Of one sample.
-    path : path
-        One file, weights included; an existing file is replaced atomically.
-    who : str
-        Prefix of messages.
-    method : {"transform"}
-        The method to export.
-
-    Raises
-    ------
-    ImportError
-        If onnx or onnxscript is missing.
-    ValueError
-        If ``method`` is not "transform", torch cannot export the module, or its weights take
-        2 GB.
-    OSError
-        If the file cannot be written.
+    The module is on the CPU, and ``shape`` that of one sample. An existing file is replaced
+    atomically. ``method`` must be "transform", the only one that can be exported.
     """
     if method != "transform":
         raise ValueError(

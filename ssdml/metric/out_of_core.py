@@ -103,18 +103,8 @@ def learn_out_of_core(
 ) -> tuple[Learned, Indices, Array]:
     """Learn the metric; return it with the numbers and values of the reference rows.
 
-    Reference rows are the labeled rows and at most 15,000 random validation and reference rows.
-
-    Parameters
-    ----------
-    X : dask array of shape (n, d)
-    labels : array of shape (n,)
-        -1 where unlabeled.
-    n_neighbors, rounds : int
-    model : SSDML
-        Its parameters are used.
-    seed : int
-    stages : Stages
+    X is a dask array (n, d) of known chunk sizes. Reference rows, with which new rows are compared,
+    are the labeled ones and at most 15,000 random ones that validated the metric.
     """
     import dask
 
@@ -292,23 +282,11 @@ def _release(kept: Any) -> None:
 def summarize(
     blocks: Sequence[Any], labeled: Labeled, share: Share, task: Task
 ) -> tuple[ClassMoments, Summary]:
-    """Summarize a partition; the moments are of its own rows, without those held out.
+    """Summarize the chunks of a partition; the moments are of its own rows not held out.
 
-    A pure function: what it draws depends on the seed and its number alone, so that a partition
-    whose worker died gives the same again.
-
-    Parameters
-    ----------
-    blocks : sequence of arrays of shape (n_rows, n_features)
-        The chunks of the partition.
-    labeled : Labeled
-    share : Share
-    task : Task
-
-    Notes
-    -----
-    Memory: at most three copies of the rows, beside the graph. Random numbers are drawn in the
-    order of a fit in memory, so that a single partition gives the same metric.
+    Draws depend on the seed and the number of the partition alone, so that it can be repeated when
+    a worker dies, and come in the order of a fit in memory, so that a single partition gives the
+    same metric. Memory: at most three copies of the rows, beside the graph.
     """
     # Number 0 leaves the seed unchanged.
     rng = np.random.default_rng([task.seed, share.number])

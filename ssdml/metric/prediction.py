@@ -50,32 +50,12 @@ def calibrate(
     rng: np.random.Generator,
     n_jobs: int | None = None,
 ) -> Calibration | None:
-    """Fit the powers by five-fold cross-validation over the labels.
+    """Fit the powers by five-fold cross-validation over the labels; None if no class has two.
 
-    Parameters
-    ----------
-    edges : KNNGraph or sparse array
-        Along which labels are propagated.
-    labels : array of shape (n,), int
-        -1 where unlabeled.
-    embedding : array of shape (n, l)
-        In which new rows find their neighbors.
-    decay : float
-    n_neighbors : int
-    rng : Generator
-        Draws the folds.
-    n_jobs : int or None
-
-    Returns
-    -------
-    calibration : Calibration or None
-        None if no class has two labeled rows.
-
-    Notes
-    -----
-    A power is an inverse temperature [1]_ and never changes the most probable class. It maximizes
-    the likelihood of the held-out labels, with a quarter of a uniform sample added to keep it
-    finite where all are correct.
+    Labels are propagated along ``edges``, a graph or sparse array; new rows find their neighbors in
+    the embedding (n, l). A power is an inverse temperature [1]_ and never changes the most probable
+    class. It maximizes the likelihood of the held-out labels, with a quarter of a uniform sample
+    added to keep it finite where all are correct.
 
     References
     ----------

@@ -55,30 +55,9 @@ def train_backbone(
     equally often. The loss is the angular loss of triplets mined in the batch (a random positive,
     the nearest negatives) plus the cross-entropy of the cosines to one proxy per class.
 
-    Parameters
-    ----------
-    backbone : Module
-        Trained in place.
-    L : array of shape (n_features, n_components)
-    rows : array of shape (n, ...), float32
-    classes : array of shape (n,)
-        Class of each row, from 0.
-    angle : float
-        In degrees.
-    seed : int
-        Of the batches, the dropout and the proxies; torch's global generator is not used.
-    device : str
-        "auto": a GPU if torch finds one.
-    schedule : Schedule, optional
-        None: :func:`schedule_for` the number of rows.
-    progress : callable, optional
-        Receives the fraction done after each step.
-
-    Returns
-    -------
-    backbone : Module
-        In evaluation mode, on the CPU.
-    losses : list of float
+    The backbone is trained in place, and returned on the CPU in evaluation mode. The seed
+    determines batches, dropout and proxies; torch's global generator is not used. ``progress``
+    receives the fraction done after each step.
     """
     plan, device = schedule or schedule_for(len(rows)), find_device(device, "SSDML")
     with seeded(seed, device), one_thread():

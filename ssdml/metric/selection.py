@@ -225,15 +225,8 @@ def fall_back(
 ) -> Learned:
     """Return the learned metric, or the input alone if that is better on any criterion.
 
-    Parameters
-    ----------
-    learned, alone : Learned
-        The learned metric with the input, and the input alone.
-    X : array of shape (m, d)
-        Labeled rows.
-    labels : array of shape (m,)
-    choices : tuple of InputWeight
-        Agreement on the validation rows after the first and the last round.
+    These are the agreement on the validation rows after the first and the last round (``choices``),
+    and the distances of the labeled rows X to their class means.
     """
     for choice in choices:
         if choice.is_worse:

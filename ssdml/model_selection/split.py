@@ -1,7 +1,6 @@
-"""Cross-validation when most rows have no label: those train, and are never scored.
+"""Splitters and scorers for data that are mostly unlabeled.
 
-scikit-learn's own splitters put unlabeled rows into the test folds and take their -1 for a
-class to be predicted, so a good model looks useless.
+scikit-learn's own splitters put unlabeled samples into test folds, and score -1 as a class.
 """
 
 from __future__ import annotations
@@ -22,27 +21,21 @@ from ssdml.utils.validation import UNLABELED, choose
 
 
 class SemiSupervisedSplit(BaseCrossValidator):
-    """Stratified folds of the labeled rows; every unlabeled row is in every training set.
+    """Stratified K-fold over the labeled samples; unlabeled ones are in every training set.
 
     Parameters
     ----------
     n_splits : int
-        Number of folds, from 2 on; at most the labeled rows of the largest class.
+        At least 2, and at most the number of labeled samples of the largest class.
     shuffle : bool
-        Whether the rows of a class are drawn at random into the folds.
+        Whether to shuffle each class before splitting.
     random_state : int, RandomState or None
-        Seed of the shuffling.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As ``StratifiedKFold`` does.
+        Of the shuffling.
 
     Notes
     -----
-    Rows are unlabeled where y is -1, None, NaN or "". The folds are those of scikit-learn's
-    ``StratifiedKFold`` on the labeled rows, with its warning where a class has fewer labeled
-    rows than there are folds.
+    Samples are unlabeled where y is -1, None, NaN or "". Folds, warnings and errors are those of
+    scikit-learn's ``StratifiedKFold`` on the labeled samples.
 
     Examples
     --------
@@ -56,7 +49,7 @@ class SemiSupervisedSplit(BaseCrossValidator):
     def __init__(
         self, n_splits: int = 5, *, shuffle: bool = True, random_state: Any = None
     ) -> None:
-        StratifiedKFold(n_splits, shuffle=shuffle, random_state=random_state)  # raises if it cannot
+        StratifiedKFold(n_splits, shuffle=shuffle, random_state=random_state)  # validates
         self.n_splits = n_splits
         self.shuffle = shuffle
         self.random_state = random_state
@@ -66,29 +59,31 @@ class SemiSupervisedSplit(BaseCrossValidator):
         return self.n_splits
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Ints, Ints]]:
-        """Indices of training and test rows, a pair a fold.
+        """Generate the indices of training and test samples of each fold.
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
-        y : array-like of shape (n,)
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
         groups : ignored
         """
         if y is None:
-            raise ValueError("SemiSupervisedSplit: y must be given; it says which rows to score.")
+            raise ValueError(
+                "SemiSupervisedSplit: y must not be None. Pass labels, -1 where unlabeled."
+            )
         codes, _ = encode_partial_labels(y)
         if X is not None and len(codes) != _num_samples(X):
             raise ValueError(
-                f"SemiSupervisedSplit: y must have a label for each of the {_num_samples(X)} rows "
-                f"of X; got {len(codes)}."
+                f"SemiSupervisedSplit: y must have n_samples = {_num_samples(X)} entries; got "
+                f"{len(codes)}."
             )
         labeled = np.flatnonzero(codes != UNLABELED)
         unlabeled = np.flatnonzero(codes == UNLABELED)
         largest = int(np.bincount(codes[labeled], minlength=1).max())
         if self.n_splits > largest:
             raise ValueError(
-                "SemiSupervisedSplit: n_splits must be at most the number of labeled rows of the "
-                f"largest class = {largest}; got {self.n_splits}. Use fewer folds or label more."
+                "SemiSupervisedSplit: n_splits must be at most the labels of the largest class = "
+                f"{largest}; got {self.n_splits}. Use fewer folds or label more samples."
             )
         folds = StratifiedKFold(self.n_splits, shuffle=self.shuffle, random_state=self.random_state)
         for train, test in folds.split(labeled, codes[labeled]):
@@ -96,13 +91,13 @@ class SemiSupervisedSplit(BaseCrossValidator):
 
 
 class LabeledScorer:
-    """Scores an estimator on the labeled rows alone; see `labeled_scorer`."""
+    """Score an estimator on the labeled samples; see :func:`labeled_scorer`."""
 
     def __init__(self, scoring: str) -> None:
         self.scoring = scoring
 
     def __call__(self, estimator: Any, X: Any, y: Any) -> float:
-        """Score of the fitted estimator on the rows of X whose y is a label."""
+        """Score a fitted estimator on the labeled samples."""
         codes, classes = encode_partial_labels(y)
         rows = np.flatnonzero(codes != UNLABELED)
         if len(rows) == 0:
@@ -110,15 +105,15 @@ class LabeledScorer:
                 f"labeled_scorer: y must contain labels; all {len(codes)} entries are unlabeled. "
                 "Split with SemiSupervisedSplit."
             )
-        items = _safe_indexing(X, rows)
+        samples = _safe_indexing(X, rows)
         if not is_embedding_score(self.scoring):
-            return float(get_scorer(self.scoring)(estimator, items, classes[codes[rows]]))
-        Z = estimator.transform(items)
+            return float(get_scorer(self.scoring)(estimator, samples, classes[codes[rows]]))
+        Z = estimator.transform(samples)
         score = evaluate(Z, codes[rows], scores=[self.scoring])[self.scoring]
         if np.isnan(score):
             raise ValueError(
-                f"labeled_scorer: {self.scoring} needs a class with two labeled rows among those "
-                f"it scores; got {len(rows)} rows of as many classes. Use fewer folds."
+                f"labeled_scorer: {self.scoring} needs a class with two labels in the test fold; "
+                f"got {len(rows)} labels of as many classes. Use fewer folds."
             )
         return score
 
@@ -127,19 +122,18 @@ class LabeledScorer:
 
 
 def labeled_scorer(scoring: str = "accuracy") -> LabeledScorer:
-    """Scorer that never counts an unlabeled row, for ``scoring=`` of scikit-learn's searches.
+    """Make a scorer that ignores unlabeled samples, for ``scoring=`` of scikit-learn's searches.
 
     Parameters
     ----------
     scoring : str
-        A score of `ssdml.evaluation.evaluate` ("NMI", "F1", "R@1", "R@5", "MAP@R", "RP"), of
-        ``estimator.transform(X)`` and in percent; or a name of scikit-learn's ("accuracy",
-        "balanced_accuracy", ...), in its own unit.
+        A score of :func:`ssdml.evaluation.evaluate` ("NMI", "F1", "R@1", "R@5", "MAP@R", "RP"),
+        of the embedding and in percent; or a scikit-learn scorer ("accuracy", ...).
 
     Returns
     -------
-    scorer : callable
-        ``scorer(estimator, X, y) -> float``; greater is better. It pickles.
+    scorer : LabeledScorer
+        ``scorer(estimator, X, y) -> float``; higher is better. It can be pickled.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What every estimator promises: scikit-learn's own checks, and laws of ours."""
+"""Contract of all estimators: scikit-learn's checks, and properties of learned metrics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ssdml import SSDML
 from ssdml.baselines import APIT, APLLR, ISDML, LRML, SERAPH
 from ssdml.networks.training import Schedule
 
-N_STEPS = 20  # of a backbone's training: the contract does not ask how good the metric is
+N_STEPS = 20  # of a backbone's training: the contract does not test quality
 ESTIMATORS = [
     SSDML(),
     SSDML(backbone="residual", max_rounds=1),
@@ -52,22 +52,22 @@ def fitted(estimator, X, y):
 
 
 @parametrize_with_checks(ESTIMATORS)
-# The checks fit noise, one class, and fewer rows than neighbors, which is warned of.
+# The checks fit noise, a single class, and fewer samples than neighbors.
 @pytest.mark.filterwarnings("ignore:SSDML:UserWarning", "ignore:mine_triplets:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:propagate_labels:UserWarning", "ignore:.*; .*:UserWarning")
-def test_scikit_learn_finds_nothing_to_mend(estimator, check):
+def test_scikit_learn_checks_pass(estimator, check):
     check(estimator)
 
 
 @every_estimator
-def test_same_seed_gives_the_same_bits(estimator, data):
+def test_same_seed_gives_equal_results(estimator, data):
     X, _, labels = data
     first, second = (fitted(estimator, X, labels).transform(X) for _ in range(2))
     np.testing.assert_array_equal(first, second)
 
 
 @every_estimator
-def test_number_of_jobs_does_not_change_a_bit(estimator, data):
+def test_n_jobs_does_not_change_the_result(estimator, data):
     X, _, labels = data
     embeddings = [
         fitted(clone(estimator).set_params(n_jobs=n), X, labels).transform(X) for n in (None, 1, 2)
@@ -78,7 +78,7 @@ def test_number_of_jobs_does_not_change_a_bit(estimator, data):
 
 @every_estimator
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_precision_of_the_input_is_kept(estimator, data, dtype):
+def test_dtype_is_kept(estimator, data, dtype):
     X, _, labels = data
     model = fitted(estimator, X.astype(dtype), labels)
     for result in (model.transform(X.astype(dtype)), model.embedding_, model.components_):
@@ -86,7 +86,7 @@ def test_precision_of_the_input_is_kept(estimator, data, dtype):
 
 
 @every_estimator
-def test_arguments_are_not_written_to(estimator, data):
+def test_arguments_are_not_modified(estimator, data):
     X, _, labels = data  # read-only
     before = X.copy(), labels.copy()
     model = fitted(estimator, X, labels)
@@ -106,7 +106,7 @@ def test_metric_is_symmetric_and_positive_semidefinite(estimator, data):
 
 @every_estimator
 def test_classes_may_be_renamed(estimator, data):
-    """The names keep their order: no law holds for ties and draws otherwise."""
+    """In the same order: otherwise ties and random draws may differ."""
     X, _, labels = data
     names = np.array([3, 40, 500])
     renamed = np.where(labels < 0, -1, names[labels])
@@ -116,7 +116,7 @@ def test_classes_may_be_renamed(estimator, data):
 
 
 @every_estimator
-def test_prediction_is_a_distribution_over_the_classes_and_finds_them(estimator, data):
+def test_predictions_are_accurate_distributions(estimator, data):
     X, y, labels = data
     model = fitted(estimator, X, labels)
     proba = model.predict_proba(X)
@@ -128,7 +128,7 @@ def test_prediction_is_a_distribution_over_the_classes_and_finds_them(estimator,
 
 
 @every_estimator
-def test_pickle_keeps_every_bit(estimator, data):
+def test_pickle_keeps_the_result(estimator, data):
     X, _, labels = data
     model = fitted(estimator, X, labels)
     np.testing.assert_array_equal(
@@ -144,7 +144,7 @@ def test_nothing_is_printed(estimator, data, capfd):
 
 
 @every_estimator
-def test_state_of_other_generators_is_left_alone(estimator, data):
+def test_global_generators_are_not_used(estimator, data):
     import torch
 
     X, _, labels = data
@@ -155,7 +155,7 @@ def test_state_of_other_generators_is_left_alone(estimator, data):
 
 
 @every_estimator
-def test_estimators_that_were_not_fitted_say_so(estimator, data):
+def test_unfitted_estimators_raise(estimator, data):
     from sklearn.exceptions import NotFittedError
 
     X, _, _ = data

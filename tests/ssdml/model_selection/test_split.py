@@ -1,4 +1,4 @@
-"""Cross-validation and scorers where most rows have no label."""
+"""Splitters and scorers for mostly unlabeled data."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def partial_labels(rng, n=60, n_classes=3, share=0.5):
 
 @pytest.fixture
 def scarce_digits(rng):
-    """Digits of which 95 in 100 have no label."""
+    """Digits, 5 % of them labeled."""
     digits = load_digits()
     y = np.where(rng.random(len(digits.target)) < 0.95, -1, digits.target)
     return digits.data / 16, y
 
 
-def test_unlabeled_rows_always_train_and_are_never_tested(rng):
+def test_unlabeled_samples_train_and_are_never_tested(rng):
     y = partial_labels(rng)
     for train, test in SemiSupervisedSplit(4, random_state=0).split(np.zeros((60, 2)), y):
         assert set(np.flatnonzero(y == -1)) <= set(train)
@@ -46,7 +46,7 @@ def test_unlabeled_rows_always_train_and_are_never_tested(rng):
         np.testing.assert_array_equal(np.sort(np.concatenate([train, test])), np.arange(60))
 
 
-def test_each_labeled_row_is_tested_once_and_the_folds_are_stratified(rng):
+def test_folds_are_stratified_and_cover_all_labels(rng):
     y = partial_labels(rng)
     tests = [test for _, test in SemiSupervisedSplit(4, random_state=0).split(y, y)]
     np.testing.assert_array_equal(np.sort(np.concatenate(tests)), np.flatnonzero(y != -1))
@@ -55,7 +55,7 @@ def test_each_labeled_row_is_tested_once_and_the_folds_are_stratified(rng):
 
 
 @pytest.mark.parametrize("options", [{"shuffle": False}, {"random_state": 3}])
-def test_without_unlabeled_rows_the_folds_are_those_of_stratified_k_fold(rng, options):
+def test_fully_labeled_data_split_as_stratified_k_fold(rng, options):
     y = rng.integers(0, 3, 60)
     ours = SemiSupervisedSplit(3, **options).split(y, y)
     theirs = StratifiedKFold(3, **({"shuffle": True} | options)).split(y, y)
@@ -72,13 +72,13 @@ def test_without_unlabeled_rows_the_folds_are_those_of_stratified_k_fold(rng, op
         pl.Series(["a", None, "a", "b", "", "b"]),
     ],
 )
-def test_missing_labels_of_any_kind_are_recognized(y):
+def test_missing_labels_of_any_kind(y):
     for train, test in SemiSupervisedSplit(2, random_state=0).split(np.zeros((6, 1)), y):
         assert {1, 4} <= set(train)
         assert len(test) == 2
 
 
-def test_the_number_of_splits_is_known_beforehand():
+def test_number_of_splits_and_repr():
     assert SemiSupervisedSplit(7).get_n_splits() == 7
     assert repr(SemiSupervisedSplit(7, random_state=1)) == (
         "SemiSupervisedSplit(n_splits=7, random_state=1, shuffle=True)"
@@ -89,14 +89,14 @@ def test_the_number_of_splits_is_known_beforehand():
     "options",
     [{"n_splits": 1}, {"n_splits": 2.5}, {"shuffle": 1}, {"shuffle": False, "random_state": 0}],
 )
-def test_what_is_no_split_is_refused_at_once_and_as_scikit_learn_does(options):
+def test_invalid_parameters_raise_as_in_scikit_learn(options):
     with pytest.raises((TypeError, ValueError)) as theirs:
         StratifiedKFold(**({"shuffle": True} | options))
     with pytest.raises(theirs.type, match=re.escape(str(theirs.value))):
         SemiSupervisedSplit(**options)
 
 
-def test_a_class_with_fewer_labels_than_folds_warns():
+def test_class_with_fewer_labels_than_folds_warns():
     y = [0, 0, 0, 1, -1]
     with pytest.warns(UserWarning, match="least populated class in y has only 1 members"):
         folds = list(SemiSupervisedSplit(3, random_state=0).split(y, y))
@@ -104,23 +104,26 @@ def test_a_class_with_fewer_labels_than_folds_warns():
 
 
 @pytest.mark.parametrize(("y", "largest"), [([0, 0, 1, -1, -1, -1], 2), ([-1] * 6, 0)])
-def test_more_folds_than_labels_of_a_class_are_refused(y, largest):
-    with pytest.raises(ValueError, match=rf"labeled rows of the largest class = {largest}; got 3"):
+def test_more_folds_than_labels_raise(y, largest):
+    with pytest.raises(
+        ValueError,
+        match=rf"n_splits must be at most the labels of the largest class = {largest}; got 3",
+    ):
         next(SemiSupervisedSplit(3).split(np.zeros((6, 1)), y))
 
 
-def test_labels_of_another_number_are_refused():
-    with pytest.raises(ValueError, match="y must have a label for each of the 5 rows of X; got 4"):
+def test_labels_of_another_length_raise():
+    with pytest.raises(ValueError, match="y must have n_samples = 5 entries; got 4"):
         next(SemiSupervisedSplit(2).split(np.zeros((5, 1)), [0, 0, 1, 1]))
 
 
-def test_labels_must_be_given():
-    with pytest.raises(ValueError, match="y must be given; it says which rows to score"):
+def test_labels_are_required():
+    with pytest.raises(ValueError, match="y must not be None"):
         next(SemiSupervisedSplit().split(np.zeros((5, 1))))
 
 
-def test_cross_validation_of_label_spreading_is_mended():
-    """The table of the how-to on searches, by whose lines it is made; 5 s, for it fits 50 times."""
+def test_cross_validation_of_label_spreading():
+    """The table of the how-to on searches; 5 s for 50 fits."""
     digits, model = load_digits(), LabelSpreading(gamma=1.0)
     wrong, right = [], []
     for seed in range(5):
@@ -129,13 +132,13 @@ def test_cross_validation_of_label_spreading_is_mended():
         split, scorer = SemiSupervisedSplit(5, random_state=seed), labeled_scorer("accuracy")
         wrong.append(cross_val_score(model, X, y, cv=StratifiedKFold(5)).mean())
         right.append(cross_val_score(model, X, y, cv=split, scoring=scorer).mean())
-    assert max(wrong) < 0.1  # nearly all it is asked to predict is -1
+    assert max(wrong) < 0.1  # nearly all test labels are -1
     assert min(right) > 0.85
     assert np.mean(wrong) == pytest.approx(0.048, abs=0.001)
     assert np.mean(right) == pytest.approx(0.931, abs=0.01)
 
 
-def test_a_search_chooses_by_labeled_rows_alone(scarce_digits):
+def test_search_scores_labeled_samples_alone(scarce_digits):
     X, y = scarce_digits
     search = GridSearchCV(
         LabelSpreading(kernel="rbf"),
@@ -147,7 +150,7 @@ def test_a_search_chooses_by_labeled_rows_alone(scarce_digits):
     assert search.best_score_ > 0.9
 
 
-def test_a_search_scores_embeddings_and_runs_in_other_processes(scarce_digits):
+def test_search_scores_embeddings_in_parallel(scarce_digits):
     X, y = scarce_digits
     search = GridSearchCV(
         make_pipeline(PCA(random_state=0)),
@@ -162,7 +165,7 @@ def test_a_search_scores_embeddings_and_runs_in_other_processes(scarce_digits):
 
 
 class Constant(ClassifierMixin, TransformerMixin, BaseEstimator):
-    """Predicts what it is told, row by row of its first column; transforms to nothing new."""
+    """Predict the first column; the embedding is X."""
 
     def fit(self, X, y=None):
         self.classes_ = np.array([0, 1])
@@ -184,7 +187,7 @@ LABELS = np.array([0, 1, 0, -1, -1])
     [ROWS, pd.DataFrame(ROWS), pl.DataFrame(ROWS), ROWS.tolist()],
     ids=lambda x: type(x).__name__,
 )
-def test_accuracy_counts_labeled_rows_alone(X):
+def test_accuracy_counts_labeled_samples_alone(X):
     assert labeled_scorer()(Constant().fit(ROWS), X, LABELS) == pytest.approx(2 / 3)
 
 
@@ -193,14 +196,14 @@ def test_sparse_rows_are_scored():
     assert labeled_scorer()(model, sparse.csr_array(ROWS), LABELS) == pytest.approx(2 / 3)
 
 
-def test_names_of_scikit_learn_score_in_their_own_unit():
+def test_scikit_learn_scores_keep_their_unit():
     expected = balanced_accuracy_score(LABELS[:3], [0, 1, 1])
     score = labeled_scorer("balanced_accuracy")(Constant().fit(ROWS), ROWS, LABELS)
     assert score == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("name", ["NMI", "F1", "R@1", "R@3", "MAP@R", "RP"])
-def test_scores_of_embeddings_are_those_of_evaluate(rng, name):
+def test_embedding_scores_agree_with_evaluate(rng, name):
     X, y = rng.normal(size=(60, 3)), partial_labels(rng)
     known = y != -1
     expected = evaluate(X[known], y[known], ks=(1, 3))[name]
@@ -212,27 +215,29 @@ def test_labels_may_be_names():
     assert labeled_scorer()(model, ROWS, ["no", "yes", "no", None, ""]) == pytest.approx(2 / 3)
 
 
-def test_a_scorer_pickles_and_says_its_name():
+def test_scorer_pickles_and_has_a_repr():
     scorer = pickle.loads(pickle.dumps(labeled_scorer("R@1")))
     assert scorer(Constant(), ROWS, LABELS) == labeled_scorer("R@1")(Constant(), ROWS, LABELS)
     assert repr(scorer) == "labeled_scorer('R@1')"
 
 
-def test_a_splitter_in_a_search_can_be_cloned():
+def test_splitter_can_be_cloned():
     search = GridSearchCV(PCA(), {}, cv=SemiSupervisedSplit(3, random_state=1))
     assert clone(search).cv.n_splits == 3
 
 
-def test_rows_without_any_label_cannot_be_scored():
+def test_scoring_without_labels_raises():
     with pytest.raises(ValueError, match=r"all 5 entries are unlabeled\. Split with Semi"):
         labeled_scorer()(Constant(), ROWS, [-1] * 5)
 
 
-def test_retrieval_among_rows_of_as_many_classes_is_refused():
-    with pytest.raises(ValueError, match=r"R@1 needs a class with two labeled rows .* fewer folds"):
+def test_retrieval_without_pairs_raises():
+    with pytest.raises(
+        ValueError, match=r"R@1 needs a class with two labels .*got 2 labels.* fewer folds"
+    ):
         labeled_scorer("R@1")(Constant(), ROWS[:2], [0, 1])
 
 
-def test_a_misspelt_score_gets_a_suggestion():
+def test_misspelled_score_gets_a_suggestion():
     with pytest.raises(ValueError, match=r"scoring must be one of .*; got 'acuracy'. Did you mean"):
         labeled_scorer("acuracy")
