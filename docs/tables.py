@@ -1,19 +1,21 @@
-"""The tables of results in README.md and on these pages, from the rows in ``results/``.
+"""Tables of results in README.md and the documentation, from the rows in ``results/``.
 
-``python docs/tables.py`` writes each anew, where a page has ``<!-- table: NAME -->`` and ``<!-- end
--->``. A row is a run, as ``results.jsonl`` of a comparison has it. A method stands in a table once
-all its seeds have been run.
+``python docs/tables.py`` rewrites every table between ``<!-- table: NAME -->`` and ``<!-- end -->``.
+A row is one run, as in ``results.jsonl``. A method appears once all its seeds have finished.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from reproduction.printed import LABELS_PER_CLASS, as_printed, marked
-from reproduction.tables import best_of, is_ahead, printed_scores
+sys.path.append(str(Path(__file__).resolve().parents[1] / "examples"))
+
+from reproduction.published import LABELS_PER_CLASS, published_name, published_scores, starred
+from reproduction.tables import best_of, is_ahead
 
 from ssdml.experiments.analysis.statistics import friedman_nemenyi, mean_interval, paired_difference
 from ssdml.experiments.analysis.tables import mean_scores, paired_tests, score_matrix, score_table
@@ -31,7 +33,7 @@ PAGES = (
 MARKED = re.compile(r"(<!-- table: ([\w -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 SEEDS = 5
 
-SETS = {  # "features": rows of unit length; "components": the 64 principal ones of these
+SETS = {  # "features": unit-length samples; "components": their 64 principal components
     ("features", "digits"): "digits",
     ("features", "banking77"): "Banking77",
     ("components", "mnist"): "MNIST",
@@ -58,19 +60,19 @@ NETWORKS = (
 
 ORTHOGONALITY = ("deep-ssdml-paper[epochs=10]", "deep-ssdml-paper[epochs=10;orthogonal=false]")
 
-PRINTED_NETWORKS = tuple(dict.fromkeys(map(as_printed, NETWORKS)))
+PHOTOGRAPH_METHODS = tuple(dict.fromkeys(map(published_name, NETWORKS)))
 
-PARTS = {  # of our alternation: what stands in the place of each
-    "consistency=0": "no consistency",
-    "threshold=0": "consistency of unsure items too",
-    "augment=null": "no views",
-    "triplets=0": "no triplets of the batch",
-    "metric_steps=0": "L as it began",
-    "orthogonal=false": "L a layer like any other",
-    "propagation=one-sided": "L's triplets by one-sided affinities",
-    "input_edges=0": "no edges of the input, nor it beside",
-    "input_weight=0": "no input beside",
-    "angle=35": "an angle of 35 degrees, not 40",
+ABLATIONS = {  # of our alternation
+    "consistency=0": "no consistency loss",
+    "threshold=0": "consistency loss on unconfident samples too",
+    "augment=null": "no augmentation",
+    "triplets=0": "no batch triplets",
+    "metric_steps=0": "initial L",
+    "orthogonal=false": "L an unconstrained layer",
+    "propagation=one-sided": "triplets of L from one-sided affinities",
+    "input_edges=0": "no input edges and no input features",
+    "input_weight=0": "no input features",
+    "angle=35": "angle 35 degrees instead of 40",
     "angle=45": "45 degrees",
     "angle=55": "55 degrees",
 }
@@ -78,14 +80,14 @@ Lines = Iterator[Sequence[str]]
 
 
 def succeeded(kind: str, dataset: str) -> list[Row]:
-    """Runs of a data set, the last one of each."""
+    """Finished runs on a data set, the last one of each."""
     path = RESULTS / kind / f"{dataset}.jsonl"
     rows = latest(read_rows(path)) if path.is_file() else []
     return [row for row in rows if row["status"] == "ok"]
 
 
 def complete(kind: str, dataset: str, n_labels: int | None = None) -> dict[str, list[Row]]:
-    """Runs of each method over all seeds with so many labels a class, or most."""
+    """Runs of each method with all seeds, with some labels per class (default: the most)."""
     rows = succeeded(kind, dataset)
     if n_labels is None:
         n_labels = max((row["labels_per_class"] for row in rows), default=0)
@@ -99,25 +101,25 @@ def complete(kind: str, dataset: str, n_labels: int | None = None) -> dict[str, 
 def finished(
     kind: str, dataset: str, methods: Collection[str], n_labels: int | None = None
 ) -> list[Row]:
-    """Those of the methods, in float32, or else in bfloat16."""
+    """Runs of some methods in float32, or else in bfloat16."""
     runs = complete(kind, dataset, n_labels)
     found = {name: runs.get(name, runs.get(in_bfloat16(name), [])) for name in methods}
     return [row | {"method": name} for name, rows in found.items() for row in rows]
 
 
 def in_bfloat16(method: str) -> str:
-    """The name of a method whose network computes in bfloat16."""
+    """Name of a method with mixed precision."""
     plain, changes = parse_method(method)
     return format_method(plain, changes | {"mixed_precision": "true"})
 
 
-def features(*left_out: str) -> Lines:
-    """Our methods on features, by labels a class, beside what they start from."""
+def by_budget(*excluded: str) -> Lines:
+    """Our methods and the input on features, by labels per class."""
     scores, methods = ("NMI", "R@1", "accuracy"), ("input", *OURS)
-    yield "data, labels a class", "", *scores
+    yield "data, labels per class", "", *scores
     for (kind, dataset), title in SETS.items():
         budgets = {row["labels_per_class"] for row in succeeded(kind, dataset)}
-        for n_labels in () if dataset in left_out else sorted(budgets):
+        for n_labels in () if dataset in excluded else sorted(budgets):
             rows = finished(kind, dataset, methods, n_labels)
             columns = [cells(rows, score) for score in scores]
             for name in filter(columns[0].get, methods):
@@ -126,9 +128,9 @@ def features(*left_out: str) -> Lines:
 
 
 def baselines(score: str, suffix: str = "") -> Lines:
-    """All methods on features, † where the best of ours is not shown to be better, and ranks.
+    """All methods on features with ranks; † if not significantly worse than the best of ours.
 
-    ``suffix`` is that of the tuned: the best of ours is then one of the tuned as well.
+    ``suffix`` selects tuned methods.
     """
     starts = () if suffix else STARTS
     theirs, ours = ([name + suffix for name in names] for names in (THEIRS, OURS))
@@ -151,7 +153,7 @@ def baselines(score: str, suffix: str = "") -> Lines:
 def mean_ranks(
     sets: Sequence[Mapping[str, float]], methods: Sequence[str]
 ) -> dict[str, dict[str, str]]:
-    """A column: mean rank of each method over the sets, and how far apart two must be by chance."""
+    """Column of mean ranks over the data sets, with the critical difference."""
     compared = [name for name in methods if all(name in means for means in sets)]
     if len(sets) < len(SETS):
         return {}
@@ -161,16 +163,16 @@ def mean_ranks(
 
 
 def networks(titles: Mapping[str, str], names: Sequence[str]) -> Lines:
-    """All methods end to end, and in brackets what the paper prints, once."""
+    """All networks, with published scores in parentheses."""
     columns = {}
-    beside = {as_printed(name): name for name in reversed(names)}
+    beside = {published_name(name): name for name in reversed(names)}
     for dataset, title in titles.items():
         rows, n_labels = finished("networks", dataset, names), LABELS_PER_CLASS.get(dataset, 5)
         for score in ("NMI", "R@1"):
             found = cells(rows, score) if rows else {}
-            printed = printed_scores(dataset, n_labels, score)
+            published = published_scores(dataset, n_labels, score)
             for theirs, name in beside.items():
-                if (value := printed.get(theirs)) is not None:
+                if (value := published.get(theirs)) is not None:
                     found[name] = f"{found.get(name, '')} ({value:.1f})".strip()
             columns[f"{title} {score}"] = found
     yield "", *columns
@@ -179,9 +181,9 @@ def networks(titles: Mapping[str, str], names: Sequence[str]) -> Lines:
             yield named(name), *(found.get(name, "") for found in columns.values())
 
 
-def parts() -> Lines:
-    """Our alternation, and by how much it changes on each set where a part is left out."""
-    every = [WHOLE, *(f"{WHOLE}[{part}]" for part in PARTS)]
+def ablations() -> Lines:
+    """Our alternation, and the change on each data set without one of its parts."""
+    every = [WHOLE, *(f"{WHOLE}[{part}]" for part in ABLATIONS)]
     columns: dict[str, dict[str, str]] = {}
     for dataset, title in IMAGES.items():
         runs = complete("networks", dataset)
@@ -191,31 +193,31 @@ def parts() -> Lines:
                 for name, rows in runs.items()
             }
             columns[f"{title} {score}"] = {
-                name: told for name in every if (told := worth(scores, name))
+                name: told for name in every if (told := change(scores, name))
             }
     yield "", *columns
     for name in every:
         if any(name in told for told in columns.values()):
             part = name.removeprefix(WHOLE).strip("[]")
-            head = f"{PARTS[part]}, `{part}`" if part else "the whole"
+            head = f"{ABLATIONS[part]}, `{part}`" if part else "full method"
             yield head, *(told.get(name, "") for told in columns.values())
 
 
-def worth(scores: Mapping[str, Floats], name: str) -> str:
-    """The whole's mean; or how far a line is from it, in its precision, in bold if surely."""
+def change(scores: Mapping[str, Floats], name: str) -> str:
+    """Mean of our alternation, or the change from it at equal precision, bold if significant."""
     if name == WHOLE:
         whole = mean_interval(scores[WHOLE])
         return f"{whole.mean:.1f} ± {whole.half_width:.1f}"
     for part, whole in ((name, WHOLE), (in_bfloat16(name), in_bfloat16(WHOLE))):
         if part in scores and whole in scores:
-            change = paired_difference(scores[part], scores[whole])
-            bold = "**" * change.excludes_zero
-            return f"{bold}{change.mean:+.1f} ± {change.half_width:.1f}{bold}"
+            gap = paired_difference(scores[part], scores[whole])
+            bold = "**" * gap.excludes_zero
+            return f"{bold}{gap.mean:+.1f} ± {gap.half_width:.1f}{bold}"
     return ""
 
 
 def cells(rows: Sequence[Row], score: str) -> dict[str, str]:
-    """Mean and half of the interval of each method, the best in bold once ours is among them."""
+    """Mean and half interval of each method; the best is bold if ours are included."""
     known = {line.method: line.scores[score] for line in score_table(rows).lines}
     with_ours = any(name.removesuffix(SUFFIX) in (*OURS, WHOLE) for name in known)
     found = {}
@@ -227,33 +229,33 @@ def cells(rows: Sequence[Row], score: str) -> dict[str, str]:
 
 
 def named(method: str) -> str:
-    """A method as it is asked for, with a star where it is our reconstruction."""
-    return f"`{method}`" + "\\*" * marked(method).endswith("*")
+    """Name of a method, with a star if it is our reconstruction."""
+    return f"`{method}`" + "\\*" * starred(method).endswith("*")
 
 
 TABLES: Mapping[str, Callable[[], Lines]] = {
-    "features": features,
-    "gains": partial(features, "digits"),
+    "features": by_budget,
+    "gains": partial(by_budget, "digits"),
     "baselines NMI": partial(baselines, "NMI"),
     "baselines accuracy": partial(baselines, "accuracy"),
     "tuned NMI": partial(baselines, "NMI", SUFFIX),
     "tuned accuracy": partial(baselines, "accuracy", SUFFIX),
     "networks": partial(networks, IMAGES, NETWORKS),
-    "photographs": partial(networks, PHOTOGRAPHS, PRINTED_NETWORKS),
+    "photographs": partial(networks, PHOTOGRAPHS, PHOTOGRAPH_METHODS),
     "orthogonality": partial(networks, IMAGES, ORTHOGONALITY),
-    "parts": parts,
+    "parts": ablations,
 }
 
 
 def markdown(name: str) -> str:
-    """A table of `TABLES`; numbers stand at the right."""
+    """Render a table of `TABLES`, with numbers aligned right."""
     head, *lines = TABLES[name]()
     rule = ["---", *("--:" if title else "---" for title in head[1:])]
     return "".join(f"| {' | '.join(line)} |\n" for line in (head, rule, *lines))
 
 
 def renewed(text: str) -> str:
-    """A page with its tables as the rows have them."""
+    """Rewrite the tables of a page."""
     return MARKED.sub(lambda found: found[1] + markdown(found[2]) + found[3], text)
 
 

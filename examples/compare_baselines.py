@@ -1,19 +1,19 @@
-"""Our methods against every baseline, over seeds and data sets, with tests of the differences.
+"""Compare our methods with every baseline over seeds and data sets, with significance tests.
 
 ``python examples/compare_baselines.py digits banking77 mnist --labels-per-class 5 5 10
---features unit unit components --out baselines`` goes on where it was stopped; one value stands for
-all sets. Each baseline is tested against the best of ours on each set, over seeds, and those that
-it is not shown to beat are named; over data sets there are ranks, Friedman's test and Nemenyi's
-critical difference. A star marks what is our reconstruction. ``--tuned``: the labeled rows choose
-the parameters of each, from as many settings. ``--deep``: networks of images, with what the paper
-prints of them.
+--features unit unit components --out baselines`` resumes interrupted runs; one value applies to all
+data sets. The best of our methods is tested against each baseline over the seeds, and methods are
+ranked over the data sets (Friedman's test, Nemenyi's critical difference). A star marks our
+reconstructions. ``--tuned`` chooses the parameters of each method on the labeled samples. ``--deep``
+compares networks on images, with the published scores.
 """
 
 import argparse
 from pathlib import Path
 
-from reproduction.printed import reconstructions
-from reproduction.tables import positive, ranked, set_lines, usage_errors
+from command_line import positive, usage_errors
+from reproduction.published import reconstruction_notes
+from reproduction.tables import baseline_lines, rank_lines
 
 from ssdml.cli.terminal import shown_runs
 from ssdml.datasets import load_dataset
@@ -25,13 +25,13 @@ from ssdml.experiments.runs.results import summarize_failures
 
 OURS = ["ssdml", "ssdml-residual"]
 OURS_DEEP = ["deep-ssdml"]
-REFERENCES = ("input", "pca", "initial")  # compared, but not tested against
+REFERENCES = ("input", "pca", "initial")  # compared but not tested
 SCORES = ("NMI", "accuracy")
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("datasets", nargs="+")
 parser.add_argument(
-    "--labels-per-class", type=int, nargs="+", default=[5], help="one for all sets, or one for each"
+    "--labels-per-class", type=int, nargs="+", default=[5], help="one value, or one per data set"
 )
 parser.add_argument("--seeds", type=positive, default=5)
 parser.add_argument("--out", type=Path, default=Path("baselines"))
@@ -39,36 +39,36 @@ parser.add_argument(
     "--features",
     nargs="+",
     default=["auto"],
-    help="auto, unit, components or raw: one for all sets, or one for each",
+    help="auto, unit, components or raw; one value, or one per data set",
 )
-parser.add_argument("--tuned", action="store_true", help="parameters by the labeled rows")
-parser.add_argument("--deep", action="store_true", help="networks of images")
+parser.add_argument("--tuned", action="store_true", help="choose parameters on the labeled samples")
+parser.add_argument("--deep", action="store_true", help="train networks on images")
 parser.add_argument("--n-jobs", type=positive, default=1, help="runs at a time")
 
 
 def parsed():
-    """What the command line asks, with labels and features of each set."""
+    """Parse the command line, with labels and features per data set."""
     given = parser.parse_args()
     stems = [Path(name).stem for name in given.datasets]
     if len(set(stems)) < len(stems):
-        parser.error(f"datasets must have a name each, for a folder each; got {' '.join(stems)}.")
-    given.labels_per_class = for_each_set("--labels-per-class", given.labels_per_class, given)
-    given.features = for_each_set("--features", given.features, given)
+        parser.error(f"datasets must have distinct names; got {' '.join(stems)}.")
+    given.labels_per_class = per_dataset("--labels-per-class", given.labels_per_class, given)
+    given.features = per_dataset("--features", given.features, given)
     return given
 
 
-def for_each_set(name, values, given):
-    """As many values as sets, where one stands for all."""
+def per_dataset(name, values, given):
+    """Repeat a single value for all data sets."""
     n_sets = len(given.datasets)
     if len(values) not in (1, n_sets):
         parser.error(
-            f"{name} must have one value, or one for each of the {n_sets} sets; got {len(values)}."
+            f"{name} must have one value, or one for each of {n_sets} data sets; got {len(values)}."
         )
     return values * (n_sets // len(values))
 
 
 def chosen(dataset, deep, tuned):
-    """Names of our methods, of theirs, and of references."""
+    """Names of our methods, the baselines, and the references."""
     known = available(dataset, deep)
     references = [name for name in REFERENCES if name in known]
     ours = OURS_DEEP if deep else OURS
@@ -108,12 +108,12 @@ if __name__ == "__main__":
             if not any(row["status"] == "ok" for row in rows if row["method"] in ours):
                 parser.exit(1, "".join(failures))
         for score in scores:
-            print(*set_lines(rows, score, ours, theirs), sep="\n")
+            print(*baseline_lines(rows, score, ours, theirs), sep="\n")
             found = mean_scores(rows, score)
             sets[score].append({method: found[method] for method in (*ours, *theirs)})
     for score in scores if len(given.datasets) > 1 else ():
-        print(*ranked(sets[score], score), sep="\n")
-    for note in reconstructions([*ours, *theirs]):
+        print(*rank_lines(sets[score], score), sep="\n")
+    for note in reconstruction_notes([*ours, *theirs]):
         print(note)
     if failures:
         parser.exit(1, "".join(failures))

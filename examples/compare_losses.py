@@ -1,21 +1,19 @@
-"""What each term adds to its base loss, and losses of proxies beside each other, on unseen classes.
+"""Compare losses on unseen classes: the gain of each term over its base, and proxy losses.
 
-``python examples/compare_losses.py digits banking77 --out losses`` learns half of the classes and
-scores the others, over five seeds, and goes on where it was stopped. Settings are chosen on classes
-held out of the learned half. It prints paired differences, what the papers print of theirs beside,
-and draws ``losses.png``: the differences, and how they change with λ. ``--no-any-rate`` leaves
-out the search of the learning rate, ``--no-few`` the semi-supervised use: five labels a class
-alone, and propagated. On a set of less than 20 classes all seeds learn the same half: the intervals
-are then those of first weights and batches, not of the choice of classes. Without
-pytorch-metric-learning the losses that need it are left out.
+``python examples/compare_losses.py digits banking77 --out losses`` trains on half of the classes
+and scores the others over five seeds, with settings chosen on held-out training classes. It prints
+paired differences with published ones, draws ``losses.png``, and resumes interrupted runs.
+``--no-any-rate`` skips the search of the learning rate, ``--no-few`` the runs with five labels per
+class. On data sets with fewer than 20 classes all seeds train on the same half, so intervals cover
+initial weights and batches only. Losses that need pytorch-metric-learning are skipped without it.
 """
 
 import argparse
 from pathlib import Path
 
-from reproduction.loss_claims import tried_and_scored
-from reproduction.loss_tables import draw_losses, loss_table, verdicts
-from reproduction.losses import INSTALL, LIBRARY, LOSSES, left_out
+from reproduction.loss_search import compare_losses
+from reproduction.loss_tables import draw_losses, loss_table, summary_lines
+from reproduction.losses import INSTALL, LIBRARY, LOSSES, unavailable
 
 from ssdml.datasets import load_dataset
 
@@ -23,23 +21,23 @@ parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("datasets", nargs="+")
 parser.add_argument("--losses", nargs="+", default=list(LOSSES), metavar="LOSS")
 parser.add_argument("--seeds", type=int, default=5)
-parser.add_argument("--n-steps", type=int, help="of each training: 100, of images 200")
+parser.add_argument("--n-steps", type=int, help="training steps; default 100, or 200 for images")
 parser.add_argument("--out", type=Path, default=Path("losses"))
-parser.add_argument("--score", default="R@1", help="that tables and figure show")
+parser.add_argument("--score", default="R@1", help="in tables and figure")
 parser.add_argument("--n-jobs", type=int, default=1, help="runs at a time")
 parser.add_argument("--any-rate", action=argparse.BooleanOptionalAction, default=True)
 parser.add_argument("--few", action=argparse.BooleanOptionalAction, default=True)
 
 if __name__ == "__main__":
     given, found = parser.parse_args(), {}
-    missing = left_out(given.losses)
+    missing = unavailable(given.losses)
     losses = [name for name in given.losses if name not in missing]
     if missing:
-        print(f"left out, for they need {LIBRARY} ({INSTALL}): {', '.join(missing)}")
+        print(f"skipped, need {LIBRARY} ({INSTALL}): {', '.join(missing)}")
     if not losses:
-        parser.exit(1, "no loss is left to compare\n")
+        parser.exit(1, "no loss left to compare\n")
     for name in given.datasets:
-        found[name] = tried_and_scored(
+        found[name] = compare_losses(
             load_dataset(name),
             given.out / Path(name).stem,
             losses=losses,
@@ -50,6 +48,6 @@ if __name__ == "__main__":
             few=given.few,
         )
         print(*loss_table(name, found[name], given.score), sep="\n", flush=True)
-    print(*verdicts(found, given.score), sep="\n")
+    print(*summary_lines(found, given.score), sep="\n")
     draw_losses(found, given.out / "losses.png", given.score)
     print(f"drawn: {given.out / 'losses.png'}")

@@ -1,13 +1,13 @@
-"""A folder of images of one size, with a network of your own.
+"""Train your own network on a folder of images of one size.
 
-``python examples/images.py FOLDER [EPOCHS]`` reads ``FOLDER/class/image.png``; the images of
-``FOLDER/unlabeled/`` are the many without a label. The model is left in ``FOLDER.model``.
+``python examples/images.py FOLDER [EPOCHS]`` reads ``FOLDER/class/image.png``; unlabeled images are
+in ``FOLDER/unlabeled/``. The model is saved in ``FOLDER.model``.
 """
 
 import argparse
 
 import torch
-from reproduction.tables import positive, usage_errors
+from command_line import positive, usage_errors
 from torch import nn
 
 from ssdml import DeepSSDML
@@ -19,7 +19,7 @@ parser.add_argument("epochs", type=positive, nargs="?", default=20)
 given = parser.parse_args()
 with usage_errors(parser):
     data = load_dataset(given.folder)
-# Colors come last in a file, and first in torch; gray images have no such axis.
+# torch wants the channels first; gray images have no channel axis.
 images = data.X.reshape(-1, *data.item_shape)
 images = images.transpose(0, 3, 1, 2) if images.ndim == 4 else images[:, None]
 
@@ -33,7 +33,7 @@ rounds = {"epochs": given.epochs, "epochs_per_partition": max(1, given.epochs //
 model = DeepSSDML(network, 32, **rounds, random_state=0, verbose=1).fit(images, data.y)
 
 found = model.transduction_[data.y == -1]
-print(f"{len(data.y)} images, {len(data.y) - len(found)} of them labeled")
+print(f"{len(data.y)} images, {len(data.y) - len(found)} labeled; predicted for the others:")
 for c, name in enumerate(data.class_names):
-    print(f"  {name}: {(found == c).sum()} of the others")
+    print(f"  {name}: {(found == c).sum()}")
 model.save(given.folder.rstrip("/") + ".model")

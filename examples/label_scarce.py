@@ -1,11 +1,11 @@
-"""Compare methods when labels are scarce: paired over seeds, with intervals and a report.
+"""Compare methods on few labels, paired over seeds, with intervals and a report.
 
-Run it as ``python examples/label_scarce.py [FOLDER [SEEDS]]``; it goes on where it was stopped.
+``python examples/label_scarce.py [FOLDER [SEEDS]]`` resumes an interrupted comparison.
 """
 
 import argparse
 
-from reproduction.tables import positive
+from command_line import positive
 from sklearn.decomposition import KernelPCA
 
 from ssdml.datasets import load_dataset
@@ -18,7 +18,7 @@ parser.add_argument("folder", nargs="?", default="comparison")
 parser.add_argument("seeds", type=positive, nargs="?", default=5)
 given = parser.parse_args()
 
-# A method of your own: from a seed to anything with fit(X, y), y holding -1, and transform(X).
+# Your own method: anything with fit(X, y) and transform(X); y holds -1 for unlabeled samples.
 METHODS["kernel-pca"] = lambda seed, n_jobs: KernelPCA(30, kernel="rbf", random_state=seed)
 
 rows = compare(
@@ -31,9 +31,9 @@ rows = compare(
 )
 
 for table in score_tables(rows):
-    print(f"\n{table.labels_per_class} labels a class: NMI, and its gain over the input")
+    print(f"\n{table.labels_per_class} labels per class: NMI, gain over the input")
     for line in table.lines:
         nmi = line.scores["NMI"]
         print(f"  {line.method:10} {nmi.estimate.mean:5.1f} {nmi.difference.mean:+6.1f}")
 
-print(f"\nThe report: {write_report(given.folder)}")
+print(f"\nReport: {write_report(given.folder)}")

@@ -1,15 +1,15 @@
-"""Figure 2 of the paper: convergence, the angle, and maps of the test images before and after.
+"""Figure 2 of Dutta et al. (2021): convergence, the angle, and maps before and after training.
 
-``python examples/reproduce_figure2.py mnist --out figure2`` draws ``figure2/figure2.png``: the
-published method beside ours. It goes on where it was stopped; an hour or two without a GPU, most of
-it for the published method's 50 epochs: ``--published-epochs 10`` has fewer.
+``python examples/reproduce_figure2.py mnist --out figure2`` draws ``figure2/figure2.png`` with the
+published method and ours, and resumes interrupted runs. One to two hours without a GPU, mostly for
+the 50 epochs of the published method; ``--published-epochs 10`` is faster.
 """
 
 import argparse
 from pathlib import Path
 
 import numpy as np
-from reproduction.printed import LABELS_PER_CLASS
+from reproduction.published import LABELS_PER_CLASS
 
 from ssdml.cli.terminal import shown_runs
 from ssdml.datasets import label_scarce_split, load_dataset
@@ -45,17 +45,19 @@ TITLES = {
     "deep-ssdml": "ours, L orthonormal",
 }
 BEFORE = "random weights"
-MAPPED = 1500  # test images on a map
+MAX_MAPPED = 1500  # test images on a map
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("dataset", choices=LABELS_PER_CLASS)
-parser.add_argument("--seeds", type=int, default=5, help="of the angles; the rest shows seed 0")
+parser.add_argument(
+    "--seeds", type=int, default=5, help="of the angles; the other panels show seed 0"
+)
 parser.add_argument("--published-epochs", type=int, default=50, help="of the published method")
 parser.add_argument("--out", type=Path, default=Path("figure2"))
 
 
 def learned(method, data, images, split, folder):
-    """Networks of a method, and the scores of the test images after each partition."""
+    """Fit a method, with validation on the test images after each partition."""
     model = with_parameters(method, deep_methods(data))(0, -1).estimator
     if method == PUBLISHED:
         model.set_params(epochs=given.published_epochs)
@@ -65,7 +67,7 @@ def learned(method, data, images, split, folder):
 
 
 def untrained(model, images, split):
-    """Embedding of the test images by the network that a fit of this model begins with."""
+    """Embed the test images by the initial network of a model."""
     items, n_classes = as_samples(images[split.train], "figure"), len(model.classes_)
     seed = run_seed(model.random_state, None)
     network = new_network(model.backbone, items, model.n_components, n_classes, seed, "cpu")
@@ -73,7 +75,7 @@ def untrained(model, images, split):
 
 
 def draw_convergence(axes, models, score, before):
-    """A score of the test images after each partition, a curve a method."""
+    """Draw the validation score after each partition, one curve per method."""
     axes.axhline(before, linestyle="--", color=MUTED, label=BEFORE)
     for method, model in models.items():
         each, last = model.epochs_per_partition, model.epochs
@@ -85,7 +87,7 @@ def draw_convergence(axes, models, score, before):
 
 
 def draw_angles(axes, table):
-    """NMI and R@1 of our method against the angle, with their intervals."""
+    """Draw NMI and R@1 of our method against the angle, with intervals."""
     lines = {line.method: line.scores for line in table.lines}
     for score in ("NMI", "R@1"):
         estimates = [lines[method][score].estimate for method in ANGLES.values()]
@@ -98,8 +100,8 @@ def draw_angles(axes, table):
 
 
 def draw_embedding(axes, embedding, y, names, title):
-    """t-SNE of some test images, in the colors of their classes."""
-    sample = MapSample(embedding[:MAPPED], y[:MAPPED], np.zeros(len(y[:MAPPED]), bool))
+    """Draw a t-SNE map of some test images."""
+    sample = MapSample(embedding[:MAX_MAPPED], y[:MAX_MAPPED], np.zeros(len(y[:MAX_MAPPED]), bool))
     draw_class_map(axes, ClassMap(project(sample), sample, names))
     axes.set_title(title)
 

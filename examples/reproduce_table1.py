@@ -1,13 +1,13 @@
-"""Table 1 of the paper: its method, the baselines it compares with, and ours, on three sets.
+"""Table 1 of Dutta et al. (2021): their method, the compared baselines, and ours.
 
-``python examples/reproduce_table1.py mnist --seeds 5 --out table1`` runs every line over the seeds,
-on the same labels, and goes on where it was stopped; ``--only`` picks lines. Hours without a GPU.
+``python examples/reproduce_table1.py mnist --seeds 5 --out table1`` runs all methods on the same
+labels and resumes interrupted runs; ``--only`` picks methods. Takes hours without a GPU.
 """
 
-from reproduction.printed import TABLE_1
+from reproduction.published import TABLE_1
 from reproduction.tables import reproduce
 
-LINES = [*TABLE_1["mnist"], "deep-ssdml"]
+METHODS = [*TABLE_1["mnist"], "deep-ssdml"]
 
 if __name__ == "__main__":
-    reproduce(TABLE_1, LINES, "table1", __doc__)
+    reproduce(TABLE_1, METHODS, "table1", __doc__)

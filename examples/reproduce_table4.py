@@ -1,13 +1,13 @@
-"""Table 4 of the paper, orthogonality of L, and what each part of ours is worth.
+"""Table 4 of Dutta et al. (2021), orthogonality of L, with an ablation of our method.
 
-``python examples/reproduce_table4.py mnist --seeds 5 --out table4`` runs every line over the seeds,
-on the same labels, and goes on where it was stopped; ``--only`` picks lines. Hours without a GPU.
+``python examples/reproduce_table4.py mnist --seeds 5 --out table4`` runs all methods on the same
+labels and resumes interrupted runs; ``--only`` picks methods. Takes hours without a GPU.
 """
 
-from reproduction.printed import TABLE_4
+from reproduction.published import TABLE_4
 from reproduction.tables import reproduce
 
-LINES = [
+METHODS = [
     "deep-ssdml-paper",
     "deep-ssdml-paper[orthogonal=false]",
     "deep-ssdml",
@@ -26,4 +26,4 @@ LINES = [
 ]
 
 if __name__ == "__main__":
-    reproduce(TABLE_4, LINES, "table4", __doc__)
+    reproduce(TABLE_4, METHODS, "table4", __doc__)

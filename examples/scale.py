@@ -1,7 +1,7 @@
-"""How far labels and metrics reach: seconds and memory from a thousand rows to a million.
+"""Measure time and memory of propagation and fits against the number of samples.
 
-``python examples/scale.py 1000 10000`` prints a line for each number of rows; each entry is a run
-in a process of its own. Rows have 64 columns, in 100 overlapping clusters; 500 have labels.
+``python examples/scale.py 1000 10000`` prints one line per number of samples; each entry runs in its
+own process. Data: 64 features, 100 overlapping clusters, 500 labels.
 """
 
 import argparse
@@ -10,13 +10,13 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
-from reproduction.tables import positive
+from command_line import positive
 
 from ssdml import SSDML
 from ssdml.experiments.runs.resources import PeakMemory
 from ssdml.graphs import knn_graph, propagate_affinities, propagate_labels
 
-WAYS = {  # each with the most rows that it is tried on
+TASKS = {  # with the most samples that each one is run on
     "labels": (10**7, lambda X, y: propagate_labels(knn_graph(X, 10, n_jobs=-1), y, n_jobs=-1)),
     "one-sided edges": (
         10**7,
@@ -35,13 +35,13 @@ def spreading():
 
 
 def walk(X):
-    """Transition matrix of the graph, dense."""
+    """Dense transition matrix of the graph."""
     matrix = np.zeros((len(X), len(X)))
     np.put_along_axis(matrix, knn_graph(X, 10, n_jobs=-1).indices, 0.1, axis=1)
     return matrix
 
 
-def cost(way, n):
+def cost(task, n):
     rng = np.random.default_rng(0)
     truth = rng.integers(100, size=n)
     X = rng.standard_normal((100, 64), dtype=np.float32)[truth]
@@ -50,18 +50,18 @@ def cost(way, n):
     y[:500] = truth[:500]
     start = time.perf_counter()
     with PeakMemory() as memory:
-        WAYS[way][1](X, y)
+        TASKS[task][1](X, y)
     return f"{time.perf_counter() - start:.1f} s, {memory.megabytes / 1000:.2f} GB"
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("rows", type=positive, nargs="+")
+    parser.add_argument("samples", type=positive, nargs="+")
     given = parser.parse_args()
-    print("rows", *WAYS, sep=" | ")
-    for n in given.rows:
+    print("samples", *TASKS, sep=" | ")
+    for n in given.samples:
         cells = [str(n)]
-        for way, (most, _) in WAYS.items():
+        for task, (most, _) in TASKS.items():
             with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-                cells.append(process.submit(cost, way, n).result() if n <= most else "–")
+                cells.append(process.submit(cost, task, n).result() if n <= most else "–")
         print(" | ".join(cells), flush=True)

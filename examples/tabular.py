@@ -1,12 +1,11 @@
-"""A table of your own: numbers and a column ``label``, most of it empty.
+"""Your own table: numeric columns and a mostly empty column ``label``.
 
-``python examples/tabular.py table.csv`` says whether a learned metric is worth it, by labeled
-rows that it has not seen. Read ``.parquet`` in the same way.
+``python examples/tabular.py table.csv`` cross-validates a learned metric on the labeled samples.
 """
 
 import argparse
 
-from reproduction.tables import usage_errors
+from command_line import usage_errors
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -18,11 +17,11 @@ from ssdml.datasets import load_dataset
 from ssdml.model_selection import SemiSupervisedSplit, labeled_scorer
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("table", help="a file that ends in .csv or .parquet")
+parser.add_argument("table", help=".csv or .parquet file")
 with usage_errors(parser):
     table = load_dataset(parser.parse_args().table)
 
-print(f"{len(table.y)} rows, {(table.y != -1).sum()} of them labeled")
+print(f"{len(table.y)} samples, {(table.y != -1).sum()} labeled")
 methods = {
     "self-training": make_pipeline(
         StandardScaler(), SelfTrainingClassifier(LogisticRegression(max_iter=1000))
@@ -32,4 +31,4 @@ methods = {
 for name, method in methods.items():
     split, scorer = SemiSupervisedSplit(3, random_state=0), labeled_scorer("accuracy")
     scores = cross_val_score(method, table.X, table.y, cv=split, scoring=scorer)
-    print(f"{name}: {100 * scores.mean():.1f} % of the labeled rows right")
+    print(f"{name}: accuracy {100 * scores.mean():.1f} %")

@@ -1,4 +1,4 @@
-"""A loop of your own with a loss of ``ssdml.losses``, on labels that the graph carried."""
+"""Your own training loop with a loss of ``ssdml.losses`` and propagated labels."""
 
 import numpy as np
 import torch

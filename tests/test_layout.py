@@ -307,8 +307,11 @@ def test_mypy_strict_finds_nothing(tmp_path):
     tree.mkdir()
     for item in [*(ROOT / "ssdml").iterdir(), ROOT / "graphs", ROOT / "baselines"]:
         (tree / item.name).symlink_to(item)
+    scripts = [tmp_path / name for name in ("reproduction", "command_line.py")]
+    for script in scripts:
+        script.symlink_to(ROOT / "examples" / script.name)
     options = ["--config-file", ROOT / "pyproject.toml", "--cache-dir", ROOT / ".mypy_cache"]
-    run_tool("mypy", *options, tree)
+    run_tool("mypy", *options, tree, *scripts)
 
 
 def test_ruff_finds_nothing():

@@ -1,7 +1,7 @@
-"""The losses that are compared: four papers' terms on their base losses, and losses of proxies.
+"""The compared losses: terms of four papers on their base losses, and proxy losses.
 
-Each has one number that is searched: a base its own, over three values and two learning rates; a
-term its weight λ, over five values, on the base as it was chosen before.
+One number of each loss is searched: that of a base over three values and two learning rates, and
+then the weight λ of a term over five values on the chosen base.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from ssdml.losses.regularizers import EntropyRegularizer, GlobalOrthogonalRegula
 from ssdml.utils.validation import choose
 
 LIBRARY, INSTALL = "pytorch-metric-learning", 'pip install "ssdml[losses]"'
+LIBRARY_BASES = ("triplet", "softmax", "proxy-nca", "soft-triple")
 
-# Of ProxyGML: proxies of a class, and how many a row is joined to on Cars-196, 5 % of 98 * 12.
-N_PROXIES, VOTERS = 12, 59
+# ProxyGML: proxies per class, and proxies per sample on Cars-196, 5 % of 98 * 12.
+N_PROXIES, N_LINKED = 12, 59
 
 
 class Problem(NamedTuple):
-    """What a loss has to know of the rows before it is made."""
+    """What a loss needs to know of the training set."""
 
     num_classes: int
     embedding_size: int
@@ -38,39 +39,42 @@ class Problem(NamedTuple):
 
 
 class Searched(NamedTuple):
-    """A loss by one number of it: what it is called, the values searched, what its paper takes."""
+    """A loss by one number, and the values to search."""
 
     make: Callable[[Problem, float], nn.Module]
-    number: str
     values: tuple[float, ...]
-    printed: float | None = None
+
+
+class ComparedLoss(NamedTuple):
+    """A base loss, the term added to it, and the values searched for the last number."""
+
+    base: str
+    term: str | None
+    values: tuple[float, ...]
 
 
 class AtLength(nn.Module):
-    """A loss of rows scaled to one length, whose square divides the temperature of its softmax."""
+    """A loss of embeddings scaled to one length, whose square is the inverse temperature."""
 
     def __init__(self, loss: nn.Module, length: float) -> None:
         super().__init__()
         self.loss, self.scaled = loss, NormalizeScale(length)
 
     def forward(self, embeddings: torch.Tensor, *others: Any) -> torch.Tensor:
-        """The loss of the scaled rows."""
+        """Compute the loss of the scaled embeddings."""
         value: torch.Tensor = self.loss(self.scaled(embeddings), *others)
         return value
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Those of the loss within."""
+        """Parameter groups of the inner loss."""
         return LossSum([self.loss]).parameter_groups()
 
 
 def _library(module: str) -> Any:
-    """A module of pytorch-metric-learning."""
     try:
         return import_module(f"pytorch_metric_learning.{module}")
     except ImportError as error:
-        raise ImportError(
-            f"{', '.join(OF_LIBRARY)} among the compared losses need {LIBRARY}: {INSTALL}."
-        ) from error
+        raise ImportError(f"{', '.join(LIBRARY_BASES)} need {LIBRARY}: {INSTALL}.") from error
 
 
 def _triplet(problem: Problem, margin: float) -> nn.Module:
@@ -91,92 +95,68 @@ def _soft_triple(problem: Problem, scale: float) -> nn.Module:
 
 
 def _proxy_gml(problem: Problem, regularization: float) -> nn.Module:
-    """With as many proxies a row as in the paper, where 5 % of few would be those of one class."""
-    ratio = min(1.0, VOTERS / (problem.num_classes * N_PROXIES))
+    """ProxyGML with the paper's number of proxies per sample; 5 % of few proxies is one class."""
+    ratio = min(1.0, N_LINKED / (problem.num_classes * N_PROXIES))
     return ProxyGMLLoss(*problem[:2], N_PROXIES, ratio, regularization, learning_rate=None)
 
 
+def _density(problem: Problem, _: float) -> nn.Module:
+    return DensityAdaptivity(problem.num_classes, problem.densities)
+
+
 BASES = {
-    "triplet": Searched(_triplet, "margin", (0.1, 0.3, 1.0), 0.1),
-    "n-pair": Searched(
-        lambda problem, length: AtLength(NPairBatchLoss(), length),
-        "length",
-        (1.0, 2.0, 4.0),
+    "triplet": Searched(_triplet, (0.1, 0.3, 1.0)),  # margin; 0.1 in the papers
+    "n-pair": Searched(lambda _, length: AtLength(NPairBatchLoss(), length), (1.0, 2.0, 4.0)),
+    "binomial": Searched(  # cost of negatives; 25 in the papers
+        lambda _, cost: BinomialDevianceLoss(negative_cost=cost), (1.0, 5.0, 25.0)
     ),
-    "binomial": Searched(
-        lambda problem, cost: BinomialDevianceLoss(negative_cost=cost),
-        "negative cost",
-        (1.0, 5.0, 25.0),
-        25.0,
-    ),
-    "softmax": Searched(_softmax, "scale", (4.0, 16.0, 128.0), 128.0),
-    "proxy-nca": Searched(_proxy_nca, "scale", (1.0, 4.0, 16.0), 1.0),
-    "soft-triple": Searched(_soft_triple, "scale", (5.0, 20.0, 80.0), 20.0),
-    "proxy-gml": Searched(_proxy_gml, "λ", (0.0, 0.3, 3.0), 0.3),
+    "softmax": Searched(_softmax, (4.0, 16.0, 128.0)),  # scale; 128
+    "proxy-nca": Searched(_proxy_nca, (1.0, 4.0, 16.0)),  # scale; 1
+    "soft-triple": Searched(_soft_triple, (5.0, 20.0, 80.0)),  # scale; 20
+    "proxy-gml": Searched(_proxy_gml, (0.0, 0.3, 3.0)),  # λ; 0.3
 }
-TERMS = {
-    "cgml": Searched(
-        lambda problem, _: GraphConsistency(), "λ", (1e-3, 0.01, 0.03, 0.1, 0.3), 1e-3
-    ),
-    "da": Searched(
-        lambda problem, _: DensityAdaptivity(problem.num_classes, problem.densities),
-        "λ",
-        (0.3, 1.0, 3.0, 10.0, 30.0),
-        10.0,
-    ),
-    "en": Searched(lambda problem, _: EntropyRegularizer(), "λ", (0.3, 1.0, 3.0, 10.0, 30.0)),
-    "gor": Searched(
-        lambda problem, _: GlobalOrthogonalRegularizer(), "λ", (0.3, 1.0, 3.0, 10.0, 30.0), 1.0
-    ),
+WEIGHTS = (0.3, 1.0, 3.0, 10.0, 30.0)
+TERMS = {  # by λ
+    "cgml": Searched(lambda *_: GraphConsistency(), (1e-3, 0.01, 0.03, 0.1, 0.3)),  # 0.001
+    "da": Searched(_density, WEIGHTS),  # 10
+    "en": Searched(lambda *_: EntropyRegularizer(), WEIGHTS),
+    "gor": Searched(lambda *_: GlobalOrthogonalRegularizer(), WEIGHTS),  # 1
 }
-OF_LIBRARY = ("triplet", "softmax", "proxy-nca", "soft-triple")
-WITH_TERMS = ("triplet", "n-pair", "binomial")
-DGCRL = (0.1, 1.0, 10.0, 30.0, 100.0)  # λ; the paper's is 0.1
-
-
-class ComparedLoss(NamedTuple):
-    """A base, and what is added to it, with the values of the number that is searched last."""
-
-    base: str
-    term: str | None
-    values: tuple[float, ...]
-
-
 LOSSES = (
     {name: ComparedLoss(name, None, base.values) for name, base in BASES.items()}
     | {
         f"{base}+{name}": ComparedLoss(base, name, term.values)
-        for base in WITH_TERMS
+        for base in ("triplet", "n-pair", "binomial")
         for name, term in TERMS.items()
     }
-    | {"dgcrl": ComparedLoss("softmax", "decorrelation", DGCRL)}
+    | {"dgcrl": ComparedLoss("softmax", "decorrelation", (0.1, 1.0, 10.0, 30.0, 100.0))}  # 0.1
 )
 
 
-def left_out(names: Iterable[str]) -> list[str]:
-    """Those of the names that cannot be compared here: pytorch-metric-learning is not installed.
+def unavailable(names: Iterable[str]) -> list[str]:
+    """Return the losses that need pytorch-metric-learning, if it is not installed.
 
-    A term is left out with its base, whose number is chosen first.
+    A term needs what its base needs.
 
     Examples
     --------
     >>> some = ["n-pair", "triplet+da", "dgcrl"]
-    >>> left_out(some) == ([] if find_spec("pytorch_metric_learning") else some[1:])
+    >>> unavailable(some) == ([] if find_spec("pytorch_metric_learning") else some[1:])
     True
     """
     if find_spec("pytorch_metric_learning"):
         return []
-    return [name for name in names if choose(LOSSES, name, "loss").base in OF_LIBRARY]
+    return [name for name in names if choose(LOSSES, name, "loss").base in LIBRARY_BASES]
 
 
-def made_loss(name: str, problem: Problem, base: float, weight: float = 0.0) -> LossSum:
-    """One of `LOSSES`, with the number of its base and the weight λ of its term.
+def make_loss(name: str, problem: Problem, base: float, weight: float = 0.0) -> LossSum:
+    """Make one of `LOSSES` from the number of its base and the weight λ of its term.
 
     Examples
     --------
-    >>> made_loss("n-pair", Problem(3, 2), 2.0)(torch.eye(3), torch.tensor([0, 1, 1])).shape
+    >>> make_loss("n-pair", Problem(3, 2), 2.0)(torch.eye(3), torch.tensor([0, 1, 1])).shape
     torch.Size([])
-    >>> made_loss("binomial+gor", Problem(3, 2), 25.0, 0.1).weights
+    >>> make_loss("binomial+gor", Problem(3, 2), 25.0, 0.1).weights
     (1.0, 0.1)
     """
     compared = choose(LOSSES, name, "loss")

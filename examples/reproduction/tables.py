@@ -1,24 +1,24 @@
-"""Tables of the paper, run as the command line asks: what is found beside what is printed."""
+"""Text tables of the papers' experiments: our scores beside the published ones, with tests."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from textwrap import fill
 
 import numpy as np
-from reproduction.printed import (
-    LABELS_PER_CLASS,
-    PRINTED,
-    Printed,
-    as_printed,
-    marked,
-    reconstructions,
-)
+from command_line import existing_file, positive, usage_errors
 
+from reproduction.published import (
+    LABELS_PER_CLASS,
+    Published,
+    published_name,
+    published_scores,
+    reconstruction_notes,
+    starred,
+)
 from ssdml.datasets.budgets import Budget
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.experiments.analysis.statistics import PairedTest, friedman_nemenyi, mean_interval
@@ -34,103 +34,49 @@ from ssdml.experiments.runs.results import Row, budget_of, summarize_failures
 
 OURS = "deep-ssdml"
 TESTED = ("NMI", "R@1")
-NAMES = 17  # columns; a name that fills them has a line of its own
+NAME_WIDTH = 17  # a longer name has its own line
+LEVEL = 0.05
+MIN_RANKED = 3  # methods in Friedman's test
 
 
-def beside(rows: Sequence[Row], printed: Printed) -> Iterator[str]:
-    """Lines of text: mean and half of the interval of each score, and below what is printed.
+def reproduce(
+    published: Published, methods: Sequence[str], name: str, description: str | None
+) -> None:
+    """Run the methods of a table as the command line asks, and print the table.
 
-    With two seeds or more there is the p of each method's difference from ours in NMI and R@1. A
-    star marks what is our reconstruction, and notes below say of what.
-
-    Examples
-    --------
-    >>> list(beside([], {}))
-    []
-    """
-    for table in score_tables(rows):
-        own = [row for row in rows if (row["dataset"], budget_of(row)) == _key(table)]
-        yield from _lines(table, own, printed.get(table.dataset, {}))
-    yield from reconstructions(row["method"] for row in rows)
-
-
-def _lines(
-    table: ScoreTable, rows: Sequence[Row], printed: Mapping[str, tuple[float | None, ...]]
-) -> Iterator[str]:
-    n_seeds = len(table.seeds)
-    is_tested = n_seeds > 1 and any(line.method == OURS for line in table.lines)
-    tests = {score: paired_tests(rows, OURS, score) for score in TESTED} if is_tested else {}
-    scores = ("NMI", *(f"R@{k}" for k in RECALL_AT.get(table.dataset, (1, 2, 4, 8))))
-    yield f"{table.dataset}, {table.budget.amount}, {n_seeds} seed{'s' * (n_seeds > 1)}"
-    heads = "".join(f"{score:>5}{'':5}" for score in scores)
-    yield f"{'':{NAMES}}{heads}{''.join(f' p {score}' for score in tests)}".rstrip()
-    for line in table.lines:
-        cells = "".join(_cell(line, score) for score in scores)
-        p = "".join(f"{test[line.method].p:6.3f}" for test in tests.values() if line.method != OURS)
-        name = marked(line.method)
-        if len(name) >= NAMES:
-            yield name
-            name = ""
-        yield f"{name:{NAMES}}{cells}{p}".rstrip()
-        figures = printed.get(as_printed(line.method))
-        if figures is not None:
-            cells = "".join(f"{_number(value):>5}{'':5}" for value in figures)
-            yield f"{'  printed':{NAMES}}{cells}".rstrip()
-    if tests:
-        yield f"p: of the difference from {OURS}, by the corrected t-test over the seeds"
-
-
-def _key(table: ScoreTable) -> tuple[str, Budget]:
-    return table.dataset, table.budget
-
-
-def _cell(line: MethodLine, score: str) -> str:
-    """A mean and half of its interval; a dash where no run gave the score."""
-    if not line.n_ok or score not in line.scores:
-        return f"{'-':>5}{'':5}"
-    estimate = line.scores[score].estimate
-    return f"{estimate.mean:5.1f}{estimate.margin('<4.1f')}"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
-
-
-def reproduce(printed: Printed, lines: Sequence[str], name: str, description: str | None) -> None:
-    """Run the lines of a table as the command line asks, and show them beside what is printed.
-
-    Ends the process with status 1 and the first reason where a run failed.
+    Ends the process with status 1 if a run failed.
 
     Parameters
     ----------
-    printed : dict
-        What the paper has, by data set and method.
-    lines : sequence of str
-        Methods that are compared unless the command line picks some, beside the images as they
-        are: "input", or "initial" for photographs.
+    published : dict
+        Published scores by data set and method.
+    methods : sequence of str
+        Methods to compare, besides "input", or "initial" for photographs, unless the command line
+        picks some.
     name : str
         Folder of the results, unless the command line names one.
     description : str
-        Of the script.
+        Help of the script.
     """
     from ssdml.cli.terminal import shown_runs
     from ssdml.datasets.loading import load_dataset
     from ssdml.experiments.compare import compare
 
     parser = argparse.ArgumentParser(description=description)
-    known = ", ".join(printed)
-    parser.add_argument("dataset", help=f"as ssdml compare takes it; there are figures of {known}")
+    known = ", ".join(published)
+    parser.add_argument(
+        "dataset", help=f"as in ssdml compare; there are published scores of {known}"
+    )
     parser.add_argument("--seeds", type=positive, default=5)
     parser.add_argument("--out", type=Path, default=Path(name))
     parser.add_argument("--n-jobs", type=positive, default=1, help="runs at a time")
-    parser.add_argument("--only", nargs="+", metavar="LINE", help="of the table; else all")
-    parser.add_argument("--weights", type=_file, help="file of the network's, for photographs")
+    parser.add_argument("--only", nargs="+", metavar="METHOD", help="run only these methods")
+    parser.add_argument("--weights", type=existing_file, help="of the network, for photographs")
     parser.add_argument(
         "--protocol",
         default=DEFAULT_PROTOCOL,
         choices=PROTOCOLS,
-        help="of photographs, by the number of its paper; figures are printed beside those of "
-        f"{DEFAULT_PROTOCOL} alone",
+        help=f"for photographs; published scores are those of {DEFAULT_PROTOCOL}",
     )
     given = parser.parse_args()
     few = PROTOCOLS[given.protocol].labels_per_class
@@ -139,7 +85,7 @@ def reproduce(printed: Printed, lines: Sequence[str], name: str, description: st
         start = "initial" if isinstance(dataset.X, ImageFiles) else "input"
         rows = compare(
             dataset,
-            given.only or list(dict.fromkeys([start, *lines])),
+            given.only or list(dict.fromkeys([start, *methods])),
             labels_per_class=[Budget(LABELS_PER_CLASS.get(dataset.name, few))],
             seeds=range(given.seeds),
             out=given.out,
@@ -150,62 +96,86 @@ def reproduce(printed: Printed, lines: Sequence[str], name: str, description: st
             n_jobs=given.n_jobs,
             progress=progress,
         )
-    table = beside(rows, printed if given.protocol == DEFAULT_PROTOCOL else {})
+    table = table_lines(rows, published if given.protocol == DEFAULT_PROTOCOL else {})
     sys.stdout.writelines(f"{line}\n" for line in table)
     if summary := summarize_failures(rows):
         parser.exit(1, f"{summary}\nThe tracebacks are in {given.out / 'errors'}.\n")
 
 
-@contextmanager
-def usage_errors(parser: argparse.ArgumentParser) -> Iterator[None]:
-    """What the command line asks and cannot have ends the process with status 2, and one line."""
-    try:
-        yield
-    except (ValueError, OSError) as error:
-        parser.error(" ".join(str(error).split()))
+def table_lines(rows: Sequence[Row], published: Published) -> Iterator[str]:
+    """Lines of text: mean and half interval of each score, and the published score below.
+
+    With two seeds or more, p-values of the difference from ours in NMI and R@1 follow. A star marks
+    our reconstructions, which notes explain.
+
+    Examples
+    --------
+    >>> list(table_lines([], {}))
+    []
+    """
+    for table in score_tables(rows):
+        own = [
+            row for row in rows if (row["dataset"], budget_of(row)) == (table.dataset, table.budget)
+        ]
+        yield from _table_lines(table, own, published.get(table.dataset, {}))
+    yield from reconstruction_notes(row["method"] for row in rows)
 
 
-def positive(text: str) -> int:
-    """A whole number from 1 on, of the command line."""
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text} must be a whole number from 1 on.")
-    return int(text)
+def _table_lines(
+    table: ScoreTable, rows: Sequence[Row], published: Mapping[str, tuple[float | None, ...]]
+) -> Iterator[str]:
+    n_seeds = len(table.seeds)
+    is_tested = n_seeds > 1 and any(line.method == OURS for line in table.lines)
+    tests = {score: paired_tests(rows, OURS, score) for score in TESTED} if is_tested else {}
+    scores = ("NMI", *(f"R@{k}" for k in RECALL_AT.get(table.dataset, (1, 2, 4, 8))))
+    yield f"{table.dataset}, {table.budget.amount}, {n_seeds} seed{'s' * (n_seeds > 1)}"
+    heads = "".join(f"{score:>5}{'':5}" for score in scores)
+    yield f"{'':{NAME_WIDTH}}{heads}{''.join(f' p {score}' for score in tests)}".rstrip()
+    for line in table.lines:
+        cells = "".join(_cell(line, score) for score in scores)
+        p = "".join(f"{test[line.method].p:6.3f}" for test in tests.values() if line.method != OURS)
+        name = starred(line.method)
+        if len(name) >= NAME_WIDTH:
+            yield name
+            name = ""
+        yield f"{name:{NAME_WIDTH}}{cells}{p}".rstrip()
+        values = published.get(published_name(line.method))
+        if values is not None:
+            shown = ("-" if value is None else f"{value:.1f}" for value in values)
+            cells = "".join(f"{value:>5}{'':5}" for value in shown)
+            yield f"{'  published':{NAME_WIDTH}}{cells}".rstrip()
+    if tests:
+        yield f"p: difference from {OURS}, corrected t-test over the seeds"
 
 
-def _file(path: str) -> str:
-    """A path of the command line, to a file that is there."""
-    if not Path(path).is_file():
-        raise argparse.ArgumentTypeError(f"{path} must be a file; there is none.")
-    return path
-
-
-# What came out of a comparison with the baselines, as lines of text.
-
-LEVEL = 0.05
-FEWEST_RANKED = 3  # methods; Friedman's test wants as many
-ORDER = ("NMI", "R@1")  # of the printed scores; the others are not compared
+def _cell(line: MethodLine, score: str) -> str:
+    """Mean and half interval; a dash if no run has the score."""
+    if not line.n_ok or score not in line.scores:
+        return f"{'-':>5}{'':5}"
+    estimate = line.scores[score].estimate
+    return f"{estimate.mean:5.1f}{estimate.margin('<4.1f')}"
 
 
 def best_of(rows: Sequence[Row], ours: Sequence[str], score: str) -> str:
-    """That of our methods whose mean is highest.
+    """Return our method with the highest mean.
 
     Raises
     ------
     ValueError
-        If none of them finished a run.
+        If none of ours finished a run.
     """
-    known = {name: mean for name, mean in mean_scores(rows, score).items() if name in ours}
-    finished = {name: mean for name, mean in known.items() if np.isfinite(mean)}
+    means = mean_scores(rows, score)
+    finished = [name for name in means if name in ours and np.isfinite(means[name])]
     if not finished:
         raise ValueError(
-            f"best_of: a run of {', '.join(ours)} must have ended well for {score}; none has. The "
-            "rows' errors say why."
+            f"best_of: one of {', '.join(ours)} must have finished a run with {score}; none has. "
+            "See the errors in the rows."
         )
-    return max(finished, key=lambda name: finished[name])
+    return max(finished, key=lambda name: means[name])
 
 
 def is_ahead(test: PairedTest) -> bool:
-    """Whether the test shows that what is tested against a method is better, at 5 %.
+    """Whether a paired test shows a lead at 5 %.
 
     Examples
     --------
@@ -215,78 +185,60 @@ def is_ahead(test: PairedTest) -> bool:
     return test.mean > 0 and test.p < LEVEL
 
 
-def set_lines(
+def baseline_lines(
     rows: Sequence[Row], score: str, ours: Sequence[str], theirs: Sequence[str]
 ) -> Iterator[str]:
-    """Lines of one data set: a method each, the best of ours, and whom it is not shown to beat.
+    """Lines of one data set: each method against the best of ours.
 
-    Mean and half of the 95 % interval, by how much the best of ours is ahead, p of the corrected
-    t-test over the seeds, and what the paper prints of networks with as many labels.
+    A line has mean and half interval, the lead of the best of ours, the p-value of the corrected
+    t-test, and the published score of networks with as many labels. The last line names the
+    baselines that the best of ours does not beat significantly.
 
     Parameters
     ----------
     rows : sequence of dict
-        Runs on one data set with one budget of labels.
+        Runs on one data set with one budget.
     score : str
     ours, theirs : sequence of str
         Methods.
     """
-    best = best_of(rows, ours, score)
+    best, first = best_of(rows, ours, score), rows[0]
     tests = paired_tests(rows, best, score)
-    values = {
-        name: [row["scores"].get(score, np.nan) for row in rows if row["method"] == name]
-        for name in (*ours, *theirs)
-    }
-    first = rows[0]
-    printed = printed_scores(first["dataset"], first["labels_per_class"], score)
+    published = published_scores(first["dataset"], first["labels_per_class"], score)
     yield f"{first['dataset']}, {budget_of(first).amount}: {score}"
-    for name in values:
-        estimate, test = mean_interval(values[name]), tests[name]
-        ahead = "" if name == best else f"{best} {test.mean:+5.1f}, p = {test.p:.3f}"
-        told = f"  printed {printed[name]:.1f}" if name in printed else ""
-        line = f"  {marked(name):21} {estimate.mean:5.1f}{estimate.margin('4.1f', ' ± ')}  {ahead}"
-        yield f"{line}{told}".rstrip()
-    open_ = [
+    for name in (*ours, *theirs):
+        values = [row["scores"].get(score, np.nan) for row in rows if row["method"] == name]
+        estimate, test = mean_interval(values), tests[name]
+        lead = "" if name == best else f"{best} {test.mean:+5.1f}, p = {test.p:.3f}"
+        beside = f"  published {published[name]:.1f}" if name in published else ""
+        cell = f"{estimate.mean:5.1f}{estimate.margin('4.1f', ' ± ')}"
+        yield f"  {starred(name):21} {cell}  {lead}{beside}".rstrip()
+    unbeaten = [
         f"{name} ({'ahead, ' * (tests[name].mean < 0)}p = {tests[name].p:.3f})"
         for name in theirs
         if not is_ahead(tests[name])
     ]
-    told = ", ".join(open_) if open_ else "none of theirs"
-    yield _wrapped(f"  best of ours: {best}; not shown to be better than {told}")
+    told = ", ".join(unbeaten) if unbeaten else "none"
+    yield _wrapped(f"  best of ours: {best}; not significantly better than: {told}")
 
 
-def printed_scores(dataset: str, labels_per_class: int, score: str) -> dict[str, float]:
-    """What the paper prints of each method, where it has as many labels.
-
-    Examples
-    --------
-    >>> printed_scores("mnist", 10, "R@1")["deep-lrml"], printed_scores("mnist", 5, "R@1")
-    (88.7, {})
-    """
-    if score not in ORDER or LABELS_PER_CLASS.get(dataset, 5) != labels_per_class:
-        return {}
-    place = ORDER.index(score)
-    found = {name: scores[place] for name, scores in PRINTED.get(dataset, {}).items()}
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def ranked(sets: Sequence[Mapping[str, float]], score: str) -> Iterator[str]:
+def rank_lines(sets: Sequence[Mapping[str, float]], score: str) -> Iterator[str]:
     """Lines over data sets: mean ranks, Friedman's test and Nemenyi's critical difference.
 
     Parameters
     ----------
     sets : sequence of dict
-        Mean of each method on each data set, two or more of them, the same methods on all.
+        Mean of each method on each of two or more data sets.
     score : str
     """
     names = [name for name in sets[0] if all(np.isfinite(means[name]) for means in sets)]
     if failed := [name for name in sets[0] if name not in names]:
-        yield _wrapped(f"  without {', '.join(failed)}: no run of theirs ended well on some set")
-    if len(names) < FEWEST_RANKED:
+        yield _wrapped(f"  without {', '.join(failed)}, which finished no run on some data set")
+    if len(names) < MIN_RANKED:
         return
     test = friedman_nemenyi([[means[name] for means in sets] for name in names])
-    order = sorted(zip(test.ranks, names, strict=True))
-    told = ", ".join(f"{name} {rank:.1f}" for rank, name in order)
+    ranks = sorted(zip(test.ranks, names, strict=True))
+    told = ", ".join(f"{name} {rank:.1f}" for rank, name in ranks)
     yield _wrapped(f"mean ranks by {score}: {told}")
     yield f"  Friedman p = {test.p:.3f}, critical difference {test.critical_difference:.1f}"
 

@@ -1,4 +1,4 @@
-"""The examples run, at toy size, print what they promise, and stay short."""
+"""The examples run on small data, print what they promise, and stay short."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ EXAMPLES = ROOT / "examples"
 
 def test_quickstart_beats_the_input(example):
     shown = example("quickstart.py")
-    assert "1198 digits to learn from, 50 of them labeled" in shown
+    assert "1198 training samples, 50 labeled" in shown
     scores = {
         name: float(nmi) for name, nmi in re.findall(r"^(\w+): NMI ([\d.]+)", shown, re.MULTILINE)
     }
     assert scores["SSDML"] > scores["input"] + 5
-    assert float(re.search(r"classes right: ([\d.]+) %", shown).group(1)) > 80
+    assert float(re.search(r"accuracy: ([\d.]+) %", shown).group(1)) > 80
 
 
 def test_label_scarce_compares_and_resumes(example, tmp_path, monkeypatch):
     from ssdml.experiments import METHODS
 
-    # The real ones take seconds and have tests of their own.
+    # The real method takes seconds and has its own tests.
     monkeypatch.setitem(METHODS, "ssdml", METHODS["pca"])
     monkeypatch.setattr("ssdml.experiments.report.explorer.project", lambda s: s.embedding[:, :2])
     shown = example("label_scarce.py", tmp_path / "out", 1)
     monkeypatch.delitem(METHODS, "kernel-pca")
-    assert "5 labels a class: NMI, and its gain over the input" in shown
+    assert "5 labels per class: NMI, gain over the input" in shown
     assert re.search(r"kernel-pca +\d+\.\d +[+-]\d+\.\d", shown)
     assert (tmp_path / "out" / "report.html").is_file()
     before = (tmp_path / "out" / "results.jsonl").read_bytes()
@@ -86,7 +86,7 @@ def test_missing_files_are_a_usage_error(call, example, capsys):
 def test_invalid_numbers_are_a_usage_error(call, example, capsys):
     with pytest.raises(SystemExit, match="2"):
         example(*call.split())
-    assert "must be a whole number from 1 on" in capsys.readouterr().err
+    assert "must be a whole number of at least 1" in capsys.readouterr().err
 
 
 def test_text_example_labels_a_csv_file(example, tmp_path, rng, monkeypatch):
@@ -100,13 +100,13 @@ def test_text_example_labels_a_csv_file(example, tmp_path, rng, monkeypatch):
         truth.append(name)
     (tmp_path / "texts.csv").write_text("\n".join(lines))
     shown = example("text.py", tmp_path / "texts.csv", tmp_path / "found.csv")
-    assert shown == "120 texts, 12 of them labeled with one of 3 classes\n"
+    assert shown == "120 texts, 12 labeled, 3 classes\n"
     header, *found = (tmp_path / "found.csv").read_text().splitlines()
     assert header == "text,label"
     right = [line.split(",")[1] == name for line, name in zip(found, truth, strict=True)]
     assert np.mean(right) > 0.9
 
-    class Topics:  # where sentence-transformers is installed
+    class Topics:  # stands for sentence-transformers
         def __init__(self, name):
             assert name == "all-MiniLM-L6-v2"
 
@@ -136,8 +136,8 @@ def test_images_example_trains_on_a_folder(example, tmp_path, rng, n_colors):
         kept.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels.squeeze()).save(kept / f"{i}.png")
     shown = example("images.py", folder, 2)
-    assert shown.splitlines()[0] == "90 images, 10 of them labeled"
-    counts = dict(re.findall(r"^  (\w+): (\d+) of the others$", shown, re.MULTILINE))
+    assert shown.splitlines()[0] == "90 images, 10 labeled; predicted for the others:"
+    counts = dict(re.findall(r"^  (\w+): (\d+)$", shown, re.MULTILINE))
     assert counts.keys() == {"bright", "dark"}
     assert all(abs(int(count) - 40) <= 4 for count in counts.values())
     assert (tmp_path / "photographs.model").is_dir()
@@ -150,8 +150,8 @@ def test_tabular_example_compares_accuracies(example, tmp_path, rng):
              enumerate(zip(X, y, strict=True))]  # fmt: skip
     (tmp_path / "table.csv").write_text("\n".join(["one,two,three,four,label", *lines]))
     shown = example("tabular.py", tmp_path / "table.csv")
-    assert shown.startswith("150 rows, 30 of them labeled\n")
-    scores = dict(re.findall(r"^(\S+): ([\d.]+) % of the labeled rows right$", shown, re.M))
+    assert shown.startswith("150 samples, 30 labeled\n")
+    scores = dict(re.findall(r"^(\S+): accuracy ([\d.]+) %$", shown, re.M))
     assert scores.keys() == {"self-training", "SSDML"}
     assert float(scores["SSDML"]) > 75
 
@@ -175,12 +175,12 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def without_pytorch_metric_learning(name: str, *arguments: object) -> subprocess.CompletedProcess:
-    """An example as it runs where pytorch-metric-learning is not installed."""
+    """Run an example without pytorch-metric-learning."""
     command = [sys.executable, "-c", WITHOUT, EXAMPLES / name, *arguments]
     return subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True)
 
 
-# A fresh interpreter that imports torch: some seconds, here and below.
+# A fresh interpreter takes seconds to import torch, here and below.
 def test_torch_loop_runs_without_pytorch_metric_learning(example):
     done = without_pytorch_metric_learning("torch_loop.py")
     assert done.returncode == 0, done.stderr
@@ -197,8 +197,7 @@ def test_compare_losses_runs_without_pytorch_metric_learning(tmp_path):
     assert done.returncode == 0, done.stderr
     line, *table = done.stdout.splitlines()
     assert line == (
-        'left out, for they need pytorch-metric-learning (pip install "ssdml[losses]"): '
-        "softmax, dgcrl"
+        'skipped, need pytorch-metric-learning (pip install "ssdml[losses]"): softmax, dgcrl'
     )
     assert {"n-pair", "n-pair+gor"} <= {text.split()[0] for text in table}
     assert (tmp_path / "out" / "losses.png").is_file()
@@ -208,20 +207,20 @@ def test_compare_losses_needs_at_least_one_loss(example, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "pytorch_metric_learning", None)
     with pytest.raises(SystemExit, match="1"):
         example("compare_losses.py", "digits", "--losses", "triplet+da")
-    assert capsys.readouterr().err == "no loss is left to compare\n"
+    assert capsys.readouterr().err == "no loss left to compare\n"
 
 
 def test_cluster_example_fits_a_chunked_array(example, monkeypatch):
     pytest.importorskip("distributed")
     from dask import distributed
 
-    # Threads in the place of processes, each of which would import all of ssdml again.
+    # Threads instead of processes, which would import everything again.
     monkeypatch.setattr(
         distributed, "LocalCluster", partial(distributed.LocalCluster, processes=False)
     )
     shown = example("cluster.py")
     assert "2 workers, 3 chunks\n" in shown
-    assert float(re.search(r"classes right: ([\d.]+) %", shown).group(1)) > 85
+    assert float(re.search(r"accuracy: ([\d.]+) %", shown).group(1)) > 85
     with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as one:
         assert example("cluster.py", one.scheduler_address) == shown.replace(
             "2 workers", "1 workers"

@@ -1,10 +1,10 @@
-"""Lines about the baselines: the best of ours, whom it beats, and what is printed of networks."""
+"""Lines about the baselines: the best of ours, open comparisons, published scores."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from reproduction.tables import best_of, ranked, set_lines
+from reproduction.tables import baseline_lines, best_of, rank_lines
 
 FOUND = {  # by method, seed after seed
     "ssdml": (80.0, 82.0, 81.0),
@@ -32,48 +32,52 @@ def runs(found=FOUND, score="NMI", name="digits"):
 
 
 def test_the_best_method_and_open_comparisons_are_named():
-    title, *lines, verdict = set_lines(
+    title, *lines, verdict = baseline_lines(
         runs(), "NMI", ["ssdml", "ssdml-residual"], ["lrml", "lda", "nca"]
     )
     assert title == "digits, 10 labels a class: NMI"
     assert [line.split()[0].rstrip("*") for line in lines] == list(FOUND)
     assert lines[1].split() == ["ssdml-residual", "91.0", "±", "2.5"]
     assert verdict.startswith(
-        "  best of ours: ssdml-residual; not shown to be better than lda (p = 1"
+        "  best of ours: ssdml-residual; not significantly better than: lda (p = 1"
     )
     verdict = " ".join(verdict.split())
     assert "nca (ahead, p = 0.0" in verdict
     assert "lrml" not in verdict
-    *_, verdict = set_lines(runs(), "NMI", ["ssdml-residual"], ["lrml"])
-    assert verdict.endswith("not shown to be better than none of theirs")
+    *_, verdict = baseline_lines(runs(), "NMI", ["ssdml-residual"], ["lrml"])
+    assert verdict.endswith("not significantly better than: none")
 
 
 def test_published_scores_are_shown_beside():
     found = {"deep-ssdml": (90.0, 91.0), "deep-lrml": (80.0, 80.5), "deep-nce": (70.0, 72.0)}
     rows = runs(found, "R@1", "mnist")
-    _, ours, lrml, nce, _ = set_lines(rows, "R@1", ["deep-ssdml"], ["deep-lrml", "deep-nce"])
-    assert lrml.endswith("  printed 88.7")
+    _, ours, lrml, nce, _ = baseline_lines(rows, "R@1", ["deep-ssdml"], ["deep-lrml", "deep-nce"])
+    assert lrml.endswith("  published 88.7")
     assert lrml.split()[0] == "deep-lrml*"
-    assert not any("printed" in line for line in (ours, nce))
+    assert not any("published" in line for line in (ours, nce))
 
 
 def test_failed_methods_are_never_best():
     rows = runs({"ssdml": (None, None), "ssdml-residual": (1.0, 2.0)})
     assert best_of(rows, ["ssdml", "ssdml-residual"], "NMI") == "ssdml-residual"
-    with pytest.raises(ValueError, match=r"a run of ssdml must have ended well for NMI; none has"):
+    with pytest.raises(
+        ValueError, match="one of ssdml must have finished a run with NMI; none has"
+    ):
         best_of(rows, ["ssdml"], "NMI")
 
 
-def test_failed_methods_are_named_and_not_ranked():
+def test_failed_methods_are_named_and_not_rank_lines():
     one, other = {"a": 1.0, "b": 3.0, "c": 2.0, "d": 4.0}, {"a": 1.0, "b": 3.0, "c": 2.0}
-    without, means, _ = ranked([one, other | {"d": np.nan}], "NMI")
-    assert without == "  without d: no run of theirs ended well on some set"
+    without, means, _ = rank_lines([one, other | {"d": np.nan}], "NMI")
+    assert without == "  without d, which finished no run on some data set"
     assert means == "mean ranks by NMI: b 1.0, c 2.0, a 3.0"
-    (alone,) = ranked([one, {"a": 1.0, "b": np.nan, "c": 2.0, "d": np.nan}], "NMI")
-    assert alone == "  without b, d: no run of theirs ended well on some set"
+    (alone,) = rank_lines([one, {"a": 1.0, "b": np.nan, "c": 2.0, "d": np.nan}], "NMI")
+    assert alone == "  without b, d, which finished no run on some data set"
 
 
 def test_ranks_are_listed_from_the_best():
-    means, test = ranked([{"a": 1.0, "b": 3.0, "c": 2.0}, {"a": 1.0, "b": 3.0, "c": 2.0}], "NMI")
+    means, test = rank_lines(
+        [{"a": 1.0, "b": 3.0, "c": 2.0}, {"a": 1.0, "b": 3.0, "c": 2.0}], "NMI"
+    )
     assert means == "mean ranks by NMI: b 1.0, c 2.0, a 3.0"
     assert test == "  Friedman p = 0.135, critical difference 2.3"

@@ -1,16 +1,16 @@
-"""What is learned and what is scored have no class in common, nor what settings are chosen on."""
+"""Class-disjoint splits and their held-out cuts."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from reproduction.loss_claims import DRAWN_FROM, class_disjoint, held_out_classes
+from reproduction.loss_search import MIN_DRAWN, class_disjoint, held_out_classes
 
 from ssdml.datasets import Dataset
 
 
 def numbered(n_classes: int, n_each: int, rng: np.random.Generator) -> Dataset:
-    """Rows that hold their own number, in any order of classes."""
+    """Samples that hold their own index, with shuffled classes."""
     y = rng.permutation(np.repeat(np.arange(n_classes), n_each))
     X = np.arange(len(y), dtype=np.float32)[:, None]
     return Dataset("numbered", X, y, tuple(map(str, range(n_classes))))
@@ -29,18 +29,18 @@ def test_training_and_test_classes_are_disjoint_halves(rng, n_classes, seed):
 
 
 def test_classes_are_capped_to_the_same_rows(rng):
-    data = numbered(DRAWN_FROM, 9, rng)
+    data = numbered(MIN_DRAWN, 9, rng)
     splits = [class_disjoint(data, seed, per_class=5) for seed in (0, 1)]
     assert (np.bincount(splits[0].y) == 5).all()
     np.testing.assert_array_equal(splits[0].X, splits[1].X)
 
 
 def test_the_seed_draws_among_many_classes(rng):
-    few, many = numbered(DRAWN_FROM - 1, 3, rng), numbered(DRAWN_FROM, 3, rng)
+    few, many = numbered(MIN_DRAWN - 1, 3, rng), numbered(MIN_DRAWN, 3, rng)
     assert (class_disjoint(few, 0).test == class_disjoint(few, 1).test).all()
     assert (class_disjoint(many, 0).test != class_disjoint(many, 1).test).any()
     first = class_disjoint(many, 0)
-    assert set(first.y[~first.test]) == set(range(DRAWN_FROM // 2))
+    assert set(first.y[~first.test]) == set(range(MIN_DRAWN // 2))
 
 
 def test_unlabeled_samples_are_left_out(rng):

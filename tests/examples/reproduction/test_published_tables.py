@@ -1,4 +1,4 @@
-"""The tables of README.md and docs/: what stands there is what the published rows say."""
+"""The tables of README.md and docs/ match the published rows."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_every_marker_names_a_table():
 
 
 def test_cells_hold_mean_and_half_interval():
-    """By scipy, from the file itself; the best of the column is in bold."""
+    """Against SciPy, from the file itself; the best of the column is bold."""
     rows = read(DIGITS)
     text = tables.markdown("baselines accuracy")
     heads, _, *lines = (
@@ -76,7 +76,7 @@ def readme():
 
 
 def largest_p(kind, dataset, ours, others, score):
-    """Of the tests of others against the best of ours, which has to be ahead of each."""
+    """Largest p-value of the best of ours, which must lead, against the others."""
     rows = tables.finished(kind, dataset, [*ours, *others])
     tests = paired_tests(rows, best_of(rows, ours, score), score)
     found = [tests[name] for name in others if name in tests]
@@ -209,7 +209,7 @@ def test_incomplete_methods_are_left_out(tmp_path, monkeypatch):
 
 
 def test_ablations_are_compared_at_equal_precision(tmp_path, monkeypatch):
-    """A line in bfloat16 stands where there is none in float32, and never for one that is."""
+    """bfloat16 runs replace missing float32 runs only."""
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
     means = {
         "deep-ssdml": 50,
@@ -226,9 +226,9 @@ def test_ablations_are_compared_at_equal_precision(tmp_path, monkeypatch):
                 scores = {"NMI": mean + seed, "R@1": mean + seed}
                 row = template | {"method": name, "seed": seed, "scores": scores}
                 file.write(json.dumps(row | {"config_hash": name, "dataset": "mnist"}) + "\n")
-    _, *lines = tables.parts()
+    _, *lines = tables.ablations()
     assert {line[0].rpartition(", ")[2].strip("`"): line[1] for line in lines} == {
-        "the whole": "52.0 ± 2.0",
+        "full method": "52.0 ± 2.0",
         "consistency=0": "**-2.0 ± 0.0**",
         "triplets=0": "**+3.0 ± 0.0**",
     }
@@ -243,10 +243,10 @@ def test_each_budget_shows_input_and_our_methods():
         for row in read(path)
         if path.parent.name in ("features", "components")
     }
-    _, *lines = tables.features()
+    _, *lines = tables.by_budget()
     assert [line[1].strip("`") for line in lines] == ["input", *tables.OURS] * len(budgets)
     assert [bool(line[0]) for line in lines] == [True, False, False] * len(budgets)
-    _, *gains = tables.features("digits")
+    _, *gains = tables.by_budget("digits")
     assert [*gains] == lines[3:]
 
 
@@ -267,7 +267,7 @@ def test_published_rows_are_unique_per_dataset(path):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_published_rows_match_the_current_defaults(path, data_dir):
-    """Others would be run again, and what they tell would be of a method that is no more."""
+    """Other rows would be run again, and would describe methods that no longer exist."""
     rows, deep = read(path), path.parent.name == "networks"
     dataset = load_dataset(path.stem)
     known = available(dataset, deep)
@@ -289,7 +289,7 @@ def test_published_rows_match_the_current_defaults(path, data_dir):
 
 
 def test_published_rows_can_be_resumed(tmp_path):
-    """What is run besides is paired with them: the one that is taken out comes again."""
+    """New runs are paired with them: a removed row comes back."""
     published = [row for row in read(DIGITS) if row["method"] in ("input", "lda")]
     out = ("lda", 3)
     kept = [row for row in published if (row["method"], row["seed"]) != out]

@@ -1,4 +1,4 @@
-"""Scripts that remake the paper's tables and figures, short and on small data."""
+"""The scripts of the papers' tables and figures, on small data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.image import imread
-from reproduction.printed import TABLE_2, TABLE_3, TABLE_5
+from reproduction.published import TABLE_2, TABLE_3, TABLE_5
 from sklearn.base import clone
 
 from tests.deep import small_images, small_model, small_network, small_published_model
@@ -19,7 +19,7 @@ from tests.photographs import SMALL, WRITERS, small_protocol
 
 @pytest.fixture
 def small_deep(monkeypatch):
-    """Small images and short fits in the place of MNIST and of its networks."""
+    """Replace MNIST and its networks by small images and short fits."""
     from ssdml.baselines import DeepSupervised, DeepUnsupervised
     from ssdml.datasets import Dataset
     from ssdml.experiments.methods.registry import DEEP_METHODS
@@ -79,14 +79,14 @@ class Table(NamedTuple):
 
 
 def read_table(shown):
-    """What a script of the paper's tables prints; a long name has a line of its own."""
+    """Parse the output of a table script; a long name has its own line."""
     title, heads, *body = shown.splitlines()
     table, method = Table(title, heads.split(), {}, {}, []), None
     for text in body:
         if text.startswith(("p: ", "* ")):
             break
         name, cells = text[:17].split(), text[17:].split()
-        if name == ["printed"]:
+        if name == ["published"]:
             table.printed[method] = cells
             continue
         if text[0] != " ":
@@ -99,12 +99,12 @@ def read_table(shown):
 
 @pytest.fixture
 def toy_photographs(tmp_path, monkeypatch):
-    """A small network in the place of each, and short protocols; gives a file of weights."""
+    """Replace networks and protocols by small ones; return a file of weights."""
     from ssdml.experiments.methods.protocols import PROTOCOLS
-    from ssdml.networks import fine_grained as pretrained
+    from ssdml.networks import fine_grained
 
     for name, protocol in PROTOCOLS.items():
-        monkeypatch.setitem(pretrained.TRUNKS, protocol.architecture, SMALL)
+        monkeypatch.setitem(fine_grained.TRUNKS, protocol.architecture, SMALL)
         monkeypatch.setitem(PROTOCOLS, name, small_protocol(protocol))
     torch.save(SMALL.new().state_dict(), tmp_path / "weights.pth")
     monkeypatch.setenv("SSDML_DATA", str(tmp_path))
@@ -202,21 +202,24 @@ def test_compare_baselines_tests_and_ranks_methods(example, tmp_path, monkeypatc
     ]
     tested = re.findall(r"^  lrml\* +[\d.]+ ± +[\d.]+ +ssdml +[+-][\d.]+, p = [\d.]+$", shown, re.M)
     assert len(tested) == 4
-    assert len(re.findall(r"^  best of ours: ssdml\S*; not shown to be better", shown, re.M)) == 4
+    assert len(re.findall(r"^  best of ours: ssdml\S*; not significantly better", shown, re.M)) == 4
     assert len(re.findall(r"^mean ranks by (NMI|accuracy): \S+ \d\.\d, ", shown, re.M)) == 2
     assert "Friedman p = 0." in shown
     assert re.search(r"^  apllr\* ", shown, re.M)
-    assert "  apllr, apit: the equation of M is ours" in shown
+    assert "  apllr, apit: the equation of M, from" in shown
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--labels-per-class", 5, 10], "class must have one value, or one for each of the 3 sets"),
-        (["--features", "unit", "raw"], "--features must have one value, or one for each of the 3"),
+        (
+            ["--labels-per-class", 5, 10],
+            "class must have one value, or one for each of 3 data sets",
+        ),
+        (["--features", "unit", "raw"], "--features must have one value, or one for each of 3"),
         (["--features", "bogus"], "features must be one of"),
-        (["--seeds", 0], "0 must be a whole number from 1 on"),
-        (["a/digits.npz"], "datasets must have a name each"),
+        (["--seeds", 0], "0 must be a whole number of at least 1"),
+        (["a/digits.npz"], "datasets must have distinct names"),
     ],
 )
 def test_compare_baselines_rejects_invalid_options(example, capsys, options, message):
@@ -230,7 +233,7 @@ def test_compare_baselines_rejects_invalid_options(example, capsys, options, mes
     [
         (["nosuch"], "nosuch"),
         (["digits", "--only", "nosuch"], "method must be one of"),
-        (["digits", "--n-jobs", -1], "-1 must be a whole number from 1 on"),
+        (["digits", "--n-jobs", -1], "-1 must be a whole number of at least 1"),
     ],
 )
 def test_table_scripts_reject_invalid_options(example, tmp_path, capsys, options, message):
@@ -257,7 +260,7 @@ def test_missing_weights_are_a_usage_error(example, tmp_path, capsys):
     missing = tmp_path / "missing.pth"
     with pytest.raises(SystemExit, match="2"):
         example("reproduce_table2.py", "cub", "--weights", missing)
-    assert f"{missing} must be a file" in capsys.readouterr().err
+    assert f"{missing} must be an existing file" in capsys.readouterr().err
 
 
 def test_failed_runs_end_compare_baselines(example, tmp_path, capsys, monkeypatch):

@@ -1,4 +1,4 @@
-"""The paper's tables as text: scores, what is printed, tests of the differences, notes."""
+"""Text tables: scores, published scores, tests, notes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,16 @@ import re
 
 import numpy as np
 import pytest
-from reproduction.printed import PRINTED, RECONSTRUCTED, TABLE_1, TABLE_2, TABLE_3, TABLE_4, TABLE_5
-from reproduction.tables import beside
+from reproduction.published import (
+    PUBLISHED,
+    RECONSTRUCTED,
+    TABLE_1,
+    TABLE_2,
+    TABLE_3,
+    TABLE_4,
+    TABLE_5,
+)
+from reproduction.tables import table_lines
 from scipy.stats import t as student
 
 from ssdml.experiments import METHODS
@@ -43,7 +51,7 @@ def rows(rng):
 
 def test_lines_end_in_the_corrected_test(rows):
     runs = rows(["deep-lrml", "deep-ssdml"], 4)
-    lines = {line.split()[0].rstrip("*"): line for line in list(beside(runs[::-1], {}))[2:4]}
+    lines = {line.split()[0].rstrip("*"): line for line in list(table_lines(runs[::-1], {}))[2:4]}
     for score, found in zip(("NMI", "R@1"), lines["deep-lrml"].split()[-2:], strict=True):
         one, two = (
             np.array([row["scores"][score] for row in runs if row["method"] == method])
@@ -57,13 +65,13 @@ def test_lines_end_in_the_corrected_test(rows):
 
 @pytest.mark.parametrize(("methods", "n"), [(["deep-lrml", "deep-ssdml"], 1), (["deep-lrml"], 3)])
 def test_one_seed_has_no_test(rows, methods, n):
-    shown = "\n".join(beside(rows(methods, n), TABLE_1))
+    shown = "\n".join(table_lines(rows(methods, n), TABLE_1))
     assert not re.search(r"\bp\b", shown.partition("* our reconstruction")[0])
 
 
 def test_stars_mark_reconstructed_methods(rows):
     methods = ["input", *TABLE_1["mnist"], "deep-ssdml", "deep-isdml[decay=0.9;epochs=20]"]
-    table, _, notes = "\n".join(beside(rows(methods, 2), TABLE_1)).partition("* our")
+    table, _, notes = "\n".join(table_lines(rows(methods, 2), TABLE_1)).partition("* our")
     starred = set(re.findall(r"^(initial|deep-[a-z-]+)[^ *]*\*", table, re.M))
     baselines = {f"deep-{name}" for name in ("lrml", "seraph", "isdml", "apllr", "apit")}
     assert starred == {"initial", "deep-ssdml-paper"} | baselines
@@ -74,12 +82,12 @@ def test_stars_mark_reconstructed_methods(rows):
 
 def test_published_methods_exist():
     assert RECONSTRUCTED.keys() <= METHODS.keys() | DEEP_METHODS.keys()
-    for name, methods in PRINTED.items():
+    for name, methods in PUBLISHED.items():
         assert {parse_method(method)[0] for method in methods} <= DEEP_METHODS.keys(), name
-    assert PRINTED["mnist"] == TABLE_1["mnist"] | TABLE_4["mnist"]
+    assert PUBLISHED["mnist"] == TABLE_1["mnist"] | TABLE_4["mnist"]
     cub = TABLE_2["cub"] | TABLE_3["cub"]
-    assert {method: PRINTED["cub"][method] for method in cub} == cub
-    assert PRINTED["cub"]["deep-triplet"] == TABLE_5["cub"]["deep-triplet"]
+    assert {method: PUBLISHED["cub"][method] for method in cub} == cub
+    assert PUBLISHED["cub"]["deep-triplet"] == TABLE_5["cub"]["deep-triplet"]
 
 
 def test_failed_lines_have_dashes(rows):
@@ -88,12 +96,12 @@ def test_failed_lines_have_dashes(rows):
     failed = [
         row | {"dataset": "sop", "status": "failed", "scores": {}, "seconds": {}} for row in runs
     ]
-    table = list(beside(failed, {}))
+    table = list(table_lines(failed, {}))
     assert table[1].split()[:5] == ["NMI", "R@1", "R@10", "R@100", "R@1000"]
     assert {tuple(line.split()[1:6]) for line in table[2:4]} == {("-",) * 5}
     half = [row for row in runs if row["method"] == "deep-ssdml"]
     half += [
         row | {"status": "failed", "scores": {}} for row in runs if row["method"] == "deep-lrml"
     ]
-    (line,) = (line for line in beside(half, {}) if line.startswith("deep-lrml"))
+    (line,) = (line for line in table_lines(half, {}) if line.startswith("deep-lrml"))
     assert line.split()[1:6] == ["-"] * 5

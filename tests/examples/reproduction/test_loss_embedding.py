@@ -1,4 +1,4 @@
-"""Each compared loss is the one it is called, and trains the network on the rows it should."""
+"""The compared losses, and training under them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import sys
 import numpy as np
 import pytest
 import torch
-from reproduction.loss_methods import LossEmbedding
+from reproduction.loss_embedding import LossEmbedding
 from reproduction.losses import (
     BASES,
+    LIBRARY_BASES,
     LOSSES,
-    OF_LIBRARY,
     TERMS,
     AtLength,
     Problem,
-    left_out,
-    made_loss,
+    make_loss,
+    unavailable,
 )
 
 from ssdml.losses import DensityAdaptivity, GraphConsistency, LossSum, NPairBatchLoss, ProxyGMLLoss
@@ -37,7 +37,7 @@ def test_every_loss_has_a_gradient(name):
     torch.manual_seed(0)
     z, labels, _ = batch(torch.float32)
     z.requires_grad_()
-    value = made_loss(name, PROBLEM, LOSSES[LOSSES[name].base].values[0], 1.0)(z, labels)
+    value = make_loss(name, PROBLEM, LOSSES[LOSSES[name].base].values[0], 1.0)(z, labels)
     (slope,) = torch.autograd.grad(value, z)
     assert torch.isfinite(slope).all()
     assert slope[labels >= 0].abs().sum() > 0
@@ -47,14 +47,14 @@ def test_terms_are_added_with_their_weights():
     z, labels, _ = batch(torch.float32)
     for name in ("cgml", "da", "en", "gor"):
         alone = TERMS[name].make(PROBLEM, 0.0)(z, labels)
-        total = made_loss(f"binomial+{name}", PROBLEM, 5.0, 0.3)(z, labels)
+        total = make_loss(f"binomial+{name}", PROBLEM, 5.0, 0.3)(z, labels)
         base = BASES["binomial"].make(PROBLEM, 5.0)(z, labels)
         torch.testing.assert_close(total, base + 0.3 * alone)
 
 
 def test_dgcrl_without_decorrelation_is_softmax():
     z, labels, _ = batch(torch.float32)
-    softmax, centers = made_loss("softmax", PROBLEM, 4.0), made_loss("dgcrl", PROBLEM, 4.0, 0.0)
+    softmax, centers = make_loss("softmax", PROBLEM, 4.0), make_loss("dgcrl", PROBLEM, 4.0, 0.0)
     with torch.no_grad():
         centers.losses[0].centers.copy_(softmax.losses[0].W.T)
     torch.testing.assert_close(centers(z, labels), softmax(z, labels))
@@ -74,25 +74,25 @@ def test_at_length_keeps_parameter_groups():
     assert (targets.get("lr"), targets["weight_decay"]) == (None, 0.0)
 
 
-@pytest.mark.parametrize("name", [name for name in LOSSES if LOSSES[name].base in OF_LIBRARY])
-def test_losses_of_a_missing_library_are_left_out(name, monkeypatch):
-    assert left_out(LOSSES) == []
+@pytest.mark.parametrize("name", [name for name in LOSSES if LOSSES[name].base in LIBRARY_BASES])
+def test_losses_of_a_missing_library_are_unavailable(name, monkeypatch):
+    assert unavailable(LOSSES) == []
     for module in ("", ".losses", ".distances"):
         monkeypatch.setitem(sys.modules, f"pytorch_metric_learning{module}", None)
-    assert name in left_out(LOSSES)
+    assert name in unavailable(LOSSES)
     base = LOSSES[name].base
     with pytest.raises(
         ImportError, match=r'proxy-nca, soft-triple .*pip install "ssdml\[losses\]"'
     ):
-        made_loss(base, PROBLEM, 1.0)
-    for other in set(LOSSES) - set(left_out(LOSSES)):
-        assert isinstance(made_loss(other, PROBLEM, 1.0, 0.1), LossSum)
+        make_loss(base, PROBLEM, 1.0)
+    for other in set(LOSSES) - set(unavailable(LOSSES)):
+        assert isinstance(make_loss(other, PROBLEM, 1.0, 0.1), LossSum)
 
 
 def test_proxy_gml_links_other_classes_too():
-    loss = made_loss("proxy-gml", Problem(5, 8), 0.3).losses[0]
+    loss = make_loss("proxy-gml", Problem(5, 8), 0.3).losses[0]
     assert loss.ratio * len(loss.proxies) > loss.n_proxies
-    many = made_loss("proxy-gml", Problem(98, 8), 0.3).losses[0]
+    many = make_loss("proxy-gml", Problem(98, 8), 0.3).losses[0]
     assert many.ratio == pytest.approx(0.05, abs=5e-4)  # the paper's on Cars-196
 
 

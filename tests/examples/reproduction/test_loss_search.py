@@ -1,4 +1,4 @@
-"""Settings come from held-out classes, scores are paired, and tables say what the rows say."""
+"""Search of loss settings, paired scores, tables and published differences."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from reproduction.loss_claims import (
+from reproduction.loss_embedding import LossEmbedding
+from reproduction.loss_search import (
     ANY_RATE,
     RATE,
     RATES,
     Choice,
-    Found,
+    Comparison,
     Half,
     Trial,
-    tried_and_scored,
+    compare_losses,
 )
-from reproduction.loss_methods import LossEmbedding
-from reproduction.loss_tables import gains, loss_table, sensitivity, verdicts
+from reproduction.loss_tables import gains, loss_table, sensitivity, summary_lines
 from reproduction.losses import LOSSES
-from reproduction.printed_losses import DGCRL, PRINTED, printed_differences
+from reproduction.published_losses import DGCRL, PUBLISHED, published_differences
 
 from ssdml.datasets import Dataset
 from ssdml.experiments.runs.results import RESULTS
@@ -43,8 +43,8 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")  # some seconds: 35 short runs
-def found(classes, folder) -> Found:
-    return tried_and_scored(classes, folder, losses=TRIED, seeds=[0, 1], n_steps=2)
+def found(classes, folder) -> Comparison:
+    return compare_losses(classes, folder, losses=TRIED, seeds=[0, 1], n_steps=2)
 
 
 def test_terms_are_searched_on_the_chosen_base(found):
@@ -67,7 +67,7 @@ def test_scored_runs_use_the_chosen_settings(classes, tmp_path, monkeypatch):
 
     monkeypatch.setattr(LossEmbedding, "fit", keep)
     monkeypatch.setattr(LossEmbedding, "transform", lambda self, X: X)
-    again = tried_and_scored(classes, tmp_path, losses=TRIED, seeds=[0], n_steps=2)
+    again = compare_losses(classes, tmp_path, losses=TRIED, seeds=[0], n_steps=2)
     chosen = {name: again.halves[0].best(name).choice for name in TRIED}
     best = {name: again.halves[0].best(name, RATES).choice for name in TRIED}
     scored, few = fitted[-8:-4], fitted[-4:]
@@ -89,7 +89,7 @@ def test_finished_runs_are_not_repeated(found, classes, folder, monkeypatch):
     files = [folder / part / RESULTS for part in ("held-out", "scored", "few")]
     before = [file.read_bytes() for file in files]
     monkeypatch.setattr(LossEmbedding, "fit", None)
-    again = tried_and_scored(classes, folder, losses=TRIED, seeds=[0, 1], n_steps=2)
+    again = compare_losses(classes, folder, losses=TRIED, seeds=[0, 1], n_steps=2)
     assert [file.read_bytes() for file in files] == before
     assert again.scored == found.scored
 
@@ -97,7 +97,7 @@ def test_finished_runs_are_not_repeated(found, classes, folder, monkeypatch):
 def test_a_failed_run_stops_the_search(classes, tmp_path, monkeypatch):
     monkeypatch.setattr(LossEmbedding, "fit", None)
     with pytest.raises(RuntimeError, match=r"eight, held out, n-pair \[1, 0.001, 0\]: TypeError"):
-        tried_and_scored(classes, tmp_path, losses=TRIED, seeds=[0], n_steps=2)
+        compare_losses(classes, tmp_path, losses=TRIED, seeds=[0], n_steps=2)
 
 
 def test_ties_are_broken_by_the_second_score():
@@ -118,15 +118,15 @@ def test_sensitivity_is_paired_with_the_base(found):
         assert curves["gor"][trial.choice.weight].mean == pytest.approx(mean)
 
 
-def made_of(make_row, gained: dict[str, list[float]]) -> Found:
-    """Rows in which a loss is so much better than its base, seed by seed."""
+def made_of(make_row, gained: dict[str, list[float]]) -> Comparison:
+    """Rows with given gains of each loss over its base, per seed."""
     rows = []
     for seed in range(3):
         rows.append(make_row(method="triplet", seed=seed, scores={"R@1": 50.0 + seed}))
         for name, values in gained.items():
             scores = {"R@1": 50.0 + seed + values[seed]}
             rows.append(make_row(method=name, seed=seed, scores=scores))
-    return Found([], rows, [])
+    return Comparison([], rows, [])
 
 
 def test_the_summary_counts_significant_differences(make_row):
@@ -135,7 +135,7 @@ def test_the_summary_counts_significant_differences(make_row):
         "one": made_of(make_row, {"triplet+da": up, "triplet+gor": down}),
         "two": made_of(make_row, {"triplet+da": neither, "triplet+gor": down}),
     }
-    _, da, gor = verdicts(found)
+    _, da, gor = summary_lines(found)
     assert da.split()[:4] == ["triplet+da", "1", "0", "1"]
     assert gor.split()[:4] == ["triplet+gor", "0", "2", "0"]
     assert "cars +20.0" in da  # 62.51 - 42.54
@@ -154,7 +154,7 @@ def test_a_loss_table_holds_means_gains_and_settings(found):
 
 
 def test_published_tables_are_complete():
-    for table in PRINTED:
+    for table in PUBLISHED:
         for dataset, lines in table.lines.items():
             assert all(len(scores) <= len(table.columns[dataset]) for scores in lines.values())
             assert all(0 < value < 100 for scores in lines.values() for value in scores)
@@ -162,7 +162,7 @@ def test_published_tables_are_complete():
         (dataset, name): gain
         for name, loss in LOSSES.items()
         if loss.term
-        for _, dataset, gain in printed_differences(name, loss.base)
+        for dataset, gain in published_differences(name, loss.base)
     }
     assert len(found) == 12 + 6 + 1
     assert min(found.values()) > 0  # the claim: each term helps everywhere
@@ -172,8 +172,8 @@ def test_published_tables_are_complete():
 
 def test_published_proxy_losses_share_a_dimension():
     def printed(other, score):
-        found = printed_differences("proxy-gml", other, score)
-        return {dataset: round(value, 1) for _, dataset, value in found}
+        found = published_differences("proxy-gml", other, score)
+        return {dataset: round(value, 1) for dataset, value in found}
 
     assert printed("soft-triple", "R@1") == {"cub": 1.2, "cars": 1.0, "sop": -0.3}  # 66.6 - 65.4
     assert printed("proxy-nca", "R@1") == {"cub": 10.2, "cars": 5.7, "sop": 2.5}
@@ -189,13 +189,13 @@ def test_published_differences_are_shown_for_proxy_losses(make_row):
     ]
     trial = Trial(Choice(1.0, RATE), [{"R@1": 50.0, "MAP@R": 40.0}])
     half = Half(None, (0, 1, 2), {name: [trial] for name in names})
-    title, _, *lines = loss_table("some", Found([half], rows, []))
+    title, _, *lines = loss_table("some", Comparison([half], rows, []))
     assert title.startswith("some, 3 seeds, all of the same half: R@1 of")
-    told = dict(re.findall(r"^  (\S+ - \S+) .* printed: (.*)$", "\n".join(lines), re.MULTILINE))
+    told = dict(re.findall(r"^  (\S+ - \S+) .* published: (.*)$", "\n".join(lines), re.MULTILINE))
     assert told == {
         "proxy-gml - soft-triple": "cub +1.2, cars +1.0, sop -0.3",
         "dgcrl - softmax": "cub +1.2",
     }
     halves = [half._replace(seeds=seeds) for seeds in ((0, 1), (2,))]
-    title, *_ = loss_table("some", Found(halves, rows, []))
+    title, *_ = loss_table("some", Comparison(halves, rows, []))
     assert title.startswith("some, 3 seeds: R@1 of")

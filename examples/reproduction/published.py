@@ -1,9 +1,8 @@
-"""What papers print of their methods, to stand beside what is found.
+"""Published scores of Dutta et al. (2021), and which of our methods are reconstructions.
 
-All figures are test scores in percent from Dutta, Harandi, Sekhar, "Semi-supervised metric
-learning: a deep resurrection", AAAI 2021 (seed 003), on the test images of each set: 100 labels on
-MNIST and Fashion-MNIST, 1,000 on CIFAR-10, 5 a class on CUB-200-2011 and Cars-196, whose test
-images are of other classes.
+Test scores in percent from Dutta, Harandi, Sekhar, "Semi-supervised metric learning: a deep
+resurrection", AAAI 2021: 100 labels on MNIST and Fashion-MNIST, 1,000 on CIFAR-10, and 5 per class
+on CUB-200-2011 and Cars-196, whose test classes are not among the training classes.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from ssdml.experiments.methods.tuning import SUFFIX
 
 LABELS_PER_CLASS = {"mnist": 10, "fashion_mnist": 10, "cifar10": 100}  # 5 for others
 
-# By data set and method: NMI, R@1, R@2, R@4, R@8; None where a score is not printed.
-Printed = Mapping[str, Mapping[str, tuple[float | None, ...]]]
+# NMI, R@1, R@2, R@4 and R@8 by data set and method; None where the paper has no score.
+Published = Mapping[str, Mapping[str, tuple[float | None, ...]]]
 
-TABLE_1: Printed = {
+TABLE_1: Published = {
     "mnist": {
         "initial": (17.4, 86.5, 92.4, 95.9, 97.6),
         "deep-lrml": (48.3, 88.7, 93.2, 95.9, 97.6),
@@ -48,7 +47,7 @@ TABLE_1: Printed = {
         "deep-ssdml-paper": (25.3, 41.4, 57.3, 72.6, 84.9),
     },
 }
-TABLE_2: Printed = {
+TABLE_2: Published = {
     "cub": {
         "initial": (34.3, 31.7, 42.2, 55.4, 67.9),
         "deep-lrml": (49.9, 34.9, 45.0, 55.4, 65.7),
@@ -69,10 +68,10 @@ TABLE_2: Printed = {
     },
 }
 
-# All but Rotation and the last are, digit for digit, in Table 6 of "Unsupervised metric learning
-# with synthetic examples" (AAAI 2020): taken over from there, not run under this paper's protocol;
-# the embedding has 512 columns on CUB-200 there.
-TABLE_3: Printed = {
+# All but Rotation and the last are copied from Table 6 of "Unsupervised metric learning with
+# synthetic examples" (AAAI 2020), not run under this paper's protocol; there the embedding of
+# CUB-200 has 512 dimensions.
+TABLE_3: Published = {
     "cub": {
         "deep-exemplar": (45.0, 38.2, 50.3, 62.8, 75.0),
         "deep-rotnet": (49.1, 42.5, 55.8, 68.6, 79.4),
@@ -90,7 +89,7 @@ TABLE_3: Printed = {
         "deep-ssdml-paper": TABLE_2["cars"]["deep-ssdml-paper"],
     },
 }
-TABLE_4: Printed = {
+TABLE_4: Published = {
     "mnist": {
         "deep-ssdml-paper[orthogonal=false]": (42.9, 91.5, 95.3, 97.3, 98.6),
         "deep-ssdml-paper": TABLE_1["mnist"]["deep-ssdml-paper"],
@@ -104,7 +103,7 @@ TABLE_4: Printed = {
         "deep-ssdml-paper": TABLE_1["cifar10"]["deep-ssdml-paper"],
     },
 }
-TABLE_5: Printed = {
+TABLE_5: Published = {
     "cub": {
         "deep-triplet": (None, 42.6, 55.2, 66.9, 77.6),
         "deep-angular": (None, 41.4, 54.5, 67.1, 78.4),
@@ -112,8 +111,8 @@ TABLE_5: Printed = {
     },
 }
 
-# Of Table 5 the NMI is missing, so that others come after it.
-PRINTED: Printed = {
+# Later tables override earlier ones: Table 5 has no NMI.
+PUBLISHED: Published = {
     name: {
         method: scores
         for table in (TABLE_5, TABLE_4, TABLE_3, TABLE_2, TABLE_1)
@@ -122,104 +121,112 @@ PRINTED: Printed = {
     for name in (*TABLE_1, *TABLE_2)
 }
 
-_ISDML = "its text was not at hand: the labeled term, the barrier and the density's window are ours"
-_PRIOR = "the equation of M is ours, from its abstract and what the paper says of it"
+_ISDML = "the labeled term, the barrier and the density's window; its text was not available"
+_PRIOR = "the equation of M, from its abstract and its description in Dutta et al."
 _BATCHES = (
-    "a third of each batch labeled, the rest pairs of neighbors, is ours, as are momentum, "
-    "weight decay, the rate (1e-5, the paper's is 1e-4) and keeping the last network"
+    "batches of one third labeled samples and two thirds pairs of neighbors, momentum, weight "
+    "decay, the rate (1e-5; the paper's is 1e-4) and keeping the last network"
 )
-_LRML = "the closed form, means for sums, the guard and the ridge are ours"
-_SERAPH = "the start's scale, the pairs that stand for all and where it ends are ours"
-_LABELED = "the paper names the loss alone: how triplets are drawn and L is learned is ours"
-_START = (
-    "random weights on MNIST, Fashion-MNIST and CIFAR-10: the paper does not say if it pretrained "
-    "them for the last"
+_LRML = "the closed form, means for sums, the fallback and the ridge"
+_SERAPH = "the scale of the start, the sampled pairs and the stopping rule"
+_SUPERVISED = "how triplets are drawn and L is learned; the paper names only the loss"
+_INITIAL = (
+    "random weights on MNIST, Fashion-MNIST and CIFAR-10; the paper does not say whether it "
+    "pretrained those for CIFAR-10"
 )
-_LITERAL = (
-    "momentum, weight decay, a constant rate and length 1 behind L are ours: it gives none; a step "
-    "goes down the mean of its triplets, where the paper has their sum"
+_PUBLISHED = (
+    "momentum, weight decay, a constant rate, length 1 before L, and the mean over a batch's "
+    "triplets, where the paper sums"
 )
-_HEADS = "the head on L, the rate and the epochs are ours: the paper gives none"
+_UNSUPERVISED = "the head on L, the rate and the epochs, which the paper does not state"
 
-# By method: what of it is our reconstruction, and why.
+# What is our reconstruction, by method.
 RECONSTRUCTED: Mapping[str, tuple[str, ...]] = {
     "lrml": (_LRML,),
     "seraph": (_SERAPH,),
     "isdml": (_ISDML,),
     "apllr": (_PRIOR,),
     "apit": (_PRIOR,),
-    "initial": (_START,),
-    "deep-ssdml-paper": (_LITERAL,),
+    "initial": (_INITIAL,),
+    "deep-ssdml-paper": (_PUBLISHED,),
     "deep-lrml": (_LRML, _BATCHES),
     "deep-seraph": (_SERAPH, _BATCHES),
     "deep-isdml": (_ISDML, _BATCHES),
     "deep-apllr": (_PRIOR, _BATCHES),
     "deep-apit": (_PRIOR, _BATCHES),
-    "deep-triplet": (_LABELED,),
-    "deep-angular": (_LABELED,),
-    "deep-exemplar": (_HEADS,),
-    "deep-rotnet": (_HEADS,),
-    "deep-nce": (_HEADS,),
-    "deep-deepcluster": (_HEADS,),
-    "deep-suml": (_HEADS,),
+    "deep-triplet": (_SUPERVISED,),
+    "deep-angular": (_SUPERVISED,),
+    "deep-exemplar": (_UNSUPERVISED,),
+    "deep-rotnet": (_UNSUPERVISED,),
+    "deep-nce": (_UNSUPERVISED,),
+    "deep-deepcluster": (_UNSUPERVISED,),
+    "deep-suml": (_UNSUPERVISED,),
 }
 
 
-def as_printed(method: str) -> str:
-    """Name of a method in the tables above, whatever epochs and precision it was given.
+def published_name(method: str) -> str:
+    """Name of a method in the tables above, without its epochs and precision.
 
     Examples
     --------
-    >>> as_printed("deep-ssdml-paper[epochs=10]"), as_printed("deep-ssdml[angle=45;epochs=10]")
-    ('deep-ssdml-paper', 'deep-ssdml[angle=45]')
+    >>> published_name("deep-ssdml-paper[epochs=10]")
+    'deep-ssdml-paper'
+    >>> published_name("deep-ssdml[angle=45;epochs=10]")
+    'deep-ssdml[angle=45]'
     """
-    return without(method, "epochs", "mixed_precision")
+    name, parameters = parse_method(method)
+    ignored = ("epochs", "mixed_precision")
+    return format_method(name, {k: v for k, v in parameters.items() if k not in ignored})
 
 
-def without(method: str, *parameters: str) -> str:
-    """The name of a method with the values of some parameters left out.
+def published_scores(dataset: str, labels_per_class: int, score: str) -> dict[str, float]:
+    """NMI or R@1 of each method as the paper has it, for its number of labels.
 
     Examples
     --------
-    >>> without("lrml[k=5;decay=0.9]", "k"), without("lrml[k=5]", "k")
-    ('lrml[decay=0.9]', 'lrml')
+    >>> published_scores("mnist", 10, "R@1")["deep-lrml"], published_scores("mnist", 5, "R@1")
+    (88.7, {})
     """
-    plain, changes = parse_method(method)
-    return format_method(plain, {k: v for k, v in changes.items() if k not in parameters})
+    columns = ("NMI", "R@1")
+    if score not in columns or LABELS_PER_CLASS.get(dataset, 5) != labels_per_class:
+        return {}
+    column = columns.index(score)
+    found = {name: scores[column] for name, scores in PUBLISHED.get(dataset, {}).items()}
+    return {name: value for name, value in found.items() if value is not None}
 
 
-def marked(method: str) -> str:
-    """The name, with a star where the method is our reconstruction.
+def starred(method: str) -> str:
+    """Name of a method, with a star if it is our reconstruction.
 
     Examples
     --------
-    >>> marked("apit[decay=0.9]"), marked("ssdml")
+    >>> starred("apit[decay=0.9]"), starred("ssdml")
     ('apit[decay=0.9]*', 'ssdml')
     """
-    return method + "*" * (_plain(method) in RECONSTRUCTED)
+    return method + "*" * (_untuned(method) in RECONSTRUCTED)
 
 
-def reconstructions(methods: Iterable[str]) -> Iterator[str]:
-    """Lines that say what the stars stand for, if there is one.
+def reconstruction_notes(methods: Iterable[str]) -> Iterator[str]:
+    """Lines that explain the stars; none without a star.
 
     Examples
     --------
-    >>> for line in reconstructions(["input", "apllr", "apit"]):
+    >>> for line in reconstruction_notes(["input", "apllr", "apit"]):
     ...     print(line)
     * our reconstruction:
-      apllr, apit: the equation of M is ours, from its abstract and what the paper
-        says of it
+      apllr, apit: the equation of M, from its abstract and its description in Dutta
+        et al.
     """
-    reasons: dict[str, list[str]] = {}
-    for method in dict.fromkeys(map(_plain, methods)):
-        for reason in RECONSTRUCTED.get(method, ()):
-            reasons.setdefault(reason, []).append(method)
-    if reasons:
+    notes: dict[str, list[str]] = {}
+    for method in dict.fromkeys(map(_untuned, methods)):
+        for note in RECONSTRUCTED.get(method, ()):
+            notes.setdefault(note, []).append(method)
+    if notes:
         yield "* our reconstruction:"
-    for reason, names in reasons.items():
-        text = f"{', '.join(names)}: {reason}"
+    for note, names in notes.items():
+        text = f"{', '.join(names)}: {note}"
         yield fill(text, 79, initial_indent="  ", subsequent_indent="    ")
 
 
-def _plain(method: str) -> str:
+def _untuned(method: str) -> str:
     return parse_method(method)[0].removesuffix(SUFFIX)

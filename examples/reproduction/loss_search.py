@@ -1,7 +1,6 @@
-"""The claims of the loss papers on a class-disjoint set: settings searched, then scored, resumable.
+"""Compare losses on disjoint classes: search their settings on held-out classes, then score them.
 
-Settings are chosen on classes held out of the learned ones, and the scored ones are never looked at
-before they are scored.
+The test classes are never used in the search. Finished runs are not repeated.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from reproduction.loss_methods import LossEmbedding
-from reproduction.losses import LOSSES
 
+from reproduction.loss_embedding import LossEmbedding
+from reproduction.losses import LOSSES
 from ssdml.datasets.base import Dataset
 from ssdml.experiments.compare import compare
 from ssdml.experiments.methods.base import Embedder, Factory
@@ -25,17 +24,20 @@ from ssdml.experiments.methods.registry import METHODS
 from ssdml.experiments.preprocessing import prepared
 from ssdml.experiments.runs.results import Row
 
-RATE = 1e-3  # that a base and its terms learn at
-RATES = (RATE, 1e-4)  # that are searched besides
-CUTS = 3  # of one half of the classes, at most, that settings are chosen on
-FEW_LABELS = 5  # a class, of the semi-supervised use
+RATE = 1e-3  # of bases and terms, as in the papers
+RATES = (RATE, 1e-4)
+MAX_CUTS = 3  # held-out cuts per half of the classes
+FEW_LABELS = 5  # per class, in the semi-supervised runs
 FROM_FEW, FROM_ALL = ", 5 labels", ", propagated"
 ANY_RATE = ", any rate"
-CHOSEN_BY = ("R@1", "MAP@R")  # the second breaks ties
+MAX_PER_CLASS = 1000
+MIN_DRAWN = 20  # classes from which on the training half is drawn
+HELD_OUT = 1 / 3  # of the training classes
+CHOSEN_BY = ("R@1", "MAP@R")  # MAP@R breaks ties
 
 
 class Choice(NamedTuple):
-    """Setting of a loss: the number of its base, the learning rate, λ of its term."""
+    """Setting of a loss: number of its base, learning rate, weight λ of its term."""
 
     base: float
     learning_rate: float
@@ -43,7 +45,7 @@ class Choice(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """A setting that was tried, and its scores on the classes held out in each cut."""
+    """A setting and its scores on the held-out classes of each cut."""
 
     choice: Choice
     scores: list[dict[str, float]]
@@ -54,27 +56,27 @@ class Trial(NamedTuple):
 
 
 class Half(NamedTuple):
-    """A half of the classes that is learned, the seeds that learn it, and what was tried on it."""
+    """Half of the classes as training set, the seeds that use it, and the trials on it."""
 
     split: Dataset
     seeds: tuple[int, ...]
     trials: dict[str, list[Trial]]
 
     def best(self, name: str, rates: Sequence[float] = (RATE,)) -> Trial:
-        """The trial of a loss with the best mean R@1 over the cuts, among equals MAP@R."""
+        """Return the trial of a loss with the best mean R@1 over the cuts."""
         tried = [trial for trial in self.trials[name] if trial.choice.learning_rate in rates]
         return max(tried, key=lambda trial: [trial.mean(score) for score in CHOSEN_BY])
 
 
-class Found(NamedTuple):
-    """What came out on a data set."""
+class Comparison(NamedTuple):
+    """Result of a comparison of losses on a data set."""
 
     halves: list[Half]
-    scored: list[Row]  # learned with all labels; "triplet, any rate" has its best rate
-    few: list[Row]  # with five a class: methods are called "triplet, 5 labels", ", propagated"
+    scored: list[Row]  # with all labels; "triplet, any rate" has the better rate
+    few: list[Row]  # with 5 labels per class: "triplet, 5 labels", "triplet, propagated"
 
 
-def tried_and_scored(
+def compare_losses(
     dataset: Dataset,
     out: Path,
     *,
@@ -84,32 +86,32 @@ def tried_and_scored(
     n_jobs: int = 1,
     any_rate: bool = True,
     few: bool = True,
-) -> Found:
-    """Choose the setting of every loss, then score it with all labels and, if ``few``, with five.
+) -> Comparison:
+    """Choose the setting of every loss, then score it with all labels and with five per class.
 
     Parameters
     ----------
     dataset : Dataset
-        Images of 28 x 28 or 32 x 32 pixels are learned as images, others by their 64 principal
-        components, which are those of the learned rows.
+        Images of 28 x 28 or 32 x 32 pixels stay images; other samples are reduced to 64 principal
+        components of the training samples.
     out : path
-        Folder: ``held-out/``, ``scored/`` and ``few/`` in it hold a ``results.jsonl`` each. What is
-        there is not run again.
+        Folder with the results in ``held-out/``, ``scored/`` and ``few/``.
     losses : sequence of str
-        Of :data:`reproduction.losses.LOSSES`, a base before what is added to it.
+        Names in :data:`reproduction.losses.LOSSES`, bases before their terms.
     seeds : sequence of int
-        Of the first weights and the batches; of 20 classes and more, of the half that is learned.
+        Of the initial weights and the batches, and of the training classes if there are 20 or more.
     n_steps : int, optional
-        Of each training; None: 200 of images, whose networks begin with random weights, else 100.
+        Training steps; None: 200 for images, whose networks are not pretrained, else 100.
     n_jobs : int
         Runs at a time.
     any_rate : bool
-        Whether each loss is scored once more with the better of two learning rates.
+        Whether each loss is also scored with the better of two learning rates.
     few : bool
+        Whether each loss is also scored with 5 labels per class.
 
     Returns
     -------
-    found : Found
+    comparison : Comparison
 
     Raises
     ------
@@ -118,10 +120,9 @@ def tried_and_scored(
 
     Notes
     -----
-    A half that several seeds learn has up to three cuts, those of its first seeds; one that a seed
-    has alone has one. As in the papers a base learns at the rate of its terms. It specializes less
-    at a lower one, and so whether it needs them shows where each has the rate that is best for it.
-    With few labels the setting is that which was chosen with all, at the first rate.
+    Settings are chosen on up to three cuts per half of the classes, one per seed that uses it. As
+    in the papers a base has the rate of its terms; ``any_rate`` shows whether a term still helps if
+    both have their best rate. With few labels the setting is that chosen with all labels.
     """
     as_images = dataset.item_shape is not None and dataset.item_shape[:2] in NETWORKS
     shape = dataset.item_shape if as_images else None
@@ -136,7 +137,7 @@ def tried_and_scored(
             methods = {_title(name, s): _method(name, s, shape, n_steps) for s in settings}
             cuts = [
                 _compared(held_out_classes(split, cut), methods, out / "held-out", [cut], n_jobs)
-                for cut in own[:CUTS]
+                for cut in own[:MAX_CUTS]
             ]
             half.trials[name] = [
                 Trial(setting, [row["scores"] for row in rows])
@@ -159,11 +160,11 @@ def tried_and_scored(
             methods[name + FROM_FEW] = _method(name, choice, shape, n_steps)
             methods[name + FROM_ALL] = _method(name, choice, shape, n_steps, propagated=True)
         rows += _compared(half.split, methods, out / "few", half.seeds, n_jobs, FEW_LABELS)
-    return Found(halves, scored, rows)
+    return Comparison(halves, scored, rows)
 
 
 def _halves(dataset: Dataset, seeds: Sequence[int]) -> list[tuple[Dataset, tuple[int, ...]]]:
-    """Splits, each with the seeds whose split it is."""
+    """Distinct splits with their seeds."""
     found: dict[bytes, tuple[Dataset, list[int]]] = {}
     for seed in seeds:
         split = class_disjoint(dataset, seed)
@@ -173,7 +174,7 @@ def _halves(dataset: Dataset, seeds: Sequence[int]) -> list[tuple[Dataset, tuple
 
 
 def _settings(name: str, half: Half, rates: Sequence[float]) -> list[Choice]:
-    """What is searched: of a base its number, of a term λ; at each rate."""
+    """Settings to search: the number of a base, or λ of a term on the chosen base, per rate."""
     compared = LOSSES[name]
     if compared.term is None:
         return [Choice(base, rate) for rate in rates for base in compared.values]
@@ -217,11 +218,11 @@ def _compared(
     n_jobs: int,
     labels: int | None = None,
 ) -> list[Row]:
-    """Rows of a comparison with so many labels a class, or with all; a failed run is an error."""
+    """Run a comparison with some labels per class, or with all; raise if a run failed."""
     assert split.test is not None
     most = int(np.bincount(split.y[~split.test]).max())
     with warnings.catch_warnings():
-        # With all labels a class has as many as it has rows.
+        # "All labels" is the size of the largest class.
         warnings.filterwarnings("ignore", message="label_scarce_split: every class")
         rows = compare(
             split,
@@ -240,25 +241,18 @@ def _compared(
     return rows
 
 
-# Class-disjoint splits of sets that have none of their own: half of the classes is scored.
-
-ROWS_PER_CLASS = 1000
-DRAWN_FROM = 20  # classes; of fewer the first half is always the one that is learned
-HELD_OUT = 1 / 3  # of the learned classes, to choose settings on
-
-
-def class_disjoint(dataset: Dataset, seed: int, *, per_class: int = ROWS_PER_CLASS) -> Dataset:
-    """Rows of half of the classes to learn from, those of the others as test rows.
+def class_disjoint(dataset: Dataset, seed: int, *, per_class: int = MAX_PER_CLASS) -> Dataset:
+    """Split a data set by class: half of the classes for training, the others for testing.
 
     Parameters
     ----------
     dataset : Dataset
-        Its own test rows do not count.
+        Its own split is ignored.
     seed : int
-        Draws which half is learned, where there are 20 classes or more and the seed is not 0;
-        otherwise it is the first half, as in the papers.
+        Draws the training classes if there are 20 classes or more and the seed is not 0; otherwise
+        they are the first half, as in the papers.
     per_class : int
-        Rows of each class, at most, always the same ones.
+        Most samples per class, the same for every seed.
 
     Examples
     --------
@@ -274,14 +268,14 @@ def class_disjoint(dataset: Dataset, seed: int, *, per_class: int = ROWS_PER_CLA
     rows = rows[dataset.y[rows] >= 0]
     y = dataset.y[rows]
     classes = np.unique(y)
-    if seed and len(classes) >= DRAWN_FROM:
+    if seed and len(classes) >= MIN_DRAWN:
         classes = np.random.default_rng(seed).permutation(classes)
     scored = classes[len(classes) // 2 :]
     return replace(dataset.of_rows(rows), test=np.isin(y, scored), gallery=None)
 
 
 def held_out_classes(split: Dataset, seed: int) -> Dataset:
-    """The learned rows of a split, a third of whose classes are scored, to choose settings by.
+    """Split the training samples again: hold out a third of their classes.
 
     Examples
     --------

@@ -1,9 +1,8 @@
-"""What four papers print of their losses on photographs, to stand beside what is found.
+"""Published scores of four papers' losses on photographs.
 
-Percent, on test classes that were not learned, with networks that had been trained on ImageNet:
-other data and other networks than ours, so that signs and sizes of differences can be compared, and
-no digits. Methods have the names of :data:`reproduction.losses.LOSSES`;
-"contrastive" and others are in the papers alone.
+Percent, on test classes that were not trained on, with networks pretrained on ImageNet. Data and
+networks differ from ours, so only signs and sizes of differences are comparable. Names are those of
+:data:`reproduction.losses.LOSSES`; some methods are in the papers only.
 """
 
 from __future__ import annotations
@@ -14,11 +13,8 @@ from typing import NamedTuple
 Scores = Mapping[str, tuple[float, ...]]
 
 
-class PrintedTable(NamedTuple):
-    """A table: where it stands, the scores that its columns are, and its lines by data set.
-
-    Its lines are of the same dimension; what a source prints at several is a table for each.
-    """
+class PublishedTable(NamedTuple):
+    """A published table: source, scores and lines by data set, at one embedding dimension."""
 
     source: str
     columns: Mapping[str, tuple[str, ...]]
@@ -29,7 +25,7 @@ _SMALL = ("R@1", "R@2", "R@4", "R@8", "NMI", "F1")
 _LARGE = ("R@1", "R@10", "R@100", "R@1000", "NMI", "F1")
 _INSHOP = ("R@1", "R@10", "R@20", "R@30", "R@40", "R@50")
 
-CGML = PrintedTable(
+CGML = PublishedTable(
     'Chen et al., "Deep metric learning with graph consistency", AAAI 2021, Tables 2-4; '
     "λ = 0.001 (triplet), 0.002 (N-pair, binomial)",
     {"cars": _SMALL, "cub": _SMALL, "sop": _LARGE, "inshop": _INSHOP},
@@ -72,7 +68,7 @@ CGML = PrintedTable(
 _DA_SMALL = ("NMI", "R@1", "R@2", "R@4", "R@8", "R@16", "R@32", "R@64", "R@128")
 _DA_LARGE = ("NMI", "R@1", "R@10", "R@100", "R@1000")
 
-DML_DA = PrintedTable(
+DML_DA = PublishedTable(
     'Li et al., "Deep metric learning with density adaptivity", IEEE TMM 22(5), 2020, Table I; '
     "λ = 10",
     {"cars": _DA_SMALL, "cub": _DA_SMALL, "sop": _DA_LARGE},
@@ -112,7 +108,7 @@ _GML_SOURCE = (
     "NeurIPS 2020, poster; "
 )
 
-PROXY_GML = PrintedTable(
+PROXY_GML = PublishedTable(
     _GML_SOURCE + "embeddings of 512 dimensions",
     _GML_SETS,
     {
@@ -131,7 +127,7 @@ PROXY_GML = PrintedTable(
     },
 )
 
-PROXY_GML_64 = PrintedTable(
+PROXY_GML_64 = PublishedTable(
     _GML_SOURCE + "embeddings of 64 dimensions",
     _GML_SETS,
     {
@@ -152,7 +148,7 @@ PROXY_GML_64 = PrintedTable(
 
 _DGCRL = ("R@1", "R@2", "R@4", "R@8", "R@16", "R@32")
 
-DGCRL = PrintedTable(
+DGCRL = PublishedTable(
     'Zheng et al., "Toward optimal fine grained retrieval via decorrelated centralized loss with '
     'normalize-scale layer", AAAI 2019, Tables 2 and 3; "softmax" is its λ = 0, "dgcrl" λ = 0.1',
     {"cub": _DGCRL},
@@ -167,23 +163,23 @@ DGCRL = PrintedTable(
     },
 )
 
-PRINTED = (CGML, DML_DA, PROXY_GML, PROXY_GML_64, DGCRL)
+PUBLISHED = (CGML, DML_DA, PROXY_GML, PROXY_GML_64, DGCRL)
 
 
-def printed_differences(
-    one: str, other: str, score: str = "R@1"
-) -> Iterator[tuple[PrintedTable, str, float]]:
-    """Of each table and data set that has two losses, how much the one scores over the other.
+def published_differences(one: str, other: str, score: str = "R@1") -> Iterator[tuple[str, float]]:
+    """Data set and difference of two losses in each published table that has both.
 
     Examples
     --------
-    >>> [(dataset, round(more, 1)) for _, dataset, more in printed_differences("dgcrl", "softmax")]
+    >>> [(dataset, round(more, 1)) for dataset, more in published_differences("dgcrl", "softmax")]
     [('cub', 1.2)]
     """
-    for table in PRINTED:
+    for table in PUBLISHED:
         for dataset, lines in table.lines.items():
-            both = [lines.get(name, ()) for name in (one, other)]
-            # A line may end before the score.
-            of_one, of_other = (dict(zip(table.columns[dataset], x, strict=False)) for x in both)
-            if score in of_one and score in of_other:
-                yield table, dataset, of_one[score] - of_other[score]
+            # Lines may lack the last scores.
+            first, second = (
+                dict(zip(table.columns[dataset], lines.get(name, ()), strict=False))
+                for name in (one, other)
+            )
+            if score in first and score in second:
+                yield dataset, first[score] - second[score]

@@ -1,4 +1,4 @@
-"""A small network under one of the compared losses, as a method of a comparison."""
+"""A small network trained under one of the compared losses, as a method of a comparison."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Self
 
 import numpy as np
 import torch
-from reproduction.losses import Problem, made_loss
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from reproduction.losses import Problem, make_loss
 from ssdml.experiments.methods.deep import NETWORKS
 from ssdml.graphs.neighbors.knn import knn_graph
 from ssdml.graphs.propagation.labels import propagate_labels
@@ -25,15 +25,15 @@ from ssdml.utils.torch_tools import one_thread, seeded
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import UNLABELED
 
-BATCH_CLASSES, BATCH_ROWS = 10, 100  # as seed 002 has them: ten classes, ten rows of each
+BATCH_CLASSES, BATCH_SIZE = 10, 100  # as in Li et al. (2020)
 CENTERS_RATE = 1e-2  # of proxies, centers and target densities
 N_COMPONENTS, N_NEIGHBORS = 64, 10
-DENSITY_ROWS = 2000  # that the densities before training are those of, at most
+DENSITY_SAMPLES = 2000  # for the densities before training
 
 
-def learn(
+def train(
     network: MetricNetwork,
-    items: Samples,
+    samples: Samples,
     classes: Ints,
     loss: LossSum,
     *,
@@ -42,50 +42,41 @@ def learn(
     rng: np.random.Generator,
     weights: Array | None = None,
 ) -> list[float]:
-    """Train a network under a loss, on batches of aligned halves; the loss of each step.
+    """Train a network in place on batches of aligned halves; return the loss of each step.
 
     Parameters
     ----------
     network : MetricNetwork
-        Trained in place, its L as well.
-    items : Samples
+    samples : Samples
     classes : array of shape (n,), int
-        -1 where a row has none.
+        -1 means unlabeled.
     loss : LossSum
     n_steps : int
     learning_rate : float
-        Of the network, by AdamW; what the loss learns has 0.01. Both rise over the first tenth of
-        the steps and fall to 0 along a cosine.
+        AdamW's rate of the network; that of the loss is 0.01. Both rise over the first tenth of the
+        steps and fall to 0 along a cosine.
     rng : Generator
-        Of the batches: up to 10 classes, 100 rows.
+        Of the batches, which do not depend on the loss.
     weights : array of shape (n,), optional
-        By which rows are drawn.
-
-    Returns
-    -------
-    losses : list of float
-
-    Notes
-    -----
-    A base loss and the same with a term see the same batches.
+        Sampling weights.
     """
     n_classes = min(BATCH_CLASSES, int(classes.max()) + 1)
     own = [{"lr": CENTERS_RATE} | group for group in loss.parameter_groups()]
     optimizer = torch.optim.AdamW([{"params": network.parameters()}, *own], learning_rate)
-    plan = Schedule(n_steps=n_steps, learning_rate=1.0)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: rate_at(n / n_steps, plan))
+    rates = Schedule(n_steps=n_steps, learning_rate=1.0)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: rate_at(n / n_steps, rates))
     batches = aligned_halves(
         classes,
         n_steps,
         rng,
         n_classes=n_classes,
-        per_class=2 * (BATCH_ROWS // (2 * n_classes)),
+        per_class=2 * (BATCH_SIZE // (2 * n_classes)),
         weights=weights,
     )
     labels, losses = torch.from_numpy(classes), []
     network.train()
     for batch in batches:
-        value = loss(network(items.batch(batch)), labels[batch])
+        value = loss(network(samples.batch(batch)), labels[batch])
         optimizer.zero_grad()
         value.backward()
         optimizer.step()
@@ -96,33 +87,33 @@ def learn(
 
 
 class LossEmbedding(TransformerMixin, BaseEstimator):
-    """Unit embedding by a small network that was trained under one loss.
+    """Unit-length embedding by a small network trained under one loss.
 
-    Images of 28 x 28 or 32 x 32 pixels get seed 003's networks and a linear map to 64 dimensions;
-    other rows, features, a residual head and a square linear map, which leave all distances as
-    they are before the first step.
+    Images of 28 x 28 or 32 x 32 pixels use the networks of Dutta et al. (2021) and a linear map to
+    64 dimensions. Other samples use a residual head and a square linear map, which initially keep
+    all distances.
 
     Parameters
     ----------
     loss : str
-        One of `compared_losses.LOSSES`.
+        One of `losses.LOSSES`.
     base, weight : float
-        The number of the base loss, and λ of the term.
+        Number of the base loss, and weight λ of the term.
     propagated : bool
-        Whether rows without a label are learned from too, with the class that 10 nearest
-        neighbors carry to them, and drawn by how sure it is. False: from the labeled ones alone.
+        Whether to train on unlabeled samples too, with propagated labels over 10 nearest neighbors
+        and confidences as sampling weights.
     item_shape : tuple of int, optional
-        Shape (height, width, channels) of what the rows are; None: features.
+        Shape (height, width, channels) of images.
     n_steps : int
     learning_rate : float
     random_state : int
-        Of the first weights, the batches and the dropout.
+        Seed of the initial weights, the batches and the dropout.
 
     Attributes
     ----------
     network_ : MetricNetwork
     losses_ : list of float
-        Of each step.
+        Loss per step.
 
     Examples
     --------
@@ -154,7 +145,7 @@ class LossEmbedding(TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Array, y: Array) -> Self:
-        """Learn from the labeled rows, or from those with a propagated class as well."""
+        """Train on the labeled samples, or on those with a propagated label too."""
         known = y != UNLABELED
         self.classes_, codes = np.unique(y[known], return_inverse=True)
         classes, weights = np.full(len(y), UNLABELED), None
@@ -163,20 +154,18 @@ class LossEmbedding(TransformerMixin, BaseEstimator):
             classes, weights = _propagated(X, classes)
         else:
             X, classes = X[known], classes[known]
-        seed, items = self.random_state, self._samples(X)
-        self.network_ = self._new_network(items)
+        seed, samples, n_classes = self.random_state, self._samples(X), len(self.classes_)
+        self.network_ = self._new_network(samples)
         with seeded(seed, "cpu"), one_thread():
-            drawn = np.random.default_rng(seed).permutation(len(items))[:DENSITY_ROWS]
-            before = torch.from_numpy(embed_samples(self.network_, items, "features", drawn))
-            densities = class_densities(
-                before, torch.from_numpy(classes[drawn]), len(self.classes_)
-            )
-            problem = Problem(len(self.classes_), self.network_.metric.shape[1], densities)
-            self.losses_ = learn(
+            drawn = np.random.default_rng(seed).permutation(len(samples))[:DENSITY_SAMPLES]
+            before = torch.from_numpy(embed_samples(self.network_, samples, "features", drawn))
+            densities = class_densities(before, torch.from_numpy(classes[drawn]), n_classes)
+            problem = Problem(n_classes, self.network_.metric.shape[1], densities)
+            self.losses_ = train(
                 self.network_,
-                items,
+                samples,
                 classes,
-                made_loss(self.loss, problem, self.base, self.weight),
+                make_loss(self.loss, problem, self.base, self.weight),
                 n_steps=self.n_steps,
                 learning_rate=self.learning_rate,
                 rng=np.random.default_rng(seed),
@@ -185,7 +174,7 @@ class LossEmbedding(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Array) -> Array:
-        """Embedding of any rows, of unit length."""
+        """Embed samples, with length 1."""
         with one_thread():
             return embed_samples(self.network_, self._samples(X))
 
@@ -194,23 +183,23 @@ class LossEmbedding(TransformerMixin, BaseEstimator):
             X = X.reshape(len(X), *self.item_shape[:2], -1).transpose(0, 3, 1, 2)
         return StoredSamples(torch.from_numpy(np.require(X, np.float32, ["C", "W"])))
 
-    def _new_network(self, items: Samples) -> MetricNetwork:
-        """Of images a network with random weights; of features one that begins as a rotation."""
+    def _new_network(self, samples: Samples) -> MetricNetwork:
+        """Make a network with random weights for images, or one that starts as a rotation."""
         seed = self.random_state
         if self.item_shape is not None:
             name = NETWORKS[self.item_shape[:2]][0]
-            return new_network(name, items, N_COMPONENTS, 1, seed, "cpu", orthogonal=False)
-        d = items.shape[0]
+            return new_network(name, samples, N_COMPONENTS, 1, seed, "cpu", orthogonal=False)
+        d = samples.shape[0]
         L = random_orthonormal(d, d, np.random.default_rng(seed)).astype(np.float32)
         with seeded(seed, "cpu"):
             return MetricNetwork(ResidualHead(d), torch.from_numpy(L), 1, free_metric=True)
 
 
 def _propagated(X: Array, classes: Ints) -> tuple[Ints, Array]:
-    """Class of each row by propagation, and how sure it is; -1 and 0 where no label arrives."""
+    """Propagated labels and confidences; -1 and 0 where no label arrives."""
     distributions = propagate_labels(knn_graph(unit_rows(X), N_NEIGHBORS, metric="cosine"), classes)
-    sure = confidences(distributions)
+    confidence = confidences(distributions)
     known = classes != UNLABELED
-    sure[known] = 1.0
-    found = np.where(sure > 0, distributions.argmax(axis=1), UNLABELED)
-    return np.where(known, classes, found), sure
+    confidence[known] = 1.0
+    found = np.where(confidence > 0, distributions.argmax(axis=1), UNLABELED)
+    return np.where(known, classes, found), confidence

@@ -1,0 +1,31 @@
+"""Arguments and usage errors of the example scripts."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def positive(text: str) -> int:
+    """Parse a whole number of at least 1."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text} must be a whole number of at least 1.")
+    return int(text)
+
+
+def existing_file(path: str) -> str:
+    """Check that a file exists."""
+    if not Path(path).is_file():
+        raise argparse.ArgumentTypeError(f"{path} must be an existing file.")
+    return path
+
+
+@contextmanager
+def usage_errors(parser: argparse.ArgumentParser) -> Iterator[None]:
+    """End the process with status 2 and one line on an invalid value or a missing file."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        parser.error(" ".join(str(error).split()))

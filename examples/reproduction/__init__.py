@@ -1,0 +1,1 @@
+"""What only the tables of the papers need: published scores, compared losses, text tables."""
