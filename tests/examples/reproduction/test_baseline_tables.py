@@ -66,7 +66,7 @@ def test_failed_methods_are_never_best():
         best_of(rows, ["ssdml"], "NMI")
 
 
-def test_failed_methods_are_named_and_not_rank_lines():
+def test_failed_methods_are_named_and_not_ranked():
     one, other = {"a": 1.0, "b": 3.0, "c": 2.0, "d": 4.0}, {"a": 1.0, "b": 3.0, "c": 2.0}
     without, means, _ = rank_lines([one, other | {"d": np.nan}], "NMI")
     assert without == "  without d, which finished no run on some data set"

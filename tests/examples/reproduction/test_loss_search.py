@@ -118,22 +118,22 @@ def test_sensitivity_is_paired_with_the_base(found):
         assert curves["gor"][trial.choice.weight].mean == pytest.approx(mean)
 
 
-def made_of(make_row, gained: dict[str, list[float]]) -> Comparison:
+def made_of(gained: dict[str, list[float]]) -> Comparison:
     """Rows with given gains of each loss over its base, per seed."""
     rows = []
     for seed in range(3):
-        rows.append(make_row(method="triplet", seed=seed, scores={"R@1": 50.0 + seed}))
+        rows.append({"method": "triplet", "seed": seed, "scores": {"R@1": 50.0 + seed}})
         for name, values in gained.items():
             scores = {"R@1": 50.0 + seed + values[seed]}
-            rows.append(make_row(method=name, seed=seed, scores=scores))
+            rows.append({"method": name, "seed": seed, "scores": scores})
     return Comparison([], rows, [])
 
 
-def test_the_summary_counts_significant_differences(make_row):
+def test_the_summary_counts_significant_differences():
     up, down, neither = [1.0, 1.1, 0.9], [-2.0, -2.1, -1.9], [1.0, -1.0, 0.0]
     found = {
-        "one": made_of(make_row, {"triplet+da": up, "triplet+gor": down}),
-        "two": made_of(make_row, {"triplet+da": neither, "triplet+gor": down}),
+        "one": made_of({"triplet+da": up, "triplet+gor": down}),
+        "two": made_of({"triplet+da": neither, "triplet+gor": down}),
     }
     _, da, gor = summary_lines(found)
     assert da.split()[:4] == ["triplet+da", "1", "0", "1"]
@@ -180,17 +180,17 @@ def test_published_proxy_losses_share_a_dimension():
     assert printed("proxy-nca", "R@10") == printed("softmax", "R@1") == {}  # not printed
 
 
-def test_published_differences_are_shown_for_proxy_losses(make_row):
+def test_published_differences_are_shown_for_proxy_losses():
     names = ("softmax", "soft-triple", "proxy-gml", "dgcrl")
     rows = [
-        make_row(method=name, seed=seed, scores={"R@1": 50.0 + seed + number})
+        {"method": name, "seed": seed, "scores": {"R@1": 50.0 + seed + number}}
         for number, name in enumerate(names)
         for seed in range(3)
     ]
     trial = Trial(Choice(1.0, RATE), [{"R@1": 50.0, "MAP@R": 40.0}])
     half = Half(None, (0, 1, 2), {name: [trial] for name in names})
     title, _, *lines = loss_table("some", Comparison([half], rows, []))
-    assert title.startswith("some, 3 seeds, all of the same half: R@1 of")
+    assert title.startswith("some, 3 seeds, all of the same half: R@1 on unseen")
     told = dict(re.findall(r"^  (\S+ - \S+) .* published: (.*)$", "\n".join(lines), re.MULTILINE))
     assert told == {
         "proxy-gml - soft-triple": "cub +1.2, cars +1.0, sop -0.3",
@@ -198,4 +198,4 @@ def test_published_differences_are_shown_for_proxy_losses(make_row):
     }
     halves = [half._replace(seeds=seeds) for seeds in ((0, 1), (2,))]
     title, *_ = loss_table("some", Comparison(halves, rows, []))
-    assert title.startswith("some, 3 seeds: R@1 of")
+    assert title.startswith("some, 3 seeds: R@1 on")
