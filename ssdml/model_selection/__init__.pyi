@@ -1,6 +1,5 @@
 from .fit_cost import plan_fit as plan_fit
 from .split import (
-    LabeledScorer as LabeledScorer,
     SemiSupervisedSplit as SemiSupervisedSplit,
     labeled_scorer as labeled_scorer,
 )

@@ -35,6 +35,16 @@ def write_report(out: str | Path, sections: Sequence[Section] | None = None) -> 
     Returns
     -------
     report : Path
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from ssdml.datasets import load_dataset
+    >>> from ssdml.experiments import compare
+    >>> with TemporaryDirectory() as out:
+    ...     rows = compare(load_dataset("digits"), ["input"], seeds=[0], out=out)
+    ...     write_report(out).name
+    'report.html'
     """
     out = Path(out)
     page = render_report(read_sections(out) if sections is None else sections)
