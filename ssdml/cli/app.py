@@ -33,9 +33,10 @@ class PlainErrors(TyperGroup):
         except (typer.Exit, typer.Abort, BrokenPipeError):
             raise
         except Exception as error:
-            if hasattr(error, "format_message"):  # a usage error, with status 2
-                if hasattr(error.__cause__, "errors"):  # typer keeps the value to itself
-                    error.message += f"; got {error.__cause__.errors()[0]['input']!r}."
+            usage: Any = error
+            if hasattr(usage, "format_message"):  # a usage error, with status 2
+                if hasattr(usage.__cause__, "errors"):  # typer keeps the value to itself
+                    usage.message += f"; got {usage.__cause__.errors()[0]['input']!r}."
                 raise
             if ctx.params.get("traceback"):
                 raise
@@ -104,9 +105,9 @@ def demo(
     say(f"The report: {out / 'report.html'}, the figure: {out / PICTURE}")
 
 
-for command in (study.compare, study.study, study.status, study.report):
-    app.command()(command)
-for command in (model.fit, model.transform, model.evaluate):
+commands: list[Any] = [study.compare, study.study, study.status, study.report]
+commands += [model.fit, model.transform, model.evaluate]
+for command in commands:
     app.command()(command)
 
 
@@ -137,7 +138,9 @@ def plan(
 
     rows = None if like is None else read_npy(like, in_place=True)
     if rows is not None and rows.ndim != 2:
-        raise ValueError(f"{like} must be a matrix; got shape {rows.shape}.")
+        raise ValueError(
+            f"{like} must hold one row of numbers per sample; got shape {rows.shape}. Save a matrix."
+        )
     shape = (n, d) if rows is None else (n or rows.shape[0], d or rows.shape[1])
     if None in shape:
         raise typer.BadParameter("must be given, or --like X.npy.", param_hint="--n and --d")

@@ -51,9 +51,10 @@ def run_demo(
 
     ``small`` uses 400 digits and the fastest methods, to check the installation.
     """
-    digits, methods = load_dataset("digits"), METHODS
+    digits = load_dataset("digits")
     if small:
-        digits, methods = digits.of_rows(slice(SMALL_ROWS)), SMALL_METHODS
+        digits = digits.of_rows(slice(SMALL_ROWS))
+    methods = SMALL_METHODS if small else METHODS
     # Processes with one thread each: the networks are too small for more.
     n_jobs = 1 if small else min(MOST_JOBS, cpu_count())
     settings: Any = {"out": out, "n_jobs": n_jobs, "progress": progress}

@@ -201,8 +201,9 @@ def save_details(path: Path, details: RunDetails) -> None:
         fields = {**mined.around._asdict(), "y": mined.y, "n_triplets": mined.n_triplets}
         arrays |= {f"mined_{name}": value for name, value in fields.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
+    arrays = {name: np.asarray(value) for name, value in arrays.items()}
     with atomic_write(path, way_out=RESUME) as unfinished, unfinished.open("wb") as file:
-        np.savez_compressed(file, **{name: np.asarray(value) for name, value in arrays.items()})
+        np.savez_compressed(file, **arrays)
 
 
 def load_details(path: Path) -> RunDetails | None:

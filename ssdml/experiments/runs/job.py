@@ -15,7 +15,13 @@ import numpy as np
 from ssdml.datasets.base import Dataset
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.datasets.splits import LabelScarceSplit
-from ssdml.evaluation.predictions import confusion, label_accuracy, predict_classes, reliability_of
+from ssdml.evaluation.predictions import (
+    Predictions,
+    confusion,
+    label_accuracy,
+    predict_classes,
+    reliability_of,
+)
 from ssdml.evaluation.scores import evaluate, triplet_purity
 from ssdml.experiments.methods.base import Embedder
 from ssdml.experiments.methods.protocols import RECALL_AT
@@ -191,7 +197,7 @@ def _details(
         found = predict_classes(model, dataset.X[split.test], Z, Z_labeled, labels)
         answers = replace(
             answers,
-            predictions=type(found)(*(part[on_map] for part in found)),
+            predictions=Predictions(found.classes[on_map], found.confidence[on_map]),
             confusion=confusion(found.classes, y_test),
             reliability=reliability_of(found, y_test),
         )

@@ -6,10 +6,9 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ssdml.datasets.base import Dataset
 from ssdml.datasets.image_files import ImageFiles
@@ -19,12 +18,13 @@ from ssdml.experiments.runs.results import RESUME
 from ssdml.utils.persistence import atomic_write
 from ssdml.utils.typing import Ints
 
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
 THUMBNAILS = "thumbnails"
 SIDE = 48  # pixels
 MOST_CHARACTERS = 240  # of a text
 QUALITY = 75  # of color images, which are photographs; gray ones are lossless
-
-Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,17 @@ def make_thumbnails(dataset: Dataset, rows: Ints) -> Thumbnails:
     ((8, 8), 4, b'RIFF')
     """
     if dataset.texts is not None:
-        return Thumbnails(rows, [_shortened(text) for text in dataset.texts[rows]], b"", (0, 0), 0)
+        texts = [
+            text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"
+            for text in dataset.texts[rows]
+        ]
+        return Thumbnails(rows, texts, b"", (0, 0), 0)
     images = _images(dataset, rows)
     if images is None:
         return Thumbnails(rows, [], b"", (0, 0), 0)
     n_columns = int(np.ceil(np.sqrt(len(rows))))
-    return Thumbnails(rows, [], _sheet(images, n_columns), images.shape[1:3], n_columns)
+    width, height = images[0].size
+    return Thumbnails(rows, [], _sheet(images, n_columns), (height, width), n_columns)
 
 
 def keep_thumbnails(out: Path, dataset: Dataset, runs: Sequence[Run]) -> None:
@@ -104,52 +109,39 @@ def load_thumbnails(path: Path) -> Thumbnails | None:
         )
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"
+def _images(dataset: Dataset, rows: Ints) -> list[Image] | None:
+    """Small images; None if the samples are no images."""
+    from PIL.Image import Resampling, fromarray
 
-
-def _images(dataset: Dataset, rows: Ints) -> Bytes | None:
-    """Small images (n, height, width, 1 or 3); None if the samples are no images."""
     if isinstance(dataset.X, ImageFiles):
-        images = dataset.X[rows].resized(SIDE, 1.0)
-        return np.stack(images.__getitems__(range(len(rows)))).transpose(0, 2, 3, 1)
+        files = dataset.X[rows].resized(SIDE, 1.0)
+        return [
+            fromarray(image.transpose(1, 2, 0)) for image in files.__getitems__(range(len(rows)))
+        ]
     shape = dataset.item_shape
     if shape is None or (len(shape) == 3 and shape[2] not in (1, 3)) or len(shape) > 3:
         return None
-    images = dataset.X[rows].reshape(len(rows), *shape[:2], -1)
-    low, high = float(images.min()), float(images.max())
+    X = dataset.X[rows].reshape(len(rows), *shape[:2], -1)
+    low, high = float(X.min()), float(X.max())
     if low < 0 or high > 1:  # unknown unit
-        images = (images - low) / ((high - low) or 1.0)
-    return _shrunk((255 * images).round().astype(np.uint8))
-
-
-def _shrunk(images: Bytes) -> Bytes:
-    """Resize the images so that no side exceeds `SIDE`."""
-    height, width = images.shape[1:3]
-    if max(height, width) <= SIDE:
+        X = (X - low) / ((high - low) or 1.0)
+    pixels = (255 * X).round().astype(np.uint8)
+    images = [fromarray(image[..., 0] if image.shape[-1] == 1 else image) for image in pixels]
+    scale = SIDE / max(shape[:2])
+    if scale >= 1:
         return images
-    from PIL import Image
-
-    scale = SIDE / max(height, width)
-    size = (max(1, round(width * scale)), max(1, round(height * scale)))
-    small = [np.asarray(_as_image(p).resize(size, Image.Resampling.BILINEAR)) for p in images]
-    return np.stack(small).reshape(len(images), size[1], size[0], -1)
+    height, width = (max(1, round(side * scale)) for side in shape[:2])
+    return [image.resize((width, height), Resampling.BILINEAR) for image in images]
 
 
-def _sheet(images: Bytes, n_columns: int) -> bytes:
+def _sheet(images: Sequence[Image], n_columns: int) -> bytes:
     """Lay the images out row by row in one WebP image."""
-    n, height, width, channels = images.shape
-    n_rows = -(-n // n_columns)
-    cells = np.zeros((n_rows * n_columns, height, width, channels), np.uint8)
-    cells[:n] = images
-    grid = cells.reshape(n_rows, n_columns, height, width, channels).transpose(0, 2, 1, 3, 4)
-    whole = _as_image(grid.reshape(n_rows * height, n_columns * width, channels))
+    from PIL.Image import new
+
+    mode, (width, height) = images[0].mode, images[0].size
+    sheet = new(mode, (n_columns * width, -(-len(images) // n_columns) * height))
+    for i, image in enumerate(images):
+        sheet.paste(image, (i % n_columns * width, i // n_columns * height))
     buffer = io.BytesIO()
-    whole.save(buffer, "WEBP", lossless=channels == 1, quality=QUALITY)
+    sheet.save(buffer, "WEBP", lossless=mode == "L", quality=QUALITY)
     return buffer.getvalue()
-
-
-def _as_image(pixels: Bytes) -> Any:
-    from PIL import Image
-
-    return Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)

@@ -35,3 +35,11 @@ def data(arrays, tmp_path) -> Path:
     path = tmp_path / "blobs.npz"
     np.savez(path, X=np.load(arrays[0]), y=np.repeat(np.arange(3), 40))
     return path
+
+
+@pytest.fixture
+def quick_maps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace t-SNE, which takes seconds, by the first two columns."""
+    monkeypatch.setattr(
+        "ssdml.experiments.report.explorer.project", lambda sample: sample.embedding[:, :2]
+    )

@@ -57,7 +57,7 @@ def test_unknown_command_suggests_the_nearest(run):
     assert "compare" in result.stderr
 
 
-def test_compare_writes_rows_report_and_table(run, data, tmp_path):
+def test_compare_writes_rows_report_and_table(run, data, tmp_path, quick_maps):
     out = tmp_path / "out"
     result = run(
         "compare", "--dataset", data, "--methods", "input,lda", "--labels-per-class", "2,5",
@@ -77,7 +77,7 @@ def test_compare_writes_rows_report_and_table(run, data, tmp_path):
     assert "\x1b" not in result.output  # no control codes where there is no terminal
 
 
-def test_compare_needs_resume_for_existing_results(run, data, tmp_path):
+def test_compare_needs_resume_for_existing_results(run, data, tmp_path, quick_maps):
     command = ["compare", "--dataset", data, "--methods", "input", "--seeds", 1]
     command += ["--out", tmp_path / "out"]
     assert run(*command).exit_code == 0
@@ -197,8 +197,8 @@ def test_traceback_is_shown_on_demand(run, data, tmp_path):
     assert isinstance(run(*command).exception, SystemExit)
 
 
-def test_demo_needs_resume_or_force_to_repeat(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("ssdml.experiments.report.explorer.project", lambda s: s.embedding[:, :2])
+def test_demo_needs_resume_or_force_to_repeat(run, tmp_path, monkeypatch, quick_maps):
+    monkeypatch.setattr("ssdml.experiments.demo.SMALL_METHODS", ("input", "lda"))
     command = ["demo", "--small", "--seeds", 1, "--out", tmp_path / "demo"]
     first = run(*command)
     assert first.exit_code == 0, first.output

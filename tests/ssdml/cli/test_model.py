@@ -53,16 +53,15 @@ def test_fit_options_reach_ssdml(run, arrays, tmp_path, monkeypatch):
     assert {name: parameters[name] for name in options} == options
 
 
-@pytest.fixture
-def images(tmp_path):
-    """Forty images of two classes as bytes, and files of them and of eight labels."""
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    """Files of forty images of classes 3 and 7, as bytes, and of eight labels."""
     y = np.arange(40) % 2
     pixels = np.random.default_rng(0).integers(0, 99, (40, 28, 28)) + 150 * y[:, None, None]
-    files = tmp_path / "images.npy", tmp_path / "some.npy"
-    for file, array in zip(
-        files, (pixels.astype(np.uint8), np.where(np.arange(40) < 8, y, -1)), strict=True
-    ):
-        np.save(file, array)
+    folder = tmp_path_factory.mktemp("images")
+    files = folder / "images.npy", folder / "some.npy"
+    np.save(files[0], pixels.astype(np.uint8))
+    np.save(files[1], np.where(np.arange(40) < 8, 3 + 4 * y, np.nan))
     return files
 
 
@@ -72,11 +71,15 @@ def test_fitted_network_transforms_images(run, images, tmp_path):
     fitted = run("fit", *images, "--out", model, *words, "--checkpoints", tmp_path / "kept")
     assert fitted.exit_code == 0, fitted.output
     assert "Learned 2 classes from 8 labeled and 32 unlabeled samples" in fitted.stderr
+    assert "names" not in fitted.stderr
     assert (tmp_path / "kept" / "partition-0001.safetensors").exists()
     assert run("transform", model, images[0], "--out", Z).exit_code == 0
-    X, y = (np.load(path) for path in images)
+    X, y = np.load(images[0]), np.nan_to_num(np.load(images[1]), nan=-1).astype(int)
     expected = ssdml.DeepSSDML("mnist", epochs=1, n_neighbors=5, random_state=3).fit(X, y)
     np.testing.assert_array_equal(np.load(Z), expected.transform(X))
+    learned = ssdml.DeepSSDML.load(model)
+    assert learned.classes_.tolist() == [3, 7]
+    assert learned.score(X, 3 + 4 * (np.arange(40) % 2)) > 0.9
 
 
 def test_fit_options_reach_deep_ssdml(run, images, tmp_path, monkeypatch):
@@ -148,19 +151,12 @@ def test_fit_accepts_names_and_empty_names(run, arrays, tmp_path):
     assert "Learned 3 classes from 18 labeled" in result.stderr
 
 
-@pytest.mark.parametrize("network", [None, "mnist"])
-def test_classes_keep_their_numbers(run, images, tmp_path, network):
-    y = np.load(images[1])
-    np.save(tmp_path / "y.npy", np.where(y < 0, np.nan, 3 + 4 * y))
-    rows, words = images[0], ["--network", "mnist", "--epochs", 1]
-    if network is None:
-        rows, words = tmp_path / "rows.npy", []
-        np.save(rows, np.load(images[0]).reshape(40, -1) / 255)
-    model = tmp_path / "model"
-    result = run("fit", rows, tmp_path / "y.npy", "--out", model, "--n-neighbors", 5, *words)
+def test_classes_keep_their_numbers(run, images, tmp_path):
+    rows, model = tmp_path / "rows.npy", tmp_path / "model"
+    np.save(rows, np.load(images[0]).reshape(40, -1) / 255)
+    result = run("fit", rows, images[1], "--out", model, "--n-neighbors", 5, "--n-components", 4)
     assert result.exit_code == 0, result.output
-    kind = ssdml.SSDML if network is None else ssdml.DeepSSDML
-    learned = kind.load(model)
+    learned = ssdml.SSDML.load(model)
     assert learned.classes_.tolist() == [3, 7]
     assert learned.score(np.load(rows), 3 + 4 * (np.arange(40) % 2)) > 0.9
     assert "names" not in result.stderr

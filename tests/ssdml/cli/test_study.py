@@ -7,6 +7,8 @@ import json
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.usefixtures("quick_maps")
+
 
 def test_study_covers_budgets_and_conditions(run, data, tmp_path):
     out = tmp_path / "out"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -372,47 +370,3 @@ def test_ctrl_c_keeps_finished_runs(blobs, tmp_path, recorder, monkeypatch):
     assert [row["status"] for row in rows] == ["ok"] * 8
     assert rows[:4] == kept
     assert read_rows(tmp_path / RESULTS) == rows
-
-
-SLOW_COMPARISON = """
-import sys, time
-from sklearn.base import BaseEstimator
-from ssdml.datasets import load_dataset
-from ssdml.experiments import METHODS, compare
-
-class Slow(BaseEstimator):
-    def fit(self, X, y):
-        print("fit", flush=True)
-        time.sleep(0.3)
-        return self
-    def transform(self, X):
-        return X
-
-METHODS["slow"] = lambda seed, n_jobs: Slow()
-data, out, resume = sys.argv[1:]
-compare(load_dataset(data), ["slow"], out=out, seeds=range(4), resume=bool(resume))
-"""
-
-
-def test_killed_comparison_resumes_without_repeating_runs(blobs, tmp_path):
-    data, out = tmp_path / "blobs.npz", tmp_path / "out"
-    np.savez(data, X=blobs.X, y=blobs.y)
-    command = [sys.executable, "-c", SLOW_COMPARISON, str(data), str(out)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        [*command, ""], stdout=subprocess.PIPE, text=True, env=environment
-    ) as process:
-        for _ in range(3):  # the third fit has begun, so two runs are done
-            assert process.stdout.readline() == "fit\n"
-        process.send_signal(signal.SIGKILL)
-    before = (out / RESULTS).read_bytes()
-    assert len(read_rows(out / RESULTS)) == 2
-    with (out / RESULTS).open("ab") as file:
-        file.write(before[:50])  # as if the kill had come while a row was written
-    second = subprocess.run(
-        [*command, "resume"], capture_output=True, text=True, check=True, env=environment
-    )
-    assert second.stdout == "fit\n" * 2
-    rows = read_rows(out / RESULTS)
-    assert (out / RESULTS).read_bytes().startswith(before)
-    assert [(row["seed"], row["status"]) for row in rows] == [(s, "ok") for s in range(4)]

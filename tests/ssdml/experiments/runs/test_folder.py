@@ -208,17 +208,32 @@ def test_status_lists_runs_by_state(tmp_path, blobs, broken_method, capsys):
     assert "--resume to run pending jobs and retry failed ones" in shown.err
 
 
-def test_killed_process_runs_nothing(tmp_path, start):
-    process = start(3, 60.0)
-    while not (tmp_path / "out" / "runs").is_dir() or not any(
-        "slow" in mark.title for mark in read_status(tmp_path / "out").running
-    ):
+def test_killed_process_resumes_without_repeating_runs(tmp_path, start):
+    def slow(titles):
+        return [title for title in titles if "slow" in title]
+
+    out, pause = tmp_path / "out", 0.3
+    process = start(2, pause)
+    while not (out / "runs").is_dir() or len(list((out / "runs").glob("*.json"))) < 3:
         assert process.is_alive()
-        time.sleep(0.05)
+        time.sleep(0.01)
+    while not slow(mark.title for mark in read_status(out).running):
+        assert process.is_alive()
+        time.sleep(0.01)
     process.kill()
     process.join()
-    found = read_status(tmp_path / "out")
-    assert (found.running, len(found.done), len(found.pending)) == ([], 1, 11)
+    n_fits = len((tmp_path / "fits").read_text().split())
+    found = read_status(out)
+    assert found.running == []
+    assert len(slow(row["method"] for row in found.done)) == n_fits
+    assert len(found.done) + len(found.pending) == RUNS_PER_SEED * 2
+    with (out / RESULTS).open("a") as file:
+        file.write('{"dataset": "to')  # as an earlier version left it when it was killed
+    assert n_failed(start(2, pause)) == 0
+    assert len((tmp_path / "fits").read_text().split()) == 4
+    rows = read_rows(out / RESULTS)
+    assert rows[: len(found.done)] == found.done
+    assert [row["status"] for row in rows] == ["ok"] * RUNS_PER_SEED * 2
 
 
 def test_status_needs_results(tmp_path):
