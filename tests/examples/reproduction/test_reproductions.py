@@ -24,8 +24,8 @@ def small_deep(monkeypatch):
     from ssdml.datasets import Dataset
     from ssdml.experiments.methods.registry import DEEP_METHODS
 
-    X, y, _ = small_images(n=500)
-    data = Dataset("mnist", X.reshape(500, -1), y, tuple("0123456789"), item_shape=(8, 8))
+    X, y, _ = small_images(n=300)
+    data = Dataset("mnist", X.reshape(300, -1), y, tuple("0123456789"), item_shape=(8, 8))
     short = {"epochs": 2, "epochs_per_partition": 1}
     paper = small_published_model(**short, partition_size=100)
     models = {
@@ -37,7 +37,7 @@ def small_deep(monkeypatch):
     for name, model in models.items():
         make = lambda seed, n_jobs, model=model: clone(model).set_params(random_state=seed)  # noqa: E731
         monkeypatch.setitem(DEEP_METHODS, name, lambda *network, make=make: make)
-    monkeypatch.setattr("ssdml.datasets.load_dataset", lambda name: replace(data, name=name))
+    monkeypatch.setattr("ssdml.datasets.loading.load_dataset", lambda name: replace(data, name=name))
 
 
 @pytest.mark.usefixtures("small_deep")
@@ -250,7 +250,7 @@ def test_failed_runs_end_a_table_script(example, tmp_path, capsys):
     with pytest.raises(SystemExit, match="1"):
         example("reproduce_table1.py", "mnist", "--out", tmp_path, *lines)
     shown = capsys.readouterr()
-    assert "1 of 2 runs failed, the first deep-ssdml[n_components=9999]: ValueError: " in shown.err
+    assert "1 of 2 runs failed, first deep-ssdml[n_components=9999]: ValueError: " in shown.err
     assert str(tmp_path / "errors") in shown.err
     (line,) = (line for line in shown.out.splitlines() if line.startswith("input"))
     assert np.isfinite(float(line.split()[1].partition("±")[0]))
@@ -277,7 +277,7 @@ def test_failed_runs_end_compare_baselines(example, tmp_path, capsys, monkeypatc
     with pytest.raises(SystemExit, match="1"):
         example(*given, "--out", tmp_path / "one")
     shown = capsys.readouterr()
-    assert "runs failed, the first lrml: " in shown.err
+    assert "runs failed, first lrml: " in shown.err
     assert "best of ours: " in shown.out
     for name in ("ssdml", "ssdml-residual"):
         monkeypatch.setitem(METHODS, name, broken)
