@@ -50,7 +50,7 @@ class FitPlan(NamedTuple):
     --------
     >>> FitPlan((StagePlan("neighbors", 2.0, 300.0), StagePlan("labels", 1.0, 400.0)))
     FitPlan: 3.0 s, 400 MB at the peak
-      neighbors           2.0 s     300 MB
+      neighbors            2.0 s     300 MB
       labels               1.0 s     400 MB
     """
 

@@ -16,15 +16,14 @@ from threadpoolctl import threadpool_limits
 from ssdml.evaluation import (
     evaluate,
     few_label_accuracy,
-    is_embedding_score,
-    kmeans_clusters,
-    normalized_mutual_information,
     pairwise_f1,
     retrieval as ranking,
+    retrieval_scores,
     scores as evaluation,
     triplet_purity,
 )
-from ssdml.evaluation.retrieval import retrieval_scores
+from ssdml.evaluation.clustering import kmeans_clusters, normalized_mutual_information
+from ssdml.evaluation.scores import is_embedding_score
 
 RETRIEVAL = ["R@1", "R@2", "R@4", "R@8", "MAP@R", "RP"]
 
