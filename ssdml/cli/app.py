@@ -165,16 +165,23 @@ def plan(
 def datasets(data_dir: DataDir = None) -> None:
     """List the data sets: where they are, or where to put them."""
     from ssdml.cli.terminal import print_columns
-    from ssdml.datasets.loading import data_folders, dataset_status, described, wanted
+    from ssdml.datasets.loading import (
+        data_folders,
+        dataset_status,
+        describe_folders,
+        expected_files,
+    )
 
     found = dataset_status(data_dir=data_dir)
     rows = [
-        (s.name, "yes", str(s.path or s.note)) if s.available else (s.name, "no", wanted(s.name))
+        (s.name, "yes", str(s.path or s.note))
+        if s.available
+        else (s.name, "no", expected_files(s.name))
         for s in found
     ]
     print_columns(("data set", "found", "where"), rows)
     if not all(s.available for s in found):
         say(
-            f"Looked in {described(data_folders(data_dir))}. Put missing data sets into one of these "
-            "folders, or set --data-dir or SSDML_DATA; nothing is downloaded."
+            f"Looked in {describe_folders(data_folders(data_dir))}. Put missing data sets into one "
+            "of these folders, or set --data-dir or SSDML_DATA; nothing is downloaded."
         )

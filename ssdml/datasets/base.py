@@ -1,4 +1,4 @@
-"""Data sets on disk, read offline from the layouts their publishers ship or from a user's files."""
+"""The data set record, and what readers return."""
 
 from __future__ import annotations
 
@@ -8,36 +8,38 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ssdml.utils.typing import Array, Ints
+
 __all__ = ["Dataset"]
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Items as rows of numbers, with their labels.
+    """Samples with their labels.
 
     Attributes
     ----------
     name : str
     X : ndarray of shape (n, d), float32, or ImageFiles of n images
-        Images are flattened (rows, columns, channels) and their bytes divided by 255. Those that
-        fit into no memory stay in their files, as bytes (3, size, size).
+        Images are flattened (rows, columns, channels) and their bytes divided by 255; large data
+        sets stay in their files, as bytes (3, size, size).
     y : ndarray of shape (n,), int64
-        Codes into `class_names`; -1 where a file has no label.
+        Indices into `class_names`; -1 where unlabeled.
     class_names : tuple of str
     test : ndarray of shape (n,), bool, or None
-        The standard test rows; None where there is no standard split.
+        Standard test rows; None without a standard split.
     item_shape : tuple of int or None
         Shape of an image before flattening.
     gallery : ndarray of shape (n,), bool, or None
-        The test rows that are searched, where the others of them are queries; None where each test
-        row is searched by all others.
+        Test rows that form the gallery, the others being queries; None: each test row is a query to
+        all others.
     texts : ndarray of shape (n,), str, or None
-        What the items say, where they are texts: for people to read.
+        Texts from which the samples were computed, for display.
     """
 
     name: str
-    X: Any  # an array, or ImageFiles: both give rows by number, by mask and by slice
-    y: npt.NDArray[np.int64]
+    X: Any  # an array or ImageFiles; both are indexed by integers, masks and slices
+    y: Ints
     class_names: tuple[str, ...]
     test: npt.NDArray[np.bool_] | None = None
     item_shape: tuple[int, ...] | None = None
@@ -45,10 +47,11 @@ class Dataset:
     texts: npt.NDArray[np.object_] | None = None
 
     def of_rows(self, rows: Any) -> Dataset:
-        """The data set of some of its rows: a slice, numbers or a mask.
+        """Return the data set of these rows: a slice, indices or a mask.
 
         Examples
         --------
+        >>> from ssdml.datasets import load_dataset
         >>> load_dataset("digits").of_rows(slice(3)).y
         array([0, 1, 2])
         """
@@ -58,18 +61,18 @@ class Dataset:
 
 
 class RawItems(NamedTuple):
-    """Items and labels as a file holds them."""
+    """Content of a file, before labels are encoded."""
 
-    items: Any  # array (n, ...), or images that stay in their files
-    labels: npt.NDArray[Any]  # (n,), of any kind
-    test: npt.NDArray[np.bool_] | None  # (n,), the standard test rows
-    gallery: npt.NDArray[np.bool_] | None = None  # (n,), those of them that are searched
-    class_names: tuple[str, ...] | None = None  # where labels are numbers of them, from 0
-    texts: npt.NDArray[np.object_] | None = None  # (n,), what the items say, where they are texts
+    items: Any  # array (n, ...) or ImageFiles
+    labels: Array  # (n,), of any kind
+    test: npt.NDArray[np.bool_] | None  # (n,), standard test rows
+    gallery: npt.NDArray[np.bool_] | None = None  # (n,), gallery among them
+    class_names: tuple[str, ...] | None = None  # if labels are indices into them
+    texts: npt.NDArray[np.object_] | None = None  # (n,), if the items are texts
 
 
 def stack_splits(train: RawItems, test: RawItems) -> RawItems:
-    """Training rows, then test rows, with the mask that tells them apart."""
+    """Stack training and test rows, with the mask of the latter."""
     mask = np.arange(len(train.items) + len(test.items)) >= len(train.items)
     items = np.concatenate([train.items, test.items])
     texts = [part.texts for part in (train, test) if part.texts is not None]

@@ -1,8 +1,7 @@
-"""Photographs of many classes, in the layouts their publishers ship: CUB, Cars, SOP, In-Shop.
+"""Readers of CUB, Cars, SOP and In-Shop in their published layouts.
 
-The images stay in their files (`ImageFiles`); what is read here is which there are, their classes
-and who is learned from. In all of them the classes that are scored are others than those that are
-learned: the first half by number is learned, or what the publishers' lists say.
+The images stay in their files (`ImageFiles`). Training and test classes are disjoint: the training
+classes are the first half by number, or those in the publishers' lists.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from ssdml.utils.typing import Ints
 
 
 def read_cub(folder: Path) -> RawItems:
-    """CUB-200-2011: ``images.txt``, ``image_class_labels.txt``, ``classes.txt`` and ``images``."""
+    """Read CUB-200-2011: ``images/``, and ``{images,image_class_labels,classes}.txt``."""
     names = _numbered(folder / "images.txt")
     classes = _numbered(folder / "image_class_labels.txt")
     titles = _numbered(folder / "classes.txt")
@@ -30,17 +29,16 @@ def read_cub(folder: Path) -> RawItems:
             f"{len(names)} and {len(classes)}."
         )
     labels = np.array(_integers(folder / "image_class_labels.txt", [classes[n] for n in names]))
-    _refuse_other_classes(folder / "image_class_labels.txt", labels, len(titles))
+    _check_classes(folder / "image_class_labels.txt", labels, len(titles))
     files = _files(folder / "images", list(names.values()))
     class_names = tuple(title.partition(".")[2] or title for title in titles.values())
     return RawItems(files, labels - 1, second_half(labels - 1), class_names=class_names)
 
 
 def read_cars(folder: Path) -> RawItems:
-    """Cars-196: ``cars_annos.mat`` and ``car_ims``; or ``devkit`` with ``cars_{train,test}``.
+    """Read Cars-196: ``cars_annos.mat`` and ``car_ims``, or ``devkit`` and ``cars_{train,test}``.
 
-    Of the devkit, the annotations of the test images with their labels are a file of their own,
-    which may lie beside the others or one folder above.
+    The labels of the test images may be in the devkit or one folder above.
     """
     if (folder / "cars_annos.mat").is_file():
         path = folder / "cars_annos.mat"
@@ -57,7 +55,7 @@ def read_cars(folder: Path) -> RawItems:
             names += [f"{place}/{row['fname']}" for row in annotations]
             found += [int(row["class"]) for row in annotations]
         labels = np.array(found)
-    _refuse_other_classes(path, labels, len(class_names))
+    _check_classes(path, labels, len(class_names))
     files = _files(folder, names)
     named = tuple(map(str, class_names))
     return RawItems(files, labels - 1, second_half(labels - 1), class_names=named)
@@ -70,7 +68,7 @@ DEVKIT = {
 
 
 def read_sop(folder: Path) -> RawItems:
-    """Stanford Online Products: ``Ebay_train.txt``, ``Ebay_test.txt`` and the folders they name."""
+    """Read Stanford Online Products: ``Ebay_{train,test}.txt`` and the folders they name."""
     names, labels, test = [], [], []
     for part in ("train", "test"):
         rows = list(_table(folder / f"Ebay_{part}.txt", 4, skipped=1))
@@ -81,10 +79,7 @@ def read_sop(folder: Path) -> RawItems:
 
 
 def read_inshop(folder: Path) -> RawItems:
-    """In-Shop: ``list_eval_partition.txt``, which says train, query or gallery, and ``img``.
-
-    The list may lie in ``Eval``, and the images in ``Img``, as they are published.
-    """
+    """Read In-Shop: ``[Eval/]list_eval_partition.txt`` (train, query or gallery), ``[Img/]img``."""
     path = _first_of(folder, [f"{place}list_eval_partition.txt" for place in ("", "Eval/")])
     rows = list(_table(path, 3, skipped=2))
     names, items, parts = (np.array(column) for column in zip(*rows, strict=True))
@@ -98,7 +93,7 @@ def read_inshop(folder: Path) -> RawItems:
 
 
 def second_half(classes: Ints) -> npt.NDArray[np.bool_]:
-    """Rows of the second half of the classes, in the order of their numbers.
+    """Return the mask of the second half of the classes by number.
 
     Examples
     --------
@@ -113,7 +108,7 @@ def _files(folder: Path, names: Sequence[str]) -> ImageFiles:
     files = ImageFiles(folder, names)
     missing = files.missing()
     if missing:
-        others = f", and so are {len(missing) - 1} other images" if len(missing) > 1 else ""
+        others = f", with {len(missing) - 1} other images" if len(missing) > 1 else ""
         raise FileNotFoundError(f"{folder / missing[0]} is missing{others} of {len(files)}.")
     return files
 
@@ -126,7 +121,7 @@ def _first_of(folder: Path, names: Sequence[str]) -> Path:
 
 
 def _numbered(path: Path) -> dict[int, str]:
-    """Lines ``number text``, in the order of the file."""
+    """Read lines ``number text``."""
     numbers, texts = zip(*_table(path, 2), strict=True)
     return dict(zip(_integers(path, numbers), texts, strict=True))
 
@@ -139,15 +134,15 @@ def _integers(path: Path, texts: Sequence[str]) -> list[int]:
 
 
 def _table(path: Path, n_columns: int, skipped: int = 0) -> Iterator[list[str]]:
-    """Rows of a text file, columns apart by blanks; the first lines say what follows."""
+    """Yield the rows of a text file with blank-separated columns, after a header."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} is missing.") from None
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: damaged; it is no text ({error}).") from error
+        raise ValueError(f"{path}: damaged; it is not text ({error}).") from error
     if not any(line.strip() for line in lines[skipped:]):
-        raise ValueError(f"{path}: holds no row.")
+        raise ValueError(f"{path}: must contain rows; got none.")
     for number, line in enumerate(lines[skipped:], skipped + 1):
         row = line.split(maxsplit=n_columns - 1)
         if len(row) != n_columns:
@@ -158,7 +153,7 @@ def _table(path: Path, n_columns: int, skipped: int = 0) -> Iterator[list[str]]:
 
 
 def _read_mat(path: Path, *names: str) -> dict[str, Any]:
-    """Variables of a MATLAB file, their rows in one axis."""
+    """Read variables of a MATLAB file as 1-D arrays."""
     from scipy.io import loadmat
     from scipy.io.matlab import MatReadError
 
@@ -167,16 +162,16 @@ def _read_mat(path: Path, *names: str) -> dict[str, Any]:
     try:
         content = loadmat(path, squeeze_me=True)
     except (MatReadError, ValueError, TypeError, OSError, EOFError, NotImplementedError) as error:
-        raise ValueError(f"{path}: damaged, or no MATLAB file ({error}).") from error
+        raise ValueError(f"{path}: damaged, or not a MATLAB file ({error}).") from error
     missing = [name for name in names if name not in content]
     if missing:
-        raise ValueError(f"{path}: must hold {', '.join(names)}; {missing[0]} is not there.")
+        raise ValueError(f"{path}: must contain {', '.join(names)}; {missing[0]} is missing.")
     return {name: np.atleast_1d(content[name]) for name in names}
 
 
-def _refuse_other_classes(path: Path, labels: Ints, n_classes: int) -> None:
+def _check_classes(path: Path, labels: Ints, n_classes: int) -> None:
     if labels.min() < 1 or labels.max() > n_classes:
         raise ValueError(
-            f"{path}: classes must be numbers from 1 to {n_classes}, as many as have names; got "
+            f"{path}: classes must be from 1 to {n_classes}, the number of class names; got "
             f"{labels.min()} to {labels.max()}."
         )

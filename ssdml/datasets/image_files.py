@@ -1,4 +1,4 @@
-"""Images that stay in their files, and are read, cut and resized when they are asked for."""
+"""Images that stay in their files, read, resized and cropped on access."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import numpy.typing as npt
 
 Bytes = npt.NDArray[np.uint8]
 
-SIZE = 224  # pixels of a side: what networks for ImageNet are made for
-ENLARGED = 256 / 224  # the shorter side of an image over that of what is cut from it
-THREADS = 8  # at most: Pillow decodes and resizes without holding the interpreter
+SIZE = 224  # side in pixels, as networks for ImageNet expect
+ENLARGED = 256 / 224  # shorter side of the image over the side of the crop
+THREADS = 8  # maximum; Pillow releases the GIL
 
 
 class ImageFiles:
-    """Images in files, as bytes (3, size, size): resized, then cut from the middle.
+    """Images in files, as bytes (3, size, size): resized, then center-cropped.
 
-    Takes the place of an array (n, 3, size, size) that no memory holds. A number gives an image;
-    a slice, numbers or a mask give the images of these files, still unread. It is a map-style
-    torch data set: a batch is read at once, in several threads.
+    Behaves as an array (n, 3, size, size) that does not fit into memory: an integer returns an
+    image; a slice, indices or a mask return ``ImageFiles``, still unread. It is also a map-style
+    torch Dataset that reads batches on several threads.
 
     Parameters
     ----------
@@ -33,10 +33,9 @@ class ImageFiles:
     names : sequence of str
         Paths of the files below the folder.
     size : int
-        Of a side, in pixels.
+        Side of the crop in pixels.
     enlarged : float
-        The shorter side is resized to so many times the size before the square is cut out; 1: no
-        more is cut away than an image is longer than wide.
+        The shorter side is resized to ``enlarged * size`` before the crop.
 
     Examples
     --------
@@ -68,7 +67,7 @@ class ImageFiles:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of all images together: (n, 3, size, size)."""
+        """Shape of all images, (n, 3, size, size)."""
         return (len(self), 3, self.size, self.size)
 
     def __len__(self) -> int:
@@ -86,7 +85,7 @@ class ImageFiles:
         return self._read(str(self.names[operator.index(rows)]))
 
     def __getitems__(self, rows: Iterable[int]) -> list[Bytes]:
-        """Images of these numbers, read together: torch's way of asking for a batch."""
+        """Read a batch on several threads, for torch's DataLoader."""
         names = [str(self.names[row]) for row in rows]
         n_threads = min(THREADS, os.cpu_count() or 1, len(names))
         if n_threads < 2:
@@ -95,16 +94,16 @@ class ImageFiles:
             return list(pool.map(self._read, names))
 
     def resized(self, size: int, enlarged: float | None = None) -> Self:
-        """The same files, read at another size."""
+        """Return the same files at another size."""
         enlarged = self.enlarged if enlarged is None else enlarged
         return type(self)(self.folder, self.names, size=size, enlarged=enlarged)
 
     def missing(self) -> list[str]:
-        """Names of files that are not there."""
+        """Return the names of missing files."""
         return [name for name in self.names.tolist() if not os.path.isfile(self.folder / name)]
 
     def fingerprint(self) -> bytes:
-        """SHA-256 of the names, the lengths of the files, and of how they are read."""
+        """Compute the SHA-256 of names, file sizes, size and crop."""
         digest = hashlib.sha256(f"{self.size} {self.enlarged}".encode())
         for name in self.names.tolist():
             digest.update(f"\n{name} {os.path.getsize(self.folder / name)}".encode())
@@ -118,7 +117,7 @@ class ImageFiles:
             raise ImportError("Reading images needs Pillow: pip install pillow") from error
         try:
             with Image.open(path) as image:
-                side = min(image.size) / self.enlarged  # of the square that is cut out
+                side = min(image.size) / self.enlarged  # of the crop
                 left, top = ((length - side) / 2 for length in image.size)
                 square = image.convert("RGB").resize(
                     (self.size, self.size),
@@ -128,5 +127,5 @@ class ImageFiles:
         except FileNotFoundError:
             raise
         except (UnidentifiedImageError, OSError, SyntaxError) as error:
-            raise ValueError(f"{path} is no image that Pillow can read ({error}).") from error
+            raise ValueError(f"{path} is not an image that Pillow can read ({error}).") from error
         return np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))

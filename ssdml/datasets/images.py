@@ -1,7 +1,4 @@
-"""Images from the layouts their publishers ship: IDX files, CIFAR's batches, folders of classes.
-
-Every reader returns `RawItems`; an error names the file and what is wrong with it.
-"""
+"""Readers of images: IDX files, CIFAR batches, folders and zip files of classes."""
 
 from __future__ import annotations
 
@@ -20,15 +17,15 @@ import numpy.typing as npt
 from ssdml.datasets.base import RawItems, stack_splits
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
-UNLABELED_FOLDERS = ("unlabeled", "unlabeled")  # of images whose class is not known
-MOST_NAMED = 5  # files in a message
+UNLABELED_FOLDERS = ("unlabeled", "unlabelled")  # hold images without a class
+MAX_NAMED = 5  # files in a message
 IDX_DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 Bytes = npt.NDArray[np.uint8]
 
 
 def read_idx_folder(folder: Path) -> RawItems:
-    """The four IDX files of MNIST and its kin, gzipped or plain."""
+    """Read the four IDX files of MNIST or Fashion-MNIST, gzipped or plain."""
     splits = []
     for prefix in ("train", "t10k"):
         images = read_idx(_idx_file(folder, f"{prefix}-images-idx3-ubyte"), n_axes=3)
@@ -44,15 +41,17 @@ def _idx_file(folder: Path, name: str) -> Path:
     for path in (folder / f"{name}.gz", folder / name):
         if path.is_file():
             return path
-    raise FileNotFoundError(f"{folder / name}.gz is missing, and so is it without .gz.")
+    raise FileNotFoundError(f"{folder / name}[.gz] is missing.")
 
 
 def read_idx(path: Path, n_axes: int) -> npt.NDArray[Any]:
-    """Array of an IDX file: two zero bytes, type, number of axes, sizes, values."""
+    """Read an IDX file: two zero bytes, type, number of axes, sizes, values."""
     content = _unzipped(path) if path.suffix == ".gz" else path.read_bytes()
     header = 4 + 4 * n_axes
     if len(content) < header:
-        raise ValueError(f"{path}: truncated; {len(content)} bytes, the header alone has {header}.")
+        raise ValueError(
+            f"{path}: truncated; {len(content)} bytes, less than its header of {header}."
+        )
     magic = content[:4]
     if magic[:2] != b"\0\0" or magic[2] not in IDX_DTYPES or magic[3] != n_axes:
         raise ValueError(
@@ -75,11 +74,11 @@ def _unzipped(path: Path) -> bytes:
         with gzip.open(path) as file:
             return file.read()
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path}: truncated or damaged ({error}); fetch it again.") from error
+        raise ValueError(f"{path}: truncated or damaged ({error}). Download it again.") from error
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Reads dictionaries, lists, bytes and numpy arrays; refuses every other class."""
+    """Unpickler for dictionaries, lists, bytes and NumPy arrays only."""
 
     ALLOWED = frozenset(
         {
@@ -93,9 +92,9 @@ class _ArraysOnly(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in self.ALLOWED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no data set needs")
+            raise pickle.UnpicklingError(f"it contains {module}.{name}, which is not allowed")
         if module == "numpy.core.multiarray":
-            module = "numpy._core.multiarray"  # where numpy 2 keeps it
+            module = "numpy._core.multiarray"  # its name in NumPy 2
         return super().find_class(module, name)
 
 
@@ -111,7 +110,7 @@ def _unpickled(path: Path) -> dict[bytes, Any]:
 
 
 def read_cifar_batches(folder: Path) -> RawItems:
-    """``cifar-10-batches-py``: five training batches, a test batch, the names of the classes."""
+    """Read ``cifar-10-batches-py``: five training batches, a test batch, the class names."""
     names = _unpickled(folder / "batches.meta")[b"label_names"]
     classes = np.array([name.decode() for name in names])
     train = [_cifar_batch(folder / f"data_batch_{i}", classes) for i in range(1, 6)]
@@ -136,24 +135,21 @@ def _cifar_batch(path: Path, classes: npt.NDArray[Any]) -> RawItems:
 
 
 def read_image_folder(folder: Path) -> RawItems:
-    """``class/image.png``, or ``train/class/image.png`` and ``test/class/image.png``.
-
-    What lies in ``unlabeled`` in the place of a class has no label.
-    """
+    """Read ``[{train,test}/]class/image.png``; images in ``unlabeled`` have no label."""
     files = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in IMAGE_SUFFIXES]
     names = [PurePosixPath(path.relative_to(folder).as_posix()) for path in files]
     return _read_images(folder, names, lambda name: (folder / name).read_bytes())
 
 
 def read_image_zip(path: Path) -> RawItems:
-    """The same tree inside a zip file."""
+    """Read the same tree from a zip file."""
     try:
         with zipfile.ZipFile(path) as archive:
             inside = map(PurePosixPath, sorted(archive.namelist()))
             names = [name for name in inside if name.suffix.lower() in IMAGE_SUFFIXES]
             return _read_images(path, names, lambda name: archive.read(str(name)))
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise ValueError(f"{path}: truncated or damaged ({error}); fetch it again.") from error
+        raise ValueError(f"{path}: truncated or damaged ({error}). Download it again.") from error
 
 
 def _read_images(
@@ -163,7 +159,7 @@ def _read_images(
     deep = len(tops) > 0 and all(len(name.parts) == 3 for name in names)
     if not names or not (deep or all(len(name.parts) == 2 for name in names)):
         raise ValueError(
-            f"{root}: must hold class/image files, or train/class/image and test/class/image; "
+            f"{root}: must contain class/image files, or train/class/image and test/class/image; "
             f"got {_outline(names)}."
         )
     if deep and not tops <= {"train", "test"}:
@@ -184,7 +180,7 @@ def _outline(names: list[PurePosixPath]) -> str:
 def _all_decoded(
     root: Path, names: list[PurePosixPath], read: Callable[[PurePosixPath], bytes]
 ) -> Iterator[Bytes]:
-    """Images one by one; those that cannot be read are counted to the end, and then told."""
+    """Yield the images; raise at the end if some cannot be read."""
     damaged = []
     for name in names:
         image = _decoded(read(name))
@@ -193,10 +189,10 @@ def _all_decoded(
         elif not damaged:
             yield image
     if damaged:
-        more = f" and {len(damaged) - MOST_NAMED} more" if len(damaged) > MOST_NAMED else ""
+        more = f" and {len(damaged) - MAX_NAMED} more" if len(damaged) > MAX_NAMED else ""
         raise ValueError(
-            f"{root}: {len(damaged)} of {len(names)} files are no images that Pillow can read: "
-            f"{', '.join(damaged[:MOST_NAMED])}{more}. Replace them, or move them elsewhere."
+            f"{root}: {len(damaged)} of {len(names)} files are not images that Pillow can read: "
+            f"{', '.join(damaged[:MAX_NAMED])}{more}. Replace or remove them."
         )
 
 
@@ -213,7 +209,7 @@ def _decoded(content: bytes) -> Bytes | None:
 
 
 def _stack_images(root: Path, names: list[PurePosixPath], images: Iterable[Bytes]) -> Bytes:
-    """One array of all images; a gray one among colored ones is repeated over the channels."""
+    """Stack images of one size; convert gray images to RGB if there are color images."""
     gray = True
     stacked: list[Bytes] = []
     for name, image in zip(names, images, strict=True):

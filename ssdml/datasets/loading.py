@@ -1,4 +1,4 @@
-"""Data sets on disk, read offline from the layouts their publishers ship or from a user's files."""
+"""Load data sets from published layouts or from a user's files, offline."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from ssdml.datasets.images import (
     read_image_zip,
 )
 from ssdml.datasets.tables import read_csv, read_npy_folder, read_npy_pair, read_npz, read_parquet
-from ssdml.datasets.texts import embedded
-from ssdml.utils.labels import encode_partial_labels as encode_partial_labels
+from ssdml.datasets.texts import embed_texts
+from ssdml.utils.labels import encode_partial_labels
 
-__all__ = ["DatasetStatus", "dataset_status", "load_dataset"]
+__all__ = ["DatasetStatus", "dataset_status", "encode_partial_labels", "load_dataset"]
 
 Reader = Callable[[Path], RawItems]
 
 
 class Layout(NamedTuple):
-    """Where below a data folder a data set may lie, and how it is read there."""
+    """Location of a data set below a data folder, and its reader."""
 
     place: str
     read: Reader
@@ -91,32 +91,32 @@ def load_dataset(
     data_dir: str | Path | None = None,
     text_model: str | None = None,
 ) -> Dataset:
-    """Items and labels of a known data set, or of a user's files. Nothing is downloaded.
+    """Load a known data set or a user's files. Nothing is downloaded.
 
     Parameters
     ----------
     name_or_path : str or Path
         ``digits`` (scikit-learn's), ``mnist``, ``fashion_mnist``, ``cifar10``, ``banking77``;
         ``cub`` (CUB-200-2011), ``cars`` (Cars-196), ``sop`` (Stanford Online Products), ``inshop``,
-        whose images stay in their files, and whose test rows are of other classes; or
+        whose images stay in their files and whose test classes differ; or
 
-        - ``items.npz`` with arrays ``X`` (n, d) or (n, height, width, ...), ``y`` (n,) and, where
-          there is a standard split, a boolean ``test`` (n,);
-        - ``X.npy`` with ``y.npy`` beside it, ``name_X.npy`` with ``name_y.npy``, or ``name.npy``
-          with ``name_y.npy``;
-        - ``items.csv`` or ``items.parquet``: numbers, and a label in the column called ``label`` or
-          ``y``, or in the last; a Parquet file may hold the numbers in one column of lists; both
-          may hold texts in the place of numbers, in a column called ``text``;
-        - a folder (or .zip) of class folders of images of one size, those without a label in one
-          called ``unlabeled``, with ``train`` and ``test`` above or without; a folder with
-          ``{train,test}_{X,y}.npy`` and, where the rows are made from texts,
-          ``{train,test}_text.txt`` with a line each.
+        - ``data.npz`` with arrays ``X`` (n, d) or (n, height, width, ...), ``y`` (n,) and, for a
+          standard split, a boolean ``test`` (n,);
+        - ``X.npy`` with ``y.npy``, ``name_X.npy`` with ``name_y.npy``, or ``name.npy`` with
+          ``name_y.npy``;
+        - ``data.csv`` or ``data.parquet``: numbers, and a label in column ``label`` or ``y``, or
+          the last; in Parquet the numbers may be one column of lists; both may have texts in column
+          ``text`` instead of numbers;
+        - a folder (or .zip) of class folders of images of one size, those without a label in
+          ``unlabeled``, optionally below ``train`` and ``test``; a folder with
+          ``{train,test}_{X,y}.npy`` and, for samples computed from texts,
+          ``{train,test}_text.txt``, one per line.
     data_dir : str or Path, optional
-        Where the known data sets are looked for first; then in ``$SSDML_DATA``, then in
+        First folder to search for known data sets, before ``$SSDML_DATA`` and
         ``$XDG_CACHE_HOME/ssdml`` (``~/.cache/ssdml``).
     text_model : str, optional
-        For a column of texts: "words", or the name or folder of a model of sentence-transformers;
-        what that makes of them is kept in the last of those folders.
+        For a column of texts: "words", or the name or folder of a sentence-transformers model,
+        whose embeddings are cached in the last of these folders.
 
     Returns
     -------
@@ -125,12 +125,12 @@ def load_dataset(
     Raises
     ------
     FileNotFoundError
-        Says what was looked for, where, and what to put there.
+        If the data set is not found; the message says what to put where.
     NotADirectoryError
-        Where a known data set is looked for, and ``data_dir`` is no folder.
+        If ``data_dir`` is not a folder.
     ValueError
-        Names the damaged file and what is wrong with it. Where the data folder holds a
-        ``SHA256SUMS``, the files of a known data set are compared with it.
+        If a file is damaged. Files of a known data set are compared with ``SHA256SUMS`` in the data
+        folder, if there is one.
 
     Notes
     -----
@@ -160,26 +160,26 @@ def load_dataset(
         return _assemble(path.stem, reader(path))
     if reader not in (read_csv, read_parquet):
         raise ValueError(
-            f"load_dataset: text_model must be None but for a .csv or .parquet; got {text_model!r} "
-            f"and {path}."
+            "load_dataset: text_model must be None unless the file is a .csv or .parquet; got "
+            f"{text_model!r} and {path}."
         )
     raw = read_csv(path, texts=True) if reader is read_csv else read_parquet(path, texts=True)
     cache = data_folders(None)[-1] / "embeddings"
-    raw = raw._replace(items=embedded(raw.items, text_model, cache=cache), texts=raw.items)
+    raw = raw._replace(items=embed_texts(raw.items, text_model, cache=cache), texts=raw.items)
     return _assemble(path.stem, raw)
 
 
 class DatasetStatus(NamedTuple):
-    """Where a data set was found, or what is looked for."""
+    """Location of a known data set, or what is missing."""
 
     name: str
-    path: Path | None  # None: not found, or shipped with scikit-learn
+    path: Path | None  # None: not found, or part of scikit-learn
     available: bool
     note: str
 
 
 def dataset_status(*, data_dir: str | Path | None = None) -> list[DatasetStatus]:
-    """Known data sets, where they were found, and what to put where for those that were not.
+    """List the known data sets, where they are, and what to put where for those not found.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def dataset_status(*, data_dir: str | Path | None = None) -> list[DatasetStatus]
     Raises
     ------
     NotADirectoryError
-        Where ``data_dir`` is no folder.
+        If ``data_dir`` is not a folder.
 
     Examples
     --------
@@ -215,11 +215,11 @@ def dataset_status(*, data_dir: str | Path | None = None) -> list[DatasetStatus]
 
 
 def data_folders(data_dir: str | Path | None) -> list[Path]:
-    """Where data sets are looked for, in this order."""
+    """Return the folders to search, in order."""
     if data_dir is not None and not Path(data_dir).is_dir():
         raise NotADirectoryError(
-            f"data_dir must be a folder; got {str(data_dir)!r}. Leave it out to look in "
-            "$SSDML_DATA and in the cache folder."
+            f"data_dir must be a folder; got {str(data_dir)!r}. Omit it to search $SSDML_DATA and "
+            "the cache folder."
         )
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ssdml"
     named = [data_dir, os.environ.get("SSDML_DATA")]
@@ -233,18 +233,18 @@ def _find(name: str, data_dir: str | Path | None) -> tuple[Path, Layout]:
             if (folder / layout.place).exists():
                 return folder, layout
     raise FileNotFoundError(
-        f"Data set {name!r} was not found. Looked for {wanted(name)} in {described(folders)}. Put "
-        "it into one of these folders, or name another with data_dir or the environment variable "
-        "SSDML_DATA; nothing is downloaded."
+        f"Data set {name!r} not found. Searched for {expected_files(name)} in "
+        f"{describe_folders(folders)}. Put it into one of these folders, or name another with "
+        "data_dir or the environment variable SSDML_DATA; nothing is downloaded."
     )
 
 
-def wanted(name: str) -> str:
-    """What is looked for below the data folders, and what it must hold.
+def expected_files(name: str) -> str:
+    """Describe what to put below a data folder.
 
     Examples
     --------
-    >>> wanted("banking77")
+    >>> expected_files("banking77")
     'banking77 ({train,test}_{X,y}.npy)'
     """
     places: dict[str, list[str]] = {}
@@ -253,8 +253,8 @@ def wanted(name: str) -> str:
     return " or ".join(f"{' or '.join(found)} ({holds})" for holds, found in places.items())
 
 
-def described(folders: list[Path]) -> str:
-    """The folders by name, and which of them are not there."""
+def describe_folders(folders: list[Path]) -> str:
+    """List the folders, and which of them do not exist."""
     return ", ".join(f"{f}" if f.is_dir() else f"{f} (no such folder)" for f in folders)
 
 
@@ -292,7 +292,7 @@ def _assemble(name: str, raw: RawItems, class_names: tuple[str, ...] | None = No
 
 
 def _as_rows(items: Any) -> tuple[Any, tuple[int, ...] | None]:
-    """Rows of numbers, and the shape of an image that became one; files stay as they are."""
+    """Flatten samples to float32 rows; return their shape if they are images."""
     if isinstance(items, ImageFiles):
         return items, None
     X = np.ascontiguousarray(items.reshape(len(items), -1), dtype=np.float32)
@@ -310,7 +310,7 @@ def _digits() -> Dataset:
 
 
 def _verify_checksums(root: Path, place: Path) -> None:
-    """Compare the files of a data set with ``SHA256SUMS`` where the data folder has one."""
+    """Compare the files of a data set with ``SHA256SUMS``, if there is one."""
     sums = root / "SHA256SUMS"
     if not sums.is_file():
         return

@@ -1,4 +1,4 @@
-"""Label-scarce splits: which rows are learned from, which are labeled, which are scored."""
+"""Label-scarce splits: training, labeled and test rows."""
 
 from __future__ import annotations
 
@@ -12,31 +12,33 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ssdml.datasets.budgets import Budget, drawn, mislabeled, thinned
+from ssdml.datasets.budgets import Budget, draw_labeled, mislabel, thin_classes
+from ssdml.utils.persistence import atomic_write
 from ssdml.utils.typing import Ints
 from ssdml.utils.validation import UNLABELED
 
 if TYPE_CHECKING:
     from ssdml.datasets.base import Dataset
 
-
 SCHEMA = 1
+INDEX_SETS: tuple[str, ...] = ("train", "test", "labeled")
+WRONG = ("wrong", "wrong_labels")  # saved with a budget only, which keeps older digests valid
 
 
 @dataclass(frozen=True, eq=False)
 class LabelScarceSplit:
-    """Rows to learn from, the labeled ones among them, and rows to score on.
+    """Training rows, the labeled ones among them, and test rows.
 
     Attributes
     ----------
     train, test, labeled : ndarray of int64
-        Sorted indices of rows of the data set; ``labeled`` is a part of ``train``.
+        Sorted row indices; ``labeled`` is a subset of ``train``.
     seed, labels_per_class : int
-        Where the budget is no number of labels a class: the most that a class has.
+        With a budget that does not count labels per class: the maximum over the classes.
     budget : Budget, optional
-        What the labeled rows were drawn by; None: `labels_per_class`.
+        Label budget; None: `labels_per_class`.
     wrong, wrong_labels : ndarray of int64
-        Labeled rows that are given another class than theirs, and its code.
+        Labeled rows with a wrong label, and these labels.
     """
 
     train: Ints
@@ -50,17 +52,17 @@ class LabelScarceSplit:
 
     @property
     def drawn_by(self) -> Budget:
-        """The budget, a plain number of labels a class too."""
+        """The budget; that of `labels_per_class` if None."""
         return self.budget or Budget(self.labels_per_class)
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the seed, the number of labels, the index sets and the wrong labels."""
+        """SHA-256 of the content."""
         content = {"schema": SCHEMA, **self._content()}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def partial_labels(self, y: npt.ArrayLike) -> Ints:
-        """Labels of the training rows, -1 for every row that is not labeled.
+        """Return the labels of the training rows, -1 where unlabeled.
 
         Parameters
         ----------
@@ -83,7 +85,7 @@ class LabelScarceSplit:
         return labels
 
     def given_labels(self, y: npt.ArrayLike) -> Ints:
-        """Labels of the labeled rows as they are given, the wrong ones too.
+        """Return the labels of the labeled rows, including the wrong ones.
 
         Parameters
         ----------
@@ -101,18 +103,12 @@ class LabelScarceSplit:
     def save(self, path: str | Path) -> None:
         """Write the split to a JSON file, with its digest."""
         content = {"schema": SCHEMA, "sha256": self.digest, **self._content()}
-        path = Path(path)
-        unfinished = path.with_name(path.name + ".part")
-        try:
+        with atomic_write(Path(path)) as unfinished:
             unfinished.write_text(json.dumps(content) + "\n", encoding="utf-8")
-            unfinished.replace(path)
-        except OSError:
-            unfinished.unlink(missing_ok=True)
-            raise
 
     @classmethod
     def load(cls, path: str | Path) -> LabelScarceSplit:
-        """Read a split that `save` wrote; a file that was changed since is refused."""
+        """Read a split that `save` wrote; reject a modified file."""
         path = Path(path)
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
@@ -125,14 +121,14 @@ class LabelScarceSplit:
         if split.digest != digest:
             raise ValueError(
                 f"{path}: the content does not match its sha256 {digest}; the file was changed "
-                "after it was saved. Make the split anew from its seed."
+                "after it was saved. Recreate the split from its seed."
             )
         return split
 
     @classmethod
     def _from_content(cls, content: dict[str, Any], path: Path) -> LabelScarceSplit:
         try:
-            names = [*_INDEX_SETS, *(name for name in _WRONG if name in content)]
+            names = [*INDEX_SETS, *(name for name in WRONG if name in content)]
             rows = {name: np.asarray(content[name], np.int64) for name in names}
             budget = content.pop("budget", None)
             split = cls(**{**content, **rows})
@@ -142,32 +138,26 @@ class LabelScarceSplit:
 
     def _content(self) -> dict[str, Any]:
         content: dict[str, Any] = {"seed": self.seed, "labels_per_class": self.labels_per_class}
-        names = _INDEX_SETS
+        names = INDEX_SETS
         if self.budget is not None:
             content["budget"] = self.budget.to_dict()
-            names += _WRONG
+            names += WRONG
         return content | {name: getattr(self, name).tolist() for name in names}
-
-
-_INDEX_SETS: tuple[str, ...] = ("train", "test", "labeled")
-_WRONG = ("wrong", "wrong_labels")  # saved with a budget alone: other splits keep their digest
 
 
 def label_scarce_split(
     dataset: Dataset, labels_per_class: int | Budget, *, seed: int
 ) -> LabelScarceSplit:
-    """A few labeled rows, the other training rows unlabeled, and rows to score on.
+    """Split a data set into training rows, few of them labeled, and test rows.
 
     Parameters
     ----------
     dataset : Dataset
-        Its standard test rows are kept; where it has none, a third of every class is held out.
+        Its standard test rows are kept; without any, a third of every class is held out.
     labels_per_class : int or Budget
-        A number of labels a class; a `Budget` for all else: labels in all, every label, wrong
-        labels, classes of different sizes.
+        Labels per class, or a `Budget`: labels in total, all labels, noise, imbalance.
     seed : int
-        Draws the labeled rows and, where needed, the held-out third, the order of the classes and
-        the wrong labels.
+        Random seed.
 
     Returns
     -------
@@ -176,16 +166,14 @@ def label_scarce_split(
     Warns
     -----
     UserWarning
-        Where a class has fewer training rows than `labels_per_class`, or all of them together
-        fewer than labels in all: all of them are labeled.
+        If there are fewer training rows than labels; all are labeled.
 
     Notes
     -----
-    Nested: with the same seed the rows labeled at 1 a class are among those at 5, however they are
-    drawn, and the held-out rows do not depend on the budget. Rows without a label in the data set
-    itself are never scored, and are training rows unless they stand among the standard test rows.
-    Where the classes of the standard test rows are others than those of the training rows, only
-    the latter have labels. Training rows that an imbalance takes away are in no part of the split.
+    For one seed, smaller budgets label a subset of larger ones, and the held-out rows do not depend
+    on the budget. Rows without a label in the data set are never scored, and are training rows
+    unless they are standard test rows. If the test classes differ from the training classes, only
+    the latter are labeled. Rows dropped by an imbalance are in no part of the split.
 
     Examples
     --------
@@ -209,11 +197,11 @@ def label_scarce_split(
     gone = np.zeros(len(order), dtype=bool)
     if budget.imbalance > 1:
         gone[np.concatenate(candidates)] = True
-        candidates = thinned(candidates, budget.imbalance, np.random.default_rng([seed, 1]))
+        candidates = thin_classes(candidates, budget.imbalance, np.random.default_rng([seed, 1]))
         gone[np.concatenate(candidates)] = False
     _warn_of_small_classes(dataset, [(c, len(candidates[c])) for c in expected], budget)
-    labeled = np.sort(drawn(budget, candidates, order))
-    wrong = mislabeled(dataset.y, labeled, budget.noise, np.random.default_rng([seed, 2]))
+    labeled = np.sort(draw_labeled(budget, candidates, order))
+    wrong = mislabel(dataset.y, labeled, budget.noise, np.random.default_rng([seed, 2]))
     largest = int(np.bincount(dataset.y[labeled]).max(initial=0))
     return LabelScarceSplit(
         train=np.flatnonzero(~held_out & ~gone),
@@ -231,18 +219,18 @@ def _as_budget(labels: int | Budget) -> Budget:
     if isinstance(labels, Budget):
         return labels
     if labels < 1:
-        raise ValueError(f"label_scarce_split: labels_per_class must be >= 1; got {labels}.")
+        raise ValueError(f"label_scarce_split: labels_per_class must be at least 1; got {labels}.")
     return Budget(labels)
 
 
 def _by_class(order: Ints, y: Ints, n_classes: int) -> list[Ints]:
-    """Rows of each class, in the order given."""
+    """Group the rows by class, in the given order."""
     grouped = order[np.argsort(y[order], kind="stable")]
     return np.split(grouped, np.searchsorted(y[grouped], np.arange(n_classes + 1)))[1:-1]
 
 
 def _held_out(by_class: list[Ints], n_rows: int) -> npt.NDArray[np.bool_]:
-    """The last third of every class, at least one row of each staying."""
+    """Hold out the last third of every class, but not all of its rows."""
     test = np.zeros(n_rows, dtype=bool)
     for rows in by_class:
         test[rows[len(rows) - round(len(rows) / 3) :]] = True
@@ -250,10 +238,7 @@ def _held_out(by_class: list[Ints], n_rows: int) -> npt.NDArray[np.bool_]:
 
 
 def _expected(by_class: list[Ints], candidates: list[Ints]) -> list[int]:
-    """Classes that should have labels.
-
-    All of them, unless no class is both learned and scored: then those that are learned.
-    """
+    """Return the classes that need labels: all, or the training classes if test ones differ."""
     both = (0 < len(few) < len(rows) for few, rows in zip(candidates, by_class, strict=True))
     every = range(len(candidates))
     return list(every) if any(both) else [c for c in every if len(candidates[c])]
@@ -267,7 +252,7 @@ def _warn_of_small_classes(dataset: Dataset, sizes: list[tuple[int, int]], budge
         if n_rows < budget.n_labels:
             warnings.warn(
                 f"label_scarce_split: {dataset.name!r} should have {budget.n_labels} training rows "
-                f"for {budget.amount}; got {n_rows}. All of them are labeled.",
+                f"for {budget.amount}; got {n_rows}. All are labeled.",
                 stacklevel=3,
             )
         return
@@ -277,6 +262,6 @@ def _warn_of_small_classes(dataset: Dataset, sizes: list[tuple[int, int]], budge
         shown = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
         warnings.warn(
             f"label_scarce_split: every class should have labels_per_class={wanted} training rows; "
-            f"got fewer in {shown}. All of theirs are labeled.",
+            f"got fewer in {shown}. All of their rows are labeled.",
             stacklevel=3,
         )

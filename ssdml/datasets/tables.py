@@ -1,7 +1,4 @@
-"""Arrays and tables of a user: .npz, .npy pairs, .csv, .parquet.
-
-Every reader returns `RawItems`; an error names the file and what is wrong with it.
-"""
+"""Readers of arrays and tables: .npz, .npy pairs, .csv, .parquet."""
 
 from __future__ import annotations
 
@@ -20,13 +17,14 @@ from ssdml.utils.validation import has_channels_first
 LABEL_COLUMNS = ("label", "y")
 TEXT_COLUMN = "text"
 _OR_TEXTS = (
-    f"Texts in a column called {TEXT_COLUMN} need --text-model words, or text_model='words', or "
-    "there the name or folder of a model of sentence-transformers."
+    f"For texts in column {TEXT_COLUMN!r}, pass --text-model words (text_model='words'), or the "
+    "name or folder of a sentence-transformers model."
 )
+_PLAIN_ARRAYS = "Save plain arrays of numbers or strings: objects are not unpickled."
 
 
 def read_npz(path: Path) -> RawItems:
-    """Arrays ``X`` and ``y``, and a boolean ``test`` where there is a standard split."""
+    """Read arrays ``X``, ``y`` and optionally a boolean ``test``."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files if key in ("X", "y", "test")}
@@ -34,34 +32,31 @@ def read_npz(path: Path) -> RawItems:
     except (ValueError, OSError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path}: cannot be read ({error}). {_PLAIN_ARRAYS}") from error
     if not {"X", "y"} <= set(arrays):
-        raise ValueError(f"{path}: must hold arrays X and y; got {names}.")
+        raise ValueError(f"{path}: must contain arrays X and y; got {names}.")
     return _checked(path, arrays["X"], arrays["y"], arrays.get("test"))
 
 
-_PLAIN_ARRAYS = "Save plain arrays of numbers or strings, no objects: they are not unpickled."
-
-
 def read_npy_pair(path: Path) -> RawItems:
-    """``X.npy`` with ``y.npy`` beside it; ``name_X.npy`` with ``name_y.npy``."""
+    """Read ``X.npy`` with ``y.npy``, or ``name_X.npy`` with ``name_y.npy``."""
     labels = label_file(path)
     if not labels.is_file():
-        raise FileNotFoundError(f"{path}: the labels are looked for in {labels}, which is missing.")
+        raise FileNotFoundError(f"{path}: its labels must be in {labels}, which is missing.")
     return _checked(path, read_npy(path), read_npy(labels), None)
 
 
 def label_file(path: Path) -> Path:
-    """Where the labels of a file lie: a closing ``X`` becomes ``y``, else ``_y`` is added."""
+    """Return the file of the labels: a final ``X`` becomes ``y``, otherwise ``_y`` is appended."""
     ends_in_x = path.stem == "X" or path.stem.endswith("_X")
     return path.with_stem(f"{path.stem[:-1]}y" if ends_in_x else f"{path.stem}_y")
 
 
 def read_npy(path: Path, *, in_place: bool = False) -> npt.NDArray[Any]:
-    """Array of a .npy file that holds no objects; in place: mapped, and read where it is used."""
+    """Read a .npy file without objects; memory-mapped if ``in_place``."""
     if path.is_dir() or path.suffix == ".npz":
         kind = "a folder" if path.is_dir() else "several arrays"
         raise ValueError(
-            f"{path} must be a .npy file, of one array; got {kind}. `ssdml compare` and `study` "
-            "take these."
+            f"{path} must be a .npy file with one array; got {kind}. `ssdml compare` and `study` "
+            "accept these."
         )
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing.")
@@ -79,7 +74,7 @@ def read_npy(path: Path, *, in_place: bool = False) -> npt.NDArray[Any]:
 
 
 def read_npy_folder(folder: Path) -> RawItems:
-    """``train_X.npy``, ``train_y.npy`` and, of texts, ``train_text.txt``, a line each; so test."""
+    """Read ``{train,test}_{X,y}.npy`` and optionally ``{train,test}_text.txt``, one per line."""
     return stack_splits(_read_npy_part(folder, "train"), _read_npy_part(folder, "test"))
 
 
@@ -90,19 +85,19 @@ def _read_npy_part(folder: Path, part: str) -> RawItems:
         other = next(folder.glob("*_text.txt"), None)
         if other is None:
             return items
-        raise FileNotFoundError(f"{path} is missing, and {other.name} is there.")
+        raise FileNotFoundError(f"{path} is missing, while {other.name} exists.")
     lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     if len(lines) != len(items.items):
         raise ValueError(
-            f"{path}: must hold a line for each of the {len(items.items)} rows; got {len(lines)}."
+            f"{path}: must contain {len(items.items)} lines, one per row; got {len(lines)}."
         )
     return items._replace(texts=np.array(lines, dtype=object))
 
 
 def read_csv(path: Path, *, texts: bool = False) -> RawItems:
-    """Numbers and a label a line; the label's column is called label or y, or is the last.
+    """Read numbers and a label per line, the label in column label or y, or the last.
 
-    With ``texts`` the items are those of the column called text, whatever stands beside it.
+    With ``texts``, read column text instead of the numbers.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -112,12 +107,12 @@ def read_csv(path: Path, *, texts: bool = False) -> RawItems:
         message = f"{path}: cannot be read ({error}). Save it as text in UTF-8."
         raise ValueError(message) from error
     if not lines or len(lines[0][1]) < 2:
-        raise ValueError(f"{path}: must hold lines of two columns or more, numbers and a label.")
+        raise ValueError(f"{path}: must contain at least two columns, numbers and a label.")
     first = lines[0][1]
     named = _label_column(first)
     column = len(first) - 1 if named is None else named
     if named is not None or texts or not any(map(_is_number, first[:-1])):
-        lines = lines[1:]  # without the header
+        lines = lines[1:]  # skip the header
     for number, cells in lines:
         if len(cells) != len(first):
             raise ValueError(
@@ -139,7 +134,7 @@ def _numbers(cells: list[str], where: str) -> list[float]:
     except ValueError:
         wrong = next(cell for cell in cells if not _is_number(cell))
         raise ValueError(
-            f"{where}: must hold numbers beside the label; got {wrong!r}. {_OR_TEXTS}"
+            f"{where}: must contain numbers besides the label; got {wrong!r}. {_OR_TEXTS}"
         ) from None
 
 
@@ -151,7 +146,7 @@ def _label_column(names: list[str]) -> int | None:
 def _text_column(path: Path, names: list[str]) -> int:
     lowered = [name.strip().lower() for name in names]
     if TEXT_COLUMN not in lowered:
-        raise ValueError(f"{path}: must have a column called {TEXT_COLUMN}; got {names}.")
+        raise ValueError(f"{path}: must have a column {TEXT_COLUMN!r}; got {names}.")
     return lowered.index(TEXT_COLUMN)
 
 
@@ -164,7 +159,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _numbers_if_all(labels: list[str]) -> npt.NDArray[Any]:
-    """Whole numbers as integers, so that -1 and 10 after 9 keep their meaning."""
+    """Convert to integers if all are, which keeps -1 and the numeric order."""
     try:
         return np.array([int(label) if label else -1 for label in labels])
     except ValueError:
@@ -172,9 +167,9 @@ def _numbers_if_all(labels: list[str]) -> npt.NDArray[Any]:
 
 
 def read_parquet(path: Path, *, texts: bool = False) -> RawItems:
-    """A column of lists of numbers or else all numeric columns, and a label column as in a CSV.
+    """Read a column of lists of numbers, or all numeric columns, and a label as in a CSV.
 
-    With ``texts`` the items are those of the column called text, whatever stands beside it.
+    With ``texts``, read column text instead of the numbers.
     """
     try:
         import pyarrow
@@ -186,11 +181,11 @@ def read_parquet(path: Path, *, texts: bool = False) -> RawItems:
     except (OSError, pyarrow.ArrowException) as error:
         raise ValueError(f"{path}: cannot be read ({error}).") from error
     if len(table) == 0:
-        raise ValueError(f"{path}: must hold rows; got none.")
+        raise ValueError(f"{path}: must contain rows; got none.")
     names = table.column_names
     named = _label_column(names)
     label = names[-1 if named is None else named]
-    # to_numpy gives a missing category the first category's name; to_pylist gives None.
+    # to_numpy maps a missing category to the first category, to_pylist to None.
     labels = np.array(table.column(label).to_pylist(), dtype=object)
     if texts:
         column = table.column(_text_column(path, names))
@@ -200,27 +195,27 @@ def read_parquet(path: Path, *, texts: bool = False) -> RawItems:
 
 
 def _joined(path: Path, columns: dict[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Rows from the first column of lists, or from all columns of numbers."""
+    """Stack the first column of lists, or all numeric columns."""
     lists = [name for name in columns if isinstance(columns[name][0], np.ndarray)]
     if not lists:
         numeric = [values for values in columns.values() if values.dtype.kind in "biuf"]
         if not numeric:
             raise ValueError(
-                f"{path}: must have columns of numbers beside the label; got {list(columns)}. "
+                f"{path}: must have numeric columns besides the label; got {list(columns)}. "
                 f"{_OR_TEXTS}"
             )
         return np.stack(numeric, axis=1)
     try:
         return np.stack(list(columns[lists[0]]))
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{path}: the lists of {lists[0]!r} must be of one length.") from error
+        raise ValueError(f"{path}: the lists of {lists[0]!r} must have the same length.") from error
 
 
 def _checked_texts(path: Path, texts: list[Any], labels: npt.NDArray[Any]) -> RawItems:
     wrong = [i for i, text in enumerate(texts) if not isinstance(text, str)]
     if wrong or not len(texts):
         got = f"{texts[wrong[0]]!r} in row {wrong[0]}" if wrong else "none"
-        raise ValueError(f"{path}: the column {TEXT_COLUMN} must hold texts; got {got}.")
+        raise ValueError(f"{path}: column {TEXT_COLUMN!r} must contain texts; got {got}.")
     return RawItems(np.array(texts, dtype=object), labels, None)
 
 
@@ -232,12 +227,11 @@ def _checked(path: Path, items: npt.NDArray[Any], labels: npt.NDArray[Any], test
         )
     if labels.ndim != 1 or len(labels) != len(items):
         raise ValueError(
-            f"{path}: y must hold a label for each of the {len(items)} rows; "
-            f"got shape {labels.shape}."
+            f"{path}: y must have {len(items)} labels, one per row; got shape {labels.shape}."
         )
     if test is not None and (test.dtype != bool or test.shape != labels.shape):
         raise ValueError(
-            f"{path}: test must be a boolean for each of the {len(items)} rows; "
+            f"{path}: test must have {len(items)} booleans, one per row; "
             f"got shape {test.shape}, dtype {test.dtype}."
         )
     if has_channels_first(items.shape[1:]):

@@ -1,4 +1,4 @@
-"""Rows of numbers from texts: by their words, or by a model of sentence-transformers."""
+"""Text embeddings: TF-IDF components, or a sentence-transformers model."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from ssdml.utils.persistence import atomic_write
 
 INSTALL = "pip install 'ssdml[text]'"
 WORDS = "words"
-N_COMPONENTS = 256  # of the words' weights
-DECIMALS = 5  # of their components: the last bits are not the same on all machines
+N_COMPONENTS = 256  # of the TF-IDF weights
+DECIMALS = 5  # of the components, whose last bits differ between machines
 
 
-def embedded(texts: npt.NDArray[np.object_], model: str, *, cache: Path) -> npt.NDArray[np.float32]:
-    """Embedding of each text, of length 1.
+def embed_texts(
+    texts: npt.NDArray[np.object_], model: str, *, cache: Path
+) -> npt.NDArray[np.float32]:
+    """Embed texts as unit vectors.
 
     Parameters
     ----------
     texts : ndarray of str, shape (n,)
     model : str
-        "words": see `by_words`. Else the folder of a model, or its name as sentence-transformers
-        knows it.
+        "words": see `embed_by_words`. Otherwise the name or folder of a sentence-transformers
+        model.
     cache : Path
-        Folder that keeps what was embedded, by model and texts: a resumed study has the same
-        numbers to the last bit, as those of "words" have anyway. A model that changes under one
-        name is not noticed.
+        Folder of cached embeddings by model and texts, so that a resumed study has identical
+        numbers. A model that changes under its name goes unnoticed.
 
     Returns
     -------
@@ -38,12 +39,12 @@ def embedded(texts: npt.NDArray[np.object_], model: str, *, cache: Path) -> npt.
     Raises
     ------
     ImportError
-        Where sentence-transformers is not installed.
+        If sentence-transformers is not installed.
     """
     if model == WORDS:
-        return by_words(texts)
-    told = json.dumps([model, list(texts)]).encode()
-    kept = cache / f"{hashlib.sha256(told).hexdigest()[:32]}.npy"
+        return embed_by_words(texts)
+    key = hashlib.sha256(json.dumps([model, list(texts)]).encode()).hexdigest()[:32]
+    kept = cache / f"{key}.npy"
     if kept.is_file():
         rows: npt.NDArray[np.float32] = np.load(kept, allow_pickle=False)
         return rows
@@ -51,8 +52,8 @@ def embedded(texts: npt.NDArray[np.object_], model: str, *, cache: Path) -> npt.
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
         raise ImportError(
-            f"The model {model!r} of texts needs sentence-transformers: {INSTALL}. The model "
-            f"{WORDS!r} needs nothing."
+            f"text_model={model!r} needs sentence-transformers: {INSTALL}. text_model={WORDS!r} "
+            "needs nothing."
         ) from error
     encoder = SentenceTransformer(model)
     found = encoder.encode(list(texts), normalize_embeddings=True, show_progress_bar=False)
@@ -63,12 +64,11 @@ def embedded(texts: npt.NDArray[np.object_], model: str, *, cache: Path) -> npt.
     return rows
 
 
-def by_words(texts: npt.NDArray[np.object_]) -> npt.NDArray[np.float32]:
-    """Leading components of the words' weights in each text, of length 1.
+def embed_by_words(texts: npt.NDArray[np.object_]) -> npt.NDArray[np.float32]:
+    """Compute the leading components of TF-IDF weights, as unit vectors.
 
-    Weights are those of TF-IDF, with the logarithm of a word's count. They tell topics apart and
-    little else, and need no model and no download. They are counted over all texts, those that a
-    comparison scores among them; their labels play no part.
+    They separate topics but little else, and need no model or download. Word counts enter by
+    their logarithm. Weights use all texts, including the test rows of a comparison, but no labels.
 
     Parameters
     ----------
@@ -77,16 +77,16 @@ def by_words(texts: npt.NDArray[np.object_]) -> npt.NDArray[np.float32]:
     Returns
     -------
     rows : ndarray of shape (n, at most 256), float32
-        Of zeros where a text holds no word.
+        Zeros for a text without words.
 
     Raises
     ------
     ValueError
-        Where no text holds a word of two letters or more.
+        If no text contains a word of two letters or more.
 
     Examples
     --------
-    >>> rows = by_words(np.array(["a red car", "the red cars", "soup"], dtype=object))
+    >>> rows = embed_by_words(np.array(["a red car", "the red cars", "soup"], dtype=object))
     >>> bool(rows[0] @ rows[1] > rows[0] @ rows[2])
     True
     """
@@ -99,12 +99,12 @@ def by_words(texts: npt.NDArray[np.object_]) -> npt.NDArray[np.float32]:
         weights = TfidfVectorizer(sublinear_tf=True).fit_transform(texts)
     except ValueError as error:
         raise ValueError(
-            f"by_words: texts must hold words of two letters or more; got {texts[0]!r} and others "
-            f"like it. Name a model of sentence-transformers: {INSTALL}."
+            f"texts must contain words of two letters or more; got {texts[0]!r} and others like "
+            f"it. Pass a sentence-transformers model as text_model: {INSTALL}."
         ) from error
     n_components = min(N_COMPONENTS, *(length - 1 for length in weights.shape))
     if n_components > 0:
-        with threadpool_limits(1):  # sums of several threads end in other bits
+        with threadpool_limits(1):  # sums on several threads vary in the last bits
             weights = TruncatedSVD(n_components, random_state=0).fit_transform(weights)
     else:
         weights = weights.toarray()

@@ -37,7 +37,7 @@ def nowhere(monkeypatch, tmp_path):
 
 
 @each
-def test_every_image_has_the_class_that_it_shows(tmp_path, name, write):
+def test_images_have_their_class(tmp_path, name, write):
     write(tmp_path)
     data = load_dataset(name, data_dir=tmp_path)
     assert data.X.shape == (len(rows()), 3, 224, 224)
@@ -48,7 +48,7 @@ def test_every_image_has_the_class_that_it_shows(tmp_path, name, write):
 
 
 @each
-def test_the_first_half_of_the_classes_is_learned_and_the_other_scored(tmp_path, name, write):
+def test_training_classes_are_the_first_half(tmp_path, name, write):
     write(tmp_path)
     data = load_dataset(name, data_dir=tmp_path)
     np.testing.assert_array_equal(data.test, data.y >= N_CLASSES // 2)
@@ -58,7 +58,7 @@ def test_the_first_half_of_the_classes_is_learned_and_the_other_scored(tmp_path,
     assert len(split.train) + len(split.test) == len(data.y)
 
 
-def test_the_gallery_is_what_the_list_says(tmp_path):
+def test_gallery_follows_the_list(tmp_path):
     write_inshop(tmp_path)
     data = load_dataset("inshop", data_dir=tmp_path)
     others = np.array([i >= QUERIES for _, i in rows()])
@@ -66,7 +66,7 @@ def test_the_gallery_is_what_the_list_says(tmp_path):
 
 
 @pytest.mark.parametrize("moved", [False, True], ids=["as published", "side by side"])
-def test_the_list_of_inshop_may_lie_beside_its_images(tmp_path, moved):
+def test_inshop_list_may_be_beside_images(tmp_path, moved):
     folder = write_inshop(tmp_path)
     if moved:
         shutil.move(folder / "Eval/list_eval_partition.txt", folder)
@@ -74,7 +74,7 @@ def test_the_list_of_inshop_may_lie_beside_its_images(tmp_path, moved):
     assert load_dataset("inshop", data_dir=tmp_path).X[0].shape == (3, 224, 224)
 
 
-def test_labels_of_the_test_cars_may_lie_above_the_devkit(tmp_path):
+def test_cars_test_labels_may_be_above_devkit(tmp_path):
     folder = write_cars_devkit(tmp_path)
     shutil.move(folder / "devkit/cars_test_annos_withlabels.mat", folder)
     assert len(load_dataset("cars", data_dir=tmp_path).y) == len(rows())
@@ -90,7 +90,7 @@ def test_labels_of_the_test_cars_may_lie_above_the_devkit(tmp_path):
         ("inshop", write_inshop, ("id_00000000", "id_00000001")),
     ],
 )
-def test_classes_have_the_names_that_their_publishers_give(tmp_path, name, write, names):
+def test_class_names_are_the_published_ones(tmp_path, name, write, names):
     write(tmp_path)
     assert load_dataset(name, data_dir=tmp_path).class_names[:2] == names
 
@@ -104,8 +104,8 @@ def test_classes_have_the_names_that_their_publishers_give(tmp_path, name, write
         ("inshop", "In-shop Clothes Retrieval Benchmark"),
     ],
 )
-def test_what_is_missing_is_told_with_what_to_put_where(tmp_path, name, place):
-    with pytest.raises(FileNotFoundError, match=rf"Looked for {place} .*nothing is downloaded"):
+def test_missing_data_set_says_what_to_put_where(tmp_path, name, place):
+    with pytest.raises(FileNotFoundError, match=rf"Searched for {place} .*nothing is downloaded"):
         load_dataset(name, data_dir=tmp_path)
     (status,) = (status for status in dataset_status(data_dir=tmp_path) if status.name == name)
     assert not status.available
@@ -121,7 +121,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_missing_file_is_named(tmp_path, name):
+def test_missing_file_is_named(tmp_path, name):
     file, message = BROKEN[name]
     (WRITERS[name](tmp_path) / file).unlink()
     with pytest.raises(FileNotFoundError, match=message):
@@ -132,16 +132,16 @@ def test_missing_images_are_counted(tmp_path):
     folder = write_sop(tmp_path)
     for i in range(3):
         (folder / f"bicycle_final/0_{i}.JPG").unlink()
-    with pytest.raises(FileNotFoundError, match=r"0_0\.JPG is missing, and so are 2 other images"):
+    with pytest.raises(FileNotFoundError, match=r"0_0\.JPG is missing, with 2 other images"):
         load_dataset("sop", data_dir=tmp_path)
 
 
-def test_damaged_lists_are_told_by_file_and_line(tmp_path):
+def test_damaged_lists_name_file_and_line(tmp_path):
     folder = write_sop(tmp_path)
     lines = (folder / "Ebay_test.txt").read_text().splitlines()
     for text, message in (
         ("\n".join([*lines[:4], "30 5"]), r"Ebay_test\.txt, line 5: must have 4 columns; got '30"),
-        (lines[0], r"Ebay_test\.txt: holds no row"),
+        (lines[0], r"Ebay_test\.txt: must contain rows; got none"),
         ("\n".join([lines[0], "30 five 1 a.jpg"]), r"Ebay_test\.txt: classes .*'five'"),
     ):
         (folder / "Ebay_test.txt").write_text(text)
@@ -152,38 +152,40 @@ def test_damaged_lists_are_told_by_file_and_line(tmp_path):
         load_dataset("sop", data_dir=tmp_path)
 
 
-def test_an_unknown_part_of_inshop_is_refused(tmp_path):
+def test_unknown_part_of_inshop_raises(tmp_path):
     path = write_inshop(tmp_path) / "Eval/list_eval_partition.txt"
     path.write_text(path.read_text().replace("gallery", "val"))
     with pytest.raises(ValueError, match=r"must be train, query or gallery; got \['val'\]"):
         load_dataset("inshop", data_dir=tmp_path)
 
 
-def test_a_class_without_a_name_is_refused(tmp_path):
+def test_class_without_a_name_raises(tmp_path):
     path = write_cub(tmp_path) / "classes.txt"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
-    with pytest.raises(ValueError, match=r"numbers from 1 to 5, as many as have names; got 1 to 6"):
+    with pytest.raises(
+        ValueError, match=r"classes must be from 1 to 5, the number of class names; got 1 to 6"
+    ):
         load_dataset("cub", data_dir=tmp_path)
 
 
-def test_lists_of_other_images_are_refused(tmp_path):
+def test_lists_of_different_images_raise(tmp_path):
     path = write_cub(tmp_path) / "image_class_labels.txt"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
     with pytest.raises(ValueError, match=r"must number the same images; got 48 and 47"):
         load_dataset("cub", data_dir=tmp_path)
 
 
-def test_a_damaged_matlab_file_is_named(tmp_path):
+def test_damaged_matlab_file_is_named(tmp_path):
     path = write_cars(tmp_path) / "cars_annos.mat"
     content = path.read_bytes()
     for damaged in (content[:200], b"", b"no MATLAB file" * 20):
         path.write_bytes(damaged)
-        with pytest.raises(ValueError, match=re.escape(f"{path}: damaged, or no MATLAB file")):
+        with pytest.raises(ValueError, match=re.escape(f"{path}: damaged, or not a MATLAB file")):
             load_dataset("cars", data_dir=tmp_path)
     savemat(path, {"annotations": [1]})
-    with pytest.raises(ValueError, match=r"class_names is not there"):
+    with pytest.raises(ValueError, match=r"class_names is missing"):
         load_dataset("cars", data_dir=tmp_path)
 
 
-def test_of_an_odd_number_of_classes_the_smaller_half_is_learned():
+def test_odd_number_of_classes_trains_the_smaller_half():
     np.testing.assert_array_equal(second_half(np.array([0, 7, 9])), [False, True, True])

@@ -26,7 +26,7 @@ def images(folder):
     return ImageFiles(folder, [f"{number}.png" for number in range(11)], size=16)
 
 
-def test_an_image_is_resized_and_a_square_is_cut_from_its_middle(tmp_path, rng):
+def test_image_is_resized_and_center_cropped(tmp_path, rng):
     wide = Image.fromarray(rng.integers(0, 256, (32, 80, 3), np.uint8))
     wide.save(tmp_path / "wide.png")
     bilinear = Image.Resampling.BILINEAR
@@ -38,20 +38,20 @@ def test_an_image_is_resized_and_a_square_is_cut_from_its_middle(tmp_path, rng):
 
 
 @pytest.mark.parametrize("mode", ["L", "P", "RGBA", "1", "CMYK"])
-def test_images_of_every_kind_have_three_channels(tmp_path, mode):
+def test_images_of_every_mode_have_three_channels(tmp_path, mode):
     path = tmp_path / ("a.tif" if mode == "CMYK" else "a.png")
     Image.new("RGB", (20, 20), "white").convert(mode).save(path)
     read = ImageFiles(tmp_path, [path.name], size=4)[0]
     np.testing.assert_array_equal(read, np.full((3, 4, 4), 255, np.uint8))
 
 
-def test_a_batch_is_what_its_images_are_one_by_one(images):
+def test_batch_equals_single_images(images):
     order = [7, 0, 7, 10, 3]
     for read, number in zip(images.__getitems__(order), order, strict=True):
         np.testing.assert_array_equal(read, images[number])
 
 
-def test_files_are_chosen_as_rows_of_an_array_are(images):
+def test_indexing_matches_arrays(images):
     assert images.shape == (11, 3, 16, 16)
     mask = np.arange(11) % 4 == 1
     for rows in (slice(2, 9, 3), np.array([5, 1]), mask, [0, -1]):
@@ -63,7 +63,7 @@ def test_files_are_chosen_as_rows_of_an_array_are(images):
         images[11]
 
 
-def test_nothing_is_read_before_it_is_asked_for(tmp_path):
+def test_files_are_read_on_access_only(tmp_path):
     images = ImageFiles(tmp_path, ["a.png", "b.png"])
     assert images[:1].resized(8).shape == (1, 3, 8, 8)
     assert images.missing() == ["a.png", "b.png"]
@@ -71,22 +71,22 @@ def test_nothing_is_read_before_it_is_asked_for(tmp_path):
         images[0]
 
 
-def test_a_damaged_file_is_named(images, folder):
+def test_damaged_file_is_named(images, folder):
     content = (folder / "3.png").read_bytes()
     for damaged in (content[: len(content) // 2], b"no image"):
         (folder / "3.png").write_bytes(damaged)
-        with pytest.raises(ValueError, match=r"3\.png is no image that Pillow can read"):
+        with pytest.raises(ValueError, match=r"3\.png is not an image that Pillow can read"):
             images.__getitems__(range(11))
 
 
-def test_a_size_of_nothing_is_refused(tmp_path):
+def test_size_zero_raises(tmp_path):
     with pytest.raises(ValueError, match=r"size and enlarged must be at least 1; got size=0, "):
         ImageFiles(tmp_path, [], size=0)
     with pytest.raises(ValueError, match=r"enlarged=0\.5"):
         ImageFiles(tmp_path, [], enlarged=0.5)
 
 
-def test_networks_learn_from_files_as_from_the_array_of_their_images(images):
+def test_training_from_files_equals_training_from_array(images):
     array = np.stack([images[number] for number in range(11)])
     lazy, stored = as_samples(images, "fit"), as_samples(array, "fit")
     assert lazy.shape == stored.shape == (3, 16, 16)
@@ -95,7 +95,7 @@ def test_networks_learn_from_files_as_from_the_array_of_their_images(images):
     torch.testing.assert_close(lazy.batch(rows), stored.batch(rows), rtol=0, atol=0)
 
 
-def test_a_batch_is_asked_for_at_once(images, monkeypatch):
+def test_data_loader_reads_whole_batches(images, monkeypatch):
     asked = []
     read = ImageFiles.__getitems__
 
@@ -108,7 +108,7 @@ def test_a_batch_is_asked_for_at_once(images, monkeypatch):
     assert asked == [[3, 1, 2]]
 
 
-def test_the_fingerprint_tells_other_files_and_other_reading(images, folder):
+def test_fingerprint_depends_on_files_and_size(images, folder):
     others = [images[1:], images.resized(15), images.resized(16, 1.0)]
     marks = {part.fingerprint() for part in (images, *others)}
     assert len(marks) == 4

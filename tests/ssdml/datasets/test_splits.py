@@ -31,14 +31,14 @@ def split(digits):
     return label_scarce_split(digits, 5, seed=0)
 
 
-def test_the_same_seed_gives_the_same_split_and_another_seed_another(digits, split):
+def test_split_depends_on_the_seed_only(digits, split):
     assert label_scarce_split(digits, 5, seed=0).digest == split.digest
     other = label_scarce_split(digits, 5, seed=1)
     assert other.digest != split.digest
     assert set(other.labeled) != set(split.labeled)
 
 
-def test_a_split_of_today_is_that_of_tomorrow(split):
+def test_split_digest_is_stable(split):
     # Paired comparisons and saved results rest on it: a change here breaks both.
     assert split.digest == ("f9cce2a42de3ff7d807aa1c8a6870f91a455939cf953d90cd6491f017b8bd064")
     np.testing.assert_array_equal(split.labeled[:5], [68, 150, 182, 196, 357])
@@ -51,19 +51,19 @@ def test_labels_are_nested(digits):
         np.testing.assert_array_equal(small.test, large.test)
 
 
-def test_every_class_has_its_labels_and_a_third_of_it_is_held_out(digits, split):
+def test_every_class_is_labeled_and_held_out(digits, split):
     np.testing.assert_array_equal(np.bincount(digits.y[split.labeled]), [5] * 10)
     thirds = np.round(np.bincount(digits.y) / 3)
     np.testing.assert_array_equal(np.bincount(digits.y[split.test]), thirds)
 
 
-def test_every_row_is_learned_from_or_scored_and_labels_are_learned_from(digits, split):
+def test_rows_are_partitioned_into_train_and_test(digits, split):
     rows = np.sort(np.concatenate([split.train, split.test]))
     np.testing.assert_array_equal(rows, np.arange(len(digits.y)))
     assert set(split.labeled) <= set(split.train)
 
 
-def test_the_standard_test_rows_are_kept():
+def test_standard_test_rows_are_kept():
     toy = dataset([0, 1, 0, 1, 0, 1], test=[1, 1, 0, 0, 0, 0])
     for seed in range(5):
         split = label_scarce_split(toy, 1, seed=seed)
@@ -72,7 +72,7 @@ def test_the_standard_test_rows_are_kept():
         assert sorted(toy.y[split.labeled]) == [0, 1]
 
 
-def test_rows_without_a_label_are_learned_from_but_never_labeled_nor_scored():
+def test_unlabeled_rows_are_training_rows_only():
     y = [0, 1, -1, 0, 1, -1, 0, 1]
     split = label_scarce_split(dataset(y), 1, seed=0)
     assert {2, 5} <= set(split.train)
@@ -82,7 +82,7 @@ def test_rows_without_a_label_are_learned_from_but_never_labeled_nor_scored():
     np.testing.assert_array_equal(split.test, [6, 7])
 
 
-def test_a_small_class_is_labeled_whole_with_a_warning():
+def test_small_class_is_fully_labeled_with_warning():
     toy = dataset([0] * 9 + [1] * 3 + [2])
     with pytest.warns(
         UserWarning, match=r"labels_per_class=3 .*; got fewer in 'b' \(2\), 'c' \(1\)"
@@ -91,21 +91,21 @@ def test_a_small_class_is_labeled_whole_with_a_warning():
     np.testing.assert_array_equal(np.bincount(toy.y[split.labeled]), [3, 2, 1])
 
 
-def test_partial_labels_are_minus_one_outside_the_labeled_rows(digits, split):
+def test_partial_labels_are_minus_one_elsewhere(digits, split):
     y = split.partial_labels(digits.y)
     assert len(y) == len(split.train)
     np.testing.assert_array_equal(split.train[y != -1], split.labeled)
     np.testing.assert_array_equal(y[y != -1], digits.y[split.labeled])
 
 
-def test_a_split_of_another_data_set_is_noticed(split):
+def test_split_of_another_data_set_raises(split):
     with pytest.raises(
         ValueError, match=r"more than 1796; got shape \(10,\). Is this the split of"
     ):
         split.partial_labels(np.zeros(10, dtype=int))
 
 
-def test_a_saved_split_loads_as_it_was(split, tmp_path):
+def test_split_round_trips(split, tmp_path):
     split.save(tmp_path / "split.json")
     loaded = LabelScarceSplit.load(tmp_path / "split.json")
     assert loaded.digest == split.digest
@@ -118,7 +118,7 @@ def test_a_saved_split_loads_as_it_was(split, tmp_path):
 @pytest.mark.parametrize(
     ("key", "value"), [("seed", 1), ("labels_per_class", 4), ("test", [0]), ("labeled", [1, 2])]
 )
-def test_a_changed_file_is_refused(split, tmp_path, key, value):
+def test_modified_file_raises(split, tmp_path, key, value):
     path = tmp_path / "split.json"
     split.save(path)
     content = json.loads(path.read_text())
@@ -137,13 +137,13 @@ def test_a_changed_file_is_refused(split, tmp_path, key, value):
         ('{"schema": 2, "sha256": ""}', "schema must be 1; got 2"),
     ],
 )
-def test_another_file_is_named(tmp_path, content, message):
+def test_invalid_file_is_named(tmp_path, content, message):
     (tmp_path / "x.json").write_text(content)
     with pytest.raises(ValueError, match=rf"x\.json: {message}"):
         LabelScarceSplit.load(tmp_path / "x.json")
 
 
-def test_a_full_disk_leaves_the_earlier_file_and_nothing_beside_it(split, tmp_path, monkeypatch):
+def test_full_disk_leaves_the_earlier_file(split, tmp_path, monkeypatch):
     path = tmp_path / "split.json"
     split.save(path)
     before = path.read_text()
@@ -160,30 +160,30 @@ def test_a_full_disk_leaves_the_earlier_file_and_nothing_beside_it(split, tmp_pa
     assert path.read_text() == before
 
 
-def test_no_label_a_class_is_refused(digits):
-    with pytest.raises(ValueError, match="labels_per_class must be >= 1; got 0"):
+def test_zero_labels_per_class_raise(digits):
+    with pytest.raises(ValueError, match="labels_per_class must be at least 1; got 0"):
         label_scarce_split(digits, 0, seed=0)
 
 
-def test_a_data_set_of_test_rows_alone_is_refused():
+def test_data_set_without_training_rows_raises():
     with pytest.raises(ValueError, match="'toy' must have training rows; got none"):
         label_scarce_split(dataset([0, 1], test=[1, 1]), 1, seed=0)
 
 
-def test_classes_that_are_scored_alone_have_no_labels_and_are_not_missed(recwarn):
+def test_disjoint_test_classes_need_no_labels(recwarn):
     y = np.repeat([0, 1, 2, 3], 6)
     split = label_scarce_split(dataset(y, test=y >= 2), 5, seed=0)
     np.testing.assert_array_equal(np.bincount(y[split.labeled]), [5, 5])
     assert not recwarn
 
 
-def test_of_disjoint_classes_those_that_are_learned_may_be_too_small():
+def test_small_training_class_of_disjoint_classes_warns():
     y = np.repeat([0, 1, 2, 3], [6, 3, 6, 2])
-    with pytest.warns(UserWarning, match=r"got fewer in 'b' \(3\)\. All of theirs"):
+    with pytest.warns(UserWarning, match=r"got fewer in 'b' \(3\)\. All of their rows"):
         label_scarce_split(dataset(y, test=y >= 2), 5, seed=0)
 
 
-def test_a_class_of_test_rows_alone_is_missed_where_others_are_learned():
+def test_class_without_training_rows_warns():
     y = np.repeat([0, 1, 2], 6)
     test = (y == 2) | (np.arange(18) % 6 == 0)
     with pytest.warns(UserWarning, match=r"got fewer in 'c' \(0\)"):

@@ -29,7 +29,7 @@ def assert_read(raw, labels=Y, test=None):
     assert raw.test is None if test is None else (raw.test == test).all()
 
 
-def test_npz_holds_x_and_y_and_perhaps_a_test_mask(tmp_path):
+def test_npz_with_optional_test_mask(tmp_path):
     path = tmp_path / "items.npz"
     np.savez(path, X=X, y=Y)
     assert_read(read_npz(path))
@@ -39,7 +39,7 @@ def test_npz_holds_x_and_y_and_perhaps_a_test_mask(tmp_path):
 
 
 @pytest.mark.parametrize("n_channels", [1, 3])
-def test_channels_of_images_may_stand_first(tmp_path, n_channels):
+def test_channels_may_come_first(tmp_path, n_channels):
     images = np.arange(2 * n_channels * 30).reshape(2, n_channels, 5, 6)
     np.savez(tmp_path / "first.npz", X=images, y=[0, 1])
     np.savez(tmp_path / "last.npz", X=images.transpose(0, 2, 3, 1), y=[0, 1])
@@ -48,27 +48,27 @@ def test_channels_of_images_may_stand_first(tmp_path, n_channels):
     assert first.shape == (2, 5, 6, n_channels)
 
 
-def test_what_holds_several_arrays_is_no_npy(tmp_path):
+def test_several_arrays_are_not_an_npy(tmp_path):
     np.savez(tmp_path / "data.npz", X=X)
-    with pytest.raises(ValueError, match="file, of one array; got several arrays"):
+    with pytest.raises(ValueError, match="file with one array; got several arrays"):
         read_npy(tmp_path / "data.npz")
-    with pytest.raises(ValueError, match="file, of one array; got a folder"):
+    with pytest.raises(ValueError, match="file with one array; got a folder"):
         read_npy(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"X": X}, r"must hold arrays X and y; got \['X'\]"),
-        ({"X": X, "y": Y[:2]}, r"y must hold a label for each of the 3 rows; got shape \(2,\)"),
+        ({"X": X}, r"must contain arrays X and y; got \['X'\]"),
+        ({"X": X, "y": Y[:2]}, r"y must have 3 labels, one per row; got shape \(2,\)"),
         ({"X": X[0], "y": Y[:2]}, r"X must be an array of numbers .*; got shape \(2,\)"),
         ({"X": Y[:, None], "y": Y}, "X must be an array of numbers .*dtype <U3"),
         ({"X": X[:0], "y": Y[:0]}, r"X must be an array of numbers .*; got shape \(0, 2\)"),
-        ({"X": X, "y": Y, "test": [0, 1, 0]}, "test must be a boolean for each of the 3 rows"),
+        ({"X": X, "y": Y, "test": [0, 1, 0]}, "test must have 3 booleans, one per row"),
         ({"X": X, "y": Y.astype(object)}, "cannot be read .*Save plain arrays"),
     ],
 )
-def test_a_wrong_npz_is_named(tmp_path, arrays, message):
+def test_invalid_npz_is_named(tmp_path, arrays, message):
     path = tmp_path / "items.npz"
     np.savez(path, **arrays)
     with pytest.raises(ValueError, match=rf"items\.npz: {message}"):
@@ -76,7 +76,7 @@ def test_a_wrong_npz_is_named(tmp_path, arrays, message):
 
 
 @pytest.mark.parametrize("kept", [0, 100, -30])
-def test_a_truncated_npz_is_named(tmp_path, kept):
+def test_truncated_npz_is_named(tmp_path, kept):
     path = tmp_path / "items.npz"
     np.savez(path, X=X, y=Y)
     path.write_bytes(path.read_bytes()[:kept])
@@ -88,21 +88,21 @@ def test_a_truncated_npz_is_named(tmp_path, kept):
     ("items", "labels"),
     [("X.npy", "y.npy"), ("test_X.npy", "test_y.npy"), ("embeddings.npy", "embeddings_y.npy")],
 )
-def test_labels_lie_beside_the_items(tmp_path, items, labels):
+def test_labels_are_beside_the_items(tmp_path, items, labels):
     assert label_file(tmp_path / items) == tmp_path / labels
     np.save(tmp_path / items, X)
     np.save(tmp_path / labels, Y)
     assert_read(read_npy_pair(tmp_path / items))
 
 
-def test_missing_labels_are_said_to_be_looked_for(tmp_path):
+def test_missing_label_file_is_named(tmp_path):
     np.save(tmp_path / "X.npy", X)
-    with pytest.raises(FileNotFoundError, match=r"X\.npy: the labels are looked for in .*y\.npy"):
+    with pytest.raises(FileNotFoundError, match=r"X\.npy: its labels must be in .*y\.npy"):
         read_npy_pair(tmp_path / "X.npy")
 
 
 @pytest.mark.parametrize("kept", [0, 20, -8])
-def test_a_truncated_npy_is_named(tmp_path, kept):
+def test_truncated_npy_is_named(tmp_path, kept):
     for name, array in (("X.npy", X), ("y.npy", Y)):
         np.save(tmp_path / name, array)
     path = tmp_path / "X.npy"
@@ -111,7 +111,7 @@ def test_a_truncated_npy_is_named(tmp_path, kept):
         read_npy_pair(path)
 
 
-def test_what_np_save_did_not_write_is_told_by_how_it_begins(tmp_path):
+def test_npy_with_wrong_magic_raises(tmp_path):
     np.save(tmp_path / "y.npy", Y)
     path = tmp_path / "X.npy"
     path.write_text("0.5,1\n2,-3\n")
@@ -124,19 +124,21 @@ def test_what_np_save_did_not_write_is_told_by_how_it_begins(tmp_path):
         read_npy(path, in_place=True)
 
 
-def test_a_folder_of_pairs_holds_training_and_test_rows(tmp_path):
+def test_folder_of_training_and_test_pairs(tmp_path):
     for name, rows in (("train", [0, 1]), ("test", [2])):
         np.save(tmp_path / f"{name}_X.npy", X[rows])
         np.save(tmp_path / f"{name}_y.npy", Y[rows])
     assert_read(read_npy_folder(tmp_path), test=[False, False, True])
     assert read_npy_folder(tmp_path).texts is None
     (tmp_path / "train_text.txt").write_text("first\nsecond, \u2028ß\n", encoding="utf-8")
-    with pytest.raises(FileNotFoundError, match=r"test_text\.txt is missing, and train_text"):
+    with pytest.raises(FileNotFoundError, match=r"test_text\.txt is missing, while train_text"):
         read_npy_folder(tmp_path)
     (tmp_path / "test_text.txt").write_text("third\n", encoding="utf-8")
     assert read_npy_folder(tmp_path).texts.tolist() == ["first", "second, \u2028ß", "third"]
     (tmp_path / "train_text.txt").write_text("first\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"train_text\.txt: must hold a line .* 2 rows; got 1"):
+    with pytest.raises(
+        ValueError, match=r"train_text\.txt: must contain 2 lines, one per row; got 1"
+    ):
         read_npy_folder(tmp_path)
 
 
@@ -158,14 +160,14 @@ def test_csv_finds_its_label(tmp_path, text):
     assert_read(read_csv(path))
 
 
-def test_a_csv_that_is_no_text_is_named(tmp_path):
+def test_binary_csv_is_named(tmp_path):
     (tmp_path / "items.csv").write_bytes("größe,label\n1,x\n".encode("latin-1"))
     message = r"items\.csv: cannot be read \(.*can't decode.*\)\. Save it as text in UTF-8\."
     with pytest.raises(ValueError, match=message):
         read_csv(tmp_path / "items.csv")
 
 
-def test_whole_numbers_stay_numbers_and_an_empty_label_is_none(tmp_path):
+def test_integer_labels_and_empty_labels(tmp_path):
     path = tmp_path / "items.csv"
     path.write_text("a,b,y\n0.5,1,10\n2,-3,\n4,0.25,9\n")
     assert_read(read_csv(path), labels=[10, -1, 9])
@@ -176,15 +178,18 @@ def test_whole_numbers_stay_numbers_and_an_empty_label_is_none(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", ": must hold lines of two columns or more"),
-        ("1\n2\n", ": must hold lines of two columns or more"),
+        ("", ": must contain at least two columns"),
+        ("1\n2\n", ": must contain at least two columns"),
         ("a,label\n", r": X must be an array of numbers .*; got shape \(0, 1\)"),
         ("a,b,label\n1,2,x\n\n1,x\n", ", line 4: must have 3 columns; got 2"),
-        ("a,b,label\n1,,x\n", ", line 2: must hold numbers beside the label; got ''"),
-        ("a,b,label\n1,2,x\n1,two,x\n", ", line 3: must hold numbers beside the label; got 'two'"),
+        ("a,b,label\n1,,x\n", ", line 2: must contain numbers besides the label; got ''"),
+        (
+            "a,b,label\n1,2,x\n1,two,x\n",
+            ", line 3: must contain numbers besides the label; got 'two'",
+        ),
     ],
 )
-def test_a_wrong_line_of_a_csv_is_named(tmp_path, text, message):
+def test_invalid_csv_line_is_named(tmp_path, text, message):
     path = tmp_path / "items.csv"
     path.write_text(text)
     with pytest.raises(ValueError, match=rf"items\.csv{message}"):
@@ -201,7 +206,7 @@ def test_a_wrong_line_of_a_csv_is_named(tmp_path, text, message):
     ],
     ids=["columns", "text beside", "lists"],
 )
-def test_parquet_holds_columns_of_numbers_or_lists(tmp_path, frame, columns):
+def test_parquet_with_columns_of_numbers_or_lists(tmp_path, frame, columns):
     path = tmp_path / "items.parquet"
     table = frame({name: list(values) for name, values in columns.items()})
     (table.to_parquet if frame is pd.DataFrame else table.write_parquet)(path)
@@ -220,21 +225,21 @@ def test_parquet_keeps_categories_and_missing_labels(tmp_path):
     [
         (
             {"a": ["x"], "label": ["y"]},
-            r"must have columns of numbers beside the label; got \['a'\]",
+            r"must have numeric columns besides the label; got \['a'\]",
         ),
-        ({"a": [[1.0], [1.0, 2.0]], "y": [0, 1]}, "the lists of 'a' must be of one length"),
-        ({"a": [[1.0], None], "y": [0, 1]}, "the lists of 'a' must be of one length"),
-        ({"a": [], "y": []}, "must hold rows; got none"),
+        ({"a": [[1.0], [1.0, 2.0]], "y": [0, 1]}, "the lists of 'a' must have the same length"),
+        ({"a": [[1.0], None], "y": [0, 1]}, "the lists of 'a' must have the same length"),
+        ({"a": [], "y": []}, "must contain rows; got none"),
     ],
 )
-def test_a_wrong_parquet_is_named(tmp_path, columns, message):
+def test_invalid_parquet_is_named(tmp_path, columns, message):
     path = tmp_path / "items.parquet"
     pl.DataFrame(columns).write_parquet(path)
     with pytest.raises(ValueError, match=rf"items\.parquet: {message}"):
         read_parquet(path)
 
 
-def test_a_truncated_parquet_is_named(tmp_path):
+def test_truncated_parquet_is_named(tmp_path):
     path = tmp_path / "items.parquet"
     pl.DataFrame({"a": X[:, 0], "y": Y}).write_parquet(path)
     path.write_bytes(path.read_bytes()[:-20])
@@ -242,7 +247,7 @@ def test_a_truncated_parquet_is_named(tmp_path):
         read_parquet(path)
 
 
-def test_without_pyarrow_the_remedy_is_named(tmp_path, monkeypatch):
+def test_missing_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match="needs pyarrow: pip install pyarrow"):
         read_parquet(tmp_path / "items.parquet")

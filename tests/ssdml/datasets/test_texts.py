@@ -11,7 +11,7 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from ssdml.datasets import load_dataset
-from ssdml.datasets.texts import by_words
+from ssdml.datasets.texts import embed_by_words
 from ssdml.experiments import compare
 
 TEXTS = ["a bad day", 'she said "no, a"', "no\nmore", "abba", "a", "nn"]
@@ -49,7 +49,7 @@ def table(request, tmp_path):
     return path
 
 
-def test_texts_are_embedded_by_the_model_that_is_named(table):
+def test_texts_are_embedded_by_the_model(table):
     mails = load_dataset(table, text_model="letters")
     np.testing.assert_allclose(mails.X[0], [1.0, 0.0])
     np.testing.assert_allclose(mails.X[1], np.array([2, 1]) / 5**0.5, rtol=1e-6)
@@ -58,7 +58,7 @@ def test_texts_are_embedded_by_the_model_that_is_named(table):
     assert (mails.name, mails.class_names) == ("mails", ("x", "y"))
 
 
-def test_what_was_embedded_is_kept_and_another_model_embeds_anew(table):
+def test_embeddings_are_cached_per_model(table):
     first = load_dataset(table, text_model="letters").X
     np.testing.assert_array_equal(load_dataset(table, text_model="letters").X, first)
     assert Letters.made == ["letters"]
@@ -66,38 +66,38 @@ def test_what_was_embedded_is_kept_and_another_model_embeds_anew(table):
     assert Letters.made == ["letters", "more letters"]
 
 
-def test_without_a_model_it_says_what_to_name(table):
-    with pytest.raises(ValueError, match=r"must h.* numbers beside the label.*need --text-model"):
+def test_texts_without_model_raise(table):
+    with pytest.raises(
+        ValueError, match=r"must (have|contain) num.* besides the label.*pass --text-model"
+    ):
         load_dataset(table)
 
 
-def test_without_the_package_it_says_what_to_install(table, monkeypatch):
+def test_missing_package_says_what_to_install(table, monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(ImportError, match=r"pip install 'ssdml\[text\]'"):
         load_dataset(table, text_model="letters")
 
 
-def test_numbers_are_read_as_before_and_have_no_model(tmp_path):
+def test_numbers_take_no_text_model(tmp_path):
     path = tmp_path / "numbers.csv"
     path.write_text("a,b,label\n1,2,x\n3,4,y\n")
     np.testing.assert_array_equal(load_dataset(path).X, [[1, 2], [3, 4]])
-    with pytest.raises(
-        ValueError, match=r"numbers\.csv: must have a column called text; got \['a'"
-    ):
+    with pytest.raises(ValueError, match=r"numbers\.csv: must have a column .text.; got \['a'"):
         load_dataset(path, text_model="letters")
     np.savez(tmp_path / "n.npz", X=np.eye(2), y=[0, 1])
     with pytest.raises(ValueError, match=r"text_model must be None .*'letters' and .*n\.npz"):
         load_dataset(tmp_path / "n.npz", text_model="letters")
 
 
-def test_a_text_that_is_missing_is_named(tmp_path):
+def test_missing_text_is_named(tmp_path):
     path = tmp_path / "mails.parquet"
     pd.DataFrame({"text": ["a", None], "label": ["x", "y"]}).to_parquet(path)
-    with pytest.raises(ValueError, match=r"the column text must hold texts; got None in row 1"):
+    with pytest.raises(ValueError, match=r"column .text. must contain texts; got None in row 1"):
         load_dataset(path, text_model="letters")
 
 
-def test_texts_are_compared_like_numbers(tmp_path):
+def test_compare_runs_on_texts(tmp_path):
     path = tmp_path / "mails.csv"
     lines = [f"{'aan' if i % 2 else 'ann'},{'x' if i % 2 else 'y'}" for i in range(40)]
     path.write_text("\n".join(["text,label", *lines]))
@@ -106,7 +106,7 @@ def test_texts_are_compared_like_numbers(tmp_path):
     assert (row["status"], row["scores"]["accuracy"]) == ("ok", 100.0)
 
 
-def test_words_need_no_package_and_tell_topics_apart(monkeypatch, tmp_path):
+def test_words_separate_topics_without_a_package(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     path = tmp_path / "mails.csv"
     lines = [f"soup bread {x},food" for x in ("salt", "oil", "egg")]
@@ -120,24 +120,26 @@ def test_words_need_no_package_and_tell_topics_apart(monkeypatch, tmp_path):
     assert mails.texts[0] == "soup bread salt"
 
 
-def test_components_of_words_keep_the_angles_of_the_weights():
+def test_components_keep_angles_of_weights():
     """As many components as the weights have rank lose nothing."""
     texts = np.array(["one two", "two three", "three one one", "one two", "three"], dtype=object)
     weights = TfidfVectorizer(sublinear_tf=True).fit_transform(texts)  # of length 1
-    assert np.linalg.matrix_rank(weights.toarray()) == 3 > by_words(texts).shape[1] == 2
+    assert np.linalg.matrix_rank(weights.toarray()) == 3 > embed_by_words(texts).shape[1] == 2
     more = np.concatenate([texts, ["four five"]]).astype(object)  # two words that go together
     weights = TfidfVectorizer(sublinear_tf=True).fit_transform(more)
-    rows = by_words(more)
+    rows = embed_by_words(more)
     assert rows.shape == (6, 4)
     np.testing.assert_allclose(rows @ rows.T, (weights @ weights.T).toarray(), atol=1e-4)
 
 
-def test_a_text_without_a_word_is_zero_and_texts_without_any_are_an_error():
-    rows = by_words(np.array(["red car", "red", "?"], dtype=object))
+def test_texts_without_words():
+    rows = embed_by_words(np.array(["red car", "red", "?"], dtype=object))
     assert not rows[2].any()
-    with pytest.raises(ValueError, match=r"texts must hold words of two letters.*'\?'"):
-        by_words(np.array(["?", "!"], dtype=object))
+    with pytest.raises(ValueError, match=r"texts must contain words of two letters.*'\?'"):
+        embed_by_words(np.array(["?", "!"], dtype=object))
 
 
-def test_one_word_in_all_texts_is_one_column():
-    np.testing.assert_array_equal(by_words(np.array(["red", "red"], dtype=object)), [[1], [1]])
+def test_one_word_in_all_texts():
+    np.testing.assert_array_equal(
+        embed_by_words(np.array(["red", "red"], dtype=object)), [[1], [1]]
+    )

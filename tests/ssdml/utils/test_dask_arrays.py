@@ -33,7 +33,7 @@ def chunked(X):
     return da.from_array(X, chunks=(4, -1))
 
 
-def test_what_is_of_dask_is_known_by_its_class(X, chunked):
+def test_is_dask_recognizes_collections(X, chunked):
     class Own(da.Array):
         pass
 
@@ -43,7 +43,7 @@ def test_what_is_of_dask_is_known_by_its_class(X, chunked):
     assert not any(is_dask(other) for other in (X, X.tolist(), sparse.csr_array(X), None))
 
 
-def test_a_fit_in_memory_does_not_import_dask():
+def test_fit_in_memory_does_not_import_dask():
     code = (
         "import sys, numpy as np\nfrom ssdml import SSDML\n"
         "X = np.random.default_rng(0).standard_normal((40, 2)) + 9 * (np.arange(40) % 2)[:, None]\n"
@@ -76,17 +76,17 @@ def unknown_columns(X):
     ],
     ids="delayed 1-D sparse objects complex columns unknown-columns".split(),
 )
-def test_what_cannot_be_taken_is_refused_with_the_way_out(chunked, spoil, error, message):
+def test_unsupported_arrays_raise(chunked, spoil, error, message):
     with pytest.raises(error, match=f"who: .*{message}"):
         check_dask_array(spoil(chunked), "who")
 
 
 @pytest.mark.parametrize("kind", [bool, np.int8, np.float16, np.float32, np.float64])
-def test_numbers_of_any_kind_are_taken(chunked, kind):
+def test_numbers_of_any_kind_are_accepted(chunked, kind):
     check_dask_array(chunked.astype(kind), "who")
 
 
-def test_unknown_numbers_of_rows_are_known_after_the_way_out(chunked):
+def test_unknown_chunk_sizes_raise_until_computed(chunked):
     filtered = chunked[chunked[:, 0] > 0]
     check_dask_array(filtered, "who")
     with pytest.raises(
@@ -109,7 +109,7 @@ def test_unknown_numbers_of_rows_are_known_after_the_way_out(chunked):
     ],
     ids=["sparse", "shape", "infinite"],
 )
-def test_a_block_that_is_not_what_the_array_says_is_refused(block, error, message):
+def test_block_that_contradicts_the_array_raises(block, error, message):
     with pytest.raises(error, match=f"who: .*{message}"):
         check_block(block, (2, 2), np.float64, "who", first_row=6)
 
@@ -119,7 +119,7 @@ def doubled(rows):
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.int16])
-def test_blocks_are_mapped_as_the_rows_are(X, chunked, kind):
+def test_map_over_blocks_equals_map_over_rows(X, chunked, kind):
     mapped = map_row_blocks(chunked.astype(kind), doubled, 6, "who")
     assert mapped.chunks == ((4, 4, 2), (6,))
     result = mapped.compute()
@@ -127,13 +127,13 @@ def test_blocks_are_mapped_as_the_rows_are(X, chunked, kind):
     np.testing.assert_array_equal(result, doubled(X.astype(kind)))
 
 
-def test_blocks_of_unknown_numbers_of_rows_are_mapped(X, chunked):
+def test_blocks_of_unknown_size_are_mapped(X, chunked):
     filtered = chunked[chunked[:, 0] > 0]
     result = map_row_blocks(filtered, doubled, 6, "who").compute()
     np.testing.assert_array_equal(result, doubled(X[X[:, 0] > 0]))
 
 
-def test_an_entry_that_is_not_finite_is_named_when_its_block_is_computed(X):
+def test_nonfinite_entry_raises_when_computed(X):
     X[5, 1] = np.nan
     chunked = da.from_array(X, chunks=(4, -1))
     mapped = map_row_blocks(chunked, doubled, 6, "who")

@@ -25,7 +25,7 @@ from ssdml.utils.labels import encode_partial_labels, read_labels
         pl.Series(["b", None, "a", None, "b"]),
     ],
 )
-def test_names_are_coded_whatever_holds_them(y):
+def test_strings_are_encoded_from_any_container(y):
     codes, classes = encode_partial_labels(y)
     np.testing.assert_array_equal(codes, [1, -1, 0, -1, 1])
     np.testing.assert_array_equal(classes, ["a", "b"])
@@ -44,19 +44,19 @@ def test_names_are_coded_whatever_holds_them(y):
         pl.Series([30, None, 7, None, 30]),
     ],
 )
-def test_numbers_are_coded_whatever_holds_them(y):
+def test_numbers_are_encoded_from_any_container(y):
     codes, classes = encode_partial_labels(y)
     np.testing.assert_array_equal(codes, [1, -1, 0, -1, 1])
     np.testing.assert_array_equal(classes, [7, 30])
 
 
-def test_codes_give_the_labels_back(rng):
+def test_codes_decode_to_the_labels(rng):
     y = rng.choice(["x", "yy", "z", ""], 50)
     codes, classes = encode_partial_labels(y)
     np.testing.assert_array_equal(np.where(codes == -1, "", classes[codes]), y)
 
 
-def test_what_stands_for_no_label_can_be_chosen():
+def test_unlabeled_marks_can_be_chosen():
     codes, classes = encode_partial_labels(["?", "a", ""], unlabeled=["?"])
     np.testing.assert_array_equal(codes, [-1, 1, 0])
     np.testing.assert_array_equal(classes, ["", "a"])
@@ -64,30 +64,30 @@ def test_what_stands_for_no_label_can_be_chosen():
     np.testing.assert_array_equal(codes, [-1, 0, 1])
 
 
-def test_truth_values_are_two_classes():
+def test_booleans_are_two_classes():
     codes, classes = encode_partial_labels([True, False, True])
     np.testing.assert_array_equal(codes, [1, 0, 1])
     np.testing.assert_array_equal(classes, [False, True])
 
 
-def test_large_integers_stay_apart():
+def test_large_integers_stay_distinct():
     _, classes = encode_partial_labels([2**60, 2**60 + 1, None])
     assert classes.tolist() == [2**60, 2**60 + 1]
 
 
 @pytest.mark.parametrize("y", [[], [None, None], [-1, -1], ["", ""], [float("nan")]])
-def test_no_label_at_all_leaves_no_class(y):
+def test_no_labels_give_no_classes(y):
     codes, classes = encode_partial_labels(y)
     np.testing.assert_array_equal(codes, np.full(len(y), -1))
     assert len(classes) == 0
 
 
-def test_labels_of_two_kinds_are_refused():
+def test_labels_of_two_kinds_raise():
     with pytest.raises(TypeError, match=r"y must hold labels of one kind.*; got int, str"):
         encode_partial_labels(["a", 3, None])
 
 
-def test_a_table_of_labels_is_refused():
+def test_two_dimensional_labels_raise():
     with pytest.raises(ValueError, match=r"y must be 1-D; got shape \(2, 1\)"):
         encode_partial_labels([[0], [1]])
 
@@ -103,7 +103,7 @@ def test_a_table_of_labels_is_refused():
         pl.Series([3, -1, 0]),
     ],
 )
-def test_whole_numbers_are_read_whatever_holds_them(y):
+def test_whole_numbers_are_read_from_any_container(y):
     labels = read_labels(y, 3, "who", "Way out.")
     np.testing.assert_array_equal(labels, [3, -1, 0])
     assert labels.dtype == np.int64
@@ -124,6 +124,6 @@ def test_whole_numbers_are_read_whatever_holds_them(y):
         ([-1, -1, -1], ValueError, r"^who: y must contain labels beside -1 .*-1\. Way out\.$"),
     ],
 )
-def test_what_is_no_label_is_refused_in_the_name_of_who_asks(y, error, message):
+def test_invalid_labels_raise_with_the_callers_name(y, error, message):
     with pytest.raises(error, match=message):
         read_labels(y, 3, "who", "Way out.")

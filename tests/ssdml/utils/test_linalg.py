@@ -28,7 +28,7 @@ def positive_definite(rng, d):
     return A @ A.T
 
 
-def test_the_symmetric_part_and_the_rest_add_up(rng):
+def test_symmetric_and_antisymmetric_parts_add_up(rng):
     A = rng.standard_normal((5, 5))
     S = symmetrize(A)
     np.testing.assert_array_equal(S, S.T)
@@ -36,7 +36,7 @@ def test_the_symmetric_part_and_the_rest_add_up(rng):
 
 
 @pytest.mark.parametrize("shrinkage", [0.0, 0.1, 1.0])
-def test_shrinking_keeps_trace_and_eigenvectors(rng, shrinkage):
+def test_shrinkage_keeps_trace_and_eigenvectors(rng, shrinkage):
     S = positive_definite(rng, 6)
     shrunk = shrink(S, shrinkage)
     values, vectors = np.linalg.eigh(S)
@@ -45,11 +45,11 @@ def test_shrinking_keeps_trace_and_eigenvectors(rng, shrinkage):
     np.testing.assert_allclose(np.trace(shrunk), np.trace(S))
 
 
-def test_shrinking_a_matrix_of_zeros_leaves_it_positive_definite():
+def test_shrinkage_makes_zeros_positive_definite():
     np.testing.assert_array_equal(shrink(np.zeros((3, 3)), 0.25), 0.25 * np.eye(3))
 
 
-def test_the_inverse_root_undoes_the_matrix_and_is_symmetric(rng):
+def test_inverse_root_inverts_and_is_symmetric(rng):
     S = positive_definite(rng, 7)
     root = inverse_sqrt(S)
     np.testing.assert_allclose(root @ S @ root, np.eye(7), atol=1e-10)
@@ -58,21 +58,21 @@ def test_the_inverse_root_undoes_the_matrix_and_is_symmetric(rng):
 
 
 @pytest.mark.parametrize("matrix", [np.diag([1.0, 0.0]), np.zeros((2, 2)), np.diag([1.0, -1e-17])])
-def test_the_inverse_root_of_a_singular_matrix_is_finite(matrix):
+def test_inverse_root_of_singular_matrix_is_finite(matrix):
     root = inverse_sqrt(matrix)
     assert np.isfinite(root).all()
     if matrix[0, 0]:
         np.testing.assert_allclose(root[0, 0], 1)
 
 
-def test_top_eigenvectors_are_those_of_the_largest_eigenvalues_in_order(rng):
+def test_top_eigenvectors_are_ordered(rng):
     S = positive_definite(rng, 8)
     V = top_eigenvectors(S, 3)
     np.testing.assert_allclose(V.T @ V, np.eye(3), atol=1e-12)
     np.testing.assert_allclose(S @ V, V * np.sort(np.linalg.eigvalsh(S))[::-1][:3], atol=1e-10)
 
 
-def test_signs_of_eigenvectors_do_not_depend_on_the_eigensolver(rng):
+def test_signs_of_eigenvectors_are_fixed(rng):
     V = np.linalg.qr(rng.standard_normal((6, 6)))[0]
     for signs in (1, -1):
         found = top_eigenvectors((signs * V * np.arange(6, 0, -1)) @ (signs * V).T, 6)
@@ -80,7 +80,7 @@ def test_signs_of_eigenvectors_do_not_depend_on_the_eigensolver(rng):
         np.testing.assert_allclose(np.abs(np.sum(found * V, axis=0)), 1)
 
 
-def test_no_orthonormal_matrix_is_nearer_than_the_polar_factor(rng):
+def test_polar_factor_is_the_nearest_orthonormal_matrix(rng):
     A = rng.standard_normal((6, 3))
     Q = nearest_orthonormal(A)
     np.testing.assert_allclose(Q.T @ Q, np.eye(3), atol=1e-14)
@@ -91,7 +91,7 @@ def test_no_orthonormal_matrix_is_nearer_than_the_polar_factor(rng):
     assert all(distance < np.linalg.norm(A - other * s) for other in others for s in (1, -1))
 
 
-def test_an_orthonormal_matrix_is_its_own_polar_factor(rng):
+def test_orthonormal_matrix_is_its_polar_factor(rng):
     Q = np.linalg.qr(rng.standard_normal((5, 2)))[0]
     np.testing.assert_allclose(nearest_orthonormal(Q), Q, atol=1e-14)
 
@@ -119,7 +119,7 @@ def tall(request, rng, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_blocks_are_the_rows_in_float64_each_once(tall, dtype):
+def test_float64_blocks_cover_each_row_once(tall, dtype):
     rows = tall.astype(dtype)
     blocks = list(float64_blocks(rows))
     np.testing.assert_array_equal(np.vstack([block for _, block in blocks]), rows)
@@ -128,26 +128,26 @@ def test_blocks_are_the_rows_in_float64_each_once(tall, dtype):
         np.testing.assert_array_equal(rows[place], block)
 
 
-def test_covariance_is_that_of_numpy(tall):
+def test_covariance_matches_numpy(tall):
     np.testing.assert_allclose(covariance(tall), np.cov(tall, rowvar=False), atol=1e-11)
 
 
-def test_covariance_of_one_column_is_a_matrix_and_of_one_row_is_zero(rng):
+def test_covariance_of_one_column_or_row(rng):
     x = rng.standard_normal((9, 1))
     np.testing.assert_allclose(covariance(x), [[x.var(ddof=1)]])
     np.testing.assert_array_equal(covariance(x.T), np.zeros((9, 9)))
 
 
-def test_total_variance_is_the_sum_over_the_columns(tall):
+def test_total_variance_sums_over_columns(tall):
     assert total_variance(tall) == pytest.approx(tall.var(axis=0).sum(), rel=1e-12)
 
 
-def test_product_is_that_of_matrices(tall, rng):
+def test_product_matches_matmul(tall, rng):
     matrix = rng.standard_normal((4, 3))
     np.testing.assert_allclose(product(tall, matrix), tall @ matrix, rtol=1e-13)
 
 
-def test_sums_over_float32_rows_are_those_of_the_same_numbers_in_float64(tall, rng):
+def test_sums_over_float32_are_in_float64(tall, rng):
     single, matrix = tall.astype(np.float32), rng.standard_normal((4, 3))
     double = single.astype(np.float64)
     np.testing.assert_array_equal(covariance(single), covariance(double))
@@ -166,7 +166,7 @@ def test_sums_over_float32_rows_are_those_of_the_same_numbers_in_float64(tall, r
     ],
     ids=["covariance", "total_variance", "product", "class_means", "class_scatter"],
 )
-def test_no_copy_of_all_rows_is_made(summed, rng, monkeypatch):
+def test_no_copy_of_all_rows(summed, rng, monkeypatch):
     monkeypatch.setattr(linalg, "BLOCK_ENTRIES", 2**12)
     X = rng.standard_normal((20_000, 40)).astype(np.float32)
     tracemalloc.start()

@@ -15,7 +15,7 @@ from ssdml.utils.parallel import count_threads, row_blocks, threads
 
 
 @pytest.mark.parametrize("step", [0, 1, 2, 5, 6])
-def test_blocks_hold_each_row_once_in_order(step):
+def test_row_blocks_cover_each_row_once(step):
     rows = np.arange(5)
     blocks = [rows[block] for block in row_blocks(5, step)]
     np.testing.assert_array_equal(np.concatenate(blocks), rows)
@@ -34,7 +34,7 @@ def test_rows_wider_than_a_block_are_ranked(rng):
     np.testing.assert_array_equal(graph.indices, np.argsort(exact, axis=1)[:, :10])
 
 
-def test_threads_are_counted_as_joblib_counts_jobs():
+def test_threads_are_counted_as_in_joblib():
     cores = joblib.cpu_count()
     assert [count_threads(n_jobs) for n_jobs in (None, 1, 3, -1)] == [1, 1, 3, cores]
     with joblib.parallel_config(n_jobs=4):
@@ -43,7 +43,7 @@ def test_threads_are_counted_as_joblib_counts_jobs():
         count_threads(0)
 
 
-def test_a_worker_of_a_pool_may_use_threads():
+def test_pool_worker_may_use_threads():
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.apply(count_threads, (3,)) == 3
 
@@ -52,7 +52,7 @@ def blas_threads():
     return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
 
 
-def test_blas_has_its_threads_back_whichever_of_two_ends_last():
+def test_last_of_two_users_restores_blas_threads():
     """Each in its turn begins; the first ends before the second, which must not keep the limit."""
     with threadpool_limits(3, "blas"):
         first, second = threads(1), threads(1)
@@ -74,7 +74,7 @@ def shared_blas_threads():
     }
 
 
-def test_blas_is_free_for_others_when_threads_that_live_on_have_ended():
+def test_blas_limit_ends_with_living_threads():
     """Limits are heeded of one thread alone, until it dies; a pool's never do."""
     with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
         first, second = threads(1), threads(1)

@@ -45,7 +45,7 @@ def saved(blobs, tmp_path):
     ],
     ids=["linear", "residual", "paper"],
 )
-def test_loaded_model_is_the_saved_one_bit_for_bit(model, blobs, tmp_path):
+def test_loaded_model_is_bitwise_equal(model, blobs, tmp_path):
     X, labels = blobs
     model.fit(X, labels).save(tmp_path)
     loaded = SSDML.load(tmp_path)
@@ -63,7 +63,7 @@ def test_loaded_model_is_the_saved_one_bit_for_bit(model, blobs, tmp_path):
             assert (after.shape, after.dtype) == (before.shape, before.dtype)
 
 
-def test_model_that_returned_the_input_comes_back(blobs, tmp_path):
+def test_model_that_returns_the_input_round_trips(blobs, tmp_path):
     X, _ = blobs
     labels = np.full(len(X), -1)
     labels[:3] = 7
@@ -76,7 +76,7 @@ def test_model_that_returned_the_input_comes_back(blobs, tmp_path):
     np.testing.assert_array_equal(loaded.predict(X), 7)
 
 
-def test_names_of_columns_come_back(blobs, tmp_path):
+def test_feature_names_round_trip(blobs, tmp_path):
     pd = pytest.importorskip("pandas")
     X, labels = blobs
     frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
@@ -87,20 +87,20 @@ def test_names_of_columns_come_back(blobs, tmp_path):
         loaded.transform(frame[["b", "a", "c", "d"]])
 
 
-def test_random_generator_is_left_behind_and_numpy_numbers_are_kept(blobs, tmp_path):
+def test_random_generator_is_dropped_and_numpy_numbers_kept(blobs, tmp_path):
     model = SSDML(decay=np.float64(0.9), random_state=np.random.RandomState(0))
     model.fit(*blobs).save(tmp_path)
     loaded = SSDML.load(tmp_path)
     assert (loaded.decay, loaded.random_state) == (0.9, None)
 
 
-def test_saving_before_the_fit_is_told(tmp_path):
+def test_saving_before_fit_raises(tmp_path):
     with pytest.raises(NotFittedError, match="SSDML instance is not fitted"):
         SSDML().save(tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
 
-def test_a_loaded_model_can_be_saved_and_fitted_again(saved, blobs, tmp_path):
+def test_loaded_model_can_be_saved_and_refitted(saved, blobs, tmp_path):
     loaded = SSDML.load(saved)
     before = loaded.transform(blobs[0])
     loaded.save(tmp_path / "again")
@@ -138,7 +138,7 @@ def saved_until(n_lines, model, folder):
     return True
 
 
-def test_save_that_is_killed_leaves_the_old_model_or_the_new_one(blobs, tmp_path):
+def test_killed_save_leaves_old_or_new_model(blobs, tmp_path):
     """Killed before each line of it in turn, into a folder that is used again and again."""
     X, labels = blobs
     models = [SSDML(k, angle=30.0 + k, random_state=0).fit(X, labels) for k in (1, 2)]
@@ -172,7 +172,7 @@ def files_of_at_most(n_bytes):
 
 
 @pytest.mark.parametrize("n_bytes", [100, 2000])
-def test_save_that_does_not_fit_on_the_disk_leaves_nothing_new(saved, blobs, tmp_path, n_bytes):
+def test_save_on_full_disk_leaves_nothing_new(saved, blobs, tmp_path, n_bytes):
     """No room for the arrays, which are written first: into a new folder, and over a model."""
     model, before = SSDML(2, random_state=0).fit(*blobs), SSDML.load(saved).transform(blobs[0])
     files = {file: file.read_bytes() for file in saved.iterdir()}
@@ -187,7 +187,7 @@ def test_save_that_does_not_fit_on_the_disk_leaves_nothing_new(saved, blobs, tmp
 
 
 @pytest.mark.parametrize("fails", ["safetensors.numpy.save_file", "pathlib.Path.write_text"])
-def test_files_that_a_full_disk_cuts_short_are_removed(saved, blobs, tmp_path, monkeypatch, fails):
+def test_truncated_files_are_removed(saved, blobs, tmp_path, monkeypatch, fails):
     """Writers that leave a part of the file behind."""
 
     def half(first, second, **options):
@@ -206,7 +206,7 @@ def test_files_that_a_full_disk_cuts_short_are_removed(saved, blobs, tmp_path, m
     assert {file: file.read_bytes() for file in saved.iterdir()} == files
 
 
-def test_a_folder_that_is_saved_to_again_holds_nothing_of_the_old_model(blobs, tmp_path):
+def test_second_save_replaces_the_model(blobs, tmp_path):
     model = SSDML(random_state=0).fit(*blobs)
     (tmp_path / "notes.txt").write_text("mine")
     for arrays in (ARRAYS, OTHER_ARRAYS, ARRAYS):
@@ -214,13 +214,13 @@ def test_a_folder_that_is_saved_to_again_holds_nothing_of_the_old_model(blobs, t
         assert {file.name for file in tmp_path.iterdir()} == {CONFIG, arrays, "notes.txt"}
 
 
-def test_a_damaged_model_can_be_saved_over(saved, blobs):
+def test_damaged_model_can_be_overwritten(saved, blobs):
     (saved / CONFIG).write_text("[")
     SSDML(2, random_state=0).fit(*blobs).save(saved)
     assert SSDML.load(saved).n_components == 2
 
 
-def test_a_model_of_a_version_that_had_one_name_for_the_arrays_is_read(saved, blobs):
+def test_config_without_arrays_entry_is_read(saved, blobs):
     before = SSDML.load(saved).transform(blobs[0])
     config = json.loads((saved / CONFIG).read_text())
     del config["arrays"]
@@ -228,7 +228,7 @@ def test_a_model_of_a_version_that_had_one_name_for_the_arrays_is_read(saved, bl
     np.testing.assert_array_equal(SSDML.load(saved).transform(blobs[0]), before)
 
 
-def test_no_file_outside_the_folder_is_read_or_removed(saved, blobs, tmp_path):
+def test_files_outside_the_folder_are_untouched(saved, blobs, tmp_path):
     outside = tmp_path / "outside.safetensors"
     outside.write_bytes((saved / ARRAYS).read_bytes())
     config = json.loads((saved / CONFIG).read_text())
@@ -240,7 +240,7 @@ def test_no_file_outside_the_folder_is_read_or_removed(saved, blobs, tmp_path):
 
 
 @pytest.mark.parametrize("file", [CONFIG, ARRAYS])
-def test_missing_file_is_named(saved, file):
+def test_missing_file_raises(saved, file):
     (saved / file).unlink()
     with pytest.raises(FileNotFoundError, match=f"SSDML.load: .* {file} is missing"):
         SSDML.load(saved)
@@ -248,7 +248,7 @@ def test_missing_file_is_named(saved, file):
 
 @pytest.mark.parametrize("file", [CONFIG, ARRAYS])
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
-def test_file_that_is_cut_off_is_called_damaged(saved, file, share):
+def test_truncated_file_is_reported_as_damaged(saved, file, share):
     content = (saved / file).read_bytes()
     (saved / file).write_bytes(content[: int(share * len(content))])
     with pytest.raises(ValueError, match=r"SSDML.load: .* is damaged: .*Save it again\."):
@@ -259,14 +259,14 @@ def test_file_that_is_cut_off_is_called_damaged(saved, file, share):
     "config",
     [b"[]", b"3", b"\xff\xfe", b'{"class": "SSDML"}', b'{"class": "SSDML", "schema": "new"}'],
 )
-def test_config_of_another_kind_is_called_damaged(saved, config):
+def test_invalid_config_is_reported_as_damaged(saved, config):
     (saved / CONFIG).write_bytes(config)
     with pytest.raises(ValueError, match="is damaged"):
         SSDML.load(saved)
 
 
 @pytest.mark.parametrize("key", ["params", "n_features_in", "feature_names_in", "input_weight"])
-def test_missing_entry_of_the_config_is_called_damaged(saved, key):
+def test_missing_config_entry_is_reported_as_damaged(saved, key):
     config = json.loads((saved / CONFIG).read_text())
     del config[key]
     (saved / CONFIG).write_text(json.dumps(config))
@@ -274,7 +274,7 @@ def test_missing_entry_of_the_config_is_called_damaged(saved, key):
         SSDML.load(saved)
 
 
-def test_unknown_parameter_is_called_damaged(saved):
+def test_unknown_parameter_is_reported_as_damaged(saved):
     config = json.loads((saved / CONFIG).read_text())
     config["params"]["color"] = "red"
     (saved / CONFIG).write_text(json.dumps(config))
@@ -282,7 +282,7 @@ def test_unknown_parameter_is_called_damaged(saved):
         SSDML.load(saved)
 
 
-def test_missing_array_is_called_damaged(saved):
+def test_missing_array_is_reported_as_damaged(saved):
     arrays = load_file(saved / ARRAYS)
     del arrays["components_"]
     save_file(arrays, saved / ARRAYS)
@@ -290,19 +290,19 @@ def test_missing_array_is_called_damaged(saved):
         SSDML.load(saved)
 
 
-def test_model_of_another_class_is_refused(saved):
+def test_model_of_another_class_raises(saved):
     with pytest.raises(ValueError, match="must hold a Other; got a SSDML"):
         load_state(saved, "Other")
 
 
-def test_later_schema_is_refused(saved):
+def test_later_schema_raises(saved):
     config = json.loads((saved / CONFIG).read_text())
     (saved / CONFIG).write_text(json.dumps(config | {"schema": SCHEMA + 1}))
     with pytest.raises(ValueError, match=rf"has schema {SCHEMA + 1}; .* Upgrade ssdml\."):
         SSDML.load(saved)
 
 
-def test_parameters_that_are_not_json_are_refused_and_nothing_is_written(tmp_path):
+def test_unserializable_parameters_raise_and_write_nothing(tmp_path):
     with pytest.raises(TypeError, match=r"save: parameters must be JSON; got object"):
         save_state(tmp_path / "model", "SSDML", {"angle": object()}, {})
     assert not (tmp_path / "model").exists()

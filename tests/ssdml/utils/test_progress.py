@@ -64,7 +64,7 @@ STAGES = ["neighbors", "labels", "round 1", "round 2"]
 
 
 @pytest.mark.usefixtures("callbacks")
-def test_callback_sees_every_stage_within_the_fit(blobs):
+def test_callback_sees_every_stage(blobs):
     recorder = Recorder()
     SSDML(random_state=0).set_callbacks(recorder).fit(*blobs)
     within = [event for stage in STAGES for event in (("begin", stage), ("end", stage))]
@@ -74,7 +74,7 @@ def test_callback_sees_every_stage_within_the_fit(blobs):
 
 
 @pytest.mark.usefixtures("callbacks")
-def test_callback_sees_the_partitions_of_the_paper(blobs):
+def test_callback_sees_published_partitions(blobs):
     recorder = Recorder()
     model = SSDML.paper(partition_size=30, random_state=0).set_callbacks(recorder)
     model.fit(*blobs)
@@ -82,7 +82,7 @@ def test_callback_sees_the_partitions_of_the_paper(blobs):
     assert begun == ["fit", "neighbors", "labels", "partition 1", "partition 2", "partition 3"]
 
 
-def test_progress_bar_and_scoring_monitor_of_scikit_learn_work(blobs, callbacks, capsys):
+def test_scikit_learn_progress_bar_and_scoring_monitor(blobs, callbacks, capsys):
     X, labels = blobs
     monitor = callbacks.ScoringMonitor(scoring=lambda model, X, y: {"known": model.score(X, y)})
     SSDML(random_state=0).set_callbacks(callbacks.ProgressBar(), monitor).fit(X, labels)
@@ -90,7 +90,7 @@ def test_progress_bar_and_scoring_monitor_of_scikit_learn_work(blobs, callbacks,
 
 
 @pytest.mark.usefixtures("callbacks")
-def test_callback_that_asks_for_a_stop_changes_nothing(blobs):
+def test_stop_request_is_ignored(blobs):
     """As with the estimators of scikit-learn 1.9: none of them reads what a callback returns."""
     recorder = Recorder()
     recorder.on_fit_task_end = lambda estimator, context: recorder.events.append("end") or True
@@ -101,7 +101,7 @@ def test_callback_that_asks_for_a_stop_changes_nothing(blobs):
 
 
 @pytest.mark.usefixtures("callbacks")
-def test_callback_is_torn_down_after_a_failure(blobs, monkeypatch):
+def test_callback_is_torn_down_after_failure(blobs, monkeypatch):
     def fail(*args, **kwargs):
         raise KeyboardInterrupt
 
@@ -114,7 +114,7 @@ def test_callback_is_torn_down_after_a_failure(blobs, monkeypatch):
     assert ("end", "fit") not in recorder.events
 
 
-def test_fit_without_callbacks_in_scikit_learn_is_the_same(blobs, SSDML_without_callbacks, caplog):
+def test_fit_without_scikit_learn_callbacks_is_equal(blobs, SSDML_without_callbacks, caplog):
     assert SSDML_without_callbacks is not SSDML
     assert not hasattr(SSDML_without_callbacks, "set_callbacks")
     with caplog.at_level(logging.INFO, logger="ssdml"):
@@ -127,13 +127,13 @@ def test_fit_without_callbacks_in_scikit_learn_is_the_same(blobs, SSDML_without_
     assert model.history_ == plain.history_
 
 
-def test_warning_points_at_the_caller_without_callbacks_too(blobs, SSDML_without_callbacks):
+def test_warning_names_the_caller_without_callbacks(blobs, SSDML_without_callbacks):
     with pytest.warns(UserWarning, match="n_neighbors must be below") as caught:
         SSDML_without_callbacks().fit(blobs[0][:3], [0, 1, -1])
     assert caught[0].filename == __file__
 
 
-def test_log_tells_how_long_each_stage_took(blobs, caplog):
+def test_log_reports_the_duration_of_stages(blobs, caplog):
     with caplog.at_level(logging.INFO, logger="ssdml"):
         SSDML(random_state=0).fit(*blobs)
     assert [record.getMessage().split(" took")[0] for record in caplog.records] == [
@@ -141,7 +141,7 @@ def test_log_tells_how_long_each_stage_took(blobs, caplog):
     ]
 
 
-def test_the_log_has_the_last_word_on_each_stage(caplog):
+def test_log_shows_the_last_note(caplog):
     stages = Stages(object(), 2)
     with caplog.at_level(logging.INFO, logger="ssdml"):
         with stages("one") as show:
@@ -155,7 +155,7 @@ def test_the_log_has_the_last_word_on_each_stage(caplog):
 
 
 @pytest.mark.parametrize("verbose", [0, 1])
-def test_bar_is_drawn_on_a_terminal_alone_and_if_asked_for(verbose, monkeypatch, capsys):
+def test_bar_needs_a_terminal_and_verbose(verbose, monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     stages = Stages(object(), 2, verbose=verbose)
@@ -168,7 +168,7 @@ def test_bar_is_drawn_on_a_terminal_alone_and_if_asked_for(verbose, monkeypatch,
     assert ("2/2" in err) == bool(verbose)
 
 
-def test_a_long_note_leaves_room_for_the_time_that_is_left(monkeypatch, capsys):
+def test_long_note_leaves_room_for_remaining_time(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
@@ -183,7 +183,7 @@ def test_a_long_note_leaves_room_for_the_time_that_is_left(monkeypatch, capsys):
     )
 
 
-def test_nothing_is_drawn_where_standard_error_is_a_file(capsys):
+def test_no_bar_if_stderr_is_a_file(capsys):
     stages = Stages(object(), 1, verbose=1)
     with stages.all(None, None), stages("one"):
         pass

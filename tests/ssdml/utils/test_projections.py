@@ -14,20 +14,20 @@ def rows(rng):
     return rng.standard_normal((40, 6)) @ rng.standard_normal((6, 6)) + 5
 
 
-def test_as_many_columns_as_the_rank_keep_every_distance(rows, rng):
+def test_rank_many_columns_keep_distances(rows, rng):
     blocks = np.vstack([rng.standard_normal((4, 6)), np.eye(6)])
     components = best_factor(blocks, np.cov(rows, rowvar=False), 6)
     assert components.shape == (6, 6)
     np.testing.assert_allclose(pdist(rows @ components.T), pdist(rows @ blocks.T))
 
 
-def test_fewer_columns_suffice_for_a_lower_rank(rows, rng):
+def test_fewer_columns_suffice_for_lower_rank(rows, rng):
     blocks = rng.standard_normal((9, 3)) @ rng.standard_normal((3, 6))
     components = best_factor(blocks, np.cov(rows, rowvar=False), 3)
     np.testing.assert_allclose(pdist(rows @ components.T), pdist(rows @ blocks.T))
 
 
-def test_columns_that_are_constant_in_the_rows_are_kept_for_others(rng):
+def test_constant_columns_are_kept_for_new_rows(rng):
     rows = rng.standard_normal((30, 5))
     rows[:, 1:3] = 7.0
     blocks = np.vstack([2 * np.eye(5), np.eye(5)])
@@ -36,13 +36,13 @@ def test_columns_that_are_constant_in_the_rows_are_kept_for_others(rng):
     np.testing.assert_allclose(pdist(unseen @ components.T), pdist(unseen @ blocks.T))
 
 
-def test_rows_that_do_not_vary_at_all_keep_the_map():
+def test_constant_rows_keep_the_map():
     components = best_factor(np.diag([3.0, 2.0]), np.zeros((2, 2)), 2)
     np.testing.assert_array_equal(components, np.diag([3.0, 2.0]))
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
-def test_no_other_projection_loses_less_of_the_squared_distances(rows, rng, count):
+def test_projection_is_optimal_for_squared_distances(rows, rng, count):
     blocks = np.vstack([rng.standard_normal((4, 6)), np.eye(6)])
     full = pdist(rows @ blocks.T, "sqeuclidean")
 
@@ -54,19 +54,19 @@ def test_no_other_projection_loses_less_of_the_squared_distances(rows, rng, coun
     assert 0 < ours < min(lost(basis.T @ blocks) for basis in bases)
 
 
-def test_a_projection_never_lengthens_a_distance(rows, rng):
+def test_projection_never_lengthens_distances(rows, rng):
     blocks = rng.standard_normal((8, 6))
     short = best_factor(blocks, np.cov(rows, rowvar=False), 3)
     assert (pdist(rows @ short.T) <= pdist(rows @ blocks.T) * (1 + 1e-12)).all()
 
 
-def test_few_columns_are_searched_as_they_are(rng):
+def test_few_columns_are_not_reduced(rng):
     X = rng.standard_normal((10, 32))
     assert graph_rows(X) is X
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_graph_is_searched_in_the_fewest_axes_with_95_percent_of_the_variance(rng, dtype):
+def test_graph_rows_keep_95_percent_of_variance(rng, dtype):
     X = (rng.standard_normal((200, 40)) * 0.8 ** np.arange(40) + 3).astype(dtype)
     kept = graph_rows(X)
     variances = np.linalg.eigvalsh(np.cov(X, rowvar=False))[::-1]
@@ -77,6 +77,6 @@ def test_the_graph_is_searched_in_the_fewest_axes_with_95_percent_of_the_varianc
     np.testing.assert_allclose(kept.var(axis=0, ddof=1), variances[:count], rtol=1e-4)
 
 
-def test_rows_that_do_not_vary_are_searched_as_they_are():
+def test_constant_rows_are_not_reduced():
     X = np.ones((5, 40))
     assert graph_rows(X) is X

@@ -28,35 +28,35 @@ def data(rng):
 
 
 @pytest.mark.parametrize("entries", [1, 42, 10**6])
-def test_means_are_those_of_the_rows_of_each_class(data, monkeypatch, entries):
+def test_class_means(data, monkeypatch, entries):
     X, classes = data
     monkeypatch.setattr(linalg, "BLOCK_ENTRIES", entries)
     means = class_means(X, classes)
     np.testing.assert_allclose(means, [X[classes == c].mean(axis=0) for c in range(4)], rtol=1e-13)
 
 
-def test_a_class_without_rows_has_a_mean_of_zeros(data):
+def test_empty_class_has_zero_mean(data):
     X, classes = data
     means = class_means(X, 2 * classes)
     np.testing.assert_array_equal(means[1::2], 0)
     np.testing.assert_array_equal(means[::2], class_means(X, classes))
 
 
-def test_means_of_float32_rows_are_summed_in_float64():
+def test_means_of_float32_are_in_float64():
     rows = np.repeat(np.float32([[1.0], [2.0**-24]]), [1, 2**12], axis=0)
     means = class_means(rows, np.zeros(len(rows), int))
     np.testing.assert_array_equal(means, [[rows.mean(dtype=np.float64)]])
 
 
 @pytest.mark.parametrize("entries", [1, 42])
-def test_scatter_does_not_depend_on_the_size_of_blocks(data, monkeypatch, entries):
+def test_scatter_does_not_depend_on_block_size(data, monkeypatch, entries):
     whole = class_scatter(*data)
     monkeypatch.setattr(linalg, "BLOCK_ENTRIES", entries)
     for one, two in zip(class_scatter(*data), whole, strict=True):
         np.testing.assert_allclose(one, two, atol=1e-10)
 
 
-def test_within_and_between_are_the_sums_over_rows(data):
+def test_within_and_between_equal_sums_over_rows(data):
     X, classes = data
     scatter = class_scatter(X, classes)
     within, between = np.zeros((6, 6)), np.zeros((6, 6))
@@ -76,7 +76,7 @@ def test_within_and_between_add_up_to_the_covariance(data):
     np.testing.assert_allclose(scatter.within + scatter.between, total, atol=1e-9)
 
 
-def test_scatter_does_not_depend_on_the_names_of_classes_or_the_order_of_rows(data, rng):
+def test_scatter_ignores_class_names_and_row_order(data, rng):
     X, classes = data
     order = rng.permutation(len(X))
     first, other = class_scatter(X, classes), class_scatter(X[order], 9 - 2 * classes[order])
@@ -84,12 +84,12 @@ def test_scatter_does_not_depend_on_the_names_of_classes_or_the_order_of_rows(da
         np.testing.assert_allclose(one, two, atol=1e-9)
 
 
-def test_one_class_has_all_its_scatter_within(data):
+def test_one_class_has_no_scatter_between(data):
     scatter = class_scatter(data[0], np.zeros(300, int))
     np.testing.assert_allclose(scatter.between, 0, atol=1e-12)
 
 
-def test_classes_of_identical_rows_have_no_scatter_within(rng):
+def test_identical_rows_have_no_scatter_within(rng):
     classes = np.repeat(np.arange(3), 7)
     X = rng.standard_normal((3, 5))[classes] * 1e3
     scatter = class_scatter(X, classes)
@@ -97,7 +97,7 @@ def test_classes_of_identical_rows_have_no_scatter_within(rng):
     assert np.isfinite(whitening(scatter)).all()
 
 
-def test_scatter_of_float32_rows_is_summed_in_float64(data):
+def test_scatter_of_float32_is_in_float64(data):
     X, classes = data
     single = X.astype(np.float32)
     exact = class_scatter(single.astype(np.float64), classes)
@@ -105,20 +105,20 @@ def test_scatter_of_float32_rows_is_summed_in_float64(data):
         np.testing.assert_array_equal(one, two)
 
 
-def test_whitened_scatter_within_classes_is_the_identity(data):
+def test_whitening_gives_identity_scatter_within(data):
     X, classes = data
     transform = whitening(class_scatter(X, classes), shrinkage=0.0)
     np.testing.assert_allclose(class_scatter(X @ transform, classes).within, np.eye(6), atol=1e-8)
 
 
-def test_shrinkage_is_undone_by_the_whitening(data):
+def test_whitening_includes_shrinkage(data):
     scatter = class_scatter(*data)
     transform = whitening(scatter, shrinkage=0.3)
     shrunk = 0.7 * scatter.within + 0.3 * np.trace(scatter.within) / 6 * np.eye(6)
     np.testing.assert_allclose(transform @ shrunk @ transform, np.eye(6), atol=1e-10)
 
 
-def test_discriminants_span_what_scikit_learn_finds(data):
+def test_discriminants_match_scikit_learn(data):
     X, classes = data
     scatter = class_scatter(X, classes)
     transform = whitening(scatter, shrinkage=0.0)
@@ -129,7 +129,7 @@ def test_discriminants_span_what_scikit_learn_finds(data):
     np.testing.assert_allclose(abs(first), 1)
 
 
-def test_discriminants_are_orthonormal_even_where_the_means_do_not_differ(data):
+def test_discriminants_of_equal_means_are_orthonormal(data):
     X, classes = data
     scatter = class_scatter(X, classes)
     L = discriminants(scatter, np.zeros((6, 6)), 4)
@@ -137,7 +137,7 @@ def test_discriminants_are_orthonormal_even_where_the_means_do_not_differ(data):
 
 
 @pytest.mark.parametrize("n_parts", [1, 2, 9])
-def test_pooled_moments_are_those_of_all_rows(data, rng, n_parts):
+def test_pooled_moments_equal_those_of_all_rows(data, rng, n_parts):
     """However rows are split: the scatter, and each of the moments; one class has no rows."""
     X, classes = data
     homes = rng.integers(0, n_parts, 300)
@@ -151,7 +151,7 @@ def test_pooled_moments_are_those_of_all_rows(data, rng, n_parts):
         np.testing.assert_allclose(pooled, whole, rtol=1e-12, atol=1e-11)
 
 
-def test_moments_may_be_pooled_in_any_order_and_grouping(data):
+def test_pooling_is_associative_and_commutative(data):
     X, classes = data
     parts = [class_moments(X[i::4], classes[i::4], 4) for i in range(4)]
     in_pairs = pool_moments([pool_moments(parts[2:]), pool_moments(parts[:2])])
@@ -159,14 +159,14 @@ def test_moments_may_be_pooled_in_any_order_and_grouping(data):
         np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-9)
 
 
-def test_no_rows_add_nothing_to_the_moments(data):
+def test_moments_of_no_rows_are_neutral(data):
     X, classes = data
     some, none = class_moments(X, classes, 4), class_moments(X[:0], classes[:0], 4)
     for one, two in zip(pool_moments([none, some]), some, strict=True):
         np.testing.assert_array_equal(one, two)
 
 
-def test_pooling_keeps_the_scatter_of_rows_far_from_the_origin(data):
+def test_pooling_is_stable_far_from_the_origin(data):
     """Squares about the means, not differences of large squares."""
     X, classes = data
     far = X + 1e7

@@ -23,7 +23,7 @@ def test_choose_returns_the_entry():
         (["knn"], r"got \['knn'\]."),
     ],
 )
-def test_choose_lists_the_names_and_suggests_the_nearest(name, message):
+def test_choose_suggests_the_nearest_name(name, message):
     with pytest.raises(ValueError, match=message):
         choose({"knn": 0, "rbf": 1}, name, "affinity")
 
@@ -47,7 +47,7 @@ def test_labels_become_integers(given):
         ([2, 1, "a"], "'a' in row 2, dtype <U21"),
     ],
 )
-def test_what_is_no_label_is_shown_and_sent_to_the_encoder(given, got):
+def test_invalid_labels_point_to_the_encoder(given, got):
     message = (
         f"here: y must hold integers, -1 for unlabeled rows; got {got}. "
         "ssdml.datasets.encode_partial_labels converts names, True and False to codes, and None, "
@@ -58,12 +58,12 @@ def test_what_is_no_label_is_shown_and_sent_to_the_encoder(given, got):
 
 
 @pytest.mark.parametrize("given", [[0, 1], [[0], [1], [2]], 0])
-def test_labels_are_one_a_row(given):
+def test_labels_need_one_per_row(given):
     with pytest.raises(ValueError, match=r"here: y must have shape \(3,\), one label per row; got"):
         check_labels(given, 3, "here")
 
 
-def test_generators_come_from_seeds_of_every_kind():
+def test_as_generator_accepts_all_seeds():
     draws = {
         as_generator(7).integers(2**40),
         as_generator(np.random.default_rng(7)).integers(2**40),
