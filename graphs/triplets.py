@@ -1,10 +1,10 @@
-"""Triplets mined from a neighbor graph and the affinities on it."""
+"""Triplets mined from a neighbor graph and affinities."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,15 +14,17 @@ from ssdml.graphs._validation import check_real, check_sound
 from ssdml.graphs.neighbors.knn import KNNGraph, check_graph
 from ssdml.graphs.propagation.class_masses import ClassMasses
 from ssdml.utils.labels import confidences
+from ssdml.utils.parallel import row_blocks
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import as_generator, choose
 
 BLOCK_ANCHORS = 2**16  # anchors mined at a time
-BLOCK_ROWS = 2**12  # rows whose neighbors are looked at together
+BLOCK_ROWS = 2**12  # rows whose neighbors are gathered at a time
+N_TRIES = 8  # random pairs per anchor, where no class says where to look
 
 
 class Triplets(NamedTuple):
-    """Rows of an anchor, of one it should be near to, and of one it should be far from."""
+    """Rows of anchors, positives (to be near) and negatives (to be far), with weights."""
 
     anchor: Ints  # (n_triplets,)
     positive: Ints
@@ -30,7 +32,7 @@ class Triplets(NamedTuple):
     weight: Array  # from 0 to 1
 
     def among(self, rows: Ints) -> Triplets:
-        """The same triplets of a part as rows of the whole; ``rows`` are the part's.
+        """Renumber triplets of a part of the data, given the rows of the part.
 
         Examples
         --------
@@ -50,7 +52,7 @@ def mine_triplets(
     n_triplets: int | None = None,
     random_state: Any = None,
 ) -> Triplets:
-    """Triplets of an anchor, a positive and a negative, with weights.
+    """Mine weighted triplets of an anchor, a positive and a negative.
 
     Parameters
     ----------
@@ -61,13 +63,13 @@ def mine_triplets(
     strategy : {"neighborhood", "propagated"}
         See Notes.
     anchors : array of int, or None
-        Rows that triplets start from; None: all. :func:`graph_modes` gives the modes of the graph,
-        which seed 003 allows as well.
+        Rows to use as anchors; None: all. :func:`graph_modes` gives the modes of the graph, the
+        alternative in [1]_.
     n_triplets : int or None
-        At most so many. None: as many as "neighborhood" makes, ``n_neighbors // 2`` an anchor, and
-        at least one an anchor for "propagated".
+        Maximum number of triplets. None: ``n_neighbors // 2`` per anchor, and for "propagated" at
+        least one.
     random_state : int, Generator, RandomState or None
-        Not used by "neighborhood" unless ``n_triplets`` asks for a part.
+        Not used by "neighborhood" without ``n_triplets``.
 
     Returns
     -------
@@ -78,24 +80,22 @@ def mine_triplets(
     -----
     "neighborhood" is [1]_: each row's neighbors are sorted by affinity (high to low), then by
     rank in the graph; with m = k // 2, the i-th of the first m is a positive and the i-th of the
-    last m the negative that goes with it. An odd k leaves the middle neighbor out; weights are 1.
+    last m its negative. An odd k leaves the middle neighbor out; weights are 1.
 
     "propagated" is ours. Each anchor is taken equally often. Positives are rows of positive
     affinity anywhere (with class masses: drawn from the anchor's likeliest class by confidence),
-    or else among the neighbors. Negatives are rows of negative affinity: neighbors of the anchor
-    if there are such, or else neighbors of the positive, or else rows anywhere (with class
-    masses: drawn from the classes that the anchor is most easily mistaken for). An anchor that
-    lacks either is left out. The weight is the geometric mean of the two affinities' magnitudes,
-    relative to the largest.
+    or else neighbors. Negatives are rows of negative affinity: neighbors of the anchor, or else
+    neighbors of the positive, or else rows anywhere (with class masses: drawn from the classes
+    that the anchor is most easily mistaken for). Anchors that lack either are left out. The
+    weight is the geometric mean of the two affinities' magnitudes, relative to the largest.
 
     With class masses the weight is the product over the three ends of (1 - entropy / log C)²,
-    which is small where masses are spread over the classes: normalize by the sum. And where two
-    rows share their likeliest class but the vote 2 F_i · F_j < (F_i 1)(F_j 1) calls them
-    different, as happens to unsure rows among many classes, affinity is measured against chance,
-    F_i · F_j > (F_i 1)(F_j 1) / C. A sparse array cannot tell such doubt from difference; prefer
-    class masses.
+    which is small if masses are spread over the classes: normalize by the sum. If two rows share
+    their likeliest class but 2 F_i · F_j < (F_i 1)(F_j 1), as happens to unsure rows among many
+    classes, their affinity is measured against chance, F_i · F_j > (F_i 1)(F_j 1) / C. A sparse
+    array cannot tell such doubt from difference; prefer class masses.
 
-    O(n k) memory and O((m k + n_triplets) C) time, where m is the number of anchors and positives.
+    O(n k) memory and O((m k + n_triplets) C) time, with m the number of anchors and positives.
 
     References
     ----------
@@ -149,15 +149,11 @@ def _check_anchors(anchors: Any, n_samples: int) -> Ints:
 
 
 def _fill_near(
-    near: Array,
-    graph: KNNGraph,
-    values: Callable[[Ints, Ints], Array],
-    rows: Ints,
+    near: Array, graph: KNNGraph, values: Callable[[Ints, Ints], Array], rows: Ints
 ) -> None:
     """Write the affinities of the given rows to their neighbors into an array (n, k)."""
-    for start in range(0, len(rows), BLOCK_ROWS):
-        block = rows[start : start + BLOCK_ROWS]
-        near[block] = values(block[:, None], graph.indices[block])
+    for place in row_blocks(len(rows), BLOCK_ROWS):
+        near[rows[place]] = values(rows[place, None], graph.indices[rows[place]])
 
 
 def _mine_neighborhood(
@@ -170,7 +166,7 @@ def _mine_neighborhood(
     half = graph.n_neighbors // 2
     if half < 1:
         raise ValueError(
-            "mine_triplets: graph must have at least 2 neighbors a row for "
+            "mine_triplets: graph must have at least 2 neighbors per row for "
             f"strategy='neighborhood'; got n_neighbors={graph.n_neighbors}."
         )
     near = np.empty(graph.indices.shape)
@@ -195,9 +191,9 @@ def _mine_propagated(
     n = len(rows)
     if n_triplets is None:
         n_triplets = n * max(1, graph.n_neighbors // 2)
-    left_over = rng.choice(n, n_triplets % n, replace=False)
-    anchors = rows[np.sort(np.concatenate([np.tile(np.arange(n), n_triplets // n), left_over]))]
-    blocks = [anchors[i : i + BLOCK_ANCHORS] for i in range(0, n_triplets, BLOCK_ANCHORS)]
+    remainder = rng.choice(n, n_triplets % n, replace=False)
+    anchors = rows[np.sort(np.concatenate([np.tile(np.arange(n), n_triplets // n), remainder]))]
+    blocks = [anchors[place] for place in row_blocks(n_triplets, BLOCK_ANCHORS)]
     near = np.empty(graph.indices.shape)
     _fill_near(near, graph, lookup.evidence, np.unique(anchors))
     positives = [_draw_positive(graph, lookup, near, block, rng) for block in blocks]
@@ -216,7 +212,7 @@ STRATEGIES = {"neighborhood": _mine_neighborhood, "propagated": _mine_propagated
 def _draw_positive(
     graph: KNNGraph, lookup: Lookup, near: Array, anchor: Ints, rng: np.random.Generator
 ) -> tuple[Ints, Array]:
-    """A row of positive affinity for each anchor, and that affinity; not positive if none is."""
+    """Draw a row of positive affinity for each anchor; the affinity is 0 or less if none is."""
     positive = lookup.draw_similar(anchor, rng)
     affinity = lookup.evidence(anchor, positive)
     found = (affinity > 0) & (positive != anchor)
@@ -233,20 +229,18 @@ def _with_negatives(
     to_positive: Array,
     rng: np.random.Generator,
 ) -> Triplets:
-    """Triplets of anchors and positives for which there is a negative."""
+    """Draw negatives, and keep the triplets that have one."""
     negative, to_negative = _draw_neighbor(graph, near, near[anchor] < 0, anchor, rng)
     shared, from_positive = _draw_neighbor(graph, near, near[positive] < 0, positive, rng)
     to_shared = lookup.evidence(anchor, shared)
-    # What opposes the positive opposes the anchor, where nothing is known of the pair itself.
+    # If nothing is known of the pair, what opposes the positive opposes the anchor.
     to_shared = np.where(to_shared == 0, from_positive, to_shared)
     drawn = lookup.draw_dissimilar(anchor, rng)
     for candidate, affinity in ((shared, to_shared), (drawn, lookup.evidence(anchor, drawn))):
         better = (to_negative >= 0) & (affinity < 0)
         negative = np.where(better, candidate, negative)
         to_negative = np.where(better, affinity, to_negative)
-
-    ends = (anchor, positive, negative)
-    weight = lookup.weights(ends, (to_positive, to_negative))
+    weight = lookup.weights((anchor, positive, negative), (to_positive, to_negative))
     kept = (to_positive > 0) & (to_negative < 0) & (weight > 0)
     return Triplets(anchor[kept], positive[kept], negative[kept], weight[kept])
 
@@ -258,143 +252,40 @@ def _draw_neighbor(
     rows: Ints,
     rng: np.random.Generator,
 ) -> tuple[Ints, Array]:
-    """An eligible neighbor of each row, drawn evenly, and its affinity: 0 if there is none."""
+    """Draw an eligible neighbor of each row, and its affinity: 0 if none is eligible."""
     column = (rng.random(eligible.shape) * eligible).argmax(axis=1)
     affinity = np.where(eligible.any(axis=1), near[rows, column], 0.0)
     return graph.indices[rows, column], affinity
 
 
-# Affinities of three kinds behind one door: factored, dense, and sparse on edges.
-
-N_TRIES = 8  # pairs tried for each anchor, where no class says where to look
-
-
-class Lookup(Protocol):
-    """What a miner asks of affinities."""
-
-    def values(self, i: Ints, j: Ints) -> Array:
-        """Affinities of the pairs (i, j); 0 where nothing is known."""
-
-    def evidence(self, i: Ints, j: Ints) -> Array:
-        """The same, or what speaks more plainly: only the sign matters."""
-
-    def draw_similar(self, anchor: Ints, rng: np.random.Generator) -> Ints:
-        """One row for each anchor, likely of high affinity."""
-
-    def draw_dissimilar(self, anchor: Ints, rng: np.random.Generator) -> Ints:
-        """One row for each anchor, likely of negative affinity."""
-
-    def weights(self, ends: tuple[Ints, ...], affinities: tuple[Array, ...]) -> Array:
-        """Trust in triplets, from 0 to 1, given their ends and the affinities of their pairs."""
-
-
-def affinity_lookup(affinities: Any, n_samples: int, who: str) -> Lookup:
-    """The lookup for affinities of whichever kind."""
-    if isinstance(affinities, ClassMasses):
-        masses = np.asarray(affinities.masses)
-        _check(masses, (n_samples, max(masses.shape[1:2], default=0) or 1), who)
-        if masses.min() < 0:
-            raise ValueError(
-                f"{who}: affinities must have masses of at least 0; got {masses.min()}."
-            )
-        return MassLookup(ClassMasses(masses))
-    if sparse.issparse(affinities):
-        _check(affinities, (n_samples, n_samples), who)
-        return EdgeLookup(affinities)
-    matrix = np.asarray(affinities)
-    _check(matrix, (n_samples, n_samples), who)
-    return ArrayLookup(matrix)
-
-
-def _check(entries: Any, shape: tuple[int, ...], who: str) -> None:
-    """Raise unless an array, or a sparse one, has this shape and holds finite numbers."""
-    check_real(entries, who, "affinities")
-    if entries.shape != shape:
-        raise ValueError(
-            f"{who}: affinities must have shape {shape}, a row for each row of the graph; "
-            f"got {entries.shape}."
-        )
-    if sparse.issparse(entries):
-        check_sound(entries, who, "affinities")
-        entries = sparse.csr_array(entries).data
-    if not np.isfinite(entries).all():
-        raise ValueError(f"{who}: affinities must be finite; got NaN or infinite entries.")
-
-
-class MassLookup:
-    """Class masses: the classes say where to look, their entropy says how far to trust."""
-
-    def __init__(self, masses: ClassMasses) -> None:
-        self.masses = masses
-        self.distributions = _distributions(masses.masses)
-        self.confidences = confidences(self.distributions)
-        self.likeliest = self.distributions.argmax(axis=1)
-        # Rows in the order of their class: a class is a stretch of the running confidence.
-        self.order = np.argsort(self.likeliest, kind="stable")
-        self.running = np.concatenate([[0.0], np.cumsum(self.confidences[self.order])])
-        self.totals, self.n_classes = masses.masses.sum(axis=1), masses.masses.shape[1]
-        classes = np.arange(self.n_classes + 1)
-        self.starts = np.searchsorted(self.likeliest[self.order], classes)
-
-    def values(self, i: Ints, j: Ints) -> Array:
-        return self.masses.affinities(i, j)
-
-    def evidence(self, i: Ints, j: Ints) -> Array:
-        # Two rows may lean to one class, neither of them sure: among many classes the vote of
-        # their masses, 2 F_i·F_j < (F_i 1)(F_j 1), calls that different. There the affinity is
-        # measured against chance instead, F_i·F_j > (F_i 1)(F_j 1) / C.
-        votes, alike = self.masses.affinities(i, j), self.likeliest[i] == self.likeliest[j]
-        totals = self.totals[i] * self.totals[j]
-        above_chance = np.maximum((votes + totals) / 2 - totals / self.n_classes, 0.0)
-        return np.where(alike & (votes < 0), above_chance, votes)
-
-    def draw_similar(self, anchor: Ints, rng: np.random.Generator) -> Ints:
-        return self._draw_from(self.likeliest[anchor], rng)
-
-    def draw_dissimilar(self, anchor: Ints, rng: np.random.Generator) -> Ints:
-        # From another class, as probable as the anchor's own mass makes that class.
-        others = self.distributions[anchor] + np.finfo(np.float64).tiny
-        others[np.arange(len(anchor)), self.likeliest[anchor]] = 0
-        running = others.cumsum(axis=1)
-        threshold = rng.random((len(anchor), 1)) * running[:, -1:]
-        return self._draw_from((running[:, :-1] <= threshold).sum(axis=1), rng)
-
-    def weights(self, ends: tuple[Ints, ...], affinities: tuple[Array, ...]) -> Array:
-        trust: Array = np.prod([self.confidences[end] for end in ends], axis=0)
-        return trust
-
-    def _draw_from(self, classes: Ints, rng: np.random.Generator) -> Ints:
-        """A row that leans to the given class, as probable as it is confident."""
-        low, high = self.running[self.starts[classes]], self.running[self.starts[classes + 1]]
-        level = low + rng.random(len(classes)) * (high - low)
-        position = np.searchsorted(self.running, level, side="right") - 1
-        return self.order[np.minimum(position, len(self.order) - 1)]
-
-
 class ArrayLookup:
-    """An (n, n) array: rows are tried at random, magnitudes say how far to trust."""
+    """Affinities of an (n, n) array; rows are tried at random."""
 
     def __init__(self, affinities: Array) -> None:
         self.affinities = affinities
         self.largest = float(np.abs(affinities).max())
 
     def values(self, i: Ints, j: Ints) -> Array:
+        """Return affinities of the pairs (i, j); 0 if unknown."""
         entries: Array = self.affinities[i, j]
         return entries
 
     def evidence(self, i: Ints, j: Ints) -> Array:
+        """Return affinities whose sign decides."""
         return self.values(i, j)
 
     def draw_similar(self, anchor: Ints, rng: np.random.Generator) -> Ints:
+        """Draw a row for each anchor, likely of high affinity."""
         tried, values = self._try(anchor, rng)
         return tried[np.arange(len(anchor)), values.argmax(axis=1)]
 
     def draw_dissimilar(self, anchor: Ints, rng: np.random.Generator) -> Ints:
+        """Draw a row for each anchor, likely of negative affinity."""
         tried, values = self._try(anchor, rng)
         return tried[np.arange(len(anchor)), values.argmin(axis=1)]
 
     def weights(self, ends: tuple[Ints, ...], affinities: tuple[Array, ...]) -> Array:
-        # The geometric mean of the two magnitudes.
+        """Weight triplets by the geometric mean of the two magnitudes."""
         return np.sqrt(np.abs(affinities[0] * affinities[1])) / (self.largest or 1.0)
 
     def _try(self, anchor: Ints, rng: np.random.Generator) -> tuple[Ints, Array]:
@@ -407,7 +298,7 @@ class ArrayLookup:
 
 
 class EdgeLookup(ArrayLookup):
-    """Affinities on edges: the anchor's own edges are tried, elsewhere nothing is known."""
+    """Affinities on edges; the anchor's own edges are tried."""
 
     def __init__(self, affinities: sparse.csr_array) -> None:
         edges = sparse.csr_array(affinities, copy=True)
@@ -420,7 +311,8 @@ class EdgeLookup(ArrayLookup):
         self.largest = float(np.abs(self.data).max())
 
     def values(self, i: Ints, j: Ints) -> Array:
-        wanted = np.asarray(i, np.int64) * self.n + j  # 32 bits do for rows, not for pairs
+        """Return affinities of the pairs (i, j); 0 if unknown."""
+        wanted = np.asarray(i, np.int64) * self.n + j  # pairs need 64 bits even if rows do not
         position = np.searchsorted(self.keys, wanted)
         return np.where(self.keys[position] == wanted, self.data[position], 0.0)
 
@@ -428,11 +320,91 @@ class EdgeLookup(ArrayLookup):
         starts, ends = self.edges.indptr[anchor], self.edges.indptr[anchor + 1]
         shares = rng.random((len(anchor), N_TRIES))
         position = starts[:, None] + (shares * (ends - starts)[:, None]).astype(np.int64)
-        # A row without edges reads what is not its own; the pair's value is 0 then.
+        # A row without edges reads another row's; the pair's value is 0 then.
         return np.append(self.edges.indices, 0)[position]
 
 
-def _distributions(masses: Array) -> Array:
-    totals = masses.sum(axis=1, keepdims=True)
-    even = np.full(masses.shape, 1 / masses.shape[1], masses.dtype)
-    return np.divide(masses, totals, out=even, where=totals > 0)
+class MassLookup:
+    """Affinities of class masses; rows are drawn by class and confidence."""
+
+    def __init__(self, masses: ClassMasses) -> None:
+        self.masses = masses
+        self.totals, self.n_classes = masses.masses.sum(axis=1), masses.masses.shape[1]
+        even = np.full(masses.masses.shape, 1 / self.n_classes, masses.masses.dtype)
+        totals = self.totals[:, None]
+        self.distributions = np.divide(masses.masses, totals, out=even, where=totals > 0)
+        self.confidences = confidences(self.distributions)
+        self.likeliest = self.distributions.argmax(axis=1)
+        # Rows in the order of their class: a class is a stretch of the running confidence.
+        self.order = np.argsort(self.likeliest, kind="stable")
+        self.running = np.concatenate([[0.0], np.cumsum(self.confidences[self.order])])
+        classes = np.arange(self.n_classes + 1)
+        self.starts = np.searchsorted(self.likeliest[self.order], classes)
+
+    def values(self, i: Ints, j: Ints) -> Array:
+        """Return affinities of the pairs (i, j)."""
+        return self.masses.affinities(i, j)
+
+    def evidence(self, i: Ints, j: Ints) -> Array:
+        """Return affinities, against chance where two unsure rows lean to one class."""
+        votes, alike = self.masses.affinities(i, j), self.likeliest[i] == self.likeliest[j]
+        totals = self.totals[i] * self.totals[j]
+        above_chance = np.maximum((votes + totals) / 2 - totals / self.n_classes, 0.0)
+        return np.where(alike & (votes < 0), above_chance, votes)
+
+    def draw_similar(self, anchor: Ints, rng: np.random.Generator) -> Ints:
+        """Draw a row for each anchor from the anchor's likeliest class."""
+        return self._draw_from(self.likeliest[anchor], rng)
+
+    def draw_dissimilar(self, anchor: Ints, rng: np.random.Generator) -> Ints:
+        """Draw a row for each anchor from other classes, in proportion to the anchor's masses."""
+        others = self.distributions[anchor] + np.finfo(np.float64).tiny
+        others[np.arange(len(anchor)), self.likeliest[anchor]] = 0
+        running = others.cumsum(axis=1)
+        threshold = rng.random((len(anchor), 1)) * running[:, -1:]
+        return self._draw_from((running[:, :-1] <= threshold).sum(axis=1), rng)
+
+    def weights(self, ends: tuple[Ints, ...], affinities: tuple[Array, ...]) -> Array:
+        """Weight triplets by the product of their ends' confidences."""
+        product: Array = np.prod([self.confidences[end] for end in ends], axis=0)
+        return product
+
+    def _draw_from(self, classes: Ints, rng: np.random.Generator) -> Ints:
+        """Draw a row of each given likeliest class, in proportion to its confidence."""
+        low, high = self.running[self.starts[classes]], self.running[self.starts[classes + 1]]
+        level = low + rng.random(len(classes)) * (high - low)
+        position = np.searchsorted(self.running, level, side="right") - 1
+        return self.order[np.minimum(position, len(self.order) - 1)]
+
+
+Lookup = ArrayLookup | MassLookup
+
+
+def affinity_lookup(affinities: Any, n_samples: int, who: str) -> Lookup:
+    """Return the lookup for affinities of any kind."""
+    if isinstance(affinities, ClassMasses):
+        masses = np.asarray(affinities.masses)
+        _check(masses, (n_samples, max(masses.shape[1:2], default=0) or 1), who)
+        if masses.min() < 0:
+            raise ValueError(
+                f"{who}: affinities must have masses of at least 0; got {masses.min()}."
+            )
+        return MassLookup(ClassMasses(masses))
+    entries = affinities if sparse.issparse(affinities) else np.asarray(affinities)
+    _check(entries, (n_samples, n_samples), who)
+    return EdgeLookup(entries) if sparse.issparse(entries) else ArrayLookup(entries)
+
+
+def _check(entries: Any, shape: tuple[int, ...], who: str) -> None:
+    """Raise unless an array, sparse or not, has this shape and holds finite numbers."""
+    check_real(entries, who, "affinities")
+    if entries.shape != shape:
+        raise ValueError(
+            f"{who}: affinities must have shape {shape}, a row for each row of the graph; "
+            f"got {entries.shape}."
+        )
+    if sparse.issparse(entries):
+        check_sound(entries, who, "affinities")
+        entries = sparse.csr_array(entries).data
+    if not np.isfinite(entries).all():
+        raise ValueError(f"{who}: affinities must be finite; got NaN or infinite entries.")

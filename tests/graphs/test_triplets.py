@@ -101,7 +101,7 @@ class TestNeighborhood:
 
     def test_one_neighbor_is_too_few(self):
         graph = KNNGraph(np.array([[1], [0]]), np.ones((2, 1)))
-        with pytest.raises(ValueError, match=r"at least 2 neighbors a row.*got n_neighbors=1"):
+        with pytest.raises(ValueError, match=r"at least 2 neighbors per row.*got n_neighbors=1"):
             mine_triplets(graph, np.eye(2), strategy="neighborhood")
 
 
@@ -291,7 +291,7 @@ def test_affinities_of_another_graph_are_refused(strategy, wrong, message):
 def test_bad_options_are_named():
     graph = KNNGraph(np.array([[1, 2], [0, 2], [0, 1]]), np.ones((3, 2)))
     with pytest.raises(ValueError, match=r"strategy must be one of .* Did you mean 'neighborhood'"):
-        mine_triplets(graph, np.eye(3), strategy="neighborhood")
+        mine_triplets(graph, np.eye(3), strategy="neighbourhood")
     with pytest.raises(ValueError, match="n_triplets must be at least 1; got 0"):
         mine_triplets(graph, np.eye(3), n_triplets=0)
     with pytest.raises(TypeError, match="mine_triplets: graph must be a KNNGraph; got ndarray"):
