@@ -1,4 +1,4 @@
-"""Graphs in the forms that UMAP, cleanlab and scikit-learn's label propagation take."""
+"""Graphs for UMAP, cleanlab, scikit-learn and networkx."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def umap_neighbors(graph: KNNGraph) -> tuple[Ints, Array]:
-    """Neighbors for ``UMAP(n_neighbors, precomputed_knn=...)``, each row the first of its own.
+    """Convert a graph for ``UMAP(n_neighbors, precomputed_knn=...)``, each row its first neighbor.
 
     Parameters
     ----------
@@ -45,10 +45,10 @@ def umap_neighbors(graph: KNNGraph) -> tuple[Ints, Array]:
 
 
 def cleanlab_graph(graph: KNNGraph) -> sparse.csr_matrix:
-    """Directed distances for ``Datalab.find_issues(knn_graph=...)`` of cleanlab.
+    """Convert a graph for ``Datalab.find_issues(knn_graph=...)`` of cleanlab.
 
-    Unlike those of :meth:`KNNGraph.to_csr`, the entries of a row stand in the order of their
-    distances. Operations of SciPy that sort the indices of a matrix undo that.
+    Unlike in :meth:`KNNGraph.to_csr`, the entries of a row are sorted by distance. Operations of
+    SciPy that sort the indices of a matrix undo that.
 
     Parameters
     ----------
@@ -74,19 +74,14 @@ def cleanlab_graph(graph: KNNGraph) -> sparse.csr_matrix:
 
 
 def spreading_kernel(graph: KNNGraph) -> Callable[[Any, Any], sparse.csr_matrix]:
-    """Kernel for scikit-learn's ``LabelSpreading(kernel=...)`` of the rows that the graph has.
+    """Make a kernel for scikit-learn's ``LabelSpreading(kernel=...)`` on the rows of the graph.
 
-    It takes the weights of :func:`adjacency`. New rows have no neighbors in it: read
-    ``transduction_``, not ``predict``.
+    The weights are those of :func:`adjacency`. The kernel refuses other rows: read
+    ``transduction_`` instead of ``predict``.
 
     Parameters
     ----------
     graph : KNNGraph
-
-    Raises
-    ------
-    ValueError
-        From the kernel, for other rows than the graph's.
 
     Examples
     --------
@@ -106,7 +101,7 @@ def spreading_kernel(graph: KNNGraph) -> Callable[[Any, Any], sparse.csr_matrix]
         if not len(X) == len(Y) == graph.n_samples:
             raise ValueError(
                 f"spreading_kernel: rows must be the {graph.n_samples} of the graph; got {len(X)} "
-                f"and {len(Y)}. Fit with them, and read transduction_."
+                f"and {len(Y)}. Fit on those rows and read transduction_."
             )
         return sparse.csr_matrix(weights)
 
@@ -120,17 +115,17 @@ def to_networkx(
     y: Any = None,
     max_nodes: int = 100_000,
 ) -> networkx.Graph:
-    """Undirected networkx graph of the edges, with distances, affinities and labels on it.
+    """Convert to an undirected networkx graph with distances, affinities and labels.
 
     Parameters
     ----------
     graph : KNNGraph
     affinities : ClassMasses, sparse array or ndarray of shape (n_samples, n_samples), or None
-        Written on the edges as ``affinity``.
+        Edge attribute ``affinity``.
     y : array of shape (n_samples,), int, or None
-        Written on the nodes as ``label``; -1 where unlabeled.
+        Node attribute ``label``; -1 where unlabeled.
     max_nodes : int
-        Larger graphs are refused: networkx takes some 0.4 kB an edge.
+        Larger graphs are refused: networkx takes some 0.4 kB per edge.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Symmetric adjacency matrices, their Laplacians, and scatter weighted by them."""
+"""Adjacency matrices, Laplacians, and scatter of weighted pairs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from ssdml.utils.validation import check_rows, choose
 if TYPE_CHECKING:
     from ssdml.graphs.neighbors.knn import KNNGraph
 
-# A row with k duplicates has scale 0; this share of the median scale keeps it tied to the rest.
-SCALE_FLOOR = 0.1
-# An outlier is many of its neighbors' scales away; this weight keeps it within reach of a label.
-WEIGHT_FLOOR = 1e-10
+SCALE_FLOOR = 0.1  # share of the median scale: a row with k duplicates keeps its other neighbors
+WEIGHT_FLOOR = 1e-10  # keeps an outlier within reach of labels
 
 
 def adjacency(graph: KNNGraph, *, weights: str = "heat") -> sparse.csr_array:
-    r"""Symmetric weights on the edges of the graph and their reverses.
+    r"""Compute symmetric weights on the edges of the graph and their reverses.
 
     .. math:: w_{ij} = \exp(-d_{ij}^2 / (s_i s_j)) \quad\text{or}\quad \max(\cos_{ij}, 0)^3
         \quad\text{or}\quad 1
@@ -40,10 +38,10 @@ def adjacency(graph: KNNGraph, *, weights: str = "heat") -> sparse.csr_array:
 
     Notes
     -----
-    In a graph of cosine distances d_ij of "heat" is the length ``|u_i - u_j|`` between unit rows.
-    Two floors are ours: s_i is at least a tenth of the median of the positive ones (a row with k
-    duplicates would lose every other neighbor), and a weight at least 1e-10 (an outlier would
-    underflow out of the graph).
+    In a graph of cosine distances, d_ij of "heat" is the length ``|u_i - u_j|`` between unit rows.
+    Two floors are ours: s_i is at least a tenth of the median of the positive ones (otherwise a
+    row with k duplicates would lose its other neighbors), and a weight at least 1e-10 (otherwise
+    an outlier's would underflow).
 
     References
     ----------
@@ -67,7 +65,7 @@ def adjacency(graph: KNNGraph, *, weights: str = "heat") -> sparse.csr_array:
 
 
 def symmetric_weights(graph: Any, who: str) -> sparse.csr_array:
-    """Weights of a graph that is a KNNGraph or a symmetric sparse array already."""
+    """Return the weights of a KNNGraph, or check those of a symmetric sparse array."""
     from ssdml.graphs.neighbors.knn import KNNGraph
 
     if isinstance(graph, KNNGraph):
@@ -79,7 +77,7 @@ def symmetric_weights(graph: Any, who: str) -> sparse.csr_array:
         )
     weights = check_weights(graph, who, "graph")
     check_not_negative(weights, who, "graph")
-    with np.errstate(over="ignore"):  # told by the check
+    with np.errstate(over="ignore"):  # reported by the check
         check_invertible(_degrees(weights), who, "graph")
     return weights
 
@@ -114,15 +112,15 @@ WEIGHTS = {"heat": _heat, "cosine": _cosine, "uniform": _uniform}
 
 
 def laplacian(adjacency: Any, *, normalization: str | None = None) -> sparse.csr_array:
-    r"""Laplacian ``D - W`` of a symmetric adjacency, or one of its two normalized forms.
+    r"""Compute the Laplacian ``D - W`` of a symmetric adjacency, or a normalized form of it.
 
     .. math:: D - W, \qquad D^{-1/2} (D - W) D^{-1/2}, \qquad D^{-1} (D - W)
 
     Parameters
     ----------
     adjacency : sparse array or ndarray of shape (n, n)
-        Symmetric. The diagonal cancels in D - W, and counts in the sums D that the normalized forms
-        divide by: these must be positive, though weights may be negative.
+        Symmetric. The diagonal cancels in D - W but counts in D. Weights may be negative, but the
+        normalized forms need positive row sums.
     normalization : {None, "symmetric", "random_walk"}
 
     Returns
@@ -148,7 +146,7 @@ def laplacian(adjacency: Any, *, normalization: str | None = None) -> sparse.csr
     if cancelled.any():
         row = cancelled.argmax()
         raise ValueError(
-            "laplacian: normalization must be None where the weights of a row sum to 0 or less; "
+            "laplacian: normalization must be None if the weights of a row sum to 0 or less; "
             f"row {row} sums to {degrees[row]:.3g}."
         )
     left, right = NORMALIZATIONS[normalization]
@@ -158,11 +156,11 @@ def laplacian(adjacency: Any, *, normalization: str | None = None) -> sparse.csr
     )
 
 
-NORMALIZATIONS = {"symmetric": (0.5, 0.5), "random_walk": (1.0, 0.0)}  # powers of 1/D either side
+NORMALIZATIONS = {"symmetric": (0.5, 0.5), "random_walk": (1.0, 0.0)}  # powers of 1/D
 
 
 def symmetric_normalized(adjacency: sparse.csr_array) -> sparse.csr_array:
-    """Similarity ``D^-1/2 W D^-1/2``; rows without edges stay zero."""
+    """Compute ``D^-1/2 W D^-1/2``; rows without edges stay zero."""
     roots = np.sqrt(_inverse(_degrees(adjacency)))
     rows = np.repeat(np.arange(len(roots)), np.diff(adjacency.indptr))
     # One product for both ends: the result is symmetric to the last bit.
@@ -171,18 +169,18 @@ def symmetric_normalized(adjacency: sparse.csr_array) -> sparse.csr_array:
 
 
 def row_normalized(adjacency: sparse.csr_array) -> sparse.csr_array:
-    """Transition ``D^-1 W``; rows without edges stay zero."""
+    """Compute ``D^-1 W``; rows without edges stay zero."""
     data = adjacency.data * np.repeat(_inverse(_degrees(adjacency)), np.diff(adjacency.indptr))
     return sparse.csr_array((data, adjacency.indices, adjacency.indptr), shape=adjacency.shape)
 
 
 def _inverse(degrees: Array) -> Array:
-    """Reciprocals, and 0 for rows without edges."""
+    """Compute reciprocals, and 0 for rows without edges."""
     return np.divide(1.0, degrees, out=np.zeros_like(degrees), where=degrees > 0)
 
 
 def pair_scatter(embeddings: Any, weights: Any) -> Array:
-    r"""Weighted sum of the outer products of all pairwise differences.
+    r"""Sum the outer products of all pairwise differences, weighted.
 
     .. math:: \sum_{i<j} w_{ij} (z_i - z_j)(z_i - z_j)^\top
         = Z^\top (\operatorname{diag}(W 1) - W) Z
@@ -200,8 +198,7 @@ def pair_scatter(embeddings: Any, weights: Any) -> Array:
 
     Notes
     -----
-    O(nnz · d + n · d²) time; no array of n² differences is formed. Rows are centered first: the
-    sum does not see an offset, and rounding must not either.
+    O(nnz · d + n · d²) time. Rows are centered first, against rounding.
 
     Examples
     --------

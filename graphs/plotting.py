@@ -1,4 +1,4 @@
-"""Graphs to look at: for networkx, and as the picture of a row among its neighbors."""
+"""Pictures of a row among its neighbors."""
 
 from __future__ import annotations
 
@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import PathCollection
 
+ALIKE, UNLIKE = "#0077bb", "#d55e00"  # blue and vermilion, safe for color-blind readers
+LARGEST = 28.0  # points across a row
+RING_ROWS = 10  # rows on the first ring, twice as many on the second, and so on
+LEAST_GAP = 0.6  # between rows, where rings are 1 apart: 2 sin(π / 10) is 0.62
+CURVE_POINTS = 21
+
 
 def draw_neighborhood(
     graph: KNNGraph,
@@ -31,11 +37,11 @@ def draw_neighborhood(
     max_nodes: int = 100,
     axes: Axes | None = None,
 ) -> Axes:
-    """Picture of a row among its neighbors, and of the triplets that were mined for it.
+    """Draw a row, its neighbors, and the triplets mined for it.
 
-    The anchor stands in the middle, its neighbors around it, and in the rings outside these the
-    other rows of its triplets. In each ring the positives come first, then what is alike, against
-    the clock; the same arguments give the same picture.
+    The anchor is in the middle, its neighbors are around it, and the other rows of its triplets on
+    outer rings. On each ring the positives come first, then rows in order of affinity,
+    counterclockwise. The same arguments give the same picture.
 
     Parameters
     ----------
@@ -44,22 +50,22 @@ def draw_neighborhood(
     anchor : int
         A row of the graph.
     affinities : ClassMasses, sparse array or ndarray of shape (n_samples, n_samples), or None
-        Drawn on the edges: the larger, the wider; blue and solid above 0, orange and dashed below.
-        Edges of affinity 0 are thin and gray, and so are all without affinities. Class masses are
-        read as :func:`mine_triplets` reads them, against chance where they are in doubt.
+        Drawn on the edges: the larger, the wider; blue and solid above 0, orange and dashed below,
+        thin and gray at 0 or without affinities. Class masses are read as by
+        :func:`mine_triplets`.
     y : array of shape (n_samples,), int, or None
-        Colors of the rows, in turn from matplotlib's color cycle; unlabeled ones (-1) are
+        Rows are colored by label, in turn from matplotlib's color cycle; unlabeled rows (-1) are
         hollow.
     triplets : Triplets or None
-        Those of the anchor are shown, the others ignored.
+        Only those of the anchor are drawn.
     names : sequence of n_samples str, or None
-        Short texts that are written into the rows. None: their numbers.
+        Short texts to write into the rows. None: their numbers.
     class_names : sequence of str, or None
-        What the legend calls the labels 0, 1, ... None: the labels themselves.
+        Names of the labels 0, 1, ... in the legend. None: the labels.
     max_nodes : int
-        More rows than this would be a blot and are refused.
+        More rows are refused.
     axes : matplotlib.axes.Axes or None
-        Where to draw. None: on a new figure of pyplot.
+        None: draw on a new figure of pyplot.
 
     Returns
     -------
@@ -68,12 +74,11 @@ def draw_neighborhood(
     Raises
     ------
     ValueError
-        Where there are more than ``max_nodes`` rows to show, or arguments do not fit the graph.
+        If there are more than ``max_nodes`` rows to draw, or arguments do not fit the graph.
 
     Notes
     -----
-    Only the neighbors of the rows shown are looked at: O(max_nodes k) time, and O(n C) more with
-    class masses.
+    O(max_nodes k) time, and O(n C) more with class masses.
 
     Examples
     --------
@@ -86,22 +91,32 @@ def draw_neighborhood(
     >>> axes.get_title()
     'Row 0 (labeled 4): 2 neighbors, 1 triplet'
     """
-    n = check_graph(graph, "draw_neighborhood").n_samples
-    _check_row(anchor, n)
-    _check_ends(triplets, n)
-    labels = None if y is None else check_labels(y, n, "draw_neighborhood")
-    _check_names(names, class_names, labels, n)
-    lookup = None
-    if affinities is not None:
-        lookup = affinity_lookup(affinities, n, "draw_neighborhood").evidence
+    who, n = "draw_neighborhood", check_graph(graph, "draw_neighborhood").n_samples
+    if isinstance(anchor, bool | np.bool_) or not isinstance(anchor, int | np.integer):
+        raise TypeError(f"{who}: anchor must be an integer; got {anchor!r}.")
+    if not 0 <= anchor < n:
+        raise ValueError(
+            f"{who}: anchor must be a row of the graph, from 0 to {n - 1}; got {anchor}."
+        )
+    if triplets is not None:
+        _check_ends(triplets, n)
+    labels = None if y is None else check_labels(y, n, who)
+    if names is not None and len(names) != n:
+        raise ValueError(f"{who}: names must hold {n} texts, one per row; got {len(names)}.")
+    largest = -1 if labels is None else int(labels.max())
+    if class_names is not None and largest >= len(class_names):
+        raise ValueError(
+            f"{who}: class_names must name the labels 0 to {largest}; got {len(class_names)} names."
+        )
+    lookup = None if affinities is None else affinity_lookup(affinities, n, who).evidence
     shown = neighborhood(
         int(anchor), graph.indices.__getitem__, affinity=lookup, y=labels, triplets=triplets
     )
     if len(shown.rows) > max_nodes:
         raise ValueError(
-            f"draw_neighborhood: the neighborhood of row {anchor} must have at most "
-            f"max_nodes={max_nodes} rows; got {len(shown.rows)}. Pass fewer of its triplets, a "
-            "graph of fewer neighbors, or raise max_nodes."
+            f"{who}: the neighborhood of row {anchor} must have at most max_nodes={max_nodes} "
+            f"rows; got {len(shown.rows)}. Pass fewer of its triplets, a graph of fewer "
+            "neighbors, or raise max_nodes."
         )
     if axes is None:
         from matplotlib import pyplot
@@ -112,19 +127,7 @@ def draw_neighborhood(
     return axes
 
 
-def _check_row(anchor: Any, n: int) -> None:
-    if isinstance(anchor, bool | np.bool_) or not isinstance(anchor, int | np.integer):
-        raise TypeError(f"draw_neighborhood: anchor must be an integer; got {anchor!r}.")
-    if not 0 <= anchor < n:
-        raise ValueError(
-            f"draw_neighborhood: anchor must be a row of the graph, from 0 to {n - 1}; "
-            f"got {anchor}."
-        )
-
-
-def _check_ends(triplets: Triplets | None, n: int) -> None:
-    if triplets is None:
-        return
+def _check_ends(triplets: Triplets, n: int) -> None:
     lengths = [len(end) for end in triplets[:3]]
     if len(set(lengths)) > 1:
         raise ValueError(
@@ -140,34 +143,61 @@ def _check_ends(triplets: Triplets | None, n: int) -> None:
         )
 
 
-def _check_names(
-    names: Sequence[str] | None,
-    class_names: Sequence[str] | None,
-    labels: Ints | None,
-    n: int,
-) -> None:
-    if names is not None and len(names) != n:
-        raise ValueError(
-            f"draw_neighborhood: names must hold {n} texts, one a row; got {len(names)}."
-        )
-    largest = -1 if labels is None else int(labels.max())
-    if class_names is not None and largest >= len(class_names):
-        raise ValueError(
-            f"draw_neighborhood: class_names must name the labels 0 to {largest}; "
-            f"got {len(class_names)} names."
-        )
+class Neighborhood(NamedTuple):
+    """An anchor and the rows around it; edges and triplets hold positions in ``rows``."""
+
+    rows: Ints  # (m,): the anchor, its neighbors from near to far, other rows of its triplets
+    n_neighbors: int
+    edges: Ints  # (n_edges, 2), smaller position first: the edges of the graph between the rows
+    affinities: Array  # (n_edges,), 0 if unknown
+    labels: Ints | None  # (m,), -1 where unlabeled
+    positives: Ints  # (n_triplets,)
+    negatives: Ints  # (n_triplets,)
 
 
-# A neighborhood as matplotlib draws it: edges, rows, marks of the triplets, legend, title.
+def neighborhood(
+    anchor: int,
+    neighbors: Callable[[Ints], Ints],
+    *,
+    affinity: Callable[[Ints, Ints], Array] | None = None,
+    y: Ints | None = None,
+    triplets: Triplets | None = None,
+) -> Neighborhood:
+    """Collect the rows around an anchor.
 
-ALIKE, UNLIKE = "#0077bb", "#d55e00"  # blue and vermilion, which color-blind eyes tell apart
-LARGEST = 28.0  # points across a row
+    ``neighbors`` returns the neighbors of rows, (m, k), and ``affinity`` the affinities of pairs,
+    so that the graph of all rows need not exist.
+    """
+    near = neighbors(np.array([anchor]))[0].tolist()
+    positives: list[int] = []
+    negatives: list[int] = []
+    if triplets is not None:
+        anchors, *ends = map(np.asarray, triplets[:3])
+        positives, negatives = (end[anchors == anchor].tolist() for end in ends)
+    place = {row: i for i, row in enumerate(dict.fromkeys([anchor, *near, *positives, *negatives]))}
+    rows = np.array(list(place))
+    pairs = {
+        (min(i, place[j]), max(i, place[j]))
+        for i, others in enumerate(neighbors(rows).tolist())
+        for j in others
+        if j in place
+    }
+    edges = np.array(sorted(pairs))
+    return Neighborhood(
+        rows,
+        len(near),
+        edges,
+        np.zeros(len(edges)) if affinity is None else affinity(*rows[edges.T]),
+        None if y is None else y[rows],
+        np.array([place[row] for row in positives], dtype=np.int64),
+        np.array([place[row] for row in negatives], dtype=np.int64),
+    )
 
 
 def draw_on(
     axes: Axes, shown: Neighborhood, texts: Sequence[str], class_names: Sequence[str] | None = None
 ) -> None:
-    """Draw a neighborhood on the axes, with its legend and title; ``texts`` go into the rows."""
+    """Draw a neighborhood on the axes, with legend and title; ``texts`` go into the rows."""
     circles = rings(shown)
     places, reach = positions(circles), len(circles) - 0.65
     _draw_edges(axes, shown, places)
@@ -177,7 +207,7 @@ def draw_on(
     legend = axes.legend(
         loc="lower center", ncols=2, frameon=False, markerscale=7 / LARGEST, labelspacing=0.7
     )
-    # The legend stands in the axes, below the rings: no layout can cut it off.
+    # The legend is inside the axes, below the rings, where no layout can cut it off.
     points = 72 / axes.figure.dpi
     box, below = axes.get_window_extent(), legend.get_window_extent().height * points
     width, height = box.width * points, box.height * points
@@ -187,7 +217,12 @@ def draw_on(
     diameter = min(LARGEST, LEAST_GAP / (1.3 * np.sqrt(2)) * unit)
     for dot in dots:
         dot.set_sizes(dot.get_sizes() * (diameter / LARGEST) ** 2)
-    _write(axes, shown.labels, places, diameter, texts)
+    size = diameter * min(0.5, 1.4 / max(1, *map(len, texts)))
+    middle: Any = {"ha": "center", "va": "center_baseline", "zorder": 4}
+    for i, ((x, y), text) in enumerate(zip(places, texts, strict=True)):
+        label = UNLABELED if shown.labels is None else int(shown.labels[i])
+        color = None if label == UNLABELED else _text_color_on(_fill(axes, label))
+        axes.text(x, y, text, size=size, color=color, **middle)
 
 
 def _draw_edges(axes: Axes, shown: Neighborhood, places: Array) -> None:
@@ -202,7 +237,7 @@ def _draw_edges(axes: Axes, shown: Neighborhood, places: Array) -> None:
         (shown.affinities == 0, rcParams["grid.color"], "solid", "edge without affinity"),
     )
     for is_kind, color, style, label in kinds:
-        # The widest first: under the others, and in the legend.
+        # The widest first: below the others, and in the legend.
         order = np.flatnonzero(is_kind)[np.argsort(-sizes[is_kind], kind="stable")]
         if len(order):
             drawn = LineCollection(
@@ -221,12 +256,8 @@ def _draw_rows(
 ) -> list[PathCollection]:
     from matplotlib import rcParams
 
-    look: Any = {
-        "s": LARGEST**2,
-        "edgecolors": rcParams["text.color"],
-        "linewidths": 0.8,
-        "zorder": 2,
-    }
+    edge = rcParams["text.color"]
+    look: Any = {"s": LARGEST**2, "edgecolors": edge, "linewidths": 0.8, "zorder": 2}
     if labels is None:
         return [axes.scatter(*places.T, facecolors=_fill(axes, UNLABELED), label="row", **look)]
     return [
@@ -263,27 +294,16 @@ def _draw_marks(axes: Axes, shown: Neighborhood, places: Array) -> list[PathColl
     ]
 
 
-def _write(
-    axes: Axes, labels: Ints | None, places: Array, diameter: float, texts: Sequence[str]
-) -> None:
-    size = diameter * min(0.5, 1.4 / max(1, *map(len, texts)))
-    middle: Any = {"ha": "center", "va": "center_baseline", "zorder": 4}
-    for i, ((x, y), text) in enumerate(zip(places, texts, strict=True)):
-        label = UNLABELED if labels is None else int(labels[i])
-        color = None if label == UNLABELED else _ink_on(_fill(axes, label))
-        axes.text(x, y, text, size=size, color=color, **middle)
-
-
 def _fill(axes: Axes, label: int) -> Any:
-    """Color of a label, in turn from the cycle; that of the paper where there is none."""
+    """Return the color of a label, or that of the background if unlabeled."""
     from matplotlib import rcParams
 
     cycle = rcParams["axes.prop_cycle"].by_key().get("color", ["C0"])
     return axes.get_facecolor() if label == UNLABELED else cycle[label % len(cycle)]
 
 
-def _ink_on(color: Any) -> str:
-    """Black or white, whichever has more contrast on the color."""
+def _text_color_on(color: Any) -> str:
+    """Return black or white, whichever has more contrast on the color."""
     from matplotlib.colors import to_rgb
 
     luminance = np.array(to_rgb(color)) ** 2.2 @ [0.2126, 0.7152, 0.0722]
@@ -305,72 +325,11 @@ def _label_name(label: int, class_names: Sequence[str] | None) -> str:
     return f"labeled {label if class_names is None else class_names[label]}"
 
 
-# The rows around an anchor, and where they stand in its picture.
-
-RING_ROWS = 10  # rows on the first ring, twice as many on the second, and so on
-LEAST_GAP = 0.6  # between rows, where rings are 1 apart: 2 sin(π / 10) is 0.62
-CURVE_POINTS = 21
-
-
-class Neighborhood(NamedTuple):
-    """An anchor and the rows around it; ends of edges and triplets are positions in ``rows``."""
-
-    rows: Ints  # (m,): the anchor, its neighbors from near to far, other rows of its triplets
-    n_neighbors: int
-    edges: Ints  # (n_edges, 2), smaller position first: the edges of the graph between the rows
-    affinities: Array  # (n_edges,), 0 where nothing is known
-    labels: Ints | None  # (m,), -1 where unlabeled
-    positives: Ints  # (n_triplets,)
-    negatives: Ints  # (n_triplets,)
-
-
-def neighborhood(
-    anchor: int,
-    neighbors: Callable[[Ints], Ints],
-    *,
-    affinity: Callable[[Ints, Ints], Array] | None = None,
-    y: Ints | None = None,
-    triplets: Triplets | None = None,
-) -> Neighborhood:
-    """Rows around an anchor, from the neighbors of those rows alone.
-
-    ``neighbors`` gives the neighbors of rows as (m, k) rows, and ``affinity`` what the pairs
-    (i, j) have, so that the graph of all rows need not be there.
-    """
-    near = neighbors(np.array([anchor]))[0].tolist()
-    positives, negatives = ([], []) if triplets is None else _ends(triplets, anchor)
-    place = {row: i for i, row in enumerate(dict.fromkeys([anchor, *near, *positives, *negatives]))}
-    rows = np.array(list(place))
-    pairs = {
-        (min(i, place[j]), max(i, place[j]))
-        for i, others in enumerate(neighbors(rows).tolist())
-        for j in others
-        if j in place
-    }
-    edges = np.array(sorted(pairs))
-    return Neighborhood(
-        rows,
-        len(near),
-        edges,
-        np.zeros(len(edges)) if affinity is None else affinity(*rows[edges.T]),
-        None if y is None else y[rows],
-        np.array([place[row] for row in positives], dtype=np.int64),
-        np.array([place[row] for row in negatives], dtype=np.int64),
-    )
-
-
-def _ends(triplets: Triplets, anchor: int) -> tuple[list[int], list[int]]:
-    """Positives and negatives of the anchor's triplets."""
-    anchors, positives, negatives = map(np.asarray, triplets[:3])
-    mine = anchors == anchor
-    return positives[mine].tolist(), negatives[mine].tolist()
-
-
 def rings(shown: Neighborhood) -> list[list[int]]:
-    """The anchor, its neighbors on as many rings as they need, the other rows on further ones.
+    """Arrange the neighbors on rings around the anchor, and the other rows on outer ones.
 
-    On each ring the positives come first and the negatives last; in between, and among equals,
-    what is most like the anchor.
+    On each ring the positives come first and the negatives last; otherwise, rows are in order of
+    affinity to the anchor.
     """
     role, likeness = np.zeros((2, len(shown.rows)))
     role[shown.positives] += 1
@@ -388,11 +347,11 @@ def rings(shown: Neighborhood) -> list[list[int]]:
 
 
 def positions(rings: list[list[int]]) -> Array:
-    """Where each row stands, (m, 2): the anchor at the origin, the rings 1 apart."""
+    """Place each row, (m, 2): the anchor at the origin, the rings 1 apart."""
     import networkx
 
     n_rows = sum(map(len, rings))
-    # Half a step of a full second ring, so that its rows look through the gaps of the first.
+    # Half a step of a full second ring: its rows show through the gaps of the first.
     rotate = np.pi / (2 * RING_ROWS)
     layout = networkx.shell_layout(
         networkx.empty_graph(n_rows), rings, rotate=rotate, scale=len(rings)
@@ -401,10 +360,10 @@ def positions(rings: list[list[int]]) -> Array:
 
 
 def curves(starts: Array, ends: Array) -> Array:
-    """A line for each edge, (n_edges, 21, 2): straight from the anchor, bent between the others.
+    """Compute a line for each edge, (n_edges, 21, 2), straight only from the anchor.
 
-    The middle of a bent one keeps clear of the anchor, which a line across a ring would seem to
-    end at, and of the row that stands between two others of a ring.
+    The middle of a curve avoids the anchor, which a straight line across a ring would seem to end
+    at, and the row between two others of a ring.
     """
     middles = (starts + ends) / 2
     radii = np.linalg.norm(middles, axis=1)

@@ -1,8 +1,8 @@
-"""ProxyGML's graph: each row, the proxies nearest to it, and the classes that they vote for.
+"""Proxy subgraphs and reverse label propagation of ProxyGML (Zhu et al., 2020).
 
-Proxies are rows of a matrix, and ``proxy_classes[j]`` is the class of proxy j, a whole number from
-0: ``torch.arange(C).repeat_interleave(N)`` for N proxies of each of C classes. The loss on rows
-takes the three functions in turn; its regularizer on the proxies needs no subgraph::
+``proxy_classes[j]`` is the class of proxy j, an integer from 0:
+``torch.arange(C).repeat_interleave(N)`` for N proxies of each of C classes. The loss uses the three
+functions in turn; its regularizer on the proxies needs no subgraph::
 
     similarities = proxy_similarities(embeddings, proxies)
     subgraph = proxy_subgraph(similarities, labels, proxy_classes)
@@ -24,12 +24,12 @@ from ssdml.utils.validation import UNLABELED
 
 
 class ProxySubgraph(NamedTuple):
-    """The proxies that each row is joined to.
+    """Proxies connected to each row.
 
     Parameters
     ----------
     indices : tensor of shape (n_rows, k), int64
-        Ascending in each row. Constants: no gradient flows through the choice.
+        Ascending in each row; no gradient flows through them.
     weights : tensor of shape (n_rows, k)
         Similarities of the row to these proxies.
     """
@@ -39,17 +39,17 @@ class ProxySubgraph(NamedTuple):
 
 
 class ClassPrediction(NamedTuple):
-    """What the edges of each row say about its class.
+    """Class predictions of each row from its edges.
 
     Parameters
     ----------
     sums : tensor of shape (n_rows, n_classes)
-        Sum of the weights to each class, 0 where no edge leads there.
+        Sum of the weights to each class, 0 without an edge.
     reached : tensor of shape (n_rows, n_classes), bool
         Whether an edge leads to the class.
     log_probabilities : tensor of shape (n_rows, n_classes)
-        Log-softmax over the classes reached; minus infinity on the others. Fill those with 0
-        (``masked_fill(~reached, 0)``) before a product with probabilities, as in an entropy.
+        Log-softmax over the classes reached; minus infinity for the others, to be filled with 0
+        (``masked_fill(~reached, 0)``) before a product with probabilities.
     """
 
     sums: torch.Tensor
@@ -58,7 +58,7 @@ class ClassPrediction(NamedTuple):
 
 
 def proxy_similarities(embeddings: torch.Tensor, proxies: torch.Tensor) -> torch.Tensor:
-    r"""Cosine of each row with each proxy.
+    r"""Compute the cosine of each row with each proxy.
 
     .. math:: S_{ij} = \frac{x_i \cdot p_j}{|x_i| |p_j|}
 
@@ -72,15 +72,10 @@ def proxy_similarities(embeddings: torch.Tensor, proxies: torch.Tensor) -> torch
     similarities : tensor of shape (n_rows, n_proxies)
         0 for a row of zeros.
 
-    Raises
-    ------
-    TypeError, ValueError
-        For what is no floating matrix, and for different numbers of columns.
-
     Notes
     -----
-    O(n_rows · n_proxies · d). In the paper the network scales the embeddings to length 1; here
-    both sides are scaled, which changes nothing for unit rows.
+    In [1]_ the network scales the embeddings to length 1; here both sides are scaled, which
+    changes nothing for unit rows.
 
     References
     ----------
@@ -110,13 +105,12 @@ def proxy_subgraph(
     ratio: float = 0.05,
     k: int | None = None,
 ) -> ProxySubgraph:
-    r"""The k proxies that each row is joined to: those of its class, then the most similar.
+    r"""Connect each row to k proxies: those of its class first, then the most similar.
 
     .. math:: W_{ij} = S_{ij} \text{ if } j \in \text{top-}k(S_i + S^{pos}_i), \text{ else } 0
 
-    where :math:`S^{pos}` lifts the proxies of a labeled row's class above all others: all of them
-    are in the subgraph if k has room, else the k most similar of them. An unlabeled row takes the
-    k most similar proxies of all.
+    where :math:`S^{pos}` lifts the proxies of a labeled row's class above all others. An unlabeled
+    row takes the k most similar proxies of all.
 
     Parameters
     ----------
@@ -128,28 +122,18 @@ def proxy_subgraph(
     ratio : float
         Share of all proxies in a subgraph, above 0 and at most 1: ``k = ⌈ratio · n_proxies⌉``.
     k : int or None
-        Number of proxies in a subgraph, in place of ``ratio``: below 1 it counts as 1, above
-        n_proxies as n_proxies.
+        Number of proxies in a subgraph, in place of ``ratio``; clipped to 1 and n_proxies.
 
     Returns
     -------
     subgraph : ProxySubgraph
         Indices and weights of the k edges of each row: W without its zeros.
 
-    Raises
-    ------
-    TypeError, ValueError
-        For a label that no proxy has, a negative class, a similarity that is not finite, a ratio
-        that is no share, and tensors of another shape or dtype.
-
     Notes
     -----
-    O(n_rows · n_proxies), and finding the k-th largest entry of each row.
-
-    Differs from the paper's code in three ways. (a) There, :math:`S^{pos}` is 1000, which rounds
-    similarities in float32 to steps of 6e-5 before the k best are taken; here they are compared as
-    they are. (b) There, ties are left open. (c) The paper has no unlabeled rows: their plain top k
-    is ours.
+    Differs from the code of [1]_ in three ways. (a) There, :math:`S^{pos}` is 1000, which rounds
+    similarities in float32 to steps of 6e-5; here nothing is added to them. (b) There, ties are
+    left open. (c) The top k of unlabeled rows are ours.
 
     References
     ----------
@@ -186,7 +170,7 @@ def proxy_subgraph(
 def reverse_label_propagation(
     weights: torch.Tensor, classes: torch.Tensor, n_classes: int
 ) -> ClassPrediction:
-    r"""Classes that the edges of each row vote for, with the masked softmax of the votes.
+    r"""Sum the edge weights of each row by class, and take their masked softmax.
 
     .. math:: Z = W Y^p, \qquad
         P_{ic} = \frac{M_{ic} e^{Z_{ic}}}{\sum_{c'} M_{ic'} e^{Z_{ic'}}}
@@ -199,8 +183,8 @@ def reverse_label_propagation(
     weights : tensor of shape (n_rows, k), floating
         Of the edges of each row, k at least 1.
     classes : tensor of shape (n_rows, k) or (k,), integers
-        Class of the proxy at the end of each edge, from 0 to ``n_classes - 1``; of shape (k,) if
-        all rows are joined to the same k proxies.
+        Class of each edge's proxy, from 0 to ``n_classes - 1``; of shape (k,) if all rows are
+        connected to the same k proxies.
     n_classes : int
 
     Returns
@@ -208,23 +192,16 @@ def reverse_label_propagation(
     prediction : ClassPrediction
         Class sums Z, mask M and log P.
 
-    Raises
-    ------
-    TypeError, ValueError
-        For a class outside the range, a weight that is not finite, and tensors of another shape or
-        dtype.
-
     Notes
     -----
-    O(n_rows · (k + n_classes)): neither W with its zeros nor the one-hot matrix is formed. There
-    is no temperature: with N proxies a class, :math:`|Z| \le N`, and N acts as one. On a GPU the
-    last bit of a sum may vary, unless torch.use_deterministic_algorithms is on.
+    O(n_rows · (k + n_classes)) time and memory. With N proxies per class, :math:`|Z| \le N`, so N
+    acts as a temperature. On a GPU the last bit of a sum may vary, unless
+    torch.use_deterministic_algorithms is on.
 
-    Differs from the paper's code in two ways. (a) There, M is 0 for every class whose sum is
-    exactly 0, even if edges lead to it. Our M comes from the edges: a class whose proxies are at
-    right angles to the row counts and gets a gradient. Where no such sum is 0, the two agree.
-    (b) There, 1e-8 is added to the denominator and 1e-20 inside the logarithm; the log-softmax
-    here needs neither.
+    Differs from the code of [1]_ in two ways. (a) There, M is 0 for every class whose sum is
+    exactly 0. Our M comes from the edges: a class whose proxies are at right angles to the row
+    gets a gradient. (b) There, 1e-8 is added to the denominator and 1e-20 inside the logarithm;
+    the log-softmax here needs neither.
 
     References
     ----------
@@ -261,8 +238,8 @@ def _subgraph_size(ratio: float, k: int | None, n_proxies: int) -> int:
     if k is None:
         if not 0 < ratio <= 1:
             raise ValueError(
-                f"proxy_subgraph: ratio must be above 0 and at most 1; got {ratio}. It is a "
-                "share of all proxies; k takes their number."
+                f"proxy_subgraph: ratio must be above 0 and at most 1; got {ratio}. Pass a share "
+                "of all proxies, or their number as k."
             )
         # 0.07 * 100 is 7.000000000000001, which must not count as 8.
         k = math.ceil(round(ratio * n_proxies, 6))
@@ -272,16 +249,16 @@ def _subgraph_size(ratio: float, k: int | None, n_proxies: int) -> int:
 
 
 def _guided(similarities: torch.Tensor, same_class: torch.Tensor, k: int) -> torch.Tensor:
-    """What the k proxies of a row are ranked by."""
-    # If the row's class fits, all of it comes first and the others are ranked; if not, it alone is
-    # ranked. No number is added, so nothing is rounded.
+    """Return keys to rank the proxies by: the similarities, the row's class first."""
+    # If all proxies of the row's class fit, they come first and the others are ranked; if not, they
+    # alone are ranked. No number is added, so nothing is rounded.
     fits = same_class.sum(dim=1, keepdim=True) <= k
     keys = similarities.masked_fill(same_class & fits, math.inf)
     return keys.masked_fill(~same_class & ~fits, -math.inf)
 
 
 def _top_k(keys: torch.Tensor, k: int) -> torch.Tensor:
-    """Indices of the k largest entries of each row, ascending; ties to the smaller index."""
+    """Find the k largest entries of each row, ascending; ties go to the smaller index."""
     # torch.topk leaves ties open, and a stable sort takes several times as long.
     least = keys.topk(k, dim=1).values[:, -1:]
     above, level = keys > least, keys == least

@@ -100,7 +100,7 @@ def test_a_neighborhood_of_too_many_rows_is_refused(graph):
         ({"anchor": 1.5}, TypeError, "anchor must be an integer; got 1.5"),
         ({"y": [0]}, ValueError, r"y must have shape \(20,\)"),
         ({"affinities": np.eye(3)}, ValueError, r"affinities must have shape \(20, 20\)"),
-        ({"names": ["a"]}, ValueError, "names must hold 20 texts, one a row; got 1"),
+        ({"names": ["a"]}, ValueError, "names must hold 20 texts, one per row; got 1"),
         ({"y": [2] * 20, "class_names": ["a"]}, ValueError, "name the labels 0 to 2; got 1 names"),
         (
             {"triplets": Triplets(*np.array([[7], [1], [20]]), np.ones(1))},
