@@ -183,12 +183,12 @@ def smallest(scores: Array, width: int) -> Found:
 
 
 def float32_points(space: Space, rows: Rows) -> Rows:
-    """The points to search among, made of the rows as they are read."""
+    """Return the points to search among, converted as they are read."""
     return rows.read_through(lambda part: space.searchable(part, np.float32))
 
 
 def without_self(ranking: Ranking, numbers: Ints) -> Ranking:
-    """Drop each numbered row from its own list; where duplicates crowd it out, drop the last."""
+    """Drop each numbered row from its own list, or the last if it is missing among duplicates."""
     indices, distances = ranking
     n, width = indices.shape
     drop = indices == numbers[:, None]
@@ -197,13 +197,14 @@ def without_self(ranking: Ranking, numbers: Ints) -> Ranking:
 
 
 def part_of(progress: Progress | None, start: float, end: float) -> Progress | None:
-    """Progress of a part of the work, told as progress of the whole."""
+    """Map the progress of a part of the work to that of the whole."""
     if progress is None:
         return None
     return lambda done: progress(start + done * (end - start))
 
 
 def faiss_metric(inner_product: bool) -> int:
+    """Return the number of a metric in faiss."""
     import faiss
 
     metric: int = faiss.METRIC_INNER_PRODUCT if inner_product else faiss.METRIC_L2
@@ -211,7 +212,7 @@ def faiss_metric(inner_product: bool) -> int:
 
 
 def leave_threads_to_us() -> None:
-    """One thread inside faiss for the calling thread, and for no other."""
+    """Limit faiss to one thread in the calling thread."""
     import faiss
 
     faiss.omp_set_num_threads(1)
@@ -219,23 +220,19 @@ def leave_threads_to_us() -> None:
 
 @contextmanager
 def faiss_threads(n_threads: int) -> Iterator[None]:
-    """Give faiss so many threads of its own, and let it multiply matrices; restore both after."""
+    """Set the number of threads of faiss, and restore it afterwards."""
     import faiss
 
-    threads, fewest = faiss.omp_get_max_threads(), faiss.cvar.distance_compute_blas_threshold
+    before = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(n_threads)
-    # From 1.15 on faiss takes differences row by row for fewer than 128,000 entries of queries,
-    # which is 3 to 5 times slower.
-    faiss.cvar.distance_compute_blas_threshold = 1
     try:
         yield
     finally:
-        faiss.omp_set_num_threads(threads)
-        faiss.cvar.distance_compute_blas_threshold = fewest
+        faiss.omp_set_num_threads(before)
 
 
 def torch_find(points: Rows, inner_product: bool, device: str) -> Find:
-    """Finder of candidates, as a Searcher takes it, that multiplies on a device of torch.
+    """Make a function that finds candidates for a Searcher on a torch device.
 
     The points stay there, 4 n d bytes.
     """

@@ -1,4 +1,4 @@
-"""Class masses: two-sided affinities of all pairs, in factored form."""
+"""Class masses of random walks, and the modes of a graph."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ from ssdml.utils.validation import (
     choose,
 )
 
+VISITS_TOL = 1e-4  # mean error of the visits, whose mean is 1
+VISITS_STEP = 1e-3  # visits that round to the same multiple count as equal
+
 
 @dataclass(frozen=True, eq=False)
 class ClassMasses:
-    r"""Labeled mass of each class that a random walk from each row comes to.
+    r"""Two-sided affinities of all pairs, factored by class.
 
     Row i of ``masses`` holds :math:`F_{ic} = \sum_{l \in c} P_{il}` over the labeled rows of
-    class c. Distributions of classes, as :func:`propagate_labels` gives, serve as masses too.
+    class c. Class probabilities, as :func:`propagate_labels` returns, serve as masses too.
 
     Parameters
     ----------
@@ -44,7 +47,7 @@ class ClassMasses:
     masses: Array
 
     def affinities(self, i: Any, j: Any) -> Array:
-        """Two-sided affinities ``2 F_i · F_j - (F_i 1)(F_j 1)`` of the pairs (i, j)."""
+        """Compute affinities ``2 F_i · F_j - (F_i 1)(F_j 1)`` of the pairs (i, j)."""
         left, right = self.masses[i], self.masses[j]
         totals = left.sum(axis=-1) * right.sum(axis=-1)
         affinities: Array = 2 * np.einsum("...c,...c->...", left, right) - totals
@@ -60,7 +63,7 @@ def class_masses(
     tol: float = 1e-6,
     n_jobs: int | None = None,
 ) -> ClassMasses:
-    r"""Labeled mass of each class that a random walk from each row comes to.
+    r"""Compute the mass that a random walk from each row has on the labeled rows of each class.
 
     .. math:: F = (1 - \gamma) (I - \gamma Q)^{-1} H, \qquad Q_{ij} = 1/k \text{ for } j \in N_k(i)
 
@@ -69,15 +72,14 @@ def class_masses(
     Parameters
     ----------
     graph : KNNGraph or sparse array of shape (n_samples, n_samples)
-        A sparse array holds symmetric weights of at least 0, as :func:`adjacency` gives; then the
-        walk goes to a neighbor in proportion to its weight, and stays by one on the diagonal.
-        Duplicate entries are summed.
+        A sparse array holds symmetric weights of at least 0, as :func:`adjacency` returns, in
+        proportion to which the walk moves. Duplicate entries are summed.
     y : array of shape (n_samples,), int
         -1 where unlabeled.
     decay : float
         γ, between 0 and 1.
     solver : {"auto", "dense", "krylov"}
-        "auto" is "krylov": there are only as many right-hand sides as classes.
+        "auto" is "krylov".
     tol : float
         Largest error of a mass, in units of ``1 - decay``.
     n_jobs : int or None
@@ -86,7 +88,7 @@ def class_masses(
     Returns
     -------
     masses : ClassMasses
-        Columns in the order of ``np.unique(y[y != -1])``; zero where no label can be reached.
+        Columns in the order of ``np.unique(y[y != -1])``; zero if no label can be reached.
 
     Examples
     --------
@@ -102,42 +104,36 @@ def class_masses(
     check_labeled(labels, "class_masses", "Label some rows.")
     make = choose({"auto": krylov_propagator, **SOLVERS}, solver, "class_masses: solver")
     propagate = make(transition, decay, tol=tol * (1 - decay), n_threads=count_threads(n_jobs))
-    # The true masses are not negative; an approximate one may be, by as little as tol.
+    # The true masses are not negative; an approximate one may be, by at most tol.
     return ClassMasses(np.maximum(propagate(one_hot(labels)), 0))
 
 
 def transition_matrix(graph: Any) -> sparse.csr_array:
-    """Random walk: to a neighbor drawn evenly, or by weight; rows sum to 1, or 0 if alone."""
+    """Return the random walk's transition; rows sum to 1, or to 0 without edges."""
     if isinstance(graph, KNNGraph):
         return directed_csr(graph, np.full(graph.indices.shape, 1 / graph.n_neighbors))
     return row_normalized(symmetric_weights(graph, "class_masses"))
 
 
-# Modes of a graph: the rows that random walks come by more often than by any row beside them.
-
-VISITS_TOL = 1e-4  # mean error of the visits, whose mean is 1
-VISITS_STEP = 1e-3  # visits that round to the same multiple count as equal
-
-
 def graph_modes(graph: KNNGraph, *, decay: float = 0.99) -> Ints:
-    """Rows with more visits than each of their neighbors; of equals the one of smaller index.
+    """Find the rows that random walks visit more often than any of their neighbors.
 
     Parameters
     ----------
     graph : KNNGraph
     decay : float
-        Of the walks: each step is taken with this probability.
+        Probability that a walk takes another step.
 
     Returns
     -------
     modes : ndarray of shape (n_modes,), int64
-        In ascending order; at least one in each connected part.
+        In ascending order; at least one in each connected component.
 
     Notes
     -----
-    Neighbors are those of the graph, in either direction. O(n k) memory, O(n k / (1 - decay))
-    time at most. [1]_ takes the modes on the graph of mutual neighbors; we keep all edges, so
-    that fewer rows are modes for want of edges.
+    Ties go to the smaller index. O(n k) memory, O(n k / (1 - decay)) time at most. [1]_ takes the
+    modes of the graph of mutual neighbors; we use all edges in either direction, so that fewer
+    rows are modes only because they have few edges.
 
     References
     ----------
@@ -150,11 +146,12 @@ def graph_modes(graph: KNNGraph, *, decay: float = 0.99) -> Ints:
     >>> graph_modes(star)
     array([0])
     """
+    from scipy.stats import rankdata
+
     indices = check_graph(graph, "graph_modes").indices
     visits = walk_visits(graph, decay=check_number(decay, "decay", "graph_modes", above=0, below=1))
     n, k = indices.shape
-    rank = np.empty(n, np.int64)
-    rank[np.lexsort((-np.arange(n), np.round(visits / VISITS_STEP)))] = np.arange(n)
+    rank = rankdata(np.round(visits / VISITS_STEP)[::-1], "ordinal")[::-1]
     rows, columns = np.repeat(np.arange(n), k), indices.ravel()
     beaten = np.zeros(n, bool)
     beaten[np.where(rank[rows] < rank[columns], rows, columns)] = True
@@ -162,10 +159,10 @@ def graph_modes(graph: KNNGraph, *, decay: float = 0.99) -> Ints:
 
 
 def walk_visits(graph: KNNGraph, *, decay: float = 0.99, tol: float = VISITS_TOL) -> Array:
-    """How often a random walk that begins anywhere comes by each row; 1 on average.
+    """Compute how often random walks from all rows visit each row; 1 on average.
 
-    The fixed point of ``c = (1 - decay) 1 + decay Qᵀ c``: column sums of
-    ``(1 - decay) (I - decay Q)^-1``, and PageRank times n. The mean error is at most ``tol``.
+    PageRank times n: the fixed point of ``c = (1 - decay) 1 + decay Qᵀ c``. The mean error is at
+    most ``tol``.
 
     Examples
     --------
@@ -176,7 +173,7 @@ def walk_visits(graph: KNNGraph, *, decay: float = 0.99, tol: float = VISITS_TOL
     visits = np.ones(graph.n_samples)
     while True:
         updated = (1 - decay) + decay * (back @ visits)
-        # A step shrinks errors, in the mean, by the decay.
+        # A step shrinks the mean error by the decay.
         error = np.abs(updated - visits).mean() * decay / (1 - decay)
         visits = updated
         if error <= tol:

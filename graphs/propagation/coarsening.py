@@ -1,13 +1,13 @@
-r"""A coarse correction: a small system on clusters of rows, solved beside the large one.
+r"""Coarse-grid preconditioner on clusters of rows, and an order of rows by cluster.
 
-Conjugate gradients on :math:`A = I - \gamma D^{-1/2} W D^{-1/2}` spend most of their steps on slow
-modes, and a slow mode is nearly a multiple of :math:`D^{1/2} 1` all over a cluster. With the pieces
-of that vector on the clusters, scaled to norm 1, as columns of Z [1]_, the preconditioner
+Conjugate gradients on :math:`A = I - \gamma D^{-1/2} W D^{-1/2}` spend most steps on slow modes, and
+a slow mode is nearly a multiple of :math:`D^{1/2} 1` on each cluster. With the pieces of that vector
+on the clusters, scaled to norm 1, as columns of Z [1]_, the preconditioner
 
 .. math:: M = I + Z (Z^\top A Z)^{-1} Z^\top
 
-nearly halves the steps. Each is a tenth or two dearer: M takes no product with A. The clusters are
-ours: rows join the random seed that is the fewest edges away.
+nearly halves the number of steps, each of which costs 10 to 20 % more. The clusters are ours: rows
+join the random seed that is the fewest edges away.
 
 References
 ----------
@@ -25,8 +25,9 @@ from scipy import sparse
 from ssdml.utils.parallel import BLOCK_ROWS, row_blocks
 from ssdml.utils.typing import Array, Ints
 
-# Clusters for each root of n: more of them save steps, and make the small system dearer.
+# Clusters per root of n: more save steps, but make the small system more expensive.
 CLUSTERS_PER_ROOT, MAX_CLUSTERS = 2.5, 1000
+CLUSTER_ROWS, MAX_SEEDS = 100, 1000  # of the order; at 10^6, ten times as many rows still do
 
 
 class CoarseCorrection:
@@ -43,23 +44,23 @@ class CoarseCorrection:
         self._turned = [sparse.csr_array(part.T) for part in self._parts]
 
     def restrict(self, rows: slice, block: Array) -> Array:
-        """What a block of rows adds to ``Zᵀ`` times the whole."""
+        """Compute what a block of rows adds to the product with ``Zᵀ``."""
         restricted: Array = self._turned[rows.start // BLOCK_ROWS] @ block
         return restricted
 
     def solve(self, restricted: Array) -> Array:
-        """Solution of the small system."""
+        """Solve the small system."""
         solved: Array = self._inverse @ restricted
         return solved
 
     def prolong(self, rows: slice, solved: Array) -> Array:
-        """Rows of ``Z`` times the solution."""
+        """Multiply rows of ``Z`` with the solution."""
         prolonged: Array = self._parts[rows.start // BLOCK_ROWS] @ solved
         return prolonged
 
 
 def nearest_seeds(similarity: sparse.csr_array, count: int) -> Ints:
-    """Clusters of rows by the random row that is the fewest steps away; -1 where none is."""
+    """Assign each row to the random seed that is the fewest edges away; -1 if none is reached."""
     from scipy.sparse.csgraph import dijkstra
 
     n = similarity.shape[0]
@@ -71,7 +72,7 @@ def nearest_seeds(similarity: sparse.csr_array, count: int) -> Ints:
 
 
 def cluster_basis(clusters: Ints, profile: Array) -> sparse.csr_array:
-    """Pieces of the profile on the clusters, scaled to norm 1, as columns."""
+    """Return the pieces of the profile on the clusters, scaled to norm 1, as columns."""
     inside, n_clusters = np.flatnonzero(clusters >= 0), clusters.max() + 1
     columns = clusters[inside]
     norms = np.sqrt(np.bincount(columns, profile[inside] ** 2, n_clusters))
@@ -81,7 +82,7 @@ def cluster_basis(clusters: Ints, profile: Array) -> sparse.csr_array:
 
 
 def coarse_product(matrix: sparse.csr_array, basis: sparse.csr_array) -> Array:
-    """``Zᵀ M Z`` as a dense array, for few columns Z."""
+    """Compute ``Zᵀ M Z`` as a dense array, for few columns Z."""
     product: Array = np.zeros((basis.shape[1], basis.shape[1]))
     for rows in row_blocks(matrix.shape[0], BLOCK_ROWS):
         product += (basis[rows].T @ (matrix[rows] @ basis)).toarray()
@@ -92,16 +93,11 @@ def _count_clusters(n_rows: int) -> int:
     return min(n_rows, MAX_CLUSTERS, int(CLUSTERS_PER_ROOT * n_rows**0.5))
 
 
-# An order of the rows in which neighbors lie together in memory.
-
-CLUSTER_ROWS, MAX_SEEDS = 100, 1000  # rows of a cluster; at 10^6, ten times as many still do
-
-
 def near_order(symmetric: sparse.csr_array) -> Ints:
-    """Rows of a symmetric matrix in an order in which rows with an entry in common lie together.
+    """Order the rows of a symmetric matrix so that neighbors lie together in memory.
 
-    Rows join clusters, and clusters follow one another as the leaves of their tree: linked by the
-    average of what they have in common. Products take a third of the time at 10^6 rows.
+    Rows are sorted by cluster, and clusters by average linkage on their common entries. Products
+    take a third of the time at 10^6 rows.
 
     Examples
     --------
@@ -120,7 +116,7 @@ def near_order(symmetric: sparse.csr_array) -> Ints:
 
 
 def leaf_places(common: Array) -> Ints:
-    """Place of each cluster among the leaves of the tree, given what each two have in common."""
+    """Return the place of each cluster in the linkage tree, given their common entries (m, m)."""
     from scipy.cluster.hierarchy import leaves_list, linkage
     from scipy.spatial.distance import squareform
 
@@ -129,7 +125,7 @@ def leaf_places(common: Array) -> Ints:
     common = common - np.diag(np.diag(common))
     roots = np.sqrt(common.sum(axis=1))
     roots[roots == 0] = 1
-    # Two clusters that meet no third are at distance 0, which rounding must not make negative.
+    # Two clusters with no other neighbor are at distance 0, which rounding must not make negative.
     apart = np.maximum(1 - common / roots / roots[:, None], 0)
     np.fill_diagonal(apart, 0)
     leaves = leaves_list(linkage(squareform(apart, checks=False), "average"))
@@ -137,7 +133,7 @@ def leaf_places(common: Array) -> Ints:
 
 
 def reordered(matrix: sparse.csr_array, order: Ints) -> sparse.csr_array:
-    """Rows and columns in the order given; columns sorted, in the narrowest type that holds them.
+    """Reorder rows and columns; columns sorted, in the narrowest index dtype.
 
     Examples
     --------
@@ -152,5 +148,5 @@ def reordered(matrix: sparse.csr_array, order: Ints) -> sparse.csr_array:
 
 
 def index_type(matrix: Any) -> Any:
-    """Type of its indices: int32 where that numbers all its columns and entries."""
+    """Return int32 if it can number all columns and entries, else int64."""
     return sparse.get_index_dtype(maxval=max(*matrix.shape, matrix.nnz))

@@ -1,4 +1,4 @@
-r"""The slow modes of a random walk, split off so that what remains dies out within a few steps.
+r"""Deflation of the slow modes of a random walk.
 
 With weights c > 0 for which :math:`\gamma Q^\top c \le c`, the scaled walk
 :math:`B = \gamma C^{1/2} Q C^{-1/2}` has 2-norm at most :math:`\sqrt\gamma`. Let U be an
@@ -8,8 +8,8 @@ Block elimination gives
 .. math:: A^{-1} = R S^{-1} L^\top + E, \qquad
     |\hat r^\top E \hat s| \le \frac{|\hat r_\perp| \, |\hat s_\perp|}{1 - \theta}
 
-where ⊥ is the part outside U: the symmetric part of A on the complement is at least 1 - θ, so its
-inverse there has norm at most 1 / (1 - θ). R and L are U with a correction in the complement, where
+where ⊥ is the part outside U: on the complement the symmetric part of A is at least 1 - θ, so its
+inverse has norm at most 1 / (1 - θ). R and L are U with a correction in the complement, where
 linear systems are well conditioned.
 """
 
@@ -26,12 +26,12 @@ from ssdml.graphs.propagation.solvers import stabilized_biconjugate_gradient
 from ssdml.utils.parallel import ParallelMatrix, Threads, row_blocks
 from ssdml.utils.typing import Array
 
-N_MODES = 128  # that walks have split off
+N_MODES = 128  # modes split off for walks
 FILTER_ROUNDS, FILTER_DEGREE = 2, 10
 LANCZOS_STEPS = 128
 FAILURE = 1e-6  # probability that a random start hides the slowest direction left
 SOLVED_ENTRIES = 2**25  # entries of a block of right-hand sides
-ROUNDING = 64  # units of the precision that products may lose
+ROUNDING = 64  # units of rounding error in products
 
 
 class Deflation(NamedTuple):
@@ -43,7 +43,7 @@ class Deflation(NamedTuple):
     left: Array  # L S^-T, (n, m)
     gap: float  # 1 - θ, or less
     slack: float  # what inexact solves add to a bound, for unit vectors
-    gain: float  # what a relative error of such a vector comes to
+    gain: float  # amplification of a relative error of such a vector
 
 
 def deflate(
@@ -55,10 +55,10 @@ def deflate(
     threads: Threads,
     dtype: type[np.floating] = np.float64,
 ) -> Deflation:
-    """Split the slow modes off a walk whose rows sum to at most 1.
+    """Split off the slow modes of a walk whose rows sum to at most 1.
 
-    ``tol`` is the residual to which the corrections are solved; ``slack`` says what it does. The
-    gap holds with probability 1 - 10⁻⁶ over a random start that does not depend on the data.
+    ``tol`` is the residual of the corrections, which ``slack`` accounts for. The gap holds with
+    probability 1 - 10⁻⁶ over a random start that does not depend on the data.
     """
     weights = walk_weights(transition, decay)
     scale = np.sqrt(weights)
@@ -87,10 +87,10 @@ def deflate(
 
 
 def walk_weights(transition: sparse.csr_array, decay: float) -> Array:
-    """Weights c > 0 with ``decay * transition.T @ c <= c``: how much a walk comes by each row.
+    """Compute weights c > 0 with ``decay * transition.T @ c <= c``.
 
-    The fixed point of ``c = (1 - decay) 1 + decay Qᵀ c`` is one; the inequality holds well before
-    it is reached.
+    The fixed point of ``c = (1 - decay) 1 + decay Qᵀ c`` is one, and the iteration stops well
+    before it.
     """
     back = sparse.csr_array(transition.T)
     weights = np.ones(transition.shape[0])
@@ -104,9 +104,9 @@ def walk_weights(transition: sparse.csr_array, decay: float) -> Array:
 def slow_subspace(
     symmetric: ParallelMatrix, count: int, threads: Threads, rng: np.random.Generator
 ) -> Array:
-    """Orthonormal basis of the leading eigenvectors, roughly.
+    """Approximate the leading eigenvectors by an orthonormal basis.
 
-    Subspace iteration under Chebyshev polynomials that are small below a cut; the cut follows the
+    Subspace iteration with Chebyshev polynomials that are small below a cut; the cut follows the
     Ritz values [1]_.
 
     References
@@ -128,7 +128,7 @@ def slow_subspace(
 def _filtered(
     symmetric: ParallelMatrix, block: Array, low: float, cut: float, threads: Threads
 ) -> Array:
-    """Chebyshev polynomial of the matrix, at most 1 on [low, cut] and large above, on a block."""
+    """Apply a Chebyshev polynomial of the matrix, at most 1 on [low, cut] and large above."""
     center, half = block.dtype.type((low + cut) / 2), block.dtype.type((cut - low) / 2)
     before, current = block, np.empty_like(block)
 
@@ -147,7 +147,7 @@ def _filtered(
 
 
 def orthonormalized(block: Array, threads: Threads) -> Array:
-    """Orthonormal basis of the columns, which are scaled; what is lost in rounding is left out."""
+    """Orthonormalize the columns, leaving out those lost in rounding."""
     for _ in range(2):
         block /= np.abs(block).max()
         values, vectors = np.linalg.eigh(threads.gram(block, block))
@@ -159,10 +159,10 @@ def orthonormalized(block: Array, threads: Threads) -> Array:
 def slowest_outside(
     symmetric: ParallelMatrix, basis: Array, threads: Threads, rng: np.random.Generator
 ) -> float:
-    """Upper bound of the eigenvalues on the complement of an orthonormal basis.
+    """Bound the eigenvalues on the complement of an orthonormal basis from above.
 
-    Lanczos gives a lower one; a random start hides more than the margin added here with
-    probability 10⁻⁶ at most [1]_.
+    The bound of Lanczos is a lower one; the margin added here suffices with probability 1 - 10⁻⁶
+    over the random start [1]_.
 
     References
     ----------
@@ -185,7 +185,7 @@ def slowest_outside(
 def lanczos_ends(
     apply: Callable[[Array], Array], start: Array, n_steps: int
 ) -> tuple[float, float]:
-    """Smallest and largest Ritz value of a symmetric map after so many steps."""
+    """Compute the smallest and largest Ritz value of a symmetric map after ``n_steps``."""
     from scipy.linalg import eigvalsh_tridiagonal
 
     vector = start / (np.linalg.norm(start) or 1.0)
@@ -208,9 +208,10 @@ def lanczos_ends(
 def corrected(
     walk: ParallelMatrix, modes: Array, tol: float, threads: Threads
 ) -> tuple[Array, float]:
-    """Modes with the complement eliminated, and the Frobenius norm of what that left over.
+    """Eliminate the complement from the modes; return them and the norm of the residuals.
 
-    Solves ``Π (I - B) Π X = Π (I - B) U`` and gives ``U - X``, Π projecting onto the complement.
+    Solves ``Π (I - B) Π X = Π (I - B) U`` and returns ``U - X``, with Π the projection onto the
+    complement.
     """
 
     class Outside:
@@ -234,7 +235,7 @@ def corrected(
 
 
 def schur_complement(walk: ParallelMatrix, right: Array, left: Array, threads: Threads) -> Array:
-    """``Lᵀ (I - B) R``, of size 1 - γ where a mode is slow: so in double precision throughout."""
+    """Compute ``Lᵀ (I - B) R`` in double precision: its entries of slow modes are tiny, 1 - γ."""
     schur = np.empty((left.shape[1], right.shape[1]))
     for columns in row_blocks(right.shape[1], SOLVED_ENTRIES // len(right) // 2):
         block = right[:, columns].astype(np.float64)
@@ -245,12 +246,12 @@ def schur_complement(walk: ParallelMatrix, right: Array, left: Array, threads: T
 
 
 def _norm(block: Array, threads: Threads) -> float:
-    """Spectral norm of a tall array."""
+    """Compute the spectral norm of a tall array."""
     return float(np.sqrt(np.linalg.eigvalsh(threads.gram(block, block))[-1]))
 
 
 def _slack(right: float, left: float, missed: float, gap: float, inverse: float) -> float:
-    """Bound, for unit vectors, of what residuals of norm ``missed * gap`` do to R S^-1 Lᵀ.
+    """Bound what residuals of norm ``missed * gap`` change in R S^-1 Lᵀ, for unit vectors.
 
     ``right`` and ``left`` are norms of R and L, ``inverse`` bounds that of S^-1.
     """

@@ -1,9 +1,8 @@
-r"""``P = (1 - decay) (I - decay Q)^-1`` from one dense factorization on a device of torch.
+r"""``P = (1 - decay) (I - decay Q)^-1`` from one dense factorization on a torch device.
 
-Columns are solved for in blocks, so that beside the factors only a few blocks are held. Factors are
-in single precision, residuals in double: each refinement takes some four digits off the error, and
-the residual that is left bounds it, since :math:`|(I - \gamma Q)^{-1}|_\infty \le 1 / (1 - \gamma)`
-for rows of Q that sum to 1.
+Columns are solved for in blocks. Factors are in single precision, residuals in double: each
+refinement reduces the error by some four digits. The residual bounds it, since
+:math:`|(I - \gamma Q)^{-1}|_\infty \le 1 / (1 - \gamma)` for rows of Q that sum to 1.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from scipy import sparse
 
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.torch_tools import find_device, free_memory, full_precision
-from ssdml.utils.typing import Array, Ints
+from ssdml.utils.typing import Array
 
 if TYPE_CHECKING:
     import torch
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 BLOCK_ENTRIES = 2**23  # entries of a block of columns: 67 MB
 HELD_BLOCKS = 8  # blocks on the device at a time
 MAX_SOLVES = 5  # of one block: the first, and refinements
-SINGLE_CONDITION = 1e5  # condition beyond which factors in single precision no longer refine
+SINGLE_CONDITION = 1e5  # beyond this condition number, single precision does not refine
 
 
 class TorchInverse:
@@ -38,7 +37,7 @@ class TorchInverse:
         dtype = torch.float32 if single else torch.float64
         _check_room(n, dtype.itemsize, self._device)
         counts = np.diff(transition.indptr)
-        # A residual adds so many terms, each rounded, and entries of P are at most 1.
+        # A residual sums this many rounded terms, and entries of P are at most 1.
         self._rounding = (int(counts.max()) + 8) * float(np.finfo(np.float64).eps)
         self._starts, self._columns, self._weights = (
             torch.tensor(part, device=self._device)
@@ -57,42 +56,22 @@ class TorchInverse:
             self._factors = torch.linalg.lu_factor(system)
 
     def solve(self, right_hand_sides: Array, *, tol: float) -> tuple[Array, Array]:
-        """``P @ right_hand_sides``, and the largest error in each column.
+        """Compute ``P @ right_hand_sides``, and the largest error in each column.
 
-        For entries between -1 and 1 that is ``tol`` or less, or what rounding leaves.
+        The errors are at most ``tol`` for entries between -1 and 1, unless rounding prevents it.
         """
         import torch
 
         values, errors = np.empty(right_hand_sides.shape), np.empty(right_hand_sides.shape[1])
         with torch.inference_mode(), full_precision():
-            for block in self._blocks(len(errors)):
+            for block in row_blocks(len(errors), BLOCK_ENTRIES // len(values)):
                 given = torch.tensor(right_hand_sides[:, block], device=self._device)
                 found, bounds = self._refined(given.to(torch.float64), tol)
                 values[:, block], errors[block] = found.cpu().numpy(), bounds.cpu().numpy()
         return values, errors
 
-    def entries(
-        self, columns: Ints, pattern: sparse.csr_array, *, tol: float
-    ) -> tuple[Array, Array]:
-        """Entries of such columns of P, and their errors: row j of the pattern lists column j's."""
-        import torch
-
-        values, errors = np.empty(pattern.nnz), np.empty(pattern.nnz)
-        with torch.inference_mode(), full_precision():
-            for block in self._blocks(len(columns)):
-                part = pattern[block]
-                wanted = slice(*pattern.indptr[[block.start, block.stop]])
-                local = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
-                found, bounds = self._refined(self._units(columns[block]), tol)
-                rows, places = (
-                    torch.tensor(numbers, device=self._device) for numbers in (part.indices, local)
-                )
-                values[wanted] = found[rows, places].cpu().numpy()
-                errors[wanted] = bounds[places].cpu().numpy()
-        return values, errors
-
     def _refined(self, given: torch.Tensor, tol: float) -> tuple[torch.Tensor, torch.Tensor]:
-        """P times a block in double precision, and a bound of the errors in each column."""
+        """Compute P times a block in double precision, and a bound of the errors per column."""
         import torch
 
         scaled = given.mul_(1 - self._decay)
@@ -107,7 +86,7 @@ class TorchInverse:
         return values, bounds
 
     def _walk(self, values: torch.Tensor) -> torch.Tensor:
-        """``transition @ values``, summed in a fixed order."""
+        """Compute ``transition @ values``, summed in a fixed order."""
         from torch.nn.functional import embedding_bag
 
         return embedding_bag(
@@ -119,26 +98,14 @@ class TorchInverse:
             include_last_offset=True,
         )
 
-    def _units(self, columns: Ints) -> torch.Tensor:
-        import torch
-
-        units = torch.zeros(
-            (len(self._starts) - 1, len(columns)), dtype=torch.float64, device=self._device
-        )
-        units[torch.tensor(columns), torch.arange(len(columns))] = 1
-        return units
-
-    def _blocks(self, n_columns: int) -> list[slice]:
-        return row_blocks(n_columns, BLOCK_ENTRIES // (len(self._starts) - 1))
-
 
 def _check_room(n_rows: int, itemsize: int, device: torch.device) -> None:
-    """Raise unless the system, its factors and the blocks fit the memory of the device."""
+    """Raise unless the system, its factors and the blocks fit into the device's memory."""
     room = free_memory(device) - HELD_BLOCKS * 8 * min(BLOCK_ENTRIES, n_rows**2)
     if 2 * itemsize * n_rows**2 > room:
         most = int((max(room, 0) / (2 * itemsize)) ** 0.5)
         raise ValueError(
             f"propagate_affinities: n must be at most {most} for solver='torch' on '{device}', "
-            f"where two n x n arrays take up what memory is free; got {n_rows}. "
+            f"whose free memory must hold two n x n arrays; got {n_rows}. "
             "Use solver='auto', or a device with more memory."
         )

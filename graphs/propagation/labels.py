@@ -1,4 +1,4 @@
-"""Labels and affinities carried along the edges of a neighbor graph."""
+"""Label propagation on a neighbor graph."""
 
 from __future__ import annotations
 
@@ -31,6 +31,10 @@ from ssdml.utils.validation import (
 
 __all__ = ["propagate_labels"]
 
+BLOCK_ENTRIES = 2**25  # entries of the columns solved for together
+CACHED_ENTRIES = 2**22  # of scores; beyond, products are 3 times as fast if rows are reordered
+FAINT = 1000.0  # in units of the residual: far from all labels, errors of 8 units were seen
+
 
 def propagate_labels(
     graph: Any,
@@ -43,7 +47,7 @@ def propagate_labels(
     return_solution: bool = False,
     n_jobs: int | None = None,
 ) -> Any:
-    r"""Distribution of the classes at each row, spread from the labeled rows.
+    r"""Propagate labels over the graph to class probabilities of all rows.
 
     .. math:: F = (1 - \gamma) (I - \gamma D^{-1/2} W D^{-1/2})^{-1} H
 
@@ -53,9 +57,9 @@ def propagate_labels(
     Parameters
     ----------
     graph : KNNGraph or sparse array of shape (n_samples, n_samples)
-        A sparse array holds symmetric weights of at least 0; duplicate entries are summed, and
-        one on the diagonal lets labels stay where they are. A KNNGraph takes the weights of
-        :func:`adjacency`: "cosine" for a graph of cosine distances, "heat" otherwise.
+        A sparse array holds symmetric weights of at least 0; duplicate entries are summed. The
+        weights of a KNNGraph are those of :func:`adjacency`: "cosine" for cosine distances, else
+        "heat".
     y : array of shape (n_samples,), int
         -1 where unlabeled.
     decay : float
@@ -63,9 +67,9 @@ def propagate_labels(
     class_prior : array of shape (n_classes,), or None
         Share of each class among all rows; None: its share among the labeled rows.
     tol : float
-        2-norm of the solver's residual, relative to the right-hand side, for each class.
+        2-norm of the solver's residual per class, relative to the right-hand side.
     start : array of shape (n_samples, n_classes), or None
-        Where the solver begins: the scores F of an earlier call on a similar graph.
+        Warm start: the scores F of an earlier call on a similar graph.
     return_solution : bool
         Whether to return the solver's solution as well.
     n_jobs : int or None
@@ -74,25 +78,23 @@ def propagate_labels(
     Returns
     -------
     distributions : ndarray of shape (n_samples, n_classes)
-        Columns in the order of ``np.unique(y[y != -1])``; in single precision where the distances
-        or weights of the graph are.
+        Columns in the order of ``np.unique(y[y != -1])``; float32 if the distances or weights of
+        the graph are.
     solution : Solution
-        Scores F as ``values``, in the precision of the distributions where that can tell them from
-        0, ``n_iter`` and ``residual``; only with ``return_solution``.
+        Scores F as ``values``, ``n_iter`` and ``residual``; only with ``return_solution``.
 
     Warns
     -----
     RuntimeWarning
-        Where no label reaches some rows (they get ``class_prior``), or the solver stops early.
+        If no label reaches some rows (they get ``class_prior``), or the solver stops early.
 
     Notes
     -----
     Differs from [1]_ in three ways: (a) classes are rescaled to their prior masses, after [2]_;
-    (b) the linear system is solved by conjugate gradients in single precision, with residuals in
-    double, and a coarse correction that saves half of the steps as long as labels reach all rows
-    well; (c) one more step of the fixed point
-    follows, so that rows whose mass is below the tolerance take the proportions of their
-    neighbors. Labeled rows are not clamped: one among many of another class can be outvoted.
+    (b) the linear system is solved by preconditioned conjugate gradients in single precision, with
+    residuals in double; (c) a fixed-point step follows, so that rows whose mass is below the
+    tolerance take the proportions of their neighbors. Labeled rows are not clamped: one among
+    many of another class can be outvoted.
 
     References
     ----------
@@ -116,8 +118,8 @@ def propagate_labels(
     check_labeled(labels, "propagate_labels", "Label some rows.")
     codes, n_classes = class_codes(labels)
     prior = class_shares(class_prior, codes, n_classes)
-    start = None if start is None else np.asarray(start)
-    check_start(start, (len(labels), n_classes))
+    if start is not None:
+        start = _check_start(np.asarray(start), (len(labels), n_classes))
     given = graph.distances if isinstance(graph, KNNGraph) else graph
     dtype = np.float32 if given.dtype == np.float32 else np.float64
     with threads(count_threads(n_jobs)) as pool:
@@ -133,13 +135,6 @@ def propagate_labels(
     return (distributions, solution) if return_solution else distributions
 
 
-# Scores of classes spread over a symmetric graph, and distributions made of them.
-
-BLOCK_ENTRIES = 2**25  # entries of the columns that are solved for together
-CACHED_ENTRIES = 2**22  # of scores; more, and products are 3 times as fast where neighbors meet
-FAINT = 1000.0  # scores in units of the residual: far from all labels, errors of 8 were seen
-
-
 def spread_scores(
     weights: sparse.csr_array,
     codes: Ints,
@@ -150,10 +145,9 @@ def spread_scores(
     dtype: Any,
     pool: Threads,
 ) -> Solution:
-    """Scores of the classes, a few of them at a time: memory is that of the scores and a block.
+    """Compute the scores F, a block of classes at a time; in ``dtype``, unless it is too narrow.
 
-    Many are computed in an order of the rows in which neighbors lie together. ``dtype`` is that in
-    which they are returned, unless that is too narrow.
+    If there are many, rows are reordered so that neighbors lie together in memory.
     """
     n, similarity = len(codes), symmetric_normalized(weights)
     profile = np.sqrt(weights.sum(axis=1))
@@ -177,8 +171,8 @@ def spread_scores(
             def step_on(rows: slice) -> None:
                 scores[order[rows], block] = decay * shared.part(rows, values) + seeds[rows]
 
-            # True scores are not negative. One step of the fixed point keeps them so, and gives
-            # rows beyond the reach of the tolerance the proportions of their neighbors.
+            # True scores are not negative. The fixed-point step keeps them so, and gives rows
+            # below the tolerance the proportions of their neighbors.
             pool.map(step_on, n)
             return found._replace(values=scores)
 
@@ -193,18 +187,18 @@ def spread_scores(
     norms = (1 - decay) * np.sqrt(np.bincount(codes[codes != UNLABELED]))
     if not has_faint_rows(solution.values, norms, profile, solution.residual):
         return solution
-    # The correction leaves a residual that is as large there as elsewhere, and proportions that
-    # mean nothing. Without it labels come one edge farther with each step, and proportions hold,
-    # as long as no score is too small for its precision.
+    # The correction leaves a residual as large in faint rows as elsewhere, and meaningless
+    # proportions. Without it, labels advance by one edge per step, and proportions hold as long as
+    # no score underflows.
     del solution
     return solve(np.float64, None)
 
 
 def has_faint_rows(scores: Array, norms: Array, profile: Array, residual: float) -> bool:
-    """Whether rows are so far from all labels that their scores hardly stand out of the residual.
+    """Return whether the residual may spoil the scores of rows that are far from all labels.
 
-    ``norms`` are those of the right-hand sides, ``residual`` is relative to them; it is spread over
-    the rows like the slowest mode, ``profile``, roughly.
+    ``residual`` is relative to the ``norms`` of the right-hand sides, and spread over the rows
+    roughly like the slowest mode, ``profile``.
     """
     level = FAINT * residual / (np.linalg.norm(profile) or 1.0)
     for rows in row_blocks(len(scores), BLOCK_ROWS):
@@ -215,9 +209,9 @@ def has_faint_rows(scores: Array, norms: Array, profile: Array, residual: float)
 
 
 def to_simplex(scores: Array, prior: Array, dtype: Any) -> Array:
-    """Rows scaled to sum to 1, their columns to the prior masses, and rows to sum to 1 again.
+    """Scale rows to sum to 1, columns to the prior masses, and rows to sum to 1 again.
 
-    Rows of zeros get the prior, and one warning counts them.
+    Rows of zeros get the prior, with a warning.
     """
     blocks, masses, unreached = row_blocks(len(scores), BLOCK_ROWS), np.zeros(len(prior)), 0
     distributions = np.empty(scores.shape, dtype)
@@ -242,22 +236,22 @@ def to_simplex(scores: Array, prior: Array, dtype: Any) -> Array:
     return distributions
 
 
-def check_start(start: Any, shape: tuple[int, int]) -> None:
-    """Raise unless scores to begin with are finite, and as many as the scores to be found."""
-    if start is not None and np.shape(start) != shape:
+def _check_start(start: Array, shape: tuple[int, int]) -> Array:
+    if start.shape != shape:
         raise ValueError(
             f"propagate_labels: start must have shape {shape}, a row for each row of the graph "
-            f"and a column for each class in y; got {np.shape(start)}."
+            f"and a column for each class in y; got {start.shape}."
         )
-    if start is not None and not np.isfinite(start).all():
+    if not np.isfinite(start).all():
         raise ValueError(
             "propagate_labels: start must be finite; got NaN or infinite scores. Pass None to "
-            "begin at 0."
+            "start at 0."
         )
+    return start
 
 
 def class_shares(class_prior: Any, codes: Ints, n_classes: int) -> Array:
-    """Share of each class among all rows: as given, or as among the labeled rows."""
+    """Return the prior of each class: as given, or its share among the labeled rows."""
     if class_prior is None:
         counts = np.bincount(codes[codes != UNLABELED])
         shares: Array = counts / counts.sum()
@@ -265,7 +259,7 @@ def class_shares(class_prior: Any, codes: Ints, n_classes: int) -> Array:
     prior = np.asarray(class_prior, dtype=np.float64)
     if prior.shape != (n_classes,) or not (np.isfinite(prior) & (prior > 0)).all():
         raise ValueError(
-            f"propagate_labels: class_prior must hold {n_classes} positive numbers, one for each "
-            f"class in y; got {class_prior!r}."
+            f"propagate_labels: class_prior must hold {n_classes} positive numbers, one per class "
+            f"in y; got {class_prior!r}."
         )
     return prior / prior.sum()

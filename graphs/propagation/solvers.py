@@ -1,12 +1,12 @@
-"""How ``(I - decay * transition)`` is inverted: the door between propagation and linear algebra.
+"""Solvers of ``(I - decay * transition) F = right_hand_sides``.
 
-A solver is made once for a transition and a decay, and applied to any number of right-hand sides.
-The Krylov kernels sum in a fixed order, and leave BLAS no threads of its own: results do not depend
-on their number.
+The Krylov solvers sum in a fixed order with one thread per block: results do not depend on the
+number of threads.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -18,49 +18,37 @@ from ssdml.utils.parallel import SERIAL, ParallelMatrix, Threads, row_blocks, th
 from ssdml.utils.typing import Array
 
 MAX_ITER = 1000
-COLUMNS = 128  # that BiCGSTAB works on at a time: its arrays are as tall as the graph
-NEAR = 10.0  # times the tolerance, where an update need not halve the residual
+COLUMNS = 128  # columns that BiCGSTAB solves for at a time
+NEAR = 10.0  # times the tolerance: closer, an update need not halve the residual
 
-
-class Propagator(Protocol):
-    """Applies ``P = (1 - decay) (I - decay * transition)^-1`` to right-hand sides."""
-
-    def __call__(self, right_hand_sides: Array) -> Array:
-        """``P @ right_hand_sides``, of shape (n, r)."""
-
-
-class Certified(Protocol):
-    """A propagator that tells how wrong it may be."""
-
-    def __call__(self, right_hand_sides: Array) -> tuple[Array, Array]:
-        """``P @ right_hand_sides``, and the largest error in each column."""
+# Computes ``P @ right_hand_sides`` with ``P = (1 - decay) (I - decay * transition)^-1``.
+Propagator = Callable[[Array], Array]
+# The same, with the largest error in each column.
+Certified = Callable[[Array], tuple[Array, Array]]
 
 
 class MakePropagator(Protocol):
-    """Prepares a row-stochastic transition; ``tol`` bounds the error of every entry."""
+    """Prepare a row-stochastic transition."""
 
     def __call__(
         self, transition: sparse.csr_array, decay: float, *, tol: float, n_threads: int = 1
     ) -> Propagator:
-        """Propagator, for right-hand sides with entries between -1 and 1."""
+        """Errors are at most ``tol`` for right-hand sides with entries between -1 and 1."""
 
 
 class Solution(NamedTuple):
-    """What an iterative kernel returns; warning is the caller's."""
+    """Result of an iterative solver, converged or not."""
 
     values: Array  # (n, r)
     n_iter: int
-    residual: float  # the largest over the columns, in the kernel's own measure
+    residual: float  # the largest over the columns, in the solver's own measure
     converged: bool
 
 
 def dense_propagator(
     transition: sparse.csr_array, decay: float, *, tol: float, n_threads: int = 1
 ) -> Propagator:
-    """One LU factorization, exact to rounding whatever ``tol``; O(n³) time, O(n²) memory.
-
-    The threads are those of BLAS.
-    """
+    """Factorize by LU, exact to rounding; O(n³) time, O(n²) memory, threads of BLAS."""
     del tol, n_threads
     from scipy.linalg import lu_factor, lu_solve
 
@@ -78,9 +66,9 @@ def dense_propagator(
 def krylov_propagator(
     transition: sparse.csr_array, decay: float, *, tol: float, n_threads: int = 1
 ) -> Propagator:
-    """BiCGSTAB, on 128 columns at once; the fixed point's own iteration ends what it leaves."""
-    # |(I - decay Q)^-1| <= 1 / (1 - decay) in the maximum norm, for rows of Q that sum to 1: so
-    # a residual of (1 - decay) tol means an error of at most tol.
+    """Solve by BiCGSTAB; the fixed-point iteration finishes what does not converge."""
+    # |(I - decay Q)^-1| <= 1 / (1 - decay) in the maximum norm, for rows of Q that sum to 1: a
+    # residual of (1 - decay) tol means an error of at most tol.
     largest_residual = (1 - decay) * tol
 
     def propagate(right_hand_sides: Array) -> Array:
@@ -103,12 +91,12 @@ def krylov_propagator(
 
 
 def certified(propagate: Propagator, transition: sparse.csr_array, decay: float) -> Certified:
-    """The same propagator, its errors bounded by the residuals that it leaves."""
+    """Add error bounds to a propagator, computed from the residuals."""
 
     def propagate_and_bound(right_hand_sides: Array) -> tuple[Array, Array]:
         values = propagate(right_hand_sides)
         residual = (1 - decay) * right_hand_sides - values + decay * (transition @ values)
-        # Rounding of the residual itself: some units of the sizes that cancel in it.
+        # Rounding of the residual itself, in which large terms cancel.
         rounding = 8 * np.finfo(values.dtype).eps * np.abs(values).max(axis=0)
         return values, np.abs(residual).max(axis=0) / (1 - decay) + rounding / (1 - decay)
 
@@ -130,14 +118,13 @@ def conjugate_gradient(
 ) -> Solution:
     """Solve ``(I - decay * similarity) F = right_hand_sides`` for symmetric ``similarity``.
 
-    All columns share one sparse product an iteration and keep their own step lengths. Stops when
-    the 2-norm of every column's residual is at most ``tol`` times that of its right-hand side.
-    Rows are worked on in blocks that fit the cache. ``coarse`` preconditions.
+    All columns share one sparse product per iteration and keep their own step lengths. Stops when
+    the 2-norm of every column's residual is at most ``tol`` times that of its right-hand side, or
+    when rounding prevents progress. ``coarse`` is the preconditioner.
 
-    Steps are taken in the precision of the right-hand sides. As often as rounding asks they are
-    added up in double, and begin anew from the true residual [1]_: single precision, half as many
-    bytes, comes to the same tolerance. Stops where rounding leaves no progress. ``values`` are
-    double, ``residual`` is the true one.
+    Steps are taken in the precision of the right-hand sides. When rounding requires it, they are
+    added up in double and restarted from the true residual [1]_, so that single precision reaches
+    the same tolerance. ``values`` are double, ``residual`` is the true one.
 
     References
     ----------
@@ -150,7 +137,7 @@ def conjugate_gradient(
     residual, image = right_hand_sides.copy(), np.empty_like(right_hand_sides)
 
     def measure(rows: slice) -> Array:
-        """Squares of the residual and, below them, what the correction sees of it."""
+        """Compute squares of the residual and, below them, its restriction to the clusters."""
         squares = _column_dots(residual[rows], residual[rows])[None]
         if coarse is None:
             return squares
@@ -189,7 +176,7 @@ def conjugate_gradient(
     before, n_iter, updated = np.zeros_like(scales), 0, largest(sums)
     while updated > tol and n_iter < max_iter:
         solved = sums[1:] if coarse is None else coarse.solve(sums[1:])
-        # Inner products of the residual and what the preconditioner makes of it.
+        # Inner products of the residual and the preconditioned residual.
         products = sums[0] + _column_dots(sums[1:], solved)
         factor, solved = _divide(products, before).astype(dtype), solved.astype(dtype)
         threads.map(partial(aim, factor=factor, solved=solved), n)
@@ -199,7 +186,7 @@ def conjugate_gradient(
         if not max(tol, root * updated) < largest(sums) < updated / root or n_iter == max_iter:
             threads.map(add, n)
             sums, earlier = threads.sum(update, n), updated
-            # Begin anew: beside a residual that jumped, the old direction would weigh too much.
+            # Restart: beside a residual that jumped, the old direction would weigh too much.
             updated, before = largest(sums), np.zeros_like(scales)
             if not updated <= max(earlier / 2, NEAR * tol):
                 break
@@ -217,9 +204,8 @@ def stabilized_biconjugate_gradient(
 ) -> Solution:
     """Solve ``(I - decay * transition) F = right_hand_sides``; each column is its own BiCGSTAB.
 
-    A column is finished when no entry of its residual exceeds ``tol``; one whose recurrence breaks
-    down stays where it is, and then ``converged`` is False. ``transition`` is whatever multiplies
-    arrays from the left.
+    A column is finished when no entry of its residual exceeds ``tol``. On breakdown, it keeps its
+    last iterate, and ``converged`` is False. ``transition`` is anything with ``@``.
 
     References
     ----------
@@ -266,13 +252,13 @@ def stabilized_biconjugate_gradient(
         turned = apply(residual)
         damping = _divide(dots(turned, residual), dots(turned, turned))
         moved = partial(whole_step, turned=turned, step=step, damping=damping)
-        residual[:, np.max(threads.map(moved, n), axis=0) <= tol] = 0  # comes to rest
+        residual[:, np.max(threads.map(moved, n), axis=0) <= tol] = 0  # finished
         updated = dots(shadow, residual)
         factor = _divide(updated, alignment) * _divide(step, damping)
         threads.map(partial(aim, image=image, damping=damping, factor=factor), n)
         alignment = updated
         n_iter += 1
-    # The recurrence drifts away from the true residual: the answer is judged by the latter.
+    # The recurrence drifts away from the true residual, which decides.
     worst = float(np.abs(right_hand_sides - apply(values)).max())
     return Solution(values, n_iter, worst, worst <= tol)
 
@@ -280,9 +266,9 @@ def stabilized_biconjugate_gradient(
 def iterate_fixed_point(
     transition: Any, decay: float, right_hand_sides: Array, start: Array, *, tol: float
 ) -> Solution:
-    """Repeat ``F = decay * transition @ F + right_hand_sides`` until no entry moves by ``tol``.
+    """Iterate ``F = decay * transition @ F + right_hand_sides`` until no entry moves by ``tol``.
 
-    The residual shrinks by ``decay`` a step, always, until rounding stops it.
+    The residual shrinks by ``decay`` per step, until rounding stops it.
     """
     values = start
     residual, n_iter = np.inf, 0
@@ -301,6 +287,6 @@ def _column_dots(left: Array, right: Array) -> Array:
 
 
 def _divide(numerators: Array, denominators: Array) -> Array:
-    """Quotients; 0 for a column at rest, whose denominator is 0."""
+    """Divide; 0 for a finished column, whose denominator is 0."""
     out = np.zeros_like(numerators)
     return np.divide(numerators, denominators, out=out, where=denominators != 0)

@@ -1,18 +1,19 @@
 r"""Entries of ``(1 - decay) (I - decay Q)^-1`` on given pairs, each with a bound of its error.
 
-From row i a walk goes T steps forth, from column j T' steps back; between the two lies the inverse
-itself:
+A walk takes T steps forward from row i, and one T' steps back from column j; between the two is the
+inverse itself:
 
 .. math:: P_{ij} = (1 - \gamma) \sum_{t < T + T'} \gamma^t (Q^t)_{ij} + r_i^\top P s_j, \qquad
     r_i = \gamma^T (Q^\top)^T e_i, \quad s_j = \gamma^{T'} Q^{T'} e_j
 
-The last term is taken on the slow modes. Its error is at most the product of what r_i and s_j have
-outside them, over the gap (:mod:`ssdml.graphs.propagation.deflation`); where that is too much one walks on.
+The last term is computed on the slow modes. Its error is at most the product of the norms of r_i
+and s_j outside them, over the gap (:mod:`ssdml.graphs.propagation.deflation`). If that is too much,
+walks continue.
 
-All pairs of a row share its walk forth, and each looks back a few steps on its own; or all pairs of
-a column share its walk back, and look forth. What dies out last are the columns of hubs, and every
-row has one for a neighbor. So rows have all to walk as far, which is the shorter way where they
-meet most of the graph soon; in a large one the columns walk back, and far only those of hubs.
+All pairs of a row share its forward walk, and each looks back a few steps; or all pairs of a column
+share its backward walk, and look forward. Columns of hubs converge last, and every row has a hub for
+a neighbor. So all rows have to walk equally far, which is faster in a small graph; in a large one,
+columns walk back, and only those of hubs far.
 """
 
 from __future__ import annotations
@@ -31,13 +32,14 @@ from ssdml.utils.parallel import ParallelMatrix, Threads, row_blocks, threads
 from ssdml.utils.typing import Array, Ints
 
 LOOSE_TOL, LOOSE_MODES = 0.25, 40  # in units of 1 - decay: beyond, fewer modes are faster
-LARGE_ROWS = 50_000  # beyond, clusters want a mode each, and no walk meets all rows soon
-LOOKED_UP = 200  # rows that every pair may look at, by the mean; more for the hubs of large graphs
-MANY = 64  # one of so many rows, for whom the others look a step farther
-MAX_WALKS, MIN_BLOCKS = 512, 64  # that a thread takes at a time, and to share out evenly
-WALKED_COLUMNS = 32  # columns of n rows that are copied at a time
-SOLVED = 1e-4  # share of the tolerance to which the modes are corrected
-FLOAT32_TOL = 2e-5  # errors below which modes in single precision are too coarse a help
+LARGE_ROWS = 50_000  # beyond, each cluster needs a mode, and no walk meets all rows soon
+LOOKED_UP = 200  # mean number of rows that a pair looks at; more for the hubs of large graphs
+MANY = 64  # look a step farther if more than one of so many rows are unfinished
+MAX_WALKS, MIN_BLOCKS = 512, 64  # walks per thread at a time, and blocks for an even load
+WALKED_COLUMNS = 32  # columns of n rows copied at a time
+SOLVED = 1e-4  # residual of the modes, relative to the tolerance
+FLOAT32_TOL = 2e-5  # tolerance below which modes are in double precision
+FORGOTTEN = 1e-30  # smaller masses are dropped: below rounding, and slow to multiply
 
 
 class PairEntries(NamedTuple):
@@ -49,7 +51,7 @@ class PairEntries(NamedTuple):
 
 
 class Walks:
-    """Walks along a matrix from every row at once, and what they have on the slow modes.
+    """Walks from every row, and their projections on the slow modes.
 
     ``weights`` are those of squares of masses; ``on_modes`` and ``modes`` are changed in place.
     """
@@ -69,7 +71,7 @@ class Walks:
         self._shared, self._pool = ParallelMatrix(step.astype(modes.dtype), pool), pool
 
     def go(self, count: int) -> None:
-        """So many steps, in place, of some columns at a time: only these are ever held twice."""
+        """Take ``count`` steps, in place and some columns at a time."""
         self.n_steps += count
         for block in (self.on_modes, self.modes):
             for columns in row_blocks(block.shape[1], WALKED_COLUMNS):
@@ -80,17 +82,17 @@ class Walks:
 
     @property
     def inside(self) -> Array:
-        """Squares of what each walk has left on the modes, (n,)."""
+        """Squared norms of the walks on the modes, (n,)."""
         squares: Array = np.einsum("nm,nm->n", self.modes, self.modes, dtype=np.float64)
         return squares
 
     @property
     def rounding(self) -> float:
-        """Relative error of what has walked so far."""
+        """Relative rounding error of the walks."""
         return _rounding(self.modes.dtype, self.n_steps)
 
     def norms(self) -> tuple[Array, Array]:
-        """Norms of all that each walk has left, and of its part outside the modes."""
+        """Compute the norms of all walks, and of their parts outside the modes."""
         everything = np.arange(len(self.weights))
         squares = np.empty(len(everything))
         measure = partial(
@@ -114,7 +116,7 @@ def walk_entries(
     n_threads: int = 1,
     max_products: float = np.inf,
 ) -> PairEntries | None:
-    """Entries of ``P`` on the pairs of a pattern, with errors of at most ``tol``.
+    """Compute entries of ``P`` on the pairs of a pattern, with errors of at most ``tol``.
 
     Parameters
     ----------
@@ -124,12 +126,12 @@ def walk_entries(
     pattern : csr_array of shape (n, n)
         Its data are not read.
     tol : float
-        Where rounding in double precision allows no less, the bounds say how much it is. Below
-        2e-5 the modes are double as well: twice the memory.
+        If rounding prevents it, the bounds are larger. Below 2e-5 the modes are double as well:
+        twice the memory.
     n_threads : int
-        The result does not depend on it.
+        Never changes the result.
     max_products : float
-        That may lie before half of the walks, as fast as their bounds shrink.
+        Give up if half of the walks are expected to need more, by how fast their bounds shrink.
 
     Returns
     -------
@@ -138,9 +140,9 @@ def walk_entries(
 
     Notes
     -----
-    A walk of T steps costs as many products as there are edges about the rows it meets, whatever
-    n is; the modes cost some fifty products of the transition with m columns. Memory: four arrays
-    of n x m in single precision, a dozen of 2^25 entries beside them, and some copies of the edges.
+    A walk of T steps costs as many products as the rows it meets have edges, whatever n is; the
+    modes cost some fifty products of the transition with m columns. Memory: four arrays of n x m in
+    single precision, a dozen of 2^25 entries, and some copies of the edges.
 
     Examples
     --------
@@ -150,7 +152,7 @@ def walk_entries(
     """
     dtype = np.float32 if tol > FLOAT32_TOL else np.float64
     n_modes = _count_modes(transition.shape[0], tol / (1 - decay))
-    # Walks stay among rows that lie together in memory: three times as fast at 10^6 rows.
+    # Walks stay among rows close in memory: three times as fast at 10^6 rows.
     order = near_order(sparse.csr_array(transition + transition.T))
     moved = reordered(transition, order)
     places = (np.arange(pattern.nnz), pattern.indices, pattern.indptr)
@@ -180,10 +182,10 @@ def walk_on(
     pool: Threads,
     max_products: float,
 ) -> PairEntries | None:
-    """Walk far until the bounds of all pairs are met, or rounding alone is beyond them.
+    """Walk until all bounds are at most ``tol``, or rounding prevents it.
 
-    Masses walk in double precision, ``parts`` go along in theirs. Rows of the pattern are where
-    one walks far from, and its data are the places of its pairs in the result.
+    Masses are in double precision, ``parts`` in theirs. Far walks start at the rows of the pattern,
+    whose data are the places of its pairs in the result.
     """
     n = pattern.shape[0]
     values, bounds, worst, floors = *np.empty((2, pattern.nnz)), *np.empty((2, n))
@@ -195,12 +197,12 @@ def walk_on(
         pattern=_csr(pattern),
         out=(values, bounds, worst, floors),
     )
-    most_met = 1 + int(np.diff(near.step[0].astype(np.int64)).max())  # that are added up in a row
+    most_met = 1 + int(np.diff(near.step[0].astype(np.int64)).max())  # terms of a sum
     branching = len(near.step[1]) / n
     first = more = 1 + int(np.log(LOOKED_UP) / np.log(max(branching, 3)))
-    far.go(first + (n <= LARGE_ROWS))  # of many columns most settle a step earlier
+    far.go(first + (n <= LARGE_ROWS))  # most of many columns finish a step earlier
     late, n_walked, moves = np.arange(n), 0, len(far.step[1])
-    # Bounds shrink with every step, by the root of the decay at least, and their floors grow.
+    # Bounds shrink by at least the root of the decay per step, and their floors grow.
     while len(late):
         if more:
             near.go(more)
@@ -223,7 +225,8 @@ def walk_on(
             return None
         n_walked = n_steps
         late = late[(worst[late] > tol) & (floors[late] <= tol)]
-        # A step more to look costs all rows as much as a walk: it is for the hubs of a large graph.
+        # Looking a step farther costs as much as a walk from all rows: only for hubs of a large
+        # graph.
         widens = far.n_steps == first + 1 and branching ** (far.n_steps + 1) < n
         more = int(near.n_steps == first and widens and MANY * len(late) > n)
         if len(late) and not more:
@@ -234,17 +237,17 @@ def walk_on(
 def products_ahead(
     before: Array, now: Array, n_more: int, n_steps: int, tol: float, n_edges: int
 ) -> float:
-    """Least number of products that half of the walks have before them, as their bounds shrink.
+    """Estimate the products that half of the walks still need, at least.
 
     Parameters
     ----------
     before, now : arrays of shape (m,)
-        Bounds of each walk's errors, at the last look and at this.
+        Bounds of each walk's errors, before and after the last steps.
     n_more, n_steps : int
-        Steps between the two, and in all.
+        Number of the last steps, and of all.
     tol : float
     n_edges : int
-        Products of a step that meets all rows.
+        Products of a step from all rows.
 
     Examples
     --------
@@ -260,31 +263,23 @@ def products_ahead(
 
 
 def share_out(walk: Callable[[Ints], None], sources: Ints, pool: Threads) -> None:
-    """Walk from all sources, some a thread at a time."""
+    """Walk from all sources in threads."""
     size = min(MAX_WALKS, len(sources) // MIN_BLOCKS)
     pool.map(lambda block: walk(sources[block]), len(sources), size)
 
 
 def _rounding(dtype: np.dtype[Any], n_steps: int) -> float:
-    """Relative error of what has walked so many steps.
-
-    It is multiplied by γ Q in each of them, whose rounding goes the same way every time.
-    """
+    """Bound the relative rounding error of ``n_steps`` products with the same matrix."""
     return (16 + n_steps) * float(np.finfo(dtype).eps)
 
 
 def _csr(matrix: sparse.csr_array) -> tuple[Any, ...]:
-    """Pointers, columns and data of a sparse matrix, of the same types whatever its size.
+    """Return pointers, columns and data of a sparse matrix, of the same dtypes for any size.
 
-    Compiled loops look for negative indices unless these are unsigned: a quarter of their time.
+    Unsigned indices save compiled loops the check for negative ones, a quarter of their time.
     """
     columns = matrix.indices.astype(np.int32, copy=False).view(np.uint32)
     return matrix.indptr.astype(np.uint64), columns, matrix.data
-
-
-# The walk from one row after another, compiled: all that is not array algebra in walks.py.
-
-FORGOTTEN = 1e-30  # masses below go no further: far below rounding, and slow to multiply
 
 
 @njit(nogil=True, cache=True)
@@ -301,10 +296,10 @@ def walk_pairs(
     constants: Any,
     out: Any,
 ) -> None:
-    """Write values and bounds of all pairs of the sources, and the largest bound of each.
+    """Write values and bounds of all pairs of the sources, and the largest bound per source.
 
-    From a source one walks far, along γ Q or back; from the other end of a pair one looks, the
-    other way, at the rows a few steps away.
+    The far walk starts at a source, the near walk at the other end of a pair, in the opposite
+    direction.
 
     Parameters
     ----------
@@ -314,17 +309,16 @@ def walk_pairs(
     share : float
         1 - γ.
     far, near, pattern : tuple of arrays
-        Pointers, columns and data of γ Q and of its transpose, or the other way round, and of the
-        pairs by sources, whose data are their places in ``out``.
+        Pointers, columns and data of γ Q and its transpose (or the reverse), and of the pairs by
+        source, whose data are their places in ``out``.
     far_ends, near_ends : tuple of arrays
-        What the walks have on the slow modes when they end, and the squares of it (far) or the
-        norms of all and of what is outside the modes (near).
+        Projections of the walks on the slow modes, with their squared norms (far) or the norms of
+        the walks and of their parts outside the modes (near).
     constants : tuple
-        Weights of squares of masses that walk far, the gap, the slack for unit vectors, and the
-        relative rounding of modes and of masses after all steps.
+        Weights of squares of far masses, the gap, the slack for unit vectors, and the relative
+        rounding errors of modes and masses.
     out : tuple of arrays
-        Values and bounds of the pairs; the largest bound of each source, and what of it no walk
-        ends.
+        Values and bounds of the pairs; the largest bound per source, and its part due to rounding.
     """
     pair_pointers, others, places = pattern
     from_source, inside = far_ends
@@ -367,7 +361,7 @@ def walk_pairs(
 
 @njit(nogil=True, cache=True)
 def walk_squares(sources: Any, n_steps: int, step: Any, weights: Any, squares: Any) -> None:
-    """Write the weighted sum of squares of what a walk of so many steps has left, by source."""
+    """Write the weighted sum of squares of each source's masses after ``n_steps``."""
     here, there, seen, found, stamps = _buffers(step)
     stamp = 0
     for source in sources:
@@ -383,7 +377,7 @@ def walk_squares(sources: Any, n_steps: int, step: Any, weights: Any, squares: A
 
 @njit(nogil=True, cache=True)
 def _buffers(step: Any) -> Any:
-    """Masses before and after a step, the rows that hold them, and the step that met a row last."""
+    """Allocate masses before and after a step, their rows, and the last step to meet each row."""
     n, dtype = len(step[0]) - 1, step[2].dtype
     rows = np.empty(n, np.uint32), np.empty(n, np.uint32)
     return np.zeros(n, dtype), np.zeros(n, dtype), rows[0], rows[1], np.zeros(n, np.int64)
@@ -393,7 +387,7 @@ def _buffers(step: Any) -> Any:
 def _move_on(
     step: Any, here: Any, there: Any, seen: Any, n_seen: int, found: Any, stamps: Any, stamp: int
 ) -> int:
-    """Move all masses along the edges, from here to there; returns how many rows hold some."""
+    """Move all masses along the edges from here to there; return how many rows hold some."""
     pointers, neighbors, moves = step
     n_found = 0
     for position in range(n_seen):
@@ -414,10 +408,10 @@ def _move_on(
 
 @njit(nogil=True, cache=True)
 def _mass_met(step: Any, masses: Any, row: int, n_steps: int) -> float:
-    """Mass that a walk of so many steps from a row meets, the last one not counted."""
+    """Sum the masses that a walk from a row meets in fewer than ``n_steps`` steps."""
     pointers, columns, moves = step
     total = np.float64(masses[row])
-    if n_steps == 2:  # most calls end here
+    if n_steps == 2:  # the most frequent case
         for edge in range(pointers[row], pointers[row + 1]):
             total += moves[edge] * masses[columns[edge]]
     elif n_steps > 2:

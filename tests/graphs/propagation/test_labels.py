@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 from ssdml.graphs import KNNGraph, adjacency, knn_graph, propagate_affinities, propagate_labels
-from ssdml.graphs.propagation import affinities, labels as propagation, labels as spreading, solvers
+from ssdml.graphs.propagation import affinities, labels as spreading, solvers
 from tests import reference
 
 SIDES = {"one": reference.one_sided_affinities, "two": reference.two_sided_affinities}
@@ -285,7 +285,7 @@ class TestPropagateAffinities:
         np.testing.assert_array_equal(W.toarray(), W.toarray().T)
 
     def test_dense_work_is_refused_beyond_its_size(self, graph, y, monkeypatch):
-        monkeypatch.setattr(propagation, "MAX_DENSE_ROWS", 89)
+        monkeypatch.setattr(affinities, "MAX_DENSE_ROWS", 89)
         for options in ({"solver": "dense"}, {"pairs": "all"}):
             with pytest.raises(ValueError, match=r"n must be at most 89 .*; got 90. Use pairs="):
                 propagate_affinities(graph, y, **options)
