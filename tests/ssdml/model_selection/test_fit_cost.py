@@ -25,7 +25,7 @@ from ssdml.model_selection.fit_cost import (
 
 ROOT = Path(__file__).parents[3]
 SHAPE = FitShape(20_000, 64, 10, 60, 10, 4)
-MODES = [{}, {"backbone": "residual", "max_rounds": 2}, {"partition_size": 300, "max_rounds": 2}]
+MODES = [{}, {"backbone": "residual", "max_rounds": 2}, {"partition_size": 100, "max_rounds": 2}]
 
 
 @pytest.fixture
@@ -38,14 +38,15 @@ def seconds_by_size(monkeypatch):
         return dict.fromkeys(("neighbors", "labels", "round 1"), 1e-6 * len(X))
 
     monkeypatch.setattr(fit_cost, "_stage_seconds", stage_seconds)
+    monkeypatch.setattr(fit_cost, "_index_seconds", lambda rows, estimator: 1e-6 * len(rows))
     return asked
 
 
 @pytest.mark.parametrize("mode", MODES, ids=["linear", "residual", "partitions"])
 def test_stages_are_those_of_the_fit(mode, rng, short_training):
-    X, y = rng.standard_normal((900, 5)), np.full(900, -1)
+    X, y = rng.standard_normal((300, 5)), np.full(300, -1)
     y[:40] = np.arange(40) % 4
-    plan = plan_fit(SSDML(**mode), 900, 5, n_classes=4)
+    plan = plan_fit(SSDML(**mode), 300, 5, n_classes=4)
     model = SSDML(guard=False, random_state=0, **mode).fit(X, y)
     assert [stage.name for stage in plan.stages] == list(model.stage_seconds_)
     assert all(stage.seconds > 0 and stage.megabytes > 0 for stage in plan.stages)
@@ -55,8 +56,8 @@ def test_stages_are_those_of_the_fit(mode, rng, short_training):
 
 def test_plan_uses_the_parameters_and_changes_nothing():
     model = SSDML(max_rounds=3)
-    assert len(plan_fit(model, 900, 3).stages) == 5
-    assert len(plan_fit(SSDML(), 900, 3).stages) == 4
+    assert len(plan_fit(model, 100, 3).stages) == 5
+    assert len(plan_fit(SSDML(), 100, 3).stages) == 4
     assert model.get_params() == SSDML(max_rounds=3).get_params()
 
 
@@ -105,7 +106,7 @@ from ssdml.model_selection import plan_fit
 n, d, n_classes = {shape}
 X = np.random.default_rng(0).standard_normal((n, d)).astype(np.float32)
 y = np.full(n, -1)
-y[: 5 * n_classes] = np.arange(5 * n_classes) % n_classes
+y[: 2 * n_classes] = np.arange(2 * n_classes) % n_classes  # two folds to calibrate by
 SSDML(guard=False, random_state=0).fit(X[:500], y[:500])  # loads what a fit loads
 with PeakMemory() as before:
     pass
@@ -224,4 +225,4 @@ def test_command_reports_missing_input_and_memory(run, tmp_path):
     assert "X.npy is missing" in run("--like", tmp_path / "X.npy").stderr
     result = run("--n", 10**9, "--d", 8)
     assert result.exit_code == 0
-    assert "MB that are free here" in result.stderr
+    assert "MB are free. Use fewer classes or neighbors" in result.stderr
