@@ -1,14 +1,14 @@
-"""faiss: nearest points by matrix products, and indices for approximate searches.
+"""Approximate nearest-neighbor search by faiss, with measured recall.
 
-An index is built with little effort in mind; how hard it then searches is set before each search.
+Random rows are searched exactly, then by an index with growing effort, until it finds enough of
+their true neighbors. The index then searches for all rows with that effort.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,40 +24,32 @@ from ssdml.graphs.neighbors.exact import (
 from ssdml.graphs.neighbors.rows import Rows
 from ssdml.utils.typing import Array, Ints
 
-CODE_BITS = 4  # of a coordinate: faiss compares 32 such codes by one instruction
-ROWS_PER_CENTER = 64  # that the centers of the lists are learned on
+logger = logging.getLogger("ssdml.graphs")
+
+SAMPLE = 1024  # rows whose recall is measured, to some 0.003
+TARGET_RECALL = 0.985
+GAIN = 0.003  # share of the misses that more effort must find, or it is given up
+CODE_BITS = 4  # per coordinate: faiss compares 32 such codes by one instruction
+ROWS_PER_CENTER = 64  # rows that the centers of the lists are learned on
 FEWEST_PROBES, MORE_EFFORT = 4, 1.25
 HNSW_LINKS, HNSW_BREADTH = 16, 64
 
 
-@dataclass(frozen=True)
-class Index:
-    """Points in an order that lets a search leave most of them out.
+class Index(NamedTuple):
+    """A faiss index whose effort can be set."""
 
-    Parameters
-    ----------
-    search : callable
-        Scores and candidates of queries, for ``(queries, width)``, by faiss.
-    exert : callable
-        Sets the effort of the searches that follow.
-    efforts : list of int
-        From little to much.
-    widths : list of int
-        Candidates that are worth ranking, in multiples of the neighbors wanted.
-    """
-
-    search: Callable[[Array, int], tuple[Array, Ints]]
-    exert: Callable[[int], None]
-    efforts: list[int]
-    widths: list[int]
+    search: Callable[[Array, int], tuple[Array, Ints]]  # scores and candidates of (queries, width)
+    exert: Callable[[int], None]  # sets the effort
+    efforts: list[int]  # ascending
+    widths: list[int]  # candidates to rank, in multiples of the neighbors wanted
 
 
 def inverted_lists(points: Rows, inner_product: bool, seed: int) -> Iterator[Index]:
-    """Lists of points around sqrt(n) centers; a search looks into those nearest to the query.
+    """Yield indices with lists of points around sqrt(n) centers.
 
-    First with coordinates as codes of 4 bits, which are cheap enough to look into many lists. Codes
-    are of no use where the lists are small beside the whole, in few dimensions or tight clusters.
-    There a second index serves, with coordinates as they are: few of its lists are enough.
+    First with coordinates as codes of 4 bits, so that many lists can be searched. Codes are too
+    coarse in few dimensions or tight clusters, where lists are small; the second index stores
+    coordinates as they are, and few of its lists suffice.
     """
     import faiss
 
@@ -68,9 +60,9 @@ def inverted_lists(points: Rows, inner_product: bool, seed: int) -> Iterator[Ind
     codes = faiss.IndexIVFPQFastScan(quantizer, d, n_lists, d, CODE_BITS, metric)
     codes.by_residual = False
     codes.cp.seed = seed
-    codes.cp.min_points_per_centroid = codes.pq.cp.min_points_per_centroid = 1  # hushes faiss
+    codes.cp.min_points_per_centroid = codes.pq.cp.min_points_per_centroid = 1  # no warnings
     chosen = np.random.default_rng(seed).permutation(n)[: n_lists * ROWS_PER_CENTER]
-    with faiss_threads(1):  # steps so small that threads would mostly wait for each other
+    with faiss_threads(1):  # small steps, in which threads would mostly wait for each other
         codes.train(points[np.sort(chosen)])
     yield _filled(codes, points, _efforts(n_lists), [4, 6, 8, 12, 16])
     # Beyond an eighth of the lists, the exact search is faster.
@@ -87,7 +79,7 @@ def _filled(index: Any, points: Rows, efforts: list[int], widths: list[int]) -> 
 
     def search(queries: Array, width: int) -> tuple[Array, Ints]:
         if index.metric_type == faiss_metric(True):
-            # A row of zeros has cosine 0 with every row. Codes would find none: it takes any.
+            # A row of zeros has cosine 0 with every row, but codes would find none.
             queries = np.where(queries.any(axis=1, keepdims=True), queries, np.float32(1))
         found: tuple[Array, Ints] = index.search(queries, width)
         return found
@@ -103,13 +95,13 @@ def _efforts(most: int) -> list[int]:
 
 
 def linked_points(points: Rows, inner_product: bool, seed: int) -> Iterator[Index]:
-    """Points linked to near ones on several scales (HNSW); a search walks along the links."""
+    """Yield an index of points linked to near ones on several scales (HNSW)."""
     import faiss
 
-    del seed  # faiss draws the layers from a seed of its own, the same each time
+    del seed  # faiss draws the layers with a fixed seed
     index = faiss.IndexHNSWFlat(points.n_features, HNSW_LINKS, faiss_metric(inner_product))
     index.hnsw.efConstruction = HNSW_BREADTH
-    with faiss_threads(1):  # links laid by several threads differ from run to run
+    with faiss_threads(1):  # links made by several threads differ from run to run
         for block in points.blocks():
             index.add(points[block])
 
@@ -122,57 +114,34 @@ def linked_points(points: Rows, inner_product: bool, seed: int) -> Iterator[Inde
 INDICES = {"ivf": inverted_lists, "hnsw": linked_points}
 
 
-# Approximate searches that check themselves: the share of true neighbors found on a sample.
-#
-# The sample is searched exactly, once; then an index is asked for it with growing effort, until
-# enough is found. Only then the index searches for all rows, with that effort.
+class Sample(NamedTuple):
+    """Random rows, and how far their true neighbors reach."""
 
-logger = logging.getLogger("ssdml.graphs")
-
-SAMPLE = 1024  # rows; recall is known to some 0.003
-TARGET_RECALL = 0.985
-GAIN = 0.003  # of the misses that a little more effort must find, or it is given up
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Some rows, and how far their true neighbors reach.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_sampled,), int64
-    reach : ndarray of shape (n_sampled,)
-        Distance of the last of the ``n_neighbors`` nearest other rows. What is found at this
-        distance or below is a true neighbor, whichever of equals it is.
-    n_neighbors : int
-    """
-
-    rows: Ints
-    reach: Array
+    rows: Ints  # (n_sampled,)
+    reach: Array  # (n_sampled,), distance of the last neighbor: all rows this near are true ones
     n_neighbors: int
 
     def recall_of(self, distances: Array) -> float:
-        """Share of true neighbors in distances of all rows, shape (n_samples, n_neighbors)."""
+        """Compute the recall from distances of all rows, (n_samples, n_neighbors)."""
         return float((distances[self.rows] <= self.reach[:, None]).mean())
 
     def recalls_within(self, candidates: Ints, away: Array, widths: list[int]) -> list[float]:
-        """Share of true neighbors among so many first candidates of each sampled row."""
+        """Compute the recall among so many first candidates of each sampled row."""
         true = (away <= self.reach[:, None]) & (candidates != self.rows[:, None])
         found = np.minimum(np.cumsum(true, axis=1), self.n_neighbors)
         return [float(found[:, width - 1].mean()) / self.n_neighbors for width in widths]
 
 
 def draw_sample(searcher: Searcher, n_neighbors: int, seed: int) -> Sample:
-    """Random rows with their true neighbors, by the exact search."""
+    """Draw random rows, and find their true neighbors."""
     n = len(searcher.rows)
     rows = np.sort(np.random.default_rng([seed, 1]).choice(n, min(n, SAMPLE), replace=False))
     ranking = searcher.rank_exactly(searcher.rows[rows], n_neighbors + 1)
     return Sample(rows, without_self(ranking, rows)[1][:, -1], n_neighbors)
 
 
-@dataclass(frozen=True)
-class Tuned:
-    """An index with the effort that it needs: how many candidates, and what recall they give."""
+class Tuned(NamedTuple):
+    """An index with its effort, its number of candidates, and the recall they give."""
 
     recall: float
     index: Index
@@ -181,9 +150,8 @@ class Tuned:
 
 
 def tune(searcher: Searcher, index: Index, sample: Sample) -> Tuned:
-    """Least effort of an index that reaches the recall wanted, or else the best that it has."""
-    n = len(searcher.rows)
-    count = sample.n_neighbors + 1
+    """Find the least effort that reaches the target recall, or else the best."""
+    n, count = len(searcher.rows), sample.n_neighbors + 1
     widths = [min(n, factor * count + SLACK) for factor in index.widths]
     queries = searcher.rows[sample.rows]
     targets = searcher.space.searchable(queries, np.float32)
@@ -194,9 +162,8 @@ def tune(searcher: Searcher, index: Index, sample: Sample) -> Tuned:
             candidates = index.search(targets, widths[-1])[1]
         away = searcher.distances_to(queries, candidates)
         before = best.recall
-        for width, recall in zip(
-            widths, sample.recalls_within(candidates, away, widths), strict=True
-        ):
+        recalls = sample.recalls_within(candidates, away, widths)
+        for width, recall in zip(widths, recalls, strict=True):
             best = max(best, Tuned(recall, index, effort, width), key=lambda tuned: tuned.recall)
             if recall >= TARGET_RECALL:
                 return best
@@ -206,30 +173,27 @@ def tune(searcher: Searcher, index: Index, sample: Sample) -> Tuned:
 
 
 def best_index(searcher: Searcher, method: str, sample: Sample, seed: int) -> Tuned:
-    """The first index of a method that reaches the recall wanted, or else the best."""
-    best: Tuned | None = None
+    """Return the first index of a method that reaches the target recall, or else the best."""
+    tuned: list[Tuned] = []
     with faiss_threads(searcher.n_jobs):
         for index in INDICES[method](searcher.points, searcher.space.inner_product, seed):
-            tuned = tune(searcher, index, sample)
-            if best is None or tuned.recall > best.recall:
-                best = tuned
-            if best.recall >= TARGET_RECALL:
+            tuned.append(tune(searcher, index, sample))
+            if tuned[-1].recall >= TARGET_RECALL:
                 break
-    assert best is not None  # a method has an index
-    return best
+    return max(tuned, key=lambda each: each.recall)
 
 
 def rank_by_index(
     searcher: Searcher, tuned: Tuned, sample: Sample, progress: Progress | None = None
 ) -> tuple[Ranking, float]:
-    """Each row's nearest other rows by the index, and their recall on the sample."""
+    """Find each row's nearest other rows by the index, and measure the recall on the sample."""
     tuned.index.exert(tuned.effort)
     count = sample.n_neighbors + 1
     ranking = searcher.rank_found(tuned.index.search, tuned.width, count, progress)
     ranking = without_self(ranking, np.arange(len(searcher.rows)))
     recall = sample.recall_of(ranking[1])
     logger.info(
-        "knn_graph: effort %d, %d candidates a row, recall %.4f on %d rows",
+        "knn_graph: effort %d, %d candidates per row, recall %.4f on %d rows",
         tuned.effort,
         tuned.width,
         recall,

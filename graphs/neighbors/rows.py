@@ -1,4 +1,4 @@
-"""Rows that are read in parts, so that a file or half precision is never converted as a whole."""
+"""Rows read in parts: files and half precision are never converted as a whole."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ Change = Callable[[Array], Array]  # of rows, each by itself
 
 
 class Part(NamedTuple):
-    """A matrix, and what is done to its rows when they are read."""
+    """A matrix, and the change made to its rows when they are read."""
 
     matrix: npt.NDArray[Any]
     change: Change | None = None
 
 
 class Rows:
-    """Rows of matrices that stand one below the other, converted and changed as they are read.
+    """Stacked matrices, converted and changed as they are read.
 
     Parameters
     ----------
     parts : sequence of Part
-        Matrices with as many columns.
+        Matrices with the same number of columns.
     dtype : dtype
-        What is read is converted to it, and then changed.
+        Rows are converted to it, then changed.
     """
 
     def __init__(self, parts: Sequence[Part], dtype: npt.DTypeLike) -> None:
@@ -49,7 +49,7 @@ class Rows:
         return int(self._parts[0].matrix.shape[1])
 
     def __getitem__(self, index: slice | Ints) -> Array:
-        """Rows of a slice, or of an array of row numbers of any shape."""
+        """Read the rows of a slice, or of an array of row numbers of any shape."""
         if len(self._parts) == 1:
             return self._read(self._parts[0], index)
         if isinstance(index, slice):
@@ -66,19 +66,19 @@ class Rows:
         return rows if part.change is None else part.change(rows)
 
     def __add__(self, below: Rows) -> Rows:
-        """These rows with others of the same dtype below."""
+        """Stack rows of the same dtype below these."""
         return Rows(self._parts + below._parts, self.dtype)
 
     def blocks(self) -> list[slice]:
-        """Slices of all rows, small enough to be converted one at a time."""
+        """Return slices of all rows, small enough to be converted one at a time."""
         return row_blocks(len(self), CHUNK_ENTRIES // self.n_features)
 
     def read_through(self, change: Change) -> Rows:
-        """The same rows, changed each time they are read."""
+        """Change the rows each time they are read."""
         return Rows([_then(part, change) for part in self._parts], self.dtype)
 
     def changed(self, change: Change) -> Rows:
-        """The same rows, changed: now where they lie in memory as they are, else when read."""
+        """Change the rows: now if they are in memory in this dtype, else when read."""
         return Rows([self._changed(part, change) for part in self._parts], self.dtype)
 
     def _changed(self, part: Part, change: Change) -> Part:
@@ -91,20 +91,20 @@ class Rows:
         return Part(now)
 
     def as_dtype(self, dtype: npt.DTypeLike) -> Rows:
-        """The same rows in another dtype."""
+        """Return the rows in another dtype."""
         return Rows(self._parts, dtype)
 
 
 def _then(part: Part, change: Change) -> Part:
-    """The part with one more change."""
+    """Add a change to the part."""
     before = part.change
     return part._replace(change=change if before is None else lambda rows: change(before(rows)))
 
 
 def open_rows(X: Any, who: str, name: str = "X") -> Rows:
-    """Checked rows; a memory-mapped file and half precision stay as they are until they are read.
+    """Check rows; memory-mapped files and half precision are not converted until they are read.
 
-    Half precision is read as float32, numbers that are not floating as float64.
+    Half precision is read as float32, integers as float64.
     """
     if not (is_mapped(X) or getattr(X, "dtype", None) == np.float16):
         matrix = check_rows(X, who, name)
@@ -118,14 +118,14 @@ def open_rows(X: Any, who: str, name: str = "X") -> Rows:
 
 
 def is_mapped(X: Any) -> bool:
-    """Whether an array lies in a memory-mapped file."""
+    """Return whether an array is in a memory-mapped file."""
     return _mapping(X)[0] is not None
 
 
 def check_file(X: Any, who: str, name: str = "X") -> None:
-    """Raise where the file that an array is mapped from has lost its end.
+    """Raise if the file of a memory-mapped array has been truncated.
 
-    To read beyond it would end the process: no error can be caught there.
+    Reading beyond its end would kill the process.
     """
     mapping, offset = _mapping(X)
     if mapping is None:
@@ -137,13 +137,13 @@ def check_file(X: Any, who: str, name: str = "X") -> None:
     wanted = offset - offset % ALLOCATIONGRANULARITY + len(mapping)
     if n_bytes < wanted:
         raise ValueError(
-            f"{who}: {name} must lie in a file of at least {wanted} bytes, as long as when it was "
-            f"opened; got {n_bytes}. Write it again, and open it again."
+            f"{who}: {name} must be in a file of at least {wanted} bytes, as when it was opened; "
+            f"got {n_bytes}. Write it again, and open it again."
         )
 
 
 def _mapping(X: Any) -> tuple[mmap | None, int]:
-    """The memory that an array is mapped to, and where in its file the array above it begins."""
+    """Return the memory map below an array, and the offset of its file, or None."""
     offset = 0
     while isinstance(X, np.ndarray):
         offset, X = getattr(X, "offset", 0), X.base

@@ -153,10 +153,10 @@ def test_a_file_that_lost_its_end_is_told_from_one_that_is_whole(tmp_path, rng, 
     os.truncate(tmp_path / "X", offset + X.nbytes - 1)
     for view in (X, X[1:], np.asarray(X), X.reshape(30, 10).T):
         with pytest.raises(
-            ValueError, match=r"test: X must lie in a file of at least .*; got \d+."
+            ValueError, match=r"test: X must be in a file of at least .*; got \d+."
         ):
             open_rows(view, "test")
-    with pytest.raises(ValueError, match=r"X must lie in a file .* Write it again, and open it"):
+    with pytest.raises(ValueError, match=r"X must be in a file .* Write it again, and open it"):
         rows[:3]
     with open(tmp_path / "X", "ab") as file:  # longer than it was: a log that goes on
         file.write(bytes(100))

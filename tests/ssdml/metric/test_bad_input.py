@@ -379,7 +379,7 @@ def test_truncated_file_raises(X, y, tmp_path, dtype):
     model = SSDML(random_state=0).fit(mapped, y)
     whole = (tmp_path / "X.npy").stat().st_size
     os.truncate(tmp_path / "X.npy", whole - 1)
-    message = f"SSDML: X must lie in a file of at least {whole} bytes, .*; got {whole - 1}. Write"
+    message = f"SSDML: X must be in a file of at least {whole} bytes, .*; got {whole - 1}. Write"
     for method in (model.transform, model.predict, lambda rows: model.fit(rows, y)):
         with pytest.raises(ValueError, match=message):
             method(mapped[:10])
