@@ -288,8 +288,8 @@ def _ranking(methods: Sequence[str], table: Floats) -> Ranking | None:
         return None
     test = friedman_nemenyi(table[finished])
     order = np.argsort(test.ranks, kind="stable")
-    ranked = [methods[i] for i in np.flatnonzero(finished)[order]]
-    excluded = [methods[i] for i in np.flatnonzero(~finished)]
+    ranked = [methods[i] for i in np.flatnonzero(finished)[order].tolist()]
+    excluded = [methods[i] for i in np.flatnonzero(~finished).tolist()]
     return Ranking(ranked, test._replace(ranks=test.ranks[order]), table.shape[1], excluded)
 
 

@@ -103,8 +103,13 @@ def _alternation(method: str, network: str, n_components: int | None) -> Factory
 def _supervised(method: str, network: str, n_components: int | None) -> Factory:
     """A network trained on the labeled images."""
     epochs = paper_network(network).pretrain_epochs
-    options = {"n_components": n_components, "pretrain_epochs": epochs}
-    return Method("ssdml.baselines:DeepSupervised", method, network, **options)
+    return Method(
+        "ssdml.baselines:DeepSupervised",
+        method,
+        network,
+        n_components=n_components,
+        pretrain_epochs=epochs,
+    )
 
 
 def _unsupervised(method: str, network: str, n_components: int | None) -> Factory:

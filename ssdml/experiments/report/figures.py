@@ -433,8 +433,8 @@ def draw_class_map(axes: Axes, class_map: ClassMap) -> None:
         return
     for c, name in enumerate(names):
         if (sample.y == c).any():
-            place = np.median(points[sample.y == c], axis=0)
-            text = axes.text(*place, name, ha="center", va="center", weight="bold", size=13)
+            left, height = np.median(points[sample.y == c], axis=0)
+            text = axes.text(left, height, name, ha="center", va="center", weight="bold", size=13)
             text.set_path_effects([withStroke(linewidth=3, foreground=PAPER)])
 
 
