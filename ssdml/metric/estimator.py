@@ -269,26 +269,12 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
 
     def _validate_fit(self, X: Any, y: Any) -> tuple[Any, Ints, int]:
         """Return rows (a dask array stays one), labels, and the size of the smallest partition."""
-        name, missing = type(self).__name__, "Label some rows."
+        name = type(self).__name__
         if is_dask(X):
-            check_dask_array(X, name)
-            check_known_chunks(X, name)
-            for parameter in ("backbone", "partition_size"):
-                if getattr(self, parameter) is not None:
-                    raise ValueError(
-                        f"{name}: {parameter} must be None with a dask array; got "
-                        f"{getattr(self, parameter)!r}. Omit it, or fit rows in memory: "
-                        "X[:n].compute()."
-                    )
-            if X.shape[0] < 2 or X.shape[1] < 1:
-                raise ValueError(
-                    f"{name}: X must have at least 2 rows and 1 column; got shape {X.shape}."
-                )
-            validate_data(self, X, skip_check_array=True)
-            labels = read_labels(y.compute() if is_dask(y) else y, len(X), name, missing)
+            labels = self._validate_chunks(X, y)
             fewest = smallest_partition(X.chunks[0], X.shape[1], labels)
         else:
-            X, labels = self._training_rows(X, y, missing)
+            X, labels = self._training_rows(X, y, "Label some rows.")
             fewest = len(X)
             if (X[-1] == X[0]).all() and (X == X[0]).all():  # compare all only if the last equals
                 warnings.warn(
@@ -309,6 +295,25 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
             )
         self._check_n_components(X.shape[1])
         return X, labels, fewest
+
+    def _validate_chunks(self, X: Any, y: Any) -> Ints:
+        name = type(self).__name__
+        check_dask_array(X, name)
+        check_known_chunks(X, name)
+        for parameter in ("backbone", "partition_size"):
+            if getattr(self, parameter) is not None:
+                raise ValueError(
+                    f"{name}: {parameter} must be None with a dask array; got "
+                    f"{getattr(self, parameter)!r}. Omit it, or fit rows in memory: "
+                    "X[:n].compute()."
+                )
+        if X.shape[0] < 2 or X.shape[1] < 1:
+            raise ValueError(
+                f"{name}: X must have at least 2 rows and 1 column; got shape {X.shape}."
+            )
+        validate_data(self, X, skip_check_array=True)
+        y = y.compute() if is_dask(y) else y
+        return read_labels(y, len(X), name, "Label some rows.")
 
     def _keep(self, X: Array, labels: Ints, learned: Learned) -> None:
         if learned.fallback_reason:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -163,9 +163,8 @@ def _check_start(initial: npt.ArrayLike) -> Floats:
     return start
 
 
-def _gradient_norm(manifold: object, point: Floats, gradient: Floats) -> float:
-    riemannian = manifold.euclidean_to_riemannian_gradient(point, gradient)  # type: ignore[attr-defined]
-    return float(np.linalg.norm(riemannian))
+def _gradient_norm(manifold: Any, point: Floats, gradient: Floats) -> float:
+    return float(np.linalg.norm(manifold.euclidean_to_riemannian_gradient(point, gradient)))
 
 
 def angular_objective(
