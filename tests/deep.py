@@ -1,4 +1,4 @@
-"""Small images, a small network and a short recipe for what learns networks."""
+"""Small images, a small network and short fits for the tests of networks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import nn
 
 from ssdml import DeepSSDML
 
-DEVICE = os.environ.get("SSDML_DEVICE", "cpu")  # that networks are learned on
+DEVICE = os.environ.get("SSDML_DEVICE", "cpu")  # that networks train on
 
 
 def small_images(per_class=5, n=600):
-    """Digits of 8 x 8 pixels, all their classes, and the few labels that are known."""
+    """Digits of 8 x 8 pixels, their classes, and a few labels per class."""
     X, y = load_digits(return_X_y=True)
     X, y = X[:n].reshape(-1, 8, 8).astype(np.float32) / 16, y[:n]
     labels = np.full(n, -1)

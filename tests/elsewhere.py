@@ -1,7 +1,7 @@
-"""On another device than the CPU everything learns what it does there.
+"""Fits on another device equal those on the CPU.
 
-``SSDML_DEVICE=cuda pytest tests/elsewhere.py`` is for a machine that has one;
-``contracts/test_another_device.py`` runs it on a device that is pretended.
+``SSDML_DEVICE=cuda pytest tests/elsewhere.py`` needs a GPU; ``contracts/test_another_device.py``
+runs the file on a fake device.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("one_thread", "exactly", "known_to_threads"
 
 @pytest.fixture
 def exactly():
-    """Convolutions of a GPU in float32, always in the same order."""
+    """Deterministic convolutions in float32."""
     with torch.backends.cudnn.flags(
         enabled=True, benchmark=False, deterministic=True, allow_tf32=False
     ):
@@ -35,7 +35,7 @@ def exactly():
 
 
 class InPlace(ThreadPoolExecutor):
-    """No thread."""
+    """Work in the calling thread."""
 
     def map(self, work, blocks):
         return map(work, blocks)
@@ -43,7 +43,7 @@ class InPlace(ThreadPoolExecutor):
 
 @pytest.fixture
 def known_to_threads(monkeypatch):
-    """A pretended device is known to that thread alone which registered it."""
+    """Only the registering thread knows a fake device."""
     if DEVICE == "pretended":
         monkeypatch.setattr("ssdml.graphs.neighbors.exact.ThreadPoolExecutor", InPlace)
 
@@ -52,7 +52,7 @@ def assert_close(there, here):
     np.testing.assert_allclose(there, here, rtol=1e-3, atol=1e-3)
 
 
-def test_tensors_are_there_and_not_read_by_numpy():
+def test_device_tensors_do_not_mix_with_cpu():
     tensor = torch.ones(3, device=DEVICE)
     assert tensor.device.type == torch.device(DEVICE).type != "cpu"
     with pytest.raises(RuntimeError, match=r"device|CPU"):
@@ -62,10 +62,10 @@ def test_tensors_are_there_and_not_read_by_numpy():
 
 
 @every_estimator
-def test_a_network_learns_there_and_goes_on_there(estimator, tmp_path):
-    """Two steps, for some of these multiply the least difference from step to step."""
-    X, _, labels = small_images(n=200)
-    few = {"batch_size": 200, "random_state": 0, "mixed_precision": False}
+def test_fits_and_resumes_on_the_device(estimator, tmp_path):
+    """Two steps: some methods amplify the smallest difference."""
+    X, _, labels = small_images(n=140)
+    few = {"batch_size": 140, "random_state": 0, "mixed_precision": False}
     here = clone(estimator).set_params(device="cpu", **few).fit(X, labels)
     there = clone(estimator).set_params(checkpoint_dir=tmp_path, **few).fit(X, labels)
     assert {part.device.type for part in there.network_.state_dict().values()} == {
@@ -82,7 +82,7 @@ def test_a_network_learns_there_and_goes_on_there(estimator, tmp_path):
     assert_close(loaded.transform(X), here.transform(X))
 
 
-def test_the_graphs_of_a_network_are_searched_there(monkeypatch):
+def test_graphs_are_searched_on_the_device(monkeypatch):
     searches = []
 
     def spy(rows, k, **options):
@@ -90,45 +90,44 @@ def test_the_graphs_of_a_network_are_searched_there(monkeypatch):
         return knn_graph(rows, k, **options)
 
     monkeypatch.setattr("ssdml.deep.input_graph.knn_graph", spy)
-    X, _, labels = small_images(n=200)
-    small_model(epochs=4).fit(X, labels)
-    assert searches == 3 * [("torch", DEVICE)]  # of the input, the second partition, the end
+    X, _, labels = small_images(n=140)
+    small_model(epochs=2, epochs_per_partition=1, batch_size=140).fit(X, labels)
+    assert searches == 3 * [("torch", DEVICE)]  # input, second partition, end
 
 
-def test_data_sets_bytes_and_images_that_are_held_out_follow():
-    X, y, labels = small_images(n=200)
+def test_datasets_bytes_and_validation_follow():
+    X, y, labels = small_images(n=140)
     images = torch.from_numpy((255 * X).astype(np.uint8))[:, None]
-    short = {"epochs": 1, "epochs_per_partition": 1, "pretrain_epochs": 1}
-    short["mixed_precision"] = False
+    short = {"epochs": 1, "pretrain_epochs": 1, "batch_size": 70, "mixed_precision": False}
     stored = small_model(**short).fit(images, labels, validation=(images[:50], y[:50]))
     loaded = small_model(**short).fit([*images], labels)
     assert_close(loaded.transform(images), stored.transform([*images]))
     assert stored.history_[0]["validation"]["R@1"] > 50
 
 
-def test_losses_of_others_follow():
-    X, _, labels = small_images(n=200)
+def test_custom_losses_follow():
+    X, _, labels = small_images(n=140)
     losses = [(0.01, GraphConsistency()), ProxyGMLLoss(10, 16)]
-    short = {"epochs": 1, "epochs_per_partition": 1, "losses": losses, "mixed_precision": False}
+    short = {"epochs": 1, "losses": losses, "batch_size": 70, "mixed_precision": False}
     here, there = (small_model(device=device, **short) for device in ("cpu", DEVICE))
     assert_close(there.fit(X, labels).transform(X), here.fit(X, labels).transform(X))
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_a_loss_has_the_value_and_the_slopes_of_the_cpu(name):
+def test_losses_equal_those_on_the_cpu(name):
     here, there = make(name), make(name).to(DEVICE)
     z, labels, weights = batch()
     given = {} if name == "sum" else {"weights": weights}
     expected = gradient(here, z, labels, **given)
-    found = gradient(there, z.to(DEVICE), labels, **given)  # these follow the embeddings
+    found = gradient(there, z.to(DEVICE), labels, **given)  # weights follow the embeddings
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one.cpu(), other)
     for one, other in zip(there.parameters(), here.parameters(), strict=True):
         torch.testing.assert_close(one.grad.cpu(), other.grad)
 
 
-def test_the_residual_head_learns_what_it_does_on_the_cpu(monkeypatch):
-    short = Schedule(n_steps=15, batch_size=32)
+def test_residual_head_fits_as_on_the_cpu(monkeypatch):
+    short = Schedule(n_steps=8, batch_size=32)
     monkeypatch.setattr("ssdml.metric.residual.schedule_for", lambda n_rows: short)
     X, y = load_iris(return_X_y=True)
     labels = np.where(np.arange(len(y)) % 10 < 3, y, -1)
@@ -140,7 +139,7 @@ def test_the_residual_head_learns_what_it_does_on_the_cpu(monkeypatch):
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
-def test_the_graph_and_affinities_are_those_of_the_cpu(metric, rng):
+def test_graph_and_affinities_equal_the_cpus(metric, rng):
     X = rng.standard_normal((1100, 7))
     here = knn_graph(X, 6, metric=metric)
     there = knn_graph(X, 6, metric=metric, method="torch", device=DEVICE)

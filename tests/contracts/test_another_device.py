@@ -1,4 +1,4 @@
-"""What computes with torch forgets no device: on one that is pretended, it learns as on the CPU."""
+"""Torch code works on any device: fits on a fake one equal those on the CPU."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ ROOT = Path(__file__).parents[2]
 # 20 s.
 @pytest.mark.skipif(
     not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
-    reason="this torch has no devices that are written in Python",
+    reason="this torch cannot register a device in Python",
 )
-def test_everything_learns_where_no_tensor_of_the_cpu_may_be_met():
-    """In a process of its own, for torch never forgets a device."""
+def test_fake_device_suite_passes():
+    """Run in a process of its own: torch cannot unregister a device."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/elsewhere.py"],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""Small images with a few labels, and a model that has learned them."""
+"""Small images with few labels, and a model fitted to them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.deep import small_images, small_model
 
 @pytest.fixture(scope="module", autouse=True)
 def small_batches(one_thread):
-    """One thread for all of these."""
+    """Use one thread in all tests of the folder."""
 
 
 @pytest.fixture(scope="package")

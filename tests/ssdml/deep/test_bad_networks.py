@@ -1,4 +1,4 @@
-"""What DeepSSDML refuses, and the little it can do with."""
+"""Degenerate data, unusual backbones and bad arguments of DeepSSDML."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from torch.utils.data import TensorDataset
 from ssdml import DeepSSDML
 from ssdml.losses import GraphConsistency
 from ssdml.networks.metric_network import lay_channels_last
-from tests.deep import small_model, small_network
+from tests.deep import small_model, small_network, small_published_model
 
 ROOT = Path(__file__).parents[3]
 
 
 class TestDegenerate:
-    def test_one_label_a_class(self, digits):
+    def test_fits_one_label_per_class(self, digits):
         X, y, _ = digits
         labels = np.full(len(X), -1)
         labels[[int(np.flatnonzero(y == c)[0]) for c in range(10)]] = np.arange(10)
         for model in (
-            small_model(),
-            small_model(input_edges=0),
-            DeepSSDML.paper(small_network(), 16, epochs=2, epochs_per_partition=1, random_state=0),
+            small_model(epochs=3, epochs_per_partition=1),
+            small_model(epochs=3, epochs_per_partition=1, input_edges=0),
+            small_published_model(partition_size=100),
         ):
             model.fit(X, labels)
             known = labels >= 0
@@ -34,7 +34,7 @@ class TestDegenerate:
             right = (model.transduction_ == y)[~known].mean()
             assert right > 0.2, model  # chance is 0.1
 
-    def test_labels_that_others_outvote_stay(self, digits):
+    def test_given_labels_stay_though_neighbors_disagree(self, digits):
         X, y, _ = digits
         labels = np.where(np.arange(len(y)) % 2 == 0, y, -1)
         wrong = np.flatnonzero(labels == 3)[:5]
@@ -43,19 +43,19 @@ class TestDegenerate:
         known = labels >= 0
         np.testing.assert_array_equal(model.transduction_[known], labels[known])
 
-    def test_every_item_labeled(self, digits):
+    def test_fits_fully_labeled_data(self, digits):
         X, y, _ = digits
-        model = small_model(epochs=4).fit(X, y)
+        model = small_model(epochs=2).fit(X, y)
         assert (model.predict(X) == y).mean() > 0.8
 
-    def test_one_item_has_no_neighbor(self, digits):
+    def test_rejects_a_single_sample(self, digits):
         X, y, _ = digits
         message = "DeepSSDML: X must have at least 2 samples for a neighbor graph; got 1"
         with pytest.raises(ValueError, match=message):
             small_model().fit(X[:1], y[:1])
 
     @pytest.mark.parametrize("new", [DeepSSDML, DeepSSDML.paper])
-    def test_fewer_items_than_neighbors(self, digits, new):
+    def test_warns_of_fewer_samples_than_neighbors(self, digits, new):
         X, y, _ = digits
         few = np.concatenate([np.flatnonzero(y == c)[:4] for c in (0, 1)])
         model = new(small_network(), 8, epochs=2, epochs_per_partition=1, random_state=0)
@@ -65,8 +65,8 @@ class TestDegenerate:
         np.testing.assert_array_equal(model.transduction_, y[few])
         assert np.isfinite(model.transform(X)).all()
 
-    def test_a_backbone_that_is_fixed_has_nothing_for_the_published_alternation(self, digits):
-        """Ours learns its proxies, and L."""
+    def test_published_method_rejects_a_frozen_backbone(self, digits):
+        """DeepSSDML still trains its proxies and L."""
         X, _, labels = digits
         fixed = small_network().requires_grad_(False)
         small_model(backbone=fixed, epochs=2).fit(X, labels)
@@ -79,13 +79,13 @@ class Flat(nn.Sequential):
         super().__init__(nn.Flatten(), nn.Linear(75, 16))
 
 
-def test_channels_that_look_as_if_they_stood_last_are_told(rng):
+def test_warns_of_channels_last(rng):
     X, labels = rng.random((60, 5, 5, 3)).astype(np.float32), np.arange(60) % 3
     with pytest.warns(UserWarning, match=r"shape \(5, 5, 3\), which looks as if .* Transpose"):
         small_model(backbone=Flat(), epochs=1).fit(X, labels)
 
 
-def test_items_of_another_scale_are_told(digits):
+def test_warns_of_samples_on_another_scale(digits):
     X, _, labels = digits
     model = small_model(epochs=1).fit(X, labels)
     for factor, told in ((255, "2.5e\\+02|2.6e\\+02"), (1 / 255, "0.003.")):
@@ -96,7 +96,7 @@ def test_items_of_another_scale_are_told(digits):
 
 
 class Blind(nn.Module):
-    """Zeros alone of every sample that is lit at its first pixel."""
+    """All-zero features of every sample whose first pixel is bright."""
 
     def __init__(self):
         super().__init__()
@@ -107,9 +107,9 @@ class Blind(nn.Module):
 
 
 class TestItemsThatAreSorted:
-    """Those that come first are no sample of the others."""
+    """The first samples do not represent the others."""
 
-    def test_some_of_all_tell_how_many_have_zeros_alone(self, digits):
+    def test_warns_of_all_zero_features_with_their_share(self, digits):
         X, y, _ = digits
         X = X.copy()
         X[:, 0, 0] = np.arange(len(X)) < 2 / 3 * len(X)
@@ -117,7 +117,7 @@ class TestItemsThatAreSorted:
         with pytest.warns(RuntimeWarning, match="all zero for 6[67]% of the samples"):
             model.fit(X, y)
 
-    def test_the_first_may_have_zeros_alone(self, digits):
+    def test_first_samples_may_have_zero_features(self, digits):
         X, _, labels = digits
         X = X.copy()
         X[:, 0, 0] = np.arange(len(X)) < 40
@@ -133,13 +133,13 @@ class TestItemsThatABackboneDoesNotTake:
             (nn.Embedding(9, 4), "RuntimeError"),
         ],
     )
-    def test_what_it_was_given_is_told(self, digits, backbone, told):
+    def test_error_names_the_batch(self, digits, backbone, told):
         X, _, labels = digits
         message = rf"one tensor of shape \(16, 1, 8, 8\) and torch.float32; got {told}: "
         with pytest.raises(ValueError, match=message):
             small_model(backbone=backbone).fit(X, labels)
 
-    def test_no_room_is_no_fault_of_the_items(self, digits):
+    def test_out_of_memory_does_not_blame_the_samples(self, digits):
         class Large(nn.Module):
             def forward(self, samples):
                 raise torch.cuda.OutOfMemoryError("20 GiB")
@@ -148,7 +148,7 @@ class TestItemsThatABackboneDoesNotTake:
         with pytest.raises(MemoryError, match="Lower batch_size=40"):
             small_model(backbone=Large()).fit(X, labels)
 
-    def test_a_dataset_yields_series_as_the_network_has_them(self, digits):
+    def test_dataset_may_yield_series(self, digits):
         X, _, labels = digits
         network = nn.Sequential(nn.Conv1d(8, 4, 3), nn.ReLU(), nn.Flatten())
         few = {"epochs": 1, "augment": None, "input_edges": 0.2}
@@ -157,7 +157,7 @@ class TestItemsThatABackboneDoesNotTake:
 
 
 class Viewing(nn.Module):
-    """Convolutions, laid flat by ``view``, which minds where the channels are."""
+    """Flattens by ``view``, which fails with channels last."""
 
     def __init__(self):
         super().__init__()
@@ -170,21 +170,21 @@ class Viewing(nn.Module):
 
 class TestChannelsLast:
     @pytest.mark.parametrize("backbone", [small_network(), Viewing()])
-    def test_features_are_the_same(self, backbone):
+    def test_channels_last_keeps_the_features(self, backbone):
         samples = torch.rand(9, 1, 8, 8)
         before = backbone(samples)
         lay_channels_last(backbone, (1, 8, 8))
         torch.testing.assert_close(backbone(samples), before)
         assert backbone.training
 
-    def test_convolutions_of_volumes_have_no_such_layout_and_work(self, digits):
+    def test_volumes_keep_their_layout(self, digits):
         _, _, labels = digits
         volumes = np.random.default_rng(0).random((len(labels), 1, 4, 5, 5)).astype(np.float32)
         backbone = nn.Sequential(nn.Conv3d(1, 2, 3), nn.Flatten(), nn.Linear(36, 32))
         model = small_model(backbone=backbone, epochs=1, epochs_per_partition=1)
         assert model.fit(volumes, labels).components_.shape == (16, 32)
 
-    def test_a_module_that_views_its_channels_is_left_alone(self, digits):
+    def test_modules_that_view_keep_their_layout(self, digits):
         X, _, labels = digits
         model = small_model(backbone=Viewing(), epochs=2).fit(X, labels)
         layers = model.network_.backbone.backbone.convolutions
@@ -195,7 +195,7 @@ class TestChannelsLast:
 
 
 class Wrong(nn.Module):
-    """Makes of samples whatever the function does."""
+    """Applies a function to flat samples."""
 
     def __init__(self, function):
         super().__init__()
@@ -225,7 +225,7 @@ class TestBadInput:
         ],
         ids=["4-D", "another length", "integers", "NaN", "zeros", "size", "name"],
     )
-    def test_a_backbone_that_makes_no_rows_is_refused(self, digits, backbone, message):
+    def test_rejects_unusable_features(self, digits, backbone, message):
         X, _, labels = digits
         with pytest.raises(ValueError, match=message):
             small_model().set_params(backbone=backbone).fit(X, labels)
@@ -234,17 +234,17 @@ class TestBadInput:
         ("name", "value"),
         [("decay", 1.0), ("angle", 90), ("epochs", 0), ("augment", "flips"), ("triplets", -1.0)],
     )
-    def test_parameters_out_of_range(self, digits, name, value):
+    def test_rejects_parameters_out_of_range(self, digits, name, value):
         X, _, labels = digits
         with pytest.raises(ValueError, match=f"The '{name}' parameter of DeepSSDML must be"):
             small_model(**{name: value}).fit(X, labels)
 
-    def test_a_backbone_that_is_no_module(self, digits):
+    def test_rejects_a_backbone_that_is_no_module(self, digits):
         X, _, labels = digits
         with pytest.raises(TypeError, match="a name or a torch module; got type"):
             small_model().set_params(backbone=nn.Flatten).fit(X, labels)
 
-    def test_more_components_than_features(self, digits):
+    def test_rejects_more_components_than_features(self, digits):
         X, _, labels = digits
         with pytest.raises(ValueError, match="at most the 32 features of the backbone; got 33"):
             small_model().set_params(n_components=33).fit(X, labels)
@@ -260,9 +260,7 @@ class TestBadInput:
         ],
         ids=lambda wrong: ", ".join(wrong),
     )
-    def test_what_cannot_be_run_is_told_before_the_graph_of_the_input(
-        self, digits, monkeypatch, wrong
-    ):
+    def test_bad_arguments_fail_before_the_input_graph(self, digits, monkeypatch, wrong):
         X, _, labels = digits
         monkeypatch.setattr(
             DeepSSDML, "_read_input", lambda *_: pytest.fail("it came to the graph")
@@ -270,20 +268,20 @@ class TestBadInput:
         with pytest.raises((TypeError, ValueError), match="must"):
             small_model(**wrong).fit(X, labels)
 
-    def test_labels_of_another_length_or_none(self, digits):
+    def test_rejects_missing_or_mismatched_labels(self, digits):
         X, _, labels = digits
         with pytest.raises(ValueError, match=r"600.*599|599.*600"):
             small_model().fit(X, labels[:-1])
         with pytest.raises(ValueError, match="Label some samples"):
             small_model().fit(X, np.full(len(X), -1))
 
-    def test_new_items_of_another_shape(self, fitted):
+    def test_rejects_new_samples_of_another_shape(self, fitted):
         with pytest.raises(
             ValueError, match=r"shape \(1, 8, 8\) of the fitted ones; got \(1, 9, 8\)"
         ):
             fitted.transform(np.zeros((2, 9, 8), np.float32))
 
-    def test_a_gpu_that_is_not_there(self, digits, monkeypatch):
+    def test_rejects_an_unavailable_gpu(self, digits, monkeypatch):
         X, _, labels = digits
         monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
         with pytest.raises(

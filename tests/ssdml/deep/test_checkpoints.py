@@ -1,4 +1,4 @@
-"""Checkpoints come back bit for bit, whole or not at all, to the run that they belong to."""
+"""Checkpoints are exact, atomic and bound to their run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONFIG = {"seed": 0, "backbone": "mnist", "angle": 40.0}
 
 
 def checkpoint(number):
-    """One whose tensor and whose state tell its number."""
+    """A checkpoint that holds its number."""
     return Checkpoint(number, {"weight": torch.full((50,), float(number))}, {"losses": [number]})
 
 
@@ -36,7 +36,7 @@ def bits(tensor):
     return tensor.detach().flatten().view(torch.uint8)
 
 
-def test_a_checkpoint_comes_back_bit_for_bit(tmp_path):
+def test_checkpoint_round_trip_is_exact(tmp_path):
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(4, 3, generator=generator)
     weight = torch.tensor([[1.0, float("nan")], [-0.0, float("inf")]])
@@ -62,8 +62,8 @@ def test_a_checkpoint_comes_back_bit_for_bit(tmp_path):
         assert not back[name].requires_grad
 
 
-def test_tied_weights_come_back_under_both_names(tmp_path):
-    """Safetensors by itself refuses tensors that share memory."""
+def test_tied_weights_are_saved_under_both_names(tmp_path):
+    """Safetensors refuses tensors that share memory."""
     encoder, decoder = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
     decoder.weight = encoder.weight
     tensors = torch.nn.ModuleDict({"encoder": encoder, "decoder": decoder}).state_dict()
@@ -73,7 +73,7 @@ def test_tied_weights_come_back_under_both_names(tmp_path):
     assert all(torch.equal(back[name], tensors[name]) for name in tensors)
 
 
-def test_what_is_loaded_no_longer_depends_on_the_file(tmp_path):
+def test_loaded_tensors_do_not_depend_on_the_file(tmp_path):
     (file,) = save(tmp_path, 1)
     tensors = load_checkpoint(tmp_path, CONFIG, "fit").tensors
     file.unlink()
@@ -81,7 +81,7 @@ def test_what_is_loaded_no_longer_depends_on_the_file(tmp_path):
     assert torch.equal(tensors["weight"], torch.full((50,), 2.0))
 
 
-def test_the_last_two_are_kept_and_the_last_is_read(tmp_path):
+def test_keeps_two_checkpoints_and_reads_the_last(tmp_path):
     folder = tmp_path / "made" / "here"
     for number in range(1, 12):
         (file,) = save(folder, number)
@@ -91,13 +91,13 @@ def test_the_last_two_are_kept_and_the_last_is_read(tmp_path):
         assert load_checkpoint(folder, CONFIG, "fit").number == number
 
 
-def test_numbers_count_beyond_four_digits(tmp_path):
+def test_checkpoint_numbers_exceed_four_digits(tmp_path):
     save(tmp_path, 9998, 9999, 10000)
     assert set(names(tmp_path)) == {"partition-9999.safetensors", "partition-10000.safetensors"}
     assert load_checkpoint(tmp_path, CONFIG, "fit").number == 10000
 
 
-def test_files_of_others_are_left_alone(tmp_path):
+def test_leaves_other_files_alone(tmp_path):
     others = ["model.safetensors", "notes.txt", "partition-old.safetensors"]
     for name in others:
         (tmp_path / name).write_text("mine")
@@ -106,13 +106,13 @@ def test_files_of_others_are_left_alone(tmp_path):
     assert load_checkpoint(tmp_path, CONFIG, "fit").number == 3
 
 
-def test_without_a_checkpoint_there_is_none(tmp_path):
+def test_empty_folder_has_no_checkpoint(tmp_path):
     assert load_checkpoint(tmp_path, CONFIG, "fit") is None
     assert load_checkpoint(tmp_path / "not there", CONFIG, "fit") is None
 
 
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.5, 0.99])
-def test_a_file_that_is_cut_off_is_passed_over_with_a_warning(tmp_path, share):
+def test_truncated_checkpoint_is_skipped_with_a_warning(tmp_path, share):
     earlier, last = save(tmp_path, 1, 2)
     cut(last, share)
     message = f"fit: {last} is damaged (.*); resuming from the checkpoint before it, or from"
@@ -126,7 +126,7 @@ def test_a_file_that_is_cut_off_is_passed_over_with_a_warning(tmp_path, share):
 
 
 @pytest.mark.parametrize("place", [-1, -100])
-def test_a_file_in_which_a_bit_has_turned_is_passed_over_with_a_warning(tmp_path, place):
+def test_corrupt_checkpoint_is_skipped_with_a_warning(tmp_path, place):
     _, last = save(tmp_path, 1, 2)
     content = bytearray(last.read_bytes())
     content[place] ^= 1
@@ -135,7 +135,7 @@ def test_a_file_in_which_a_bit_has_turned_is_passed_over_with_a_warning(tmp_path
         assert load_checkpoint(tmp_path, CONFIG, "fit").number == 1
 
 
-def test_a_run_that_starts_over_keeps_what_it_writes_and_replaces_what_is_damaged(tmp_path):
+def test_restarted_run_replaces_damaged_checkpoints(tmp_path):
     for file in save(tmp_path, 2, 3):
         cut(file, 0.5)
     for number in (1, 2, 3):
@@ -165,7 +165,7 @@ def test_a_run_that_starts_over_keeps_what_it_writes_and_replaces_what_is_damage
         ),
     ],
 )
-def test_a_file_of_another_origin_is_passed_over_with_a_warning(tmp_path, metadata):
+def test_foreign_file_is_skipped_with_a_warning(tmp_path, metadata):
     save(tmp_path, 1)
     foreign = tmp_path / "partition-0002.safetensors"
     safetensors.torch.save_file({"weight": torch.ones(2)}, foreign, metadata=metadata)
@@ -173,7 +173,7 @@ def test_a_file_of_another_origin_is_passed_over_with_a_warning(tmp_path, metada
         assert load_checkpoint(tmp_path, CONFIG, "fit").number == 1
 
 
-def test_a_later_schema_is_passed_over_with_a_warning(tmp_path, monkeypatch):
+def test_later_schema_is_skipped_with_a_warning(tmp_path, monkeypatch):
     save(tmp_path, 1)
     monkeypatch.setattr("ssdml.deep.checkpoints.SCHEMA", SCHEMA + 1)
     save(tmp_path, 2)
@@ -193,7 +193,7 @@ def test_a_later_schema_is_passed_over_with_a_warning(tmp_path, monkeypatch):
     ],
     ids=["changed", "two changed", "gone", "new"],
 )
-def test_a_checkpoint_of_another_run_is_refused_and_stays(tmp_path, config, told):
+def test_rejects_and_keeps_checkpoints_of_other_runs(tmp_path, config, told):
     earlier, file = save(tmp_path, 1, 2)
     before = file.read_bytes()
     with pytest.raises(ValueError) as error:
@@ -206,8 +206,8 @@ def test_a_checkpoint_of_another_run_is_refused_and_stays(tmp_path, config, told
     assert file.read_bytes() == before
 
 
-def test_settings_are_compared_as_json_has_them(tmp_path):
-    """A tuple is a list there."""
+def test_parameters_are_compared_as_json(tmp_path):
+    """Tuples equal lists."""
     config = {"shape": (1, 28, 28), "nested": {"size": (2,)}}
     save_checkpoint(tmp_path, checkpoint(1), config)
     assert load_checkpoint(tmp_path, config, "fit").number == 1
@@ -231,7 +231,7 @@ def full_disk_by_safetensors(tensors, file, metadata):
         (full_disk_by_safetensors, errno.EIO, "I/O error: no space"),
     ],
 )
-def test_a_full_disk_is_told_and_earlier_checkpoints_stay(
+def test_full_disk_raises_and_keeps_earlier_checkpoints(
     tmp_path, monkeypatch, refuse, number, reason
 ):
     save(tmp_path, 1, 2)
@@ -246,7 +246,7 @@ def test_a_full_disk_is_told_and_earlier_checkpoints_stay(
     assert load_checkpoint(tmp_path, CONFIG, "fit").number == 2
 
 
-def test_a_folder_that_is_a_file_is_told(tmp_path):
+def test_rejects_a_folder_that_is_a_file(tmp_path):
     (tmp_path / "taken").write_text("a file")
     for folder in (tmp_path / "taken", tmp_path / "taken" / "below"):
         with pytest.raises(OSError, match="use another checkpoint_dir"):
@@ -256,10 +256,10 @@ def test_a_folder_that_is_a_file_is_told(tmp_path):
 
 
 class Killed(BaseException):
-    """What ends the process in the middle of a write."""
+    """Stands for a process killed in the middle of a write."""
 
 
-def test_a_write_that_is_killed_leaves_earlier_checkpoints(tmp_path, monkeypatch):
+def test_killed_write_keeps_earlier_checkpoints(tmp_path, monkeypatch):
     save(tmp_path, 1, 2)
 
     def die(tensors, file, metadata):
@@ -270,7 +270,7 @@ def test_a_write_that_is_killed_leaves_earlier_checkpoints(tmp_path, monkeypatch
         patch.setattr("safetensors.torch.save_file", die)
         with pytest.raises(Killed):
             save(tmp_path, 3)
-    assert len(names(tmp_path)) == 3  # what was written of the third stays, and is not read
+    assert len(names(tmp_path)) == 3  # the unfinished third stays, unread
     assert load_checkpoint(tmp_path, CONFIG, "fit").number == 2
     save(tmp_path, 3)
     assert names(tmp_path) == ["partition-0002.safetensors", "partition-0003.safetensors"]

@@ -1,4 +1,4 @@
-"""Whom the network is asked to agree with: itself, on a weak view, where it is sure."""
+"""Consistency: targets are confident predictions on weak views."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.deep import assert_same_weights, small_model, small_network
 
 @pytest.fixture
 def asked(digits, monkeypatch):
-    """Weak views of a fit, what was made of them, and the probabilities by numpy."""
+    """Fit, and record targets and class probabilities of the weak views."""
 
     def fit(threshold):
         X, _, labels = digits
@@ -35,7 +35,7 @@ def asked(digits, monkeypatch):
             return classes, trusted
 
         monkeypatch.setattr(AlternationTrainer, "_targets", spy)
-        network = small_network().append(nn.Dropout(0.2))  # which targets do not feel
+        network = small_network().append(nn.Dropout(0.2))  # off for targets
         options = {"backbone": network, "epochs": 3, "epochs_per_partition": 3}
         small_model(**options, threshold=threshold).fit(X, labels)
         return [np.concatenate(part) for part in zip(*steps, strict=True)]
@@ -43,7 +43,7 @@ def asked(digits, monkeypatch):
     return fit
 
 
-def test_targets_are_the_likeliest_classes_where_they_are_likely_enough(asked):
+def test_targets_are_confident_predictions(asked):
     classes, trusted, known = asked(0.6)
     np.testing.assert_array_equal(classes, known.argmax(axis=1))
     clear = np.abs(known.max(axis=1) - 0.6) > 1e-4
@@ -60,7 +60,7 @@ def brightened_in_place(samples, generator):
 
 
 def test_views_may_be_made_in_place(digits):
-    """The weak view is the samples themselves where an augment has no weaker form."""
+    """Without a weaker form the weak view is the samples themselves."""
     X, _, labels = digits
     plain, in_place = (
         small_model(augment=augment, epochs=2).fit(X, labels)
@@ -69,7 +69,7 @@ def test_views_may_be_made_in_place(digits):
     assert_same_weights(plain, in_place)
 
 
-def test_views_of_another_number_are_refused(digits):
+def test_rejects_a_wrong_number_of_views(digits):
     X, _, labels = digits
     model = small_model(augment=lambda samples, generator: samples[1:], epochs=1)
     with pytest.raises(
@@ -78,14 +78,14 @@ def test_views_of_another_number_are_refused(digits):
         model.fit(X, labels)
 
 
-def test_at_threshold_0_every_item_takes_part(asked):
+def test_threshold_0_trusts_every_sample(asked):
     _, trusted, _ = asked(0.0)
     assert trusted.all()
 
 
 @pytest.mark.slow
-def test_a_short_fit_would_be_misled_by_what_the_network_is_unsure_of():
-    """Six passes over 1,500 digits, 50 of them labeled: the rest are told worse without it."""
+def test_threshold_improves_a_short_fit():
+    """On held-out digits, after six epochs on 1,500 with 50 labels."""
     X, y = load_digits(return_X_y=True)
     X = X.reshape(-1, 8, 8).astype(np.float32) / 16
     right = {0.0: [], 0.9: []}

@@ -1,4 +1,4 @@
-"""DeepSSDML: what it learns, how it resumes, what it refuses."""
+"""DeepSSDML: embedding, predictions, validation scores, progress and reproducibility."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from sklearn.base import clone
 
 from ssdml import DeepSSDML
-from ssdml.deep import alternation as deep_run, trainer as partition_run
+from ssdml.deep import alternation, trainer
 from ssdml.deep.checkpoints import run_seed
 from ssdml.evaluation import evaluate, triplet_purity
 from ssdml.metric.alternation import learn_metric
@@ -20,7 +20,7 @@ from tests.deep import assert_same_weights, small_model, small_network
 
 
 class TestWhatIsLearned:
-    def test_the_embedding_is_better_than_the_input(self, fitted, digits):
+    def test_embedding_beats_the_input(self, fitted, digits):
         X, y, _ = digits
         before = evaluate(X.reshape(len(X), -1), y, random_state=0)
         after = evaluate(fitted.transform(X), y, random_state=0)
@@ -28,18 +28,18 @@ class TestWhatIsLearned:
         assert after["R@1"] >= before["R@1"] - 1
         assert (fitted.transduction_ == y).mean() > 0.85
 
-    def test_the_metric_is_orthonormal(self, fitted):
+    def test_metric_is_orthonormal(self, fitted):
         L = fitted.components_
         assert L.shape == (16, 32)
         np.testing.assert_allclose(L @ L.T, np.eye(16), atol=1e-6)
 
-    def test_labels_given_stay_and_distributions_sum_to_one(self, fitted, digits):
+    def test_given_labels_stay_and_distributions_sum_to_one(self, fitted, digits):
         _, _, labels = digits
         known = labels >= 0
         assert (fitted.transduction_[known] == labels[known]).all()
         np.testing.assert_allclose(fitted.label_distributions_.sum(axis=1), 1, atol=1e-5)
 
-    def test_the_embedding_is_unit_with_the_weighted_input_beside_it(self, fitted, digits):
+    def test_transform_joins_unit_embedding_and_weighted_input(self, fitted, digits):
         X, _, _ = digits
         Z = fitted.transform(X)
         assert Z.shape[1] == len(fitted.get_feature_names_out())
@@ -47,12 +47,12 @@ class TestWhatIsLearned:
         side = fitted.input_projection_(X.reshape(len(X), -1))
         np.testing.assert_allclose(Z[:, 16:], fitted.input_weight_ * side, atol=1e-6)
 
-    def test_items_come_one_by_one_or_all_at_once(self, fitted, digits):
+    def test_transform_does_not_depend_on_the_batch(self, fitted, digits):
         X, _, _ = digits
         each = np.vstack([fitted.transform(X[i : i + 1]) for i in range(5)])
         np.testing.assert_allclose(each, fitted.transform(X[:5]), atol=1e-5)
 
-    def test_classes_are_predicted_from_the_proxies(self, fitted, digits):
+    def test_predicts_classes_from_the_proxies(self, fitted, digits):
         X, y, _ = digits
         distributions = fitted.predict_proba(X)
         np.testing.assert_allclose(distributions.sum(axis=1), 1, atol=1e-5)
@@ -60,9 +60,7 @@ class TestWhatIsLearned:
         assert (fitted.predict(X) == y).mean() > 0.6
 
     @pytest.mark.parametrize("stay", [True, False])
-    def test_proxies_stay_unless_the_means_of_the_classes_name_more_items_as_the_graph(
-        self, digits, monkeypatch, stay
-    ):
+    def test_keeps_proxies_unless_class_means_agree_better(self, digits, monkeypatch, stay):
         X, _, labels = digits
         asked = []
 
@@ -70,7 +68,7 @@ class TestWhatIsLearned:
             asked.append((classes, embedding, proxies.copy()))
             return 0.5 if stay else float(len(asked))
 
-        monkeypatch.setattr(partition_run, "proxy_accuracy", proxy_accuracy)
+        monkeypatch.setattr(trainer, "proxy_accuracy", proxy_accuracy)
         model = small_model(epochs=1).fit(X, labels)
         (classes, embedding, learned), (_, _, means) = asked
         np.testing.assert_array_equal(classes, model.transduction_)
@@ -81,12 +79,12 @@ class TestWhatIsLearned:
         np.testing.assert_allclose(found, learned if stay else directions, atol=1e-6)
         assert np.array_equal(found, learned) == stay
 
-    def test_classes_are_predicted_after_few_steps_too(self, digits):
+    def test_predicts_classes_after_few_steps(self, digits):
         X, _, labels = digits
         model = small_model(epochs=1, learning_rate=1e-4).fit(X, labels)
         assert (model.predict(X) == model.transduction_).mean() > 0.6
 
-    def test_labels_are_foretold_if_the_graph_of_the_input_knows_the_classes(self, fitted, digits):
+    def test_propagation_accuracy_needs_informative_labels(self, fitted, digits):
         X, _, labels = digits
         assert fitted.history_[0]["propagation_accuracy"] > 0.6
         known = np.flatnonzero(labels >= 0)
@@ -95,7 +93,7 @@ class TestWhatIsLearned:
         model = small_model(epochs=1, epochs_per_partition=1, input_edges=0.2).fit(X, labels)
         assert model.history_[0]["propagation_accuracy"] < 0.4
 
-    def test_l_goes_on_from_where_it_was(self, digits, monkeypatch):
+    def test_metric_starts_where_it_ended(self, digits, monkeypatch):
         X, _, labels = digits
         starts, ends = [], []
 
@@ -106,25 +104,23 @@ class TestWhatIsLearned:
             ends.append(found.point)
             return found
 
-        monkeypatch.setattr(deep_run, "learn_metric", spy)
-        small_model().fit(X, labels)
+        monkeypatch.setattr(alternation, "learn_metric", spy)
+        small_model(epochs=3, epochs_per_partition=1).fit(X, labels)
         assert len(starts) == 3
         np.testing.assert_allclose(starts[1:], ends[:-1], atol=1e-6)
 
-    def test_proxies_begin_as_they_are_and_then_at_the_means_of_the_classes(
-        self, digits, monkeypatch
-    ):
-        """The means of random features are all but one direction."""
+    def test_proxies_start_random_then_at_class_means(self, digits, monkeypatch):
+        """The class means of random features share one direction."""
         X, _, labels = digits
-        seen, prepare = [], deep_run.AlternationTrainer._prepare
+        seen, prepare = [], alternation.AlternationTrainer._prepare
 
         def spy(run, rng):
             features, found = run.embed("features"), prepare(run, rng)
             seen.append((found, features))
             return found
 
-        monkeypatch.setattr(deep_run.AlternationTrainer, "_prepare", spy)
-        small_model().fit(X, labels)
+        monkeypatch.setattr(alternation.AlternationTrainer, "_prepare", spy)
+        small_model(epochs=3, epochs_per_partition=1).fit(X, labels)
         first, *later = seen
         assert first[0].proxies is None
         assert len(later) == 2
@@ -132,12 +128,10 @@ class TestWhatIsLearned:
             means = found.distributions.T @ (features @ found.metric)
             np.testing.assert_allclose(found.proxies, means, rtol=1e-5, atol=1e-4)
 
-    def test_batches_are_drawn_by_confidence_and_views_anew_in_each_partition(
-        self, digits, monkeypatch
-    ):
+    def test_batches_follow_confidence_and_views_are_new(self, digits, monkeypatch):
         X, _, labels = digits
         seen, seeds = [], []
-        batches, draw = deep_run.AlternationTrainer._batches, deep_run.balanced_batches
+        batches, draw = alternation.AlternationTrainer._batches, alternation.balanced_batches
 
         def of_run(run, rows, number, rng):
             seen.append((rows, confidences(run.distributions)))
@@ -151,12 +145,12 @@ class TestWhatIsLearned:
             assert not np.delete(weights, rows).any()
             return draw(classes, weights, *args)
 
-        monkeypatch.setattr(deep_run.AlternationTrainer, "_batches", of_run)
-        monkeypatch.setattr(deep_run, "balanced_batches", spy)
-        small_model().fit(X, labels)
+        monkeypatch.setattr(alternation.AlternationTrainer, "_batches", of_run)
+        monkeypatch.setattr(alternation, "balanced_batches", spy)
+        small_model(epochs=3, epochs_per_partition=1).fit(X, labels)
         assert len(set(seeds)) == 3
 
-    def test_a_history_and_seconds_of_each_partition(self, fitted):
+    def test_history_and_seconds_per_partition(self, fitted):
         assert [entry["partition"] for entry in fitted.history_] == [1, 2, 3]
         assert all(np.isfinite(entry["loss"]) for entry in fitted.history_)
         for entry in fitted.history_:
@@ -170,7 +164,7 @@ class TestWhatIsLearned:
 
 
 class TestValidation:
-    def test_its_scores_are_those_of_the_embedding_after_each_partition(self, digits, fitted):
+    def test_validation_scores_the_embedding_after_each_partition(self, digits, fitted):
         X, y, labels = digits
         model = small_model().fit(X, labels, validation=(X[:200], y[:200]))
         assert_same_weights(model, fitted)
@@ -180,19 +174,19 @@ class TestValidation:
         assert model.history_[-1]["validation"] == pytest.approx(scores)
 
     @pytest.mark.parametrize(("rows", "size"), [(20, 8), (21, 7)])
-    def test_items_of_another_shape_and_other_labels_are_refused(self, digits, rows, size):
+    def test_rejects_validation_of_another_shape(self, digits, rows, size):
         X, y, labels = digits
         message = r"validation must be samples of shape \(1, 8, 8\).*got 21 of shape"
         with pytest.raises(ValueError, match=message):
             small_model().fit(X, labels, validation=(X[:21, :size, :size], y[:rows]))
 
-    def test_what_is_no_pair_is_refused(self, digits):
+    def test_rejects_validation_that_is_no_pair(self, digits):
         X, _, labels = digits
         for given, kind in ((X[:20], "ndarray"), ((X[:20],), "tuple")):
             with pytest.raises(ValueError, match=rf"validation must be a pair.*got {kind}"):
                 small_model().fit(X, labels, validation=given)
 
-    def test_it_needs_a_label(self, digits):
+    def test_rejects_validation_without_labels(self, digits):
         X, _, labels = digits
         for none in (np.full(20, -1), np.full(20, np.nan)):
             with pytest.raises(ValueError, match="validation must label some of its samples"):
@@ -200,9 +194,7 @@ class TestValidation:
 
 
 class TestProgress:
-    def test_it_tells_epoch_loss_what_labels_say_and_how_many_items_change_class(
-        self, digits, monkeypatch
-    ):
+    def test_progress_shows_epoch_loss_accuracy_and_changes(self, digits, monkeypatch):
         X, _, labels = digits
         told = []
         monkeypatch.setattr(Stages, "_show", lambda stages, done, note="": told.append(note))
@@ -218,7 +210,7 @@ class TestProgress:
         means = [float(note.split("loss ")[1].split(",")[0]) for note in notes[-9:]]
         assert model.history_[-1]["loss"] == pytest.approx(np.mean(means), abs=1e-3)
 
-    def test_the_published_way_tells_how_many_triplets_are_right(self, digits, monkeypatch):
+    def test_published_method_shows_triplet_purity(self, digits, monkeypatch):
         X, y, _ = digits
         told = []
         monkeypatch.setattr(Stages, "_show", lambda stages, done, note="": told.append(note))
@@ -231,16 +223,16 @@ class TestProgress:
 
 
 class TestTheSameAgain:
-    def test_the_same_seed_gives_the_same_bits(self, fitted, digits):
+    def test_same_seed_gives_the_same_bits(self, fitted, digits):
         X, _, labels = digits
         assert_same_weights(fitted, small_model().fit(X, labels))
 
-    def test_neither_the_kind_of_the_data_set_nor_threads_of_the_graph_matter(self, fitted, digits):
+    def test_dataset_type_and_threads_do_not_matter(self, fitted, digits):
         X, y, labels = digits
         pairs = [(torch.from_numpy(x.copy())[None], int(c)) for x, c in zip(X, y, strict=True)]
         assert_same_weights(fitted, small_model(n_jobs=2).fit(pairs, labels))
 
-    def test_the_module_that_is_given_is_not_trained(self, digits):
+    def test_fit_does_not_train_the_given_module(self, digits):
         X, _, labels = digits
         model = small_model(epochs=2)
         before = [p.clone() for p in model.backbone.parameters()]
@@ -249,7 +241,7 @@ class TestTheSameAgain:
         for parameter, kept in zip(model.backbone.parameters(), before, strict=True):
             assert torch.equal(parameter, kept)
 
-    def test_torchs_generator_is_left_as_it_is(self, digits):
+    def test_fit_keeps_the_state_of_torchs_generator(self, digits):
         X, _, labels = digits
         torch.manual_seed(5)
         expected = torch.rand(1)
@@ -259,8 +251,8 @@ class TestTheSameAgain:
 
 
 class TestPaper:
-    def test_it_is_learned_from_triplets_of_neighborhoods(self, digits):
-        """And does what the published mining does: rows are driven away from their own class."""
+    def test_published_method_learns_from_neighborhood_triplets(self, digits):
+        """Which drive samples away from their own class."""
         X, y, labels = digits
         options = {"partition_size": 300, "epochs": 4, "epochs_per_partition": 2}
         model = DeepSSDML.paper(
@@ -273,7 +265,7 @@ class TestPaper:
         before = evaluate(X.reshape(len(X), -1), y, random_state=0)["R@1"]
         assert evaluate(model.transform(X), y, random_state=0)["R@1"] < before - 5
 
-    def test_its_proxies_are_the_means_of_the_classes(self, digits):
+    def test_published_proxies_are_the_class_means(self, digits):
         X, _, labels = digits
         options = {"partition_size": 300, "epochs": 1, "epochs_per_partition": 1}
         model = DeepSSDML.paper(small_network(), 16, **options, random_state=0).fit(X, labels)
@@ -282,7 +274,7 @@ class TestPaper:
         np.testing.assert_allclose(model.network_.proxies.detach(), means, atol=1e-4)
         assert (model.predict(X) == model.transduction_).mean() > 0.5
 
-    def test_without_orthogonality_l_is_a_layer(self, digits):
+    def test_published_metric_may_be_a_free_layer(self, digits):
         X, _, labels = digits
         options = {"partition_size": 300, "epochs": 1, "epochs_per_partition": 1}
         model = DeepSSDML.paper(
@@ -294,28 +286,28 @@ class TestPaper:
 
 class TestTheFirstPartition:
     @pytest.mark.parametrize("edges", [0.0, 0.2])
-    def test_only_rows_whose_class_is_known_make_batches(self, digits, monkeypatch, edges):
+    def test_first_batches_hold_known_classes(self, digits, monkeypatch, edges):
         X, y, labels = digits
         seen = []
-        loss = deep_run.AlternationTrainer._loss
+        loss = alternation.AlternationTrainer._loss
 
         def spy(run, batch):
             seen.append((batch.rows, batch.classes))
             return loss(run, batch)
 
-        monkeypatch.setattr(deep_run.AlternationTrainer, "_loss", spy)
+        monkeypatch.setattr(alternation.AlternationTrainer, "_loss", spy)
         small_model(epochs=2, input_edges=edges).fit(X, labels)
         rows, classes = (np.concatenate(part) for part in zip(*seen, strict=True))
         assert (labels[rows] >= 0).all() == (edges == 0)
         assert (classes == y[rows]).mean() > 0.9
         np.testing.assert_array_equal(classes[labels[rows] >= 0], labels[rows][labels[rows] >= 0])
 
-    def test_epochs_are_as_many_as_asked_for(self, digits, monkeypatch):
+    def test_epochs_match_the_parameter(self, digits, monkeypatch):
         X, _, labels = digits
         steps = []
-        loss = deep_run.AlternationTrainer._loss
+        loss = alternation.AlternationTrainer._loss
         monkeypatch.setattr(
-            deep_run.AlternationTrainer,
+            alternation.AlternationTrainer,
             "_loss",
             lambda run, *args: (steps.append(1), loss(run, *args))[1],
         )

@@ -1,4 +1,4 @@
-"""The input beside the embedding, and what its graph foretells."""
+"""The projection of the input, and its graph."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ssdml.networks.data import as_samples
 
 @pytest.fixture
 def images(rng):
-    """300 of 1 x 6 x 6 pixels that vary along five directions."""
+    """300 images of 6 x 6 pixels that vary along five directions."""
     directions = rng.random((5, 36))
     return (rng.random((300, 5)) @ directions).reshape(300, 6, 6).astype(np.float32)
 
 
-def test_distances_are_those_of_unit_rows_but_for_the_variance_left_out(images):
+def test_projection_keeps_distances_of_unit_rows(images):
     side, rows_of_all = project_input(as_samples(images, "test"))
     flat = images.reshape(300, -1)
     rows = flat - flat.mean()
@@ -38,14 +38,14 @@ def test_distances_are_those_of_unit_rows_but_for_the_variance_left_out(images):
     np.testing.assert_allclose(left @ side.axes, 0, atol=1e-5)
 
 
-def test_features_come_to_a_mean_square_of_one(rng):
+def test_projected_features_have_mean_square_one(rng):
     X = (100 * rng.standard_normal((500, 4)) + 7).astype(np.float32)
     rows = project_input(as_samples(X, "test"))[0](X)
     np.testing.assert_allclose(rows.mean(axis=0), 0, atol=1e-3)
     assert (rows**2).sum(axis=1).mean() == pytest.approx(1, abs=0.06)
 
 
-def test_items_too_large_have_no_side():
+def test_large_samples_have_no_projection():
     large = as_samples(np.zeros((3, 3, 64, 64), np.float32), "test")
     assert project_input(large) is None
     assert project_input(large, input_edges=0) is None
@@ -55,12 +55,12 @@ def test_items_too_large_have_no_side():
         project_input(large, input_weight=0.5)
 
 
-def test_items_that_do_not_vary_have_one_that_says_nothing():
+def test_constant_samples_project_to_zero():
     images = np.ones((5, 4, 4), np.float32)
     assert np.abs(project_input(as_samples(images, "test"))[0](images.reshape(5, 16))).max() < 1e-6
 
 
-def test_all_items_are_read_in_their_order(rng):
+def test_flat_samples_keep_their_order(rng):
     X = rng.random((12_000, 2)).astype(np.float32)
     np.testing.assert_array_equal(flat_samples(as_samples(X, "test")), X)
 
@@ -68,9 +68,7 @@ def test_all_items_are_read_in_their_order(rng):
 @pytest.mark.parametrize(
     ("share", "weight"), [(TRUSTED, 0), (TRUSTED + 0.01, INPUT_EDGES), (None, INPUT_EDGES)]
 )
-def test_edges_count_where_they_foretell_more_than_half_of_the_labels(
-    rng, monkeypatch, share, weight
-):
+def test_auto_uses_an_accurate_input_graph(rng, monkeypatch, share, weight):
     monkeypatch.setattr("ssdml.deep.input_graph.propagation_accuracy", lambda *args: share)
     settings = DeepSSDML("mnist", n_neighbors=5)
     labels = np.where(np.arange(50) < 10, np.arange(50) % 2, -1)
@@ -78,18 +76,18 @@ def test_edges_count_where_they_foretell_more_than_half_of_the_labels(
 
 
 class TestForetold:
-    def test_far_clusters_foretell_everything(self, rng):
+    def test_separate_clusters_give_full_accuracy(self, rng):
         truth = np.repeat(np.arange(3), 40)
         graph = knn_graph(100 * truth[:, None] + rng.standard_normal((120, 3)), 5)
         labels = np.where(np.arange(120) % 10 == 0, truth, -1)
         assert propagation_accuracy(adjacency(graph), labels, 0.99, None, rng) == 1
 
-    def test_labels_without_a_pattern_are_foretold_by_chance(self, rng):
+    def test_random_labels_give_chance_accuracy(self, rng):
         graph = knn_graph(rng.standard_normal((600, 3)), 5)
         labels = rng.integers(4, size=600)
         assert 0.1 < propagation_accuracy(adjacency(graph), labels, 0.99, None, rng) < 0.4
 
-    def test_one_label_a_class_cannot_be_halved(self, rng):
+    def test_one_label_per_class_gives_no_accuracy(self, rng):
         graph = knn_graph(rng.standard_normal((50, 3)), 5)
         labels = np.full(50, -1)
         labels[:3] = np.arange(3)

@@ -1,4 +1,4 @@
-"""History on disk, and what is said where memory runs out."""
+"""History on disk, and out-of-memory errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def entries(count):
     ]
 
 
-def test_a_line_a_partition_written_whole_each_time(tmp_path):
+def test_history_has_one_line_per_partition(tmp_path):
     for count in (1, 3):
         write_history(tmp_path, entries(count))
         lines = (tmp_path / "history.jsonl").read_text().splitlines()
@@ -28,14 +28,14 @@ def test_a_line_a_partition_written_whole_each_time(tmp_path):
     assert not (tmp_path / "history.jsonl.unfinished").exists()
 
 
-def test_numbers_that_json_does_not_have_are_null(tmp_path):
+def test_history_writes_nan_as_null(tmp_path):
     scores = {"NMI": float("nan"), "R@1": 5.0}
     write_history(tmp_path, [{"partition": 1, "loss": float("inf"), "validation": scores}])
     line = json.loads((tmp_path / "history.jsonl").read_text())
     assert line == {"partition": 1, "loss": None, "validation": {"NMI": None, "R@1": 5.0}}
 
 
-def test_tensorboard_gets_numbers_where_it_is_installed(tmp_path, monkeypatch):
+def test_tensorboard_receives_scalars_if_installed(tmp_path, monkeypatch):
     seen = []
 
     class Writer:
@@ -57,13 +57,13 @@ def test_tensorboard_gets_numbers_where_it_is_installed(tmp_path, monkeypatch):
     assert seen == [("loss", 0.5, 2), ("validation/NMI", 51.0, 2), "closed"]
 
 
-def test_without_tensorboard_there_is_the_file_alone(tmp_path, monkeypatch):
+def test_history_needs_no_tensorboard(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     write_history(tmp_path, entries(1))
     assert [path.name for path in tmp_path.iterdir()] == ["history.jsonl"]
 
 
-def test_memory_that_runs_out_names_the_setting():
+def test_out_of_memory_names_the_parameter():
     with (
         pytest.raises(
             MemoryError, match=r"Out of memory \(9 GiB\). Lower batch_size=64 in another folder,"
@@ -77,7 +77,7 @@ def test_memory_that_runs_out_names_the_setting():
     "name",
     ["CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "CUDA error: out of memory"],
 )
-def test_memory_that_the_libraries_of_a_gpu_lack_too(name):
+def test_recognizes_errors_of_gpu_libraries(name):
     with (
         pytest.raises(MemoryError, match=rf"Out of memory \({name}"),
         memory_hints(SimpleNamespace(batch_size=64)),
@@ -85,7 +85,7 @@ def test_memory_that_the_libraries_of_a_gpu_lack_too(name):
         raise RuntimeError(f"{name} when calling `create(handle)`")
 
 
-def test_memory_of_a_machine_without_a_device_too():
+def test_recognizes_cpu_out_of_memory():
     with (
         pytest.raises(MemoryError, match=r"Out of memory.*Lower batch_size=64, shrink the network"),
         memory_hints(SimpleNamespace(batch_size=64)),
@@ -93,7 +93,7 @@ def test_memory_of_a_machine_without_a_device_too():
         torch.empty(2**55)
 
 
-def test_main_memory_that_runs_out_names_what_wants_it():
+def test_main_memory_error_names_the_way_out():
     with (
         pytest.raises(MemoryError, match=r"main memory \(9 GiB\). Pass fewer samples, or set "),
         memory_hints(SimpleNamespace(batch_size=64, input_edges="auto")),
@@ -103,6 +103,6 @@ def test_main_memory_that_runs_out_names_what_wants_it():
         raise MemoryError("9 GiB")
 
 
-def test_other_errors_are_left_as_they_are():
+def test_other_errors_pass_through():
     with pytest.raises(RuntimeError, match="something else"), memory_hints(SimpleNamespace()):
         raise RuntimeError("something else")

@@ -1,4 +1,4 @@
-"""The loss of a step of DeepSSDML: classes, triplets and consistency, against a slow derivation."""
+"""The loss of a DeepSSDML step against a slow derivation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Pushed:
 
 
 def seen_steps(monkeypatch, digits, **options):
-    """Of each step of a short fit: the batch, network and generator before it, and its loss."""
+    """Record batch, network, random state and loss of each step of a short fit."""
     X, _, labels = digits
     steps, loss = [], AlternationTrainer._loss
 
@@ -44,7 +44,7 @@ def seen_steps(monkeypatch, digits, **options):
 
 
 def parts_by_hand(images, batch, network, state, angle, threshold):
-    """Cross-entropy of the classes, mean angular loss, and mean loss of consistency."""
+    """Compute cross-entropy, angular loss and consistency loss in numpy."""
 
     def embedded(rows, pixels):
         with torch.no_grad():
@@ -80,7 +80,7 @@ def parts_by_hand(images, batch, network, state, angle, threshold):
 @pytest.mark.parametrize(
     ("triplets", "consistency", "threshold"), [(0.7, 0.3, 0.4), (0.0, 2.0, 0.0), (1.5, 0.0, 0.9)]
 )
-def test_a_step_goes_down_classes_triplets_and_consistency(
+def test_loss_adds_classes_triplets_and_consistency(
     digits, monkeypatch, triplets, consistency, threshold
 ):
     options = {"triplets": triplets, "consistency": consistency, "threshold": threshold}
@@ -95,7 +95,7 @@ def test_a_step_goes_down_classes_triplets_and_consistency(
     assert consistency == 0 or sum(agreed > 0.01 for agreed in agreeing) > 5
 
 
-def test_the_items_under_consistency_are_those_of_the_partition(digits, monkeypatch):
+def test_consistency_samples_come_from_the_partition(digits, monkeypatch):
     run_parts = []
     begin = AlternationTrainer.__init__
 

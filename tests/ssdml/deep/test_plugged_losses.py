@@ -1,4 +1,4 @@
-"""Losses beside ours: what they are called with, what of them is learned, and where it is kept."""
+"""Custom losses of DeepSSDML: their input, parameters and checkpoints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.deep import assert_same_weights, small_images, small_model, small_net
 
 
 class Recorder(nn.Module):
-    """A loss with one parameter, which writes down what it is called with."""
+    """A loss with one parameter that records its calls."""
 
     calls: list = []  # noqa: RUF012  # of all copies
 
@@ -29,7 +29,7 @@ class Recorder(nn.Module):
         return self.scale.square() * embeddings.square().mean()
 
 
-def test_they_see_unit_embeddings_and_the_classes_of_the_graph(digits):
+def test_losses_see_unit_embeddings_and_propagated_classes(digits):
     Recorder.calls = []
     X, _, labels = digits
     given = Recorder()
@@ -41,7 +41,7 @@ def test_they_see_unit_embeddings_and_the_classes_of_the_graph(digits):
     assert given.scale.item() == 1  # a copy was learned
 
 
-def test_a_weight_of_nothing_changes_nothing(digits):
+def test_weight_zero_changes_nothing(digits):
     X, _, labels = digits
     usual = small_model(epochs=2).fit(X, labels)
     zero = small_model(epochs=2, losses=[(0.0, BinomialDevianceLoss())]).fit(X, labels)
@@ -50,7 +50,7 @@ def test_a_weight_of_nothing_changes_nothing(digits):
     assert (some.transform(X) != usual.transform(X)).any()
 
 
-def test_where_one_takes_halves_batches_have_two_that_are_aligned(digits):
+def test_halves_of_batches_are_aligned_on_demand(digits):
     Recorder.calls = []
     X, _, labels = digits
     losses = [Recorder(), (0.01, GraphConsistency())]
@@ -62,8 +62,8 @@ def test_where_one_takes_halves_batches_have_two_that_are_aligned(digits):
 
 
 @pytest.mark.parametrize(("n_classes", "world_size", "size"), [(7, 1, 28), (7, 4, 28), (3, 8, 24)])
-def test_halves_that_do_not_fill_a_batch_are_learned_from(n_classes, world_size, size, monkeypatch):
-    """So many rows that the classes, the halves and the processes share them evenly."""
+def test_halves_may_be_smaller_than_a_batch(n_classes, world_size, size, monkeypatch):
+    """Their size is a multiple of classes, halves and ranks."""
     monkeypatch.setattr(deep_run, "world_size", lambda: world_size)
     X, y, labels = small_images()
     few = y < n_classes
@@ -73,7 +73,7 @@ def test_halves_that_do_not_fill_a_batch_are_learned_from(n_classes, world_size,
     assert {len(classes) for _, classes in Recorder.calls} == {size}
 
 
-def test_a_group_that_names_its_rate_keeps_it_and_others_follow():
+def test_parameter_groups_keep_their_own_rate():
     network = MetricNetwork(small_network(), torch.eye(32, 8), 3)
     losses = 1.0 * ProxyGMLLoss(3, 8, learning_rate=0.5)
     trainer = Stepper(network, weight_decay=0.0, losses=losses)
@@ -85,12 +85,13 @@ def test_a_group_that_names_its_rate_keeps_it_and_others_follow():
     assert max(moved) == pytest.approx(0.5, rel=0.2)  # a step of Adam is as long as its rate
 
 
-def test_what_they_learned_is_resumed_to_the_same_bits(digits, tmp_path, monkeypatch):
+def test_losses_resume_to_the_same_bits(digits, tmp_path, monkeypatch):
     X, _, labels = digits
     with torch.random.fork_rng():
         torch.manual_seed(0)
         losses = [(0.5, ProxyGMLLoss(10, 16))]
-    at_once = small_model(losses=losses).fit(X, labels)
+    short = {"epochs": 3, "epochs_per_partition": 1, "losses": losses}
+    at_once = small_model(**short).fit(X, labels)
     partition = PartitionTrainer.partition
 
     def stop(run, progress):
@@ -99,21 +100,21 @@ def test_what_they_learned_is_resumed_to_the_same_bits(digits, tmp_path, monkeyp
         return partition(run, progress)
 
     monkeypatch.setattr(PartitionTrainer, "partition", stop)
-    model = small_model(losses=losses, checkpoint_dir=tmp_path)
+    model = small_model(**short, checkpoint_dir=tmp_path)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, labels)
     monkeypatch.undo()
     assert_same_weights(at_once, model.fit(X, labels))
 
 
-def test_a_batch_too_small_for_two_halves_is_refused_before_the_work(digits):
+def test_rejects_batches_too_small_for_halves(digits):
     X, _, labels = digits
     model = small_model(losses=GraphConsistency(), batch_size=1)
     with pytest.raises(ValueError, match="batch_size must be at least 2 with losses of two halves"):
         model.fit(X, labels)
 
 
-def test_what_is_no_loss_is_refused(digits):
+def test_rejects_what_is_no_loss(digits):
     X, _, labels = digits
     message = r"losses must be a loss, or a list .* pairs \(weight, loss\); .* be modules; got str"
     with pytest.raises(TypeError, match=message):

@@ -1,4 +1,4 @@
-"""DeepSSDML.paper(): Algorithm 1 of seed 003, against a slow derivation of its first batches."""
+"""DeepSSDML.paper(): Algorithm 1 of Dutta et al. (2021), against a slow derivation."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests import reference
 from tests.deep import small_network
 
 RATE, DECAY, MOMENTUM = 0.05, 5e-4, 0.9
-COUNT = 3  # batches that are followed
+COUNT = 3  # batches that are recorded
 
 
 @pytest.fixture(scope="module")
 def followed(digits):
-    """A fit of the published alternation that ends after a few batches, and what it saw."""
+    """Stop a published fit after a few batches, and record them."""
     X, _, labels = digits
     seen = {"batches": [], "networks": []}
     loss, batches = PublishedTrainer._loss, PublishedTrainer._batches
@@ -48,7 +48,7 @@ def followed(digits):
     return model, seen
 
 
-def test_triplets_are_those_of_the_features_before_the_metric(followed, digits):
+def test_triplets_come_from_features_before_the_metric(followed, digits):
     X, _, labels = digits
     model, seen = followed
     rows = seen["rows"]
@@ -63,7 +63,7 @@ def test_triplets_are_those_of_the_features_before_the_metric(followed, digits):
     assert len(found) == len(expected) > 300
 
 
-def test_an_epoch_has_a_hundred_triplets_a_batch_and_drops_the_rest(followed):
+def test_epochs_have_full_batches_of_triplets(followed):
     model, seen = followed
     each = len(model.triplets_.anchor) // 100
     assert [batch.shape[1] for batch in seen["drawn"]] == [100] * (2 * each)
@@ -79,8 +79,8 @@ def test_an_epoch_has_a_hundred_triplets_a_batch_and_drops_the_rest(followed):
     assert first != sorted(first)
 
 
-def test_each_batch_learns_the_metric_and_then_the_network_under_it(followed, digits):
-    """L by ten steps from the L before it; then the features by one step of momentum."""
+def test_each_batch_updates_metric_then_network(followed, digits):
+    """Ten conjugate gradient steps on L, then one SGD step on the network."""
     X, _, _ = digits
     model, seen = followed
     network = copy.deepcopy(seen["networks"][0]).train()
@@ -117,7 +117,7 @@ def test_each_batch_learns_the_metric_and_then_the_network_under_it(followed, di
 
 
 class HalfDead(nn.Module):
-    """Zeros alone of every image whose left half is bright, some half of them."""
+    """All-zero features of images with a bright left half."""
 
     def __init__(self):
         super().__init__()
@@ -129,7 +129,7 @@ class HalfDead(nn.Module):
 
 
 @pytest.mark.filterwarnings("ignore:the backbone.s features are all zero")
-def test_items_of_which_the_network_makes_zeros_are_in_no_triplet(digits):
+def test_samples_with_zero_features_have_no_triplets(digits):
     X, _, labels = digits
     options = {"partition_size": None, "epochs": 1, "epochs_per_partition": 1, "random_state": 0}
     model = DeepSSDML.paper(HalfDead(), 16, **options).fit(X, labels)
@@ -141,7 +141,7 @@ def test_items_of_which_the_network_makes_zeros_are_in_no_triplet(digits):
     assert len(used) == len(X) - len(dead)
 
 
-def test_a_partition_of_fewer_items_than_neighbors_has_a_graph_of_all_others(digits):
+def test_small_partitions_have_complete_graphs(digits):
     X, _, labels = digits
     options = {"partition_size": 60, "epochs": 1, "epochs_per_partition": 1, "random_state": 0}
     model = DeepSSDML.paper(small_network(), 16, n_neighbors=150, **options).fit(X, labels)
@@ -149,7 +149,7 @@ def test_a_partition_of_fewer_items_than_neighbors_has_a_graph_of_all_others(dig
 
 
 class OneAlive(nn.Module):
-    """Zeros alone of every image without a very bright pixel."""
+    """All-zero features of images without a very bright pixel."""
 
     def __init__(self):
         super().__init__()
@@ -159,7 +159,7 @@ class OneAlive(nn.Module):
         return self.inner(samples) * (samples.amax(dim=(1, 2, 3)) > 20)[:, None]
 
 
-def test_one_item_with_a_direction_is_too_few(digits):
+def test_rejects_a_single_nonzero_feature(digits):
     X, _, labels = digits
     X = X.copy()
     X[0, 4, 4] = 100
@@ -173,7 +173,7 @@ def test_one_item_with_a_direction_is_too_few(digits):
 @pytest.mark.parametrize(
     ("backbone", "columns", "epochs"), [("mnist", 64, 0), ("cifar", 32, 30), (nn.Flatten(), 64, 0)]
 )
-def test_each_network_of_the_seed_has_its_own_protocol(backbone, columns, epochs):
+def test_each_published_network_has_its_protocol(backbone, columns, epochs):
     params = DeepSSDML.paper(backbone).get_params(deep=False)
     assert (params["n_components"], params["pretrain_epochs"]) == (columns, epochs)
     assert (params["n_neighbors"], params["decay"], params["angle"]) == (10, 0.99, 40.0)
@@ -181,7 +181,7 @@ def test_each_network_of_the_seed_has_its_own_protocol(backbone, columns, epochs
     assert (params["partition_size"], params["learning_rate"]) == (9000, 1e-4)
 
 
-def test_what_is_asked_for_is_taken():
+def test_explicit_parameters_override_the_protocol():
     model = DeepSSDML.paper("cifar", 7, pretrain_epochs=2, learning_rate=1e-3)
     assert (model.n_components, model.pretrain_epochs, model.learning_rate) == (7, 2, 1e-3)
     assert DeepSSDML.paper("cifar", None).n_components is None

@@ -23,6 +23,13 @@ from ssdml.utils.linalg import unit_rows
 from tests.deep import small_model
 
 
+@pytest.fixture(scope="module")
+def short(digits):
+    """Embedding of a fit with two short partitions."""
+    X, _, labels = digits
+    return small_model(epochs=2, epochs_per_partition=1).fit(X, labels).transform(X)[:, :16]
+
+
 class TestSwitches:
     @pytest.mark.parametrize(
         "options",
@@ -30,7 +37,7 @@ class TestSwitches:
             {"consistency": 0.0},
             {"triplets": 0.0},
             {"orthogonal": False},
-            {"pretrain_epochs": 3},
+            {"pretrain_epochs": 1},
             {"metric_steps": 0},
             {"augment": None},
             {"input_edges": 0.0},
@@ -41,14 +48,12 @@ class TestSwitches:
         ],
         ids=lambda options: next(f"{k}={v}" for k, v in options.items()),
     )
-    def test_each_part_can_be_switched_off_and_matters(self, fitted, digits, options):
+    def test_every_switch_changes_the_fit(self, short, digits, options):
         X, _, labels = digits
-        other = small_model(**options).fit(X, labels)
-        assert np.abs(other.transform(X)[:, :16] - fitted.transform(X)[:, :16]).max() > 1e-3
+        other = small_model(epochs=2, epochs_per_partition=1, **options).fit(X, labels)
+        assert np.abs(other.transform(X)[:, :16] - short).max() > 1e-3
 
-    def test_one_sided_affinities_are_those_of_a_partition_along_its_own_graph(
-        self, digits, monkeypatch
-    ):
+    def test_one_sided_affinities_use_the_partitions_graph(self, digits, monkeypatch):
         X, _, labels = digits
         found, graphs = [], []
         mined, propagate = AlternationTrainer._mine, alternation.propagate_affinities
@@ -72,7 +77,7 @@ class TestSwitches:
             assert len(triplets.anchor) > 1000
             assert np.isin(triplets[:3], part).all()
         (part, _, first, _), (_, _, second, embedding) = found
-        images = project_input(as_samples(X, "test"))[1][part]  # as they are
+        images = project_input(as_samples(X, "test"))[1][part]
         np.testing.assert_array_equal(first.indices, knn_graph(images, 10).indices)
         np.testing.assert_array_equal(second.indices, knn_graph(embedding, 10).indices)
 
@@ -85,9 +90,7 @@ class TestSwitches:
             ("decay", 0.875, "ssdml.deep.trainer.propagate_labels"),
         ],
     )
-    def test_a_number_of_ones_own_comes_to_where_it_counts(
-        self, digits, monkeypatch, option, value, place
-    ):
+    def test_parameters_reach_their_functions(self, digits, monkeypatch, option, value, place):
         X, _, labels = digits
         calls, (module, name) = [], place.rsplit(".", 1)
         real = getattr(importlib.import_module(module), name)
@@ -97,11 +100,11 @@ class TestSwitches:
             return real(*args, **named)
 
         monkeypatch.setattr(place, spy)
-        small_model(epochs=4, **{option: value}).fit(X, labels)
+        small_model(epochs=2, epochs_per_partition=1, **{option: value}).fit(X, labels)
         assert calls
         assert all(value in numbers for numbers in calls)
 
-    def test_the_rate_rises_and_falls_once_over_all_partitions(self, digits, monkeypatch):
+    def test_learning_rate_spans_all_partitions(self, digits, monkeypatch):
         X, _, labels = digits
         rates, decays, step = [], set(), Stepper.step
 
@@ -111,41 +114,46 @@ class TestSwitches:
             return step(trainer, loss, rate)
 
         monkeypatch.setattr(Stepper, "step", spy)
-        small_model(learning_rate=0.004, weight_decay=0.03).fit(X, labels)
+        small_model(epochs=3, epochs_per_partition=1, learning_rate=0.004, weight_decay=0.03).fit(
+            X, labels
+        )
         n_steps = len(rates)
-        assert n_steps >= 3 * 2 * 300 // 40  # epochs of three partitions, in batches
+        assert n_steps >= 3 * 300 // 40  # an epoch on each of three partitions
         done = np.arange(n_steps) / n_steps
         rise = np.minimum(1, (done + 1 / n_steps) / 0.1)
         fall = (1 + np.cos(np.pi * np.maximum(0, done - 0.1) / 0.9)) / 2
         np.testing.assert_allclose(rates, 0.004 * rise * fall, rtol=1e-12)
         assert decays == {0.03}
 
-    def test_without_steps_the_metric_stays_where_it_began(self, digits):
+    def test_metric_stays_without_steps(self, digits):
         X, _, labels = digits
-        short = [small_model(epochs=e, metric_steps=0).fit(X, labels) for e in (2, 4)]
+        short = [
+            small_model(epochs=e, epochs_per_partition=1, metric_steps=0).fit(X, labels)
+            for e in (1, 2)
+        ]
         np.testing.assert_array_equal(*(model.components_ for model in short))
 
-    def test_it_stops_early_where_classes_settle(self, fitted, digits):
+    def test_stops_early_when_classes_settle(self, fitted, digits):
         X, _, labels = digits
         changes = [entry["changed"] for entry in fitted.history_[1:]]
         model = small_model(tol=(changes[0] + 1) / 2).fit(X, labels)
         assert len(model.history_) == 2
         assert model.history_[-1]["changed"] == changes[0]
 
-    def test_classes_that_do_not_settle_are_told_of(self, digits):
+    def test_warns_when_classes_do_not_settle(self, digits):
         X, _, labels = digits
         message = r"of the samples changed class in the last partition, more than tol=1e-06"
         with pytest.warns(ConvergenceWarning, match=message):
-            small_model(epochs=4, tol=1e-6).fit(X, labels)
+            small_model(epochs=2, epochs_per_partition=1, tol=1e-6).fit(X, labels)
 
-    def test_an_input_weight_of_ones_own_is_taken(self, digits):
+    def test_input_weight_is_used(self, digits):
         X, _, labels = digits
         model = small_model(epochs=2, input_weight=0.0).fit(X, labels)
         assert model.transform(X).shape == (len(X), 16)
         assert small_model(epochs=2, input_weight=0.3).fit(X, labels).input_weight_ == 0.3
 
     @pytest.mark.parametrize(("edges", "expected"), [(0.0, 0.0), (0.2, BESIDE)])
-    def test_the_input_stands_beside_if_its_edges_count(self, digits, edges, expected):
+    def test_auto_input_weight_follows_the_input_graph(self, digits, edges, expected):
         X, _, labels = digits
         model = small_model(epochs=1, epochs_per_partition=1, input_edges=edges).fit(X, labels)
         assert model.input_weight_ == expected
@@ -158,14 +166,14 @@ class TestSwitches:
         ],
         ids=["layers", "residual head"],
     )
-    def test_features_are_learned_from_as_well(self, digits, make):
+    def test_fits_features(self, digits, make):
         X, y, labels = digits
         torch.manual_seed(0)
         head, rows = make(), X.reshape(-1, 64)
         model = small_model().set_params(backbone=head).fit(rows, labels)
         assert (model.transduction_ == y).mean() > 0.7
 
-    def test_mixed_precision_learns_about_the_same(self, fitted, digits):
+    def test_mixed_precision_fits_as_well(self, fitted, digits):
         X, y, labels = digits
         mixed = small_model(mixed_precision=True).fit(X, labels)
         assert mixed.network_.proxies.dtype == torch.float32
@@ -173,8 +181,8 @@ class TestSwitches:
         ours, theirs = ((model.transduction_ == y).mean() for model in (mixed, fitted))
         assert ours > theirs - 0.1
 
-    def test_what_is_embedded_in_the_midst_of_it_is_in_float32(self, fitted, digits):
-        """As DeepCluster does, between two epochs."""
+    def test_embeds_in_float32_during_mixed_precision(self, fitted, digits):
+        """As DeepCluster does between epochs."""
         network, samples = fitted.network_, as_samples(digits[0], "fit")
         expected = embed_samples(network, samples)
         with mixed_precision(network, True):
@@ -186,7 +194,7 @@ class TestSwitches:
             )
 
     @pytest.mark.parametrize("has_it", [False, True])
-    def test_auto_is_mixed_precision_where_the_device_has_it(self, digits, monkeypatch, has_it):
+    def test_auto_precision_follows_the_device(self, digits, monkeypatch, has_it):
         X, _, labels = digits
         seen, outputs = set(), MetricNetwork.outputs
 
@@ -197,4 +205,4 @@ class TestSwitches:
         monkeypatch.setattr(MetricNetwork, "outputs", spy)
         monkeypatch.setattr("ssdml.deep.trainer.has_bfloat16", lambda device: has_it)
         small_model(epochs=1, epochs_per_partition=1).fit(X, labels)
-        assert seen == {False, has_it}  # the graph's features are never
+        assert seen == {False, has_it}  # False: the features of the graph

@@ -1,4 +1,4 @@
-"""A training that leads nowhere is told of, and leaves no checkpoint of where it led."""
+"""Diverging fits raise or warn, and leave no checkpoint."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import torch
 from torch import nn
 
 from ssdml import DeepSSDML
-from ssdml.deep import published as deep_literal
+from ssdml.deep import published
 from ssdml.deep.trainer import PartitionTrainer
 from ssdml.graphs import Triplets
-from ssdml.utils import distributed as ranks
+from ssdml.utils import distributed
 from ssdml.utils.progress import Stages
 from tests.deep import small_model, small_network, small_published_model
 
 
 class Fading(nn.Module):
-    """Features that are multiplied by something else from the n-th training batch on."""
+    """Features scaled by a factor after n training batches."""
 
     def __init__(self, factor, after):
         super().__init__()
@@ -33,7 +33,7 @@ class Fading(nn.Module):
 
 
 class TestTheNetwork:
-    def test_steps_that_leave_no_finite_features_leave_no_checkpoint(self, digits, tmp_path):
+    def test_diverged_training_leaves_no_checkpoint(self, digits, tmp_path):
         X, _, labels = digits
         model = small_model(epochs=1, epochs_per_partition=1, learning_rate=1e30, batch_size=500)
         model.set_params(checkpoint_dir=tmp_path, consistency=0.0)
@@ -42,25 +42,25 @@ class TestTheNetwork:
             model.fit(X, labels)
         assert not list(tmp_path.glob("*.safetensors"))
 
-    def test_features_that_become_zeros_alone_are_refused(self, digits):
+    def test_rejects_features_that_vanish(self, digits):
         X, _, labels = digits
         with pytest.raises(FloatingPointError, match="got only zeros after partition 1"):
             small_model(epochs=2).set_params(backbone=Fading(0.0, 6)).fit(X, labels)
 
-    def test_zeros_of_some_items_are_warned_of_with_their_share(self, digits):
+    def test_warns_of_vanishing_features_with_their_share(self, digits):
         X, _, labels = digits
         model = small_model(epochs=2).set_params(backbone=Fading(None, 6))
         with pytest.warns(RuntimeWarning, match="all zero for 80% of the samples after partition"):
             model.fit(X, labels)
 
-    def test_a_loss_that_is_not_finite_is_refused_in_pretraining_too(self, digits):
+    def test_rejects_a_pretraining_loss_that_is_nan(self, digits):
         X, _, labels = digits
         model = small_model(pretrain_epochs=2).set_params(backbone=Fading(torch.nan, 0))
         with pytest.raises(FloatingPointError, match="got nan in epoch 1 of the pretraining"):
             model.fit(X, labels)
 
 
-def test_pretraining_is_a_stage_and_tells_where_it_stands(digits, monkeypatch):
+def test_pretraining_is_a_stage_with_progress(digits, monkeypatch):
     X, _, labels = digits
     told = []
     monkeypatch.setattr(Stages, "_show", lambda stages, done, note="": told.append(note))
@@ -74,7 +74,7 @@ def test_pretraining_is_a_stage_and_tells_where_it_stands(digits, monkeypatch):
 
 
 @pytest.mark.parametrize("own", [0, 1])
-def test_the_first_process_draws_the_bar_for_all(digits, monkeypatch, own):
+def test_only_the_first_rank_shows_progress(digits, monkeypatch, own):
     X, _, labels = digits
     told = []
 
@@ -90,16 +90,14 @@ def test_the_first_process_draws_the_bar_for_all(digits, monkeypatch, own):
 
 
 class TestTriplets:
-    def test_one_class_has_none_and_it_is_said(self, digits):
+    def test_warns_that_one_class_has_no_triplets(self, digits):
         X, y, labels = digits
         with pytest.warns(RuntimeWarning, match="Labels of two classes must reach the graph"):
             model = small_model(epochs=2).fit(X, np.where(y == 3, labels, -1))
         assert model.history_[0]["n_triplets"] == 0
         assert (model.transduction_ == 3).all()
 
-    def test_one_labeled_item_leaves_nothing_to_pretrain_and_normalizes_no_batch_alone(
-        self, digits
-    ):
+    def test_fits_a_single_labeled_sample(self, digits):
         X, _, labels = digits
         network = nn.Sequential(*small_network(), nn.BatchNorm1d(32))
         model = small_model(backbone=network, epochs=2, pretrain_epochs=2)
@@ -107,15 +105,15 @@ class TestTriplets:
             model.fit(X, np.where(np.arange(len(X)) == np.argmax(labels >= 0), labels, -1))
         assert "pretraining" not in model.history_[0]
 
-    def test_the_published_way_goes_past_a_partition_without_one(self, digits, monkeypatch):
+    def test_published_method_skips_partitions_without_triplets(self, digits, monkeypatch):
         X, _, labels = digits
         none = Triplets(*np.zeros((3, 0), np.int64), np.zeros(0))
-        monkeypatch.setattr(deep_literal, "mine_triplets", lambda *given, **more: none)
+        monkeypatch.setattr(published, "mine_triplets", lambda *given, **more: none)
         options = {"epochs": 2, "epochs_per_partition": 1, "random_state": 0}
         model = DeepSSDML.paper(small_network(), 8, **options).fit(X, labels)
         assert [(entry["n_triplets"], entry["losses"]) for entry in model.history_] == [(0, [])] * 2
 
-    def test_the_published_mining_wants_two_neighbors(self, digits):
+    def test_published_method_needs_two_neighbors(self, digits):
         X, _, labels = digits
         model = DeepSSDML.paper(small_network(), 8, n_neighbors=1)
         with pytest.raises(
@@ -123,7 +121,7 @@ class TestTriplets:
         ):
             model.fit(X, labels)
 
-    def test_where_labels_are_not_carried_none_change_class(self, digits):
+    def test_published_method_reports_no_changes(self, digits):
         X, _, labels = digits
         options = {"partition_size": 100, "epochs": 3, "epochs_per_partition": 1}
         model = DeepSSDML.paper(small_network(), 8, **options, random_state=0).fit(X, labels)
@@ -131,11 +129,11 @@ class TestTriplets:
         assert not any("changed" in entry for entry in model.history_)
 
 
-def test_batches_that_processes_cannot_share_are_refused_before_the_work(digits, monkeypatch):
+def test_rejects_batches_that_ranks_cannot_share(digits, monkeypatch):
     X, _, labels = digits
-    monkeypatch.setattr(ranks, "world_size", lambda: 3)
+    monkeypatch.setattr(distributed, "world_size", lambda: 3)
     monkeypatch.setattr("ssdml.deep.base.rank", lambda: 0)
-    monkeypatch.setattr(ranks, "rank", lambda: 0)
+    monkeypatch.setattr(distributed, "rank", lambda: 0)
     monkeypatch.setattr(torch.distributed, "broadcast_object_list", lambda message, src: None)
     model = small_model()
     with pytest.raises(ValueError, match="batch_size must be a multiple of the 3 processes; got 4"):
@@ -143,7 +141,7 @@ def test_batches_that_processes_cannot_share_are_refused_before_the_work(digits,
 
 
 class Dazzled(nn.Module):
-    """Makes no number of an image with a very bright pixel."""
+    """NaN for images with a very bright pixel."""
 
     def __init__(self):
         super().__init__()
@@ -154,8 +152,8 @@ class Dazzled(nn.Module):
 
 
 @pytest.mark.parametrize("new", [small_model, small_published_model])
-def test_an_item_of_which_the_backbone_makes_no_number_is_named(digits, new):
-    """One beyond those that are tried before the work."""
+def test_names_the_sample_with_nan_features(digits, new):
+    """It is not among the samples that are tried first."""
     X, _, labels = digits
     X = X.copy()
     X[300, 4, 4] = 100
@@ -167,7 +165,7 @@ def test_an_item_of_which_the_backbone_makes_no_number_is_named(digits, new):
         model.fit(X, labels)
 
 
-def test_memory_that_runs_out_in_a_fit_names_the_setting(digits, monkeypatch):
+def test_out_of_memory_in_fit_names_the_parameter(digits, monkeypatch):
     X, _, labels = digits
 
     def full(run, progress):
@@ -180,11 +178,11 @@ def test_memory_that_runs_out_in_a_fit_names_the_setting(digits, monkeypatch):
         small_model().fit(X, labels)
 
 
-def test_an_item_that_is_not_finite_is_named(digits):
+def test_names_the_sample_that_is_not_finite(digits):
     X, _, labels = digits
     broken = X.copy()
     broken[17, 3, 3] = np.nan
-    message = "DeepSSDML: dataset must be finite; got nan in sample 17. Leave such samples out"
+    message = "DeepSSDML: dataset must be finite; got nan in sample 17. Drop such samples"
     with pytest.raises(ValueError, match=message):
         small_model().fit(broken, labels)
     pairs = [(torch.from_numpy(x)[None], 0) for x in broken]

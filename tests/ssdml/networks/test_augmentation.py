@@ -1,4 +1,4 @@
-"""Random views: each range changes what it is named after, as far as it says."""
+"""Random views: each range has its effect, up to its limit."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ def images():
 
 
 def coordinates(n):
-    """Images whose two channels are the place across and down, from -1 to 1."""
+    """Images whose channels are the x and y coordinates, from -1 to 1."""
     line = torch.linspace(-EDGE, EDGE, SIDE, dtype=torch.float64)
     return torch.stack(torch.meshgrid(line, line, indexing="xy")).repeat(n, 1, 1, 1)
 
 
 def maps_of(views, seed=0, n=300):
-    """The affine maps (n, 2, 3) that views apply, read off images that show where they come from.
+    """Recover the affine maps (n, 2, 3) of views from images of coordinates.
 
-    Bilinear interpolation is exact on them, so the middle of a view is the map itself.
+    Bilinear interpolation is exact on these.
     """
     seen, places = views(coordinates(n), seeded(seed)), coordinates(1)[0]
     middle = slice(SIDE // 4, 3 * SIDE // 4)
@@ -58,7 +58,7 @@ def maps_of(views, seed=0, n=300):
 
 
 def drawn(**numbers):
-    """What is drawn for one image: nothing but these."""
+    """Random numbers of one image: 0 but for these."""
     row = torch.zeros(1, 7)
     row[0, FLIP] = 1.0
     for name, number in numbers.items():
@@ -72,7 +72,7 @@ def test_ranges_of_zero_change_nothing(images, border):
     torch.testing.assert_close(views, images, rtol=0, atol=1e-5)
 
 
-def test_same_seed_gives_the_same_bits_and_another_seed_other_views(images):
+def test_views_depend_on_the_seed_alone(images):
     before = images.clone()
     one, again, other = (ALL(images, seeded(seed)) for seed in (3, 3, 4))
     assert torch.equal(one, again)
@@ -82,8 +82,8 @@ def test_same_seed_gives_the_same_bits_and_another_seed_other_views(images):
 
 @pytest.mark.parametrize(("n_rows", "n_columns"), [(16, 16), (16, 48), (40, 20)])
 @pytest.mark.parametrize("flip", [1.0, -1.0])
-def test_an_angle_is_one_of_pixels_where_images_are_not_square(n_rows, n_columns, flip):
-    """In units of pixels the map is a rotation, of as many degrees, or its mirror image."""
+def test_rotation_is_in_pixels_of_any_shape(n_rows, n_columns, flip):
+    """In pixels the map is a rotation by this angle, flipped or not."""
     views = RandomViews(rotation=30.0, flip=True)
     linear = views._maps(drawn(turn=1.0, flip=flip), n_rows, n_columns)[0, :, :2].double()
     sides = torch.tensor([n_columns, n_rows]).double()
@@ -93,7 +93,7 @@ def test_an_angle_is_one_of_pixels_where_images_are_not_square(n_rows, n_columns
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
 
 
-def test_each_image_and_each_call_draws_anew(images):
+def test_every_image_and_call_draws_anew(images):
     generator = seeded()
     same = images[:1].repeat(5, 1, 1, 1)
     views = torch.cat([ALL(same, generator), ALL(same, generator)])
@@ -117,14 +117,14 @@ def test_each_image_and_each_call_draws_anew(images):
     ],
     ids=["left", "right", "up", "quarter turn", "and back", "mirror", "turned mirror image"],
 )
-def test_a_known_map_moves_the_pixels_where_it_should(images, numbers, expected):
+def test_known_maps_move_pixels_correctly(images, numbers, expected):
     """A shift by whole pixels is a slice, a quarter turn is rot90, a mirror image is flip."""
     maps = RandomViews(rotation=90.0, shift=0.5, flip=True)._maps(drawn(**numbers), SIDE, SIDE)
     seen = _moved(images[:1], maps, border=False)
     torch.testing.assert_close(seen, expected(images[:1]), rtol=0, atol=1e-5)
 
 
-def test_the_border_goes_on_where_it_should(images):
+def test_border_pixels_repeat(images):
     maps = torch.tensor([[[1.0, 0.0, 2 * 4 / SIDE], [0.0, 1.0, 0.0]]])
     seen = _moved(images[:1], maps, border=True)
     torch.testing.assert_close(seen[..., :-4], images[:1, ..., 4:], rtol=0, atol=1e-5)
@@ -132,8 +132,8 @@ def test_the_border_goes_on_where_it_should(images):
     torch.testing.assert_close(seen[..., -4:], last, rtol=0, atol=1e-5)
 
 
-def test_size_doubled_shows_every_other_place():
-    """A view of half the size: the place seen is twice the place it is seen at."""
+def test_scaling_by_two_skips_pixels():
+    """Coordinates double."""
     maps = RandomViews(scale=1.0)._maps(drawn(size=1.0), SIDE, SIDE).double()
     seen = _moved(coordinates(1), maps, border=True)
     expected = (2 * coordinates(1)).clamp(-EDGE, EDGE)
@@ -154,7 +154,7 @@ def diagonals(across, down):
 
 
 def plain(maps):
-    """Maps that change nothing."""
+    """Identity maps."""
     return torch.eye(2, 3).double().repeat(len(maps), 1, 1)
 
 
@@ -190,7 +190,7 @@ def shears(maps, limit):
         ("shear", 0.2, shears),
     ],
 )
-def test_a_range_makes_maps_of_its_kind_alone_uniform_up_to_it(name, limit, of_the_kind):
+def test_each_range_is_uniform_up_to_its_limit(name, limit, of_the_kind):
     maps = maps_of(RandomViews(**{name: limit}, border=True))
     expected, shares = of_the_kind(maps, limit)
     torch.testing.assert_close(maps, expected.to(maps), rtol=0, atol=1e-6)
@@ -199,7 +199,7 @@ def test_a_range_makes_maps_of_its_kind_alone_uniform_up_to_it(name, limit, of_t
     assert (quarters - 0.25).abs().max() < 0.08  # three standard deviations of 300 draws
 
 
-def test_half_of_the_images_are_mirrored_and_the_others_are_not(images):
+def test_flips_half_of_the_images(images):
     many = images.repeat(25, 1, 1, 1)
     views = RandomViews(flip=True)(many, seeded())
     mirrored = (views - many.flip(3)).abs().amax(dim=(1, 2, 3)) < 1e-5
@@ -208,7 +208,7 @@ def test_half_of_the_images_are_mirrored_and_the_others_are_not(images):
     assert 0.41 < mirrored.float().mean() < 0.59  # three standard deviations of 300 draws
 
 
-def test_one_range_does_not_change_what_is_drawn_for_the_others(images):
+def test_ranges_do_not_change_other_draws(images):
     generators = [seeded(), seeded()]
     for views, generator in zip([RandomViews(), ALL], generators, strict=True):
         views(images, generator)
@@ -221,7 +221,7 @@ def test_one_range_does_not_change_what_is_drawn_for_the_others(images):
 @pytest.mark.parametrize(
     ("dtype", "atol"), [(torch.float64, 1e-4), (torch.float16, 0.2), (torch.bfloat16, 0.5)]
 )
-def test_numbers_drawn_do_not_depend_on_the_dtype(images, dtype, atol):
+def test_draws_do_not_depend_on_the_dtype(images, dtype, atol):
     smooth = torch.nn.functional.avg_pool2d(images, 5, 1, 2)  # rounded places matter little
     views = RandomViews(rotation=20.0, shift=0.1, flip=True, tint=0.2)
     single, other = views(smooth, seeded()), views(smooth.to(dtype), seeded())
@@ -238,14 +238,14 @@ def test_colors_stay_within_the_range_of_the_images(n_channels):
     assert (seen.amin(), seen.amax()) == (images.amin(), images.amax())  # reached, not passed
 
 
-def test_views_follow_the_images_into_other_units(images):
-    """Ranges are in units of the images' own, so -3 + 10 x is changed as x is."""
+def test_views_scale_with_the_images(images):
+    """Color ranges are relative to the images: -3 + 10 x changes as x does."""
     seen = ALL(10 * images.double() - 3, seeded())
     torch.testing.assert_close(seen, 10 * ALL(images.double(), seeded()) - 3)
 
 
 @pytest.mark.parametrize(("name", "channels_alike"), [("brightness", True), ("tint", False)])
-def test_light_and_tint_add_a_constant_of_at_most_their_share_of_the_range(name, channels_alike):
+def test_brightness_and_tint_add_bounded_constants(name, channels_alike):
     images = 1.0 + 0.2 * torch.rand(50, 3, 8, 8, generator=seeded())
     images[:, :, 0, 0], images[:, :, 7, 7] = 0.0, 2.0
     views = RandomViews(**{name: 0.2}, border=True)(images, seeded())
@@ -257,8 +257,8 @@ def test_light_and_tint_add_a_constant_of_at_most_their_share_of_the_range(name,
     assert (spread.max() < 1e-5) if channels_alike else (spread.median() > 0.05)
 
 
-def test_colors_that_are_known(images):
-    """No saturation leaves the gray image, no contrast the mean; doubled ones double both."""
+def test_known_colors(images):
+    """No saturation gives gray, no contrast the mean; twice as much doubles the distance."""
     none, channels = torch.zeros(12, 3), torch.zeros(12, 3)
     gray, mean = images.mean(1, keepdim=True), images.mean((1, 2, 3), keepdim=True)
     full = RandomViews(contrast=1.0, saturation=1.0)
@@ -287,14 +287,14 @@ def test_colors_that_are_known(images):
     ],
     ids=["middle", "lower left", "right"],
 )
-def test_the_hole_paints_the_mean_into_a_square_and_nothing_else(images, center, rows, columns):
+def test_hole_fills_a_square_with_the_mean(images, center, rows, columns):
     seen = RandomViews(hole=0.5)._pierced(images, torch.tensor([center]).repeat(12, 1))
     expected = images.clone()
     expected[:, :, rows, columns] = images.mean(dim=(2, 3))[:, :, None, None]
     assert torch.equal(seen, expected)
 
 
-def test_holes_lie_anywhere_and_are_never_larger_than_they_may(images):
+def test_holes_lie_anywhere_with_bounded_size(images):
     many = images.repeat(25, 1, 1, 1)
     painted = ((RandomViews(hole=0.25)(many, seeded()) - many).abs() > 1e-4).any(dim=1)
     heights, widths = painted.any(2).sum(1), painted.any(1).sum(1)
@@ -304,7 +304,7 @@ def test_holes_lie_anywhere_and_are_never_larger_than_they_may(images):
     assert painted.any(dim=0).all()
 
 
-def test_weaker_views_of_no_share_are_the_images_or_their_mirror_images(images):
+def test_weakest_views_are_the_images_or_flips(images):
     views = ALL.weaker(0.0)
     seen = views(images, seeded())
     apart = torch.stack([seen - images, seen - images.flip(3)]).abs().amax(dim=(2, 3, 4))
@@ -315,7 +315,7 @@ def test_weaker_views_of_no_share_are_the_images_or_their_mirror_images(images):
     torch.testing.assert_close(still(images, seeded()), images, rtol=0, atol=1e-5)
 
 
-def test_weaker_views_change_each_range_by_the_share_and_have_no_hole():
+def test_weaker_views_scale_ranges_without_holes():
     before, halved = asdict(ALL), asdict(ALL.weaker(0.5))
     kept = {"flip", "border"}
     expected = {name: x if name in kept else x / 2 for name, x in before.items()} | {"hole": 0.0}
@@ -327,13 +327,13 @@ def test_weaker_views_change_each_range_by_the_share_and_have_no_hole():
     )
 
 
-def test_an_image_of_one_color_stays_as_it_is():
-    """It has no range to change within, and its border goes on."""
+def test_constant_images_stay():
+    """They have no range, and their border repeats."""
     images = torch.full((6, 3, 8, 8), 0.7)
     torch.testing.assert_close(ALL(images, seeded()), images)
 
 
-def test_unchanged_returns_the_items_and_draws_nothing(images):
+def test_unchanged_draws_nothing(images):
     generator = seeded()
     before = generator.get_state()
     assert unchanged(images, generator) is images
@@ -341,11 +341,11 @@ def test_unchanged_returns_the_items_and_draws_nothing(images):
 
 
 @pytest.mark.parametrize("shape", [(5,), (28, 28), (2, 3, 8, 8)])
-def test_there_are_no_default_views_of_what_is_no_image(shape):
+def test_only_images_have_default_views(shape):
     assert default_views(shape) is None
 
 
-def test_signs_are_neither_mirrored_nor_colored_and_photographs_are():
+def test_only_photographs_are_flipped_and_colored():
     signs, photographs = default_views((1, 28, 28)), default_views((3, 32, 32))
     colors = ["brightness", "contrast", "saturation", "tint", "hole", "flip", "border"]
     assert not any(getattr(signs, name) for name in colors)
@@ -354,7 +354,7 @@ def test_signs_are_neither_mirrored_nor_colored_and_photographs_are():
     assert all(getattr(signs, name) == getattr(photographs, name) > 0 for name in moves)
 
 
-def test_pixels_are_looked_up_where_torchs_grid_has_them():
+def test_grid_equals_torchs_affine_grid():
     maps = torch.randn(5, 2, 3, generator=seeded())
     given = functional.affine_grid(maps, [5, 1, 6, 9], align_corners=False)
     torch.testing.assert_close(_places(maps, 6, 9), given)

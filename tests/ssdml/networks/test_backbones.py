@@ -1,4 +1,4 @@
-"""The residual head, and the networks of the paper."""
+"""Backbones against their published layers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_an_untrained_head_returns_its_input(generator, mode):
     torch.testing.assert_close(head(x), x, rtol=0, atol=0)
 
 
-def test_the_output_is_the_formula_of_the_docstring(generator):
+def test_output_is_the_documented_formula(generator):
     head = ResidualHead(4, n_hidden=7).eval()
     with torch.no_grad():
         for parameter in head.parameters():
@@ -45,7 +45,7 @@ def test_units_are_dropped_in_training_only(generator):
     assert torch.equal(head(x), head(x))
 
 
-def test_the_first_step_already_reaches_the_last_layer(generator):
+def test_first_step_reaches_the_last_layer(generator):
     head = ResidualHead(4).eval()
     head(torch.randn(6, 4, generator=generator)).square().sum().backward()
     assert head.output.weight.grad.abs().sum() > 0
@@ -63,7 +63,7 @@ def new(network, *arguments):
 
 
 def mnist_features(images, w1, b1, w2, b2, w3, b3, w4, b4):
-    """The paper's list of layers, written out."""
+    """The published layers."""
     hidden = functional.max_pool2d(functional.conv2d(images, w1, b1), 2, 2)
     hidden = functional.max_pool2d(functional.conv2d(hidden, w2, b2), 2, 2)
     hidden = functional.conv2d(hidden, w3.view(500, 50, 4, 4), b3).relu()
@@ -71,7 +71,7 @@ def mnist_features(images, w1, b1, w2, b2, w3, b3, w4, b4):
 
 
 def cifar_features(images, w1, b1, w2, b2, w3, b3, w4, b4):
-    """The same; windows that reach over the edge count what is there."""
+    """The published layers; windows over the edge average what is inside."""
 
     def average(maps):  # sums over sums of ones, on maps that are one row and column larger
         ones = functional.pad(torch.ones_like(maps), (0, 1, 0, 1))
@@ -92,7 +92,7 @@ def cifar_features(images, w1, b1, w2, b2, w3, b3, w4, b4):
     [(MnistNet, (1, 28, 28), mnist_features), (CifarNet, (3, 32, 32), cifar_features)],
     ids=["mnist", "cifar"],
 )
-def test_features_are_those_of_the_layers_written_out(generator, network, shape, formula):
+def test_features_equal_the_published_layers(generator, network, shape, formula):
     model, images = new(network), torch.randn(3, *shape, generator=generator)
     with torch.no_grad():
         features = model(images)
@@ -111,15 +111,15 @@ def test_features_are_those_of_the_layers_written_out(generator, network, shape,
         (CifarNet, 1, 832 + 25632 + 51264 + (64 * 64 * 16 + 64)),
     ],
 )
-def test_networks_have_as_many_parameters_as_their_layers(network, n_channels, expected):
+def test_parameter_count_matches_the_published_layers(network, n_channels, expected):
     model = new(network, n_channels)
     assert sum(parameter.numel() for parameter in model.parameters()) == expected
     assert not list(model.buffers())
 
 
 @both
-def test_items_of_a_batch_do_not_see_each_other(generator, network, shape):
-    """And training changes nothing: there is no dropout and no batch norm."""
+def test_features_do_not_depend_on_the_batch(generator, network, shape):
+    """Nor on the mode: there is no dropout and no batch normalization."""
     model, images = new(network), torch.randn(5, *shape, generator=generator)
     whole = model(images)
     parts = torch.cat([model(image[None]) for image in images])
@@ -128,13 +128,13 @@ def test_items_of_a_batch_do_not_see_each_other(generator, network, shape):
 
 
 @both
-def test_each_parameter_learns(generator, network, shape):
+def test_every_parameter_has_a_gradient(generator, network, shape):
     model = new(network)
     model(torch.randn(8, *shape, generator=generator)).square().sum().backward()
     assert all(parameter.grad.abs().sum() > 0 for parameter in model.parameters())
 
 
-def test_features_of_cifar_are_not_negative_and_those_of_mnist_may_be(generator):
+def test_only_cifar_features_are_nonnegative(generator):
     cifar, mnist = (
         new(network)(torch.randn(8, *shape, generator=generator))
         for network, shape in reversed(NETWORKS)
@@ -143,7 +143,7 @@ def test_features_of_cifar_are_not_negative_and_those_of_mnist_may_be(generator)
     assert mnist.min() < 0 < mnist.max()
 
 
-def test_a_standardized_backbone_sees_items_of_mean_zero_and_scale_one(generator):
+def test_standardized_backbone_sees_standardized_samples(generator):
     mean, scale = torch.tensor([[[1.0]], [[-2.0]]]), torch.tensor([[[0.5]], [[4.0]]])
     samples = mean + scale * torch.randn(6, 2, 3, 3, generator=generator)
     seen = Standardized(torch.nn.Identity(), mean, scale)(samples)
@@ -175,7 +175,7 @@ def test_mean_and_scale_are_saved_and_not_learned(generator):
         ("wide-resnet", (3, 48, 32), WideResNet),
     ],
 )
-def test_a_backbone_by_name_takes_items_of_the_shape(name, shape, network):
+def test_named_backbones_take_their_image_size(name, shape, network):
     backbone = named_backbone(name, shape)
     assert type(backbone) is network
     assert backbone(torch.zeros(2, *shape)).shape == (2, network.n_features)
@@ -195,18 +195,18 @@ def test_items_of_another_shape_are_told(name, shape, size):
 
 
 @pytest.mark.parametrize("name", ["cifar", "wide-resnet"])
-def test_channels_that_come_last_are_told(name):
+def test_rejects_channels_last(name):
     message = rf"backbone='{name}' needs .* channels first; got samples of shape \(32, 32, 3\)"
     with pytest.raises(ValueError, match=message):
         named_backbone(name, (32, 32, 3))
 
 
-def test_rows_are_no_images_to_a_wide_resnet():
+def test_wide_resnet_rejects_features():
     with pytest.raises(ValueError, match="'wide-resnet' needs images; got samples of shape"):
         named_backbone("wide-resnet", (784,))
 
 
-def test_an_unknown_name_is_told_with_the_nearest():
+def test_unknown_name_suggests_the_nearest():
     names = "'mnist', 'cifar', 'wide-resnet'"
     message = rf"backbone must be one of {names}; got 'cifra'\. Did you mean 'cifar'\?"
     with pytest.raises(ValueError, match=message):
@@ -214,14 +214,14 @@ def test_an_unknown_name_is_told_with_the_nearest():
 
 
 class TestWideResNet:
-    def test_it_has_the_weights_that_are_known_of_wrn_28_2(self):
-        """1,467,610, as implementations have them, of which ten outputs of a softmax are 1,290."""
+    def test_wide_resnet_has_the_known_parameter_count(self):
+        """1,467,610 in other implementations, 1,290 of them in a softmax of ten classes."""
         model = new(WideResNet)
         assert sum(part.numel() for part in model.parameters()) == 1_467_610 - 1_290
         convolutions = [part for part in model.modules() if isinstance(part, torch.nn.Conv2d)]
         assert sum(part.kernel_size == (3, 3) for part in convolutions) == 25  # 28 with 3 shortcuts
 
-    def test_its_features_are_those_of_the_layers_written_out(self, generator):
+    def test_wide_resnet_features_equal_its_layers(self, generator):
         model, images = new(WideResNet), torch.randn(3, 3, 32, 32, generator=generator)
         with torch.no_grad():
             for name, part in [*model.named_parameters(), *model.named_buffers()]:
@@ -247,12 +247,12 @@ class TestWideResNet:
             assert not list(parts)
             torch.testing.assert_close(model(images), expected, rtol=1e-4, atol=1e-5)
 
-    def test_each_parameter_learns(self, generator):
+    def test_every_parameter_has_a_gradient(self, generator):
         model = new(WideResNet).train()
         model(torch.randn(8, 3, 16, 16, generator=generator)).square().mean().backward()
         assert all(part.grad.abs().sum() > 0 for part in model.parameters())
 
-    def test_its_weights_begin_with_a_variance_of_two_by_what_they_go_to(self):
+    def test_initial_weights_have_kaiming_variance(self):
         for part in new(WideResNet).modules():
             if isinstance(part, torch.nn.Conv2d):
                 n_to = part.out_channels * part.kernel_size[0] ** 2

@@ -1,4 +1,4 @@
-"""Arrays, tensors and data sets give the same batches; what cannot be read is told."""
+"""Arrays, tensors and Datasets give the same batches; bad data raise."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from ssdml.networks import data as items_module
+from ssdml.networks import data as data_module
 from ssdml.networks.data import SAMPLED, StoredSamples, as_samples, has_room, mean_and_scale
 
 
 class Listed(torch.utils.data.Dataset):
-    """A map-style data set that remembers what was read."""
+    """A map-style Dataset that records reads."""
 
     def __init__(self, entries):
         self.entries, self.read = entries, []
@@ -43,7 +43,7 @@ def _first(photographs):
     return np.ascontiguousarray(photographs.transpose(0, 3, 1, 2))
 
 
-def test_bytes_and_numbers_of_one_data_set_are_on_one_scale(photographs):
+def test_mixed_bytes_and_floats_share_a_scale(photographs):
     first = _first(photographs)
     mixed = Listed([first[0], first[1].astype(np.float32) / np.float32(255)])
     torch.testing.assert_close(
@@ -52,9 +52,7 @@ def test_bytes_and_numbers_of_one_data_set_are_on_one_scale(photographs):
 
 
 @pytest.mark.parametrize(("numbers", "n_read"), [(2**20, 50), (16 * 30, 30), (1, 1)])
-def test_fewer_items_are_read_for_their_statistics_where_they_are_large(
-    rng, monkeypatch, numbers, n_read
-):
+def test_large_samples_need_fewer_reads_for_statistics(rng, monkeypatch, numbers, n_read):
     monkeypatch.setattr("ssdml.networks.data.SAMPLED_NUMBERS", numbers)
     entries = Listed(list(rng.standard_normal((50, 1, 4, 4))))
     samples = as_samples(entries, "fit")
@@ -82,7 +80,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_images_are_the_same_bits_in_whatever_form_they_come(photographs, form):
+def test_all_input_forms_give_the_same_bits(photographs, form):
     samples = as_samples(FORMS[form](photographs), "fit")
     assert (len(samples), samples.shape) == (6, (3, 8, 10))
     batch = samples.batch(np.array([4, 0, 4]))
@@ -91,7 +89,7 @@ def test_images_are_the_same_bits_in_whatever_form_they_come(photographs, form):
     assert torch.equal(batch, expected)
 
 
-def test_a_batch_is_its_slices_together(features, photographs):
+def test_batches_are_consistent_with_slices(features, photographs):
     for data in (features, photographs, Listed(list(torch.tensor(features)))):
         samples = as_samples(data, "fit")
         numbers = np.array([5, 1, 3])
@@ -100,13 +98,13 @@ def test_a_batch_is_its_slices_together(features, photographs):
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float64, ">f4", np.int64, np.uint16])
-def test_numbers_that_are_not_bytes_are_not_divided(dtype):
+def test_only_bytes_are_divided(dtype):
     table = np.arange(6).reshape(3, 2).astype(dtype)
     batch = as_samples(table, "fit").batch(np.array([2, 0]))
     assert torch.equal(batch, torch.tensor([[4.0, 5.0], [0.0, 1.0]]))
 
 
-def test_images_without_channels_get_one(photographs):
+def test_gray_images_get_a_channel(photographs):
     gray = photographs[..., 0]
     for images in (gray, torch.tensor(gray)):
         samples = as_samples(images, "fit")
@@ -120,11 +118,11 @@ def test_images_without_channels_get_one(photographs):
     [((2, 3, 4, 3), np.uint8), ((2, 8, 8, 3), np.float32), ((2, 8, 8, 5), np.uint8)],
     ids=["both may be channels", "floats", "neither may be channels"],
 )
-def test_axes_stay_where_channels_may_come_first(shape, dtype):
+def test_ambiguous_axes_are_kept(shape, dtype):
     assert as_samples(np.zeros(shape, dtype), "fit").shape == shape[1:]
 
 
-def test_the_callers_array_stays_as_it_is_and_need_not_be_writable(features, photographs):
+def test_input_is_not_modified(features, photographs):
     """Torch warns of a read-only array once; here each time."""
     warned = torch.is_warn_always_enabled()
     torch.set_warn_always(True)
@@ -137,7 +135,7 @@ def test_the_callers_array_stays_as_it_is_and_need_not_be_writable(features, pho
         torch.set_warn_always(warned)
 
 
-def test_a_data_set_is_read_where_it_is_asked_and_nowhere_else():
+def test_datasets_are_read_on_demand():
     data = Listed([torch.full((2,), float(i)) for i in range(9)])
     samples = as_samples(data, "fit")
     data.read.clear()
@@ -146,7 +144,7 @@ def test_a_data_set_is_read_where_it_is_asked_and_nowhere_else():
     assert all(type(index) is int for index in data.read)
 
 
-def test_items_of_several_shapes_are_told():
+def test_rejects_samples_of_several_shapes():
     samples = as_samples([torch.zeros(3, 4, 4), torch.zeros(3, 5, 4), torch.zeros(3, 4, 4)], "fit")
     assert samples.batch(np.array([0, 2])).shape == (2, 3, 4, 4)
     message = (
@@ -156,7 +154,7 @@ def test_items_of_several_shapes_are_told():
         samples.batch(np.array([0, 1]))
 
 
-def test_items_that_are_no_tensors_are_told_with_their_number():
+def test_names_samples_that_are_no_tensors():
     message = (
         "dataset: samples must be tensors or arrays, or tuples that begin with one; got str at "
         "index {}. Give the Dataset a transform, such as torchvision's ToTensor."
@@ -171,7 +169,7 @@ def test_items_that_are_no_tensors_are_told_with_their_number():
 
 
 def refused(dataset, name, dtype, way_out):
-    """Whether a data set is refused for its numbers, in the words for its kind."""
+    """Whether the error names the dtype and the conversion."""
     with pytest.raises(TypeError) as error:
         as_samples(dataset, "fit")
     return str(error.value) == (
@@ -181,20 +179,20 @@ def refused(dataset, name, dtype, way_out):
 
 
 @pytest.mark.parametrize("dtype", [bool, complex, object, "U3", "M8[s]"])
-def test_arrays_of_what_is_no_number_are_refused(dtype):
+def test_rejects_non_numeric_arrays(dtype):
     table = np.zeros((3, 2)).astype(dtype)
     assert refused(table, "fit: dataset", table.dtype, "astype('float32')")
     assert refused(list(table), "dataset: sample 0", table.dtype, "astype('float32')")
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.complex64])
-def test_tensors_of_what_is_no_number_are_refused(dtype):
+def test_rejects_non_numeric_tensors(dtype):
     table = torch.zeros(3, 2, dtype=dtype)
     assert refused(table, "fit: dataset", dtype, "float()")
     assert refused(list(table), "dataset: sample 0", dtype, "float()")
 
 
-def test_images_of_whole_numbers_are_refused_for_their_range_is_not_known():
+def test_rejects_images_of_integers():
     images = np.zeros((3, 1, 8, 8), np.int64)
     tensors = torch.from_numpy(images)
     assert refused(images, "fit: dataset", "int64", "astype('float32')")
@@ -205,14 +203,14 @@ def test_images_of_whole_numbers_are_refused_for_their_range_is_not_known():
 
 
 @pytest.mark.parametrize("dtype", [">f4", ">f8", np.longdouble, np.float16])
-def test_numbers_of_any_precision_and_order_of_bytes_are_taken(dtype):
+def test_reads_any_precision_and_byte_order(dtype):
     table = np.array([[0.5, 2.0], [3.0, 4.0]]).astype(dtype)
     for dataset in (table, list(table)):
         batch = as_samples(dataset, "fit").batch(np.array([1]))
         assert (batch.dtype, batch.tolist()) == (torch.float32, [[3.0, 4.0]])
 
 
-def test_features_of_whole_numbers_are_numbers_like_any_other():
+def test_reads_integer_features():
     counts = np.array([[1, 2], [3, 200]])
     for dataset in (counts, torch.from_numpy(counts), list(counts), list(torch.from_numpy(counts))):
         batch = as_samples(dataset, "fit").batch(np.array([1]))
@@ -221,13 +219,13 @@ def test_features_of_whole_numbers_are_numbers_like_any_other():
 
 @pytest.mark.parametrize("shape", [(5,), (0, 4), (0, 3, 8, 8), (5, 0)])
 @pytest.mark.parametrize("make", [np.zeros, torch.zeros], ids=["array", "tensor"])
-def test_no_items_and_items_of_no_number_are_refused(make, shape):
+def test_rejects_empty_arrays(make, shape):
     with pytest.raises(ValueError, match=r"fit: dataset must have shape \(n, \.\.\.\)") as error:
         as_samples(make(shape), "fit")
     assert str(error.value).endswith(f"at least one sample of one number; got {shape}.")
 
 
-def test_an_empty_data_set_is_refused():
+def test_rejects_an_empty_dataset():
     with pytest.raises(
         ValueError, match=r"^fit: dataset must have at least one sample; got none\."
     ):
@@ -235,8 +233,8 @@ def test_an_empty_data_set_is_refused():
 
 
 @pytest.mark.parametrize("n_bytes", [50, 51])
-def test_items_take_at_most_half_of_what_is_free_on_a_gpu(monkeypatch, n_bytes):
-    """Torch 2.4 takes the number of a device, or None for the current one."""
+def test_samples_take_half_of_the_gpu_memory(monkeypatch, n_bytes):
+    """Torch 2.4 needs the index of a device, or None."""
     asked = []
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda d: asked.append(d) or (100, 1000))
     assert has_room("cuda:1", n_bytes) == has_room("cuda", n_bytes) == (n_bytes == 50)
@@ -244,38 +242,38 @@ def test_items_take_at_most_half_of_what_is_free_on_a_gpu(monkeypatch, n_bytes):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_items_that_were_computed_are_learned_from_without_what_made_them(stream):
+def test_samples_are_detached(stream):
     made = torch.rand(4, 3, requires_grad=True)
     samples = as_samples(Listed(list(made)) if stream else made, "fit")
     assert not samples.batch(np.array([1])).requires_grad
     assert made.requires_grad
 
 
-def test_items_that_do_not_fit_stay_and_their_batches_travel(monkeypatch):
+def test_samples_that_do_not_fit_travel_by_batch(monkeypatch):
     stored, rows = torch.rand(4, 3), np.array([2, 0])
     assert StoredSamples(stored, "meta")._stored.device.type == "meta"
-    monkeypatch.setattr(items_module, "has_room", lambda device, n_bytes: False)
+    monkeypatch.setattr(data_module, "has_room", lambda device, n_bytes: False)
     assert StoredSamples(stored, "meta")._stored is stored
     assert StoredSamples(stored, "meta").batch(rows).device.type == "meta"
     assert torch.equal(StoredSamples(stored).batch(rows), stored[[2, 0]])
 
 
 class Streamed:
-    """Samples one after another, without numbers."""
+    """An iterable Dataset."""
 
     def __iter__(self):
         return iter([])
 
 
 @pytest.mark.parametrize("dataset", [None, 3, Streamed()])
-def test_what_has_no_items_by_number_is_refused(dataset):
+def test_rejects_iterable_datasets(dataset):
     message = "a torch Dataset with a length; got " + type(dataset).__name__
     with pytest.raises(TypeError, match=message):
         as_samples(dataset, "fit")
 
 
 @pytest.mark.parametrize("shape", [(50, 4), (50, 3, 5, 6), (50, 5, 6)])
-def test_mean_and_scale_are_numpys_and_broadcast_to_items(rng, shape):
+def test_mean_and_scale_equal_numpys(rng, shape):
     data = (3 + 2 * rng.standard_normal(shape)).astype(np.float32)
     samples = as_samples(data, "fit")
     mean, scale = mean_and_scale(samples, 0)
@@ -300,12 +298,12 @@ def test_a_constant_channel_has_scale_one(rng, value):
     assert 0.25 < scale[0] < 0.32  # of uniform numbers: 1 / √12
 
 
-def test_one_item_of_features_has_itself_as_the_mean():
+def test_single_sample_is_its_own_mean():
     mean, scale = mean_and_scale(as_samples(np.array([[2.0, -3.0]]), "fit"), 0)
     assert (mean.tolist(), scale.tolist()) == ([2.0, -3.0], [1.0, 1.0])
 
 
-def test_many_items_are_known_from_a_random_sample(rng):
+def test_statistics_use_a_random_subset(rng):
     """Of samples that grow with their number: the sample is spread over all, once each."""
     n = 3 * SAMPLED
     data = Listed([torch.tensor([float(i)]) for i in range(n)])
@@ -319,7 +317,7 @@ def test_many_items_are_known_from_a_random_sample(rng):
     assert not torch.equal(mean_and_scale(samples, 1)[0], mean)
 
 
-def test_a_table_is_its_numbers(rng):
+def test_reads_data_frames(rng):
     pandas = pytest.importorskip("pandas")
     X = rng.random((5, 3)).astype(np.float32)
     table = pandas.DataFrame(X, columns=list("abc"))

@@ -1,4 +1,4 @@
-"""Networks for photographs: what the trunk is given, whose weights it has, what comes out."""
+"""Backbones for photographs: normalization, weights and features."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.photographs import SMALL, small_trunk
 
 @pytest.fixture
 def small(monkeypatch):
-    """A network of two layers by the name of "small"."""
+    """Register a network of two layers as "small"."""
     monkeypatch.setitem(pretrained.TRUNKS, "small", SMALL)
 
 
@@ -33,7 +33,7 @@ def images():
 
 @pytest.fixture
 def weights():
-    """Those of a small network, other than it begins with."""
+    """Random weights of the small network."""
     generator = torch.Generator().manual_seed(1)
     state = small_trunk().state_dict()
     return {name: torch.rand(value.shape, generator=generator) for name, value in state.items()}
@@ -49,13 +49,13 @@ def assert_has(network, weights):
         torch.testing.assert_close(value, weights[name], rtol=0, atol=0)
 
 
-def test_bn_inception_has_the_published_number_of_parameters():
+def test_bn_inception_has_the_published_parameter_count():
     # 11,295,240 with the classifier of 1,000 classes, in every account of the Caffe model.
     classifier = 1000 * (1024 + 1)
     assert sum(part.numel() for part in BNInception().parameters()) + classifier == 11_295_240
 
 
-def test_bn_inception_sees_a_32nd_of_each_side_and_no_negative_number():
+def test_bn_inception_maps_are_nonnegative_and_small():
     with torch.random.fork_rng():
         torch.manual_seed(0)
         maps = BNInception().eval()(torch.randn(1, 3, 96, 64))
@@ -75,7 +75,7 @@ def test_bn_inception_sees_a_32nd_of_each_side_and_no_negative_number():
         ),
     ],
 )
-def test_a_trunk_is_given_what_its_weights_were_learned_from(monkeypatch, images, name, wanted):
+def test_trunks_receive_their_own_normalization(monkeypatch, images, name, wanted):
     trunk = pretrained.TRUNKS.get(name, Trunk(nn.Identity))
     monkeypatch.setitem(pretrained.TRUNKS, name, trunk._replace(new=nn.Identity))
     seen = []
@@ -86,7 +86,7 @@ def test_a_trunk_is_given_what_its_weights_were_learned_from(monkeypatch, images
 
 
 @pytest.mark.usefixtures("small")
-def test_at_several_scales_the_unit_rows_are_added(images):
+def test_several_scales_add_unit_rows(images):
     one = fine_grained_backbone("small", "max+average")
     three = fine_grained_backbone("small", "max+average", input_scales=(1.0, 0.75, 0.5))
     smaller = [
@@ -99,7 +99,7 @@ def test_at_several_scales_the_unit_rows_are_added(images):
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("wrapped", ["plain", "in a checkpoint", "of several processes"])
-def test_weights_come_from_a_file_of_tensors(tmp_path, weights, wrapped):
+def test_loads_weights_from_a_state_dict(tmp_path, weights, wrapped):
     more = weights | {"fc.weight": torch.ones(10, 16), "last_linear.bias": torch.ones(10)}
     content = {
         "plain": more,
@@ -111,7 +111,7 @@ def test_weights_come_from_a_file_of_tensors(tmp_path, weights, wrapped):
 
 
 @pytest.mark.usefixtures("small")
-def test_weights_come_from_safetensors(tmp_path, weights):
+def test_loads_weights_from_safetensors(tmp_path, weights):
     save_file(weights, tmp_path / "small.safetensors")
     assert_has(fine_grained_backbone("small", weights=str(tmp_path / "small.safetensors")), weights)
 
@@ -129,7 +129,7 @@ def test_weights_come_from_safetensors(tmp_path, weights):
         (lambda w: w.update({"0.bias": "text"}), r"must be a state dict of tensors; got another"),
     ],
 )
-def test_weights_of_another_network_are_refused(tmp_path, weights, change, message):
+def test_rejects_weights_of_another_network(tmp_path, weights, change, message):
     change(weights)
     torch.save(weights, tmp_path / "small.pth")
     with pytest.raises(ValueError, match=message):
@@ -137,7 +137,7 @@ def test_weights_of_another_network_are_refused(tmp_path, weights, change, messa
 
 
 class Harmful:
-    """What a pickle may do to those who read it."""
+    """A pickle that runs code when read."""
 
     def __init__(self, path):
         self.path = path
@@ -147,7 +147,7 @@ class Harmful:
 
 
 @pytest.mark.usefixtures("small")
-def test_no_code_in_a_file_of_weights_is_run(tmp_path, weights):
+def test_loading_weights_runs_no_code(tmp_path, weights):
     path = tmp_path / "small.pth"
     torch.save(weights | {"0.bias": Harmful(tmp_path / "harm")}, path)
     with pytest.raises(ValueError, match="got a file that runs code when read"):
@@ -159,7 +159,7 @@ def test_no_code_in_a_file_of_weights_is_run(tmp_path, weights):
 
 
 @pytest.mark.usefixtures("small")
-def test_weights_that_are_not_there_are_not_fetched(tmp_path):
+def test_missing_weights_are_not_downloaded(tmp_path):
     with pytest.raises(
         FileNotFoundError, match=r"no\.pth must exist; nothing is downloaded\. Put a"
     ):
@@ -167,20 +167,20 @@ def test_weights_that_are_not_there_are_not_fetched(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "library"), [("googlenet", "torchvision"), ("resnet50", "timm")])
-def test_a_missing_library_is_told_with_the_way_out(monkeypatch, name, library):
+def test_missing_library_names_the_install_command(monkeypatch, name, library):
     for module in ("torchvision", "torchvision.models", "timm"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=rf"needs {library}.*pip install ssdml\[vision\]"):
         fine_grained_backbone(name)
 
 
-def test_an_unknown_pooling_is_refused():
+def test_rejects_an_unknown_pooling():
     with pytest.raises(ValueError, match="pooling must be one of"):
         fine_grained_backbone("bn_inception", "rmax")
 
 
 @pytest.mark.filterwarnings("ignore")  # of the library's own imports
-def test_resnet50_is_that_of_timm(tmp_path, images):
+def test_resnet50_equals_timms(tmp_path, images):
     timm = pytest.importorskip("timm")
     network = timm.create_model("resnet50", pretrained=False).eval()
     torch.save(network.state_dict(), tmp_path / "resnet50.pth")
@@ -192,7 +192,7 @@ def test_resnet50_is_that_of_timm(tmp_path, images):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_googlenet_is_that_of_torchvision(tmp_path, images):
+def test_googlenet_equals_torchvisions(tmp_path, images):
     models = pytest.importorskip("torchvision.models")
     network = models.googlenet(weights=None, aux_logits=False, init_weights=False).eval()
     torch.save(network.state_dict(), tmp_path / "googlenet.pth")
@@ -204,7 +204,7 @@ def test_googlenet_is_that_of_torchvision(tmp_path, images):
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_frozen_normalizations_keep_their_statistics_and_the_rest_learns(images, frozen):
+def test_frozen_norms_keep_their_statistics(images, frozen):
     trunk = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Dropout(0.5))
     backbone = FineGrainedBackbone(trunk, AveragePooling(), frozen_norms=frozen).train()
     backbone(images).sum().backward()
@@ -214,7 +214,7 @@ def test_frozen_normalizations_keep_their_statistics_and_the_rest_learns(images,
 
 
 @pytest.mark.usefixtures("small")
-def test_a_deep_estimator_learns_it_and_is_restored_with_it(tmp_path, rng):
+def test_deep_estimator_fits_and_restores_it(tmp_path, rng):
     backbone = fine_grained_backbone("small", input_scales=(1.0, 0.5))
     pictures = rng.random((40, 3, 40, 40)).astype("float32")
     labels = [i % 2 if i < 10 else -1 for i in range(40)]

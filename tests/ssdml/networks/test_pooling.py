@@ -1,4 +1,4 @@
-"""R-MAC against its definition, region by region; maxima and means."""
+"""R-MAC against its definition, region by region; max and average pooling."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def unit(rows):
 
 
 def pooled_slowly(maps, n_scales):
-    """The twin: one region after another, as the paper has them."""
+    """Slow twin: one region after another."""
     total = np.zeros(maps.shape[:2])
     for side, tops, lefts in regions(*maps.shape[2:], n_scales):
         for top in tops:
@@ -27,14 +27,14 @@ def pooled_slowly(maps, n_scales):
 
 @pytest.mark.parametrize("shape", [(7, 7), (8, 8), (14, 14), (9, 13), (16, 5), (3, 3), (1, 1)])
 @pytest.mark.parametrize("n_scales", [1, 3])
-def test_the_sum_of_unit_maxima_is_that_of_the_regions_one_by_one(rng, shape, n_scales):
+def test_rmac_equals_the_slow_twin(rng, shape, n_scales):
     maps = rng.random((2, 6, *shape))
     found = RMAC(n_scales)(torch.from_numpy(maps)).numpy()
     np.testing.assert_allclose(found, pooled_slowly(maps, n_scales), rtol=1e-12)
 
 
 @pytest.mark.parametrize("side", [7, 8, 16])
-def test_a_square_map_has_1_4_and_9_regions_at_its_three_scales(side):
+def test_square_maps_have_1_4_9_regions(side):
     found = regions(side, side, 3)
     assert [len(tops) * len(lefts) for _, tops, lefts in found] == [1, 4, 9]
     assert [side for side, _, _ in found] == [side, 2 * side // 3, side // 2]
@@ -50,7 +50,7 @@ def test_a_square_map_has_1_4_and_9_regions_at_its_three_scales(side):
         (19, [0, 4, 9]),  # three overlap by 5.5 of 10, two by 1
     ],
 )
-def test_regions_along_the_longer_side_overlap_by_nearly_40_percent(length, starts):
+def test_regions_overlap_by_nearly_40_percent(length, starts):
     ((side, tops, lefts),) = regions(10, length, 1)
     assert (side, tops, lefts) == (10, [0], starts)
     ((_, tops, lefts),) = regions(length, 10, 1)
@@ -66,19 +66,19 @@ def test_the_regions_of_each_scale_reach_both_ends(shape):
     assert {len(lefts) >= len(tops) for _, tops, lefts in regions(5, 9, 3)} == {True}
 
 
-def test_features_do_not_depend_on_the_size_of_the_activations(rng):
+def test_rmac_is_invariant_to_scale(rng):
     maps = torch.from_numpy(rng.random((3, 5, 8, 8)))
     torch.testing.assert_close(RMAC()(7 * maps), RMAC()(maps))
 
 
-def test_maps_in_half_precision_are_added_up_in_single_precision(rng):
+def test_half_precision_maps_sum_in_float32(rng):
     maps = torch.from_numpy(rng.random((3, 5, 8, 8))).bfloat16()
     pooled = RMAC()(maps)
     assert pooled.dtype == torch.float32
     torch.testing.assert_close(pooled, RMAC()(maps.float()), rtol=1e-5, atol=1e-6)
 
 
-def test_dead_maps_give_zeros_and_no_gradient_that_is_not_finite():
+def test_zero_maps_have_finite_gradients():
     maps = torch.zeros(2, 4, 6, 6, requires_grad=True)
     pooled = RMAC()(maps)
     assert not pooled.any()
@@ -86,12 +86,12 @@ def test_dead_maps_give_zeros_and_no_gradient_that_is_not_finite():
     assert torch.isfinite(maps.grad).all()
 
 
-def test_the_gradient_is_that_of_finite_differences(rng):
+def test_gradient_equals_finite_differences(rng):
     maps = torch.from_numpy(rng.permutation(90).reshape(1, 3, 5, 6) / 90.0).requires_grad_()
     assert torch.autograd.gradcheck(RMAC(), maps)
 
 
-def test_no_scale_is_refused():
+def test_rejects_zero_scales():
     with pytest.raises(ValueError, match="n_scales must be at least 1; got 0"):
         RMAC(0)
 

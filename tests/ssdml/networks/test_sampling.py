@@ -1,4 +1,4 @@
-"""Partitions give every row its turn; batches hold each class as often, and rows by weight."""
+"""Partitions cover all rows; batches balance classes and draw rows by weight."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def batches(classes, weights, size, count, seed=0):
 
 
 @pytest.mark.parametrize(("count", "size"), [(1, 7), (4, 10), (8, 10), (5, 40), (3, 16), (9, 1)])
-def test_a_partition_is_sorted_and_holds_the_labeled_rows_and_no_other(count, size):
+def test_partitions_are_sorted_and_hold_labeled_rows(count, size):
     parts = parted(count, size)
     assert len(parts) == count
     for part in parts:
@@ -33,7 +33,7 @@ def test_a_partition_is_sorted_and_holds_the_labeled_rows_and_no_other(count, si
 
 
 @pytest.mark.parametrize("size", [1, 4, 10, 16, 40])
-def test_partitions_are_disjoint_until_all_rows_have_had_their_turn(size):
+def test_partitions_are_disjoint_within_a_lap(size):
     rest = [set(part) - set(LABELED) for part in parted(-(-40 // size), size)]
     whole = rest[: 40 // size]
     assert all(len(part) == size for part in whole)
@@ -41,7 +41,7 @@ def test_partitions_are_disjoint_until_all_rows_have_had_their_turn(size):
     assert set().union(*rest) == set(UNLABELED)
 
 
-def test_the_second_lap_gives_each_row_one_turn_more_in_another_order():
+def test_second_lap_reshuffles_all_rows():
     rest = [set(part) - set(LABELED) for part in parted(8, 10)]
     turns = np.bincount([row for part in rest for row in part], minlength=43)
     np.testing.assert_array_equal(turns[UNLABELED], 2)
@@ -49,7 +49,7 @@ def test_the_second_lap_gives_each_row_one_turn_more_in_another_order():
 
 
 @pytest.mark.parametrize("size", [7, 16, 39])
-def test_a_partition_that_ends_one_lap_and_begins_the_next_holds_no_row_twice(size):
+def test_partitions_across_laps_repeat_no_row(size):
     rest = [set(part) - set(LABELED) for part in parted(20, size)]
     assert {len(part) for part in rest} == {size}
     turns = np.bincount([row for part in rest for row in part], minlength=43)[UNLABELED]
@@ -57,7 +57,7 @@ def test_a_partition_that_ends_one_lap_and_begins_the_next_holds_no_row_twice(si
 
 
 @pytest.mark.parametrize("size", [None, 40, 1000])
-def test_a_partition_of_all_is_all(size):
+def test_partition_of_all_holds_all(size):
     for part in parted(3, size):
         np.testing.assert_array_equal(part, np.arange(43))
 
@@ -70,13 +70,13 @@ def test_partitions_without_labeled_or_without_unlabeled_rows():
     np.testing.assert_array_equal(np.sort(np.concatenate(rest)), UNLABELED)
 
 
-def test_same_seed_gives_the_same_partitions_and_another_seed_others():
+def test_partitions_depend_on_the_seed():
     one, again, other = (np.concatenate(parted(4, 10, seed=seed)) for seed in (3, 3, 4))
     np.testing.assert_array_equal(one, again)
     assert not np.array_equal(one, other)
 
 
-def test_certain_rows_have_confidence_one_and_uniform_rows_none():
+def test_confidence_is_1_if_certain_0_if_uniform():
     for n_classes in (2, 3, 10):
         np.testing.assert_array_equal(confidences(np.eye(n_classes)), 1)
         uniform = np.full((1, n_classes), 1 / n_classes)
@@ -87,7 +87,7 @@ def test_one_class_is_always_certain():
     np.testing.assert_array_equal(confidences(np.ones((4, 1))), 1)
 
 
-def test_confidence_is_the_formula_of_the_docstring_and_falls_with_entropy(rng):
+def test_confidence_is_the_documented_formula(rng):
     distributions = rng.dirichlet(np.full(5, 0.4), 200)
     entropies = entropy(distributions, axis=1)
     found = confidences(distributions)
@@ -96,21 +96,21 @@ def test_confidence_is_the_formula_of_the_docstring_and_falls_with_entropy(rng):
     np.testing.assert_array_equal(np.argsort(-found), np.argsort(entropies))
 
 
-def test_confidence_falls_on_the_way_from_certain_to_uniform():
+def test_confidence_falls_towards_uniform():
     shares = np.linspace(0, 1, 20)[:, None]
     found = confidences((1 - shares) * np.eye(4)[[2]] + shares / 4)
     assert found[0] == 1
     assert (np.diff(found) < 0).all()
 
 
-def test_confidence_does_not_depend_on_the_order_of_classes_or_of_rows(rng):
+def test_confidence_is_invariant_to_permutations(rng):
     distributions = rng.dirichlet(np.ones(6), 30)
     found, order = confidences(distributions), rng.permutation(30)
     np.testing.assert_allclose(confidences(distributions[:, ::-1]), found, atol=1e-14)
     np.testing.assert_array_equal(confidences(distributions[order]), found[order])
 
 
-def test_rows_in_single_precision_have_no_confidence_outside_its_range(rng):
+def test_float32_confidence_stays_in_range(rng):
     """Their sums are one give or take rounding, and so are their entropies."""
     rows = [rng.dirichlet(np.full(10, a), 50) for a in (0.02, 1.0, 1e9)]
     distributions = np.concatenate([*rows, np.full((1, 10), 0.1), np.eye(10)])
@@ -147,7 +147,7 @@ def test_batches_agree_with_the_slow_twin(rng):
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 6, 30])
-def test_each_class_comes_as_often_as_any_other_give_or_take_one(rng, size):
+def test_batches_balance_classes_up_to_one(rng, size):
     classes = np.repeat([0, 1, 5, 9], [50, 10, 3, 1])
     drawn = batches(classes, rng.random(64) + 0.01, size, 200)
     counts = [[(classes[batch] == c).sum() for c in (0, 1, 5, 9)] for batch in drawn]
@@ -157,7 +157,7 @@ def test_each_class_comes_as_often_as_any_other_give_or_take_one(rng, size):
     assert np.ptp(totals) == 0 if size % 4 == 0 else chisquare(totals).pvalue > 1e-3
 
 
-def test_rows_of_a_class_come_by_their_weight():
+def test_rows_are_drawn_by_weight():
     classes, weights = np.array([0, 1, 0, 0, 1, 0]), np.array([1.0, 5.0, 2.0, 0.0, 5.0, 7.0])
     counts = np.bincount(np.concatenate(batches(classes, weights, 40, 250)), minlength=6)
     assert counts[3] == 0
@@ -174,7 +174,7 @@ def test_no_row_of_weight_zero_is_ever_drawn(rng):
     assert (weights[drawn] > 0).all()
 
 
-def test_a_batch_is_of_the_classes_that_it_says(rng):
+def test_batches_hold_the_given_classes(rng):
     """Draws stay within their class whatever the sums of weights round to."""
     classes = np.repeat(np.arange(30), 4)
     weights = 10.0 ** rng.integers(-15, 15, 120)
@@ -190,7 +190,7 @@ def test_the_only_row_with_weight_fills_the_batch(size):
         np.testing.assert_array_equal(batch, np.full(size, 4))
 
 
-def test_of_one_class_the_weights_decide_alone():
+def test_one_class_is_drawn_by_weight():
     counts = np.bincount(np.concatenate(batches(np.zeros(3, int), [1.0, 3.0, 4.0], 50, 100)))
     assert chisquare(counts, 5000 * np.array([1, 3, 4]) / 8).pvalue > 1e-3
 
@@ -201,37 +201,37 @@ def test_more_classes_than_a_batch_holds_take_turns():
     assert chisquare(np.bincount(np.concatenate(drawn))).pvalue > 1e-3
 
 
-def test_names_of_classes_and_the_unit_of_weights_do_not_matter(rng):
+def test_batches_ignore_class_names_and_weight_units(rng):
     classes, weights = rng.integers(0, 4, 50), rng.random(50)
     expected = batches(classes, weights, 12, 20)
     np.testing.assert_array_equal(batches(7 * classes + 2, weights, 12, 20), expected)
     np.testing.assert_array_equal(batches(classes, 1024 * weights, 12, 20), expected)
 
 
-def test_a_class_of_great_weight_comes_no_more_often(rng):
+def test_class_weight_does_not_change_balance(rng):
     classes, weights = rng.integers(0, 4, 50), rng.random(50) + 0.1
     heavy = np.where(classes == 2, 1000 * weights, weights)
     one, other = batches(classes, weights, 12, 20), batches(classes, heavy, 12, 20)
     np.testing.assert_array_equal(classes[np.array(one)], classes[np.array(other)])
 
 
-def test_same_seed_gives_the_same_batches_and_another_seed_others(rng):
+def test_batches_depend_on_the_seed(rng):
     classes = rng.integers(0, 4, 50)
     one, again, other = (batches(classes, np.ones(50), 12, 5, seed) for seed in (3, 3, 4))
     np.testing.assert_array_equal(one, again)
     assert not np.array_equal(one, other)
 
 
-def test_no_batches_are_none():
+def test_zero_batches():
     assert batches([0, 1], [1.0, 1.0], 4, 0) == []
 
 
-def test_of_rows_of_zeros_nothing_is_known():
+def test_zero_rows_have_no_confidence():
     for n_classes in (1, 3):
         assert (confidences(np.zeros((2, n_classes))) == 0).all()
 
 
-def test_the_halves_of_a_batch_align_in_class_and_share_no_row(rng):
+def test_halves_align_in_class_without_shared_rows(rng):
     classes = np.repeat(np.arange(20), 12)
     for rows in aligned_halves(classes, 5, rng):
         first, second = rows.reshape(2, -1)
@@ -241,7 +241,7 @@ def test_the_halves_of_a_batch_align_in_class_and_share_no_row(rng):
         assert (np.unique(classes[rows], return_counts=True)[1] == 10).all()
 
 
-def test_small_classes_fill_their_halves_apart_and_single_rows_stay_out(rng):
+def test_small_classes_repeat_rows_within_a_half(rng):
     classes = np.array([0, 0, 0, 1, 1, 2, -1, -1])
     for rows in aligned_halves(classes, 20, rng, n_classes=13, per_class=6):
         first, second = rows.reshape(2, -1)
@@ -251,7 +251,7 @@ def test_small_classes_fill_their_halves_apart_and_single_rows_stay_out(rng):
         assert set(classes[rows]) == {0, 1}
 
 
-def test_rows_of_halves_are_drawn_by_weight(rng):
+def test_halves_are_drawn_by_weight(rng):
     classes, weights = np.zeros(6, dtype=int), np.array([0.0, 1.0, 1.0, 1.0, 1.0, 4.0])
     drawn = np.concatenate(
         [*aligned_halves(classes, 3000, rng, n_classes=1, per_class=2, weights=weights)]
@@ -273,11 +273,11 @@ def test_rows_of_halves_are_drawn_by_weight(rng):
         ),
     ],
 )
-def test_halves_that_cannot_be_drawn_are_refused(classes, per_class, message, rng):
+def test_rejects_impossible_halves(classes, per_class, message, rng):
     with pytest.raises(ValueError, match=message):
         next(aligned_halves(np.array(classes), 1, rng, per_class=per_class))
 
 
-def test_halves_of_no_class_are_refused(rng):
+def test_rejects_halves_without_classes(rng):
     with pytest.raises(ValueError, match="aligned_halves: n_classes must be at least 1; got 0"):
         next(aligned_halves(np.array([0, 0]), 1, rng, n_classes=0))

@@ -1,4 +1,4 @@
-"""The loop that trains a backbone."""
+"""Training, pretraining and embedding of backbones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHORT = Schedule(n_steps=40, batch_size=32)
 
 @pytest.fixture
 def blobs(rng):
-    """150 rows in 6 columns, three unequal classes that overlap in part."""
+    """150 rows in 6 columns, three unequal, overlapping classes."""
     classes = np.repeat(np.arange(3), [100, 40, 10])
     X = rng.standard_normal((3, 6))[classes] + 0.5 * rng.standard_normal((150, 6))
     X = X.astype(np.float32)
@@ -60,7 +60,7 @@ def same(one, two):
     return all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
 
 
-def test_the_same_seed_gives_the_same_bits(blobs):
+def test_same_seed_gives_the_same_bits(blobs):
     (one, losses), (two, again) = trained(blobs, seed=3), trained(blobs, seed=3)
     assert losses == again
     assert same(parameters(one), parameters(two))
@@ -73,7 +73,7 @@ def test_another_seed_gives_another_head(blobs):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_torchs_generator_and_threads_are_left_as_they_are(blobs, threads):
+def test_training_keeps_torchs_generator_and_threads(blobs, threads):
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -100,7 +100,7 @@ def test_threads_are_given_back_after_an_error():
     assert torch.get_num_threads() == before
 
 
-def test_the_loss_falls_on_classes_that_can_be_told_apart(blobs):
+def test_loss_falls_on_separable_classes(blobs):
     X, classes = blobs
     apart = X + 5 * np.eye(3, 6, dtype=np.float32)[classes]
     _, losses = trained((apart, classes), schedule=Schedule(n_steps=120, batch_size=64))
@@ -109,7 +109,7 @@ def test_the_loss_falls_on_classes_that_can_be_told_apart(blobs):
 
 
 def test_training_separates_classes_that_no_linear_map_separates(rng):
-    """Two rings: the share of the scatter between classes grows from nothing."""
+    """Two rings: the between-class share of the scatter grows from 0."""
     angle, classes = rng.uniform(0, 2 * np.pi, 400), np.arange(400) % 2
     X = ((1 + classes) * np.array([np.cos(angle), np.sin(angle)])).T
     X = np.hstack([X, np.zeros((400, 2))]).astype(np.float32)
@@ -132,7 +132,7 @@ def test_training_separates_classes_that_no_linear_map_separates(rng):
     assert share_between(head) > 0.6
 
 
-def test_the_backbone_is_trained_in_place_and_comes_back_ready_to_use(blobs):
+def test_backbone_is_trained_in_place(blobs):
     backbone = new_head()
     before = parameters(backbone)
     learned, _ = trained(blobs, backbone=backbone)
@@ -142,7 +142,7 @@ def test_the_backbone_is_trained_in_place_and_comes_back_ready_to_use(blobs):
     assert all(parameter.device.type == "cpu" for parameter in learned.parameters())
 
 
-def test_evaluation_ends_in_the_mode_that_was_before_also_after_an_error():
+def test_evaluating_restores_the_mode():
     network = torch.nn.Sequential(torch.nn.Dropout())
     for training in (True, False):
         network.train(training)
@@ -155,7 +155,7 @@ def test_evaluation_ends_in_the_mode_that_was_before_also_after_an_error():
 
 
 @pytest.mark.parametrize("kind", ["features", "embedding"])
-def test_items_are_embedded_in_evaluation_mode(kind):
+def test_embeds_in_evaluation_mode(kind):
     backbone = torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Linear(3, 4))
     network = MetricNetwork(backbone, torch.eye(4, 2), 2)
     X = np.random.default_rng(0).random((20, 3)).astype(np.float32)
@@ -174,19 +174,19 @@ def test_a_gpu_has_bfloat16_since_ampere(monkeypatch):
     assert not has_bfloat16("cpu")
 
 
-def test_every_step_moves_the_progress_on_to_the_end(blobs):
+def test_progress_reaches_the_end(blobs):
     heard = []
     _, losses = trained(blobs, progress=heard.append)
     np.testing.assert_allclose(heard, np.arange(1, len(losses) + 1) / len(losses))
 
 
-def test_classes_that_no_row_has_do_not_matter_to_the_batches(blobs):
+def test_empty_classes_do_not_matter(blobs):
     X, classes = blobs
     _, losses = trained((X, 5 * classes))
     assert np.isfinite(losses).all()
 
 
-def test_one_class_alone_gives_no_triplets_and_no_nan(blobs):
+def test_one_class_gives_zero_loss(blobs):
     X, classes = blobs
     _, losses = trained((X, np.zeros_like(classes)), schedule=SHORT._replace(n_steps=3))
     assert losses == [0.0, 0.0, 0.0]  # the cross-entropy with one proxy is 0 as well
@@ -214,7 +214,7 @@ def test_batches_follow_their_seed():
     assert not np.array_equal(one, other)
 
 
-def test_the_rate_rises_over_a_tenth_of_the_steps_and_falls_to_nothing():
+def test_learning_rate_warms_up_and_decays():
     plan = Schedule(n_steps=100, learning_rate=2.0)
     rates = [rate_at(step / 100, plan) for step in range(100)]
     np.testing.assert_allclose(rates[:10], 0.2 * np.arange(1, 11))
@@ -239,7 +239,7 @@ def test_positives_share_the_class_and_negatives_do_not(batch):
     assert (labels[anchor] != labels[negative]).all()
 
 
-def test_every_anchor_has_one_positive_and_its_nearest_negatives(batch):
+def test_anchors_have_one_positive_and_nearest_negatives(batch):
     z, labels = batch
     anchor, positive, negative = batch_triplets(z, labels, 4)
     for i in range(23):
@@ -250,7 +250,7 @@ def test_every_anchor_has_one_positive_and_its_nearest_negatives(batch):
         assert negative[anchor == i].tolist() == nearest
 
 
-def test_a_row_without_a_positive_is_no_anchor_but_is_a_negative(batch):
+def test_single_rows_are_negatives_only(batch):
     z, labels = batch
     anchor, _, negative = batch_triplets(z, labels, 24)
     assert 23 not in anchor
@@ -262,18 +262,18 @@ def test_a_batch_of_one_class_has_no_triplets(batch):
     assert all(len(part) == 0 for part in batch_triplets(z, torch.zeros(24, dtype=int), 5))
 
 
-def test_a_batch_of_lonely_rows_has_no_triplets(batch):
+def test_a_batch_of_single_rows_has_no_triplets(batch):
     z, _ = batch
     assert all(len(part) == 0 for part in batch_triplets(z, torch.arange(24), 5))
 
 
-def test_fewer_negatives_than_asked_for_are_all_taken():
+def test_takes_all_negatives_if_few():
     z, labels = torch.tensor([[0.0], [1.0], [5.0]]), torch.tensor([0, 0, 1])
     anchor, positive, negative = batch_triplets(z, labels, 5)
     assert (anchor.tolist(), positive.tolist(), negative.tolist()) == ([0, 1], [1, 0], [2, 2])
 
 
-def test_every_positive_is_drawn_in_time(batch):
+def test_every_positive_is_drawn_eventually(batch):
     z, labels = batch
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -283,14 +283,14 @@ def test_every_positive_is_drawn_in_time(batch):
     assert counts.sum() == 200
 
 
-def test_the_device_is_the_one_that_is_named(monkeypatch):
+def test_finds_the_named_device(monkeypatch):
     assert find_device("cpu", "SSDML") == "cpu"
     for found, expected in ((True, "cuda"), (False, "cpu")):
         monkeypatch.setattr(torch.cuda, "is_available", lambda found=found: found)
         assert find_device("auto", "SSDML") == expected
 
 
-def test_a_device_that_is_not_there_is_refused(monkeypatch):
+def test_rejects_an_unavailable_device(monkeypatch):
     with pytest.raises(ValueError, match="got 'meta'"):
         find_device("meta", "SSDML")
     for name in ("gpu", "mps", "xpu:3"):  # none of which this machine may have
@@ -308,7 +308,7 @@ def _refuse():
     raise RuntimeError("no such device")
 
 
-def test_the_steps_are_those_of_so_many_rows(blobs, monkeypatch):
+def test_schedule_depends_on_the_number_of_rows(blobs, monkeypatch):
     asked = []
     monkeypatch.setattr(
         "ssdml.metric.residual.schedule_for",
@@ -319,8 +319,8 @@ def test_the_steps_are_those_of_so_many_rows(blobs, monkeypatch):
     assert (asked, len(losses)) == ([len(X)], 3)
 
 
-def test_the_first_loss_is_that_of_the_formula():
-    """Two pairs at right angles, proxies at no temperature: an angular loss, and ln 2."""
+def test_first_loss_equals_the_formula():
+    """Two orthogonal pairs, uniform proxies: an angular loss plus ln 2."""
     X, classes = np.eye(2, dtype=np.float32)[[0, 0, 1, 1]], np.array([0, 0, 1, 1])
     plan = Schedule(n_steps=1, batch_size=64, temperature=1e9, n_negatives=1)
     head = ResidualHead(2, dropout=0.0)
@@ -332,7 +332,7 @@ def test_the_first_loss_is_that_of_the_formula():
     assert losses == pytest.approx([expected], rel=1e-6)
 
 
-def test_pretraining_teaches_the_labeled_items_and_nothing_of_the_metric(blobs):
+def test_pretraining_trains_the_backbone_alone(blobs):
     X, classes = blobs
     rows = np.flatnonzero(np.arange(150) % 5 == 0)
     network = MetricNetwork(new_head(), torch.eye(6, 4), 3)
@@ -349,7 +349,7 @@ def test_pretraining_teaches_the_labeled_items_and_nothing_of_the_metric(blobs):
     assert not torch.equal(after["backbone.hidden.weight"], before["backbone.hidden.weight"])
 
 
-def test_pretraining_sees_all_items_in_another_order_each_time(blobs):
+def test_pretraining_shuffles_every_epoch(blobs):
     X, classes = blobs
     seen, samples = [], as_samples(X, "test")
     batch = samples.batch
@@ -364,7 +364,7 @@ def test_pretraining_sees_all_items_in_another_order_each_time(blobs):
     assert (first != np.sort(first)).any()
 
 
-def test_gradients_of_a_batch_are_the_same_bits_on_two_threads():
+def test_gradients_are_equal_on_two_threads():
     generator = torch.Generator().manual_seed(0)
     start = torch.randn(256, 64, generator=generator)
     labels = torch.arange(256) % 10
