@@ -40,7 +40,6 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
     # Parameters that subclasses have, as arguments or as constants.
     backbone: Any
     n_components: int | None
-    n_neighbors: int
     orthogonal: bool
     pretrain_epochs: int
     epochs: int
@@ -50,6 +49,8 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
     device: str
     random_state: Any
     verbose: int
+
+    network_: Any
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "backbone": [str, callable],

@@ -310,7 +310,7 @@ class PartitionTrainer(ABC):
         """Compute the features or the embedding of all samples, or of some; check them."""
         size = self.estimator.batch_size
         embedded = embed_samples(self.network, self.samples, kind, rows, batch_size=size)
-        finite = np.isfinite(embedded).all(axis=1)
+        finite: Array = np.isfinite(embedded).all(axis=1)
         if not finite.all():
             place = int(np.flatnonzero(~finite)[0])
             raise ValueError(

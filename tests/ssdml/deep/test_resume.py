@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -244,6 +245,21 @@ class TestSaveAndLoad:
         loaded = DeepSSDML.load(tmp_path / "model", backbone=small_network())
         np.testing.assert_array_equal(loaded.transform(X), model.transform(X))
         assert loaded.losses is None
+
+    @pytest.mark.parametrize("mining", ["propagated", "neighborhood"])
+    def test_loads_or_rejects_models_with_mining(self, fitted, digits, tmp_path, mining):
+        """The published method was a value of this parameter."""
+        fitted.save(tmp_path)
+        config = json.loads((tmp_path / "config.json").read_text())
+        config["params"]["mining"] = mining
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        if mining == "propagated":
+            loaded = DeepSSDML.load(tmp_path, backbone=small_network())
+            np.testing.assert_array_equal(loaded.predict(digits[0]), fitted.predict(digits[0]))
+        else:
+            message = r"mining must be 'propagated'; got 'neighborhood', .* DeepSSDML.paper\(\)"
+            with pytest.raises(ValueError, match=message):
+                DeepSSDML.load(tmp_path, backbone=small_network())
 
     def test_load_needs_the_custom_module(self, fitted, tmp_path):
         fitted.save(tmp_path / "model")
