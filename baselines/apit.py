@@ -149,15 +149,8 @@ def itml(
 ) -> Prior:
     """Learn the metric nearest to the identity that keeps similar pairs near, dissimilar ones far.
 
-    Parameters
-    ----------
-    similar, dissimilar : arrays of shape (m, d)
-        Differences of the pairs; one of the two may be empty. Pairs of equal rows are ignored.
-    slack : float
-        γ.
-    max_iter : int
-    tol : float
-        Relative change of the multipliers.
+    ``similar`` and ``dissimilar`` are differences of pairs (m, d); one may be empty, and pairs of
+    equal rows are ignored. ``tol`` is the relative change of the multipliers.
 
     Notes
     -----

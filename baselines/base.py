@@ -246,23 +246,9 @@ def combine_scatters(
     LRML and ISDML minimize tr(M H) over M of determinant 1, which has a minimum only if H is
     positive definite.
 
-    Parameters
-    ----------
-    similar, dissimilar, regularizer : arrays of shape (d, d)
-        Positive semidefinite.
-    weights : tuple of three numbers
-        w_S, w_D and w_R. w_D is lowered to 0.9 of the largest value for which H is positive
-        semidefinite, with a warning; None: that value.
-    ridge : float
-        In units of the mean eigenvalue of ``w_S S + w_R R``.
-    who : str
-        Prefix of the warning.
-
-    Returns
-    -------
-    H : ndarray of shape (d, d)
-    dissimilar_weight : float
-        w_D as used; 0 if there are no dissimilar pairs.
+    The scatters are positive semidefinite. w_D is lowered to 0.9 of the largest value for which H
+    is positive semidefinite, with a warning; None: that value. ``ridge`` is in units of the mean
+    eigenvalue of ``w_S S + w_R R``. Returns H and w_D as used, 0 without dissimilar pairs.
 
     Examples
     --------

@@ -160,13 +160,7 @@ def descend(H: Floats, *, max_iter: int, tol: float) -> Descent:
     multiple of the identity. A line search cannot resolve the objective below its rounding, 1e-16,
     and so the distance to the minimum below 1e-8; a final Newton step squares that distance.
 
-    Parameters
-    ----------
-    H : array of shape (d, d)
-        Positive definite.
-    max_iter : int
-    tol : float
-        Tolerance of the gradient norm over d.
+    ``tol`` is the tolerance of the gradient norm over d.
 
     Examples
     --------
@@ -258,13 +252,7 @@ def density_weights(
 ) -> sparse.csr_array:
     """Compute edge weights ``W + W^T`` with ``W_ij = beta_i exp(-d_ij² / 2 sigma²)``.
 
-    Parameters
-    ----------
-    X : array of shape (n, d)
-    graph : KNNGraph
-    sigma : float
-    density : {"all", "neighbors"}
-        Rows that the Parzen density counts; beta is the density over its maximum.
+    beta is the Parzen density of all rows or of the neighbors, over its maximum.
 
     Examples
     --------

@@ -31,12 +31,6 @@ def labeled_pairs(X: npt.ArrayLike, labels: npt.ArrayLike) -> LabeledPairs:
 
     within each class and over all rows: O(m d²) for m labeled rows, without forming pairs.
 
-    Parameters
-    ----------
-    X : array of shape (n, d)
-    labels : array of shape (n,), int
-        -1 where unlabeled.
-
     Examples
     --------
     >>> pairs = labeled_pairs([[0.0], [2.0], [3.0], [9.0]], [0, 0, 1, -1])
@@ -67,18 +61,7 @@ def labeled_pairs(X: npt.ArrayLike, labels: npt.ArrayLike) -> LabeledPairs:
 def draw_pairs(labels: npt.ArrayLike, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """Draw similar and dissimilar pairs of labeled rows uniformly, with replacement, or take all.
 
-    Parameters
-    ----------
-    labels : array of shape (n,), int
-        -1 where unlabeled.
-    count : int
-        Maximum number of each kind.
-    rng : Generator
-
-    Returns
-    -------
-    similar, dissimilar : arrays of shape (m, 2), int
-        Row indices.
+    ``count`` is the maximum number of each kind. Returns two arrays (m, 2) of row indices.
 
     Examples
     --------
@@ -108,24 +91,8 @@ def draw_unknown_pairs(
 ) -> tuple[Array, int]:
     """Draw pairs with an unlabeled end uniformly, with replacement, or take all.
 
-    Parameters
-    ----------
-    labels : array of shape (n,), int
-        -1 where unlabeled.
-    count : int
-        Maximum number of pairs.
-    rng : Generator
-    both : bool
-        Whether both ends must be unlabeled.
-    n_rows : int, optional
-        Maximum number of rows; of more, that many are drawn first.
-
-    Returns
-    -------
-    pairs : array of shape (m, 2), int
-        Row indices.
-    n_pairs : int
-        Number of pairs without the limits ``count`` and ``n_rows``.
+    Returns row indices (m, 2) and the number of pairs without the limits: ``count`` on the pairs,
+    and ``n_rows`` on the rows, drawn first. ``both`` requires both ends to be unlabeled.
 
     Examples
     --------

@@ -93,21 +93,6 @@ def propagated_scatter(
     formed: ``Z^T W Z`` needs P on the d columns of ``W_0 Z``, and ``W 1`` on one more, and P^T 1,
     the expected visits of each row.
 
-    Parameters
-    ----------
-    X : array of shape (n, d)
-    labels : array of shape (n,), int
-        -1 where unlabeled.
-    graph : KNNGraph
-    decay : float
-        γ.
-    n_jobs : int or None
-
-    Returns
-    -------
-    scatter : ndarray of shape (d, d)
-        Symmetric, perhaps indefinite.
-
     Notes
     -----
     O(i k n d) for i steps of the solver: about 100 at decay 0.99, more as it approaches 1.
@@ -167,17 +152,8 @@ def near_prior(prior: Floats, scatter: Floats, graph_weight: float | None, who: 
 
     .. math:: M = (M_0^{-1} + \eta K)^{-1}
 
-    Parameters
-    ----------
-    prior : array of shape (d, d)
-        M_0, positive definite.
-    scatter : array of shape (d, d)
-        K, symmetric.
-    graph_weight : float or None
-        η, lowered to 0.9 of the largest value that keeps the inverse positive semidefinite, with
-        a warning; None: 1, or that value if it is smaller.
-    who : str
-        Prefix of the warning.
+    η is lowered to 0.9 of the largest value that keeps the inverse positive semidefinite, with a
+    warning; None: 1, or that value if it is smaller.
 
     Examples
     --------

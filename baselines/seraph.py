@@ -204,14 +204,8 @@ class Value(NamedTuple):
 def objective(M: Floats, terms: Terms, model: Model, posteriors: Array | None = None) -> Value:
     """Compute the objective.
 
-    Parameters
-    ----------
-    M : array of shape (d, d)
-    terms : Terms
-    model : Model
-    posteriors : array of shape (m,), optional
-        Probabilities that the pairs are similar; unknown pairs then count by the expected
-        log-likelihood instead of their entropy.
+    With ``posteriors`` (m,), the probabilities that the pairs are similar, unknown pairs count by
+    the expected log-likelihood instead of their entropy.
 
     Examples
     --------

@@ -213,13 +213,7 @@ class BaselineTrainer(PartitionTrainer):
 def draw_batch(known: Indices, graph: KNNGraph, size: int, rng: np.random.Generator) -> Indices:
     """Draw a batch: a third labeled rows, the rest pairs of neighbors, so that it contains edges.
 
-    Parameters
-    ----------
-    known : array of int
-        Labeled rows of the graph.
-    graph : KNNGraph
-    size : int
-    rng : Generator
+    ``known`` are the labeled rows of the graph.
 
     Examples
     --------

@@ -130,14 +130,7 @@ def noise_contrast(positive: Tensor, noise: Tensor, log_z: Tensor, n_items: int)
 
     .. math:: h(i, v) = \frac{P(i|v)}{P(i|v) + K / n}, \qquad P(i|v) = \exp(m_i \cdot v / T) / Z
 
-    Parameters
-    ----------
-    positive : tensor of shape (b,)
-        Logits m · v / T of each row with its memory.
-    noise : tensor of shape (b, K)
-        Logits with the noise.
-    log_z : tensor of shape ()
-    n_items : int
+    ``positive`` (b,) and ``noise`` (b, K) are logits m · v / T with the own memory and the noise.
 
     Examples
     --------

@@ -47,15 +47,7 @@ class RotNet(Recipe):
 def quarter_turns(images: Tensor) -> tuple[Tensor, Tensor]:
     """Rotate all images by 0, 1, 2 and 3 quarters, counterclockwise.
 
-    Parameters
-    ----------
-    images : tensor of shape (n, channels, side, side)
-
-    Returns
-    -------
-    rotated : tensor of shape (4 n, channels, side, side)
-    turns : tensor of shape (4 n,)
-        Number of quarters.
+    Returns images (4 n, channels, side, side) and the number of quarters (4 n,).
 
     Examples
     --------

@@ -104,15 +104,6 @@ def objective(
 ) -> Tensor:
     """Compute the entropies of the cases and the penalty, over the number of triplets.
 
-    Parameters
-    ----------
-    features : tensor of shape (n, d)
-    B : tensor of shape (d, d)
-    L : tensor of shape (d, l)
-    triplets : tensor of shape (n_triplets, 3)
-        Row indices.
-    angle, penalty : float
-
     Examples
     --------
     >>> rows, none = torch.zeros(3, 2), torch.tensor([[0, 1, 2]])

@@ -151,14 +151,6 @@ class TripletTrainer(SupervisedTrainer):
 def labeled_triplets(labels: Ints, most: int, rng: np.random.Generator) -> Triplets:
     """Draw triplets of labeled rows uniformly, two of one class and one of another.
 
-    Parameters
-    ----------
-    labels : array of shape (n,), int
-        -1 where unlabeled.
-    most : int
-        Maximum number of triplets.
-    rng : Generator
-
     Raises
     ------
     ValueError

@@ -102,13 +102,7 @@ class Budget:
 def draw_labeled(budget: Budget, by_class: list[Ints], order: Ints) -> Ints:
     """Draw the labeled rows; smaller budgets are subsets of larger ones.
 
-    Parameters
-    ----------
-    budget : Budget
-    by_class : list of ndarray of int
-        Candidates of each class in random order.
-    order : ndarray of int
-        All rows in that order.
+    ``by_class`` has the candidates of each class, and ``order`` all rows, in random order.
 
     Examples
     --------
@@ -161,15 +155,6 @@ def mislabel(y: Ints, rows: Ints, noise: float, rng: np.random.Generator) -> tup
     """Draw ``round(noise * len(rows))`` rows and a wrong label for each.
 
     The rows for less noise are a subset of those for more.
-
-    Parameters
-    ----------
-    y : ndarray of shape (n,)
-        True codes of all rows.
-    rows : ndarray of int
-        Labeled rows.
-    noise : float
-    rng : Generator
 
     Examples
     --------

@@ -70,14 +70,7 @@ def embed_by_words(texts: npt.NDArray[np.object_]) -> npt.NDArray[np.float32]:
     They separate topics but little else, and need no model or download. Word counts enter by
     their logarithm. Weights use all texts, including the test rows of a comparison, but no labels.
 
-    Parameters
-    ----------
-    texts : ndarray of str, shape (n,)
-
-    Returns
-    -------
-    rows : ndarray of shape (n, at most 256), float32
-        Zeros for a text without words.
+    Returns float32 rows of at most 256 features; zeros for a text without words.
 
     Raises
     ------

@@ -21,12 +21,6 @@ def angular_triplet_loss(
 
     .. math:: m = |a - p|^2 - 4 \tan^2\!\alpha \; |n - (a + p) / 2|^2
 
-    Parameters
-    ----------
-    anchor, positive, negative : tensor of shape (n_triplets, d)
-    angle : float
-        α in degrees.
-
     References
     ----------
     .. [1] Dutta, Harandi, Sekhar, "Semi-supervised metric learning: a deep resurrection",

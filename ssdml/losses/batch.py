@@ -73,12 +73,7 @@ def as_batch(
     Labels, tuples and weights are moved to the device of the embeddings, as in
     pytorch-metric-learning. Values are not checked under torch.compile.
 
-    Parameters
-    ----------
-    over_tuples : bool
-        Whether the loss uses ``indices_tuple``.
-    n_classes : int or None
-        Upper bound of the labels.
+    ``over_tuples`` says whether the loss uses ``indices_tuple``; ``n_classes`` bounds the labels.
     """
     rows = as_rows(embeddings, "embeddings", who)
     labels = _as_labels(labels, rows, "labels", who, n_classes)
@@ -112,11 +107,8 @@ def among_labeled(
 ) -> list[torch.Tensor]:
     """Find triplets, or positive and negative pairs, without a row labeled -1.
 
-    Parameters
-    ----------
-    tuples : tuple of 3 or 4 tensors
-    labels, reference_labels : tensors, or None
-        Of anchors, and of positives and negatives; None: all count as labeled.
+    ``labels`` are those of anchors, ``reference_labels`` those of positives and negatives; None: all
+    count as labeled.
 
     Examples
     --------

@@ -54,15 +54,6 @@ class NormalizeScale(nn.Module):
 def center_correlation(centers: torch.Tensor) -> torch.Tensor:
     """Compute the mean of ``½ <w_i, w_j>²`` over pairs of centers: 0 if they are orthogonal.
 
-    Parameters
-    ----------
-    centers : tensor of shape (K, d)
-
-    Returns
-    -------
-    value : tensor, a scalar
-        0 for one center.
-
     Notes
     -----
     O(K d min(K, d)) time, O(min(K, d)²) memory: ``W Wᵀ`` and ``Wᵀ W`` have the same norm.

@@ -28,12 +28,7 @@ def graph_difference(
 ) -> torch.Tensor:
     """Compute ``|S' - S''|²``, the squared Frobenius norm between the graphs, Eq. (1).
 
-    Parameters
-    ----------
-    first, second : tensors of shape (n, d)
-    weights : tensor of shape (n,)
-        One per row of both halves; a pair of rows has the product.
-    sigma : float
+    A pair of rows has the product of their ``weights`` (n,).
 
     Examples
     --------
@@ -50,12 +45,7 @@ def smoothed_difference(
 ) -> torch.Tensor:
     """Compute ``|S'X' - S''X''|``, the Frobenius norm between the smoothed rows, Eq. (3).
 
-    Parameters
-    ----------
-    first, second : tensors of shape (n, d)
-    weights : tensor of shape (n,)
-        One per row of both halves, as its number of copies.
-    sigma : float
+    ``weights`` (n,) act as numbers of copies of the rows of both halves.
 
     Examples
     --------

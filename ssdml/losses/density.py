@@ -21,20 +21,8 @@ def class_variances(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Compute the mean squared distance of the rows of each class to their mean, Eq. (5).
 
-    Parameters
-    ----------
-    rows : tensor of shape (n, d)
-    labels : tensor of shape (n,), int64
-        From 0; -1 where unlabeled.
-    weights : tensor of shape (n,), or None
-    n_classes : int
-
-    Returns
-    -------
-    variances : tensor of shape (n_classes,)
-        0 for a class without rows. Exact up to rounding of the squared lengths of the rows.
-    counts : tensor of shape (n_classes,)
-        Number of rows per class with a positive weight.
+    Returns variances (n_classes,), 0 for a class without rows and exact up to rounding of the squared
+    lengths of the rows, and the number of rows per class with a positive weight.
 
     Examples
     --------
@@ -63,16 +51,6 @@ def correlation_penalty(
     targets: torch.Tensor, densities: torch.Tensor, present: torch.Tensor
 ) -> torch.Tensor:
     r"""Compute ``Σ_ij (b_j α_i - b_i α_j)² / C²`` over the classes present, Eq. (8): 0 iff α ∝ b.
-
-    Parameters
-    ----------
-    targets, densities : tensors of shape (n_classes,)
-        α and b.
-    present : tensor of shape (n_classes,), bool
-
-    Returns
-    -------
-    penalty : tensor, a scalar
 
     Notes
     -----

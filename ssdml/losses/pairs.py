@@ -137,14 +137,7 @@ def binomial_deviance(
 ) -> torch.Tensor:
     r"""Compute the loss of each pair, ``log(1 + exp(-sign · α (S - β) η))``.
 
-    Parameters
-    ----------
-    similarities : tensor of any shape
-        S, cosines.
-    sign : float
-        1 for positive pairs, -1 for negative ones.
-    alpha, beta, cost : float
-        Slope α, the cosine β where the loss is log 2, and η.
+    S are cosines; ``sign`` is 1 for positive pairs, -1 for negative ones. The loss is log 2 at S = β.
 
     Examples
     --------
@@ -258,16 +251,7 @@ class NPairBatchLoss(Loss):
 def n_pair_losses(products: torch.Tensor, negative: torch.Tensor) -> torch.Tensor:
     r"""Compute ``log(1 + Σ_j w_ij exp(s_ij - s_ip))`` for each pair (i, p) as a positive.
 
-    Parameters
-    ----------
-    products : tensor of shape (n, m)
-        Inner products s.
-    negative : tensor of shape (n, m)
-        Weights w of the negatives of each row, 0 elsewhere.
-
-    Returns
-    -------
-    losses : tensor of shape (n, m)
+    ``products`` s (n, m) are inner products; ``negative`` w (n, m) are weights, 0 elsewhere.
 
     Examples
     --------

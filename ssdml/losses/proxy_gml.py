@@ -24,13 +24,7 @@ def proxy_regularizer(
 ) -> torch.Tensor:
     """Compute the mean cross-entropy of the proxies, classified by their cosines to all proxies.
 
-    Parameters
-    ----------
-    proxies : tensor of shape (num_classes * n, d)
-        Grouped by class.
-    scales : tensor of shape (num_classes * n,)
-        Inverse lengths of the proxies.
-    num_classes : int
+    ``proxies`` (num_classes * n, d) are grouped by class; ``scales`` are their inverse lengths.
 
     Notes
     -----

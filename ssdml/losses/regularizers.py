@@ -14,17 +14,7 @@ from ssdml.utils.validation import check_number
 def pair_entropies(squares: torch.Tensor, threshold: float) -> torch.Tensor:
     """Compute the entropy of a pair being similar, with probability ``sigmoid(η - |x - y|²)``.
 
-    Parameters
-    ----------
-    squares : tensor of any shape
-        Squared distances.
-    threshold : float
-        η, the squared distance with the largest entropy.
-
-    Returns
-    -------
-    entropies : tensor of that shape
-        From 0 to log 2.
+    η is the squared distance with the largest entropy, log 2.
 
     Examples
     --------
@@ -84,12 +74,6 @@ def global_orthogonality(
     similarities: torch.Tensor, weights: torch.Tensor, n_components: int
 ) -> torch.Tensor:
     r"""Compute ``M1² + max(0, M2 - 1/d)`` with the weighted mean cosine M1 and squared cosine M2.
-
-    Parameters
-    ----------
-    similarities, weights : tensors of the same shape
-    n_components : int
-        d, number of columns of the embeddings.
 
     Examples
     --------

@@ -245,16 +245,6 @@ def best_factor(blocks: Floats, covariance: Floats, n_components: int) -> Floats
     The mean squared error over rows of this covariance is minimal; 0 if ``n_components`` is the
     rank of ``blocks``.
 
-    Parameters
-    ----------
-    blocks : array of shape (m, d)
-    covariance : array of shape (d, d)
-    n_components : int
-
-    Returns
-    -------
-    components : ndarray of shape (n_components, d)
-
     Examples
     --------
     >>> best_factor(np.diag([3.0, 1.0]), np.eye(2), 1)

@@ -38,17 +38,7 @@ class ClassMoments(NamedTuple):
 def class_means(rows: npt.ArrayLike, classes: npt.ArrayLike, *, n_classes: int = 0) -> Floats:
     """Compute the mean of each class in float64; zeros for a class without rows.
 
-    Parameters
-    ----------
-    rows : array of shape (n, d)
-    classes : array of shape (n,), int
-        Class of each row, from 0.
-    n_classes : int
-        Minimum number of means.
-
-    Returns
-    -------
-    means : ndarray of shape (n_classes, d)
+    ``classes`` (n,) are integers from 0; at least ``n_classes`` means are returned.
 
     Examples
     --------
@@ -70,11 +60,7 @@ def class_means(rows: npt.ArrayLike, classes: npt.ArrayLike, *, n_classes: int =
 def class_scatter(rows: npt.ArrayLike, classes: npt.ArrayLike) -> ClassScatter:
     """Split the covariance of the rows into scatter within and between classes.
 
-    Parameters
-    ----------
-    rows : array of shape (n, d)
-    classes : array of shape (n,), int
-        Class of each row, from 0.
+    ``classes`` (n,) are integers from 0.
 
     Notes
     -----
@@ -106,13 +92,6 @@ def _squares_about(means: Floats, X: Array, codes: Array) -> Floats:
 
 def class_moments(rows: npt.ArrayLike, classes: npt.ArrayLike, n_classes: int) -> ClassMoments:
     """Compute counts, means and squares of the classes; there may be no rows.
-
-    Parameters
-    ----------
-    rows : array of shape (n, d)
-    classes : array of shape (n,), int
-        Class of each row, from 0.
-    n_classes : int
 
     Examples
     --------
