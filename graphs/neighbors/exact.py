@@ -169,13 +169,7 @@ class Searcher:
 
 
 def smallest(scores: Array, width: int) -> Found:
-    """Smallest scores of each row and their columns, in no order.
-
-    Examples
-    --------
-    >>> smallest(np.array([[3.0, 1.0, 2.0]]), 1)
-    (array([[1.]]), array([[1]]))
-    """
+    """Return the smallest scores of each row and their columns, in no order."""
     if scores.shape[1] <= width:
         return scores, np.tile(np.arange(scores.shape[1]), (len(scores), 1))
     columns = np.argpartition(scores, width - 1, axis=1)[:, :width]

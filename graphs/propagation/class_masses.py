@@ -163,11 +163,6 @@ def walk_visits(graph: KNNGraph, *, decay: float = 0.99, tol: float = VISITS_TOL
 
     PageRank times n: the fixed point of ``c = (1 - decay) 1 + decay Qᵀ c``. The mean error is at
     most ``tol``.
-
-    Examples
-    --------
-    >>> walk_visits(KNNGraph(np.array([[1], [0]]), np.ones((2, 1))))
-    array([1., 1.])
     """
     back = sparse.csr_array(transition_matrix(graph).T)
     visits = np.ones(graph.n_samples)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -25,15 +25,6 @@ NEAR = 10.0  # times the tolerance: closer, an update need not halve the residua
 Propagator = Callable[[Array], Array]
 # The same, with the largest error in each column.
 Certified = Callable[[Array], tuple[Array, Array]]
-
-
-class MakePropagator(Protocol):
-    """Prepare a row-stochastic transition."""
-
-    def __call__(
-        self, transition: sparse.csr_array, decay: float, *, tol: float, n_threads: int = 1
-    ) -> Propagator:
-        """Errors are at most ``tol`` for right-hand sides with entries between -1 and 1."""
 
 
 class Solution(NamedTuple):
@@ -103,7 +94,12 @@ def certified(propagate: Propagator, transition: sparse.csr_array, decay: float)
     return propagate_and_bound
 
 
-SOLVERS: dict[str, MakePropagator] = {"dense": dense_propagator, "krylov": krylov_propagator}
+# For ``(transition, decay, tol=, n_threads=)``, rows of the transition summing to 1: errors are at
+# most tol for right-hand sides with entries between -1 and 1.
+SOLVERS: dict[str, Callable[..., Propagator]] = {
+    "dense": dense_propagator,
+    "krylov": krylov_propagator,
+}
 
 
 def conjugate_gradient(

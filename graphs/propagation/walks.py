@@ -143,12 +143,6 @@ def walk_entries(
     A walk of T steps costs as many products as the rows it meets have edges, whatever n is; the
     modes cost some fifty products of the transition with m columns. Memory: four arrays of n x m in
     single precision, a dozen of 2^25 entries, and some copies of the edges.
-
-    Examples
-    --------
-    >>> swap = sparse.csr_array([[0.0, 1.0], [1.0, 0.0]])
-    >>> walk_entries(swap, 0.5, swap, tol=1e-8).values.round(6)
-    array([0.333333, 0.333333])
     """
     dtype = np.float32 if tol > FLOAT32_TOL else np.float64
     n_modes = _count_modes(transition.shape[0], tol / (1 - decay))

@@ -47,16 +47,6 @@ def label_accuracy(model: Any, X: Array, Z: Array, y: Ints, few: Array, y_few: I
         The rows, their embedding, and the true classes; rows with -1 are left out.
     few, y_few : arrays of m rows
         Embedding and classes of the labeled rows.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> rows, y = np.array([[0.0], [1.0], [2.0], [9.0]]), np.array([0, 0, 1, 1])
-    >>> label_accuracy(None, rows, rows, y, rows, y)
-    75.0
-    >>> model = LogisticRegression(C=100).fit(rows, y)
-    >>> label_accuracy(model, rows, rows, y, rows, y)
-    100.0
     """
     if not (hasattr(model, "__sklearn_tags__") and is_classifier(model)):
         return few_label_accuracy(few, y_few, Z, y)
@@ -80,12 +70,6 @@ def predict_classes(model: Any, X: Array, Z: Array, few: Array, y_few: Ints) -> 
     -----
     UserWarning
         If ``predict_proba`` fails, knows other classes, or gives NaN.
-
-    Examples
-    --------
-    >>> rows = np.array([[0.0], [3.0]])
-    >>> predict_classes(None, rows, rows, np.array([[1.0], [4.0]]), np.array([5, 7]))
-    Predictions(classes=array([5, 7]), confidence=array([nan, nan], dtype=float32))
     """
     classes, codes = np.unique(y_few, return_inverse=True)
     if hasattr(model, "predict_proba") and len(getattr(model, "classes_", ())):
@@ -112,13 +96,7 @@ def _by_probabilities(model: Any, X: Array, classes: Ints) -> Predictions:
 
 
 def confusion(classes: Ints, y: Ints) -> Confusion:
-    """Count the rows of each true class by predicted class; unlabeled rows are left out.
-
-    Examples
-    --------
-    >>> confusion(np.array([0, 1, 1]), np.array([0, 0, 1]))
-    Confusion(true=array([0, 0, 1]), predicted=array([0, 1, 1]), counts=array([1, 1, 1]))
-    """
+    """Count the rows of each true class by predicted class; unlabeled rows are left out."""
     pairs = np.stack([y, classes], axis=1)[y >= 0]
     found, counts = np.unique(pairs, axis=0, return_counts=True)
     return Confusion(found[:, 0], found[:, 1], counts)
