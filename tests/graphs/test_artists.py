@@ -77,7 +77,7 @@ def edges_of(axes, lines) -> list[tuple[int, int]]:
     ]
 
 
-def test_a_circle_and_a_text_for_each_row_and_the_anchor_in_the_middle(drawn, graph):
+def test_rows_are_circles_with_texts(drawn, graph):
     axes, _, _, mined = drawn
     mine = mined.anchor == ANCHOR
     rows = {ANCHOR, *graph.indices[ANCHOR], *mined.positive[mine], *mined.negative[mine]}
@@ -88,7 +88,7 @@ def test_a_circle_and_a_text_for_each_row_and_the_anchor_in_the_middle(drawn, gr
     assert sum(len(c.get_offsets()) for c in circles) == len(rows)
 
 
-def test_labeled_rows_have_the_color_of_their_label_and_the_others_are_hollow(drawn):
+def test_rows_are_colored_by_label(drawn):
     axes, _, y, _ = drawn
     for label, color in ((3, "C3"), (5, "C5"), (-1, "white")):
         name = "unlabeled" if label == -1 else f"labeled {label}"
@@ -98,7 +98,7 @@ def test_labeled_rows_have_the_color_of_their_label_and_the_others_are_hollow(dr
     assert {"labeled 3", "unlabeled"} <= collections(axes).keys()
 
 
-def test_positives_and_negatives_of_the_anchor_are_marked_and_named_in_the_legend(drawn, graph):
+def test_positives_and_negatives_are_marked(drawn, graph):
     axes, *_ = drawn
     marks = {
         "anchor": {ANCHOR},
@@ -113,7 +113,7 @@ def test_positives_and_negatives_of_the_anchor_are_marked_and_named_in_the_legen
     assert dashes is not None
 
 
-def test_an_edge_has_the_color_and_the_dash_of_its_sign(drawn, graph):
+def test_edge_style_follows_sign(drawn, graph):
     axes, W, *_ = drawn
     lines = {label: c for label, c in collections(axes).items() if "like" in label}
     assert len(lines) == 2
@@ -130,7 +130,7 @@ def test_an_edge_has_the_color_and_the_dash_of_its_sign(drawn, graph):
     assert seen == expected
 
 
-def test_the_larger_the_affinity_the_wider_the_edge(drawn):
+def test_edge_width_follows_affinity(drawn):
     axes, W, *_ = drawn
     widths = {
         abs(W[edge]): width
@@ -143,7 +143,7 @@ def test_the_larger_the_affinity_the_wider_the_edge(drawn):
     assert (np.diff(ordered) > 0).all()
 
 
-def test_the_legend_says_the_largest_affinities(drawn):
+def test_legend_shows_largest_affinities(drawn):
     axes, W, *_ = drawn
     lines = [c for label, c in collections(axes).items() if "like" in label]
     values = np.array([W[edge] for found in lines for edge in edges_of(axes, found)])
@@ -169,7 +169,7 @@ def test_affinities_of_every_kind_draw_the_same_edges(graph):
     assert widths[0] == widths[1] == widths[2]
 
 
-def test_masses_in_doubt_are_read_as_the_miner_reads_them():
+def test_masses_are_read_as_by_miner():
     """Two rows lean to one class of four; their vote 2 · 0.3 - 1 calls them different."""
     graph = KNNGraph(np.array([[1], [0]]), np.ones((2, 1)))
     masses = ClassMasses(np.array([[0.4, 0.2, 0.2, 0.2]] * 2))
@@ -178,14 +178,14 @@ def test_masses_in_doubt_are_read_as_the_miner_reads_them():
     assert "alike, up to +0.03" in collections(axes)  # 0.28 - 1 / 4
 
 
-def test_without_affinities_and_labels_the_picture_claims_neither(graph):
+def test_picture_without_affinities_and_labels(graph):
     axes = draw_neighborhood(graph, ANCHOR, axes=Figure().subplots())
     assert collections(axes).keys() == {"edge without affinity", "row", "anchor"}
     assert axes.get_title() == "Row 7: 3 neighbors, no triplets"
     np.testing.assert_array_equal(collections(axes)["row"].get_facecolors(), [to_rgba("white")])
 
 
-def test_the_title_says_what_is_seen(drawn, graph):
+def test_title_describes_picture(drawn, graph):
     axes, _, y, mined = drawn
     assert axes.get_title() == "Row 7 (labeled 3): 3 neighbors, 3 triplets"
     names = [f"class {c}" for c in range(6)]
@@ -196,7 +196,7 @@ def test_the_title_says_what_is_seen(drawn, graph):
     assert axes.get_title() == "Row 12 (unlabeled): 3 neighbors, no triplets"
 
 
-def test_a_row_that_is_positive_and_negative_has_both_marks(graph):
+def test_row_can_have_both_marks(graph):
     mined = Triplets(*np.array([[0, 0], [1, 2], [2, 1]]), np.ones(2))
     axes = draw_neighborhood(graph, 0, triplets=mined, axes=Figure().subplots())
     for label in ("positive of a triplet", "negative of a triplet"):
@@ -205,7 +205,7 @@ def test_a_row_that_is_positive_and_negative_has_both_marks(graph):
 
 @pytest.mark.parametrize("size", [(5, 5), (6.4, 4.8), (9, 9)])
 @pytest.mark.parametrize("n_neighbors", [1, 10, 95])
-def test_rows_and_their_marks_do_not_overlap_at_any_size(rng, size, n_neighbors):
+def test_rows_and_marks_do_not_overlap(rng, size, n_neighbors):
     graph = knn_graph(rng.standard_normal((100, 2)), n_neighbors)
     figure = Figure(size, layout="constrained")
     mined = Triplets(np.zeros(5, int), np.arange(1, 6), np.arange(94, 99), np.ones(5))
@@ -222,7 +222,7 @@ def test_rows_and_their_marks_do_not_overlap_at_any_size(rng, size, n_neighbors)
     assert (points[:, 1] - diagonal / 2 > legend).all()
 
 
-def test_title_and_legend_lie_within_a_figure_that_is_laid_out(drawn):
+def test_title_and_legend_are_inside_figure(drawn):
     axes, *_ = drawn
     axes.figure.draw_without_rendering()
     for artist in (axes.title, axes.get_legend()):
@@ -232,7 +232,7 @@ def test_title_and_legend_lie_within_a_figure_that_is_laid_out(drawn):
         assert y1 <= axes.figure.bbox.y1
 
 
-def test_the_same_arguments_draw_the_same_picture(graph):
+def test_same_arguments_draw_same_picture(graph):
     def svg():
         figure = Figure()
         draw_neighborhood(graph, 3, y=np.arange(20) % 3, axes=figure.subplots())
@@ -244,7 +244,7 @@ def test_the_same_arguments_draw_the_same_picture(graph):
     assert svg() == svg()
 
 
-def test_names_stand_in_the_rows_and_can_be_read_on_the_color(graph):
+def test_names_are_readable_in_rows(graph):
     names = [f"n{i}" for i in range(20)]
     with matplotlib.rc_context({"axes.prop_cycle": matplotlib.cycler(color=["black", "yellow"])}):
         axes = draw_neighborhood(

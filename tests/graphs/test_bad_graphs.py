@@ -93,13 +93,13 @@ ill_formed = {
 
 
 @pytest.mark.parametrize("case", ill_formed)
-def test_a_graph_that_is_none_cannot_be_made(case):
+def test_bad_graph_is_refused(case):
     arguments, message = ill_formed[case]
     with pytest.raises((ValueError, TypeError), match=f"^KNNGraph: .*{message}"):
         KNNGraph(**arguments)
 
 
-def test_the_first_bad_row_is_found_in_any_block(monkeypatch):
+def test_bad_row_is_found_in_any_block(monkeypatch):
     monkeypatch.setattr("ssdml.graphs._validation.BLOCK_ROWS", 2)
     for name in ("beyond", "own", "twice", "NaN", "unsorted"):
         arguments, message = ill_formed[name]
@@ -131,13 +131,13 @@ FINE = {
 
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("form", FINE)
-def test_the_form_of_neighbors_does_not_matter(door, form):
+def test_form_of_neighbors_does_not_matter(door, form):
     graph = KNNGraph(*FINE[form](GRAPH.indices, GRAPH.distances))
     assert (graph.indices.dtype, graph.distances.dtype) == (np.int64, np.float64)
     np.testing.assert_array_equal(DOORS[door](graph), DOORS[door](GRAPH))
 
 
-def test_numbers_are_widened_as_those_of_rows_are_and_nothing_else_is_copied():
+def test_dtypes_are_widened_without_other_copies():
     whole = np.sort(np.ceil(GRAPH.distances), axis=1)
     for given, kept in ((np.int16, np.float64), (np.float16, np.float32), (np.float32, np.float32)):
         graph = KNNGraph(GRAPH.indices, whole.astype(given))
@@ -151,7 +151,7 @@ def test_numbers_are_widened_as_those_of_rows_are_and_nothing_else_is_copied():
 
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("given", [POINTS, POINTS.tolist(), None, (GRAPH.indices, GRAPH.distances)])
-def test_what_is_no_graph_is_named(door, given):
+def test_other_types_are_refused(door, given):
     message = f"^{door}: graph must be a KNNGraph.*; got {type(given).__name__}"
     with pytest.raises(TypeError, match=message):
         DOORS[door](given)
@@ -159,7 +159,7 @@ def test_what_is_no_graph_is_named(door, given):
 
 @pytest.mark.filterwarnings("ignore:overflow encountered")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_rows_whose_distances_overflow_make_no_graph(dtype):
+def test_overflowing_distances_are_refused(dtype):
     far = 0.9 * np.finfo(dtype).max * np.array([[1], [-1], [0]], dtype)
     with pytest.raises(ValueError, match=r"X must have finite distances; got inf at row 0. Scale"):
         knn_graph(far, 2)
@@ -190,7 +190,7 @@ with_labels = {
     ],
     ids=["short", "long", "column", "NaN", "infinite", "huge", "wrapped"],
 )
-def test_labels_that_do_not_fit_are_refused(door, y, error, message):
+def test_bad_labels_are_refused(door, y, error, message):
     with pytest.raises(error, match=f"^{door}: .*{message}"):
         with_labels[door](y)
 
@@ -219,7 +219,7 @@ def test_decay_is_a_number(door, decay):
 
 
 @pytest.mark.parametrize("start", [np.full((N, 2), np.nan), np.full((N, 2), np.inf)])
-def test_scores_to_begin_with_are_finite(start):
+def test_start_must_be_finite(start):
     with pytest.raises(ValueError, match="propagate_labels: start must be finite; got NaN"):
         propagate_labels(GRAPH, Y, start=start)
 
@@ -256,13 +256,13 @@ def sparse_affinities(column=1):
     ],
     ids="size NaN complex texts lil beyond below line empty negative".split(),
 )
-def test_affinities_that_are_none_are_refused(door, affinities, error, message):
+def test_bad_affinities_are_refused(door, affinities, error, message):
     with pytest.raises(error, match=f"^{door}: affinities must {message}"):
         with_affinities[door](affinities)
 
 
 @pytest.mark.parametrize("form", ["coo", "lil", "dok", "twice"])
-def test_the_form_of_affinities_does_not_matter(form):
+def test_form_of_affinities_does_not_matter(form):
     row, column = (np.tile(ends, 2) for ends in np.nonzero(AFFINITIES))
     halves = sparse.coo_array((AFFINITIES[row, column] / 2, (row, column)))
     given = halves if form == "twice" else sparse.csr_array(AFFINITIES).asformat(form)
@@ -275,7 +275,7 @@ def test_the_form_of_affinities_does_not_matter(form):
     ("n_triplets", "error"),
     [(2.5, TypeError), ("3", TypeError), (True, TypeError), (0, ValueError)],
 )
-def test_triplets_are_counted_by_integers(n_triplets, error):
+def test_n_triplets_must_be_positive_integer(n_triplets, error):
     with pytest.raises(error, match=f"n_triplets must be .*; got {n_triplets!r}"):
         mine_triplets(GRAPH, AFFINITIES, n_triplets=n_triplets)
 
@@ -288,7 +288,7 @@ def test_triplets_are_counted_by_integers(n_triplets, error):
         (([0, 0], [1], [2]), r"as many anchors as .*; got \[2, 1, 1\]"),
     ],
 )
-def test_triplets_that_do_not_fit_are_not_drawn(ends, message):
+def test_bad_triplets_are_refused(ends, message):
     triplets = Triplets(*map(np.array, ends), np.ones(1))
     with pytest.raises(ValueError, match=f"draw_neighborhood: triplets must .*{message}"):
         draw_neighborhood(GRAPH, 0, triplets=triplets, axes=Figure().subplots())
@@ -304,7 +304,7 @@ def test_rows_start_at_64_bits():
     assert starts.tolist() == [0, 2**30, 2**31, 3 * 2**30]
 
 
-def test_pairs_of_rows_are_numbered_in_64_bits():
+def test_pairs_of_rows_need_64_bits():
     """Of 100,000 rows the pairs (1, 5) and (42950, 67301) are the same modulo 2^32."""
     n = 100_000
     assert (1 * n + 5) % 2**32 == (42950 * n + 67301) % 2**32

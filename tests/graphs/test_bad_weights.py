@@ -83,7 +83,7 @@ def arrays_of(matrix):
 
 @over_weighted
 @pytest.mark.parametrize("form", FORMS)
-def test_the_form_of_weights_does_not_matter_and_stays_as_it_is(door, form):
+def test_form_of_weights_does_not_matter(door, form):
     matrix, (_, call) = FORMS[form](), WEIGHTED[door]
     for array in arrays_of(matrix):
         array.flags.writeable = False
@@ -126,7 +126,7 @@ UNFIT = {
 
 @over_weighted
 @pytest.mark.parametrize("case", UNFIT)
-def test_weights_that_are_none_are_refused_by_edge(door, case):
+def test_bad_weights_are_named_by_edge(door, case):
     argument, call = WEIGHTED[door]
     matrix, error, message = UNFIT[case]
     with pytest.raises(error, match=f"^{door.split()[0]}: {argument} must .*{message}"):
@@ -143,12 +143,12 @@ def test_weights_that_are_none_are_refused_by_edge(door, case):
     ],
     ids=["negative", "huge", "tiny"],
 )
-def test_weights_that_no_walk_can_follow_are_refused(door, matrix, message):
+def test_weights_without_walk_are_refused(door, matrix, message):
     with pytest.raises(ValueError, match=f"^{door}: graph must (hold|have) .*{message}"):
         WEIGHTED[door][1](matrix)
 
 
-def test_negative_weights_are_for_the_laplacian_where_their_sums_are_positive():
+def test_laplacian_accepts_negative_weights():
     signed = with_edge(-0.25).toarray()
     D = np.diag(signed.sum(axis=1))
     np.testing.assert_allclose(laplacian(signed).toarray(), D - signed)
@@ -160,7 +160,7 @@ def test_negative_weights_are_for_the_laplacian_where_their_sums_are_positive():
         laplacian(zero, normalization="random_walk")
 
 
-def test_a_loop_is_a_step_that_stays():
+def test_loops_are_steps_that_stay():
     """As the definitions have it: the diagonal counts in the degrees, and cancels in D - W."""
     loops = W + np.diag([0.0, 3.0, 0.5, 0.0, 0.0, 1.0, 0.0, 0.0])
     results = {door: call(sparse.csr_array(loops)) for door, (_, call) in WEIGHTED.items()}
@@ -178,7 +178,7 @@ def test_a_loop_is_a_step_that_stays():
 
 
 @pytest.mark.parametrize("alone", [[7], [1, 7], [0, 1, 7], list(range(N))], ids=str)
-def test_rows_without_edges_get_the_prior_with_a_warning_or_keep_their_label(alone):
+def test_rows_without_edges(alone):
     weights = W.copy()
     weights[alone] = weights[:, alone] = 0
     unreached = [row for row in alone if Y[row] == -1]

@@ -10,7 +10,7 @@ from sklearn.semi_supervised import LabelSpreading
 from ssdml.graphs import adjacency, cleanlab_graph, knn_graph, spreading_kernel, umap_neighbors
 
 
-def test_label_spreading_comes_to_the_fixed_point_on_our_weights():
+def test_label_spreading_reaches_fixed_point():
     X, y = make_blobs(80, 3, centers=3, cluster_std=2.0, random_state=0)
     labels = np.where(np.arange(80) % 8 == 0, y, -1)
     graph = knn_graph(X, 6)
@@ -51,7 +51,7 @@ def test_umap_takes_them(rng):
     assert (nearest == y).mean() > 0.95
 
 
-def test_entries_of_a_row_stand_in_the_order_of_their_distances(rng):
+def test_entries_are_sorted_by_distance(rng):
     X = np.repeat(rng.standard_normal((20, 3)), 2, axis=0)  # each row twice: zeros are stored
     graph = knn_graph(X, 4)
     distances = cleanlab_graph(graph)
@@ -61,7 +61,7 @@ def test_entries_of_a_row_stand_in_the_order_of_their_distances(rng):
     assert not distances.data[::4].any()
 
 
-def test_cleanlab_comes_to_what_it_makes_of_the_rows_themselves():
+def test_cleanlab_gives_same_issues():
     valuation = pytest.importorskip("cleanlab.data_valuation")
     X, y = make_blobs(90, 5, centers=3, cluster_std=3.0, random_state=0)
     by_graph = valuation.data_shapley_knn(y, knn_graph=cleanlab_graph(knn_graph(X, 6)), k=6)

@@ -28,7 +28,7 @@ def test_pairs_off_the_edges_are_unknown():
     np.testing.assert_array_equal(values, [0.5, 0, 0, 0])
 
 
-def test_rows_are_drawn_from_a_class_as_often_as_they_are_confident(masses):
+def test_rows_are_drawn_by_confidence(masses):
     lookup = affinity_lookup(masses, 30, "here")
     leans = lookup.distributions.argmax(axis=1)
     anchor = np.full(20_000, np.flatnonzero(leans == 2)[0])
@@ -38,14 +38,14 @@ def test_rows_are_drawn_from_a_class_as_often_as_they_are_confident(masses):
     np.testing.assert_allclose(np.bincount(drawn, minlength=30) / 20_000, expected, atol=0.02)
 
 
-def test_other_classes_are_drawn_as_the_anchor_is_mistaken_for_them():
+def test_other_classes_are_drawn_by_mass():
     F = np.array([[0.7, 0.2, 0.1, 0.0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
     lookup = affinity_lookup(ClassMasses(F), 4, "here")
     drawn = lookup.draw_dissimilar(np.zeros(9_000, np.int64), np.random.default_rng(0))
     np.testing.assert_allclose(np.bincount(drawn) / 9_000, [0, 2 / 3, 1 / 3], atol=0.02)
 
 
-def test_confidence_runs_from_even_masses_to_one_class_alone():
+def test_confidence_of_even_and_pure_masses():
     F = np.array([[0.25, 0.25, 0.25, 0.25], [0.1, 0.1, 0.0, 0.0], [0.0, 0.3, 0.0, 0.0], [0] * 4])
     confidences = affinity_lookup(ClassMasses(F), 4, "here").confidences
     np.testing.assert_allclose(confidences, [0, 0.25, 1, 0], atol=1e-15)

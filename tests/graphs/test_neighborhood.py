@@ -21,7 +21,7 @@ def triplets(rng):
     return Triplets(*ends, rng.random(300))
 
 
-def test_the_rows_are_the_anchor_its_neighbors_and_the_ends_of_its_triplets(graph, triplets):
+def test_rows_are_anchor_neighbors_and_triplet_ends(graph, triplets):
     shown = neighborhood(5, graph.indices.__getitem__, triplets=triplets)
     mine = triplets.anchor == 5
     assert mine.sum() > 1
@@ -33,14 +33,14 @@ def test_the_rows_are_the_anchor_its_neighbors_and_the_ends_of_its_triplets(grap
     np.testing.assert_array_equal(shown.rows[shown.negatives], triplets.negative[mine])
 
 
-def test_the_edges_are_those_of_the_graph_between_its_rows(graph, triplets):
+def test_edges_are_graph_edges_between_rows(graph, triplets):
     shown = neighborhood(5, graph.indices.__getitem__, triplets=triplets)
     matrix = graph.to_csr().toarray()[np.ix_(shown.rows, shown.rows)]
     expected = np.argwhere(np.triu(np.maximum(matrix, matrix.T)) > 0)
     np.testing.assert_array_equal(shown.edges, expected)
 
 
-def test_affinities_and_labels_are_those_of_the_rows(graph, rng):
+def test_affinities_and_labels_of_rows(graph, rng):
     W, y = rng.standard_normal((40, 40)), rng.integers(-1, 3, size=40)
     shown = neighborhood(5, graph.indices.__getitem__, affinity=lambda i, j: W[i, j], y=y)
     expected = [W[shown.rows[i], shown.rows[j]] for i, j in shown.edges]
@@ -54,7 +54,7 @@ def test_without_affinities_and_labels_nothing_is_known(graph):
     assert shown.labels is None
 
 
-def test_only_the_neighbors_of_its_rows_are_asked_for(graph):
+def test_only_neighbors_of_shown_rows_are_requested(graph):
     asked = []
 
     def neighbors(rows):
@@ -65,7 +65,7 @@ def test_only_the_neighbors_of_its_rows_are_asked_for(graph):
     assert set(asked) == set(shown.rows)
 
 
-def test_neighbors_stand_on_the_inner_rings_and_the_others_outside(rng):
+def test_neighbors_are_on_inner_rings(rng):
     graph = knn_graph(rng.standard_normal((40, 3)), 25)
     others = np.setdiff1d(np.arange(1, 40), graph.indices[0])
     mined = Triplets(np.zeros(14, int), others, others, np.ones(14))
@@ -76,7 +76,7 @@ def test_neighbors_stand_on_the_inner_rings_and_the_others_outside(rng):
     assert sorted(found[3]) == list(range(26, 40))
 
 
-def test_positives_come_first_on_a_ring_then_what_is_alike_and_negatives_last():
+def test_order_of_rows_on_ring():
     others = [[j for j in range(5) if j != i] for i in range(5)]
     graph = KNNGraph(np.array(others), np.ones((5, 4)))
     W = np.zeros((5, 5))
@@ -88,7 +88,7 @@ def test_positives_come_first_on_a_ring_then_what_is_alike_and_negatives_last():
     assert rings(shown) == [[0], [1, 4, 3, 2]]
 
 
-def test_rows_stand_apart_and_rings_are_one_apart():
+def test_rows_and_rings_do_not_touch():
     full = [[0], list(range(1, 11)), list(range(11, 31)), list(range(31, 61))]
     places = positions(full)
     assert not places[0].any()
@@ -97,7 +97,7 @@ def test_rows_stand_apart_and_rings_are_one_apart():
     assert pdist(places).min() > LEAST_GAP
 
 
-def test_a_line_joins_its_ends_and_is_straight_from_the_anchor():
+def test_lines_from_anchor_are_straight():
     places = positions([[0], list(range(1, 11))])
     i, j = np.triu_indices(11, 1)
     lines = curves(places[i], places[j])
@@ -108,7 +108,7 @@ def test_a_line_joins_its_ends_and_is_straight_from_the_anchor():
     np.testing.assert_allclose(straight, shares * places[j[i == 0]][:, None], atol=1e-12)
 
 
-def test_a_line_between_others_passes_neither_the_anchor_nor_a_row_of_its_ring():
+def test_curves_avoid_anchor_and_rows():
     places = positions([[0], list(range(1, 11))])
     i, j = np.triu_indices(11, 1)
     bent = i > 0

@@ -34,7 +34,7 @@ def test_edges_are_the_union_with_their_distances(graph):
         assert distance == max(matrix[i, j], matrix[j, i])
 
 
-def test_labels_and_affinities_of_every_kind_are_written_on(graph):
+def test_labels_and_affinities_are_attributes(graph):
     y = np.r_[4, 7, np.full(18, -1)]
     W = propagate_affinities(graph, y, sides="two", pairs="all", tol=1e-8)
     on_edges = propagate_affinities(graph, y, sides="two", tol=1e-8)
@@ -45,13 +45,13 @@ def test_labels_and_affinities_of_every_kind_are_written_on(graph):
             assert affinity == pytest.approx(W[i, j], abs=1e-9)
 
 
-def test_values_are_plain_numbers_that_any_format_can_write(graph):
+def test_attributes_are_plain_numbers(graph):
     drawn = to_networkx(graph, y=np.full(20, -1))
     assert {type(value) for _, _, value in drawn.edges(data="distance")} == {float}
     assert {type(value) for _, value in drawn.nodes(data="label")} == {int}
 
 
-def test_a_graph_beyond_the_limit_is_refused(graph):
+def test_too_large_graph_is_refused(graph):
     with pytest.raises(ValueError, match=r"at most max_nodes=19 nodes; got 20. Pass a part of it"):
         to_networkx(graph, max_nodes=19)
     assert len(to_networkx(graph, max_nodes=20)) == 20
@@ -66,7 +66,7 @@ def test_bad_input_is_named(graph, rng):
         to_networkx(rng.random((4, 4)))
 
 
-def test_without_axes_a_figure_of_pyplot_is_made(graph):
+def test_pyplot_figure_is_made_without_axes(graph):
     from matplotlib import pyplot
 
     axes = draw_neighborhood(graph, 7)
@@ -74,7 +74,7 @@ def test_without_axes_a_figure_of_pyplot_is_made(graph):
     pyplot.close(axes.figure)
 
 
-def test_drawing_loads_matplotlib_and_networkx_only_when_used():
+def test_matplotlib_and_networkx_load_when_used():
     code = (
         "import sys, ssdml.graphs.plotting; print({'matplotlib', 'networkx'} & sys.modules.keys())"
     )
@@ -82,7 +82,7 @@ def test_drawing_loads_matplotlib_and_networkx_only_when_used():
     assert done.stdout.strip() == "set()"
 
 
-def test_a_neighborhood_of_too_many_rows_is_refused(graph):
+def test_too_large_neighborhood_is_refused(graph):
     with pytest.raises(
         ValueError,
         match=r"the neighborhood of row 7 must have at most max_nodes=3 rows; got 4\. Pass fewer",
@@ -110,7 +110,7 @@ def test_a_neighborhood_of_too_many_rows_is_refused(graph):
         ({"graph": np.eye(20)}, TypeError, "graph must be a KNNGraph"),
     ],
 )
-def test_a_bad_argument_of_the_picture_is_named(graph, changes, error, message):
+def test_bad_argument_of_picture_is_named(graph, changes, error, message):
     arguments = {"graph": graph, "anchor": 7, "axes": Figure().subplots()} | changes
     with pytest.raises(error, match=f"draw_neighborhood: .*{message}"):
         draw_neighborhood(**arguments)

@@ -59,7 +59,7 @@ def published_log_probabilities(S, labels, classes, k):
     ("k", "loss", "published"),
     [(1, 0.0, 1e-8 / math.e), (2, math.log1p(math.exp(-1)), 1e-8 / math.e)],
 )
-def test_a_class_at_right_angles_counts_if_an_edge_leads_there(k, loss, published):
+def test_class_at_right_angles_is_reached(k, loss, published):
     x, axes = torch.tensor([[1.0, 0.0]]).double(), torch.eye(2).double()
     label, classes = torch.tensor([0]), torch.tensor([0, 1])
     S = proxy_similarities(x, axes)
@@ -71,7 +71,7 @@ def test_a_class_at_right_angles_counts_if_an_edge_leads_there(k, loss, publishe
     assert -theirs[0, 0].item() == pytest.approx(published, rel=1e-6)
 
 
-def test_the_regularizer_on_orthogonal_proxies_has_its_known_value():
+def test_regularizer_on_orthogonal_proxies():
     axes, classes = torch.eye(2), torch.tensor([0, 1])
     prediction = reverse_label_propagation(proxy_similarities(axes, axes), classes, 2)
     assert nll_loss(prediction.log_probabilities, classes).item() == pytest.approx(
@@ -80,7 +80,7 @@ def test_the_regularizer_on_orthogonal_proxies_has_its_known_value():
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 7, 12])
-def test_without_exact_zeros_the_published_arithmetic_gives_the_same(embeddings, proxies, k):
+def test_matches_published_arithmetic_without_exact_zeros(embeddings, proxies, k):
     labeled = LABELS != -1
     S = proxy_similarities(embeddings, proxies)[labeled].detach()
     theirs = published_log_probabilities(S, LABELS[labeled], CLASSES, k)
@@ -93,7 +93,7 @@ def test_without_exact_zeros_the_published_arithmetic_gives_the_same(embeddings,
 
 @pytest.mark.parametrize("k", range(1, 9))
 @pytest.mark.parametrize("digits", [0, 1, 8])
-def test_the_subgraph_is_that_of_the_slow_twin_with_ties_to_the_smaller_index(rng, k, digits):
+def test_subgraph_matches_slow_twin(rng, k, digits):
     S = torch.from_numpy(rng.uniform(-1, 1, (60, 8)).round(digits)).float()
     labels = torch.from_numpy(rng.integers(-1, C, 60))
     subgraph = proxy_subgraph(S, labels, UNEQUAL, k=k)
@@ -101,21 +101,21 @@ def test_the_subgraph_is_that_of_the_slow_twin_with_ties_to_the_smaller_index(rn
     assert torch.equal(subgraph.weights, S.gather(1, subgraph.indices))
 
 
-def test_an_unlabeled_row_takes_the_most_similar_proxies_of_all(rng):
+def test_unlabeled_row_takes_most_similar_proxies(rng):
     S = torch.from_numpy(rng.uniform(-1, 1, (20, 12)))
     indices = proxy_subgraph(S, torch.full((20,), -1), CLASSES, k=5).indices
     assert torch.equal(indices, S.topk(5, dim=1).indices.sort(dim=1).values)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5, 12])
-def test_all_proxies_of_the_class_come_before_any_other(rng, k):
+def test_proxies_of_own_class_come_first(rng, k):
     S = torch.from_numpy(rng.uniform(-1, 1, (20, 12)))
     labels = torch.from_numpy(rng.integers(C, size=20))
     of_class = CLASSES[proxy_subgraph(S, labels, CLASSES, k=k).indices] == labels[:, None]
     assert (of_class.sum(dim=1) == min(k, N)).all()
 
 
-def test_proxies_of_the_class_are_compared_to_the_last_bit():
+def test_proxies_are_compared_to_last_bit():
     S = torch.tensor([[0.5, 0.500001, 0.9]])
     assert S[0, 0] + 1000 == S[0, 1] + 1000  # what the published offset would compare
     indices = proxy_subgraph(S, torch.tensor([0]), torch.tensor([0, 0, 1]), k=1).indices
@@ -123,23 +123,23 @@ def test_proxies_of_the_class_are_compared_to_the_last_bit():
 
 
 @pytest.mark.parametrize(("ratio", "k"), [(0.05, 5), (0.051, 6), (0.07, 7), (1, 100), (1e-12, 1)])
-def test_a_subgraph_has_the_share_of_proxies_asked_for(ratio, k):
+def test_ratio_gives_number_of_proxies(ratio, k):
     many, label = torch.arange(100), torch.tensor([3])
     assert proxy_subgraph(torch.zeros(1, 100), label, many, ratio=ratio).indices.shape == (1, k)
 
 
-def test_the_default_share_on_cars_is_the_published_59():
+def test_default_ratio_on_cars_gives_59():
     S, classes = torch.zeros(1, 98 * 12), torch.arange(98).repeat_interleave(12)
     assert proxy_subgraph(S, torch.tensor([5]), classes).indices.shape == (1, 59)
 
 
 @pytest.mark.parametrize(("k", "found"), [(7, 7), (np.int64(3), 3), (0, 1), (-4, 1), (13, 12)])
-def test_a_number_of_proxies_replaces_the_share_and_is_kept_possible(k, found):
+def test_k_replaces_ratio_and_is_clipped(k, found):
     indices = proxy_subgraph(torch.zeros(1, 12), torch.tensor([0]), CLASSES, ratio=0.5, k=k).indices
     assert indices.tolist() == [list(range(found))]
 
 
-def test_the_prediction_is_that_of_the_slow_twin(rng):
+def test_prediction_matches_slow_twin(rng):
     weights = torch.from_numpy(rng.uniform(-1, 1, (9, 4)))
     ends = torch.from_numpy(rng.integers(5, size=(9, 4)))
     prediction = reverse_label_propagation(weights, ends, 5)
@@ -155,7 +155,7 @@ def test_the_prediction_is_that_of_the_slow_twin(rng):
             assert prediction.log_probabilities[i, c].item() == pytest.approx(log_p)
 
 
-def test_with_all_proxies_it_is_the_plain_softmax_of_summed_cosines(embeddings, proxies):
+def test_all_proxies_give_softmax_of_summed_cosines(embeddings, proxies):
     unit_x = embeddings / embeddings.norm(dim=1, keepdim=True)
     unit_p = proxies / proxies.norm(dim=1, keepdim=True)
     sums = (unit_x @ unit_p.T).view(-1, C, N).sum(dim=2)
@@ -168,7 +168,7 @@ def test_with_all_proxies_it_is_the_plain_softmax_of_summed_cosines(embeddings, 
         assert prediction.reached.all()
 
 
-def test_with_one_proxy_a_class_it_is_a_softmax_over_the_selected_classes(embeddings, proxies):
+def test_one_proxy_per_class_gives_masked_softmax(embeddings, proxies):
     one_each = torch.arange(C)
     S = proxy_similarities(embeddings, proxies[:C])
     subgraph = proxy_subgraph(S, LABELS, one_each, k=2)
@@ -177,7 +177,7 @@ def test_with_one_proxy_a_class_it_is_a_softmax_over_the_selected_classes(embedd
     torch.testing.assert_close(log_p.gather(1, subgraph.indices), expected)
 
 
-def test_large_sums_neither_overflow_nor_lose_the_small_class():
+def test_large_sums_do_not_overflow():
     weights = torch.ones(1, 10_003)  # e^10000 is far beyond float32
     ends = torch.zeros(1, 10_003, dtype=torch.int64)
     ends[0, :2] = 1
@@ -185,7 +185,7 @@ def test_large_sums_neither_overflow_nor_lose_the_small_class():
     assert log_p.tolist() == [[0.0, -9999.0, -math.inf]]
 
 
-def test_renaming_rows_proxies_and_classes_renames_the_prediction(embeddings, proxies, rng):
+def test_prediction_is_equivariant_to_renaming(embeddings, proxies, rng):
     rows, columns = (torch.from_numpy(rng.permutation(n)) for n in (len(LABELS), C * N))
     renamed = torch.from_numpy(rng.permutation(C))
     labels = torch.where(LABELS == -1, -1, renamed[LABELS])
@@ -197,7 +197,7 @@ def test_renaming_rows_proxies_and_classes_renames_the_prediction(embeddings, pr
         torch.testing.assert_close(other[:, renamed], one[rows])
 
 
-def test_the_length_of_embeddings_and_proxies_does_not_matter(embeddings, proxies):
+def test_lengths_do_not_matter(embeddings, proxies):
     scales = torch.arange(1.0, C * N + 1).double()[:, None]
     torch.testing.assert_close(
         predict(3 * embeddings, scales * proxies).sums, predict(embeddings, proxies).sums
@@ -212,7 +212,7 @@ def test_autograd_agrees_with_finite_differences(embeddings, proxies):
     assert torch.autograd.gradcheck(objective, (embeddings, proxies))
 
 
-def test_the_gradient_in_the_weights_is_probability_minus_indicator(embeddings, proxies):
+def test_gradient_is_probability_minus_indicator(embeddings, proxies):
     subgraph = proxy_subgraph(proxy_similarities(embeddings, proxies), LABELS, CLASSES, k=5)
     weights, ends = subgraph.weights.detach().requires_grad_(), CLASSES[subgraph.indices]
     log_p = reverse_label_propagation(weights, ends, C).log_probabilities
@@ -221,7 +221,7 @@ def test_the_gradient_in_the_weights_is_probability_minus_indicator(embeddings, 
     torch.testing.assert_close(weights.grad, expected * (LABELS != -1).double()[:, None])
 
 
-def test_unselected_proxies_have_no_gradient_and_selected_ones_have(embeddings, proxies):
+def test_only_selected_proxies_have_gradient(embeddings, proxies):
     one_row, label = embeddings[:1], LABELS[:1]
     indices = proxy_subgraph(proxy_similarities(one_row, proxies), label, CLASSES, k=4).indices
     loss_of(predict(one_row, proxies, label, k=4), label).backward()
@@ -231,7 +231,7 @@ def test_unselected_proxies_have_no_gradient_and_selected_ones_have(embeddings, 
     assert not indices.requires_grad
 
 
-def test_an_entropy_of_unlabeled_rows_has_a_finite_gradient(embeddings, proxies):
+def test_entropy_has_finite_gradient(embeddings, proxies):
     prediction = predict(embeddings, proxies, torch.full_like(LABELS, -1), k=2)
     log_p = prediction.log_probabilities
     (-log_p.exp() * log_p.masked_fill(~prediction.reached, 0)).sum().backward()
@@ -240,7 +240,7 @@ def test_an_entropy_of_unlabeled_rows_has_a_finite_gradient(embeddings, proxies)
     assert (embeddings.grad != 0).any()
 
 
-def test_a_row_of_zeros_has_cosine_0_and_a_finite_gradient(proxies):
+def test_zero_row_has_finite_gradient(proxies):
     nothing = torch.zeros(1, 5, dtype=torch.float64, requires_grad=True)
     S = proxy_similarities(nothing, proxies)
     assert (S == 0).all()
@@ -257,9 +257,7 @@ def test_no_row_has_no_prediction(proxies):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_the_precision_of_the_embeddings_is_kept_and_nothing_is_written_to(
-    embeddings, proxies, dtype
-):
+def test_precision_is_kept_and_inputs_unchanged(embeddings, proxies, dtype):
     inputs = [embeddings.detach().to(dtype), proxies.detach().to(dtype), LABELS.int(), CLASSES]
     copies = [part.clone() for part in inputs]
     prediction = predict(*inputs, k=12)
@@ -300,6 +298,6 @@ P = torch.arange(3)
         (lambda: reverse_label_propagation(S / 0, P, 3), ValueError, "weights must be finite; got"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_value(call, error, message):
+def test_bad_input_is_named_with_value(call, error, message):
     with pytest.raises(error, match=message):
         call()

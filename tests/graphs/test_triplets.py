@@ -60,7 +60,7 @@ class TestNeighborhood:
         np.testing.assert_array_equal(mined, expected)
         np.testing.assert_array_equal(triplets.weight, 1.0)
 
-    def test_the_three_kinds_of_affinities_give_the_same(self, blobs):
+    def test_all_kinds_of_affinities_agree(self, blobs):
         graph, y, _ = blobs
         masses = class_masses(graph, y, decay=0.9, tol=1e-10)
         full = masses.affinities(np.arange(180)[:, None], np.arange(180)[None, :])
@@ -135,7 +135,7 @@ class TestPropagated:
         assert np.average(wrong, weights=t.weight) < 0.05
         assert np.average(wrong, weights=t.weight) < wrong.mean()
 
-    def test_with_masses_the_weight_is_the_confidence_of_the_three_ends(self):
+    def test_weight_is_product_of_confidences(self):
         F = np.array([[0.9, 0.1], [0.4, 0.0], [0.1, 0.3], [0.2, 0.6]])
         graph = KNNGraph(np.array([[1, 2], [0, 3], [3, 0], [2, 1]]), np.ones((4, 2)))
         t = mine_triplets(graph, ClassMasses(F), n_triplets=40, random_state=0)
@@ -145,7 +145,7 @@ class TestPropagated:
         expected = confidence[t.anchor] * confidence[t.positive] * confidence[t.negative]
         np.testing.assert_allclose(t.weight, expected)
 
-    def test_doubt_among_many_classes_is_not_difference(self):
+    def test_doubt_is_not_difference(self):
         # Ten classes; rows 0 and 1 lean to the first with 0.3 of their mass, row 2 to the second.
         # The vote of the masses says that 0 and 1 differ: 2 F_0·F_1 = 0.29 < 1.
         F = np.full((3, 10), 0.7 / 9)
@@ -156,21 +156,21 @@ class TestPropagated:
         t = mine_triplets(graph, masses, n_triplets=30, random_state=0)
         assert {*zip(t.anchor, t.positive, t.negative, strict=True)} == {(0, 1, 2), (1, 0, 2)}
 
-    def test_negatives_are_neighbors_where_these_repel(self):
+    def test_negatives_are_neighbors_first(self):
         # Row 3 is a neighbor of row 0 and of another class; rows 4 and 5 are as well, far away.
         F = np.array([[1.0, 0], [1, 0], [1, 0], [0, 1], [0, 1], [0, 1]])
         indices = np.array([[1, 2, 3], [0, 2, 4], [0, 1, 5], [4, 5, 0], [3, 5, 1], [3, 4, 2]])
         t = mine_triplets(KNNGraph(indices, np.ones((6, 3))), ClassMasses(F), n_triplets=60)
         np.testing.assert_array_equal(t.negative, (t.anchor + 3) % 6)
 
-    def test_otherwise_negatives_are_neighbors_of_the_positive(self):
+    def test_then_negatives_are_neighbors_of_positive(self):
         # Row 0 has neighbors of its own class alone; its positives 1 and 2 border on 3.
         F = np.array([[1.0, 0], [1, 0], [1, 0], [0, 1], [0, 1], [0, 1]])
         indices = np.array([[1, 2], [0, 3], [1, 3], [4, 5], [3, 5], [3, 4]])
         t = mine_triplets(KNNGraph(indices, np.ones((6, 2))), ClassMasses(F), n_triplets=60)
         np.testing.assert_array_equal(t.negative[t.anchor == 0], 3)
 
-    def test_otherwise_negatives_come_from_the_class_most_easily_mistaken(self):
+    def test_then_negatives_come_from_likely_class(self):
         # Two islands of classes 0 and 1, one of class 2; rows of class 0 lean a little to class 1.
         F = np.repeat([[0.9, 0.1, 0.0], [0.1, 0.9, 0.0], [0.0, 0.0, 1.0]], 4, axis=0)
         island = np.array([[1, 2], [0, 2], [0, 1], [0, 1]])
@@ -195,7 +195,7 @@ class TestPropagated:
         assert 400 <= t.anchor.size <= 450
         assert (np.diff(t.anchor) >= 0).all()
 
-    def test_the_seed_decides_and_blocks_do_not_bound_the_number(self, blobs, monkeypatch):
+    def test_seed_decides_in_any_blocks(self, blobs, monkeypatch):
         graph, y, _ = blobs
         masses = class_masses(graph, y, decay=0.9)
         first = mine_triplets(graph, masses, random_state=1)
@@ -220,13 +220,13 @@ class TestPropagated:
         assert 3 not in np.concatenate(t[:3])
         assert {*t.anchor.tolist()} == {0, 1}  # row 2 is alone in its class
 
-    def test_a_row_of_even_masses_is_worth_nothing(self):
+    def test_rows_of_even_masses_are_excluded(self):
         F = np.array([[0, 1, 0, 0], [0, 1, 0, 0], [0.25, 0.25, 0.25, 0.25], [0, 0, 0, 1]])
         graph = KNNGraph(np.array([[1, 2], [0, 2], [0, 1], [0, 2]]), np.ones((4, 2)))
         with pytest.warns(RuntimeWarning, match="found no anchor"):
             mine_triplets(graph, ClassMasses(F), n_triplets=40, random_state=0)
 
-    def test_on_edges_what_repels_the_positive_repels_the_anchor(self):
+    def test_on_edges_negatives_oppose_the_positive(self):
         # Row 0 knows row 1 alone; row 1 is repelled by row 2.
         W = np.array([[0.0, 0.5, 0.0], [0.5, 0.0, -0.25], [0.0, -0.25, 0.0]])
         graph = KNNGraph(np.array([[1], [2], [1]]), np.ones((3, 1)))
@@ -234,7 +234,7 @@ class TestPropagated:
         assert (t.anchor[0], t.positive[0], t.negative[0]) == (0, 1, 2)
         np.testing.assert_allclose(t.weight[0], np.sqrt(0.5 * 0.25) / 0.5)
 
-    def test_in_an_array_positives_are_found_beyond_the_neighbors(self):
+    def test_array_gives_positives_beyond_neighbors(self):
         # Rows 0 and 3 attract each other and neighbor 1 and 2, which repel them.
         W = np.full((4, 4), -1.0) + 6 * np.eye(4)
         W[0, 3] = W[3, 0] = 1.0
@@ -300,7 +300,7 @@ def test_bad_options_are_named():
 
 @pytest.mark.parametrize("strategy", ["neighborhood", "propagated"])
 class TestAnchors:
-    def test_triplets_start_from_the_given_rows_alone(self, rng, strategy):
+    def test_only_given_rows_are_anchors(self, rng, strategy):
         graph = knn_graph(rng.standard_normal((60, 3)), 6)
         masses = ClassMasses(rng.dirichlet(np.full(3, 0.1), 60))
         anchors = np.array([41, 3, 17, 3])
@@ -323,7 +323,7 @@ class TestAnchors:
             mine_triplets(graph, ClassMasses(np.ones((60, 1))), strategy=strategy, anchors=anchors)
 
 
-def test_blocks_of_anchors_hold_to_the_rules(rng, monkeypatch):
+def test_blocks_of_anchors_follow_the_rules(rng, monkeypatch):
     """In many blocks as in one: signs of affinities are right, whichever rows were looked at."""
     graph = knn_graph(rng.standard_normal((80, 3)), 6)
     masses = ClassMasses(rng.dirichlet(np.full(4, 0.2), 80))

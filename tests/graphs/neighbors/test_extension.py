@@ -23,7 +23,7 @@ def assert_same(graph, expected):
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
 @pytest.mark.parametrize("n_new", [1, 3, 60, 400])
-def test_the_extended_graph_is_the_graph_of_all_rows(metric, dtype, n_new, rng):
+def test_extended_graph_equals_graph_of_all_rows(metric, dtype, n_new, rng):
     X = rng.standard_normal((150 + n_new, 5)).astype(dtype)
     graph = knn_graph(X[:150], 7, metric=metric).extend(X[150:])
     assert_same(graph, knn_graph(X, 7, metric=metric))
@@ -49,13 +49,13 @@ def test_tied_neighbors_are_nearest(name, metric):
     assert all(len(set(row)) == 10 for row in graph.indices.tolist())
 
 
-def test_every_row_may_be_the_neighbor_of_every_other(rng):
+def test_all_rows_may_be_neighbors(rng):
     X = rng.random((12, 2))
     assert_same(knn_graph(X[:8], 7).extend(X[8:]), knn_graph(X, 7))
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_one_row_after_another_gives_the_same_graph(metric, rng):
+def test_extending_row_by_row_gives_same_graph(metric, rng):
     X = rng.standard_normal((40, 3))
     graph = knn_graph(X[:30], 4, metric=metric)
     for i in range(30, 40):
@@ -94,7 +94,7 @@ def test_old_rows_and_graph_stay_as_they_are(rng):
     np.testing.assert_array_equal(graph.distances, before[1])
 
 
-def test_a_pickle_leaves_the_rows_out_and_takes_them_back(rng):
+def test_pickle_omits_rows(rng):
     X = rng.random((2000, 50))
     graph = knn_graph(X[:1990], 2)
     pickled = pickle.dumps(graph)
@@ -115,13 +115,13 @@ def test_precomputed_neighbors_are_extended_with_their_rows(rng):
     assert extended.recall_ is None  # nobody knows how the neighbors were found
 
 
-def test_what_an_approximate_search_missed_stays_unmeasured(rng):
+def test_recall_is_unknown_after_approximate_search(rng):
     X = rng.random((3000, 8))
     graph = knn_graph(X[:2900], 5, method="ivf", random_state=0)
     assert graph.extend(X[2900:]).recall_ is None
 
 
-def test_progress_rises_from_nothing_to_everything(rng):
+def test_progress_rises_from_0_to_1(rng):
     told = []
     knn_graph(rng.random((3000, 2)), 3).extend(rng.random((9, 2)), progress=told.append)
     assert told == sorted(told)

@@ -30,7 +30,7 @@ def points(rng):
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_exact_search_agrees_with_the_slow_twin(points, metric, dtype):
+def test_exact_search_matches_slow_twin(points, metric, dtype):
     X = points.astype(dtype)
     graph = knn_graph(X, 7, metric=metric, method="exact")
     indices, distances = reference.knn(X, 7, metric)
@@ -109,7 +109,7 @@ def test_one_distant_row_costs_no_digits(points, monkeypatch):
 
 
 @pytest.mark.parametrize("method", ["exact", "ivf", "hnsw"])
-def test_no_row_is_its_own_neighbor_even_among_duplicates(method, rng):
+def test_no_row_is_its_own_neighbor(method, rng):
     X = rng.integers(0, 3, (600, 2)).astype(np.float32)
     graph = knn_graph(X, 5, method=method, random_state=0)
     assert not (graph.indices == np.arange(600)[:, None]).any()
@@ -139,7 +139,7 @@ def test_ties_cost_no_more_than_brute_force(name, rng):
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e4, 1e8])
-def test_an_offset_does_not_change_the_neighbors(points, offset):
+def test_offset_does_not_change_neighbors(points, offset):
     # 2^-8 steps: adding the offset rounds nothing away.
     X = np.round(points * 256) / 256
     graph, moved = knn_graph(X, 6), knn_graph(X + offset, 6)
@@ -155,7 +155,7 @@ def test_two_distant_clusters_keep_their_inner_order(points, distance):
 
 
 @pytest.mark.parametrize("distance", [30.0, 100.0, 300.0, 1e3])
-def test_scores_that_lose_their_digits_are_not_trusted(rng, distance):
+def test_scores_without_digits_are_not_trusted(rng, distance):
     # At this size faiss computes |x|² + |y|² - 2 x·y, which cancels far from the center.
     X = rng.standard_normal((2000, 256))
     X[:1000] += distance
@@ -175,14 +175,14 @@ def test_tiny_and_huge_values_keep_their_distances(points, scale):
     np.testing.assert_array_equal(by_angle, knn_graph(points, 6, metric="cosine").indices)
 
 
-def test_rotation_and_order_of_rows_do_not_matter(points, rng):
+def test_rotation_and_row_order_do_not_matter(points, rng):
     rotation, _ = np.linalg.qr(rng.standard_normal((5, 5)))
     order = rng.permutation(200)
     graph, turned = knn_graph(points, 6), knn_graph((points @ rotation)[order], 6)
     np.testing.assert_array_equal(order[turned.indices], graph.indices[order])
 
 
-def test_cosine_with_a_row_of_zeros_counts_as_zero():
+def test_cosine_with_zero_row_is_zero():
     X = [[0.0, 0.0], [1.0, 0.0], [-1.0, 0.0], [2.0, 0.1]]
     graph = knn_graph(X, 3, metric="cosine")
     np.testing.assert_array_equal(graph.indices[0], [1, 2, 3])
@@ -193,7 +193,7 @@ def test_cosine_with_a_row_of_zeros_counts_as_zero():
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("method", ["exact", "ivf", "hnsw"])
-def test_the_number_of_threads_changes_no_bit(metric, method, rng):
+def test_number_of_threads_changes_no_bit(metric, method, rng):
     X = rng.standard_normal((9000, 8)).astype(np.float32)
     one = knn_graph(X, 5, metric=metric, method=method, n_jobs=1, random_state=0)
     two = knn_graph(X, 5, metric=metric, method=method, n_jobs=2, random_state=0)
@@ -210,7 +210,7 @@ def test_faiss_keeps_its_number_of_threads(points):
 
 
 @pytest.mark.parametrize("method", ["exact", "ivf", "hnsw", "torch"])
-def test_progress_rises_from_nothing_to_everything(method, rng):
+def test_progress_rises_from_0_to_1(method, rng):
     told = []
     knn_graph(rng.standard_normal((3000, 4)), 3, method=method, progress=told.append)
     assert told == sorted(told)
@@ -219,7 +219,7 @@ def test_progress_rises_from_nothing_to_everything(method, rng):
     assert len(told) > 4
 
 
-def test_precomputed_neighbors_are_all_there_is_to_do():
+def test_precomputed_graph_reports_progress_once():
     told = []
     pair = np.array([[1], [0]]), np.ones((2, 1))
     graph = knn_graph(pair, 1, method="precomputed", progress=told.append)
@@ -227,7 +227,7 @@ def test_precomputed_neighbors_are_all_there_is_to_do():
     assert graph.recall_ is None
 
 
-def test_edges_beyond_two_to_the_31_are_counted():
+def test_row_starts_beyond_int32():
     starts = neighbors_module._row_starts(3, 2**30)
     np.testing.assert_array_equal(starts, [0, 2**30, 2**31, 3 * 2**30])
 
@@ -240,27 +240,27 @@ def test_to_csr_keeps_duplicates_as_explicit_zeros():
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_nearest_rows_agrees_with_the_slow_twin(points, metric):
+def test_nearest_rows_matches_slow_twin(points, metric):
     indices, distances = nearest_rows(points[:150], points[150:], 4, metric=metric)
     expected = reference.distance_matrix(points, metric)[150:, :150]
     np.testing.assert_array_equal(indices, np.argsort(expected, axis=1, kind="stable")[:, :4])
     np.testing.assert_allclose(distances, np.sort(expected, axis=1)[:, :4], atol=1e-14)
 
 
-def test_nearest_rows_finds_a_query_that_is_a_row_and_all_rows_if_asked(points):
+def test_nearest_rows_finds_query_among_rows(points):
     indices, distances = nearest_rows(points, points[:3], 200)
     np.testing.assert_array_equal(indices[:, 0], [0, 1, 2])
     assert not distances[:, 0].any()
     np.testing.assert_array_equal(np.sort(indices, axis=1), np.tile(np.arange(200), (3, 1)))
 
 
-def test_nearest_rows_of_one_row_serve_far_queries():
+def test_nearest_rows_with_one_row():
     indices, distances = nearest_rows([[1.0]], [[1e30], [1.0]], 1)
     np.testing.assert_array_equal(indices, [[0], [0]])
     np.testing.assert_allclose(distances, [[1e30], [0.0]])
 
 
-def test_integers_lists_and_half_precision_are_taken(points):
+def test_integers_lists_and_half_precision_are_accepted(points):
     X = np.round(points * 10)
     expected = knn_graph(X, 3).indices
     for same in (X.astype(np.int32), X.tolist(), X.astype(np.float16), X.astype(object)):
@@ -297,13 +297,13 @@ def test_bad_input_is_named(X, n_neighbors, error, message):
         knn_graph(X, n_neighbors)
 
 
-def test_large_finite_values_are_not_taken_for_infinite():
+def test_large_finite_values_are_accepted():
     check_rows(np.full((2, 1), 1.5e308), "here")  # their sum overflows
     graph = knn_graph([[1e300], [1.5e300], [-1e299]], 1)
     np.testing.assert_array_equal(graph.indices.ravel(), [1, 0, 0])
 
 
-def test_unknown_names_are_met_with_the_nearest_known():
+def test_unknown_names_suggest_nearest():
     with pytest.raises(ValueError, match=r"metric must be one of 'euclidean', 'cosine'; got 'cos'"):
         knn_graph(np.ones((3, 2)), 1, metric="cos")
     with pytest.raises(ValueError, match=r"got 'hnws'. Did you mean 'hnsw'\?"):
@@ -317,6 +317,6 @@ def test_nearest_rows_names_bad_queries():
         nearest_rows(np.ones((4, 2)), np.ones((1, 2)), 5)
 
 
-def test_a_graph_counts_its_rows_and_neighbors():
+def test_graph_shape_properties():
     graph = KNNGraph(np.array([[1, 2], [0, 2], [0, 1], [0, 1]]), np.zeros((4, 2)))
     assert (graph.n_samples, graph.n_neighbors, graph.metric) == (4, 2, "euclidean")

@@ -15,7 +15,7 @@ def points(rng):
     return rng.standard_normal((200, 5))
 
 
-def test_scikit_learns_distances_give_the_same_graph(points):
+def test_scikit_learn_distances_give_same_graph(points):
     transformer = KNeighborsTransformer(mode="distance", n_neighbors=8)
     graph = knn_graph(transformer.fit_transform(points), 6, method="precomputed")
     expected = knn_graph(points, 6)
@@ -23,7 +23,7 @@ def test_scikit_learns_distances_give_the_same_graph(points):
     np.testing.assert_allclose(graph.distances, expected.distances, atol=1e-12)
 
 
-def test_umaps_pair_gives_the_same_graph(points):
+def test_umap_pair_gives_same_graph(points):
     expected = knn_graph(points, 6)
     indices = np.c_[np.arange(200), expected.indices, np.full(200, -1)].astype(np.int32)
     distances = np.c_[np.zeros(200), expected.distances, np.full(200, np.inf)]
@@ -58,7 +58,7 @@ def test_its_own_csr_comes_back(points):
         (([[1, 1], [0, 0]], [[1, 1], [1, 1]]), ValueError, "neighbor of a row once"),
     ],
 )
-def test_what_cannot_be_a_graph_is_refused(X, error, message):
+def test_bad_precomputed_input_is_refused(X, error, message):
     with pytest.raises(error, match=message):
         knn_graph(X, 1, method="precomputed")
 
@@ -116,12 +116,12 @@ def doubled():
         (sparse.csr_array((0, 0)), ValueError, r"X must not be empty; got shape \(0, 0\)"),
     ],
 )
-def test_neighbors_that_are_none_are_refused_by_edge(X, error, message):
+def test_bad_precomputed_edges_are_named(X, error, message):
     with pytest.raises(error, match=rf"^knn_graph\(method='precomputed'\): .*{message}"):
         knn_graph(X, 3, method="precomputed")
 
 
-def test_edges_in_any_order_are_sorted_and_freed_of_loops_whatever_these_hold():
+def test_edges_are_sorted_and_loops_ignored():
     edges = CSR.tocoo()
     loops = sparse.coo_array((np.full(N, np.inf), (range(N), range(N))))
     backwards = sparse.coo_array((edges.data[::-1], (edges.row[::-1], edges.col[::-1])))

@@ -58,7 +58,7 @@ def test_enough_is_found_and_measured_exactly(metric, method, clusters, no_exact
     assert not (graph.indices == np.arange(4000)[:, None]).any()
 
 
-def test_the_recall_of_the_sample_is_that_of_all_rows(clusters, one_probe):
+def test_sample_recall_estimates_recall(clusters, one_probe):
     with pytest.warns(RuntimeWarning):
         graph = knn_graph(clusters, 10, method="ivf", random_state=0)
     truth = recall_by_hand(graph, knn_graph(clusters, 10, method="exact"))
@@ -71,7 +71,7 @@ def test_exact_searches_know_their_recall(clusters):
     assert knn_graph(clusters[:100], 3, method="torch").recall_ == 1
 
 
-def test_the_recall_counts_true_neighbors_by_distance():
+def test_recall_counts_true_neighbors_by_distance():
     sample = Sample(np.array([0, 2]), reach=np.array([1.0, 2.0]), n_neighbors=2)
     distances = np.array([[0.5, 1.0], [9.0, 9.0], [2.0, 2.5]])
     assert sample.recall_of(distances) == 3 / 4
@@ -80,30 +80,28 @@ def test_the_recall_counts_true_neighbors_by_distance():
     assert sample.recalls_within(candidates, away, [1, 3]) == [1 / 4, 3 / 4]
 
 
-def test_duplicates_count_as_found_whichever_they_are(rng):
+def test_any_duplicate_counts_as_found(rng):
     X = rng.integers(0, 2, (3000, 4)).astype(np.float32)  # 16 rows, many times
     graph = knn_graph(X, 10, method="ivf", random_state=0)
     assert graph.recall_ == 1
     assert not graph.distances.any()
 
 
-def test_low_recall_is_said_with_the_way_out(clusters, one_probe):
+def test_low_recall_warns(clusters, one_probe):
     message = r"'ivf' found \d\d\.\d% of the true neighbors of 1024 .* method='auto' or 'exact'"
     with pytest.warns(RuntimeWarning, match=message):
         graph = knn_graph(clusters, 10, method="ivf", random_state=0)
     assert graph.recall_ < 0.95
 
 
-def test_auto_searches_exactly_where_an_index_finds_too_little(
-    clusters, no_exact_search, one_probe
-):
+def test_auto_falls_back_to_exact_search(clusters, no_exact_search, one_probe):
     graph = knn_graph(clusters, 10, random_state=0)
     exact = knn_graph(clusters, 10, method="exact")
     np.testing.assert_array_equal(graph.indices, exact.indices)
     assert graph.recall_ == 1
 
 
-def test_auto_turns_to_an_index_where_exact_takes_long(clusters, monkeypatch):
+def test_auto_uses_index_for_large_data(clusters, monkeypatch):
     work = 4000**2 * (16 + _methods.RANKING_COLUMNS)
     monkeypatch.setattr(_methods, "EXACT_WORK", work)
     assert knn_graph(clusters, 10, random_state=0).recall_ == 1
@@ -126,7 +124,7 @@ def tuned(X, method="ivf"):
     return best_index(searcher, method, draw_sample(searcher, 10, 0), 0)
 
 
-def test_hard_rows_cost_more_effort_than_easy_ones(rng):
+def test_hard_data_need_more_effort(rng):
     easy, hard = rng.random((3000, 8)), rng.standard_normal((3000, 48))
     found = [tuned(easy), tuned(hard)]
     assert found[0].effort < found[1].effort
@@ -134,7 +132,7 @@ def test_hard_rows_cost_more_effort_than_easy_ones(rng):
 
 
 @pytest.mark.parametrize("name", ["plane", "tight_clusters"])
-def test_where_codes_are_too_coarse_the_lists_hold_coordinates(name, rng):
+def test_lists_hold_coordinates_if_codes_are_coarse(name, rng):
     centers = 100 * rng.standard_normal((5, 8))
     X = {
         "plane": rng.standard_normal((20_000, 2)),
@@ -145,7 +143,7 @@ def test_where_codes_are_too_coarse_the_lists_hold_coordinates(name, rng):
     assert found.recall >= TARGET_RECALL
 
 
-def test_rows_that_an_index_leaves_short_are_searched_exactly(rng, one_probe):
+def test_rows_short_of_candidates_are_searched_exactly(rng, one_probe):
     # The list of ten rows far away cannot serve thirty neighbors.
     X = np.r_[rng.standard_normal((2990, 2)), 100 + rng.standard_normal((10, 2))]
     with pytest.warns(RuntimeWarning):
@@ -154,7 +152,7 @@ def test_rows_that_an_index_leaves_short_are_searched_exactly(rng, one_probe):
     np.testing.assert_array_equal(graph.indices[-10:], knn_graph(X, 30).indices[-10:])
 
 
-def test_a_seed_gives_the_same_graph_again(clusters):
+def test_same_seed_gives_same_graph(clusters):
     one, two = (knn_graph(clusters, 5, method="ivf", random_state=3) for _ in range(2))
     np.testing.assert_array_equal(one.indices, two.indices)
 

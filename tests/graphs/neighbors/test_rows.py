@@ -32,7 +32,7 @@ def small_chunks(monkeypatch):
         monkeypatch.setattr(module, "CHUNK_ENTRIES", 2**12)
 
 
-def test_a_view_of_a_file_is_known_as_such(mapped, rng):
+def test_views_of_files_are_mapped(mapped, rng):
     X = mapped(rng.random((4, 2)))
     assert all(is_mapped(view) for view in (X, X[1:], np.asarray(X), X.reshape(2, 4).T))
     assert not is_mapped(np.array(X))
@@ -40,7 +40,7 @@ def test_a_view_of_a_file_is_known_as_such(mapped, rng):
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.uint8])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_a_file_is_read_as_the_numbers_in_it(mapped, rng, dtype, order, small_chunks):
+def test_file_is_read_exactly(mapped, rng, dtype, order, small_chunks):
     X = (100 * rng.random((700, 9))).astype(dtype)
     rows = open_rows(mapped(X, order), "test")
     assert rows.dtype == (np.float32 if dtype in (np.float16, np.float32) else np.float64)
@@ -52,7 +52,7 @@ def test_a_file_is_read_as_the_numbers_in_it(mapped, rng, dtype, order, small_ch
     assert [block.stop for block in rows.blocks()] == [455, 700]
 
 
-def test_rows_below_rows_are_read_as_one_matrix(rng):
+def test_stacked_rows_are_read_as_one_matrix(rng):
     parts = [rng.random((n, 3)) for n in (4, 1, 6)]
     rows = Rows([Part(part) for part in parts[:2]], np.float64) + Rows([Part(parts[2])], np.float64)
     whole = np.vstack(parts)
@@ -61,7 +61,7 @@ def test_rows_below_rows_are_read_as_one_matrix(rng):
         np.testing.assert_array_equal(rows[index], whole[index])
 
 
-def test_changes_come_in_order_whether_now_or_later(rng):
+def test_changes_apply_in_order(rng):
     X = rng.random((6, 2)).astype(np.float16)
     later, now = open_rows(X, "test"), open_rows(X.astype(np.float32), "test")
     for rows in (later, now):
@@ -69,7 +69,7 @@ def test_changes_come_in_order_whether_now_or_later(rng):
         np.testing.assert_array_equal(twice[1:4], 2 * (X[1:4].astype(np.float32) + 1))
 
 
-def test_rows_in_memory_are_changed_once_and_others_never_as_a_whole(rng):
+def test_only_rows_in_memory_are_changed_at_once(rng):
     sizes = []
 
     def noted(part):
@@ -86,7 +86,7 @@ def test_rows_in_memory_are_changed_once_and_others_never_as_a_whole(rng):
 
 @pytest.mark.parametrize("method", ["exact", "ivf"])
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
-def test_half_precision_has_the_graph_of_its_values(rng, method, metric):
+def test_half_precision_gives_graph_of_its_values(rng, method, metric):
     X = rng.standard_normal((1500, 6)).astype(np.float16)
     half = knn_graph(X, 5, method=method, metric=metric, random_state=0)
     single = knn_graph(X.astype(np.float32), 5, method=method, metric=metric, random_state=0)
@@ -97,7 +97,7 @@ def test_half_precision_has_the_graph_of_its_values(rng, method, metric):
 
 @pytest.mark.parametrize("method", ["exact", "ivf", "hnsw", "torch"])
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
-def test_a_file_has_the_graph_of_its_rows(mapped, rng, method, metric, small_chunks):
+def test_file_gives_graph_of_its_rows(mapped, rng, method, metric, small_chunks):
     X = rng.standard_normal((1500, 6))
     found = knn_graph(mapped(X), 5, method=method, metric=metric, random_state=0)
     expected = knn_graph(X, 5, method=method, metric=metric, random_state=0)
@@ -114,7 +114,7 @@ def test_queries_may_lie_in_files(mapped, rng):
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
-def test_a_file_is_never_copied_as_a_whole(mapped, rng, metric, monkeypatch):
+def test_file_is_never_copied_whole(mapped, rng, metric, monkeypatch):
     for module in (_rows, _search):
         monkeypatch.setattr(module, "CHUNK_ENTRIES", 2**16)
     monkeypatch.setattr(_search, "GATHERED_ENTRIES", 2**16)
@@ -130,13 +130,13 @@ def test_a_file_is_never_copied_as_a_whole(mapped, rng, metric, monkeypatch):
     assert peak < X.nbytes  # which is half of X in float32
 
 
-def test_a_graph_holds_the_rows_themselves(rng, mapped):
+def test_graph_holds_rows_without_copy(rng, mapped):
     for X in (rng.random((5, 2)), mapped(rng.random((5, 2)))):
         assert np.shares_memory(knn_graph(X, 2).rows[:], X)
 
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf])
-def test_an_entry_of_a_file_that_is_not_finite_is_named(mapped, value, small_chunks):
+def test_nan_in_file_is_named(mapped, value, small_chunks):
     X = np.ones((900, 9), np.float32)
     X[700, 2] = value
     with pytest.raises(ValueError, match=f"X must be finite; got {value} at row 700, column 2"):
@@ -144,7 +144,7 @@ def test_an_entry_of_a_file_that_is_not_finite_is_named(mapped, value, small_chu
 
 
 @pytest.mark.parametrize("offset", [0, 100, 2**16, 2**16 + 8])
-def test_a_file_that_lost_its_end_is_told_from_one_that_is_whole(tmp_path, rng, offset):
+def test_truncated_file_is_refused(tmp_path, rng, offset):
     X = np.memmap(tmp_path / "X", np.float32, "w+", offset, (60, 5))
     X[:] = rng.random((60, 5))
     X.flush()
@@ -152,9 +152,7 @@ def test_a_file_that_lost_its_end_is_told_from_one_that_is_whole(tmp_path, rng, 
     np.testing.assert_array_equal(rows[:3], X[:3])
     os.truncate(tmp_path / "X", offset + X.nbytes - 1)
     for view in (X, X[1:], np.asarray(X), X.reshape(30, 10).T):
-        with pytest.raises(
-            ValueError, match=r"test: X must be in a file of at least .*; got \d+."
-        ):
+        with pytest.raises(ValueError, match=r"test: X must be in a file of at least .*; got \d+."):
             open_rows(view, "test")
     with pytest.raises(ValueError, match=r"X must be in a file .* Write it again, and open it"):
         rows[:3]
@@ -163,16 +161,14 @@ def test_a_file_that_lost_its_end_is_told_from_one_that_is_whole(tmp_path, rng, 
     assert len(open_rows(X, "test")) == 60
 
 
-def test_memory_without_a_file_has_no_end_to_lose():
+def test_anonymous_memory_is_accepted():
     X = np.frombuffer(mmap(-1, 800)).reshape(20, 5)
     assert len(open_rows(X, "test")) == 20
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("n_reads", [1, 5, 12])
-def test_a_disk_that_fails_while_rows_are_read_is_told_at_once(
-    mapped, rng, n_jobs, n_reads, monkeypatch
-):
+def test_disk_failure_is_raised(mapped, rng, n_jobs, n_reads, monkeypatch):
     """Wherever it fails, in the checks or in a thread of the search."""
     left, read = iter(range(n_reads)), Rows._read
 
@@ -196,7 +192,7 @@ def test_a_disk_that_fails_while_rows_are_read_is_told_at_once(
         (np.ones((5, 2), complex), TypeError, "must be numeric; got dtype complex128"),
     ],
 )
-def test_a_file_with_no_table_of_numbers_is_refused(mapped, X, error, message):
+def test_file_without_table_is_refused(mapped, X, error, message):
     with pytest.raises(error, match=f"knn_graph: X .*{message}"):
         knn_graph(mapped(X), 1)
 

@@ -22,7 +22,7 @@ def assert_exact(X, device, *, ties=False, **arguments):
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
-def test_torch_finds_the_graph_of_the_exact_search(device, metric, dtype, rng, monkeypatch):
+def test_torch_matches_exact_search(device, metric, dtype, rng, monkeypatch):
     four_blocks = _torch_search.QUERY_BLOCK * 300
     monkeypatch.setattr(_torch_search, "TORCH_ENTRIES", four_blocks)
     X = rng.standard_normal((1100, 7)).astype(dtype)
@@ -35,13 +35,13 @@ def test_tied_neighbors_are_nearest(device, metric, rng):
     assert_exact(np.ones((200, 3)), device, ties=True, metric=metric)
 
 
-def test_scores_that_lose_their_digits_are_not_trusted(device, rng):
+def test_scores_without_digits_are_not_trusted(device, rng):
     X = rng.standard_normal((600, 64))
     X[:300] += 1e3
     assert_exact(X, device)
 
 
-def test_a_shorter_precision_that_was_chosen_before_is_not_used_and_comes_back(device, rng):
+def test_matmul_precision_is_full_and_restored(device, rng):
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")
     try:
@@ -51,18 +51,18 @@ def test_a_shorter_precision_that_was_chosen_before_is_not_used_and_comes_back(d
         torch.set_float32_matmul_precision(before)
 
 
-def test_auto_takes_cuda_where_it_is():
+def test_auto_uses_cuda_if_available():
     expected = "cuda" if torch.cuda.is_available() else "cpu"
     assert find_device("auto", "knn_graph") == expected
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:99"])
-def test_a_device_that_is_not_here_is_refused(name):
+def test_unknown_device_is_refused(name):
     message = f"knn_graph: device must be one that torch finds; got '{name}'.*ass 'auto' or 'cpu'"
     with pytest.raises(ValueError, match=message):
         knn_graph(np.ones((3, 2)), 1, method="torch", device=name)
 
 
-def test_a_device_without_torch_is_refused():
+def test_device_without_torch_is_refused():
     with pytest.raises(ValueError, match=r"device must be 'auto' unless method is 'torch'; got 'c"):
         knn_graph(np.ones((3, 2)), 1, device="cpu")

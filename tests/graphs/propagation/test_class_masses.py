@@ -23,14 +23,14 @@ def y(rng):
 
 
 @pytest.mark.parametrize("solver", ["auto", "dense", "krylov"])
-def test_masses_are_sums_of_the_inverse_over_labeled_columns(graph, y, solver):
+def test_masses_match_dense_inverse(graph, y, solver):
     P = reference.diffusion(graph.indices, 0.99)
     expected = np.stack([P[:, y == c].sum(axis=1) for c in (0, 10, 20)], axis=1)
     masses = class_masses(graph, y, solver=solver).masses
     np.testing.assert_allclose(masses, expected, atol=1e-6 * 0.01)
 
 
-def test_masses_walk_by_weight_where_weights_are_given(graph, y):
+def test_masses_follow_given_weights(graph, y):
     W = adjacency(graph)
     Q = W.toarray() / W.sum(axis=1)[:, None]
     P = 0.1 * np.linalg.inv(np.eye(80) - 0.9 * Q)
@@ -46,17 +46,17 @@ def test_affinities_are_the_two_sided_product(graph, y):
     np.testing.assert_allclose(W, expected, atol=1e-10)
 
 
-def test_masses_of_a_fully_labeled_graph_sum_to_one(graph):
+def test_masses_of_fully_labeled_graph_sum_to_one(graph):
     masses = class_masses(graph, np.arange(80) % 4).masses
     np.testing.assert_allclose(masses.sum(axis=1), 1, atol=1e-7)
     assert (masses >= 0).all()
 
 
-def test_a_loose_tolerance_makes_no_mass_negative(graph, y):
+def test_loose_tolerance_makes_no_mass_negative(graph, y):
     assert class_masses(graph, y, tol=10.0).masses.min() == 0
 
 
-def test_rows_that_meet_no_label_have_no_mass():
+def test_unreached_rows_have_no_mass():
     graph = KNNGraph(np.array([[1], [0], [3], [2]]), np.ones((4, 1)))
     masses = class_masses(graph, [5, -1, -1, -1], decay=0.5).masses
     np.testing.assert_allclose(masses.ravel(), [2 / 3, 1 / 3, 0, 0], atol=1e-6)

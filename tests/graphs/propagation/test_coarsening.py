@@ -26,7 +26,7 @@ def profile_of(weights):
     return np.sqrt(weights.sum(axis=1))
 
 
-def test_every_row_joins_a_seed_that_is_nearest(weights):
+def test_rows_join_nearest_seed(weights):
     clusters = nearest_seeds(weights, 12)
     steps = shortest_path(weights, unweighted=True)
     seeds = np.sort(np.random.default_rng(0).choice(301, 12, replace=False))
@@ -38,7 +38,7 @@ def test_every_row_joins_a_seed_that_is_nearest(weights):
     np.testing.assert_array_equal(own, nearest[reached])
 
 
-def test_the_basis_is_orthonormal_and_holds_the_profile(weights):
+def test_basis_is_orthonormal_and_spans_profile(weights):
     clusters = nearest_seeds(weights, 12)
     profile = profile_of(weights)
     Z = cluster_basis(clusters, profile).toarray()
@@ -48,7 +48,7 @@ def test_the_basis_is_orthonormal_and_holds_the_profile(weights):
 
 
 @pytest.mark.parametrize("n_clusters", [1, 12, 301])
-def test_the_correction_is_that_of_dense_algebra(weights, rng, monkeypatch, n_clusters):
+def test_correction_matches_dense_algebra(weights, rng, monkeypatch, n_clusters):
     monkeypatch.setattr(coarsening, "BLOCK_ROWS", 100)
     monkeypatch.setattr(coarsening, "_count_clusters", lambda n_rows: n_clusters)
     similarity, profile = symmetric_normalized(weights), profile_of(weights)
@@ -80,7 +80,7 @@ class TestConjugateGradient:
         assert result.converged
         np.testing.assert_allclose(result.values, expected, atol=1e-9)
 
-    def test_takes_far_fewer_steps_to_a_residual_that_is_true(self, clustered):
+    def test_correction_saves_steps(self, clustered):
         similarity = symmetric_normalized(clustered)
         B = np.eye(2000)[:, ::100]
         coarse = CoarseCorrection(similarity, 0.99, profile_of(clustered))
@@ -103,7 +103,7 @@ class TestConjugateGradient:
         expected = conjugate_gradient(ParallelMatrix(similarity, SERIAL), 0.99, B, tol=1e-10)
         np.testing.assert_allclose(result.values, expected.values, atol=1e-8)
 
-    def test_a_label_free_part_stays_exactly_zero(self, weights):
+    def test_component_without_labels_stays_zero(self, weights):
         similarity = symmetric_normalized(weights)
         coarse = CoarseCorrection(similarity, 0.99, profile_of(weights))
         B = np.eye(301)[:, :2]  # both in the first group

@@ -58,7 +58,7 @@ def test_the_remainder_keeps_its_bound(rng, transition, pool, n_modes, tol):
         assert abs(r @ error @ s) <= bound
 
 
-def test_with_exact_corrections_the_remainder_lives_outside_the_modes(transition, pool):
+def test_remainder_is_outside_modes(transition, pool):
     parts = deflate(transition, DECAY, 12, tol=1e-13, threads=pool)
     inverse = np.linalg.inv(np.eye(240) - scaled_walk(transition, parts.weights))
     error = inverse - parts.right @ parts.left.T
@@ -66,7 +66,7 @@ def test_with_exact_corrections_the_remainder_lives_outside_the_modes(transition
     np.testing.assert_allclose(error @ parts.modes, 0, atol=1e-9)
 
 
-def test_weights_shrink_under_the_walk_and_scale_it_to_a_contraction(transition):
+def test_weights_make_walk_a_contraction(transition):
     weights = walk_weights(transition, DECAY)
     assert (weights > 0).all()
     assert (DECAY * (transition.T @ weights) <= weights).all()
@@ -74,7 +74,7 @@ def test_weights_shrink_under_the_walk_and_scale_it_to_a_contraction(transition)
 
 
 @pytest.mark.parametrize("count", [0, 3, 20])
-def test_nothing_outside_is_slower_than_the_bound(rng, pool, count):
+def test_bound_holds_outside_modes(rng, pool, count):
     matrix = symmetric_matrix(rng)
     basis = np.linalg.qr(rng.standard_normal((60, max(count, 1))))[0][:, :count]
     outside = np.eye(60) - basis @ basis.T
@@ -84,7 +84,7 @@ def test_nothing_outside_is_slower_than_the_bound(rng, pool, count):
     assert bound <= true + 0.2
 
 
-def test_the_subspace_is_orthonormal_and_holds_the_leading_eigenvectors(rng, pool):
+def test_subspace_spans_leading_eigenvectors(rng, pool):
     vectors = np.linalg.qr(rng.standard_normal((80, 80)))[0]
     values = np.r_[0.99, 0.95, 0.9, 0.85, rng.uniform(-0.4, 0.3, 76)]
     matrix = sparse.csr_array((vectors * values) @ vectors.T)
@@ -94,7 +94,7 @@ def test_the_subspace_is_orthonormal_and_holds_the_leading_eigenvectors(rng, poo
     np.testing.assert_allclose(kept, 1, atol=1e-6)
 
 
-def test_directions_that_are_lost_in_rounding_are_left_out(rng, pool):
+def test_directions_lost_in_rounding_are_dropped(rng, pool):
     block = rng.standard_normal((50, 3)) @ rng.standard_normal((3, 8))
     basis = orthonormalized(block, pool)
     assert basis.shape == (50, 3)

@@ -31,7 +31,7 @@ def entries(graph, decay, device, tol):
 class TestEveryGraph:
     @pytest.mark.parametrize("decay", [0.5, 0.99])
     @pytest.mark.parametrize("tol", [1e-2, 1e-6])
-    def test_errors_keep_their_bounds_and_bounds_the_tolerance(self, rng, make, decay, tol, device):
+    def test_errors_are_within_bounds_and_tolerance(self, rng, make, decay, tol, device):
         graph = make(rng)
         P = diffusion(transition_matrix(graph), decay)
         values, bounds = entries(graph, decay, device, tol * (1 - decay))
@@ -39,9 +39,7 @@ class TestEveryGraph:
         assert (errors <= bounds).all()
         assert (bounds <= tol * (1 - decay)).all()
 
-    def test_the_size_of_the_blocks_changes_no_more_than_rounding(
-        self, rng, make, device, monkeypatch
-    ):
+    def test_block_size_changes_only_rounding(self, rng, make, device, monkeypatch):
         graph = make(rng)
         whole, _ = entries(graph, 0.99, device, 1e-8)
         for columns in (7, 60):
@@ -52,9 +50,7 @@ class TestEveryGraph:
     @pytest.mark.parametrize("sides", ["one", "two"])
     @pytest.mark.parametrize("pairs", ["edges", "all"])
     @pytest.mark.parametrize("n_labels", [12, None])
-    def test_affinities_are_those_of_the_dense_solver(
-        self, rng, make, device, sides, pairs, n_labels
-    ):
+    def test_torch_affinities_match_dense_solver(self, rng, make, device, sides, pairs, n_labels):
         graph = make(rng)
         y = np.full(graph.n_samples, -1)
         labeled = rng.permutation(graph.n_samples)[:n_labels]
@@ -68,7 +64,7 @@ class TestEveryGraph:
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8)
 
 
-def test_a_looser_tolerance_is_not_refined(rng, device, monkeypatch):
+def test_loose_tolerance_is_not_refined(rng, device, monkeypatch):
     """One solve of each block leaves the error of single precision: below 1e-4, above 1e-10."""
     graph, solves = random_graph(rng), []
     solve = torch.linalg.lu_solve
@@ -81,7 +77,7 @@ def test_a_looser_tolerance_is_not_refined(rng, device, monkeypatch):
         assert solves == [torch.float32] * expected
 
 
-def test_factors_are_double_where_single_ones_do_not_refine(rng, device, monkeypatch):
+def test_factors_are_double_if_ill_conditioned(rng, device, monkeypatch):
     """The bound tells which: 1e-8 from the end it is rounding over 1 - decay, or useless."""
     graph, decay = clustered_graph(rng), 1 - 1e-8
     values, bounds = entries(graph, decay, device, 1e-9)
@@ -92,7 +88,7 @@ def test_factors_are_double_where_single_ones_do_not_refine(rng, device, monkeyp
     assert (np.abs(loose - values) <= loose_bounds + bounds).all()
 
 
-def test_any_right_hand_sides_are_served_and_left_alone(rng, device, monkeypatch):
+def test_right_hand_sides_are_not_written(rng, device, monkeypatch):
     transition = transition_matrix(random_graph(rng))
     targets = rng.uniform(-1, 1, (240, 9))
     targets.flags.writeable = False
@@ -103,7 +99,7 @@ def test_any_right_hand_sides_are_served_and_left_alone(rng, device, monkeypatch
     assert (errors <= 1e-9).all()
 
 
-def test_never_more_columns_than_a_block_are_held(rng, device, monkeypatch):
+def test_at_most_one_block_is_solved(rng, device, monkeypatch):
     widths = []
     refined = TorchInverse._refined
     monkeypatch.setattr(
@@ -116,7 +112,7 @@ def test_never_more_columns_than_a_block_are_held(rng, device, monkeypatch):
     assert widths == [100, 100, 40]
 
 
-def test_what_does_not_fit_the_device_is_refused(rng, monkeypatch):
+def test_too_many_rows_for_device_are_refused(rng, monkeypatch):
     graph = knn_graph(rng.random((90, 3)), 5)
     # Two arrays of 80 x 80 in single precision, and the blocks.
     free = 2 * 4 * 80**2 + 8 * 8 * 90**2
@@ -126,7 +122,7 @@ def test_what_does_not_fit_the_device_is_refused(rng, monkeypatch):
         propagate_affinities(graph, np.full(90, -1), solver="torch", device="cpu")
 
 
-def test_free_memory_is_that_of_the_device(device):
+def test_free_memory_of_device(device):
     before = free_memory(torch.device(device))
     held = torch.ones(2**27, dtype=torch.uint8, device=device)
     assert 2**27 < before < 2**45
@@ -135,14 +131,14 @@ def test_free_memory_is_that_of_the_device(device):
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:99"])
-def test_a_device_that_is_not_here_is_refused(rng, name):
+def test_unknown_device_is_refused(rng, name):
     graph = knn_graph(rng.random((9, 3)), 2)
     message = f"device must be one that torch finds; got '{name}'.*ass 'auto' or 'cpu'"
     with pytest.raises(ValueError, match=f"propagate_affinities: {message}"):
         propagate_affinities(graph, np.full(9, -1), solver="torch", device=name)
 
 
-def test_a_device_for_another_solver_is_refused(rng):
+def test_device_for_other_solver_is_refused(rng):
     graph = knn_graph(rng.random((9, 3)), 2)
     message = r"device must be 'auto' unless solver is 'torch'; got 'cpu' with 'dense'. Pass solver"
     with pytest.raises(ValueError, match=f"propagate_affinities: {message}"):

@@ -49,11 +49,11 @@ class TestPropagateLabels:
             result = propagate_labels(given, y, decay=decay, tol=1e-12)
             np.testing.assert_allclose(result, expected, atol=1e-10)
 
-    def test_the_default_tolerance_is_close_to_the_closed_form(self, graph, y):
+    def test_default_tolerance_is_close_to_closed_form(self, graph, y):
         expected = reference.propagated_labels(adjacency(graph).toarray(), y, 0.99)
         np.testing.assert_allclose(propagate_labels(graph, y), expected, atol=1e-5)
 
-    def test_a_cosine_graph_takes_cosine_weights(self, rng, y):
+    def test_cosine_graph_uses_cosine_weights(self, rng, y):
         graph = knn_graph(np.abs(rng.standard_normal((90, 4))), 7, metric="cosine")
         expected = propagate_labels(adjacency(graph, weights="cosine"), y)
         np.testing.assert_array_equal(propagate_labels(graph, y), expected)
@@ -65,7 +65,7 @@ class TestPropagateLabels:
         result = propagate_labels(graph, y, decay=0.9, class_prior=5 * prior, tol=1e-12)
         np.testing.assert_allclose(result, expected, atol=1e-10)
 
-    def test_class_masses_mend_unequal_numbers_of_labels(self, rng):
+    def test_prior_corrects_unequal_numbers_of_labels(self, rng):
         X = np.r_[
             rng.standard_normal((300, 2)), rng.standard_normal((300, 2)) + np.array([3.2, 0.0])
         ]
@@ -102,18 +102,18 @@ class TestPropagateLabels:
         result = propagate_labels(W, y, decay=0.99)
         assert result[0].argmax() == 0
 
-    def test_rows_that_no_label_reaches_get_the_prior_and_one_warning(self):
+    def test_unreached_rows_get_prior_and_warning(self):
         with pytest.warns(RuntimeWarning, match="no label reaches 2 of 5 rows; they get") as caught:
             result = propagate_labels(two_paths(), [0, -1, 1, -1, -1], class_prior=[3, 1])
         assert len(caught) == 1
         np.testing.assert_array_equal(result[3:], [[0.75, 0.25]] * 2)
 
-    def test_a_row_without_edges_keeps_its_label(self):
+    def test_row_without_edges_keeps_its_label(self):
         W = sparse.csr_array((3, 3))
         result = propagate_labels(W, [0, 1, 1])
         np.testing.assert_array_equal(result, [[1, 0], [0, 1], [0, 1]])
 
-    def test_an_outlier_takes_the_label_of_its_neighbors(self, rng):
+    def test_outlier_takes_label_of_its_neighbors(self, rng):
         X = np.r_[rng.standard_normal((50, 2)), rng.standard_normal((50, 2)) + 100, [[200, 200]]]
         y = np.full(101, -1)
         y[0], y[50] = 0, 1
@@ -149,7 +149,7 @@ class TestPropagateLabels:
         with pytest.raises(ValueError, match=r"y must contain labels.*all 90 entries are -1"):
             propagate_labels(graph, np.full(90, -1))
 
-    def test_a_start_saves_steps_and_changes_nothing(self, graph, y):
+    def test_warm_start_saves_steps(self, graph, y):
         first, solution = propagate_labels(graph, y, tol=1e-10, return_solution=True)
         again, resumed = propagate_labels(
             graph, y, tol=1e-10, start=solution.values, return_solution=True
@@ -158,7 +158,7 @@ class TestPropagateLabels:
         assert resumed.residual <= 1e-10
         np.testing.assert_allclose(again, first, atol=1e-9)
 
-    def test_a_start_of_another_shape_is_refused(self, graph, y):
+    def test_start_of_other_shape_is_refused(self, graph, y):
         with pytest.raises(ValueError, match=r"start must have shape \(90, 3\), .*; got \(90, 2\)"):
             propagate_labels(graph, y, start=np.zeros((90, 2)))
 
@@ -169,7 +169,7 @@ class TestPropagateLabels:
         np.testing.assert_allclose(propagate_labels(graph, y), expected, atol=1e-6)
 
     @pytest.mark.parametrize("tol", [1e-4, 1e-6])
-    def test_far_from_all_labels_proportions_hold_or_are_the_prior(self, tol):
+    def test_proportions_hold_far_from_labels(self, tol):
         """On a path scores fall by e every 7 rows, far below the residual."""
         W = sparse.csr_array(sparse.diags_array([np.ones(599)] * 2, offsets=[-1, 1]))
         y = np.full(600, -1)
@@ -185,7 +185,7 @@ class TestPropagateLabels:
         farther = np.arange(600) >= 60
         assert (result[farther & ~given_up].argmax(axis=1) == 1).all()  # the nearer of the two
 
-    def test_single_precision_in_single_precision_out(self, rng, y):
+    def test_float32_in_float32_out(self, rng, y):
         X = rng.standard_normal((90, 4))
         double, single = (propagate_labels(knn_graph(X.astype(d), 7), y) for d in ("f8", "f4"))
         assert (double.dtype, single.dtype) == (np.float64, np.float32)
@@ -204,7 +204,7 @@ class TestPropagateAffinities:
         expected = [[4, -4, 2, -1], [-4, 4, -1, 2], [2, -1, 4, 0], [-1, 2, 0, 4]]
         np.testing.assert_allclose(W, np.array(expected) / 6, atol=1e-15)
 
-    def test_iterating_the_update_comes_to_the_closed_form(self, graph, y):
+    def test_iterated_update_matches_closed_form(self, graph, y):
         Q, W0 = reference.transition(graph.indices), reference.initial_affinities(y, 1.0)
         W = W0
         for _ in range(400):
@@ -214,7 +214,7 @@ class TestPropagateAffinities:
 
     @pytest.mark.parametrize("sides", SIDES)
     @pytest.mark.parametrize("decay", [0.5, 0.99])
-    def test_every_solver_agrees_with_the_slow_twin(self, graph, y, sides, decay, monkeypatch):
+    def test_every_solver_matches_slow_twin(self, graph, y, sides, decay, monkeypatch):
         monkeypatch.setattr(
             "ssdml.graphs.propagation.affinities.BLOCK_ENTRIES", 90 * 7
         )  # several blocks
@@ -246,7 +246,7 @@ class TestPropagateAffinities:
         u = np.ix_(y == -1, y == -1)
         np.testing.assert_allclose(W[u], ((P + P.T) / 2)[u], atol=1e-14)
 
-    def test_without_labels_one_side_is_diffusion_and_two_sides_are_refused(self, graph):
+    def test_without_labels_only_one_side_works(self, graph):
         y = np.full(90, -1)
         P = reference.diffusion(graph.indices, 0.9)
         W = propagate_affinities(graph, y, decay=0.9, pairs="all")
@@ -257,12 +257,12 @@ class TestPropagateAffinities:
             propagate_affinities(graph, y, sides="two")
 
     @pytest.mark.parametrize("solver", ["dense", "krylov", "walk", "torch"])
-    def test_no_label_is_served_by_every_solver(self, graph, solver):
+    def test_every_solver_works_without_labels(self, graph, solver):
         P = reference.diffusion(graph.indices, 0.99)
         W = propagate_affinities(graph, np.full(90, -1), solver=solver, tol=1e-3).toarray()
         np.testing.assert_allclose(W[W != 0], ((P + P.T) / 2)[W != 0], atol=1e-5)
 
-    def test_labels_reach_unlabeled_pairs_on_two_sides(self, rng):
+    def test_two_sides_reach_unlabeled_pairs(self, rng):
         X = np.r_[rng.standard_normal((40, 2)), rng.standard_normal((40, 2)) + 5]
         y = np.full(80, -1)
         y[[0, 1, 40, 41]] = [0, 0, 1, 1]
@@ -284,7 +284,7 @@ class TestPropagateAffinities:
         assert W.nnz == 4
         np.testing.assert_array_equal(W.toarray(), W.toarray().T)
 
-    def test_dense_work_is_refused_beyond_its_size(self, graph, y, monkeypatch):
+    def test_dense_solver_is_refused_for_many_rows(self, graph, y, monkeypatch):
         monkeypatch.setattr(affinities, "MAX_DENSE_ROWS", 89)
         for options in ({"solver": "dense"}, {"pairs": "all"}):
             with pytest.raises(ValueError, match=r"n must be at most 89 .*; got 90. Use pairs="):
@@ -304,9 +304,7 @@ class TestPropagateAffinities:
             ({"AUTO_DENSE_ROWS": 89, "TIGHT_DENSE_ROWS": 89, "KRYLOV_STEPS": 0}, {}, "krylov"),
         ],
     )
-    def test_auto_chooses_by_size_tolerance_and_the_walks_that_lie_ahead(
-        self, graph, y, monkeypatch, limits, options, expected
-    ):
+    def test_auto_chooses_solver(self, graph, y, monkeypatch, limits, options, expected):
         for name, value in limits.items():
             monkeypatch.setattr(affinities, name, value)
         chosen = propagate_affinities(graph, y, **options)

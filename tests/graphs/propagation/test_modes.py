@@ -18,7 +18,7 @@ def graph(rng):
 
 
 @pytest.mark.parametrize("decay", [0.5, 0.99])
-def test_visits_are_column_sums_of_the_diffusion(graph, decay):
+def test_visits_are_column_sums_of_diffusion(graph, decay):
     expected = reference.diffusion(graph.indices, decay).sum(axis=0)
     visits = walk_visits(graph, decay=decay)
     assert np.abs(visits - expected).mean() <= 1e-4
@@ -33,19 +33,19 @@ def test_no_neighbor_of_a_mode_is_visited_more(graph):
         assert visits[mode] > visits[beside].max() - 1e-2
 
 
-def test_every_other_row_has_a_neighbor_that_is_visited_as_often(graph):
+def test_non_modes_have_neighbor_visited_as_often(graph):
     visits = reference.diffusion(graph.indices, 0.99).sum(axis=0)
     for row in np.setdiff1d(np.arange(150), graph_modes(graph)):
         beside = np.r_[graph.indices[row], np.flatnonzero((graph.indices == row).any(axis=1))]
         assert visits[beside].max() > visits[row] - 1e-2
 
 
-def test_each_part_of_the_graph_has_a_mode(graph):
+def test_each_component_has_a_mode(graph):
     _, part = connected_components(graph.to_csr(), directed=False)
     assert set(part[graph_modes(graph)]) == set(part)
 
 
-def test_of_rows_that_are_all_alike_the_first_is_the_mode():
+def test_ties_go_to_first_row():
     ring = KNNGraph(np.stack([np.roll(np.arange(8), s) for s in (1, -1)], axis=1), np.ones((8, 2)))
     np.testing.assert_array_equal(graph_modes(ring), [0])
 

@@ -43,12 +43,12 @@ class TestPropagators:
         propagate = SOLVERS[name](transition, decay, tol=1e-10)
         np.testing.assert_allclose(propagate(np.eye(40)), P, atol=1e-10)
 
-    def test_keep_constants_because_rows_of_p_sum_to_one(self, transition, name):
+    def test_solvers_keep_constants(self, transition, name):
         propagate = SOLVERS[name](transition, 0.99, tol=1e-9)
         np.testing.assert_allclose(propagate(np.ones((40, 1))), 1, atol=1e-9)
 
     @pytest.mark.parametrize("tol", [1e-1, 1e-3, 1e-6])
-    def test_no_entry_is_off_by_more_than_the_tolerance(self, transition, name, tol):
+    def test_entries_are_within_tolerance(self, transition, name, tol):
         exact = SOLVERS["dense"](transition, 0.99, tol=0)(np.eye(40))
         assert np.abs(SOLVERS[name](transition, 0.99, tol=tol)(np.eye(40)) - exact).max() <= tol
 
@@ -61,18 +61,18 @@ class TestPropagators:
         assert (np.abs(values - P @ targets).max(axis=0) <= errors).all()
         assert (errors <= 1.01 * tol).all()
 
-    def test_leave_the_right_hand_sides_alone(self, transition, name):
+    def test_solvers_do_not_write_right_hand_sides(self, transition, name):
         right_hand_sides = np.eye(40)
         right_hand_sides.flags.writeable = False
         SOLVERS[name](transition, 0.9, tol=1e-6)(right_hand_sides)
 
-    def test_a_column_of_zeros_gives_zeros(self, transition, name):
+    def test_column_of_zeros_gives_zeros(self, transition, name):
         solved = SOLVERS[name](transition, 0.9, tol=1e-6)(np.eye(40)[:, :2] * [1, 0])
         assert solved[:, 0].any()
         assert not solved[:, 1].any()
 
 
-def test_the_fixed_point_ends_what_the_krylov_solver_leaves(transition, monkeypatch):
+def test_fixed_point_finishes_krylov_solver(transition, monkeypatch):
     defaults = stabilized_biconjugate_gradient.__kwdefaults__ | {"max_iter": 2}
     monkeypatch.setattr(stabilized_biconjugate_gradient, "__kwdefaults__", defaults)
     P = 0.1 * np.linalg.inv(np.eye(40) - 0.9 * transition.toarray())
@@ -81,7 +81,7 @@ def test_the_fixed_point_ends_what_the_krylov_solver_leaves(transition, monkeypa
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_columns_are_solved_a_few_at_a_time_and_to_the_same(transition, monkeypatch, dtype):
+def test_blocks_of_columns_give_same_result(transition, monkeypatch, dtype):
     monkeypatch.setattr(solvers, "COLUMNS", 7)
     exact = SOLVERS["dense"](transition, 0.99, tol=0)(np.eye(40))
     found = SOLVERS["krylov"](transition, 0.99, tol=1e-5)(np.eye(40, 38, dtype=dtype))
@@ -89,7 +89,7 @@ def test_columns_are_solved_a_few_at_a_time_and_to_the_same(transition, monkeypa
     np.testing.assert_allclose(found, exact[:, :38], atol=1.1e-5)
 
 
-def test_a_breakdown_of_the_recurrence_is_survived():
+def test_breakdown_of_recurrence_is_survived():
     # Two rows that exchange places: the first step of BiCGSTAB for a unit vector breaks down
     # where its shadow is orthogonal to the image.
     swap = sparse.csr_array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])
@@ -98,7 +98,7 @@ def test_a_breakdown_of_the_recurrence_is_survived():
     np.testing.assert_allclose(propagate(np.eye(3)), P, atol=1e-9)
 
 
-def test_conjugate_gradient_agrees_with_dense_algebra(similarity, rng):
+def test_conjugate_gradient_matches_dense_algebra(similarity, rng):
     B = rng.standard_normal((40, 3))
     result = conjugate_gradient(ParallelMatrix(similarity, SERIAL), 0.99, B, tol=1e-12)
     expected = np.linalg.solve(np.eye(40) - 0.99 * similarity.toarray(), B)
@@ -106,7 +106,7 @@ def test_conjugate_gradient_agrees_with_dense_algebra(similarity, rng):
     np.testing.assert_allclose(result.values, expected, atol=1e-9)
 
 
-def test_conjugate_gradient_reports_the_residual_it_has(similarity, rng):
+def test_conjugate_gradient_reports_true_residual(similarity, rng):
     B = rng.standard_normal((40, 2)) * [1, 1e6]
     result = conjugate_gradient(ParallelMatrix(similarity, SERIAL), 0.99, B, tol=1e-12, max_iter=5)
     residual = B - (result.values - 0.99 * similarity @ result.values)
@@ -116,7 +116,7 @@ def test_conjugate_gradient_reports_the_residual_it_has(similarity, rng):
     np.testing.assert_allclose(result.residual, relative.max(), rtol=1e-6)
 
 
-def test_conjugate_gradient_treats_each_column_as_if_alone(similarity, rng):
+def test_conjugate_gradient_columns_are_independent(similarity, rng):
     B = rng.standard_normal((40, 2)) * [1e-8, 1]
     both = conjugate_gradient(ParallelMatrix(similarity, SERIAL), 0.9, B, tol=1e-10).values
     alone = conjugate_gradient(ParallelMatrix(similarity, SERIAL), 0.9, B[:, :1], tol=1e-10).values
@@ -125,7 +125,7 @@ def test_conjugate_gradient_treats_each_column_as_if_alone(similarity, rng):
 
 @pytest.mark.parametrize("decay", [0.5, 0.99, 0.9999])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_conjugate_gradient_comes_to_any_tolerance_in_either_precision(rng, dtype, decay):
+def test_conjugate_gradient_reaches_tolerance_in_either_precision(rng, dtype, decay):
     """Small systems end after a few steps, where a recurrence claims more than rounding gives."""
     for n in range(2, 40):
         W = rng.random((n, n)) * (rng.random((n, n)) < 3 / n)
@@ -143,7 +143,7 @@ def test_conjugate_gradient_comes_to_any_tolerance_in_either_precision(rng, dtyp
             assert norms.max() <= 1.001e-10
 
 
-def test_conjugate_gradient_stops_where_rounding_leaves_no_progress(similarity, rng):
+def test_conjugate_gradient_stops_without_progress(similarity, rng):
     """Single precision does not tell a decay of 1 - 1e-8 from 1: it gives up, and does not grow."""
     B = rng.standard_normal((40, 3)).astype(np.float32)
     coarse = CoarseCorrection(similarity, 1 - 1e-8, np.ones(40))
@@ -159,7 +159,7 @@ def test_conjugate_gradient_stops_where_rounding_leaves_no_progress(similarity, 
         assert np.isfinite(single.values).all()
 
 
-def test_single_precision_takes_hardly_more_steps_than_double(rng):
+def test_single_precision_takes_few_extra_steps(rng):
     X = np.repeat(4 * rng.standard_normal((20, 5)), 50, axis=0) + rng.standard_normal((1000, 5))
     weights = adjacency(knn_graph(X, 8))
     similarity = symmetric_normalized(weights)
@@ -184,7 +184,7 @@ def test_biconjugate_gradients_report_the_true_residual(transition, rng):
     assert result.residual == np.abs(residual).max()
 
 
-def test_a_finished_column_does_not_move_while_others_go_on(transition):
+def test_finished_column_does_not_move(transition):
     # The column of ones is solved in one step; the others take many.
     B = np.c_[np.ones(40), np.eye(40)]
     result = stabilized_biconjugate_gradient(transition, 0.9999, B, tol=1e-12)
@@ -193,12 +193,12 @@ def test_a_finished_column_does_not_move_while_others_go_on(transition):
     np.testing.assert_array_equal(result.values[:, 0], alone.values[:, 0])
 
 
-def test_the_fixed_point_gives_up_a_tolerance_that_rounding_denies(transition):
+def test_fixed_point_stops_at_rounding_error(transition):
     B = np.ones((40, 1))
     assert not iterate_fixed_point(transition, 0.5, B, np.zeros_like(B), tol=-1.0).converged
 
 
-def test_the_fixed_point_stops_where_rounding_stops_it(transition):
+def test_fixed_point_stops_without_progress(transition):
     B = np.ones((40, 1))
     result = iterate_fixed_point(transition, 0.5, B, np.zeros_like(B), tol=0.0)
     np.testing.assert_allclose(result.values, 2.0, rtol=1e-14)

@@ -40,7 +40,7 @@ def closed_form(graph, labels):
     return (1 - DECAY) * np.linalg.solve(system, np.eye(3)[labels] * (labels >= 0)[:, None])
 
 
-def test_scores_in_near_order_are_those_of_the_closed_form(problem, in_near_order):
+def test_reordered_scores_match_closed_form(problem, in_near_order):
     graph, labels = problem
     _, solution = propagate_labels(graph, labels, decay=DECAY, return_solution=True, tol=1e-12)
     np.testing.assert_allclose(solution.values, closed_form(graph, labels), atol=1e-12)
@@ -52,32 +52,32 @@ def test_distributions_do_not_depend_on_the_order(problem, monkeypatch):
     np.testing.assert_allclose(propagate_labels(*problem, tol=1e-12), given, atol=1e-9)
 
 
-def test_a_start_is_put_in_order_as_well(problem, in_near_order):
+def test_start_is_reordered(problem, in_near_order):
     _, cold = propagate_labels(*problem, return_solution=True)
     _, warm = propagate_labels(*problem, start=cold.values, return_solution=True)
     assert warm.n_iter == 0 < cold.n_iter
 
 
 @pytest.mark.parametrize("size", [1e6, 1e30])
-def test_a_start_beyond_single_precision_is_solved_in_double(problem, size):
+def test_start_beyond_float32_is_solved_in_double(problem, size):
     start = np.full((150, 3), size)
     result = propagate_labels(*problem, start=start)
     np.testing.assert_allclose(result, propagate_labels(*problem), atol=1e-4)
 
 
 @pytest.mark.parametrize("decay", [1 - 1e-5, 1 - 1e-7])
-def test_a_decay_beyond_single_precision_is_solved_in_double(problem, decay):
+def test_decay_beyond_float32_is_solved_in_double(problem, decay):
     graph, labels = problem
     _, solution = propagate_labels(graph, labels, decay=decay, return_solution=True)
     assert solution.converged
 
 
-def test_in_near_order_threads_change_nothing(problem, in_near_order):
+def test_threads_change_nothing_after_reordering(problem, in_near_order):
     one, two = (propagate_labels(*problem, n_jobs=n_jobs) for n_jobs in (1, 2))
     np.testing.assert_array_equal(one, two)
 
 
-def test_near_order_brings_neighbors_together_and_keeps_every_entry(rng):
+def test_near_order_brings_neighbors_together(rng):
     n = 3000
     places = rng.permutation(n)  # a path whose rows lie anywhere
     ends = (np.r_[places[:-1], places[1:]], np.r_[places[1:], places[:-1]])
@@ -91,7 +91,7 @@ def test_near_order_brings_neighbors_together_and_keeps_every_entry(rng):
     assert moved.indices.dtype == np.int32
 
 
-def test_near_order_puts_rows_that_no_seed_reaches_last():
+def test_near_order_puts_unreached_rows_last():
     pairs = sparse.kron(sparse.eye_array(250), np.ones((2, 2)), format="csr")  # 5 of 250 are met
     order = near_order(pairs)
     np.testing.assert_array_equal(np.sort(order), np.arange(500))
@@ -116,11 +116,11 @@ def test_labels_spread_in_many_separate_clusters(rng, in_near_order, monkeypatch
 
 
 @pytest.mark.parametrize("n", [1, 2, 99, 250])
-def test_near_order_of_rows_without_edges_is_some_order(n):
+def test_near_order_without_edges(n):
     order = near_order(sparse.csr_array((n, n)))
     np.testing.assert_array_equal(np.sort(order), np.arange(n))
 
 
-def test_indices_are_narrow_as_long_as_every_entry_can_be_counted():
+def test_indices_are_int32_if_possible():
     for nnz, dtype in ((2**31 - 1, np.int32), (2**31, np.int64)):
         assert index_type(SimpleNamespace(nnz=nnz, shape=(9, 9))) == dtype

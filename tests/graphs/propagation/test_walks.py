@@ -61,7 +61,7 @@ def dense_entries(graph, decay, pattern):
 class TestEveryGraph:
     @pytest.mark.parametrize("decay", [0.5, 0.99])
     @pytest.mark.parametrize("tol", [1e-2, 1e-4])
-    def test_errors_keep_their_bounds_and_bounds_the_tolerance(self, rng, make, decay, tol):
+    def test_errors_are_within_bounds_and_tolerance(self, rng, make, decay, tol):
         graph = make(rng)
         pattern = symmetric_edges(graph)
         result = walk_entries(
@@ -71,7 +71,7 @@ class TestEveryGraph:
         assert (errors <= result.bounds).all()
         assert (result.bounds <= tol * (1 - decay)).all()
 
-    def test_a_tolerance_that_rounding_denies_is_not_claimed(self, rng, make):
+    def test_unreachable_tolerance_is_not_claimed(self, rng, make):
         graph = make(rng)
         pattern = symmetric_edges(graph)
         result = walk_entries(transition_matrix(graph), 0.9, pattern, tol=1e-18)
@@ -79,7 +79,7 @@ class TestEveryGraph:
         assert (errors <= result.bounds).all()
         assert result.bounds.max() > 1e-18
 
-    def test_double_precision_goes_as_far_as_asked(self, rng, make):
+    def test_double_precision_reaches_small_tolerances(self, rng, make):
         graph = make(rng)
         pattern = symmetric_edges(graph)
         result = walk_entries(transition_matrix(graph), 0.9, pattern, tol=1e-9)
@@ -102,7 +102,7 @@ class TestEveryGraph:
 @pytest.mark.parametrize(
     ("decay", "tol"), [(0.99, 1e-5), (0.99, 1e-4), (0.999, 1e-4), (0.9999, 1e-4)]
 )
-def test_single_precision_is_honest_in_any_order_of_the_rows(rng, make, monkeypatch, decay, tol):
+def test_float32_bounds_hold_in_any_row_order(rng, make, monkeypatch, decay, tol):
     """To it 1 - decay is a small difference, and a walk rounds in every step."""
     monkeypatch.setattr(walks, "near_order", lambda Q: rng.permutation(Q.shape[0]))
     monkeypatch.setattr(walks, "FLOAT32_TOL", 0)
@@ -114,7 +114,7 @@ def test_single_precision_is_honest_in_any_order_of_the_rows(rng, make, monkeypa
     assert (result.bounds <= tol).all()
 
 
-def test_a_hub_of_thousands_is_summed_without_loss():
+def test_large_hub_is_summed_without_loss():
     """A row that knows n others, which all know one: its mass comes there in n equal pieces."""
     n = 20_000
     Q = sparse.lil_array((n + 2, n + 2))
@@ -178,7 +178,7 @@ def test_any_pattern_is_served(rng):
     np.testing.assert_allclose(result.values, dense_entries(graph, 0.9, pattern), atol=1e-8)
 
 
-def test_walks_may_end_before_their_time():
+def test_walks_stop_at_max_products():
     """Rows that sum to less than 1, and one that goes nowhere."""
     Q = np.array([[0.0, 0.5, 0.0], [0.25, 0.0, 0.75], [0.0, 0.0, 0.0]])
     pattern = sparse.csr_array(np.ones((3, 3)))
@@ -187,7 +187,7 @@ def test_walks_may_end_before_their_time():
     np.testing.assert_allclose(result.values.reshape(3, 3), expected, atol=1e-10)
 
 
-def test_a_looser_tolerance_walks_less_far(rng):
+def test_looser_tolerance_takes_fewer_steps(rng):
     graph, steps = clustered_graph(rng), []
     for tol in (1e-2, 1e-4, 1e-6):
         result = walk_entries(transition_matrix(graph), 0.99, symmetric_edges(graph), tol=tol)
@@ -209,9 +209,7 @@ def test_nothing_is_written_to(rng):
     ("module", "name", "value"),
     [(walks, "WALKED_COLUMNS", 5), (_ordering, "index_type", lambda matrix: np.int64)],
 )
-def test_blocks_of_columns_and_wide_indices_do_not_change_a_bit(
-    rng, monkeypatch, module, name, value
-):
+def test_blocks_and_wide_indices_change_no_bit(rng, monkeypatch, module, name, value):
     graph = clustered_graph(rng)
     given = transition_matrix(graph), 0.99, symmetric_edges(graph)
     expected = walk_entries(*given, tol=1e-4)
@@ -221,7 +219,7 @@ def test_blocks_of_columns_and_wide_indices_do_not_change_a_bit(
     np.testing.assert_array_equal(result.bounds, expected.bounds)
 
 
-def test_memory_is_a_few_arrays_of_all_rows_and_modes(rng, monkeypatch):
+def test_memory_of_walks_is_bounded(rng, monkeypatch):
     """Six at most where there are few edges, and the modes are corrected a few at a time."""
     n = 9000
     indices = np.arange(n)[:, None] + 3000 * np.arange(3) + rng.integers(1, 3000, (n, 3))
