@@ -15,11 +15,11 @@ from command_line import positive, usage_errors
 from reproduction.published import reconstruction_notes
 from reproduction.tables import baseline_lines, rank_lines
 
-from ssdml.cli.terminal import shown_runs
+from ssdml.cli.terminal import progress_bar
 from ssdml.datasets import load_dataset
 from ssdml.experiments import compare
 from ssdml.experiments.analysis.tables import HEADLINE, mean_scores
-from ssdml.experiments.compare import available
+from ssdml.experiments.compare import available_methods
 from ssdml.experiments.methods.tuning import GRIDS, SUFFIX
 from ssdml.experiments.runs.results import summarize_failures
 
@@ -69,7 +69,7 @@ def per_dataset(name, values, given):
 
 def chosen(dataset, deep, tuned):
     """Names of our methods, the baselines, and the references."""
-    known = available(dataset, deep)
+    known = available_methods(dataset, deep)
     references = [name for name in REFERENCES if name in known]
     ours = OURS_DEEP if deep else OURS
     theirs = [
@@ -88,7 +88,7 @@ if __name__ == "__main__":
     asked = zip(given.datasets, given.labels_per_class, given.features, strict=True)
     for name, n_labels, features in asked:
         out = given.out / Path(name).stem
-        with shown_runs(out) as progress, usage_errors(parser):
+        with progress_bar(out) as progress, usage_errors(parser):
             dataset = load_dataset(name)
             ours, theirs, references = chosen(dataset, given.deep, given.tuned)
             rows = compare(

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from reproduction.published import LABELS_PER_CLASS
 
-from ssdml.cli.terminal import shown_runs
+from ssdml.cli.terminal import progress_bar
 from ssdml.datasets import label_scarce_split, load_dataset
 from ssdml.deep.checkpoints import run_seed
 from ssdml.evaluation import evaluate
@@ -112,7 +112,7 @@ if __name__ == "__main__":
     split = label_scarce_split(data, LABELS_PER_CLASS[given.dataset], seed=0)
     images = OfImages(None, data.item_shape).prepare(data.X)
     models = {name: learned(name, data, images, split, given.out / name) for name in TITLES}
-    with shown_runs(given.out / "angles") as progress:
+    with progress_bar(given.out / "angles") as progress:
         rows = compare(
             data,
             list(ANGLES.values()),

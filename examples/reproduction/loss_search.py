@@ -21,7 +21,7 @@ from ssdml.experiments.compare import compare
 from ssdml.experiments.methods.base import Embedder, Factory
 from ssdml.experiments.methods.deep import NETWORKS
 from ssdml.experiments.methods.registry import METHODS
-from ssdml.experiments.preprocessing import prepared
+from ssdml.experiments.preprocessing import preprocess
 from ssdml.experiments.runs.results import Row
 
 RATE = 1e-3  # of bases and terms, as in the papers
@@ -130,7 +130,7 @@ def compare_losses(
     rates = RATES if any_rate else (RATE,)
     halves: list[Half] = []
     for split, own in _halves(dataset, seeds):
-        split = split if as_images else prepared(split, "components")
+        split = split if as_images else preprocess(split, "components")
         half = Half(split, own, {})
         for name in losses:
             settings = _settings(name, half, rates)

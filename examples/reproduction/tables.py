@@ -58,7 +58,7 @@ def reproduce(
     description : str
         Help of the script.
     """
-    from ssdml.cli.terminal import shown_runs
+    from ssdml.cli.terminal import progress_bar
     from ssdml.datasets.loading import load_dataset
     from ssdml.experiments.compare import compare
 
@@ -80,7 +80,7 @@ def reproduce(
     )
     given = parser.parse_args()
     few = PROTOCOLS[given.protocol].labels_per_class
-    with shown_runs(given.out) as progress, usage_errors(parser):
+    with progress_bar(given.out) as progress, usage_errors(parser):
         dataset = load_dataset(given.dataset)
         start = "initial" if isinstance(dataset.X, ImageFiles) else "input"
         rows = compare(

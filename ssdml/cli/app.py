@@ -82,13 +82,13 @@ def demo(
     force: Force = False,
 ) -> None:
     """Learn a metric on scikit-learn's digits, compare it with others, write a report."""
-    from ssdml.cli.terminal import print_scores, shown_runs
+    from ssdml.cli.terminal import print_scores, progress_bar
     from ssdml.experiments.demo import PICTURE, remove_results, run_demo
 
     if force:
         remove_results(out)
     try:
-        with shown_runs(out) as progress:
+        with progress_bar(out) as progress:
             table = run_demo(
                 out,
                 labels_per_class=labels_per_class,
@@ -130,7 +130,7 @@ def plan(
     """Estimate time and memory of a fit on this machine."""
     import psutil
 
-    from ssdml.cli.terminal import print_columns, shown_wait
+    from ssdml.cli.terminal import print_columns, spinner
     from ssdml.datasets.tables import read_npy
     from ssdml.experiments.analysis.formats import duration, number
     from ssdml.metric.estimator import SSDML
@@ -139,13 +139,14 @@ def plan(
     rows = None if like is None else read_npy(like, in_place=True)
     if rows is not None and rows.ndim != 2:
         raise ValueError(
-            f"{like} must hold one row of numbers per sample; got shape {rows.shape}. Save a matrix."
+            f"{like} must hold one row of numbers per sample; got shape {rows.shape}. Save a "
+            "matrix."
         )
     shape = (n, d) if rows is None else (n or rows.shape[0], d or rows.shape[1])
     if None in shape:
         raise typer.BadParameter("must be given, or --like X.npy.", param_hint="--n and --d")
     estimator = SSDML(backbone=backbone, n_neighbors=n_neighbors, n_jobs=n_jobs)
-    with shown_wait("fitting a few samples"):
+    with spinner("fitting a few samples"):
         expected = plan_fit(estimator, *shape, n_classes=classes, rows=rows)
     total = ("all", expected.seconds, expected.megabytes)
     lines = [

@@ -109,7 +109,7 @@ def transform(
     _refuse_to_replace(out, force)
     import numpy as np
 
-    from ssdml.cli.terminal import shown_wait
+    from ssdml.cli.terminal import spinner
     from ssdml.datasets.tables import read_npy
     from ssdml.utils.persistence import atomic_write, saved_class
 
@@ -120,7 +120,7 @@ def transform(
         raise ValueError(
             f"{x} must hold rows of {n_features} numbers, as in the fit; got shape {X.shape}."
         )
-    with shown_wait(f"embedding {len(X)} samples"):
+    with spinner(f"embedding {len(X)} samples"):
         Z = learned.transform(X)
     with atomic_write(out) as unfinished, unfinished.open("wb") as file:
         np.save(file, Z)
@@ -139,12 +139,12 @@ def evaluate(
 ) -> None:
     """Score an embedding against the true labels, in percent."""
     neighbors = numbers(ks, "--ks")
-    from ssdml.cli.terminal import print_columns, shown_wait
+    from ssdml.cli.terminal import print_columns, spinner
     from ssdml.evaluation.scores import evaluate as score
 
     embedding, labels = _read_pair(z, y)
     searched = None if gallery is None else _read_pair(*gallery)
-    with shown_wait(f"scoring {len(embedding)} samples"):
+    with spinner(f"scoring {len(embedding)} samples"):
         scores = score(embedding, labels, ks=neighbors, gallery=searched)
     if as_json:
         typer.echo(json.dumps(scores))
@@ -200,8 +200,8 @@ def _save(model: Any, out: Path) -> None:
         except OSError:
             spare.rmdir()
             raise refusal from None
-        told = f"{refusal.strerror} The model was saved in {spare / out.name} instead."
-        raise OSError(refusal.errno, told, str(out)) from refusal
+        message = f"{refusal.strerror} The model was saved in {spare / out.name} instead."
+        raise OSError(refusal.errno, message, str(out)) from refusal
 
 
 def _read_pair(rows: Path, labels: Path) -> tuple[Any, Any]:

@@ -154,10 +154,10 @@ def status(folder: ResultsDir) -> None:
 
 def report(folder: ResultsDir) -> None:
     """Write the report of the finished runs, from the folder alone."""
-    from ssdml.cli.terminal import shown_wait
+    from ssdml.cli.terminal import spinner
     from ssdml.experiments.report.report import write_report
 
-    with shown_wait("drawing"):
+    with spinner("drawing"):
         written = write_report(folder)
     say(f"The report: {written}")
 
@@ -172,17 +172,17 @@ def _run(
     **settings: Any,
 ) -> None:
     """Compare on each data set, write the report, print the tables and the failures."""
-    from ssdml.cli.terminal import print_scores, shown_runs
+    from ssdml.cli.terminal import print_scores, progress_bar
     from ssdml.datasets.loading import load_dataset
-    from ssdml.experiments.compare import available, compare
+    from ssdml.experiments.compare import available_methods, compare
     from ssdml.experiments.report.report import read_sections, write_report
     from ssdml.experiments.runs.results import summarize_failures
 
     loaded = [load_dataset(name, data_dir=data_dir, text_model=text_model) for name in datasets]
     rows = []
-    with shown_runs(out) as progress:
+    with progress_bar(out) as progress:
         for i, dataset in enumerate(loaded):
-            known = list(available(dataset, **networks))
+            known = list(available_methods(dataset, **networks))
             if methods is None:
                 wanted = [name for name in COMPARED if name in known]
             else:

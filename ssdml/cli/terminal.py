@@ -26,7 +26,7 @@ def terminal() -> Console:
 
 
 @contextmanager
-def shown_runs(out: Path) -> Iterator[Progress]:
+def progress_bar(out: Path) -> Iterator[Progress]:
     """Show a progress bar over runs, with the time left and the next run.
 
     Nothing is shown if there is no terminal. After Ctrl-C the error says what is kept in ``out``.
@@ -74,7 +74,7 @@ def shown_runs(out: Path) -> Iterator[Progress]:
 
 
 @contextmanager
-def shown_wait(what: str) -> Iterator[None]:
+def spinner(what: str) -> Iterator[None]:
     """Show a spinner and the time elapsed. Nothing is shown if there is no terminal."""
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 

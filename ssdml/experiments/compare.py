@@ -13,7 +13,7 @@ from ssdml.datasets.base import Dataset
 from ssdml.datasets.budgets import Budget
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.experiments.methods.protocols import DEFAULT_PROTOCOL, PROTOCOLS
-from ssdml.experiments.preprocessing import form_of, prepared
+from ssdml.experiments.preprocessing import preprocess, resolve_features
 from ssdml.experiments.runs.results import Row
 from ssdml.utils.validation import choose
 
@@ -60,7 +60,7 @@ def compare(
         Numbers of labels per class, or other budgets; see `ssdml.datasets.Budget`.
     seeds : sequence of int
     features : {"auto", "unit", "raw", "components"}
-        Preprocessing for all methods; see :func:`ssdml.experiments.preprocessing.prepared`.
+        Preprocessing for all methods; see :func:`ssdml.experiments.preprocessing.preprocess`.
     deep : bool
         Add methods that train networks on images, ``"deep-..."``, and the untrained network,
         ``"initial"``; every method then gets raw images. For photographs in files these are the
@@ -110,10 +110,10 @@ def compare(
     >>> [(row["method"], row["n_labeled"], row["status"]) for row in rows]
     [('input', 50, 'ok'), ('lda', 50, 'ok')]
     """
-    from ssdml.experiments.runs.execution import dask_workers, outcomes
+    from ssdml.experiments.runs.execution import dask_workers, execute
     from ssdml.experiments.runs.folder import RunFolder, refuse_other_results
     from ssdml.experiments.runs.grid import make_runs
-    from ssdml.experiments.runs.thumbnails import keep_thumbnails
+    from ssdml.experiments.runs.thumbnails import update_thumbnails
     from ssdml.utils.parallel import count_threads
 
     out = Path(out)
@@ -123,27 +123,27 @@ def compare(
         factories = dict(methods)
     else:
         factories = _factories(methods, dataset, deep, weights, protocol)
-    form = form_of(dataset, "raw" if deep and features == "auto" else features)
+    form = resolve_features(dataset, "raw" if deep and features == "auto" else features)
     if deep and form == "components":
         raise ValueError(
             "compare: features must be 'raw' or 'unit' when networks learn from images; got "
             "'components'. Omit --features or --deep."
         )
     runs = make_runs(dataset, factories, labels_per_class, seeds, features=form, map_rows=map_rows)
-    given = replace(prepared(dataset, form), texts=None)  # texts would go to every worker
+    given = replace(preprocess(dataset, form), texts=None)  # texts would go to every worker
     workers = nullcontext() if cluster is None else dask_workers(cluster, n_jobs, given)
     with workers, warnings.catch_warnings():
         # A worker grows when it loads torch; that is no leak.
         warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given")
         with RunFolder(out, runs, progress or (lambda n_done, n_runs, title: None)) as folder:
-            keep_thumbnails(out, dataset, runs)
+            update_thumbnails(out, dataset, runs)
             n_workers = n_jobs if cluster is None else None
-            for outcome in outcomes(given, folder.pending, n_jobs=n_workers):
+            for outcome in execute(given, folder.pending, n_jobs=n_workers):
                 folder.write(outcome)
         return folder.rows()
 
 
-def available(
+def available_methods(
     dataset: Dataset,
     deep: bool,
     weights: str | Path | None = None,
@@ -189,6 +189,6 @@ def _factories(
             f"compare: deep must be True for {networks[0]}, which trains a network; got False. "
             "Pass --deep, or deep=True."
         )
-    known = available(dataset, deep, weights, protocol)
+    known = available_methods(dataset, deep, weights, protocol)
     known = known | tuned(known)
     return {name: with_parameters(name, known) for name in names}

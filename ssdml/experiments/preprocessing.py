@@ -17,7 +17,7 @@ from ssdml.utils.validation import choose
 N_COMPONENTS = 64
 
 
-def prepared(dataset: Dataset, features: str = "auto") -> Dataset:
+def preprocess(dataset: Dataset, features: str = "auto") -> Dataset:
     """Preprocess a data set for a comparison.
 
     Parameters
@@ -42,20 +42,20 @@ def prepared(dataset: Dataset, features: str = "auto") -> Dataset:
     Examples
     --------
     >>> from ssdml.datasets import load_dataset
-    >>> digits = prepared(load_dataset("digits"))
+    >>> digits = preprocess(load_dataset("digits"))
     >>> bool(np.allclose(np.linalg.norm(digits.X, axis=1), 1))
     True
     """
-    return FORMS[form_of(dataset, features)](dataset)
+    return FORMS[resolve_features(dataset, features)](dataset)
 
 
-def form_of(dataset: Dataset, features: str = "auto") -> str:
+def resolve_features(dataset: Dataset, features: str = "auto") -> str:
     """Resolve "auto" for a data set.
 
     Examples
     --------
     >>> from ssdml.datasets import load_dataset
-    >>> form_of(load_dataset("digits"))
+    >>> resolve_features(load_dataset("digits"))
     'unit'
     """
     in_files = isinstance(dataset.X, ImageFiles)

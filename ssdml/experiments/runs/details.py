@@ -1,4 +1,4 @@
-"""What the report shows of a run beyond its row: map, predictions, triplets, warnings.
+"""Details of a run for the report: map, predictions, triplets, warnings.
 
 One ``.npz`` file per run, so that a report can be drawn from the folder alone.
 """
@@ -176,7 +176,7 @@ def _affinity(model: Any, n_samples: int) -> Callable[[Array, Array], Array] | N
     return signed_trust
 
 
-# Names in the file: those of the fields, "mined_" before those of a MinedSample.
+# Arrays have the names of the fields, with the prefix "mined_" for those of a MinedSample.
 
 
 def save_details(path: Path, details: RunDetails) -> None:

@@ -28,7 +28,7 @@ KILLED = (
 _ONE_AT_A_TIME = threading.Lock()  # peak memory, warnings and thread limits are per process
 
 
-def outcomes(
+def execute(
     dataset: Dataset, pending: Callable[[], Iterator[Run]], *, n_jobs: int | None
 ) -> Iterator[Outcome]:
     """Execute runs and yield their outcomes as they end.
@@ -50,7 +50,7 @@ def outcomes(
     if n_jobs is not None and effective_n_jobs(n_jobs) == 1:
         yield from (run_one(dataset, run, n_jobs=-1) for run in pending())
         return
-    deadly = _deadly(n_jobs is None)
+    worker_death = _worker_death(n_jobs is None)
     under_way: dict[str, Run] = {}
 
     def begun() -> Iterator[Run]:
@@ -65,16 +65,16 @@ def outcomes(
                 del under_way[outcome.run.config_hash]
                 yield outcome
             return
-        except deadly:
+        except worker_death:
             for run in list(under_way.values()):
                 try:
                     yield from _parallel(dataset, [run], n_jobs)
-                except deadly:
+                except worker_death:
                     row = failed_row(dataset, run) | {"error": KILLED}
                     yield Outcome(run, row, RunDetails(run.config), f"{KILLED}\n")
 
 
-def _deadly(on_cluster: bool) -> type[Exception]:
+def _worker_death(on_cluster: bool) -> type[Exception]:
     """Error raised if a worker dies."""
     if not on_cluster:
         return BrokenProcessPool
@@ -88,10 +88,10 @@ def _parallel(dataset: Dataset, runs: Iterable[Run], n_jobs: int | None) -> Iter
     parallel = Parallel(
         n_jobs, return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1
     )
-    yield from parallel(delayed(run_beside)(dataset, run) for run in runs)
+    yield from parallel(delayed(run_in_worker)(dataset, run) for run in runs)
 
 
-def run_beside(dataset: Dataset, run: Run) -> Outcome:
+def run_in_worker(dataset: Dataset, run: Run) -> Outcome:
     """Execute a run in a worker, with one thread; Ctrl-C is left to the main process."""
     with suppress(ValueError):  # in a thread, as on a cluster
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -24,7 +24,7 @@ import psutil
 from ssdml._version import __version__
 from ssdml.datasets.splits import LabelScarceSplit
 from ssdml.experiments.runs.grid import Run, safe_name, split_label
-from ssdml.experiments.runs.job import Outcome, keep
+from ssdml.experiments.runs.job import Outcome, save_outcome
 from ssdml.experiments.runs.results import (
     RESULTS,
     RESUME,
@@ -75,7 +75,7 @@ class RunFolder:
         rows = read_folder(out)
         _warn_of_other_versions(out / RESULTS, rows)
         self._done = {row["config_hash"] for row in rows if row["status"] == "ok"}
-        # What failed before is repeated; what fails from now on, in any process, is not.
+        # Earlier failures are repeated; failures from now on, in any process, are not.
         failed = {row["config_hash"] for row in rows} - self._done
         self._failed = {name: self._version(name) for name in failed}
         self._marks: set[Path] = set()
@@ -109,7 +109,7 @@ class RunFolder:
         """Write the files of a run."""
         run, row = outcome.run, outcome.row
         if row["status"] == "ok" or not self._is_done(run):  # a failure replaces no result
-            keep(outcome, self.out)
+            save_outcome(outcome, self.out)
             with atomic_write(self._file(run.config_hash), way_out=RESUME) as unfinished:
                 text = json.dumps(row, ensure_ascii=False, allow_nan=False)
                 unfinished.write_text(text + "\n", encoding="utf-8")
@@ -166,7 +166,7 @@ class RunFolder:
 def refuse_other_results(out: Path, resume: bool) -> None:
     """Raise FileExistsError if a folder holds results and `resume` is False.
 
-    What a call left that was interrupted in its first run is removed.
+    Files of a call that was interrupted in its first run are removed.
     """
     if resume or not ((out / RESULTS).exists() or any((out / RUNS).glob("*.json"))):
         return
@@ -213,7 +213,7 @@ def _save_titles(folder: Path, runs: list[Run]) -> None:
 
 
 class Mark(NamedTuple):
-    """Note of a process that it has begun a run; stays behind if the process is killed."""
+    """Note that a process has begun a run; it stays if the process is killed."""
 
     title: str
     host: str

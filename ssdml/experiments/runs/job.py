@@ -113,7 +113,7 @@ def failed_row(dataset: Dataset, run: Run) -> Row:
     return row
 
 
-def keep(outcome: Outcome, out: Path) -> None:
+def save_outcome(outcome: Outcome, out: Path) -> None:
     """Write the details; write the traceback of a failure, or remove that of an earlier one."""
     run = outcome.run
     save_details(out / DETAILS / f"{run.config_hash}.npz", outcome.details)

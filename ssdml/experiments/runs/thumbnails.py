@@ -62,7 +62,7 @@ def make_thumbnails(dataset: Dataset, rows: Ints) -> Thumbnails:
     return Thumbnails(rows, [], _sheet(images, n_columns), (height, width), n_columns)
 
 
-def keep_thumbnails(out: Path, dataset: Dataset, runs: Sequence[Run]) -> None:
+def update_thumbnails(out: Path, dataset: Dataset, runs: Sequence[Run]) -> None:
     """Write the thumbnails of the samples on the maps of some runs, beside those already there.
 
     ``dataset`` is as it was loaded: its images are still images.

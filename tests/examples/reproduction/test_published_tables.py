@@ -15,7 +15,7 @@ from scipy import stats
 from ssdml.datasets import load_dataset
 from ssdml.experiments import compare
 from ssdml.experiments.analysis.tables import mean_scores, paired_tests
-from ssdml.experiments.compare import available
+from ssdml.experiments.compare import available_methods
 from ssdml.experiments.methods.base import with_parameters
 from ssdml.experiments.methods.tuning import SUFFIX, tuned
 from ssdml.experiments.runs.grid import make_runs
@@ -270,7 +270,7 @@ def test_published_rows_match_the_current_defaults(path, data_dir):
     """Other rows would be run again, and would describe methods that no longer exist."""
     rows, deep = read(path), path.parent.name == "networks"
     dataset = load_dataset(path.stem)
-    known = available(dataset, deep)
+    known = available_methods(dataset, deep)
     known = known | tuned(known)
     if find_spec("umap") is None:
         rows = [row for row in rows if row["method"].removesuffix(SUFFIX) != "umap"]

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from ssdml.cli import terminal
-from ssdml.cli.terminal import print_columns, print_scores, shown_runs, shown_wait
+from ssdml.cli.terminal import print_columns, print_scores, progress_bar, spinner
 from ssdml.experiments.analysis.tables import score_table
 
 
@@ -22,7 +22,7 @@ def console(monkeypatch, request) -> Console:
 
 @pytest.mark.parametrize("console", [True], indirect=True)
 def test_bar_shows_run_count_and_time(console):
-    with shown_runs("out") as progress:
+    with progress_bar("out") as progress:
         progress(37, 90, "ssdml, 5 labels a class, seed 4")
     shown = console.file.getvalue()
     assert "37/90" in shown
@@ -32,21 +32,21 @@ def test_bar_shows_run_count_and_time(console):
 
 @pytest.mark.parametrize("console", [True], indirect=True)
 def test_bar_announces_the_report_last(console):
-    with shown_runs("out") as progress:
+    with progress_bar("out") as progress:
         progress(90, 90, "")
     assert "writing the report" in console.file.getvalue()
 
 
 @pytest.mark.parametrize("console", [True], indirect=True)
 def test_names_are_not_markup(console):
-    with shown_runs("out") as progress, shown_wait("[bold]wait[/]"):
+    with progress_bar("out") as progress, spinner("[bold]wait[/]"):
         progress(0, 2, "[red]pca[/red]")
     assert "[red]pca[/red]" in console.file.getvalue()
 
 
 @pytest.mark.parametrize("console", [False], indirect=True)
 def test_nothing_is_shown_without_a_terminal(console):
-    with shown_runs("out") as progress, shown_wait("learning"):
+    with progress_bar("out") as progress, spinner("learning"):
         progress(1, 2, "input")
     assert console.file.getvalue() == ""
 
@@ -57,7 +57,7 @@ def test_nothing_is_shown_without_a_terminal(console):
 )
 def test_ctrl_c_names_what_is_kept(console, n_done, message):
     def stopped():
-        with shown_runs("out") as progress:
+        with progress_bar("out") as progress:
             progress(n_done, 9, "input")
             raise KeyboardInterrupt
 

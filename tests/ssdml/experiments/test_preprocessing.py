@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ssdml.experiments.preprocessing import form_of, prepared
+from ssdml.experiments.preprocessing import preprocess, resolve_features
 
 
 @pytest.fixture
@@ -16,11 +16,11 @@ def with_test_rows(blobs):
 
 
 def test_raw_features_are_unchanged(blobs):
-    assert prepared(blobs, "raw") is blobs
+    assert preprocess(blobs, "raw") is blobs
 
 
 def test_unit_features_are_centered_and_normalized(blobs):
-    X = prepared(blobs, "unit").X
+    X = preprocess(blobs, "unit").X
     expected = blobs.X - blobs.X.mean(dtype=np.float64)
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(X, expected, rtol=1e-5, atol=1e-6)
@@ -31,18 +31,18 @@ def test_components_are_fitted_without_test_samples(with_test_rows, rng):
     from sklearn.decomposition import PCA
 
     dataset = replace(with_test_rows, X=rng.standard_normal((120, 80)).astype(np.float32))
-    unit, test = prepared(dataset, "unit").X, dataset.test
+    unit, test = preprocess(dataset, "unit").X, dataset.test
     expected = PCA(64, svd_solver="full").fit(unit[~test]).transform(unit)
-    X = prepared(dataset, "components").X
+    X = preprocess(dataset, "components").X
     np.testing.assert_allclose(np.abs(X), np.abs(expected), atol=1e-4)  # up to the signs
-    assert prepared(with_test_rows, "components").X.shape == with_test_rows.X.shape
+    assert preprocess(with_test_rows, "components").X.shape == with_test_rows.X.shape
 
 
 def test_mean_excludes_given_test_samples(with_test_rows):
     test = with_test_rows.test
     other = with_test_rows.X + 7 * test[:, None].astype(np.float32)
     before, after = (
-        prepared(replace(with_test_rows, X=X), "unit").X for X in (with_test_rows.X, other)
+        preprocess(replace(with_test_rows, X=X), "unit").X for X in (with_test_rows.X, other)
     )
     np.testing.assert_array_equal(after[~test], before[~test])
     assert (after[test] != before[test]).any()
@@ -51,17 +51,17 @@ def test_mean_excludes_given_test_samples(with_test_rows):
 def test_mean_includes_all_samples_otherwise(blobs):
     other = blobs.X.copy()
     other[0] += 7
-    before, after = (prepared(replace(blobs, X=X), "unit").X for X in (blobs.X, other))
+    before, after = (preprocess(replace(blobs, X=X), "unit").X for X in (blobs.X, other))
     assert (after[1:] != before[1:]).any()
 
 
 @pytest.mark.parametrize(("name", "kind"), [("mnist", "unit"), ("mine", "raw")])
 def test_named_data_sets_default_to_unit(blobs, name, kind):
     dataset = replace(blobs, name=name)
-    assert form_of(dataset) == kind
-    np.testing.assert_array_equal(prepared(dataset).X, prepared(dataset, kind).X)
+    assert resolve_features(dataset) == kind
+    np.testing.assert_array_equal(preprocess(dataset).X, preprocess(dataset, kind).X)
 
 
 def test_unknown_form_is_named(blobs):
     with pytest.raises(ValueError, match=r"features must be one of .*; got 'units'.*'unit'\?"):
-        prepared(blobs, "units")
+        preprocess(blobs, "units")

@@ -9,7 +9,7 @@ import pytest
 
 from ssdml import baselines
 from ssdml.datasets import Dataset, load_dataset
-from ssdml.experiments.compare import available, compare
+from ssdml.experiments.compare import available_methods, compare
 from ssdml.experiments.methods.deep import OfImages, deep_methods
 from ssdml.experiments.methods.registry import DEEP_METHODS
 from ssdml.experiments.runs.results import RESULTS, read_rows
@@ -51,8 +51,8 @@ def test_deep_methods_need_images():
         ValueError,
         match="deep must be False for mine, whose samples are not images; got True",
     ):
-        available(data, deep=True)
-    assert "deep-ssdml" not in available(data, deep=False)
+        available_methods(data, deep=True)
+    assert "deep-ssdml" not in available_methods(data, deep=False)
 
 
 def test_deep_methods_need_the_deep_flag(tmp_path):
@@ -96,7 +96,7 @@ def test_network_and_dimension_follow_the_image_size():
 def test_initial_is_the_untrained_network_of_the_seed(rng):
     X = rng.random((6, 784), np.float32)
     data = Dataset("mine", X, np.zeros(6, np.int64), ("a",), item_shape=(28, 28))
-    factory = available(data, deep=True)["initial"]
+    factory = available_methods(data, deep=True)["initial"]
     found = [factory(seed, None).fit(X, data.y).transform(X) for seed in (3, 3, 4)]
     items = as_samples(X.reshape(6, 28, 28), "test")
     learned = new_network("mnist", items, 64, 10, 3, "cpu")  # as DeepSSDML begins with it

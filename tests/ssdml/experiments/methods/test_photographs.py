@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from ssdml.cli.app import app
 from ssdml.datasets import label_scarce_split, load_dataset
 from ssdml.evaluation import evaluate
-from ssdml.experiments.compare import available, compare
+from ssdml.experiments.compare import available_methods, compare
 from ssdml.experiments.methods.deep import InitialFeatures
 from ssdml.experiments.methods.photographs import photograph_methods
 from ssdml.experiments.methods.protocols import (
@@ -26,7 +26,7 @@ from ssdml.experiments.methods.protocols import (
     RECALL_AT,
     ZHU2020,
 )
-from ssdml.experiments.preprocessing import prepared
+from ssdml.experiments.preprocessing import preprocess
 from ssdml.experiments.report import write_report
 from ssdml.experiments.report.report import read_sections
 from ssdml.experiments.runs.grid import make_runs
@@ -151,7 +151,7 @@ def test_training_starts_from_the_weights_of_a_file(tmp_path, birds):
     state = {name: torch.rand(part.shape) for name, part in small_trunk().state_dict().items()}
     save_file(state, tmp_path / "w.safetensors")
     split = label_scarce_split(birds, 5, seed=0)
-    factory = available(birds, deep=True, weights=tmp_path / "w.safetensors")["initial"]
+    factory = available_methods(birds, deep=True, weights=tmp_path / "w.safetensors")["initial"]
     model = factory(0, None).fit(birds.X[split.train], split.partial_labels(birds.y))
     trunk = model.estimator_.network_.backbone.backbone.trunk
     for name, value in trunk.state_dict().items():
@@ -212,7 +212,7 @@ def test_inshop_queries_are_scored_against_the_gallery(tmp_path, monkeypatch):
     (row,) = compare(data, ["initial"], seeds=[0], deep=True, out=tmp_path / "out")
     assert {"R@10", "R@20", "R@30", "R@40", "R@50"} <= row["scores"].keys()
     split = label_scarce_split(data, 5, seed=0)
-    model = available(data, deep=True)["initial"](0, None)
+    model = available_methods(data, deep=True)["initial"](0, None)
     model.fit(data.X[split.train], split.partial_labels(data.y))
     (((Z, y, *_), options),) = given
     for rows, labels, part in ((Z, y, ~data.gallery), (*options["gallery"], data.gallery)):
@@ -232,7 +232,7 @@ def test_recalls_follow_the_papers_of_the_dataset(tmp_path):
 @pytest.mark.usefixtures("toy")
 def test_images_weights_and_scales_change_the_hash(tmp_path, birds):
     def hashed(data, weights=None, **params):
-        factory = available(data, True, weights)["initial"]
+        factory = available_methods(data, True, weights)["initial"]
         (job,) = make_runs(data, {"a": lambda *s: factory(*s).set_params(**params)}, seeds=[0])
         json.dumps(job.config)
         return job.config_hash
@@ -252,7 +252,7 @@ def test_invalid_options_for_photographs_are_rejected(tmp_path, birds):
     with pytest.raises(ValueError, match="deep must be True for cub, whose images stay in files"):
         compare(birds, ["pca"], out=tmp_path)
     with pytest.raises(ValueError, match="features must be 'auto' or 'raw' for cub"):
-        prepared(birds, "unit")
+        preprocess(birds, "unit")
     with pytest.raises(ValueError, match=r"weights must be None .* got 'w\.pth' and digits"):
         compare(load_dataset("digits"), ["pca"], weights="w.pth", out=tmp_path)
     with pytest.raises(

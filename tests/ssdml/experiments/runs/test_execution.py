@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from ssdml.datasets import Budget
 from ssdml.experiments import compare
-from ssdml.experiments.runs.execution import run_beside
+from ssdml.experiments.runs.execution import run_in_worker
 from ssdml.experiments.runs.grid import make_runs
 from ssdml.experiments.runs.job import run_one
 from ssdml.experiments.runs.results import RESULTS, read_rows
@@ -105,7 +105,7 @@ def test_run_in_a_worker_has_one_thread(blobs, monkeypatch):
     monkeypatch.setattr(signal, "signal", lambda *given: None)  # Ctrl-C ends this process yet
     (run,) = make_runs(blobs, {"counting": lambda seed, n_jobs: Counting()}, [2], [0])
     with threadpool_limits(2):
-        errors = [done(blobs, run).row["error"] for done in (run_beside, run_one)]
+        errors = [done(blobs, run).row["error"] for done in (run_in_worker, run_one)]
     assert errors[0] == "RuntimeError: {1}"
     assert "2" in errors[1]  # OpenBLAS may keep the limit of an earlier thread
 
