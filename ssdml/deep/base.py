@@ -32,6 +32,7 @@ from ssdml.utils.typing import Array
 from ssdml.utils.validation import UNLABELED
 
 SAVED = ("components_", "classes_", "label_distributions_", "transduction_")
+PROJECTION = ("mean", "unit", "scale")  # numbers of the input projection
 
 
 class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
@@ -291,17 +292,9 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         projection = self.input_projection_
         if projection is not None:
             arrays |= {"input_center": projection.center, "input_axes": projection.axes}
-        save_state(
-            folder,
-            type(self).__name__,
-            params,
-            arrays,
-            item_shape=list(self.item_shape_),
-            input_weight=self.input_weight_,
-            input_mean=None if projection is None else projection.mean,
-            input_unit=None if projection is None else projection.unit,
-            input_scale=None if projection is None else projection.scale,
-        )
+        more = {f"input_{name}": getattr(projection, name, None) for name in PROJECTION}
+        more |= {"item_shape": list(self.item_shape_), "input_weight": self.input_weight_}
+        save_state(folder, type(self).__name__, params, arrays, **more)
 
     @classmethod
     def load(cls, folder: str | Path, *, backbone: Any = None) -> Self:
@@ -338,9 +331,9 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         model.item_shape_ = tuple(config["item_shape"])
         model.input_weight_, model.input_projection_ = config["input_weight"], None
         if config["input_mean"] is not None:
-            parts = arrays["input_center"], arrays["input_axes"]
-            more = config["input_unit"], config["input_scale"]
-            model.input_projection_ = InputProjection(config["input_mean"], *parts, *more)
+            numbers = {name: config[f"input_{name}"] for name in PROJECTION}
+            center, axes = arrays["input_center"], arrays["input_axes"]
+            model.input_projection_ = InputProjection(center=center, axes=axes, **numbers)
         model.triplets_, model.history_, model.stage_seconds_ = None, [], {}
         prefix = "network_"
         weights = {n[len(prefix) :]: v for n, v in arrays.items() if n.startswith(prefix)}

@@ -26,26 +26,9 @@ from ssdml.utils.typing import Ints
 class RunFolder:
     """Read and write the checkpoints of a fit; does nothing if ``checkpoint_dir`` is None.
 
-    Parameters
-    ----------
-    model : estimator
-        With ``checkpoint_dir`` and ``random_state``.
-    samples : Samples
-    labels : array of shape (n,), int
-
-    Attributes
-    ----------
-    seed : int
-        Seed of the run.
-    n_done : int
-        Partitions that the last checkpoint has completed.
-
-    Raises
-    ------
-    ValueError
-        If the checkpoints belong to a run with other parameters or data.
-    OSError
-        If the folder is not writable.
+    ``seed`` is the seed of the run, ``n_done`` the number of partitions in the last checkpoint.
+    Raises ValueError if the checkpoints belong to a run with other parameters or data, and OSError
+    if the folder is not writable.
     """
 
     def __init__(self, model: Any, samples: Samples, labels: Ints) -> None:

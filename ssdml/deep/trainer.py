@@ -60,18 +60,7 @@ class Prepared(NamedTuple):
 class PartitionTrainer(ABC):
     """Train a network on partitions; subclasses define the targets and the loss.
 
-    Parameters
-    ----------
-    samples : Samples
-    labels : array of shape (n,), int
-        -1 where unlabeled.
-    network : MetricNetwork
-    estimator : DeepEstimator
-        Its parameters are read, and nothing is set.
-    seed : int
-    device : str
-    losses : Loss, optional
-        Trained with the network.
+    The parameters of ``estimator`` are read, and ``losses`` are trained with the network.
     """
 
     optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW

@@ -202,31 +202,18 @@ def has_room(device: str, n_bytes: int) -> bool:
 
 def _check_numbers(samples: Any, are_images: bool, name: str) -> None:
     """Raise if there are no numbers, or integer pixels of unknown range."""
+    dtype = samples.dtype
     if isinstance(samples, np.ndarray):
-        kind, way_out = samples.dtype.kind, "astype('float32')"
+        is_float, is_integer, way_out = dtype.kind == "f", dtype.kind in "ui", "astype('float32')"
     else:
-        kind, way_out = _kind(samples.dtype), "float()"
-    is_bytes = samples.dtype in (np.uint8, torch.uint8)
-    if kind not in "uif" or (are_images and kind in "ui" and not is_bytes):
+        is_float, way_out = dtype.is_floating_point, "float()"
+        is_integer = not (is_float or dtype.is_complex or dtype == torch.bool)
+    is_bytes = dtype in (np.uint8, torch.uint8)
+    if not (is_float or (is_integer and (is_bytes or not are_images))):
         raise TypeError(
-            f"{name} must hold bytes or floating-point numbers; got dtype {samples.dtype}. Convert "
-            f"it, pixels to between 0 and 1: .{way_out}."
+            f"{name} must hold bytes or floating-point numbers; got dtype {dtype}. Convert it, "
+            f"pixels to between 0 and 1: .{way_out}."
         )
-
-
-def _kind(dtype: torch.dtype) -> str:
-    """Kind of a torch dtype, by NumPy's letters.
-
-    Examples
-    --------
-    >>> [_kind(dtype) for dtype in (torch.bfloat16, torch.uint8, torch.int64, torch.bool)]
-    ['f', 'u', 'i', 'b']
-    """
-    if dtype.is_floating_point or dtype.is_complex:
-        return "c" if dtype.is_complex else "f"
-    if dtype == torch.bool:
-        return "b"
-    return "i" if dtype.is_signed else "u"
 
 
 def _check_finite(samples: torch.Tensor, name: str, first: int = 0) -> None:

@@ -166,16 +166,15 @@ def load_weights(network: nn.Module, path: str | Path, name: str) -> None:
     Raises FileNotFoundError, or ValueError naming the first weight that is missing, left over or of
     another shape.
     """
-    given, own = _read_weights(Path(path).expanduser()), network.state_dict()
+    given = _read_weights(Path(path).expanduser())
     given = {key: value for key, value in given.items() if not key.startswith(CLASSIFIERS)}
+    own = network.state_dict()
     # Old files lack the batch counts, which matter only with momentum=None.
     missing = [key for key in own if key not in given and not key.endswith("num_batches_tracked")]
+    left_over = [key for key in given if key not in own]
     wrong = [key for key in given if key in own and given[key].shape != own[key].shape]
-    for keys, what in (
-        (missing, "missing"),
-        ([key for key in given if key not in own], "left over"),
-        (wrong, "of another shape"),
-    ):
+    kinds = {"missing": missing, "left over": left_over, "of another shape": wrong}
+    for what, keys in kinds.items():
         if keys:
             raise ValueError(
                 f"weights: {path} must hold weights of {name}; got {len(keys)} of {len(own)} "

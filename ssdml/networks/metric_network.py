@@ -104,26 +104,18 @@ def new_network(
     *,
     orthogonal: bool = True,
 ) -> MetricNetwork:
-    """Copy a backbone and add a random orthonormal L and random proxies.
+    """Copy a backbone, standardize its input, and add a random orthonormal L and random proxies.
 
     Parameters
     ----------
     backbone : str or Module
     samples : Samples
-        For the mean and the scale before the backbone, and to test it on.
+        For mean and scale of the input, and to test the backbone on.
     n_components : int or None
         Columns of L; None: as many as the backbone has features.
-    n_classes : int
-    seed : int
-    device : str
+    n_classes, seed, device
     orthogonal : bool
-        Whether L is kept orthonormal by its user; otherwise it is a parameter.
-
-    Raises
-    ------
-    ValueError
-        If the backbone's features are not (n, d), not finite, all zero, or fewer than
-        ``n_components``.
+        Whether L is a buffer that its user keeps orthonormal; otherwise it is a parameter.
     """
     with seeded(seed, device):
         if isinstance(backbone, str):
@@ -181,12 +173,7 @@ def lay_channels_last(backbone: nn.Module, shape: tuple[int, ...]) -> None:
     """Store convolution weights with channels last, which halves the time for images.
 
     A module that fails in this layout, for instance because it calls ``view``, is left unchanged.
-
-    Parameters
-    ----------
-    backbone : Module
-    shape : tuple of int
-        Of one sample.
+    ``shape`` is that of one sample.
 
     Examples
     --------

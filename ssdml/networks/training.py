@@ -40,14 +40,7 @@ class Schedule(NamedTuple):
 class Stepper:
     """Run optimizer steps.
 
-    Parameters
-    ----------
-    network : MetricNetwork
-    weight_decay : float
-    optimizer : callable
-        Takes parameter groups and ``weight_decay``.
-    losses : Loss, optional
-        Its parameters are trained too; a parameter group that has its own ``lr`` keeps it.
+    ``losses`` may have parameters; a group of them that has its own ``lr`` keeps it.
     """
 
     def __init__(
@@ -116,18 +109,8 @@ def pretrain(
     Dutta et al. (2021) do so for CIFAR-10, in 30 epochs. AdamW at rate 1e-3 and batches of 100 are
     our choice: the paper does not name its own.
 
-    Parameters
-    ----------
-    network : MetricNetwork
-        Its backbone is trained in place.
-    samples : Samples
-    rows : array of shape (m,), int
-        Labeled samples.
-    classes : array of shape (m,), int
-        Their class codes.
-    epochs : int
-    rng : Generator
-        For the order of the samples and the initial weights of the softmax layer.
+    ``rows`` are the labeled samples, ``classes`` their codes; ``rng`` draws the order of the samples
+    and the initial weights of the softmax layer.
     """
     device = network.proxies.device
     with seeded(int(rng.integers(2**31)), str(device)):
