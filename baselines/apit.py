@@ -103,15 +103,11 @@ class APIT(PropagatedBaseline):
     }
 
     def _prior(self, problem: Problem) -> tuple[Floats, dict[str, Any]]:
-        M, n_iter, converged = self._pairs_prior(problem)
-        return M, {"n_iter": n_iter, "converged": converged}
-
-    def _pairs_prior(self, problem: Problem) -> Prior:
         pairs = problem.pairs
         if not pairs.n_similar + pairs.n_dissimilar:
-            return Prior(np.eye(problem.X.shape[1]), 0, True)
+            return np.eye(problem.X.shape[1]), {"n_iter": 0, "converged": True}
         if self.prior == "gmml":
-            return Prior(geometric_mean(pairs, self.shrinkage), 0, True)
+            return geometric_mean(pairs, self.shrinkage), {"n_iter": 0, "converged": True}
         _, n_classes = class_codes(problem.labels)
         count = max(1, min(PAIRS_PER_CLASS * n_classes**2, MAX_PAIRS) // 2)
         similar, dissimilar = draw_pairs(problem.labels, count, problem.rng)
@@ -125,7 +121,7 @@ class APIT(PropagatedBaseline):
                 f"distances from {least:.3g} to {largest:.3g}, which make the prior singular. "
                 "Look for a row far from all others, scale the features, or pass prior='gmml'."
             )
-        return prior
+        return prior.M, {"n_iter": prior.n_iter, "converged": prior.converged}
 
 
 def _is_definite(M: Floats) -> bool:

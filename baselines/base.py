@@ -232,36 +232,45 @@ def factor(M: Floats, spread: Floats, count: int, *, scaled: bool = True) -> Flo
     return np.sqrt(scale) * best_factor(root, spread, count)
 
 
-def combine_scatters(
-    similar: Floats,
-    dissimilar: Floats,
-    regularizer: Floats,
-    *,
-    weights: tuple[float, float | None, float],
-    ridge: float,
-    who: str,
-) -> tuple[Floats, float]:
-    """Combine scatters into a positive definite ``H = w_S S - w_D D + w_R R + ridge I``.
+@dataclass(eq=False, repr=False, kw_only=True)
+class ScatterBaseline(Baseline):
+    """Base class of methods that minimize tr(M H), H a weighted sum of scatters.
 
-    LRML and ISDML minimize tr(M H) over M of determinant 1, which has a minimum only if H is
-    positive definite.
-
-    The scatters are positive semidefinite. w_D is lowered to 0.9 of the largest value for which H
-    is positive semidefinite, with a warning; None: that value. ``ridge`` is in units of the mean
-    eigenvalue of ``w_S S + w_R R``. Returns H and w_D as used, 0 without dissimilar pairs.
-
-    Examples
-    --------
-    >>> I = np.eye(2)
-    >>> combine_scatters(I, I, 0 * I, weights=(1.0, None, 1.0), ridge=0.0, who="LRML")[1]
-    0.9
+    Parameters
+    ----------
+    similar_weight, graph_weight : float
+        w_S and w_R.
+    dissimilar_weight : float or None
+        w_D; None: 0.9 of the largest value for which H is positive semidefinite.
+    ridge : float
+        Multiple of the identity added to H, in units of the mean eigenvalue of w_S S + w_R R.
     """
-    attracted = weights[0] * similar + weights[2] * regularizer
-    level = float(np.trace(attracted) / len(attracted)) or 1.0
-    attracted = attracted + ridge * level * np.eye(len(attracted))
-    largest = largest_weight(attracted, dissimilar)
-    used = cap_weight(weights[1], largest, "dissimilar_weight", who) if largest < np.inf else 0.0
-    return symmetrize(attracted - used * dissimilar), used
+
+    similar_weight: float = 1.0
+    dissimilar_weight: float | None = None
+    graph_weight: float = 1.0
+    ridge: float = 1e-3
+
+    _parameter_constraints = Baseline._parameter_constraints | {
+        "similar_weight": NOT_NEGATIVE,
+        "dissimilar_weight": [*NOT_NEGATIVE, None],
+        "graph_weight": NOT_NEGATIVE,
+        "ridge": POSITIVE,
+    }
+
+    def _combine(self, pairs: LabeledPairs, regularizer: Floats) -> tuple[Floats, float]:
+        """Return a positive definite ``H = w_S S - w_D D + w_R R + ridge I``, and w_D as used.
+
+        tr(M H) has a minimum over M of determinant 1 only if H is positive definite.
+        """
+        attracted = self.similar_weight * pairs.similar + self.graph_weight * regularizer
+        level = float(np.trace(attracted) / len(attracted)) or 1.0
+        attracted = attracted + self.ridge * level * np.eye(len(attracted))
+        largest, used = largest_weight(attracted, pairs.dissimilar), 0.0
+        if largest < np.inf:
+            name = "dissimilar_weight"
+            used = cap_weight(self.dissimilar_weight, largest, name, type(self).__name__)
+        return symmetrize(attracted - used * pairs.dissimilar), used
 
 
 def cap_weight(weight: float | None, largest: float, name: str, who: str) -> float:

@@ -7,8 +7,8 @@ objective, without the terms of the metric alone: ridge, barrier, prior and trac
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -19,12 +19,14 @@ from ssdml.utils.typing import Array
 from ssdml.utils.validation import UNLABELED
 
 
-class BatchLoss(Protocol):
+class BatchLoss(ABC):
     """Objective on mini-batches."""
 
     def weights_of(self, batch: Array) -> Array:
-        """Return the weights (b, b) of the pairs of these rows."""
+        """Return the weights (b, b) of the pairs of these rows; zeros without a graph."""
+        return np.zeros((len(batch), len(batch)))
 
+    @abstractmethod
     def __call__(
         self, squares: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor
     ) -> torch.Tensor:
@@ -32,7 +34,7 @@ class BatchLoss(Protocol):
 
 
 @dataclass(frozen=True)
-class LaplacianLoss:
+class LaplacianLoss(BatchLoss):
     """Loss of LRML and ISDML: ``w_S mean_S - w_D mean_D + w_R mean_W`` of squared distances.
 
     ``pulls`` are weights of the squared distances to the mean, for a normalized Laplacian.
@@ -74,7 +76,7 @@ class LaplacianLoss:
 
 
 @dataclass(frozen=True)
-class AffinityLoss:
+class AffinityLoss(BatchLoss):
     """Loss of APLLR and APIT: mean of propagated affinity times squared distance.
 
     The affinity is known for edges and for pairs with a labeled end. For the latter it is half of
@@ -114,7 +116,7 @@ class AffinityLoss:
 
 
 @dataclass(frozen=True)
-class EntropyLoss:
+class EntropyLoss(BatchLoss):
     """Loss of SERAPH: negative log-likelihood of labeled pairs and entropy of the others.
 
     Examples
@@ -129,10 +131,6 @@ class EntropyLoss:
     threshold: float
     entropy: float  # weight of all unknown pairs relative to all known ones
     both: bool = False  # whether both ends of an unknown pair must be unlabeled
-
-    def weights_of(self, batch: Array) -> Array:
-        """Return zeros: the loss uses no graph."""
-        return np.zeros((len(batch), len(batch)))
 
     def __call__(
         self, squares: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor

@@ -12,14 +12,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ssdml.baselines.base import (
-    COUNT,
-    NOT_NEGATIVE,
-    POSITIVE,
-    Baseline,
-    Problem,
-    combine_scatters,
-)
+from ssdml.baselines.base import COUNT, POSITIVE, Problem, ScatterBaseline
 from ssdml.graphs.laplacian import pair_scatter
 from ssdml.graphs.neighbors.knn import KNNGraph, directed_csr
 from ssdml.utils.linalg import symmetrize
@@ -36,7 +29,7 @@ NEWTON_RADIUS = 0.5  # a Newton step descends if the gradient is shorter
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class ISDML(Baseline):
+class ISDML(ScatterBaseline):
     r"""Intrinsic semi-supervised metric learning.
 
     .. math:: \min_{M \succ 0} \operatorname{tr}(M H) - \log|M|, \quad
@@ -55,12 +48,8 @@ class ISDML(Baseline):
         v: σ lies 1 / v of the way from the smallest to the largest distance.
     density : {"auto", "all", "neighbors"}
         Rows that the density at a row counts; "auto": all of up to 60,000, else its neighbors.
-    similar_weight, graph_weight : float
-        w_S and w_R.
-    dissimilar_weight : float or None
-        w_D; None: 0.9 of the largest value for which H is positive semidefinite.
-    ridge : float
-        Multiple of the identity added to H, in units of the mean eigenvalue of w_S S + w_R R.
+    similar_weight, dissimilar_weight, graph_weight, ridge
+        See :class:`~ssdml.baselines.base.ScatterBaseline`.
     max_iter : int
         Maximum number of descent steps.
     tol : float
@@ -101,20 +90,12 @@ class ISDML(Baseline):
 
     bandwidth: float = 10.0
     density: str = "auto"
-    similar_weight: float = 1.0
-    dissimilar_weight: float | None = None
-    graph_weight: float = 1.0
-    ridge: float = 1e-3
     max_iter: int = 500
     tol: float = 1e-6
 
-    _parameter_constraints = Baseline._parameter_constraints | {
+    _parameter_constraints = ScatterBaseline._parameter_constraints | {
         "bandwidth": [Interval(Real, 1, None, closed="left")],
         "density": [StrOptions({"auto", "all", "neighbors"})],
-        "similar_weight": NOT_NEGATIVE,
-        "dissimilar_weight": [*NOT_NEGATIVE, None],
-        "graph_weight": NOT_NEGATIVE,
-        "ridge": POSITIVE,
         "max_iter": COUNT,
         "tol": POSITIVE,
     }
@@ -125,14 +106,8 @@ class ISDML(Baseline):
         if density == "auto":
             density = "all" if len(problem.X) <= MAX_DENSE_ROWS else "neighbors"
         weights = density_weights(problem.X, problem.graph, sigma, density=density)
-        H, used = combine_scatters(
-            problem.pairs.similar,
-            problem.pairs.dissimilar,
-            pair_scatter(problem.X, weights) / (weights.sum() / 2),
-            weights=(self.similar_weight, self.dissimilar_weight, self.graph_weight),
-            ridge=self.ridge,
-            who="ISDML",
-        )
+        regularizer = pair_scatter(problem.X, weights) / (weights.sum() / 2)
+        H, used = self._combine(problem.pairs, regularizer)
         found = descend(H, max_iter=self.max_iter, tol=self.tol)
         info = {"dissimilar_weight": used, "sigma": sigma, "values": found.values}
         info |= {"edges": weights, "n_iter": len(found.values) - 1, "converged": found.converged}

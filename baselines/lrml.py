@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from ssdml.baselines.base import NOT_NEGATIVE, POSITIVE, Baseline, Problem, combine_scatters
+from ssdml.baselines.base import Problem, ScatterBaseline
 from ssdml.graphs.laplacian import adjacency, pair_scatter, symmetric_normalized
 from ssdml.graphs.neighbors.knn import KNNGraph
 from ssdml.utils.linalg import symmetrize
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class LRML(Baseline):
+class LRML(ScatterBaseline):
     r"""Laplacian regularized metric learning.
 
     .. math:: \min_{M \succeq 0,\ \log|M| \ge 0} \operatorname{tr}(M H), \quad
@@ -31,12 +31,8 @@ class LRML(Baseline):
     ----------
     n_components, n_neighbors, n_jobs, random_state
         See :class:`~ssdml.baselines.base.Baseline`.
-    similar_weight, graph_weight : float
-        w_S and w_R.
-    dissimilar_weight : float or None
-        w_D; None: 0.9 of the largest value for which H is positive semidefinite.
-    ridge : float
-        Multiple of the identity added to H, in units of the mean eigenvalue of w_S S + w_R R.
+    similar_weight, dissimilar_weight, graph_weight, ridge
+        See :class:`~ssdml.baselines.base.ScatterBaseline`.
     normalized : bool
         Whether to use the symmetric normalized Laplacian, as the paper's experiments do.
 
@@ -68,29 +64,13 @@ class LRML(Baseline):
     """
 
     n_neighbors: int = 6
-    similar_weight: float = 1.0
-    dissimilar_weight: float | None = None
-    graph_weight: float = 1.0
-    ridge: float = 1e-3
     normalized: bool = False
 
-    _parameter_constraints = Baseline._parameter_constraints | {
-        "similar_weight": NOT_NEGATIVE,
-        "dissimilar_weight": [*NOT_NEGATIVE, None],
-        "graph_weight": NOT_NEGATIVE,
-        "ridge": POSITIVE,
-        "normalized": ["boolean"],
-    }
+    _parameter_constraints = ScatterBaseline._parameter_constraints | {"normalized": ["boolean"]}
 
     def _learn(self, problem: Problem) -> tuple[Floats, dict[str, Any]]:
-        H, used = combine_scatters(
-            problem.pairs.similar,
-            problem.pairs.dissimilar,
-            edge_scatter(problem.X, problem.graph, normalized=self.normalized),
-            weights=(self.similar_weight, self.dissimilar_weight, self.graph_weight),
-            ridge=self.ridge,
-            who="LRML",
-        )
+        regularizer = edge_scatter(problem.X, problem.graph, normalized=self.normalized)
+        H, used = self._combine(problem.pairs, regularizer)
         M = least_trace(H)
         return M, {"dissimilar_weight": used, "value": float((M * H).sum())}
 

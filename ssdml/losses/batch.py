@@ -107,8 +107,8 @@ def among_labeled(
 ) -> list[torch.Tensor]:
     """Find triplets, or positive and negative pairs, without a row labeled -1.
 
-    ``labels`` are those of anchors, ``reference_labels`` those of positives and negatives; None: all
-    count as labeled.
+    ``labels`` are those of anchors, ``reference_labels`` those of positives and negatives; None:
+    all count as labeled.
 
     Examples
     --------

@@ -21,8 +21,8 @@ def class_variances(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Compute the mean squared distance of the rows of each class to their mean, Eq. (5).
 
-    Returns variances (n_classes,), 0 for a class without rows and exact up to rounding of the squared
-    lengths of the rows, and the number of rows per class with a positive weight.
+    Returns variances (n_classes,), 0 for a class without rows and exact up to rounding of the
+    squared lengths, and the number of rows per class with a positive weight.
 
     Examples
     --------

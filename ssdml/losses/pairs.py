@@ -137,7 +137,7 @@ def binomial_deviance(
 ) -> torch.Tensor:
     r"""Compute the loss of each pair, ``log(1 + exp(-sign · α (S - β) η))``.
 
-    S are cosines; ``sign`` is 1 for positive pairs, -1 for negative ones. The loss is log 2 at S = β.
+    S are cosines; ``sign`` is 1 for positive pairs, -1 for negative ones.
 
     Examples
     --------

@@ -105,8 +105,8 @@ def check_block(
 def map_row_blocks(X: Any, function: Callable[[Array], Array], n_columns: int, who: str) -> Any:
     """Map a function lazily over the blocks of rows of a dask array.
 
-    ``function`` maps finite rows (m, d), float32 or float64, to (m, n_columns). Chunk sizes of the rows
-    may be unknown. Errors occur when a block is computed.
+    ``function`` maps finite rows (m, d), float32 or float64, to (m, n_columns). Chunk sizes of the
+    rows may be unknown. Errors occur when a block is computed.
     """
     dtype = rows_dtype(X)
     return X.map_blocks(

@@ -14,7 +14,6 @@ from torch import nn
 
 from ssdml.baselines import APIT, APLLR, ISDML, LRML, SERAPH, DeepBaseline
 from ssdml.baselines.apit import Prior, itml
-from ssdml.baselines.base import combine_scatters
 from ssdml.baselines.batch_losses import EntropyLoss
 from ssdml.baselines.deep.alternation import METHODS
 from ssdml.baselines.isdml import density_weights, kernel_width
@@ -328,9 +327,7 @@ class TestTooLargeWeights:
         pairs = labeled_pairs(rows, few)
         R = edge_scatter(rows, knn_graph(rows, 6))
         with pytest.warns(UserWarning, match="dissimilar_weight must be at most"):
-            H, _ = combine_scatters(
-                pairs.similar, pairs.dissimilar, R, weights=(1.0, 1e6, 1.0), ridge=1e-3, who="LRML"
-            )
+            H, _ = LRML(dissimilar_weight=1e6)._combine(pairs, R)
         assert np.linalg.eigvalsh(H)[0] > 0
 
 
@@ -359,7 +356,7 @@ def test_networks_may_produce_zero_rows(name, rng):
         name, Blind(), 4, method_params=params, epochs=2, batch_size=20, random_state=0,
         device="cpu",
     )  # fmt: skip
-    with pytest.warns(RuntimeWarning, match="zeros alone of 20% of the items"):
+    with pytest.warns(RuntimeWarning, match="all zero for 20% of the samples"):
         model.fit(X, np.where(np.arange(80) < 20, y, -1))
     assert (model.transform(X)[::5] == 0).all()
     assert np.isfinite(model.transform(X)).all()

@@ -8,10 +8,10 @@ from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning
 
 from ssdml.baselines import ISDML, LRML
-from ssdml.baselines.base import combine_scatters, largest_weight
+from ssdml.baselines.base import largest_weight
 from ssdml.baselines.isdml import barrier_objective, density_weights, descend, kernel_width
 from ssdml.baselines.lrml import edge_scatter, least_trace
-from ssdml.baselines.pairs import labeled_pairs
+from ssdml.baselines.pairs import LabeledPairs, labeled_pairs
 from ssdml.graphs import adjacency, knn_graph, laplacian, pair_scatter
 
 DESCENDED = 1e-8  # of the closed form
@@ -57,20 +57,18 @@ class TestCombineScatters:
         assert np.linalg.eigvalsh(attracted - 0.9 * most * dissimilar)[0] > 0
 
     def test_too_large_weight_is_lowered_with_warning(self, rng):
-        parts = [definite(rng) for _ in range(3)]
-        given = {"ridge": 1e-3, "who": "LRML"}
-        auto = combine_scatters(*parts, weights=(1.0, None, 1.0), **given)
+        similar, dissimilar, R = (definite(rng) for _ in range(3))
+        pairs = LabeledPairs(similar, dissimilar, 1, 1)
+        auto = LRML()._combine(pairs, R)
         with pytest.warns(UserWarning, match=r"dissimilar_weight must be at most .* got 99.0"):
-            lowered = combine_scatters(*parts, weights=(1.0, 99.0, 1.0), **given)
+            lowered = LRML(dissimilar_weight=99.0)._combine(pairs, R)
         np.testing.assert_array_equal(lowered[0], auto[0])
-        small = combine_scatters(*parts, weights=(1.0, auto[1] / 2, 1.0), **given)
+        small = LRML(dissimilar_weight=auto[1] / 2)._combine(pairs, R)
         assert small[1] == auto[1] / 2
 
     def test_zero_scatters_give_the_identity(self):
         zero = np.zeros((2, 2))
-        H, weight = combine_scatters(
-            zero, zero, zero, weights=(1.0, None, 1.0), ridge=1.0, who="LRML"
-        )
+        H, weight = LRML(ridge=1.0)._combine(LabeledPairs(zero, zero, 0, 0), zero)
         np.testing.assert_array_equal(H, np.eye(2))
         assert weight == 0
 
@@ -207,8 +205,7 @@ class TestISDML:
         graph, pairs = knn_graph(rows, 10), labeled_pairs(rows, labels)
         W = density_weights(rows, graph, kernel_width(rows, graph, 10.0))
         R = pair_scatter(rows, W) / (W.sum() / 2)
-        parts = pairs.similar, pairs.dissimilar, R
-        H, _ = combine_scatters(*parts, weights=(2.0, None, 1.0), ridge=1e-3, who="ISDML")
+        H, _ = ISDML(similar_weight=2.0)._combine(pairs, R)
         M = np.linalg.inv(H)
         np.testing.assert_allclose(
             model.get_mahalanobis_matrix(), 3 * M / np.trace(M), atol=DESCENDED
