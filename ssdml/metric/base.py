@@ -315,28 +315,24 @@ class LearnedMetric(EmbeddingMixin):
     def load(cls, folder: str | Path) -> Self:
         """Load an estimator saved by :meth:`save`."""
         config, arrays = load_state(folder, cls.__name__)
+        fields = [f"representation_{name}" for name in ResidualRepresentation._fields]
         try:
-            return cls._restored(config, arrays)
+            model = cls(**config["params"])
+            for name in SAVED:
+                setattr(model, name, arrays[name])
+            parts = [arrays[field] for field in fields if field in arrays]
+            model.representation_ = ResidualRepresentation(*parts) if parts else None
+            model.n_features_in_ = config["n_features_in"]
+            if config["feature_names_in"] is not None:
+                model.feature_names_in_ = np.array(config["feature_names_in"], dtype=object)
+            weight = config["input_weight"]
         except (KeyError, TypeError) as error:
             raise ValueError(
                 f"{cls.__name__}.load: {folder} is damaged: {error}. Save it again."
             ) from error
-
-    @classmethod
-    def _restored(cls, config: dict[str, Any], arrays: dict[str, Array]) -> Self:
-        model = cls(**config["params"])
-        for name in SAVED:
-            setattr(model, name, arrays[name])
-        model.reference_rows_ = arrays.get("reference_rows_")
-        fields = ResidualRepresentation._fields
-        parts = [arrays[f"representation_{f}"] for f in fields if f"representation_{f}" in arrays]
-        model.representation_ = ResidualRepresentation(*parts) if parts else None
-        model.n_features_in_ = config["n_features_in"]
-        if config["feature_names_in"] is not None:
-            model.feature_names_in_ = np.array(config["feature_names_in"], dtype=object)
-        model.confidence_powers_ = tuple(config.get("confidence_powers", (1.0, 1.0)))
-        weight = config["input_weight"]
         model.input_weight_ = np.inf if weight is None else weight
+        model.reference_rows_ = arrays.get("reference_rows_")
+        model.confidence_powers_ = tuple(config.get("confidence_powers", (1.0, 1.0)))
         model.triplets_, model.history_ = None, []
         return model
 

@@ -386,7 +386,7 @@ def _pool_as_tree(parts: list[Any]) -> Any:
 
 
 def _pool_moments(parts: Sequence[ClassMoments]) -> ClassMoments:
-    with np.errstate(over="ignore", invalid="ignore"):  # Totals.of reports overflow
+    with np.errstate(over="ignore", invalid="ignore"):  # _covariance reports overflow
         return pool_moments(parts)
 
 
@@ -426,31 +426,19 @@ def _warn_unreached(reports: Sequence[dict[str, Any]], who: str) -> None:
         )
 
 
-class Totals(NamedTuple):
-    """Number and covariance of all rows."""
+def _covariance(moments: ClassMoments, who: str) -> Floats:
+    """Covariance of all rows, divided by their number."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        scatter = pooled_scatter(moments)
+    covariance = scatter.within + scatter.between
+    if not np.isfinite(covariance).all():
+        raise ValueError(f"{who}: X must have a finite variance; it overflows. Scale X down.")
+    return covariance
 
-    n: int
-    covariance: Floats  # over n
 
-    @classmethod
-    def of(cls, moments: ClassMoments, who: str) -> Totals:
-        """Add up the moments of the classes."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            scatter = pooled_scatter(moments)
-        covariance = scatter.within + scatter.between
-        if not np.isfinite(covariance).all():
-            raise ValueError(f"{who}: X must have a finite variance; it overflows. Scale X down.")
-        return cls(int(moments.counts.sum()), covariance)
-
-    def relative_spread(self, components: Floats) -> float:
-        """Spread of the embedding relative to that of the rows."""
-        of_embedding = np.einsum("ij,jk,ik", components, self.covariance, components, optimize=True)
-        return relative_spread(float(of_embedding), float(np.trace(self.covariance)))
-
-    def fewer_columns(self, components: Floats, n_components: int | None) -> Floats:
-        """Reduce the map to ``n_components`` columns."""
-        most = n_components or len(self.covariance)
-        return fewer_columns(components, most, lambda: self.covariance * self.n / (self.n - 1))
+def _relative_spread(components: Floats, covariance: Floats) -> float:
+    of_embedding = np.einsum("ij,jk,ik", components, covariance, components, optimize=True)
+    return relative_spread(float(of_embedding), float(np.trace(covariance)))
 
 
 def _learn(
@@ -467,10 +455,14 @@ def _learn(
         rows = pool.validation
         late = class_moments(pool.X[rows], pool.classes[rows], len(training.counts))
         everything = _pool_moments([training, late])
-    totals = Totals.of(everything, task.who)
-    identity = np.eye(len(totals.covariance))
-    components = totals.fewer_columns(identity, model.n_components)
-    alone = Learned(components, None, np.inf, pool.distributions)
+    covariance, n = _covariance(everything, task.who), int(everything.counts.sum())
+
+    def finished(blocks: Floats, weight: float) -> Learned:
+        most = model.n_components or len(covariance)
+        components = fewer_columns(blocks, most, lambda: covariance * n / (n - 1))
+        return Learned(components, None, weight, pool.distributions)
+
+    alone = finished(np.eye(len(covariance)), np.inf)
     if (everything.counts > 0).sum() < 2:
         return alone._replace(fallback_reason=ONE_CLASS, history=pool.history)
     feature_map, choices, details = Whitening(), [], {}
@@ -481,14 +473,12 @@ def _learn(
             feature_map.learn_from(pooled_scatter(moments), int((moments.counts > 0).sum()))
             details = _update_metric(feature_map, pool, triplets, model)
             if number == 0:
-                choices.append(_validate(pool, 0, feature_map, totals, weights))
+                choices.append(_validate(pool, 0, feature_map, covariance, weights))
     weight = choices[0].weight
-    choices.append(_validate(pool, 1, feature_map, totals, (weight,)))
+    choices.append(_validate(pool, 1, feature_map, covariance, (weight,)))
 
-    scale = totals.relative_spread(feature_map.components) if weight > 0 else 1.0
-    blocks = beside_input(feature_map.components / scale, weight)
-    components = totals.fewer_columns(blocks, model.n_components)
-    learned = Learned(components, None, weight, pool.distributions)
+    scale = _relative_spread(feature_map.components, covariance) if weight > 0 else 1.0
+    learned = finished(beside_input(feature_map.components / scale, weight), weight)
     if model.guard:
         learned = fall_back(learned, alone, labeled.X, labeled.labels, tuple(choices))
     history = [dict(report) for report in pool.history]
@@ -509,11 +499,11 @@ def _update_metric(
 
 
 def _validate(
-    pool: Summary, number: int, feature_map: Whitening, totals: Totals, weights: Sequence[float]
+    pool: Summary, number: int, feature_map: Whitening, covariance: Floats, weights: Sequence[float]
 ) -> InputWeight:
     rows, components = pool.samples[number], feature_map.components
     return choose_input_weight(
-        product(pool.X[rows], components.T) / totals.relative_spread(components),
+        product(pool.X[rows], components.T) / _relative_spread(components, covariance),
         pool.X[rows],
         pool.classes[rows],
         np.searchsorted(rows, pool.validation),

@@ -59,7 +59,6 @@ class Suggestion(NamedTuple):
 
     Examples
     --------
-    >>> from ssdml import SSDML
     >>> graphs = GraphTrial(10, 0.99, 0.9, 0.97), GraphTrial(5, 0.99, 0.94, 0.98)
     >>> columns = ColumnsTrial(None, 0.97, 0.92), ColumnsTrial(16, 0.95, 0.9)
     >>> Suggestion(SSDML(n_neighbors=5), graphs, columns)
@@ -79,22 +78,16 @@ class Suggestion(NamedTuple):
     def __repr__(self) -> str:
         chosen = self.estimator.get_params()
         lines = [repr(self.estimator), "n_neighbors  decay  left out  agreement"]
-        for trial in self.graphs:
-            is_chosen = all(
-                chosen[name] == getattr(trial, name) for name in ("n_neighbors", "decay")
-            )
-            lines.append(
-                f"{trial.n_neighbors:11}  {trial.decay:5.4g}  {_percent(trial.left_out):>8}  "
-                f"{_percent(trial.agreement):>9}{'  <' * is_chosen}"
-            )
+        for k, decay, *shares in self.graphs:
+            left_out, agreement = map(_percent, shares)
+            mark = "  <" * ((k, decay) == (chosen["n_neighbors"], chosen["decay"]))
+            lines.append(f"{k:11}  {decay:5.4g}  {left_out:>8}  {agreement:>9}{mark}")
         if self.columns:
             lines.append("n_components  labeled  agreement")
-        for columns in self.columns:
-            number = "all" if columns.n_components is None else columns.n_components
-            lines.append(
-                f"{number:>12}  {_percent(columns.labeled):>8}  {_percent(columns.agreement):>9}"
-                f"{'  <' * (columns.n_components == chosen['n_components'])}"
-            )
+        for count, *shares in self.columns:
+            agreement, labeled = map(_percent, shares)
+            mark = "  <" * (count == chosen["n_components"])
+            lines.append(f"{count or 'all':>12}  {labeled:>8}  {agreement:>9}{mark}")
         return "\n".join(lines)
 
 
