@@ -72,7 +72,7 @@ def test_compare_writes_rows_report_and_table(run, data, tmp_path, quick_maps):
         for seed in (0, 1)
     }
     assert (out / "report.html").stat().st_size > 10_000
-    assert "blobs, 5 labels a class, 2 seeds" in result.stdout
+    assert "blobs, 5 labels per class, 2 seeds" in result.stdout
     assert f"The report: {out / 'report.html'}" in result.stderr
     assert "\x1b" not in result.output  # no control codes where there is no terminal
 
@@ -162,7 +162,7 @@ def test_ctrl_c_names_what_is_kept(run, data, tmp_path, monkeypatch):
 @pytest.mark.skipif(os.name == "nt", reason="sends a signal of POSIX")
 def test_interrupt_signal_exits_with_130(data, tmp_path):
     command = [sys.executable, "-c", "from ssdml.cli.app import main; main()", "compare"]
-    command += ["--dataset", data, "--methods", "input", "--seeds", "500", "--out", tmp_path / "o"]
+    command += ["--dataset", data, "--methods", "input", "--seeds", "200", "--out", tmp_path / "o"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         results = tmp_path / "o" / "results.jsonl"
         while not (results.exists() and results.stat().st_size):
@@ -202,7 +202,7 @@ def test_demo_needs_resume_or_force_to_repeat(run, tmp_path, monkeypatch, quick_
     command = ["demo", "--small", "--seeds", 1, "--out", tmp_path / "demo"]
     first = run(*command)
     assert first.exit_code == 0, first.output
-    assert "digits, 5 labels a class, 1 seed" in first.stdout
+    assert "digits, 5 labels per class, 1 seed" in first.stdout
     assert (tmp_path / "demo" / "demo.png").is_file()
     again = run(*command)
     assert again.exit_code == 1

@@ -35,7 +35,7 @@ def test_several_data_sets_share_one_report(run, arrays, data, tmp_path):
         "--seeds", 1, "--out", out,
     )  # fmt: skip
     assert result.exit_code == 0, result.output
-    assert "more, 12 labels in all, 1 seed" in result.stdout
+    assert "more, 12 labels in total, 1 seed" in result.stdout
     assert (out / "report.html").read_text().count("<h1>") == 2
 
 

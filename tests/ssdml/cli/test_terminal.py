@@ -23,10 +23,10 @@ def console(monkeypatch, request) -> Console:
 @pytest.mark.parametrize("console", [True], indirect=True)
 def test_bar_shows_run_count_and_time(console):
     with progress_bar("out") as progress:
-        progress(37, 90, "ssdml, 5 labels a class, seed 4")
+        progress(37, 90, "ssdml, 5 labels per class, seed 4")
     shown = console.file.getvalue()
     assert "37/90" in shown
-    assert "ssdml, 5 labels a class, seed 4" in shown
+    assert "ssdml, 5 labels per class, seed 4" in shown
     assert "0:00:00 left" in shown
 
 
@@ -82,7 +82,7 @@ def test_score_table_marks_failures(capsys, make_row):
     failed = make_row(method="[b]lda", status="failed", seconds={}) | {"scores": {}}
     print_scores([score_table([make_row(), make_row(seed=1), failed])])
     lines = capsys.readouterr().out.splitlines()
-    assert "blobs, 5 labels a class, 2 seeds" in lines[0]
+    assert "blobs, 5 labels per class, 2 seeds" in lines[0]
     assert [word for line in lines if "input" in line for word in line.split()][2:4] == [
         "60.0", "±0.0",
     ]  # fmt: skip

@@ -301,7 +301,7 @@ def test_progress_counts_earlier_runs(blobs, tmp_path):
         resume=True,
         progress=lambda *news: told.append(news),
     )
-    assert told == [(1, 2, "input, 5 labels a class, seed 1"), (2, 2, "")]
+    assert told == [(1, 2, "input, 5 labels per class, seed 1"), (2, 2, "")]
 
 
 def test_unknown_method_is_named_and_nothing_written(blobs, tmp_path):

@@ -201,7 +201,7 @@ def test_status_lists_runs_by_state(tmp_path, blobs, broken_method, capsys):
     shown = capsys.readouterr()
     for words in (
         "RuntimeError: no <metric> & no luck",
-        "pca, 5 labels a class, seed 0",
+        "pca, 5 labels per class, seed 0",
         f"process {os.getpid()}",
     ):
         assert words in shown.out
