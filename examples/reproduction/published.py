@@ -214,8 +214,8 @@ def reconstruction_notes(methods: Iterable[str]) -> Iterator[str]:
     >>> for line in reconstruction_notes(["input", "apllr", "apit"]):
     ...     print(line)
     * our reconstruction:
-      apllr, apit: the equation of M, from its abstract and its description in Dutta
-        et al.
+      apllr, apit: the equation of M, from its abstract and its description in
+        Dutta et al.
     """
     notes: dict[str, list[str]] = {}
     for method in dict.fromkeys(map(_untuned, methods)):

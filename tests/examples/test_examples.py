@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import re
 import subprocess
 import sys
@@ -55,18 +57,30 @@ def test_an_example_fits_on_one_screen(name):
     assert len((EXAMPLES / f"{name}.py").read_text(encoding="utf-8").splitlines()) < 40
 
 
-@pytest.mark.parametrize("name", ["label_scarce", "text", "images", "tabular", "scale", "cluster"])
+WITH_ARGUMENTS = sorted(
+    path.stem for path in EXAMPLES.glob("*.py") if "ArgumentParser(" in path.read_text("utf-8")
+) + [f"reproduce_table{number}" for number in range(1, 6)]
+
+
+@pytest.mark.parametrize("name", [name for name in WITH_ARGUMENTS if name != "command_line"])
 def test_examples_have_help_and_reject_unknown_options(name, example, capsys):
     if name == "cluster":
         pytest.importorskip("distributed")
     with pytest.raises(SystemExit, match="0"):
         example(f"{name}.py", "--help")
     shown = " ".join(capsys.readouterr().out.split())
-    assert shown.startswith(f"usage: {name}.py [-h] ")
+    assert shown.startswith(f"usage: {name}.py [-h]")
     assert f"python examples/{name}.py" in shown
     with pytest.raises(SystemExit, match="2"):
         example(f"{name}.py", "--nothing")
-    assert capsys.readouterr().err.startswith(f"usage: {name}.py [-h] ")
+    assert capsys.readouterr().err.startswith(f"usage: {name}.py [-h]")
+
+
+@pytest.mark.parametrize(
+    "name", sorted(path.stem for path in (EXAMPLES / "reproduction").glob("*.py"))
+)
+def test_doctests_of_the_reproduction_pass(name):
+    assert doctest.testmod(importlib.import_module(f"reproduction.{name}")).failed == 0
 
 
 @pytest.mark.parametrize("name", ["text", "images", "tabular", "scale"])

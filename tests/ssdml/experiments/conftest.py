@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
@@ -19,7 +21,7 @@ class Broken(BaseEstimator):
         raise RuntimeError("no <metric> & no luck")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def blobs() -> Dataset:
     """Three separated classes, with a name that HTML must escape."""
     rng = np.random.default_rng(0)
@@ -29,11 +31,12 @@ def blobs() -> Dataset:
     return Dataset("<blobs> & co", X, y, ("a", "b", "<c>"))
 
 
-@pytest.fixture
-def broken_method(monkeypatch: pytest.MonkeyPatch) -> str:
+@pytest.fixture(scope="module")
+def broken_method() -> Iterator[str]:
     """A registered method whose fit raises."""
-    monkeypatch.setitem(METHODS, "broken", lambda seed, n_jobs: Broken())
-    return "broken"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(METHODS, "broken", lambda seed, n_jobs: Broken())
+        yield "broken"
 
 
 @pytest.fixture

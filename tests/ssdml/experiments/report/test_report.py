@@ -17,6 +17,7 @@ from ssdml.experiments.analysis.statistics import mean_interval
 from ssdml.experiments.report import write_report
 from ssdml.experiments.report.figures import project
 from ssdml.experiments.report.report import read_sections
+from ssdml.experiments.report.sections import Section
 from ssdml.experiments.runs.details import MapSample, RunDetails, load_details, save_details
 from ssdml.experiments.runs.results import RESULTS
 from tests.rows import append_row
@@ -67,12 +68,24 @@ def read(path: Path) -> Page:
     return Page(path.read_text(encoding="utf-8"))
 
 
-@pytest.fixture
-def compared(blobs, tmp_path, broken_method) -> Path:
+@pytest.fixture(scope="module")
+def compared(blobs, broken_method, tmp_path_factory) -> Path:
     """A folder with three methods, one of which fails, and two budgets."""
+    out = tmp_path_factory.mktemp("compared")
     methods = ["input", "lda", broken_method]
-    compare(blobs, methods, out=tmp_path, labels_per_class=[2, 5], seeds=[0, 1])
-    return tmp_path
+    compare(blobs, methods, out=out, labels_per_class=[2, 5], seeds=[0, 1])
+    return out
+
+
+@pytest.fixture(scope="module")
+def section(compared) -> Section:
+    (section,) = read_sections(compared)
+    return section
+
+
+@pytest.fixture(scope="module")
+def page(compared, section) -> Page:
+    return read(write_report(compared, [section]))
 
 
 @pytest.fixture
@@ -84,8 +97,7 @@ def two_seeds(tmp_path, make_row) -> Path:
     return tmp_path
 
 
-def test_the_page_is_valid_and_self_contained(compared):
-    page = read(write_report(compared))
+def test_the_page_is_valid_and_self_contained(compared, page):
     assert {"table", "svg", "h1"} <= set(page.tags)
     assert not {"link", "iframe", "img"} & set(page.tags)
     assert page.references
@@ -94,12 +106,12 @@ def test_the_page_is_valid_and_self_contained(compared):
     assert not re.search(r"https?:|@import|url\((?![#$])", source)
 
 
-def test_user_names_and_messages_are_escaped(compared):
-    source = write_report(compared).read_text(encoding="utf-8")
+def test_user_names_and_messages_are_escaped(compared, page):
+    source = (compared / "report.html").read_text(encoding="utf-8")
     assert "&lt;blobs&gt; &amp; co" in source
     assert "<blobs>" not in source
     assert "<metric>" not in source
-    text = words(read(compared / "report.html"))
+    text = words(page)
     assert "RuntimeError: no <metric> & no luck" in text
     assert "<c>" in text  # a class in the legend of the map
 
@@ -120,8 +132,8 @@ def test_only_the_highest_mean_is_bold(two_seeds):
     assert "61.0" not in best
 
 
-def test_failures_are_listed_with_their_errors(compared):
-    text = words(read(write_report(compared)))
+def test_failures_are_listed_with_their_errors(page):
+    text = words(page)
     assert "2 of 2 runs failed" in text
     assert text.count("RuntimeError: no <metric> & no luck") == 4
 
@@ -130,17 +142,16 @@ def test_the_report_says_that_nothing_failed(two_seeds):
     assert "Every run finished." in words(read(write_report(two_seeds)))
 
 
-def test_several_budgets_have_curves(compared, two_seeds):
-    assert "Scores by number of labels" in words(read(write_report(compared)))
-    assert [p.title for p in read_sections(compared)[0].curves] == ["NMI", "accuracy"]
+def test_several_budgets_have_curves(page, section):
+    assert "Scores by number of labels" in words(page)
+    assert [picture.title for picture in section.curves] == ["NMI", "accuracy"]
 
 
 def test_one_budget_has_no_curve(two_seeds):
     assert "Scores by number of labels" not in words(read(write_report(two_seeds)))
 
 
-def test_maps_show_input_and_best_method(compared):
-    (section,) = read_sections(compared)
+def test_maps_show_input_and_best_method(section):
     before, after = section.explorer.maps.values()
     assert list(section.explorer.maps) == ["input", "lda"]
     np.testing.assert_array_equal(before.sample.y, after.sample.y)
@@ -148,9 +159,10 @@ def test_maps_show_input_and_best_method(compared):
     assert before.points.shape == (39 + 6, 2) or before.points.shape == (39 + 15, 2)
 
 
-def test_the_report_works_without_details(compared):
-    shutil.rmtree(compared / "details")
-    text = words(read(write_report(compared)))
+def test_the_report_works_without_details(compared, tmp_path):
+    shutil.copytree(compared, tmp_path / "out")
+    shutil.rmtree(tmp_path / "out" / "details")
+    text = words(read(write_report(tmp_path / "out")))
     assert "Scores on the test samples" in text
     assert "laid out by t-SNE" not in text
 
@@ -176,7 +188,7 @@ def test_mined_triplets_are_drawn_per_method(two_seeds, make_row, mined):
     (section,) = read_sections(two_seeds)
     assert [picture.title for picture in section.mined] == ["ssdml", "input"]  # as they rank
     assert section.class_key == []
-    source = write_report(two_seeds).read_text(encoding="utf-8")
+    source = write_report(two_seeds, [section]).read_text(encoding="utf-8")
     described = re.findall(
         r'aria-label="blobs: triplets mined by (\w+). A sample of class &lt;b&gt;', source
     )
@@ -190,11 +202,11 @@ def test_long_class_names_have_a_key(two_seeds, make_row, mined):
     save_mined(two_seeds, make_row(method="ssdml"), ["first", "second", "third", "fourth"], mined)
     (section,) = read_sections(two_seeds)
     assert section.class_key == [("0", "first"), ("1", "second"), ("2", "third")]
-    assert "2: third" in words(read(write_report(two_seeds)))
+    assert "2: third" in words(read(write_report(two_seeds, [section])))
 
 
-def test_mined_triplets_are_optional(compared):
-    assert "Triplets around one" not in words(read(write_report(compared)))
+def test_mined_triplets_are_optional(page):
+    assert "Triplets around one" not in words(page)
 
 
 def test_warnings_are_listed_once_with_their_methods(two_seeds, make_row):
@@ -207,8 +219,8 @@ def test_warnings_are_listed_once_with_their_methods(two_seeds, make_row):
     assert "input, ssdml" in text
 
 
-def test_the_report_lists_parameters_and_versions(compared):
-    text = words(read(write_report(compared)))
+def test_the_report_lists_parameters_and_versions(page):
+    text = words(page)
     assert "LabeledRowsOnly(" in text
     assert "shrinkage=0.5" in text
     assert f"numpy {np.__version__}" in text
@@ -292,17 +304,18 @@ def test_training_histories_are_drawn(blobs, tmp_path):
     assert [picture.title for picture in section.reliabilities] == ["ssdml"]
     assert set(section.explorer.confusions) == {"input", "ssdml"}
     assert "ssdml: its predict_proba; input: nearest mean of the labeled samples" in words(
-        read(write_report(tmp_path))
+        read(write_report(tmp_path, [section]))
     )
 
 
-def test_runs_of_earlier_versions_have_static_maps(compared):
-    for path in (compared / "details").glob("*.npz"):
+def test_runs_of_earlier_versions_have_static_maps(compared, tmp_path):
+    shutil.copytree(compared, tmp_path / "out")
+    for path in (tmp_path / "out" / "details").glob("*.npz"):
         details = load_details(path)
         save_details(path, replace(details, answers=None))
-    (section,) = read_sections(compared)
+    (section,) = read_sections(tmp_path / "out")
     assert section.explorer.data is None
-    page = read(write_report(compared))
+    page = read(write_report(tmp_path / "out", [section]))
     assert "Maps before and after" in words(page)
     assert "script" not in page.tags
 
@@ -322,7 +335,7 @@ def test_a_method_keeps_its_style_everywhere(tmp_path, make_row):
         append_row(tmp_path / RESULTS, make_row(method=method, scores={"NMI": nmi}))
     append_row(tmp_path / RESULTS, make_row(method="input"))
     (section,) = read_sections(tmp_path)
-    source = write_report(tmp_path).read_text(encoding="utf-8")
+    source = write_report(tmp_path, [section]).read_text(encoding="utf-8")
     shown = re.search(r'style="color: (#\w{6})" aria-hidden="true">.</span> yours', source)[1]
     assert shown == section.styles["yours"].color != section.styles["mine"].color
     nmi = next(picture.svg for picture in section.differences if picture.title == "NMI")
