@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
+import pandas as pd
 import pytest
+from safetensors.numpy import save_file
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.neighbors import KNeighborsClassifier
@@ -11,6 +15,7 @@ from sklearn.utils.validation import validate_data
 
 from ssdml import SSDML
 from ssdml.metric.base import BLOCK_ENTRIES, LearnedMetric, embed
+from ssdml.metric.features import ResidualRepresentation
 
 
 class Stretch(LearnedMetric, BaseEstimator):
@@ -140,3 +145,44 @@ def test_faiss_index_finds_nearest_neighbors(X):
     full = (gaps**2).sum(axis=2)
     np.testing.assert_array_equal(rows, np.argsort(full, axis=1)[:, :3])
     np.testing.assert_allclose(squares, np.sort(full, axis=1)[:, :3], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["linear", "residual", "out of core"])
+def test_models_of_earlier_versions_load(X, rng, tmp_path, kind):
+    """Names as version 0.1 wrote them."""
+    arrays = {
+        "components_": rng.standard_normal((2, 2 if kind != "residual" else 3)),
+        "classes_": np.array([3, 7]),
+        "label_distributions_": rng.dirichlet(np.ones(2), 20),
+        "transduction_": np.array([3, 7] * 10),
+    }
+    layers = {"hidden_weight": (4, 2), "hidden_bias": 4, "output_weight": (2, 4), "output_bias": 2}
+    shapes = {"mean": 2, "scale": (), **layers, "metric": (2, 1)}
+    if kind == "residual":
+        parts = [np.asarray(rng.standard_normal(shape)) for shape in shapes.values()]
+        arrays |= {f"representation_{n}": part for n, part in zip(shapes, parts, strict=True)}
+    represented = ResidualRepresentation(*parts)(X) if kind == "residual" else X
+    arrays["embedding_"] = represented @ arrays["components_"].T
+    if kind == "out of core":
+        arrays["reference_rows_"] = np.arange(10)
+        arrays["embedding_"] = arrays["embedding_"][:10]
+    save_file(arrays, tmp_path / "model.safetensors")
+    config = {
+        "schema": 1,
+        "class": "SSDML",
+        "ssdml": "0.1.0",
+        "arrays": "model.safetensors",
+        "params": SSDML(n_neighbors=3).get_params(),
+        "n_features_in": 2,
+        "feature_names_in": ["a", "b"],
+        "confidence_powers": [2.0, 3.0],
+        "input_weight": None,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    model = SSDML.load(tmp_path)
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    np.testing.assert_allclose(model.transform(frame), represented @ arrays["components_"].T)
+    assert model.predict_proba(frame).shape == (20, 2)
+    assert set(model.predict(frame)) <= {3, 7}
+    assert model.input_weight_ == np.inf
+    assert model.confidence_powers_ == (2.0, 3.0)
