@@ -102,7 +102,7 @@ def test_run_in_a_worker_has_one_thread(blobs, monkeypatch):
         def fit(self, X, y=None):
             raise RuntimeError({pool["num_threads"] for pool in threadpool_info()})
 
-    monkeypatch.setattr(signal, "signal", lambda *given: None)  # Ctrl-C ends this process yet
+    monkeypatch.setattr(signal, "signal", lambda *given: None)  # keep Ctrl-C for this process
     (run,) = make_runs(blobs, {"counting": lambda seed, n_jobs: Counting()}, [2], [0])
     with threadpool_limits(2):
         errors = [done(blobs, run).row["error"] for done in (run_in_worker, run_one)]
