@@ -147,7 +147,8 @@ class TestToAdd:
     def test_the_baseline_of_the_page_keeps_the_contract(self, copy):
         add_file(copy, "baseline.md")
         add_import(copy, "baselines/__init__.pyi", "from .rca import RCA as RCA")
-        add_entry(copy, "ssdml/experiments/methods/registry.py", "BASELINES", '"RCA"')
+        entry = '"rca": Method("ssdml.baselines:RCA")'
+        add_entry(copy, "ssdml/experiments/methods/registry.py", "METHODS", entry)
         contract, laws = "tests/contracts/test_estimators.py", "tests/baselines/test_laws.py"
         for where, table in ((contract, "ESTIMATORS"), (laws, "METHODS")):
             add_import(copy, where, "from ssdml.baselines import RCA")
