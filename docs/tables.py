@@ -1,6 +1,6 @@
 """Tables of results in README.md and the documentation, from the rows in ``results/``.
 
-``python docs/tables.py`` rewrites every table between ``<!-- table: NAME -->`` and ``<!-- end -->``.
+``python docs/tables.py`` rewrites the tables between ``<!-- table: NAME -->`` and ``<!-- end -->``.
 A row is one run, as in ``results.jsonl``. A method appears once all its seeds have finished.
 """
 

@@ -4,8 +4,8 @@
 --features unit unit components --out baselines`` resumes interrupted runs; one value applies to all
 data sets. The best of our methods is tested against each baseline over the seeds, and methods are
 ranked over the data sets (Friedman's test, Nemenyi's critical difference). A star marks our
-reconstructions. ``--tuned`` chooses the parameters of each method on the labeled samples. ``--deep``
-compares networks on images, with the published scores.
+reconstructions. ``--tuned`` chooses the parameters of each method on the labeled samples.
+``--deep`` compares networks on images, with the published scores.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Measure time and memory of propagation and fits against the number of samples.
 
-``python examples/scale.py 1000 10000`` prints one line per number of samples; each entry runs in its
-own process. Data: 64 features, 100 overlapping clusters, 500 labels.
+``python examples/scale.py 1000 10000`` prints one line per number of samples; each entry runs in
+its own process. Data: 64 features, 100 overlapping clusters, 500 labels.
 """
 
 import argparse

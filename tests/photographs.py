@@ -1,4 +1,4 @@
-"""Small folders in the layouts of CUB, Cars, SOP and In-Shop, and a small network for them."""
+"""Small data sets in the layouts of CUB, Cars, SOP and In-Shop, and a small network."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch import nn
 
 from ssdml.networks.fine_grained import Trunk
 
-N_CLASSES, PER_CLASS = 6, 8  # of a small folder
-QUERIES = 3  # of a class, where there is a gallery
+N_CLASSES, PER_CLASS = 6, 8  # of a small data set
+QUERIES = 3  # per class, with a gallery
 
 
 def draw(path, number, rng):
-    """A photograph of a class: its color and its stripes, at any size, with noise."""
+    """Draw a photograph with the color and stripes of its class, of random size, with noise."""
     height, width = rng.integers(24, 40, 2)
     wave = np.sin(np.arange(width) * (number + 1) / 3)[None, :, None]
     color = np.array([number % 2, number // 2 % 2, number // 4]) * 120 + 60
@@ -28,7 +28,7 @@ def draw(path, number, rng):
 
 
 def rows():
-    """Class and number of each image, the classes mixed."""
+    """Class and number of each image, with the classes interleaved."""
     return [(c, i) for i in range(PER_CLASS) for c in range(N_CLASSES)]
 
 
@@ -117,7 +117,7 @@ WRITERS = {"cub": write_cub, "cars": write_cars, "sop": write_sop, "inshop": wri
 
 
 def small_trunk():
-    """A network for photographs, up to its last maps."""
+    """A network up to its feature maps."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return nn.Sequential(nn.Conv2d(3, 12, 5, stride=2), nn.ReLU(), nn.Conv2d(12, 16, 3))
@@ -127,7 +127,7 @@ SMALL = Trunk(small_trunk)
 
 
 def small_protocol(protocol, n_neighbors=4):
-    """The same at toy size: small images, few columns, a step or a pass."""
+    """A protocol with small images, few dimensions, and one step or epoch."""
     short = {"n_neighbors": n_neighbors, "epochs": 1, "n_steps": 1}
     learning = {name: short.get(name, value) for name, value in protocol.learning.items()}
     if isinstance(protocol.learning.get("n_steps"), dict):

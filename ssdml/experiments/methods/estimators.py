@@ -1,4 +1,4 @@
-"""Estimators that scikit-learn lacks: the input, supervised methods on the labeled samples, UMAP."""
+"""Wrappers for compared estimators: input, labeled samples only, classifiers, UMAP."""
 
 from __future__ import annotations
 

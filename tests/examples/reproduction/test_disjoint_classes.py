@@ -60,4 +60,4 @@ def test_settings_are_chosen_on_held_out_training_classes(rng, n_classes, n_held
         assert not set(cut.y[cut.test]) & set(cut.y[~cut.test])
         assert len(set(cut.y[cut.test])) == n_held
         held |= set(cut.y[cut.test])
-    assert held == set(split.y[~split.test])  # each class has its turn
+    assert held == set(split.y[~split.test])  # every class is held out once

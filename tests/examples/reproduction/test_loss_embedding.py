@@ -27,7 +27,7 @@ PROBLEM = Problem(3, 5, torch.tensor([0.2, 0.5, 0.9]))
 
 @pytest.fixture
 def blobs(rng) -> tuple[np.ndarray, np.ndarray]:
-    """Four classes of 20 rows, told apart by four of six features."""
+    """Four classes of 20 samples, separated by four of six features."""
     y = np.repeat(np.arange(4), 20)
     return (rng.normal(size=(80, 6)) + 2 * np.eye(6)[y]).astype(np.float32), y
 
@@ -164,7 +164,7 @@ def test_propagated_labels_follow_the_clusters(rng, monkeypatch):
     monkeypatch.setattr(GraphConsistency, "of_batch", keep)
     model = LossEmbedding("binomial+cgml", 5.0, 0.01, propagated=True, n_steps=4).fit(X, few)
     assert all(torch.isfinite(torch.tensor(model.losses_)))
-    for given in seen:  # a class is a cluster: cosines within are those of near rows
+    for given in seen:  # classes are clusters
         z = given.embeddings / given.embeddings.norm(dim=1, keepdim=True)
         same = given.labels[:, None] == given.labels
         assert (z @ z.T)[same].min() > (z @ z.T)[~same].max()

@@ -302,5 +302,5 @@ def test_published_rows_can_be_resumed(tmp_path):
     assert len(rows) == len(published)
     (before,) = (row for row in published if (row["method"], row["seed"]) == out)
     assert made[-1]["config_hash"] == before["config_hash"]
-    for score in ("R@1", "accuracy"):  # of 599 images; another machine may see a tie otherwise
+    for score in ("R@1", "accuracy"):  # machines may break ties differently
         assert made[-1]["scores"][score] == pytest.approx(before["scores"][score], abs=0.4)

@@ -158,7 +158,7 @@ def test_table2_runs_with_every_protocol(example, tmp_path, toy_photographs, pro
     shown = example("reproduce_table2.py", name, "--seeds", 1, *files, "--only", *lines)
     table = read_table(shown)
     assert table.title == f"{name}, all labels, 1 seed"
-    assert not table.printed  # those figures are of another protocol
+    assert not table.printed  # published scores have another protocol
     assert set(table.found) == {*lines}
     for method in lines:
         assert recall_at_1(table, method) > 80, method
@@ -179,7 +179,7 @@ def test_figure2_is_drawn(example, tmp_path, monkeypatch):
     assert partitions == {
         "deep-ssdml": 2,
         "deep-ssdml[orthogonal=false]": 2,
-        "deep-ssdml-paper": 3,  # an epoch each
+        "deep-ssdml-paper": 3,  # one epoch each
     }
 
 
@@ -188,7 +188,7 @@ def test_compare_baselines_tests_and_ranks_methods(example, tmp_path, monkeypatc
 
     for name in list(METHODS):
         if name not in ("input", "lda", "lrml", "apllr"):
-            monkeypatch.setitem(METHODS, name, METHODS["pca"])  # the real ones have their tests
+            monkeypatch.setitem(METHODS, name, METHODS["pca"])  # the real ones have their own tests
     X, y, _ = small_images(n=600)
     for number in (1, 2):
         np.savez(tmp_path / f"set{number}.npz", X=X.reshape(600, -1)[number::2], y=y[number::2])

@@ -76,7 +76,7 @@ def test_stars_mark_reconstructed_methods(rows):
     baselines = {f"deep-{name}" for name in ("lrml", "seraph", "isdml", "apllr", "apit")}
     assert starred == {"initial", "deep-ssdml-paper"} | baselines
     assert set(re.findall(r"\binitial\b|deep-[a-z-]+", notes)) == starred
-    assert notes.count("deep-isdml") == 2  # its batches, and its objective
+    assert notes.count("deep-isdml") == 2  # batches and objective
     assert max(map(len, (table + notes).splitlines())) < 80
 
 
@@ -91,7 +91,7 @@ def test_published_methods_exist():
 
 
 def test_failed_lines_have_dashes(rows):
-    """No score of theirs, and those of a protocol that are asked for of its set alone."""
+    """Failed runs have no scores; the columns follow the data set."""
     runs = rows(["deep-lrml", "deep-ssdml"], 2)
     failed = [
         row | {"dataset": "sop", "status": "failed", "scores": {}, "seconds": {}} for row in runs

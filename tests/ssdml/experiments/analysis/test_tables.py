@@ -1,4 +1,4 @@
-"""Tables: means, pairs and ranks land in the right line and cell."""
+"""Tables: means, paired differences, ranks and costs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ssdml.experiments.analysis.tables import headline_table, score_table, score
 
 
 def rows_of(make_row, nmi: dict[str, list[float | None]], **changes):
-    """A row a method and seed; None: that run failed."""
+    """One row per method and seed; None means a failed run."""
     return [
         make_row(
             method=method,
