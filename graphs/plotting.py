@@ -71,15 +71,6 @@ def draw_neighborhood(
     -------
     axes : matplotlib.axes.Axes
 
-    Raises
-    ------
-    ValueError
-        If there are more than ``max_nodes`` rows to draw, or arguments do not fit the graph.
-
-    Notes
-    -----
-    O(max_nodes k) time, and O(n C) more with class masses.
-
     Examples
     --------
     >>> from matplotlib.figure import Figure

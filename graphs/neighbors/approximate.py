@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -140,7 +141,8 @@ def draw_sample(searcher: Searcher, n_neighbors: int, seed: int) -> Sample:
     return Sample(rows, without_self(ranking, rows)[1][:, -1], n_neighbors)
 
 
-class Tuned(NamedTuple):
+@dataclass(frozen=True)
+class Tuned:
     """An index with its effort, its number of candidates, and the recall they give."""
 
     recall: float

@@ -73,7 +73,8 @@ class Searcher:
             scores = np.sort(scores, axis=1)
             with np.errstate(invalid="ignore"):
                 gap = scores[:, -1] - scores[:, count - 1]
-                return missing | ~(gap > 2 * self.space.score_error(targets, scores[:, count - 1]))
+                sure = gap > 2 * self.space.score_error(targets, scores[:, count - 1])
+            return np.asarray(missing | ~sure)
 
         return self._rank(self._find, queries, count, width, doubt, progress)
 

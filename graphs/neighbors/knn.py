@@ -60,11 +60,6 @@ class KNNGraph:
     rows : Rows or None
         The rows that were searched, for :meth:`extend`; not copied, and left out of pickles.
 
-    Raises
-    ------
-    ValueError, TypeError
-        If the arrays are not such neighbors; found in O(n k log k).
-
     Examples
     --------
     >>> graph = KNNGraph(np.array([[1], [0]]), np.array([[2.0], [2.0]]))
@@ -125,11 +120,6 @@ class KNNGraph:
         -------
         graph : KNNGraph
             Neighbors that an approximate search missed stay missed: ``recall_`` is 1 or None.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If there are no rows to search, or the new ones do not match them.
 
         Notes
         -----
@@ -278,11 +268,6 @@ def knn_graph(
     graph : KNNGraph
         ``distances`` have the dtype of ``X``: float32 for half precision, float64 for integers.
         ``recall_`` is the share of the true neighbors found.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If X is not a finite table of numbers, or an argument does not fit it.
 
     Warns
     -----

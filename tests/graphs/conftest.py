@@ -1,4 +1,4 @@
-"""The devices of torch that graphs are searched and factorized on."""
+"""Torch devices for searches and factorizations."""
 
 from __future__ import annotations
 

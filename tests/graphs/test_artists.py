@@ -1,4 +1,4 @@
-"""What the picture of a neighborhood shows: rows, edges, marks, legend, title."""
+"""Pictures of a neighborhood: rows, edges, marks, legend, title."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def graph(rng):
 
 @pytest.fixture
 def drawn(graph, rng):
-    """Axes with a neighborhood, and what went into them."""
+    """Axes with a neighborhood, and its arguments."""
     W = rng.standard_normal((20, 20))
     W = W + W.T
     y = np.r_[np.full(8, 3), np.full(2, 5), np.full(10, -1)]
@@ -51,7 +51,7 @@ def drawn(graph, rng):
 
 
 def places(axes) -> dict[str, tuple[float, float]]:
-    """Where each text stands, and with it its row."""
+    """Positions of the texts, and so of the rows."""
     return {text.get_text(): text.get_position() for text in axes.texts}
 
 
@@ -60,13 +60,13 @@ def collections(axes) -> dict:
 
 
 def rows_at(axes, offsets) -> set[int]:
-    """The rows whose texts stand where something is drawn."""
+    """Rows whose texts are at these positions."""
     names = {position: int(text) for text, position in places(axes).items()}
     return {names[tuple(offset)] for offset in np.asarray(offsets)}
 
 
 def edges_of(axes, lines) -> list[tuple[int, int]]:
-    """The rows that each line of a collection joins."""
+    """Rows at the ends of each line of a collection."""
     names, corners = zip(*places(axes).items(), strict=True)
     return [
         tuple(
@@ -170,7 +170,7 @@ def test_affinities_of_every_kind_draw_the_same_edges(graph):
 
 
 def test_masses_are_read_as_by_miner():
-    """Two rows lean to one class of four; their vote 2 · 0.3 - 1 calls them different."""
+    """Two rows lean to one class of four, but their affinity 2 · 0.3 - 1 is negative."""
     graph = KNNGraph(np.array([[1], [0]]), np.ones((2, 1)))
     masses = ClassMasses(np.array([[0.4, 0.2, 0.2, 0.2]] * 2))
     assert masses.affinities(0, 1) < 0

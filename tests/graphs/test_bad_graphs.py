@@ -1,8 +1,4 @@
-"""Graphs made by hand, and what goes with a graph, at every door that takes them.
-
-Each is refused by its text, or gives the result that it has in good form. Sparse weights are in
-``test_bad_weights.py``, precomputed neighbors in ``test_precomputed.py``.
-"""
+"""Bad graphs, labels, affinities and triplets, for every function that accepts them."""
 
 from __future__ import annotations
 
@@ -25,7 +21,6 @@ from ssdml.graphs import (
     propagate_labels,
     to_networkx,
 )
-from ssdml.graphs.neighbors.knn import _row_starts
 from ssdml.graphs.triplets import EdgeLookup
 
 N, DECAY = 8, 0.9
@@ -165,8 +160,6 @@ def test_overflowing_distances_are_refused(dtype):
         knn_graph(far, 2)
 
 
-# What goes with a graph: labels, decay, affinities, triplets
-
 with_labels = {
     "propagate_labels": lambda y: propagate_labels(GRAPH, y),
     "class_masses": lambda y: class_masses(GRAPH, y),
@@ -292,16 +285,6 @@ def test_bad_triplets_are_refused(ends, message):
     triplets = Triplets(*map(np.array, ends), np.ones(1))
     with pytest.raises(ValueError, match=f"draw_neighborhood: triplets must .*{message}"):
         draw_neighborhood(GRAPH, 0, triplets=triplets, axes=Figure().subplots())
-
-
-# Positions beyond 2^31
-
-
-def test_rows_start_at_64_bits():
-    """Three rows of 2^30 edges: more than an array of this test could hold."""
-    starts = _row_starts(3, 2**30)
-    assert starts.dtype == np.int64
-    assert starts.tolist() == [0, 2**30, 2**31, 3 * 2**30]
 
 
 def test_pairs_of_rows_need_64_bits():

@@ -1,7 +1,4 @@
-"""Weights that come from outside, at every door that takes them.
-
-They are refused by their text, or give what their sum, their order and the definitions say.
-"""
+"""Sparse weights from outside, for every function that accepts them."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ for row in range(N):
     for step, weight in ((1, 0.75), (3, 0.25 + row)):
         W[row, (row + step) % N] = W[(row + step) % N, row] = weight
 
-# Every door: what its argument is called, and its result.
+# Every function that accepts weights: its argument, and a call.
 WEIGHTED = {
     "propagate_labels": ("graph", partial(propagate_labels, y=Y, decay=DECAY, tol=1e-12)),
     "class_masses": ("graph", lambda W: class_masses(W, Y, decay=DECAY, tol=1e-10).masses),
@@ -37,7 +34,7 @@ over_weighted = pytest.mark.parametrize("door", WEIGHTED)
 
 
 def by_rows(row, column, data):
-    """CSR whose entries stand in each row as they are given, twice where given twice."""
+    """CSR with the entries of each row in the given order, duplicates kept."""
     order = np.argsort(row, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=N))])
     return sparse.csr_array((data[order], column[order], starts), shape=(N, N))
@@ -161,7 +158,7 @@ def test_laplacian_accepts_negative_weights():
 
 
 def test_loops_are_steps_that_stay():
-    """As the definitions have it: the diagonal counts in the degrees, and cancels in D - W."""
+    """The diagonal counts in the degrees, and cancels in D - W."""
     loops = W + np.diag([0.0, 3.0, 0.5, 0.0, 0.0, 1.0, 0.0, 0.0])
     results = {door: call(sparse.csr_array(loops)) for door, (_, call) in WEIGHTED.items()}
     expected = reference.propagated_labels(loops, Y, DECAY)

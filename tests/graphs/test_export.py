@@ -1,4 +1,4 @@
-"""Graphs in other libraries' forms: they come to what those make of the rows themselves."""
+"""Graphs for other libraries, against their own results on the rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The three kinds of affinities behind one door."""
+"""Lookups of the three kinds of affinities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows around an anchor: which they are, which edges join them, where they stand."""
+"""Neighborhoods of an anchor: rows, edges, positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The package's door: names load on first use, and heavy libraries later still."""
+"""Lazy imports of the package."""
 
 from __future__ import annotations
 

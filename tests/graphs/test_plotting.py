@@ -1,4 +1,4 @@
-"""Graphs handed to networkx, pictures of a neighborhood, and the guards on their sizes."""
+"""Graphs for networkx, and arguments of draw_neighborhood."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ProxyGML's graph: which proxies a row is joined to, and what they say about its class."""
+"""Proxy subgraphs and reverse label propagation, against slow twins."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ssdml.graphs import proxy_similarities, proxy_subgraph, reverse_label_propa
 
 C, N = 4, 3
 CLASSES = torch.arange(C).repeat_interleave(N)
-UNEQUAL = torch.tensor([2, 0, 1, 1, 2, 1, 3, 1])  # 1, 4, 2, 1 proxies a class, in no order
+UNEQUAL = torch.tensor([2, 0, 1, 1, 2, 1, 3, 1])  # 1, 4, 2, 1 proxies per class, in no order
 LABELS = torch.tensor([0, 3, -1, 1, 2, -1, 1])
 
 
 @pytest.fixture
 def embeddings(rng):
-    """A row a label, in 5 columns, of no particular length."""
+    """A random row per label, in 5 columns."""
     return torch.from_numpy(rng.standard_normal((len(LABELS), 5))).requires_grad_()
 
 
@@ -38,7 +38,7 @@ def loss_of(prediction, labels=LABELS):
 
 
 def slow_indices(similarities, labels, classes, k):
-    """The subgraph's definition: sort by class, similarity and index, take k, put in order."""
+    """Slow twin: sort by class, similarity and index, take k."""
     rows = []
     for row, label in zip(similarities.tolist(), labels.tolist(), strict=True):
         places = [(label == -1 or classes[j] != label, -row[j], j) for j in range(len(row))]
@@ -47,7 +47,7 @@ def slow_indices(similarities, labels, classes, k):
 
 
 def published_log_probabilities(S, labels, classes, k):
-    """The paper's own arithmetic: S + 1000, the mask of sums that are not 0, two epsilons."""
+    """The published arithmetic: S + 1000, the mask of nonzero sums, two epsilons."""
     lifted = S + 1000.0 * (labels[:, None] == classes)
     W = torch.where(lifted >= lifted.topk(k, dim=1).values[:, -1:], S, 0)
     Z = W @ torch.eye(int(classes.max()) + 1, dtype=S.dtype)[classes]

@@ -1,4 +1,4 @@
-"""Mined triplets: the paper's to the letter, ours by the promises of its docstring."""
+"""Triplets mined by both strategies, against their definitions."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class TestNeighborhood:
             np.testing.assert_array_equal(mined.negative, expected.negative)
 
     def test_masses_are_compared_by_their_affinities_alone(self):
-        # Row 1 leans to the class of row 0, and yet the vote ranks it behind row 2.
+        # Row 1 leans to the class of row 0, but its affinity is below that of row 2.
         F = np.array([[0.4, 0.3, 0.3], [0.36, 0.32, 0.32], [0.1, 0.2, 0.2]])
         graph = KNNGraph(np.array([[1, 2], [0, 2], [0, 1]]), np.ones((3, 2)))
         masses = ClassMasses(F)
@@ -324,7 +324,7 @@ class TestAnchors:
 
 
 def test_blocks_of_anchors_follow_the_rules(rng, monkeypatch):
-    """In many blocks as in one: signs of affinities are right, whichever rows were looked at."""
+    """Signs of affinities are right in many blocks as in one."""
     graph = knn_graph(rng.standard_normal((80, 3)), 6)
     masses = ClassMasses(rng.dirichlet(np.full(4, 0.2), 80))
     monkeypatch.setattr("ssdml.graphs.triplets.BLOCK_ANCHORS", 7)

@@ -1,4 +1,4 @@
-"""A graph extended by new rows is the graph of all rows."""
+"""Graphs extended by new rows."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_precomputed_neighbors_are_extended_with_their_rows(rng):
     graph = knn_graph((given.indices, given.distances), 4, method="precomputed")
     extended = graph.extend(X[30:], X=X[:30])
     np.testing.assert_array_equal(extended.indices, knn_graph(X, 4).indices)
-    assert extended.recall_ is None  # nobody knows how the neighbors were found
+    assert extended.recall_ is None  # unknown for precomputed neighbors
 
 
 def test_recall_is_unknown_after_approximate_search(rng):

@@ -1,4 +1,4 @@
-"""Nearest neighbors against the slow twin, and hard inputs."""
+"""Nearest neighbors against the slow twin, and difficult inputs."""
 
 from __future__ import annotations
 
@@ -149,14 +149,14 @@ def test_offset_does_not_change_neighbors(points, offset):
 
 @pytest.mark.parametrize("distance", [1e2, 1e3, 1e4, 1e6])
 def test_two_distant_clusters_keep_their_inner_order(points, distance):
-    # Their center is far from either: in float32 the rows of one cluster are hard to tell apart.
+    # Far from the center, float32 hardly distinguishes the rows of a cluster.
     X = np.r_[points[:100] + distance, points[100:] - distance]
     np.testing.assert_array_equal(knn_graph(X, 6).indices, reference.knn(X, 6)[0])
 
 
 @pytest.mark.parametrize("distance", [30.0, 100.0, 300.0, 1e3])
 def test_scores_without_digits_are_not_trusted(rng, distance):
-    # At this size faiss computes |x|² + |y|² - 2 x·y, which cancels far from the center.
+    # |x|² + |y|² - 2 x·y cancels far from the center.
     X = rng.standard_normal((2000, 256))
     X[:1000] += distance
     graph = knn_graph(X, 6)
@@ -229,6 +229,7 @@ def test_precomputed_graph_reports_progress_once():
 
 def test_row_starts_beyond_int32():
     starts = neighbors_module._row_starts(3, 2**30)
+    assert starts.dtype == np.int64
     np.testing.assert_array_equal(starts, [0, 2**30, 2**31, 3 * 2**30])
 
 

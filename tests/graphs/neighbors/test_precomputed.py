@@ -1,4 +1,4 @@
-"""Graphs computed elsewhere: scikit-learn's and UMAP's interchange."""
+"""Precomputed neighbors from scikit-learn and UMAP."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ CSR = WIDER.to_csr()
 
 
 def pair_with(name, value, dtype=None):
-    """Neighbors of eight rows, with one entry in row 5 that is something else."""
+    """Neighbors of eight rows, with another entry in row 5."""
     arrays = {"indices": GRAPH.indices.copy(), "distances": GRAPH.distances.copy()}
     arrays[name] = arrays[name].astype(dtype or arrays[name].dtype)
     arrays[name][5, 1] = value
@@ -78,7 +78,7 @@ def pair_with(name, value, dtype=None):
 
 
 def matrix_with(name, value):
-    """Distances between eight rows, with one entry in row 5 that is something else."""
+    """Distances between eight rows, with another entry in row 5."""
     matrix = CSR.copy()
     getattr(matrix, name)[matrix.indptr[5]] = value
     return matrix

@@ -1,4 +1,4 @@
-"""Approximate searches: what they find, what they say of it, and what they do about it."""
+"""Approximate searches and their measured recall."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ssdml.graphs.neighbors.metrics import SPACES
 from ssdml.graphs.neighbors.rows import open_rows
 
 METRICS = ["euclidean", "cosine"]
-TRUE_RECALL = 0.98  # the target less what 1,024 rows leave open
+TRUE_RECALL = 0.98  # the target minus the uncertainty of 1,024 rows
 
 
 def recall_by_hand(graph, exact):
@@ -42,7 +42,7 @@ def no_exact_search(monkeypatch):
 
 @pytest.fixture
 def one_probe(monkeypatch):
-    """An index that looks into one list and has no way to do more."""
+    """An index that searches one list only."""
     monkeypatch.setattr(_indices, "_efforts", lambda most: [1])
 
 
@@ -144,7 +144,7 @@ def test_lists_hold_coordinates_if_codes_are_coarse(name, rng):
 
 
 def test_rows_short_of_candidates_are_searched_exactly(rng, one_probe):
-    # The list of ten rows far away cannot serve thirty neighbors.
+    # The list of ten distant rows is too short for thirty neighbors.
     X = np.r_[rng.standard_normal((2990, 2)), 100 + rng.standard_normal((10, 2))]
     with pytest.warns(RuntimeWarning):
         graph = knn_graph(X, 30, method="ivf", random_state=0)

@@ -1,4 +1,4 @@
-"""Rows read in parts: files, half precision, rows below rows."""
+"""Rows read in parts: files, half precision, stacked matrices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ssdml.graphs.neighbors.rows import Part, Rows, is_mapped, open_rows
 
 @pytest.fixture
 def mapped(tmp_path):
-    """Puts an array into a file and maps it to memory."""
+    """Function that saves an array and maps the file to memory."""
 
     def put(X, order="C"):
         np.save(tmp_path / "X.npy", np.asarray(X, order=order))
@@ -120,7 +120,7 @@ def test_file_is_never_copied_whole(mapped, rng, metric, monkeypatch):
     monkeypatch.setattr(_search, "GATHERED_ENTRIES", 2**16)
     monkeypatch.setattr(_search, "QUERY_BLOCK", 256)
     X = mapped(rng.standard_normal((5000, 512)).astype(np.float16))
-    knn_graph(X[:9], 5)  # loads what is loaded once
+    knn_graph(X[:9], 5)  # imports
     tracemalloc.start()
     try:
         knn_graph(X, 5, metric=metric)
@@ -156,7 +156,7 @@ def test_truncated_file_is_refused(tmp_path, rng, offset):
             open_rows(view, "test")
     with pytest.raises(ValueError, match=r"X must be in a file .* Write it again, and open it"):
         rows[:3]
-    with open(tmp_path / "X", "ab") as file:  # longer than it was: a log that goes on
+    with open(tmp_path / "X", "ab") as file:  # longer than before
         file.write(bytes(100))
     assert len(open_rows(X, "test")) == 60
 
@@ -169,7 +169,7 @@ def test_anonymous_memory_is_accepted():
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("n_reads", [1, 5, 12])
 def test_disk_failure_is_raised(mapped, rng, n_jobs, n_reads, monkeypatch):
-    """Wherever it fails, in the checks or in a thread of the search."""
+    """In the checks or in a thread of the search."""
     left, read = iter(range(n_reads)), Rows._read
 
     def failing(self, part, index):

@@ -1,4 +1,4 @@
-"""Candidates found by torch, on the CPU: the exact search in every bit."""
+"""Neighbors by torch against the exact search."""
 
 from __future__ import annotations
 

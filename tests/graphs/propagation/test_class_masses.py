@@ -98,7 +98,7 @@ def test_a_matrix_of_rows_is_not_a_graph(rng):
 
 
 def test_threads_do_not_change_a_bit(rng):
-    """More rows than one thread takes at a time."""
+    """More rows than one block."""
     n = 40_000
     steps = np.arange(1, 6) * rng.integers(1, n // 5, (n, 1))
     graph = KNNGraph((np.arange(n)[:, None] + steps) % n, np.ones((n, 5)))

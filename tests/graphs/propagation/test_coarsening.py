@@ -1,4 +1,4 @@
-"""The coarse correction against dense algebra, and what it does to conjugate gradients."""
+"""The coarse correction against dense algebra, and its effect on conjugate gradients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ssdml.utils.parallel import SERIAL, ParallelMatrix, row_blocks, threads
 
 @pytest.fixture
 def weights(rng):
-    """Two groups that do not touch, and a row without edges."""
+    """Two components, and a row without edges."""
     X = np.r_[rng.standard_normal((250, 3)), rng.standard_normal((50, 3)) + 100]
     return sparse.block_diag([adjacency(knn_graph(X, 6)), sparse.csr_array((1, 1))], format="csr")
 

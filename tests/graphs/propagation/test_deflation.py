@@ -1,4 +1,4 @@
-"""The split of slow modes: its bound holds, its gap is a gap, its parts are what they claim."""
+"""Deflation of slow modes against dense algebra."""
 
 from __future__ import annotations
 

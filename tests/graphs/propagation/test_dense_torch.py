@@ -1,4 +1,4 @@
-"""The factorization on a device of torch against the dense inverse; on the CPU, and on CUDA."""
+"""The torch solver against the dense inverse, on the CPU and on CUDA."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class TestEveryGraph:
 
 
 def test_loose_tolerance_is_not_refined(rng, device, monkeypatch):
-    """One solve of each block leaves the error of single precision: below 1e-4, above 1e-10."""
+    """One solve has the error of single precision, between 1e-10 and 1e-4."""
     graph, solves = random_graph(rng), []
     solve = torch.linalg.lu_solve
     monkeypatch.setattr(
@@ -78,7 +78,7 @@ def test_loose_tolerance_is_not_refined(rng, device, monkeypatch):
 
 
 def test_factors_are_double_if_ill_conditioned(rng, device, monkeypatch):
-    """The bound tells which: 1e-8 from the end it is rounding over 1 - decay, or useless."""
+    """Near 1, single precision gives a useless bound."""
     graph, decay = clustered_graph(rng), 1 - 1e-8
     values, bounds = entries(graph, decay, device, 1e-9)
     assert bounds.max() <= 1e-6

@@ -1,4 +1,4 @@
-"""Propagation against the closed forms, the worked examples, and the iteration behind them."""
+"""Propagation against closed forms, worked examples and the iteration."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def as_array(matrix):
 
 
 def two_paths():
-    """Rows 0-1-2 and 3-4 joined, and nothing between them."""
+    """Two components, 0-1-2 and 3-4."""
     W = np.zeros((5, 5))
     for i, j in ((0, 1), (1, 2), (3, 4)):
         W[i, j] = W[j, i] = 1.0
@@ -59,7 +59,7 @@ class TestPropagateLabels:
         np.testing.assert_array_equal(propagate_labels(graph, y), expected)
 
     def test_the_masses_of_classes_follow_the_prior(self, graph, y):
-        # Rows as the labels leave them, each of sum 1, have other masses; columns are scaled.
+        # Rows of sum 1 have other class masses; columns are scaled.
         prior = np.array([0.7, 0.2, 0.1])
         expected = reference.propagated_labels(adjacency(graph).toarray(), y, 0.9, prior)
         result = propagate_labels(graph, y, decay=0.9, class_prior=5 * prior, tol=1e-12)
@@ -96,7 +96,7 @@ class TestPropagateLabels:
         np.testing.assert_array_equal(propagate_labels(graph, y), np.ones((90, 1)))
 
     def test_labeled_rows_can_be_outvoted(self):
-        # Row 0 of class 1 amid 29 rows of class 0: nothing clamps its label.
+        # Row 0 of class 1 among 29 rows of class 0: its label is not clamped.
         W = sparse.csr_array(np.ones((30, 30)) - np.eye(30))
         y = np.r_[1, np.zeros(29, int)]
         result = propagate_labels(W, y, decay=0.99)
@@ -177,7 +177,7 @@ class TestPropagateLabels:
         expected = reference.propagated_labels(W.toarray(), y, 0.99)
         with pytest.warns(RuntimeWarning, match="no label reaches"):
             result = propagate_labels(W, y, tol=tol)
-        # Rows that are given up have no part in the class masses: the first row has their ratio.
+        # Unreached rows do not count in the class masses: the first row has their ratio.
         scaled = result * (expected[0] / result[0])
         scaled /= scaled.sum(axis=1, keepdims=True)
         np.testing.assert_allclose(scaled[:60], expected[:60], atol=0.1)
@@ -278,7 +278,7 @@ class TestPropagateAffinities:
 
     @pytest.mark.parametrize("sides", SIDES)
     def test_edges_are_symmetric_and_store_zeros_too(self, sides):
-        # Rows 2 and 3 meet no label: on two sides their affinity is exactly 0, and stored.
+        # Rows 2 and 3 are unreached: on two sides their affinity is exactly 0, and stored.
         graph = KNNGraph(np.array([[1], [0], [3], [2]]), np.ones((4, 1)))
         W = propagate_affinities(graph, [0, -1, -1, -1], sides=sides)
         assert W.nnz == 4
@@ -299,7 +299,7 @@ class TestPropagateAffinities:
             ({"AUTO_DENSE_ROWS": 89}, {"tol": 1e-5}, "dense"),
             ({"AUTO_DENSE_ROWS": 89, "TIGHT_DENSE_ROWS": 89}, {"tol": 1e-5}, "krylov"),
             ({"AUTO_DENSE_ROWS": 89}, {"pairs": "all"}, "dense"),
-            # Walks that would be slower are left.
+            # Slower walks are given up.
             ({"AUTO_DENSE_ROWS": 89, "DENSE_PACE": 1e9}, {}, "dense"),
             ({"AUTO_DENSE_ROWS": 89, "TIGHT_DENSE_ROWS": 89, "KRYLOV_STEPS": 0}, {}, "krylov"),
         ],

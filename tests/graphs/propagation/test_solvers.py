@@ -1,4 +1,4 @@
-"""Each solver against dense algebra, and the bounds that it promises."""
+"""Each solver against dense algebra, and its error bounds."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def test_blocks_of_columns_give_same_result(transition, monkeypatch, dtype):
 
 
 def test_breakdown_of_recurrence_is_survived():
-    # Two rows that exchange places: the first step of BiCGSTAB for a unit vector breaks down
-    # where its shadow is orthogonal to the image.
+    # A swap of two rows: the first step of BiCGSTAB for a unit vector breaks down
+    # because its shadow is orthogonal to the image.
     swap = sparse.csr_array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])
     P = 0.001 * np.linalg.inv(np.eye(3) - 0.999 * swap.toarray())
     propagate = solvers.krylov_propagator(swap, 0.999, tol=1e-9)
@@ -126,7 +126,7 @@ def test_conjugate_gradient_columns_are_independent(similarity, rng):
 @pytest.mark.parametrize("decay", [0.5, 0.99, 0.9999])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_conjugate_gradient_reaches_tolerance_in_either_precision(rng, dtype, decay):
-    """Small systems end after a few steps, where a recurrence claims more than rounding gives."""
+    """On small systems the recurrence claims a smaller residual than the true one."""
     for n in range(2, 40):
         W = rng.random((n, n)) * (rng.random((n, n)) < 3 / n)
         W = W + W.T
@@ -144,7 +144,7 @@ def test_conjugate_gradient_reaches_tolerance_in_either_precision(rng, dtype, de
 
 
 def test_conjugate_gradient_stops_without_progress(similarity, rng):
-    """Single precision does not tell a decay of 1 - 1e-8 from 1: it gives up, and does not grow."""
+    """Single precision cannot tell a decay of 1 - 1e-8 from 1: it must stop, not diverge."""
     B = rng.standard_normal((40, 3)).astype(np.float32)
     coarse = CoarseCorrection(similarity, 1 - 1e-8, np.ones(40))
     for preconditioner in (None, coarse):

@@ -1,4 +1,4 @@
-"""Scores spread in another order of the rows are the same scores."""
+"""Label propagation with reordered rows."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_threads_change_nothing_after_reordering(problem, in_near_order):
 
 def test_near_order_brings_neighbors_together(rng):
     n = 3000
-    places = rng.permutation(n)  # a path whose rows lie anywhere
+    places = rng.permutation(n)  # a path in random order
     ends = (np.r_[places[:-1], places[1:]], np.r_[places[1:], places[:-1]])
     path = sparse.csr_array((rng.random(2 * n - 2), ends))
     order = near_order(sparse.csr_array(path + path.T))
@@ -99,8 +99,8 @@ def test_near_order_puts_unreached_rows_last():
 
 
 def test_leaf_places_of_clusters_in_pairs(rng):
-    # All that a cluster has in common with others lies in its partner: their distance is 0, or
-    # -2e-16 by rounding, which SciPy refuses.
+    # The two clusters of a pair share entries with no other: their distance is 0, or -2e-16 by
+    # rounding, which SciPy refuses.
     pairs = [np.array([[0.3, w], [w, 0.7]]) for w in rng.random(100)]
     places = leaf_places(sparse.block_diag(pairs).toarray())
     np.testing.assert_array_equal(np.sort(places), np.arange(200))

@@ -1,4 +1,4 @@
-"""Walks against the dense inverse: errors keep their bounds, and bounds the tolerance."""
+"""Walks against the dense inverse, with their error bounds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def chain(rng):
 
 
 def star(rng):
-    """Every leaf knows the center and the next leaf; the center knows two of them."""
+    """Each leaf has edges to the center and the next leaf; the center has edges to two leaves."""
     n = 150
     indices = np.stack([np.zeros(n, int), np.roll(np.arange(n), -1)], axis=1)
     indices[0] = [1, 2]
@@ -44,7 +44,7 @@ def disconnected(rng):
 
 
 def duplicates(rng):
-    """Cliques of copies beside rows of their own."""
+    """Cliques of duplicates and other rows."""
     return knn_graph(np.r_[np.zeros((60, 2)), np.ones((30, 2)), rng.standard_normal((60, 2))], 6)
 
 
@@ -103,7 +103,7 @@ class TestEveryGraph:
     ("decay", "tol"), [(0.99, 1e-5), (0.99, 1e-4), (0.999, 1e-4), (0.9999, 1e-4)]
 )
 def test_float32_bounds_hold_in_any_row_order(rng, make, monkeypatch, decay, tol):
-    """To it 1 - decay is a small difference, and a walk rounds in every step."""
+    """In float32, 1 - decay is a small difference, and each step rounds."""
     monkeypatch.setattr(walks, "near_order", lambda Q: rng.permutation(Q.shape[0]))
     monkeypatch.setattr(walks, "FLOAT32_TOL", 0)
     graph = make(rng)
@@ -115,7 +115,7 @@ def test_float32_bounds_hold_in_any_row_order(rng, make, monkeypatch, decay, tol
 
 
 def test_large_hub_is_summed_without_loss():
-    """A row that knows n others, which all know one: its mass comes there in n equal pieces."""
+    """A row with edges to n others, which all lead to one row: it receives n equal masses."""
     n = 20_000
     Q = sparse.lil_array((n + 2, n + 2))
     Q[0, 1:-1] = 1 / n
@@ -128,7 +128,7 @@ def test_large_hub_is_summed_without_loss():
 @pytest.mark.parametrize("large", [0, 10**6])
 @pytest.mark.parametrize("make", GRAPHS, ids=lambda make: make.__name__)
 def test_rows_or_columns_may_walk(rng, monkeypatch, make, large):
-    """And the others look a step farther where many walks go on, in a graph that looks large."""
+    """In a large graph, pairs look a step farther if many walks are unfinished."""
     monkeypatch.setattr(walks, "LARGE_ROWS", large)
     monkeypatch.setattr(walks, "LOOKED_UP", 1)
     graph = make(rng)
@@ -140,7 +140,7 @@ def test_rows_or_columns_may_walk(rng, monkeypatch, make, large):
 
 
 def test_only_hubs_walk_far_in_a_large_graph(rng, monkeypatch):
-    """Their columns have large entries everywhere; those of the rows that know them settle."""
+    """Columns of hubs converge last."""
     counts = []
     share_out = walks.share_out
 
@@ -163,7 +163,7 @@ def test_only_hubs_walk_far_in_a_large_graph(rng, monkeypatch):
 
 
 def test_bounds_are_not_idle(rng):
-    """Within a hundred times of the true errors, in the middle: a loose bound is walked for."""
+    """The median bound is at most a hundred times the error: a loose bound costs steps."""
     graph = clustered_graph(rng)
     pattern = symmetric_edges(graph)
     result = walk_entries(transition_matrix(graph), 0.99, pattern, tol=1e-3)
@@ -179,7 +179,7 @@ def test_any_pattern_is_served(rng):
 
 
 def test_walks_stop_at_max_products():
-    """Rows that sum to less than 1, and one that goes nowhere."""
+    """Rows that sum to less than 1, and one without edges."""
     Q = np.array([[0.0, 0.5, 0.0], [0.25, 0.0, 0.75], [0.0, 0.0, 0.0]])
     pattern = sparse.csr_array(np.ones((3, 3)))
     result = walk_entries(sparse.csr_array(Q), 0.8, pattern, tol=1e-10)
@@ -220,7 +220,7 @@ def test_blocks_and_wide_indices_change_no_bit(rng, monkeypatch, module, name, v
 
 
 def test_memory_of_walks_is_bounded(rng, monkeypatch):
-    """Six at most where there are few edges, and the modes are corrected a few at a time."""
+    """At most six arrays of all rows and modes, with few edges and small blocks."""
     n = 9000
     indices = np.arange(n)[:, None] + 3000 * np.arange(3) + rng.integers(1, 3000, (n, 3))
     graph = KNNGraph(indices % n, np.ones((n, 3)))
