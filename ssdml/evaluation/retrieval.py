@@ -35,6 +35,12 @@ def retrieval_scores(
     gallery : tuple of ndarrays of shapes (m, d) and (m,), optional
         Rows to search in place of the others of `embeddings`, and their classes; -1 for a class
         that no query has.
+
+    Examples
+    --------
+    >>> rows = np.array([[0.0], [1.0], [3.0], [3.5]])
+    >>> retrieval_scores(rows, np.array([0, 1, 1, 1]), [1])
+    {'R@1': 66.66666666666667, 'MAP@R': 75.0, 'RP': 83.33333333333334}
     """
     searched, classes = (embeddings, codes) if gallery is None else gallery
     # Ties fall in this order, and not in that of the rows, which are often sorted by class.
