@@ -1,4 +1,4 @@
-"""One of every loss, and a batch that suits them all; for the contract, on one process or two."""
+"""One instance of every loss, and a batch for all of them, for the contract tests."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ OF_ROWS = ("density", "density, free", "proxies", "centers", "centers, free", "r
 
 
 def make(name: str, dtype: torch.dtype = torch.float64) -> Loss:
-    """The loss of this name, with the same parameters each time."""
+    """Create the loss of this name, with the same parameters each time."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return LOSSES[name]().to(dtype)
 
 
 def batch(dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Rows in two halves that are aligned in class, labels with -1 in each half, weights."""
+    """Rows in two halves with the same classes in order, labels with -1, weights."""
     generator = torch.Generator().manual_seed(1)
     z = torch.randn(16, D, generator=generator, dtype=torch.float64).to(dtype)
     weights = torch.rand(16, generator=generator, dtype=torch.float64).to(dtype) + 0.1
@@ -64,7 +64,7 @@ def batch(dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, torch.Tenso
 def gradient(
     loss: Loss, z: torch.Tensor, *args: Any, **options: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Value of a loss, and its slope in the embeddings."""
+    """Return the value of a loss and its gradient in the embeddings."""
     z = z.clone().requires_grad_()
     value = loss(z, *args, **options)
     value.backward()
@@ -73,7 +73,7 @@ def gradient(
 
 
 def same_on_two_threads(slope: Callable[[], torch.Tensor], *, times: int) -> bool:
-    """Whether it has the same bits as often as it is computed on two threads of the CPU."""
+    """Whether repeated results on two CPU threads are bitwise equal."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:

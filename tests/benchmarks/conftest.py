@@ -1,4 +1,4 @@
-"""Data that several benchmarks measure on."""
+"""Data shared by the benchmarks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One-sided affinities of 9,100 digits beside the dense inverse that the papers write down.
+"""One-sided affinities of 9,100 digits, against the dense inverse of the papers.
 
-Compare within the group; ``extra_info`` says how exact each was: the share of neighbors that fall
-on the same side of the middle of their row as by the inverse, in percent.
+``extra_info`` has the accuracy: the percentage of neighbors on the same side of the median of their
+row as with the inverse.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Cost of the baselines on 60,000 rows, beside the linear algebra that none of them can do without.
+"""Time of the baselines on 60,000 rows, as a multiple of their neighbor search.
 
-Each is held to a multiple of the search of its neighbors, which all of them begin with. What it
-took is printed beside the search and the floor: to be judged on two cores with nothing else to do.
+The floor, printed beside it, is the linear algebra that each needs. Run on two idle cores.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from tests.benchmarks.test_metric import clustered_rows, seconds
 
 @pytest.fixture(scope="module")
 def problem():
-    """Rows, labels, and seconds of the search and of the floor: an edge pass and d x d solves."""
+    """Rows, labels, and the seconds of the search and of the floor: edge scatter and inverse."""
     X, y = clustered_rows(60_000, 64)
     rows = X.astype(np.float64)
     start = time.perf_counter()
@@ -34,9 +33,7 @@ def problem():
 @pytest.mark.parametrize(
     ("method", "most"), [(LRML, 5), (ISDML, 10), (APLLR, 10), (APIT, 10), (SERAPH, 20)]
 )
-def test_a_fit_takes_a_few_times_the_search_of_its_neighbors(
-    benchmark, capsys, problem, method, most
-):
+def test_fit_time_over_neighbor_search(benchmark, capsys, problem, method, most):
     X, y, search, floor = problem
     model = method(random_state=0, n_jobs=-1)
     benchmark.pedantic(lambda: model.fit(X, y), rounds=1)

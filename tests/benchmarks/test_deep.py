@@ -1,4 +1,4 @@
-"""What graph, mining and L add to the epochs between them, and what bfloat16 saves of these."""
+"""Overhead of graph, mining and metric over the epochs, and the speed of bfloat16."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ssdml.utils.torch_tools import one_thread
 
 @pytest.fixture
 def seconds(monkeypatch):
-    """Of each part of a fit; a part within another counts in both."""
+    """Seconds of each part of a fit; nested parts count in both."""
     spent = defaultdict(float)
 
     def timed(owner, name):
@@ -43,11 +43,10 @@ def seconds(monkeypatch):
     return spent
 
 
-def test_graph_and_metric_add_three_tenths_to_the_epochs_at_most(benchmark, mnist, seconds):
-    """Over a whole fit of MNIST; the epochs alone are the loop with triplets and L at rest.
+def test_graph_and_metric_add_at_most_30_percent(benchmark, mnist, seconds):
+    """Graphs, propagation, mining and L against the training loop, in a whole fit of MNIST.
 
-    What is added is the graphs of the input and of each embedding, the labels along them to the
-    last, mining and L. The network's passes over all images are told apart.
+    Embedding all images is not counted.
     """
     split = label_scarce_split(mnist, 10, seed=0)
     images = mnist.X[split.train].reshape(-1, 28, 28)
@@ -61,8 +60,8 @@ def test_graph_and_metric_add_three_tenths_to_the_epochs_at_most(benchmark, mnis
 
 
 @pytest.mark.parametrize(("name", "shape"), [("mnist", (1, 28, 28)), ("cifar", (3, 32, 32))])
-def test_a_step_in_bfloat16_beside_one_in_float32(benchmark, name, shape):
-    """128 images, one thread; the ratio is told and not asserted, for it is the processor's."""
+def test_step_in_bfloat16_against_float32(benchmark, name, shape):
+    """128 images, one thread; the ratio depends on the processor and is only reported."""
     backbone = named_backbone(name, shape)
     lay_channels_last(backbone, shape)
     network = MetricNetwork(backbone, torch.eye(backbone.n_features), 10)

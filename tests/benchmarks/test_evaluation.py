@@ -1,4 +1,4 @@
-"""How long the scores of 10,000 embeddings take."""
+"""Time of the scores of 10,000 embeddings."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def classes(n, d, n_classes):
 @pytest.mark.parametrize(
     ("n", "d", "n_classes"), [(10_000, 784, 10), (10_000, 64, 10), (3_000, 384, 77)]
 )
-def test_all_scores_together(benchmark, n, d, n_classes):
+def test_all_scores(benchmark, n, d, n_classes):
     Z, y = classes(n, d, n_classes)
     scores = benchmark.pedantic(evaluate, args=(Z, y), rounds=1)
     assert scores["R@8"] >= scores["R@1"] > 90
 
 
-def test_a_collapsed_embedding(benchmark):
+def test_collapsed_embedding(benchmark):
     _, y = classes(10_000, 1, 10)
     scores = benchmark.pedantic(evaluate, args=(np.ones((10_000, 64)), y), rounds=1)
     assert scores["NMI"] == pytest.approx(0.0, abs=1e-6)

@@ -1,4 +1,4 @@
-"""Time of the imports that every program pays, in units of the import they stand on."""
+"""Import times, relative to NumPy and SciPy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROUNDS = 5
 
 
 def import_seconds(module: str) -> float:
-    """Seconds that one import takes in a fresh interpreter."""
+    """Measure one import in a fresh interpreter."""
     command = [sys.executable, "-X", "importtime", "-c", f"import {module}"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     line = re.search(rf"\|\s*(\d+) \| {re.escape(module)}$", done.stderr, flags=re.MULTILINE)

@@ -173,7 +173,7 @@ def step(loss, labels: torch.Tensor) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("name", [*PAIRS, *HOLDERS])
-def test_a_loss_costs_little_more_than_its_nearest(benchmark, name):
+def test_loss_time_over_nearest_alternative(benchmark, name):
     ours, theirs = (PAIRS | HOLDERS)[name]
     labels = torch.arange(13).repeat_interleave(5).repeat(2)
     if name in HOLDERS:
@@ -181,7 +181,7 @@ def test_a_loss_costs_little_more_than_its_nearest(benchmark, name):
     assert turns(benchmark, step(ours, labels), step(theirs, labels)) <= MOST
 
 
-def test_mined_triplets_cost_little_more_than_a_margin_on_them(benchmark):
+def test_mined_triplets_over_margin_loss(benchmark):
     ends = torch.randint(N, (3, 500), generator=torch.Generator().manual_seed(0)).unbind()
 
     def mined(loss):
@@ -208,7 +208,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 """
 
 
-def test_eleven_thousand_classes_take_less_than_two_gigabytes(benchmark):
+def test_eleven_thousand_classes_fit_two_gigabytes(benchmark):
     def megabytes() -> float:
         command = [sys.executable, "-c", PRODUCTS]
         root = Path(__file__).parents[2]

@@ -1,7 +1,7 @@
-"""Cost of the metric in units of what it stands on, timed in the same run.
+"""Cost of the metric relative to its building blocks, timed in the same run.
 
-The limits hold for ratios, so they do not depend on the machine, but they do on what else it does:
-the least of several rounds counts.
+Limits are on ratios, which do not depend on the machine; the minimum of several rounds excludes
+other load.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def ratio(
     *,
     rounds: int,
 ) -> float:
-    """Least time of ``ours`` over the least time of ``theirs``; the two take turns."""
+    """Minimum time of ``ours`` over that of ``theirs``, run alternately."""
     times: list[float] = []
     references: list[float] = []
 
@@ -52,7 +52,7 @@ def ratio(
 
 
 def clustered_rows(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of 10 classes of five clusters each, 10 labels a class, float32."""
+    """Rows of 10 classes of five clusters each, 10 labels per class, float32."""
     rng = np.random.default_rng(0)
     truth = rng.integers(10, size=n)
     centers = 0.5 * rng.standard_normal((10, 5, d))
@@ -64,7 +64,7 @@ def clustered_rows(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 # The first: its memory is that of the whole process.
-def test_a_fit_takes_no_more_than_twice_the_time_of_label_spreading(benchmark):
+def test_fit_takes_at_most_twice_label_spreading(benchmark):
     from sklearn.semi_supervised import LabelSpreading
 
     X, y = clustered_rows(60_000, 64)
@@ -79,7 +79,7 @@ def test_a_fit_takes_no_more_than_twice_the_time_of_label_spreading(benchmark):
     assert memory.megabytes < 1500
 
 
-def test_ten_steps_on_the_manifold_cost_little_more_than_their_gradients(benchmark):
+def test_manifold_steps_over_their_gradients(benchmark):
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((9_100, 128))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -101,7 +101,7 @@ def test_ten_steps_on_the_manifold_cost_little_more_than_their_gradients(benchma
 
 
 @pytest.mark.parametrize("d", [64, 784])
-def test_transform_costs_no_more_than_a_fifth_above_the_bare_product(benchmark, d):
+def test_transform_over_the_bare_product(benchmark, d):
     X, y = clustered_rows(60_000, d)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # 500 rows may be too few to beat the input
@@ -112,7 +112,7 @@ def test_transform_costs_no_more_than_a_fifth_above_the_bare_product(benchmark, 
     assert found <= 1.2
 
 
-def test_a_suggestion_costs_no_more_than_ten_fits_to_its_rows(benchmark):
+def test_suggestion_costs_at_most_ten_fits(benchmark):
     """Twelve graphs, each solved for a hundred labels as well, and one fit."""
     X, y = clustered_rows(10_000, 64)
 

@@ -1,6 +1,6 @@
-"""How cost grows with the rows, beside scikit-learn, and how well a plan foretells it.
+"""Growth of cost with the rows, scikit-learn for comparison, and the accuracy of plans.
 
-Ratios of times of one run on two threads; the largest takes minutes.
+Ratios of times within one run on two threads; the largest takes minutes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def seconds(action: Callable[[], object]) -> float:
 
 
 def overlapping_clusters(n: int, d: int = 64) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows around a center a class, all labels, and five of them a class."""
+    """Rows around one center per class, all labels, and five labels per class."""
     rng = np.random.default_rng(0)
     truth = rng.integers(N_CLASSES, size=n)
     centers = rng.standard_normal((N_CLASSES, d), dtype=np.float32)
@@ -41,14 +41,14 @@ def overlapping_clusters(n: int, d: int = 64) -> tuple[np.ndarray, np.ndarray, n
 
 
 def mined(X: np.ndarray, y: np.ndarray) -> KNNGraph:
-    """Graph, propagation and mining of triplets."""
+    """Build the graph, propagate labels and mine triplets."""
     graph = knn_graph(X, 10, n_jobs=-1, random_state=0)
     distributions = propagate_labels(graph, y, n_jobs=-1)
     mine_triplets(graph, ClassMasses(distributions), n_triplets=len(X), random_state=0)
     return graph
 
 
-def test_ten_times_the_rows_take_fourteen_times_as_long_at_most(benchmark):
+def test_ten_times_the_rows_take_fourteen_times(benchmark):
     sizes, times = (10**5, 10**6), []
     mined(*overlapping_clusters(2000)[::2])  # imports and compiles
     for n in sizes:
@@ -64,7 +64,7 @@ def test_ten_times_the_rows_take_fourteen_times_as_long_at_most(benchmark):
 
 
 def beside_label_spreading(benchmark, X, y, truth) -> tuple[float, float, float]:
-    """How many times as fast the labels come, and how many of them are right: ours, theirs."""
+    """Return the speedup over scikit-learn, and the accuracies: ours, theirs."""
     from sklearn.semi_supervised import LabelSpreading
 
     def ours() -> np.ndarray:
@@ -80,14 +80,14 @@ def beside_label_spreading(benchmark, X, y, truth) -> tuple[float, float, float]
     return ratio, accuracy, reference
 
 
-def test_labels_of_100_000_rows_come_four_times_as_fast_as_by_scikit_learn(benchmark, mnist):
+def test_labels_come_four_times_faster_than_scikit_learn(benchmark, mnist):
     X, truth, y = overlapping_clusters(10**5)
     ratio, accuracy, reference = beside_label_spreading(benchmark, X, y, truth)
     assert ratio >= 4
     assert accuracy >= reference
 
 
-def test_labels_of_mnist_are_no_worse_than_by_scikit_learn(benchmark, mnist):
+def test_mnist_labels_match_scikit_learn_accuracy(benchmark, mnist):
     split = label_scarce_split(mnist, 10, seed=0)
     rows = mnist.X[split.train], split.partial_labels(mnist.y), mnist.y[split.train]
     _, accuracy, reference = beside_label_spreading(benchmark, *rows)
@@ -95,7 +95,7 @@ def test_labels_of_mnist_are_no_worse_than_by_scikit_learn(benchmark, mnist):
 
 
 @pytest.mark.parametrize("n", [20_000, 200_000])
-def test_a_plan_is_within_a_factor_of_two(benchmark, n):
+def test_plan_is_within_a_factor_of_two(benchmark, n):
     X, _, y = overlapping_clusters(n)
     plan = benchmark.pedantic(
         plan_fit, (SSDML(n_jobs=-1), n, X.shape[1]), {"n_classes": N_CLASSES}, rounds=1

@@ -1,7 +1,6 @@
-"""What the runner of a study costs beside its runs, and what a second worker gains.
+"""Overhead of the runner of a study, and the gain of a second worker.
 
-Both are ratios of one session: the work is a pause of known length, so that a machine which is
-busy with other things slows neither side more than the other.
+Runs sleep for a known time, so that other load does not distort the ratios.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ssdml.experiments.runs.job import run_one
 
 
 class Pause(BaseEstimator):
-    """The input again, after a while."""
+    """Return the input after a pause."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -44,13 +43,11 @@ def seconds_of(work):
 
 
 @pytest.mark.parametrize("n_seeds", [20])
-def test_the_runner_takes_less_than_three_percent_of_the_fits(
-    benchmark, digits, tmp_path, monkeypatch, n_seeds
-):
-    """All that `compare` does beyond the jobs, against fits of a second."""
+def test_runner_overhead_is_below_three_percent(benchmark, digits, tmp_path, monkeypatch, n_seeds):
+    """Time of `compare` outside of jobs, against fits of one second."""
     monkeypatch.setitem(METHODS, "pause", lambda seed, n_jobs: Pause(1.0))
     runs = make_runs(digits, {"pause": METHODS["pause"]}, [5], range(n_seeds))
-    run_one(digits, runs[0])  # what loads once is no part of it
+    run_one(digits, runs[0])  # exclude imports
     inside = []
 
     def timed(*args, **kwargs):
@@ -69,10 +66,8 @@ def test_the_runner_takes_less_than_three_percent_of_the_fits(
     assert share < 0.03
 
 
-def test_two_workers_take_at_most_six_tenths_of_the_time_of_one(
-    benchmark, digits, tmp_path, monkeypatch
-):
-    """Both sides have started their workers before."""
+def test_two_workers_take_at_most_60_percent(benchmark, digits, tmp_path, monkeypatch):
+    """Workers are started before the measurement."""
     monkeypatch.setitem(METHODS, "pause", lambda seed, n_jobs: Pause(2.0))
     settings = {"methods": ["pause"], "features": "raw"}
     with warnings.catch_warnings():

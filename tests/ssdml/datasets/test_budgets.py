@@ -1,4 +1,4 @@
-"""Budgets: what is labeled, in which order, and how much of it is wrong."""
+"""Label budgets: number of labels, draw, noise and imbalance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small folders in the publishers' layouts: every image with its class, and who is learned from."""
+"""Readers of CUB, Cars, SOP and In-Shop, on small folders in their layouts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images that stay in their files: what is read, when, and what is told of those that are not."""
+"""Images that stay in their files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images in the layouts their publishers ship, and damaged ones."""
+"""Readers of IDX files, CIFAR batches and class folders, and damaged files."""
 
 from __future__ import annotations
 

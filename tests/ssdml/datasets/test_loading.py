@@ -1,4 +1,4 @@
-"""Known data sets and a user's own, found or said to be missing."""
+"""Loading known data sets and user files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's arrays and tables."""
+"""Readers of arrays and tables."""
 
 from __future__ import annotations
 

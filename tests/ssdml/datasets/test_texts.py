@@ -1,4 +1,4 @@
-"""Texts become rows where the user names a model; the model here counts letters."""
+"""Text embeddings, with a model that counts letters."""
 
 from __future__ import annotations
 

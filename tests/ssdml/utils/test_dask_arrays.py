@@ -1,4 +1,4 @@
-"""Arrays of dask at the door: known without importing dask, refused with a way out, mapped."""
+"""Dask arrays: recognition, checks and maps over blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels of which most are missing."""
+"""Encoding and reading of partial labels."""
 
 from __future__ import annotations
 

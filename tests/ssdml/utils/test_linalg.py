@@ -1,4 +1,4 @@
-"""Dense linear algebra: small matrices, and sums over the rows of tall ones."""
+"""Dense linear algebra and sums over rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks of rows: whatever their size, they hold each row once."""
+"""Blocks of rows and limits on threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Saved models come back bit for bit; what cannot be read is named; nothing is executed."""
+"""Saving and loading of models: bitwise equal, atomic, without running code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stages of a fit: what the log, scikit-learn's callbacks and the terminal see."""
+"""Progress of a fit in the log, scikit-learn's callbacks and the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear maps that keep distances."""
+"""Projections that preserve distances."""
 
 from __future__ import annotations
 

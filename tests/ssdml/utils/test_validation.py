@@ -1,4 +1,4 @@
-"""Choices by name, labels and seeds at the doors."""
+"""Validation of choices, labels, numbers and seeds."""
 
 from __future__ import annotations
 
