@@ -164,17 +164,18 @@ def check_number(
     """Check for a finite number, above ``above``, at least ``least``, below ``below``."""
     if not isinstance(value, Real):
         raise TypeError(f"{who}: {name} must be a number; got {value!r}.")
-    if above is not None and below is not None and not above < value < below:
+    number = float(value)
+    if above is not None and below is not None and not above < number < below:
         raise ValueError(
             f"{who}: {name} must lie strictly between {above} and {below}; got {value}."
         )
-    if not math.isfinite(value):
+    if not math.isfinite(number):
         raise ValueError(f"{who}: {name} must be finite; got {value}.")
-    if above is not None and value <= above:
+    if above is not None and number <= above:
         raise ValueError(f"{who}: {name} must be above {above:g}; got {value}.")
-    if least is not None and value < least:
+    if least is not None and number < least:
         raise ValueError(f"{who}: {name} must be at least {least:g}; got {value}.")
-    return float(value)
+    return number
 
 
 def check_count(value: Any, name: str, who: str, *, least: int = 1) -> None:
