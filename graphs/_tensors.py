@@ -34,6 +34,21 @@ def refuse(wrong: torch.Tensor, condition: str, way_out: str) -> None:
         raise ValueError(f"{condition}; got {wrong[0].item()}. {way_out}")
 
 
+def to_device(tensor: torch.Tensor, device: torch.device | str) -> torch.Tensor:
+    """Copy a tensor of the CPU to a device; a CUDA device copies while the CPU goes on.
+
+    From memory that is not pinned, a copy to CUDA waits until the device has done all it was asked.
+
+    Examples
+    --------
+    >>> to_device(torch.ones(2), "cpu")
+    tensor([1., 1.])
+    """
+    if torch.device(device).type != "cuda" or tensor.device.type != "cpu":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
+
+
 def unit_rows(rows: torch.Tensor) -> torch.Tensor:
     """Rows of length 1; a row of zeros stays one, and its gradient stays finite."""
     # A product, for the slope of a quotient takes three more passes over the rows.

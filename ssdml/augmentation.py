@@ -9,6 +9,8 @@ from typing import Any, Protocol, Self
 import torch
 from torch.nn import functional
 
+from ssdml.graphs._tensors import to_device
+
 WEAK = 0.25  # of what strong views change, in weak ones
 
 
@@ -67,15 +69,10 @@ class RandomViews:
 
     def __call__(self, items: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """Views of images (n, channels, height, width), floating point."""
-
-        def draw(*shape: int) -> torch.Tensor:
-            """Uniform between -1 and 1, drawn on the CPU: the same on every device."""
-            numbers = 2 * torch.rand(len(items), *shape, generator=generator) - 1
-            return numbers.to(items.device, items.dtype)
-
-        views = _moved(items, self._maps(draw(7), *items.shape[2:]), self.border)
-        views = self._coloured(views, draw(3), draw(items.shape[1]))
-        return self._pierced(views, draw(2))
+        maps, colours, tints, holes = _draw(items, (7, 3, items.shape[1], 2), generator)
+        views = _moved(items, self._maps(maps, *items.shape[2:]), self.border)
+        views = self._coloured(views, colours, tints)
+        return self._pierced(views, holes)
 
     def weaker(self, share: float) -> Self:
         """The same views, changed by so much of it, without a hole."""
@@ -178,6 +175,20 @@ def strong_and_weak(augment: Any, shape: tuple[int, ...]) -> tuple[Augment, Augm
     if views is None:
         return unchanged, unchanged
     return views, views.weaker(WEAK) if hasattr(views, "weaker") else unchanged
+
+
+def _draw(
+    items: torch.Tensor, widths: tuple[int, ...], generator: torch.Generator
+) -> list[torch.Tensor]:
+    """Tables (n, width) of numbers between -1 and 1, drawn on the CPU: the same on every device.
+
+    All of them travel in one copy.
+    """
+    sizes = [len(items) * width for width in widths]
+    numbers = 2 * torch.rand(sum(sizes), generator=generator) - 1
+    drawn = to_device(numbers.to(items.dtype), items.device)
+    parts = zip(drawn.split(sizes), widths, strict=True)
+    return [part.view(len(items), width) for part, width in parts]
 
 
 def _moved(images: torch.Tensor, maps: torch.Tensor, border: bool) -> torch.Tensor:

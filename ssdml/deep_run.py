@@ -20,6 +20,7 @@ from ssdml.alternation import N_TRIPLETS, learn_metric, mine
 from ssdml.augmentation import Augment
 from ssdml.conclusion import State
 from ssdml.device_graph import device_graph
+from ssdml.graphs._tensors import to_device
 from ssdml.graphs.neighbors import KNNGraph
 from ssdml.graphs.triplets import Triplets
 from ssdml.items import Items
@@ -167,7 +168,7 @@ class DeepRun(PartitionRun):
         """Classes and triplets of the batch, and consistency of the other rows."""
         rows, classes, others = batch
         share = own_share(len(rows))
-        labels = torch.from_numpy(classes).to(self.device)
+        labels = to_device(torch.from_numpy(classes), self.device)
         parts = [self._seen(self.views, self.items.batch(rows))[share]]
         if self.settings.consistency:
             items = self.items.batch(others)

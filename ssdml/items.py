@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from ssdml.graphs._tensors import to_device
 from ssdml.image_shapes import has_channels_last
 from ssdml.labels import encode_partial_labels
 
@@ -55,8 +56,8 @@ class StoredItems:
 
     def batch(self, indices: Indices) -> torch.Tensor:
         """Items of these numbers."""
-        batch = self._stored[torch.from_numpy(indices).to(self._stored.device)]
-        return _floating(batch.to(self._device))
+        batch = self._stored[to_device(torch.from_numpy(indices), self._stored.device)]
+        return _floating(to_device(batch, self._device))
 
 
 class LoadedItems:
