@@ -42,6 +42,7 @@ from ssdml.training import (
     has_bfloat16,
     mixed_precision,
     pretrain,
+    read_behind,
     seeded,
 )
 
@@ -200,9 +201,10 @@ class PartitionRun(ABC):
         in_training = mixed_precision(self.network, self.mixed)
         with seeded(int(rng.integers(2**31)), self.device), in_training:
             self.network.train()
-            for step, batch in enumerate(batches):
-                rate = self._rate(number, step)
-                losses.append(self.trainer.step(self._loss(batch), rate))
+            drawn = enumerate(batches)
+            steps = (self.trainer.step(self._loss(b), self._rate(number, i)) for i, b in drawn)
+            for step, loss in enumerate(read_behind(steps, self.device)):
+                losses.append(loss)
                 show((step + 1) / n_steps, self._note(number, step * epochs // n_steps, losses[-1]))
                 if not math.isfinite(losses[-1]):
                     raise FloatingPointError(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +15,7 @@ from torch import nn
 from torch.nn import functional
 
 from ssdml.graphs._blocks import row_blocks
-from ssdml.graphs._tensors import take_rows
+from ssdml.graphs._tensors import take_rows, to_device
 from ssdml.items import Items
 from ssdml.losses.angular import angular_triplet_loss
 from ssdml.ranks import average_gradients
@@ -22,7 +23,8 @@ from ssdml.ranks import average_gradients
 if TYPE_CHECKING:
     from ssdml.losses.base import Loss
 
-EMBEDDED = 250  # items that are embedded at a time, at most: what a layer makes stays in the cache
+# Items that are embedded at a time, at most: on a CPU what a layer makes stays in the cache.
+EMBEDDED, EMBEDDED_BY_GPU = 250, 2000
 PRETRAINING_BATCH, PRETRAINING_RATE = 100, 1e-3
 
 
@@ -129,8 +131,8 @@ class Trainer:
         self._trained = nn.ModuleList([network] if losses is None else [network, losses])
         self.optimizer = optimizer(groups, weight_decay=weight_decay)
 
-    def step(self, loss: torch.Tensor, rate: float) -> float:
-        """One step down the loss at this rate; the loss as a number."""
+    def step(self, loss: torch.Tensor, rate: float) -> torch.Tensor:
+        """One step down the loss at this rate; the loss, which a GPU may not have computed yet."""
         if not loss.requires_grad:
             raise ValueError(
                 "backbone must have a parameter that can be learned; the loss depends on none, for "
@@ -143,7 +145,7 @@ class Trainer:
         loss.backward()  # type: ignore[no-untyped-call]
         average_gradients(self._trained)
         self.optimizer.step()
-        return float(loss.detach())
+        return loss.detach()
 
     def optimizer_tensors(self) -> dict[str, torch.Tensor]:
         """What the optimiser remembers, by the number of the parameter."""
@@ -164,6 +166,22 @@ class Trainer:
                 value = torch.empty_like(parameters[int(number)]).copy_(value)
             content["state"].setdefault(int(number), {})[name] = value
         self.optimizer.load_state_dict(content)
+
+
+def read_behind(losses: Iterable[torch.Tensor], device: str) -> Iterator[float]:
+    """Read the loss of each step; off the CPU after the next is queued, so that no device waits.
+
+    Examples
+    --------
+    >>> list(read_behind([torch.tensor(0.5), torch.tensor(0.25)], "cuda"))
+    [0.5, 0.25]
+    """
+    waiting: deque[torch.Tensor] = deque()
+    for loss in losses:
+        waiting.append(loss)
+        if device == "cpu" or len(waiting) > 1:
+            yield float(waiting.popleft())
+    yield from map(float, waiting)
 
 
 @contextmanager
@@ -230,12 +248,13 @@ def embed_items(
 ) -> npt.NDArray[Any]:
     """Features or embedding of all items, or of some, in evaluation mode and in float32.
 
-    Eight times ``batch_size`` at a time, at most 250: without gradients they take no more memory
-    than a step of the training.
+    Eight times ``batch_size`` at a time, at most 250 on a CPU and 2,000 elsewhere: without
+    gradients they take no more memory than a step of the training.
     """
+    most = EMBEDDED if network.proxies.device.type == "cpu" else EMBEDDED_BY_GPU
     apply = network.features if kind == "features" else network
     rows = np.arange(len(items)) if rows is None else rows
-    blocks = row_blocks(len(rows), min(EMBEDDED, 8 * batch_size))
+    blocks = row_blocks(len(rows), min(most, 8 * batch_size))
     with evaluating(network), mixed_precision(network, False):
         parts = [apply(items.batch(rows[block])).float().cpu() for block in blocks]
     embedded: npt.NDArray[Any] = torch.cat(parts).numpy()
@@ -339,11 +358,9 @@ def batch_angular_loss(
     embedding: torch.Tensor, labels: torch.Tensor, angle: float, n_negatives: int
 ) -> torch.Tensor:
     """Mean angular loss over a batch: one random positive an anchor, its nearest negatives."""
-    anchor, positive, negative = batch_triplets(embedding.detach(), labels, n_negatives)
-    if not len(anchor):
-        return embedding.sum() * 0
-    parts = (take_rows(embedding, places) for places in (anchor, positive, negative))
-    return angular_triplet_loss(*parts, angle=angle).mean()
+    *ends, kept = _candidates(embedding.detach(), labels, n_negatives)
+    losses = angular_triplet_loss(*(take_rows(embedding, rows) for rows in ends), angle=angle)
+    return (losses * kept).sum() / kept.sum().clamp(min=1)  # indexing by it would stall a GPU
 
 
 def batch_triplets(
@@ -360,15 +377,24 @@ def batch_triplets(
     >>> a.tolist(), p.tolist(), n.tolist()
     ([0, 1, 2, 3], [1, 0, 3, 2], [2, 2, 1, 1])
     """
+    anchor, positive, negative, kept = _candidates(embedding, labels, n_negatives)
+    return anchor[kept], positive[kept], negative[kept]
+
+
+def _candidates(
+    embedding: torch.Tensor, labels: torch.Tensor, n_negatives: int
+) -> tuple[torch.Tensor, ...]:
+    """Anchors, positives and negatives of all rows, as many of each, and which are triplets."""
     same = labels[:, None] == labels
     similar = same & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
     usable = similar.any(dim=1) & ~same.all(dim=1)
-    drawn = torch.rand(same.shape).to(labels.device)  # on the CPU: the same on every device
+    drawn = to_device(torch.rand(same.shape), labels.device)  # the same on every device
     scores = drawn.masked_fill(~similar, -1.0)
     positive = scores.argmax(dim=1)
     middle = (embedding + embedding[positive]) / 2
     squares = torch.cdist(middle, embedding).masked_fill(same, math.inf)
     nearest = squares.topk(min(n_negatives, len(labels)), largest=False)
     kept = usable[:, None] & nearest.values.isfinite()
-    anchor, rank = kept.nonzero(as_tuple=True)
-    return anchor, positive[anchor], nearest.indices[anchor, rank]
+    rows = torch.arange(len(labels), device=labels.device)[:, None].expand_as(kept)
+    ends = (rows, positive[:, None].expand_as(kept), nearest.indices)
+    return *(part.flatten() for part in ends), kept.flatten()
