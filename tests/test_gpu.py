@@ -28,7 +28,7 @@ def test_a_dry_run_measures_everything_on_the_cpu(tmp_path, capsys):
     for kind in ("default", "deterministic"):
         assert by_name["resume, mnist"][kind]["resumed_same_bits"]
     assert by_name["one rank"]["same_bits"]
-    assert by_name["mnist, parts"]["calls"]["learn_metric"] == 2
+    assert len(by_name["mnist, parts"]["parts"]["metric"]) == 2
     assert cifar[0]["settings"]["partition_size"] == 20
     before = (tmp_path / "checks.jsonl").read_text()
     assert main(["checks", *arguments]) == 0
@@ -70,7 +70,7 @@ def test_a_failure_is_a_row_and_is_tried_again(tmp_path, capsys):
 def test_a_measurement_that_outlasts_the_part_is_interrupted_and_later_ones_are_left_out(
     tmp_path, capsys
 ):
-    rows = Rows(tmp_path / "rows.jsonl", "cpu", 1.2)
+    rows = Rows(tmp_path / "rows.jsonl", "cpu", 1.2, grace=0.0)
 
     def endless():
         while True:

@@ -17,7 +17,8 @@ import torch
 from tools.gpu.rows import Rows, tell
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("checks", "cifar10")
+DATA = {"checks": "mnist", "cifar10": "cifar10"}  # what each part needs
+PARTS = tuple(DATA)
 SECONDS = 400  # of each part, at most
 
 
@@ -33,11 +34,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for part in given.parts:
         if part not in PARTS:
             parser.error(f"PART must be one of {', '.join(PARTS)}; got {part}.")
-    if problem := missing(given.device, toy=given.toy):
+    parts = given.parts or PARTS
+    if problem := missing(given.device, parts, toy=given.toy):
         sys.stderr.write(f"tools.gpu: {problem}\n")
         return 2
     failed: list[str] = []
-    for part in given.parts or PARTS:
+    for part in parts:
         failed += run(part, given)
     if failed:
         tell(f"failed: {', '.join(failed)}; the rows say why, and the same command tries again")
@@ -54,8 +56,8 @@ def run(part: str, given: argparse.Namespace) -> list[str]:
     return rows.failed
 
 
-def missing(device: str, *, toy: bool) -> str:
-    """What there is not, with the way out; empty where nothing is missing."""
+def missing(device: str, parts: Sequence[str], *, toy: bool) -> str:
+    """The card or the data that parts lack, with the way out; empty where nothing is missing."""
     if device.startswith("cuda") and not torch.cuda.is_available():
         return (
             f"device must be a CUDA device that torch finds; got {device!r}, and torch "
@@ -69,7 +71,8 @@ def missing(device: str, *, toy: bool) -> str:
         return f"device must be a CUDA device; got {device!r}. Add --toy for a dry run on it."
     from ssdml.datasets import dataset_status
 
-    absent = [s for s in dataset_status() if s.name in ("mnist", "cifar10") and not s.available]
+    names = [DATA[part] for part in parts]
+    absent = [s for s in dataset_status() if s.name in names and not s.available]
     return " ".join(status.note for status in absent)
 
 

@@ -82,6 +82,7 @@ def tests_row(device: str, *, toy: bool) -> Row:
     counts = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|error)", done.stdout)}
     row: Row = {"passed": 0, "failed": 0} | counts | {"exit": done.returncode}
     if done.returncode:
+        row["status"] = "failed"
         row["failures"] = (done.stdout + done.stderr)[-12_000:]
     return row
 

@@ -17,6 +17,7 @@ import torch
 
 Row = dict[str, Any]
 
+GRACE = 15  # seconds that a measurement may go on when the time is up
 TRACE = 3000  # last characters of a traceback that are kept
 
 
@@ -28,7 +29,7 @@ class Rows:
     path : Path
     device : str
     seconds : float
-        No measurement begins after these, and one that is running is interrupted.
+        No measurement begins after these, and one that is running is interrupted soon after.
 
     Attributes
     ----------
@@ -36,10 +37,11 @@ class Rows:
         Names of measurements that raised.
     """
 
-    def __init__(self, path: Path, device: str, seconds: float) -> None:
+    def __init__(self, path: Path, device: str, seconds: float, *, grace: float = GRACE) -> None:
         self.path, self.device = path, device
         self.failed: list[str] = []
         self.skipped: list[str] = []
+        self._grace = grace
         self._end = time.monotonic() + seconds
         self._head = {"card": card_name(device), "torch": torch.__version__}
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,14 +74,15 @@ class Rows:
         start = time.perf_counter()
         try:
             reset_peak(self.device)
-            with time_limit(self.left):
+            with time_limit(self.left + self._grace):
                 figures = work()
         except Exception as failure:
             row |= {"status": "failed", "error": f"{type(failure).__name__}: {failure}"[:TRACE]}
             figures = {"trace": traceback.format_exc()[-TRACE:]}
-            self.failed.append(name)
         row |= {"seconds": round(time.perf_counter() - start, 3), "peak_mb": peak_mb(self.device)}
         row |= figures
+        if row["status"] != "ok":
+            self.failed.append(name)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(f"{json.dumps(row)}\n")
         shown = {key: value for key, value in row.items() if key not in ("card", "torch")}
