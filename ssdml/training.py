@@ -23,8 +23,7 @@ from ssdml.ranks import average_gradients
 if TYPE_CHECKING:
     from ssdml.losses.base import Loss
 
-# Items that are embedded at a time, at most: on a CPU what a layer makes stays in the cache.
-EMBEDDED, EMBEDDED_BY_GPU = 250, 2000
+EMBEDDED, EMBEDDED_BY_GPU = 250, 2000  # items at a time, at most: few stay in a CPU's cache
 PRETRAINING_BATCH, PRETRAINING_RATE = 100, 1e-3
 
 
@@ -129,7 +128,8 @@ class Trainer:
         for group in [] if losses is None else losses.parameter_groups():
             groups.append(group | {"keeps_rate": "lr" in group})
         self._trained = nn.ModuleList([network] if losses is None else [network, losses])
-        self.optimizer = optimizer(groups, weight_decay=weight_decay)
+        fused = {"fused": True} if network.proxies.is_cuda else {}  # one kernel for all parameters
+        self.optimizer = optimizer(groups, weight_decay=weight_decay, **fused)
 
     def step(self, loss: torch.Tensor, rate: float) -> torch.Tensor:
         """One step down the loss at this rate; the loss, which a GPU may not have computed yet."""
