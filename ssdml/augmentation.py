@@ -69,9 +69,15 @@ class RandomViews:
 
     def __call__(self, items: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """Views of images (n, channels, height, width), floating point."""
-        maps, colours, tints, holes = _draw(items, (7, 3, items.shape[1], 2), generator)
-        views = _moved(items, self._maps(maps, *items.shape[2:]), self.border)
-        views = self._coloured(views, colours, tints)
+
+        def draw(width: int) -> torch.Tensor:
+            """Uniform between -1 and 1, (n, width), drawn on the CPU: the same on every device."""
+            return (2 * torch.rand(len(items), width, generator=generator) - 1).to(items.dtype)
+
+        maps, colours, tints, holes = map(draw, (7, 3, items.shape[1], 2))
+        # Some thirty operations on a few numbers each: a GPU takes longer to start them.
+        maps = to_device(self._maps(maps, *items.shape[2:]), items.device)
+        views = self._coloured(_moved(items, maps, self.border), colours, tints)
         return self._pierced(views, holes)
 
     def weaker(self, share: float) -> Self:
@@ -99,20 +105,22 @@ class RandomViews:
         """Images in other colours, within the range that they span together."""
         if not (self.brightness or self.contrast or self.saturation or self.tint):
             return images
+        numbers = to_device(torch.cat([drawn, tints], dim=1), images.device)
         low, high = images.amin(), images.amax()
         span = high - low
-        light, contrast, saturation = (part[:, None, None, None] for part in drawn.T)
+        light, contrast, saturation = (part[:, None, None, None] for part in numbers[:, :3].T)
         gray = images.mean(dim=1, keepdim=True)
         images = gray + (1 + self.saturation * saturation) * (images - gray)
         middle = images.mean(dim=(1, 2, 3), keepdim=True)
         images = middle + (1 + self.contrast * contrast) * (images - middle)
-        offsets = self.brightness * light + self.tint * tints[:, :, None, None]
+        offsets = self.brightness * light + self.tint * numbers[:, 3:, None, None]
         return (images + span * offsets).clamp(low, high)
 
     def _pierced(self, images: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
         """Images with a square of their mean colour, part of which may lie outside."""
         if not self.hole:
             return images
+        drawn = to_device(drawn, images.device)
         places = [torch.linspace(-1, 1, side, device=images.device) for side in images.shape[2:]]
         inside = [
             (place - center[:, None]).abs() < self.hole
@@ -175,20 +183,6 @@ def strong_and_weak(augment: Any, shape: tuple[int, ...]) -> tuple[Augment, Augm
     if views is None:
         return unchanged, unchanged
     return views, views.weaker(WEAK) if hasattr(views, "weaker") else unchanged
-
-
-def _draw(
-    items: torch.Tensor, widths: tuple[int, ...], generator: torch.Generator
-) -> list[torch.Tensor]:
-    """Tables (n, width) of numbers between -1 and 1, drawn on the CPU: the same on every device.
-
-    All of them travel in one copy.
-    """
-    sizes = [len(items) * width for width in widths]
-    numbers = 2 * torch.rand(sum(sizes), generator=generator) - 1
-    drawn = to_device(numbers.to(items.dtype), items.device)
-    parts = zip(drawn.split(sizes), widths, strict=True)
-    return [part.view(len(items), width) for part, width in parts]
 
 
 def _moved(images: torch.Tensor, maps: torch.Tensor, border: bool) -> torch.Tensor:
