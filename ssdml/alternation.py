@@ -175,7 +175,14 @@ def _renewed(state: State, embedding: Array, settings: Settings, rng: np.random.
 
 
 def learn_metric(
-    features: Array, triplets: Triplets, L: Matrix, *, angle: float, max_iter: int, rescale: bool
+    features: Array,
+    triplets: Triplets,
+    L: Matrix,
+    *,
+    angle: float,
+    max_iter: int,
+    rescale: bool,
+    device: str = "cpu",
 ) -> StiefelResult:
     """Orthonormal L that lowers the angular objective of the triplets, from a given start.
 
@@ -183,7 +190,7 @@ def learn_metric(
     the objective is not invariant to scale, and far apart all triplets look alike.
     """
     scale = spread_of_positives(features, triplets, L) if rescale else 1.0
-    objective = angular_objective(features, triplets, angle=angle, scale=scale)
+    objective = angular_objective(features, triplets, angle=angle, scale=scale, device=device)
     return minimize_on_stiefel(objective, L, max_iter=max_iter)
 
 

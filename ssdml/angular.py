@@ -30,7 +30,12 @@ def angular_factor(angle: float) -> float:
 
 
 def angular_objective(
-    rows: npt.ArrayLike, triplets: Triplets, *, angle: float = 40.0, scale: float = 1.0
+    rows: npt.ArrayLike,
+    triplets: Triplets,
+    *,
+    angle: float = 40.0,
+    scale: float = 1.0,
+    device: str = "cpu",
 ) -> Objective:
     r"""Function of L that gives the weighted mean of the angular losses and its gradient.
 
@@ -48,6 +53,9 @@ def angular_objective(
         α in degrees.
     scale : float
         Rows are divided by it.
+    device : str
+        Of torch, in double precision; it holds the differences of the rows, two arrays (T, d). On
+        the CPU NumPy computes, and forms none.
 
     Returns
     -------
@@ -77,9 +85,11 @@ def angular_objective(
     points = np.asarray(rows)[used].astype(np.float64, copy=False)  # a copy by its index
     points /= scale
     anchor, positive, negative = ends.reshape(3, -1)
-    to_positive, to_middle = _incidences(anchor, positive, negative, len(used))
     weights = np.asarray(triplets.weight, dtype=np.float64) / np.sum(triplets.weight)
     factor = angular_factor(angle)
+    if not device.startswith(("cpu", "mps")):  # Apple's GPUs know no double precision
+        return _device_objective(points, (anchor, positive, negative), weights, factor, device)
+    to_positive, to_middle = _incidences(anchor, positive, negative, len(used))
 
     def objective(L: Matrix) -> tuple[float, Matrix]:
         projected = points @ L  # (n, l)
@@ -89,6 +99,33 @@ def angular_objective(
         # dJ/dL = 2 Σ w σ(m) [(a-p)(a-p)ᵀ - 4 tan²α (n-c)(n-c)ᵀ] L
         pulls = to_positive.T @ (slopes * gaps) - factor * (to_middle.T @ (slopes * middle))
         return float(weights @ np.logaddexp(0, margins)), 2 * (points.T @ pulls)
+
+    return objective
+
+
+def _device_objective(
+    points: Matrix,
+    ends: tuple[npt.NDArray[np.intp], ...],
+    weights: npt.NDArray[np.float64],
+    factor: float,
+    device: str,
+) -> Objective:
+    """The same on a device of torch: products of dense matrices, which sum in a fixed order."""
+    import torch
+
+    there = torch.from_numpy(points).to(device)
+    anchor, positive, negative = (there[torch.from_numpy(rows).to(device)] for rows in ends)
+    gaps, middles = anchor - positive, negative - (anchor + positive) / 2  # (T, d)
+    share = torch.from_numpy(weights).to(device)
+
+    def objective(L: Matrix) -> tuple[float, Matrix]:
+        metric = torch.tensor(L, device=device)
+        near, far = gaps @ metric, middles @ metric  # (T, l)
+        margins = near.square().sum(dim=1) - factor * far.square().sum(dim=1)
+        slopes = (share * margins.sigmoid())[:, None]
+        pulls = gaps.T @ (slopes * near) - factor * (middles.T @ (slopes * far))
+        value = share @ torch.logaddexp(margins, torch.zeros_like(margins))
+        return float(value), 2 * pulls.cpu().numpy()
 
     return objective
 

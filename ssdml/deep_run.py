@@ -118,6 +118,7 @@ class DeepRun(PartitionRun):
             angle=settings.angle,
             max_iter=settings.metric_steps,
             rescale=True,
+            device=self.device,
         )
         entry |= {"objective": (result.initial_value, result.value), "n_iter": result.n_iter}
         sums = distributions.T @ (features @ result.point)

@@ -15,7 +15,9 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris
 
 from ssdml import SSDML
+from ssdml.angular import angular_objective
 from ssdml.graphs import knn_graph, propagate_affinities
+from ssdml.graphs.triplets import Triplets
 from ssdml.losses import GraphConsistency, ProxyGMLLoss
 from ssdml.training import Schedule
 from tests.contracts.test_networks import every_estimator
@@ -128,6 +130,8 @@ def test_a_loss_has_the_value_and_the_slopes_of_the_cpu(name):
 
 
 def test_the_residual_head_learns_what_it_does_on_the_cpu(monkeypatch):
+    """Without dropout, which a GPU draws by itself."""
+    monkeypatch.setattr("torch.nn.Dropout.forward", lambda dropout, rows: rows)
     short = Schedule(n_steps=15, batch_size=32)
     monkeypatch.setattr("ssdml.residual_training.schedule_for", lambda n_rows: short)
     X, y = load_iris(return_X_y=True)
@@ -137,6 +141,17 @@ def test_the_residual_head_learns_what_it_does_on_the_cpu(monkeypatch):
         SSDML(device=device, **options).fit(X, labels).transform(X) for device in ("cpu", DEVICE)
     )
     assert np.abs(there - here).max() < 0.05 * np.abs(here).max()
+
+
+def test_the_objective_of_the_metric_is_that_of_the_cpu(rng):
+    rows, L = rng.standard_normal((40, 7)), np.linalg.qr(rng.standard_normal((7, 3)))[0]
+    ends = np.array([rng.choice(40, 3, replace=False) for _ in range(90)]).T
+    triplets = Triplets(*ends, rng.random(90))
+    here, there = (
+        angular_objective(rows, triplets, scale=0.1, device=device)(L) for device in ("cpu", DEVICE)
+    )
+    assert there[0] == pytest.approx(here[0], rel=1e-12)
+    np.testing.assert_allclose(there[1], here[1], rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
