@@ -41,6 +41,7 @@ from ssdml.training import (
     embed_items,
     has_bfloat16,
     mixed_precision,
+    one_thread,
     pretrain,
     read_behind,
     seeded,
@@ -196,13 +197,13 @@ class PartitionRun(ABC):
     def _train(self, number: int, rng: np.random.Generator, show: Show) -> list[float]:
         """The backbone's epochs on a partition; the mean loss of each."""
         n_steps, epochs = self._steps_of(number), self.epochs_of(number)
-        batches = self._batches(self.parts[number], number, rng)
+        batches = enumerate(self._batches(self.parts[number], number, rng))
         losses: list[float] = []
         in_training = mixed_precision(self.network, self.mixed)
-        with seeded(int(rng.integers(2**31)), self.device), in_training:
+        on_gpu = self.device.startswith("cuda")  # which more threads of the CPU keep waiting
+        with seeded(int(rng.integers(2**31)), self.device), in_training, one_thread(on_gpu):
             self.network.train()
-            drawn = enumerate(batches)
-            steps = (self.trainer.step(self._loss(b), self._rate(number, i)) for i, b in drawn)
+            steps = (self.trainer.step(self._loss(b), self._rate(number, i)) for i, b in batches)
             for step, loss in enumerate(read_behind(steps, self.device)):
                 losses.append(loss)
                 show((step + 1) / n_steps, self._note(number, step * epochs // n_steps, losses[-1]))

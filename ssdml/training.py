@@ -298,10 +298,10 @@ def has_bfloat16(device: str) -> bool:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def one_thread(wanted: bool = True) -> Iterator[None]:
     """Torch on one thread of the CPU: batches are small, and sums do not depend on the machine."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(1 if wanted else before)
     try:
         yield
     finally:

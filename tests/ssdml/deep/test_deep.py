@@ -15,7 +15,7 @@ from ssdml.deep_config import run_seed
 from ssdml.evaluation import evaluate, triplet_purity
 from ssdml.progress import Stages
 from ssdml.sampling import confidences
-from tests.deep import assert_same_weights, small_model, small_network
+from tests.deep import DEVICE, assert_same_weights, small_model, small_network
 
 
 class TestWhatIsLearned:
@@ -99,7 +99,8 @@ class TestWhatIsLearned:
         starts, ends = [], []
 
         def spy(features, triplets, start, **options):
-            assert options == {"angle": 40.0, "max_iter": 3, "rescale": True}
+            expected = {"angle": 40.0, "max_iter": 3, "rescale": True, "device": DEVICE}
+            assert options == expected
             starts.append(start)
             found = learn_metric(features, triplets, start, **options)
             ends.append(found.point)
