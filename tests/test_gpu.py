@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 
-from tools.gpu.__main__ import main
+from tools.gpu.__main__ import ROOT, main
 from tools.gpu.rows import Rows
 
 
@@ -33,6 +33,15 @@ def test_a_dry_run_measures_everything_on_the_cpu(tmp_path, capsys):
     before = (tmp_path / "checks.jsonl").read_text()
     assert main(["checks", *arguments]) == 0
     assert (tmp_path / "checks.jsonl").read_text() == before
+
+
+@pytest.mark.parametrize("part", ["checks", "cifar10"])
+def test_published_rows_name_their_card_and_none_is_there_twice(part):
+    rows = read(ROOT / "docs" / "results" / "gpu" / f"{part}.jsonl")
+    assert all(row["status"] == "ok" and row["card"] != "cpu" for row in rows)
+    assert all(row["peak_mb"] >= 0 and row["seconds"] >= 0 for row in rows)
+    runs = [(row["name"], row["card"]) for row in rows]
+    assert len(set(runs)) == len(runs)
 
 
 def test_without_a_card_it_says_what_to_do(capsys, monkeypatch, tmp_path):

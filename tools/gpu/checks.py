@@ -39,7 +39,7 @@ def run_checks(rows: Rows, *, toy: bool) -> None:
         rows.measure(f"step, {name}, {size}", partial(step_row, name, size, device, toy=toy))
         rows.measure(f"waits, {name}", partial(waits_row, name, size, device, toy=toy))
         rows.measure(f"resume, {name}", partial(resume_row, name, device, toy=toy))
-    rows.measure("one rank", lambda: one_rank_row(device))
+    rows.measure("one rank", partial(one_rank_row, device, toy=toy))
     rows.measure("mnist, parts", lambda: mnist_parts(device, toy=toy), needs=15)
     neighbors(rows, (400, 500) if toy else (100_000, 1_000_000))
     if not toy:
@@ -147,6 +147,7 @@ def resume_row(name: str, device: str, *, toy: bool) -> Row:
     row: Row = {}
     options = {"mixed_precision": not toy, "epochs": 2 if toy else 4}
     options["epochs_per_partition"] = options["epochs"] // 2
+    options["metric_steps"] = 0 if toy else 3
     for kind, exactly in (("default", False), ("deterministic", True)):
         with cudnn(deterministic=exactly), TemporaryDirectory() as folder:
             start = time.perf_counter()
@@ -163,7 +164,7 @@ def resume_row(name: str, device: str, *, toy: bool) -> Row:
     return row
 
 
-def one_rank_row(device: str) -> Row:
+def one_rank_row(device: str, *, toy: bool) -> Row:
     """A fit through the collectives of a group of one rank, beside a fit without a group."""
     from unittest.mock import patch
 
@@ -172,6 +173,7 @@ def one_rank_row(device: str) -> Row:
     backend = "nccl" if device.startswith("cuda") else "gloo"
     images = enlarged_digits(150, SHAPES["mnist"], 5)
     options = {"epochs": 2, "epochs_per_partition": 1, "mixed_precision": False}
+    options["metric_steps"] = 0 if toy else 3
     with cudnn(deterministic=True):
         alone = small_fit("mnist", device, images, **options)
         distributed.init_process_group(backend, store=distributed.HashStore(), rank=0, world_size=1)
