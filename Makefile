@@ -4,6 +4,7 @@
 ## make types    mypy, strict
 ## make docs     the documentation: build/site/index.html
 ## make bench    the benchmarks
+## make gpu      measurements on a CUDA device, in two parts; rows go to docs/results/gpu
 ## make clean    remove what was built, keep the virtual environment
 ##
 ## The first run makes a virtual environment in .venv. PYTHON=python3.12 picks an interpreter,
@@ -15,7 +16,7 @@ ARGS ?=
 
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint types docs bench clean
+.PHONY: help demo test lint types docs bench gpu clean
 
 help:
 	@sed -n 's/^## \{0,1\}//p' Makefile
@@ -41,9 +42,12 @@ docs: $(VENV)/installed-test
 bench: $(VENV)/installed-test
 	$(BIN)/python -m pytest tests/benchmarks --override-ini addopts=--import-mode=importlib $(ARGS)
 
+gpu: $(VENV)/installed-test
+	$(BIN)/python -m tools.gpu $(ARGS)
+
 clean:
 	rm -rf build dist *.egg-info demo .pytest_cache .mypy_cache .ruff_cache .benchmarks
-	find ssdml graphs baselines tests examples -name __pycache__ -prune -exec rm -rf {} +
+	find ssdml graphs baselines tests tools examples -name __pycache__ -prune -exec rm -rf {} +
 
 # pip is the last thing that venv makes: where it is missing, the environment is not whole.
 $(BIN)/pip:

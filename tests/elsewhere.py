@@ -15,8 +15,9 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris
 
 from ssdml import SSDML
-from ssdml.graphs import knn_graph, propagate_affinities
+from ssdml.graphs import Triplets, knn_graph, propagate_affinities
 from ssdml.losses import GraphConsistency, ProxyGMLLoss
+from ssdml.metric.stiefel import angular_objective
 from ssdml.networks.training import Schedule
 from tests.contracts.test_networks import every_estimator
 from tests.deep import DEVICE, assert_same_weights, small_images, small_model, small_network
@@ -127,6 +128,7 @@ def test_losses_equal_those_on_the_cpu(name):
 
 
 def test_residual_head_fits_as_on_the_cpu(monkeypatch):
+    monkeypatch.setattr("torch.nn.Dropout.forward", lambda dropout, rows: rows)  # a GPU's own draws
     short = Schedule(n_steps=8, batch_size=32)
     monkeypatch.setattr("ssdml.metric.residual.schedule_for", lambda n_rows: short)
     X, y = load_iris(return_X_y=True)
@@ -136,6 +138,17 @@ def test_residual_head_fits_as_on_the_cpu(monkeypatch):
         SSDML(device=device, **options).fit(X, labels).transform(X) for device in ("cpu", DEVICE)
     )
     assert np.abs(there - here).max() < 0.05 * np.abs(here).max()
+
+
+def test_metric_objective_equals_the_cpus(rng):
+    rows, L = rng.standard_normal((40, 7)), np.linalg.qr(rng.standard_normal((7, 3)))[0]
+    ends = np.array([rng.choice(40, 3, replace=False) for _ in range(90)]).T
+    triplets = Triplets(*ends, rng.random(90))
+    here, there = (
+        angular_objective(rows, triplets, scale=0.1, device=device)(L) for device in ("cpu", DEVICE)
+    )
+    assert there[0] == pytest.approx(here[0], rel=1e-12)
+    np.testing.assert_allclose(there[1], here[1], rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])

@@ -82,6 +82,7 @@ def test_the_demo_says_where_its_report_is(project):
         ("types", "mypy"),
         ("docs", "sphinx"),
         ("bench", "bench"),
+        ("gpu", "gpu"),
     ],
 )
 def test_a_failure_is_not_swallowed(project, target, fails):

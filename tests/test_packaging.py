@@ -18,7 +18,7 @@ import pytest
 import ssdml
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("ssdml", "graphs", "baselines", "tests", "examples")
+FOLDERS = ("ssdml", "graphs", "baselines", "tests", "examples", "tools")
 PAGES = ("README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile")
 IN_WHEEL = {"ssdml": "ssdml", "graphs": "ssdml/graphs", "baselines": "ssdml/baselines"}
 KINDS = {".py", ".pyi", ".typed", ".jinja", ".css", ".js"}

@@ -9,7 +9,7 @@ from numbers import Integral
 
 import numpy as np
 from sklearn.utils._param_validation import Interval
-from torch import Tensor, from_numpy, nn
+from torch import Tensor, from_numpy, nn, zeros
 from torch.nn import functional
 
 from ssdml.baselines.deep.recipe import Recipe, Softmax, UnsupervisedTrainer
@@ -66,7 +66,9 @@ class DeepCluster(Recipe):
         for count in counts:
             own = rng.spawn(1)[0]
             codes = from_first_rank(partial(self._clusters, run, rows, own))
-            nn.init.normal_(head.linear.weight, std=0.01)
+            # Drawn on the CPU: the same on every device.
+            drawn = nn.init.normal_(zeros(head.linear.weight.shape), std=0.01)
+            head.linear.weight.data.copy_(drawn)
             nn.init.zeros_(head.linear.bias)
             run.forget_head()
             for batch in balanced_batches(codes, np.ones(len(rows)), size, count, rng):

@@ -30,7 +30,7 @@ from ssdml.networks.training import Schedule, rate_at
 from ssdml.utils.distributed import gathered, rank_slice, world_size
 from ssdml.utils.labels import confidences
 from ssdml.utils.linalg import nearest_orthonormal
-from ssdml.utils.torch_tools import evaluating
+from ssdml.utils.torch_tools import evaluating, to_device
 from ssdml.utils.typing import Array, Indices, Ints
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ class AlternationTrainer(PartitionTrainer):
             angle=estimator.angle,
             max_iter=estimator.metric_steps,
             rescale=True,
+            device=self.device,
         )
         entry |= {"objective": (result.initial_value, result.value), "n_iter": result.n_iter}
         sums = distributions.T @ (features @ result.point)
@@ -155,7 +156,7 @@ class AlternationTrainer(PartitionTrainer):
         """Add the losses of classes, triplets, consistency and the user's own."""
         rows, classes, others = batch
         share = rank_slice(len(rows))
-        labels = torch.from_numpy(classes).to(self.device)
+        labels = to_device(torch.from_numpy(classes), self.device)
         parts = [self._augmented(self.views, self.samples.batch(rows))[share]]
         if self.estimator.consistency:
             unseen = self.samples.batch(others)

@@ -30,12 +30,18 @@ from ssdml.graphs.triplets import Triplets
 from ssdml.networks.data import Samples
 from ssdml.networks.metric_network import MetricNetwork
 from ssdml.networks.sampling import partitions, spaced
-from ssdml.networks.training import Stepper, embed_samples, mixed_precision, pretrain
+from ssdml.networks.training import (
+    Stepper,
+    embed_samples,
+    mixed_precision,
+    pretrain,
+    read_behind,
+)
 from ssdml.utils.distributed import broadcast_weights, from_first_rank
 from ssdml.utils.labels import class_codes, likeliest, one_hot, proxy_accuracy
 from ssdml.utils.linalg import unit_rows
 from ssdml.utils.progress import Show
-from ssdml.utils.torch_tools import has_bfloat16, seeded
+from ssdml.utils.torch_tools import has_bfloat16, one_thread, seeded
 from ssdml.utils.typing import Array, Indices, Ints
 from ssdml.utils.validation import UNLABELED
 
@@ -166,17 +172,18 @@ class PartitionTrainer(ABC):
     def _train(self, number: int, rng: np.random.Generator, show: Show, note: str) -> list[float]:
         """Train the network on a partition; return the mean loss per epoch."""
         n_steps, epochs = self._steps_of(number), self.epochs_of(number)
-        batches = self._batches(self.parts[number], number, rng)
+        batches = enumerate(self._batches(self.parts[number], number, rng))
         first = number * self.estimator.epochs_per_partition + 1
         losses: list[float] = []
         with (
             seeded(int(rng.integers(2**31)), self.device),
             mixed_precision(self.network, self.mixed),
+            one_thread(self.device.startswith("cuda")),  # more threads would delay the GPU
         ):
             self.network.train()
-            for step, batch in enumerate(batches):
-                rate = self._rate(number, step)
-                losses.append(self.stepper.step(self._loss(batch), rate))
+            steps = (self.stepper.step(self._loss(b), self._rate(number, i)) for i, b in batches)
+            for step, loss in enumerate(read_behind(steps, self.device)):
+                losses.append(loss)
                 epoch = f"epoch {first + step * epochs // n_steps} of {self.estimator.epochs}"
                 show((step + 1) / n_steps, f"{epoch}, loss {losses[-1]:.3f}{note}")
                 if not math.isfinite(losses[-1]):

@@ -11,7 +11,7 @@ from ssdml.losses.base import Loss
 from ssdml.losses.batch import Batch
 from ssdml.losses.pairs import pair_weights, squared_distances, weighted_mean
 from ssdml.utils.linalg import angular_factor
-from ssdml.utils.torch_tools import take_rows
+from ssdml.utils.torch_tools import take_rows, to_device
 
 
 def angular_triplet_loss(
@@ -151,11 +151,9 @@ def batch_angular_loss(
     embedding: torch.Tensor, labels: torch.Tensor, angle: float, n_negatives: int
 ) -> torch.Tensor:
     """Compute the mean angular loss with a random positive and the hardest negatives per anchor."""
-    anchor, positive, negative = batch_triplets(embedding.detach(), labels, n_negatives)
-    if not len(anchor):
-        return embedding.sum() * 0
-    parts = (take_rows(embedding, places) for places in (anchor, positive, negative))
-    return angular_triplet_loss(*parts, angle=angle).mean()
+    *ends, kept = _candidates(embedding.detach(), labels, n_negatives)
+    losses = angular_triplet_loss(*(take_rows(embedding, rows) for rows in ends), angle=angle)
+    return (losses * kept).sum() / kept.sum().clamp(min=1)  # indexing by it would stall a GPU
 
 
 def batch_triplets(
@@ -172,15 +170,24 @@ def batch_triplets(
     >>> a.tolist(), p.tolist(), n.tolist()
     ([0, 1, 2, 3], [1, 0, 3, 2], [2, 2, 1, 1])
     """
+    anchor, positive, negative, kept = _candidates(embedding, labels, n_negatives)
+    return anchor[kept], positive[kept], negative[kept]
+
+
+def _candidates(
+    embedding: torch.Tensor, labels: torch.Tensor, n_negatives: int
+) -> tuple[torch.Tensor, ...]:
+    """Return anchors, positives and negatives, ``n_negatives`` per row, and which are triplets."""
     same = labels[:, None] == labels
     similar = same & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
     usable = similar.any(dim=1) & ~same.all(dim=1)
-    drawn = torch.rand(same.shape).to(labels.device)  # on the CPU: the same on every device
+    drawn = to_device(torch.rand(same.shape), labels.device)  # the same on every device
     scores = drawn.masked_fill(~similar, -1.0)
     positive = scores.argmax(dim=1)
     middle = (embedding + embedding[positive]) / 2
     squares = torch.cdist(middle, embedding).masked_fill(same, math.inf)
     nearest = squares.topk(min(n_negatives, len(labels)), largest=False)
     kept = usable[:, None] & nearest.values.isfinite()
-    anchor, rank = kept.nonzero(as_tuple=True)
-    return anchor, positive[anchor], nearest.indices[anchor, rank]
+    rows = torch.arange(len(labels), device=labels.device)[:, None].expand_as(kept)
+    ends = (rows, positive[:, None].expand_as(kept), nearest.indices)
+    return *(part.flatten() for part in ends), kept.flatten()

@@ -159,7 +159,14 @@ def _update_labels(state: State, embedding: Array, model: SSDML, rng: np.random.
 
 
 def learn_metric(
-    features: Array, triplets: Triplets, L: Floats, *, angle: float, max_iter: int, rescale: bool
+    features: Array,
+    triplets: Triplets,
+    L: Floats,
+    *,
+    angle: float,
+    max_iter: int,
+    rescale: bool,
+    device: str = "cpu",
 ) -> StiefelResult:
     """Minimize the angular objective of the triplets over orthonormal L, starting at ``L``.
 
@@ -167,7 +174,7 @@ def learn_metric(
     mean squared distance of anchors to positives is 1 under the initial L.
     """
     scale = _spread_of_positives(features, triplets, L) if rescale else 1.0
-    objective = angular_objective(features, triplets, angle=angle, scale=scale)
+    objective = angular_objective(features, triplets, angle=angle, scale=scale, device=device)
     return minimize_on_stiefel(objective, L, max_iter=max_iter)
 
 

@@ -73,7 +73,7 @@ def train_backbone(
             loss = batch_angular_loss(
                 embedding, labels, angle, plan.n_negatives
             ) + functional.cross_entropy(network.logits(embedding), labels)
-            losses.append(trainer.step(loss, rate_at(step / plan.n_steps, plan)))
+            losses.append(float(trainer.step(loss, rate_at(step / plan.n_steps, plan))))
             if progress is not None:
                 progress(len(losses) / plan.n_steps)
     return backbone.eval().cpu(), losses

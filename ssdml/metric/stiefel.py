@@ -168,7 +168,12 @@ def _gradient_norm(manifold: Any, point: Floats, gradient: Floats) -> float:
 
 
 def angular_objective(
-    rows: npt.ArrayLike, triplets: Triplets, *, angle: float = 40.0, scale: float = 1.0
+    rows: npt.ArrayLike,
+    triplets: Triplets,
+    *,
+    angle: float = 40.0,
+    scale: float = 1.0,
+    device: str = "cpu",
 ) -> Objective:
     r"""Weighted mean of the angular losses of triplets, as a function of L with its gradient.
 
@@ -186,6 +191,8 @@ def angular_objective(
         α in degrees.
     scale : float
         Divisor of the rows.
+    device : str
+        A GPU computes in double precision and holds two arrays (T, d) of differences.
 
     Returns
     -------
@@ -214,9 +221,11 @@ def angular_objective(
     points = np.asarray(rows)[used].astype(np.float64, copy=False)  # indexing copies
     points /= scale
     anchor, positive, negative = ends.reshape(3, -1)
-    to_positive, to_middle = _incidences(anchor, positive, negative, len(used))
     weights = np.asarray(triplets.weight, dtype=np.float64) / np.sum(triplets.weight)
     factor = angular_factor(angle)
+    if not device.startswith(("cpu", "mps")):  # Apple's GPUs have no double precision
+        return _device_objective(points, (anchor, positive, negative), weights, factor, device)
+    to_positive, to_middle = _incidences(anchor, positive, negative, len(used))
 
     def objective(L: Floats) -> tuple[float, Floats]:
         projected = points @ L  # (n, l)
@@ -226,6 +235,29 @@ def angular_objective(
         # dJ/dL = 2 Σ w σ(m) [(a-p)(a-p)ᵀ - 4 tan²α (n-c)(n-c)ᵀ] L
         pulls = to_positive.T @ (slopes * gaps) - factor * (to_middle.T @ (slopes * middle))
         return float(weights @ np.logaddexp(0, margins)), 2 * (points.T @ pulls)
+
+    return objective
+
+
+def _device_objective(
+    points: Floats, ends: tuple[Indices, ...], weights: Floats, factor: float, device: str
+) -> Objective:
+    """Compute the same on a GPU by dense products, which add in a fixed order."""
+    import torch
+
+    rows = torch.from_numpy(points).to(device)
+    anchor, positive, negative = (rows[torch.from_numpy(end).to(device)] for end in ends)
+    gaps, middles = anchor - positive, negative - (anchor + positive) / 2  # (T, d)
+    shares = torch.from_numpy(weights).to(device)
+
+    def objective(L: Floats) -> tuple[float, Floats]:
+        metric = torch.tensor(L, device=device)
+        near, far = gaps @ metric, middles @ metric  # (T, l)
+        margins = near.square().sum(dim=1) - factor * far.square().sum(dim=1)
+        slopes = (shares * margins.sigmoid())[:, None]
+        pulls = gaps.T @ (slopes * near) - factor * (middles.T @ (slopes * far))
+        value = shares @ torch.logaddexp(margins, torch.zeros_like(margins))
+        return float(value), 2 * pulls.cpu().numpy()
 
     return objective
 

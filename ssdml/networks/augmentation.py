@@ -9,6 +9,8 @@ from typing import Any, Protocol, Self
 import torch
 from torch.nn import functional
 
+from ssdml.utils.torch_tools import to_device
+
 WEAK = 0.25  # strength of weak views
 
 
@@ -66,14 +68,15 @@ class RandomViews:
     def __call__(self, samples: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """Augment images (n, channels, height, width), floating point."""
 
-        def draw(*shape: int) -> torch.Tensor:
-            """Draw uniformly from [-1, 1] on the CPU: equal on every device."""
-            numbers = 2 * torch.rand(len(samples), *shape, generator=generator) - 1
-            return numbers.to(samples.device, samples.dtype)
+        def draw(width: int) -> torch.Tensor:
+            """Draw (n, width) uniformly from [-1, 1] on the CPU: equal on every device."""
+            return (2 * torch.rand(len(samples), width, generator=generator) - 1).to(samples.dtype)
 
-        views = _moved(samples, self._maps(draw(7), *samples.shape[2:]), self.border)
-        views = self._colored(views, draw(3), draw(samples.shape[1]))
-        return self._pierced(views, draw(2))
+        maps, colors, tints, holes = map(draw, (7, 3, samples.shape[1], 2))
+        # Thirty operations on a few numbers each: a GPU takes longer to launch them.
+        maps = to_device(self._maps(maps, *samples.shape[2:]), samples.device)
+        views = self._colored(_moved(samples, maps, self.border), colors, tints)
+        return self._pierced(views, holes)
 
     def weaker(self, share: float) -> Self:
         """Views of this share of the strength, without holes."""
@@ -100,20 +103,22 @@ class RandomViews:
         """Change the colors within the range of the batch."""
         if not (self.brightness or self.contrast or self.saturation or self.tint):
             return images
+        numbers = to_device(torch.cat([drawn, tints], dim=1), images.device)
         low, high = images.amin(), images.amax()
         span = high - low
-        light, contrast, saturation = (part[:, None, None, None] for part in drawn.T)
+        light, contrast, saturation = (part[:, None, None, None] for part in numbers[:, :3].T)
         gray = images.mean(dim=1, keepdim=True)
         images = gray + (1 + self.saturation * saturation) * (images - gray)
         middle = images.mean(dim=(1, 2, 3), keepdim=True)
         images = middle + (1 + self.contrast * contrast) * (images - middle)
-        offsets = self.brightness * light + self.tint * tints[:, :, None, None]
+        offsets = self.brightness * light + self.tint * numbers[:, 3:, None, None]
         return (images + span * offsets).clamp(low, high)
 
     def _pierced(self, images: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
         """Fill a square, partly outside perhaps, with the mean color of the image."""
         if not self.hole:
             return images
+        drawn = to_device(drawn, images.device)
         places = [torch.linspace(-1, 1, side, device=images.device) for side in images.shape[2:]]
         inside = [
             (place - center[:, None]).abs() < self.hole

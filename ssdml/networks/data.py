@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 
 from ssdml.utils.labels import encode_partial_labels
+from ssdml.utils.torch_tools import to_device
 from ssdml.utils.typing import Indices
 from ssdml.utils.validation import has_channels_last
 
@@ -53,8 +54,8 @@ class StoredSamples:
 
     def batch(self, indices: Indices) -> torch.Tensor:
         """Return the samples at these indices."""
-        batch = self._stored[torch.from_numpy(indices).to(self._stored.device)]
-        return _floating(batch.to(self._device))
+        batch = self._stored[to_device(torch.from_numpy(indices), self._stored.device)]
+        return _floating(to_device(batch, self._device))
 
 
 class LoadedSamples:

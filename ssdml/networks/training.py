@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +23,7 @@ from ssdml.utils.typing import Array, Indices, Ints
 if TYPE_CHECKING:
     from ssdml.losses.base import Loss
 
-EMBEDDED = 250  # samples embedded at once, at most: activations stay in the cache
+EMBEDDED, EMBEDDED_BY_GPU = 250, 2000  # samples at once, at most: 250 fit a CPU's cache
 PRETRAINING_BATCH, PRETRAINING_RATE = 100, 1e-3
 
 
@@ -56,10 +57,11 @@ class Stepper:
         for group in [] if losses is None else losses.parameter_groups():
             groups.append(group | {"keeps_rate": "lr" in group})
         self._trained = nn.ModuleList([network] if losses is None else [network, losses])
-        self.optimizer = optimizer(groups, weight_decay=weight_decay)
+        fused = {"fused": True} if network.proxies.is_cuda else {}  # one kernel for all parameters
+        self.optimizer = optimizer(groups, weight_decay=weight_decay, **fused)
 
-    def step(self, loss: torch.Tensor, rate: float) -> float:
-        """Take one step at this learning rate; return the loss."""
+    def step(self, loss: torch.Tensor, rate: float) -> torch.Tensor:
+        """Take one step at this learning rate; return the loss, which a GPU may still compute."""
         if not loss.requires_grad:
             raise ValueError(
                 "backbone must have a trainable parameter; got a loss that depends on none: all "
@@ -72,7 +74,7 @@ class Stepper:
         loss.backward()  # type: ignore[no-untyped-call]
         average_gradients(self._trained)
         self.optimizer.step()
-        return float(loss.detach())
+        return loss.detach()
 
     def optimizer_tensors(self) -> dict[str, torch.Tensor]:
         """Return the optimizer's state, named ``optimizer.<parameter>.<name>``."""
@@ -93,6 +95,22 @@ class Stepper:
                 value = torch.empty_like(parameters[int(number)]).copy_(value)
             content["state"].setdefault(int(number), {})[name] = value
         self.optimizer.load_state_dict(content)
+
+
+def read_behind(losses: Iterable[torch.Tensor], device: str) -> Iterator[float]:
+    """Read the loss of each step; off the CPU, after the next step is queued: no GPU waits.
+
+    Examples
+    --------
+    >>> list(read_behind([torch.tensor(0.5), torch.tensor(0.25)], "cuda"))
+    [0.5, 0.25]
+    """
+    waiting: deque[torch.Tensor] = deque()
+    for loss in losses:
+        waiting.append(loss)
+        if device == "cpu" or len(waiting) > 1:
+            yield float(waiting.popleft())
+    yield from map(float, waiting)
 
 
 def pretrain(
@@ -141,12 +159,13 @@ def embed_samples(
 ) -> Array:
     """Compute the "features" or the "embedding" of samples, in evaluation mode and in float32.
 
-    Takes ``8 * batch_size`` samples at a time, at most 250: without gradients they need no more
-    memory than a training step.
+    Takes ``8 * batch_size`` samples at a time, at most 250 on a CPU and 2,000 elsewhere: without
+    gradients they need no more memory than a training step.
     """
+    most = EMBEDDED if network.proxies.device.type == "cpu" else EMBEDDED_BY_GPU
     apply = network.features if kind == "features" else network
     rows = np.arange(len(samples)) if rows is None else rows
-    blocks = row_blocks(len(rows), min(EMBEDDED, 8 * batch_size))
+    blocks = row_blocks(len(rows), min(most, 8 * batch_size))
     with evaluating(network), mixed_precision(network, False):
         parts = [apply(samples.batch(rows[block])).float().cpu() for block in blocks]
     embedded: Array = torch.cat(parts).numpy()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import distributed, nn
@@ -28,9 +28,14 @@ def world_size() -> int:
     return 1
 
 
+def is_distributed() -> bool:
+    """Whether several processes train together."""
+    return world_size() > 1
+
+
 def rank() -> int:
     """Rank of this process (0 if not distributed)."""
-    return distributed.get_rank() if world_size() > 1 else 0
+    return distributed.get_rank() if is_distributed() else 0
 
 
 def init_process_group(device: str) -> str:
@@ -89,21 +94,16 @@ def rank_slice(size: int) -> slice:
 
 
 def gathered(rows: torch.Tensor) -> torch.Tensor:
-    """Gather the rows of all ranks in order; gradients flow back to each rank.
-
-    Each rank computes the same loss, so the gradient of its rows is world_size times the right one,
-    until :func:`average_gradients`.
-    """
-    if world_size() == 1:
+    """Gather the rows of all ranks in order; gradients flow back to each rank."""
+    if not is_distributed():
         return rows
-    from torch.distributed.nn.functional import all_gather
-
-    return torch.cat(all_gather(rows))  # type: ignore[no-untyped-call]
+    whole: torch.Tensor = _Gather.apply(rows)  # type: ignore[no-untyped-call]
+    return whole
 
 
 def from_first_rank(compute: Callable[[], T]) -> T:
     """Compute on the first rank and broadcast the result."""
-    if world_size() == 1:
+    if not is_distributed():
         return compute()
     message = [compute() if rank() == 0 else None]
     distributed.broadcast_object_list(message, src=0)
@@ -112,14 +112,14 @@ def from_first_rank(compute: Callable[[], T]) -> T:
 
 def broadcast_weights(module: nn.Module) -> None:
     """Copy the state of a module from the first rank to all others."""
-    if world_size() > 1:
+    if is_distributed():
         state = {name: value.cpu() for name, value in module.state_dict().items()}
         module.load_state_dict(from_first_rank(lambda: state))
 
 
 def average_gradients(module: nn.Module) -> None:
     """Average the gradients over all ranks, in one message."""
-    if world_size() == 1:
+    if not is_distributed():
         return
     gradients = [p.grad for p in module.parameters() if p.grad is not None]
     flat = torch.cat([gradient.flatten() for gradient in gradients])
@@ -129,3 +129,26 @@ def average_gradients(module: nn.Module) -> None:
     for gradient in gradients:
         gradient.copy_(flat[start : start + gradient.numel()].view_as(gradient))
         start += gradient.numel()
+
+
+class _Gather(torch.autograd.Function):
+    """Gather rows; torch 2.13 deprecates its own all_gather with gradients.
+
+    Each rank computes the same loss, so the gradients of a slice add up to world_size times the
+    right one, until :func:`average_gradients`.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor) -> torch.Tensor:
+        rows = rows.contiguous()  # as NCCL requires
+        parts = [torch.empty_like(rows) for _ in range(world_size())]
+        distributed.all_gather(parts, rows)
+        ctx.size = len(rows)
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        whole = gradients[0].clone(memory_format=torch.contiguous_format)
+        distributed.all_reduce(whole)
+        start = rank() * ctx.size
+        return whole[start : start + ctx.size]

@@ -42,6 +42,16 @@ def _kind(value: Any) -> str:
     return str(value.dtype) if isinstance(value, torch.Tensor) else type(value).__name__
 
 
+def to_device(tensor: torch.Tensor, device: torch.device | str) -> torch.Tensor:
+    """Copy a CPU tensor to a device, to CUDA through pinned memory.
+
+    A copy from memory that is not pinned waits until the GPU has finished everything before it.
+    """
+    if torch.device(device).type != "cuda" or tensor.device.type != "cpu":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
+
+
 def unit_rows(rows: torch.Tensor) -> torch.Tensor:
     """Scale rows to length 1; rows of zeros stay zero, with a finite gradient."""
     # Multiply, don't divide: the gradient of a quotient needs three more passes over the rows.
@@ -187,10 +197,10 @@ def evaluating(network: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def one_thread(wanted: bool = True) -> Iterator[None]:
     """Run torch on one CPU thread: batches are small, and sums do not depend on the machine."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(1 if wanted else before)
     try:
         yield
     finally:

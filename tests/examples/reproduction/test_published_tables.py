@@ -25,9 +25,9 @@ SPEC = importlib.util.spec_from_file_location("tables", ROOT / "docs/tables.py")
 tables = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(tables)
 
-FILES = sorted(tables.RESULTS.rglob("*.jsonl"))
 DIGITS = tables.RESULTS / "features/digits.jsonl"
 FORMS = {"features": "unit", "components": "components", "networks": "raw"}  # by folder
+FILES = sorted(path for folder in FORMS for path in (tables.RESULTS / folder).glob("*.jsonl"))
 
 
 def read(path):

@@ -16,7 +16,7 @@ from ssdml.evaluation import evaluate, triplet_purity
 from ssdml.metric.alternation import learn_metric
 from ssdml.utils.labels import confidences
 from ssdml.utils.progress import Stages
-from tests.deep import assert_same_weights, small_model, small_network
+from tests.deep import DEVICE, assert_same_weights, small_model, small_network
 
 
 class TestWhatIsLearned:
@@ -98,7 +98,8 @@ class TestWhatIsLearned:
         starts, ends = [], []
 
         def spy(features, triplets, start, **options):
-            assert options == {"angle": 40.0, "max_iter": 3, "rescale": True}
+            expected = {"angle": 40.0, "max_iter": 3, "rescale": True, "device": DEVICE}
+            assert options == expected
             starts.append(start)
             found = learn_metric(features, triplets, start, **options)
             ends.append(found.point)

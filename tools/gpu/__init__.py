@@ -1,0 +1,1 @@
+"""Measurements on a CUDA device, a JSON line each: ``python -m tools.gpu``."""
