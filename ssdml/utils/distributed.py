@@ -92,7 +92,7 @@ def gathered(rows: torch.Tensor) -> torch.Tensor:
     """Gather the rows of all ranks in order; gradients flow back to each rank.
 
     Each rank computes the same loss, so the gradient of its rows is world_size times the right one,
-    until :func:`average_gradients`.
+    until ``average_gradients``.
     """
     if world_size() == 1:
         return rows
