@@ -65,7 +65,7 @@ class Searcher:
         width = min(count + SLACK, len(self.rows))
 
         def doubt(targets: Array, scores: Array, candidates: Ints) -> npt.NDArray[np.bool_]:
-            missing = (candidates < 0).any(axis=1)  # squares overflowed in float32
+            missing = np.asarray((candidates < 0).any(axis=1))  # squares overflowed in float32
             if width == len(self.rows):
                 return missing
             # A row left out scores at least as much as the last candidate. It can be among the
@@ -74,7 +74,7 @@ class Searcher:
             with np.errstate(invalid="ignore"):
                 gap = scores[:, -1] - scores[:, count - 1]
                 sure = gap > 2 * self.space.score_error(targets, scores[:, count - 1])
-            return np.asarray(missing | ~sure)
+            return missing | ~sure
 
         return self._rank(self._find, queries, count, width, doubt, progress)
 
