@@ -18,7 +18,7 @@ from ssdml import SSDML
 from ssdml.graphs import knn_graph, propagate_affinities
 from ssdml.losses import GraphConsistency, ProxyGMLLoss
 from ssdml.networks.training import Schedule
-from tests.contracts.test_networks import every_estimator
+from tests.contracts.test_networks import every_estimator, few_triplets  # noqa: F401
 from tests.deep import DEVICE, assert_same_weights, small_images, small_model, small_network
 from tests.losses import LOSSES, batch, gradient, make
 
