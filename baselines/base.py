@@ -47,7 +47,7 @@ class Problem(NamedTuple):
 class Baseline(LearnedMetric, BaseEstimator, metaclass=ABCMeta):
     """Base class of estimators of a Mahalanobis matrix M.
 
-    A method implements :meth:`_learn`, and declares its own parameters as keyword-only dataclass
+    A method implements ``_learn``, and declares its own parameters as keyword-only dataclass
     fields: these make the constructor.
 
     Parameters

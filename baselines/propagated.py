@@ -36,7 +36,7 @@ TOL = 1e-9  # error of propagated entries, relative to the largest
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PropagatedBaseline(Baseline):
-    """Base class of methods whose metric stays near a prior; a method implements :meth:`_prior`.
+    """Base class of methods whose metric stays near a prior; a method implements ``_prior``.
 
     Parameters
     ----------

@@ -193,14 +193,14 @@ def ablations() -> Lines:
                 for name, rows in runs.items()
             }
             columns[f"{title} {score}"] = {
-                name: told for name in every if (told := change(scores, name))
+                name: cell for name in every if (cell := change(scores, name))
             }
     yield "", *columns
     for name in every:
-        if any(name in told for told in columns.values()):
+        if any(name in column for column in columns.values()):
             part = name.removeprefix(WHOLE).strip("[]")
             head = f"{ABLATIONS[part]}, `{part}`" if part else "full method"
-            yield head, *(told.get(name, "") for told in columns.values())
+            yield head, *(column.get(name, "") for column in columns.values())
 
 
 def change(scores: Mapping[str, Floats], name: str) -> str:

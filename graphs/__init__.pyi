@@ -14,12 +14,8 @@ from .neighbors.knn import (
     knn_graph as knn_graph,
     nearest_rows as nearest_rows,
 )
-from .plotting import (
-    draw_neighborhood as draw_neighborhood,
-)
-from .propagation.affinities import (
-    propagate_affinities as propagate_affinities,
-)
+from .plotting import draw_neighborhood as draw_neighborhood
+from .propagation.affinities import propagate_affinities as propagate_affinities
 from .propagation.class_masses import (
     ClassMasses as ClassMasses,
     class_masses as class_masses,

@@ -11,6 +11,7 @@ from torch import nn
 
 from ssdml import DeepSSDML
 
+N_TRIPLETS = 5_000  # per partition, of 50,000 otherwise
 DEVICE = os.environ.get("SSDML_DEVICE", "cpu")  # that networks train on
 
 

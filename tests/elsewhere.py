@@ -19,7 +19,7 @@ from ssdml.graphs import Triplets, knn_graph, propagate_affinities
 from ssdml.losses import GraphConsistency, ProxyGMLLoss
 from ssdml.metric.stiefel import angular_objective
 from ssdml.networks.training import Schedule
-from tests.contracts.test_networks import every_estimator
+from tests.contracts.test_networks import every_estimator, few_triplets  # noqa: F401
 from tests.deep import DEVICE, assert_same_weights, small_images, small_model, small_network
 from tests.losses import LOSSES, batch, gradient, make
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
 
@@ -19,6 +20,7 @@ from ssdml.utils.linalg import unit_rows
 from ssdml.utils.typing import Array, Indices, Ints
 
 
+@dataclass(eq=False, repr=False)
 class DeepCluster(Recipe):
     """Alternate between k-means of the whitened embedding and an epoch of softmax.
 
@@ -42,16 +44,15 @@ class DeepCluster(Recipe):
        features", ECCV 2018.
     """
 
+    n_clusters: int = 100
+    n_axes: int = 256
+    max_iter: int = 20
+
     _parameter_constraints = {  # noqa: RUF012
         "n_clusters": [Interval(Integral, 2, None, closed="left")],
         "n_axes": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
-
-    def __init__(self, n_clusters: int = 100, n_axes: int = 256, max_iter: int = 20) -> None:
-        self.n_clusters = n_clusters
-        self.n_axes = n_axes
-        self.max_iter = max_iter
 
     def new_head(self, n_items: int, d: int, n_components: int) -> nn.Module:
         """Return a softmax over the clusters."""

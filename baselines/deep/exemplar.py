@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
@@ -22,6 +22,7 @@ COLORED = replace(
 )
 
 
+@dataclass(eq=False, repr=False)
 class Exemplar(Recipe):
     """Classify strongly augmented views into surrogate classes, one per item.
 
@@ -43,10 +44,9 @@ class Exemplar(Recipe):
        convolutional neural networks", IEEE TPAMI 38(9), 2016.
     """
 
-    _parameter_constraints = {"n_seeds": [Interval(Integral, 2, None, closed="left")]}  # noqa: RUF012
+    n_seeds: int = 8000
 
-    def __init__(self, n_seeds: int = 8000) -> None:
-        self.n_seeds = n_seeds
+    _parameter_constraints = {"n_seeds": [Interval(Integral, 2, None, closed="left")]}  # noqa: RUF012
 
     def default_views(self, shape: tuple[int, ...]) -> Any:
         """Return stronger views than those of other recipes."""

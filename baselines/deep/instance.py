@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from numbers import Integral, Real
 
 import numpy as np
@@ -16,6 +17,7 @@ from ssdml.baselines.deep.recipe import Recipe, UnsupervisedTrainer
 from ssdml.utils.typing import Indices
 
 
+@dataclass(eq=False, repr=False)
 class InstanceDiscrimination(Recipe):
     """Contrast each view with the memory of its item and with noise, the memory of others.
 
@@ -42,6 +44,10 @@ class InstanceDiscrimination(Recipe):
        discrimination", CVPR 2018, Eq. (4) to (8).
     """
 
+    n_noise: int = 4096
+    temperature: float = 0.1
+    momentum: float = 0.5
+
     _parameter_constraints = {  # noqa: RUF012
         "n_noise": [Interval(Integral, 1, None, closed="left")],
         "temperature": [Interval(Real, 0, None, closed="neither")],
@@ -49,13 +55,6 @@ class InstanceDiscrimination(Recipe):
     }
     learning_rate = 0.003
     drops = (0.6, 0.8)
-
-    def __init__(
-        self, n_noise: int = 4096, temperature: float = 0.1, momentum: float = 0.5
-    ) -> None:
-        self.n_noise = n_noise
-        self.temperature = temperature
-        self.momentum = momentum
 
     def new_head(self, n_items: int, d: int, n_components: int) -> nn.Module:
         """Return the memory."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Integral, Real
 
 import numpy as np
@@ -17,6 +18,7 @@ from ssdml.utils.linalg import angular_factor
 from ssdml.utils.typing import Array, Indices
 
 
+@dataclass(eq=False, repr=False)
 class SUML(Recipe):
     r"""Learn from random triplets under five hypotheses about their classes.
 
@@ -54,6 +56,11 @@ class SUML(Recipe):
        AAAI 2020.
     """
 
+    n_triplets: int = 1000
+    angle: float = 40.0
+    penalty: float = 0.5
+    max_iter: int = 10
+
     _parameter_constraints = {  # noqa: RUF012
         "n_triplets": [Interval(Integral, 1, None, closed="left")],
         "angle": [Interval(Real, 0, 90, closed="neither")],
@@ -61,18 +68,6 @@ class SUML(Recipe):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
     learns_metric = True
-
-    def __init__(
-        self,
-        n_triplets: int = 1000,
-        angle: float = 40.0,
-        penalty: float = 0.5,
-        max_iter: int = 10,
-    ) -> None:
-        self.n_triplets = n_triplets
-        self.angle = angle
-        self.penalty = penalty
-        self.max_iter = max_iter
 
     def new_head(self, n_items: int, d: int, n_components: int) -> nn.Module:
         """Return a module with B as a buffer."""

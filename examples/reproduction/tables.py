@@ -218,8 +218,8 @@ def baseline_lines(
         for name in theirs
         if not is_ahead(tests[name])
     ]
-    told = ", ".join(unbeaten) if unbeaten else "none"
-    yield _wrapped(f"  best of ours: {best}; not significantly better than: {told}")
+    others = ", ".join(unbeaten) or "none"
+    yield _wrapped(f"  best of ours: {best}; not significantly better than: {others}")
 
 
 def rank_lines(sets: Sequence[Mapping[str, float]], score: str) -> Iterator[str]:
@@ -238,8 +238,8 @@ def rank_lines(sets: Sequence[Mapping[str, float]], score: str) -> Iterator[str]
         return
     test = friedman_nemenyi([[means[name] for means in sets] for name in names])
     ranks = sorted(zip(test.ranks, names, strict=True))
-    told = ", ".join(f"{name} {rank:.1f}" for rank, name in ranks)
-    yield _wrapped(f"mean ranks by {score}: {told}")
+    listed = ", ".join(f"{name} {rank:.1f}" for rank, name in ranks)
+    yield _wrapped(f"mean ranks by {score}: {listed}")
     yield f"  Friedman p = {test.p:.3f}, critical difference {test.critical_difference:.1f}"
 
 

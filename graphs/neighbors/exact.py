@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Lock
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +19,6 @@ from ssdml.graphs.neighbors.metrics import Space
 from ssdml.graphs.neighbors.rows import CHUNK_ENTRIES, Rows
 from ssdml.utils.parallel import BLAS, row_blocks
 from ssdml.utils.typing import Array, Ints
-
-if TYPE_CHECKING:
-    import torch
 
 GATHERED_ENTRIES = 2**18  # entries of candidates gathered at a time: fits the cache
 QUERY_BLOCK, FEWEST_QUERIES = 4096, 512  # queries per thread at a time
@@ -48,15 +44,19 @@ class Searcher:
     rows : Rows
         Prepared by the space.
     n_jobs : int
-    find : callable or None
-        Finds candidates for ``(queries, width)``, the queries searchable in float32. None: on the
-        CPU.
+
+    Attributes
+    ----------
+    points : Rows
+        The rows as they are searched, in float32.
+    find : callable
+        Finds candidates for ``(queries, width)``, the queries searchable in float32.
     """
 
-    def __init__(self, space: Space, rows: Rows, n_jobs: int, find: Find | None = None) -> None:
+    def __init__(self, space: Space, rows: Rows, n_jobs: int) -> None:
         self.space, self.rows, self.n_jobs = space, rows, n_jobs
-        self.points = float32_points(space, rows)
-        self._find = find or self._find_in_single
+        self.points = rows.read_through(lambda part: space.searchable(part, np.float32))
+        self.find: Find = self._find_in_single
 
     def rank_exactly(
         self, queries: Rows | Array, count: int, progress: Progress | None = None
@@ -65,7 +65,7 @@ class Searcher:
         width = min(count + SLACK, len(self.rows))
 
         def doubt(targets: Array, scores: Array, candidates: Ints) -> npt.NDArray[np.bool_]:
-            missing = (candidates < 0).any(axis=1)  # squares overflowed in float32
+            missing = np.asarray((candidates < 0).any(axis=1))  # squares overflowed in float32
             if width == len(self.rows):
                 return missing
             # A row left out scores at least as much as the last candidate. It can be among the
@@ -74,9 +74,9 @@ class Searcher:
             with np.errstate(invalid="ignore"):
                 gap = scores[:, -1] - scores[:, count - 1]
                 sure = gap > 2 * self.space.score_error(targets, scores[:, count - 1])
-            return np.asarray(missing | ~sure)
+            return missing | ~sure
 
-        return self._rank(self._find, queries, count, width, doubt, progress)
+        return self._rank(self.find, queries, count, width, doubt, progress)
 
     def rank_found(
         self, find: Find, width: int, count: int, progress: Progress | None = None
@@ -177,11 +177,6 @@ def smallest(scores: Array, width: int) -> Found:
     return np.take_along_axis(scores, columns, axis=1), columns
 
 
-def float32_points(space: Space, rows: Rows) -> Rows:
-    """Return the points to search among, converted as they are read."""
-    return rows.read_through(lambda part: space.searchable(part, np.float32))
-
-
 def without_self(ranking: Ranking, numbers: Ints) -> Ranking:
     """Drop each numbered row from its own list, or the last if it is missing among duplicates."""
     indices, distances = ranking
@@ -226,16 +221,14 @@ def faiss_threads(n_threads: int) -> Iterator[None]:
         faiss.omp_set_num_threads(before)
 
 
-def torch_find(points: Rows, inner_product: bool, device: str) -> Find:
-    """Make a function that finds candidates for a Searcher on a torch device.
-
-    The points stay there, 4 n d bytes.
-    """
+def torch_find(searcher: Searcher, device: str) -> Find:
+    """Make a function that finds candidates on a torch device, which holds the points."""
     import torch
 
     from ssdml.utils.torch_tools import find_device, full_precision
 
     target = find_device(device, "knn_graph")
+    points = searcher.points
     blocks = [
         (block.start, torch.from_numpy(points[block]).to(target))
         for block in row_blocks(len(points), TORCH_ENTRIES // QUERY_BLOCK)
@@ -247,7 +240,12 @@ def torch_find(points: Rows, inner_product: bool, device: str) -> Find:
             left = torch.from_numpy(np.ascontiguousarray(queries)).to(target)
             best: list[torch.Tensor] = []
             for start, right in blocks:
-                scores = _scores(left, right, inner_product)
+                scores = left @ right.T
+                if searcher.space.inner_product:
+                    scores.neg_().add_(1)
+                else:
+                    scores.mul_(-2).add_(torch.einsum("nd,nd->n", left, left)[:, None])
+                    scores.add_(torch.einsum("nd,nd->n", right, right))
                 found, numbers = scores.topk(min(width, len(right)), largest=False)
                 parts = [*best, found, numbers + start]
                 scores, numbers = torch.hstack(parts[::2]), torch.hstack(parts[1::2])
@@ -256,13 +254,3 @@ def torch_find(points: Rows, inner_product: bool, device: str) -> Find:
             return best[0].cpu().numpy(), best[1].cpu().numpy()
 
     return find
-
-
-def _scores(left: torch.Tensor, right: torch.Tensor, inner_product: bool) -> torch.Tensor:
-    import torch
-
-    products = left @ right.T
-    if inner_product:
-        return products.neg_().add_(1)
-    products.mul_(-2).add_(torch.einsum("nd,nd->n", left, left)[:, None])
-    return products.add_(torch.einsum("nd,nd->n", right, right))

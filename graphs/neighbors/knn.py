@@ -21,7 +21,6 @@ from ssdml.graphs.neighbors.exact import (
     Progress,
     Ranking,
     Searcher,
-    float32_points,
     part_of,
     torch_find,
     without_self,
@@ -312,10 +311,9 @@ def knn_graph(
         rows = open_rows(X, "knn_graph")
         k = check_n_neighbors(n_neighbors, len(rows) - 1, "n - 1", "knn_graph")
         space = SPACES[metric](rows)
-        prepared, find = space.prepare(rows), None
+        searcher = Searcher(space, space.prepare(rows), count_threads(n_jobs))
         if method == "torch":
-            find = torch_find(float32_points(space, prepared), space.inner_product, device)
-        searcher = Searcher(space, prepared, count_threads(n_jobs), find)
+            searcher.find = torch_find(searcher, device)
         ranking, recall = _rank(searcher, method, k, random_state, progress)
         graph = _graph(ranking, metric, recall, rows)
     if progress is not None:

@@ -65,7 +65,7 @@ class Cosine:
     inner_product = True
 
     def __init__(self, rows: Rows) -> None:
-        """Take the rows as the other metric does; none of them matters to the others."""
+        """Ignore the rows, which Euclidean needs."""
 
     def prepare(self, rows: Rows) -> Rows:
         """Return unit rows."""

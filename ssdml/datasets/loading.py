@@ -61,20 +61,8 @@ LAYOUTS: dict[str, tuple[Layout, ...]] = {
     ),
 }
 
-CLASS_NAMES = {
-    "fashion_mnist": (
-        "T-shirt/top",
-        "Trouser",
-        "Pullover",
-        "Dress",
-        "Coat",
-        "Sandal",
-        "Shirt",
-        "Sneaker",
-        "Bag",
-        "Ankle boot",
-    )
-}
+FASHION = "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot"
+CLASS_NAMES = {"fashion_mnist": tuple(FASHION.split(","))}
 
 FILE_READERS: dict[str, Reader] = {
     ".npz": read_npz,

@@ -22,24 +22,9 @@ def embed_texts(
 ) -> npt.NDArray[np.float32]:
     """Embed texts as unit vectors.
 
-    Parameters
-    ----------
-    texts : ndarray of str, shape (n,)
-    model : str
-        "words": see `embed_by_words`. Otherwise the name or folder of a sentence-transformers
-        model.
-    cache : Path
-        Folder of cached embeddings by model and texts, so that a resumed study has identical
-        numbers. A model that changes under its name goes unnoticed.
-
-    Returns
-    -------
-    rows : ndarray of shape (n, n_features), float32
-
-    Raises
-    ------
-    ImportError
-        If sentence-transformers is not installed.
+    ``model`` is "words" (see `embed_by_words`), or the name or folder of a sentence-transformers
+    model, whose embeddings are cached by model and texts, so that a resumed study has identical
+    numbers. A model that changes under its name goes unnoticed.
     """
     if model == WORDS:
         return embed_by_words(texts)
@@ -71,11 +56,6 @@ def embed_by_words(texts: npt.NDArray[np.object_]) -> npt.NDArray[np.float32]:
     their logarithm. Weights use all texts, including the test rows of a comparison, but no labels.
 
     Returns float32 rows of at most 256 features; zeros for a text without words.
-
-    Raises
-    ------
-    ValueError
-        If no text contains a word of two letters or more.
 
     Examples
     --------

@@ -13,7 +13,6 @@ from ssdml.datasets.base import Dataset
 from ssdml.datasets.budgets import Budget
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.experiments.methods.protocols import DEFAULT_PROTOCOL, PROTOCOLS
-from ssdml.experiments.preprocessing import preprocess, resolve_features
 from ssdml.experiments.runs.results import Row
 from ssdml.utils.validation import choose
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from ssdml.experiments.methods.base import Factory
     from ssdml.experiments.runs.folder import Progress
 
-# The package imports this module eagerly, so torch and scikit-learn load inside the functions.
+# The package imports this module eagerly, so the rest loads inside the functions.
 
 __all__ = ["compare"]
 
@@ -110,6 +109,7 @@ def compare(
     >>> [(row["method"], row["n_labeled"], row["status"]) for row in rows]
     [('input', 50, 'ok'), ('lda', 50, 'ok')]
     """
+    from ssdml.experiments.preprocessing import preprocess, resolve_features
     from ssdml.experiments.runs.execution import dask_workers, execute
     from ssdml.experiments.runs.folder import RunFolder, refuse_other_results
     from ssdml.experiments.runs.grid import make_runs

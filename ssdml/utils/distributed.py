@@ -41,15 +41,8 @@ def rank() -> int:
 def init_process_group(device: str) -> str:
     """Join the process group if torchrun started this process: gloo on a CPU, NCCL on CUDA.
 
-    Returns
-    -------
-    device : str
-        "cuda" becomes the GPU of this process.
-
-    Raises
-    ------
-    ValueError
-        If the GPU belongs to another process of this machine, or does not exist.
+    "cuda" becomes the GPU of this process. Raises ValueError if the GPU belongs to another process
+    of this machine, or does not exist.
     """
     started = int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
     if not started or not distributed.is_available():

@@ -104,15 +104,9 @@ def proxy_accuracy(classes: Ints, embedding: Array, proxies: Array) -> float:
 def read_labels(y: Any, n_samples: int, who: str, way_out: str | None = None) -> Ints:
     """Check the labels passed to an estimator, -1 where missing.
 
-    Parameters
-    ----------
-    y : array of shape (n_samples,)
-        Whole numbers of any dtype, including object. A column vector raises scikit-learn's warning.
-    n_samples : int
-    who : str
-        Prefix of messages.
-    way_out : str, optional
-        Raise with this advice if no sample is labeled; None: accept that.
+    Whole numbers of any dtype, including object, are accepted; a column vector raises
+    scikit-learn's warning. With ``way_out``, at least one label is required, and the error ends
+    with that advice.
 
     Examples
     --------

@@ -26,10 +26,7 @@ CONFIG, ARRAYS, OTHER_ARRAYS = "config.json", "model.safetensors", "model-2.safe
 def atomic_write(path: Path, *, way_out: str = "") -> Iterator[Path]:
     """Yield a temporary path that replaces ``path`` on success.
 
-    Raises
-    ------
-    OSError
-        If the file cannot be written; the message names it and ends with ``way_out``.
+    An OSError names the file and ends with ``way_out``.
     """
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.unfinished")  # one per process
     try:
@@ -79,21 +76,8 @@ def save_state(
 
     A model in the folder is replaced atomically; a failed save leaves nothing behind.
 
-    Parameters
-    ----------
-    folder : path
-    name : str
-        Class of the estimator, checked by :func:`load_state`.
-    params : dict
-        Constructor arguments, serializable as JSON.
-    arrays : dict of arrays
-    **more
-        Other JSON entries.
-
-    Raises
-    ------
-    OSError
-        If the folder cannot be written.
+    ``name`` is the class, checked by `load_state`. Constructor arguments ``params`` and ``more``
+    must be serializable as JSON.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
@@ -162,12 +146,8 @@ def _arrays_of(config: dict[str, Any]) -> str:
 def load_state(folder: str | Path, name: str) -> tuple[dict[str, Any], dict[str, Array]]:
     """Read the config and the arrays that :func:`save_state` wrote for this class.
 
-    Raises
-    ------
-    FileNotFoundError
-        If the folder holds no saved model.
-    ValueError
-        If it holds another class, a later schema, or a damaged file.
+    Raises FileNotFoundError if the folder holds no saved model, and ValueError if it holds another
+    class, a later schema, or a damaged file.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load_file

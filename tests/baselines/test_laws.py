@@ -1,4 +1,4 @@
-"""What holds for every baseline, whatever its objective."""
+"""Laws that hold for every baseline."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def data():
 
 
 def exact(method):
-    """ITML comes to one end from any order of its pairs, if it is let."""
+    """ITML converges to one solution from any order of its pairs, with enough passes."""
     if "prior" not in method.get_params():
         return method
     return clone(method).set_params(tol=1e-12, max_iter=20_000)
@@ -98,7 +98,7 @@ def test_scale_invariance(method, data, unit):
 @every_method
 @pytest.mark.parametrize("unit", [1e-200, 1e100])
 def test_scale_invariance_with_fewer_components(method, data, unit):
-    """Which of them are kept is told by the rows' covariance."""
+    """The covariance of the rows decides which components are kept."""
     X, _, labels = data
     few = clone(method).set_params(n_components=2, random_state=0)
     G = [quiet(few, rows, labels) for rows in (X, unit * X)]

@@ -1,4 +1,4 @@
-"""Pairs of labeled rows: their scatter, and those that are drawn."""
+"""Scatters of labeled pairs, and random pairs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_scatter_without_pairs_is_zero():
 
 @pytest.mark.parametrize("count", [2, 3, 7, 1000])
 def test_scatter_of_equal_rows_is_exactly_zero(rng, count):
-    """Of three numbers that are 0.1 the mean is not, to the last bit."""
+    """The mean of three times 0.1 is not 0.1 in floating point."""
     for _ in range(10):
         row, other = 100 * rng.standard_normal((2, 5))
         equal = labeled_pairs(np.tile(row, (2 * count, 1)), np.arange(2 * count) % 2)
@@ -96,7 +96,7 @@ def test_unknown_pairs(rng, labels, both, count):
 
 @pytest.mark.parametrize("both", [False, True])
 def test_row_limit_keeps_the_kinds_in_proportion(rng, both):
-    """A tenth of the rows, and every tenth of both kinds; as many pairs stand behind them."""
+    """A tenth of the rows, in proportion; the number of pairs is that of all rows."""
     labels = np.where(np.arange(5000) % 5 == 0, 1, -1)
     every, total = draw_unknown_pairs(labels, 50_000, rng, both=both)
     few, n = draw_unknown_pairs(labels, 50_000, rng, both=both, n_rows=500)

@@ -1,4 +1,4 @@
-"""APLLR and APIT: the propagated scatter against dense matrices, priors by their equations."""
+"""APLLR and APIT: propagated scatter and priors against their equations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ssdml.utils.linalg import shrink
 
 
 def dense_start(labels):
-    """W_0 by its definition."""
+    """Compute W_0 by definition."""
     known = labels >= 0
     both = known[:, None] & known
     return np.where(both, np.where(labels[:, None] == labels, 1.0, -1.0), np.eye(len(labels)))

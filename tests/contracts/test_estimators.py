@@ -30,6 +30,7 @@ every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
 
 @pytest.fixture(autouse=True)
 def _short_training(monkeypatch):
+    monkeypatch.setattr("ssdml.metric.alternation.N_TRIPLETS", 5000)
     monkeypatch.setattr(
         "ssdml.metric.residual.schedule_for", lambda n_rows: Schedule(n_steps=N_STEPS)
     )

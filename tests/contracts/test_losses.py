@@ -1,4 +1,4 @@
-"""What every loss promises, run over all of them."""
+"""Contract of all losses."""
 
 from __future__ import annotations
 
@@ -312,7 +312,7 @@ def test_parameters_on_another_device_raise(name):
 
 
 def graphs_of(loss, *given, fullgraph=False, **options):
-    """How many graphs torch.compile makes of a loss, which has the same value and slope in them."""
+    """Count the graphs of torch.compile; check value and gradient."""
     graphs = []
 
     def counted(graph, _):

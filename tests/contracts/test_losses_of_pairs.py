@@ -1,4 +1,4 @@
-"""What every loss of pairs or triplets promises of tuples and of reference rows."""
+"""Contract of pair and triplet losses: tuples and reference rows."""
 
 from __future__ import annotations
 

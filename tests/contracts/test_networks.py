@@ -14,7 +14,7 @@ from ssdml import DeepSSDML
 from ssdml.baselines import DeepBaseline, DeepSupervised, DeepUnsupervised
 from ssdml.deep.trainer import PartitionTrainer
 from ssdml.networks.metric_network import MetricNetwork
-from tests.deep import DEVICE, assert_same_weights, small_images, small_network
+from tests.deep import DEVICE, N_TRIPLETS, assert_same_weights, small_images, small_network
 
 SHORT = {"epochs": 2, "epochs_per_partition": 1, "batch_size": 40, "device": DEVICE}
 TRIPLETS = SHORT | {"batch_size": 100}
@@ -49,6 +49,13 @@ every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_triplets():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ssdml.deep.alternation.N_TRIPLETS", N_TRIPLETS)
+        yield
+
+
 @pytest.fixture(scope="module")
 def data():
     """Read-only digits, some of them labeled."""
@@ -62,7 +69,7 @@ def fitted(estimator, data, **changes):
 
 
 @pytest.fixture(scope="module")
-def plain(data):
+def plain(data, few_triplets):
     """Fit each estimator once."""
     return cache(lambda estimator: fitted(estimator, data))
 

@@ -43,11 +43,18 @@ def overlapping():
 
 
 @pytest.fixture
-def small_partitions(monkeypatch):
+def few_triplets(monkeypatch):
+    """A tenth of the triplets per round."""
+    monkeypatch.setattr("ssdml.metric.alternation.N_TRIPLETS", 5000)
+    monkeypatch.setattr("ssdml.metric.out_of_core.N_TRIPLETS", 5000)
+
+
+@pytest.fixture
+def small_partitions(monkeypatch, few_triplets):
     """Partitions of a dask array have 200 rows."""
     monkeypatch.setattr("ssdml.metric.out_of_core.PARTITION_ROWS", 200)
 
 
 @pytest.fixture
-def short_training(monkeypatch):
+def short_training(monkeypatch, few_triplets):
     monkeypatch.setattr("ssdml.metric.residual.schedule_for", lambda n_rows: Schedule(n_steps=20))

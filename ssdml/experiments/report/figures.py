@@ -318,10 +318,10 @@ def ranking_picture(ranking: Ranking, dataset: str, styles: Mapping[str, Style])
     """The critical-difference diagram of a ranking."""
     methods = ranking.methods
     pairs = zip(methods, ranking.test.ranks, strict=True)
-    told = ", ".join(f"{method} {rank:.1f}" for method, rank in pairs)
+    ranks = ", ".join(f"{method} {rank:.1f}" for method, rank in pairs)
     with new_figure(6.4, 1.6 + 0.2 * len(methods) * max_lines(methods)) as figure:
         draw_critical_difference(figure.subplots(), ranking, styles)
-        return Picture("Mean rank", as_svg(figure, f"{dataset}: mean ranks {told}"))
+        return Picture("Mean rank", as_svg(figure, f"{dataset}: mean ranks {ranks}"))
 
 
 def reliability_picture(method: str, dataset: str, bins: Reliability, style: Style) -> Picture:

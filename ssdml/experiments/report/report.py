@@ -30,7 +30,7 @@ def write_report(out: str | Path, sections: Sequence[Section] | None = None) -> 
     out : path
         Folder that :func:`ssdml.experiments.compare` wrote.
     sections : sequence of Section, optional
-        The result of :func:`read_sections`, to save a second layout of the maps.
+        The result of ``read_sections``, to save a second layout of the maps.
 
     Returns
     -------

@@ -19,7 +19,7 @@ from ssdml.experiments.runs.grid import Run
 from ssdml.experiments.runs.job import Outcome, failed_row, run_one
 from ssdml.utils.parallel import limited_threads
 
-WAIT = 30  # seconds for the scheduler, and for a first worker
+WAIT = 30  # seconds for the scheduler, and for its workers
 KILLED = (
     "WorkerKilled: the process was killed twice, the second time with no other run beside it. It "
     "may be out of memory: use fewer samples or another machine."
@@ -128,21 +128,20 @@ def dask_workers(address: str, n_jobs: int, dataset: Dataset) -> Iterator[None]:
         ) from error
     with ExitStack() as stack:
         try:
-            workers: Any = address
+            workers, n_workers = address, 1
             if address == "local":
-                workers = LocalCluster(  # type: ignore[no-untyped-call]
-                    n_workers=effective_n_jobs(n_jobs),
-                    threads_per_worker=1,
-                    dashboard_address=None,
+                n_workers = effective_n_jobs(n_jobs)
+                local: Any = LocalCluster(  # type: ignore[no-untyped-call]
+                    n_workers=n_workers, threads_per_worker=1, dashboard_address=None
                 )
-                stack.enter_context(workers)
+                workers = stack.enter_context(local)
             else:
                 _find_scheduler(address)
             client: Any = Client(  # type: ignore[no-untyped-call]
                 workers, timeout=WAIT, set_as_default=False
             )
             stack.enter_context(client)
-            client.wait_for_workers(1, timeout=WAIT)
+            client.wait_for_workers(n_workers, timeout=WAIT)  # all get the data: one may die
         except (OSError, ValueError) as error:
             raise ConnectionError(
                 f"compare: cluster must be 'local' or the address of a scheduler with workers; got "

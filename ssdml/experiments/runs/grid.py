@@ -70,11 +70,12 @@ def make_runs(
     for seed in dict.fromkeys(seeds):
         for budget in sorted(budgets, key=lambda budget: budget.order):
             split = label_scarce_split(dataset, budget, seed=seed)
+            digest = split.digest  # of a long list: not once per method
             for name, factory in methods.items():
                 config = {
                     "dataset": dataset.name,
                     "data": data,
-                    "split": split.digest,
+                    "split": digest,
                     "labels_per_class": split.labels_per_class,
                     "seed": seed,
                     "method": name,

@@ -67,7 +67,7 @@ def dense_affinities(problem, decay=0.99):
 
 
 class TestLossOnAllRows:
-    """It is what the metric was learned by, at the same rows and the same metric."""
+    """The mini-batch loss on all rows equals the objective of the metric."""
 
     @pytest.mark.parametrize(
         ("name", "options"),

@@ -1,4 +1,4 @@
-"""SUML's objective: its five cases, its gradient, and the way down."""
+"""SUML: objective, five cases, gradient and minimization."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ssdml.baselines.deep.suml import cases, minimized, objective, random_triple
 
 @pytest.fixture(autouse=True)
 def seeded():
-    """Triplets are drawn by torch's generator."""
+    """Seed torch's generator, which draws triplets."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         yield
@@ -27,7 +27,7 @@ def posed():
 
 
 def twin(features, S, L, triplets, angle, penalty):
-    """As the paper has it: synthetic rows of two features, S of shape (2 d, d)."""
+    """The paper's formula: synthetic rows of two rows, S of shape (2 d, d)."""
     F, S, L = features.numpy(), S.numpy(), L.numpy()
     factor = 4 * np.tan(np.radians(angle)) ** 2
     total = 0.0
@@ -70,7 +70,7 @@ def test_gradient_matches_finite_differences(posed):
 
 
 def test_margins_of_the_five_cases(posed):
-    """Two rows alike and one apart: of the first three, the case that says so is least."""
+    """Two close rows and one apart: the matching case has the smallest margin of the first three."""
     rows = torch.tensor([[0.0], [0.0], [1.0]])
     for case, order in enumerate(([0, 1, 2], [0, 2, 1], [2, 0, 1])):
         found = cases(rows, torch.tensor([order]), 45.0)[:, 0]

@@ -1,4 +1,4 @@
-"""Networks learned from triplets of the labeled items alone."""
+"""DeepSupervised: networks learned from labeled triplets."""
 
 from __future__ import annotations
 

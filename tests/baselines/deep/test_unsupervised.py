@@ -1,4 +1,4 @@
-"""Networks learned without labels: each recipe against its formulas, and what all learn."""
+"""DeepUnsupervised: each recipe against its formulas, and training with all of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ QUICK = {"suml": {"n_triplets": 60, "max_iter": 2}}
 
 @pytest.fixture(scope="module", autouse=True)
 def same_numbers(one_thread):
-    """Torch's numbers are always the same."""
+    """Seed torch's generator."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         yield
@@ -58,7 +58,7 @@ def model(name, **options):
 
 @pytest.fixture
 def begun(digits):
-    """A run that has not begun."""
+    """A trainer before its first partition."""
     X, _, labels = digits
     items = as_samples(X, "test")
 

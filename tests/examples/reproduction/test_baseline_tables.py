@@ -35,7 +35,7 @@ def test_the_best_method_and_open_comparisons_are_named():
     title, *lines, verdict = baseline_lines(
         runs(), "NMI", ["ssdml", "ssdml-residual"], ["lrml", "lda", "nca"]
     )
-    assert title == "digits, 10 labels a class: NMI"
+    assert title == "digits, 10 labels per class: NMI"
     assert [line.split()[0].rstrip("*") for line in lines] == list(FOUND)
     assert lines[1].split() == ["ssdml-residual", "91.0", "±", "2.5"]
     assert verdict.startswith(

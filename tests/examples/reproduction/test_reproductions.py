@@ -57,7 +57,7 @@ def test_tables_show_published_scores_beside_ours(example, tmp_path, number, dat
         f"reproduce_table{number}.py", data, "--seeds", 2, "--out", tmp_path, "--only", *lines
     )
     table = read_table(shown)
-    assert table.title == f"{data}, {10 if data == 'mnist' else 5} labels a class, 2 seeds"
+    assert table.title == f"{data}, {10 if data == 'mnist' else 5} labels per class, 2 seeds"
     assert set(table.found) == {*lines}
     ours = "deep-ssdml" in lines
     assert table.heads == ["NMI", "R@1", "R@2", "R@4", "R@8", *["p", "NMI", "p", "R@1"] * ours]
@@ -131,7 +131,7 @@ def test_tables_run_on_every_photograph_dataset(
     files = ["--weights", toy_photographs, "--out", tmp_path / "out"]
     shown = example(f"reproduce_table{number}.py", name, "--seeds", 2, *files, "--only", *lines)
     table = read_table(shown)
-    assert table.title == f"{name}, 5 labels a class, 2 seeds"
+    assert table.title == f"{name}, 5 labels per class, 2 seeds"
     recalls = {"sop": "1 10 100 1000", "inshop": "1 10 20 30 40 50"}.get(name, "1 2 4 8")
     n_scores = 1 + len(recalls.split())
     assert table.heads[:n_scores] == ["NMI", *(f"R@{k}" for k in recalls.split())]
@@ -196,7 +196,7 @@ def test_compare_baselines_tests_and_ranks_methods(example, tmp_path, monkeypatc
     given = [*sets, "--labels-per-class", 4, 5, "--features", "unit", "raw"]
     given += ["--seeds", 2, "--out", tmp_path / "out"]
     shown = example("compare_baselines.py", *given)
-    titles = re.findall(r"^set(\d), (\d) labels a class: (\S+)$", shown, re.M)
+    titles = re.findall(r"^set(\d), (\d) labels per class: (\S+)$", shown, re.M)
     assert [" ".join(title) for title in titles] == [
         *("1 4 NMI", "1 4 accuracy"),
         *("2 5 NMI", "2 5 accuracy"),

@@ -194,7 +194,7 @@ def test_cosine_with_zero_row_is_zero():
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("method", ["exact", "ivf", "hnsw"])
 def test_number_of_threads_changes_no_bit(metric, method, rng):
-    X = rng.standard_normal((9000, 8)).astype(np.float32)
+    X = rng.standard_normal((4000, 8)).astype(np.float32)
     one = knn_graph(X, 5, metric=metric, method=method, n_jobs=1, random_state=0)
     two = knn_graph(X, 5, metric=metric, method=method, n_jobs=2, random_state=0)
     np.testing.assert_array_equal(one.indices, two.indices)

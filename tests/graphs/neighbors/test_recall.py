@@ -125,7 +125,7 @@ def tuned(X, method="ivf"):
 
 
 def test_hard_data_need_more_effort(rng):
-    easy, hard = rng.random((3000, 8)), rng.standard_normal((3000, 48))
+    easy, hard = rng.random((2000, 8)), rng.standard_normal((2000, 48))
     found = [tuned(easy), tuned(hard)]
     assert found[0].effort < found[1].effort
     assert min(each.recall for each in found) >= TARGET_RECALL

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ssdml.graphs import knn_graph, nearest_rows
-from ssdml.graphs.neighbors import exact as _search, rows as _rows
+from ssdml.graphs.neighbors import exact as _search, metrics, rows as _rows
 from ssdml.graphs.neighbors.rows import Part, Rows, is_mapped, open_rows
 
 
@@ -119,7 +119,8 @@ def test_file_is_never_copied_whole(mapped, rng, metric, monkeypatch):
         monkeypatch.setattr(module, "CHUNK_ENTRIES", 2**16)
     monkeypatch.setattr(_search, "GATHERED_ENTRIES", 2**16)
     monkeypatch.setattr(_search, "QUERY_BLOCK", 256)
-    X = mapped(rng.standard_normal((5000, 512)).astype(np.float16))
+    monkeypatch.setattr(metrics, "CENTER_ROWS", 64)
+    X = mapped(rng.standard_normal((3000, 512)).astype(np.float16))
     knn_graph(X[:9], 5)  # imports
     tracemalloc.start()
     try:

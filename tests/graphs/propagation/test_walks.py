@@ -221,8 +221,8 @@ def test_blocks_and_wide_indices_change_no_bit(rng, monkeypatch, module, name, v
 
 def test_memory_of_walks_is_bounded(rng, monkeypatch):
     """At most six arrays of all rows and modes, with few edges and small blocks."""
-    n = 9000
-    indices = np.arange(n)[:, None] + 3000 * np.arange(3) + rng.integers(1, 3000, (n, 3))
+    n = 4500
+    indices = np.arange(n)[:, None] + 1500 * np.arange(3) + rng.integers(1, 1500, (n, 3))
     graph = KNNGraph(indices % n, np.ones((n, 3)))
     transition, pattern = transition_matrix(graph), symmetric_edges(graph)
     monkeypatch.setattr(deflation, "SOLVED_ENTRIES", 8 * n)

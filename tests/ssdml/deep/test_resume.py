@@ -28,9 +28,11 @@ ROOT = Path(__file__).parents[3]
 
 KILLED = """
 import os, signal, sys, torch
+from ssdml.deep import alternation
 from ssdml.deep.run_folder import RunFolder
-from tests.deep import small_images, small_model
+from tests.deep import N_TRIPLETS, small_images, small_model
 torch.set_num_threads(1)
+alternation.N_TRIPLETS = N_TRIPLETS
 keep = RunFolder.keep
 def die(folder, run):
     keep(folder, run)

@@ -1,4 +1,4 @@
-"""The losses on torch embeddings."""
+"""Angular loss of triplets, against the NumPy objective."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses that are added and scaled, their parameters, and trainers that take them."""
+"""Sums of losses, their parameter groups, and trainers that accept them."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_parameter_groups_have_their_learning_rate():
 
 
 class Wrapped(nn.Module):
-    """A loss of rows that are scaled first, with groups of its own."""
+    """A loss on scaled rows with its own parameter groups."""
 
     def __init__(self, loss):
         super().__init__()

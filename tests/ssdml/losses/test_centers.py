@@ -1,4 +1,4 @@
-"""DGCRL: the layer, centers at right angles, and the ranking of centers."""
+"""Zheng et al. (2019): normalize-scale layer, decorrelated centers, center ranking."""
 
 from __future__ import annotations
 

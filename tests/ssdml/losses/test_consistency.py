@@ -1,4 +1,4 @@
-"""CGML's consistency of the graphs of two halves."""
+"""Graph consistency of two halves, Chen et al. (2021)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORMS = pytest.mark.parametrize("form", ["smoothed", "graphs"])
 
 
 def slow(first, second, weights, sigma, form):
-    """Sums of Eq. (1) and (3), entry after entry."""
+    """Eqs. (1) and (3), entry by entry."""
     n, d = first.shape
 
     def graph(x):

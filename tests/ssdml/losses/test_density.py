@@ -1,4 +1,4 @@
-"""DML-DA: variances of classes, their targets, and the penalty that ties these to D⁰."""
+"""Density adaptivity: class variances, targets and penalty, Li et al. (2020)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EVERYWHERE = torch.ones(6, dtype=torch.bool)
 
 
 def slow(z, labels, weights, targets, densities, exponent):
-    """Eq. (5), (6) and (8) over the classes with two rows, loop after loop."""
+    """Eqs. (5), (6) and (8) over the classes with two rows, in loops."""
     classes = [c for c in range(len(targets)) if labels.count(c) > 1]
     fit = spread = crossed = 0.0
     for c in classes:

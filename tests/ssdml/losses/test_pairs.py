@@ -1,4 +1,4 @@
-"""Losses of pairs against loops over the pairs: deviance, N-pair, entropy, right angles."""
+"""Pair losses against loops over the pairs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def given(request):
 
 
 def pairs(labels, weights):
-    """Ordered pairs of labeled rows: both ends, whether they are alike, the product of weights."""
+    """Ordered pairs of labeled rows: both rows, whether similar, the product of weights."""
     known = [i for i, label in enumerate(labels) if label != -1]
     return [
         (i, j, labels[i] == labels[j], weights[i] * weights[j])

@@ -1,4 +1,4 @@
-"""ProxyGML's loss over the subgraph that ``graphs.proxies`` gives."""
+"""ProxyGML on the subgraph of ``graphs.proxies``, Zhu et al. (2020)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def known(C, d, proxies, **options):
 
 
 def slow(z, labels, weights, loss):
-    """The paper's code, a row and a proxy at a time, with the mask by edges."""
+    """The paper's code for one row and proxy at a time, with the mask by edges."""
     P, classes = loss.proxies.detach().numpy(), loss.proxy_classes.tolist()
     P = P / np.linalg.norm(P, axis=1, keepdims=True)
     C, k = loss.num_classes, math.ceil(loss.ratio * len(P))
@@ -54,7 +54,7 @@ def test_loss_matches_a_slow_version(ratio, weighted):
 
 @pytest.mark.parametrize(("ratio", "expected"), [(0.5, 0.0), (1.0, math.log1p(math.exp(-1)))])
 def test_known_values(ratio, expected):
-    """An index-based mask: a class at right angles counts where an edge leads to it."""
+    """With the mask by edges an orthogonal class counts if an edge leads to it."""
     loss = known(2, 2, np.eye(2), n_proxies=1, ratio=ratio, regularization=0.0)
     x = torch.tensor([[1.0, 0.0]]).double()
     assert loss(x, torch.tensor([0])).item() == pytest.approx(expected, abs=1e-12)

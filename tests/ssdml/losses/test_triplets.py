@@ -1,4 +1,4 @@
-"""The angular loss over mined triplets and over those that labels allow."""
+"""Angular loss over mined triplets and over all that labels allow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.losses import batch
 
 
 def slow(z, triplets, weights, angle=40.0):
-    """Weighted mean of Eq. (3), triplet after triplet."""
+    """Weighted mean of Eq. (3), triplet by triplet."""
     factor, total = 4 * math.tan(math.radians(angle)) ** 2, 0.0
     for (i, j, k), weight in zip(triplets, weights, strict=True):
         a, p, n = z[i], z[j], z[k]
@@ -36,7 +36,7 @@ def all_triplets(labels):
 
 @pytest.fixture
 def mined(rng):
-    """Ten triplets of 16 rows, as ``mine_triplets`` gives them: numpy, with weights."""
+    """Ten triplets of 16 rows as ``mine_triplets`` returns them: NumPy, with weights."""
     ends = np.array([rng.choice(16, 3, replace=False) for _ in range(10)]).T
     triplets = Triplets(*ends, rng.random(10) + 0.1)
     for part in triplets:

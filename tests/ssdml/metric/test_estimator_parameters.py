@@ -14,6 +14,8 @@ from ssdml.metric import alternation, estimator
 from ssdml.metric.selection import INPUT_WEIGHTS
 from ssdml.utils.linalg import random_orthonormal
 
+pytestmark = pytest.mark.usefixtures("few_triplets")
+
 # The metric
 
 

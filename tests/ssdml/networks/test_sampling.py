@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare, entropy
+from scipy.stats import chisquare
 
 from ssdml.networks.sampling import aligned_halves, balanced_batches, partitions
-from ssdml.utils.labels import confidences
 
 LABELED = np.array([3, 17, 40])
 UNLABELED = np.setdiff1d(np.arange(43), LABELED)  # 40 rows
@@ -74,49 +73,6 @@ def test_partitions_depend_on_the_seed():
     one, again, other = (np.concatenate(parted(4, 10, seed=seed)) for seed in (3, 3, 4))
     np.testing.assert_array_equal(one, again)
     assert not np.array_equal(one, other)
-
-
-def test_confidence_is_1_if_certain_0_if_uniform():
-    for n_classes in (2, 3, 10):
-        np.testing.assert_array_equal(confidences(np.eye(n_classes)), 1)
-        uniform = np.full((1, n_classes), 1 / n_classes)
-        np.testing.assert_allclose(confidences(uniform), 0, atol=1e-15)
-
-
-def test_one_class_is_always_certain():
-    np.testing.assert_array_equal(confidences(np.ones((4, 1))), 1)
-
-
-def test_confidence_is_the_documented_formula(rng):
-    distributions = rng.dirichlet(np.full(5, 0.4), 200)
-    entropies = entropy(distributions, axis=1)
-    found = confidences(distributions)
-    np.testing.assert_allclose(found, (1 - entropies / np.log(5)) ** 2, atol=1e-12)
-    assert ((found >= 0) & (found <= 1)).all()
-    np.testing.assert_array_equal(np.argsort(-found), np.argsort(entropies))
-
-
-def test_confidence_falls_towards_uniform():
-    shares = np.linspace(0, 1, 20)[:, None]
-    found = confidences((1 - shares) * np.eye(4)[[2]] + shares / 4)
-    assert found[0] == 1
-    assert (np.diff(found) < 0).all()
-
-
-def test_confidence_is_invariant_to_permutations(rng):
-    distributions = rng.dirichlet(np.ones(6), 30)
-    found, order = confidences(distributions), rng.permutation(30)
-    np.testing.assert_allclose(confidences(distributions[:, ::-1]), found, atol=1e-14)
-    np.testing.assert_array_equal(confidences(distributions[order]), found[order])
-
-
-def test_float32_confidence_stays_in_range(rng):
-    """Their sums are one give or take rounding, and so are their entropies."""
-    rows = [rng.dirichlet(np.full(10, a), 50) for a in (0.02, 1.0, 1e9)]
-    distributions = np.concatenate([*rows, np.full((1, 10), 0.1), np.eye(10)])
-    found = confidences(distributions.astype(np.float32))
-    assert ((found >= 0) & (found <= 1)).all()
-    np.testing.assert_allclose(found, confidences(distributions), atol=1e-5)
 
 
 def slow_batches(classes, weights, size, count, rng):
@@ -224,11 +180,6 @@ def test_batches_depend_on_the_seed(rng):
 
 def test_zero_batches():
     assert batches([0, 1], [1.0, 1.0], 4, 0) == []
-
-
-def test_zero_rows_have_no_confidence():
-    for n_classes in (1, 3):
-        assert (confidences(np.zeros((2, n_classes))) == 0).all()
 
 
 def test_halves_align_in_class_without_shared_rows(rng):

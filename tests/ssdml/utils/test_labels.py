@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy.stats import entropy
 
-from ssdml.utils.labels import encode_partial_labels, read_labels
+from ssdml.utils.labels import confidences, encode_partial_labels, read_labels
 
 
 @pytest.mark.parametrize(
@@ -127,3 +128,51 @@ def test_whole_numbers_are_read_from_any_container(y):
 def test_invalid_labels_raise_with_the_callers_name(y, error, message):
     with pytest.raises(error, match=message):
         read_labels(y, 3, "who", "Way out.")
+
+
+def test_confidence_is_1_if_certain_0_if_uniform():
+    for n_classes in (2, 3, 10):
+        np.testing.assert_array_equal(confidences(np.eye(n_classes)), 1)
+        uniform = np.full((1, n_classes), 1 / n_classes)
+        np.testing.assert_allclose(confidences(uniform), 0, atol=1e-15)
+
+
+def test_one_class_is_always_certain():
+    np.testing.assert_array_equal(confidences(np.ones((4, 1))), 1)
+
+
+def test_confidence_is_the_documented_formula(rng):
+    distributions = rng.dirichlet(np.full(5, 0.4), 200)
+    entropies = entropy(distributions, axis=1)
+    found = confidences(distributions)
+    np.testing.assert_allclose(found, (1 - entropies / np.log(5)) ** 2, atol=1e-12)
+    assert ((found >= 0) & (found <= 1)).all()
+    np.testing.assert_array_equal(np.argsort(-found), np.argsort(entropies))
+
+
+def test_confidence_falls_towards_uniform():
+    shares = np.linspace(0, 1, 20)[:, None]
+    found = confidences((1 - shares) * np.eye(4)[[2]] + shares / 4)
+    assert found[0] == 1
+    assert (np.diff(found) < 0).all()
+
+
+def test_confidence_is_invariant_to_permutations(rng):
+    distributions = rng.dirichlet(np.ones(6), 30)
+    found, order = confidences(distributions), rng.permutation(30)
+    np.testing.assert_allclose(confidences(distributions[:, ::-1]), found, atol=1e-14)
+    np.testing.assert_array_equal(confidences(distributions[order]), found[order])
+
+
+def test_float32_confidence_stays_in_range(rng):
+    """Their sums are one give or take rounding, and so are their entropies."""
+    rows = [rng.dirichlet(np.full(10, a), 50) for a in (0.02, 1.0, 1e9)]
+    distributions = np.concatenate([*rows, np.full((1, 10), 0.1), np.eye(10)])
+    found = confidences(distributions.astype(np.float32))
+    assert ((found >= 0) & (found <= 1)).all()
+    np.testing.assert_allclose(found, confidences(distributions), atol=1e-5)
+
+
+def test_zero_rows_have_no_confidence():
+    for n_classes in (1, 3):
+        assert (confidences(np.zeros((2, n_classes))) == 0).all()

@@ -194,7 +194,7 @@ def test_recommendation_names_best_lead_and_interval(rows_of):
     gain = mean_interval(averages["ssdml"] - averages["lda"], test_share=0.5)
     assert study.recommendation == (
         f"Use ssdml: mean accuracy {averages['ssdml'].mean():.1f} % over 1 to 5 "
-        f"labels a class, +{gain.mean:.1f} points from lda, the next (95 % interval "
+        f"labels per class, +{gain.mean:.1f} points from lda, the next (95 % interval "
         f"+{gain.low:.1f} to +{gain.high:.1f}, 3 seeds)."
     )
 
@@ -212,7 +212,7 @@ def test_methods_are_compared_on_common_runs(rows_of):
     more = [row for row in rows_of(later) if row["seed"] == 3 or row["labels_per_class"] == 9]
     assert study_scores([*rows_of(CURVES), *more]).seeds == [0, 1, 2]
     expected, ragged = make_study(rows_of(CURVES)), make_study([*rows_of(CURVES), *more])
-    excluded = " Excluded for missing runs: 9 labels a class, seed 3."
+    excluded = " Excluded for missing runs: 9 labels per class, seed 3."
     assert ragged.recommendation == expected.recommendation + excluded
     assert (ragged.matches, ragged.tests) == (expected.matches, expected.tests)
 
@@ -229,7 +229,7 @@ def test_a_budget_with_one_seed_is_excluded(rows_of):
     rows = rows_of({name: curve | {9: [99.0]} for name, curve in CURVES.items()})
     scores = study_scores(rows)
     assert (scores.budgets, scores.seeds) == ([Budget(1), Budget(5)], [0, 1, 2])
-    assert scores.excluded == ["9 labels a class"]
+    assert scores.excluded == ["9 labels per class"]
 
 
 def test_kept_runs_are_complete_and_maximal(rng):
@@ -258,7 +258,7 @@ def test_no_recommendation_if_every_method_failed(rows_of):
         if (row["method"], row["seed"]) in {("input", 0), ("ssdml", 1), ("lda", 2)}:
             row["scores"] = {"NMI": 1.0}
     assert make_study(rows).recommendation == (
-        "No method finished every run over 1 to 5 labels a class, so none is recommended."
+        "No method finished every run over 1 to 5 labels per class, so none is recommended."
     )
     assert make_study(rows).tests == []
 
@@ -306,9 +306,10 @@ def folder(tmp_path, rows_of):
 
 
 def test_the_report_shows_the_study(folder):
-    source = write_report(folder).read_text(encoding="utf-8")
+    sections = read_sections(folder)
+    source = write_report(folder, sections).read_text(encoding="utf-8")
     text = re.sub(r"\s+", " ", re.sub(r"<style.*?</style>|<[^>]*>", " ", source, flags=re.DOTALL))
-    for section in read_sections(folder):
+    for section in sections:
         assert section.study.recommendation in text
     for words in (
         "Sufficient labels", "Difference from ssdml per number of labels",
