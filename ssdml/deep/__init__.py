@@ -1,1 +1,1 @@
-"""The estimator `DeepSSDML` and what a fit consists of."""
+"""Estimators that train a network: `DeepSSDML` and the published method."""

@@ -181,7 +181,7 @@ class AlternationTrainer(PartitionTrainer):
         return loss
 
     def _augmented(self, augment: Augment, samples: torch.Tensor) -> torch.Tensor:
-        """Make one view per sample, and check what a user's function returns."""
+        """Make one view per sample, and check the result of a custom function."""
         views = augment(samples, self._generator)
         if not isinstance(views, torch.Tensor):
             raise TypeError(

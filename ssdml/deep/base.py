@@ -85,7 +85,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
     def _read_input(
         self, samples: Any, labels: Array, device: str, rng: np.random.Generator
     ) -> InputGraph | None:
-        """Set what of the raw input joins the embedding, and return its graph."""
+        """Set the input projection and its weight, and return the input graph."""
         self.input_projection_: InputProjection | None = None
         self.input_weight_ = 0.0
         return None

@@ -106,7 +106,7 @@ class PartitionTrainer(ABC):
 
     @abstractmethod
     def _prepare(self, rng: np.random.Generator) -> Prepared:
-        """Compute what the next partition trains on; runs on the first rank alone."""
+        """Compute the state that the next partition starts from; runs on the first rank."""
 
     @abstractmethod
     def _batches(self, rows: Indices, number: int, rng: np.random.Generator) -> Iterator[Any]:
@@ -278,7 +278,7 @@ class PartitionTrainer(ABC):
         return distributions
 
     def _apply(self, prepared: Prepared) -> None:
-        """Take over what :meth:`_prepare` computed."""
+        """Apply the result of :meth:`_prepare`."""
         if prepared.distributions is not None:
             self.distributions = prepared.distributions
         self.triplets = prepared.triplets
@@ -306,12 +306,12 @@ class PartitionTrainer(ABC):
         """Compute the features or the embedding of all samples, or of some; check them."""
         size = self.estimator.batch_size
         embedded = embed_samples(self.network, self.samples, kind, rows, batch_size=size)
-        finite: Array = np.isfinite(embedded).all(axis=1)
+        finite = np.isfinite(embedded).all(axis=1)
         if not finite.all():
             place = int(np.flatnonzero(~finite)[0])
             raise ValueError(
                 f"backbone must return finite features; got NaN or infinity for "
-                f"{np.count_nonzero(~finite)} of {len(finite)} samples, the first at index "
+                f"{np.count_nonzero(~finite)} of {len(embedded)} samples, the first at index "
                 f"{place if rows is None else rows[place]}. Drop such samples, or check for "
                 "divisions by zero in the backbone; use another checkpoint_dir."
             )

@@ -1,1 +1,1 @@
-"""Backbones, training data and the training loop of networks."""
+"""Networks, batches and training steps for metric learning."""

@@ -220,7 +220,7 @@ def _n_features(backbone: nn.Module, samples: Samples) -> int:
 
 
 def _tried(backbone: nn.Module, batch: torch.Tensor) -> Any:
-    """Apply a backbone; an error says what it was given."""
+    """Apply a backbone; errors name the input."""
     try:
         with evaluating(backbone), torch.no_grad():
             return backbone(batch)
