@@ -70,7 +70,7 @@ def test_gradient_matches_finite_differences(posed):
 
 
 def test_margins_of_the_five_cases(posed):
-    """Two close rows and one apart: the matching case has the smallest margin of the first three."""
+    """Two close rows and one apart: of the first three, the matching case is the smallest."""
     rows = torch.tensor([[0.0], [0.0], [1.0]])
     for case, order in enumerate(([0, 1, 2], [0, 2, 1], [2, 0, 1])):
         found = cases(rows, torch.tensor([order]), 45.0)[:, 0]
