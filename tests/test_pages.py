@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from ssdml import SSDML, DeepSSDML
 from ssdml.cli.app import app
+from tests.test_layout import FLOORS
 
 ROOT = Path(__file__).resolve().parents[1]
 README, CONTRIBUTING, CHANGELOG = (
@@ -79,15 +80,31 @@ def test_a_block_is_run_or_is_said_to_be_shown(page):
     assert directives <= {"{toctree}", "{eval-rst}"}
 
 
-def test_the_floors_are_made_of_modules_that_exist():
-    """The first column of the drawing; a module has no slash, a folder has one."""
-    (drawing,) = re.findall(r"^## Floors\n\n```\n(.*?)^```", CONTRIBUTING.read_text(), re.S | re.M)
-    columns = (re.split(r"  +", line.strip())[0] for line in drawing.splitlines())
-    names = {name for column in columns for name in re.findall(r"[a-z_]+/?", column)}
-    assert {"graphs/", "estimator", "linalg"} <= names
-    places = (ROOT, ROOT / "ssdml")
-    files = {p.stem if p.is_file() else f"{p.name}/" for place in places for p in place.iterdir()}
-    assert names - files == set()
+def test_contributing_draws_the_floors_that_are_checked():
+    (drawing,) = re.findall(r"^```\n(  floor.*?)^```", CONTRIBUTING.read_text(), re.S | re.M)
+    drawn, number = {}, 0
+    for line in drawing.splitlines():
+        number = int(line.split()[1]) if line.startswith("  floor") else number
+        if not line.startswith(" " * 14):  # a package within a package
+            name = line.removeprefix(f"  floor {number}").split()[0].rstrip("/")
+            drawn.setdefault(number, set()).add(f"ssdml.{name.removeprefix('ssdml/')}")
+    assert drawn == {
+        number: floor - {"ssdml.__main__"} for number, floor in enumerate(FLOORS) if number
+    }
+
+
+def test_contributing_names_files_that_exist():
+    section = CONTRIBUTING.read_text().partition("| to change | open |")[2].partition("\n\n")[0]
+    rows = [re.findall(r"`([\w/]+(?:\.py|/))`", line) for line in section.splitlines()]
+    assert sum(map(len, rows)) > 20
+    for row in rows:
+        folder = Path()
+        for name in row:  # a bare name is in the folder of the one before
+            path = (
+                Path(name) if name.count("/") > 1 or name.startswith("graphs/") else folder / name
+            )
+            assert (ROOT / path).exists(), path
+            folder = path.parent
 
 
 @pytest.mark.parametrize("estimator", [SSDML, DeepSSDML])
