@@ -127,8 +127,8 @@ def pretrain(
     Dutta et al. (2021) do so for CIFAR-10, in 30 epochs. AdamW at rate 1e-3 and batches of 100 are
     our choice: the paper does not name its own.
 
-    ``rows`` are the labeled samples, ``classes`` their codes; ``rng`` draws the order of the samples
-    and the initial weights of the softmax layer.
+    ``rows`` are the labeled samples, ``classes`` their codes; ``rng`` draws the order of the
+    samples and the initial weights of the softmax layer.
     """
     device = network.proxies.device
     with seeded(int(rng.integers(2**31)), str(device)):

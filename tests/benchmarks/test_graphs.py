@@ -14,7 +14,7 @@ from ssdml.graphs import class_masses, knn_graph, mine_triplets, propagate_label
 
 @pytest.fixture(scope="module")
 def data():
-    """10,000 rows in 64 columns: 10 classes of several clusters each, 10 labels a class."""
+    """10,000 rows in 64 columns: 10 classes of several clusters each, 10 labels per class."""
     rng = np.random.default_rng(0)
     truth = rng.integers(10, size=10_000)
     centers = 0.5 * rng.standard_normal((10, 5, 64))

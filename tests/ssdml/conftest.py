@@ -11,7 +11,7 @@ from ssdml.networks.training import Schedule
 
 @pytest.fixture(scope="session")
 def digits():
-    """scikit-learn's digits with five labels a class, read-only."""
+    """scikit-learn's digits with five labels per class, read-only."""
     X, y = load_digits(return_X_y=True)
     X = (X / 16).astype(np.float32)
     labels = np.full(len(y), -1)

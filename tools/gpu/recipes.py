@@ -25,7 +25,8 @@ PARTS = {  # of a fit, and the functions that do them
     "mining": "ssdml.deep.alternation.mine",
     "metric": "ssdml.deep.alternation.learn_metric",
 }
-TOLD = ("loss", "changed", "propagation_accuracy", "seconds", "validation")  # of a partition's history
+# Entries of a partition's history that a row keeps.
+TOLD = ("loss", "changed", "propagation_accuracy", "seconds", "validation")
 LARGE_BATCH = 512
 EVALUATION = 18  # seconds that the input and scoring take, about
 PREPARATION = 8  # of a partition's graph, labels and scores
