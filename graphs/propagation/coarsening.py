@@ -1,8 +1,8 @@
 r"""Coarse-grid preconditioner on clusters of rows, and an order of rows by cluster.
 
 Conjugate gradients on :math:`A = I - \gamma D^{-1/2} W D^{-1/2}` spend most steps on slow modes,
-and a slow mode is nearly a multiple of :math:`D^{1/2} 1` on each cluster. With the pieces of that vector
-on the clusters, scaled to norm 1, as columns of Z [1]_, the preconditioner
+and a slow mode is nearly a multiple of :math:`D^{1/2} 1` on each cluster. With the pieces of that
+vector on the clusters, scaled to norm 1, as columns of Z [1]_, the preconditioner
 
 .. math:: M = I + Z (Z^\top A Z)^{-1} Z^\top
 
