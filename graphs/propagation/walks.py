@@ -10,11 +10,10 @@ The last term is computed on the slow modes. Its error is at most the product of
 and s_j outside them, over the gap (:mod:`ssdml.graphs.propagation.deflation`). If that is too much,
 walks continue.
 
-All pairs of a row share its forward walk, and each looks back a few steps; or all pairs of a
-column share its backward walk, and look forward. Columns of hubs converge last, and every row has a
-hub for a neighbor. So all rows have to walk equally far, which is faster in a small graph; in a large one,
-columns walk back, and only those of hubs far.
-"""
+All pairs of a row share its forward walk, and each looks back a few steps; or all pairs of a column
+share its backward walk, and look forward. Columns of hubs converge last, and every row has a hub
+for a neighbor. So all rows have to walk equally far, which is faster in a small graph; in a large
+one, columns walk back, and only those of hubs far."""
 
 from __future__ import annotations
 
