@@ -13,7 +13,8 @@ walks continue.
 All pairs of a row share its forward walk, and each looks back a few steps; or all pairs of a column
 share its backward walk, and look forward. Columns of hubs converge last, and every row has a hub
 for a neighbor. So all rows have to walk equally far, which is faster in a small graph; in a large
-one, columns walk back, and only those of hubs far."""
+one, columns walk back, and only those of hubs far.
+"""
 
 from __future__ import annotations
 
