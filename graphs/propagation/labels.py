@@ -41,6 +41,8 @@ def propagate_labels(
     y: Any,
     *,
     decay: float = 0.99,
+    evidence: Any = None,
+    evidence_weight: float = 1.0,
     class_prior: Any = None,
     tol: float = 1e-6,
     start: Array | None = None,
@@ -49,10 +51,11 @@ def propagate_labels(
 ) -> Any:
     r"""Propagate labels over the graph to class probabilities of all rows.
 
-    .. math:: F = (1 - \gamma) (I - \gamma D^{-1/2} W D^{-1/2})^{-1} H
+    .. math:: F = (1 - \gamma) (I - \gamma D^{-1/2} W D^{-1/2})^{-1} (H + \mu Q)
 
-    Rows are scaled to sum to 1, columns so that the mass of each class over all rows follows
-    ``class_prior``, and rows to sum to 1 again.
+    with the labels H, and the evidence Q of a classifier on the unlabeled rows. Rows are scaled to
+    sum to 1, columns so that the mass of each class over all rows follows ``class_prior``, and rows
+    to sum to 1 again.
 
     Parameters
     ----------
@@ -64,8 +67,13 @@ def propagate_labels(
         -1 where unlabeled.
     decay : float
         γ, between 0 and 1: the closer to 1, the farther labels reach.
-    class_prior : array of shape (n_classes,), or None
-        Share of each class among all rows; None: its share among the labeled rows.
+    evidence : array of shape (n_samples, n_classes), or None
+        Q: class probabilities of the rows by a classifier, calibrated ones for the best result.
+        Those of labeled rows are ignored.
+    evidence_weight : float
+        μ: the evidence of a row counts as much as this share of a label.
+    class_prior : "labeled", "uniform", array of shape (n_classes,), or None
+        Share of each class among all rows. "labeled", or None: its share among the labeled rows.
     tol : float
         2-norm of the solver's residual per class, relative to the right-hand side.
     start : array of shape (n_samples, n_classes), or None
@@ -96,6 +104,11 @@ def propagate_labels(
     tolerance take the proportions of their neighbors. Labeled rows are not clamped: one among
     many of another class can be outvoted.
 
+    F minimizes :math:`\sum_c \tfrac12 F_c^\top (I - \gamma S) F_c - (1 - \gamma) F_c^\top
+    (H + \mu Q)_c`: smooth along edges, and close to labels and evidence. With μ = 0 it is [1]_.
+    For γ to 0 every row keeps its own label or evidence, so γ and μ say whom to believe where the
+    graph and the classifier differ. The evidence is our addition; Dutta et al. (2021) have none.
+
     References
     ----------
     .. [1] Zhou et al., "Learning with local and global consistency", NeurIPS 2003.
@@ -118,12 +131,18 @@ def propagate_labels(
     check_labeled(labels, "propagate_labels", "Label some rows.")
     codes, n_classes = class_codes(labels)
     prior = class_shares(class_prior, codes, n_classes)
+    sources = None
+    if evidence is not None:
+        weight = check_number(evidence_weight, "evidence_weight", "propagate_labels", above=0)
+        sources = weight * _check_evidence(evidence, codes, n_classes)
     if start is not None:
         start = _check_start(np.asarray(start), (len(labels), n_classes))
     given = graph.distances if isinstance(graph, KNNGraph) else graph
     dtype = np.float32 if given.dtype == np.float32 else np.float64
     with threads(count_threads(n_jobs)) as pool:
-        solution = spread_scores(weights, codes, n_classes, decay, tol, start, dtype, pool)
+        solution = spread_scores(
+            weights, codes, n_classes, decay, tol, start, dtype, pool, evidence=sources
+        )
     if not solution.converged:
         warnings.warn(
             f"propagate_labels: stopped after {solution.n_iter} steps with residual "
@@ -144,8 +163,12 @@ def spread_scores(
     start: Array | None,
     dtype: Any,
     pool: Threads,
+    *,
+    evidence: Array | None = None,
 ) -> Solution:
     """Compute the scores F, a block of classes at a time; in ``dtype``, unless it is too narrow.
+
+    ``evidence`` is weighted already, and 0 on labeled rows.
 
     If there are many, rows are reordered so that neighbors lie together in memory.
     """
@@ -163,6 +186,8 @@ def spread_scores(
 
         def solve_block(block: slice) -> Solution:
             seeds = (ordered[:, None] == np.arange(n_classes)[block]).astype(precision)
+            if evidence is not None:
+                seeds += evidence[order, block]
             seeds *= 1 - decay
             begin = None if start is None else start[order, block]
             found = conjugate_gradient(shared, decay, seeds, tol=tol, start=begin, coarse=coarse)
@@ -184,6 +209,8 @@ def spread_scores(
     solution = solve(np.float32, coarse)
     if not solution.converged:  # 1 - decay, or the tolerance, is too small for single precision
         solution = solve(np.float64, coarse)
+    if evidence is not None and (evidence.any(axis=1) | (codes != UNLABELED)).all():
+        return solution  # no row is far from a source
     norms = (1 - decay) * np.sqrt(np.bincount(codes[codes != UNLABELED]))
     if not has_faint_rows(solution.values, norms, profile, solution.residual):
         return solution
@@ -236,6 +263,29 @@ def to_simplex(scores: Array, prior: Array, dtype: Any) -> Array:
     return distributions
 
 
+def _check_evidence(evidence: Any, codes: Ints, n_classes: int) -> Array:
+    """Return the evidence with zeros on the labeled rows, if the other rows are distributions."""
+    evidence = np.array(evidence, dtype=np.result_type(evidence, np.float32))
+    shape = (len(codes), n_classes)
+    if evidence.shape != shape:
+        raise ValueError(
+            f"propagate_labels: evidence must have shape {shape}, a row for each row of the graph "
+            f"and a column for each class in y; got {evidence.shape}."
+        )
+    evidence[codes != UNLABELED] = 0
+    unlabeled = np.flatnonzero(codes == UNLABELED)
+    rows = evidence[unlabeled]
+    wrong = ~((rows >= 0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1) < 1e-3))  # NaN is wrong
+    if wrong.any():
+        place = unlabeled[wrong.argmax()]
+        raise ValueError(
+            "propagate_labels: evidence must hold probabilities that sum to 1 in each row; got "
+            f"{np.array2string(evidence[place], threshold=5, precision=3)} in row {place}. Pass "
+            "the predict_proba of a classifier."
+        )
+    return evidence
+
+
 def _check_start(start: Array, shape: tuple[int, int]) -> Array:
     if start.shape != shape:
         raise ValueError(
@@ -251,11 +301,18 @@ def _check_start(start: Array, shape: tuple[int, int]) -> Array:
 
 
 def class_shares(class_prior: Any, codes: Ints, n_classes: int) -> Array:
-    """Return the prior of each class: as given, or its share among the labeled rows."""
-    if class_prior is None:
+    """Return the prior of each class: as given, even, or its share among the labeled rows."""
+    if isinstance(class_prior, str) and class_prior == "uniform":
+        return np.full(n_classes, 1 / n_classes)
+    if class_prior is None or (isinstance(class_prior, str) and class_prior == "labeled"):
         counts = np.bincount(codes[codes != UNLABELED])
         shares: Array = counts / counts.sum()
         return shares
+    if isinstance(class_prior, str):
+        raise ValueError(
+            "propagate_labels: class_prior must be 'labeled', 'uniform' or an array; got "
+            f"{class_prior!r}."
+        )
     prior = np.asarray(class_prior, dtype=np.float64)
     if prior.shape != (n_classes,) or not (np.isfinite(prior) & (prior > 0)).all():
         raise ValueError(
