@@ -29,7 +29,7 @@ def test_a_dry_run_measures_everything_on_the_cpu(tmp_path, capsys):
         assert by_name["resume, mnist"][kind]["resumed_same_bits"]
     assert by_name["one rank"]["same_bits"]
     assert len(by_name["mnist, parts"]["parts"]["metric"]) == 2
-    assert cifar[0]["settings"]["partition_size"] == 20
+    assert cifar[0]["settings"]["partition_size"] == 4
     before = (tmp_path / "checks.jsonl").read_text()
     assert main(["checks", *arguments]) == 0
     assert (tmp_path / "checks.jsonl").read_text() == before

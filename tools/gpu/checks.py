@@ -143,7 +143,7 @@ def resume_row(name: str, device: str, *, toy: bool) -> Row:
 
     With mixed precision as on any card, and with cuDNN's deterministic algorithms beside its own.
     """
-    images = enlarged_digits(150 if toy else 1000, SHAPES[name], 5)
+    images = enlarged_digits(80 if toy else 1000, SHAPES[name], 5)
     row: Row = {}
     options = {"mixed_precision": not toy, "epochs": 2 if toy else 4}
     options["epochs_per_partition"] = options["epochs"] // 2

@@ -102,7 +102,8 @@ def mnist_row(seed: int, device: str, *, toy: bool = False) -> Row:
 def mnist_images(seed: int, *, toy: bool) -> tuple[Images, dict[str, Any]]:
     """MNIST, and no other settings; or a toy and short ones."""
     if toy:
-        return enlarged_digits(300, (1, 28, 28), 5), {"epochs": 2, "epochs_per_partition": 1}
+        short = {"epochs": 2, "epochs_per_partition": 1, "batch_size": 20, "metric_steps": 1}
+        return enlarged_digits(120, (1, 28, 28), 5), short
     return data_set("mnist", 10, seed), {}
 
 
@@ -111,10 +112,9 @@ def mnist_parts(device: str, *, toy: bool) -> Row:
 
     A part within another counts in both: the input graph holds a search and two propagations.
     """
-    images, _ = mnist_images(0, toy=toy)
-    model = DeepSSDML(
-        "mnist", random_state=0, device=device, n_jobs=-1, epochs=2, epochs_per_partition=1
-    )
+    images, short = mnist_images(0, toy=toy)
+    options = short | {"epochs": 2, "epochs_per_partition": 1}
+    model = DeepSSDML("mnist", random_state=0, device=device, n_jobs=-1, **options)
     seconds: dict[str, list[float]] = {}
     with ExitStack() as patches:
         for part, target in PARTS.items():
@@ -153,8 +153,8 @@ def run_cifar10(rows: Rows, *, toy: bool) -> None:
     tell(f"{len(images.X)} images to learn from, {rows.left:.0f} s left")
     short: dict[str, Any] = {"n_components": 64, "device": rows.device, "n_jobs": -1}
     if toy:
-        short |= {"batch_size": 8, "partition_size": 20, "input_edges": 0.0, "input_weight": 0.0}
-        images = images._replace(X_test=images.X_test[:40], y_test=images.y_test[:40])
+        short |= {"batch_size": 4, "partition_size": 4, "input_edges": 0.0, "input_weight": 0.0}
+        images = images._replace(X_test=images.X_test[:20], y_test=images.y_test[:20])
     recipe = {"epochs": 2, "epochs_per_partition": 1} if toy else {}
 
     def row(*, scored: bool = False, **options: Any) -> Row:

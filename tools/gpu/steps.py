@@ -146,6 +146,7 @@ def fitted_step(name: str, size: int, device: str, *, mixed: bool, n_steps: int)
         partition_size=None,
         batch_size=size,
         mixed_precision=mixed,
+        metric_steps=10 if n_steps > TOY_STEPS else 0,
         device=device,
         random_state=0,
     ).fit(images.X, images.labels)
