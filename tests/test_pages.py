@@ -7,6 +7,7 @@ import re
 import shlex
 import warnings
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from typer.main import get_command
@@ -123,13 +124,12 @@ def reader(tmp_path, monkeypatch):
     from ssdml.networks.training import Schedule  # that module keeps the real one
 
     monkeypatch.chdir(tmp_path)
-    for table in (METHODS, datasets.LAYOUTS):
-        for name in [*table]:  # whoever has imported the table has the same one
-            monkeypatch.setitem(table, name, table[name])
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # the commands change it
     monkeypatch.setattr("ssdml.experiments.report.explorer.project", lambda s: s.embedding[:, :2])
     monkeypatch.setattr("ssdml.model_selection.fit_cost.PILOT_ROWS", 2000)
     monkeypatch.setattr("ssdml.metric.residual.schedule_for", lambda n_rows: Schedule(n_steps=20))
+    with patch.dict(METHODS), patch.dict(datasets.LAYOUTS):  # also removes what a page adds
+        yield
 
 
 # Some seconds each, most of them fits: these are the lines that people copy first.

@@ -110,7 +110,7 @@ def test_runs_of_other_processes_come_last(open_folder, runs):
         assert list(other.pending()) == runs[::-1]
 
 
-@pytest.mark.parametrize("pid", [os.getpid(), 2**22 + 1])
+@pytest.mark.parametrize("pid", [os.getpid(), 2**22 + 1], ids=["own", "none"])
 def test_mark_of_a_dead_process_is_ignored(open_folder, runs, tmp_path, pid):
     mark = Mark(runs[0].title, os.uname().nodename, pid, since=1.0)  # before this process began
     with open_folder() as folder:
