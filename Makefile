@@ -26,7 +26,7 @@ demo: $(VENV)/installed
 	@echo "Open $(CURDIR)/demo/report.html in a browser."
 
 test: $(VENV)/installed-test
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
 
 lint: $(VENV)/installed-test
 	$(BIN)/python -m ruff check

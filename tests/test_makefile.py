@@ -54,8 +54,8 @@ def test_the_tests_install_once_and_run_each_time(project):
     assert make(project, "test", "ARGS=-k graph").returncode == 0
     assert notes(project) == [
         "python -m pip install --editable .[test]",
-        "python -m pytest --numprocesses auto --dist loadfile",
-        "python -m pytest --numprocesses auto --dist loadfile -k graph",
+        "python -m pytest --numprocesses auto --dist worksteal",
+        "python -m pytest --numprocesses auto --dist worksteal -k graph",
     ]
 
 

@@ -128,6 +128,7 @@ def reader(tmp_path, monkeypatch):
     monkeypatch.setattr("ssdml.experiments.report.explorer.project", lambda s: s.embedding[:, :2])
     monkeypatch.setattr("ssdml.model_selection.fit_cost.PILOT_ROWS", 2000)
     monkeypatch.setattr("ssdml.metric.residual.schedule_for", lambda n_rows: Schedule(n_steps=20))
+    monkeypatch.setattr("ssdml.metric.alternation.N_TRIPLETS", 5000)
     with patch.dict(METHODS), patch.dict(datasets.LAYOUTS):  # also removes what a page adds
         yield
 
