@@ -36,7 +36,7 @@ def test_a_dry_run_measures_everything_on_the_cpu(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("part", ["checks", "cifar10"])
-def test_published_rows_name_their_card_and_none_is_there_twice(part):
+def test_published_rows_name_their_card_once(part):
     rows = read(ROOT / "docs" / "results" / "gpu" / f"{part}.jsonl")
     assert all(row["status"] == "ok" and row["card"] != "cpu" for row in rows)
     assert all(row["peak_mb"] >= 0 and row["seconds"] >= 0 for row in rows)
@@ -61,7 +61,7 @@ def test_an_unknown_part_is_refused(capsys):
     assert "PART must be one of checks, cifar10; got everything." in capsys.readouterr().err
 
 
-def test_a_failure_is_a_row_and_is_tried_again(tmp_path, capsys):
+def test_failed_measurements_are_rows_and_repeated(tmp_path, capsys):
     rows = Rows(tmp_path / "rows.jsonl", "cpu", 60)
 
     def lost():
@@ -76,9 +76,7 @@ def test_a_failure_is_a_row_and_is_tried_again(tmp_path, capsys):
     assert "lost" in first["trace"]
 
 
-def test_a_measurement_that_outlasts_the_part_is_interrupted_and_later_ones_are_left_out(
-    tmp_path, capsys
-):
+def test_measurements_stop_when_time_is_up(tmp_path, capsys):
     rows = Rows(tmp_path / "rows.jsonl", "cpu", 1.2, grace=0.0)
 
     def endless():

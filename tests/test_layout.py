@@ -140,7 +140,7 @@ def test_every_folder_of_modules_is_a_package():
 
 # The package names its lazy exports for the type checker; what it loads is tested below.
 @pytest.mark.parametrize("module", sorted(FILES.keys() - {"ssdml"}))
-def test_a_module_imports_from_its_own_floor_or_below(module):
+def test_modules_import_only_downwards(module):
     assert violations(module, FILES[module].read_text()) == []
 
 
@@ -178,7 +178,7 @@ def test_an_allowed_import_is_not_reported(module, source):
     assert violations(module, source) == []
 
 
-def test_a_module_on_no_floor_is_told_where_to_stand():
+def test_modules_without_a_floor_are_reported():
     with pytest.raises(LookupError, match=r"ssdml\.brandnew stands on no floor: add it to FLOORS"):
         violations("ssdml.brandnew", "import ssdml.graphs")
 
@@ -234,7 +234,7 @@ def test_no_modules_import_each_other_in_a_circle():
     TopologicalSorter(edges).prepare()  # raises CycleError, which names the circle
 
 
-def test_what_is_imported_is_declared_and_what_is_declared_is_imported():
+def test_dependencies_match_the_imports():
     declared = {re.split(r"[<>=!~\[]", d)[0].lower() for d in CONFIG["project"]["dependencies"]}
     extras = CONFIG["project"]["optional-dependencies"].values()
     optional = {re.split(r"[<>=!~\[]", d)[0].lower() for extra in extras for d in extra}
@@ -263,11 +263,11 @@ def test_importing_ssdml_loads_nothing_heavy():
     assert loaded_by("import ssdml") & heavy == set()
 
 
-def test_importing_the_graphs_loads_neither_torch_nor_scikit_learn():
+def test_graphs_load_neither_torch_nor_sklearn():
     assert loaded_by("import ssdml.graphs") & {"torch", "sklearn"} == set()
 
 
-def test_importing_the_command_line_loads_neither_torch_nor_scikit_learn():
+def test_command_line_loads_neither_torch_nor_sklearn():
     assert loaded_by("import ssdml.cli.app") & {"torch", "sklearn", "matplotlib"} == set()
 
 
@@ -276,7 +276,7 @@ def test_importing_the_estimator_loads_neither_torch_nor_numba():
 
 
 @pytest.mark.parametrize("name", ssdml.__all__)
-def test_a_lazy_name_is_the_object_of_its_home(name):
+def test_lazy_names_resolve_to_their_definitions(name):
     assert getattr(ssdml, name) is getattr(importlib.import_module(HOMES[f"ssdml.{name}"]), name)
     assert name in dir(ssdml)
 
@@ -338,7 +338,7 @@ def written_files() -> dict[str, str]:
     return {str(path.relative_to(ROOT)): path.read_text() for path in files}
 
 
-def test_no_file_names_a_path_of_one_machine_or_a_registry_host():
+def test_no_file_names_machine_paths_or_registries():
     home = r"(?<![\w.~*}/-])/(?:home|mnt|opt|root|tmp|work|Users)/\w+"
     host = r"https?://(?:files|registry|deb)\.\w+|extra-index[-]url"
     found = {name: re.findall(f"{home}|{host}", text) for name, text in written_files().items()}

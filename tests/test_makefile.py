@@ -98,7 +98,7 @@ def test_a_failed_installation_is_tried_again(project):
     assert notes(project).count("python -m pip install --editable .[test]") == 2
 
 
-def test_an_old_or_missing_python_is_named_with_the_way_out(project):
+def test_old_or_missing_python_is_reported(project):
     (project / ".venv" / "bin" / "pip").unlink()
     old = project / ".venv" / "bin" / "python"
     done = make(project, "test", f"PYTHON={old}", fails="sys.version_info < (3, 11)")

@@ -99,7 +99,7 @@ def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_wheel_holds_the_three_folders_and_nothing_else(wheel):
+def test_wheel_holds_the_three_folders_only(wheel):
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert names == {
         f"{target}/{path.relative_to(ROOT / folder).as_posix()}"
@@ -114,7 +114,7 @@ def test_the_wheel_claims_the_name_ssdml_alone(site):
     assert top_level.read_text().split() == ["ssdml"]
 
 
-def test_the_wheel_carries_the_license_and_the_mark_of_its_types(site):
+def test_wheel_carries_license_and_py_typed(site):
     (license,) = site.glob("*.dist-info/licenses/LICENSE")
     assert license.read_text() == (ROOT / "LICENSE").read_text()
     assert (site / "ssdml" / "py.typed").is_file()
@@ -155,7 +155,7 @@ def test_the_bare_names_stay_free_for_other_projects(site, tmp_path):
     assert run_python("-c", code, cwd=tmp_path, path=(site,)).split() == ["None", "None"]
 
 
-def test_at_the_root_the_checkout_is_whole_beside_an_installed_wheel(site, tmp_path):
+def test_checkout_wins_over_an_installed_wheel(site, tmp_path):
     root = checkout(tmp_path)
     assert homes("-c", WHERE, cwd=root, path=(site,)) == in_checkout(root)
 
@@ -173,7 +173,7 @@ def test_a_spawned_worker_finds_the_same_files(site, tmp_path):
     assert homes(str(script), cwd=tmp_path, path=(site,)) == in_wheel(site)
 
 
-def test_a_pickle_made_at_the_root_is_read_elsewhere(site, tmp_path):
+def test_pickles_from_a_checkout_load_elsewhere(site, tmp_path):
     root, file = checkout(tmp_path / "root"), f"Path({str(tmp_path / 'graph.pickle')!r})"
     write = f"""
 import pickle, numpy
@@ -186,7 +186,7 @@ from ssdml.graphs import knn_graph
     assert run_python("-c", read, cwd=tmp_path, path=(site,)).startswith("KNNGraph(")
 
 
-def test_an_editable_install_is_found_from_elsewhere_and_yields_to_another_checkout(tmp_path):
+def test_editable_install_yields_to_another_checkout(tmp_path):
     first, second = checkout(tmp_path / "first"), checkout(tmp_path / "second")
     editable, elsewhere = tmp_path / "editable", tmp_path / "elsewhere"
     elsewhere.mkdir()

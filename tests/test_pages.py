@@ -74,7 +74,7 @@ def test_the_blocks_of_the_pages_are_found():
 
 
 @pytest.mark.parametrize("page", DOCS, ids=page_name)
-def test_a_block_is_run_or_is_said_to_be_shown(page):
+def test_blocks_run_or_are_shown(page):
     languages = {language for language, _ in FENCE.findall(page.read_text())}
     directives = {language for language in languages if language.startswith("{")}
     assert languages - directives <= {*RUN, *SHOWN}
@@ -136,7 +136,7 @@ def reader(tmp_path, monkeypatch):
 # Some seconds each, most of them fits: these are the lines that people copy first.
 @pytest.mark.parametrize("page", [README, *DOCS], ids=page_name)
 @pytest.mark.usefixtures("reader")
-def test_the_blocks_of_a_page_run_from_top_to_bottom(page):
+def test_blocks_of_a_page_run(page):
     text, names = page.read_text(), {}
     for fence in FENCE.finditer(text):
         language, block = fence.groups()

@@ -207,7 +207,7 @@ def test_lambdas_are_described_by_their_code():
     assert describe(lru_cache(lambda x: x)).endswith("<lambda>")
 
 
-def test_lambdas_do_not_depend_on_the_order_of_sets():
+def test_lambdas_ignore_the_order_of_sets():
     """It differs between processes, and here by hashes that collide."""
     one = lambda v: [w for w in v if w in {0, 8}] or (lambda: v)()  # noqa: E731
     turned = frozenset([8, 0])
