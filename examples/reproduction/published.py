@@ -180,7 +180,7 @@ def published_name(method: str) -> str:
 
 
 def published_scores(dataset: str, labels_per_class: int, score: str) -> dict[str, float]:
-    """NMI or R@1 of each method as the paper has it, for its number of labels.
+    """Published NMI or R@1 of each method, for the paper's number of labels.
 
     Examples
     --------

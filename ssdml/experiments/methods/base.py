@@ -56,7 +56,7 @@ def format_method(method: str, parameters: Mapping[str, str]) -> str:
 
 
 def with_parameters(name: str, known: Mapping[str, Factory]) -> Factory:
-    """Factory of a method by its name, with the parameters in brackets.
+    """Factory of a method by its name, with the bracketed parameters set.
 
     Values are read as JSON, or as text if they are not JSON. A parameter that the method rejects
     raises here, before any run.
