@@ -83,6 +83,7 @@ def test_the_demo_says_where_its_report_is(project):
         ("docs", "sphinx"),
         ("bench", "bench"),
         ("gpu", "gpu"),
+        ("robust", "tools.robust"),
     ],
 )
 def test_a_failure_is_not_swallowed(project, target, fails):

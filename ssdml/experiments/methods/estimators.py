@@ -107,6 +107,12 @@ class ClassDistributions(ClassifierMixin, TransformerMixin, BaseEstimator):
         classes: Array = self.classifier_.classes_
         return classes
 
+    @property
+    def transduction_(self) -> Array:
+        """Class of each training sample."""
+        classes: Array = self.classifier_.transduction_
+        return classes
+
     def predict(self, X: Array) -> Array:
         """Predict the most probable class."""
         classes: Array = self.classes_[self.predict_proba(X).argmax(axis=1)]

@@ -47,6 +47,14 @@ def test_unreached_samples_embed_at_the_origin():
     assert (model.transform(np.ones((3, 2))) == 0).all()
 
 
+@pytest.mark.parametrize("name", ["label-spreading", "self-training"])
+def test_the_transduction_of_a_classifier_is_passed_on(name, blobs):
+    X, y, labels = blobs
+    model = METHODS[name](0, None).fit(X, labels)
+    assert np.array_equal(model.transduction_, model.classifier_.transduction_)
+    assert np.mean(model.transduction_ == y) > 0.9
+
+
 def test_umap_uses_partial_labels(blobs):
     pytest.importorskip("umap")
     X, y, labels = blobs

@@ -1,0 +1,1 @@
+"""The robust suite: SSDML() against what anyone would try first, on twenty data sets."""

