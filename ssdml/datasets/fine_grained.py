@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 from ssdml.datasets.base import RawItems
 from ssdml.datasets.image_files import ImageFiles
+from ssdml.datasets.matlab import read_mat
+from ssdml.utils.files import check_inside, read_regular
 from ssdml.utils.typing import Ints
 
 
@@ -42,23 +44,39 @@ def read_cars(folder: Path) -> RawItems:
     """
     if (folder / "cars_annos.mat").is_file():
         path = folder / "cars_annos.mat"
-        content = _read_mat(path, "annotations", "class_names")
-        names = [str(row["relative_im_path"]) for row in content["annotations"]]
-        labels = np.array([int(row["class"]) for row in content["annotations"]])
-        class_names = content["class_names"]
+        content = read_mat(path, "annotations", "class_names")
+        names, classes = _annotations(path, content["annotations"], "relative_im_path")
+        titles = content["class_names"]
     else:
         path = folder / "devkit/cars_meta.mat"
-        class_names = _read_mat(path, "class_names")["class_names"]
-        names, found = [], []
+        titles = read_mat(path, "class_names")["class_names"]
+        names, classes = [], []
         for place, lists in DEVKIT.items():
-            annotations = _read_mat(_first_of(folder, lists), "annotations")["annotations"]
-            names += [f"{place}/{row['fname']}" for row in annotations]
-            found += [int(row["class"]) for row in annotations]
-        labels = np.array(found)
-    _check_classes(path, labels, len(class_names))
+            annotated = _first_of(folder, lists)
+            content = read_mat(annotated, "annotations")
+            found, numbers = _annotations(annotated, content["annotations"], "fname")
+            names += [f"{place}/{name}" for name in found]
+            classes += numbers
+    if not isinstance(titles, list) or not all(isinstance(title, str) for title in titles):
+        raise ValueError(f"{path}: class_names must be a cell array of names.")
+    labels = np.array(classes)
+    _check_classes(path, labels, len(titles))
     files = _files(folder, names)
-    named = tuple(map(str, class_names))
-    return RawItems(files, labels - 1, second_half(labels - 1), class_names=named)
+    return RawItems(files, labels - 1, second_half(labels - 1), class_names=tuple(titles))
+
+
+def _annotations(path: Path, table: Any, column: str) -> tuple[list[str], list[int]]:
+    """Return file names and classes of a structure array."""
+    names, classes = (
+        table.get(k, []) if isinstance(table, dict) else [] for k in (column, "class")
+    )
+    is_whole = all(isinstance(c, int) or (isinstance(c, float) and c.is_integer()) for c in classes)
+    if not names or not is_whole or not all(isinstance(name, str) for name in names):
+        raise ValueError(
+            f"{path}: annotations must be a structure array with text in {column!r} and whole "
+            "numbers in 'class'. Download it again."
+        )
+    return names, [int(c) for c in classes]
 
 
 DEVKIT = {
@@ -105,6 +123,7 @@ def second_half(classes: Ints) -> npt.NDArray[np.bool_]:
 
 
 def _files(folder: Path, names: Sequence[str]) -> ImageFiles:
+    check_inside(folder, names)
     files = ImageFiles(folder, names)
     missing = files.missing()
     if missing:
@@ -128,17 +147,15 @@ def _numbered(path: Path) -> dict[int, str]:
 
 def _integers(path: Path, texts: Sequence[str]) -> list[int]:
     try:
-        return [int(text) for text in texts]
-    except ValueError as error:
+        return np.array([int(text) for text in texts], dtype=np.int64).tolist()
+    except (ValueError, OverflowError) as error:
         raise ValueError(f"{path}: classes and images must be numbers ({error}).") from error
 
 
 def _table(path: Path, n_columns: int, skipped: int = 0) -> Iterator[list[str]]:
     """Yield the rows of a text file with blank-separated columns, after a header."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path} is missing.") from None
+        lines = read_regular(path).decode("utf-8").splitlines()
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: damaged; it is not text ({error}).") from error
     if not any(line.strip() for line in lines[skipped:]):
@@ -150,23 +167,6 @@ def _table(path: Path, n_columns: int, skipped: int = 0) -> Iterator[list[str]]:
                 continue
             raise ValueError(f"{path}, line {number}: must have {n_columns} columns; got {line!r}.")
         yield [row[0], *row[1:-1], row[-1].strip()]
-
-
-def _read_mat(path: Path, *names: str) -> dict[str, Any]:
-    """Read variables of a MATLAB file as 1-D arrays."""
-    from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
-
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing.")
-    try:
-        content = loadmat(path, squeeze_me=True)
-    except (MatReadError, ValueError, TypeError, OSError, EOFError, NotImplementedError) as error:
-        raise ValueError(f"{path}: damaged, or not a MATLAB file ({error}).") from error
-    missing = [name for name in names if name not in content]
-    if missing:
-        raise ValueError(f"{path}: must contain {', '.join(names)}; {missing[0]} is missing.")
-    return {name: np.atleast_1d(content[name]) for name in names}
 
 
 def _check_classes(path: Path, labels: Ints, n_classes: int) -> None:

@@ -12,14 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ssdml.datasets.base import Dataset, RawItems
+from ssdml.datasets.cifar import read_cifar_batches
 from ssdml.datasets.fine_grained import read_cars, read_cub, read_inshop, read_sop
 from ssdml.datasets.image_files import ImageFiles
-from ssdml.datasets.images import (
-    read_cifar_batches,
-    read_idx_folder,
-    read_image_folder,
-    read_image_zip,
-)
+from ssdml.datasets.images import read_idx_folder, read_image_folder, read_image_zip
 from ssdml.datasets.tables import read_csv, read_npy_folder, read_npy_pair, read_npz, read_parquet
 from ssdml.datasets.texts import embed_texts
 from ssdml.utils.labels import encode_partial_labels

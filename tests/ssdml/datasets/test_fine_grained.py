@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 
@@ -17,6 +18,8 @@ from tests.photographs import (
     QUERIES,
     WRITERS,
     rows,
+    save_rows,
+    titles,
     write_cars,
     write_cars_devkit,
     write_cub,
@@ -189,3 +192,88 @@ def test_damaged_matlab_file_is_named(tmp_path):
 
 def test_odd_number_of_classes_trains_the_smaller_half():
     np.testing.assert_array_equal(second_half(np.array([0, 7, 9])), [False, True, True])
+
+
+def outside(name, path):
+    """Make a list name a file outside of its folder."""
+    text = path.read_text()
+    old = re.search(r"\S+\.jpe?g", text, re.IGNORECASE)[0]
+    path.write_text(text.replace(old, name))
+
+
+@pytest.mark.parametrize(
+    ("write", "listed"),
+    [
+        (write_cub, "images.txt"),
+        (write_sop, "Ebay_test.txt"),
+        (write_inshop, "Eval/list_eval_partition.txt"),
+    ],
+)
+def test_lists_name_no_file_outside_of_their_folder(tmp_path, write, listed):
+    secret = tmp_path / "secret.png"
+    secret.write_bytes(b"secret")
+    folder = write(tmp_path)
+    name = {write: n for n, write in WRITERS.items()}[write]
+    for way in ("../../secret.png", str(secret)):
+        outside(way, folder / listed)
+        with pytest.raises(ValueError, match=rf"names must stay inside; got '{re.escape(way)}'"):
+            load_dataset(name, data_dir=tmp_path)
+        shutil.rmtree(folder)
+        write(tmp_path)
+
+
+def test_linked_images_outside_of_their_folder_are_refused(tmp_path):
+    (tmp_path / "secret.png").write_bytes(b"secret")
+    image = next((write_cub(tmp_path) / "images").rglob("*.jpg"))
+    image.unlink()
+    image.symlink_to(tmp_path / "secret.png")
+    with pytest.raises(ValueError, match=r"links must stay inside .* leads to .*secret\.png"):
+        load_dataset("cub", data_dir=tmp_path)
+
+
+def test_matlab_lists_name_no_file_outside_of_their_folder(tmp_path):
+    folder = write_cars(tmp_path)
+    names = [f"../{n}.jpg" for n in range(len(rows()))]
+    save_rows(
+        folder / "cars_annos.mat",
+        {"relative_im_path": names, "class": [c + 1 for c, _ in rows()]},
+        class_names=titles(),
+    )
+    with pytest.raises(ValueError, match=r"cars196: names must stay inside; got '\.\./0\.jpg'"):
+        load_dataset("cars", data_dir=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"relative_im_path": [1, 2]},
+        {"class": [1.5, 2]},
+        {"class": ["a", "b"]},
+        {"class_names": [1, 2]},
+    ],
+)
+def test_matlab_lists_of_other_kinds_are_refused(tmp_path, changes):
+    folder = write_cars(tmp_path)
+    columns = {"relative_im_path": ["a.jpg", "b.jpg"], "class": [1, 2]}
+    titles = changes.pop("class_names", np.array(["a", "b"], dtype=object))
+    save_rows(folder / "cars_annos.mat", columns | changes, class_names=titles)
+    with pytest.raises(ValueError, match=r"cars_annos\.mat: (annotations|class_names) must be a"):
+        load_dataset("cars", data_dir=tmp_path)
+
+
+def test_class_numbers_fit_into_64_bits(tmp_path):
+    path = write_sop(tmp_path) / "Ebay_test.txt"
+    path.write_text(path.read_text().replace(" 4 1 ", f" {2**70} 1 "))
+    with pytest.raises(ValueError, match=r"Ebay_test\.txt: classes and images must be numbers"):
+        load_dataset("sop", data_dir=tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_a_pipe_is_refused_instead_of_waited_for(tmp_path):
+    path = write_sop(tmp_path) / "Ebay_test.txt"
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(
+        ValueError, match=r"Ebay_test\.txt must be a regular file; got a named pipe"
+    ):
+        load_dataset("sop", data_dir=tmp_path)

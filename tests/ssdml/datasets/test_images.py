@@ -1,13 +1,14 @@
-"""Readers of IDX files, CIFAR batches and class folders, and damaged files."""
+"""Readers of IDX files and class folders, and damaged files."""
 
 from __future__ import annotations
 
 import gzip
 import os
-import pickle
 import struct
 import sys
+import tracemalloc
 import zipfile
+import zlib
 
 import numpy as np
 import pytest
@@ -15,7 +16,6 @@ from PIL import Image
 
 from ssdml.datasets import load_dataset
 from ssdml.datasets.images import (
-    read_cifar_batches,
     read_idx,
     read_idx_folder,
     read_image_folder,
@@ -64,7 +64,7 @@ WHOLE = idx_bytes(IMAGES)
     ("content", "message"),
     [
         (WHOLE[:-5], r"truncated; 35 bytes, its header announces 40 \(shape \(4, 3, 2\)\)"),
-        (WHOLE + b"\0", "too long; 41 bytes, its header announces 40"),
+        (WHOLE + b"\0", "too long; more than 40 bytes, its header announces 40"),
         (WHOLE[:7], "truncated; 7 bytes, less than its header of 16"),
         (b"", "truncated; 0 bytes"),
         (b"\x89PNG" + WHOLE[4:], "wrong magic number 0x89504e47; .* begins with 0x00000803"),
@@ -99,65 +99,6 @@ def test_wrong_number_of_labels_raises(tmp_path):
     write_idx_folder(tmp_path, n_labels=3)
     with pytest.raises(ValueError, match=r"train-labels.*: must hold 4 labels; got 3"):
         read_idx_folder(tmp_path)
-
-
-def write_cifar(folder, rng, **changes):
-    names = [b"airplane", b"bird", b"cat"]
-    (folder / "batches.meta").write_bytes(pickle.dumps({b"label_names": names}, protocol=2))
-    for name in [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]:
-        batch = {b"data": rng.integers(0, 256, (3, 3072), dtype=np.uint8), b"labels": [2, 0, 1]}
-        (folder / name).write_bytes(pickle.dumps(batch | changes, protocol=2))
-
-
-def test_cifar_batches_are_read_channels_last(tmp_path, rng):
-    pixels = np.zeros((3, 3, 32, 32), dtype=np.uint8)
-    pixels[0, 1, 5, 7] = 200  # green, row 5, column 7
-    write_cifar(tmp_path, rng, **{})
-    first = {b"data": pixels.reshape(3, 3072), b"labels": [2, 0, 1]}
-    (tmp_path / "data_batch_1").write_bytes(pickle.dumps(first, protocol=2))
-    raw = read_cifar_batches(tmp_path)
-    assert raw.items.shape == (18, 32, 32, 3)
-    assert raw.items[0, 5, 7].tolist() == [0, 200, 0]
-    assert raw.labels[:3].tolist() == ["cat", "airplane", "bird"]
-    np.testing.assert_array_equal(np.flatnonzero(raw.test), [15, 16, 17])
-
-
-def test_python_2_pickle_is_read(tmp_path, rng):
-    write_cifar(tmp_path, rng)
-    for path in tmp_path.iterdir():  # where numpy 1 kept it, as in the published files
-        old = path.read_bytes().replace(b"cnumpy._core.multiarray\n", b"cnumpy.core.multiarray\n")
-        path.write_bytes(old)
-    assert read_cifar_batches(tmp_path).items.shape == (18, 32, 32, 3)
-
-
-class Malicious:
-    def __reduce__(self):
-        return os.mkdir, ("pwned",)
-
-
-def test_pickle_that_runs_code_raises(tmp_path, rng, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_cifar(tmp_path, rng)
-    (tmp_path / "data_batch_3").write_bytes(pickle.dumps(Malicious()))
-    with pytest.raises(ValueError, match=r"data_batch_3: not a batch .*contains \w+\.mkdir"):
-        read_cifar_batches(tmp_path)
-    assert not (tmp_path / "pwned").exists()
-
-
-def test_damaged_and_missing_batches_are_named(tmp_path, rng):
-    write_cifar(tmp_path, rng)
-    path = tmp_path / "data_batch_2"
-    path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(ValueError, match="data_batch_2: not a batch of CIFAR"):
-        read_cifar_batches(tmp_path)
-    path.unlink()
-    with pytest.raises(FileNotFoundError, match="data_batch_2 is missing"):
-        read_cifar_batches(tmp_path)
-    write_cifar(tmp_path, rng)
-    short = {b"data": np.zeros((3, 3072), dtype=np.uint8), b"labels": [0]}
-    path.write_bytes(pickle.dumps(short, protocol=2))
-    with pytest.raises(ValueError, match=r"data_batch_2: must hold rows of 3072 bytes"):
-        read_cifar_batches(tmp_path)
 
 
 def write_images(folder, names, *, mode="RGB", size=(4, 3)):
@@ -279,3 +220,105 @@ def test_missing_pillow_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(ImportError, match="needs Pillow: pip install pillow"):
         read_image_folder(tmp_path)
+
+
+def test_zip_with_dots_in_front_of_names(tmp_path):
+    write_images(tmp_path / "pets", SPLIT)
+    with zipfile.ZipFile(tmp_path / "pets.zip", "w") as archive:
+        for name in SPLIT:
+            archive.writestr(f"./{name}", (tmp_path / "pets" / name).read_bytes())
+    assert sorted(read_image_zip(tmp_path / "pets.zip").labels) == ["cat", "cat", "dog"]
+
+
+@pytest.mark.parametrize("name", ["../cat/a.png", "/cat/a.png", "cat/../a.png"])
+def test_zip_with_names_outside_is_refused(tmp_path, name):
+    with zipfile.ZipFile(tmp_path / "pets.zip", "w") as archive:
+        archive.writestr(name, b"")
+    with pytest.raises(ValueError, match=r"pets\.zip: names must stay inside; got"):
+        read_image_zip(tmp_path / "pets.zip")
+
+
+def test_links_and_pipes_among_images_are_refused(tmp_path):
+    write_images(tmp_path, ["pets/cat/a.png", "secret/b.png"])
+    link = tmp_path / "pets/cat/b.png"
+    link.symlink_to(tmp_path / "secret/b.png")
+    with pytest.raises(ValueError, match=r"links must stay inside .*'cat/b\.png' leads to"):
+        read_image_folder(tmp_path / "pets")
+    link.unlink()
+    os.mkfifo(link)
+    with pytest.raises(ValueError, match=r"b\.png must be a regular file; got a named pipe"):
+        read_image_folder(tmp_path / "pets")
+
+
+def png(width, height, *, whole=True):
+    """A black gray image of any size, or its header with no pixels."""
+
+    def chunk(kind, body):
+        return (
+            struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        )
+
+    packed = zlib.compressobj(9)
+    rows = (
+        b"".join(packed.compress(bytes(width + 1)) for _ in range(height if whole else 0))
+        + packed.flush()
+    )
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        chunk(*part) for part in ((b"IHDR", header), (b"IDAT", rows), (b"IEND", b""))
+    )
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+@pytest.mark.parametrize("side", [9_500, 17_000])
+def test_image_of_too_many_pixels_is_refused(tmp_path, side):
+    (tmp_path / "cat").mkdir()
+    (tmp_path / "cat" / "a.png").write_bytes(png(side, side, whole=False))
+    message = r": cat/a\.png: must have at most 89478485 pixels .* Resize it"
+    with pytest.raises(ValueError, match=message):
+        read_image_folder(tmp_path)
+
+
+def test_images_that_take_too_much_together_are_refused(tmp_path):
+    (tmp_path / "cat").mkdir()
+    for i in range(20):
+        (tmp_path / "cat" / f"{i}.png").write_bytes(png(8_000, 8_000) if not i else b"")
+    with pytest.raises(ValueError, match=r"takes 1\.3 GB in memory, .* SSDML_MAX_GB=2"):
+        read_image_folder(tmp_path)
+
+
+def test_zip_that_takes_too_much_is_refused_before_it_is_read(tmp_path):
+    write_images(tmp_path / "pets", SPLIT)
+    path = zipped(tmp_path / "pets", tmp_path / "pets.zip")
+    content = bytearray(path.read_bytes())
+    size = content.index(b"PK\1\2") + 24  # of the first file, as the directory of the zip tells it
+    content[size : size + 4] = struct.pack("<I", 1_300_000_000)
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"pets\.zip: takes 1\.3 GB in memory"):
+        read_image_zip(path)
+
+
+def test_other_formats_are_not_tried(tmp_path):
+    (tmp_path / "cat").mkdir()
+    (tmp_path / "cat" / "a.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")
+    with pytest.raises(ValueError, match=r"1 of 1 files are not images .*: cat/a\.png"):
+        read_image_folder(tmp_path)
+
+
+def test_gzip_is_refused_by_the_size_in_its_header(tmp_path):
+    header = struct.pack(">BBBBIII", 0, 0, 8, 3, 1_000_000, 60, 60)
+    path = tmp_path / "images.gz"
+    path.write_bytes(gzip.compress(header + bytes(10**6)))
+    with pytest.raises(ValueError, match=r"images\.gz: takes 3\.6 GB in memory, .*SSDML_MAX_GB=4"):
+        read_idx(path, n_axes=3)
+
+
+def test_gzip_is_read_no_further_than_its_header_says(tmp_path):
+    path = tmp_path / "images.gz"
+    path.write_bytes(gzip.compress(WHOLE + bytes(50 * 10**6)))
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=r"images\.gz: too long; more than 40 bytes"):
+        read_idx(path, n_axes=3)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2 * 10**6

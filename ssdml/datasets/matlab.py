@@ -1,0 +1,196 @@
+"""Reader of MATLAB 5 files in plain Python: text, numbers, cells and structures.
+
+SciPy's reader trusts the sizes and types that a file announces, and crashes or hangs on a wrong
+one. Here each is compared with the bytes that are left before it is used.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ssdml.utils.files import MemoryLimitError, check_memory, check_regular, read_regular
+from ssdml.utils.typing import Array
+
+HEADER = 128
+DEEPEST = 8  # cells in cells
+OBJECT_RATIO = 4  # bytes of Python objects per byte of the file, at most
+
+MATRIX, COMPRESSED = 14, 15
+NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8"}
+NUMBERS |= {13: "u8"}
+ENCODINGS = {1: "ascii", 2: "latin-1", 4: "utf-16", 16: "utf-8", 17: "utf-16", 18: "utf-32"}
+CELL, STRUCTURE, TEXT = 1, 2, 4
+NUMERIC = range(6, 16)
+OTHERS = {3: "an object", 5: "a sparse matrix", 16: "a function", 17: "an opaque object"}
+
+
+def read_mat(path: Path, *names: str) -> dict[str, Any]:
+    """Read variables of a MATLAB 5 file.
+
+    Parameters
+    ----------
+    path : Path
+    *names : str
+        Variables; the file must have all of them.
+
+    Returns
+    -------
+    variables : dict
+        Text is a str, a number an int or a float, other arrays of numbers are flat, a cell array is
+        a list, and a structure array a dict with one list per field.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the file does not exist.
+    ValueError
+        If it is damaged, of another version, too large, or lacks a variable.
+    """
+    size = check_regular(path)
+    check_memory(path, OBJECT_RATIO * size, 0)
+    content = read_regular(path)
+    if content[:4] in (b"\x89HDF", b"\0\0\0\0") or content[:19] == b"MATLAB 7.3 MAT-file":
+        raise ValueError(f"{path}: must be a MATLAB 5 file; got another version. Save it by -v7.")
+    try:
+        found = dict(_variables(path, content))
+    except MemoryLimitError:
+        raise
+    except (ValueError, IndexError, OverflowError, zlib.error) as error:
+        raise ValueError(f"{path}: damaged, or not a MATLAB file ({error}).") from error
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise ValueError(f"{path}: must contain {', '.join(names)}; {missing[0]} is missing.")
+    return {name: found[name] for name in names}
+
+
+def _variables(path: Path, content: bytes) -> Iterator[tuple[str, Any]]:
+    order = {b"IM": "<", b"MI": ">"}.get(content[126:HEADER])
+    if order is None:
+        raise ValueError("its header names no byte order")
+    elements = Elements(content[HEADER:], order)
+    while elements.n_left:
+        kind, body = elements.next()
+        if kind == COMPRESSED:
+            kind, body = _decompressed(path, body, order).next()
+        if kind == MATRIX:
+            yield Elements(body, order).matrix()
+
+
+def _decompressed(path: Path, body: bytes, order: str) -> Elements:
+    """Decompress one element, whose first 8 bytes tell its size."""
+    stream = zlib.decompressobj()
+    tag = stream.decompress(body, 8)
+    size = int.from_bytes(tag[4:8], "little" if order == "<" else "big")
+    check_memory(path, OBJECT_RATIO * size, 0)
+    return Elements(tag + stream.decompress(stream.unconsumed_tail, size), order)
+
+
+class Elements:
+    """Data elements in a buffer, read one after another."""
+
+    def __init__(self, content: bytes, order: str) -> None:
+        self._content, self._place, self._order = content, 0, order
+
+    @property
+    def n_left(self) -> int:
+        """Number of bytes that are left."""
+        return len(self._content) - self._place
+
+    def next(self) -> tuple[int, bytes]:
+        """Return type and body of the next element."""
+        kind, size = (self._integer(4), self._integer(4))
+        if kind >> 16:  # size and type in one word, and up to 4 bytes in the other
+            kind, size, start = kind & 0xFFFF, kind >> 16, self._place - 4
+            if size > 4:
+                raise ValueError(f"a small element has {size} bytes")
+        else:
+            start = self._place
+            # All but compressed elements are padded to 8 bytes; the last padding may lack.
+            self._place += size if kind == COMPRESSED else -(-size // 8) * 8
+        body = self._content[start : start + size]
+        if len(body) < size:
+            raise ValueError(f"an element of {size} bytes ends after {len(body)}")
+        self._place = min(self._place, len(self._content))
+        return kind, body
+
+    def _integer(self, size: int) -> int:
+        word = self._content[self._place : self._place + size]
+        if len(word) < size:
+            raise ValueError("it ends within an element")
+        self._place += size
+        return int.from_bytes(word, "little" if self._order == "<" else "big")
+
+    def _numbers(self) -> Array:
+        kind, body = self.next()
+        if kind not in NUMBERS:
+            raise ValueError(f"numbers have the type {kind}")
+        return np.frombuffer(body, f"{self._order}{NUMBERS[kind]}")
+
+    def matrix(self, depth: int = 0) -> tuple[str, Any]:
+        """Return name and value of the array in this buffer; an empty buffer is an empty list."""
+        if not self.n_left:
+            return "", []
+        if depth > DEEPEST:
+            raise ValueError(f"cells lie in each other, more than {DEEPEST} deep")
+        kind = int(self._numbers()[0]) & 0xFF
+        shape = self._numbers().tolist()
+        if not all(isinstance(length, int) and length >= 0 for length in shape):
+            raise ValueError("an array has no shape")
+        size, name = math.prod(shape), self.next()[1].decode("ascii")
+        if kind == TEXT:
+            return name, self._text(size)
+        if kind in NUMERIC:
+            return name, self._values(size)
+        if kind == CELL:
+            return name, self._children(size, depth)
+        if kind == STRUCTURE:
+            return name, self._structure(size, depth)
+        raise ValueError(f"it contains {OTHERS.get(kind, f'the class {kind}')}")
+
+    def _text(self, size: int) -> str:
+        if not size:
+            return ""
+        kind, body = self.next()
+        if kind not in ENCODINGS:
+            raise ValueError(f"text has the type {kind}")
+        encoding = ENCODINGS[kind]
+        if encoding in ("utf-16", "utf-32"):
+            encoding += "-le" if self._order == "<" else "-be"
+        return body.decode(encoding)
+
+    def _values(self, size: int) -> Any:
+        values = self._numbers()
+        if len(values) != size:
+            raise ValueError(f"an array of {size} numbers has {len(values)}")
+        return values.item() if size == 1 else values
+
+    def _children(self, count: int, depth: int) -> list[Any]:
+        if 8 * count > self.n_left:
+            raise ValueError(f"{count} entries do not fit into {self.n_left} bytes")
+        return [self._child(depth) for _ in range(count)]
+
+    def _child(self, depth: int) -> Any:
+        kind, body = self.next()
+        if kind != MATRIX:
+            raise ValueError(f"an entry has the type {kind}")
+        return Elements(body, self._order).matrix(depth + 1)[1]
+
+    def _structure(self, size: int, depth: int) -> dict[str, list[Any]]:
+        (width,) = self._numbers().tolist()
+        text = self.next()[1]
+        if not isinstance(width, int) or width < 1:
+            raise ValueError("a structure has no length of names")
+        names = [
+            text[start : start + width].split(b"\0")[0].decode("ascii")
+            for start in range(0, len(text), width)
+        ]
+        if not names or len(set(names)) < len(names):
+            raise ValueError("a structure has no names of its own")
+        entries = self._children(size * len(names), depth)
+        return {name: entries[place :: len(names)] for place, name in enumerate(names)}

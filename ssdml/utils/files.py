@@ -1,0 +1,156 @@
+"""Checks of files before they are read: their kind, their place, and the memory they will take."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import BinaryIO
+
+VARIABLE = "SSDML_MAX_GB"
+MOST_GB = 1.0  # that a file may take in memory
+MOST_RATIO = 50  # or this many times its size on disk, if that is more
+
+KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFDIR: "a folder",
+}
+
+
+class MemoryLimitError(ValueError):
+    """A file would take too much memory."""
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file for reading; refuse pipes, devices and folders, which could block.
+
+    Raises FileNotFoundError if there is no file, and ValueError if it is not a regular one.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "a").write_bytes(b"content")
+    ...     with open_regular(Path(folder) / "a") as file:
+    ...         file.read()
+    b'content'
+    """
+    check_regular(path)
+    # The path may have been replaced since: a pipe must not block here either.
+    flags = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # either is missing somewhere
+    descriptor = os.open(path, os.O_RDONLY | flags)
+    try:
+        _check_kind(path, os.fstat(descriptor).st_mode)
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_regular(path: Path) -> bytes:
+    """Read a regular file."""
+    with open_regular(path) as file:
+        return file.read()
+
+
+def check_regular(path: Path) -> int:
+    """Return the size of a regular file in bytes; raise ValueError for another kind.
+
+    For libraries that open the path themselves.
+    """
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} is missing.") from None
+    _check_kind(path, found.st_mode)
+    return found.st_size
+
+
+def _check_kind(path: Path, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        kind = KINDS.get(stat.S_IFMT(mode), "another kind of file")
+        raise ValueError(
+            f"{path} must be a regular file; got {kind}. Copy its content into a file."
+        )
+
+
+def check_names(where: Path, names: Iterable[str]) -> None:
+    """Raise ValueError if a name, joined to a folder, would leave it.
+
+    Examples
+    --------
+    >>> check_names(Path("images.zip"), ["a.png", "../b.png"])
+    Traceback (most recent call last):
+    ValueError: images.zip: names must stay inside; got '../b.png'. Remove or rename it.
+    """
+    for name in names:
+        posix, windows = PurePosixPath(name), PureWindowsPath(name)
+        is_absolute = posix.is_absolute() or bool(windows.drive or windows.root)
+        if is_absolute or "\0" in name or ".." in (*posix.parts, *windows.parts):
+            raise ValueError(f"{where}: names must stay inside; got {name!r}. Remove or rename it.")
+
+
+def check_inside(folder: Path, names: Sequence[str]) -> None:
+    """Raise ValueError unless each name, and what it links to, is below the folder.
+
+    ``folder`` itself may be a link. Takes one system call per name.
+    """
+    check_names(folder, names)
+    root = os.path.realpath(folder)
+    inside: dict[str, bool] = {}  # folders that were resolved
+    for name in names:
+        path = os.path.join(folder, name)
+        parent = os.path.dirname(path)
+        if parent not in inside:
+            inside[parent] = _is_below(os.path.realpath(parent), root)
+        linked_out = os.path.islink(path) and not _is_below(os.path.realpath(path), root)
+        if linked_out or not inside[parent]:
+            raise ValueError(
+                f"{folder}: links must stay inside the folder; {name!r} leads to "
+                f"{os.path.realpath(path)}. Copy the files into the folder."
+            )
+
+
+def _is_below(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip(os.sep) + os.sep)
+
+
+def check_memory(path: Path, n_bytes: int, on_disk: int) -> None:
+    """Raise MemoryLimitError if reading a file would take too much memory.
+
+    Parameters
+    ----------
+    path : Path
+        For the message.
+    n_bytes : int
+        What the file says it will take.
+    on_disk : int
+        Its size. The limit is 1 GB (of 10^9 bytes), or 50 times this size if that is more; the
+        environment variable ``SSDML_MAX_GB`` sets another number of GB.
+
+    Examples
+    --------
+    >>> check_memory(Path("images.gz"), 47 * 10**6, 10 * 10**6)
+    """
+    limit = max(_most_bytes(), MOST_RATIO * on_disk)
+    if n_bytes > limit:
+        raise MemoryLimitError(
+            f"{path}: takes {n_bytes / 1e9:.1f} GB in memory, from {on_disk / 1e6:.2g} MB on disk; "
+            f"at most {limit / 1e9:.1f} GB are read. If you trust the file, set the environment "
+            f"variable {VARIABLE}={n_bytes // 10**9 + 1}."
+        )
+
+
+def _most_bytes() -> int:
+    given = os.environ.get(VARIABLE, "")
+    try:
+        number = float(given) if given else MOST_GB
+        return int(number * 1e9)
+    except (ValueError, OverflowError):
+        raise ValueError(
+            f"{VARIABLE} must be a number of gigabytes; got {given!r}. Set it to 4, for instance."
+        ) from None
