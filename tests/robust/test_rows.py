@@ -61,6 +61,20 @@ def test_a_model_without_transduction_predicts_the_unlabeled_rows(monkeypatch):
     assert scores("inductive", given, 0)["unlabeled"] == 50
 
 
+def test_what_a_method_lacks_has_no_score(monkeypatch):
+    class Bare:
+        def fit(self, X, y):
+            return self
+
+        def predict(self, X):
+            return np.zeros(len(X), int)
+
+    monkeypatch.setitem(rows.METHODS, "bare", lambda seed, n_jobs: Bare())
+    y = np.array([0, 1, 0, 1])
+    given = Problem(np.eye(4), y, y, np.eye(4), y)  # all rows are labeled
+    assert scores("bare", given, 0).keys() == {"seconds", "accuracy"}
+
+
 def test_a_row_says_what_was_measured():
     *_, row = attempt(CELL, "label-spreading")
     assert rows.cell_of(row) == CELL

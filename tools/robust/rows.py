@@ -66,7 +66,7 @@ def pending(
 ) -> list[tuple[Cell, str]]:
     """What has no row, or one of a failure; the methods of a cell stand together."""
     done = {identity(cell_of(row), row["method"]) for row in rows if "error" not in row}
-    left = {}
+    left: dict[tuple[Any, ...], tuple[Cell, str]] = {}
     for cell in cells:
         for method in methods:
             left.setdefault(identity(cell, method), (cell, method))
@@ -111,7 +111,7 @@ def scores(method: str, given: Problem, seed: int) -> dict[str, float]:
 
     ``accuracy`` and ``ece`` are of ``predict`` and ``predict_proba`` on test rows, ``unlabeled``
     is the accuracy of the transduction on unlabeled training rows that belong to a class, ``NMI``
-    and ``R@1`` are of the embedded test rows.
+    and ``R@1`` are of the embedded test rows. What a method does not give has no score.
     """
     model: Any = with_parameters(method, METHODS)(seed, 1)
     start = time.perf_counter()
@@ -119,15 +119,19 @@ def scores(method: str, given: Problem, seed: int) -> dict[str, float]:
     found = {"seconds": time.perf_counter() - start}
     if method != INPUT:
         found |= label_scores(model, given)
-    Z = model.transform(given.X_test)
-    return found | evaluate(Z, given.y_test, random_state=seed, scores=("NMI", "R@1"))
+    if hasattr(model, "transform"):
+        Z = model.transform(given.X_test)
+        found |= evaluate(Z, given.y_test, random_state=seed, scores=("NMI", "R@1"))
+    return found
 
 
 def label_scores(model: Any, given: Problem) -> dict[str, float]:
     """Accuracies and calibration error, in percent."""
     right = model.predict(given.X_test) == given.y_test
-    confidence = model.predict_proba(given.X_test).max(axis=1)
-    found = {"accuracy": percent(right), "ece": reliability(confidence, right).error}
+    found = {"accuracy": percent(right)}
+    if hasattr(model, "predict_proba"):
+        confidence = model.predict_proba(given.X_test).max(axis=1)
+        found["ece"] = reliability(confidence, right).error
     rows = (given.y == UNLABELED) & (given.truth != UNLABELED)
     if rows.any():
         transduction = getattr(model, "transduction_", None)

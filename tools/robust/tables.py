@@ -132,7 +132,7 @@ def grid(rows: Sequence[Row], *schemes: str) -> Lines:
     """Accuracy and gain over the better reference, by data set and labels per class."""
     found = [gain for gain in gains(rows) if not schemes or gain.cell.scheme in schemes]
     budgets = sorted({gain.cell.labels for gain in found})
-    lines: dict[tuple[str, ...], dict[int, str]] = {}
+    lines: dict[tuple[str, str, str], dict[int, str]] = {}
     for gain in found:
         cell = gain.cell
         head = (cell.set, cell.features, cell.scheme)
