@@ -86,12 +86,22 @@ def _heat(graph: KNNGraph) -> Array:
     lengths = graph.distances.astype(np.float64)
     if graph.metric == "cosine":
         lengths = np.sqrt(2 * lengths)  # |u - v|² = 2 (1 - cos) for unit rows
-    scales = lengths[:, -1]
-    positive = scales[scales > 0]
+    scales = heat_scales(lengths[:, -1])
+    return heat(lengths, scales, scales[graph.indices])
+
+
+def heat_scales(farthest: Array) -> Array:
+    """Scales of "heat" weights, from the distance of each row to its k-th neighbor, (n,)."""
+    positive = farthest[farthest > 0]
     if not positive.size:
-        return np.ones_like(lengths)
-    scales = np.maximum(scales, SCALE_FLOOR * np.median(positive))
-    weights = np.exp(-(lengths / scales[:, None]) * (lengths / scales[graph.indices]))
+        return np.ones_like(farthest)
+    scales: Array = np.maximum(farthest, SCALE_FLOOR * np.median(positive))
+    return scales
+
+
+def heat(lengths: Array, own: Array, others: Array) -> Array:
+    """Weights of edges of given lengths (n, k), from the scales of their ends, (n,) and (n, k)."""
+    weights: Array = np.exp(-(lengths / own[:, None]) * (lengths / others))
     return np.maximum(weights, WEIGHT_FLOOR)
 
 

@@ -1,26 +1,36 @@
-"""Alternate between features, triplets on the graph, and the metric L."""
+"""Alternate between classes, triplets on the graph, and the metric L."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ssdml.classification.forms import Form, principal_form
+from ssdml.classification.learning import Evidence, learn_evidence
+from ssdml.classification.new_rows import interpolator
 from ssdml.graphs.laplacian import adjacency
-from ssdml.graphs.neighbors.exact import part_of
 from ssdml.graphs.neighbors.knn import knn_graph
 from ssdml.graphs.propagation.affinities import propagate_affinities
 from ssdml.graphs.propagation.class_masses import ClassMasses
-from ssdml.graphs.propagation.labels import propagate_labels
+from ssdml.graphs.propagation.smoothing import Diffusion
 from ssdml.graphs.triplets import Triplets, mine_triplets
-from ssdml.metric.features import FeatureMap, Residual, Whitening
-from ssdml.metric.selection import candidate_weights, combine, input_alone, split_rows, validate
+from ssdml.metric.features import FeatureMap, Whitening
+from ssdml.metric.selection import (
+    FEWEST_COLUMNS,
+    combined_components,
+    fall_back,
+    fewer_columns,
+    input_alone,
+    spread,
+)
 from ssdml.metric.state import Learned, State
 from ssdml.metric.stiefel import StiefelResult, angular_objective, minimize_on_stiefel
 from ssdml.networks.sampling import partitions
-from ssdml.utils.linalg import product, random_orthonormal
+from ssdml.utils.linalg import covariance, product, random_orthonormal
+from ssdml.utils.parallel import count_threads, threads
 from ssdml.utils.progress import Stages
-from ssdml.utils.typing import Array, Floats
+from ssdml.utils.typing import Array, Floats, Ints
 from ssdml.utils.validation import UNLABELED
 
 if TYPE_CHECKING:
@@ -30,52 +40,79 @@ N_TRIPLETS = 50_000
 METRIC_STEPS = 3  # of conjugate gradients from the discriminants; more overfit class borders
 PAPER_STEPS = 10  # the same in Dutta et al. (2021)
 PAPER_PARTITIONS = 5  # Dutta et al. (2021): 50 epochs in all, 10 per partition
-TRAINING = 0.8  # share of a round spent on training a backbone, for the progress bar
+SECOND_GRAPH_ROWS = 100_000  # rows up to which the second round searches neighbors again
+FARTHER = 0.3  # share of the rest of the way that labels reach farther on the second graph
 ONE_CLASS = "propagation finds a single class. Label at least one other."
 
 
-def count_rounds(model: SSDML, n_unlabeled: int) -> int:
+class Classes(NamedTuple):
+    """Labels and evidence of a fit, and the form of the rows whose graph they trust most."""
+
+    form: Form
+    evidence: Evidence
+
+    def distributions(self, n_jobs: int | None) -> Array:
+        """Spread labels and evidence on the graph of the input."""
+        with threads(count_threads(n_jobs)) as pool:
+            return self.evidence.on(Diffusion(adjacency(self.form.graph), pool))
+
+    def renewed(
+        self, state: State, embedding: Array, model: SSDML, rng: np.random.Generator
+    ) -> Array:
+        """Spread them again on the graphs of the input and of the embedding together."""
+        rows = principal_form(embedding)(embedding)
+        nearer = knn_graph(rows, state.graph.n_neighbors, n_jobs=model.n_jobs, random_state=rng)
+        edges = adjacency(self.form.graph) + adjacency(nearer)
+        with threads(count_threads(model.n_jobs)) as pool:
+            return self.evidence.on(
+                Diffusion(edges, pool), beside=state.distributions, farther=FARTHER
+            )
+
+
+def learn_classes(forms: list[Form], labels: Ints, *, n_jobs: int | None) -> Classes:
+    """Learn the evidence of a pool of classifiers."""
+    with threads(count_threads(n_jobs)) as pool:
+        diffusions = [Diffusion(adjacency(form.graph), pool) for form in forms]
+        evidence = learn_evidence(forms, labels, diffusions)
+    return Classes(forms[evidence.form], evidence)
+
+
+def count_rounds(model: SSDML, n_samples: int, n_unlabeled: int) -> int:
     """Rounds or partitions of a fit: ``max_rounds``, or the default of the mode."""
     if model.max_rounds is not None:
         return int(model.max_rounds)
     if model.partition_size is not None:
         return max(1, min(PAPER_PARTITIONS, -(-n_unlabeled // model.partition_size)))
-    return 2 if model.backbone is None else 3
+    return 2 if n_samples <= SECOND_GRAPH_ROWS and model.propagation == "two-sided" else 1
 
 
 def alternate(
-    state: State, rounds: int, model: SSDML, rng: np.random.Generator, stages: Stages
+    state: State,
+    classes: Classes | None,
+    rounds: int,
+    model: SSDML,
+    rng: np.random.Generator,
+    stages: Stages,
 ) -> Learned:
-    """Learn features, mine triplets and learn L, for a number of rounds.
-
-    With a backbone, the graph is updated between rounds. The graph of a linear embedding is worse
-    than that of the input (accuracy of the propagated labels on MNIST: 93 against 96 %), so there
-    the graph stays, and the second round adds the validation rows.
-    """
+    """Mine triplets and learn L from the classes, and the classes on the graph of L, in turn."""
     if len(np.unique(state.classes)) < 2:
-        return input_alone(state, model.n_components, ONE_CLASS)
-    first, feature_map = state, _new_feature_map(state.X, model)
-    training, validation = split_rows(state, rng)
-    history: list[dict[str, Any]] = []
+        alone = input_alone(state.X, state.distributions, model.n_components)
+        return alone._replace(fallback_reason=ONE_CLASS)
+    feature_map, history = Whitening(), []
     for number in range(rounds):
-        with stages(f"round {number + 1}") as show:
-            rows = training if number == 0 else np.arange(len(state.X))
-            seed, progress = int(rng.integers(2**31)), part_of(show, 0.0, TRAINING)
-            feature_map.learn(state.X[rows], state.classes[rows], seed, progress)
+        with stages(f"round {number + 1}"):
+            if number > 0 and classes is not None:
+                before = state.classes
+                embedding = _side_by_side(state, feature_map)
+                renewed = classes.renewed(state, embedding, model, rng)
+                state = state._replace(distributions=renewed)
+                history[-1]["changed"] = float((before != state.classes).mean())
+            feature_map.learn(state.X, state.classes)
             triplets = mine(state, model, N_TRIPLETS, rng)
             history.append(update_metric(feature_map, state.X, triplets, model))
-            if feature_map.losses:
-                history[-1]["loss"] = feature_map.losses[-1]
-            embedding = feature_map.embed(state.X)
-            if number == 0:
-                weights = candidate_weights(model.input_weight)
-                choice = validate(state, embedding, validation, weights, rng)
-            if number < rounds - 1 and model.backbone is not None:
-                before, state = state, _update_labels(state, embedding, model, rng)
-                history[-1]["changed"] = float((before.classes != state.classes).mean())
-    last = validate(first, embedding, validation, (choice.weight,), rng)
-    choices = (choice, last)
-    return combine(first, state, feature_map, embedding, choices, model, triplets, history)
+    with stages("embedding"):
+        learned = combine(state, feature_map, classes, model)
+    return learned._replace(triplets=triplets, history=tuple(history))
 
 
 def learn_by_partitions(
@@ -98,20 +135,12 @@ def learn_by_partitions(
             mined = mine(part, model, None, rng)
             history.append(update_metric(feature_map, X, mined, model))
             triplets = mined.among(rows)
-    _, validation = split_rows(state, rng)
-    embedding = feature_map.embed(state.X)
-    choice = validate(state, embedding, validation, candidate_weights(model.input_weight), rng)
-    return combine(state, state, feature_map, embedding, (choice,), model, triplets, history)
-
-
-def _new_feature_map(X: Array, model: SSDML) -> FeatureMap:
-    if model.backbone is None:
-        return Whitening()
-    return Residual(X, angle=model.angle, device=model.device)
+    learned = combine(state, feature_map, None, model)
+    return learned._replace(triplets=triplets, history=tuple(history))
 
 
 def mine(state: State, model: Any, n_triplets: int | None, rng: np.random.Generator) -> Triplets:
-    """Mine triplets on the graph, from the propagated classes or from one-sided affinities.
+    """Mine triplets on the graph, from the class distributions or from one-sided affinities.
 
     ``model`` has ``propagation``, ``mining``, ``decay`` and ``n_jobs``; ``n_triplets`` None: all.
     """
@@ -147,15 +176,38 @@ def update_metric(
     return {"n_triplets": len(triplets.anchor), "objective": objective, "n_iter": result.n_iter}
 
 
-def _update_labels(state: State, embedding: Array, model: SSDML, rng: np.random.Generator) -> State:
-    """Propagate the labels along the edges of the input and of the embedding together.
+def _side_by_side(state: State, feature_map: FeatureMap) -> Array:
+    """Class probabilities, learned metric and input of the training rows, of equal spread."""
+    parts = [np.sqrt(state.distributions), feature_map.embed(state.X), state.X]
+    return np.hstack([part / np.float32(spread(part) or 1.0) for part in parts])
 
-    The edges of the input stay because early labels are better where the embedding drifts.
-    """
-    nearer = knn_graph(embedding, state.graph.n_neighbors, n_jobs=model.n_jobs, random_state=rng)
-    edges = adjacency(state.graph) + adjacency(nearer)
-    distributions = propagate_labels(edges, state.labels, decay=model.decay, n_jobs=model.n_jobs)
-    return state._replace(edges=edges, distributions=distributions)
+
+def combine(
+    state: State, feature_map: FeatureMap, classes: Classes | None, model: SSDML
+) -> Learned:
+    """Put class probabilities, learned metric and input side by side; fall back if that harms."""
+    X, d, weight = state.X, state.X.shape[1], float(model.input_weight)
+    learned = Learned(feature_map.components, weight, state.distributions)
+    if classes is not None:
+        classifier = interpolator(classes.form, state.distributions)
+        learned = learned._replace(classifier=classifier, held_out=classes.evidence.held_out)
+    rows = X
+    if weight > 0:
+        n_classes, of_classes = 0, 0.0
+        if learned.classifier is not None and classes is not None:
+            roots = np.sqrt(learned.classifier.at_rows(classes.form)).astype(X.dtype)
+            rows, n_classes, of_classes = np.hstack([roots, X]), roots.shape[1], spread(roots)
+            learned = learned._replace(represented=rows)
+        spreads = (of_classes, spread(feature_map.embed(X)), spread(X))
+        components = combined_components(feature_map.components, weight, n_classes, spreads)
+        learned = learned._replace(components=components)
+    most = model.n_components or max(d, FEWEST_COLUMNS)
+    components = fewer_columns(learned.components, most, lambda: covariance(rows))
+    learned = learned._replace(components=components)
+    if not model.guard:
+        return learned
+    alone = input_alone(X, state.distributions, model.n_components)
+    return fall_back(learned, alone, X.__getitem__)
 
 
 def learn_metric(
@@ -181,5 +233,5 @@ def learn_metric(
 def _spread_of_positives(features: Array, triplets: Triplets, L: Floats) -> float:
     projected = product(features, L)
     gaps = projected[triplets.anchor] - projected[triplets.positive]
-    spread = float(np.sqrt((gaps**2).sum(axis=1).mean()))
-    return spread if spread > 0 else 1.0
+    mean = float(np.sqrt((gaps**2).sum(axis=1).mean()))
+    return mean if mean > 0 else 1.0

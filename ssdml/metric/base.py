@@ -13,10 +13,12 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ssdml.classification.learning import HeldOut
+from ssdml.classification.new_rows import ClassInterpolator
 from ssdml.graphs.neighbors.knn import nearest_rows
 from ssdml.graphs.neighbors.rows import check_file
-from ssdml.metric.features import ResidualRepresentation
-from ssdml.metric.prediction import Calibration, neighbor_votes, sharpened
+from ssdml.metric.features import ClassRepresentation
+from ssdml.metric.prediction import neighbor_votes
 from ssdml.utils.dask_arrays import check_dask_array, is_dask, map_row_blocks
 from ssdml.utils.labels import read_labels
 from ssdml.utils.linalg import check_spread
@@ -26,6 +28,7 @@ from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import UNLABELED, check_finite
 
 BLOCK_ENTRIES = 2**18  # of the rows that are checked and multiplied at once
+SEARCHED_AT_ONCE = 2**12  # new rows, at least, where the representation searches neighbors
 SAVED = ("components_", "classes_", "label_distributions_", "transduction_", "embedding_")
 
 
@@ -78,7 +81,8 @@ class LearnedMetric(EmbeddingMixin):
     """Mixin of estimators of a linear metric, perhaps after a representation.
 
     The embedding of X is ``R(X) @ components_.T``, where R is ``representation_``, or the identity
-    if that is None. New rows take their class from ``embedding_`` and ``label_distributions_``.
+    if that is None. New rows take their class from ``classifier_``, or, if that is None, from their
+    neighbors in ``embedding_``.
     Names follow metric-learn.
     """
 
@@ -86,14 +90,14 @@ class LearnedMetric(EmbeddingMixin):
     n_neighbors: int
     n_jobs: int | None
     components_: Array  # (n_components, n_features of R)
-    representation_: ResidualRepresentation | None
+    representation_: ClassRepresentation | None
     n_features_in_: int
     classes_: Array
     embedding_: Array
     label_distributions_: Array
     reference_rows_: Array | None = None  # rows of ``embedding_`` among those of fit; None: all
-    confidence_powers_ = 1.0, 1.0  # for propagated distributions, and for new rows
-    calibration_: Calibration | None = None
+    classifier_: ClassInterpolator | None = None
+    held_out_: HeldOut | None = None
 
     def _training_rows(self, X: Any, y: Any, way_out: str | None = None) -> tuple[Array, Ints]:
         """Validate rows and labels of a fit in memory; without ``way_out``, y may hold none."""
@@ -133,10 +137,11 @@ class LearnedMetric(EmbeddingMixin):
     def predict_proba(self, X: Any) -> Array:
         """Predict class probabilities from the nearest training rows.
 
-        Neighbors have weight ``exp(-distance² / scale²)`` in the embedding; the scale of a row is
-        the distance to its last neighbor [1]_. The average of their distributions is calibrated by
-        the power ``confidence_powers_[1]``. After a fit of a dask array, only ``reference_rows_``
-        are neighbors.
+        With a ``classifier_``, interpolate their calibrated class probabilities; see
+        :class:`ssdml.classification.new_rows.ClassInterpolator`. Otherwise average the
+        distributions of neighbors in the embedding with weight ``exp(-distance² / scale²)``; the
+        scale of a row is the distance to its last neighbor [1]_. After a fit of a dask array, only
+        ``reference_rows_`` are neighbors.
 
         Parameters
         ----------
@@ -154,16 +159,23 @@ class LearnedMetric(EmbeddingMixin):
            semi-supervised learning", AISTATS 2005, Eq. (7).
         """
         check_is_fitted(self)
-        known, rows = self.label_distributions_, self.reference_rows_
-        function = partial(
-            _class_probabilities,
-            embedder=self._embedder,
-            references=self.embedding_,
-            distributions=known if rows is None else known[rows],
-            n_neighbors=self.n_neighbors,
-            n_jobs=self.n_jobs,
-            power=self.confidence_powers_[1],
-        )
+        function: Callable[..., Array]
+        if self.classifier_ is not None:
+            function = partial(
+                _interpolated,
+                classifier=self.classifier_,
+                n_jobs=self.n_jobs,
+            )
+        else:
+            known, rows = self.label_distributions_, self.reference_rows_
+            function = partial(
+                _class_probabilities,
+                embedder=self._embedder,
+                references=self.embedding_,
+                distributions=known if rows is None else known[rows],
+                n_neighbors=self.n_neighbors,
+                n_jobs=self.n_jobs,
+            )
         distributions: Array = self._apply(X, function, len(self.classes_))
         return distributions
 
@@ -184,10 +196,9 @@ class LearnedMetric(EmbeddingMixin):
 
     @property
     def transduction_confidence_(self) -> Array:
-        """Calibrated confidence in ``transduction_``, per training row."""
+        """Confidence in ``transduction_``, per training row."""
         check_is_fitted(self)
-        calibrated = sharpened(self.label_distributions_, self.confidence_powers_[0])
-        confidences: Array = calibrated.max(axis=1)
+        confidences: Array = self.label_distributions_.max(axis=1)
         return confidences
 
     def _apply(self, X: Any, function: Callable[..., Array], n_columns: int) -> Any:
@@ -297,8 +308,8 @@ class LearnedMetric(EmbeddingMixin):
         arrays = {name: getattr(self, name) for name in SAVED}
         if self.reference_rows_ is not None:
             arrays["reference_rows_"] = self.reference_rows_
-        if self.representation_ is not None:
-            arrays |= {f"representation_{k}": v for k, v in self.representation_._asdict().items()}
+        if self.classifier_ is not None:
+            arrays |= {f"classifier_{k}": v for k, v in self.classifier_._asdict().items()}
         names = getattr(self, "feature_names_in_", None)
         save_state(
             folder,
@@ -307,7 +318,7 @@ class LearnedMetric(EmbeddingMixin):
             arrays,
             n_features_in=self.n_features_in_,
             feature_names_in=None if names is None else list(names),
-            confidence_powers=list(self.confidence_powers_),
+            represents_classes=self.representation_ is not None,
             input_weight=None if np.isinf(self.input_weight_) else self.input_weight_,
         )
 
@@ -315,13 +326,17 @@ class LearnedMetric(EmbeddingMixin):
     def load(cls, folder: str | Path) -> Self:
         """Load an estimator saved by :meth:`save`."""
         config, arrays = load_state(folder, cls.__name__)
-        fields = [f"representation_{name}" for name in ResidualRepresentation._fields]
+        fields = [f"classifier_{name}" for name in ClassInterpolator._fields]
         try:
             model = cls(**config["params"])
             for name in SAVED:
                 setattr(model, name, arrays[name])
             parts = [arrays[field] for field in fields if field in arrays]
-            model.representation_ = ResidualRepresentation(*parts) if parts else None
+            model.classifier_ = ClassInterpolator(*parts) if parts else None
+            model.representation_ = None
+            if config["represents_classes"]:
+                assert model.classifier_ is not None
+                model.representation_ = ClassRepresentation(model.classifier_, model.n_jobs)
             model.n_features_in_ = config["n_features_in"]
             if config["feature_names_in"] is not None:
                 model.feature_names_in_ = np.array(config["feature_names_in"], dtype=object)
@@ -332,7 +347,6 @@ class LearnedMetric(EmbeddingMixin):
             ) from error
         model.input_weight_ = np.inf if weight is None else weight
         model.reference_rows_ = arrays.get("reference_rows_")
-        model.confidence_powers_ = tuple(config.get("confidence_powers", (1.0, 1.0)))
         model.triplets_, model.history_ = None, []
         return model
 
@@ -351,7 +365,7 @@ class LearnedMetric(EmbeddingMixin):
 
 
 def embed(
-    X: Array, components: Array, representation: ResidualRepresentation | None, *, who: str = ""
+    X: Array, components: Array, representation: ClassRepresentation | None, *, who: str = ""
 ) -> Array:
     """Compute ``R(X) @ components.T`` in the dtype of X, with R the identity for None.
 
@@ -364,7 +378,10 @@ def embed(
     """
     embedding = np.empty((len(X), len(components)), X.dtype)
     columns = components.T.astype(X.dtype, copy=False)
-    for place in row_blocks(len(X), BLOCK_ENTRIES // X.shape[1]):
+    step = BLOCK_ENTRIES // X.shape[1]
+    if representation is not None:
+        step = max(step, SEARCHED_AT_ONCE)
+    for place in row_blocks(len(X), step):
         rows = X[place]
         if who:
             check_finite(rows, who, "X", first_row=place.start)
@@ -382,12 +399,22 @@ def _class_probabilities(
     distributions: Array,
     n_neighbors: int,
     n_jobs: int | None,
-    power: float,
     who: str = "",
 ) -> Array:
     k = min(n_neighbors, len(references))
     indices, distances = nearest_rows(references, embedder(X, who=who), k, n_jobs=n_jobs)
-    return sharpened(neighbor_votes(distances, distributions[indices]), power)
+    return neighbor_votes(distances, distributions[indices])
+
+
+def _interpolated(
+    X: Array,
+    *,
+    classifier: ClassInterpolator,
+    n_jobs: int | None,
+    who: str = "",
+) -> Array:
+    check_finite(X, who, "X")
+    return classifier(X, n_jobs=n_jobs).astype(X.dtype, copy=False)
 
 
 def _most_probable(distributions: Array, classes: Array) -> Array:

@@ -10,15 +10,17 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, Options, StrOptions
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ssdml.classification.forms import forms_with_graphs
 from ssdml.graphs.neighbors.knn import knn_graph
 from ssdml.graphs.propagation.labels import propagate_labels
-from ssdml.metric.alternation import alternate, count_rounds, learn_by_partitions
+from ssdml.metric.alternation import alternate, count_rounds, learn_by_partitions, learn_classes
 from ssdml.metric.base import LearnedMetric, embed, limit_neighbors
+from ssdml.metric.features import ClassRepresentation
 from ssdml.metric.out_of_core import learn_out_of_core, smallest_partition
-from ssdml.metric.prediction import SuspectedLabels, calibrate, suspects
+from ssdml.metric.prediction import SuspectedLabels, suspects
 from ssdml.metric.state import Learned, State
 from ssdml.utils.dask_arrays import check_dask_array, check_known_chunks, is_dask
 from ssdml.utils.labels import read_labels
@@ -32,44 +34,42 @@ from ssdml.utils.validation import UNLABELED
 class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
     """Semi-supervised metric learning from many samples and a handful of labels.
 
-    A kNN graph propagates the labels to the unlabeled samples. Graph and classes mine triplets,
-    from which an orthonormal L is learned on features in which classes are compact. The weighted
-    input is kept beside the learned metric, and replaces it if it is better.
+    Classifiers on the labeled samples and a kNN graph of all samples find the classes of the
+    unlabeled ones together. Graph and classes mine triplets, from which an orthonormal L is
+    learned on features in which classes are compact. The embedding puts the class probabilities of
+    a sample, the learned metric and the input side by side.
 
     Parameters
     ----------
     n_components : int or None
-        Columns of the embedding; None: ``n_features``. A smaller number keeps the distances
-        between training samples as well as a linear map of the embedding can.
+        Columns of the embedding; None: at most ``n_features``, or 64 if that is more. A smaller
+        number keeps the distances between training samples as well as a linear map of the embedding
+        can.
     n_neighbors : int
         Neighbors in the graph; at least 2 with ``mining="neighborhood"``.
-    decay : float
-        Reach of the labels along the graph, between 0 and 1.
     propagation : {"two-sided", "one-sided"}
-        Affinities for mining: between all samples, or from labeled samples only [1]_.
+        "one-sided": propagate the labels alone, and mine with affinities from labeled samples only
+        [1]_. "two-sided": classes by classifiers and graph, and affinities between all samples.
+    decay : float
+        Reach of the labels along the graph with one-sided propagation, between 0 and 1. Otherwise
+        held-out labels choose the reach.
     mining : {"propagated", "neighborhood"}
         Source of the triplets; see :func:`ssdml.graphs.mine_triplets`.
-    input_weight : float or "auto"
-        Weight of the input beside the learned metric. 0 drops the input, and leaves the columns
-        of L alone (one less than classes; 64 with a backbone). "auto": see
-        :func:`ssdml.metric.selection.choose_input_weight`.
+    input_weight : float
+        Weight of the input beside the learned metric. 0 leaves the columns of L alone (one less
+        than classes), a linear map of the input.
     angle : float
         Of the angular objective, in degrees.
-    backbone : None or "residual"
-        Features on which L is learned. None: linear, with the identity as within-class scatter.
-        "residual": a residual head, trained in turn with graph, labels and L.
     max_rounds : int or None
-        Rounds of the alternation; the first holds out samples for validation. None: 3 with a
-        backbone, else 2 (later rounds change nothing), or the number of partitions, at most 5. A
-        fit of a dask array has at most 2.
+        Rounds of the alternation; from the second on, the classes spread on the graph of the
+        embedding as well. None: 2, or 1 beyond 100,000 samples or with one-sided propagation; with
+        ``partition_size``, the number of partitions, at most 5. A fit of a dask array has 1.
     guard : bool
-        Whether to fall back to the input, with a warning, if the learned metric is worse on the
-        graph or on the labeled samples.
+        Whether to fall back to the input, with a warning, if the learned metric is worse on
+        held-out labels.
     partition_size : int or None
         Learn L alone, on the input, on one random partition of this many unlabeled samples after
         another, as [1]_ does. None: on all samples at once.
-    device : str
-        Of the backbone; "auto": a GPU if torch finds one.
     n_jobs : int or None
         Threads of neighbor search and propagation; the result does not depend on it.
     random_state : int, RandomState or None
@@ -79,32 +79,34 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        With a backbone, of shape (n_components, columns of ``representation_(X)``).
+        With a ``representation_``, of shape (n_components, n_classes + n_features).
     representation_ : None or callable
-        With a backbone, the learned embedding and the input side by side.
+        Maps samples to the roots of their class probabilities and the input, side by side. None
+        after a fallback, with ``input_weight=0`` and with one-sided propagation.
     classes_ : ndarray of shape (n_classes,)
     transduction_ : ndarray of shape (n_samples,)
         Class of each training sample.
     label_distributions_ : ndarray of shape (n_samples, n_classes)
-        Propagated class probabilities (underconfident).
+        Class probabilities of the training samples; labeled ones have their label.
     transduction_confidence_ : ndarray of shape (n_samples,)
-        Calibrated confidence in ``transduction_``.
-    confidence_powers_ : tuple of two floats
-        That calibrate propagated distributions, and predicted ones.
+        Confidence in ``transduction_``.
+    classifier_ : ssdml.classification.new_rows.ClassInterpolator or None
+        Class probabilities of new samples; None with one-sided propagation.
+    held_out_ : ssdml.classification.learning.HeldOut or None
+        Labeled samples with the class probabilities that the other labels give them.
     input_weight_ : float
         Weight of the input; infinite after a fallback to the input.
     triplets_ : Triplets
         Of the last round.
     embedding_ : ndarray of shape (n_references, n_components)
-        Of the samples with which :meth:`predict` compares new ones.
+        Of the training samples, or of ``reference_rows_``.
     reference_rows_ : None or ndarray of shape (n_references,)
-        Their row numbers; None: all. After a fit of a dask array, the labeled rows and at most
-        15,000 random ones.
+        Rows that ``classifier_`` keeps; None: all. After a fit of a dask array, the labeled rows
+        and at most 15,000 random ones.
     history_ : list of dict
-        Per round: triplets, objective before and after, steps; in the first, the choice of the
-        input weight; with a backbone, its last loss and the share of samples that changed class.
-        Of a dask array, per partition: its rows (first, and one past the last), triplets, rows
-        that no label reaches, recall of its graph; otherwise as above.
+        Per round: triplets, objective before and after, steps, and the share of samples that
+        changed class. Of a dask array, per partition: its rows (first, and one past the last),
+        triplets, recall of its graph.
     stage_seconds_ : dict of str to float
         Time of each stage; :func:`ssdml.model_selection.plan_fit` predicts it.
     n_features_in_ : int
@@ -117,12 +119,19 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
 
     Notes
     -----
+    The classes: softmax regressions on the labeled samples, on their features as they are and
+    smoothed over the graph, and propagated labels are stacked on held-out labels. Their calibrated
+    evidence and the labels spread over the graph, ``(I - γ S) F = Y + μ Q``, as far as held-out
+    labels trust it; class masses are balanced to the prior of the labels, or to an estimate where
+    labels were drawn by other shares. See "Mathematics" in the documentation.
+
     Time: the neighbor search, O(n k C) per step of the propagation, O(n d²) for the scatter and
     O(T l + n d l) per step of the manifold search for T triplets. Memory: O(n d + n k + n C).
 
-    Departures from [1]_, all undone by :meth:`paper`: labels reach pairs of unlabeled samples as
-    well; triplets come from the propagated classes; L is orthonormal after whitening by the
-    within-class scatter, and starts at the discriminants; the input is kept.
+    Departures from [1]_, all undone by :meth:`paper`: classifiers take part; labels reach pairs of
+    unlabeled samples as well; triplets come from the classes; L is orthonormal after whitening by
+    the within-class scatter, and starts at the discriminants; class probabilities and input are
+    kept.
 
     References
     ----------
@@ -147,13 +156,11 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
     decay: float = 0.99
     propagation: str = "two-sided"
     mining: str = "propagated"
-    input_weight: float | str = "auto"
+    input_weight: float = 1.2
     angle: float = 40.0
-    backbone: str | None = None
     max_rounds: int | None = None
     guard: bool = True
     partition_size: int | None = None
-    device: str = "auto"
     n_jobs: int | None = None
     random_state: Any = None
     verbose: int = 0
@@ -164,13 +171,11 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         "decay": [Interval(Real, 0, 1, closed="neither")],
         "propagation": [StrOptions({"two-sided", "one-sided"})],
         "mining": [StrOptions({"propagated", "neighborhood"})],
-        "input_weight": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+        "input_weight": [Interval(Real, 0, None, closed="left")],
         "angle": [Interval(Real, 0, 90, closed="neither")],
-        "backbone": [Options(str, {"residual"}), None],
         "max_rounds": [Interval(Integral, 1, None, closed="left"), None],
         "guard": ["boolean"],
         "partition_size": [Interval(Integral, 1, None, closed="left"), None],
-        "device": [str],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
@@ -239,13 +244,13 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         if hasattr(self, "components_"):  # an interrupted fit must not leave a fitted estimator
             del self.components_
         X, labels, fewest = self._validate_fit(X, y)
-        rounds = count_rounds(self, int((labels == UNLABELED).sum()))
+        rounds = count_rounds(self, len(labels), int((labels == UNLABELED).sum()))
         k = limit_neighbors(self.n_neighbors, fewest, type(self).__name__, stacklevel=5)
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        stages = Stages(self, 2 + rounds, verbose=self.verbose)
+        stages = Stages(self, 3 + rounds, verbose=self.verbose)
         with stages.all(X, y):
             if is_dask(X):
-                learned, numbers, rows = learn_out_of_core(X, labels, k, rounds, self, seed, stages)
+                learned, numbers, rows = learn_out_of_core(X, labels, k, self, seed, stages)
             else:
                 learned, numbers, rows = self._learn(X, labels, k, rounds, seed, stages), None, X
             self.reference_rows_ = numbers
@@ -257,15 +262,46 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         self, X: Array, labels: Ints, n_neighbors: int, rounds: int, seed: int, stages: Stages
     ) -> Learned:
         rng = np.random.default_rng(seed)
+        if self.propagation == "one-sided":
+            return self._learn_from_labels(X, labels, n_neighbors, rounds, rng, stages)
+        with stages("neighbors") as show:
+            forms = forms_with_graphs(
+                X, n_neighbors, labels=labels, rng=rng, n_jobs=self.n_jobs, progress=show
+            )
+        with stages("classes"):
+            classes = learn_classes(forms, labels, n_jobs=self.n_jobs)
+            distributions = classes.distributions(self.n_jobs)
+        scale = classes.form.linear.column_scale
+        scaled = X if scale is None else X * scale.astype(X.dtype)
+        state = State(scaled, labels, classes.form.graph, distributions)
+        if self.partition_size is not None:
+            learned = learn_by_partitions(state, rounds, self, rng, stages)
+        else:
+            learned = alternate(state, classes, rounds, self, rng, stages)
+        if scale is not None and not learned.fallback_reason:
+            learned.components[:, -len(scale) :] *= scale
+        return learned
+
+    def _learn_from_labels(
+        self,
+        X: Array,
+        labels: Ints,
+        n_neighbors: int,
+        rounds: int,
+        rng: np.random.Generator,
+        stages: Stages,
+    ) -> Learned:
+        """Learn from the propagated labels alone, as Dutta et al. (2021) do."""
         with stages("neighbors") as show:
             graph = knn_graph(
                 graph_rows(X), n_neighbors, n_jobs=self.n_jobs, random_state=rng, progress=show
             )
-        with stages("labels"):
+        with stages("classes"):
             distributions = propagate_labels(graph, labels, decay=self.decay, n_jobs=self.n_jobs)
-        learn = alternate if self.partition_size is None else learn_by_partitions
-        state = State(X, labels, graph, distributions, edges=graph)
-        return learn(state, rounds, self, rng, stages)
+        state = State(X, labels, graph, distributions)
+        if self.partition_size is not None:
+            return learn_by_partitions(state, rounds, self, rng, stages)
+        return alternate(state, None, rounds, self, rng, stages)
 
     def _validate_fit(self, X: Any, y: Any) -> tuple[Any, Ints, int]:
         """Return rows (a dask array stays one), labels, and the size of the smallest partition."""
@@ -288,11 +324,6 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
                 f"mining='neighborhood'; got {self.n_neighbors} among {fewest} rows. "
                 "Raise it, or pass mining='propagated'."
             )
-        if self.partition_size is not None and self.backbone is not None:
-            raise ValueError(
-                f"{name}: backbone must be None with partition_size, which learns L alone; "
-                f"got {self.backbone!r}. Omit one of them."
-            )
         self._check_n_components(X.shape[1])
         return X, labels, fewest
 
@@ -300,13 +331,11 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         name = type(self).__name__
         check_dask_array(X, name)
         check_known_chunks(X, name)
-        for parameter in ("backbone", "partition_size"):
-            if getattr(self, parameter) is not None:
-                raise ValueError(
-                    f"{name}: {parameter} must be None with a dask array; got "
-                    f"{getattr(self, parameter)!r}. Omit it, or fit rows in memory: "
-                    "X[:n].compute()."
-                )
+        if self.partition_size is not None:
+            raise ValueError(
+                f"{name}: partition_size must be None with a dask array; got "
+                f"{self.partition_size!r}. Omit it, or fit rows in memory: X[:n].compute()."
+            )
         if X.shape[0] < 2 or X.shape[1] < 1:
             raise ValueError(
                 f"{name}: X must have at least 2 rows and 1 column; got shape {X.shape}."
@@ -321,7 +350,11 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
                 f"{type(self).__name__}: returns the input instead: {learned.fallback_reason}",
                 stacklevel=5,
             )
-        self.representation_ = learned.representation
+        self.classifier_ = learned.classifier
+        self.representation_ = None
+        if learned.classifier is not None and learned.represented is not None:
+            self.representation_ = ClassRepresentation(learned.classifier, self.n_jobs)
+        self.held_out_ = learned.held_out
         self.input_weight_ = learned.input_weight
         self.triplets_ = learned.triplets
         self.history_ = list(learned.history)
@@ -329,27 +362,15 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         self.label_distributions_ = learned.distributions.astype(X.dtype, copy=False)
         self.transduction_ = self.classes_[learned.distributions.argmax(axis=1)]
         components = learned.components.astype(X.dtype)
-        self.embedding_ = embed(X, components, learned.representation)
-        self.calibration_, self.confidence_powers_ = None, (1.0, 1.0)
-        if learned.edges is not None:
-            self.calibration_ = calibrate(
-                learned.edges,
-                labels,
-                self.embedding_,
-                decay=self.decay,
-                n_neighbors=self.n_neighbors,
-                rng=np.random.default_rng(len(labels)),
-                n_jobs=self.n_jobs,
-            )
-        if self.calibration_ is not None:
-            self.confidence_powers_ = self.calibration_[:2]
+        rows = X if learned.represented is None else learned.represented
+        self.embedding_ = embed(rows, components, None)
         self.components_ = components  # last: it marks the estimator as fitted
 
     def suspected_labels(self) -> SuspectedLabels:
         """List training labels that the others contradict, the most confident first.
 
-        Each label is compared with a propagation from which it was held out. Labels that are alone
-        in their class are not checked.
+        Each label is compared with the prediction of classifiers and graph from other labels.
+        Labels that are alone in their class are not checked, and at most 5,000.
 
         Returns
         -------
@@ -369,12 +390,12 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         (True, 7, 0)
         """
         check_is_fitted(self)
-        if self.calibration_ is None:
+        if self.held_out_ is None or not len(self.held_out_.rows):
             raise ValueError(
                 f"{type(self).__name__}.suspected_labels: needs held-out labels; got none. Fit "
                 "rows in memory with two labels of a class; saved models do not keep them."
             )
-        return suspects(self.calibration_, self.classes_)
+        return suspects(self.held_out_, self.classes_)
 
 
 def check_is_ssdml(estimator: Any, who: str) -> None:

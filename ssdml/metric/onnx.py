@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from ssdml.metric.features import ResidualRepresentation
+from ssdml.classification.new_rows import ClassInterpolator
+from ssdml.graphs.laplacian import WEIGHT_FLOOR
+from ssdml.metric.features import ClassRepresentation
 from ssdml.utils.persistence import atomic_write
-from ssdml.utils.torch_tools import unit_rows
 from ssdml.utils.typing import Array
 
 INPUT, OUTPUT = "X", "embedding"  # names in the graph
@@ -35,25 +36,35 @@ class RowEmbedding(nn.Module):
 
     columns: torch.Tensor
 
-    def __init__(self, components: Array, representation: ResidualRepresentation | None) -> None:
+    def __init__(self, components: Array, representation: ClassRepresentation | None) -> None:
         super().__init__()
         self.register_buffer("columns", single_precision(components.T))
-        self.has_representation = representation is not None
+        self.n_neighbors = 0
         if representation is not None:
-            for name, part in representation._asdict().items():
+            classifier = representation.classifier
+            self.n_neighbors = int(classifier.n_neighbors)
+            for name, part in classifier._asdict().items():
                 self.register_buffer(f"part_{name}", single_precision(part))
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
         """Embed rows (n, n_features), to (n, n_components)."""
-        return (self._represent(X) if self.has_representation else X) @ self.columns
+        return (self._represent(X) if self.n_neighbors else X) @ self.columns
 
     def _represent(self, X: torch.Tensor) -> torch.Tensor:
-        mean, scale, A, a, B, b, L = (
-            self.get_buffer(f"part_{name}") for name in ResidualRepresentation._fields
+        mean, matrix, rows, scales, trend, residuals, _ = (
+            self.get_buffer(f"part_{name}") for name in ClassInterpolator._fields
         )
-        centered = (X - mean) * scale
-        features = centered + torch.relu(centered @ A.T + a) @ B.T + b
-        return torch.cat([unit_rows(features @ L), X], dim=1)
+        queries = (X - mean) @ matrix
+        products = queries @ rows.T
+        squares = (queries**2).sum(1, keepdim=True) + (rows**2).sum(1) - 2 * products
+        found, nearest = torch.topk(squares, self.n_neighbors, dim=1, largest=False)
+        lengths = found.clamp(min=0).sqrt()
+        own = torch.maximum(lengths[:, -1:], scales.min())
+        weights = torch.exp(-(lengths / own) * (lengths / scales[nearest])).clamp(min=WEIGHT_FLOOR)
+        weights = weights / weights.sum(1, keepdim=True)
+        logits = queries @ trend[:-1] + trend[-1]
+        logits = logits + (weights[:, :, None] * residuals[nearest]).sum(1)
+        return torch.cat([torch.softmax(logits, 1).sqrt(), X], dim=1)
 
 
 def write_onnx(

@@ -1,8 +1,8 @@
 """Fit SSDML to a dask array of more rows than one machine's memory holds.
 
 A partition is a group of chunks with all labeled rows added. On a worker it builds its own graph,
-propagates the labels and mines its share of the triplets. The calling process pools the moments of
-the classes, the triplets with the rows at their ends, and the validation rows, and learns L.
+finds the classes and mines its share of the triplets. The calling process pools the moments of
+the classes, the triplets with the rows at their ends, and the reference rows, and learns L.
 """
 
 from __future__ import annotations
@@ -15,28 +15,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse.csgraph import connected_components
 
-from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
+from ssdml.classification.forms import forms_with_graphs
+from ssdml.classification.learning import HeldOut
+from ssdml.classification.new_rows import interpolator
+from ssdml.graphs.neighbors.knn import knn_graph
 from ssdml.graphs.propagation.labels import propagate_labels
 from ssdml.graphs.triplets import Triplets
-from ssdml.metric.alternation import N_TRIPLETS, ONE_CLASS, mine, update_metric
-from ssdml.metric.features import Whitening
-from ssdml.metric.selection import (
-    REFERENCE_ROWS,
-    VALIDATION_ROWS,
-    InputWeight,
-    beside_input,
-    candidate_weights,
-    choose_input_weight,
-    fall_back,
-    fewer_columns,
-    n_held_out,
-    relative_spread,
+from ssdml.metric.alternation import (
+    FEWEST_COLUMNS,
+    N_TRIPLETS,
+    ONE_CLASS,
+    learn_classes,
+    mine,
+    update_metric,
 )
+from ssdml.metric.features import Whitening
+from ssdml.metric.selection import combined_components, fall_back, fewer_columns, spread
 from ssdml.metric.state import Learned, State
 from ssdml.utils.dask_arrays import check_block, rows_dtype
-from ssdml.utils.linalg import check_spread, graph_rows, product
+from ssdml.utils.linalg import check_spread, covariance, graph_rows
 from ssdml.utils.parallel import BLAS
 from ssdml.utils.progress import Stages
 from ssdml.utils.scatter import ClassMoments, class_moments, pool_moments, pooled_scatter
@@ -49,6 +47,7 @@ if TYPE_CHECKING:
 PARTITION_ROWS = 50_000
 PARTITION_ENTRIES = 2**27  # limit for wide rows: half a GB in float32
 MOMENTS_AT_ONCE = 8  # pooled by one task: d² numbers each
+REFERENCE_ROWS = 15_000  # beside the labeled ones
 
 
 class Labeled(NamedTuple):
@@ -68,9 +67,7 @@ class Task(NamedTuple):
     propagation: str
     mining: str
     n_jobs: int | None
-    rounds: int
     seed: int
-    holds_out: bool  # whether the validation rows are left out of the first round
 
 
 class Share(NamedTuple):
@@ -81,30 +78,28 @@ class Share(NamedTuple):
     stop: int
     sizes: tuple[int, ...]  # of its chunks
     n_triplets: int
-    n_validation: int
     n_references: int
 
 
 class Summary(NamedTuple):
-    """Result of a partition; "chosen" rows are ends of triplets, validation and reference rows."""
+    """Result of a partition; "chosen" rows are ends of triplets and reference rows."""
 
     distributions: Array  # (n, n_classes), of its own rows
     numbers: Indices  # of the chosen rows, among all rows
     X: Array  # of the chosen rows
-    classes: Indices  # of the chosen rows, as columns of the distributions
-    triplets: tuple[Triplets, ...]  # per round; their ends are places among the chosen rows
-    validation: Indices  # places among the chosen rows
-    samples: tuple[Indices, ...]  # validation and reference rows, for each of two validations
+    triplets: Triplets  # their ends are places among the chosen rows
+    references: Indices  # places among the chosen rows
     history: tuple[dict[str, Any], ...]
+    held_out: HeldOut | None  # rows are places among the labeled ones
 
 
 def learn_out_of_core(
-    X: Any, labels: Ints, n_neighbors: int, rounds: int, model: SSDML, seed: int, stages: Stages
+    X: Any, labels: Ints, n_neighbors: int, model: SSDML, seed: int, stages: Stages
 ) -> tuple[Learned, Indices, Array]:
     """Learn the metric; return it with the numbers and values of the reference rows.
 
     X is a dask array (n, d) of known chunk sizes. Reference rows, with which new rows are compared,
-    are the labeled ones and at most 15,000 random ones that validated the metric.
+    are the labeled ones and at most 15,000 random ones.
     """
     import dask
 
@@ -125,9 +120,7 @@ def learn_out_of_core(
             model.propagation,
             model.mining,
             model.n_jobs,
-            min(rounds, 2),  # nothing changes after the second
             seed,
-            n_held_out(len(labels) - len(labeled.numbers)) > 0,
         )
         with stages("partitions"):
             ask = dask.delayed(summarize, nout=2)
@@ -136,14 +129,7 @@ def learn_out_of_core(
             moments, *summaries = dask.compute(moments, *[summary for _, summary in results])
     finally:
         _release(kept)
-    pool = pool_summaries(summaries)
-    _warn_unreached(pool.history, who)
-    learned = _learn(pool, moments, labeled, task, model, stages)
-    sample = pool.samples[-1]
-    numbers, places = np.unique(
-        np.concatenate([labeled.numbers, pool.numbers[sample]]), return_index=True
-    )
-    return learned, numbers, np.concatenate([labeled.X, pool.X[sample]])[places]
+    return _learn(pool_summaries(summaries), moments, labeled, task, model, stages)
 
 
 # Divide rows and work among partitions
@@ -189,20 +175,17 @@ def apportion(total: int, sizes: npt.ArrayLike) -> list[int]:
 
 
 def shares(chunks: Sequence[int], n_features: int, labels: Ints) -> list[tuple[list[int], Share]]:
-    """Chunks of each partition, and its share of the rows, triplets and validation rows.
+    """Chunks of each partition, and its share of the rows, triplets and reference rows.
 
-    In total there are as many triplets and validation rows as in a fit in memory.
+    In total there are as many triplets as in a fit in memory.
     """
     ends = np.concatenate([[0], np.cumsum(chunks)])
     groups = chunk_groups(chunks, n_features)
     bounds = [(int(ends[group[0]]), int(ends[group[-1] + 1])) for group in groups]
     rows = [stop - start for start, stop in bounds]
-    unlabeled = [int((labels[start:stop] == UNLABELED).sum()) for start, stop in bounds]
-    held_out, n = n_held_out(sum(unlabeled)), len(labels)
     quotas = zip(
         apportion(N_TRIPLETS, rows),
-        apportion(held_out, unlabeled) if held_out else apportion(min(VALIDATION_ROWS, n), rows),
-        apportion(min(REFERENCE_ROWS, n), rows),
+        apportion(min(REFERENCE_ROWS, len(labels)), rows),
         strict=True,
     )
     return [
@@ -282,37 +265,22 @@ def _release(kept: Any) -> None:
 def summarize(
     blocks: Sequence[Any], labeled: Labeled, share: Share, task: Task
 ) -> tuple[ClassMoments, Summary]:
-    """Summarize the chunks of a partition; the moments are of its own rows not held out.
+    """Summarize the chunks of a partition; the moments are of its own rows.
 
     Draws depend on the seed and the number of the partition alone, so that it can be repeated when
-    a worker dies, and come in the order of a fit in memory, so that a single partition gives the
-    same metric. Memory: at most three copies of the rows, beside the graph.
+    a worker dies. Memory: at most three copies of the rows, beside the graph.
     """
     # Number 0 leaves the seed unchanged.
     rng = np.random.default_rng([task.seed, share.number])
-    state, numbers = _partition_state(blocks, labeled, share, task, rng)
-    n_own, classes = share.stop - share.start, state.classes
-    validation = rng.permutation(np.flatnonzero(state.labels == UNLABELED))[: share.n_validation]
-    training = np.setdiff1d(np.arange(n_own), validation)
-    if not task.holds_out:
-        validation = np.sort(rng.permutation(n_own)[: share.n_validation])
-        training = np.arange(n_own)
-    moments = class_moments(state.X[training], classes[training], state.distributions.shape[1])
-
-    triplets, references = [], []
-    for number in range(task.rounds):
-        rng.integers(2**31)  # in memory, the seed of a backbone
-        triplets.append(_mine_share(state, share, task, rng))
-        if number == 0:
-            references.append(rng.permutation(n_own)[: share.n_references])
-    references.append(rng.permutation(n_own)[: share.n_references])
-
-    ends = [end for mined in triplets for end in mined[:3]]
-    chosen = np.unique(np.concatenate([validation, *references, *ends]))
+    state, numbers, held_out = _partition_state(blocks, labeled, share, task, rng)
+    n_own, n_classes = share.stop - share.start, state.distributions.shape[1]
+    moments = class_moments(state.X[:n_own], state.classes[:n_own], n_classes)
+    triplets = _mine_share(state, share, task, rng)
+    references = np.sort(rng.permutation(n_own)[: share.n_references])
+    chosen = np.unique(np.concatenate([references, *triplets[:3]]))
     report = {
         "rows": (share.start, share.stop),
-        "n_triplets": len(triplets[-1].anchor),
-        "unreached": _count_unreached(state.graph, state.labels),
+        "n_triplets": len(triplets.anchor),
         "recall": state.graph.recall_,
     }
 
@@ -323,17 +291,16 @@ def summarize(
         state.distributions[:n_own].astype(state.X.dtype),
         numbers[chosen],
         state.X[chosen],
-        classes[chosen],
-        tuple(_renumbered(mined, places) for mined in triplets),
-        places(validation),
-        tuple(places(np.union1d(validation, others)) for others in references),
+        _renumbered(triplets, places),
+        places(references),
         (report,),
+        held_out,
     )
 
 
 def _partition_state(
     blocks: Sequence[Any], labeled: Labeled, share: Share, task: Task, rng: np.random.Generator
-) -> tuple[State, Indices]:
+) -> tuple[State, Indices, HeldOut | None]:
     """The partition's rows, the labeled rows of the others below them, and their numbers."""
     n_features, dtype = labeled.X.shape[1], labeled.X.dtype
     starts = share.start + np.cumsum([0, *share.sizes[:-1]])
@@ -349,9 +316,17 @@ def _partition_state(
     labels[labeled.numbers[inside] - share.start] = labeled.labels[inside]
     labels[share.stop - share.start :] = labeled.labels[~inside]
     k = min(task.n_neighbors, len(X) - 1)
-    graph = knn_graph(graph_rows(X), k, n_jobs=task.n_jobs, random_state=rng)
-    distributions = propagate_labels(graph, labels, decay=task.decay, n_jobs=task.n_jobs)
-    return State(X, labels, graph, distributions), numbers
+    if task.propagation == "one-sided":
+        graph = knn_graph(graph_rows(X), k, n_jobs=task.n_jobs, random_state=rng)
+        distributions = propagate_labels(graph, labels, decay=task.decay, n_jobs=task.n_jobs)
+        return State(X, labels, graph, distributions), numbers, None
+    forms = forms_with_graphs(X, k, labels=labels, rng=rng, n_jobs=task.n_jobs)
+    classes = learn_classes(forms, labels, n_jobs=task.n_jobs)
+    distributions = classes.distributions(task.n_jobs)
+    held_out = classes.evidence.held_out
+    places = np.searchsorted(labeled.numbers, numbers[held_out.rows])
+    state = State(X, labels, classes.form.graph, distributions)
+    return state, numbers, held_out._replace(rows=places)
 
 
 def _mine_share(state: State, share: Share, task: Task, rng: np.random.Generator) -> Triplets:
@@ -359,12 +334,6 @@ def _mine_share(state: State, share: Share, task: Task, rng: np.random.Generator
         none = np.empty(0, dtype=np.int64)
         return Triplets(none, none, none, np.empty(0))
     return mine(state, task, share.n_triplets, rng)
-
-
-def _count_unreached(graph: KNNGraph, labels: Ints) -> int:
-    """Count the rows in components of the graph without a labeled row."""
-    parts = connected_components(graph.to_csr(), directed=False)[1]
-    return int((~np.isin(parts, parts[labels != UNLABELED])).sum())
 
 
 def _renumbered(triplets: Triplets, renumber: Callable[[Indices], Indices]) -> Triplets:
@@ -391,39 +360,22 @@ def _pool_moments(parts: Sequence[ClassMoments]) -> ClassMoments:
 
 
 def pool_summaries(summaries: Sequence[Summary]) -> Summary:
-    """Concatenate the summaries of all partitions."""
+    """Concatenate the summaries of all partitions; held-out labels are those of the first."""
     offsets = np.cumsum([0, *(len(summary.numbers) for summary in summaries[:-1])])
 
     def joined(places: Sequence[Indices]) -> Indices:
         return np.concatenate([p + offset for p, offset in zip(places, offsets, strict=True)])
 
-    def joined_triplets(mined: Sequence[Triplets]) -> Triplets:
-        *ends, weights = zip(*mined, strict=True)
-        return Triplets._make([*map(joined, ends), np.concatenate(weights)])
-
+    *ends, weights = zip(*(summary.triplets for summary in summaries), strict=True)
     return Summary(
         np.concatenate([summary.distributions for summary in summaries]),
         np.concatenate([summary.numbers for summary in summaries]),
         np.concatenate([summary.X for summary in summaries]),
-        np.concatenate([summary.classes for summary in summaries]),
-        tuple(map(joined_triplets, zip(*(s.triplets for s in summaries), strict=True))),
-        joined([summary.validation for summary in summaries]),
-        tuple(map(joined, zip(*(s.samples for s in summaries), strict=True))),
+        Triplets._make([*map(joined, ends), np.concatenate(weights)]),
+        joined([summary.references for summary in summaries]),
         tuple(chain.from_iterable(summary.history for summary in summaries)),
+        summaries[0].held_out,
     )
-
-
-def _warn_unreached(reports: Sequence[dict[str, Any]], who: str) -> None:
-    """Repeat the warnings of the workers here."""
-    counts = [report["unreached"] for report in reports if report["unreached"]]
-    if counts:
-        warnings.warn(
-            f"{who}: no label reaches {sum(counts)} rows, in {len(counts)} of {len(reports)} "
-            "partitions; they get the class prior. Label a row in each part of the graph, raise "
-            "n_neighbors, or use X.rechunk for larger partitions.",
-            RuntimeWarning,
-            stacklevel=2,
-        )
 
 
 def _covariance(moments: ClassMoments, who: str) -> Floats:
@@ -436,76 +388,74 @@ def _covariance(moments: ClassMoments, who: str) -> Floats:
     return covariance
 
 
-def _relative_spread(components: Floats, covariance: Floats) -> float:
-    of_embedding = np.einsum("ij,jk,ik", components, covariance, components, optimize=True)
-    return relative_spread(float(of_embedding), float(np.trace(covariance)))
-
-
 def _learn(
     pool: Summary,
-    training: ClassMoments,
+    moments: ClassMoments,
     labeled: Labeled,
     task: Task,
     model: SSDML,
     stages: Stages,
-) -> Learned:
-    """Learn L on the pool, and combine it with the input, as a fit in memory does."""
-    everything = training
-    if task.holds_out:
-        rows = pool.validation
-        late = class_moments(pool.X[rows], pool.classes[rows], len(training.counts))
-        everything = _pool_moments([training, late])
-    covariance, n = _covariance(everything, task.who), int(everything.counts.sum())
-
-    def finished(blocks: Floats, weight: float) -> Learned:
-        most = model.n_components or len(covariance)
-        components = fewer_columns(blocks, most, lambda: covariance * n / (n - 1))
-        return Learned(components, None, weight, pool.distributions)
-
-    alone = finished(np.eye(len(covariance)), np.inf)
-    if (everything.counts > 0).sum() < 2:
-        return alone._replace(fallback_reason=ONE_CLASS, history=pool.history)
-    feature_map, choices, details = Whitening(), [], {}
-    weights = candidate_weights(model.input_weight)
-    for number, triplets in enumerate(pool.triplets):
-        with stages(f"round {number + 1}"):
-            moments = training if number == 0 else everything
-            feature_map.learn_from(pooled_scatter(moments), int((moments.counts > 0).sum()))
-            details = _update_metric(feature_map, pool, triplets, model)
-            if number == 0:
-                choices.append(_validate(pool, 0, feature_map, covariance, weights))
-    weight = choices[0].weight
-    choices.append(_validate(pool, 1, feature_map, covariance, (weight,)))
-
-    scale = _relative_spread(feature_map.components, covariance) if weight > 0 else 1.0
-    learned = finished(beside_input(feature_map.components / scale, weight), weight)
+) -> tuple[Learned, Indices, Array]:
+    """Learn L on the pool, and combine it with classes and input, as a fit in memory does."""
+    numbers, places = np.unique(
+        np.concatenate([labeled.numbers, pool.numbers[pool.references]]), return_index=True
+    )
+    X = np.concatenate([labeled.X, pool.X[pool.references]])[places]
+    spread_of_all, d = _covariance(moments, task.who), labeled.X.shape[1]
+    alone_components = fewer_columns(np.eye(d), model.n_components or d, lambda: spread_of_all)
+    alone = Learned(alone_components, np.inf, pool.distributions, history=pool.history)
+    if (moments.counts > 0).sum() < 2:
+        return alone._replace(fallback_reason=ONE_CLASS), numbers, X
+    with stages("round 1"):
+        feature_map, scatter = Whitening(), pooled_scatter(moments)
+        feature_map.learn_from(scatter, int((moments.counts > 0).sum()))
+        details = _update_metric(feature_map, pool, model)
+    with stages("embedding"):
+        learned = _combine(pool, numbers, X, feature_map, task, model)
+    if pool.held_out is not None:
+        held_out = pool.held_out._replace(rows=labeled.numbers[pool.held_out.rows])
+        learned = learned._replace(held_out=held_out)
     if model.guard:
-        learned = fall_back(learned, alone, labeled.X, labeled.labels, tuple(choices))
+        known = {int(number): row for row, number in enumerate(labeled.numbers)}
+        learned = fall_back(learned, alone, lambda rows: labeled.X[[known[int(r)] for r in rows]])
     history = [dict(report) for report in pool.history]
-    history[0] |= choices[0]._asdict()
-    history[-1] |= details | {"agreement": choices[1].agreement}
-    triplets = _renumbered(pool.triplets[-1], pool.numbers.take)
-    return learned._replace(triplets=triplets, history=tuple(history))
+    history[-1] |= details
+    triplets = _renumbered(pool.triplets, pool.numbers.take)
+    return learned._replace(triplets=triplets, history=tuple(history)), numbers, X
 
 
-def _update_metric(
-    feature_map: Whitening, pool: Summary, triplets: Triplets, model: SSDML
-) -> dict[str, Any]:
+def _combine(
+    pool: Summary,
+    numbers: Indices,
+    X: Array,
+    feature_map: Whitening,
+    task: Task,
+    model: SSDML,
+) -> Learned:
+    """Interpolate classes between the reference rows X; spreads are theirs."""
+    weight, rows, n_classes, of_classes = float(model.input_weight), X, 0, 0.0
+    components = feature_map.components
+    learned = Learned(components, weight, pool.distributions)
+    if task.propagation == "two-sided":
+        k, rng = min(task.n_neighbors, len(X) - 1), np.random.default_rng(task.seed)
+        distributions = pool.distributions[numbers]
+        labels = distributions.argmax(axis=1)
+        form = forms_with_graphs(X, k, labels=labels, rng=rng, n_jobs=task.n_jobs)[0]
+        learned = learned._replace(classifier=interpolator(form, distributions))
+        if weight > 0 and learned.classifier is not None:
+            roots = np.sqrt(learned.classifier.at_rows(form)).astype(X.dtype)
+            rows, n_classes, of_classes = np.hstack([roots, X]), roots.shape[1], spread(roots)
+            learned = learned._replace(represented=rows)
+    if weight > 0:
+        spreads = (of_classes, spread(feature_map.embed(X)), spread(X))
+        components = combined_components(components, weight, n_classes, spreads)
+    most = model.n_components or max(X.shape[1], FEWEST_COLUMNS)
+    return learned._replace(components=fewer_columns(components, most, lambda: covariance(rows)))
+
+
+def _update_metric(feature_map: Whitening, pool: Summary, model: SSDML) -> dict[str, Any]:
     """Update L on the rows at the ends of the triplets."""
-    used, ends = np.unique(np.stack(triplets[:3]), return_inverse=True)
-    local = Triplets._make([*ends.reshape(3, -1), triplets.weight])
+    used, ends = np.unique(np.stack(pool.triplets[:3]), return_inverse=True)
+    local = Triplets._make([*ends.reshape(3, -1), pool.triplets.weight])
     details = update_metric(feature_map, pool.X[used], local, model)
     return {name: value for name, value in details.items() if name != "n_triplets"}
-
-
-def _validate(
-    pool: Summary, number: int, feature_map: Whitening, covariance: Floats, weights: Sequence[float]
-) -> InputWeight:
-    rows, components = pool.samples[number], feature_map.components
-    return choose_input_weight(
-        product(pool.X[rows], components.T) / _relative_spread(components, covariance),
-        pool.X[rows],
-        pool.classes[rows],
-        np.searchsorted(rows, pool.validation),
-        weights=weights,
-    )

@@ -1,204 +1,68 @@
-"""Select the weight of the input beside the learned metric, or fall back to the input alone.
-
-The criterion needs no test labels: how often the nearest neighbor of a row has the class that
-propagation gave the row.
-"""
+"""Combine the learned metric with class probabilities and input, or fall back to the input."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg import block_diag
 from scipy.spatial.distance import cdist
 
-from ssdml.graphs.triplets import Triplets
-from ssdml.metric.features import FeatureMap
-from ssdml.metric.state import Learned, State
+from ssdml.metric.state import Learned
 from ssdml.utils.linalg import best_factor, covariance, total_variance
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.scatter import class_means
-from ssdml.utils.typing import Array, Floats, Indices, Ints
-from ssdml.utils.validation import UNLABELED
+from ssdml.utils.typing import Array, Floats, Indices
 
-if TYPE_CHECKING:
-    from ssdml.metric.estimator import SSDML
-
-VALIDATION_ROWS = 5000  # rows whose nearest neighbors compare metrics
-REFERENCE_ROWS = 10_000  # rows among which those neighbors are searched
-HELD_OUT = 0.2  # share of the unlabeled rows for validation, left out of the first round
-MIN_VALIDATION_ROWS = 50
-INPUT_WEIGHTS = (0.7, 1.0, 1.4)
-GAIN = 0.5  # standard errors by which a weight must beat the input alone
+FEWEST_COLUMNS = 64  # of the embedding, by default: more than the features of a small table
 BLOCK_ENTRIES = 2**21  # distances held at once: 16 MB
 
 
-class InputWeight(NamedTuple):
-    """A weight of the input, and the 1-NN agreement with and without the learned metric."""
-
-    weight: float
-    agreement: float  # learned metric with the weighted input
-    input_agreement: float
-    is_worse: bool  # than the input, by more than two standard errors of the difference
-
-
-def n_held_out(n_unlabeled: int) -> int:
-    """Count the unlabeled rows to hold out for validation; 0 if there are too few."""
-    count = min(VALIDATION_ROWS, int(HELD_OUT * n_unlabeled))
-    return count if count >= MIN_VALIDATION_ROWS else 0
-
-
-def split_rows(state: State, rng: np.random.Generator) -> tuple[Indices, Indices]:
-    """Split off validation rows; return the rows of the first round and the validation rows.
-
-    The two are disjoint, so that memorized classes do not count. With few unlabeled rows, the
-    validation rows are training rows.
-    """
-    everything = np.arange(len(state.X))
-    unlabeled = rng.permutation(np.flatnonzero(state.labels == UNLABELED))
-    held_out = unlabeled[: n_held_out(len(unlabeled))]
-    if not len(held_out):
-        return everything, np.sort(rng.permutation(everything)[:VALIDATION_ROWS])
-    return np.setdiff1d(everything, held_out), held_out
-
-
-def validate(
-    state: State,
-    embedding: Array,
-    validation: Indices,
-    weights: Sequence[float],
-    rng: np.random.Generator,
-) -> InputWeight:
-    """Choose the weight of the input on the validation rows, by the propagated classes."""
-    rows = np.union1d(validation, rng.permutation(len(state.X))[:REFERENCE_ROWS])
-    return choose_input_weight(
-        embedding[rows] / _relative_spread(embedding, state.X),
-        state.X[rows],
-        state.classes[rows],
-        np.searchsorted(rows, validation),
-        weights=weights,
-    )
-
-
-def candidate_weights(input_weight: float | str) -> tuple[float, ...]:
-    """Weights to choose from for the parameter ``input_weight``."""
-    return INPUT_WEIGHTS if input_weight == "auto" else (float(input_weight),)
-
-
-def choose_input_weight(
-    learned: npt.ArrayLike,
-    inputs: npt.ArrayLike,
-    classes: npt.ArrayLike,
-    validation: npt.ArrayLike,
-    *,
-    weights: Sequence[float] = INPUT_WEIGHTS,
-) -> InputWeight:
-    """Smallest input weight that improves 1-NN agreement.
-
-    It must improve on the input alone by half a standard error of the difference. If none does,
-    the weight of the highest agreement, and the largest of equal ones. Distances are ``learned² +
-    weight² · input²``; the caller scales both to the same spread.
+def combined_components(
+    metric: Floats, input_weight: float, n_classes: int, spreads: tuple[float, float, float]
+) -> Floats:
+    """Map ``[sqrt(p), x]`` to class probabilities, learned metric and weighted input, side by side.
 
     Parameters
     ----------
-    learned : array of shape (n, l)
-    inputs : array of shape (n, d)
-        The same rows before learning.
-    classes : array of shape (n,)
-        Propagated class of each row.
-    validation : array of shape (m,), int
-        Rows to score, best held out of the learning.
-    weights : sequence of float
-        Candidates, ascending.
+    metric : array of shape (l, d)
+    input_weight : float
+        Positive.
+    n_classes : int
+        Columns of p; 0 if there are no class probabilities.
+    spreads : tuple of three floats
+        Root mean squared distances to the mean of sqrt(p), of the rows under the metric, and of
+        the rows. Each part is scaled to the spread of the rows, so that weights compare.
 
     Returns
     -------
-    choice : InputWeight
-
-    Notes
-    -----
-    A small weight separates classes, a large one keeps near neighbors: agreement rises with the
-    weight, levels off, and falls toward that of the input. O(m n (d + l)) time, O(n (d + l))
-    memory.
+    components : ndarray of shape (n_classes + l + d, n_classes + d)
 
     Examples
     --------
-    >>> learned, inputs = [[0.0], [0.1], [5.0], [5.1]], [[0.0], [3.0], [1.0], [4.0]]
-    >>> choose_input_weight(learned, inputs, [0, 0, 1, 1], [0, 1, 2, 3])
-    InputWeight(weight=0.7, agreement=1.0, input_agreement=0.0, is_worse=False)
+    >>> combined_components(np.array([[2.0, 0.0]]), 0.5, 1, (1.0, 4.0, 2.0))
+    array([[2. , 0. , 0. ],
+           [0. , 1. , 0. ],
+           [0. , 0.5, 0. ],
+           [0. , 0. , 0.5]])
     """
-    codes, queries = np.asarray(classes), np.asarray(validation)
-    blocks = zip(
-        squared_distances(learned, queries), squared_distances(inputs, queries), strict=True
+    of_classes, of_metric, of_input = spreads
+    blocks = (
+        np.eye(n_classes) * _ratio(of_input, of_classes),
+        np.vstack([metric * _ratio(of_input, of_metric), input_weight * np.eye(metric.shape[1])]),
     )
-    nearest = np.hstack([_nearest(*squares, weights) for squares in blocks])
-    by_input, *trials = codes[nearest] == codes[queries]
-    gains = [significantly_lower(by_input, trial, errors=GAIN) for trial in trials]
-    best = max(range(len(trials)), key=lambda i: (trials[i].mean(), i))
-    chosen = gains.index(True) if any(gains) else best
-    return InputWeight(
-        weights[chosen],
-        float(trials[chosen].mean()),
-        float(by_input.mean()),
-        significantly_lower(trials[chosen], by_input),
-    )
+    components: Floats = block_diag(*blocks)
+    return components
 
 
-def _nearest(
-    of_learned: Floats, of_inputs: Floats, weights: Sequence[float]
-) -> npt.NDArray[np.intp]:
-    """Nearest row by the input, then by the learned metric with each input weight.
-
-    The learned squared distance of a row to itself must be infinite.
-    """
-    by_input = of_inputs.argmin(axis=1)
-    of_inputs[np.isinf(of_inputs)] = 0  # to itself: 0 times infinity is NaN
-    nearest = [(of_learned + weight**2 * of_inputs).argmin(axis=1) for weight in weights]
-    return np.stack([by_input, *nearest])
+def spread(rows: Array) -> float:
+    """Root mean squared distance of the rows to their mean."""
+    return float(np.sqrt(total_variance(rows)))
 
 
-def combine(
-    first: State,
-    state: State,
-    feature_map: FeatureMap,
-    embedding: Array,
-    choices: tuple[InputWeight, ...],
-    model: SSDML,
-    triplets: Triplets,
-    history: list[dict[str, Any]],
-) -> Learned:
-    """Combine learned metric and input; fall back to the input if it is better.
-
-    The first choice sets the weight, after the first round. The last scores the final embedding
-    by the same classes, so that a drift in later rounds does not pass unnoticed.
-    """
-    d, weight = state.X.shape[1], choices[0].weight
-    scale = _relative_spread(embedding, state.X) if weight > 0 else 1.0
-    representation = feature_map.representation
-    if representation is None:
-        blocks, rows = beside_input(feature_map.components / scale, weight), state.X
-    else:
-        n_learned = embedding.shape[1]
-        blocks = np.diag(np.repeat([1 / scale, weight], [n_learned, d]))
-        blocks = blocks[: n_learned if weight == 0 else None]
-        rows = np.hstack([embedding, state.X])
-    components = fewer_columns(blocks, model.n_components or d, lambda: covariance(rows))
-    learned = Learned(components, representation, weight, state.distributions, edges=state.edges)
-    if model.guard:
-        labeled = state.labels != UNLABELED
-        alone = input_alone(first, model.n_components)
-        learned = fall_back(learned, alone, state.X[labeled], state.labels[labeled], choices)
-    history[0] |= choices[0]._asdict()
-    history[-1] |= {"agreement": choices[-1].agreement}
-    return learned._replace(triplets=triplets, history=tuple(history))
-
-
-def beside_input(components: Floats, weight: float) -> Floats:
-    """Stack the weighted input below the learned map, unless the weight is 0."""
-    if weight == 0:
-        return components
-    return np.vstack([components, weight * np.eye(components.shape[1])])
+def _ratio(wanted: float, given: float) -> float:
+    return wanted / given if wanted > 0 and given > 0 else 1.0
 
 
 def fewer_columns(blocks: Floats, most: int, spread: Callable[[], Floats]) -> Floats:
@@ -206,59 +70,41 @@ def fewer_columns(blocks: Floats, most: int, spread: Callable[[], Floats]) -> Fl
     return blocks if len(blocks) <= most else best_factor(blocks, spread(), most)
 
 
-def input_alone(state: State, n_components: int | None, fallback_reason: str = "") -> Learned:
+def input_alone(X: Array, distributions: Array, n_components: int | None) -> Learned:
     """The identity, or the leading principal components."""
-    d = state.X.shape[1]
-    components = fewer_columns(np.eye(d), n_components or d, lambda: covariance(state.X))
-    return Learned(
-        components,
-        None,
-        np.inf,
-        state.distributions,
-        fallback_reason=fallback_reason,
-        edges=state.edges,
-    )
+    d = X.shape[1]
+    components = fewer_columns(np.eye(d), n_components or d, lambda: covariance(X))
+    return Learned(components, np.inf, distributions)
 
 
-def fall_back(
-    learned: Learned, alone: Learned, X: Array, labels: Ints, choices: tuple[InputWeight, ...]
-) -> Learned:
-    """Return the learned metric, or the input alone if that is better on any criterion.
+def fall_back(learned: Learned, alone: Learned, X: Callable[[Indices], Array]) -> Learned:
+    """Return the learned metric, or the input alone if it is better on held-out labels.
 
-    These are the agreement on the validation rows after the first and the last round (``choices``),
-    and the distances of the labeled rows X to their class means.
+    The criterion is whether labeled rows are nearest to the mean of the others of their class, by
+    two standard errors of the difference. Their class probabilities are the held-out ones.
+    ``X(rows)`` returns the rows of given numbers.
     """
-    for choice in choices:
-        if choice.is_worse:
-            reason = (
-                f"the nearest neighbors of {choice.agreement:.1%} of the validation rows have "
-                f"their class, {choice.input_agreement:.1%} with the input"
-            )
-            break
-    else:
-        by_input = nearest_mean_correct(X @ alone.components.T, labels)
-        represented = X if learned.representation is None else learned.representation(X)
-        by_learned = nearest_mean_correct(represented @ learned.components.T, labels)
-        if not len(by_input) or not significantly_lower(by_learned, by_input):
-            return learned
-        reason = (
-            f"{by_learned.mean():.1%} of the labeled rows are nearest to their class mean, "
-            f"{by_input.mean():.1%} with the input"
-        )
-    return alone._replace(
-        fallback_reason=f"the learned metric is worse: {reason}. Label more rows, or pass "
-        "guard=False."
+    held_out = learned.held_out
+    if held_out is None or not len(held_out.rows):
+        return learned
+    rows = X(held_out.rows)
+    represented = rows
+    if learned.represented is not None:
+        represented = np.hstack([np.sqrt(held_out.distributions), rows])
+    by_learned = nearest_mean_correct(represented @ learned.components.T, held_out.codes)
+    by_input = nearest_mean_correct(rows @ alone.components.T, held_out.codes)
+    if not significantly_lower(by_learned, by_input):
+        return learned
+    return learned._replace(
+        components=alone.components,
+        represented=None,
+        input_weight=np.inf,
+        fallback_reason=(
+            f"the learned metric is worse: {by_learned.mean():.1%} of the labeled rows are nearest "
+            f"to their class mean, {by_input.mean():.1%} with the input. Label more rows, or pass "
+            "guard=False."
+        ),
     )
-
-
-def _relative_spread(embedding: Array, X: Array) -> float:
-    return relative_spread(total_variance(embedding), total_variance(X))
-
-
-def relative_spread(of_embedding: float, of_input: float) -> float:
-    """Square root of the ratio of two total variances; 1 if either is 0."""
-    ratio = of_embedding / max(of_input, np.finfo(float).tiny)
-    return float(np.sqrt(ratio)) if 0 < ratio < np.inf else 1.0
 
 
 def squared_distances(rows: npt.ArrayLike, queries: npt.ArrayLike) -> Iterator[Floats]:

@@ -1,0 +1,125 @@
+"""Class priors of unlabeled rows, and distributions balanced to a prior."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ssdml.utils.typing import Array, Floats
+
+SKEW = 0.1  # divergence at which the labels start to count as drawn by other shares
+DIRICHLET = 0.1  # weight of the labeled shares beside the rows, in the estimate
+N_STEPS = 20  # of the estimate, and of the balance
+ROWS = 50_000  # rows from which both are computed
+
+
+class ClassPrior(NamedTuple):
+    """Shares of the classes, and whether the labels follow other ones."""
+
+    shares: Floats  # (n_classes,), sum to 1
+    skew: float  # 0: labels were drawn by the shares of the classes; 1: certainly not
+
+
+def shrunken_shares(counts: Array) -> Floats:
+    r"""Shares of labels, shrunk to even ones as far as chance explains their differences.
+
+    The weight of the counts is ``max(0, 1 - (C - 1) / χ²)`` with χ² against even counts: even
+    counts, and those of random draws from even classes, give even shares.
+
+    Examples
+    --------
+    >>> shrunken_shares(np.array([5, 6, 4])).round(3)
+    array([0.333, 0.333, 0.333])
+    >>> shrunken_shares(np.array([90, 10])).round(3)
+    array([0.894, 0.106])
+    """
+    even = counts.sum() / len(counts)
+    chi_square = float(((counts - even) ** 2).sum() / even)
+    weight = max(0.0, 1 - (len(counts) - 1) / max(chi_square, 1e-12))
+    shares: Floats = (weight * counts + (1 - weight) * even) / counts.sum()
+    return shares
+
+
+def estimate_prior(evidence: Array, shares: Floats) -> ClassPrior:
+    r"""Estimate the class prior of rows from their class probabilities under other shares.
+
+    Labels drawn by the shares of the classes leave the mean of the evidence near the ``shares``.
+    Where its Kullback-Leibler divergence exceeds 0.1, expectation maximization [1]_ with a
+    Dirichlet prior of a tenth of the rows estimates the shares; from 0.2 on, the estimate replaces
+    the shares, and between the two it is interpolated in logarithms.
+
+    Parameters
+    ----------
+    evidence : array of shape (n, n_classes)
+        Calibrated class probabilities. At most 50,000 rows are used.
+    shares : array of shape (n_classes,)
+        Positive; the prior that the evidence contains.
+
+    References
+    ----------
+    .. [1] Saerens, Latinne, Decaestecker, "Adjusting the outputs of a classifier to new a priori
+       probabilities", Neural Computation 14(1), 2002, Eq. (2.9). The regularization, and 0.1, which
+       lies between data sets with even and with skewed classes, are ours.
+
+    Examples
+    --------
+    >>> Q = np.repeat([[0.95, 0.05], [0.1, 0.9]], [90, 10], axis=0)
+    >>> prior = estimate_prior(Q, np.array([0.5, 0.5]))
+    >>> prior.shares.round(2), prior.skew
+    (array([0.93, 0.07]), 1.0)
+    """
+    rows = sample_rows(evidence)
+    mean = np.maximum(rows.mean(axis=0, dtype=np.float64), 1e-12)
+    divergence = float(mean @ np.log(mean / shares))
+    skew = float(np.clip((divergence - SKEW) / SKEW, 0, 1))
+    if skew == 0:
+        return ClassPrior(shares, 0.0)
+    prior = shares
+    for _ in range(N_STEPS):
+        posterior = reweighted(rows, prior / shares).mean(axis=0, dtype=np.float64)
+        prior = (posterior + DIRICHLET * shares) / (1 + DIRICHLET)
+    prior = shares * (np.maximum(prior, 1e-12) / shares) ** skew
+    return ClassPrior(prior / prior.sum(), skew)
+
+
+def balance_factors(distributions: Array, prior: Floats) -> Floats:
+    """Factors of the columns that give distributions the column means ``prior``.
+
+    Sinkhorn's iteration: columns are scaled to the prior and rows to sum to 1, in turn, at most 20
+    times. At most 50,000 rows are used.
+
+    Examples
+    --------
+    >>> P = np.array([[0.9, 0.1], [0.6, 0.4]])
+    >>> reweighted(P, balance_factors(P, np.array([0.5, 0.5]))).mean(axis=0).round(3)
+    array([0.5, 0.5])
+    """
+    rows, factors = sample_rows(distributions), np.ones(distributions.shape[1])
+    for _ in range(N_STEPS):
+        ratio = prior / np.maximum(rows.mean(axis=0, dtype=np.float64), 1e-12)
+        factors *= ratio
+        rows = reweighted(rows, ratio)
+        if np.abs(ratio - 1).max() < 1e-3:
+            break
+    return factors
+
+
+def reweighted(distributions: Array, factors: Array) -> Array:
+    """Multiply the columns by factors, and scale the rows to sum to 1.
+
+    Examples
+    --------
+    >>> reweighted(np.array([[0.5, 0.5]]), np.array([3.0, 1.0]))
+    array([[0.75, 0.25]])
+    """
+    product: Array = distributions * np.asarray(factors, distributions.dtype)
+    product /= np.maximum(product.sum(axis=1, keepdims=True), np.finfo(product.dtype).tiny)
+    return product
+
+
+def sample_rows(rows: Array) -> Array:
+    """At most 50,000 rows, at random but always the same ones."""
+    if len(rows) <= ROWS:
+        return rows
+    return rows[np.sort(np.random.default_rng(0).choice(len(rows), ROWS, replace=False))]

@@ -1,0 +1,1 @@
+"""Classes of all rows from a few labels, by classifiers and a graph together."""

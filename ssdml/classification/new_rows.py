@@ -1,0 +1,90 @@
+"""Class probabilities of new rows, from those of the training rows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from ssdml.classification.forms import Form, LinearForm
+from ssdml.classification.softmax import softmax
+from ssdml.graphs.laplacian import heat, heat_scales
+from ssdml.graphs.neighbors.knn import nearest_rows
+from ssdml.utils.parallel import BLOCK_ROWS, row_blocks
+from ssdml.utils.typing import Array, Floats, Indices
+
+TREND = 0.5  # share of the linear trend in the prediction
+RIDGE = 1e-3  # of the trend, relative to the mean variance of a column
+FAINT = 1e-4  # least probability
+
+
+class ClassInterpolator(NamedTuple):
+    r"""Class probabilities at any row, interpolated between rows where they are known.
+
+    With G the centered logarithms of the known probabilities and B their linear regression on the
+    rows, as in kriging with a trend:
+
+    .. math:: p(x) = \mathrm{softmax}\Big(\tfrac12 x B
+        + \frac{\sum_j w_{xj} (G_j - \tfrac12 x_j B)}{\sum_j w_{xj}}\Big)
+
+    over the k nearest rows, with the weights of :func:`ssdml.graphs.adjacency`. The trend tells
+    apart what has the same neighbors; the neighbors carry what the graph found.
+    """
+
+    mean: Floats  # (d,)
+    matrix: Floats  # (d, r), of the form of the rows
+    rows: Array  # (n, r), float32
+    scales: Array  # (n,), of the heat weights
+    trend: Array  # (r + 1, C), half the regression, with the intercept
+    residuals: Array  # (n, C)
+    n_neighbors: Array  # (), an integer
+
+    def __call__(self, X: Array, *, n_jobs: int | None = None) -> Array:
+        """Class probabilities (q, C) of the rows X (q, d), float32."""
+        queries = LinearForm(self.mean, self.matrix)(X)
+        k = int(self.n_neighbors)
+        nearest, lengths = nearest_rows(self.rows, queries, k, n_jobs=n_jobs)
+        return self._interpolate(queries, nearest, lengths)
+
+    def at_rows(self, form: Form) -> Array:
+        """What a call would give for the training rows, from their graph instead of a search."""
+        k, own = int(self.n_neighbors), np.arange(len(self.rows))[:, None]
+        nearest = np.hstack([own, form.graph.indices[:, : k - 1]])
+        lengths = np.hstack([np.zeros((len(own), 1), np.float32), form.graph.distances[:, : k - 1]])
+        return self._interpolate(self.rows, nearest, lengths)
+
+    def _interpolate(self, queries: Array, nearest: Indices, lengths: Array) -> Array:
+        probabilities = np.empty((len(queries), self.residuals.shape[1]), np.float32)
+        k = nearest.shape[1]
+        floor = self.scales.min()
+        for block in row_blocks(len(queries), BLOCK_ROWS):
+            own = np.maximum(lengths[block, -1], floor)
+            weights = heat(lengths[block], own, self.scales[nearest[block]])
+            weights /= weights.sum(axis=1, keepdims=True)
+            starts = np.arange(0, weights.size + 1, k)
+            mean = sparse.csr_array(
+                (weights.astype(np.float32).ravel(), nearest[block].ravel(), starts),
+                shape=(len(weights), len(self.rows)),
+            )
+            logits = queries[block] @ self.trend[:-1] + self.trend[-1]
+            logits += mean @ self.residuals
+            probabilities[block] = softmax(logits)
+        return probabilities
+
+
+def interpolator(form: Form, distributions: Array) -> ClassInterpolator:
+    """Fit the interpolator to the distributions (n, C) of the rows of a form."""
+    logs = np.log(np.maximum(distributions, FAINT)).astype(np.float32)
+    logs -= logs.mean(axis=1, keepdims=True)
+    rows = form.rows
+    center, target = rows.mean(axis=0, dtype=np.float64), logs.mean(axis=0, dtype=np.float64)
+    gram = (rows.T @ rows).astype(np.float64) - len(rows) * np.outer(center, center)
+    moments = (rows.T @ logs).astype(np.float64) - len(rows) * np.outer(center, target)
+    level = float(np.trace(gram)) / len(gram) or 1.0
+    slope = np.linalg.solve(gram + RIDGE * level * np.eye(len(gram)), moments)
+    trend = (TREND * np.vstack([slope, target - center @ slope])).astype(np.float32)
+    logs -= rows @ trend[:-1] + trend[-1]
+    scales = heat_scales(form.graph.distances[:, -1])
+    k = np.asarray(form.graph.n_neighbors)
+    return ClassInterpolator(form.linear.mean, form.linear.matrix, rows, scales, trend, logs, k)

@@ -1,0 +1,188 @@
+"""A pool of classifiers whose logits are added, with weights learned on held-out labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize, minimize_scalar
+
+from ssdml.classification.forms import Form, LinearForm
+from ssdml.classification.softmax import SoftmaxRegression, softmax
+from ssdml.graphs.propagation.smoothing import Diffusion
+from ssdml.utils.typing import Array, Floats, Indices, Ints
+
+# Reach of the low-pass filter (0: the rows as they are) and ridge of each softmax regression.
+REGRESSIONS = ((0.0, 0.1), (0.0, 0.002), (0.8, 0.002), (0.95, 0.1))
+PROPAGATIONS = (0.8, 0.97)  # reach of the propagated labels
+FEW_LABELS = {(0.0, 0.1): 0.5, (0.8, 0.002): 0.5, (0.95, 0.1): 2.0, 0.97: 1.0}  # weights then
+NEAR = 0.9  # reach from which smoothed rows say what the graph says
+MAX_PROPAGATED = 2**27  # entries of all propagations of held-out labels
+SHARPNESS = 2.0  # a priori, of logits of unit spread
+PULL = 0.5  # of the weights toward their center, in labeled rows
+TEMPER = 0.3  # of the held-out likelihoods in that center
+N_FOLDS = 5
+
+
+class Member(NamedTuple):
+    """A classifier of the pool."""
+
+    on_graph: bool  # whether it says what the graph says
+    few_weight: float  # where no label can be held out
+    held_out: Floats  # (m, C), logits of the labeled rows from the other folds
+    logits: Callable[[slice | Indices], Array]  # of any of the n rows
+
+
+def stratified_folds(codes: Ints, rng: np.random.Generator) -> Ints:
+    """Fold of each labeled row; -1 if it is alone in its class.
+
+    No class has all its rows in one fold.
+
+    Examples
+    --------
+    >>> stratified_folds(np.array([0, 1, 0]), np.random.default_rng(0)).tolist()
+    [1, -1, 0]
+    """
+    folds = np.full(len(codes), -1)
+    for code in np.unique(codes):
+        members = rng.permutation(np.flatnonzero(codes == code))
+        if len(members) > 1:
+            folds[members] = np.arange(len(members)) % N_FOLDS
+    return folds
+
+
+def pool_members(
+    form: Form, labeled: Indices, codes: Ints, n_classes: int, folds: Ints, diffusion: Diffusion
+) -> Iterator[Member]:
+    """Classifiers on one form of the rows.
+
+    Softmax regressions of the labeled rows, as they are and smoothed over the graph (which takes no
+    label), and propagations of the labels alone. The latter are left out if n · C is so large that
+    propagating five folds would take longest.
+    """
+    targets = np.eye(n_classes)[codes]
+    views: dict[float, Array] = {0.0: form.rows}
+    starts: dict[float, Floats] = {}
+    for reach, ridge in REGRESSIONS:
+        if reach not in views:
+            views = {0.0: form.rows, reach: diffusion.smooth(form.rows, reach)}
+        view, few = views[reach], FEW_LABELS.get((reach, ridge), 0.0)
+        center = view.mean(axis=0)
+        length = float(np.sqrt(((view - center) ** 2).sum(axis=1, dtype=np.float64).mean())) or 1.0
+        regression = SoftmaxRegression((view[labeled] - center) / length, n_classes, ridge)
+        coefficients = regression.fit(targets, start=starts.get(reach))
+        starts[reach] = coefficients
+        held_out = np.zeros_like(targets)
+        for inside in _each_fold(folds):
+            others = np.flatnonzero(~inside)
+            fitted = regression.fit(targets[others], others, coefficients)
+            held_out[inside] = regression.logits(fitted, inside)
+        W, b = regression.weights(coefficients)
+        linear = LinearForm(center, W / length)
+        yield Member(reach > NEAR, few, held_out, partial(_linear_logits, view, linear, b))
+    if len(form.rows) * n_classes * (N_FOLDS + 1) <= MAX_PROPAGATED:
+        for reach in PROPAGATIONS:
+            yield _propagation(diffusion, labeled, targets, folds, reach, len(form.rows))
+
+
+def _linear_logits(view: Array, linear: LinearForm, b: Floats, rows: slice | Indices) -> Array:
+    return linear(view[rows]) + b.astype(np.float32)
+
+
+def _each_fold(folds: Ints) -> Iterator[Array]:
+    return (folds == fold for fold in range(folds.max() + 1))
+
+
+def _propagation(
+    diffusion: Diffusion, labeled: Indices, targets: Floats, folds: Ints, reach: float, n: int
+) -> Member:
+    sources = np.zeros((n, targets.shape[1]), np.float32)
+    sources[labeled] = targets
+    scores, held_out = diffusion.spread(sources, reach), np.zeros_like(targets)
+    for inside in _each_fold(folds):
+        sources[labeled] = targets * ~inside[:, None]
+        held_out[inside] = diffusion.spread(sources, reach, tol=1e-2)[labeled[inside]]
+    few = FEW_LABELS.get(reach, 0.0)
+    return Member(True, few, _log_shares(held_out), lambda rows: _log_shares(scores[rows]))
+
+
+def _log_shares(scores: Array) -> Array:
+    scores = np.maximum(scores, 0)
+    totals = np.maximum(scores.sum(axis=1, keepdims=True), np.finfo(scores.dtype).tiny)
+    logs: Array = np.log(scores / totals + 1e-4)
+    return logs
+
+
+def pool_weights(held_out: Floats, codes: Ints, prior: Floats) -> Floats:
+    r"""Weights at least 0 of the members' logits, by penalized likelihood of held-out labels.
+
+    .. math:: \sum_i \log \mathrm{softmax}\Big(\sum_k a_k L_{ki}\Big)_{y_i}
+        - \tfrac14 \sum_k \Big(\frac{a_k - c_k}{c_k}\Big)^2
+
+    Every member first finds its own temperature. The center c is half the average of these, shared
+    out by ``prior``, and half proportional to ``exp(0.3 · log-likelihood)``: with few labels the
+    average counts, with many the likelihood. Sums of logits with such weights are calibrated.
+
+    Parameters
+    ----------
+    held_out : array of shape (K, m, C)
+    codes : array of shape (m,)
+    prior : array of shape (K,)
+        Shares of the members where labels are few.
+
+    Returns
+    -------
+    weights : ndarray of shape (K,)
+
+    Examples
+    --------
+    >>> codes = np.arange(100) % 2
+    >>> right = np.eye(2)[codes] * 3.0
+    >>> noise = np.random.default_rng(0).standard_normal((100, 2))
+    >>> weights = pool_weights(np.stack([right, noise]), codes, np.array([0.5, 0.5]))
+    >>> bool(weights[0] > 5 * weights[1])
+    True
+    """
+    n_members, rows = len(held_out), np.arange(len(codes))
+    sharpness, likelihood = np.empty(n_members), np.empty(n_members)
+    for k, logits in enumerate(held_out):
+        sharpness[k] = best_sharpness(logits, codes)
+        chosen = softmax(sharpness[k] * logits)[rows, codes]
+        likelihood[k] = np.log(chosen + 1e-9).sum()
+    likely = np.exp(TEMPER * (likelihood - likelihood.max()))
+    likely /= likely.sum()
+    center = np.maximum((likely * sharpness + sharpness.mean() * prior) / 2, 1e-2)
+
+    def objective(weights: Floats) -> tuple[float, Floats]:
+        logits = np.tensordot(weights, held_out, 1)
+        logits -= logits.max(axis=1, keepdims=True)
+        powers = np.exp(logits)
+        totals = powers.sum(axis=1)
+        powers /= totals[:, None]
+        away = (weights - center) / center
+        value = (np.log(totals) - logits[rows, codes]).sum() + PULL / 2 * (away**2).sum()
+        slope = np.einsum("mc,kmc->k", powers, held_out) - held_out[:, rows, codes].sum(axis=1)
+        return float(value), slope + PULL * away / center
+
+    found = minimize(objective, center, jac=True, bounds=[(0, 60)] * n_members, method="L-BFGS-B")
+    weights: Floats = found.x
+    return weights
+
+
+def best_sharpness(logits: Floats, codes: Ints) -> float:
+    """Inverse temperature of the logits (m, C) of greatest likelihood.
+
+    Its logarithm has a Gaussian prior around 2, which weighs as much as two rows.
+    """
+    rows = np.arange(len(codes))
+
+    def loss(exponent: float) -> float:
+        scaled = logits * np.exp(exponent)
+        scaled -= scaled.max(axis=1, keepdims=True)
+        misfit = (np.log(np.exp(scaled).sum(axis=1)) - scaled[rows, codes]).sum()
+        return float(misfit + (exponent - np.log(SHARPNESS)) ** 2)
+
+    bounds = tuple(np.log((1 / 30, 20.0)))
+    return float(np.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x))
