@@ -118,9 +118,10 @@ class Baseline(LearnedMetric, BaseEstimator, metaclass=ABCMeta):
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-        y : array of shape (n_samples,), int
-            -1 where unlabeled. Without any label the metric is learned from the graph alone, with
-            a warning.
+        y : array-like of shape (n_samples,)
+            Integers, -1 where unlabeled; or names or booleans, with None, NaN or another mark of
+            :func:`ssdml.datasets.encode_partial_labels` where unlabeled. Without any label the
+            metric is learned from the graph alone, with a warning.
 
         Returns
         -------
@@ -181,7 +182,7 @@ class Baseline(LearnedMetric, BaseEstimator, metaclass=ABCMeta):
         warnings.warn(f"{type(self).__name__}: {problem}; {self._without[missing]}.", stacklevel=5)
 
     def _keep(self, X: Array, labels: Ints, graph: KNNGraph, M: Floats) -> None:
-        self.classes_ = np.unique(labels[labels != UNLABELED])
+        self.classes_ = self._classes(labels)
         distributions = np.zeros((len(X), 0), X.dtype)
         transduction = np.full(len(X), UNLABELED)
         if len(self.classes_):

@@ -18,7 +18,6 @@ from ssdml.baselines.deep.recipe import Recipe, UnsupervisedTrainer
 from ssdml.baselines.deep.rotnet import RotNet
 from ssdml.baselines.deep.suml import SUML
 from ssdml.networks.augmentation import strong_and_weak
-from ssdml.utils.labels import read_labels
 from ssdml.utils.typing import Array
 from ssdml.utils.validation import UNLABELED
 
@@ -122,7 +121,7 @@ class DeepUnsupervised(DeepMethod):
         """Read labels, which may be missing."""
         if y is None:
             return np.full(n_samples, UNLABELED)
-        return read_labels(y, n_samples, type(self).__name__)
+        return self._read_labels(y, n_samples)
 
     def _new_recipe(self) -> Recipe:
         recipe = METHODS[self.method]()

@@ -24,14 +24,14 @@ from ssdml.networks.data import Samples, as_samples, validation_samples, warn_of
 from ssdml.networks.metric_network import MetricNetwork, new_network, restored_network
 from ssdml.networks.training import embed_samples
 from ssdml.utils.distributed import from_first_rank, init_process_group, rank
-from ssdml.utils.labels import likeliest, read_labels
+from ssdml.utils.labels import likeliest
 from ssdml.utils.persistence import load_state, save_state
 from ssdml.utils.progress import CallbackSupportMixin, Stages, with_callbacks
 from ssdml.utils.torch_tools import find_device, memory_hints
 from ssdml.utils.typing import Array
 from ssdml.utils.validation import UNLABELED
 
-SAVED = ("components_", "classes_", "label_distributions_", "transduction_")
+SAVED = ("components_", "label_distributions_")
 PROJECTION = ("mean", "unit", "scale")  # numbers of the input projection
 
 
@@ -80,7 +80,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
 
     def _labels(self, y: Any, n_samples: int) -> Array:
         """Read the labels, -1 where unlabeled."""
-        return read_labels(y, n_samples, type(self).__name__, "Label some samples.")
+        return self._read_labels(y, n_samples, "Label some samples.")
 
     def _read_input(
         self, samples: Any, labels: Array, device: str, rng: np.random.Generator
@@ -98,8 +98,10 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         ----------
         dataset : array or tensor of shape (n, ...), or torch Dataset
             See :func:`ssdml.networks.data.as_samples`; labels in a Dataset are ignored.
-        y : array of shape (n,), int
-            -1 where unlabeled; None for estimators that need no labels.
+        y : array-like of shape (n,)
+            Integers, -1 where unlabeled; or names or booleans, with None, NaN or another mark of
+            :func:`ssdml.datasets.encode_partial_labels` where unlabeled. None for estimators that
+            need no labels.
         validation : tuple (samples, labels), optional
             Scored after each partition, in ``history_``; has no effect on the fit.
 
@@ -188,7 +190,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
     def _store(self, trainer: PartitionTrainer) -> None:
         """Set the fitted attributes."""
         labels = trainer.labels
-        self.classes_ = np.unique(labels[labels != UNLABELED])
+        self.classes_ = self._classes(labels)
         self.label_distributions_ = trainer.distributions
         codes = likeliest(trainer.distributions)
         self.transduction_ = self.classes_[codes] if len(self.classes_) else codes
@@ -286,7 +288,8 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
             params["random_state"] = None
         if params["checkpoint_dir"] is not None:
             params["checkpoint_dir"] = str(params["checkpoint_dir"])
-        arrays = {name: getattr(self, name) for name in SAVED}
+        labels, class_names = self._saved_labels()
+        arrays = {name: getattr(self, name) for name in SAVED} | labels
         state = self.network_.state_dict()
         arrays |= {f"network_{name}": value.cpu().numpy() for name, value in state.items()}
         projection = self.input_projection_
@@ -294,6 +297,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
             arrays |= {"input_center": projection.center, "input_axes": projection.axes}
         more = {f"input_{name}": getattr(projection, name, None) for name in PROJECTION}
         more |= {"item_shape": list(self.item_shape_), "input_weight": self.input_weight_}
+        more["class_names"] = class_names
         save_state(folder, type(self).__name__, params, arrays, **more)
 
     @classmethod
@@ -328,6 +332,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
             model.backbone = backbone
         for name in SAVED:
             setattr(model, name, arrays[name])
+        model._restore_labels(arrays, config.get("class_names"))
         model.item_shape_ = tuple(config["item_shape"])
         model.input_weight_, model.input_projection_ = config["input_weight"], None
         if config["input_mean"] is not None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ssdml.evaluation.clustering import kmeans_clusters, normalized_mutual_information, pairwise_f1
 from ssdml.evaluation.retrieval import BLOCK_ENTRIES, retrieval_scores
-from ssdml.utils.labels import encode_partial_labels
+from ssdml.utils.labels import check_same_kind, encode_partial_labels
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.scatter import class_means
 from ssdml.utils.typing import Array, Floats, Ints
@@ -156,6 +156,7 @@ def few_label_accuracy(
         raise ValueError(
             f"{who}: Z must have the {few.shape[1]} columns of Z_labeled; got {rows.shape[1]}."
         )
+    check_same_kind(classes, true_classes, who, ("y_labeled", "y"))
     truth = _codes_among(classes, true_classes)[codes]
     nearest = nearest_mean(class_means(few, few_codes), rows.astype(np.float64))
     return 100 * float(np.mean(nearest == truth))
@@ -238,6 +239,7 @@ def _searched(
             f"evaluate: gallery must have the {embeddings.shape[1]} columns of Z; got "
             f"{rows.shape[1]}."
         )
+    check_same_kind(classes, others, "evaluate", ("y", "gallery[1]"))
     return rows, _codes_among(classes, others)[codes]
 
 

@@ -20,16 +20,16 @@ from ssdml.graphs.neighbors.rows import check_file
 from ssdml.metric.features import ClassRepresentation
 from ssdml.metric.prediction import neighbor_votes
 from ssdml.utils.dask_arrays import check_dask_array, is_dask, map_row_blocks
-from ssdml.utils.labels import read_labels
+from ssdml.utils.labels import check_same_kind, read_labels
 from ssdml.utils.linalg import check_spread
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.persistence import load_state, save_state
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import UNLABELED, check_finite
+from ssdml.utils.validation import UNLABELED, check_finite, without_container
 
 BLOCK_ENTRIES = 2**18  # of the rows that are checked and multiplied at once
 SEARCHED_AT_ONCE = 2**12  # new rows, at least, where the representation searches neighbors
-SAVED = ("components_", "classes_", "label_distributions_", "transduction_", "embedding_")
+SAVED = ("components_", "label_distributions_", "embedding_")
 
 
 class EmbeddingMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -37,12 +37,51 @@ class EmbeddingMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     transform: Any
     predict: Any
+    classes_: Array
+    transduction_: Array
+    _class_names: Array | None = None  # if labels are codes of names
+
+    def _read_labels(self, y: Any, n_samples: int, way_out: str | None = None) -> Ints:
+        """Read labels as integers, -1 where missing, and remember the names of the classes."""
+        labels, self._class_names = read_labels(y, n_samples, type(self).__name__, way_out)
+        return labels
+
+    def _classes(self, labels: Ints) -> Array:
+        """Return ``classes_``: the distinct labels, or their names."""
+        if self._class_names is not None:
+            return self._class_names
+        classes: Array = np.unique(labels[labels != UNLABELED])
+        return classes
+
+    def _saved_labels(self) -> tuple[dict[str, Array], list[str] | None]:
+        """Return ``classes_`` and ``transduction_`` to save; for names, codes and the names."""
+        classes, found = self.classes_, self.transduction_
+        if classes.dtype.kind != "U":
+            return {"classes_": classes, "transduction_": found}, None
+        codes = {
+            "classes_": np.arange(len(classes)),
+            "transduction_": np.searchsorted(classes, found),
+        }
+        return codes, classes.tolist()
+
+    def _restore_labels(self, arrays: dict[str, Array], names: list[str] | None) -> None:
+        """Set ``classes_`` and ``transduction_`` from what :meth:`_saved_labels` returned."""
+        self.classes_, self.transduction_ = arrays["classes_"], arrays["transduction_"]
+        if names is not None:
+            if len(names) != len(self.classes_):
+                raise TypeError(f"{len(names)} names of {len(self.classes_)} classes")
+            self.classes_ = np.array(names, dtype=np.str_)
+            self.transduction_ = self.classes_[self.transduction_]
 
     def score(self, X: Any, y: Any) -> float:
-        """Compute the accuracy of :meth:`predict` on the labeled rows (``y != -1``)."""
-        labels = read_labels(y, len(X), f"{type(self).__name__}.score", "Score rows with labels.")
+        """Compute the accuracy of :meth:`predict` on the labeled rows."""
+        who = f"{type(self).__name__}.score"
+        labels, names = read_labels(y, len(X), who, "Score rows with labels.")
         known = labels != UNLABELED
-        return float((np.asarray(self.predict(X))[known] == labels[known]).mean())
+        truth = labels[known] if names is None else names[labels[known]]
+        predicted = np.asarray(self.predict(X))[known]
+        check_same_kind(truth, predicted, who, ("y", "the labels of the fit"))
+        return float((predicted == truth).mean())
 
     def to_faiss(self, X: Any) -> Any:
         """Build an exact faiss index of samples under the learned metric.
@@ -92,7 +131,6 @@ class LearnedMetric(EmbeddingMixin):
     components_: Array  # (n_components, n_features of R)
     representation_: ClassRepresentation | None
     n_features_in_: int
-    classes_: Array
     embedding_: Array
     label_distributions_: Array
     reference_rows_: Array | None = None  # rows of ``embedding_`` among those of fit; None: all
@@ -104,9 +142,10 @@ class LearnedMetric(EmbeddingMixin):
         name = type(self).__name__
         check_file(X, name)
         floats = (np.float64, np.float32)
+        X = without_container(X, name)
         X = validate_data(self, X, dtype=floats, ensure_min_samples=2, ensure_all_finite=False)
         check_finite(X, name, "X")
-        labels = read_labels(y, len(X), name, way_out)
+        labels = self._read_labels(y, len(X), way_out)
         check_spread(X, name)
         return X, labels
 
@@ -209,9 +248,8 @@ class LearnedMetric(EmbeddingMixin):
             validate_data(self, X, reset=False, skip_check_array=True)
             return map_row_blocks(X, function, n_columns, name)
         check_file(X, name)
-        rows = validate_data(
-            self, X, dtype=(np.float64, np.float32), reset=False, ensure_all_finite=False
-        )
+        floats, X = (np.float64, np.float32), without_container(X, name)
+        rows = validate_data(self, X, dtype=floats, reset=False, ensure_all_finite=False)
         return function(rows, who=name)
 
     @property
@@ -305,7 +343,8 @@ class LearnedMetric(EmbeddingMixin):
         params = self.get_params()
         if not isinstance(params["random_state"], Integral | None):
             params["random_state"] = None
-        arrays = {name: getattr(self, name) for name in SAVED}
+        labels, class_names = self._saved_labels()
+        arrays = {name: getattr(self, name) for name in SAVED} | labels
         if self.reference_rows_ is not None:
             arrays["reference_rows_"] = self.reference_rows_
         if self.classifier_ is not None:
@@ -318,7 +357,12 @@ class LearnedMetric(EmbeddingMixin):
             arrays,
             n_features_in=self.n_features_in_,
             feature_names_in=None if names is None else list(names),
+<<<<<<< HEAD
             represents_classes=self.representation_ is not None,
+=======
+            class_names=class_names,
+            confidence_powers=list(self.confidence_powers_),
+>>>>>>> origin/main
             input_weight=None if np.isinf(self.input_weight_) else self.input_weight_,
         )
 
@@ -331,6 +375,7 @@ class LearnedMetric(EmbeddingMixin):
             model = cls(**config["params"])
             for name in SAVED:
                 setattr(model, name, arrays[name])
+            model._restore_labels(arrays, config.get("class_names"))
             parts = [arrays[field] for field in fields if field in arrays]
             model.classifier_ = ClassInterpolator(*parts) if parts else None
             model.representation_ = None

@@ -23,7 +23,6 @@ from ssdml.metric.out_of_core import learn_out_of_core, smallest_partition
 from ssdml.metric.prediction import SuspectedLabels, suspects
 from ssdml.metric.state import Learned, State
 from ssdml.utils.dask_arrays import check_dask_array, check_known_chunks, is_dask
-from ssdml.utils.labels import read_labels
 from ssdml.utils.linalg import graph_rows
 from ssdml.utils.progress import CallbackSupportMixin, Stages, with_callbacks
 from ssdml.utils.typing import Array, Ints
@@ -84,6 +83,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         Maps samples to the roots of their class probabilities and the input, side by side. None
         after a fallback, with ``input_weight=0`` and with one-sided propagation.
     classes_ : ndarray of shape (n_classes,)
+        Sorted distinct labels, of the kind passed to :meth:`fit`.
     transduction_ : ndarray of shape (n_samples,)
         Class of each training sample.
     label_distributions_ : ndarray of shape (n_samples, n_classes)
@@ -210,8 +210,9 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         X : array of shape (n_samples, n_features)
             float32 or float64; other numbers are converted to float64. A dask array may have more
             rows than memory holds; see Notes.
-        y : array of shape (n_samples,), int
-            -1 where unlabeled; :func:`ssdml.datasets.encode_partial_labels` converts names.
+        y : array-like of shape (n_samples,)
+            Integers, -1 where unlabeled; or names or booleans, with None, NaN or another mark of
+            :func:`ssdml.datasets.encode_partial_labels` where unlabeled.
 
         Returns
         -------
@@ -342,7 +343,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
             )
         validate_data(self, X, skip_check_array=True)
         y = y.compute() if is_dask(y) else y
-        return read_labels(y, len(X), name, "Label some rows.")
+        return self._read_labels(y, len(X), "Label some rows.")
 
     def _keep(self, X: Array, labels: Ints, learned: Learned) -> None:
         if learned.fallback_reason:
@@ -358,7 +359,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         self.input_weight_ = learned.input_weight
         self.triplets_ = learned.triplets
         self.history_ = list(learned.history)
-        self.classes_ = np.unique(labels[labels != UNLABELED])
+        self.classes_ = self._classes(labels)
         self.label_distributions_ = learned.distributions.astype(X.dtype, copy=False)
         self.transduction_ = self.classes_[learned.distributions.argmax(axis=1)]
         components = learned.components.astype(X.dtype)

@@ -12,7 +12,7 @@ import torch
 from ssdml.utils.labels import encode_partial_labels
 from ssdml.utils.torch_tools import to_device
 from ssdml.utils.typing import Indices
-from ssdml.utils.validation import has_channels_last
+from ssdml.utils.validation import has_channels_last, without_container
 
 COMPARED = 200  # samples of a Dataset that identify it
 FEWEST_FOR_SCALE = 10
@@ -131,6 +131,8 @@ def as_samples(dataset: Any, who: str, device: str = "cpu") -> Samples:
     >>> as_samples(images, "fit").batch(np.array([0, 2])).shape
     torch.Size([2, 3, 32, 32])
     """
+    if not isinstance(dataset, torch.Tensor):
+        dataset = without_container(dataset, who, "dataset")
     if hasattr(dataset, "to_numpy"):  # a table of pandas or polars
         dataset = dataset.to_numpy()
     if isinstance(dataset, np.ndarray | torch.Tensor):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -11,47 +12,172 @@ import numpy.typing as npt
 from ssdml.utils.linalg import unit_rows
 from ssdml.utils.parallel import BLOCK_ROWS, row_blocks
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import UNLABELED, check_labeled, check_labels
+from ssdml.utils.validation import UNLABELED, check_labeled, check_labels, without_tensor
+
+NO_LABEL: tuple[Any, ...] = (None, float("nan"), -1, "", "na", "n/a", "#n/a", "<na>", "null", "?")
+NO_LABEL += ("unlabeled", "unlabelled", "unknown")
+SEVERAL = (list, tuple, set, frozenset, dict, np.ndarray)
 
 
 def encode_partial_labels(
-    y: npt.ArrayLike, *, unlabeled: Iterable[Any] = (None, float("nan"), "", -1, "-1", "nan")
+    y: npt.ArrayLike, *, unlabeled: Iterable[Any] | str | float = NO_LABEL
 ) -> tuple[Ints, Array]:
     """Encode labels as 0, 1, ... and missing labels as -1.
 
     Parameters
     ----------
     y : array-like of shape (n,)
-        Integers or strings, with None and NaN among them. Bytes are decoded as UTF-8.
-    unlabeled : iterable
-        Values that mean "no label". NaN matches every NaN, None also pandas' NA; -1 and NaN become
-        "-1" and "nan" in an array of strings.
+        Strings, integers or booleans, with None and NaN among them. Bytes are decoded as UTF-8.
+    unlabeled : iterable, str or number
+        Values that mean "no label", or a single one. They are compared as text, in any case and
+        without the spaces around them: None is also "none" and pandas' NA, NaN is also "nan", and
+        -1 is also -1.0 and "-1". By default None, NaN, -1 and the strings "", "NA", "N/A", "#N/A",
+        "<NA>", "null", "?", "unlabeled", "unlabelled" and "unknown". Masked entries have no label.
 
     Returns
     -------
     codes : ndarray of shape (n,), int64
         ``classes[codes]`` returns the labels if ``codes != -1``.
     classes : ndarray of shape (n_classes,)
-        Sorted distinct labels.
+        Sorted distinct labels. Strings are never merged: "7" and "007" are two classes.
+
+    Raises
+    ------
+    TypeError
+        If y mixes strings, numbers and booleans, or holds several labels per row.
+    ValueError
+        If y is not one-dimensional.
 
     Examples
     --------
-    >>> encode_partial_labels(["cat", None, "dog", "", "cat"])
+    >>> encode_partial_labels(["cat", None, "dog", "N/A", "cat"])
     (array([ 0, -1,  1, -1,  0]), array(['cat', 'dog'], dtype='<U3'))
     >>> encode_partial_labels([7, -1, 3])
     (array([ 1, -1,  0]), array([3, 7]))
+    >>> encode_partial_labels(["to do", "cat"], unlabeled="to do")[0]
+    array([-1,  0])
     """
-    values = _as_column(y)
+    who = "encode_partial_labels"
+    values = as_column(y, who)
+    if values.ndim != 1:
+        raise ValueError(f"{who}: y must be 1-D; got shape {values.shape}.")
+    return encode_column(values, who, unlabeled)
+
+
+def encode_column(
+    values: Array, who: str, unlabeled: Iterable[Any] | str | float = NO_LABEL
+) -> tuple[Ints, Array]:
+    """Encode a column as :func:`encode_partial_labels` does; ``who`` begins the errors.
+
+    Examples
+    --------
+    >>> encode_column(np.array(["b", "?", "a"]), "who")[0]
+    array([ 1, -1,  0])
+    """
+    if values.dtype == object:
+        missing = is_unlabeled(values, unlabeled)
+        codes = np.full(len(values), UNLABELED, dtype=np.int64)
+        known = _of_one_kind(values[~missing], who)
+        classes, codes[~missing] = np.unique(known, return_inverse=True)
+        return codes, classes
+    distinct, places = np.unique(values, return_inverse=True)
+    known = ~is_unlabeled(distinct, unlabeled)
+    codes = np.where(known, np.cumsum(known) - 1, UNLABELED)[places].astype(np.int64)
+    return codes, distinct[known]
+
+
+def is_unlabeled(
+    values: Array, unlabeled: Iterable[Any] | str | float = NO_LABEL
+) -> npt.NDArray[np.bool_]:
+    """Return which entries of a column mean "no label".
+
+    Examples
+    --------
+    >>> is_unlabeled(np.array(["a", " N/A", "7"]))
+    array([False,  True, False])
+    """
+    one = isinstance(unlabeled, str | bytes) or not isinstance(unlabeled, Iterable)
+    marks = {_as_text(mark) for mark in ((unlabeled,) if one else unlabeled)}
+    for mark in list(marks):
+        try:
+            number = float(mark)
+        except ValueError:
+            continue
+        if number.is_integer():
+            marks |= {str(int(number)), str(number)}
+    return np.array([_as_text(label) in marks for label in values.tolist()], dtype=bool)
+
+
+def _as_text(label: Any) -> str:
+    if isinstance(label, bytes):
+        label = label.decode()
+    return (
+        "none" if type(label).__name__ in ("NAType", "NaTType") else str(label).strip().casefold()
+    )
+
+
+def as_column(y: Any, who: str) -> Array:
+    """Return labels in an array that keeps their types; masked entries become None.
+
+    ``who`` begins the error for several labels per row.
+
+    Examples
+    --------
+    >>> as_column(["a", None], "who")
+    array(['a', None], dtype=object)
+    """
+    # NumPy would turn integers with nulls of pandas, polars and pyarrow into floats.
+    if type(y).__module__.partition(".")[0] in ("polars", "pyarrow"):
+        y = y.to_pylist() if hasattr(y, "to_pylist") else y.to_list()
+    elif hasattr(getattr(y, "dtype", None), "construct_array_type"):  # of pandas, not of NumPy
+        y = np.asarray(y, dtype=object)
+    if isinstance(y, np.ma.MaskedArray):
+        values = y.astype(object).filled(None) if np.ma.is_masked(y) else y.data
+    elif isinstance(y, list | tuple):
+        values = _of_list(y)
+    else:
+        values = np.asarray(without_tensor(y))
     if values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8")
-    missing = _is_missing(values, list(unlabeled))
-    known = values[~missing]
-    if known.dtype == object:
-        known = _of_one_kind(known)
-    classes, found = np.unique(known, return_inverse=True)
-    codes = np.full(len(values), UNLABELED, dtype=np.int64)
-    codes[~missing] = found
-    return codes, classes
+    if values.dtype == object and values.ndim == 1:
+        row = next((i for i, label in enumerate(values) if isinstance(label, SEVERAL)), None)
+        if row is not None:
+            raise TypeError(
+                f"{who}: y must hold one label per row; got {values[row]!r} in row {row}. Keep one "
+                "label of each row, or fit a model for each label."
+            )
+    return values
+
+
+def _of_list(y: list[Any] | tuple[Any, ...]) -> Array:
+    if len({type(label) for label in y}) < 2:
+        try:
+            return np.asarray(y)
+        except ValueError:  # lists of several lengths
+            pass
+    # np.asarray would turn None or numbers among strings into text.
+    return np.fromiter(y, dtype=object, count=len(y))
+
+
+def _of_one_kind(known: Array, who: str) -> Array:
+    kinds = {_kind(label) for label in known}
+    if len(kinds) > 1:
+        raise TypeError(
+            f"{who}: y must hold labels of one kind, all strings, all numbers or all booleans; "
+            f"got {', '.join(sorted({type(label).__name__ for label in known}))}."
+        )
+    labels = known.tolist()
+    if kinds == {float} and all(label == int(label) for label in labels if np.isfinite(label)):
+        labels = [label if isinstance(label, float) else int(label) for label in labels]
+    return np.asarray(labels)
+
+
+def _kind(label: Any) -> type:
+    if isinstance(label, str):
+        return str
+    if isinstance(label, bool | np.bool_):
+        return bool
+    return float if isinstance(label, Real) else type(label)
 
 
 def likeliest(distributions: Array) -> Ints:
@@ -101,75 +227,53 @@ def proxy_accuracy(classes: Ints, embedding: Array, proxies: Array) -> float:
     return float((likeliest(embedding @ unit_rows(proxies).T) == classes).mean())
 
 
-def read_labels(y: Any, n_samples: int, who: str, way_out: str | None = None) -> Ints:
-    """Check the labels passed to an estimator, -1 where missing.
+def read_labels(
+    y: Any, n_samples: int, who: str, way_out: str | None = None
+) -> tuple[Ints, Array | None]:
+    """Read the labels passed to an estimator: integers, -1 where missing, and the class names.
 
-    Whole numbers of any dtype, including object, are accepted; a column vector raises
-    scikit-learn's warning. With ``way_out``, at least one label is required, and the error ends
-    with that advice.
+    Whole numbers of any dtype stay as they are, and the names are None. Strings and booleans become
+    codes, as by :func:`encode_partial_labels`, and the names are the classes. A column vector
+    raises scikit-learn's warning. With ``way_out``, at least one label is required, and the error
+    ends with that advice.
 
     Examples
     --------
     >>> read_labels(np.array([3.0, -1.0]), 2, "SSDML", "Label some rows.")
-    array([ 3, -1])
+    (array([ 3, -1]), None)
+    >>> read_labels(["cat", None, "ant"], 3, "SSDML")
+    (array([ 1, -1,  0]), array(['ant', 'cat'], dtype='<U3'))
     """
     from sklearn.utils.validation import column_or_1d
 
     if y is None:
         raise ValueError(f"{who} requires y to be passed, but the target y is None.")
-    y = column_or_1d(y, warn=True)
-    labels = check_labels(y.tolist() if y.dtype == object else y, n_samples, who)
+    column, names = column_or_1d(as_column(y, who), warn=True), None
+    if column.dtype.kind not in "iu":
+        column, classes = encode_column(column, who)
+        if classes.dtype.kind in "Ub" and len(classes):
+            names = classes
+        elif len(classes):
+            column = np.append(classes, UNLABELED)[column]  # the code -1 is the last
+    labels = check_labels(column, n_samples, who)
     if way_out is not None:
         check_labeled(labels, who, way_out)
-    return labels
+    return labels, names
 
 
-def _as_column(y: npt.ArrayLike) -> Array:
-    if isinstance(y, list | tuple):
-        # np.asarray would turn None or numbers among strings into text.
-        mixed = len({type(label) for label in y}) > 1
-        values = np.fromiter(y, dtype=object, count=len(y)) if mixed else np.asarray(y)
-    else:
-        values = np.asarray(y)
-    if values.ndim != 1:
-        raise ValueError(f"encode_partial_labels: y must be 1-D; got shape {values.shape}.")
-    return values
+def check_same_kind(labels: Array, others: Array, who: str, names: tuple[str, str]) -> None:
+    """Raise unless both arrays hold strings, both booleans or both numbers; empty ones pass.
 
-
-def _is_missing(values: Array, unlabeled: list[Any]) -> npt.NDArray[np.bool_]:
-    nan = any(_is_nan(mark) for mark in unlabeled)
-    marks = [mark for mark in unlabeled if not _is_nan(mark)]
-    if values.dtype.kind == "f":
-        missing = np.isnan(values) if nan else np.zeros(len(values), dtype=bool)
-        return missing | np.isin(values, [m for m in marks if isinstance(m, int | float)])
-    if values.dtype.kind in "iu":
-        return np.isin(values, [m for m in marks if isinstance(m, int | float)])
-    if values.dtype.kind == "U":
-        return np.isin(values, [m for m in marks if isinstance(m, str)])
-    return np.array([_is_one_of(label, marks, nan) for label in values], dtype=bool)
-
-
-def _is_nan(label: Any) -> bool:
-    return isinstance(label, float | np.floating) and bool(np.isnan(label))
-
-
-def _is_one_of(label: Any, marks: list[Any], nan: bool) -> bool:
-    if _is_nan(label):
-        return nan
-    if label is None or type(label).__name__ in ("NAType", "NaTType"):
-        return None in marks
-    return any(mark is not None and label == mark for mark in marks)
-
-
-def _of_one_kind(known: Array) -> Array:
-    column = np.asarray(known.tolist())
-    kinds = {str if isinstance(label, str) else float for label in known}
-    if len(kinds) > 1 or column.ndim != 1:
+    Examples
+    --------
+    >>> check_same_kind(np.array([1.0]), np.array([2]), "who", ("y", "labels"))
+    """
+    given = labels.tolist()[:1] + others.tolist()[:1]
+    if len({_kind(label) for label in given}) > 1:
         raise TypeError(
-            "encode_partial_labels: y must hold labels of one kind, all strings or all numbers; "
-            f"got {', '.join(sorted({type(label).__name__ for label in known}))}."
+            f"{who}: {names[0]} and {names[1]} must hold labels of one kind; got {given[0]!r} and "
+            f"{given[1]!r}. Convert one of them."
         )
-    return column
 
 
 def class_codes(labels: Ints) -> tuple[Ints, int]:

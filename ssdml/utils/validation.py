@@ -18,6 +18,7 @@ from ssdml.utils.typing import Array, Ints
 
 UNLABELED = -1
 CHANNELS = (1, 3, 4)  # gray, RGB, RGBA
+VECTORS = (np.ndarray, list, tuple)  # a cell of a column of vectors
 
 T = TypeVar("T")
 
@@ -57,7 +58,7 @@ def check_table(X: Any, who: str, name: str = "X") -> npt.NDArray[Any]:
             f"{who}: {name} must be dense; got a sparse {type(X).__name__}. "
             "Pass X.toarray(), or its leading components (TruncatedSVD)."
         )
-    table = np.asarray(X)
+    table = np.asarray(without_container(X, who, name))
     if table.dtype.kind not in "biufO":
         raise TypeError(f"{who}: {name} must be numeric; got dtype {table.dtype}.")
     if table.ndim != 2:
@@ -68,6 +69,78 @@ def check_table(X: Any, who: str, name: str = "X") -> npt.NDArray[Any]:
     if 0 in table.shape:
         raise ValueError(f"{who}: {name} must not be empty; got shape {table.shape}.")
     return table
+
+
+def without_container(X: Any, who: str = "", name: str = "X") -> Any:
+    """Return the array of a tensor, a column of vectors as a matrix, other data unchanged.
+
+    Masked entries, and vectors of several lengths, raise ValueError.
+
+    Examples
+    --------
+    >>> column = np.array([None, None])
+    >>> column[:] = [[1, 2], [3, 4]]
+    >>> without_container(column)
+    array([[1, 2],
+           [3, 4]])
+    """
+    if isinstance(X, np.ma.MaskedArray):
+        if np.ma.is_masked(X):
+            row, *column = np.argwhere(np.ma.getmaskarray(X))[0].tolist()
+            place = f"row {row}" + "".join(f", column {number}" for number in column[:1])
+            raise ValueError(
+                f"{who}: {name} must not have masked entries; got one at {place}. Impute them, or "
+                "drop such rows first."
+            )
+        return X.data
+    X = without_tensor(X)
+    if _is_column(X):
+        column = np.asarray(X)
+        if column.dtype == object and column.size and isinstance(column.flat[0], VECTORS):
+            return _stacked(column.ravel(), who, name)
+    elif hasattr(X, "iloc"):  # a table of pandas
+        for place, (label, dtype) in enumerate(X.dtypes.items()):
+            if dtype.kind == "O" and len(X) and isinstance(X.iloc[0, place], VECTORS):
+                raise ValueError(
+                    f"{who}: {name} must hold numbers; column {label!r} holds vectors. Pass "
+                    f"np.stack({name}[{label!r}]) alone, or with the other columns beside it."
+                )
+    return X
+
+
+def without_tensor(X: Any) -> Any:
+    """Return the array of a torch tensor, float32 for bfloat16; other data unchanged.
+
+    Examples
+    --------
+    >>> without_tensor([1, 2])
+    [1, 2]
+    """
+    if not (hasattr(X, "detach") and hasattr(X, "numpy")):
+        return X
+    tensor = X.detach().cpu()
+    try:
+        return tensor.numpy()
+    except TypeError:  # NumPy has no bfloat16
+        return tensor.float().numpy()
+
+
+def _is_column(X: Any) -> bool:
+    if isinstance(X, np.ndarray):
+        return X.dtype == object and (X.ndim == 1 or X.shape[1:] == (1,))
+    shape = getattr(X, "shape", ())
+    return len(shape) == 1 or shape[1:] == (1,) or hasattr(X, "combine_chunks")
+
+
+def _stacked(column: Array, who: str, name: str) -> Array:
+    shapes = [np.shape(vector) if isinstance(vector, VECTORS) else () for vector in column]
+    wrong = next((row for row, shape in enumerate(shapes) if shape != shapes[0]), None)
+    if wrong is not None:
+        raise ValueError(
+            f"{who}: {name} must hold vectors of one length, {shapes[0][0]} as in row 0; got "
+            f"{column[wrong]!r} in row {wrong}. Drop or repair such rows, then np.stack them."
+        )
+    return np.stack([np.asarray(vector) for vector in column])
 
 
 def working_dtype(dtype: npt.DTypeLike) -> npt.DTypeLike:
@@ -105,7 +178,7 @@ def check_n_neighbors(n_neighbors: Any, most: int, bound: str, who: str) -> int:
 
 def check_labels(y: Any, n_samples: int, who: str) -> Ints:
     """Return int64 labels, one per row, ``UNLABELED`` where missing."""
-    labels = np.asarray(y)
+    labels = y.filled(UNLABELED) if isinstance(y, np.ma.MaskedArray) else np.asarray(y)
     if labels.shape != (n_samples,):
         raise ValueError(
             f"{who}: y must have shape ({n_samples},), one label per row; got shape {labels.shape}."

@@ -106,14 +106,19 @@ def test_metric_is_symmetric_and_positive_semidefinite(estimator, data):
 
 
 @every_estimator
-def test_classes_may_be_renamed(estimator, data):
+@pytest.mark.parametrize("names", [[3, 40, 500, -1], ["ash", "birch", "cedar", ""]], ids=str)
+def test_classes_may_be_renamed(estimator, data, names, tmp_path):
     """In the same order: otherwise ties and random draws may differ."""
-    X, _, labels = data
-    names = np.array([3, 40, 500])
-    renamed = np.where(labels < 0, -1, names[labels])
-    plain, other = fitted(estimator, X, labels), fitted(estimator, X, renamed)
-    np.testing.assert_array_equal(other.transform(X), plain.transform(X))
-    np.testing.assert_array_equal(other.predict(X), names[plain.predict(X)])
+    X, y, labels = data
+    names = np.array(names)
+    plain, other = fitted(estimator, X, labels), fitted(estimator, X, names[labels])
+    other.save(tmp_path / "model")
+    for model in (other, type(other).load(tmp_path / "model")):
+        np.testing.assert_array_equal(model.transform(X), plain.transform(X))
+        np.testing.assert_array_equal(model.predict(X), names[plain.predict(X)])
+        np.testing.assert_array_equal(model.transduction_, names[plain.transduction_])
+        assert model.classes_.tolist() == names[:3].tolist()
+        assert model.score(X, names[y]) == plain.score(X, y)
 
 
 @every_estimator

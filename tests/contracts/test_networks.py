@@ -166,6 +166,17 @@ def test_loaded_model_embeds_and_predicts_alike(estimator, data, plain, tmp_path
     assert loaded.get_params().keys() == model.get_params().keys()
 
 
+def test_names_come_back_from_a_loaded_model(data, plain, tmp_path):
+    X, labels = data
+    names = np.array([*(f"digit {d}" for d in range(10)), None], dtype=object)
+    model = fitted(ESTIMATORS["ssdml"], (X, names[labels]))
+    model.save(tmp_path / "model")
+    expected = names[plain(ESTIMATORS["ssdml"]).predict(X)]
+    for named in (model, type(model).load(tmp_path / "model", backbone=small_network())):
+        np.testing.assert_array_equal(named.predict(X), expected)
+        np.testing.assert_array_equal(named.transduction_[labels >= 0], names[labels[labels >= 0]])
+
+
 @every_estimator
 def test_embedding_has_unit_rows_and_n_components(estimator, data, plain):
     model = plain(estimator)

@@ -7,13 +7,16 @@ from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
+import torch
 from scipy import sparse
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 
 from ssdml import SSDML
-from ssdml.datasets import encode_partial_labels
 
 MODELS = [SSDML(), SSDML(backbone="residual", max_rounds=1), SSDML.paper()]
 
@@ -58,6 +61,58 @@ def test_finite_check_can_fail(X, y):
 
 
 # Invalid X
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        lambda X: torch.tensor(X, requires_grad=True),
+        lambda X: pd.Series(list(X)),
+        lambda X: pd.DataFrame({"embedding": list(X)}),
+        lambda X: pl.Series(X.tolist()),
+        lambda X: pa.chunked_array([X.tolist()]),
+        lambda X: np.ma.masked_array(X, np.zeros(X.shape, bool)),
+    ],
+    ids="tensor series frame polars pyarrow unmasked".split(),
+)
+def test_rows_of_any_container_are_read(X, y, convert):
+    plain, model = SSDML(random_state=0).fit(X, y), SSDML(random_state=0).fit(convert(X), y)
+    np.testing.assert_array_equal(model.transform(convert(X)), plain.transform(X))
+    assert model.score(convert(X), y) == plain.score(X, y)
+
+
+def test_half_precision_tensors_are_read(X, y):
+    rows = torch.tensor(X).bfloat16()
+    model = SSDML(random_state=0).fit(rows, y)
+    plain = SSDML(random_state=0).fit(rows.float().numpy(), y)
+    np.testing.assert_array_equal(model.transform(rows), plain.transform(rows.float().numpy()))
+
+
+def test_masked_entry_is_named(X, y):
+    rows = np.ma.masked_array(X, X == X[3, 2])
+    message = "SSDML: X must not have masked entries; got one at row 3, column 2. Impute"
+    with pytest.raises(ValueError, match=message):
+        SSDML().fit(rows, y)
+    with pytest.raises(ValueError, match=message):
+        SSDML(random_state=0).fit(X, y).predict(rows)
+
+
+@pytest.mark.parametrize("wrong", [[1.0], None, [[1.0]]])
+def test_vector_of_another_length_is_named(X, y, wrong):
+    rows = list(X)
+    rows[5] = wrong
+    column = np.empty(90, dtype=object)
+    column[:] = rows
+    with pytest.raises(ValueError, match=r"X must hold vectors of one length, 4 .* in row 5"):
+        SSDML().fit(column, y)
+
+
+def test_vectors_beside_numbers_are_named(X, y):
+    frame = pd.DataFrame({"age": range(90), "embedding": list(X)})
+    with pytest.raises(
+        ValueError, match="SSDML: X must hold numbers; column 'embedding' holds vec"
+    ):
+        SSDML().fit(frame, y)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -116,13 +171,14 @@ def test_too_many_components_raise(X, y):
         (np.zeros((90, 2), int), ValueError, r"y should be a 1d array, got an array of shape"),
         (None, ValueError, "SSDML requires y to be passed, but the target y is None"),
         (np.full(90, -1), ValueError, "SSDML: y must contain labels beside -1 .*Label some rows"),
-        (np.array(["a"] * 90), TypeError, "must hold integers, .*encode_partial_labels"),
-        (np.array([None] * 90), TypeError, "must hold integers, .*encode_partial_labels"),
-        (np.full(90, np.nan), TypeError, "must hold integers, .*got nan in row 0, dtype float64"),
+        (np.array([None] * 90), ValueError, "must contain labels beside -1 .*Label some rows"),
+        (np.full(90, np.nan), ValueError, "must contain labels beside -1 .*Label some rows"),
         (np.full(90, 0.5), TypeError, "must hold integers, .*got 0.5 in row 0, dtype float64"),
-        (np.arange(90) > 1, TypeError, "must hold integers, .*got False in row 0, dtype bool"),
+        (["a", 1] * 45, TypeError, "SSDML: y must hold labels of one kind.*; got int, str"),
+        ([True, 1] * 45, TypeError, "SSDML: y must hold labels of one kind.*; got bool, int"),
+        ([["a", "b"], ["a"]] * 45, TypeError, r"one label per row; got \['a', 'b'\] in row 0"),
     ],
-    ids="length 2-D missing unlabeled strings None NaN fractions bool".split(),
+    ids="length 2-D missing unlabeled None NaN fractions mixed booleans several".split(),
 )
 def test_invalid_labels_raise(X, labels, error, message):
     with pytest.raises(error, match=message):
@@ -188,12 +244,50 @@ def test_labels_may_be_any_integers(X, y):
     assert set(model.predict(X)) == set(names)
 
 
-def test_encoded_names_are_labels(X, y):
-    names = np.where(y < 0, None, np.array(["ash", "birch", "cedar"], dtype=object)[y])
-    codes, classes = encode_partial_labels(names)
-    model = SSDML(random_state=0).fit(X, codes)
-    predicted = classes[model.predict(X)]
-    assert (predicted[y >= 0] == names[y >= 0]).mean() > 0.95
+NAMES = np.array(["ash", "birch", "cedar", ""])  # the last for -1
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        lambda names: names,
+        lambda names: [name or None for name in names],
+        lambda names: np.where(names == "", np.nan, names.astype(object)),
+        lambda names: pd.Series(names).replace("", None).astype("category"),
+        lambda names: pl.Series(names).replace("", None),
+        lambda names: np.ma.masked_array(names, names == ""),
+        lambda names: np.char.encode(names),
+    ],
+    ids="array None NaN pandas polars masked bytes".split(),
+)
+def test_names_of_any_container_come_back(X, y, convert):
+    plain, named = (SSDML(random_state=0).fit(X, part) for part in (y, convert(NAMES[y])))
+    assert named.classes_.tolist() == ["ash", "birch", "cedar"]
+    np.testing.assert_array_equal(named.transform(X), plain.transform(X))
+    np.testing.assert_array_equal(named.transduction_, NAMES[plain.transduction_])
+    np.testing.assert_array_equal(named.predict(X), NAMES[plain.predict(X)])
+    assert named.score(X, convert(NAMES[y])) == plain.score(X, y)
+    suspects = named.suspected_labels()
+    np.testing.assert_array_equal(suspects.labels, NAMES[plain.suspected_labels().labels])
+
+
+def test_booleans_come_back(X, y):
+    labels = np.array([False, True, True, None], dtype=object)[y]
+    model = SSDML(random_state=0).fit(X, labels)
+    assert model.classes_.tolist() == [False, True]
+    assert model.predict(X).dtype == bool
+    assert model.score(X, labels) > 0.9
+
+
+def test_scoring_labels_of_another_kind_raises(X, y):
+    model = SSDML(random_state=0).fit(X, NAMES[y])
+    with pytest.raises(TypeError, match=r"SSDML\.score: y and the labels of the fit must hold"):
+        model.score(X, y)
+
+
+def test_refit_forgets_the_names(X, y):
+    model = SSDML(random_state=0).fit(X, NAMES[y])
+    assert model.fit(X, y).classes_.tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("kind", [float, object, np.int8], ids=str)

@@ -5,10 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
+import torch
 from scipy.stats import entropy
 
-from ssdml.utils.labels import confidences, encode_partial_labels, read_labels
+from ssdml.utils.labels import (
+    as_column,
+    check_same_kind,
+    confidences,
+    encode_column,
+    encode_partial_labels,
+    read_labels,
+)
 
 
 @pytest.mark.parametrize(
@@ -65,15 +74,111 @@ def test_unlabeled_marks_can_be_chosen():
     np.testing.assert_array_equal(codes, [-1, 0, 1])
 
 
+MARKS = ("", " ", "NaN", "nan", "NA", "n/a", "N/A", "#N/A", "<NA>", "null", "NULL", "None", "?")
+MARKS += ("-1", "-1.0", " -1 ", "unlabeled", "Unlabelled", "UNKNOWN", "unknown ")
+
+
+@pytest.mark.parametrize("kind", [list, np.array, pd.Series, pl.Series])
+@pytest.mark.parametrize("mark", MARKS)
+def test_every_mark_of_no_label_is_known(mark, kind):
+    codes, classes = encode_partial_labels(kind(["a", mark, "b"]))
+    np.testing.assert_array_equal(codes, [0, -1, 1])
+    assert classes.tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "mark", [None, float("nan"), np.float32("nan"), pd.NA, pd.NaT, -1, -1.0, np.int8(-1)]
+)
+@pytest.mark.parametrize("others", [("a", "b"), (7, 8), (False, True)])
+def test_missing_values_of_every_type_are_marks(mark, others):
+    codes, classes = encode_partial_labels([others[0], mark, others[1]])
+    np.testing.assert_array_equal(codes, [0, -1, 1])
+    assert classes.tolist() == list(others)
+
+
+@pytest.mark.parametrize(
+    "name", ["none of these", "nano", "-10", "11", "1", "-", "0", "N", "false"]
+)
+def test_names_like_marks_are_classes(name):
+    assert encode_partial_labels([name, "x"])[1].tolist() == sorted([name, "x"])
+
+
+@pytest.mark.parametrize(
+    ("unlabeled", "labels"),
+    [
+        ("unlabeled", ["unlabeled", "a", "b"]),
+        ("todo", [" ToDo", "a", "NA"]),
+        ("9", [9, 1, 2]),
+        ("9", [9.0, 1.0, 2.0]),
+        (9, ["9", "1", "-1"]),
+        (b"x", ["x", "a", "b"]),
+        (True, [True, False, False]),
+    ],
+)
+def test_one_mark_need_not_be_in_a_list(unlabeled, labels):
+    codes, classes = encode_partial_labels(labels, unlabeled=unlabeled)
+    assert codes[0] == -1
+    assert (codes[1:] >= 0).all()
+    assert labels[0] not in classes.tolist()
+
+
+def test_masked_entries_have_no_label():
+    masked = np.ma.masked_array(["a", "b", "a"], mask=[0, 1, 0])
+    assert encode_partial_labels(masked)[1].tolist() == ["a"]
+    codes, classes = encode_partial_labels(np.ma.masked_array([3, 9, 4], mask=[0, 1, 0]))
+    np.testing.assert_array_equal(codes, [0, -1, 1])
+    assert classes.tolist() == [3, 4]
+    assert encode_partial_labels(np.ma.masked_array([3, 9]))[1].tolist() == [3, 9]
+
+
 def test_booleans_are_two_classes():
     codes, classes = encode_partial_labels([True, False, True])
     np.testing.assert_array_equal(codes, [1, 0, 1])
     np.testing.assert_array_equal(classes, [False, True])
 
 
-def test_large_integers_stay_distinct():
-    _, classes = encode_partial_labels([2**60, 2**60 + 1, None])
-    assert classes.tolist() == [2**60, 2**60 + 1]
+@pytest.mark.parametrize(
+    "labels", [["007", "7", "07"], ["1_2", "12"], ["1", "1.0", "1e0"], [" a", "a"], ["A", "a"]]
+)
+def test_different_strings_stay_distinct(labels):
+    assert encode_partial_labels(labels)[1].tolist() == sorted(labels)
+
+
+LARGE = [2**60, 2**60 + 1]
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        [*LARGE, None],
+        [*LARGE, -1.0],
+        pl.Series([*LARGE, None]),
+        pd.Series([*LARGE, None], dtype="Int64"),
+        pa.array([*LARGE, None]),
+        pa.chunked_array([[*LARGE, None]]),
+        np.array([*LARGE, 0], np.uint64),
+    ],
+)
+def test_large_integers_stay_distinct(y):
+    assert encode_partial_labels(y, unlabeled=[None, -1, 0])[1].tolist() == LARGE
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        [["a"], ["b", "c"], []],
+        ["a", ("b", "c")],
+        pd.Series([["a"], ["b"]]),
+        [{"a"}, {"b"}],
+        [{"a": 1}, None],
+        pl.Series([["a"], ["b", "c"]]),
+    ],
+)
+def test_several_labels_per_row_raise(y):
+    with pytest.raises(
+        TypeError, match="encode_partial_labels: y must hold one label per row; got"
+    ):
+        encode_partial_labels(y)
 
 
 @pytest.mark.parametrize("y", [[], [None, None], [-1, -1], ["", ""], [float("nan")]])
@@ -83,9 +188,31 @@ def test_no_labels_give_no_classes(y):
     assert len(classes) == 0
 
 
-def test_labels_of_two_kinds_raise():
-    with pytest.raises(TypeError, match=r"y must hold labels of one kind.*; got int, str"):
-        encode_partial_labels(["a", 3, None])
+@pytest.mark.parametrize(
+    ("y", "kinds"),
+    [(["a", 3, None], "int, str"), ([True, 1], "bool, int"), ([True, "True"], "bool")],
+)
+def test_labels_of_two_kinds_raise(y, kinds):
+    with pytest.raises(TypeError, match=rf"y must hold labels of one kind.*; got {kinds}"):
+        encode_partial_labels(y)
+
+
+def test_errors_of_a_column_begin_with_its_name():
+    with pytest.raises(TypeError, match=r"^t\.csv: y must hold labels of one kind"):
+        encode_column(as_column(["a", 3], "t.csv"), "t.csv")
+    with pytest.raises(TypeError, match=r"^t\.csv: y must hold one label per row"):
+        as_column([["a"], ["b", "c"]], "t.csv")
+
+
+def test_kinds_of_labels_are_compared():
+    kinds = [np.array(["a"]), np.array([1.0]), np.array([True])]
+    for i, j in np.ndindex(3, 3):
+        if i == j:
+            check_same_kind(kinds[i], kinds[j], "who", ("y", "gallery"))
+            continue
+        with pytest.raises(TypeError, match="who: y and gallery must hold labels of one kind; got"):
+            check_same_kind(kinds[i], kinds[j], "who", ("y", "gallery"))
+    check_same_kind(kinds[0], np.array([]), "who", ("y", "gallery"))
 
 
 def test_two_dimensional_labels_raise():
@@ -102,11 +229,18 @@ def test_two_dimensional_labels_raise():
         np.array([3, -1, 0], dtype=object),
         pd.Series([3, -1, 0]),
         pl.Series([3, -1, 0]),
+        [3, None, 0],
+        [3.0, float("nan"), 0.0],
+        [3, "", 0],
+        pd.Series([3, None, 0], dtype="Int64"),
+        np.ma.masked_array([3, 5, 0], mask=[0, 1, 0]),
+        torch.tensor([3, -1, 0]),
     ],
 )
 def test_whole_numbers_are_read_from_any_container(y):
-    labels = read_labels(y, 3, "who", "Way out.")
+    labels, names = read_labels(y, 3, "who", "Way out.")
     np.testing.assert_array_equal(labels, [3, -1, 0])
+    assert names is None
     assert labels.dtype == np.int64
 
 
@@ -120,7 +254,6 @@ def test_whole_numbers_are_read_from_any_container(y):
             r"^who: y must have shape \(3,\), one label per row; got shape \(2,\)",
         ),
         (np.zeros((3, 2)), ValueError, "y should be a 1d array"),
-        (["a", "b", "c"], TypeError, "^who: y must hold integers, .*encode_partial_labels"),
         (np.array([0.5, 1, 2], dtype=object), TypeError, "^who: y must hold integers"),
         ([-1, -1, -1], ValueError, r"^who: y must contain labels beside -1 .*-1\. Way out\.$"),
     ],
@@ -128,6 +261,15 @@ def test_whole_numbers_are_read_from_any_container(y):
 def test_invalid_labels_raise_with_the_callers_name(y, error, message):
     with pytest.raises(error, match=message):
         read_labels(y, 3, "who", "Way out.")
+
+
+def test_names_are_read_with_their_classes():
+    labels, names = read_labels(["b", None, "a", "?"], 4, "who", "Way out.")
+    np.testing.assert_array_equal(labels, [1, -1, 0, -1])
+    assert names.tolist() == ["a", "b"]
+    labels, names = read_labels(np.array([True, False]), 2, "who")
+    np.testing.assert_array_equal(labels, [1, 0])
+    assert names.tolist() == [False, True]
 
 
 def test_confidence_is_1_if_certain_0_if_uniform():
