@@ -29,7 +29,7 @@ FLOORS = (
     {"ssdml", "ssdml._version"},
     {"ssdml.utils"},
     {"ssdml.graphs", "ssdml.datasets", "ssdml.evaluation"},
-    {"ssdml.losses"},
+    {"ssdml.classification", "ssdml.losses"},
     {"ssdml.networks"},
     {"ssdml.metric"},
     {"ssdml.deep", "ssdml.model_selection"},

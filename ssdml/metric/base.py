@@ -357,12 +357,8 @@ class LearnedMetric(EmbeddingMixin):
             arrays,
             n_features_in=self.n_features_in_,
             feature_names_in=None if names is None else list(names),
-<<<<<<< HEAD
-            represents_classes=self.representation_ is not None,
-=======
             class_names=class_names,
-            confidence_powers=list(self.confidence_powers_),
->>>>>>> origin/main
+            represents_classes=self.representation_ is not None,
             input_weight=None if np.isinf(self.input_weight_) else self.input_weight_,
         )
 
