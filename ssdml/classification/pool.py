@@ -64,7 +64,6 @@ def pool_members(
     """
     targets = np.eye(n_classes)[codes]
     views: dict[float, Array] = {0.0: form.rows}
-    starts: dict[float, Floats] = {}
     for reach, ridge in REGRESSIONS:
         if reach not in views:
             views = {0.0: form.rows, reach: diffusion.smooth(form.rows, reach)}
@@ -72,13 +71,12 @@ def pool_members(
         center = view.mean(axis=0)
         length = float(np.sqrt(((view - center) ** 2).sum(axis=1, dtype=np.float64).mean())) or 1.0
         regression = SoftmaxRegression((view[labeled] - center) / length, n_classes, ridge)
-        coefficients = regression.fit(targets, start=starts.get(reach))
-        starts[reach] = coefficients
+        coefficients = regression.fit(targets)
         held_out = np.zeros_like(targets)
         for inside in _each_fold(folds):
             others = np.flatnonzero(~inside)
-            fitted = regression.fit(targets[others], others, coefficients)
-            held_out[inside] = regression.logits(fitted, inside)
+            # No warm start: it would carry the labels that are held out.
+            held_out[inside] = regression.logits(regression.fit(targets[others], others), inside)
         W, b = regression.weights(coefficients)
         linear = LinearForm(center, W / length)
         yield Member(reach > NEAR, few, held_out, partial(_linear_logits, view, linear, b))

@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from ssdml.utils.typing import Array, Floats
 
 MAX_STEPS = 60  # of L-BFGS
-TOL = 1e-5  # of the objective, relative
+TOL = 1e-4  # of the objective, relative
 INTERCEPT_RIDGE = 1e-6  # per row
 
 
@@ -37,9 +37,7 @@ class SoftmaxRegression:
         self._penalty = np.append(ridge / scale**2, INTERCEPT_RIDGE / curvature)[:, None]
         self._to_weights, self._intercept = right.T / scale, self._rows[0, -1]
 
-    def fit(
-        self, targets: Array, inside: Array | slice = slice(None), start: Array | None = None
-    ) -> Floats:
+    def fit(self, targets: Array, inside: Array | slice = slice(None)) -> Floats:
         """Coefficients (r + 1, C) for the rows ``inside``, from their ``targets`` (m', C)."""
         rows, shape = self._rows[inside], (self._rows.shape[1], targets.shape[1])
 
@@ -57,9 +55,9 @@ class SoftmaxRegression:
             slope = rows.T @ logits + self._penalty * V
             return value, slope.ravel()
 
-        begin = np.zeros(shape) if start is None else start
         options = {"maxiter": MAX_STEPS, "ftol": TOL, "maxcor": 8}
-        found = minimize(objective, begin.ravel(), jac=True, method="L-BFGS-B", options=options)
+        begin = np.zeros(shape[0] * shape[1])
+        found = minimize(objective, begin, jac=True, method="L-BFGS-B", options=options)
         coefficients: Floats = found.x.reshape(shape)
         return coefficients
 
