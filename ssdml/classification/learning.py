@@ -32,6 +32,7 @@ from ssdml.utils.typing import Array, Floats, Indices, Ints
 from ssdml.utils.validation import UNLABELED
 
 MAX_LABELED = 5000  # rows that the classifiers learn from
+MAX_PRODUCTS = 2**26  # of rows, columns and classes in a step of a regression
 DOUBT = 3.0  # held-out labels that count as much as the constants for few labels
 SHARPNESS = 2.0  # of the pool where no label can be held out
 TRUST_POWER = 1.5
@@ -114,9 +115,11 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
     """
     codes, n_classes = class_codes(labels)
     rng, labeled = np.random.default_rng(0), np.flatnonzero(codes != UNLABELED)
-    judged = _some(labeled, codes, rng)
+    products = n_classes * max(form.rows.shape[1] for form in forms)
+    judged = _some(labeled, codes, min(MAX_LABELED, MAX_PRODUCTS // products), rng)
     known, counts = codes[judged], np.bincount(codes[labeled])
     folds = stratified_folds(known, rng)
+    folds[folds >= max(1, MAX_PRODUCTS // (products * len(judged)))] = -1  # trained on, not judged
     shares, drawn = shrunken_shares(counts), counts / counts.sum()
     members = [
         member
@@ -164,13 +167,14 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
     )
 
 
-def _some(labeled: Indices, codes: Ints, rng: np.random.Generator) -> Indices:
-    """At most 5,000 labeled rows, of all classes."""
-    if len(labeled) <= MAX_LABELED:
+def _some(labeled: Indices, codes: Ints, most: int, rng: np.random.Generator) -> Indices:
+    """At most ``most`` labeled rows, at least one of each class."""
+    if len(labeled) <= most:
         return labeled
     shuffled = rng.permutation(labeled)
     firsts = np.unique(codes[shuffled], return_index=True)[1]
-    return np.sort(np.concatenate([shuffled[firsts], np.delete(shuffled, firsts)])[:MAX_LABELED])
+    others = np.delete(shuffled, firsts)[: max(0, most - len(firsts))]
+    return np.sort(np.concatenate([shuffled[firsts], others]))
 
 
 def _spread(logits: Array) -> float:

@@ -31,29 +31,30 @@ class SoftmaxRegression:
         left, values, right = np.linalg.svd(rows.astype(np.float64), full_matrices=False)
         curvature = max((1 - 1 / n_classes) / n_classes, 0.02)
         scale = np.sqrt(curvature * values**2 + ridge)
-        self._rows = np.ones((len(rows), len(values) + 1))
+        self._rows = np.empty((len(rows), len(values) + 1), np.float32)
         self._rows[:, :-1] = left * (values / scale)
-        self._rows[:, -1] /= np.sqrt(curvature * len(rows))
+        self._rows[:, -1] = self._intercept = 1 / np.sqrt(curvature * len(rows))
         self._penalty = np.append(ridge / scale**2, INTERCEPT_RIDGE / curvature)[:, None]
-        self._to_weights, self._intercept = right.T / scale, self._rows[0, -1]
+        self._to_weights = right.T / scale
 
     def fit(self, targets: Array, inside: Array | slice = slice(None)) -> Floats:
         """Coefficients (r + 1, C) for the rows ``inside``, from their ``targets`` (m', C)."""
         rows, shape = self._rows[inside], (self._rows.shape[1], targets.shape[1])
+        wanted = targets.astype(np.float32)
 
         def objective(flat: Floats) -> tuple[float, Floats]:
             V = flat.reshape(shape)
-            logits = rows @ V
+            logits = rows @ V.astype(np.float32)
             logits -= logits.max(axis=1, keepdims=True)
-            likelihood = np.einsum("ij,ij->i", targets, logits)
+            value = -float(np.vdot(wanted, logits))
             np.exp(logits, out=logits)
             totals = logits.sum(axis=1, keepdims=True)
-            value = float((np.log(totals[:, 0]) - likelihood).sum())
-            value += float((self._penalty * V * V).sum()) / 2
+            value += float(np.log(totals).sum(dtype=np.float64))
             logits /= totals
-            logits -= targets
-            slope = rows.T @ logits + self._penalty * V
-            return value, slope.ravel()
+            logits -= wanted
+            shrinkage = self._penalty * V
+            value += float(np.vdot(shrinkage, V)) / 2
+            return value, (rows.T @ logits + shrinkage).ravel()
 
         options = {"maxiter": MAX_STEPS, "ftol": TOL, "maxcor": 8}
         begin = np.zeros(shape[0] * shape[1])

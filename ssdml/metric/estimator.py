@@ -61,7 +61,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         Of the angular objective, in degrees.
     max_rounds : int or None
         Rounds of the alternation; from the second on, the classes spread on the graph of the
-        embedding as well. None: 2, or 1 beyond 100,000 samples or with one-sided propagation; with
+        embedding as well. None: 2, or 1 beyond 70,000 samples or with one-sided propagation; with
         ``partition_size``, the number of partitions, at most 5. A fit of a dask array has 1.
     guard : bool
         Whether to fall back to the input, with a warning, if the learned metric is worse on
