@@ -87,13 +87,16 @@ class Evidence:
         shares = reweighted(scores, np.ones(scores.shape[1]))
         amount = (1 - self.skew) * self.trust
         shares = reweighted(shares, balance_factors(shares, self.prior) ** amount)
-        free = self._unlabeled()
-        mean = float(self.pooled[free].max(axis=1).mean())
-        power = confidence_power(shares[free], mean)
+        power = confidence_power(shares[self._unlabeled()], self.confidence)
         for rows in row_blocks(len(shares), BLOCK_ROWS):
             shares[rows] = softmax(np.log(shares[rows] + FAINT) * np.float32(power))
         shares[self.labeled] = self.labels
         return shares
+
+    @property
+    def confidence(self) -> float:
+        """Mean confidence of the pool in unlabeled rows."""
+        return float(self.pooled[self._unlabeled()].max(axis=1).mean())
 
     def _unlabeled(self) -> Indices:
         """At most 50,000 rows whose class is not known; labeled ones if all are."""

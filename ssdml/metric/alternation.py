@@ -18,6 +18,7 @@ from ssdml.graphs.triplets import Triplets, mine_triplets
 from ssdml.metric.features import FeatureMap, Whitening
 from ssdml.metric.selection import (
     FEWEST_COLUMNS,
+    balanced_weight,
     combined_components,
     fall_back,
     fewer_columns,
@@ -186,7 +187,7 @@ def combine(
     state: State, feature_map: FeatureMap, classes: Classes | None, model: SSDML
 ) -> Learned:
     """Put class probabilities, learned metric and input side by side; fall back if that harms."""
-    X, d, weight = state.X, state.X.shape[1], float(model.input_weight)
+    X, d, weight = state.X, state.X.shape[1], input_weight(state, classes, model)
     learned = Learned(feature_map.components, weight, state.distributions)
     if classes is not None:
         classifier = interpolator(classes.form, state.distributions)
@@ -208,6 +209,16 @@ def combine(
         return learned
     alone = input_alone(X, state.distributions, model.n_components)
     return fall_back(learned, alone, X.__getitem__)
+
+
+def input_weight(state: State, classes: Classes | None, model: Any) -> float:
+    """Weight of the input; without a classifier, "auto" is 1."""
+    if model.input_weight != "auto":
+        return float(model.input_weight)
+    if classes is None:
+        return 1.0
+    agrees = state.classes == state.classes[state.graph.indices[:, 0]]
+    return balanced_weight(classes.evidence.confidence, float(agrees.mean()))
 
 
 def learn_metric(

@@ -54,8 +54,9 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         held-out labels choose the reach.
     mining : {"propagated", "neighborhood"}
         Source of the triplets; see :func:`ssdml.graphs.mine_triplets`.
-    input_weight : float
-        Weight of the input beside the learned metric. 0 leaves the columns of L alone (one less
+    input_weight : float or "auto"
+        Weight of the input beside class probabilities and learned metric. "auto": from 0.8 to 1.4,
+        see :func:`ssdml.metric.selection.balanced_weight`. 0 leaves the columns of L alone (one less
         than classes), a linear map of the input.
     angle : float
         Of the angular objective, in degrees.
@@ -156,7 +157,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
     decay: float = 0.99
     propagation: str = "two-sided"
     mining: str = "propagated"
-    input_weight: float = 1.2
+    input_weight: float | str = "auto"
     angle: float = 40.0
     max_rounds: int | None = None
     guard: bool = True
@@ -171,7 +172,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         "decay": [Interval(Real, 0, 1, closed="neither")],
         "propagation": [StrOptions({"two-sided", "one-sided"})],
         "mining": [StrOptions({"propagated", "neighborhood"})],
-        "input_weight": [Interval(Real, 0, None, closed="left")],
+        "input_weight": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "angle": [Interval(Real, 0, 90, closed="neither")],
         "max_rounds": [Interval(Integral, 1, None, closed="left"), None],
         "guard": ["boolean"],

@@ -26,6 +26,8 @@ from ssdml.metric.alternation import (
     FEWEST_COLUMNS,
     N_TRIPLETS,
     ONE_CLASS,
+    Classes,
+    input_weight,
     learn_classes,
     mine,
     update_metric,
@@ -66,6 +68,7 @@ class Task(NamedTuple):
     decay: float
     propagation: str
     mining: str
+    input_weight: float | str
     n_jobs: int | None
     seed: int
 
@@ -119,6 +122,7 @@ def learn_out_of_core(
             model.decay,
             model.propagation,
             model.mining,
+            model.input_weight,
             model.n_jobs,
             seed,
         )
@@ -272,7 +276,13 @@ def summarize(
     """
     # Number 0 leaves the seed unchanged.
     rng = np.random.default_rng([task.seed, share.number])
-    state, numbers, held_out = _partition_state(blocks, labeled, share, task, rng)
+    state, numbers, classes = _partition_state(blocks, labeled, share, task, rng)
+    weight = input_weight(state, classes, task)
+    held_out = None
+    if classes is not None:
+        held_out = classes.evidence.held_out
+        places = np.searchsorted(labeled.numbers, numbers[held_out.rows])
+        held_out = held_out._replace(rows=places)
     n_own, n_classes = share.stop - share.start, state.distributions.shape[1]
     moments = class_moments(state.X[:n_own], state.classes[:n_own], n_classes)
     triplets = _mine_share(state, share, task, rng)
@@ -282,6 +292,7 @@ def summarize(
         "rows": (share.start, share.stop),
         "n_triplets": len(triplets.anchor),
         "recall": state.graph.recall_,
+        "input_weight": weight,
     }
 
     def places(rows: Indices) -> Indices:
@@ -300,7 +311,7 @@ def summarize(
 
 def _partition_state(
     blocks: Sequence[Any], labeled: Labeled, share: Share, task: Task, rng: np.random.Generator
-) -> tuple[State, Indices, HeldOut | None]:
+) -> tuple[State, Indices, Classes | None]:
     """The partition's rows, the labeled rows of the others below them, and their numbers."""
     n_features, dtype = labeled.X.shape[1], labeled.X.dtype
     starts = share.start + np.cumsum([0, *share.sizes[:-1]])
@@ -323,10 +334,7 @@ def _partition_state(
     forms = forms_with_graphs(X, k, labels=labels, rng=rng, n_jobs=task.n_jobs)
     classes = learn_classes(forms, labels, n_jobs=task.n_jobs)
     distributions = classes.distributions(task.n_jobs)
-    held_out = classes.evidence.held_out
-    places = np.searchsorted(labeled.numbers, numbers[held_out.rows])
-    state = State(X, labels, classes.form.graph, distributions)
-    return state, numbers, held_out._replace(rows=places)
+    return State(X, labels, classes.form.graph, distributions), numbers, classes
 
 
 def _mine_share(state: State, share: Share, task: Task, rng: np.random.Generator) -> Triplets:
@@ -433,7 +441,8 @@ def _combine(
     model: SSDML,
 ) -> Learned:
     """Interpolate classes between the reference rows X; spreads are theirs."""
-    weight, rows, n_classes, of_classes = float(model.input_weight), X, 0, 0.0
+    rows, n_classes, of_classes = X, 0, 0.0
+    weight = float(np.mean([report["input_weight"] for report in pool.history]))
     components = feature_map.components
     learned = Learned(components, weight, pool.distributions)
     if task.propagation == "two-sided":
