@@ -42,7 +42,7 @@ SETS = {  # "features": unit-length samples; "components": their 64 principal co
 IMAGES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
 PHOTOGRAPHS = {"cub": "CUB-200-2011", "cars": "Cars-196"}
 
-OURS = ("ssdml", "ssdml-residual")
+OURS = ("ssdml",)
 STARTS = ("input", "pca")
 THEIRS = (
     *("lda", "nca", "self-training", "label-spreading", "umap"),

@@ -23,7 +23,7 @@ from ssdml.experiments.compare import available_methods
 from ssdml.experiments.methods.tuning import GRIDS, SUFFIX
 from ssdml.experiments.runs.results import summarize_failures
 
-OURS = ["ssdml", "ssdml-residual"]
+OURS = ["ssdml"]
 OURS_DEEP = ["deep-ssdml"]
 REFERENCES = ("input", "pca", "initial")  # compared but not tested
 SCORES = ("NMI", "accuracy")

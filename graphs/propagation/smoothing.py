@@ -50,8 +50,8 @@ def smooth_rows(
     Examples
     --------
     >>> path = sparse.csr_array([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
-    >>> smooth_rows(path, [[0.0], [0.0], [4.0]], decay=0.5).round(3).ravel().tolist()
-    [0.333, 0.667, 2.333]
+    >>> smooth_rows(path, [[0.0], [0.0], [4.0]], decay=0.5).ravel().round(3)
+    array([0.333, 0.667, 2.333], dtype=float32)
     """
     decay = check_number(decay, "decay", "smooth_rows", above=0, below=1)
     tol = check_number(tol, "tol", "smooth_rows", above=0)

@@ -53,7 +53,7 @@ class HeldOut(NamedTuple):
 class Evidence:
     """What the pool says of each row, and how far it trusts the graph."""
 
-    labels: Floats  # Y, (m, C), one-hot
+    labels: Array  # Y, (m, C), one-hot
     labeled: Indices  # (m,)
     pooled: Array  # Q, (n, C), with the class prior
     prior: Floats  # (C,)
@@ -186,10 +186,12 @@ def _spread(logits: Array) -> float:
 
 def _pooled(members: list[Member], weights: Floats, factors: Floats, n: int) -> Array:
     """Distributions (n, C) of the weighted logits, with the class prior changed by ``factors``."""
-    pooled = np.empty((n, len(factors)), np.float32)
+    pooled = np.zeros((n, len(factors)), np.float32)
     used = [(m, np.float32(w)) for m, w in zip(members, weights, strict=True) if w > 0]
     for rows in row_blocks(n, BLOCK_ROWS):
-        pooled[rows] = softmax(sum(weight * member.logits(rows) for member, weight in used))
+        for member, weight in used:  # none, if held-out labels contradict them all
+            pooled[rows] += weight * member.logits(rows)
+        pooled[rows] = softmax(pooled[rows])
     return reweighted(pooled, factors)
 
 

@@ -43,7 +43,7 @@ def stratified_folds(codes: Ints, rng: np.random.Generator) -> Ints:
     Examples
     --------
     >>> stratified_folds(np.array([0, 1, 0]), np.random.default_rng(0)).tolist()
-    [1, -1, 0]
+    [0, -1, 1]
     """
     folds = np.full(len(codes), -1)
     for code in np.unique(codes):

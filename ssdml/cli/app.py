@@ -121,9 +121,6 @@ def plan(
     like: Annotated[
         Path | None, typer.Option(metavar="X.npy", help="Data like yours; a part is read.")
     ] = None,
-    backbone: Annotated[
-        str | None, typer.Option(metavar="residual", help="Backbone below the linear metric.")
-    ] = None,
     n_neighbors: Annotated[int, typer.Option(min=1, help="Neighbors in the graph.")] = 10,
     n_jobs: Annotated[int, typer.Option(help="Threads; -1: all cores.")] = -1,
 ) -> None:
@@ -145,7 +142,7 @@ def plan(
     shape = (n, d) if rows is None else (n or rows.shape[0], d or rows.shape[1])
     if None in shape:
         raise typer.BadParameter("must be given, or --like X.npy.", param_hint="--n and --d")
-    estimator = SSDML(backbone=backbone, n_neighbors=n_neighbors, n_jobs=n_jobs)
+    estimator = SSDML(n_neighbors=n_neighbors, n_jobs=n_jobs)
     with spinner("fitting a few samples"):
         expected = plan_fit(estimator, *shape, n_classes=classes, rows=rows)
     total = ("all", expected.seconds, expected.megabytes)

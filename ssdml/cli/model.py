@@ -28,9 +28,6 @@ def fit(
             "the embedding may add those of the input.",
         ),
     ] = None,
-    backbone: Annotated[
-        str | None, typer.Option(metavar="residual", help="Backbone below the linear metric.")
-    ] = None,
     network: Annotated[
         str | None,
         typer.Option(
@@ -53,8 +50,6 @@ def fit(
     _refuse_to_replace(out, force)
     if network is None and (epochs is not None or checkpoints is not None):
         raise typer.BadParameter("need --network.", param_hint="--epochs and --checkpoints")
-    if network is not None and backbone is not None:
-        raise typer.BadParameter("exclude each other.", param_hint="--backbone and --network")
     if checkpoints is not None and checkpoints.absolute() == out.absolute():
         raise typer.BadParameter("must be two folders.", param_hint="--checkpoints and --out")
     from ssdml.utils.validation import UNLABELED
@@ -68,7 +63,7 @@ def fit(
     codes, names = _encoded(labels)
     params = {
         "n_components": n_components,
-        "backbone": network or backbone,
+        "backbone": network,
         "epochs": epochs,
         "checkpoint_dir": checkpoints,
         "n_neighbors": n_neighbors,

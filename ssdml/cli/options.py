@@ -17,7 +17,7 @@ DataDir = Annotated[
 ]
 Out = Annotated[Path, typer.Option(help="Folder for results.jsonl and the report.")]
 ResultsDir = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of `compare` or `study`.")]
-COMPARED = ("input", "pca", "lda", "nca", "ssdml", "ssdml-residual", "deep-ssdml")  # if available
+COMPARED = ("input", "pca", "lda", "nca", "ssdml", "deep-ssdml")  # if available
 Methods = Annotated[
     str | None,
     typer.Option(

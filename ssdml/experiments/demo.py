@@ -29,7 +29,7 @@ from ssdml.experiments.runs.results import RESULTS
 from ssdml.experiments.runs.thumbnails import THUMBNAILS
 from ssdml.utils.persistence import atomic_write
 
-METHODS = ("input", "pca", "lda", "nca", "ssdml", "ssdml-residual", "ssdml-paper")
+METHODS = ("input", "pca", "lda", "nca", "ssdml", "ssdml-paper")
 OTHER_LABELS, OTHER_SEEDS = (2, 10), 3  # of the curve over the number of labels
 SMALL_METHODS = ("input", "lda", "ssdml")
 SMALL_ROWS = 400

@@ -99,7 +99,8 @@ def alternate(
     if len(np.unique(state.classes)) < 2:
         alone = input_alone(state.X, state.distributions, model.n_components)
         return alone._replace(fallback_reason=ONE_CLASS)
-    feature_map, history = Whitening(), []
+    feature_map = Whitening()
+    history: list[dict[str, Any]] = []
     for number in range(rounds):
         with stages(f"round {number + 1}"):
             if number > 0 and classes is not None:

@@ -23,7 +23,6 @@ from ssdml.graphs.neighbors.knn import knn_graph
 from ssdml.graphs.propagation.labels import propagate_labels
 from ssdml.graphs.triplets import Triplets
 from ssdml.metric.alternation import (
-    FEWEST_COLUMNS,
     N_TRIPLETS,
     ONE_CLASS,
     Classes,
@@ -33,7 +32,13 @@ from ssdml.metric.alternation import (
     update_metric,
 )
 from ssdml.metric.features import Whitening
-from ssdml.metric.selection import combined_components, fall_back, fewer_columns, spread
+from ssdml.metric.selection import (
+    FEWEST_COLUMNS,
+    combined_components,
+    fall_back,
+    fewer_columns,
+    spread,
+)
 from ssdml.metric.state import Learned, State
 from ssdml.utils.dask_arrays import check_block, rows_dtype
 from ssdml.utils.linalg import check_spread, covariance, graph_rows

@@ -11,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
 
+from ssdml.classification.forms import MAX_COLUMNS, TABLE_COLUMNS, linear_forms
+from ssdml.classification.pool import MAX_PROPAGATED, N_FOLDS, PROPAGATIONS, REGRESSIONS
 from ssdml.graphs.neighbors.knn import EXACT_WORK, exact_work, knn_graph
 from ssdml.graphs.propagation.deflation import N_MODES
-from ssdml.graphs.propagation.labels import BLOCK_ENTRIES
+from ssdml.graphs.propagation.smoothing import BLOCK_ENTRIES
 from ssdml.metric.alternation import N_TRIPLETS, count_rounds
 from ssdml.metric.estimator import SSDML, check_is_ssdml
-from ssdml.metric.features import RESIDUAL_COMPONENTS
-from ssdml.metric.selection import REFERENCE_ROWS, n_held_out
+from ssdml.metric.selection import FEWEST_COLUMNS
 from ssdml.utils.dask_arrays import rows_dtype
 from ssdml.utils.linalg import graph_rows
 from ssdml.utils.typing import Array
@@ -48,10 +49,10 @@ class FitPlan(NamedTuple):
 
     Examples
     --------
-    >>> FitPlan((StagePlan("neighbors", 2.0, 300.0), StagePlan("labels", 1.0, 400.0)))
+    >>> FitPlan((StagePlan("neighbors", 2.0, 300.0), StagePlan("classes", 1.0, 400.0)))
     FitPlan: 3.0 s, 400 MB at the peak
       neighbors            2.0 s     300 MB
-      labels               1.0 s     400 MB
+      classes              1.0 s     400 MB
     """
 
     stages: tuple[StagePlan, ...]
@@ -81,19 +82,47 @@ class FitShape(NamedTuple):
     n_samples: int
     n_features: int
     n_classes: int
-    n_searched: int  # columns of the neighbor search
+    n_searched: int  # columns of a form of the rows, in which neighbors are searched
     n_neighbors: int
     itemsize: int  # bytes per entry of X
-    residual: bool = False
+    n_forms: int = 1
     partition_size: int | None = None
     one_sided: bool = False  # affinities, by a walk from each row
+    n_components: int | None = None
+    input_weight: bool = True  # whether the input is kept
 
     @property
     def n_learned(self) -> int:
         """Columns of L."""
-        if self.residual:
-            return min(self.n_features, RESIDUAL_COMPONENTS)
         return max(1, min(self.n_features, self.n_classes - 1))
+
+    @property
+    def n_beside(self) -> int:
+        """Columns of class probabilities, learned metric and input side by side."""
+        return self.n_classes + self.n_learned + self.n_features
+
+    @property
+    def n_beside_searched(self) -> int:
+        """Columns in which later rounds search neighbors, at most."""
+        return self.n_beside if self.n_beside <= TABLE_COLUMNS else min(self.n_beside, MAX_COLUMNS)
+
+    @property
+    def n_represented(self) -> int:
+        """Columns of the representation."""
+        return self.n_features + self.n_classes * (self.input_weight and not self.one_sided)
+
+    @property
+    def n_embedded(self) -> int:
+        """Columns of the embedding."""
+        if not self.input_weight:
+            return self.n_learned
+        most = self.n_components or max(self.n_features, FEWEST_COLUMNS)
+        return min(most, self.n_beside)
+
+    @property
+    def propagates_folds(self) -> bool:
+        """Whether the pool propagates labels, without each fold in turn."""
+        return self.n_samples * self.n_classes * (N_FOLDS + 1) <= MAX_PROPAGATED
 
     @property
     def searches_by_index(self) -> bool:
@@ -139,7 +168,7 @@ def plan_fit(
     --------
     >>> plan = plan_fit(SSDML(), 2000, 8)
     >>> [stage.name for stage in plan.stages]
-    ['neighbors', 'labels', 'round 1', 'round 2']
+    ['neighbors', 'classes', 'round 1', 'round 2', 'embedding']
     """
     check_is_ssdml(estimator, "plan_fit")
     n_samples, n_features, n_classes = map(index, (n_samples, n_features, n_classes))
@@ -147,14 +176,19 @@ def plan_fit(
     size = min(n_samples, PILOT_ROWS, max(FEWEST_ROWS, int(PILOT_SHARE * n_samples)))
     _check_shape(n_samples, n_features, n_classes, rows, size)
     X, classes = pilot_data(rows, size, n_features, n_classes, np.dtype(dtype))
-    rounds = count_rounds(estimator, n_samples)  # the pilot alone would have fewer partitions
+    # By its own rows, the pilot would have fewer partitions and more rounds.
+    rounds = count_rounds(estimator, n_samples, n_samples)
     pilot = clone(estimator).set_params(verbose=0, random_state=0, max_rounds=rounds)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the pilot may be too small to learn from
         _stage_seconds(pilot, X[:WARM_UP_ROWS], classes)  # imports and compiles
         resident = _resident_bytes(rows, X)
         seconds = _stage_seconds(pilot, X, classes)
-    searched = graph_rows(X)
+    one_sided = pilot.propagation == "one-sided"
+    searched, n_forms = graph_rows(X), 1
+    if not one_sided:
+        forms = linear_forms(X, few=False)
+        searched, n_forms = forms[0](X), len(forms)
     few = FitShape(
         size,
         n_features,
@@ -162,18 +196,20 @@ def plan_fit(
         searched.shape[1],
         min(pilot.n_neighbors, size - 1),
         X.dtype.itemsize,
-        pilot.backbone is not None,
+        n_forms,
         pilot.partition_size,
-        pilot.propagation == "one-sided",
+        one_sided,
+        pilot.n_components,
+        pilot.input_weight > 0,
     )
     many = few._replace(n_samples=n_samples)
     few = few._replace(n_classes=min(n_classes, size // 2))  # classes with a label
     by_index = many.searches_by_index
     if by_index and not few.searches_by_index:
-        seconds["neighbors"] = _index_seconds(searched, pilot)
+        seconds["neighbors"] = n_forms * _index_seconds(searched, pilot)
     held = stage_bytes(many)
     work, at_pilot = (stage_work(shape, by_index=by_index) for shape in (many, few))
-    kinds = {name: name.partition(" ")[0] for name in seconds}
+    kinds = {name: stage_kind(name) for name in seconds}
     return FitPlan(
         tuple(
             StagePlan(
@@ -241,41 +277,68 @@ def _resident_bytes(*arrays: Any) -> float:
     return max(0.0, float(psutil.Process().memory_info().rss - within))
 
 
+def stage_kind(name: str) -> str:
+    """Kind of a stage: rounds after the first search neighbors again.
+
+    Examples
+    --------
+    >>> [stage_kind(name) for name in ("classes", "round 1", "round 3", "partition 2")]
+    ['classes', 'round', 'later round', 'partition']
+    """
+    kind, _, number = name.partition(" ")
+    return f"later {kind}" if kind == "round" and number != "1" else kind
+
+
 def stage_bytes(shape: FitShape) -> dict[str, float]:
     """Peak bytes of each kind of stage, including X and the results of earlier stages.
 
     Examples
     --------
-    >>> held = stage_bytes(FitShape(10**6, 64, 100, 60, 10, 4))
+    >>> held = stage_bytes(FitShape(10**6, 64, 100, 64, 10, 4))
     >>> {stage: round(number / 1e9, 1) for stage, number in held.items()}
-    {'neighbors': 0.9, 'labels': 3.1, 'round': 2.2, 'partition': 2.6}
     """
-    n, d, n_classes, searched, k, itemsize, residual, partition_size, one_sided = shape
+    n, d, n_classes, searched, k, itemsize = shape[:6]
     rows = n * d * itemsize
-    projected = n * searched * itemsize if searched < d else 0
-    graph = n * k * (INDEX + itemsize) + projected
-    distributions = n * n_classes * itemsize
+    edges, distributions = SYMMETRIC * n * k, n * n_classes * SINGLE
+    graph = n * k * (INDEX + SINGLE)
+    forms = shape.n_forms * (n * searched * SINGLE + graph)
 
-    found = 3 * n * (k + 1) * (INDEX + itemsize)  # blocks, their concatenation, without self
+    found = 3 * n * (k + 1) * (INDEX + SINGLE)  # blocks, their concatenation, without self
     coded = n * (searched / 2 + INDEX)
-    neighbors = projected + max(rows if projected else 0, found + coded)
+    neighbors = rows + forms + found + coded
 
-    edge = 4 * (INDEX / 2 + FLOAT) - SINGLE  # plain, scaled, by row blocks, those in float32
-    block = BLOCK_ENTRY * min(n * n_classes, max(n, BLOCK_ENTRIES))
-    labels = SYMMETRIC * n * k * edge + block + 2 * distributions  # scores are as large
+    def solved(columns: int) -> float:
+        """Sources, solution, and the block of columns that is solved for."""
+        block = BLOCK_ENTRY * min(n * columns, max(n, BLOCK_ENTRIES))
+        return 2 * n * columns * SINGLE + block
 
+    shared = edges * (INDEX / 2 + SINGLE)  # the matrix of a diffusion
+    made = 3 * edges * (INDEX / 2 + FLOAT)  # while it is made
+    views = (len(REGRESSIONS) - 2) * n * searched * SINGLE  # smoothed
+    scores = len(PROPAGATIONS) * distributions * shape.propagates_folds
+    pool = shape.n_forms * (shared + views + scores)
+    classes = pool + max(made, solved(searched), solved(n_classes), 3 * distributions)
+    if shape.one_sided:
+        classes = edges * (INDEX + FLOAT + SINGLE) + solved(n_classes)
+
+    scaled = rows * (shape.n_forms > 1)
+    kept = rows + scaled + forms + 2 * distributions  # with the evidence
     triplets = 6 * N_TRIPLETS * d * FLOAT
-    step: float = n * (d + shape.n_learned) * FLOAT + triplets
-    if residual:  # standardized rows; the graph of the embedding beside that of the input
-        step = n * d * FLOAT + max(step, graph + labels)
-    if one_sided:
-        step = max(step, 4 * n * N_MODES * itemsize)
-    part = min(1.0, (partition_size or n) / n)
+    step = n * (d + shape.n_learned) * FLOAT + triplets
+    beside = 2 * n * shape.n_beside * itemsize + n * shape.n_beside_searched * SINGLE
+    later = max(beside + found, beside / 2 + graph + made, graph + shared + solved(n_classes))
+    if shape.one_sided:
+        step = later = max(step, 4 * n * N_MODES * itemsize)
+    part = min(1.0, (shape.partition_size or n) / n)
+    represented = n * shape.n_represented * itemsize * (shape.n_represented > d)
+    embedded = n * shape.n_embedded * itemsize
     return {
-        "neighbors": rows + neighbors,
-        "labels": rows + graph + labels,
-        "round": rows + graph + distributions + step,
-        "partition": rows + graph + distributions + part * (step + graph),
+        "neighbors": neighbors,
+        "classes": rows + forms + classes + distributions,
+        "round": kept + step,
+        "later round": kept + distributions + max(step, later),
+        "embedding": kept + distributions + graph + 2 * represented + embedded,
+        "partition": kept + part * (step + graph),
     }
 
 
@@ -290,21 +353,32 @@ def stage_work(shape: FitShape, *, by_index: bool) -> dict[str, float]:
     >>> shapes = [FitShape(n, 64, 10, 64, 10, 4) for n in (20_000, 100_000)]
     >>> few, many = (stage_work(shape, by_index=False) for shape in shapes)
     >>> {stage: round(many[stage] / few[stage], 1) for stage in many}
-    {'neighbors': 18.1, 'labels': 5.9, 'round': 1.4, 'partition': 5.0}
     """
-    n, d, n_classes, searched, k, _, residual, partition_size, one_sided = shape
-    # The exponent of the approximate search was measured, from 50,000 to 1,000,000 rows.
-    neighbors = 2e4 * n**1.15 if by_index else 0.02 * exact_work(n, searched) + 2e4 * n
-    labels = 50 * n**1.1 * n_classes * k  # superlinear: more rows, more cache misses
-    validated = n_held_out(n)
-    step = 2e8 + 6 * validated * min(n, validated + REFERENCE_ROWS)
-    step += 20 * n * (d + shape.n_learned + n_classes)
-    if residual:  # training steps, the head on all rows, and the graph of the embedding
-        from ssdml.metric.residual import schedule_for
+    n, d, n_classes, searched, k = shape[:5]
 
-        step += 4e4 * schedule_for(n).n_steps * (d + 100)
-        step += 200 * n * d + neighbors + labels
-    if one_sided:
-        step += 1e6 * n
-    partition = min(n, partition_size or n)
-    return {"neighbors": neighbors, "labels": labels, "round": step, "partition": partition}
+    def search(columns: int, by_index: bool) -> float:
+        # The exponent of the approximate search was measured, from 50,000 to 1,000,000 rows.
+        return 2e4 * n**1.15 if by_index else 0.02 * exact_work(n, columns) + 2e4 * n
+
+    def solved(columns: float) -> float:
+        return 50 * n**1.1 * columns * k  # superlinear: more rows, more cache misses
+
+    neighbors = shape.n_forms * search(searched, by_index)
+    columns = 2 * searched + len(PROPAGATIONS) * (N_FOLDS + 1) * n_classes * shape.propagates_folds
+    classes = shape.n_forms * (solved(columns) + 50 * n * searched * n_classes) + solved(n_classes)
+    if shape.one_sided:
+        classes = solved(n_classes)
+    step = 2e8 + 20 * n * (d + shape.n_learned + n_classes)
+    beside = shape.n_beside_searched
+    later = step + search(beside, exact_work(n, beside) > EXACT_WORK) + solved(n_classes)
+    if shape.one_sided:
+        step = later = step + 1e6 * n
+    embedding = 5 * n * (searched**2 + shape.n_represented * shape.n_embedded + k * n_classes)
+    return {
+        "neighbors": neighbors,
+        "classes": classes,
+        "round": step,
+        "later round": later,
+        "embedding": embedding,
+        "partition": min(n, shape.partition_size or n),
+    }

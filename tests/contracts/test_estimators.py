@@ -12,12 +12,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ssdml import SSDML
 from ssdml.baselines import APIT, APLLR, ISDML, LRML, SERAPH
-from ssdml.networks.training import Schedule
 
-N_STEPS = 20  # of a backbone's training: the contract does not test quality
 ESTIMATORS = [
     SSDML(),
-    SSDML(backbone="residual", max_rounds=1),
+    SSDML(input_weight=0.0, max_rounds=1),
     SSDML.paper(),
     LRML(),
     ISDML(),
@@ -29,11 +27,8 @@ every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
 
 
 @pytest.fixture(autouse=True)
-def _short_training(monkeypatch):
+def _few_triplets(monkeypatch):
     monkeypatch.setattr("ssdml.metric.alternation.N_TRIPLETS", 5000)
-    monkeypatch.setattr(
-        "ssdml.metric.residual.schedule_for", lambda n_rows: Schedule(n_steps=N_STEPS)
-    )
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +123,7 @@ def test_predictions_are_accurate_distributions(estimator, data):
     proba = model.predict_proba(X)
     assert proba.shape == (len(X), 3)
     assert proba.min() >= 0
-    np.testing.assert_allclose(proba.sum(axis=1), 1, atol=1e-12)
+    np.testing.assert_allclose(proba.sum(axis=1), 1, atol=1e-6)  # float32
     assert (model.predict(X) == model.transduction_).mean() > 0.9
     assert model.score(X, y) > 0.9
 

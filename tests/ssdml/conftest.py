@@ -1,12 +1,10 @@
-"""Data with a few labels, read-only, and a short training of backbones."""
+"""Data with a few labels, read-only, and fewer triplets."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits, make_blobs
-
-from ssdml.networks.training import Schedule
 
 
 @pytest.fixture(scope="session")
@@ -53,8 +51,3 @@ def few_triplets(monkeypatch):
 def small_partitions(monkeypatch, few_triplets):
     """Partitions of a dask array have 200 rows."""
     monkeypatch.setattr("ssdml.metric.out_of_core.PARTITION_ROWS", 200)
-
-
-@pytest.fixture
-def short_training(monkeypatch, few_triplets):
-    monkeypatch.setattr("ssdml.metric.residual.schedule_for", lambda n_rows: Schedule(n_steps=20))

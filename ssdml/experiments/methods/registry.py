@@ -86,7 +86,6 @@ METHODS: dict[str, Factory] = {
     "apllr": Method("ssdml.baselines:APLLR"),
     "apit": Method("ssdml.baselines:APIT"),
     "ssdml": Method("ssdml:SSDML"),
-    "ssdml-residual": Method("ssdml:SSDML", backbone="residual"),
     "ssdml-paper": Method("ssdml:SSDML.paper"),
 }
 

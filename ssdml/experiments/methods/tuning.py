@@ -51,8 +51,7 @@ GRIDS: dict[str, Settings] = {
     "isdml": grid(dissimilar_weight=[None, 0.0], graph_weight=[1.0, 0.1, 10.0]),
     "apllr": grid(shrinkage=[0.1, 0.5, 0.9], graph_weight=[None, 0.1]),
     "apit": grid(prior=["itml", "gmml"], graph_weight=[None, 0.1, 0.01]),
-    "ssdml": grid(n_neighbors=[10, 6, 20], decay=[0.99, 0.9]),
-    "ssdml-residual": grid(n_neighbors=[10, 6, 20], decay=[0.99, 0.9]),
+    "ssdml": grid(n_neighbors=[10, 6, 20], max_rounds=[None, 1]),
     "ssdml-paper": grid(n_neighbors=[10, 6, 20], decay=[0.99, 0.9]),
     "umap": grid(n_neighbors=[15, 8, 30], n_components=[10, 2]),
 } | {

@@ -92,10 +92,10 @@ STYLES = {
     "lda": Style("#ee3377", "^", "▲"),
     "nca": Style("#009988", "v", "▼"),
     "ssdml": Style("#0077bb", "D", "◆"),
-    "ssdml-residual": Style("#ee7733", "P", "✚"),
     "ssdml-paper": Style("#aa3377", "X", "✖"),
 }
 OTHER_STYLES = [
+    Style("#ee7733", "P", "✚"),
     Style("#aa8800", "s", "■"),
     Style("#cc3311", "D", "◆"),
     Style("#6699cc", "^", "▲"),

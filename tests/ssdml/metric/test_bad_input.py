@@ -18,12 +18,12 @@ from sklearn.exceptions import DataConversionWarning, NotFittedError
 
 from ssdml import SSDML
 
-MODELS = [SSDML(), SSDML(backbone="residual", max_rounds=1), SSDML.paper()]
+MODELS = [SSDML(), SSDML(propagation="one-sided", mining="neighborhood"), SSDML.paper()]
 
 
-@pytest.fixture(params=MODELS, ids=["linear", "residual", "paper"])
-def model(request, short_training):
-    """A new estimator of each kind, with a short training."""
+@pytest.fixture(params=MODELS, ids=["default", "one-sided", "paper"])
+def model(request, few_triplets):
+    """A new estimator of each kind, with few triplets."""
     return type(request.param)(**request.param.get_params()).set_params(random_state=0)
 
 
@@ -193,21 +193,14 @@ def test_score_needs_labels(X, y):
 # Few, unusual or unreachable labels
 
 
-# The only labels do not reach one cluster.
-beyond_reach = partial(
-    pytest.warns, RuntimeWarning, match="no label reaches 30 of 90 rows; they get the class prior"
-)
-
-
-@pytest.mark.parametrize("backbone", [None, "residual"])
-def test_one_labeled_class_returns_the_input(X, y, backbone):
-    model = SSDML(backbone=backbone)
+def test_one_labeled_class_returns_the_input(X, y):
+    model = SSDML()
     message = (
         "returns the input instead: propagation finds a single class. Label at least one other"
     )
-    with beyond_reach(), pytest.warns(UserWarning, match=message) as caught:
+    with pytest.warns(UserWarning, match=message) as caught:
         model.fit(X, np.where(y == 1, 1, -1))
-    assert caught[-1].filename == __file__
+    assert caught[0].filename == __file__
     np.testing.assert_array_equal(model.transform(X), X)
     np.testing.assert_array_equal(model.predict(X), 1)
 
@@ -215,7 +208,7 @@ def test_one_labeled_class_returns_the_input(X, y, backbone):
 def test_one_labeled_class_is_enough_for_the_paper(X, y):
     """Its triplets come from neighborhoods, not from classes."""
     model = SSDML.paper(random_state=0)
-    with beyond_reach():
+    with pytest.warns(RuntimeWarning, match="no label reaches 30 of 90 rows; they get the class"):
         model.fit(X, np.where(y == 1, 1, -1))
     np.testing.assert_array_equal(model.predict(X), 1)
     check_finite_everywhere(model, X)
@@ -310,13 +303,22 @@ def test_all_rows_may_be_labeled(model, X):
     assert model.fit(X, labels).score(X, labels) > 0.95
 
 
-def test_unreached_rows_warn(model, X, y):
+@pytest.mark.parametrize("make", [partial(SSDML, propagation="one-sided"), SSDML.paper])
+def test_unreached_rows_warn(make, X, y):
     rows = np.vstack([X, X + 1000])
+    model = make(mining="neighborhood", random_state=0)
     with pytest.warns(RuntimeWarning, match="no label reaches 90 of 180 rows"):
         model.fit(rows, np.r_[y, np.full(90, -1)])
     check_finite_everywhere(model, rows)
     prior = np.bincount(y[y >= 0]) / 24
     np.testing.assert_allclose(model.label_distributions_[90:], np.tile(prior, (90, 1)))
+
+
+def test_classifiers_reach_rows_beyond_the_graph(X, y):
+    rows = np.vstack([X, X + 1000])
+    model = SSDML(random_state=0).fit(rows, np.r_[y, np.full(90, -1)])
+    check_finite_everywhere(model, rows)
+    np.testing.assert_allclose(model.label_distributions_.sum(axis=1), 1, rtol=1e-6)
 
 
 def test_isolated_class_is_found(model, X, y, rng):
@@ -376,7 +378,8 @@ def test_equal_rows_warn(model, y, value, balanced):
     rows = np.full((90, 4), value)
     labels = np.where(y < 0, -1, np.arange(90) % 3) if balanced else y
     message = r"SSDML: X must have rows that differ; got 90 equal ones\. Check how X was made"
-    is_input = model.partition_size is None and not balanced  # propagation finds a single class
+    # One-sided propagation finds a single class; folds are predicted to be of the other classes.
+    is_input = model.partition_size is None and balanced == (model.propagation == "two-sided")
     expected = pytest.warns(UserWarning, match="returns the input instead")
     with (
         pytest.warns(UserWarning, match=message) as caught,
@@ -404,7 +407,8 @@ def test_zero_and_constant_rows_are_allowed(model, X, y):
 def test_one_feature_is_enough(model, X, y, n_components):
     rows = X[:, :1]
     model.set_params(guard=False, n_components=n_components).fit(rows, y)
-    assert model.transform(rows).shape == (90, 1)
+    if n_components is not None or model.partition_size is not None:
+        assert model.transform(rows).shape == (90, 1)
     check_finite_everywhere(model, rows)
 
 
@@ -443,18 +447,18 @@ def test_read_only_arrays_are_not_modified(model, X, y):
 @pytest.mark.parametrize(
     "kernel",
     [
-        "ssdml.metric.estimator.knn_graph",
-        "ssdml.metric.estimator.propagate_labels",
+        "ssdml.classification.forms.knn_graph",
+        "ssdml.metric.estimator.learn_classes",
         "ssdml.metric.alternation.mine_triplets",
         "ssdml.metric.alternation.learn_metric",
         "ssdml.metric.estimator.embed",  # the last step, when the components are known
     ],
 )
-def test_interrupted_fit_is_not_fitted(model, X, y, monkeypatch, kernel):
+def test_interrupted_fit_is_not_fitted(X, y, monkeypatch, kernel):
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
-    model.fit(X, y)
+    model = SSDML(random_state=0).fit(X, y)
     with monkeypatch.context() as patch:
         patch.setattr(kernel, interrupt)
         with pytest.raises(KeyboardInterrupt):
@@ -486,8 +490,3 @@ def test_overflowing_variance_raises(rng):
     X = rng.standard_normal((40, 3)) * 1e200
     with pytest.raises(ValueError, match=r"X must have a finite variance.*Scale X down"):
         SSDML().fit(X, np.arange(40) % 2)
-
-
-def test_backbone_with_partitions_raises(rng):
-    with pytest.raises(ValueError, match="backbone must be None with partition_size"):
-        SSDML.paper(backbone="residual").fit(rng.standard_normal((40, 3)), np.arange(40) % 2)

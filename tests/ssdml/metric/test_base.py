@@ -14,8 +14,9 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils.validation import validate_data
 
 from ssdml import SSDML
+from ssdml.classification.new_rows import ClassInterpolator
 from ssdml.metric.base import BLOCK_ENTRIES, LearnedMetric, embed
-from ssdml.metric.features import ResidualRepresentation
+from ssdml.metric.features import ClassRepresentation
 
 
 class Stretch(LearnedMetric, BaseEstimator):
@@ -147,21 +148,28 @@ def test_faiss_index_finds_nearest_neighbors(X):
     np.testing.assert_allclose(squares, np.sort(full, axis=1)[:, :3], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["linear", "residual", "out of core"])
+@pytest.mark.parametrize("kind", ["linear", "classes", "out of core"])
 def test_models_of_earlier_versions_load(X, rng, tmp_path, kind):
-    """Names as version 0.1 wrote them."""
+    """Names as version 0.1 writes them."""
     arrays = {
-        "components_": rng.standard_normal((2, 2 if kind != "residual" else 3)),
+        "components_": rng.standard_normal((2, 2 if kind == "linear" else 4)),
         "classes_": np.array([3, 7]),
         "label_distributions_": rng.dirichlet(np.ones(2), 20),
         "transduction_": np.array([3, 7] * 10),
     }
-    layers = {"hidden_weight": (4, 2), "hidden_bias": 4, "output_weight": (2, 4), "output_bias": 2}
-    shapes = {"mean": 2, "scale": (), **layers, "metric": (2, 1)}
-    if kind == "residual":
-        parts = [np.asarray(rng.standard_normal(shape)) for shape in shapes.values()]
-        arrays |= {f"representation_{n}": part for n, part in zip(shapes, parts, strict=True)}
-    represented = ResidualRepresentation(*parts)(X) if kind == "residual" else X
+    represented = X
+    if kind != "linear":
+        parts = {
+            "mean": np.zeros(2),
+            "matrix": np.eye(2),
+            "rows": X.astype(np.float32),
+            "scales": np.ones(20),
+            "trend": rng.standard_normal((3, 2)).astype(np.float32),
+            "residuals": rng.standard_normal((20, 2)).astype(np.float32),
+            "n_neighbors": np.array(3),
+        }
+        arrays |= {f"classifier_{name}": part for name, part in parts.items()}
+        represented = ClassRepresentation(ClassInterpolator(**parts))(X)
     arrays["embedding_"] = represented @ arrays["components_"].T
     if kind == "out of core":
         arrays["reference_rows_"] = np.arange(10)
@@ -175,7 +183,7 @@ def test_models_of_earlier_versions_load(X, rng, tmp_path, kind):
         "params": SSDML(n_neighbors=3).get_params(),
         "n_features_in": 2,
         "feature_names_in": ["a", "b"],
-        "confidence_powers": [2.0, 3.0],
+        "represents_classes": kind != "linear",
         "input_weight": None,
     }
     (tmp_path / "config.json").write_text(json.dumps(config))
@@ -185,4 +193,3 @@ def test_models_of_earlier_versions_load(X, rng, tmp_path, kind):
     assert model.predict_proba(frame).shape == (20, 2)
     assert set(model.predict(frame)) <= {3, 7}
     assert model.input_weight_ == np.inf
-    assert model.confidence_powers_ == (2.0, 3.0)
