@@ -21,12 +21,29 @@ from ssdml.utils.dask_arrays import check_dask_array, is_dask, map_row_blocks
 from ssdml.utils.labels import check_same_kind, read_labels
 from ssdml.utils.linalg import check_spread
 from ssdml.utils.parallel import row_blocks
-from ssdml.utils.persistence import load_state, save_state
+from ssdml.utils.persistence import check_arrays, load_state, restoring, save_state
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import UNLABELED, check_finite, without_container
 
 BLOCK_ENTRIES = 2**18  # of the rows that are checked and multiplied at once
 SAVED = ("components_", "label_distributions_", "embedding_")
+# Kind and axes of saved arrays: l components of d features, n rows, r of them references,
+# c classes, h hidden units.
+LABEL_SHAPES = {"classes_": "* c", "transduction_": "* n"}
+SHAPES = LABEL_SHAPES | {
+    "components_": "f l {width}",
+    "label_distributions_": "f n c",
+    "embedding_": "f r l",
+}
+REPRESENTATION = {
+    "representation_mean": "f {d}",
+    "representation_scale": "f",
+    "representation_hidden_weight": "f h {d}",
+    "representation_hidden_bias": "f h",
+    "representation_output_weight": "f {d} h",
+    "representation_output_bias": "f {d}",
+    "representation_metric": "f {d} k",
+}
 
 
 class EmbeddingMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -356,8 +373,10 @@ class LearnedMetric(EmbeddingMixin):
         """Load an estimator saved by :meth:`save`."""
         config, arrays = load_state(folder, cls.__name__)
         fields = [f"representation_{name}" for name in ResidualRepresentation._fields]
-        try:
+        with restoring(folder, cls.__name__, config):
             model = cls(**config["params"])
+            model._validate_params()
+            _check_saved(config, arrays)
             for name in SAVED:
                 setattr(model, name, arrays[name])
             model._restore_labels(arrays, config.get("class_names"))
@@ -367,13 +386,9 @@ class LearnedMetric(EmbeddingMixin):
             if config["feature_names_in"] is not None:
                 model.feature_names_in_ = np.array(config["feature_names_in"], dtype=object)
             weight = config["input_weight"]
-        except (KeyError, TypeError) as error:
-            raise ValueError(
-                f"{cls.__name__}.load: {folder} is damaged: {error}. Save it again."
-            ) from error
-        model.input_weight_ = np.inf if weight is None else weight
-        model.reference_rows_ = arrays.get("reference_rows_")
-        model.confidence_powers_ = tuple(config.get("confidence_powers", (1.0, 1.0)))
+            model.input_weight_ = np.inf if weight is None else weight
+            model.reference_rows_ = arrays.get("reference_rows_")
+            model.confidence_powers_ = tuple(config.get("confidence_powers", (1.0, 1.0)))
         model.triplets_, model.history_ = None, []
         return model
 
@@ -457,3 +472,40 @@ def limit_neighbors(n_neighbors: int, n_samples: int, who: str, *, stacklevel: i
         stacklevel=stacklevel,
     )
     return n_samples - 1
+
+
+def _check_saved(config: dict[str, Any], arrays: dict[str, Array]) -> None:
+    """Raise ValueError, KeyError or TypeError unless the parts of a saved model fit together."""
+    d, names = config["n_features_in"], config["feature_names_in"]
+    if type(d) is not int or d < 1:
+        raise ValueError(f"n_features_in must be a positive integer; got {d!r}")
+    if names is not None and (len(names) != d or {type(name) for name in names} != {str}):
+        raise ValueError(f"feature_names_in must be {d} names; got {names!r}")
+    weight, powers = config["input_weight"], config.get("confidence_powers", [1.0, 1.0])
+    numbers = [0.0 if weight is None else weight, *powers]
+    if len(numbers) != 3 or not all(type(n) in (int, float) and n >= 0 for n in numbers):
+        raise ValueError(f"input_weight and two confidence_powers must be numbers; got {numbers}")
+    shapes, width, rows = dict(SHAPES), d, arrays.get("reference_rows_")
+    if any(name in arrays for name in REPRESENTATION):
+        shapes |= REPRESENTATION
+        width += arrays["representation_metric"].shape[-1]
+    if rows is None:
+        shapes["embedding_"] = "f n l"
+    else:
+        shapes["reference_rows_"] = "i r"
+    check_arrays(arrays, {name: s.format(d=d, width=width) for name, s in shapes.items()})
+    n_rows = len(arrays["label_distributions_"])
+    if rows is not None and rows.size and not 0 <= rows.min() <= rows.max() < n_rows:
+        raise ValueError(f"reference_rows_ must be from 0 to {n_rows - 1}")
+    check_class_names(config, arrays)
+
+
+def check_class_names(config: dict[str, Any], arrays: dict[str, Array]) -> None:
+    """Raise ValueError unless the names of saved classes are text, and their codes name one."""
+    names, codes = config.get("class_names"), arrays["transduction_"]
+    if names is None:
+        return
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"class_names must be a list of names; got {names!r}")
+    if codes.dtype.kind != "i" or (codes.size and not 0 <= codes.min() <= codes.max() < len(names)):
+        raise ValueError(f"transduction_ must be integers from 0 to {len(names) - 1}")
