@@ -3,6 +3,8 @@
 ``python examples/compare_losses.py digits banking77 --out losses`` trains on half of the classes
 and scores the others over five seeds, with settings chosen on held-out training classes. It prints
 paired differences with published ones, draws ``losses.png``, and resumes interrupted runs.
+``--losses triplet+da dgcrl`` compares some, and the losses they add to; ``--ablation`` compares the
+eight rows of ProxyGML's ablation instead, with published settings and without a search.
 ``--no-any-rate`` skips the search of the learning rate, ``--no-few`` the runs with five labels per
 class. On data sets with fewer than 20 classes all seeds train on the same half, so intervals cover
 initial weights and batches only. Losses that need pytorch-metric-learning are skipped without it.
@@ -13,39 +15,57 @@ from pathlib import Path
 
 from reproduction.loss_search import compare_losses
 from reproduction.loss_tables import draw_losses, loss_table, summary_lines
-from reproduction.losses import INSTALL, LIBRARY, LOSSES, unavailable
+from reproduction.losses import (
+    ABLATION,
+    COMPARED,
+    INSTALL,
+    LIBRARY,
+    LOSSES,
+    unavailable,
+    with_bases,
+)
 
 from ssdml.datasets import load_dataset
+from ssdml.experiments.runs.job import SCORES
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("datasets", nargs="+")
-parser.add_argument("--losses", nargs="+", default=list(LOSSES), metavar="LOSS")
+parser.add_argument(
+    "--losses",
+    nargs="+",
+    default=COMPARED,
+    choices=LOSSES,
+    metavar="LOSS",
+    help=", ".join(COMPARED),
+)
+parser.add_argument("--ablation", action="store_true", help="of ProxyGML, in place of --losses")
 parser.add_argument("--seeds", type=int, default=5)
 parser.add_argument("--n-steps", type=int, help="training steps; default 100, or 200 for images")
 parser.add_argument("--out", type=Path, default=Path("losses"))
-parser.add_argument("--score", default="R@1", help="in tables and figure")
+parser.add_argument("--score", default="R@1", choices=SCORES, help="in tables and figure")
 parser.add_argument("--n-jobs", type=int, default=1, help="runs at a time")
 parser.add_argument("--any-rate", action=argparse.BooleanOptionalAction, default=True)
 parser.add_argument("--few", action=argparse.BooleanOptionalAction, default=True)
 
 if __name__ == "__main__":
     given, found = parser.parse_args(), {}
-    missing = unavailable(given.losses)
-    losses = [name for name in given.losses if name not in missing]
+    wanted = list(ABLATION) if given.ablation else with_bases(given.losses)
+    missing = unavailable(wanted)
+    losses = [name for name in wanted if name not in missing]
     if missing:
         print(f"skipped, need {LIBRARY} ({INSTALL}): {', '.join(missing)}")
     if not losses:
         parser.exit(1, "no loss left to compare\n")
-    for name in given.datasets:
+    for name, dataset in {name: load_dataset(name) for name in given.datasets}.items():
         found[name] = compare_losses(
-            load_dataset(name),
+            dataset,
             given.out / Path(name).stem,
             losses=losses,
             seeds=range(given.seeds),
             n_steps=given.n_steps,
             n_jobs=given.n_jobs,
-            any_rate=given.any_rate,
-            few=given.few,
+            any_rate=given.any_rate and not given.ablation,
+            few=given.few and not given.ablation,
         )
         print(*loss_table(name, found[name], given.score), sep="\n", flush=True)
     print(*summary_lines(found, given.score), sep="\n")

@@ -49,7 +49,8 @@ class ClassPrediction(NamedTuple):
         Whether an edge leads to the class.
     log_probabilities : tensor of shape (n_rows, n_classes)
         Log-softmax over the classes reached; minus infinity for the others, to be filled with 0
-        (``masked_fill(~reached, 0)``) before a product with probabilities.
+        (``masked_fill(~reached, 0)``) before a product with probabilities. Without mask softmax,
+        over all classes.
     """
 
     sums: torch.Tensor
@@ -104,13 +105,14 @@ def proxy_subgraph(
     *,
     ratio: float = 0.05,
     k: int | None = None,
+    positive_mask: bool = True,
 ) -> ProxySubgraph:
     r"""Connect each row to k proxies: those of its class first, then the most similar.
 
     .. math:: W_{ij} = S_{ij} \text{ if } j \in \text{top-}k(S_i + S^{pos}_i), \text{ else } 0
 
     where :math:`S^{pos}` lifts the proxies of a labeled row's class above all others. An unlabeled
-    row takes the k most similar proxies of all.
+    row takes the k most similar proxies of all, as does every row without the positive mask.
 
     Parameters
     ----------
@@ -120,9 +122,12 @@ def proxy_subgraph(
         A class of ``proxy_classes``, or -1 where unlabeled.
     proxy_classes : tensor of shape (n_proxies,), integers
     ratio : float
-        Share of all proxies in a subgraph, above 0 and at most 1: ``k = ⌈ratio · n_proxies⌉``.
+        Share of all proxies in a subgraph, above 0 and at most 1: ``k = ⌈ratio · n_proxies⌉``, in
+        floating point as in the code of [1]_ (0.07 of 100 are 8).
     k : int or None
         Number of proxies in a subgraph, in place of ``ratio``; clipped to 1 and n_proxies.
+    positive_mask : bool
+        Whether to lift the proxies of a row's class, by :math:`S^{pos}`.
 
     Returns
     -------
@@ -163,12 +168,17 @@ def proxy_subgraph(
     raise_if_any(unknown, condition, "Number the classes from 0, and give each a proxy.")
 
     k = _subgraph_size(ratio, k, similarities.shape[1])
-    indices = _top_k(_guided(similarities.detach(), same_class, k), k)
+    keys = similarities.detach()
+    indices = _top_k(_guided(keys, same_class, k) if positive_mask else keys, k)
     return ProxySubgraph(indices, similarities.gather(1, indices))
 
 
 def reverse_label_propagation(
-    weights: torch.Tensor, classes: torch.Tensor, n_classes: int
+    weights: torch.Tensor,
+    classes: torch.Tensor,
+    n_classes: int,
+    *,
+    mask_softmax: bool = True,
 ) -> ClassPrediction:
     r"""Sum the edge weights of each row by class, and take their masked softmax.
 
@@ -186,6 +196,9 @@ def reverse_label_propagation(
         Class of each edge's proxy, from 0 to ``n_classes - 1``; of shape (k,) if all rows are
         connected to the same k proxies.
     n_classes : int
+    mask_softmax : bool
+        Whether the softmax leaves out the classes that no edge leads to; if not, M is 1
+        everywhere.
 
     Returns
     -------
@@ -230,7 +243,8 @@ def reverse_label_propagation(
     ends = classes.long().expand_as(weights)
     sums = weights.new_zeros(len(weights), n_classes).scatter_add(1, ends, weights)
     reached = torch.zeros_like(sums, dtype=torch.bool).scatter(1, ends, True)
-    log_probabilities = sums.masked_fill(~reached, -math.inf).log_softmax(dim=1)
+    logits = sums.masked_fill(~reached, -math.inf) if mask_softmax else sums
+    log_probabilities = logits.log_softmax(dim=1)
     return ClassPrediction(sums, reached, log_probabilities)
 
 
@@ -241,8 +255,7 @@ def _subgraph_size(ratio: float, k: int | None, n_proxies: int) -> int:
                 f"proxy_subgraph: ratio must be above 0 and at most 1; got {ratio}. Pass a share "
                 "of all proxies, or their number as k."
             )
-        # 0.07 * 100 is 7.000000000000001, which must not count as 8.
-        k = math.ceil(round(ratio * n_proxies, 6))
+        k = math.ceil(ratio * n_proxies)
     if isinstance(k, bool) or not isinstance(k, Integral):
         raise TypeError(f"proxy_subgraph: k must be an integer or None; got {k!r}.")
     return min(max(int(k), 1), n_proxies)

@@ -108,7 +108,7 @@ def test_datasets_bytes_and_validation_follow():
 
 def test_custom_losses_follow():
     X, _, labels = small_images(n=140)
-    losses = [(0.01, GraphConsistency()), ProxyGMLLoss(10, 16)]
+    losses = [(0.01, GraphConsistency()), ProxyGMLLoss(10, 16, ratio=0.5)]
     short = {"epochs": 1, "losses": losses, "batch_size": 70, "mixed_precision": False}
     here, there = (small_model(device=device, **short) for device in ("cpu", DEVICE))
     assert_close(there.fit(X, labels).transform(X), here.fit(X, labels).transform(X))

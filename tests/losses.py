@@ -10,6 +10,7 @@ import torch
 from ssdml.losses import (
     AngularTripletLoss,
     BinomialDevianceLoss,
+    ContrastiveLoss,
     DecorrelatedCentersLoss,
     DensityAdaptivity,
     EntropyRegularizer,
@@ -27,22 +28,33 @@ DENSITIES = (0.2, 0.5, 0.9)
 LOSSES: dict[str, Callable[[], Loss]] = {
     "angular": AngularTripletLoss,
     "binomial": BinomialDevianceLoss,
+    "contrastive": ContrastiveLoss,
+    "contrastive, free": lambda: ContrastiveLoss(margin=9.0, normalize=False),
     "n-pair": NPairBatchLoss,
     "n-pair, unit": lambda: NPairBatchLoss(normalize=True),
     "consistency": GraphConsistency,
     "consistency of graphs": lambda: GraphConsistency(form="graphs", normalize=False),
     "density": lambda: DensityAdaptivity(C, DENSITIES),
     "density, free": lambda: DensityAdaptivity(C, normalize=False),
+    "density, fixed": lambda: DensityAdaptivity(C, DENSITIES, learned=False),
     "entropy": EntropyRegularizer,
     "orthogonality": GlobalOrthogonalRegularizer,
     "proxies": lambda: ProxyGMLLoss(C, D, n_proxies=4, ratio=0.5),
+    "proxies, no mask": lambda: ProxyGMLLoss(
+        C, D, n_proxies=4, ratio=0.3, positive_mask=False, mask_softmax=False
+    ),
     "centers": lambda: DecorrelatedCentersLoss(C, D, scale=4.0),
     "centers, free": lambda: DecorrelatedCentersLoss(C, D, scale=4.0, normalize=False),
     "ranking": lambda: GlobalCenterRankingLoss(C, D),
+    "ranking, batch": lambda: GlobalCenterRankingLoss(C, D, hinge="batch"),
     "sum": lambda: BinomialDevianceLoss() + 0.1 * DensityAdaptivity(C, DENSITIES),
 }
-PAIRED = ("angular", "binomial", "n-pair", "n-pair, unit", "entropy", "orthogonality")
-OF_ROWS = ("density", "density, free", "proxies", "centers", "centers, free", "ranking")
+PAIRED = (
+    *("angular", "binomial", "contrastive", "contrastive, free", "n-pair", "n-pair, unit"),
+    *("entropy", "orthogonality"),
+)
+HELD = ("proxies", "proxies, no mask", "centers", "centers, free", "ranking", "ranking, batch")
+OF_ROWS = ("density", "density, free", "density, fixed", *HELD)
 
 
 def make(name: str, dtype: torch.dtype = torch.float64) -> Loss:

@@ -158,10 +158,10 @@ class TestToAdd:
     def test_the_loss_of_the_page_keeps_the_contract(self, copy):
         add_file(copy, "loss.md")
         contract = [f"tests/contracts/test_losses{of}.py" for of in ("", "_of_pairs")]
-        line = "from .contrastive import ContrastiveLoss as ContrastiveLoss"
+        line = "from .cosine_margin import CosineMarginLoss as CosineMarginLoss"
         add_import(copy, "ssdml/losses/__init__.pyi", line)
-        add_import(copy, "tests/losses.py", "from ssdml.losses import ContrastiveLoss")
-        add_entry(copy, "tests/losses.py", "LOSSES", '"contrastive": ContrastiveLoss')
-        add_entry(copy, "tests/losses.py", "PAIRED", '"contrastive"')
-        named = "contrastive or every_exported_loss"
+        add_import(copy, "tests/losses.py", "from ssdml.losses import CosineMarginLoss")
+        add_entry(copy, "tests/losses.py", "LOSSES", '"cosine margin": CosineMarginLoss')
+        add_entry(copy, "tests/losses.py", "PAIRED", '"cosine margin"')
+        named = "cosine or every_exported_loss"
         assert n_passed(copy, *contract, "tests/test_layout.py", named=named) > 35

@@ -60,7 +60,8 @@ def train(
     weights : array of shape (n,), optional
         Sampling weights.
     """
-    n_classes = min(BATCH_CLASSES, int(classes.max()) + 1)
+    drawable = np.unique(classes[classes >= 0], return_counts=True)[1] > 1
+    n_classes = min(BATCH_CLASSES, int(drawable.sum()))
     own = [{"lr": CENTERS_RATE} | group for group in loss.parameter_groups()]
     optimizer = torch.optim.AdamW([{"params": network.parameters()}, *own], learning_rate)
     rates = Schedule(n_steps=n_steps, learning_rate=1.0)
@@ -70,7 +71,7 @@ def train(
         n_steps,
         rng,
         n_classes=n_classes,
-        per_class=2 * (BATCH_SIZE // (2 * n_classes)),
+        per_class=BATCH_SIZE // (2 * n_classes),
         weights=weights,
     )
     labels, losses = torch.from_numpy(classes), []

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from reproduction.loss_embedding import LossEmbedding
-from reproduction.losses import LOSSES
+from reproduction.losses import COMPARED, LOSSES, with_bases
 from ssdml.datasets.base import Dataset
 from ssdml.experiments.compare import compare
 from ssdml.experiments.methods.base import Embedder, Factory
@@ -80,7 +80,7 @@ def compare_losses(
     dataset: Dataset,
     out: Path,
     *,
-    losses: Sequence[str] = tuple(LOSSES),
+    losses: Sequence[str] = COMPARED,
     seeds: Sequence[int] = range(5),
     n_steps: int | None = None,
     n_jobs: int = 1,
@@ -97,7 +97,7 @@ def compare_losses(
     out : path
         Folder with the results in ``held-out/``, ``scored/`` and ``few/``.
     losses : sequence of str
-        Names in :data:`reproduction.losses.LOSSES`, bases before their terms.
+        Names in :data:`reproduction.losses.LOSSES`; the base of a term is compared too.
     seeds : sequence of int
         Of the initial weights and the batches, and of the training classes if there are 20 or more.
     n_steps : int, optional
@@ -115,6 +115,8 @@ def compare_losses(
 
     Raises
     ------
+    ValueError
+        If a loss is unknown.
     RuntimeError
         If a run fails.
 
@@ -124,6 +126,7 @@ def compare_losses(
     in the papers a base has the rate of its terms; ``any_rate`` shows whether a term still helps if
     both have their best rate. With few labels the setting is that chosen with all labels.
     """
+    losses = with_bases(losses)
     as_images = dataset.item_shape is not None and dataset.item_shape[:2] in NETWORKS
     shape = dataset.item_shape if as_images else None
     n_steps = n_steps or (200 if as_images else 100)

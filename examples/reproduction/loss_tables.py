@@ -13,10 +13,10 @@ from reproduction.published_losses import published_differences
 from ssdml.experiments.analysis.statistics import Estimate, mean_interval, paired_difference
 from ssdml.experiments.report.figures import (
     MUTED,
-    OTHER_STYLES,
     PAPER,
     Style,
     draw_estimates,
+    method_styles,
     new_figure,
 )
 from ssdml.experiments.runs.results import Row
@@ -25,7 +25,8 @@ from ssdml.utils.persistence import atomic_write
 Scores = dict[str, list[float]]  # per method, in the order of the seeds
 Curves = dict[str, dict[float, Estimate]]  # per term and λ
 
-OURS, THEIRS = ("proxy-gml", "dgcrl"), ("softmax", "proxy-nca", "soft-triple")
+OURS = ("proxy-gml", "dgcrl", "gcrl-batch")
+THEIRS = ("softmax", "proxy-nca", "soft-triple", "gcrl")
 
 
 def by_method(rows: Sequence[Row], score: str = "R@1") -> Scores:
@@ -163,7 +164,7 @@ def draw_sensitivity(axes: Axes, curves: Curves, styles: Mapping[str, Style]) ->
 def draw_losses(found: Mapping[str, Comparison], path: Path, score: str = "R@1") -> None:
     """Write a figure with a row per data set: gains, then sensitivity to λ per base."""
     terms = {loss.term: None for loss in LOSSES.values() if loss.term is not None}
-    styles = dict(zip(terms, OTHER_STYLES, strict=False))
+    styles = method_styles(list(terms))
     names = [name for of in found.values() for name in of.halves[0].trials]
     bases = list(dict.fromkeys(LOSSES[name].base for name in names if LOSSES[name].term))
     with new_figure(3.4 + 2.9 * len(bases), 3.6 * len(found)) as figure:

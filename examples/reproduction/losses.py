@@ -1,12 +1,17 @@
-"""The compared losses: terms of four papers on their base losses, and proxy losses.
+"""The compared losses: terms of four papers on their base losses, and losses of proxies or centers.
 
 One number of each loss is searched: that of a base over three values and two learning rates, and
 then the weight λ of a term over five values on the chosen base.
+
+The triplet loss is that of pytorch-metric-learning: a mean over the triplets that violate the
+margin, not over all. The mean squared distance and the hinge of the contrastive loss are means over
+all positive and all negative pairs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -15,10 +20,14 @@ import torch
 from torch import nn
 
 from ssdml.losses.base import LossSum
-from ssdml.losses.centers import DecorrelatedCentersLoss, NormalizeScale
+from ssdml.losses.centers import (
+    DecorrelatedCentersLoss,
+    GlobalCenterRankingLoss,
+    NormalizeScale,
+)
 from ssdml.losses.consistency import GraphConsistency
 from ssdml.losses.density import DensityAdaptivity
-from ssdml.losses.pairs import BinomialDevianceLoss, NPairBatchLoss
+from ssdml.losses.pairs import BinomialDevianceLoss, ContrastiveLoss, NPairBatchLoss
 from ssdml.losses.proxy_gml import ProxyGMLLoss
 from ssdml.losses.regularizers import EntropyRegularizer, GlobalOrthogonalRegularizer
 from ssdml.utils.validation import choose
@@ -94,18 +103,27 @@ def _soft_triple(problem: Problem, scale: float) -> nn.Module:
     return _library("losses").SoftTripleLoss(*problem[:2], la=scale)
 
 
-def _proxy_gml(problem: Problem, regularization: float) -> nn.Module:
+def _proxy_gml(problem: Problem, regularization: float, **switches: bool) -> nn.Module:
     """ProxyGML with the paper's number of proxies per sample; 5 % of few proxies is one class."""
     ratio = min(1.0, N_LINKED / (problem.num_classes * N_PROXIES))
-    return ProxyGMLLoss(*problem[:2], N_PROXIES, ratio, regularization, learning_rate=None)
+    return ProxyGMLLoss(*problem[:2], N_PROXIES, ratio, regularization, None, **switches)
+
+
+def _ranking(problem: Problem, length: float, hinge: str) -> nn.Module:
+    return AtLength(GlobalCenterRankingLoss(*problem[:2], hinge=hinge), length)
 
 
 def _density(problem: Problem, _: float) -> nn.Module:
     return DensityAdaptivity(problem.num_classes, problem.densities)
 
 
+def _fixed_density(problem: Problem, _: float) -> nn.Module:
+    return DensityAdaptivity(problem.num_classes, problem.densities, learned=False)
+
+
 BASES = {
     "triplet": Searched(_triplet, (0.1, 0.3, 1.0)),  # margin; 0.1 in the papers
+    "contrastive": Searched(lambda _, margin: ContrastiveLoss(margin), (0.5, 1.0, 2.0)),  # 1
     "n-pair": Searched(lambda _, length: AtLength(NPairBatchLoss(), length), (1.0, 2.0, 4.0)),
     "binomial": Searched(  # cost of negatives; 25 in the papers
         lambda _, cost: BinomialDevianceLoss(negative_cost=cost), (1.0, 5.0, 25.0)
@@ -114,6 +132,22 @@ BASES = {
     "proxy-nca": Searched(_proxy_nca, (1.0, 4.0, 16.0)),  # scale; 1
     "soft-triple": Searched(_soft_triple, (5.0, 20.0, 80.0)),  # scale; 20
     "proxy-gml": Searched(_proxy_gml, (0.0, 0.3, 3.0)),  # λ; 0.3
+    "gcrl": Searched(partial(_ranking, hinge="row"), (4.0, 16.0, 128.0)),  # length; 128
+    "gcrl-batch": Searched(partial(_ranking, hinge="batch"), (4.0, 16.0, 128.0)),
+}
+# The rows of the ablation on the poster of ProxyGML, with S^pos, M and L^p in turn.
+ABLATION = {
+    f"proxy-gml-{i}": Searched(
+        partial(_proxy_gml, positive_mask=positive, mask_softmax=mask), (0.3 * regularized,)
+    )
+    for i, (positive, mask, regularized) in enumerate(
+        [
+            *((False, False, False), (True, False, False), (False, True, False)),
+            *((False, False, True), (False, True, True), (True, False, True)),
+            *((True, True, False), (True, True, True)),
+        ],
+        start=1,
+    )
 }
 WEIGHTS = (0.3, 1.0, 3.0, 10.0, 30.0)
 TERMS = {  # by λ
@@ -121,16 +155,40 @@ TERMS = {  # by λ
     "da": Searched(_density, WEIGHTS),  # 10
     "en": Searched(lambda *_: EntropyRegularizer(), WEIGHTS),
     "gor": Searched(lambda *_: GlobalOrthogonalRegularizer(), WEIGHTS),  # 1
+    # DML-DA without the correlation of densities, as in its Fig. 3; and with targets not learned.
+    "da-free": Searched(lambda of, _: DensityAdaptivity(of.num_classes), WEIGHTS),
+    "da-fixed": Searched(_fixed_density, WEIGHTS),
+}
+TERMS_OF = {
+    "triplet": ("cgml", "da", "en", "gor"),
+    "contrastive": tuple(TERMS),
+    "n-pair": ("cgml", "da", "en", "gor"),
+    "binomial": ("cgml", "da", "en", "gor"),
 }
 LOSSES = (
-    {name: ComparedLoss(name, None, base.values) for name, base in BASES.items()}
+    {name: ComparedLoss(name, None, base.values) for name, base in (BASES | ABLATION).items()}
     | {
-        f"{base}+{name}": ComparedLoss(base, name, term.values)
-        for base in ("triplet", "n-pair", "binomial")
-        for name, term in TERMS.items()
+        f"{base}+{name}": ComparedLoss(base, name, TERMS[name].values)
+        for base, names in TERMS_OF.items()
+        for name in names
     }
     | {"dgcrl": ComparedLoss("softmax", "decorrelation", (0.1, 1.0, 10.0, 30.0, 100.0))}  # 0.1
 )
+COMPARED = tuple(name for name in LOSSES if name not in ABLATION)
+
+
+def with_bases(names: Iterable[str]) -> list[str]:
+    """Return the losses with their bases, each before its terms.
+
+    Examples
+    --------
+    >>> with_bases(["n-pair+da", "dgcrl", "n-pair"])
+    ['n-pair', 'n-pair+da', 'softmax', 'dgcrl']
+    """
+    found: dict[str, None] = {}
+    for name in names:
+        found |= dict.fromkeys((choose(LOSSES, name, "loss").base, name))
+    return list(found)
 
 
 def unavailable(names: Iterable[str]) -> list[str]:
@@ -144,9 +202,8 @@ def unavailable(names: Iterable[str]) -> list[str]:
     >>> unavailable(some) == ([] if find_spec("pytorch_metric_learning") else some[1:])
     True
     """
-    if find_spec("pytorch_metric_learning"):
-        return []
-    return [name for name in names if choose(LOSSES, name, "loss").base in LIBRARY_BASES]
+    needing = [name for name in names if choose(LOSSES, name, "loss").base in LIBRARY_BASES]
+    return [] if find_spec("pytorch_metric_learning") else needing
 
 
 def make_loss(name: str, problem: Problem, base: float, weight: float = 0.0) -> LossSum:
@@ -162,7 +219,7 @@ def make_loss(name: str, problem: Problem, base: float, weight: float = 0.0) -> 
     compared = choose(LOSSES, name, "loss")
     if compared.term == "decorrelation":
         return LossSum([DecorrelatedCentersLoss(*problem[:2], scale=base, decorrelation=weight)])
-    loss = BASES[compared.base].make(problem, base)
+    loss = (BASES | ABLATION)[compared.base].make(problem, base)
     if compared.term is None:
         return LossSum([loss])
     return LossSum([loss, (weight, TERMS[compared.term].make(problem, weight))])

@@ -43,6 +43,7 @@ LAYOUTS: dict[str, tuple[Layout, ...]] = {
         Layout("cifar10/cifar10-images.zip", read_image_zip, "{train,test}/class/image inside"),
     ),
     "banking77": (Layout("banking77", read_npy_folder, "{train,test}_{X,y}.npy"),),
+    "caltech101": (Layout("caltech101/X.npy", read_npy_pair, "features, with y.npy"),),
     "cub": (Layout("CUB_200_2011", read_cub, "images/, images.txt, image_class_labels.txt, ..."),),
     "cars": tuple(
         Layout(place, read_cars, "cars_annos.mat and car_ims/, or devkit/ and cars_{train,test}/")
@@ -80,9 +81,10 @@ def load_dataset(
     Parameters
     ----------
     name_or_path : str or Path
-        ``digits`` (scikit-learn's), ``mnist``, ``fashion_mnist``, ``cifar10``, ``banking77``;
-        ``cub`` (CUB-200-2011), ``cars`` (Cars-196), ``sop`` (Stanford Online Products), ``inshop``,
-        whose images stay in their files and whose test classes differ; or
+        ``digits`` (scikit-learn's), ``mnist``, ``fashion_mnist``, ``cifar10``, ``banking77``,
+        ``caltech101`` (features of its photographs); ``cub`` (CUB-200-2011), ``cars`` (Cars-196),
+        ``sop`` (Stanford Online Products), ``inshop``, whose images stay in their files and whose
+        test classes differ; or
 
         - ``data.npz`` with arrays ``X`` (n, d) or (n, height, width, ...), ``y`` (n,) and, for a
           standard split, a boolean ``test`` (n,);

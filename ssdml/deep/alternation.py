@@ -7,7 +7,7 @@ confident predictions on weakly augmented samples.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ from ssdml.metric.state import State
 from ssdml.networks.augmentation import Augment
 from ssdml.networks.data import Samples
 from ssdml.networks.metric_network import MetricNetwork
-from ssdml.networks.sampling import aligned_halves, balanced_batches
+from ssdml.networks.sampling import Batches, aligned_halves, balanced_batches
 from ssdml.networks.training import Schedule, rate_at
 from ssdml.utils.distributed import gathered, rank_slice, world_size
 from ssdml.utils.labels import confidences
@@ -141,7 +141,8 @@ class AlternationTrainer(PartitionTrainer):
         outside = np.ones(len(classes), bool)
         outside[rows] = False
         weights = np.where(outside, 0, confidences(self.distributions))
-        draw = halves if self.losses is not None and self.losses.takes_halves else balanced_batches
+        in_halves = self.losses is not None and self.losses.takes_halves
+        draw: Callable[..., Iterable[Indices]] = halves if in_halves else balanced_batches
         drawn = draw(classes, weights, size, self._steps_of(number), rng)
         self._generator.manual_seed(int(rng.integers(2**31)))
         return (Batch(batch, classes[batch], rng.choice(rows, len(batch))) for batch in drawn)
@@ -207,7 +208,7 @@ class AlternationTrainer(PartitionTrainer):
 
 def halves(
     classes: Ints, weights: Array, size: int, count: int, rng: np.random.Generator
-) -> Iterator[Indices]:
+) -> Batches:
     """Draw weighted batches of at most ``size`` rows whose halves are aligned in class.
 
     The rows per class are a multiple of 2 and of the world size.
@@ -220,8 +221,10 @@ def halves(
     (True, 8)
     """
     least = math.lcm(2, world_size())
-    n_classes = min(len(np.unique(classes)), max(1, size // least))
-    per_class = size // n_classes // least * least
+    # Classes with a single row are not drawn.
+    drawable = np.unique(classes[weights > 0], return_counts=True)[1]
+    n_classes = min(int((drawable > 1).sum()) or 1, max(1, size // least))
+    per_class = size // n_classes // least * least // 2
     return aligned_halves(
         classes, count, rng, n_classes=n_classes, per_class=per_class, weights=weights
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABCMeta, abstractmethod
 from numbers import Integral, Real
 from pathlib import Path
@@ -18,20 +19,22 @@ from ssdml.deep.onnx import SampleEmbedding
 from ssdml.deep.run_folder import RunFolder
 from ssdml.deep.trainer import PartitionTrainer
 from ssdml.evaluation.scores import evaluate
-from ssdml.metric.base import EmbeddingMixin, limit_neighbors
+from ssdml.metric.base import LABEL_SHAPES, EmbeddingMixin, check_class_names, limit_neighbors
 from ssdml.metric.onnx import write_onnx
 from ssdml.networks.data import Samples, as_samples, validation_samples, warn_of_scale
 from ssdml.networks.metric_network import MetricNetwork, new_network, restored_network
 from ssdml.networks.training import embed_samples
 from ssdml.utils.distributed import from_first_rank, init_process_group, rank
+from ssdml.utils.files import check_memory
 from ssdml.utils.labels import likeliest
-from ssdml.utils.persistence import load_state, save_state
+from ssdml.utils.persistence import check_arrays, load_state, restoring, save_state
 from ssdml.utils.progress import CallbackSupportMixin, Stages, with_callbacks
 from ssdml.utils.torch_tools import find_device, memory_hints
 from ssdml.utils.typing import Array
 from ssdml.utils.validation import UNLABELED
 
 SAVED = ("components_", "label_distributions_")
+SHAPES = {"components_": "f l d", "label_distributions_": "f n c"}
 PROJECTION = ("mean", "unit", "scale")  # numbers of the input projection
 
 
@@ -277,7 +280,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
 
         A custom module is saved by its weights alone: :meth:`load` needs a module like it.
         ``augment`` is kept if it is "auto" or None, and ``random_state`` if it is an int;
-        ``losses``, triplets and history are not saved.
+        ``checkpoint_dir``, ``losses``, triplets and history are not saved.
         """
         check_is_fitted(self)
         params = self.get_params(deep=False)
@@ -286,8 +289,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
                 params[name] = None
         if not isinstance(params["random_state"], Integral | None):
             params["random_state"] = None
-        if params["checkpoint_dir"] is not None:
-            params["checkpoint_dir"] = str(params["checkpoint_dir"])
+        params["checkpoint_dir"] = None  # a path on this machine
         labels, class_names = self._saved_labels()
         arrays = {name: getattr(self, name) for name in SAVED} | labels
         state = self.network_.state_dict()
@@ -318,18 +320,15 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
                 f"{cls.__name__}.load: backbone must be a module like the fitted one; got None, "
                 f"and {folder} names no backbone."
             )
-        try:
+        with restoring(folder, cls.__name__, config):
             return cls._restored(config, arrays, backbone)
-        except (KeyError, TypeError) as error:
-            raise ValueError(
-                f"{cls.__name__}.load: {folder} is damaged: {error}. Save it again."
-            ) from error
 
     @classmethod
     def _restored(cls, config: dict[str, Any], arrays: dict[str, Array], backbone: Any) -> Self:
-        model = cls(**config["params"])
-        if backbone is not None:
-            model.backbone = backbone
+        chosen = {} if backbone is None else {"backbone": backbone}
+        model = cls(**config["params"] | chosen)
+        model._validate_params()
+        _check_saved(config, arrays)
         for name in SAVED:
             setattr(model, name, arrays[name])
         model._restore_labels(arrays, config.get("class_names"))
@@ -366,3 +365,20 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "network_")
+
+
+def _check_saved(config: dict[str, Any], arrays: dict[str, Array]) -> None:
+    """Raise ValueError, KeyError or TypeError unless the parts of a saved model fit together."""
+    shape, weight, shapes = config["item_shape"], config["input_weight"], SHAPES | LABEL_SHAPES
+    if not shape or not all(type(length) is int and length > 0 for length in shape):
+        raise ValueError(f"item_shape must be positive integers; got {shape!r}")
+    numbers = [weight]
+    if config["input_mean"] is not None:
+        numbers += [config["input_mean"], config["input_scale"]]
+        shapes |= {"input_center": f"f {math.prod(shape)}", "input_axes": f"f {math.prod(shape)} m"}
+    if not all(type(number) in (int, float) for number in numbers):
+        raise ValueError(f"input_weight and the input projection must be numbers; got {numbers}")
+    # The network is tried on zeros of this shape: 64 maps of two of them.
+    check_memory("item_shape", 512 * math.prod(shape), sum(a.nbytes for a in arrays.values()))
+    check_arrays(arrays, shapes)
+    check_class_names(config, arrays)

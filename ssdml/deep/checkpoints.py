@@ -24,10 +24,11 @@ from sklearn.utils import check_random_state
 from torch import nn
 
 from ssdml.networks.data import Samples
+from ssdml.utils.files import check_regular
 from ssdml.utils.persistence import default_mode
 from ssdml.utils.typing import Ints
 
-SCHEMA = 1
+SCHEMA = 2
 KEPT = 2
 NAME = re.compile(r"partition-(\d{4,})\.safetensors")
 
@@ -66,8 +67,8 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, config: dict[str, Any]
         name: part.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
         for name, part in checkpoint.tensors.items()
     }
-    header = {"schema": SCHEMA, "sha256": digest(tensors), "config": config}
-    header["state"] = checkpoint.state
+    content = {"config": config, "state": checkpoint.state}
+    header = {"schema": SCHEMA, "sha256": _checksum(tensors, content), **content}
     file = folder / f"partition-{checkpoint.number:04d}.safetensors"
     unfinished = file.with_suffix(".unfinished")
     try:
@@ -138,6 +139,13 @@ def digest(*states: Mapping[str, torch.Tensor]) -> str:
     return found.hexdigest()
 
 
+def _checksum(tensors: Mapping[str, torch.Tensor], content: dict[str, Any]) -> str:
+    """SHA-256 of tensors, their shapes and dtypes, and the rest of a checkpoint as JSON."""
+    kinds = {name: [str(part.dtype), list(part.shape)] for name, part in tensors.items()}
+    text = json.dumps([digest(tensors), kinds, content], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def _files(folder: Path) -> list[Path]:
     """List the checkpoints in a folder, in order."""
     return sorted(filter(_number, folder.glob("partition-*")), key=_number)
@@ -152,19 +160,20 @@ def _number(file: Path) -> int:
 def _read(file: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     from safetensors import SafetensorError, safe_open
 
+    check_regular(file)
     try:
         with safe_open(file, framework="pt") as content:
             header = json.loads((content.metadata() or {})["ssdml"])
             tensors = {name: content.get_tensor(name) for name in content.keys()}
-        is_newer = header["schema"] > SCHEMA
+        schema = int(header["schema"])
         known = {"config": dict(header["config"]), "state": dict(header["state"])}
-        is_whole = header["sha256"] == digest(tensors)
-    except (SafetensorError, KeyError, TypeError) as error:
+        is_whole = header["sha256"] == _checksum(tensors, known)
+    except (SafetensorError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
-    if is_newer:
-        raise ValueError(f"schema {header['schema']}; this version reads up to {SCHEMA}")
+    if schema != SCHEMA:
+        raise ValueError(f"schema {schema}; this version reads schema {SCHEMA}")
     if not is_whole:
-        raise ValueError("the checksum of its tensors is wrong")
+        raise ValueError("its checksum is wrong")
     return known, tensors
 
 

@@ -19,6 +19,7 @@ from .density import (
 )
 from .pairs import (
     BinomialDevianceLoss as BinomialDevianceLoss,
+    ContrastiveLoss as ContrastiveLoss,
     NPairBatchLoss as NPairBatchLoss,
 )
 from .proxy_gml import (

@@ -7,9 +7,14 @@ import math
 import torch
 from torch.nn import functional
 
-from ssdml.losses.base import Loss
 from ssdml.losses.batch import Batch
-from ssdml.losses.pairs import pair_weights, squared_distances, weighted_mean
+from ssdml.losses.pairs import (
+    PairLoss,
+    has_triplets,
+    pair_weights,
+    squared_distances,
+    weighted_mean,
+)
 from ssdml.utils.linalg import angular_factor
 from ssdml.utils.torch_tools import take_rows, to_device
 
@@ -37,7 +42,7 @@ def angular_triplet_loss(
     return functional.softplus(to_positive - angular_factor(angle) * to_middle)
 
 
-class AngularTripletLoss(Loss):
+class AngularTripletLoss(PairLoss):
     r"""Mean of ``log(1 + exp(m))`` over the triplets of a batch.
 
     .. math:: m = |a - p|^2 - 4 \tan^2\!\alpha \; |n - (a + p) / 2|^2
@@ -50,10 +55,11 @@ class AngularTripletLoss(Loss):
     Notes
     -----
     Called as :class:`Loss <ssdml.losses.base.Loss>`. Triplets are those of ``indices_tuple``, which
-    may be :class:`Triplets <ssdml.graphs.Triplets>`, or all that the labels allow: O(n_pairs · n)
-    memory for n_pairs positive pairs. Their number depends on the labels, so torch.compile breaks
-    the graph there unless dynamic shapes are captured (``fullgraph=True`` or
-    ``torch._dynamo.config.capture_dynamic_output_shape_ops``). Given triplets make one graph.
+    may be :class:`Triplets <ssdml.graphs.Triplets>`, in O(n_triplets · d) memory, or all that the
+    labels allow: O(n_pairs · m) memory for n_pairs positive pairs and m references. Their number
+    depends on the labels, so torch.compile breaks the graph there unless dynamic shapes are
+    captured (``fullgraph=True`` or ``torch._dynamo.config.capture_dynamic_output_shape_ops``).
+    Given triplets make one graph.
 
     Differs from [1]_ in one way: a weighted mean instead of the sum.
 
@@ -72,12 +78,16 @@ class AngularTripletLoss(Loss):
     tensor(0.0181)
     """
 
-    over_tuples = True
+    needs = "an anchor with a positive and a negative"
 
     def __init__(self, angle: float = 40.0) -> None:
         super().__init__()
         angular_factor(angle)
         self.angle = angle
+
+    def usable(self, batch: Batch) -> bool:
+        """Whether an anchor has a positive and a negative."""
+        return has_triplets(batch, type(self).__name__)
 
     def of_batch(self, batch: Batch) -> torch.Tensor:
         """Compute the weighted mean over the triplets."""
@@ -98,7 +108,8 @@ class AngularTripletLoss(Loss):
     ) -> torch.Tensor:
         """Compute losses (n_triplets,) from all pairs or all differences, whichever are fewer."""
         rows, others = batch.embeddings, batch.reference
-        if len(rows) * len(others) > len(anchor) * rows.shape[1]:
+        n_pairs = len(rows) * len(others) + batch.has_reference * len(others) ** 2
+        if n_pairs > len(anchor) * rows.shape[1]:
             parts = (rows, anchor), (others, positive), (others, negative)
             ends = (take_rows(*part) for part in parts)
             return angular_triplet_loss(*ends, angle=self.angle)
@@ -114,11 +125,17 @@ class AngularTripletLoss(Loss):
         """Compute the loss of every positive pair with every negative of its anchor."""
         weights = pair_weights(batch, type(self).__name__)
         anchor, positive = weights.positive.nonzero(as_tuple=True)
-        squares, among = _squares(batch)
+        others = batch.reference
+        if batch.has_reference and len(anchor) < len(others):
+            squares = squared_distances(batch.embeddings, others)
+            across = squared_distances(take_rows(others, positive), others)
+        else:
+            squares, among = _squares(batch)
+            across = take_rows(among, positive)
         losses = _losses(
             _entries(squares, anchor, positive)[:, None],
             take_rows(squares, anchor),
-            take_rows(among, positive),
+            across,
             angular_factor(self.angle),
         )  # (n_pairs, m)
         of_pairs = weights.anchor[anchor] * weights.positive[anchor, positive]

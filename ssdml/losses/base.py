@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterable
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import nn
@@ -17,6 +18,7 @@ from ssdml.losses.batch import (
     among_labeled,
     as_batch,
     as_tuples,
+    can_check_values,
     check_finite,
     check_home,
     tuple_groups,
@@ -28,8 +30,38 @@ try:
 except ImportError:
     _Base = nn.Module
 
+_ADDED = "Add it: LossSum([loss, (weight, regularizer)])."
+NOT_TAKEN = {  # options of pytorch-metric-learning's losses
+    "distance": "The formula of the loss has its own; choose another loss.",
+    "reducer": "The loss is a weighted mean: multiply it, or pass weights in the call.",
+    "embedding_regularizer": _ADDED,
+    "embedding_reg_weight": _ADDED,
+    "collect_stats": "The loss collects none; read them from its embeddings.",
+}
+ARGUMENTS = ("labels", "indices_tuple", "ref_emb", "ref_labels")
 
-class Loss(_Base):
+
+class Term:
+    """Arithmetic of losses: sums, and products with numbers."""
+
+    def __add__(self, other: Any) -> LossSum:
+        return _sum_of(self, other)
+
+    def __radd__(self, other: Any) -> LossSum:
+        return _sum_of(other, self)
+
+    def __mul__(self, factor: Any) -> LossSum:
+        if not isinstance(factor, Real):
+            return NotImplemented
+        return LossSum([(float(factor) * weight, part) for weight, part in _terms(self)])
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: Any) -> LossSum:
+        return self * (1 / float(divisor)) if isinstance(divisor, Real) else NotImplemented
+
+
+class Loss(Term, _Base):
     """Base class of losses, which can be called, added and scaled.
 
     A subclass implements :meth:`of_batch`. With pytorch-metric-learning installed it is a
@@ -40,19 +72,27 @@ class Loss(_Base):
     -----
     *Call.* ``loss(embeddings, labels=None, indices_tuple=None, ref_emb=None, ref_labels=None,
     weights=None)`` returns a scalar, see :meth:`forward`. A row labeled -1 forms no pair and has no
-    class. If there is nothing to compare, the loss is 0 with a gradient of zeros. Weights are
-    constants; the weight of a pair is the product of the weights of its rows.
+    class. If there is nothing to compare, the loss is 0 with a gradient of zeros, and warns unless
+    ``indices_tuple`` is given. Weights are constants; the weight of a pair is the product of the
+    weights of its rows.
+
+    *Pairs.* A row and the reference with the same index form no pair by labels if ``ref_labels``
+    are the labels themselves (the same tensor) or not given, as in pytorch-metric-learning.
 
     *Tuples.* Plain tuples with a row labeled -1 are ignored, as the miners of
     pytorch-metric-learning treat -1 as a class; mined :class:`Triplets <ssdml.graphs.Triplets>`
     join unlabeled rows on purpose and stay. A repeated pair counts once, with its largest weight
-    (twice in pytorch-metric-learning); a repeated triplet counts twice. Losses of rows ignore
-    tuples.
+    (twice in pytorch-metric-learning); a repeated triplet counts twice. Losses with proxies or
+    centers follow a miner as its classification losses do: a row weighs as often as plain tuples
+    name it. ``DensityAdaptivity`` and ``GraphConsistency`` ignore tuples, as they need whole
+    classes and halves.
 
     *In pytorch-metric-learning.* These losses accept the tuples of its miners and work in
-    ``MetricLossOnly``, ``MultipleLosses`` and ``DistributedLossWrapper``. ``CrossBatchMemory`` and
-    ``SelfSupervisedLoss`` accept losses by name only and reject them; pass the rows of a memory as
-    ``ref_emb`` and ``ref_labels``.
+    ``MetricLossOnly``, ``MultipleLosses`` and ``DistributedLossWrapper``; those of pairs in
+    ``CrossBatchMemory`` and ``SelfSupervisedLoss`` too, which accept losses by name: importing this
+    module adds the names to their lists. It also lets the losses of pytorch-metric-learning be
+    scaled and added: ``0.5 * TripletMarginLoss() + loss / 2``. Their options ``distance``,
+    ``reducer``, ``embedding_regularizer`` and ``collect_stats`` raise a TypeError here.
 
     *Precision.* float16 and bfloat16 are computed and returned in float32, with or without
     autocast; float32 and float64 are kept.
@@ -81,11 +121,24 @@ class Loss(_Base):
     num_classes: int | None = None
     embedding_size: int | None = None  # required number of columns
     over_tuples = False  # whether it is a loss of pairs or triplets
+    follows_miner = False  # whether its rows weigh as often as plain tuples name them
     takes_reference = True
     takes_halves = False  # whether it needs batches of two halves with the same classes
+    needs = "a labeled row"  # of a batch, for a loss other than 0
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """Refuse options of pytorch-metric-learning that would have no effect."""
+        for name in options.keys() & NOT_TAKEN.keys() - inspect.signature(cls).parameters.keys():
+            _refuse(cls.__name__, name, options[name])
+        return super().__new__(cls)
 
     def __init__(self) -> None:
-        super().__init__()
+        nn.Module.__init__(self)  # pytorch-metric-learning's sets a distance and a reducer
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in NOT_TAKEN:
+            _refuse(type(self).__name__, name, value)
+        super().__setattr__(name, value)
 
     def forward(
         self,
@@ -139,17 +192,39 @@ class Loss(_Base):
             ref_labels,
             weights,
             over_tuples=self.over_tuples,
+            follows_miner=self.follows_miner,
             n_classes=self.num_classes,
         )
         if batch.has_reference and not self.takes_reference:
             raise ValueError(f"{who}: ref_emb must be None; got a tensor. It compares no pairs.")
         self._check_own(batch.embeddings, who)
         with torch.autocast(batch.embeddings.device.type, enabled=False):
-            return self.of_batch(batch)
+            value = self.of_batch(batch)
+            if indices_tuple is None and can_check_values() and value.detach().item() == 0:
+                self._warn_if_unusable(batch, who)
+        return value
 
     def of_batch(self, batch: Batch) -> torch.Tensor:
         """Compute the loss of a checked batch."""
         raise NotImplementedError
+
+    def usable(self, batch: Batch) -> bool:
+        """Whether the batch has what the loss :attr:`needs`."""
+        return bool((batch.row_weights > 0).any())
+
+    def _warn_if_unusable(self, batch: Batch, who: str) -> None:
+        if self.usable(batch):
+            return
+        n, found = len(batch.embeddings), "no labels"
+        if batch.labels is not None:
+            known = batch.labels[batch.row_weights > 0]
+            n_classes = int((known.bincount() > 0).sum())
+            found = f"{len(known)} of them labeled, in {n_classes} classes"
+        warnings.warn(
+            f"{who}: the batch must have {self.needs}; got {n} rows, {found}. The loss is 0. "
+            "ssdml.networks.sampling.class_batches draws rows by class.",
+            stacklevel=4,
+        )
 
     def _check_own(self, rows: torch.Tensor, who: str) -> None:
         """Raise unless the parameters of the loss match the rows."""
@@ -159,7 +234,10 @@ class Loss(_Base):
                 f"{rows.shape[1]}. Create the loss with embedding_size={rows.shape[1]}, the "
                 "n_components of DeepSSDML."
             )
-        for name, tensor in self.named_parameters(recurse=False):
+        held = *self.named_parameters(recurse=False), *self.named_buffers(recurse=False)
+        for name, tensor in held:
+            if not tensor.is_floating_point():
+                continue
             check_home(tensor, rows, name, who, "Call loss.to(embeddings).")
             check_finite(tensor, name, who, "Lower the learning rate of the loss.")
 
@@ -170,19 +248,6 @@ class Loss(_Base):
         parameters.
         """
         return one_group(self, self.learning_rate, self.group_options)
-
-    def __add__(self, other: Any) -> LossSum:
-        return _sum_of(self, other)
-
-    def __radd__(self, other: Any) -> LossSum:
-        return _sum_of(other, self)
-
-    def __mul__(self, factor: Any) -> LossSum:
-        if not isinstance(factor, Real):
-            return NotImplemented
-        return LossSum([(float(factor) * weight, part) for weight, part in _terms(self)])
-
-    __rmul__ = __mul__
 
     def __repr__(self) -> str:
         names = inspect.signature(type(self).__init__).parameters
@@ -205,8 +270,13 @@ class LossSum(Loss):
     Losses from elsewhere support neither weights nor unlabeled rows. They reject ``weights``, and
     see the labeled rows only, with the plain tuples among them, renumbered. A loss of pairs gets
     mined :class:`Triplets <ssdml.graphs.Triplets>`, which join unlabeled rows on purpose, with all
-    rows but without weights and labels; a loss with a matrix of parameters (proxies, a classifier)
-    counts as a loss of rows and does not get them.
+    rows but without weights and labels; a loss with a matrix of parameters (proxies, a classifier),
+    or that cannot do without labels (``CrossBatchMemory``), does not get them.
+
+    Each is called with the arguments that its ``forward`` names, so wrappers of
+    pytorch-metric-learning can be terms: ``MultipleLosses``, ``CrossBatchMemory``, and
+    ``SelfSupervisedLoss``, whose second views are ``ref_emb``. Its regularizers of embeddings get
+    all rows.
 
     Examples
     --------
@@ -316,19 +386,60 @@ def call_other(
     ref_labels: torch.Tensor | None,
 ) -> torch.Tensor:
     """Call a loss that treats -1 as a class, as the notes of :class:`LossSum` say."""
+    takes = _Taken.of(loss)
+    if not takes.names:
+        value: torch.Tensor = loss(embeddings)
+        return value
     if isinstance(indices_tuple, Triplets):
-        if _is_of_rows(loss):
+        if "labels" in takes.required or _is_of_rows(loss):
             indices_tuple = None
         else:
             labels = ref_labels = None
+    if "labels" not in takes.names:
+        labels = ref_labels = None
     starts = _labeled(embeddings, labels)
     stops = starts if ref_emb is None else _labeled(ref_emb, ref_labels)
     if not len(starts.rows):
         return embeddings.sum() * 0
     tuples = None if indices_tuple is None else _renumbered(indices_tuple, starts, stops)
     reference = (None, None) if ref_emb is None else (stops.rows, stops.labels)
-    value: torch.Tensor = loss(starts.rows, starts.labels, tuples, *reference)
+    value = takes.call(loss, starts.rows, (starts.labels, tuples, *reference))
     return value
+
+
+class _Taken(NamedTuple):
+    """Arguments after the embeddings that a loss takes, of :data:`ARGUMENTS`."""
+
+    names: tuple[str, ...]
+    required: tuple[str, ...]
+    by_name: bool
+
+    @classmethod
+    def of(cls, loss: nn.Module) -> _Taken:
+        """Read them off the signature of ``forward``; unknown names count by position."""
+        _, *others = inspect.signature(loss.forward).parameters.values()
+        if any(one.kind is one.VAR_POSITIONAL for one in others):
+            return cls(ARGUMENTS, (), by_name=False)
+        required = [one.name for one in others if one.default is one.empty]
+        if set(required) <= set(ARGUMENTS):
+            names = tuple(one.name for one in others if one.name in ARGUMENTS)
+            return cls(names, tuple(required), by_name=True)
+        return cls(ARGUMENTS[: len(others)], ARGUMENTS[: len(required)], by_name=False)
+
+    def call(self, loss: nn.Module, rows: torch.Tensor, given: Iterable[Any]) -> torch.Tensor:
+        """Call the loss; raise if an argument is missing, or given to one that does not take it."""
+        values, who = dict(zip(ARGUMENTS, given, strict=True)), type(loss).__name__
+        for name, value in values.items():
+            if name in self.required and value is None:
+                raise ValueError(f"LossSum: {name} must be given with {who}; got None.")
+            if name == "ref_emb" and name not in self.names and value is not None:
+                raise ValueError(
+                    f"LossSum: {name} must be None with {who}, which does not take it; got a "
+                    f"tensor of shape {tuple(value.shape)}. Call the losses one by one."
+                )
+        taken = {name: values[name] for name in self.names}
+        value = loss(rows, **taken) if self.by_name else loss(rows, *taken.values())
+        return value
 
 
 def groups_of(loss: nn.Module) -> list[dict[str, Any]]:
@@ -380,3 +491,38 @@ def _renumbered(indices_tuple: Any, starts: _Labeled, stops: _Labeled) -> tuple[
     for known, (anchor, *ends) in zip(whole, tuple_groups(tuples), strict=True):
         kept += [starts.places[anchor[known]], *(stops.places[end[known]] for end in ends)]
     return tuple(kept)
+
+
+def _refuse(who: str, name: str, value: Any) -> None:
+    found = value if value is None or isinstance(value, bool | Real) else type(value).__name__
+    raise TypeError(f"{who}: {name} must not be given; got {found}. {NOT_TAKEN[name]}")
+
+
+def _kinds(base: type[Loss]) -> Iterator[type[Loss]]:
+    for kind in base.__subclasses__():
+        yield kind
+        yield from _kinds(kind)
+
+
+def _introduce() -> None:
+    """Make pytorch-metric-learning's wrappers accept our losses, and its losses be added."""
+    from pytorch_metric_learning import losses
+    from pytorch_metric_learning.losses.base_loss_wrapper import BaseLossWrapper
+    from pytorch_metric_learning.regularizers import BaseRegularizer
+
+    def extended(theirs: Callable[[], list[str]]) -> Callable[[], list[str]]:
+        def supported_losses() -> list[str]:
+            ours = (kind for kind in _kinds(Loss) if kind.over_tuples or kind is LossSum)
+            return [*theirs(), *(kind.__name__ for kind in ours)]
+
+        return supported_losses
+
+    for wrapper in (losses.CrossBatchMemory, losses.SelfSupervisedLoss):
+        wrapper.supported_losses = staticmethod(extended(wrapper.supported_losses))
+    for kind in (_Base, BaseLossWrapper, BaseRegularizer, losses.MultipleLosses):
+        for name in ("__add__", "__radd__", "__mul__", "__rmul__", "__truediv__"):
+            setattr(kind, name, getattr(Term, name))
+
+
+if _Base is not nn.Module:
+    _introduce()

@@ -32,6 +32,8 @@ class Batch(NamedTuple):
         labeled -1; mined :class:`Triplets` join such rows on purpose.
     weights : tensor of shape (n,), or None
         One per row.
+    without_diagonal : bool
+        Whether row i and reference i form no pair by labels.
     """
 
     embeddings: torch.Tensor
@@ -41,6 +43,7 @@ class Batch(NamedTuple):
     tuples: tuple[torch.Tensor, ...] | None
     tuple_weights: torch.Tensor | None
     weights: torch.Tensor | None
+    without_diagonal: bool
 
     @property
     def has_reference(self) -> bool:
@@ -66,6 +69,7 @@ def as_batch(
     weights: Any,
     *,
     over_tuples: bool,
+    follows_miner: bool = False,
     n_classes: int | None = None,
 ) -> Batch:
     """Check the arguments of a loss; float16 and bfloat16 become float32.
@@ -73,21 +77,29 @@ def as_batch(
     Labels, tuples and weights are moved to the device of the embeddings, as in
     pytorch-metric-learning. Values are not checked under torch.compile.
 
-    ``over_tuples`` says whether the loss uses ``indices_tuple``; ``n_classes`` bounds the labels.
+    ``over_tuples`` says whether the loss uses ``indices_tuple``, ``follows_miner`` whether it
+    weights its rows by how often plain tuples name them; ``n_classes`` bounds the labels.
     """
     rows = as_rows(embeddings, "embeddings", who)
-    labels = _as_labels(labels, rows, "labels", who, n_classes)
-    if ref_emb is None or ref_emb is embeddings:
-        reference, reference_labels = rows, labels
+    own_rows = ref_emb is None or ref_emb is embeddings
+    # As in pytorch-metric-learning, labels make pairs (i, i) if ref_labels are other labels.
+    own_labels = ref_emb is None or (own_rows and ref_labels is None) or ref_labels is labels
+    without_diagonal = own_labels and (own_rows or labels is not None)
+    labels = reference_labels = _as_labels(labels, rows, "labels", who, n_classes)
+    if own_rows:
+        reference = rows
     else:
         _check_alike(ref_emb, rows, who)
         reference = as_rows(ref_emb, "ref_emb", who)
+    if not (own_rows and own_labels):
         reference_labels = _as_labels(ref_labels, reference, "ref_labels", who, n_classes)
     tuples = tuple_weights = None
-    if over_tuples and indices_tuple is not None:
+    mined = isinstance(indices_tuple, Triplets)
+    if indices_tuple is not None and (over_tuples or (follows_miner and not mined)):
         tuples = as_tuples(indices_tuple, len(rows), len(reference), rows.device, who)
+    if tuples is not None and over_tuples:
         count = len(tuples[0]) + (len(tuples[2]) if len(tuples) == 4 else 0)
-        if isinstance(indices_tuple, Triplets):  # have their own; weights are those of rows
+        if mined:  # have their own; weights are those of rows
             tuple_weights = as_weights(indices_tuple.weight, count, rows, "triplet", who)
         else:
             kind = "triplet" if len(tuples) == 3 else "pair"
@@ -97,7 +109,35 @@ def as_batch(
                 tuple_weights = known if tuple_weights is None else known * tuple_weights
             weights = None
     weights = as_weights(weights, len(rows), rows, "row", who)
-    return Batch(rows, labels, reference, reference_labels, tuples, tuple_weights, weights)
+    if tuples is not None and not over_tuples:
+        named = row_counts(tuples, len(rows)).to(rows.dtype)
+        weights = named if weights is None else named * weights
+        tuples = None
+    return Batch(
+        rows,
+        labels,
+        reference,
+        reference_labels,
+        tuples,
+        tuple_weights,
+        weights,
+        without_diagonal,
+    )
+
+
+def row_counts(tuples: Sequence[torch.Tensor], n: int) -> torch.Tensor:
+    """Count how often tuples name each of n rows, relative to the most; 1 without tuples.
+
+    The weights of rows that pytorch-metric-learning's classification losses take from a miner.
+
+    Examples
+    --------
+    >>> row_counts((torch.tensor([0, 0]), torch.tensor([1, 1]), torch.tensor([2, 3])), 5)
+    tensor([1.0000, 1.0000, 0.5000, 0.5000, 0.0000])
+    """
+    counts = torch.bincount(torch.cat(list(tuples)), minlength=n)
+    most = counts.max() if n else counts.sum()
+    return torch.where(most > 0, counts / most.clamp_min(1), 1.0)
 
 
 def among_labeled(

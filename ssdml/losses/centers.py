@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -10,7 +13,7 @@ from ssdml.losses.base import Loss
 from ssdml.losses.batch import Batch, class_labels, promoted
 from ssdml.losses.pairs import weighted_mean
 from ssdml.utils.torch_tools import unit_rows
-from ssdml.utils.validation import check_count, check_number, check_rate
+from ssdml.utils.validation import check_count, check_number, check_rate, choose
 
 
 class NormalizeScale(nn.Module):
@@ -72,10 +75,54 @@ def center_correlation(centers: torch.Tensor) -> torch.Tensor:
     return ((centers.T @ centers).square().sum() - lengths) / (4 * n_pairs)
 
 
+class _SquaredDistances(torch.autograd.Function):
+    """Squared distances with products in float64; the gradient has the precision of the rows."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor, centers: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(rows, centers)
+        wide = rows.dtype if rows.device.type == "mps" else torch.float64  # which MPS lacks
+        x, w = rows.to(wide), centers.to(wide)
+        starts, ends = (torch.linalg.vector_norm(part, dim=1).square() for part in (x, w))
+        lengths = torch.add(starts[:, None], ends)
+        squares = torch.addmm(lengths, x, w.T, alpha=-2)
+        # Rows that equal a center but for a few units in the last place have no direction.
+        same = squares <= lengths * (4 * torch.finfo(rows.dtype).eps) ** 2
+        return squares.masked_fill(same, 0).to(rows.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, slope: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        rows, centers = ctx.saved_tensors
+        slope = 2 * slope
+        to_rows = torch.addmm(slope.sum(dim=1)[:, None] * rows, slope, centers, alpha=-1)
+        to_centers = torch.addmm(slope.sum(dim=0)[:, None] * centers, slope.T, rows, alpha=-1)
+        return to_rows, to_centers
+
+
+def center_distances(rows: torch.Tensor, centers: torch.Tensor) -> torch.Tensor:
+    """Compute the distance of each row to each center, (n, K), without cancellation.
+
+    Notes
+    -----
+    O(n K d) time, O(n K + (n + K) d) memory. It can be differentiated twice; the gradient is 0
+    where row and center are equal. ``torch.cdist`` in float32 loses distances below a thousandth
+    of the lengths, and their gradients, and has no second derivative.
+
+    Examples
+    --------
+    >>> center_distances(torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 0.0], [0.0, 4.0]]))
+    tensor([[5., 3.]])
+    """
+    squares = _SquaredDistances.apply(rows, centers)  # type: ignore[no-untyped-call]
+    distances: torch.Tensor = squares.clamp_min(torch.finfo(rows.dtype).tiny).sqrt()
+    return distances
+
+
 class _Centers(Loss):
     """Loss with one center per class, initially on the unit sphere."""
 
     takes_reference = False
+    follows_miner = True
     _least_classes = 1
 
     def __init__(self, num_classes: int, embedding_size: int, learning_rate: float | None) -> None:
@@ -87,6 +134,12 @@ class _Centers(Loss):
         self.num_classes, self.embedding_size = num_classes, embedding_size
         self.learning_rate = learning_rate
         self.centers = nn.Parameter(unit_rows(torch.randn(num_classes, embedding_size)))
+        if num_classes == 1:
+            warnings.warn(
+                f"{who}: num_classes must be at least 2 for a gradient; got 1. Label rows of "
+                "another class.",
+                stacklevel=3,
+            )
 
 
 class DecorrelatedCentersLoss(_Centers):
@@ -179,8 +232,8 @@ class DecorrelatedCentersLoss(_Centers):
 class GlobalCenterRankingLoss(_Centers):
     r"""Hinge of the distance to the own center against the mean distance to the others.
 
-    .. math:: \max\Bigl(0,\; m + |x_i - w_{y_i}|
-        - \frac{1}{K - 1} \sum_{j \ne y_i} |x_i - w_j|\Bigr)
+    .. math:: \text{mean}_i \max(0, t_i) \quad\text{or}\quad \max(0, \text{mean}_i \, t_i), \qquad
+        t_i = m + |x_i - w_{y_i}| - \frac{1}{K - 1} \sum_{j \ne y_i} |x_i - w_j|
 
     Parameters
     ----------
@@ -190,14 +243,20 @@ class GlobalCenterRankingLoss(_Centers):
         m. Distances of unit-length rows are at most 2, so 4 is never reached.
     learning_rate : float or None
         Of the centers; None: that of the optimizer.
+    hinge : {"row", "batch"}
+        Whether the hinge is around each row's term, or around their mean, as Eq. (2) is printed:
+        then rows within the margin pull and push as long as the mean is above 0.
 
     Notes
     -----
     Called as :class:`Loss <ssdml.losses.base.Loss>`, with labels from 0 to ``num_classes - 1`` or
-    -1. Rows are not normalized. O(n K d) time, O(n K) memory.
+    -1. Rows are not normalized; the paper's have length 128 (:class:`NormalizeScale`). O(n K d)
+    time, O(n K) memory. It can be differentiated twice.
 
-    Differs from [1]_ in two ways: (a) a weighted mean over rows instead of the sum; (b) we read the
-    index c, undefined in its sum over the other centers, as the class of the row.
+    Differs from [1]_ in three ways: (a) a weighted mean over rows instead of the sum; (b) by
+    default a hinge per row: the gradients of its Eq. (3) and (4) are those of a row within the
+    hinge; (c) we read the index c, undefined in its sum over the other centers, as the class of the
+    row.
 
     References
     ----------
@@ -221,15 +280,20 @@ class GlobalCenterRankingLoss(_Centers):
         embedding_size: int,
         margin: float = 4.0,
         learning_rate: float | None = None,
+        hinge: str = "row",
     ) -> None:
         super().__init__(num_classes, embedding_size, learning_rate)
         check_number(margin, "margin", "GlobalCenterRankingLoss")
-        self.margin = margin
+        choose(dict.fromkeys(("row", "batch")), hinge, "GlobalCenterRankingLoss: hinge")
+        self.margin, self.hinge = margin, hinge
 
     def of_batch(self, batch: Batch) -> torch.Tensor:
         """Compute the weighted mean over the labeled rows."""
         labels, centers = class_labels(batch, type(self).__name__), promoted(self.centers)
-        distances = torch.cdist(batch.embeddings, centers)  # (n, K)
+        distances = center_distances(batch.embeddings, centers)
         own = distances.gather(1, labels.clamp_min(0)[:, None])[:, 0]
         others = (distances.sum(dim=1) - own) / (len(centers) - 1)
-        return weighted_mean(functional.relu(self.margin + own - others), batch.row_weights)
+        terms, weights = self.margin + own - others, batch.row_weights
+        if self.hinge == "row":
+            return weighted_mean(functional.relu(terms), weights)
+        return functional.relu(weighted_mean(terms, weights))

@@ -6,8 +6,7 @@ import torch
 
 from ssdml.losses.base import Loss
 from ssdml.losses.batch import Batch, can_check_values
-from ssdml.losses.pairs import uncentered_squares
-from ssdml.utils.torch_tools import unit_rows
+from ssdml.losses.pairs import rows_of, uncentered_squares
 from ssdml.utils.validation import UNLABELED, check_number, choose
 
 
@@ -87,11 +86,14 @@ class GraphConsistency(Loss):
     second, or ``ref_emb``; :func:`ssdml.networks.sampling.aligned_halves` draws such batches.
     Without labels the halves count as aligned. In distributed training they are the halves of the
     whole batch, as :func:`ssdml.utils.distributed.gathered` returns it. Row i drops out of both
-    halves if one of its two labels is -1; its weight is the product of its two weights. O(n² d)
-    time, O(n²) memory.
+    halves if one of its two labels is -1; its weight is the product of its two weights. It ignores
+    ``indices_tuple``, which would leave halves with gaps. O(n² d) time, O(n²) memory.
 
     The paper gives no σ; 1 on unit-length rows is ours. It adds 0.001 of this term to a triplet
-    loss, 0.002 to an N-pair loss and to binomial deviance.
+    loss, 0.002 to an N-pair loss and to binomial deviance, with n = 130 rows in each half: 10 rows
+    of 13 classes. Both forms are sums. For independent halves Eq. (3) grows in proportion to the
+    rows per class, Eq. (1) to their square: with 5 rows per class instead of 10, the same effect
+    takes 2λ, or 4λ for Eq. (1).
 
     References
     ----------
@@ -106,6 +108,7 @@ class GraphConsistency(Loss):
     """
 
     takes_halves = True
+    needs = "labeled rows of one class at the same place of both halves"
 
     def __init__(self, sigma: float = 1.0, form: str = "smoothed", normalize: bool = True) -> None:
         super().__init__()
@@ -113,30 +116,37 @@ class GraphConsistency(Loss):
         self._difference = choose(FORMS, form, "GraphConsistency: form")
         self.sigma, self.form, self.normalize = sigma, form, normalize
 
+    def usable(self, batch: Batch) -> bool:
+        """Whether a place has a labeled row in both halves."""
+        return bool(self._halves(batch)[2].any())
+
     def of_batch(self, batch: Batch) -> torch.Tensor:
         """Compute the difference between the halves."""
-        rows, weights, labels = batch.embeddings, batch.row_weights, batch.labels
-        rows = unit_rows(rows) if self.normalize else rows
+        first, second, weights = self._halves(batch)
+        return self._difference(first, second, weights, sigma=self.sigma)
+
+    def _halves(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return both halves and the weights of their places."""
+        rows, others = rows_of(batch, normalize=self.normalize)
+        weights, labels = batch.row_weights, batch.labels
         if batch.has_reference:
-            first, second = rows, batch.reference
-            second = unit_rows(second) if self.normalize else second
+            if len(rows) != len(others):
+                raise ValueError(
+                    "GraphConsistency: ref_emb must have as many rows as embeddings = "
+                    f"{len(rows)}; got {len(others)}. Pass one row of the same class for each."
+                )
             other_labels = batch.reference_labels
             if other_labels is not None:
                 weights = weights * (other_labels != UNLABELED)
         else:
             half = _half(rows)
-            first, second = rows[:half], rows[half:]
+            rows, others = rows[:half], rows[half:]
             weights = weights[:half] * weights[half:]
             if labels is not None:
                 labels, other_labels = labels[:half], labels[half:]
-        if len(first) != len(second):
-            raise ValueError(
-                "GraphConsistency: ref_emb must have as many rows as embeddings = "
-                f"{len(first)}; got {len(second)}."
-            )
         if labels is not None and other_labels is not None:
             _check_aligned(labels, other_labels)
-        return self._difference(first, second, weights, sigma=self.sigma)
+        return rows, others, weights
 
 
 def _half(rows: torch.Tensor) -> int:

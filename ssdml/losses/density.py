@@ -120,7 +120,7 @@ def class_densities(
 
 
 class DensityAdaptivity(Loss):
-    r"""Deviation of class variances from learned targets.
+    r"""Deviation of class variances from learned or fixed targets.
 
     .. math:: \frac1C \sum_c (D_c - \alpha_c)^2 - \frac1C \sum_c \alpha_c
         + \frac{1}{C^2} \sum_{c, c'} (b_{c'} \alpha_c - b_c \alpha_{c'})^2, \qquad b = (D^0)^\eta
@@ -133,7 +133,10 @@ class DensityAdaptivity(Loss):
     exponent : float
         η.
     initial : float
-        Initial value of the targets α.
+        Initial value of the targets α, or their mean if they are fixed.
+    learned : bool
+        Whether the targets are learned. If not, they are in proportion to b, and Eq. (7) holds
+        throughout: ``initial * b / b.mean()``, or ``initial`` without ``densities``.
     normalize : bool
         Whether to scale rows to length 1, so that D is between 0 and 1.
     learning_rate : float or None
@@ -145,10 +148,15 @@ class DensityAdaptivity(Loss):
     -1. Sums and C are over the classes with two rows in the batch, since a single row has D = 0;
     the loss is 0 if there are none. O(n d + C d). The parameter ``targets`` has no weight decay.
 
+    The loss ignores ``indices_tuple``: variances are those of all rows of a class in the batch.
+
     Differs from [1]_ in three ways: (a) its sums are over all classes, of which a batch has ten;
     (b) D⁰ is computed from unit-length features, as its scale would weight the last term; (c) D⁰ is
     at least 1e-6. The paper uses η = 0.5 and adds 10 times this term to a loss averaged over pairs.
-    Without the last term the optimal targets are D + 1/2, and the loss only spreads the classes.
+    Its batches have 10 rows of 10 classes (:func:`ssdml.networks.sampling.class_batches`), or all
+    rows of as many classes as fit if classes are small (``whole_class_batches``). Without the last
+    term the optimal targets are D + 1/2, and the loss only spreads the classes. Fixed targets are
+    ours, for comparison.
 
     References
     ----------
@@ -163,8 +171,10 @@ class DensityAdaptivity(Loss):
     """
 
     takes_reference = False
+    needs = "a class with two rows"
     group_options = {"weight_decay": 0.0}  # noqa: RUF012
     densities: torch.Tensor | None
+    targets: torch.Tensor
 
     def __init__(
         self,
@@ -174,6 +184,7 @@ class DensityAdaptivity(Loss):
         initial: float = 0.5,
         normalize: bool = True,
         learning_rate: float | None = None,
+        learned: bool = True,
     ) -> None:
         super().__init__()
         who = "DensityAdaptivity"
@@ -183,24 +194,44 @@ class DensityAdaptivity(Loss):
         check_rate(learning_rate, who)
         self.num_classes, self.exponent, self.initial = num_classes, exponent, initial
         self.normalize, self.learning_rate = normalize, learning_rate
-        self.targets = nn.Parameter(torch.full((num_classes,), float(initial)))
+        self.learned = learned
+        targets = torch.full((num_classes,), float(initial))
         if densities is not None:
-            densities = as_tensor(densities, self.targets.device).detach().to(self.targets.dtype)
+            densities = as_tensor(densities, targets.device).detach().to(targets.dtype).clone()
             _check_densities(densities, num_classes)
-        self.register_buffer("densities", None if densities is None else densities.clone())
+        self.register_buffer("densities", densities)
+        if learned:
+            self.targets = nn.Parameter(targets)
+            return
+        if densities is not None:
+            proportions = self._proportions()
+            targets = targets * proportions / proportions.mean()
+        self.register_buffer("targets", targets)
+
+    def usable(self, batch: Batch) -> bool:
+        """Whether a class has two rows in the batch."""
+        return bool((self._variances(batch)[1] >= 2).any())
 
     def of_batch(self, batch: Batch) -> torch.Tensor:
         """Compute the three terms over the classes of the batch."""
-        labels = class_labels(batch, type(self).__name__)
-        rows = unit_rows(batch.embeddings) if self.normalize else batch.embeddings
-        variances, counts = class_variances(rows, labels, batch.weights, len(self.targets))
+        variances, counts = self._variances(batch)
         present, targets = counts >= 2, promoted(self.targets)
         terms = (variances - targets).square() - targets
         loss = weighted_mean(terms, present.to(terms.dtype))
-        if self.densities is None:
+        if self.densities is None or not self.learned:  # fixed targets have no last term
             return loss
-        proportions = promoted(self.densities).clamp_min(LEAST_DENSITY) ** self.exponent
-        return loss + correlation_penalty(targets, proportions.to(targets), present)
+        return loss + correlation_penalty(targets, self._proportions().to(targets), present)
+
+    def _variances(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        """Compute the variance and the number of rows of each class."""
+        labels = class_labels(batch, type(self).__name__)
+        rows = unit_rows(batch.embeddings) if self.normalize else batch.embeddings
+        return class_variances(rows, labels, batch.weights, len(self.targets))
+
+    def _proportions(self) -> torch.Tensor:
+        """Compute b, one entry per class."""
+        assert self.densities is not None
+        return promoted(self.densities).clamp_min(LEAST_DENSITY) ** self.exponent
 
 
 def _check_densities(densities: torch.Tensor, num_classes: int) -> None:

@@ -1,4 +1,4 @@
-"""Losses of pairs, binomial deviance and N-pair, and the pairs of a batch."""
+"""Losses of pairs, contrastive, binomial deviance and N-pair, and the pairs of a batch."""
 
 from __future__ import annotations
 
@@ -48,10 +48,25 @@ def all_pairs(batch: Batch, who: str) -> torch.Tensor:
     return anchor[:, None] * torch.maximum(positive, negative)
 
 
+def has_triplets(batch: Batch, who: str) -> bool:
+    """Whether an anchor has a positive and a negative."""
+    anchor, positive, negative = pair_weights(batch, who)
+    return bool(((anchor > 0) & positive.any(dim=1) & negative.any(dim=1)).any())
+
+
+def rows_of(batch: Batch, *, normalize: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return embeddings and references, scaled to length 1 on demand; one tensor if they are."""
+    rows, others = batch.embeddings, batch.reference
+    if not normalize:
+        return rows, others
+    rows = unit_rows(rows)
+    return rows, unit_rows(others) if batch.has_reference else rows
+
+
 def cosines(batch: Batch) -> torch.Tensor:
     """Compute the cosine of each pair, (n, m); 0 for a row of zeros."""
-    rows = unit_rows(batch.embeddings)
-    return rows @ (unit_rows(batch.reference) if batch.has_reference else rows).T
+    rows, others = rows_of(batch, normalize=True)
+    return rows @ others.T
 
 
 def squared_distances(rows: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
@@ -113,18 +128,78 @@ def _of_tuples(batch: Batch) -> PairWeights:
 
 def _end_weights(batch: Batch) -> torch.Tensor:
     """Return the weight of each row as the second of a pair; 1 for reference rows."""
-    if not batch.has_reference:
+    labels, weights = batch.reference_labels, batch.weights
+    if not batch.has_reference and labels is batch.labels:
         return batch.row_weights
-    labels = batch.reference_labels
-    ones = batch.reference.new_ones(len(batch.reference))
-    return ones if labels is None else ones * (labels != UNLABELED)
+    if batch.has_reference or weights is None:
+        weights = batch.reference.new_ones(len(batch.reference))
+    return weights if labels is None else weights * (labels != UNLABELED)
 
 
 def _but_self(batch: Batch, weights: torch.Tensor) -> torch.Tensor:
     """Remove the pairs of a row with itself."""
-    if batch.has_reference:
-        return weights
-    return weights - torch.diag(weights.diagonal())
+    return weights - torch.diag(weights.diagonal()) if batch.without_diagonal else weights
+
+
+class PairLoss(Loss):
+    """Base class of losses of pairs."""
+
+    over_tuples = True
+    needs = "a pair"
+
+    def usable(self, batch: Batch) -> bool:
+        """Whether the batch has a pair."""
+        return bool(all_pairs(batch, type(self).__name__).any())
+
+
+class ContrastiveLoss(PairLoss):
+    r"""Mean squared distance of the positive pairs plus mean hinge of the negative pairs.
+
+    .. math:: \text{mean}_{y_i = y_j} D_{ij}
+        + \text{mean}_{y_i \ne y_j} \max(0, m - D_{ij}), \qquad D_{ij} = |x_i - x_j|^2
+
+    Parameters
+    ----------
+    margin : float
+        m, the squared distance from which on a negative pair costs nothing, positive. Squared
+        distances of unit-length rows are at most 4.
+    normalize : bool
+        Whether to scale rows to length 1.
+
+    Notes
+    -----
+    Called as :class:`Loss <ssdml.losses.base.Loss>`; O(n m d) for n embeddings and m references. A
+    mean over no pairs is 0.
+
+    Differs from [1]_ in one way: two means instead of the sum, in which the negative pairs dominate
+    and to which a term with weight 10 adds little. The loss of the same name in
+    pytorch-metric-learning has distances that are not squared, and averages the negative pairs
+    within the margin only.
+
+    References
+    ----------
+    .. [1] Li et al., "Deep metric learning with density adaptivity", IEEE Transactions on
+       Multimedia 22(5), 2020, Eq. (2).
+
+    Examples
+    --------
+    >>> z = torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.8, 0.6]])
+    >>> ContrastiveLoss()(z, torch.tensor([0, 0, 1]))  # 2, and the mean of 1 - 0.4 and 1 - 0.8
+    tensor(2.4000)
+    """
+
+    def __init__(self, margin: float = 1.0, normalize: bool = True) -> None:
+        super().__init__()
+        check_number(margin, "margin", "ContrastiveLoss", above=0)
+        self.margin, self.normalize = margin, normalize
+
+    def of_batch(self, batch: Batch) -> torch.Tensor:
+        """Compute the sum of the two weighted means."""
+        anchor, positive, negative = pair_weights(batch, type(self).__name__)
+        squares = squared_distances(*rows_of(batch, normalize=self.normalize))
+        near = weighted_mean(squares, anchor[:, None] * positive)
+        far = functional.relu(self.margin - squares)
+        return near + weighted_mean(far, anchor[:, None] * negative)
 
 
 def binomial_deviance(
@@ -147,7 +222,7 @@ def binomial_deviance(
     return functional.softplus(-sign * alpha * cost * (similarities - beta))
 
 
-class BinomialDevianceLoss(Loss):
+class BinomialDevianceLoss(PairLoss):
     r"""Mean binomial deviance of the positive pairs plus that of the negative pairs.
 
     .. math:: \text{mean}_{y_i = y_j} \log(1 + e^{-\alpha (S_{ij} - \beta)})
@@ -181,8 +256,6 @@ class BinomialDevianceLoss(Loss):
     (tensor(0.3133), tensor(25.))
     """
 
-    over_tuples = True
-
     def __init__(self, alpha: float = 2.0, beta: float = 0.5, negative_cost: float = 25.0) -> None:
         super().__init__()
         who = "BinomialDevianceLoss"
@@ -202,7 +275,7 @@ class BinomialDevianceLoss(Loss):
         return weighted_mean(near, rows * positive) + weighted_mean(far, rows * negative)
 
 
-class NPairBatchLoss(Loss):
+class NPairBatchLoss(PairLoss):
     r"""N-pair loss: softmax of each positive pair against all negatives of its anchor.
 
     .. math:: \log\Bigl(1 + \sum_{j: y_j \ne y_i} e^{x_i \cdot x_j - x_i \cdot x_{i^+}}\Bigr)
@@ -231,18 +304,20 @@ class NPairBatchLoss(Loss):
     tensor(0.3133)
     """
 
-    over_tuples = True
+    needs = "an anchor with a positive and a negative"
 
     def __init__(self, normalize: bool = False) -> None:
         super().__init__()
         self.normalize = normalize
 
+    def usable(self, batch: Batch) -> bool:
+        """Whether an anchor has a positive and a negative."""
+        return has_triplets(batch, type(self).__name__)
+
     def of_batch(self, batch: Batch) -> torch.Tensor:
         """Compute the weighted mean over the positive pairs."""
         anchor, positive, negative = pair_weights(batch, type(self).__name__)
-        rows, others = batch.embeddings, batch.reference
-        if self.normalize:
-            rows, others = unit_rows(rows), unit_rows(others)
+        rows, others = rows_of(batch, normalize=self.normalize)
         products = rows @ others.T
         losses = n_pair_losses(products, negative)
         return weighted_mean(losses, anchor[:, None] * positive)

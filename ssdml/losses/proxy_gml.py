@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import torch
 from torch import nn
@@ -17,6 +18,7 @@ from ssdml.utils.torch_tools import inverse_lengths, unit_rows
 from ssdml.utils.validation import check_count, check_number, check_rate
 
 BLOCK = 2**22  # entries of a block of logits
+LEAST_LOG = math.log(1e-20)  # of a probability, as in the paper's code
 
 
 def proxy_regularizer(
@@ -69,11 +71,28 @@ class ProxyGMLLoss(Loss):
     n_proxies : int
         N, per class.
     ratio : float
-        Share of all proxies that a row is connected to, those of its class first.
+        Share of all proxies that a row is connected to, those of its class first:
+        ``k = ⌈ratio · num_classes · n_proxies⌉``, rounded as in the paper's code.
     regularization : float
-        λ, at least 0.
+        λ, at least 0; 0 leaves out :math:`L^p`.
     learning_rate : float or None
         Of the proxies, see :meth:`parameter_groups`; None: that of the optimizer.
+    positive_mask : bool
+        Whether the proxies of a row's class come first (:math:`S^{pos}`).
+    mask_softmax : bool
+        Whether the softmax leaves out classes without a connected proxy (M).
+
+    Attributes
+    ----------
+    k : int
+        Number of proxies that a row is connected to.
+
+    Warns
+    -----
+    UserWarning
+        If k is at most ``n_proxies``, so that a row is connected to its own class alone and has no
+        gradient: k is then ``n_proxies + 1``. So with the defaults and up to 20 classes. Also with
+        a single class, whose loss is constant.
 
     Notes
     -----
@@ -84,8 +103,14 @@ class ProxyGMLLoss(Loss):
 
     Defaults are those of the paper's code for CUB and Cars, where the network has learning rate
     1e-4, both with Adam(eps=0.01) and weight decay 1e-4. For Stanford Online Products it has
-    ``n_proxies=1, regularization=0, learning_rate=0.3``. See :mod:`ssdml.graphs.proxies` for
-    differences from the code in the subgraph and the mask.
+    ``n_proxies=1, regularization=0, learning_rate=0.3``. With 100 classes k is 60: for a few
+    classes pass a ratio that keeps k near 60 (``min(1, 60 / (num_classes * n_proxies))``).
+
+    The paper leaves out :math:`S^{pos}`, M and :math:`L^p` in turn by ``positive_mask=False``,
+    ``mask_softmax=False`` and ``regularization=0``. Without the positive mask a row may miss its
+    own class; with mask softmax its loss is then :math:`-\log 10^{-20}` without a gradient, as in
+    the paper's code. See :mod:`ssdml.graphs.proxies` for differences from the code in the subgraph
+    and the mask.
 
     References
     ----------
@@ -103,6 +128,7 @@ class ProxyGMLLoss(Loss):
     """
 
     takes_reference = False
+    follows_miner = True
     proxy_classes: torch.Tensor
 
     def __init__(
@@ -113,6 +139,8 @@ class ProxyGMLLoss(Loss):
         ratio: float = 0.05,
         regularization: float = 0.3,
         learning_rate: float | None = 0.03,
+        positive_mask: bool = True,
+        mask_softmax: bool = True,
     ) -> None:
         super().__init__()
         who = "ProxyGMLLoss"
@@ -126,7 +154,9 @@ class ProxyGMLLoss(Loss):
         self.num_classes, self.embedding_size = num_classes, embedding_size
         self.n_proxies = n_proxies
         self.ratio, self.regularization, self.learning_rate = ratio, regularization, learning_rate
+        self.positive_mask, self.mask_softmax = positive_mask, mask_softmax
         count = num_classes * n_proxies
+        self.k = self._subgraph_size(count)
         bound = 1 / math.sqrt(count)  # Kaiming initialization, as in the paper's code
         self.proxies = nn.Parameter(torch.empty(count, embedding_size).uniform_(-bound, bound))
         classes = torch.arange(num_classes).repeat_interleave(n_proxies)
@@ -138,14 +168,25 @@ class ProxyGMLLoss(Loss):
         # Scale the products, which are fewer than the entries of the proxies.
         scales = inverse_lengths(proxies)
         similarities = unit_rows(batch.embeddings) @ proxies.T * scales
-        subgraph = proxy_subgraph(similarities, labels, self.proxy_classes, ratio=self.ratio)
+        subgraph = proxy_subgraph(
+            similarities,
+            labels,
+            self.proxy_classes,
+            k=self.k,
+            positive_mask=self.positive_mask,
+        )
         assert self.num_classes is not None
         votes = reverse_label_propagation(
-            subgraph.weights, self.proxy_classes[subgraph.indices], self.num_classes
+            subgraph.weights,
+            self.proxy_classes[subgraph.indices],
+            self.num_classes,
+            mask_softmax=self.mask_softmax,
         )
         losses = functional.nll_loss(
             votes.log_probabilities, labels, ignore_index=-1, reduction="none"
         )
+        if not self.positive_mask:
+            losses = losses.clamp_max(-LEAST_LOG)
         weights = batch.row_weights
         loss = weighted_mean(losses, weights)
         if not self.regularization:
@@ -154,6 +195,28 @@ class ProxyGMLLoss(Loss):
         return loss + self.regularization * some * proxy_regularizer(
             proxies, scales, self.num_classes
         )
+
+    def _subgraph_size(self, count: int) -> int:
+        """Return k; warn if a row would have no gradient."""
+        assert self.num_classes is not None
+        # In this order, in which the paper's code multiplies.
+        k = min(math.ceil(self.ratio * self.num_classes * self.n_proxies), count)
+        if self.num_classes == 1:
+            warnings.warn(
+                "ProxyGMLLoss: num_classes must be at least 2 for a gradient; got 1. Label rows of "
+                "another class.",
+                stacklevel=3,
+            )
+        elif self.positive_mask and self.mask_softmax and k <= self.n_proxies:
+            least = self.n_proxies + 1
+            warnings.warn(
+                f"ProxyGMLLoss: ratio must connect a row to more than n_proxies={self.n_proxies} "
+                f"proxies, those of its own class; got ratio={self.ratio} of {count} proxies, "
+                f"k={k}. Uses k={least}; pass ratio={min(1.0, max(60, least) / count):.2g}.",
+                stacklevel=3,
+            )
+            k = least
+        return k
 
 
 def _summed_entropy(

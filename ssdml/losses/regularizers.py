@@ -5,9 +5,15 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
-from ssdml.losses.base import Loss
 from ssdml.losses.batch import Batch
-from ssdml.losses.pairs import all_pairs, cosines, pair_weights, squared_distances, weighted_mean
+from ssdml.losses.pairs import (
+    PairLoss,
+    all_pairs,
+    cosines,
+    pair_weights,
+    squared_distances,
+    weighted_mean,
+)
 from ssdml.utils.validation import check_number
 
 
@@ -26,7 +32,7 @@ def pair_entropies(squares: torch.Tensor, threshold: float) -> torch.Tensor:
     return functional.softplus(logits) - logits.sigmoid() * logits
 
 
-class EntropyRegularizer(Loss):
+class EntropyRegularizer(PairLoss):
     r"""Negative mean entropy of the pairs of a batch.
 
     .. math:: -\text{mean}_{ij} \; H(p_{ij}), \qquad p_{ij} = \sigma(\eta - |x_i - x_j|^2)
@@ -56,8 +62,6 @@ class EntropyRegularizer(Loss):
     tensor(-0.6931)
     """
 
-    over_tuples = True
-
     def __init__(self, threshold: float = 1.0) -> None:
         super().__init__()
         check_number(threshold, "threshold", "EntropyRegularizer")
@@ -85,7 +89,7 @@ def global_orthogonality(
     return first.square() + functional.relu(second - 1 / n_components)
 
 
-class GlobalOrthogonalRegularizer(Loss):
+class GlobalOrthogonalRegularizer(PairLoss):
     r"""Deviation of the cosines between classes from those of random directions.
 
     .. math:: M_1^2 + \max(0, M_2 - 1/d), \qquad
@@ -112,7 +116,12 @@ class GlobalOrthogonalRegularizer(Loss):
     tensor(1.6667)
     """
 
-    over_tuples = True
+    needs = "a negative pair"
+
+    def usable(self, batch: Batch) -> bool:
+        """Whether the batch has a negative pair."""
+        anchor, _, negative = pair_weights(batch, type(self).__name__)
+        return bool((anchor[:, None] * negative).any())
 
     def of_batch(self, batch: Batch) -> torch.Tensor:
         """Compute the value over the negative pairs."""

@@ -23,13 +23,30 @@ from ssdml.utils.dask_arrays import check_dask_array, is_dask, map_row_blocks
 from ssdml.utils.labels import check_same_kind, read_labels
 from ssdml.utils.linalg import check_spread
 from ssdml.utils.parallel import row_blocks
-from ssdml.utils.persistence import load_state, save_state
+from ssdml.utils.persistence import check_arrays, load_state, restoring, save_state
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import UNLABELED, check_finite, without_container
 
 BLOCK_ENTRIES = 2**18  # of the rows that are checked and multiplied at once
 SEARCHED_AT_ONCE = 2**12  # new rows, at least, where the representation searches neighbors
 SAVED = ("components_", "label_distributions_", "embedding_")
+# Kind and axes of saved arrays: l components of d features, n rows, r of them references,
+# c classes, q columns of the form that neighbors are searched in.
+LABEL_SHAPES = {"classes_": "* c", "transduction_": "* n"}
+SHAPES = LABEL_SHAPES | {
+    "components_": "f l {width}",
+    "label_distributions_": "f n c",
+    "embedding_": "f r l",
+}
+CLASSIFIER = {
+    "classifier_mean": "f {d}",
+    "classifier_matrix": "f {d} q",
+    "classifier_rows": "f r q",
+    "classifier_scales": "f r",
+    "classifier_trend": "f {q} c",
+    "classifier_residuals": "f r c",
+    "classifier_n_neighbors": "i",
+}
 
 
 class EmbeddingMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -367,8 +384,10 @@ class LearnedMetric(EmbeddingMixin):
         """Load an estimator saved by :meth:`save`."""
         config, arrays = load_state(folder, cls.__name__)
         fields = [f"classifier_{name}" for name in ClassInterpolator._fields]
-        try:
+        with restoring(folder, cls.__name__, config):
             model = cls(**config["params"])
+            model._validate_params()
+            _check_saved(config, arrays)
             for name in SAVED:
                 setattr(model, name, arrays[name])
             model._restore_labels(arrays, config.get("class_names"))
@@ -382,12 +401,8 @@ class LearnedMetric(EmbeddingMixin):
             if config["feature_names_in"] is not None:
                 model.feature_names_in_ = np.array(config["feature_names_in"], dtype=object)
             weight = config["input_weight"]
-        except (KeyError, TypeError) as error:
-            raise ValueError(
-                f"{cls.__name__}.load: {folder} is damaged: {error}. Save it again."
-            ) from error
-        model.input_weight_ = np.inf if weight is None else weight
-        model.reference_rows_ = arrays.get("reference_rows_")
+            model.input_weight_ = np.inf if weight is None else weight
+            model.reference_rows_ = arrays.get("reference_rows_")
         model.triplets_, model.history_ = None, []
         return model
 
@@ -484,3 +499,47 @@ def limit_neighbors(n_neighbors: int, n_samples: int, who: str, *, stacklevel: i
         stacklevel=stacklevel,
     )
     return n_samples - 1
+
+
+def _check_saved(config: dict[str, Any], arrays: dict[str, Array]) -> None:
+    """Raise ValueError, KeyError or TypeError unless the parts of a saved model fit together."""
+    d, names = config["n_features_in"], config["feature_names_in"]
+    if type(d) is not int or d < 1:
+        raise ValueError(f"n_features_in must be a positive integer; got {d!r}")
+    if names is not None and (len(names) != d or {type(name) for name in names} != {str}):
+        raise ValueError(f"feature_names_in must be {d} names; got {names!r}")
+    weight, represents = config["input_weight"], config["represents_classes"]
+    if weight is not None and not (type(weight) in (int, float) and weight >= 0):
+        raise ValueError(f"input_weight must be a number of at least 0; got {weight!r}")
+    shapes, width, q, rows = dict(SHAPES), d, 0, arrays.get("reference_rows_")
+    if any(name in arrays for name in CLASSIFIER):
+        shapes |= CLASSIFIER
+        q = arrays["classifier_matrix"].shape[-1] + 1
+        k, most = int(arrays["classifier_n_neighbors"]), len(arrays["classifier_rows"])
+        if not 1 <= k <= most:
+            raise ValueError(f"classifier_n_neighbors must be from 1 to {most}; got {k}")
+    elif represents:
+        raise KeyError("classifier_rows")
+    if represents:
+        width += arrays["label_distributions_"].shape[-1]
+    if rows is None:
+        shapes["embedding_"] = "f n l"
+    else:
+        shapes["reference_rows_"] = "i r"
+    sizes = {"d": d, "width": width, "q": q}
+    check_arrays(arrays, {name: s.format(**sizes) for name, s in shapes.items()})
+    n_rows = len(arrays["label_distributions_"])
+    if rows is not None and rows.size and not 0 <= rows.min() <= rows.max() < n_rows:
+        raise ValueError(f"reference_rows_ must be from 0 to {n_rows - 1}")
+    check_class_names(config, arrays)
+
+
+def check_class_names(config: dict[str, Any], arrays: dict[str, Array]) -> None:
+    """Raise ValueError unless the names of saved classes are text, and their codes name one."""
+    names, codes = config.get("class_names"), arrays["transduction_"]
+    if names is None:
+        return
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"class_names must be a list of names; got {names!r}")
+    if codes.dtype.kind != "i" or (codes.size and not 0 <= codes.min() <= codes.max() < len(names)):
+        raise ValueError(f"transduction_ must be integers from 0 to {len(names) - 1}")

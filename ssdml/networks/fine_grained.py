@@ -108,7 +108,7 @@ def fine_grained_backbone(
     architecture : str
         ``googlenet`` (of torchvision), ``bn_inception`` (ours, since neither torchvision nor timm
         has it), or the name of a timm model such as ``resnet50``.
-    pooling : {"rmac", "max+average", "average"}
+    pooling : {"rmac", "scda", "max+average", "average"}
         See :mod:`ssdml.networks.pooling`.
     weights : path, optional
         Weights of this architecture under its library's names: safetensors, or a state dict, read

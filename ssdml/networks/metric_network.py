@@ -18,6 +18,7 @@ from ssdml.networks.data import Samples, mean_and_scale
 from ssdml.networks.sampling import spaced
 from ssdml.utils.distributed import broadcast_weights
 from ssdml.utils.linalg import random_orthonormal
+from ssdml.utils.persistence import Refusal
 from ssdml.utils.torch_tools import evaluating, is_out_of_memory, seeded
 from ssdml.utils.validation import has_channels_last
 
@@ -164,7 +165,7 @@ def restored_network(
     try:
         network.load_state_dict(state)
     except RuntimeError as error:
-        raise ValueError(f"backbone must be like the fitted one; {error}.") from error
+        raise Refusal(f"backbone must be like the fitted one; {error}.") from error
     lay_channels_last(network.eval().backbone, shape)
     return network
 

@@ -97,14 +97,6 @@ def _starts(length: int, side: int, count: int) -> list[int]:
 class MaxAveragePooling(nn.Module):
     """Concatenate maximum and mean of each channel.
 
-    The features of Zheng et al. (2019), from the last maps of ResNet-50, concatenated as in
-    SCDA [1]_.
-
-    References
-    ----------
-    .. [1] Wei, Luo, Wu, Zhou, "Selective convolutional descriptor aggregation for fine-grained
-       image retrieval", IEEE TIP 26(6), 2017.
-
     Examples
     --------
     >>> MaxAveragePooling()(torch.tensor([[[[0.0, 4.0], [0.0, 0.0]]]]))
@@ -114,6 +106,74 @@ class MaxAveragePooling(nn.Module):
     def forward(self, maps: torch.Tensor) -> torch.Tensor:
         """Rows (n, 2 channels) of maps (n, channels, height, width)."""
         return torch.cat([maps.amax(dim=(2, 3)), maps.mean(dim=(2, 3))], dim=1)
+
+
+class SelectivePooling(nn.Module):
+    """Concatenate maximum and mean of each channel over the cells of the main object (SCDA).
+
+    The cells are the largest connected component of those whose activations, summed over the
+    channels, exceed their mean over the map. No gradient flows through the selection.
+
+    Notes
+    -----
+    As in [1]_; Zheng et al. (2019) pool the last maps of ResNet-50 so. A cell is connected to all
+    eight neighbors, and a map without a cell above the mean is pooled as a whole. Further layers
+    and the mirrored image, which extend [1]_, are left to the caller.
+
+    References
+    ----------
+    .. [1] Wei, Luo, Wu, Zhou, "Selective convolutional descriptor aggregation for fine-grained
+       image retrieval", IEEE TIP 26(6), 2017.
+
+    Examples
+    --------
+    >>> maps = torch.tensor([[[[9.0, 0.0, 0.0, 6.0], [0.0, 0.0, 0.0, 8.0]]]])
+    >>> SelectivePooling()(maps)  # of the two cells at the right
+    tensor([[8., 7.]])
+    """
+
+    def forward(self, maps: torch.Tensor) -> torch.Tensor:
+        """Rows (n, 2 channels) of maps (n, channels, height, width)."""
+        chosen = main_component(maps.detach().sum(dim=1))[:, None]
+        maxima = maps.masked_fill(~chosen, -torch.inf).amax(dim=(2, 3))
+        means = (maps * chosen).sum(dim=(2, 3)) / chosen.sum(dim=(2, 3))
+        return torch.cat([maxima, means], dim=1)
+
+
+def main_component(activations: torch.Tensor) -> torch.Tensor:
+    """Find the largest connected component of the cells above the mean of each map.
+
+    Parameters
+    ----------
+    activations : tensor of shape (n, height, width)
+
+    Returns
+    -------
+    chosen : tensor of shape (n, height, width), bool
+        All cells if none exceeds the mean; of components of one size the first in reading order.
+
+    Examples
+    --------
+    >>> main_component(torch.tensor([[[9.0, 0.0, 6.0], [0.0, 0.0, 8.0]]])).int()
+    tensor([[[0, 0, 1],
+             [0, 0, 1]]], dtype=torch.int32)
+    """
+    n, height, width = activations.shape
+    above = activations > activations.mean(dim=(1, 2), keepdim=True)
+    above = above | ~above.flatten(1).any(dim=1)[:, None, None]
+    # Every cell takes the largest number of its component; 0 outside.
+    numbers = torch.arange(height * width, 0, -1, device=activations.device, dtype=torch.float32)
+    numbers = numbers.view(height, width) * above
+    while True:
+        spread = functional.max_pool2d(numbers[:, None], 3, stride=1, padding=1)[:, 0] * above
+        if torch.equal(spread, numbers):
+            break
+        numbers = spread
+    of_cells = numbers.flatten(1).long()
+    counts = torch.zeros(n, height * width + 1, dtype=torch.long, device=activations.device)
+    counts.scatter_add_(1, of_cells, (of_cells > 0).long())
+    first = counts.flip(1).argmax(dim=1, keepdim=True)  # the largest number comes first
+    return (of_cells == height * width - first).view_as(above)
 
 
 class AveragePooling(nn.Module):
@@ -130,4 +190,9 @@ class AveragePooling(nn.Module):
         return maps.mean(dim=(2, 3))
 
 
-POOLINGS = {"rmac": RMAC, "max+average": MaxAveragePooling, "average": AveragePooling}
+POOLINGS = {
+    "rmac": RMAC,
+    "scda": SelectivePooling,
+    "max+average": MaxAveragePooling,
+    "average": AveragePooling,
+}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from ssdml.utils.typing import Array, Indices, Ints
+from ssdml.utils.validation import check_count
 
 
 def partitions(
@@ -92,6 +94,188 @@ def balanced_batches(
         yield order[np.clip(places, starts[drawn], ends[drawn] - 1)]
 
 
+class Batches:
+    """Batches of rows that are drawn anew each time they are iterated over.
+
+    :func:`class_batches`, :func:`whole_class_batches` and :func:`aligned_halves` return them.
+    ``DataLoader(data, batch_sampler=batches)`` serves them; where a library asks for a sampler of
+    rows, pass ``sampler=batches.rows, batch_size=batches.size``.
+
+    Parameters
+    ----------
+    draw : callable
+        Returns the rows of a batch, ``size`` of them.
+    count : int
+        Number of batches per iteration, an epoch.
+    size : int
+        Rows per batch.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> batches = Batches(lambda: rng.permutation(4)[:2], count=3, size=2)
+    >>> len(batches), len(list(batches)), len(batches.rows), len(list(batches.rows))
+    (3, 3, 6, 6)
+    """
+
+    def __init__(self, draw: Callable[[], Indices], count: int, size: int) -> None:
+        self._draw, self._count, self.size = draw, count, size
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Indices]:
+        return (self._draw() for _ in range(self._count))
+
+    @property
+    def rows(self) -> Rows:
+        """The rows of the batches one after another."""
+        return Rows(self)
+
+
+class Rows:
+    """Rows of batches one after another, drawn anew each time."""
+
+    def __init__(self, batches: Batches) -> None:
+        self._batches = batches
+
+    def __len__(self) -> int:
+        return len(self._batches) * self._batches.size
+
+    def __iter__(self) -> Iterator[int]:
+        return (int(row) for batch in self._batches for row in batch)
+
+
+def class_batches(
+    classes: Ints,
+    count: int,
+    rng: np.random.Generator,
+    *,
+    n_classes: int = 10,
+    per_class: int = 10,
+    weights: Array | None = None,
+) -> Batches:
+    """Draw batches of some classes with the same number of rows each.
+
+    Parameters
+    ----------
+    classes : array of shape (n,), int
+        -1 where unlabeled: such rows are not drawn.
+    count : int
+        Number of batches per epoch.
+    rng : Generator
+    n_classes : int
+        Classes per batch.
+    per_class : int
+        Rows per class and batch.
+    weights : array of shape (n,), optional
+        Nonnegative weights of the rows; None: equal weights.
+
+    Returns
+    -------
+    batches : Batches
+        Of ``n_classes * per_class`` rows, grouped by class. Classes with fewer than ``per_class``
+        rows repeat them.
+
+    Raises
+    ------
+    ValueError
+        If ``n_classes`` or ``per_class`` is below 1, or no row can be drawn.
+
+    Warns
+    -----
+    UserWarning
+        If there are fewer than ``n_classes`` classes: a batch then has all of them.
+
+    Notes
+    -----
+    The defaults are those of [1]_.
+
+    References
+    ----------
+    .. [1] Li et al., "Deep metric learning with density adaptivity", IEEE Transactions on
+       Multimedia 22(5), 2020.
+
+    Examples
+    --------
+    >>> classes = np.array([0, 0, 1, 1, 1, 2, -1])
+    >>> rng = np.random.default_rng(0)
+    >>> batches = class_batches(classes, 5, rng, n_classes=2, per_class=2)
+    >>> len(batches), all(len(set(classes[batch])) == 2 for batch in batches)
+    (5, True)
+    """
+    groups = _groups("class_batches", classes, weights, n_classes, per_class, least=1)
+    n_classes = min(n_classes, len(groups))
+
+    def draw() -> Indices:
+        drawn = rng.permutation(len(groups))[:n_classes]
+        parts = [_shuffled(groups[c], weights, rng)[:per_class] for c in drawn]
+        return np.concatenate([np.resize(part, per_class) for part in parts])
+
+    return Batches(draw, count, n_classes * per_class)
+
+
+def whole_class_batches(
+    classes: Ints, count: int, rng: np.random.Generator, *, size: int = 100
+) -> Batches:
+    """Draw batches of all rows of as many classes as fit, for classes of few rows.
+
+    Parameters
+    ----------
+    classes : array of shape (n,), int
+        -1 where unlabeled: such rows are not drawn.
+    count : int
+        Number of batches per epoch.
+    rng : Generator
+    size : int
+        Rows per batch; the last class that does not fit is cut.
+
+    Returns
+    -------
+    batches : Batches
+        Without repeated rows, grouped by class.
+
+    Raises
+    ------
+    ValueError
+        If fewer than ``size`` rows have a class.
+
+    Notes
+    -----
+    The batches of [1]_ for Stanford Online Products, which has 5 rows per class.
+
+    References
+    ----------
+    .. [1] Li et al., "Deep metric learning with density adaptivity", IEEE Transactions on
+       Multimedia 22(5), 2020, Section IV-A.
+
+    Examples
+    --------
+    >>> classes = np.array([0, 0, 1, 1, 1, 2, 2, -1])
+    >>> (batch,) = whole_class_batches(classes, 1, np.random.default_rng(0), size=4)
+    >>> len(batch), len(set(classes[batch]))
+    (4, 2)
+    """
+    groups = _groups("whole_class_batches", classes, None, 1, 1, least=1)
+    n_rows = sum(map(len, groups))
+    if not 1 <= size <= n_rows:
+        raise ValueError(
+            f"whole_class_batches: size must lie from 1 to {n_rows}, the rows with a class; got "
+            f"{size}. Pass a smaller size."
+        )
+
+    def draw() -> Indices:
+        parts, n_drawn = [], 0
+        for c in rng.permutation(len(groups)):
+            parts.append(rng.permutation(groups[c])[: size - n_drawn])
+            n_drawn += len(parts[-1])
+            if n_drawn == size:
+                break
+        return np.concatenate(parts)
+
+    return Batches(draw, count, size)
+
+
 def aligned_halves(
     classes: Ints,
     count: int,
@@ -100,7 +284,7 @@ def aligned_halves(
     n_classes: int = 13,
     per_class: int = 10,
     weights: Array | None = None,
-) -> Iterator[Indices]:
+) -> Batches:
     """Draw batches of two halves, aligned in class row by row, for a graph consistency loss.
 
     Parameters
@@ -108,30 +292,35 @@ def aligned_halves(
     classes : array of shape (n,), int
         -1 where unlabeled: such rows are not drawn.
     count : int
-        Number of batches.
+        Number of batches per epoch.
     rng : Generator
     n_classes : int
-        Classes per batch; all of them if there are fewer.
+        Classes per batch.
     per_class : int
-        Rows per class and batch; even, since half of them go into each half.
+        Rows per class in each half.
     weights : array of shape (n,), optional
         Nonnegative weights of the rows; None: equal weights.
 
-    Yields
-    ------
-    rows : ndarray of shape (n_classes * per_class,)
-        Row i has the class of row i + half. The halves share no row; small classes repeat rows, and
-        classes with a single row are not drawn.
+    Returns
+    -------
+    batches : Batches
+        Of ``2 * n_classes * per_class`` rows: row i has the class of row i + half. The halves share
+        no row; small classes repeat rows, and classes with a single row are not drawn.
 
     Raises
     ------
     ValueError
-        If ``per_class`` is odd, ``n_classes`` is below 1, or no class has two rows.
+        If ``n_classes`` or ``per_class`` is below 1, or no class has two rows.
+
+    Warns
+    -----
+    UserWarning
+        If fewer than ``n_classes`` classes have two rows: a batch then has all of them.
 
     Notes
     -----
-    The default of 13 classes with 10 rows is that of [1]_, read as the size of both halves
-    together.
+    The halves are the two draws of n = 130 rows of [1]_: 10 rows of 13 classes each. There the
+    draws are independent; here they are disjoint, as a row has nothing to agree with in itself.
 
     References
     ----------
@@ -140,42 +329,62 @@ def aligned_halves(
     Examples
     --------
     >>> classes = np.array([0, 0, 0, 1, 1, -1])
-    >>> (batch,) = aligned_halves(classes, 1, np.random.default_rng(0), n_classes=2, per_class=2)
+    >>> (batch,) = aligned_halves(classes, 1, np.random.default_rng(0), n_classes=2, per_class=1)
     >>> first, second = classes[batch].reshape(2, -1)
     >>> first.tolist() == second.tolist(), len(set(batch))
     (True, 4)
     """
-    if per_class < 2 or per_class % 2:
-        raise ValueError(
-            f"aligned_halves: per_class must be even and at least 2; got {per_class}. Each half of "
-            "the batch takes half of the rows."
-        )
-    if n_classes < 1:
-        raise ValueError(f"aligned_halves: n_classes must be at least 1; got {n_classes}.")
-    drawable = classes >= 0 if weights is None else (classes >= 0) & (weights > 0)
-    rows = np.flatnonzero(drawable)
+    groups = _groups("aligned_halves", classes, weights, n_classes, per_class, least=2)
+    n_classes = min(n_classes, len(groups))
+
+    def draw() -> Indices:
+        drawn = rng.permutation(len(groups))[:n_classes]
+        parts = [_two_parts(groups[c], per_class, weights, rng) for c in drawn]
+        return np.concatenate([half for halves in zip(*parts, strict=True) for half in halves])
+
+    return Batches(draw, count, 2 * n_classes * per_class)
+
+
+def _groups(
+    who: str, classes: Ints, weights: Array | None, n_classes: int, per_class: int, *, least: int
+) -> list[Indices]:
+    """Group the rows that can be drawn by class; leave out classes with fewer than ``least``."""
+    check_count(n_classes, "n_classes", who)
+    check_count(per_class, "per_class", who)
+    classes = np.asarray(classes)
+    rows = np.flatnonzero(classes >= 0 if weights is None else (classes >= 0) & (weights > 0))
     order = rows[np.argsort(classes[rows], kind="stable")]
-    _, starts, sizes = np.unique(classes[order], return_index=True, return_counts=True)
-    groups = [order[i : i + n] for i, n in zip(starts, sizes, strict=True) if n > 1]
+    _, starts = np.unique(classes[order], return_index=True)
+    parts = np.split(order, starts[1:])
+    groups = [part for part in parts if len(part) >= least]
+    enough = "a row" if least == 1 else "two rows"
     if not groups:
         raise ValueError(
-            "aligned_halves: classes must hold one class with two rows; got "
-            f"{len(sizes)} classes with one row each. Label more rows or propagate the labels."
+            f"{who}: classes must hold a class with {enough}; got {len(order)} rows with a class. "
+            "Label more rows or propagate the labels."
         )
-    for _ in range(count):
-        drawn = rng.permutation(len(groups))[:n_classes]
-        parts = [_two_parts(groups[c], per_class // 2, weights, rng) for c in drawn]
-        yield np.concatenate([half for halves in zip(*parts, strict=True) for half in halves])
+    if len(groups) < n_classes:
+        warnings.warn(
+            f"{who}: n_classes must be at most {len(groups)}, the classes with {enough}; got "
+            f"{n_classes}. Draws all classes each time; pass n_classes={len(groups)}.",
+            stacklevel=3,
+        )
+    return groups
+
+
+def _shuffled(rows: Indices, weights: Array | None, rng: np.random.Generator) -> Indices:
+    """Order rows at random, those with larger weights first."""
+    # Sorting exponential waiting times draws without replacement.
+    waits = rng.standard_exponential(len(rows))
+    if weights is not None:
+        waits /= weights[rows]
+    return rows[np.argsort(waits)]
 
 
 def _two_parts(
     rows: Indices, size: int, weights: Array | None, rng: np.random.Generator
 ) -> tuple[Indices, Indices]:
     """Draw two disjoint sets of rows by weight; repeat rows if there are too few."""
-    # Sorting exponential waiting times draws without replacement.
-    waits = rng.standard_exponential(len(rows))
-    if weights is not None:
-        waits /= weights[rows]
-    shuffled = rows[np.argsort(waits)]
+    shuffled = _shuffled(rows, weights, rng)
     middle = min(size, len(rows) // 2)
     return np.resize(shuffled[:middle], size), np.resize(shuffled[middle : middle + size], size)

@@ -119,12 +119,12 @@ def _is_below(path: str, root: str) -> bool:
     return path == root or path.startswith(root.rstrip(os.sep) + os.sep)
 
 
-def check_memory(path: Path, n_bytes: int, on_disk: int) -> None:
+def check_memory(path: Path | str, n_bytes: int, on_disk: int) -> None:
     """Raise MemoryLimitError if reading a file would take too much memory.
 
     Parameters
     ----------
-    path : Path
+    path : Path or str
         For the message.
     n_bytes : int
         What the file says it will take.

@@ -1,24 +1,29 @@
 """Atomic files, and fitted estimators on disk: safetensors and JSON, so loading runs no code.
 
-The JSON names the file of the arrays. Saving into the same folder again writes the arrays under
-another name and then replaces the JSON: an interrupted save leaves the old model or the new one.
+The JSON names the file of the arrays, and holds a checksum of itself and of that file. Saving into
+the same folder again writes the arrays under another name and then replaces the JSON: an
+interrupted save leaves the old model or the new one.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ssdml.utils.files import MemoryLimitError, check_memory, check_regular, read_regular
 from ssdml.utils.typing import Array
 
-SCHEMA = 1
+SCHEMA = 2
+UNSIGNED = "0" * 64  # in place of the checksum, while it is computed
 CONFIG, ARRAYS, OTHER_ARRAYS = "config.json", "model.safetensors", "model-2.safetensors"
 
 
@@ -77,7 +82,7 @@ def save_state(
     A model in the folder is replaced atomically; a failed save leaves nothing behind.
 
     ``name`` is the class, checked by `load_state`. Constructor arguments ``params`` and ``more``
-    must be serializable as JSON.
+    must be serializable as JSON, without NaN and infinity.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
@@ -87,6 +92,7 @@ def save_state(
     folder = Path(folder)
     earlier = _arrays_in_use(folder)
     config = {
+        "sha256": UNSIGNED,
         "schema": SCHEMA,
         "class": name,
         "ssdml": ssdml.__version__,
@@ -94,7 +100,7 @@ def save_state(
         "params": params,
         **more,
     }
-    text = json.dumps(config, indent=2, default=_plain) + "\n"
+    text = _json(config)
     contiguous = {key: np.asarray(value, order="C") for key, value in arrays.items()}
     unfinished = folder / f"{CONFIG}.unfinished"
     made = [path for path in (folder, *folder.parents) if not path.exists()]
@@ -102,7 +108,7 @@ def save_state(
         folder.mkdir(parents=True, exist_ok=True)
         with default_mode(folder / config["arrays"]):
             save_file(contiguous, folder / config["arrays"])
-        unfinished.write_text(text, encoding="utf-8")
+        unfinished.write_text(signed(text, folder / config["arrays"]), encoding="utf-8")
         unfinished.replace(folder / CONFIG)
     except (OSError, SafetensorError) as error:
         with suppress(OSError):  # cleaning up may fail too
@@ -115,6 +121,25 @@ def save_state(
         (folder / earlier).unlink(missing_ok=True)
 
 
+def _json(config: dict[str, Any]) -> str:
+    try:
+        return json.dumps(config, indent=2, default=_plain, allow_nan=False) + "\n"
+    except ValueError as error:
+        raise ValueError(f"save: parameters must be finite numbers ({error}).") from error
+
+
+def signed(text: str, arrays: Path) -> str:
+    """Put the SHA-256 of a config, and of the file of its arrays, in place of 64 zeros."""
+    return text.replace(UNSIGNED, _checksum(text, arrays), 1)
+
+
+def _checksum(text: str, arrays: Path) -> str:
+    with arrays.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256")
+    found.update(text.encode())
+    return found.hexdigest()
+
+
 def _cannot_save(name: str, folder: Path, error: Exception) -> OSError:
     """Return the error with the folder and advice."""
     reason = getattr(error, "strerror", None) or str(error)
@@ -125,19 +150,35 @@ def _cannot_save(name: str, folder: Path, error: Exception) -> OSError:
 def _arrays_in_use(folder: Path) -> str | None:
     """Return the file of the arrays of the model in a folder; None without a model."""
     try:
-        return _arrays_of(_config_in(folder))
-    except (OSError, ValueError, TypeError):
+        return _arrays_of(_parsed(_config_in(folder)))
+    except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
-def _config_in(folder: Path) -> Any:
+def _config_in(folder: Path) -> str:
     """Read the JSON of a folder."""
-    return json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    check_memory(folder / CONFIG, check_regular(folder / CONFIG), 0)
+    return read_regular(folder / CONFIG).decode("utf-8")
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """Parse a config, whose numbers are finite."""
+    try:
+        config = json.loads(text, parse_constant=_refuse)
+    except RecursionError:
+        raise ValueError(f"{CONFIG} is nested too deeply") from None
+    if not isinstance(config, dict):
+        raise ValueError(f"{CONFIG} must hold an object")
+    return config
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{CONFIG} must hold finite numbers; got {constant}")
 
 
 def _arrays_of(config: dict[str, Any]) -> str:
     """Return the file of the arrays, one of two names: no other file is read or removed."""
-    file = config["arrays"] if "arrays" in config else ARRAYS
+    file = config.get("arrays", ARRAYS)  # schema 1 may lack it
     if file not in (ARRAYS, OTHER_ARRAYS):
         raise ValueError(f"arrays must be {ARRAYS} or {OTHER_ARRAYS}; got {file!r}")
     return str(file)
@@ -146,41 +187,128 @@ def _arrays_of(config: dict[str, Any]) -> str:
 def load_state(folder: str | Path, name: str) -> tuple[dict[str, Any], dict[str, Array]]:
     """Read the config and the arrays that :func:`save_state` wrote for this class.
 
-    Raises FileNotFoundError if the folder holds no saved model, and ValueError if it holds another
-    class, a later schema, or a damaged file.
+    Raises
+    ------
+    FileNotFoundError
+        If the folder holds no saved model.
+    ValueError
+        If the checksum of the model is wrong, it is of another class or a later schema, or a file
+        is damaged. The error names the version that wrote it.
+
+    Warns
+    -----
+    UserWarning
+        If the model has no checksum, as those of schema 1.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
     folder = Path(folder)
-    try:
-        _present(folder / CONFIG, name)
-        config = _config_in(folder)
-        arrays = load_file(_present(folder / _arrays_of(config), name))
-        saved, schema = str(config["class"]), int(config["schema"])
-    except (ValueError, SafetensorError, KeyError, TypeError) as error:
-        raise ValueError(f"{name}.load: {folder} is damaged: {error}. Save it again.") from error
-    if saved != name:
-        raise ValueError(f"{name}.load: {folder} must hold a {name}; got a {saved}.")
-    if schema > SCHEMA:
-        raise ValueError(
-            f"{name}.load: {folder} has schema {schema}; this version reads up to {SCHEMA}. "
-            "Upgrade ssdml."
-        )
+    _present(folder / CONFIG, name)
+    config: dict[str, Any] = {}
+    with restoring(folder, name, config):
+        text = _config_in(folder)
+        config |= _parsed(text)
+        schema, saved = int(config["schema"]), str(config["class"])
+        if schema > SCHEMA:
+            raise Refusal(
+                f"{name}.load: {folder}{_writer(config)} has schema {schema}; this version reads "
+                f"up to {SCHEMA}. Upgrade ssdml."
+            )
+        if saved != name:
+            raise Refusal(
+                f"{name}.load: {folder} must hold a {name}; got a {saved}{_writer(config)}."
+            )
+        path = _present(folder / _arrays_of(config), name)
+        check_regular(path)
+        if schema == 1 and "sha256" not in config:
+            warnings.warn(
+                f"{name}.load: {folder}{_writer(config)} has no checksum, and damage may go "
+                "unnoticed. Save it again.",
+                stacklevel=3,
+            )
+        elif _checksum(text.replace(config["sha256"], UNSIGNED, 1), path) != config["sha256"]:
+            raise ValueError("its checksum is wrong: a file has changed since it was saved")
+        try:
+            arrays = load_file(path)
+        except SafetensorError as error:
+            raise ValueError(f"{path.name}: {error}") from error
     return config, arrays
+
+
+class Refusal(ValueError):
+    """An error whose message is complete."""
+
+
+@contextmanager
+def restoring(folder: str | Path, name: str, config: Mapping[str, Any]) -> Iterator[None]:
+    """Report errors of the block as those of a damaged model, with the version that wrote it."""
+    try:
+        yield
+    except (Refusal, FileNotFoundError):
+        raise
+    except MemoryLimitError as error:
+        raise MemoryLimitError(f"{name}.load: {folder}{_writer(config)}: {error}") from error
+    except (ValueError, LookupError, TypeError, ArithmeticError, RuntimeError) as error:
+        raise ValueError(
+            f"{name}.load: {folder}{_writer(config)} is damaged: {error}. Save it again."
+        ) from error
+
+
+def _writer(config: Mapping[str, Any]) -> str:
+    """Version that wrote a model, for messages."""
+    version = config.get("ssdml")
+    return f" (written by ssdml {version})" if isinstance(version, str) else ""
+
+
+def check_arrays(arrays: Mapping[str, Array], shapes: Mapping[str, str]) -> None:
+    """Raise ValueError or KeyError unless floats are finite and arrays have these shapes.
+
+    Parameters
+    ----------
+    arrays : dict of str to array
+    shapes : dict of str to str
+        Kind and axes by name: ``"f n 3"`` means floats of shape (n, 3), ``i`` integers, ``*`` any
+        kind. An axis has one length in all arrays. Arrays without an entry may have any shape.
+
+    Examples
+    --------
+    >>> Z, y = np.zeros((3, 2)), np.zeros(4, int)
+    >>> check_arrays({"Z": Z, "y": y}, {"Z": "f n d", "y": "i n"})
+    Traceback (most recent call last):
+    ValueError: y must have the shape (n,) with n = 3, as Z; got (4,)
+    """
+    for name, array in arrays.items():
+        if array.dtype.kind in "fc" and not np.isfinite(array).all():
+            raise ValueError(f"{name} must be finite; got NaN or infinity")
+    lengths: dict[str, tuple[int, str]] = {}
+    for name, wanted in shapes.items():
+        (kind, *axes), array = wanted.split(), arrays[name]
+        if kind not in ("*", array.dtype.kind):
+            kinds = {"f": "floating-point numbers", "i": "integers"}
+            raise ValueError(f"{name} must hold {kinds[kind]}; got dtype {array.dtype}")
+        shape = f"({axes[0]},)" if len(axes) == 1 else f"({', '.join(axes)})"
+        if array.ndim != len(axes):
+            raise ValueError(f"{name} must have the shape {shape}; got {array.shape}")
+        for axis, length in zip(axes, array.shape, strict=True):
+            expected, of = lengths.setdefault(axis, (length, f" with {axis} = {length}, as {name}"))
+            if axis.isdecimal():
+                expected, of = int(axis), ""
+            if length != expected:
+                raise ValueError(f"{name} must have the shape {shape}{of}; got {array.shape}")
 
 
 def saved_class(folder: str | Path) -> str | None:
     """Return the class name of the model in a folder; None if it cannot be read."""
     try:
-        return str(_config_in(Path(folder))["class"])
+        return str(_parsed(_config_in(Path(folder)))["class"])
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
 def _present(file: Path, name: str) -> Path:
     """Return the file if it exists."""
-    if not file.is_file():
+    if not file.exists():
         raise FileNotFoundError(
             f"{name}.load: {file.parent} must hold a saved model; {file.name} is missing."
         )

@@ -8,6 +8,7 @@ import itertools
 import pickle
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,17 @@ from pytorch_metric_learning.losses import BaseMetricLossFunction
 import ssdml.losses
 from ssdml.losses import LossSum
 from ssdml.utils.labels import confidences
-from tests.losses import LOSSES, OF_ROWS, C, D, batch, gradient, make, same_on_two_threads
+from tests.losses import (
+    HELD,
+    LOSSES,
+    OF_ROWS,
+    C,
+    D,
+    batch,
+    gradient,
+    make,
+    same_on_two_threads,
+)
 from tests.ssdml.utils.test_distributed import run
 from tests.two_ranks_losses import steps
 
@@ -56,9 +67,11 @@ def test_autograd_agrees_with_finite_differences(name):
 
 @every_loss
 @pytest.mark.parametrize("rows", [0, 16])
-def test_empty_batch_gives_a_differentiable_zero(name, rows):
+def test_empty_batch_warns_and_gives_a_differentiable_zero(name, rows):
     loss, z = make(name), batch()[0][:rows]
-    value, slope = gradient(loss, z, torch.full((rows,), -1))
+    message = f"the batch must have .*; got {rows} rows, 0 of them labeled, in 0 classes. The loss"
+    with pytest.warns(UserWarning, match=message):
+        value, slope = gradient(loss, z, torch.full((rows,), -1))
     assert value == 0
     assert slope is not None
     assert (slope == 0).all()
@@ -181,10 +194,16 @@ def test_arguments_are_not_modified(name):
         assert torch.equal(part, kept)
 
 
+NEED_NEGATIVES = ("angular", "n-pair", "n-pair, unit", "orthogonality")
+
+
 @every_loss
 @pytest.mark.parametrize("labels", [[0] * 16, [*range(C), *[-1] * 5] * 2])
 def test_one_class_or_one_row_per_class(name, labels):
-    value, slope = gradient(make(name), batch()[0], torch.tensor(labels))
+    one_class = max(labels) == 0
+    warned = pytest.warns(UserWarning, match="must have .*; got 16 rows, 16 of them .* 1 classes")
+    with warned if one_class and name in NEED_NEGATIVES else nullcontext():
+        value, slope = gradient(make(name), batch()[0], torch.tensor(labels))
     assert value.isfinite()
     assert slope.isfinite().all()
 
@@ -261,7 +280,7 @@ def test_nonfinite_parameters_raise(name):
     assert loss(z, labels).isfinite()
 
 
-@pytest.mark.parametrize("name", ["proxies", "centers", "ranking"])
+@pytest.mark.parametrize("name", HELD)
 def test_wrong_embedding_size_raises(name):
     message = (
         rf"embeddings must have embedding_size = {D} columns; got 4\. Create the loss "
@@ -326,8 +345,12 @@ def graphs_of(loss, *given, fullgraph=False, **options):
     return len(graphs)
 
 
-# Dynamo takes half a second to trace each.
-@pytest.mark.parametrize("name", [name for name in LOSSES if name not in ("proxies", "angular")])
+BROKEN = ("angular", "proxies", "proxies, no mask")
+
+
+# Dynamo takes half a second to trace each, and instantiates functions with an own derivative.
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@pytest.mark.parametrize("name", [name for name in LOSSES if name not in BROKEN])
 def test_it_compiles_to_one_graph(name):
     z, labels, weights = batch()
     assert graphs_of(make(name), z, labels, weights=weights) == 1

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from matplotlib.image import imread
-from reproduction.losses import LOSSES
+from reproduction.losses import ABLATION, LOSSES
 
 from tests.deep import small_images
 
@@ -220,6 +220,33 @@ def test_compare_losses_needs_at_least_one_loss(example, monkeypatch, capsys):
     with pytest.raises(SystemExit, match="1"):
         example("compare_losses.py", "digits", "--losses", "triplet+da")
     assert capsys.readouterr().err == "no loss left to compare\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--losses", "triplets"], "invalid choice: 'triplets' .*triplet.*contrastive.*dgcrl"),
+        (["--score", "R@3"], "invalid choice: 'R@3' .*NMI.*R@1"),
+    ],
+)
+def test_compare_losses_names_what_it_knows(given, message, example, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        example("compare_losses.py", "digits", *given)
+    assert re.search(message, capsys.readouterr().err, re.DOTALL)
+
+
+def test_compare_losses_loads_all_data_first(example, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"'digit' is neither .* Did you mean 'digits'"):
+        example("compare_losses.py", "digits", "digit", "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_compare_losses_ablates_proxy_gml(example, tmp_path):
+    X, y, _ = small_images(n=240)
+    np.savez(tmp_path / "small.npz", X=X.reshape(240, -1), y=y)
+    given = ["--ablation", "--seeds", 2, "--n-steps", 1, "--out", tmp_path / "out"]
+    shown = example("compare_losses.py", tmp_path / "small.npz", *given)
+    assert re.findall(r"^  (proxy-gml-\d) ", shown, re.MULTILINE) == [*ABLATION]
 
 
 def test_cluster_example_fits_a_chunked_array(example, monkeypatch):

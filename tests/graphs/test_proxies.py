@@ -122,10 +122,25 @@ def test_proxies_are_compared_to_last_bit():
     assert indices.tolist() == [[1]]
 
 
-@pytest.mark.parametrize(("ratio", "k"), [(0.05, 5), (0.051, 6), (0.07, 7), (1, 100), (1e-12, 1)])
+@pytest.mark.parametrize(("ratio", "k"), [(0.05, 5), (0.051, 6), (0.07, 8), (1, 100), (1e-12, 1)])
 def test_ratio_gives_number_of_proxies(ratio, k):
     many, label = torch.arange(100), torch.tensor([3])
     assert proxy_subgraph(torch.zeros(1, 100), label, many, ratio=ratio).indices.shape == (1, k)
+
+
+def test_without_the_positive_mask_all_rows_are_alike(rng):
+    S = torch.from_numpy(rng.uniform(-1, 1, (20, 12)))
+    labels = torch.from_numpy(rng.integers(-1, C, 20))
+    indices = proxy_subgraph(S, labels, CLASSES, k=5, positive_mask=False).indices
+    assert torch.equal(indices, S.topk(5, dim=1).indices.sort(dim=1).values)
+
+
+def test_without_mask_softmax_all_classes_count(rng):
+    weights = torch.from_numpy(rng.uniform(-1, 1, (9, 4)))
+    ends = torch.from_numpy(rng.integers(3, size=(9, 4)))
+    prediction = reverse_label_propagation(weights, ends, 5, mask_softmax=False)
+    assert not prediction.reached[:, 3:].any()
+    torch.testing.assert_close(prediction.log_probabilities, prediction.sums.log_softmax(dim=1))
 
 
 def test_default_ratio_on_cars_gives_59():

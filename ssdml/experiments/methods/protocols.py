@@ -160,7 +160,7 @@ ZHENG2019 = Protocol(
     source='Zheng et al., "Toward optimal fine grained retrieval via decorrelated centralized '
     'loss with normalize-scale layer", AAAI 2019, Implementation details',
     architecture="resnet50",
-    pooling="max+average",
+    pooling="scda",
     n_components=None,
     image_size=224,  # not stated
     datasets=("cub", "cars"),

@@ -9,7 +9,9 @@ import pytest
 import torch
 from reproduction.loss_embedding import LossEmbedding
 from reproduction.losses import (
+    ABLATION,
     BASES,
+    COMPARED,
     LIBRARY_BASES,
     LOSSES,
     TERMS,
@@ -52,6 +54,36 @@ def test_terms_are_added_with_their_weights():
         torch.testing.assert_close(total, base + 0.3 * alone)
 
 
+def test_terms_of_the_contrastive_loss_differ_in_their_targets():
+    """Learned with D⁰, learned without, and fixed in proportion to D⁰."""
+    z, labels, _ = batch(torch.float32)
+    base = BASES["contrastive"].make(PROBLEM, 1.0)(z, labels)
+    expected = {
+        "da": DensityAdaptivity(3, PROBLEM.densities),
+        "da-free": DensityAdaptivity(3),
+        "da-fixed": DensityAdaptivity(3, PROBLEM.densities, learned=False),
+    }
+    values = {}
+    for name, term in expected.items():
+        loss = make_loss(f"contrastive+{name}", PROBLEM, 1.0, 10.0)
+        values[name] = loss(z, labels)
+        torch.testing.assert_close(values[name], base + 10.0 * term(z, labels))
+        assert len(loss.parameter_groups()) == (name != "da-fixed")
+    assert len({round(value.item(), 4) for value in values.values()}) == 3
+
+
+def test_ablation_has_the_eight_rows_of_the_poster():
+    losses = [make_loss(name, Problem(40, 5), *LOSSES[name].values).losses[0] for name in ABLATION]
+    switches = [
+        (loss.positive_mask, loss.mask_softmax, loss.regularization == 0.3) for loss in losses
+    ]
+    assert len(set(switches)) == len(ABLATION) == 8
+    assert switches[0] == (False, False, False)
+    assert switches[6:] == [(True, True, False), (True, True, True)]
+    assert {loss.k for loss in losses} == {59}
+    assert not set(ABLATION) & set(COMPARED)
+
+
 def test_dgcrl_without_decorrelation_is_softmax():
     z, labels, _ = batch(torch.float32)
     softmax, centers = make_loss("softmax", PROBLEM, 4.0), make_loss("dgcrl", PROBLEM, 4.0, 0.0)
@@ -68,7 +100,9 @@ def test_at_length_scales_the_embeddings():
 
 
 def test_at_length_keeps_parameter_groups():
-    loss = LossSum([AtLength(ProxyGMLLoss(3, 5), 2.0), AtLength(DensityAdaptivity(3), 2.0)])
+    loss = LossSum(
+        [AtLength(ProxyGMLLoss(3, 5, ratio=1.0), 2.0), AtLength(DensityAdaptivity(3), 2.0)]
+    )
     proxies, targets = loss.parameter_groups()
     assert proxies["lr"] == 0.03
     assert (targets.get("lr"), targets["weight_decay"]) == (None, 0.0)

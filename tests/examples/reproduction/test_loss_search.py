@@ -21,7 +21,7 @@ from reproduction.loss_search import (
 )
 from reproduction.loss_tables import gains, loss_table, sensitivity, summary_lines
 from reproduction.losses import LOSSES
-from reproduction.published_losses import DGCRL, PUBLISHED, published_differences
+from reproduction.published_losses import DGCRL, DML_DA, PUBLISHED, published_differences
 
 from ssdml.datasets import Dataset
 from ssdml.experiments.runs.results import RESULTS
@@ -83,6 +83,20 @@ def test_runs_have_all_labels_then_five_per_class(found):
     methods = Counter(row["method"] for row in found.scored)
     names = ["input", *TRIED, *(name + ANY_RATE for name in TRIED)]
     assert methods == Counter(dict.fromkeys(names, 2))
+
+
+def test_unknown_losses_are_named_before_anything_runs(classes, tmp_path):
+    message = "loss must be one of 'triplet', .*; got 'n-pairs'. Did you mean 'n-pair'?"
+    with pytest.raises(ValueError, match=message):
+        compare_losses(classes, tmp_path / "none", losses=["n-pair", "n-pairs"])
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_term_brings_its_base(classes, tmp_path):
+    found = compare_losses(
+        classes, tmp_path, losses=["n-pair+gor"], seeds=[0], n_steps=1, any_rate=False, few=False
+    )
+    assert {row["method"] for row in found.scored} == {"input", *TRIED}
 
 
 def test_finished_runs_are_not_repeated(found, classes, folder, monkeypatch):
@@ -164,10 +178,20 @@ def test_published_tables_are_complete():
         if loss.term
         for dataset, gain in published_differences(name, loss.base)
     }
-    assert len(found) == 12 + 6 + 1
+    assert len(found) == 12 + 9 + 1
     assert min(found.values()) > 0  # the claim: each term helps everywhere
     assert found["cub", "dgcrl"] == pytest.approx(67.9 - 66.7)
     assert DGCRL.lines["cub"]["softmax"][0] == 66.7
+
+
+def test_published_contrastive_scores_are_those_of_table_1():
+    cars, cub = (DML_DA.lines[name]["contrastive"] for name in ("cars", "cub"))
+    assert cars[:4] == (59.09, 67.95, 78.05, 85.78)
+    assert cub[-3:] == (95.17, 97.70, 98.99)
+    found = {
+        of: round(gain, 2) for of, gain in published_differences("contrastive+da", "contrastive")
+    }
+    assert found == {"cars": 9.67, "cub": 3.63, "sop": 2.36}
 
 
 def test_published_proxy_losses_share_a_dimension():

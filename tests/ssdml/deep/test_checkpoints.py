@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 
 import pytest
 import safetensors
@@ -131,7 +132,26 @@ def test_corrupt_checkpoint_is_skipped_with_a_warning(tmp_path, place):
     content = bytearray(last.read_bytes())
     content[place] ^= 1
     last.write_bytes(content)
-    with pytest.warns(RuntimeWarning, match="damaged .the checksum of its tensors is wrong"):
+    with pytest.warns(RuntimeWarning, match="damaged .its checksum is wrong"):
+        assert load_checkpoint(tmp_path, CONFIG, "fit").number == 1
+
+
+def test_checkpoint_with_a_turned_bit_is_skipped(tmp_path, rng):
+    _, last = save(tmp_path, 1, 2)
+    whole = last.read_bytes()
+    for place in rng.choice(8 * len(whole), 300, replace=False):
+        content = bytearray(whole)
+        content[place // 8] ^= 1 << place % 8
+        last.write_bytes(content)
+        with pytest.warns(RuntimeWarning, match=r"partition-0002\.safetensors is damaged"):
+            assert load_checkpoint(tmp_path, CONFIG, "fit").state == {"losses": [1]}
+
+
+def test_pipe_in_place_of_a_checkpoint_is_skipped(tmp_path):
+    _, last = save(tmp_path, 1, 2)
+    last.unlink()
+    os.mkfifo(last)
+    with pytest.warns(RuntimeWarning, match=r"must be a regular file; got a named pipe"):
         assert load_checkpoint(tmp_path, CONFIG, "fit").number == 1
 
 
@@ -159,8 +179,9 @@ def test_restarted_run_replaces_damaged_checkpoints(tmp_path):
                 "[]",
                 '{"config": {}}',
                 '{"schema": "new", "config": {}, "state": {}}',
-                '{"schema": 1, "state": {}}',
-                '{"schema": 1, "config": 3, "state": {}}',
+                '{"schema": 2, "state": {}}',
+                '{"schema": 2, "config": 3, "state": {}}',
+                "[" * 10**5,
             )
         ),
     ],
@@ -178,7 +199,7 @@ def test_later_schema_is_skipped_with_a_warning(tmp_path, monkeypatch):
     monkeypatch.setattr("ssdml.deep.checkpoints.SCHEMA", SCHEMA + 1)
     save(tmp_path, 2)
     monkeypatch.undo()
-    message = f"schema {SCHEMA + 1}; this version reads up to {SCHEMA}"
+    message = f"schema {SCHEMA + 1}; this version reads schema {SCHEMA}"
     with pytest.warns(RuntimeWarning, match=message):
         assert load_checkpoint(tmp_path, CONFIG, "fit").number == 1
 

@@ -75,7 +75,7 @@ def test_halves_may_be_smaller_than_a_batch(n_classes, world_size, size, monkeyp
 
 def test_parameter_groups_keep_their_own_rate():
     network = MetricNetwork(small_network(), torch.eye(32, 8), 3)
-    losses = 1.0 * ProxyGMLLoss(3, 8, learning_rate=0.5)
+    losses = 1.0 * ProxyGMLLoss(3, 8, ratio=1.0, learning_rate=0.5)
     trainer = Stepper(network, weight_decay=0.0, losses=losses)
     before = [p.detach().clone() for p in losses.parameters()]
     embedding = network(torch.rand(6, 1, 8, 8))
@@ -89,7 +89,7 @@ def test_losses_resume_to_the_same_bits(digits, tmp_path, monkeypatch):
     X, _, labels = digits
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        losses = [(0.5, ProxyGMLLoss(10, 16))]
+        losses = [(0.5, ProxyGMLLoss(10, 16, ratio=0.5))]
     short = {"epochs": 3, "epochs_per_partition": 1, "losses": losses}
     at_once = small_model(**short).fit(X, labels)
     partition = PartitionTrainer.partition

@@ -20,6 +20,7 @@ from ssdml.deep.checkpoints import describe
 from ssdml.deep.trainer import PartitionTrainer
 from ssdml.losses import DecorrelatedCentersLoss
 from ssdml.networks.augmentation import unchanged
+from ssdml.utils.persistence import UNSIGNED, signed
 from ssdml.utils.progress import Stages
 from tests.deep import assert_same_weights, small_model, small_network
 
@@ -252,9 +253,10 @@ class TestSaveAndLoad:
     def test_loads_or_rejects_models_with_mining(self, fitted, digits, tmp_path, mining):
         """The published method was a value of this parameter."""
         fitted.save(tmp_path)
-        config = json.loads((tmp_path / "config.json").read_text())
+        config = json.loads((tmp_path / "config.json").read_text()) | {"sha256": UNSIGNED}
         config["params"]["mining"] = mining
-        (tmp_path / "config.json").write_text(json.dumps(config))
+        text = signed(json.dumps(config), tmp_path / "model.safetensors")
+        (tmp_path / "config.json").write_text(text)
         if mining == "propagated":
             loaded = DeepSSDML.load(tmp_path, backbone=small_network())
             np.testing.assert_array_equal(loaded.predict(digits[0]), fitted.predict(digits[0]))
@@ -262,6 +264,45 @@ class TestSaveAndLoad:
             message = r"mining must be 'propagated'; got 'neighborhood', .* DeepSSDML.paper\(\)"
             with pytest.raises(ValueError, match=message):
                 DeepSSDML.load(tmp_path, backbone=small_network())
+
+    def test_no_path_of_this_machine_is_saved(self, digits, tmp_path):
+        X, _, labels = digits
+        model = small_model(epochs=1, checkpoint_dir=tmp_path / "run").fit(X, labels)
+        model.save(tmp_path / "model")
+        assert str(tmp_path).encode() not in (tmp_path / "model/config.json").read_bytes()
+        loaded = DeepSSDML.load(tmp_path / "model", backbone=small_network())
+        assert loaded.checkpoint_dir is None
+
+    def test_model_with_a_turned_bit_is_refused(self, fitted, tmp_path, rng):
+        fitted.save(tmp_path)
+        for file in ("config.json", "model.safetensors"):
+            whole = (tmp_path / file).read_bytes()
+            for place in rng.choice(8 * len(whole), 100, replace=False):
+                content = bytearray(whole)
+                content[place // 8] ^= 1 << place % 8
+                (tmp_path / file).write_bytes(content)
+                with pytest.raises(ValueError, match=r"DeepSSDML\.load: "):
+                    DeepSSDML.load(tmp_path, backbone=small_network())
+            (tmp_path / file).write_bytes(whole)
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"item_shape": [0]}, r"item_shape must be positive integers; got \[0\]"),
+            ({"item_shape": [10**9]}, r"item_shape: takes 512\.0 GB in memory"),
+            ({"item_shape": [63]}, r"input_center must have the shape \(63,\); got \(64,\)"),
+            ({"input_weight": "1"}, "input_weight and the input projection must be numbers"),
+            ({"input_mean": None, "params": {"epochs": -1}}, "epochs"),
+        ],
+    )
+    def test_forged_config_is_refused(self, fitted, tmp_path, changes, message):
+        fitted.save(tmp_path)
+        config = json.loads((tmp_path / "config.json").read_text())
+        text = json.dumps(config | changes | {"sha256": UNSIGNED})
+        arrays = tmp_path / "model.safetensors"
+        (tmp_path / "config.json").write_text(signed(text, arrays))
+        with pytest.raises(ValueError, match=rf"DeepSSDML\.load: .*written by .*{message}"):
+            DeepSSDML.load(tmp_path, backbone=small_network())
 
     def test_load_needs_the_custom_module(self, fitted, tmp_path):
         fitted.save(tmp_path / "model")

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ssdml.losses import DecorrelatedCentersLoss, GlobalCenterRankingLoss, NormalizeScale
-from ssdml.losses.centers import center_correlation
+from ssdml.losses.centers import center_correlation, center_distances
 from tests.losses import batch
 
 
@@ -147,16 +147,80 @@ def test_ranking_loss_matches_a_slow_version(given, rng):
     assert loss(z, labels, weights=weights).item() == pytest.approx(total / norm, rel=1e-9)
 
 
-def test_row_on_its_center_has_finite_gradient():
-    W = torch.eye(3, 5).double()
-    z = W.repeat(10, 1).requires_grad_()  # more than 25 rows: torch.cdist multiplies matrices
-    with_centers(GlobalCenterRankingLoss(3, 5), W)(z, torch.arange(3).repeat(10)).backward()
-    assert z.grad.isfinite().all()
+def test_hinge_around_the_mean_is_eq_2(given, rng):
+    z, labels, weights = given
+    W, known = rng.standard_normal((3, 5)), labels != -1
+    far = np.linalg.norm(z.numpy()[:, None] - W, axis=2)
+    own = far[np.arange(16), labels.clamp_min(0)]
+    terms = own - (far.sum(axis=1) - own) / 2
+    mean = np.average(terms[known], weights=weights[known])
+    for margin in (0.5, -9.0):
+        loss = with_centers(GlobalCenterRankingLoss(3, 5, margin, hinge="batch"), W)
+        expected = max(0.0, margin + mean)
+        assert loss(z, labels, weights=weights).item() == pytest.approx(expected, rel=1e-9)
+    per_row = with_centers(GlobalCenterRankingLoss(3, 5, 0.5), W)(z, labels, weights=weights)
+    assert per_row > max(0.0, 0.5 + mean)  # some rows are within the margin
+
+
+def near_centers(distance):
+    """Rows at one distance of their centers, which have length 1, in float32."""
+    torch.manual_seed(0)
+    loss, labels = GlobalCenterRankingLoss(20, 64), torch.arange(20).repeat(3)
+    step = torch.nn.functional.normalize(torch.randn(60, 64))
+    return loss, (loss.centers.detach()[labels] + distance * step).requires_grad_(), labels
+
+
+@pytest.mark.parametrize(
+    ("distance", "rtol"), [(1e-1, 1e-5), (1e-2, 1e-4), (1e-3, 1e-3), (1e-4, 1e-2)]
+)
+def test_gradient_close_to_a_center_is_exact_in_float32(distance, rtol):
+    """torch.cdist is wrong by up to two thirds at a thousandth of the lengths."""
+    loss, z, labels = near_centers(distance)
+    loss(z, labels).backward()
+    twin = with_centers(GlobalCenterRankingLoss(20, 64), loss.centers.detach().double())
+    x = z.detach().double().requires_grad_()
+    twin(x, labels).backward()
+    for found, exact in ((z.grad, x.grad), (loss.centers.grad, twin.centers.grad)):
+        errors = (found - exact).norm(dim=1) / exact.norm(dim=1)
+        assert errors.max() < rtol
+    found = center_distances(z, loss.centers).detach().double()
+    torch.testing.assert_close(found, torch.cdist(x, twin.centers).detach(), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_row_on_its_center_is_pushed_by_the_others_alone(dtype):
+    loss, z, labels = near_centers(0.0)
+    loss, z = loss.to(dtype), z.detach().to(dtype).requires_grad_()
+    loss(z, labels).backward()
+    W = loss.centers.detach()
+    away = torch.nn.functional.normalize(z.detach()[:, None] - W, dim=2)  # 0 for the own
+    expected = -away.sum(dim=1) / 19 / 60
+    torch.testing.assert_close(z.grad, expected, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("hinge", ["row", "batch"])
+def test_second_derivatives_of_the_ranking_loss(hinge, rng):
+    z, labels, _ = batch()
+    loss = with_centers(GlobalCenterRankingLoss(3, 5, hinge=hinge), rng.standard_normal((3, 5)))
+
+    def value(z, centers):
+        return torch.func.functional_call(loss, {"centers": centers}, (z, labels))
+
+    given = z.requires_grad_(), loss.centers.detach().requires_grad_()
+    assert torch.autograd.gradcheck(value, given)
+    assert torch.autograd.gradgradcheck(value, given)
+
+
+def test_a_single_class_warns():
+    with pytest.warns(UserWarning, match="DecorrelatedCentersLoss: num_classes must be at least 2"):
+        loss = DecorrelatedCentersLoss(1, 5)
+    assert loss(torch.ones(2, 5), torch.zeros(2, dtype=torch.long)) == 0
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: GlobalCenterRankingLoss(3, 5, hinge="sum"), "hinge must be one of 'row', 'batch'"),
         (lambda: GlobalCenterRankingLoss(1, 5), "num_classes must be at least 2; got 1"),
         (lambda: DecorrelatedCentersLoss(0, 5), "num_classes must be at least 1; got 0"),
         (lambda: DecorrelatedCentersLoss(3, 5, scale=0), "scale must be above 0; got 0"),

@@ -97,6 +97,18 @@ def test_paper_bound_holds_for_full_rank(rng):
     assert graphs <= across * torch.linalg.pinv(first).norm()
 
 
+@pytest.mark.parametrize(("form", "power"), [("smoothed", 1), ("graphs", 2)])
+def test_loss_grows_with_the_rows_per_class(form, power, rng):
+    """Twice the rows of a class take half the weight, or a quarter for Eq. (1)."""
+    centers, values = rng.standard_normal((5, 32)), []
+    for per_class in (8, 16):
+        classes = np.tile(np.repeat(np.arange(5), per_class), (200, 2))
+        rows = centers[classes] + rng.standard_normal((*classes.shape, 32))
+        loss = GraphConsistency(form=form)
+        values.append(np.mean([loss(torch.from_numpy(z)).item() for z in rows]))
+    assert values[1] / values[0] == pytest.approx(2**power, rel=0.1)
+
+
 def test_misaligned_halves_raise():
     z, labels, _ = batch()
     with pytest.raises(ValueError, match=r"same in both halves, row by row; got 0 and 1 in row 0"):
@@ -105,6 +117,8 @@ def test_misaligned_halves_raise():
         GraphConsistency()(z[1:], labels[1:])
     with pytest.raises(ValueError, match="ref_emb must have as many rows as embeddings = 8; got 7"):
         GraphConsistency()(z[:8], ref_emb=z[:7])
+    with pytest.raises(ValueError, match="ref_emb must have as many rows as embeddings = 8; got 7"):
+        GraphConsistency()(z[:8], labels[:8], ref_emb=z[:7], ref_labels=labels[:7])
 
 
 def test_invalid_form_or_sigma_raises():

@@ -95,6 +95,22 @@ def test_class_densities_are_variances_of_unit_features(rng):
     np.testing.assert_allclose(found.numpy(), [*expected, rest, rest], rtol=1e-12)
 
 
+@pytest.mark.parametrize("densities", [None, DENSITIES])
+def test_fixed_targets_keep_the_proportions_of_the_densities(densities):
+    z, labels, _ = batch()
+    loss = DensityAdaptivity(3, densities, initial=0.4, learned=False).double()
+    assert loss.parameter_groups() == []
+    b = torch.ones(3) if densities is None else torch.tensor(DENSITIES).sqrt()
+    torch.testing.assert_close(loss.targets, (0.4 * b / b.mean()).double())
+    everywhere = torch.ones(3, dtype=torch.bool)
+    assert correlation_penalty(loss.targets, b.double(), everywhere) < 1e-14
+    unit = z / z.norm(dim=1, keepdim=True)
+    D, _ = class_variances(unit, labels, None, 3)
+    expected = (D - loss.targets).square().mean() - loss.targets.mean()
+    torch.testing.assert_close(loss(z, labels), expected)
+    assert "targets" in loss.state_dict()
+
+
 def test_targets_have_no_weight_decay():
     (group,) = DensityAdaptivity(3, learning_rate=0.1).parameter_groups()
     assert group["weight_decay"] == 0

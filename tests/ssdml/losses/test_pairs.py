@@ -7,11 +7,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from pytorch_metric_learning.distances import DotProductSimilarity
-from pytorch_metric_learning.losses import NPairsLoss
+from pytorch_metric_learning import losses as peers
+from pytorch_metric_learning.distances import DotProductSimilarity, LpDistance
+from pytorch_metric_learning.reducers import MeanReducer
 
 from ssdml.losses import (
     BinomialDevianceLoss,
+    ContrastiveLoss,
     EntropyRegularizer,
     GlobalOrthogonalRegularizer,
     NPairBatchLoss,
@@ -75,6 +77,39 @@ def test_deviance_matches_a_slow_version(given):
     assert loss(*arguments).item() == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("rows", "labels", "expected"),
+    [([0, 1], [0, 0], 2.0), ([0, 0], [0, 1], 1.0), ([0, 1], [0, 1], 0.0), ([0, 0], [0, 0], 0.0)],
+)
+def test_contrastive_known_values(rows, labels, expected):
+    assert ContrastiveLoss()(7 * AXES[rows], torch.tensor(labels)).item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_contrastive_matches_a_slow_version(given, normalize):
+    """Eq. (2), with a mean in the place of either sum."""
+    z, labels, weights, arguments = given
+    if normalize:
+        z = z / np.linalg.norm(z, axis=1, keepdims=True)
+    values = {True: ([], []), False: ([], [])}
+    for i, j, alike, weight in pairs(labels, weights):
+        D = ((z[i] - z[j]) ** 2).sum()
+        values[alike][0].append(D if alike else max(0.0, 2.5 - D))
+        values[alike][1].append(weight)
+    assert min(values[False][0]) == 0 < max(values[False][0])
+    expected = mean(*values[True]) + mean(*values[False])
+    loss = ContrastiveLoss(margin=2.5, normalize=normalize)
+    assert loss(*arguments).item() == pytest.approx(expected, rel=1e-9)
+
+
+def test_contrastive_matches_pytorch_metric_learning():
+    z, labels, _ = batch()
+    squared = LpDistance(power=2)
+    theirs = peers.ContrastiveLoss(0, 1, distance=squared, reducer=MeanReducer())
+    rows = z, labels.clamp_min(0)
+    torch.testing.assert_close(ContrastiveLoss()(*rows), theirs(*rows))
+
+
 def test_n_pair_known_value():
     value = NPairBatchLoss()(AXES[[0, 0, 1]], torch.tensor([0, 0, 1]))
     assert value.item() == pytest.approx(0.313262, abs=1e-6)
@@ -99,7 +134,7 @@ def test_n_pair_matches_a_slow_version(given, normalize):
 def test_n_pair_matches_pytorch_metric_learning(rng):
     z = torch.from_numpy(rng.standard_normal((8, 5)))
     labels, anchors = torch.arange(4).repeat(2), torch.arange(4)
-    theirs = NPairsLoss(distance=DotProductSimilarity(normalize_embeddings=False))(z, labels)
+    theirs = peers.NPairsLoss(distance=DotProductSimilarity(normalize_embeddings=False))(z, labels)
     negative = (~torch.eye(4, dtype=torch.bool)).nonzero().T
     ours = NPairBatchLoss()(
         z[:4],
@@ -161,7 +196,8 @@ def test_orthogonality_known_values():
     loss, labels = GlobalOrthogonalRegularizer(), torch.arange(3)
     assert loss(AXES, labels) == 0
     assert loss(torch.ones_like(AXES), labels).item() == pytest.approx(5 / 3, rel=1e-12)
-    assert loss(torch.ones_like(AXES), labels * 0) == 0  # no negative pair
+    with pytest.warns(UserWarning, match="GlobalOrthogonal.*: the batch must have a negative pair"):
+        assert loss(torch.ones_like(AXES), labels * 0) == 0
 
 
 def test_orthogonality_matches_a_slow_version(given):
@@ -175,6 +211,11 @@ def test_orthogonality_matches_a_slow_version(given):
     assert value.item() == pytest.approx(first**2 + second - 1 / 5, rel=1e-9)
 
 
+def test_nonpositive_margin_raises():
+    with pytest.raises(ValueError, match="ContrastiveLoss: margin must be above 0; got 0"):
+        ContrastiveLoss(margin=0)
+
+
 @pytest.mark.parametrize("name", ["alpha", "negative_cost"])
 def test_nonpositive_slope_or_cost_raises(name):
     with pytest.raises(ValueError, match=f"BinomialDevianceLoss: {name} must be above 0; got 0"):
@@ -183,7 +224,8 @@ def test_nonpositive_slope_or_cost_raises(name):
 
 def test_n_pair_without_negatives_is_zero():
     z, labels = batch()[0], torch.zeros(16, dtype=torch.long)
-    assert NPairBatchLoss()(z, labels) == 0
+    with pytest.warns(UserWarning, match="must have an anchor with a positive and a negative; got"):
+        assert NPairBatchLoss()(z, labels) == 0
     deviance = BinomialDevianceLoss()(z, labels)  # of the positive pairs alone
     cosines = torch.nn.functional.cosine_similarity(z[:, None], z[None], dim=2)
     values = torch.nn.functional.softplus(1 - 2 * cosines)[~torch.eye(16, dtype=torch.bool)]

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ssdml.graphs import Triplets
 from ssdml.losses import AngularTripletLoss
@@ -92,6 +93,35 @@ def test_reference_rows_as_positives_and_negatives(count, rng):
     triplets = [(i, 16 + j, 16 + k) for i, j, k in ends.T.tolist()]
     value = AngularTripletLoss()(z, indices_tuple=tuple(ends), ref_emb=other)
     assert value.item() == pytest.approx(slow(both, triplets, np.ones(count)), rel=1e-9)
+
+
+class LargestTensor(TorchDispatchMode):
+    """Records the number of entries of the largest tensor that torch makes."""
+
+    largest = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        for part in made if isinstance(made, tuple | list) else (made,):
+            if isinstance(part, torch.Tensor):
+                self.largest = max(self.largest, part.numel())
+        return made
+
+
+@pytest.mark.parametrize("by", ["triplets", "pairs"])
+def test_many_references_take_memory_of_the_triplets(by, rng):
+    """Not of all pairs of references, of which there are nine millions."""
+    n, m, d, T = 20, 3000, 16, 400
+    z, other = (torch.from_numpy(rng.standard_normal((k, d))).requires_grad_() for k in (n, m))
+    if by == "triplets":
+        ends = torch.from_numpy(np.stack([rng.integers(k, size=T) for k in (n, m, m)]))
+        given, most = {"indices_tuple": tuple(ends)}, max(T, m) * d
+    else:  # one positive each
+        labels = torch.arange(n), torch.arange(m)
+        given, most = {"labels": labels[0], "ref_labels": labels[1]}, max(n * m, m * d)
+    with LargestTensor() as seen:
+        AngularTripletLoss()(z, ref_emb=other, **given).backward()
+    assert seen.largest <= most
 
 
 def test_translation_invariance():

@@ -187,7 +187,8 @@ def test_models_of_earlier_versions_load(X, rng, tmp_path, kind):
         "input_weight": None,
     }
     (tmp_path / "config.json").write_text(json.dumps(config))
-    model = SSDML.load(tmp_path)
+    with pytest.warns(UserWarning, match="has no checksum"):
+        model = SSDML.load(tmp_path)
     frame = pd.DataFrame(X, columns=["a", "b"])
     np.testing.assert_allclose(model.transform(frame), represented @ arrays["components_"].T)
     assert model.predict_proba(frame).shape == (20, 2)

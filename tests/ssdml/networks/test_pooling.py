@@ -5,8 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from scipy import ndimage
 
-from ssdml.networks.pooling import RMAC, AveragePooling, MaxAveragePooling, regions
+from ssdml.networks.pooling import (
+    RMAC,
+    AveragePooling,
+    MaxAveragePooling,
+    SelectivePooling,
+    main_component,
+    regions,
+)
 
 
 def unit(rows):
@@ -101,3 +109,46 @@ def test_maxima_come_before_means(rng):
     found = MaxAveragePooling()(torch.from_numpy(maps)).numpy()
     np.testing.assert_allclose(found, np.hstack([maps.max(axis=(2, 3)), maps.mean(axis=(2, 3))]))
     np.testing.assert_array_equal(AveragePooling()(torch.from_numpy(maps)).numpy(), found[:, 3:])
+
+
+def largest_component(activations):
+    """Slow twin: label the cells above the mean with SciPy, take the first of the largest."""
+    above = activations > activations.mean()
+    if not above.any():
+        return np.ones_like(above)
+    labeled, count = ndimage.label(above, structure=np.ones((3, 3)))
+    sizes = np.bincount(labeled.ravel(), minlength=count + 1)[1:]
+    return labeled == 1 + sizes.argmax()
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (4, 6), (7, 7), (14, 9)])
+def test_main_component_matches_scipy(shape, rng):
+    maps = rng.integers(0, 4, (60, *shape)).astype(np.float32) ** 3
+    maps[0] = 2.0  # no cell above the mean
+    found = main_component(torch.from_numpy(maps)).numpy()
+    for chosen, activations in zip(found, maps, strict=True):
+        np.testing.assert_array_equal(chosen, largest_component(activations))
+
+
+def test_a_winding_component_is_followed_to_its_end():
+    """A spiral takes as many steps as it has cells."""
+    spiral = np.zeros((7, 7), np.float32)
+    spiral[::2] = 1
+    spiral[1, -1] = spiral[3, 0] = spiral[5, -1] = 1
+    chosen = main_component(torch.from_numpy(spiral)[None])[0].numpy()
+    np.testing.assert_array_equal(chosen, spiral > 0)
+
+
+def test_selection_pools_the_main_object(rng):
+    maps = rng.normal(size=(5, 3, 6, 7))
+    found = SelectivePooling()(torch.from_numpy(maps)).numpy()
+    for row, of_image in zip(found, maps, strict=True):
+        cells = of_image[:, largest_component(of_image.sum(axis=0))]
+        np.testing.assert_allclose(row, [*cells.max(axis=1), *cells.mean(axis=1)])
+
+
+def test_selection_passes_gradients_of_its_cells(rng):
+    maps = torch.from_numpy(rng.permutation(84).reshape(2, 1, 6, 7) / 84).requires_grad_()
+    assert torch.autograd.gradcheck(SelectivePooling(), maps, eps=1e-7)
+    SelectivePooling()(maps).sum().backward()
+    assert torch.equal(maps.grad[:, 0] != 0, main_component(maps.detach()[:, 0]))

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import chisquare
+from torch.utils.data import DataLoader, TensorDataset
 
-from ssdml.networks.sampling import aligned_halves, balanced_batches, partitions
+from ssdml.networks.sampling import (
+    aligned_halves,
+    balanced_batches,
+    class_batches,
+    partitions,
+    whole_class_batches,
+)
 
 LABELED = np.array([3, 17, 40])
 UNLABELED = np.setdiff1d(np.arange(43), LABELED)  # 40 rows
@@ -182,19 +190,21 @@ def test_zero_batches():
     assert batches([0, 1], [1.0, 1.0], 4, 0) == []
 
 
-def test_halves_align_in_class_without_shared_rows(rng):
-    classes = np.repeat(np.arange(20), 12)
+def test_each_half_has_ten_rows_of_thirteen_classes(rng):
+    """Two draws of n = 130 rows, as Chen et al. (2021) take them."""
+    classes = np.repeat(np.arange(20), 24)
     for rows in aligned_halves(classes, 5, rng):
         first, second = rows.reshape(2, -1)
-        assert first.shape == (65,)
+        assert first.shape == (130,)
         np.testing.assert_array_equal(classes[first], classes[second])
-        assert len(np.unique(rows)) == 130
-        assert (np.unique(classes[rows], return_counts=True)[1] == 10).all()
+        assert len(np.unique(rows)) == 260
+        assert (np.unique(classes[first], return_counts=True)[1] == 10).all()
 
 
+@pytest.mark.filterwarnings("ignore:aligned_halves. n_classes must be at most 2:UserWarning")
 def test_small_classes_repeat_rows_within_a_half(rng):
     classes = np.array([0, 0, 0, 1, 1, 2, -1, -1])
-    for rows in aligned_halves(classes, 20, rng, n_classes=13, per_class=6):
+    for rows in aligned_halves(classes, 20, rng, n_classes=13, per_class=3):
         first, second = rows.reshape(2, -1)
         assert len(first) == 2 * 3
         np.testing.assert_array_equal(classes[first], classes[second])
@@ -205,7 +215,7 @@ def test_small_classes_repeat_rows_within_a_half(rng):
 def test_halves_are_drawn_by_weight(rng):
     classes, weights = np.zeros(6, dtype=int), np.array([0.0, 1.0, 1.0, 1.0, 1.0, 4.0])
     drawn = np.concatenate(
-        [*aligned_halves(classes, 3000, rng, n_classes=1, per_class=2, weights=weights)]
+        [*aligned_halves(classes, 3000, rng, n_classes=1, per_class=1, weights=weights)]
     )
     counts = np.bincount(drawn, minlength=6)
     assert counts[0] == 0
@@ -213,22 +223,105 @@ def test_halves_are_drawn_by_weight(rng):
     assert counts[5] / 3000 == pytest.approx(0.5 + 0.5 * 4 / 7, abs=0.03)
 
 
+def test_class_batches_hold_rows_of_some_classes(rng):
+    classes = np.append(np.repeat(np.arange(20), [12] * 19 + [3]), [-1] * 5)
+    for rows in class_batches(classes, 50, rng, n_classes=4, per_class=6):
+        found, counts = np.unique(classes[rows], return_counts=True)
+        assert len(found) == 4
+        assert (counts == 6).all()
+        assert found.min() >= 0
+        assert len(np.unique(rows)) == (21 if 19 in found else 24)
+
+
+def test_class_batches_are_drawn_by_weight(rng):
+    weights = np.array([0.0, 1.0, 1.0, 2.0])
+    drawn = class_batches(np.zeros(4, int), 4000, rng, n_classes=1, per_class=1, weights=weights)
+    counts = np.bincount(np.concatenate([*drawn]), minlength=4)
+    assert counts[0] == 0
+    assert chisquare(counts[1:], 4000 * weights[1:] / 4).pvalue > 1e-3
+
+
+def test_whole_classes_fill_a_batch(rng):
+    classes = np.append(np.repeat(np.arange(40), rng.integers(2, 9, 40)), [-1] * 9)
+    sizes = np.bincount(classes[classes >= 0])
+    for rows in whole_class_batches(classes, 50, rng, size=30):
+        found, places = np.unique(classes[rows], return_index=True)
+        assert len(np.unique(rows)) == len(rows) == 30
+        assert found.min() >= 0
+        whole = [c for c in found[np.argsort(places)] if (classes[rows] == c).sum() == sizes[c]]
+        assert len(whole) >= len(found) - 1  # the last may be cut
+
+
+MAKERS = {
+    "classes": lambda classes, rng: class_batches(classes, 4, rng, n_classes=3, per_class=4),
+    "whole classes": lambda classes, rng: whole_class_batches(classes, 4, rng, size=12),
+    "halves": lambda classes, rng: aligned_halves(classes, 4, rng, n_classes=3, per_class=2),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_batches_are_drawn_anew_in_every_epoch(name):
+    classes = np.repeat(np.arange(6), 8)
+    one, other = (MAKERS[name](classes, np.random.default_rng(0)) for _ in range(2))
+    epochs = [np.array([*one]) for _ in range(3)]
+    assert len(one) == 4
+    assert {epoch.shape for epoch in epochs} == {(4, 12)}
+    assert not np.array_equal(epochs[0], epochs[1])
+    for epoch in epochs:
+        np.testing.assert_array_equal(epoch, [*other])
+    assert len(one.rows) == 48
+    np.testing.assert_array_equal([*one.rows], np.concatenate([*other]))
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_data_loader_takes_batches_and_rows(name):
+    classes = torch.arange(6).repeat_interleave(8)
+    batches = MAKERS[name](classes, np.random.default_rng(0))
+    data = TensorDataset(torch.arange(48), classes)
+    by_batch = DataLoader(data, batch_sampler=batches)
+    by_row = DataLoader(data, sampler=batches.rows, batch_size=batches.size)
+    for loader in (by_batch, by_row):
+        assert len(loader) == 4
+        for _ in range(2):
+            served = [*loader]
+            assert len(served) == 4
+            for rows, labels in served:
+                assert torch.equal(classes[rows], labels)
+                assert len(labels) == 12
+
+
+TOO_FEW = {
+    "class_batches": lambda rng: class_batches(np.array([0, 1, 1, -1]), 1, rng, n_classes=3),
+    "aligned_halves": lambda rng: aligned_halves(np.array([0, 1, 1, 2, 2]), 1, rng, n_classes=3),
+}
+
+
+@pytest.mark.parametrize("name", TOO_FEW)
+def test_too_few_classes_warn(name, rng):
+    message = f"{name}: n_classes must be at most 2, .*; got 3. Draws all .*; pass n_classes=2"
+    with pytest.warns(UserWarning, match=message):
+        (rows,) = TOO_FEW[name](rng)
+    assert len(rows) == TOO_FEW_ROWS[name]
+
+
+TOO_FEW_ROWS = {"class_batches": 20, "aligned_halves": 40}
+
+
 @pytest.mark.parametrize(
-    ("classes", "per_class", "message"),
+    ("draw", "message"),
     [
-        ([0, 0], 3, "aligned_halves: per_class must be even and at least 2; got 3"),
-        (
-            [0, 1, -1, -1],
-            2,
-            "classes must hold one class with two rows; got 2 classes with one row",
-        ),
+        (lambda *a: aligned_halves(*a, per_class=0), "aligned_halves: per_class must be at least"),
+        (lambda *a: aligned_halves(*a, n_classes=0), "aligned_halves: n_classes must be at least"),
+        (aligned_halves, "classes must hold a class with two rows; got 2 rows with a class"),
+        (lambda *a: class_batches(*a, n_classes=0), "class_batches: n_classes must be at least 1"),
+        (lambda *a: whole_class_batches(*a, size=3), "size must lie from 1 to 2, .*; got 3"),
     ],
 )
-def test_rejects_impossible_halves(classes, per_class, message, rng):
+def test_impossible_batches_raise(draw, message, rng):
     with pytest.raises(ValueError, match=message):
-        next(aligned_halves(np.array(classes), 1, rng, per_class=per_class))
+        draw(np.array([0, 1, -1, -1]), 1, rng)
 
 
-def test_rejects_halves_without_classes(rng):
-    with pytest.raises(ValueError, match="aligned_halves: n_classes must be at least 1; got 0"):
-        next(aligned_halves(np.array([0, 0]), 1, rng, n_classes=0))
+def test_batches_of_no_class_raise(rng):
+    with pytest.raises(ValueError, match="class_batches: classes must hold a class with a row"):
+        class_batches(np.array([-1, -1]), 1, rng)

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import pickle
+import re
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,16 @@ from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
 
 from ssdml import SSDML
-from ssdml.utils.persistence import ARRAYS, CONFIG, OTHER_ARRAYS, SCHEMA, load_state, save_state
+from ssdml.utils.persistence import (
+    ARRAYS,
+    CONFIG,
+    OTHER_ARRAYS,
+    SCHEMA,
+    UNSIGNED,
+    load_state,
+    save_state,
+    signed,
+)
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +116,20 @@ def test_loaded_model_can_be_saved_and_refitted(saved, blobs, tmp_path):
     loaded.save(tmp_path / "again")
     np.testing.assert_array_equal(SSDML.load(tmp_path / "again").transform(blobs[0]), before)
     np.testing.assert_array_equal(loaded.fit(*blobs).transform(blobs[0]), before)
+
+
+def rewrite(folder, **changes):
+    """Change entries of the config, remove those that are ..., and sign it, as a forger would."""
+    config = json.loads((folder / CONFIG).read_text()) | {"sha256": UNSIGNED} | changes
+    config = {name: value for name, value in config.items() if value is not ...}
+    (folder / CONFIG).write_text(signed(json.dumps(config), folder / ARRAYS))
+
+
+def rewrite_arrays(folder, **changes):
+    """Change arrays, remove those that are ..., and sign the model."""
+    arrays = load_file(folder / ARRAYS) | changes
+    save_file({k: v for k, v in arrays.items() if v is not ...}, folder / ARRAYS)
+    rewrite(folder)
 
 
 class Killed(BaseException):
@@ -220,14 +244,6 @@ def test_damaged_model_can_be_overwritten(saved, blobs):
     assert SSDML.load(saved).n_components == 2
 
 
-def test_config_without_arrays_entry_is_read(saved, blobs):
-    before = SSDML.load(saved).transform(blobs[0])
-    config = json.loads((saved / CONFIG).read_text())
-    del config["arrays"]
-    (saved / CONFIG).write_text(json.dumps(config))
-    np.testing.assert_array_equal(SSDML.load(saved).transform(blobs[0]), before)
-
-
 def test_files_outside_the_folder_are_untouched(saved, blobs, tmp_path):
     outside = tmp_path / "outside.safetensors"
     outside.write_bytes((saved / ARRAYS).read_bytes())
@@ -267,38 +283,145 @@ def test_invalid_config_is_reported_as_damaged(saved, config):
 
 @pytest.mark.parametrize("key", ["params", "n_features_in", "feature_names_in", "input_weight"])
 def test_missing_config_entry_is_reported_as_damaged(saved, key):
-    config = json.loads((saved / CONFIG).read_text())
-    del config[key]
-    (saved / CONFIG).write_text(json.dumps(config))
-    with pytest.raises(ValueError, match=f"is damaged: '{key}'"):
-        SSDML.load(saved)
-
-
-def test_unknown_parameter_is_reported_as_damaged(saved):
-    config = json.loads((saved / CONFIG).read_text())
-    config["params"]["color"] = "red"
-    (saved / CONFIG).write_text(json.dumps(config))
-    with pytest.raises(ValueError, match=r"is damaged: .*color"):
+    rewrite(saved, **{key: ...})
+    with pytest.raises(ValueError, match=rf"\(written by ssdml .*\) is damaged: '{key}'"):
         SSDML.load(saved)
 
 
 def test_missing_array_is_reported_as_damaged(saved):
-    arrays = load_file(saved / ARRAYS)
-    del arrays["components_"]
-    save_file(arrays, saved / ARRAYS)
+    rewrite_arrays(saved, components_=...)
     with pytest.raises(ValueError, match="is damaged: 'components_'"):
         SSDML.load(saved)
 
 
+def flips(content, rng, count):
+    """Copies of some bytes with one bit turned."""
+    for place in rng.choice(8 * len(content), min(count, 8 * len(content)), replace=False):
+        flipped = bytearray(content)
+        flipped[place // 8] ^= 1 << place % 8
+        yield bytes(flipped)
+
+
+@pytest.mark.parametrize("file", [CONFIG, ARRAYS])
+def test_model_with_a_turned_bit_is_refused(saved, rng, file):
+    whole = (saved / file).read_bytes()
+    for flipped in flips(whole, rng, 500):
+        (saved / file).write_bytes(flipped)
+        with pytest.raises(ValueError, match=rf"SSDML\.load: {re.escape(str(saved))}"):
+            SSDML.load(saved)
+    (saved / file).write_bytes(whole)
+    SSDML.load(saved)
+
+
+def test_every_turned_bit_of_classes_is_noticed(saved):
+    whole = (saved / ARRAYS).read_bytes()
+    values = load_file(saved / ARRAYS)["classes_"].tobytes()
+    assert whole.count(values) == 1
+    start = whole.index(values)
+    for place in range(8 * len(values)):
+        flipped = bytearray(whole)
+        flipped[start + place // 8] ^= 1 << place % 8
+        (saved / ARRAYS).write_bytes(flipped)
+        with pytest.raises(ValueError, match=r"its checksum is wrong: a file has changed"):
+            SSDML.load(saved)
+
+
+Z = np.zeros
+FORGED = {
+    "NaN": ({"components_": np.full((4, 4), np.nan)}, "components_ must be finite"),
+    "columns": ({"components_": Z((4, 5))}, r"\(l, 4\); got \(4, 5\)"),
+    "axes": ({"components_": Z(4)}, r"must have the shape \(l, 4\); got \(4,\)"),
+    "rows": ({"embedding_": Z((9, 4))}, r"embedding_ .* with n = 80, as transduction_"),
+    "kind": ({"components_": Z((4, 4), int)}, "must hold floating-point numbers; got dtype int64"),
+    "classes": ({"classes_": Z(2, int)}, r"label_distributions_ .* with c = 2, as classes_"),
+    "references": (
+        {"reference_rows_": np.full(80, 80)},
+        "reference_rows_ must be from 0 to 79",
+    ),
+    "a part of a representation": ({"representation_metric": Z((4, 2))}, r"must have the shape"),
+}
+
+
+@pytest.mark.parametrize("case", FORGED)
+def test_forged_arrays_are_refused(saved, case):
+    changes, message = FORGED[case]
+    rewrite_arrays(saved, **changes)
+    with pytest.raises(ValueError, match=rf"SSDML\.load: .* is damaged: .*{message}"):
+        SSDML.load(saved)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"params": {"color": "red"}}, "color"),
+        ({"params": {"n_neighbors": -1}}, "n_neighbors"),
+        ({"params": []}, "must be a mapping"),
+        ({"n_features_in": "4"}, "n_features_in must be a positive integer; got '4'"),
+        ({"feature_names_in": ["a"]}, "feature_names_in must be 4 names"),
+        ({"input_weight": "1"}, "must be numbers; got"),
+        ({"class_names": [1, 2, 3]}, "class_names must be a list of names"),
+        ({"class_names": ["a"]}, "transduction_ must be integers from 0 to 0"),
+        ({"confidence_powers": [1.0]}, "must be numbers; got"),
+        ({"arrays": "../outside.safetensors"}, r"arrays must be model\.safetensors or"),
+    ],
+)
+def test_forged_config_is_refused(saved, changes, message):
+    rewrite(saved, **changes)
+    with pytest.raises(ValueError, match=rf"SSDML\.load: .* is damaged: .*{message}"):
+        SSDML.load(saved)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (b'{"n": NaN}', "must hold finite numbers; got NaN"),
+        (b'{"n": ' + b"[" * 10**5, "nested too deeply"),
+    ],
+)
+def test_config_of_infinite_numbers_or_depth_is_refused(saved, config, message):
+    (saved / CONFIG).write_bytes(config)
+    with pytest.raises(ValueError, match=rf"SSDML\.load: .* is damaged: config\.json .*{message}"):
+        SSDML.load(saved)
+
+
+def test_infinite_parameters_are_not_saved(tmp_path):
+    with pytest.raises(ValueError, match=r"save: parameters must be finite numbers"):
+        save_state(tmp_path / "model", "SSDML", {"angle": np.inf}, {})
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("file", [CONFIG, ARRAYS])
+def test_pipe_in_place_of_a_file_is_refused(saved, file):
+    (saved / file).unlink()
+    os.mkfifo(saved / file)
+    with pytest.raises(ValueError, match=r"must be a regular file; got a named pipe"):
+        SSDML.load(saved)
+
+
 def test_model_of_another_class_raises(saved):
-    with pytest.raises(ValueError, match="must hold a Other; got a SSDML"):
+    with pytest.raises(ValueError, match=r"must hold a Other; got a SSDML \(written by ssdml "):
         load_state(saved, "Other")
 
 
-def test_later_schema_raises(saved):
-    config = json.loads((saved / CONFIG).read_text())
-    (saved / CONFIG).write_text(json.dumps(config | {"schema": SCHEMA + 1}))
-    with pytest.raises(ValueError, match=rf"has schema {SCHEMA + 1}; .* Upgrade ssdml\."):
+def test_later_schema_names_the_version_that_wrote_it(saved):
+    rewrite(saved, schema=SCHEMA + 1, ssdml="7.5")
+    message = rf"\(written by ssdml 7\.5\) has schema {SCHEMA + 1}; .* to {SCHEMA}\. Upgrade ssdml"
+    with pytest.raises(ValueError, match=message):
+        SSDML.load(saved)
+
+
+def test_model_without_a_checksum_warns(saved, blobs):
+    before = SSDML.load(saved).transform(blobs[0])
+    rewrite(saved, schema=1, sha256=..., arrays=...)
+    with pytest.warns(UserWarning, match=r"written by ssdml .*\) has no checksum.* Save it again"):
+        loaded = SSDML.load(saved)
+    np.testing.assert_array_equal(loaded.transform(blobs[0]), before)
+    for schema in (1, SCHEMA):
+        rewrite(saved, schema=schema, sha256="f" * 64)
+        with pytest.raises(ValueError, match=r"is damaged: its checksum is wrong"):
+            SSDML.load(saved)
+    rewrite(saved, sha256=...)
+    with pytest.raises(ValueError, match=r"is damaged: 'sha256'"):
         SSDML.load(saved)
 
 

@@ -126,7 +126,7 @@ def test_every_method_accepts_every_protocol(monkeypatch, birds, paper):
             estimator = factory(0, None).new_estimator()
             if method != "initial":
                 estimator._validate_params()
-                columns = {"rmac": 16, "average": 16, "max+average": 32}[protocol.pooling]
+                columns = {"rmac": 16, "average": 16, "scda": 32}[protocol.pooling]
                 made = estimator.backbone(torch.zeros(2, 3, 64, 64)).shape[1]
                 assert made == columns
                 assert (estimator.n_components or made) == (protocol.n_components or columns)
