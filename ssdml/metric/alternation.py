@@ -23,6 +23,7 @@ from ssdml.metric.selection import (
     fall_back,
     fewer_columns,
     input_alone,
+    labeled_rows,
     spread,
 )
 from ssdml.metric.state import Learned, State
@@ -209,7 +210,7 @@ def combine(
     if not model.guard:
         return learned
     alone = input_alone(X, state.distributions, model.n_components)
-    return fall_back(learned, alone, X.__getitem__)
+    return fall_back(learned, alone, learned.held_out or labeled_rows(state.labels), X.__getitem__)
 
 
 def input_weight(state: State, classes: Classes | None, model: Any) -> float:

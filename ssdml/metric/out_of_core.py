@@ -37,6 +37,7 @@ from ssdml.metric.selection import (
     combined_components,
     fall_back,
     fewer_columns,
+    labeled_rows,
     spread,
 )
 from ssdml.metric.state import Learned, State
@@ -425,12 +426,12 @@ def _learn(
         details = _update_metric(feature_map, pool, model)
     with stages("embedding"):
         learned = _combine(pool, numbers, X, feature_map, task, model)
+    if model.guard:
+        held_out = pool.held_out or labeled_rows(labeled.labels)
+        learned = fall_back(learned, alone, held_out, labeled.X.__getitem__)
     if pool.held_out is not None:
         held_out = pool.held_out._replace(rows=labeled.numbers[pool.held_out.rows])
         learned = learned._replace(held_out=held_out)
-    if model.guard:
-        known = {int(number): row for row, number in enumerate(labeled.numbers)}
-        learned = fall_back(learned, alone, lambda rows: labeled.X[[known[int(r)] for r in rows]])
     history = [dict(report) for report in pool.history]
     history[-1] |= details
     triplets = _renumbered(pool.triplets, pool.numbers.take)

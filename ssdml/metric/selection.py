@@ -9,11 +9,13 @@ import numpy.typing as npt
 from scipy.linalg import block_diag
 from scipy.spatial.distance import cdist
 
+from ssdml.classification.learning import HeldOut
 from ssdml.metric.state import Learned
 from ssdml.utils.linalg import best_factor, covariance, total_variance
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.scatter import class_means
-from ssdml.utils.typing import Array, Floats, Indices
+from ssdml.utils.typing import Array, Floats, Indices, Ints
+from ssdml.utils.validation import UNLABELED
 
 WEIGHTS = 0.8, 1.4  # least and largest weight of the input
 FEWEST_COLUMNS = 64  # of the embedding, by default: more than the features of a small table
@@ -101,15 +103,22 @@ def input_alone(X: Array, distributions: Array, n_components: int | None) -> Lea
     return Learned(components, np.inf, distributions)
 
 
-def fall_back(learned: Learned, alone: Learned, X: Callable[[Indices], Array]) -> Learned:
+def labeled_rows(labels: Ints) -> HeldOut:
+    """The labeled rows, where no classifier held any out; they have no class probabilities."""
+    rows = np.flatnonzero(labels != UNLABELED)
+    return HeldOut(rows, labels[rows], np.empty((len(rows), 0)))
+
+
+def fall_back(
+    learned: Learned, alone: Learned, held_out: HeldOut, X: Callable[[Indices], Array]
+) -> Learned:
     """Return the learned metric, or the input alone if it is better on held-out labels.
 
     The criterion is whether labeled rows are nearest to the mean of the others of their class, by
     two standard errors of the difference. Their class probabilities are the held-out ones.
     ``X(rows)`` returns the rows of given numbers.
     """
-    held_out = learned.held_out
-    if held_out is None or not len(held_out.rows):
+    if np.unique(held_out.codes, return_counts=True)[1].max(initial=0) < 2:
         return learned
     rows = X(held_out.rows)
     represented = rows

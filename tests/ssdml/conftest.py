@@ -51,3 +51,15 @@ def few_triplets(monkeypatch):
 def small_partitions(monkeypatch, few_triplets):
     """Partitions of a dask array have 200 rows."""
     monkeypatch.setattr("ssdml.metric.out_of_core.PARTITION_ROWS", 200)
+
+
+@pytest.fixture
+def harmful_metric(monkeypatch):
+    """L is the direction in which classes differ least."""
+
+    def last_discriminant(feature_map, *args):
+        feature_map.L = np.linalg.svd(feature_map.L)[0][:, -1:]
+        return {"n_triplets": 0}
+
+    for module in ("alternation", "out_of_core"):
+        monkeypatch.setattr(f"ssdml.metric.{module}.update_metric", last_discriminant)

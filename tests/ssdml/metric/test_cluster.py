@@ -52,7 +52,7 @@ def test_no_task_holds_all_rows(overlapping, monkeypatch):
     X, labels, _ = overlapping
     graphs, alive, most = [], set(), []
 
-    def searched(points, *args, search=out_of_core.knn_graph, **kwargs):
+    def searched(points, *args, search=out_of_core.forms_with_graphs, **kwargs):
         graphs.append(len(points))
         return search(points, *args, **kwargs)
 
@@ -63,11 +63,14 @@ def test_no_task_holds_all_rows(overlapping, monkeypatch):
         most.append(len(alive))
         return block
 
-    monkeypatch.setattr(out_of_core, "knn_graph", searched)
+    monkeypatch.setattr(out_of_core, "forms_with_graphs", searched)
+    monkeypatch.setattr(out_of_core, "REFERENCE_ROWS", 100)
     watched = in_chunks(X).map_blocks(read, dtype=X.dtype, meta=X[:0])
     with dask.config.set(scheduler="synchronous"):
         SSDML(random_state=0).fit(watched, labels)
-    assert sorted(graphs) == [210, 210, 210]  # 200 of its own and 10 of the 15 labeled rows
+    # 200 of its own and 10 of the 15 labeled rows; the reference rows
+    assert sorted(graphs[:3]) == [210, 210, 210]
+    assert 100 <= graphs[3] <= 115
     assert max(most) == 4  # of 50 rows each
 
 
@@ -102,14 +105,14 @@ def test_killed_worker_changes_nothing(overlapping, expected, client, tmp_path):
 
         from ssdml.metric import out_of_core
 
-        def killing(*args, search=out_of_core.knn_graph, **kwargs):
+        def killing(*args, search=out_of_core.forms_with_graphs, **kwargs):
             try:
                 os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
             except FileExistsError:
                 return search(*args, **kwargs)
             os.kill(os.getpid(), signal.SIGKILL)
 
-        out_of_core.knn_graph = killing
+        out_of_core.forms_with_graphs = killing
 
     before = set(client.run(os.getpid).values())
     client.run(arm, mark)

@@ -13,9 +13,12 @@ from torch import nn
 
 from ssdml import SSDML, DeepSSDML
 from ssdml.baselines import LRML
+from ssdml.classification.forms import Form, principal_form
+from ssdml.classification.new_rows import interpolator
 from ssdml.deep.onnx import SampleEmbedding
+from ssdml.graphs import knn_graph
 from ssdml.metric import onnx as export
-from ssdml.metric.features import ResidualRepresentation
+from ssdml.metric.features import ClassRepresentation
 from ssdml.metric.onnx import RowEmbedding, write_onnx
 from ssdml.networks.backbones import CifarNet, MnistNet, Standardized
 from ssdml.networks.metric_network import MetricNetwork
@@ -55,19 +58,19 @@ def run(path, X):
 
 
 MODELS = {
-    "linear": SSDML(random_state=0),
+    "default": SSDML(random_state=0),
     "few columns": SSDML(5, random_state=0),
-    "residual": SSDML(backbone="residual", max_rounds=1, guard=False, random_state=0),
+    "metric alone": SSDML(input_weight=0.0, guard=False, random_state=0),
     "paper": SSDML.paper(random_state=0),
     "a baseline": LRML(random_state=0),
 }
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_export_agrees_with_transform(rows, name, tmp_path, short_training):
+def test_export_agrees_with_transform(rows, name, tmp_path, few_triplets):
     X, labels = rows
     model = MODELS[name].fit(X, labels)
-    assert (model.representation_ is not None) == (name == "residual")
+    assert (model.representation_ is not None) == (name in ("default", "few columns"))
     model.to_onnx(str(tmp_path / "model.onnx"))
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
     (given,), (made,) = (
@@ -126,20 +129,16 @@ def test_networks_of_the_paper_export(network, shape, tmp_path):
     np.testing.assert_allclose(run(tmp_path / "model.onnx", images.numpy()), expected, **TOL)
 
 
-def test_zero_embedding_stays_zero(rng):
-    parts = [
-        np.ones(3),
-        np.array(2.0),
-        np.zeros((4, 3)),
-        np.zeros(4),
-        np.zeros((3, 4)),
-        np.zeros(3),
-    ]
-    representation = ResidualRepresentation(*parts, rng.standard_normal((3, 2)))
-    X = np.vstack([np.ones((1, 3)), rng.standard_normal((2, 3))]).astype(np.float32)
-    found = RowEmbedding(np.eye(5), representation)(torch.from_numpy(X)).numpy()
-    np.testing.assert_allclose(found, representation(X), **TOL)
-    np.testing.assert_array_equal(found[0], [0, 0, 1, 1, 1])
+def test_exported_classes_are_those_of_the_interpolator(rng):
+    """A duplicate and far rows as well."""
+    X = rng.standard_normal((30, 6))
+    X[29] = X[0]
+    linear = principal_form(X)
+    form = Form(linear, linear(X), knn_graph(linear(X), 5))
+    representation = ClassRepresentation(interpolator(form, rng.dirichlet(np.ones(3), 30)))
+    rows = np.vstack([X[:3], 100 * X[:2]]).astype(np.float32)
+    found = RowEmbedding(np.eye(9), representation)(torch.from_numpy(rows)).numpy()
+    np.testing.assert_allclose(found, representation(rows), **TOL)
 
 
 def test_export_does_not_change_the_model(deep, tmp_path, capfd):

@@ -31,15 +31,6 @@ def test_one_labeled_class_returns_the_input(rows):
     np.testing.assert_array_equal(model.predict(X), 1)
 
 
-@pytest.mark.filterwarnings("ignore:propagate_labels. no label reaches")  # also from the worker
-def test_unreached_rows_warn_in_the_calling_process(rows):
-    X, labels, _ = rows
-    far = (np.arange(600) >= 500) & (labels == -1)
-    with pytest.warns(RuntimeWarning, match="SSDML: no label reaches 98 rows, in 1 of 3 partit"):
-        model = SSDML(random_state=0).fit(in_chunks(X + 1000 * far[:, None]), labels)
-    assert [entry["unreached"] for entry in model.history_] == [0, 0, far.sum()]
-
-
 def test_more_labels_than_partition_rows_warn(rows):
     X, _, y = rows
     message = r"SSDML: labeled rows must be fewer .*; got 600 for 200\. Set some .*X.rechunk"
@@ -65,11 +56,6 @@ def test_fewer_rows_than_neighbors_warn(rows, monkeypatch):
 @pytest.mark.parametrize(
     ("spoil", "options", "message"),
     [
-        (
-            lambda X: X,
-            {"backbone": "residual"},
-            "backbone must be None with a dask .*got 'residual'",
-        ),
         (
             lambda X: X,
             {"partition_size": 9},

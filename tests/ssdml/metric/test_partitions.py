@@ -7,10 +7,11 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from ssdml.graphs.neighbors.knn import knn_graph
-from ssdml.graphs.propagation.labels import propagate_labels
+from ssdml.classification.forms import forms_with_graphs
 from ssdml.metric import out_of_core
+from ssdml.metric.alternation import learn_classes
 from ssdml.metric.out_of_core import (
+    REFERENCE_ROWS,
     Labeled,
     Task,
     apportion,
@@ -19,7 +20,6 @@ from ssdml.metric.out_of_core import (
     smallest_partition,
     summarize,
 )
-from ssdml.metric.selection import HELD_OUT, REFERENCE_ROWS, VALIDATION_ROWS
 from ssdml.utils.scatter import class_scatter, pool_moments, pooled_scatter
 
 # Rows and shares
@@ -70,18 +70,11 @@ def test_shares_sum_to_those_in_memory(rng, chunks):
     labels = np.where(rng.random(n) < 0.01, 1, -1)
     parts = [share for _, share in shares(chunks, 8, labels)]
     assert sum(share.n_triplets for share in parts) == out_of_core.N_TRIPLETS
-    assert sum(share.n_validation for share in parts) == VALIDATION_ROWS
     assert sum(share.n_references for share in parts) == REFERENCE_ROWS
     assert [share.stop for share in parts[:-1]] == [share.start for share in parts[1:]]
     assert (parts[0].start, parts[-1].stop) == (0, n)
     for share in parts:
         assert sum(share.sizes) == share.stop - share.start
-
-
-@pytest.mark.parametrize("n", [2, 30, 249, 250, 1000])
-def test_validation_rows_are_held_out_if_enough(n):
-    (share,) = (share for _, share in shares([n], 8, np.full(n, -1)))
-    assert share.n_validation == (int(HELD_OUT * n) if n >= 250 else n)
 
 
 def test_smallest_partition_includes_labeled_rows(rng):
@@ -107,7 +100,7 @@ def problem(monkeypatch, rng):
     labeled = Labeled(numbers, labels[numbers], X[numbers])
     for array in (X, *labeled):
         array.flags.writeable = False
-    task = Task("SSDML", 8, 0.99, "two-sided", "propagated", None, 2, 7, True)
+    task = Task("SSDML", 8, 0.99, "two-sided", "propagated", None, 7)
     return X, labels, labeled, task, shares([100] * 6, 4, labels)
 
 
@@ -123,17 +116,21 @@ def test_summaries_are_reproducible(problem):
         np.testing.assert_array_equal(first, second)
     for first, second in zip(summary.triplets, again.triplets, strict=True):
         np.testing.assert_array_equal(first, second)
-    for first, second in zip(summary.samples, again.samples, strict=True):
-        np.testing.assert_array_equal(first, second)
+    np.testing.assert_array_equal(summary.references, again.references)
     assert summary.history == again.history
 
 
-def test_labels_spread_from_all_labeled_rows(problem):
+def test_classes_come_from_all_labeled_rows(problem):
     X, labels, *_ = problem
     own = np.arange(200, 400)
     rows = np.r_[own, np.setdiff1d(np.flatnonzero(labels != -1), own)]
-    expected = propagate_labels(knn_graph(X[rows], 8), labels[rows])
-    np.testing.assert_array_equal(summarized(problem, 1)[1].distributions, expected[:200])
+    forms = forms_with_graphs(X[rows], 8, labels=labels[rows], rng=np.random.default_rng(0))
+    classes = learn_classes(forms, labels[rows], n_jobs=None)
+    _, summary = summarized(problem, 1)
+    np.testing.assert_array_equal(summary.distributions, classes.distributions(None)[:200])
+    held_out, expected = summary.held_out, classes.evidence.held_out
+    np.testing.assert_array_equal(np.flatnonzero(labels != -1)[held_out.rows], rows[expected.rows])
+    np.testing.assert_array_equal(held_out.distributions, expected.distributions)
 
 
 def test_numbers_are_those_of_the_chosen_rows(problem):
@@ -141,27 +138,21 @@ def test_numbers_are_those_of_the_chosen_rows(problem):
     for number in range(3):
         _, summary = summarized(problem, number)
         np.testing.assert_array_equal(summary.X, X[summary.numbers])
-        validation = summary.numbers[summary.validation]
-        assert (labels[validation] == -1).all()
-        assert (validation // 200 == number).all()
-        for sample in summary.samples:
-            assert np.isin(summary.validation, sample).all()
-            assert (summary.numbers[sample] // 200 == number).all()
-        anchors = np.concatenate([summary.numbers[t.anchor] for t in summary.triplets])
+        references = summary.numbers[summary.references]
+        assert (references // 200 == number).all()
+        assert len(np.unique(references)) == 200
+        anchors = summary.numbers[summary.triplets.anchor]
         strangers = anchors[anchors // 200 != number]
         assert (labels[strangers] != -1).all()
 
 
-def test_moments_count_each_training_row_once(problem):
+def test_moments_count_each_row_once(problem):
     """Although every partition receives all labeled rows."""
     X = problem[0]
     moments, summaries = zip(*(summarized(problem, number) for number in range(3)), strict=True)
     classes = np.concatenate([s.distributions for s in summaries]).argmax(axis=1)
-    held_out = np.concatenate([s.numbers[s.validation] for s in summaries])
-    seen = np.setdiff1d(np.arange(600), held_out)
-    assert len(held_out) == int(HELD_OUT * 590)
     pooled = pooled_scatter(pool_moments(moments))
-    for one, two in zip(pooled, class_scatter(X[seen], classes[seen]), strict=True):
+    for one, two in zip(pooled, class_scatter(X, classes), strict=True):
         np.testing.assert_allclose(one, two, atol=1e-12)
 
 
@@ -172,16 +163,3 @@ def test_partition_with_one_class_mines_nothing(problem):
     _, summary = summarize([X[100 * c : 100 * c + 100] for c in chunks], single, share, task)
     assert summary.history[0]["n_triplets"] == 0
     assert summary.distributions.shape == (200, 1)
-
-
-def test_unreached_rows_are_counted(problem):
-    X, _, labeled, task, parts = problem
-    chunks, share = parts[0]
-    far = np.setdiff1d(np.arange(100, 200), labeled.numbers)
-    moved = X.copy()
-    moved[far] += 1000
-    with pytest.warns(RuntimeWarning, match=f"no label reaches {len(far)} of"):
-        _, summary = summarize(
-            [moved[100 * c : 100 * c + 100] for c in chunks], labeled, share, task
-        )
-    assert summary.history[0]["unreached"] == len(far)

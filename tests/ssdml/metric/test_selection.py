@@ -1,58 +1,25 @@
-"""Selection of the input weight, and its criteria."""
+"""Class probabilities, metric and input side by side, or the input alone."""
 
 from __future__ import annotations
+
+import re
 
 import numpy as np
 import pytest
 
+from ssdml.classification.learning import HeldOut
 from ssdml.metric import selection
 from ssdml.metric.selection import (
-    GAIN,
-    choose_input_weight,
+    combined_components,
+    fall_back,
+    fewer_columns,
     nearest_mean_correct,
+    nearest_neighbor_correct,
     significantly_lower,
+    spread,
     squared_distances,
 )
-
-FLAT = np.zeros((40, 1))
-
-
-@pytest.fixture
-def pairs():
-    """20 distant pairs of neighbors on a line: rows 2i and 2i + 1."""
-    places = 10.0 * np.repeat(np.arange(20), 2) + np.tile([0.0, 1.0], 20)
-    return places[:, None]
-
-
-def slow_agreement(learned, inputs, classes, queries, weight):
-    hits = []
-    for i in queries:
-        squares = [
-            np.inf
-            if j == i
-            else ((learned[i] - learned[j]) ** 2).sum()
-            + weight**2 * ((inputs[i] - inputs[j]) ** 2).sum()
-            for j in range(len(inputs))
-        ]
-        hits.append(classes[int(np.argmin(squares))] == classes[i])
-    return np.array(hits)
-
-
-def slow_choice(learned, inputs, classes, queries, weights):
-    """The smallest weight that beats the input, else the best, else the largest."""
-
-    def beats(one, two, errors):
-        gaps = [float(a) - float(b) for a, b in zip(one, two, strict=True)]
-        mean = sum(gaps) / len(gaps)
-        deviation = (sum((gap - mean) ** 2 for gap in gaps) / len(gaps)) ** 0.5
-        return mean > errors * deviation / len(gaps) ** 0.5
-
-    zeros = np.zeros_like(learned)
-    by_input = slow_agreement(zeros, inputs, classes, queries, 1.0)
-    trials = {w: slow_agreement(learned, inputs, classes, queries, w) for w in weights}
-    winners = [w for w in weights if beats(trials[w], by_input, GAIN)]
-    chosen = min(winners) if winners else max(weights, key=lambda w: (trials[w].mean(), w))
-    return chosen, trials[chosen].mean(), by_input.mean(), beats(by_input, trials[chosen], 2)
+from ssdml.metric.state import Learned
 
 
 def test_squared_distances_agree_with_brute_force(rng):
@@ -71,107 +38,82 @@ def test_duplicates_have_distance_zero(rng):
     np.testing.assert_allclose(squares[np.arange(8), np.arange(8) ^ 1], 0, atol=1e-14)
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_choice_agrees_with_a_slow_implementation(seed):
-    rng = np.random.default_rng(seed)
-    classes = rng.integers(3, size=60)
-    help_of_learned, help_of_input = rng.random(2) * 2
-    learned = help_of_learned * np.eye(3)[classes] + 0.4 * rng.standard_normal((60, 3))
-    inputs = help_of_input * np.eye(3)[classes] + 0.4 * rng.standard_normal((60, 3))
-    queries = rng.permutation(60)[:40]
-    weights = (0.3, 0.7, 1.0, 2.0)
-    choice = choose_input_weight(learned, inputs, classes, queries, weights=weights)
-    assert tuple(choice) == pytest.approx(slow_choice(learned, inputs, classes, queries, weights))
-
-
 def test_block_size_does_not_matter(rng, monkeypatch):
-    classes = np.arange(60) % 3
-    learned, inputs = rng.standard_normal((2, 60, 3)) + np.eye(3)[classes]
-    at_once = choose_input_weight(learned, inputs, classes, np.arange(50))
+    X, classes = rng.standard_normal((60, 3)), np.arange(60) % 3
+    at_once = nearest_neighbor_correct(X, classes, np.arange(50))
     monkeypatch.setattr(selection, "BLOCK_ENTRIES", 60 * 7)
-    assert [len(block) for block in squared_distances(inputs, np.arange(50))] == [7] * 7 + [1]
-    assert choose_input_weight(learned, inputs, classes, np.arange(50)) == at_once
+    assert [len(block) for block in squared_distances(X, np.arange(50))] == [7] * 7 + [1]
+    np.testing.assert_array_equal(nearest_neighbor_correct(X, classes, np.arange(50)), at_once)
 
 
-def test_clear_win_takes_the_smallest_weight(pairs):
-    classes = np.repeat(np.arange(20), 2)  # the learned rows' pairs
-    inputs = np.roll(pairs, 1, axis=0)  # pairs across classes
-    choice = choose_input_weight(100 * pairs, inputs, classes, np.arange(40))
-    assert choice == (0.7, 1.0, 0.0, False)
+# Class probabilities, metric and input side by side
 
 
-def test_smallest_winning_weight_beats_larger_ones(rng):
-    classes = np.arange(400) % 2
-    learned = 2.0 * classes[:, None] + rng.standard_normal((400, 1))
-    inputs = [1.5, 0.0] * classes[:, None] + [1.0, 3.0] * rng.standard_normal((400, 2))
-    choice = choose_input_weight(learned, inputs, classes, np.arange(400))
-    by_all = [
-        choose_input_weight(learned, inputs, classes, np.arange(400), weights=[w]).agreement
-        for w in (0.7, 1.0, 1.4)
-    ]
-    assert choice.agreement > choice.input_agreement
-    assert max(by_all) > by_all[0]
-    assert (choice.weight, choice.agreement) == (0.7, by_all[0])
+def test_parts_have_the_spread_of_the_input(rng):
+    roots, X = np.sqrt(rng.dirichlet(np.ones(3), 200)), 5 * rng.standard_normal((200, 4))
+    metric = 0.1 * rng.standard_normal((2, 4))
+    spreads = (spread(roots), spread(X @ metric.T), spread(X))
+    components = combined_components(metric, 0.7, 3, spreads)
+    Z = np.hstack([roots, X]) @ components.T
+    parts = np.split(Z, [3, 5], axis=1)
+    for part, weight in zip(parts, (1, 1, 0.7), strict=True):
+        assert spread(part) == pytest.approx(weight * spread(X))
+    np.testing.assert_allclose(parts[2], 0.7 * X)
 
 
-def test_without_a_win_highest_agreement_is_taken(pairs):
-    """The input has the pairs; the learned rows break the first ones, which a weight repairs."""
-    classes = np.repeat(np.arange(20), 2)
-    learned = np.zeros((40, 1))
-    learned[[0, 2]] = 10.0  # learned neighbors of different classes
-    inputs = pairs / 10
-    rates = [
-        choose_input_weight(learned, inputs, classes, np.arange(40), weights=[w]).agreement
-        for w in (0.7, 5.0, 200.0)
-    ]
-    assert rates[0] == rates[1] < rates[2] == 1
-    choice = choose_input_weight(learned, inputs, classes, np.arange(40), weights=(0.7, 5.0, 200.0))
-    assert choice == (200.0, 1.0, 1.0, False)
+def test_parts_without_spread_are_kept_as_they_are():
+    components = combined_components(np.eye(1, 2), 0.5, 1, (0.0, 0.0, 3.0))
+    np.testing.assert_array_equal(components[:2], [[1, 0, 0], [0, 1, 0]])
 
 
-def test_ties_take_the_largest_weight(pairs):
-    classes = np.repeat(np.arange(20), 2)
-    choice = choose_input_weight(FLAT, pairs, classes, np.arange(40))
-    assert choice == (1.4, 1.0, 1.0, False)
+def test_fewer_columns_keep_the_distances(rng):
+    blocks, X = rng.standard_normal((9, 4)), rng.standard_normal((300, 4))
+    fewer = fewer_columns(blocks, 4, lambda: np.cov(X, rowvar=False))
+    assert fewer.shape == (4, 4)
+    np.testing.assert_allclose(fewer.T @ fewer, blocks.T @ blocks, atol=1e-10)
+    assert fewer_columns(blocks, 9, lambda: pytest.fail("not needed")) is blocks
 
 
-def test_equal_losers_take_the_largest_weight(pairs):
-    classes = np.repeat(np.arange(20), 2)
-    learned = 1e3 * np.roll(pairs, 1, axis=0)
-    choice = choose_input_weight(learned, pairs, classes, np.arange(40), weights=(0.1, 0.2))
-    assert choice == (0.2, 0.0, 1.0, True)
+# The fallback
 
 
-def test_lost_neighbors_are_reported_as_worse(pairs):
-    classes = np.repeat(np.arange(20), 2)
-    learned = 1e3 * np.roll(pairs, 1, axis=0)
-    choice = choose_input_weight(learned, pairs, classes, np.arange(40))
-    assert choice == (1.4, 0.0, 1.0, True)
+@pytest.fixture
+def two_metrics(rng):
+    """One that keeps the classes of 100 rows, one that loses them."""
+    codes = np.arange(100) % 2
+    X = np.column_stack([4.0 * codes, np.zeros(100)]) + rng.standard_normal((100, 2))
+    right, wrong = (Learned(np.eye(2)[[i]], 1.0, np.eye(2)[codes]) for i in (0, 1))
+    return X, HeldOut(np.arange(100), codes, np.empty((100, 0))), right, wrong
 
 
-def test_all_rows_are_candidate_neighbors(pairs):
-    classes = np.repeat(np.arange(20), 2)
-    choice = choose_input_weight(pairs, pairs, classes, np.arange(0, 40, 2))
-    assert choice.agreement == choice.input_agreement == 1
-    shuffled = np.where(np.arange(40) % 2, -1, classes)  # the partners of the queries differ
-    assert choose_input_weight(pairs, pairs, shuffled, np.arange(0, 40, 2)).agreement == 0
-
-
-def test_zero_weight_drops_the_input(rng):
-    learned, inputs = rng.standard_normal((2, 30, 3))
-    classes, queries = np.arange(30) % 2, np.arange(30)
-    choice = choose_input_weight(learned, inputs, classes, queries, weights=[0.0])
-    expected = slow_agreement(learned, inputs, classes, queries, 0.0).mean()
-    assert choice[:2] == (0.0, expected)
-
-
-def test_common_scale_does_not_matter(rng):
-    classes = np.arange(50) % 5
-    learned, inputs = rng.standard_normal((2, 50, 3)) + 2 * np.eye(5)[classes, :3]
-    one, two = (
-        choose_input_weight(s * learned, s * inputs, classes, np.arange(50)) for s in (1, 1e3)
+def test_worse_metrics_fall_back(two_metrics):
+    X, held_out, right, wrong = two_metrics
+    assert fall_back(right, wrong, held_out, X.__getitem__) is right
+    alone = fall_back(wrong, right, held_out, X.__getitem__)
+    np.testing.assert_array_equal(alone.components, right.components)
+    assert alone.input_weight == np.inf
+    assert re.fullmatch(
+        r"the learned metric is worse: \d+\.\d% .*guard=False\.", alone.fallback_reason
     )
-    assert one == two
+
+
+def test_fallback_judges_by_held_out_probabilities(two_metrics):
+    X, held_out, right, _ = two_metrics
+    components = np.diag([10.0, 10.0, 0.1, 0.1])
+    learned = right._replace(components=components, represented=np.hstack([np.eye(100, 2), X]))
+    helpful = held_out._replace(distributions=np.eye(2)[held_out.codes])
+    harmful = held_out._replace(distributions=np.eye(2)[np.arange(100) // 2 % 2])
+    assert fall_back(learned, right, helpful, X.__getitem__) is learned
+    assert fall_back(learned, right, harmful, X.__getitem__).represented is None
+
+
+def test_classes_of_one_label_are_not_judged(two_metrics):
+    X, _, right, wrong = two_metrics
+    few = HeldOut(np.array([0, 1]), np.array([0, 1]), np.empty((2, 0)))
+    assert fall_back(wrong, right, few, X.__getitem__) is wrong
+
+
+# Significance
 
 
 @pytest.mark.parametrize(("lost", "lower"), [(0, False), (3, False), (4, True), (50, True)])
