@@ -9,6 +9,7 @@ import numpy as np
 from ssdml.utils.typing import Array, Floats
 
 SKEW = 0.1  # divergence at which the labels start to count as drawn by other shares
+SKEW_OF_LABEL = 0.04  # the same, of one label per class and of each class but one
 DIRICHLET = 0.1  # weight of the labeled shares beside the rows, in the estimate
 N_STEPS = 20  # of the estimate, and of the balance
 ROWS = 50_000  # rows from which both are computed
@@ -41,13 +42,15 @@ def shrunken_shares(counts: Array) -> Floats:
     return shares
 
 
-def estimate_prior(evidence: Array, shares: Floats) -> ClassPrior:
+def estimate_prior(evidence: Array, shares: Floats, n_labels: float) -> ClassPrior:
     r"""Estimate the class prior of rows from their class probabilities under other shares.
 
     Labels drawn by the shares of the classes leave the mean of the evidence near the ``shares``.
-    Where its Kullback-Leibler divergence exceeds 0.1, expectation maximization [1]_ with a
-    Dirichlet prior of a tenth of the rows estimates the shares; from 0.2 on, the estimate replaces
-    the shares, and between the two it is interpolated in logarithms.
+    Where its Kullback-Leibler divergence exceeds a threshold, expectation maximization [1]_ with a
+    Dirichlet prior of a tenth of the rows estimates the shares; from twice the threshold on, the
+    estimate replaces the shares, and between the two it is interpolated in logarithms. The
+    threshold is 0.1, or 0.04 (C - 1) / ``n_labels`` if that is less: the more labels, the less
+    of the divergence is chance.
 
     Parameters
     ----------
@@ -55,24 +58,27 @@ def estimate_prior(evidence: Array, shares: Floats) -> ClassPrior:
         Calibrated class probabilities. At most 50,000 rows are used.
     shares : array of shape (n_classes,)
         Positive; the prior that the evidence contains.
+    n_labels : float
+        Labels per class behind the evidence.
 
     References
     ----------
     .. [1] Saerens, Latinne, Decaestecker, "Adjusting the outputs of a classifier to new a priori
-       probabilities", Neural Computation 14(1), 2002, Eq. (2.9). The regularization, and 0.1, which
-       lies between data sets with even and with skewed classes, are ours.
+       probabilities", Neural Computation 14(1), 2002, Eq. (2.9). The regularization and the
+       threshold, which lies between data sets with even and with skewed classes, are ours.
 
     Examples
     --------
     >>> Q = np.repeat([[0.95, 0.05], [0.1, 0.9]], [90, 10], axis=0)
-    >>> prior = estimate_prior(Q, np.array([0.5, 0.5]))
+    >>> prior = estimate_prior(Q, np.array([0.5, 0.5]), 5)
     >>> prior.shares.round(2), prior.skew
     (array([0.91, 0.09]), 1.0)
     """
     rows = sample_rows(evidence)
     mean = np.maximum(rows.mean(axis=0, dtype=np.float64), 1e-12)
     divergence = float(mean @ np.log(mean / shares))
-    skew = float(np.clip((divergence - SKEW) / SKEW, 0, 1))
+    threshold = min(SKEW, SKEW_OF_LABEL * max(1, len(shares) - 1) / n_labels)
+    skew = float(np.clip(divergence / threshold - 1, 0, 1))
     if skew == 0:
         return ClassPrior(shares, 0.0)
     prior = shares

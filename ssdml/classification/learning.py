@@ -146,7 +146,7 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
     else:
         weights, held_out = SHARPNESS * few, np.empty((0, n_classes))
     pooled = _pooled(members, weights / spreads, shares / drawn, len(codes))
-    prior = estimate_prior(pooled[free], shares)
+    prior = estimate_prior(pooled[free], shares, len(labeled) / n_classes)
     alone = prior.skew > 0 and not held.any()
     if alone:  # neither the graph nor the estimate can be checked: the labeled rows alone
         weights = np.zeros_like(weights)
