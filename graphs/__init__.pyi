@@ -25,6 +25,7 @@ from .propagation.labels import (
     UNLABELED as UNLABELED,
     propagate_labels as propagate_labels,
 )
+from .propagation.poisson import poisson_learning as poisson_learning
 from .propagation.smoothing import smooth_rows as smooth_rows
 from .proxies import (
     ClassPrediction as ClassPrediction,

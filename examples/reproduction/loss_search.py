@@ -18,7 +18,7 @@ from reproduction.loss_embedding import LossEmbedding
 from reproduction.losses import COMPARED, LOSSES, with_bases
 from ssdml.datasets.base import Dataset
 from ssdml.experiments.compare import compare
-from ssdml.experiments.methods.base import Embedder, Factory
+from ssdml.experiments.methods.base import Compared, Factory
 from ssdml.experiments.methods.deep import NETWORKS
 from ssdml.experiments.methods.registry import METHODS
 from ssdml.experiments.preprocessing import preprocess
@@ -209,7 +209,7 @@ def _method(
     )
 
 
-def _new(random_state: int, n_jobs: int | None, **parameters: object) -> Embedder:
+def _new(random_state: int, n_jobs: int | None, **parameters: object) -> Compared:
     return LossEmbedding(random_state=random_state, **parameters)  # type: ignore[arg-type]
 
 

@@ -300,7 +300,9 @@ def _check_start(start: Array, shape: tuple[int, int]) -> Array:
     return start
 
 
-def class_shares(class_prior: Any, codes: Ints, n_classes: int) -> Array:
+def class_shares(
+    class_prior: Any, codes: Ints, n_classes: int, who: str = "propagate_labels"
+) -> Array:
     """Return the prior of each class: as given, even, or its share among the labeled rows."""
     if isinstance(class_prior, str) and class_prior == "uniform":
         return np.full(n_classes, 1 / n_classes)
@@ -310,13 +312,12 @@ def class_shares(class_prior: Any, codes: Ints, n_classes: int) -> Array:
         return shares
     if isinstance(class_prior, str):
         raise ValueError(
-            "propagate_labels: class_prior must be 'labeled', 'uniform' or an array; got "
-            f"{class_prior!r}."
+            f"{who}: class_prior must be 'labeled', 'uniform' or an array; got {class_prior!r}."
         )
     prior = np.asarray(class_prior, dtype=np.float64)
     if prior.shape != (n_classes,) or not (np.isfinite(prior) & (prior > 0)).all():
         raise ValueError(
-            f"propagate_labels: class_prior must hold {n_classes} positive numbers, one per class "
-            f"in y; got {class_prior!r}."
+            f"{who}: class_prior must hold {n_classes} positive numbers, one per class in y; got "
+            f"{class_prior!r}."
         )
     return prior / prior.sum()

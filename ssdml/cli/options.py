@@ -17,7 +17,10 @@ DataDir = Annotated[
 ]
 Out = Annotated[Path, typer.Option(help="Folder for results.jsonl and the report.")]
 ResultsDir = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of `compare` or `study`.")]
-COMPARED = ("input", "pca", "lda", "nca", "ssdml", "deep-ssdml")  # if available
+COMPARED = (  # if available
+    *("input", "logistic", "knn", "poisson", "pca", "lda", "nca"),
+    *("ssdml", "deep-ssdml"),
+)
 Methods = Annotated[
     str | None,
     typer.Option(

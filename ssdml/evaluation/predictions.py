@@ -21,10 +21,11 @@ class Predictions(NamedTuple):
 
     classes: Ints  # (n,)
     confidence: npt.NDArray[np.float32]  # (n,), from 0 to 1; NaN without predict_proba
+    by_predict: bool = True  # or by the nearest class mean
 
     @property
     def has_confidence(self) -> bool:
-        """Whether the classes come from ``predict_proba``."""
+        """Whether the model gives confidences."""
         return not np.isnan(self.confidence).any()
 
 
@@ -36,31 +37,48 @@ class Confusion(NamedTuple):
     counts: Ints  # (m,)
 
 
+def predicts_classes(model: Any) -> bool:
+    """Return whether a fitted model predicts classes; a clusterer's labels are none.
+
+    Examples
+    --------
+    >>> from sklearn.cluster import KMeans
+    >>> from sklearn.neighbors import KNeighborsClassifier
+    >>> X, y = [[0.0], [1.0]], [0, 1]
+    >>> predicts_classes(KNeighborsClassifier(1).fit(X, y)), predicts_classes(KMeans(2).fit(X))
+    (True, False)
+    """
+    if not hasattr(model, "predict"):
+        return False
+    is_tagged = hasattr(model, "__sklearn_tags__") and is_classifier(model)
+    return is_tagged or len(getattr(model, "classes_", ())) > 0
+
+
 def label_accuracy(model: Any, X: Array, Z: Array, y: Ints, few: Array, y_few: Ints) -> float:
-    """Compute the accuracy of a classifier, or of the nearest class mean, in percent.
+    """Compute the accuracy of ``predict``, or of the nearest class mean, in percent.
 
     Parameters
     ----------
     model : estimator
-        A classifier is asked; any other is scored by :func:`few_label_accuracy`.
+        A model that does not predict classes is scored by :func:`few_label_accuracy`.
     X, Z, y : arrays of n rows
         The rows, their embedding, and the true classes; rows with -1 are left out.
     few, y_few : arrays of m rows
         Embedding and classes of the labeled rows.
     """
-    if not (hasattr(model, "__sklearn_tags__") and is_classifier(model)):
+    if not predicts_classes(model):
         return few_label_accuracy(few, y_few, Z, y)
     known = y != UNLABELED
     return 100 * float(np.mean(model.predict(X[known]) == y[known]))
 
 
 def predict_classes(model: Any, X: Array, Z: Array, few: Array, y_few: Ints) -> Predictions:
-    """Predict classes by ``predict_proba``, or by the nearest class mean.
+    """Predict classes by ``predict``, or by the nearest class mean.
 
     Parameters
     ----------
     model : estimator
-        ``predict_proba`` is used if it is there and knows these classes.
+        Confidences are the probabilities of the predicted classes, if it has ``predict_proba``.
     X, Z : arrays of n rows
         The rows and their embedding.
     few, y_few : arrays of m rows
@@ -69,30 +87,37 @@ def predict_classes(model: Any, X: Array, Z: Array, few: Array, y_few: Ints) -> 
     Warns
     -----
     UserWarning
-        If ``predict_proba`` fails, knows other classes, or gives NaN.
+        If ``predict_proba`` fails, knows other classes, or gives NaN: confidences are left out.
     """
-    classes, codes = np.unique(y_few, return_inverse=True)
-    if hasattr(model, "predict_proba") and len(getattr(model, "classes_", ())):
+    unknown = np.full(len(Z), np.nan, dtype=np.float32)
+    if not predicts_classes(model):
+        classes, codes = np.unique(y_few, return_inverse=True)
+        nearest = nearest_mean(class_means(few, codes), Z.astype(np.float64))
+        return Predictions(classes[nearest], unknown, by_predict=False)
+    predicted = np.asarray(model.predict(X))
+    if hasattr(model, "predict_proba"):
         try:
-            return _by_probabilities(model, X, classes)
+            return Predictions(predicted, _confidences(model, X, predicted), by_predict=True)
         except Exception as failure:
             warnings.warn(
                 f"predict_proba of {type(model).__name__} cannot be used ({failure}); the report "
-                "shows the class whose labeled rows have the nearest mean.",
+                "shows no confidence.",
                 stacklevel=2,
             )
-    nearest = nearest_mean(class_means(few, codes), Z.astype(np.float64))
-    return Predictions(classes[nearest], np.full(len(Z), np.nan, dtype=np.float32))
+    return Predictions(predicted, unknown, by_predict=True)
 
 
-def _by_probabilities(model: Any, X: Array, classes: Ints) -> Predictions:
+def _confidences(model: Any, X: Array, predicted: Ints) -> npt.NDArray[np.float32]:
+    """Return the probabilities of the predicted classes."""
     known, proba = np.asarray(model.classes_), np.asarray(model.predict_proba(X))
-    others = known[~np.isin(known, classes)]
-    if len(others):
-        raise ValueError(f"classes_ must be among the labels; got {others}")
+    if not np.isin(predicted, known).all():
+        raise ValueError(f"classes_ must hold the predicted classes; got {known}")
     if not np.isfinite(proba).all():
         raise ValueError("it returns NaN or infinite entries")
-    return Predictions(known[proba.argmax(axis=1)], proba.max(axis=1).astype(np.float32))
+    order = np.argsort(known)
+    columns = order[np.searchsorted(known, predicted, sorter=order)]
+    confidences: npt.NDArray[np.float32] = proba[np.arange(len(proba)), columns].astype(np.float32)
+    return confidences
 
 
 def confusion(classes: Ints, y: Ints) -> Confusion:

@@ -29,7 +29,10 @@ from ssdml.experiments.runs.results import RESULTS
 from ssdml.experiments.runs.thumbnails import THUMBNAILS
 from ssdml.utils.persistence import atomic_write
 
-METHODS = ("input", "pca", "lda", "nca", "ssdml", "ssdml-paper")
+METHODS = (
+    *("input", "logistic", "knn", "poisson", "pca", "lda", "nca"),
+    *("ssdml", "ssdml-paper"),
+)
 OTHER_LABELS, OTHER_SEEDS = (2, 10), 3  # of the curve over the number of labels
 SMALL_METHODS = ("input", "lda", "ssdml")
 SMALL_ROWS = 400
@@ -98,7 +101,7 @@ def write_picture(path: Path, section: Section) -> Path:
 
 
 def _draw_score(axes: Any, table: ScoreTable, score: str) -> None:
-    lines = [line for line in table.lines if line.n_ok]
+    lines = [line for line in table.lines if line.scores[score].estimate.n]
     estimates = {line.method: line.scores[score].estimate for line in lines}
     draw_estimates(axes, estimates, method_styles(list(estimates)), zero=False)
     axes.set_title(f"{score}, % (mean and 95 % interval, {len(table.seeds)} seeds)", color=MUTED)

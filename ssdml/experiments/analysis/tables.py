@@ -1,4 +1,4 @@
-"""Scores and costs of a comparison, one line per method, the best first."""
+"""Scores and costs of a comparison, one line per method: the references, then the best first."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from ssdml.utils.typing import Floats
 HEADLINE = ("NMI", "R@1", "accuracy")  # clustering, retrieval, classification
 ALL_SCORES = ("NMI", "F1", "R@1", "R@2", "R@4", "R@8", "MAP@R", "accuracy")
 REFERENCE = "input"
+FIRST = (REFERENCE, "logistic", "knn", "poisson", "tabpfn")  # in every table: before the best
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class ScoreCell:
 
 @dataclass(frozen=True)
 class MethodLine:
-    """Scores and costs of a method; its mean rank over the seeds and the headline scores."""
+    """Scores and costs of a method; its mean rank over the seeds and its headline scores."""
 
     method: str
     rank: float
@@ -45,6 +46,17 @@ class MethodLine:
     memory: Estimate
     n_ok: int
     n_runs: int
+
+    @property
+    def is_embedding(self) -> bool:
+        """Whether the method embeds samples; a classifier without a metric does not."""
+        return self.scores["R@1"].estimate.n > 0
+
+    @property
+    def _order(self) -> tuple[bool, int, float]:
+        name = self.method.partition("[")[0].removesuffix("-tuned")
+        place = FIRST.index(name) if name in FIRST else len(FIRST)
+        return self.n_ok == 0, place, self.rank
 
 
 @dataclass(frozen=True)
@@ -60,6 +72,11 @@ class ScoreTable:
     n_labeled: int
     n_test: int
     budget: Budget
+
+    @property
+    def ranked(self) -> list[MethodLine]:
+        """Embeddings from the best mean rank to the worst, then the others."""
+        return sorted(self.lines, key=lambda line: (not line.is_embedding, line.rank))
 
 
 def score_tables(rows: Sequence[Row]) -> list[ScoreTable]:
@@ -98,7 +115,7 @@ def score_table(rows: Sequence[Row]) -> ScoreTable:
     reference = REFERENCE if REFERENCE in methods else methods[0]
     names = dict.fromkeys((*ALL_SCORES, *(name for row in rows for name in row["scores"])))
     scores = {name: score_matrix(rows, methods, seeds, name) for name in names}
-    ranks = average_ranks(np.hstack([scores[name] for name in HEADLINE]))
+    ranks = _mean_ranks([scores[name] for name in HEADLINE])
     cells = {name: _cells(table, methods.index(reference)) for name, table in scores.items()}
     lines = [
         _line(
@@ -108,7 +125,7 @@ def score_table(rows: Sequence[Row]) -> ScoreTable:
         )
         for i, method in enumerate(methods)
     ]
-    lines.sort(key=lambda line: (line.n_ok == 0, line.rank))
+    lines.sort(key=lambda line: line._order)
     first = rows[0]
     return ScoreTable(
         first["dataset"],
@@ -137,6 +154,27 @@ def score_matrix(rows: Sequence[Row], methods: list[str], seeds: list[int], scor
         place = methods.index(row["method"]), seeds.index(row["seed"])
         table[place] = row["scores"].get(score, np.nan)
     return table
+
+
+def _mean_ranks(tables: Sequence[Floats]) -> Floats:
+    """Mean rank of each method over the seeds and the scores that it has; failed ones come last.
+
+    Examples
+    --------
+    The second method has no first score, the third has failed:
+
+    >>> nan = np.nan
+    >>> _mean_ranks([np.array([[80.0], [nan], [nan]]), np.array([[70.0], [75.0], [nan]])])
+    array([1.5, 1. , 2.5])
+    """
+    has_score = np.array([np.isfinite(table).any(axis=1) for table in tables])
+    has_score[:, ~has_score.any(axis=0)] = True  # failed
+    ranks = np.full(has_score.shape, np.nan)
+    for row, table, has in zip(ranks, tables, has_score, strict=True):
+        if np.isfinite(table).any():
+            row[has] = average_ranks(table[has])
+    means: Floats = np.nanmean(ranks, axis=0) if np.isfinite(ranks).any() else np.ones(len(ranks.T))
+    return means
 
 
 def _cells(table: Floats, reference: int) -> list[ScoreCell]:

@@ -14,20 +14,23 @@ from ssdml.utils.typing import Array
 from ssdml.utils.validation import choose
 
 
-class Embedder(Protocol):
-    """A compared estimator; y holds -1 for unlabeled samples."""
+class Compared(Protocol):
+    """A compared estimator, with ``transform(X)``, ``predict(X)`` or both."""
 
     def fit(self, X: Array, y: Array) -> Any:
-        """Learn from the training samples."""
-
-    def transform(self, X: Array) -> Array:
-        """Embed samples."""
+        """Learn from the training samples; y holds -1 for unlabeled ones."""
 
 
 # Makes an unfitted method from a random seed and a number of jobs.
-Factory = Callable[[int, int | None], Embedder]
+Factory = Callable[[int, int | None], Compared]
 
-PACKAGES = {"umap": "umap-learn"}  # optional dependencies, by import name
+PACKAGES = {"umap": "umap-learn", "tabpfn": "tabpfn"}  # optional dependencies, by import name
+
+
+def embed(model: Any, X: Array) -> Array:
+    """Embed samples; a classifier without ``transform`` leaves them as they are."""
+    embedding: Array = model.transform(X) if hasattr(model, "transform") else X
+    return embedding
 
 
 def parse_method(name: str) -> tuple[str, dict[str, str]]:
@@ -88,9 +91,9 @@ def with_parameters(name: str, known: Mapping[str, Factory]) -> Factory:
 
 def _changed(
     factory: Factory, parameters: dict[str, Any], random_state: int, n_jobs: int | None
-) -> Embedder:
+) -> Compared:
     model: Any = factory(random_state, n_jobs)
-    changed: Embedder = model.set_params(**parameters)
+    changed: Compared = model.set_params(**parameters)
     return changed
 
 

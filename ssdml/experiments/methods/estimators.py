@@ -13,7 +13,7 @@ from ssdml.utils.typing import Array
 from ssdml.utils.validation import UNLABELED
 
 
-class EstimatorWrapper(TransformerMixin, BaseEstimator):
+class EstimatorWrapper(BaseEstimator):
     """Base of methods around a fitted ``estimator_``, whose attributes they pass on."""
 
     estimator_: Any
@@ -22,6 +22,7 @@ class EstimatorWrapper(TransformerMixin, BaseEstimator):
         """Convert samples to the form that the estimator takes."""
         return X
 
+    @available_if(lambda self: hasattr(self.estimator_, "transform"))
     def transform(self, X: Any) -> Array:
         """Embed samples."""
         embedding: Array = self.estimator_.transform(self.prepare(X))
@@ -68,7 +69,7 @@ class InputFeatures(TransformerMixin, BaseEstimator):
         return X
 
 
-class LabeledRowsOnly(TransformerMixin, BaseEstimator):
+class LabeledRowsOnly(EstimatorWrapper):
     """A supervised transformer, fitted on the labeled samples only."""
 
     def __init__(self, transformer: Any) -> None:
@@ -77,13 +78,8 @@ class LabeledRowsOnly(TransformerMixin, BaseEstimator):
     def fit(self, X: Array, y: Array) -> Self:
         """Fit on the samples with ``y != -1``."""
         is_labeled = np.asarray(y) != UNLABELED
-        self.transformer_ = clone(self.transformer).fit(X[is_labeled], y[is_labeled])
+        self.estimator_ = clone(self.transformer).fit(X[is_labeled], y[is_labeled])
         return self
-
-    def transform(self, X: Array) -> Array:
-        """Embed samples."""
-        embedding: Array = self.transformer_.transform(X)
-        return embedding
 
 
 class ClassDistributions(ClassifierMixin, TransformerMixin, BaseEstimator):

@@ -9,7 +9,8 @@ from inspect import signature
 from pkgutil import resolve_name
 from typing import Any
 
-from ssdml.experiments.methods.base import Embedder, Factory
+from ssdml.experiments.methods.base import Compared, Factory
+from ssdml.experiments.methods.classifiers import LabeledRowsClassifier
 from ssdml.experiments.methods.estimators import ClassDistributions, LabeledRowsOnly
 from ssdml.networks.backbones import paper_network
 
@@ -33,7 +34,7 @@ class Method:
         self,
         path: str,
         *arguments: Any,
-        wrapper: Callable[[Any], Embedder] | None = None,
+        wrapper: Callable[[Any], Compared] | None = None,
         **parameters: Any,
     ) -> None:
         self.path = path
@@ -41,27 +42,46 @@ class Method:
         self.wrapper = wrapper
         self.parameters = parameters
 
-    def __call__(self, random_state: int, n_jobs: int | None) -> Embedder:
+    def __call__(self, random_state: int, n_jobs: int | None) -> Compared:
         """Make the estimator."""
         make = resolve_name(self.path)
         taken = signature(make).parameters
         takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values())
         given = {"random_state": random_state, "n_jobs": n_jobs}
         options = {name: value for name, value in given.items() if takes_all or name in taken}
-        estimator: Embedder = make(*self.arguments, **self.parameters, **options)
+        estimator: Compared = make(*self.arguments, **self.parameters, **options)
         return estimator if self.wrapper is None else self.wrapper(estimator)
 
 
-def _self_training(random_state: int, n_jobs: int | None) -> Embedder:
+def _self_training(random_state: int, n_jobs: int | None) -> Compared:
     from sklearn.linear_model import LogisticRegression
     from sklearn.semi_supervised import SelfTrainingClassifier
 
     return ClassDistributions(SelfTrainingClassifier(LogisticRegression(max_iter=1000)))
 
 
-_HERE = "ssdml.experiments.methods.estimators"
+def _tabpfn(random_state: int, n_jobs: int | None) -> Compared:
+    from tabpfn import TabPFNClassifier  # it loads its weights, downloading them once
+
+    return LabeledRowsClassifier(TabPFNClassifier(random_state=random_state))
+
+
+_HERE = "ssdml.experiments.methods"
 METHODS: dict[str, Factory] = {
-    "input": Method(f"{_HERE}:InputFeatures"),
+    "input": Method(f"{_HERE}.estimators:InputFeatures"),
+    "logistic": Method(
+        "sklearn.linear_model:LogisticRegression",
+        C=10.0,
+        max_iter=1000,
+        wrapper=partial(LabeledRowsClassifier, grid={"C": (10.0, 1.0, 100.0, 0.1, 1000.0)}),
+    ),
+    "knn": Method(
+        "sklearn.neighbors:KNeighborsClassifier",
+        n_neighbors=1,
+        wrapper=partial(LabeledRowsClassifier, grid={"n_neighbors": (1, 3, 5, 10, 20)}),
+    ),
+    "poisson": Method(f"{_HERE}.classifiers:PoissonClassifier"),
+    **({"tabpfn": _tabpfn} if find_spec("tabpfn") else {}),
     "pca": Method("sklearn.decomposition:PCA", n_components=0.95, svd_solver="full"),
     # The Ledoit-Wolf estimate is singular where a feature is constant in the labeled samples;
     # equal shares are as strong with 5 labels per class.
@@ -79,7 +99,7 @@ METHODS: dict[str, Factory] = {
         wrapper=ClassDistributions,
     ),
     "self-training": _self_training,
-    **({"umap": Method(f"{_HERE}:SupervisedUMAP")} if find_spec("umap") else {}),
+    **({"umap": Method(f"{_HERE}.estimators:SupervisedUMAP")} if find_spec("umap") else {}),
     "lrml": Method("ssdml.baselines:LRML"),
     "seraph": Method("ssdml.baselines:SERAPH"),
     "isdml": Method("ssdml.baselines:ISDML"),

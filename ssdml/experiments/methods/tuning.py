@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils import Tags, get_tags
 
 from ssdml.evaluation.predictions import label_accuracy
-from ssdml.experiments.methods.base import Embedder, Factory
+from ssdml.experiments.methods.base import Compared, Factory, embed
 from ssdml.experiments.methods.estimators import EstimatorWrapper
 from ssdml.model_selection.split import SemiSupervisedSplit
 from ssdml.utils.typing import Array
@@ -39,8 +39,10 @@ def grid(**values: Sequence[Any]) -> Settings:
     ]
 
 
-# Six settings per method, its default first. Networks are tuned by their optimizer.
+# Six settings per method, its default first. Networks are tuned by their optimizer; "logistic" and
+# "knn" choose their parameter themselves.
 GRIDS: dict[str, Settings] = {
+    "poisson": grid(n_neighbors=[10, 5, 20], class_prior=[None, "labeled"]),
     "pca": grid(n_components=[0.95, 0.5, 0.7, 0.8, 0.9, 0.99]),
     "lda": grid(transformer__shrinkage=[0.5, 0.1, 0.3, 0.7, 0.9, 0.99]),
     "nca": grid(transformer__n_components=[None, 8, 16, 24, 32, 48]),
@@ -75,7 +77,7 @@ class Tuned(EstimatorWrapper):
     Parameters
     ----------
     estimator : estimator
-        With ``fit(X, y)`` and ``transform(X)``.
+        With ``fit(X, y)``, and ``transform(X)`` or ``predict(X)``.
     settings : list of dict
         Parameters of the estimator.
     random_state : int
@@ -148,7 +150,7 @@ class Tuned(EstimatorWrapper):
     ) -> float:
         known = train[labels[train] != UNLABELED]
         model = self._with(setting).fit(X[train], labels[train])
-        Z, Z_test = model.transform(X[known]), model.transform(X[test])
+        Z, Z_test = embed(model, X[known]), embed(model, X[test])
         return label_accuracy(model, X[test], Z_test, labels[test], Z, labels[known])
 
     def _with(self, setting: dict[str, Any]) -> Any:
@@ -161,5 +163,5 @@ def tuned(known: Mapping[str, Factory]) -> dict[str, Factory]:
     return {name + SUFFIX: partial(_tuned, known[name], GRIDS[name]) for name in names}
 
 
-def _tuned(factory: Factory, settings: Settings, random_state: int, n_jobs: int | None) -> Embedder:
+def _tuned(factory: Factory, settings: Settings, random_state: int, n_jobs: int | None) -> Compared:
     return Tuned(factory(random_state, n_jobs), settings, random_state)

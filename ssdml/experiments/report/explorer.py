@@ -63,7 +63,7 @@ class Explorer:
     def colorings(self) -> list[tuple[str, str]]:
         """Ways to color the maps, with their titles."""
         has_errors = any(answers.predictions is not None for answers in self.answers.values())
-        has_confidence = any(map(self._is_own, self.answers))
+        has_confidence = any(map(self._has_confidence, self.answers))
         names = ["class"] + ["errors"] * has_errors + ["confidence"] * has_confidence
         return [(name, name) for name in names]
 
@@ -88,13 +88,16 @@ class Explorer:
     @property
     def caption(self) -> str:
         """State where the predicted classes come from."""
-        own = [method for method in self.confusions if self._is_own(method)]
-        others = [method for method in self.confusions if not self._is_own(method)]
-        sources = [f"{', '.join(own)}: its predict_proba"] if own else []
-        sources += [f"{', '.join(others)}: nearest mean of the labeled samples"] if others else []
-        return f"Predictions: {'; '.join(sources)}." if sources else ""
+        sources: dict[str, list[str]] = {}
+        for method in self.confusions:
+            found = self.answers[method].predictions
+            own = found is not None and found.by_predict
+            source = "its predict" if own else "nearest mean of the labeled samples"
+            sources.setdefault(source, []).append(method)
+        told = [f"{', '.join(methods)}: {source}" for source, methods in sources.items()]
+        return f"Predictions: {'; '.join(told)}." if told else ""
 
-    def _is_own(self, method: str) -> bool:
+    def _has_confidence(self, method: str) -> bool:
         found = self.answers[method].predictions
         return found is not None and found.has_confidence
 
@@ -104,7 +107,7 @@ def make_explorer(
     details: Mapping[str, RunDetails],
     thumbnails: Callable[[str], Thumbnails | None],
 ) -> Explorer:
-    """Map the reference and the best other method.
+    """Map the reference and the best other embedding.
 
     Parameters
     ----------
@@ -114,7 +117,7 @@ def make_explorer(
     thumbnails : callable
         Loads the thumbnails of a data set by its fingerprint.
     """
-    others = [line.method for line in table.lines if line.method != table.reference]
+    others = [line.method for line in table.ranked if line.method != table.reference]
     methods = [name for name in (table.reference, *others[:1]) if name in details]
     maps, answers, fingerprints = {}, {}, set()
     for method in methods:

@@ -203,9 +203,9 @@ def _curves(
     curves: dict[str, dict[float, Estimate]] = {method: {} for method in methods}
     for table in tables:
         for line in table.lines:
-            if line.n_ok and line.method in curves:
-                curves[line.method][place(table.budget)] = line.scores[score].estimate
-    return curves
+            if line.method in curves and (estimate := line.scores[score].estimate).n:
+                curves[line.method][place(table.budget)] = estimate
+    return {method: curve for method, curve in curves.items() if curve}
 
 
 def curve_pictures(tables: Sequence[ScoreTable], styles: Mapping[str, Style]) -> list[Picture]:
@@ -272,11 +272,13 @@ def draw_estimates(
 
 def difference_pictures(table: ScoreTable, styles: Mapping[str, Style]) -> list[Picture]:
     """Paired differences from the reference, one picture per headline score."""
-    lines = [line for line in table.lines if line.n_ok and line.method != table.reference]
+    others = [line for line in table.lines if line.n_ok and line.method != table.reference]
     pictures = []
-    for score in HEADLINE if lines else ():
-        estimates = {line.method: line.scores[score].difference for line in lines}
-        with new_figure(3.7, 0.6 + len(lines) * (0.15 + 0.18 * max_lines(estimates))) as figure:
+    for score in HEADLINE if others else ():
+        lines = [line for line in others if line.scores[score].difference.n]
+        estimates = {line.method: line.scores[score].difference for line in lines or others}
+        height = 0.6 + len(estimates) * (0.15 + 0.18 * max_lines(estimates))
+        with new_figure(3.7, height) as figure:
             draw_estimates(figure.subplots(), estimates, styles)
             svg = as_svg(figure, f"{table.dataset}: {score}, difference from {table.reference}")
         pictures.append(Picture(score, svg))

@@ -228,7 +228,9 @@ def load_details(path: Path) -> RunDetails | None:
 def _load_answers(stored: Any) -> Answers:
     found = confusion = reliability = None
     if "classes" in stored:
-        found = Predictions(stored["classes"], stored["confidence"])
+        classes, confidence = stored["classes"], stored["confidence"]
+        by_predict = stored.get("by_predict", not np.isnan(confidence).any())  # early files: none
+        found = Predictions(classes, confidence, bool(by_predict))
         confusion = Confusion(*stored["confusion"])
     if "reliability" in stored:
         confidence, right, counts = stored["reliability"]

@@ -16,14 +16,14 @@ from ssdml.datasets.base import Dataset
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.datasets.splits import LabelScarceSplit
 from ssdml.evaluation.predictions import (
-    Predictions,
     confusion,
     label_accuracy,
     predict_classes,
+    predicts_classes,
     reliability_of,
 )
 from ssdml.evaluation.scores import evaluate, triplet_purity
-from ssdml.experiments.methods.base import Embedder
+from ssdml.experiments.methods.base import Compared, embed
 from ssdml.experiments.methods.protocols import RECALL_AT
 from ssdml.experiments.runs.details import (
     DETAILS,
@@ -38,7 +38,7 @@ from ssdml.experiments.runs.details import (
 from ssdml.experiments.runs.grid import Run
 from ssdml.experiments.runs.resources import PeakMemory, versions
 from ssdml.experiments.runs.results import Row
-from ssdml.utils.typing import Array
+from ssdml.utils.typing import Array, Ints
 
 SCORES = ("NMI", "F1", "R@1", "R@2", "R@4", "R@8", "MAP@R")
 ERRORS = "errors"
@@ -85,6 +85,8 @@ def run_one(dataset: Dataset, run: Run, *, n_jobs: int | None = None) -> Outcome
             trace = traceback.format_exc()
         else:
             row["scores"], row["status"], trace = scores, "ok", ""
+            if "accuracy" in scores and predicts_classes(model):
+                row["predicted"] = True
     row["peak_rss_mb"] = round(memory.megabytes, 1)
     details.warnings.extend(dict.fromkeys(str(warning.message) for warning in caught))
     return Outcome(run, row, details, trace)
@@ -127,26 +129,46 @@ def save_outcome(outcome: Outcome, out: Path) -> None:
 
 def _fit_and_transform(
     dataset: Dataset, run: Run, n_jobs: int | None
-) -> tuple[Embedder, Array, dict[str, float]]:
-    """Fit on the training samples and embed the test samples; seconds of both."""
+) -> tuple[Compared, Array, dict[str, float]]:
+    """Fit on the training samples and embed the test samples; seconds of both.
+
+    Without ``transform`` the method is timed in ``predict``.
+    """
     X, y = dataset.X[run.split.train], run.split.partial_labels(dataset.y)
     X_test = dataset.X[run.split.test]
-    model = run.factory(run.split.seed, n_jobs)
+    model: Any = run.factory(run.split.seed, n_jobs)
     start = time.perf_counter()
     model.fit(X, y)
     fitted = time.perf_counter()
-    Z = model.transform(X_test)
+    Z = embed(model, X_test)
+    if not hasattr(model, "transform"):
+        model.predict(X_test)
     transformed = time.perf_counter()
     return model, Z, {"fit": fitted - start, "transform": transformed - fitted}
 
 
 def _scores(
-    model: Embedder, Z: Array, Z_labeled: Array | None, dataset: Dataset, split: LabelScarceSplit
+    model: Compared, Z: Array, Z_labeled: Array | None, dataset: Dataset, split: LabelScarceSplit
 ) -> dict[str, float]:
     """Scores of the embedded test samples, in percent."""
     if not np.isfinite(Z).all():
         raise ValueError("the embedding of the test samples holds NaN or infinite entries")
     y = dataset.y[split.test]
+    scores = _embedding_scores(Z, y, dataset, split) if hasattr(model, "transform") else {}
+    if Z_labeled is not None and _has_labeled_classes(dataset, split):
+        labels = split.given_labels(dataset.y)
+        X_test = dataset.X[split.test]
+        scores["accuracy"] = label_accuracy(model, X_test, Z, y, Z_labeled, labels)
+    if not scores:
+        raise ValueError(
+            "a method without transform has no score, since no class of the test samples is labeled"
+        )
+    return scores
+
+
+def _embedding_scores(
+    Z: Array, y: Ints, dataset: Dataset, split: LabelScarceSplit
+) -> dict[str, float]:
     ks = sorted({1, 2, 4, 8, *RECALL_AT.get(dataset.name, ())})
     queries, gallery = np.ones(len(y), bool), None
     if dataset.gallery is not None:
@@ -154,22 +176,17 @@ def _scores(
         gallery = (Z[~queries], y[~queries])
     scores = evaluate(Z[queries], y[queries], ks, split.seed, gallery=gallery)
     others = {name: scores[name] for name in scores if name.startswith("R@")}
-    scores = {name: scores[name] for name in SCORES} | others
-    if Z_labeled is not None and _has_labeled_classes(dataset, split):
-        labels = split.given_labels(dataset.y)
-        X_test = dataset.X[split.test]
-        scores["accuracy"] = label_accuracy(model, X_test, Z, y, Z_labeled, labels)
-    return scores
+    return {name: scores[name] for name in SCORES} | others
 
 
-def _embedded_labels(model: Embedder, dataset: Dataset, run: Run) -> Array | None:
+def _embedded_labels(model: Compared, dataset: Dataset, run: Run) -> Array | None:
     """Embed the labeled samples needed: all for the accuracy, else those on the map, or none."""
     rows = run.split.labeled
     if not _has_labeled_classes(dataset, run.split):
         if not run.map_rows:
             return None
         rows = map_rows(run.split, run.map_rows)[1]
-    return model.transform(dataset.X[rows])
+    return embed(model, dataset.X[rows])
 
 
 def _has_labeled_classes(dataset: Dataset, split: LabelScarceSplit) -> bool:
@@ -197,7 +214,9 @@ def _details(
         found = predict_classes(model, dataset.X[split.test], Z, Z_labeled, labels)
         answers = replace(
             answers,
-            predictions=Predictions(found.classes[on_map], found.confidence[on_map]),
+            predictions=found._replace(
+                classes=found.classes[on_map], confidence=found.confidence[on_map]
+            ),
             confusion=confusion(found.classes, y_test),
             reliability=reliability_of(found, y_test),
         )

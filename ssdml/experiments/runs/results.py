@@ -12,13 +12,17 @@ from ssdml.datasets.budgets import Budget
 from ssdml.utils.persistence import atomic_write
 
 RESULTS = "results.jsonl"
+OPTIONAL = ("budget", "predicted")  # of a row
 RESUME = "Finished runs are kept: free some space and repeat the command with --resume."
 
 
 class Row(TypedDict):
     """One run; if it failed, ``scores`` and ``seconds`` are empty and ``error`` says why.
 
-    ``budget`` is present unless ``labels_per_class`` describes the labels completely.
+    ``budget`` is present unless ``labels_per_class`` describes the labels completely. ``predicted``
+    is present if the accuracy is that of the method's own ``predict``; otherwise, and in rows of
+    early versions, it is that of the nearest class mean. Scores of an embedding are missing for a
+    method without one.
     """
 
     dataset: str
@@ -36,6 +40,7 @@ class Row(TypedDict):
     status: str
     error: str | None
     budget: NotRequired[dict[str, Any]]
+    predicted: NotRequired[bool]
 
 
 def budget_of(row: Row) -> Budget:
@@ -79,7 +84,7 @@ def parse_row(text: str | bytes, where: str) -> Row:
     except ValueError as error:
         raise ValueError(f"{where}: not JSON ({error}). Delete it and resume.") from error
     for name in Row.__annotations__:
-        if name != "budget" and (not isinstance(row, dict) or name not in row):
+        if name not in OPTIONAL and (not isinstance(row, dict) or name not in row):
             raise ValueError(
                 f"{where}: not a run, it has no {name!r}. Delete it and resume; if another version "
                 "of ssdml wrote it, use another folder."

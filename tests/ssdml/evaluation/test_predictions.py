@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.cluster import KMeans
+from sklearn.datasets import make_blobs
 from sklearn.metrics import confusion_matrix
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.preprocessing import StandardScaler
 
+from ssdml import SSDML
+from ssdml.baselines import LRML
 from ssdml.evaluation import calibration_error
 from ssdml.evaluation.predictions import (
     Predictions,
@@ -26,6 +30,13 @@ def rows(rng):
     return few, y_few, rng.normal(size=(50, 2)) + rng.choice([3, 5, 8], 50)[:, None]
 
 
+@pytest.fixture
+def blobs():
+    """Overlapping classes, five labels each."""
+    X, y = make_blobs(150, 3, centers=3, cluster_std=4.0, random_state=0)
+    return X, y, np.where(np.arange(150) < 15, y, -1)
+
+
 def test_predict_proba_is_used(rows):
     few, y_few, Z = rows
     model = KNeighborsClassifier(3).fit(few, y_few)
@@ -42,16 +53,32 @@ def test_accuracy_of_classifiers_and_metrics(rows, rng):
     own = 100 * (model.predict(Z) == y)[known].mean()
     assert label_accuracy(model, *given) == pytest.approx(own)
     nearest = NearestCentroid().fit(few, y_few).predict(-Z)
-    for metric in (StandardScaler(), object()):
+    clusters = KMeans(3, random_state=0).fit(few)  # its labels are no classes
+    for metric in (StandardScaler(), object(), clusters):
         by_means = 100 * (nearest == y)[known].mean()
         assert label_accuracy(metric, *given) == pytest.approx(by_means)
 
 
+@pytest.mark.parametrize("model", [SSDML(random_state=0), LRML()], ids=["SSDML", "LRML"])
+def test_accuracy_of_our_estimators_is_their_own(blobs, model):
+    X, y, labels = blobs
+    model.fit(X, labels)
+    Z, known = model.transform(X), labels >= 0
+    found = label_accuracy(model, X, -Z, y, -Z[known][::-1], labels[known])
+    assert found == pytest.approx(100 * model.score(X, y))
+    predicted = predict_classes(model, X, -Z, Z[known], labels[known])
+    np.testing.assert_array_equal(predicted.classes, model.predict(X))
+    assert predicted.by_predict
+
+
 class Fake:
-    """Returns the probabilities it is given."""
+    """Predicts the first class, with the probabilities it is given."""
 
     def __init__(self, classes, proba):
         self.classes_, self.proba = np.array(classes), proba
+
+    def predict(self, X):
+        return np.full(len(X), 3)
 
     def predict_proba(self, X):
         if self.proba is None:
@@ -63,21 +90,31 @@ class Fake:
     ("model", "reason"),
     [
         (Fake([3, 5], None), "no luck"),
-        (Fake([-1, 3], [[0.5, 0.5]] * 50), r"classes_ must be among the labels; got \[-1\]"),
+        (Fake([-1, 5], [[0.5, 0.5]] * 50), r"classes_ must hold the predicted .*; got \[-1  5\]"),
         (Fake([3, 5], [[np.nan, 0.5]] * 50), "NaN or infinite"),
     ],
 )
-def test_unusable_predict_proba_falls_back_with_warning(rows, model, reason):
+def test_unusable_predict_proba_is_left_out_with_warning(rows, model, reason):
     few, y_few, Z = rows
     with pytest.warns(UserWarning, match=f"predict_proba of Fake cannot be used .*{reason}"):
         found = predict_classes(model, Z, Z, few, y_few)
-    np.testing.assert_array_equal(found.classes, predict_classes(None, Z, Z, few, y_few).classes)
+    assert (found.classes == 3).all()
+    assert found.by_predict
     assert not found.has_confidence
 
 
-def test_predict_proba_without_classes_is_ignored(rows):
+def test_confidence_is_that_of_the_predicted_class(rows):
+    """It need not be the most probable one; columns come in any order."""
     few, y_few, Z = rows
-    assert not predict_classes(Fake([], None), Z, Z, few, y_few).has_confidence
+    found = predict_classes(Fake([8, 3, 5], [[0.5, 0.2, 0.3]] * 50), Z, Z, few, y_few)
+    np.testing.assert_allclose(found.confidence, 0.2)
+
+
+def test_a_model_without_classes_is_scored_by_means(rows):
+    few, y_few, Z = rows
+    found = predict_classes(Fake([], None), Z, Z, few, y_few)
+    np.testing.assert_array_equal(found.classes, predict_classes(None, Z, Z, few, y_few).classes)
+    assert not found.by_predict
 
 
 def test_nearest_mean_has_no_confidence(rows):

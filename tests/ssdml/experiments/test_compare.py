@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator
 from ssdml.datasets import LabelScarceSplit, label_scarce_split
 from ssdml.evaluation import evaluate, few_label_accuracy
 from ssdml.experiments import METHODS, compare, preprocessing
+from ssdml.experiments.analysis.tables import FIRST
 from ssdml.experiments.runs import job
 from ssdml.experiments.runs.details import load_details
 from ssdml.experiments.runs.folder import read_status
@@ -51,6 +52,7 @@ def recorder(monkeypatch):
 def test_known_methods_are_registered():
     names = {"input", "pca", "lda", "nca", "ssdml", "ssdml-residual", "ssdml-paper"}
     assert set(METHODS) >= names
+    assert [name for name in METHODS if name != "tabpfn"][:4] == [*FIRST[:4]]
 
 
 def test_single_job_uses_all_cores(blobs, tmp_path, monkeypatch):
@@ -84,6 +86,36 @@ def test_scores_are_of_the_embedded_test_samples(blobs, tmp_path):
     expected.pop("RP")
     expected["accuracy"] = few_label_accuracy(blobs.X[split.labeled], blobs.y[split.labeled], X, y)
     assert row["scores"] == pytest.approx(expected)
+
+
+REFERENCES = ("logistic", "knn", "poisson")
+
+
+@pytest.mark.parametrize("name", [*REFERENCES, "lda", "label-spreading", "lrml", "ssdml"])
+def test_accuracy_is_that_of_predict_on_test_samples(blobs, tmp_path, name):
+    noisy = replace(blobs, X=blobs.X + 2 * np.random.default_rng(0).standard_normal(blobs.X.shape))
+    (row,) = compare(noisy, [name], out=tmp_path, seeds=[1], labels_per_class=[3])
+    split = label_scarce_split(noisy, 3, seed=1)
+    model = METHODS[name](1, None)
+    model.fit(noisy.X[split.train], split.partial_labels(noisy.y))
+    own = np.mean(model.predict(noisy.X[split.test]) == noisy.y[split.test])
+    assert row["scores"]["accuracy"] == pytest.approx(100 * own)
+    assert row["predicted"]
+
+
+def test_classifiers_without_a_metric_have_accuracy_alone(blobs, tmp_path):
+    rows = compare(blobs, REFERENCES, out=tmp_path, seeds=[0], labels_per_class=[2])
+    assert [row["scores"].keys() for row in rows] == [{"accuracy"}] * 3
+    assert [row["status"] for row in rows] == ["ok"] * 3
+    kept = load_details(tmp_path / "details" / f"{rows[0]['config_hash']}.npz")
+    assert kept.answers.reliability is not None
+    assert kept.answers.predictions.by_predict
+
+
+def test_a_classifier_needs_test_samples_of_labeled_classes(blobs, tmp_path):
+    disjoint = replace(blobs, test=blobs.y == 2)
+    (row,) = compare(disjoint, ["knn"], out=tmp_path, seeds=[0])
+    assert "method without transform has no score, since no class of the test" in row["error"]
 
 
 def test_methods_get_training_samples_and_given_labels(blobs, tmp_path, recorder):
@@ -178,6 +210,7 @@ def test_changed_data_of_the_same_name_are_refused(blobs, tmp_path):
         ("ssdml[dekay=2]", ValueError, "Invalid parameter 'dekay'"),
         ("lda[transformer__shrinkage=x]", ValueError, "'shrinkage' parameter of Linear"),
         ("ssdml-tuned[estimator__decay=2]", ValueError, "'decay' parameter of SSDML"),
+        ("tabpfn", ImportError, r"tabpfn needs tabpfn: pip install 'ssdml\[tabpfn\]'"),
         ("umap", ImportError, r"umap needs umap-learn: pip install 'ssdml\[umap\]'"),
         ("umap-tuned", ImportError, r"umap-tuned needs umap-learn: pip install 'ssdml\[umap\]'"),
     ],
@@ -185,7 +218,8 @@ def test_changed_data_of_the_same_name_are_refused(blobs, tmp_path):
 def test_wrong_parameters_are_named_before_any_run(
     blobs, tmp_path, monkeypatch, method, error, message
 ):
-    monkeypatch.delitem(METHODS, "umap", raising=False)
+    for name in ("umap", "tabpfn"):
+        monkeypatch.delitem(METHODS, name, raising=False)
     monkeypatch.setattr("ssdml.experiments.methods.base.find_spec", lambda name: None)
     images = replace(blobs, X=blobs.X[:, :1], item_shape=(1, 1))
     with pytest.raises(error, match=message):

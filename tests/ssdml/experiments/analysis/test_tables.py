@@ -48,14 +48,43 @@ def test_pairs_match_by_seed(make_row, rng):
 
 
 def test_lines_are_sorted_by_rank_failures_last(make_row):
-    nmi = {"broken": [None, None], "input": [1.0, 2.0], "ssdml": [5.0, 6.0], "pca": [3.0, None]}
+    nmi = {"broken": [None, None], "nca": [1.0, 2.0], "ssdml": [5.0, 6.0], "pca": [3.0, None]}
     table = score_table(rows_of(make_row, nmi))
-    assert [line.method for line in table.lines] == ["ssdml", "input", "pca", "broken"]
+    assert [line.method for line in table.lines] == ["ssdml", "nca", "pca", "broken"]
     assert line_of(table, "ssdml").rank == 1
     assert line_of(table, "pca").rank == pytest.approx((2 + 3.5) / 2)  # ties with broken once
     broken = line_of(table, "broken")
     assert (broken.n_ok, broken.n_runs) == (0, 2)
     assert np.isnan(broken.fit.mean)
+
+
+def test_references_stand_first_in_their_order(make_row):
+    names = "ssdml poisson lda tabpfn knn[grid=null] logistic-tuned input".split()
+    nmi = {name: [90.0 - i] for i, name in enumerate(names)}
+    nmi |= {"knn": [None]}
+    table = score_table(rows_of(make_row, nmi))
+    assert [line.method for line in table.lines] == [
+        *("input", "logistic-tuned", "knn[grid=null]", "poisson", "tabpfn", "ssdml", "lda", "knn"),
+    ]
+
+
+def test_classifiers_are_ranked_by_accuracy_alone(make_row):
+    rows = rows_of(make_row, {"input": [1.0, 2.0], "ssdml": [5.0, 6.0], "broken": [None, None]})
+    accuracy = {"logistic": (5.5, 5.5), "poisson": (0.0, 9.0)}
+    for name, values in accuracy.items():
+        for seed, value in enumerate(values):
+            rows.append(make_row(method=name, seed=seed) | {"scores": {"accuracy": value}})
+    table = score_table(rows)
+    ranks = {line.method: line.rank for line in table.lines}
+    assert ranks["logistic"] == pytest.approx((1 + 3) / 2)  # of accuracies 1 5 - 5.5 0, 2 6 - 5.5 9
+    assert ranks["poisson"] == pytest.approx((4 + 1) / 2)
+    assert ranks["ssdml"] == pytest.approx((1 + 1 + 2 + 2) / 4 * 2 / 3 + 1 / 3)
+    assert ranks["broken"] == pytest.approx((3 + 3 + 5) / 3)
+    assert [line.method for line in table.ranked][:2] == ["ssdml", "input"]
+    logistic = line_of(table, "logistic")
+    assert (logistic.is_embedding, line_of(table, "input").is_embedding) == (False, True)
+    assert np.isnan(logistic.scores["NMI"].estimate.mean)
+    assert not logistic.scores["NMI"].is_best
 
 
 def test_tied_methods_are_both_best(make_row):

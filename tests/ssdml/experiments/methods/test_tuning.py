@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
 
 from ssdml.datasets import Dataset
 from ssdml.experiments import METHODS, compare
+from ssdml.experiments.methods.classifiers import PoissonClassifier
 from ssdml.experiments.methods.deep import deep_methods
 from ssdml.experiments.methods.tuning import GRIDS, MAX_UNLABELED, Tuned, grid
 
@@ -78,6 +79,14 @@ def test_a_tuned_classifier_stays_a_classifier(rows):
     assert not hasattr(Tuned(Scaled(), [{}], 0), "predict")
 
 
+def test_a_classifier_without_transform_is_tuned(rows):
+    X, labels = rows
+    model = Tuned(PoissonClassifier(), grid(n_neighbors=[10, 5]), 0).fit(X, labels)
+    assert is_classifier(model)
+    assert not hasattr(model, "transform")
+    np.testing.assert_array_equal(model.predict(X), model.estimator_.predict(X))
+
+
 def test_each_seed_draws_its_own_samples_and_folds(rng, monkeypatch):
     assert MAX_UNLABELED == 4000
     monkeypatch.setattr("ssdml.experiments.methods.tuning.MAX_UNLABELED", 30)
@@ -132,7 +141,8 @@ def test_grids_of_pair_methods_can_drop_dissimilar_pairs(name):
 
 
 def test_every_method_with_parameters_has_a_grid():
-    assert FACTORIES.keys() | {"umap"} == GRIDS.keys() | {"input", "initial"}
+    alone = {"input", "initial", "logistic", "knn", "tabpfn"}  # nothing to tune, or by themselves
+    assert FACTORIES.keys() | {"umap"} | alone == GRIDS.keys() | alone
 
 
 def test_the_grid_is_part_of_the_hash(blobs, tmp_path, monkeypatch):

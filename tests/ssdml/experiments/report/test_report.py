@@ -186,13 +186,13 @@ def test_mined_triplets_are_drawn_per_method(two_seeds, make_row, mined):
     for method in ("input", "ssdml"):
         save_mined(two_seeds, make_row(method=method), ["a", "<b>", "c"], mined)
     (section,) = read_sections(two_seeds)
-    assert [picture.title for picture in section.mined] == ["ssdml", "input"]  # as they rank
+    assert [picture.title for picture in section.mined] == ["input", "ssdml"]  # as in the table
     assert section.class_key == []
     source = write_report(two_seeds, [section]).read_text(encoding="utf-8")
     described = re.findall(
         r'aria-label="blobs: triplets mined by (\w+). A sample of class &lt;b&gt;', source
     )
-    assert described == ["ssdml", "input"]
+    assert described == ["input", "ssdml"]
     text = words(Page(source))
     assert "Triplets around one sample" in text
     assert text.count("A sample of class <b>. 1 of its 3 nearest neighbors") == 2
@@ -303,9 +303,26 @@ def test_training_histories_are_drawn(blobs, tmp_path):
     assert "ssdml" in {picture.caption for picture in section.histories}
     assert [picture.title for picture in section.reliabilities] == ["ssdml"]
     assert set(section.explorer.confusions) == {"input", "ssdml"}
-    assert "ssdml: its predict_proba; input: nearest mean of the labeled samples" in words(
+    assert "input: nearest mean of the labeled samples; ssdml: its predict." in words(
         read(write_report(tmp_path, [section]))
     )
+
+
+def test_a_classifier_has_no_map_and_no_embedding_scores(two_seeds, make_row):
+    """It has the highest accuracy; the map, and the lead, are those of the best embedding."""
+    for seed in range(2):
+        row = make_row(method="logistic", seed=seed) | {"scores": {"accuracy": 90.0}}
+        append_row(two_seeds / RESULTS, row)
+    (section,) = read_sections(two_seeds)
+    text = words(read(write_report(two_seeds, [section])))
+    assert re.search(
+        r"ssdml has the best mean rank of 2 methods that embed samples .* in parentheses\. "
+        r"logistic has the highest accuracy, 90\.0\.",
+        text,
+    )
+    assert re.search(r"logistic 1\.0 – – ▴ 90\.0 ±0\.0 –", text)
+    assert "a dash: the method classifies without an embedding" in text
+    assert [picture.title for picture in section.differences] == ["NMI", "R@1", "accuracy"]
 
 
 def test_runs_of_earlier_versions_have_static_maps(compared, tmp_path):

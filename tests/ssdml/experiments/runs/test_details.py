@@ -201,7 +201,8 @@ def test_answers_survive_a_round_trip(tmp_path, predicts, is_sure):
             assert after is None
         else:
             assert type(after) is type(before)
-            for one, other in zip(np.atleast_1d(before), np.atleast_1d(after), strict=True):
+            parts = (before, after) if isinstance(before, tuple) else ([before], [after])
+            for one, other in zip(*parts, strict=True):
                 np.testing.assert_array_equal(one, other)
 
 
