@@ -19,6 +19,7 @@ from ssdml.experiments.methods.base import with_parameters
 from ssdml.experiments.methods.registry import METHODS
 from tools.robust import tables
 from tools.robust.cells import MOST_TEST, MOST_TRAIN, SCHEMES, plan
+from tools.robust.parts import WITHOUT
 from tools.robust.progress import progress
 from tools.robust.rows import INPUT, measured, pending, read_rows
 from tools.robust.sets import BUDGETS, FORMS, SOURCES, read
@@ -65,14 +66,18 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"--seeds must be at least 1; got {given.seeds}. Pass 5.")
     for name in given.methods:
         try:
-            with_parameters(name, METHODS)
+            if name not in WITHOUT:
+                with_parameters(name, METHODS)
         except (ValueError, ImportError) as error:
             parser.error(str(error))
     return given
 
 
 FEATURES = "for all schemes; default: all forms for balanced labels, the first one of a set else"
-VARIANTS = f"of ssdml compare, or a variant such as 'ssdml[max_rounds=1]'; default: {DEFAULT}"
+VARIANTS = (
+    f"of ssdml compare, a variant such as 'ssdml[max_rounds=1]', or SSDML() without a part: "
+    f"{', '.join(WITHOUT)}; default: {DEFAULT}"
+)
 FULL = f"all rows, not {MOST_TRAIN:,} for training and {MOST_TEST:,} for test"
 
 

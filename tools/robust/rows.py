@@ -20,6 +20,7 @@ from ssdml.experiments.methods.registry import METHODS
 from ssdml.utils.parallel import limited_threads
 from ssdml.utils.validation import UNLABELED
 from tools.robust.cells import Cell, Problem, problem
+from tools.robust.parts import without
 
 Row = dict[str, Any]
 
@@ -98,9 +99,9 @@ def attempt(cell: Cell, method: str) -> tuple[Cell, str, Row | None]:
     row = {"method": method, **cell._asdict()}
     row |= {"n": len(given.X), "d": given.X.shape[1], "classes": n_classes}
     try:
-        with limited_threads(1), warnings.catch_warnings():
+        with limited_threads(1), warnings.catch_warnings(), without(method) as name:
             warnings.simplefilter("ignore")  # of iterations that end early, of falling back
-            found = scores(method, given, cell.seed)
+            found = scores(name, given, cell.seed)
     except Exception as failure:  # of one method on one cell: the suite goes on
         return cell, method, row | {"error": f"{type(failure).__name__}: {failure}"}
     return cell, method, row | {name: round(value, DECIMALS) for name, value in found.items()}

@@ -11,10 +11,11 @@ from ssdml.experiments.analysis.formats import number, signed
 from ssdml.experiments.analysis.statistics import Estimate, mean_interval, paired_difference
 from ssdml.utils.typing import Array
 from tools.robust.cells import SCHEMES, Cell
+from tools.robust.parts import PREFIX
 from tools.robust.rows import INPUT, Row, cell_of
 
 OURS = "ssdml"
-REFERENCES = ("label-spreading",)
+REFERENCES = ("logistic", "label-spreading")
 HARM = -0.3  # percentage points: a gain below this is harm
 Lines = Iterator[Sequence[str]]
 Scores = Mapping[str, Mapping[int, float]]  # by method and seed
@@ -175,7 +176,8 @@ def harmed(rows: Sequence[Row]) -> Lines:
 
 def variants(rows: Sequence[Row]) -> Lines:
     """Changes from the default by variants such as ``ssdml[max_rounds=1]``, over their cells."""
-    names = sorted({row["method"] for row in rows if row["method"].startswith(f"{OURS}[")})
+    starts = f"{OURS}[", PREFIX
+    names = sorted({row["method"] for row in rows if row["method"].startswith(starts)})
     yield "method", "cells", "accuracy", "worst", "best", "NMI", "R@1", "calibration error"
     for name in names:
         found = {
