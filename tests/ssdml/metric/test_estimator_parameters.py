@@ -10,8 +10,10 @@ from scipy.spatial.distance import pdist, squareform
 from sklearn.base import clone
 
 from ssdml import SSDML
+from ssdml.graphs import knn_graph
 from ssdml.graphs.propagation.class_masses import ClassMasses
 from ssdml.metric import alternation, estimator
+from ssdml.metric.selection import balanced_weight
 from ssdml.utils.linalg import random_orthonormal
 
 pytestmark = pytest.mark.usefixtures("few_triplets")
@@ -46,6 +48,17 @@ def test_classes_and_input_are_added_to_the_metric(blobs):
     eigenvalues = np.linalg.eigvalsh(M[3:, 3:])
     np.testing.assert_allclose(eigenvalues[:3], 0.25, rtol=1e-6)
     assert eigenvalues[3] > 0.3
+
+
+def test_auto_weight_balances_the_expected_errors(blobs):
+    X, _, labels = blobs
+    model = SSDML(max_rounds=1, random_state=0).fit(X, labels)
+    free = labels == -1
+    found, graph = model.label_distributions_.argmax(axis=1), knn_graph(X, 1)
+    agreement = (found == found[graph.indices[:, 0]]).mean()
+    expected = balanced_weight(model.transduction_confidence_[free].mean(), agreement)
+    # confidences are sharpened to the mean of the pool's
+    assert model.input_weight_ == pytest.approx(expected, rel=0.02)
 
 
 def test_zero_weight_leaves_the_metric_alone(blobs):

@@ -100,7 +100,7 @@ def problem(monkeypatch, rng):
     labeled = Labeled(numbers, labels[numbers], X[numbers])
     for array in (X, *labeled):
         array.flags.writeable = False
-    task = Task("SSDML", 8, 0.99, "two-sided", "propagated", None, 7)
+    task = Task("SSDML", 8, 0.99, "two-sided", "propagated", "auto", None, 7)
     return X, labels, labeled, task, shares([100] * 6, 4, labels)
 
 

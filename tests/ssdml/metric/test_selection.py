@@ -10,6 +10,7 @@ import pytest
 from ssdml.classification.learning import HeldOut
 from ssdml.metric import selection
 from ssdml.metric.selection import (
+    balanced_weight,
     combined_components,
     fall_back,
     fewer_columns,
@@ -64,6 +65,14 @@ def test_parts_have_the_spread_of_the_input(rng):
 def test_parts_without_spread_are_kept_as_they_are():
     components = combined_components(np.eye(1, 2), 0.5, 1, (0.0, 0.0, 3.0))
     np.testing.assert_array_equal(components[:2], [[1, 0, 0], [0, 1, 0]])
+
+
+@pytest.mark.parametrize(
+    ("confidence", "agreement", "weight"),
+    [(0.9, 0.95, 1.0), (0.8, 0.9, 1.0), (1.0, 0.9, 0.8), (1.0, 1.0, 0.8), (0.5, 1.0, 1.4)],
+)
+def test_weight_is_half_the_ratio_of_errors_within_bounds(confidence, agreement, weight):
+    assert balanced_weight(confidence, agreement) == weight
 
 
 def test_fewer_columns_keep_the_distances(rng):
