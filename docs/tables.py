@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "examples"))
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from reproduction.published import LABELS_PER_CLASS, published_name, published_scores, starred
 from reproduction.tables import best_of, is_ahead
@@ -23,12 +24,16 @@ from ssdml.experiments.methods.base import format_method, parse_method
 from ssdml.experiments.methods.tuning import SUFFIX
 from ssdml.experiments.runs.results import Row, latest, read_rows
 from ssdml.utils.typing import Floats
+from tools.robust import tables as robust
+from tools.robust.cells import SCHEMES
+from tools.robust.rows import read_rows as read_robust_rows
 
 DOCS = Path(__file__).resolve().parent
 RESULTS = DOCS / "results"
 PAGES = (
     DOCS.parent / "README.md",
-    *(DOCS / f"{name}.md" for name in ("why-and-when", "reproduction", "mathematics/networks")),
+    *(DOCS / f"{name}.md" for name in ("why-and-when", "robust", "reproduction")),
+    DOCS / "mathematics/networks.md",
 )
 MARKED = re.compile(r"(<!-- table: ([\w -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 SEEDS = 5
@@ -233,6 +238,12 @@ def named(method: str) -> str:
     return f"`{method}`" + "\\*" * starred(method).endswith("*")
 
 
+def of_robust_rows(table: Callable[..., Lines], *schemes: str) -> Lines:
+    """A table of the robust suite."""
+    rows = [row for row in read_robust_rows(RESULTS / "robust") if not row["full"]]
+    return table(rows, *schemes)
+
+
 TABLES: Mapping[str, Callable[[], Lines]] = {
     "features": by_budget,
     "gains": partial(by_budget, "digits"),
@@ -244,6 +255,11 @@ TABLES: Mapping[str, Callable[[], Lines]] = {
     "photographs": partial(networks, PHOTOGRAPHS, PHOTOGRAPH_METHODS),
     "orthogonality": partial(networks, IMAGES, ORTHOGONALITY),
     "parts": ablations,
+    "robust": partial(of_robust_rows, robust.summary),
+    "robust balanced": partial(of_robust_rows, robust.grid, "balanced"),
+    "robust others": partial(of_robust_rows, robust.grid, *list(SCHEMES)[1:]),
+    "robust harm": partial(of_robust_rows, robust.harmed),
+    "robust variants": partial(of_robust_rows, robust.variants),
 }
 
 

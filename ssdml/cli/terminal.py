@@ -94,7 +94,7 @@ def print_columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
     shown = Table(box=SIMPLE)
     for name in names:
-        shown.add_column(name)
+        shown.add_column(Text(name))
     for row in rows:
         shown.add_row(*map(Text, row))
     _print(shown)

@@ -106,8 +106,8 @@ def test_the_summary_averages_over_cells(rows):
     for scheme, line in zip(("balanced", "noisy", None), lines, strict=True):
         told = dict(zip(head, line, strict=True))
         for column, score, references in (
-            *((f"over {name}", "accuracy", (name,)) for name in tables.REFERENCES),
-            ("over the better", "accuracy", tables.REFERENCES),
+            *((f"over {tables.title(name)}", "accuracy", (name,)) for name in tables.REFERENCES),
+            ("over the best", "accuracy", tables.REFERENCES),
             ("NMI over the input", "NMI", ("input",)),
             ("R@1 over the input", "R@1", ("input",)),
         ):
@@ -142,7 +142,9 @@ def test_harm_is_listed_worst_first(rows):
         harmed = ((v[2], c.set, c.scheme, str(c.labels), score, v[1]) for c, v in twin.items())
         expected += [entry for entry in harmed if entry[0] < -0.3]
     told = [tuple(dict(zip(head, line, strict=True)).values()) for line in lines]
-    assert [(t[0], t[2], t[3], t[4], t[6]) for t in told] == [e[1:] for e in sorted(expected)]
+    assert [(t[0], t[2], t[3], t[4], t[6]) for t in told] == [
+        (*e[1:5], tables.title(e[5])) for e in sorted(expected)
+    ]
 
 
 def test_variants_are_compared_with_the_default(rows):
@@ -157,7 +159,8 @@ def test_variants_are_compared_with_the_default(rows):
 
 def test_every_cell_shows_all_means(rows):
     head, *lines = tables.cells(rows, ("input", *tables.REFERENCES, OURS))
-    assert head[4:] == (*tables.REFERENCES, OURS, "gain", "NMI gain", "R@1 gain")
+    named = map(tables.title, tables.REFERENCES)
+    assert head[4:] == (*named, OURS, "gain", "NMI gain", "R@1 gain")
     for name, form, scheme, labels, *means in lines:
         for method, told in zip((*tables.REFERENCES, OURS), means, strict=False):
             cell = Cell(name, form, scheme, int(labels), 0)

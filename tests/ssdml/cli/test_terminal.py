@@ -78,6 +78,12 @@ def test_lines_in_a_file_are_stripped(capsys):
     assert not [line for line in shown.split("\n") if line != line.rstrip()]
 
 
+def test_brackets_in_names_are_printed(capsys):
+    print_columns(("ssdml[decay=0.9]", "[b]"), [("[i]", "88.1")])
+    shown = capsys.readouterr().out
+    assert [part for part in ("ssdml[decay=0.9]", "[b]", "[i]") if part not in shown] == []
+
+
 def test_score_table_marks_failures(capsys, make_row):
     failed = make_row(method="[b]lda", status="failed", seconds={}) | {"scores": {}}
     print_scores([score_table([make_row(), make_row(seed=1), failed])])
