@@ -19,6 +19,7 @@ from ssdml.classification.forms import Form
 from ssdml.classification.pool import Member, pool_members, pool_weights, stratified_folds
 from ssdml.classification.softmax import softmax
 from ssdml.graphs.propagation.class_prior import (
+    ClassPrior,
     balance_factors,
     estimate_prior,
     reweighted,
@@ -85,9 +86,10 @@ class Evidence:
         sources[self.labeled] = self.labels
         scores = np.maximum(diffusion.spread(sources, reach), 0)
         shares = reweighted(scores, np.ones(scores.shape[1]))
+        free = unlabeled_rows(self.labeled, len(shares))
         amount = (1 - self.skew) * self.trust
         shares = reweighted(shares, balance_factors(shares, self.prior) ** amount)
-        power = confidence_power(shares[self._unlabeled()], self.confidence)
+        power = confidence_power(shares[free], self.confidence)
         for rows in row_blocks(len(shares), BLOCK_ROWS):
             shares[rows] = softmax(np.log(shares[rows] + FAINT) * np.float32(power))
         shares[self.labeled] = self.labels
@@ -96,13 +98,7 @@ class Evidence:
     @property
     def confidence(self) -> float:
         """Mean confidence of the pool in unlabeled rows."""
-        return float(self.pooled[self._unlabeled()].max(axis=1).mean())
-
-    def _unlabeled(self) -> Indices:
-        """At most 50,000 rows whose class is not known; labeled ones if all are."""
-        free = np.ones(len(self.pooled), bool)
-        free[self.labeled] = len(self.labeled) == len(self.pooled)
-        return sample_rows(np.flatnonzero(free))
+        return float(self.pooled[unlabeled_rows(self.labeled, len(self.pooled))].max(axis=1).mean())
 
 
 def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion]) -> Evidence:
@@ -117,57 +113,71 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
         Of the forms' graphs.
     """
     codes, n_classes = class_codes(labels)
-    rng, labeled = np.random.default_rng(0), np.flatnonzero(codes != UNLABELED)
-    products = n_classes * max(form.rows.shape[1] for form in forms)
-    judged = _some(labeled, codes, min(MAX_LABELED, MAX_PRODUCTS // products), rng)
-    known, counts = codes[judged], np.bincount(codes[labeled])
-    folds = stratified_folds(known, rng)
-    folds[folds >= max(1, MAX_PRODUCTS // (products * len(judged)))] = -1  # trained on, not judged
-    shares, drawn = shrunken_shares(counts), counts / counts.sum()
+    n, labeled = len(codes), np.flatnonzero(codes != UNLABELED)
+    judged, folds = _judged(labeled, codes, n_classes * max(f.rows.shape[1] for f in forms))
     members = [
         member
         for form, diffusion in zip(forms, diffusions, strict=True)
-        for member in pool_members(form, judged, known, n_classes, folds, diffusion)
+        for member in pool_members(form, judged, codes[judged], n_classes, folds, diffusion)
     ]
-    targets = np.eye(n_classes, dtype=np.float32)[codes[labeled]]
-    everywhere = np.ones(len(codes), bool)
-    everywhere[labeled] = len(labeled) == len(codes)
-    free = sample_rows(np.flatnonzero(everywhere))
-    spreads = np.array([_spread(member.logits(free)) for member in members])
-    few = np.array([member.few_weight for member in members])
-    few /= few.sum()
+    free = unlabeled_rows(labeled, n)
+    scales = 1 / np.array([_spread(member.logits(free)) for member in members])
+    few, held_out = _few_weights(members), HeldOut(judged[:0], codes[:0], np.empty((0, n_classes)))
+    doubt, weights = 1.0, SHARPNESS * few
     held = folds >= 0
-    doubt = DOUBT / (DOUBT + held.sum())
     if held.any():
-        logits = np.stack([m.held_out[held] / s for m, s in zip(members, spreads, strict=True)])
+        logits = np.stack(
+            [scale * m.held_out[held] for m, scale in zip(members, scales, strict=True)]
+        )
+        doubt = DOUBT / (DOUBT + held.sum())
         center = doubt * few + (1 - doubt) / len(few)
-        weights = pool_weights(logits, known[held], center)
-        held_out = softmax(np.tensordot(weights, logits, 1))
-    else:
-        weights, held_out = SHARPNESS * few, np.empty((0, n_classes))
-    pooled = _pooled(members, weights / spreads, shares / drawn, len(codes))
-    prior = estimate_prior(pooled[free], shares, len(labeled) / n_classes)
+        weights = pool_weights(logits, codes[judged[held]], center)
+        distributions = softmax(np.tensordot(weights, logits, 1))
+        held_out = HeldOut(judged[held], codes[judged[held]], distributions)
+
+    counts = np.bincount(codes[labeled])
+    shares, n_labels = shrunken_shares(counts), len(labeled) / n_classes
+    drawn = counts / counts.sum()
+    pooled = _pooled(members, weights * scales, shares / drawn, n)
+    prior = estimate_prior(pooled[free], shares, n_labels)
     alone = prior.skew > 0 and not held.any()
     if alone:  # neither the graph nor the estimate can be checked: the labeled rows alone
-        weights = np.zeros_like(weights)
-        weights[0] = SHARPNESS
-        pooled = _pooled(members, weights / spreads, shares / drawn, len(codes))
-        prior = prior._replace(shares=shares)
-    pooled = reweighted(pooled, prior.shares / shares)
-    on_graph = np.array([member.on_graph for member in members])
-    trust = (float(weights[on_graph].sum()) / max(float(weights.sum()), 1e-12)) ** TRUST_POWER
-    reach = 0.0 if alone else doubt * FEW_REACH + (1 - doubt) * min(trust, MAX_REACH)
+        weights = SHARPNESS * np.eye(len(members))[0]
+        pooled, prior = (
+            _pooled(members, weights * scales, shares / drawn, n),
+            ClassPrior(shares, 1.0),
+        )
+    trust = _trust(members, weights)
     return Evidence(
-        targets,
+        np.eye(n_classes, dtype=np.float32)[codes[labeled]],
         labeled,
-        pooled,
+        reweighted(pooled, prior.shares / shares),
         prior.shares,
         prior.skew,
         doubt + (1 - doubt) * trust,
-        reach,
-        HeldOut(judged[held], known[held], held_out),
+        0.0 if alone else doubt * FEW_REACH + (1 - doubt) * min(trust, MAX_REACH),
+        held_out,
         int(weights.reshape(len(forms), -1).sum(axis=1).argmax()),
     )
+
+
+def unlabeled_rows(labeled: Indices, n: int) -> Indices:
+    """At most 50,000 rows whose class is not known, of n; labeled ones if all are."""
+    free = np.ones(n, bool)
+    free[labeled] = len(labeled) == n
+    return sample_rows(np.flatnonzero(free))
+
+
+def _judged(labeled: Indices, codes: Ints, n_products: int) -> tuple[Indices, Ints]:
+    """Labeled rows that the classifiers learn from, and their folds; -1 if not held out.
+
+    ``n_products`` are those of a step of a regression on one row.
+    """
+    rng = np.random.default_rng(0)
+    judged = _some(labeled, codes, min(MAX_LABELED, MAX_PRODUCTS // n_products), rng)
+    folds = stratified_folds(codes[judged], rng)
+    folds[folds >= max(1, MAX_PRODUCTS // (n_products * len(judged)))] = -1
+    return judged, folds
 
 
 def _some(labeled: Indices, codes: Ints, most: int, rng: np.random.Generator) -> Indices:
@@ -178,6 +188,18 @@ def _some(labeled: Indices, codes: Ints, most: int, rng: np.random.Generator) ->
     firsts = np.unique(codes[shuffled], return_index=True)[1]
     others = np.delete(shuffled, firsts)[: max(0, most - len(firsts))]
     return np.sort(np.concatenate([shuffled[firsts], others]))
+
+
+def _few_weights(members: list[Member]) -> Floats:
+    weights = np.array([member.few_weight for member in members])
+    return weights / weights.sum()
+
+
+def _trust(members: list[Member], weights: Floats) -> float:
+    """Share of the weights of members that say what the graph says, to the power 1.5."""
+    on_graph = np.array([member.on_graph for member in members])
+    share = float(weights[on_graph].sum()) / max(float(weights.sum()), 1e-12)
+    return float(share**TRUST_POWER)
 
 
 def _spread(logits: Array) -> float:
