@@ -175,7 +175,7 @@ def test_fully_labeled_data_score_all_rows():
     X, y = make_blobs(60, 9, centers=3, cluster_std=4.0, random_state=0)
     found = suggest_parameters(SSDML(random_state=0), X, y)
     assert {t.n_components for t in found.columns} == {None, *(9 // part for part in COLUMNS)}
-    assert all(0 < trial.agreement <= 1 for trial in found.graphs)
+    assert all(0 < trial.held_out <= 1 for trial in found.graphs)
 
 
 def test_one_class_keeps_the_default():
