@@ -12,13 +12,10 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.datasets import load_iris
 
-from ssdml import SSDML
 from ssdml.graphs import Triplets, knn_graph, propagate_affinities
 from ssdml.losses import GraphConsistency, ProxyGMLLoss
 from ssdml.metric.stiefel import angular_objective
-from ssdml.networks.training import Schedule
 from tests.contracts.test_networks import every_estimator, few_triplets  # noqa: F401
 from tests.deep import DEVICE, assert_same_weights, small_images, small_model, small_network
 from tests.losses import LOSSES, batch, gradient, make
@@ -125,19 +122,6 @@ def test_losses_equal_those_on_the_cpu(name):
         torch.testing.assert_close(one.cpu(), other)
     for one, other in zip(there.parameters(), here.parameters(), strict=True):
         torch.testing.assert_close(one.grad.cpu(), other.grad)
-
-
-def test_residual_head_fits_as_on_the_cpu(monkeypatch):
-    monkeypatch.setattr("torch.nn.Dropout.forward", lambda dropout, rows: rows)  # a GPU's own draws
-    short = Schedule(n_steps=8, batch_size=32)
-    monkeypatch.setattr("ssdml.metric.residual.schedule_for", lambda n_rows: short)
-    X, y = load_iris(return_X_y=True)
-    labels = np.where(np.arange(len(y)) % 10 < 3, y, -1)
-    options = {"backbone": "residual", "max_rounds": 1, "random_state": 0}
-    here, there = (
-        SSDML(device=device, **options).fit(X, labels).transform(X) for device in ("cpu", DEVICE)
-    )
-    assert np.abs(there - here).max() < 0.05 * np.abs(here).max()
 
 
 def test_metric_objective_equals_the_cpus(rng):

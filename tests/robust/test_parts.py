@@ -30,7 +30,9 @@ def test_every_part_changes_the_fit_and_comes_back(method, wine):
         whole.transform(wine[0]), part.transform(wine[0])
     )
     assert not same or method.endswith(("prior", "balance"))  # nothing to correct in even classes
-    np.testing.assert_array_equal(fitted("ssdml", wine).transform(wine[0]), whole.transform(wine[0]))
+    np.testing.assert_array_equal(
+        fitted("ssdml", wine).transform(wine[0]), whole.transform(wine[0])
+    )
 
 
 def test_without_the_metric_its_columns_are_missing(wine):

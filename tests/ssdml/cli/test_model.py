@@ -45,7 +45,7 @@ def test_fit_options_reach_ssdml(run, arrays, tmp_path, monkeypatch):
         raise ValueError(json.dumps(model.get_params()))
 
     monkeypatch.setattr("ssdml.metric.estimator.SSDML.fit", reveal)
-    options = {"n_components": 2, "backbone": "residual", "n_neighbors": 7, "random_state": 5}
+    options = {"n_components": 2, "n_neighbors": 7, "random_state": 5}
     options |= {"n_jobs": 3}
     words = [w for k, v in options.items() for w in (f"--{k.replace('_', '-')}", v)]
     result = run("fit", *arrays, "--out", tmp_path / "model", *words)
@@ -101,7 +101,6 @@ def test_fit_options_reach_deep_ssdml(run, images, tmp_path, monkeypatch):
     [
         (["--epochs", 4], "need --network"),
         (["--checkpoints", "kept"], "need --network"),
-        (["--network", "cifar", "--backbone", "residual"], "exclude each other"),
         (["--network", "cifar", "--checkpoints", "model"], "must be two folders"),
     ],
 )

@@ -20,12 +20,18 @@ from ssdml.model_selection.fit_cost import (
     pilot_data,
     plan_fit,
     stage_bytes,
+    stage_kind,
     stage_work,
 )
 
 ROOT = Path(__file__).parents[3]
-SHAPE = FitShape(20_000, 64, 10, 60, 10, 4)
-MODES = [{}, {"backbone": "residual", "max_rounds": 2}, {"partition_size": 100, "max_rounds": 2}]
+SHAPE = FitShape(20_000, 64, 10, 64, 10, 4)
+MODES = [
+    {},
+    {"propagation": "one-sided", "mining": "neighborhood"},
+    {"partition_size": 100, "max_rounds": 2},
+    {"input_weight": 0},
+]
 
 
 @pytest.fixture
@@ -35,15 +41,17 @@ def seconds_by_size(monkeypatch):
 
     def stage_seconds(estimator, X, classes):
         asked.append(len(X))
-        return dict.fromkeys(("neighbors", "labels", "round 1"), 1e-6 * len(X))
+        return dict.fromkeys(
+            ("neighbors", "classes", "round 1", "round 2", "embedding"), 1e-6 * len(X)
+        )
 
     monkeypatch.setattr(fit_cost, "_stage_seconds", stage_seconds)
     monkeypatch.setattr(fit_cost, "_index_seconds", lambda rows, estimator: 1e-6 * len(rows))
     return asked
 
 
-@pytest.mark.parametrize("mode", MODES, ids=["linear", "residual", "partitions"])
-def test_stages_are_those_of_the_fit(mode, rng, short_training):
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_stages_are_those_of_the_fit(mode, rng, few_triplets):
     X, y = rng.standard_normal((300, 5)), np.full(300, -1)
     y[:40] = np.arange(40) % 4
     plan = plan_fit(SSDML(**mode), 300, 5, n_classes=4)
@@ -56,9 +64,29 @@ def test_stages_are_those_of_the_fit(mode, rng, short_training):
 
 def test_plan_uses_the_parameters_and_changes_nothing():
     model = SSDML(max_rounds=3)
-    assert len(plan_fit(model, 100, 3).stages) == 5
-    assert len(plan_fit(SSDML(), 100, 3).stages) == 4
+    assert len(plan_fit(model, 100, 3).stages) == 6
+    assert len(plan_fit(SSDML(), 100, 3).stages) == 5
     assert model.get_params() == SSDML(max_rounds=3).get_params()
+
+
+def test_a_table_costs_a_second_search(rng, monkeypatch):
+    """Where columns of different units correlate, they are also scaled one by one."""
+    shapes = []
+    monkeypatch.setattr(
+        fit_cost, "stage_bytes", lambda shape: shapes.append(shape) or stage_bytes(shape)
+    )
+    rows = rng.standard_normal((600, 4))
+    for sample in (rows, (rows + rng.standard_normal((600, 1))) * [1, 1, 1, 9]):
+        plan_fit(SSDML(), 700, 4, rows=sample)
+    assert [(shape.n_forms, shape.n_searched) for shape in shapes] == [(1, 4), (2, 4)]
+
+
+def test_propagated_folds_are_left_out_where_they_cost_most():
+    few, many = SHAPE._replace(n_samples=10**6), SHAPE._replace(n_samples=10**6, n_classes=100)
+    assert few.propagates_folds
+    assert not many.propagates_folds
+    work = [stage_work(shape, by_index=True)["classes"] for shape in (few, many)]
+    assert work[1] < 3 * work[0]
 
 
 def test_one_sided_affinities_cost_more():
@@ -77,10 +105,10 @@ def test_stages_scale_with_their_work(seconds_by_size):
     plan = plan_fit(SSDML(), 60_000, 64, n_classes=10)
     size = seconds_by_size[-1]
     assert size == 20_000
-    shapes = [SHAPE._replace(n_samples=n, n_searched=60) for n in (size, 60_000)]
+    shapes = [SHAPE._replace(n_samples=n) for n in (size, 60_000)]
     few, many = (stage_work(shape, by_index=False) for shape in shapes)
     for stage in plan.stages:
-        kind = stage.name.split(" ")[0]
+        kind = stage_kind(stage.name)
         assert stage.seconds == pytest.approx(1e-6 * size * many[kind] / few[kind], rel=1e-2)
 
 
@@ -106,7 +134,7 @@ from ssdml.model_selection import plan_fit
 n, d, n_classes = {shape}
 X = np.random.default_rng(0).standard_normal((n, d)).astype(np.float32)
 y = np.full(n, -1)
-y[: 2 * n_classes] = np.arange(2 * n_classes) % n_classes  # two folds to calibrate by
+y[: 2 * n_classes] = np.arange(2 * n_classes) % n_classes
 SSDML(guard=False, random_state=0).fit(X[:500], y[:500])  # loads what a fit loads
 with PeakMemory() as before:
     pass
@@ -123,15 +151,15 @@ def test_memory_is_within_a_factor_of_two():
     command = [sys.executable, "-W", "ignore", "-c", MEASURED.format(shape=shape)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     before, peak, told = map(float, done.stdout.split())
-    planned = stage_bytes(FitShape(n, d, n_classes, d, 10, 4))["labels"] / 1e6
+    planned = max(stage_bytes(FitShape(n, d, n_classes, d, 10, 4)).values()) / 1e6
     assert planned / 2 < peak - before < 2 * planned
     assert told / 2 < peak < 2 * told
 
 
 @pytest.mark.parametrize("field", ["n_samples", "n_features", "n_classes", "n_neighbors"])
-@pytest.mark.parametrize("residual", [False, True])
-def test_cost_grows_with_every_number(field, residual):
-    shape = SHAPE._replace(residual=residual)
+@pytest.mark.parametrize("n_forms", [1, 2])
+def test_cost_grows_with_every_number(field, n_forms):
+    shape = SHAPE._replace(n_forms=n_forms)
     more = shape._replace(**{field: 2 * getattr(shape, field)})
     exact, index = (partial(stage_work, by_index=by_index) for by_index in (False, True))
     for cost in (stage_bytes, exact, index):
@@ -190,7 +218,9 @@ def test_plan_refuses_other_estimators(estimator, given):
 def test_plan_prints_as_a_table(seconds_by_size):
     first, *lines = repr(plan_fit(SSDML(), 1000, 2)).splitlines()
     assert first.startswith("FitPlan: ")
-    assert [line.split()[0] for line in lines] == ["neighbors", "labels", "round"]
+    assert [line.split()[0] for line in lines] == [
+        *("neighbors", "classes", "round", "round", "embedding")
+    ]
 
 
 @pytest.fixture
@@ -203,7 +233,8 @@ def test_command_prints_stages_and_total(run):
     result = run("--n", 3000, "--d", 4)
     assert result.exit_code == 0, result.output
     rows = [line.split() for line in result.stdout.splitlines()]
-    assert [row[0] for row in rows if "MB" in row] == ["neighbors", "labels", "round", "all"]
+    stages = [row[0] for row in rows if "MB" in row]
+    assert stages == ["neighbors", "classes", "round", "round", "embedding", "all"]
 
 
 def test_command_takes_the_shape_of_a_file(run, tmp_path, monkeypatch):
