@@ -10,6 +10,7 @@ from scipy import sparse
 
 from ssdml.graphs.laplacian import symmetric_normalized, symmetric_weights
 from ssdml.graphs.neighbors.knn import KNNGraph
+from ssdml.graphs.propagation.class_prior import estimate_prior, shrunken_shares
 from ssdml.graphs.propagation.coarsening import CoarseCorrection, near_order, reordered
 from ssdml.graphs.propagation.solvers import Solution, conjugate_gradient
 from ssdml.utils.labels import class_codes
@@ -72,8 +73,10 @@ def propagate_labels(
         Those of labeled rows are ignored.
     evidence_weight : float
         μ: the evidence of a row counts as much as this share of a label.
-    class_prior : "labeled", "uniform", array of shape (n_classes,), or None
+    class_prior : "labeled", "uniform", "estimate", array of shape (n_classes,), or None
         Share of each class among all rows. "labeled", or None: its share among the labeled rows.
+        "estimate": from the evidence on the unlabeled rows, see
+        :func:`ssdml.graphs.propagation.class_prior.estimate_prior`.
     tol : float
         2-norm of the solver's residual per class, relative to the right-hand side.
     start : array of shape (n_samples, n_classes), or None
@@ -130,11 +133,16 @@ def propagate_labels(
     labels = check_labels(y, weights.shape[0], "propagate_labels")
     check_labeled(labels, "propagate_labels", "Label some rows.")
     codes, n_classes = class_codes(labels)
-    prior = class_shares(class_prior, codes, n_classes)
     sources = None
     if evidence is not None:
         weight = check_number(evidence_weight, "evidence_weight", "propagate_labels", above=0)
-        sources = weight * _check_evidence(evidence, codes, n_classes)
+        sources = _check_evidence(evidence, codes, n_classes)
+    if isinstance(class_prior, str) and class_prior == "estimate":
+        prior = estimated_shares(codes, sources)
+    else:
+        prior = class_shares(class_prior, codes, n_classes)
+    if sources is not None:
+        sources *= weight
     if start is not None:
         start = _check_start(np.asarray(start), (len(labels), n_classes))
     given = graph.distances if isinstance(graph, KNNGraph) else graph
@@ -300,6 +308,20 @@ def _check_start(start: Array, shape: tuple[int, int]) -> Array:
     return start
 
 
+def estimated_shares(codes: Ints, evidence: Array | None) -> Array:
+    """Estimate the prior of each class from the labels and the evidence on unlabeled rows."""
+    if evidence is None:
+        raise ValueError(
+            "propagate_labels: evidence must be given with class_prior='estimate'; got None. Pass "
+            "the predict_proba of a classifier, or class_prior='labeled'."
+        )
+    counts, unlabeled = np.bincount(codes[codes != UNLABELED]), codes == UNLABELED
+    shares = shrunken_shares(counts)
+    if not unlabeled.any():
+        return shares
+    return estimate_prior(evidence[unlabeled], shares, counts.mean()).shares
+
+
 def class_shares(
     class_prior: Any, codes: Ints, n_classes: int, who: str = "propagate_labels"
 ) -> Array:
@@ -320,4 +342,9 @@ def class_shares(
             f"{who}: class_prior must hold {n_classes} positive numbers, one per class in y; got "
             f"{class_prior!r}."
         )
-    return prior / prior.sum()
+    if abs(prior.sum() - 1) > 1e-6:
+        raise ValueError(
+            f"{who}: class_prior must sum to 1; got {class_prior!r}, with sum {prior.sum():.6g}. "
+            "Divide it by its sum."
+        )
+    return prior

@@ -8,6 +8,7 @@ from scipy import sparse
 
 from ssdml.graphs import adjacency, knn_graph, propagate_labels
 from ssdml.graphs.propagation import labels as spreading
+from ssdml.graphs.propagation.class_prior import estimate_prior, shrunken_shares
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def test_labeled_rows_ignore_their_evidence(graph, y, evidence):
 
 def test_without_reach_rows_keep_their_evidence(graph, y, evidence):
     shares = propagate_labels(
-        graph, y, decay=1e-9, evidence=evidence, class_prior=evidence[y == -1].sum(axis=0)
+        graph, y, decay=1e-9, evidence=evidence, class_prior=evidence[y == -1].mean(axis=0)
     )
     ratios = shares[y == -1] / evidence[y == -1]  # up to one factor per class, and per row
     np.testing.assert_allclose(
@@ -105,7 +106,7 @@ def test_uniform_prior_is_an_even_array(graph, y, evidence):
     y[np.flatnonzero(y == 0)[:2]] = -1
     even, uniform = (
         propagate_labels(graph, y, evidence=evidence, class_prior=prior)
-        for prior in ([1, 1, 1], "uniform")
+        for prior in (np.full(3, 1 / 3), "uniform")
     )
     np.testing.assert_array_equal(even, uniform)
     labeled = propagate_labels(graph, y, evidence=evidence, class_prior="labeled")
@@ -133,6 +134,40 @@ def test_weight_must_be_positive(graph, y, evidence, weight):
         propagate_labels(graph, y, evidence=evidence, evidence_weight=weight)
 
 
+@pytest.mark.parametrize("skewed", [False, True])
+def test_estimated_prior_follows_the_unlabeled_rows(graph, y, rng, skewed):
+    """Even labels of classes of which one holds nine tenths of the rows."""
+    truth = rng.choice(3, 60, p=[0.9, 0.05, 0.05] if skewed else [1 / 3] * 3)
+    evidence = 0.1 * rng.dirichlet(np.ones(3), 60) + 0.9 * np.eye(3)[truth]
+    found = propagate_labels(graph, y, evidence=evidence, class_prior="estimate")
+    even = np.full(3, 1 / 3)
+    prior = estimate_prior(evidence[y == -1], even, 3).shares
+    np.testing.assert_array_equal(
+        found, propagate_labels(graph, y, evidence=evidence, class_prior=prior)
+    )
+    assert (prior[0] > 0.8) == skewed
+    assert np.allclose(prior, even) != skewed
+
+
+def test_estimate_with_all_rows_labeled_shrinks_their_shares(graph, evidence):
+    y = np.repeat([0, 1, 2], [50, 5, 5])
+    prior = shrunken_shares(np.array([50, 5, 5]))
+    found, expected = (
+        propagate_labels(graph, y, evidence=evidence, class_prior=p) for p in ("estimate", prior)
+    )
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_estimate_needs_evidence(graph, y):
+    with pytest.raises(ValueError, match="evidence must be given with class_prior='estimate'"):
+        propagate_labels(graph, y, class_prior="estimate")
+
+
 def test_prior_of_another_name_is_refused(graph, y):
     with pytest.raises(ValueError, match="class_prior must be 'labeled', 'uniform' or an array"):
         propagate_labels(graph, y, class_prior="balanced")
+
+
+def test_prior_that_does_not_sum_to_one_is_refused(graph, y):
+    with pytest.raises(ValueError, match=r"class_prior must sum to 1; got .* 1\.2\. Divide it"):
+        propagate_labels(graph, y, class_prior=[0.4, 0.4, 0.4])

@@ -62,7 +62,7 @@ class TestPropagateLabels:
         # Rows of sum 1 have other class masses; columns are scaled.
         prior = np.array([0.7, 0.2, 0.1])
         expected = reference.propagated_labels(adjacency(graph).toarray(), y, 0.9, prior)
-        result = propagate_labels(graph, y, decay=0.9, class_prior=5 * prior, tol=1e-12)
+        result = propagate_labels(graph, y, decay=0.9, class_prior=prior, tol=1e-12)
         np.testing.assert_allclose(result, expected, atol=1e-10)
 
     def test_prior_corrects_unequal_numbers_of_labels(self, rng):
@@ -72,7 +72,7 @@ class TestPropagateLabels:
         truth = np.repeat([0, 1], 300)
         y = np.full(600, -1)
         y[:40], y[300:303] = 0, 1
-        result = propagate_labels(knn_graph(X, 10), y, class_prior=[1, 1])
+        result = propagate_labels(knn_graph(X, 10), y, class_prior=[0.5, 0.5])
         assert (result.argmax(axis=1) == truth).mean() > 0.9
 
     def test_rows_lie_on_the_simplex(self, graph, y):
@@ -104,7 +104,7 @@ class TestPropagateLabels:
 
     def test_unreached_rows_get_prior_and_warning(self):
         with pytest.warns(RuntimeWarning, match="no label reaches 2 of 5 rows; they get") as caught:
-            result = propagate_labels(two_paths(), [0, -1, 1, -1, -1], class_prior=[3, 1])
+            result = propagate_labels(two_paths(), [0, -1, 1, -1, -1], class_prior=[0.75, 0.25])
         assert len(caught) == 1
         np.testing.assert_array_equal(result[3:], [[0.75, 0.25]] * 2)
 
@@ -134,6 +134,7 @@ class TestPropagateLabels:
             (sparse.csr_array(-np.ones((3, 3))), {}, ValueError, "at least 0; got -1"),
             (sparse.csr_array(np.full((3, 3), np.nan)), {}, ValueError, "graph must be finite"),
             (sparse.csr_array(np.triu(np.ones((3, 3)))), {}, ValueError, "symmetric; .* by 1 from"),
+            (None, {"class_prior": [0.5, 0.6]}, ValueError, "class_prior must sum to 1; got .*1.1"),
             (None, {"class_prior": [1, 1, 1]}, ValueError, "class_prior must hold 2 positive"),
             (None, {"class_prior": [1, -1]}, ValueError, "class_prior must hold 2 positive"),
             (None, {"decay": 0.0}, ValueError, "decay must lie strictly between 0 and 1; got 0.0"),

@@ -86,7 +86,7 @@ def test_scores_are_centered_propagated_labels(graph, y):
     )
 
 
-@pytest.mark.parametrize("prior", [[0.2, 0.3, 0.5], [6, 1, 3], "uniform", "labeled"])
+@pytest.mark.parametrize("prior", [[0.2, 0.3, 0.5], [0.6, 0.1, 0.3], "uniform", "labeled"])
 def test_each_class_gets_its_share_of_the_rows(rng, prior):
     graph = knn_graph(rng.standard_normal((2000, 3)), 8)
     y = np.full(2000, -1)
