@@ -1,0 +1,274 @@
+"""Classes by classifiers and graph together: their formula, what they may see, hard cases."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits, make_moons
+
+from ssdml.classification import learning
+from ssdml.classification.forms import forms_with_graphs
+from ssdml.classification.learning import (
+    Evidence,
+    HeldOut,
+    confidence_power,
+    learn_evidence,
+    unlabeled_rows,
+)
+from ssdml.graphs import adjacency, knn_graph
+from ssdml.graphs.propagation.class_prior import balance_factors, reweighted
+from ssdml.graphs.propagation.smoothing import Diffusion
+from ssdml.utils.linalg import random_orthonormal
+from ssdml.utils.parallel import threads
+
+
+def learned(X, labels, k=10):
+    """Evidence and distributions of a fit with one round."""
+    rng = np.random.default_rng(0)
+    forms = forms_with_graphs(X, min(k, len(X) - 1), labels=labels, rng=rng)
+    with threads(1) as pool:
+        diffusions = [Diffusion(adjacency(form.graph), pool) for form in forms]
+        evidence = learn_evidence(forms, labels, diffusions)
+        return evidence, evidence.on(diffusions[evidence.form])
+
+
+def clusters(rng, n=180, d=6, n_classes=3, distance=3.0):
+    truth = np.arange(n) % n_classes
+    return rng.standard_normal((n, d)) + distance * np.eye(n_classes, d)[truth], truth
+
+
+@pytest.fixture
+def problem(rng):
+    """180 rows of three clusters, ten of each labeled."""
+    X, truth = clusters(rng)
+    return X, truth, np.where(np.arange(180) < 30, truth, -1)
+
+
+def folds_by_rank(codes, rng):
+    """Folds that depend on the order of the rows alone, so that renaming changes nothing."""
+    ranks = np.array([(codes[:i] == code).sum() for i, code in enumerate(codes)])
+    return np.where(np.bincount(codes)[codes] > 1, ranks % 5, -1)
+
+
+# The formula
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_distributions_follow_the_formula(rng, beside):
+    """(I - γ S) F = Y + μ Q, balanced, sharpened, labels kept."""
+    graph = knn_graph(rng.standard_normal((40, 3)), 6)
+    pooled = rng.dirichlet(np.ones(3), 40).astype(np.float32)
+    earlier = rng.dirichlet(np.ones(3), 40) if beside else None
+    labeled, prior = np.array([3, 8, 20]), np.array([0.5, 0.3, 0.2])
+    labels = np.eye(3, dtype=np.float32)
+    held_out = HeldOut(labeled[:0], labeled[:0], np.empty((0, 3)))
+    evidence = Evidence(labels, labeled, pooled, prior, 0.25, 0.6, 0.7, held_out, 0)
+    with threads(1) as pool:
+        found = evidence.on(Diffusion(adjacency(graph), pool), beside=earlier, farther=0.5)
+
+    reach = 0.7 + 0.5 * 0.3
+    Q = pooled.astype(float)
+    if beside:
+        Q = np.sqrt(Q * earlier)
+        Q /= Q.sum(axis=1, keepdims=True)
+    sources = 3 * (1 - reach) * Q
+    sources[labeled] = labels
+    W = adjacency(graph).toarray()
+    roots = np.sqrt(W.sum(axis=1))
+    F = np.linalg.solve(np.eye(40) - reach * W / np.outer(roots, roots), sources)
+    F /= F.sum(axis=1, keepdims=True)
+    F = reweighted(F, balance_factors(F, prior) ** (0.75 * 0.6))
+    free = np.setdiff1d(np.arange(40), labeled)
+    F **= confidence_power(F[free], pooled[free].max(axis=1).mean())
+    F /= F.sum(axis=1, keepdims=True)
+    F[labeled] = labels
+    np.testing.assert_allclose(found, F, atol=5e-3)
+    assert found[free].max(axis=1).mean() == pytest.approx(evidence.confidence, abs=5e-3)
+
+
+@pytest.mark.parametrize("confidence", [0.4, 0.7, 0.95])
+def test_power_gives_the_wanted_confidence(rng, confidence):
+    rows = rng.dirichlet(np.ones(4), 500)
+    powers = rows ** confidence_power(rows, confidence)
+    found = (powers / powers.sum(axis=1, keepdims=True)).max(axis=1).mean()
+    assert found == pytest.approx(confidence, abs=1e-3)
+
+
+def test_unlabeled_rows_are_all_rows_if_all_are_labeled():
+    assert unlabeled_rows(np.array([1, 3]), 5).tolist() == [0, 2, 4]
+    assert unlabeled_rows(np.arange(5), 5).tolist() == [0, 1, 2, 3, 4]
+
+
+# What is found
+
+
+def test_clusters_are_found(problem):
+    X, truth, labels = problem
+    evidence, found = learned(X, labels)
+    assert (found.argmax(axis=1) == truth).mean() > 0.95
+    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
+    np.testing.assert_array_equal(found[:30], np.eye(3)[truth[:30]])
+    np.testing.assert_array_equal(evidence.held_out.rows, np.arange(30))
+    assert (evidence.held_out.distributions.argmax(axis=1) == truth[:30]).mean() > 0.9
+
+
+def test_graph_is_trusted_where_classes_bend(rng):
+    X, truth = make_moons(400, noise=0.08, random_state=0)
+    labels = np.where(np.arange(400) < 16, truth, -1)
+    evidence, found = learned(X, labels)
+    assert (found.argmax(axis=1) == truth).mean() > 0.95
+    assert evidence.trust > 0.3
+    assert evidence.reach > 0.3
+
+
+def test_graph_is_not_trusted_where_it_misleads(rng):
+    """Many columns of noise, and a direction that only many labels show."""
+    truth = rng.integers(2, size=600)
+    X = np.column_stack([3 * truth, 4 * rng.standard_normal((600, 30))])
+    labels = np.where(np.arange(600) < 300, truth, -1)
+    by_graph, by_rows = (learned(part, labels)[0].trust for part in (X[:, :1], X))
+    assert by_rows < by_graph
+    assert by_rows < 0.3
+
+
+def test_skewed_classes_are_seen_through_even_labels(rng):
+    truth = rng.choice(3, 600, p=[0.9, 0.06, 0.04])
+    X = rng.standard_normal((600, 6)) + 4 * np.eye(3, 6)[truth]
+    rows = np.concatenate([np.flatnonzero(truth == c)[:8] for c in range(3)])
+    labels = np.full(600, -1)
+    labels[rows] = truth[rows]
+    evidence, found = learned(X, labels)
+    assert evidence.skew == 1
+    assert evidence.prior[0] > 0.75
+    assert (found.argmax(axis=1) == truth).mean() > 0.95
+
+
+# What it may see
+
+
+def test_held_out_labels_of_noise_are_at_chance(rng):
+    """300 labels of five classes at random: two standard errors are 5 %."""
+    X, labels = rng.standard_normal((600, 20)), np.full(600, -1)
+    labels[:300] = rng.integers(5, size=300)
+    held_out = learned(X, labels)[0].held_out
+    right = held_out.distributions.argmax(axis=1) == held_out.codes
+    assert abs(right.mean() - 0.2) < 0.07
+    chosen = held_out.distributions[np.arange(300), held_out.codes]
+    assert np.log(chosen).mean() < np.log(0.2) + 0.02
+
+
+def test_held_out_accuracy_is_that_of_other_rows():
+    """On digits, five labels per class: as many of the held-out as of the unlabeled rows."""
+    X, y = load_digits(return_X_y=True)
+    rates = []
+    for seed in range(3):
+        rng, labels = np.random.default_rng(seed), np.full(len(y), -1)
+        for c in range(10):
+            labels[rng.choice(np.flatnonzero(y == c), 5, replace=False)] = c
+        evidence, found = learned(X / 16, labels)
+        held_out, free = evidence.held_out, labels == -1
+        right = held_out.distributions.argmax(axis=1) == held_out.codes
+        rates.append((right.mean(), (found.argmax(axis=1) == y)[free].mean()))
+    held_out, unlabeled = np.mean(rates, axis=0)
+    assert unlabeled - 0.08 < held_out < unlabeled + 0.02  # they see a fifth fewer labels
+
+
+def test_bounded_rows_are_learned_from(problem, monkeypatch):
+    monkeypatch.setattr(learning, "MAX_LABELED", 12)
+    X, truth, labels = problem
+    evidence, found = learned(X, labels)
+    assert len(evidence.held_out.rows) == 12
+    assert set(truth[evidence.held_out.rows]) == {0, 1, 2}
+    np.testing.assert_array_equal(found[:30], np.eye(3)[truth[:30]])  # all labels are kept
+
+
+def test_work_of_many_classes_holds_out_fewer_labels(problem, monkeypatch):
+    X, _, labels = problem
+    monkeypatch.setattr(learning, "MAX_PRODUCTS", 6 * 3 * 30 * 2)  # of two folds
+    held_out = learned(X, labels)[0].held_out
+    assert len(held_out.rows) == 12
+    np.testing.assert_allclose(held_out.distributions.sum(axis=1), 1)
+
+
+# Invariances
+
+
+def test_renamed_classes_rename_the_columns(problem, monkeypatch):
+    monkeypatch.setattr(learning, "stratified_folds", folds_by_rank)
+    X, _, labels = problem
+    names = np.array([1, 2, 0, -1])
+    plain, renamed = (learned(X, part)[1] for part in (labels, names[labels]))
+    np.testing.assert_allclose(renamed[:, names[:3]], plain, atol=0.01)
+
+
+def test_order_of_rows_does_not_matter(problem, rng, monkeypatch):
+    """Labeled rows keep their order among themselves, which makes the folds."""
+    monkeypatch.setattr(learning, "stratified_folds", folds_by_rank)
+    X, _, labels = problem
+    order = rng.permutation(180)
+    order[np.isin(order, np.arange(30))] = np.arange(30)
+    plain, shuffled = (learned(X[o], labels[o])[1] for o in (np.arange(180), order))
+    np.testing.assert_allclose(shuffled, plain[order], atol=0.01)
+
+
+@pytest.mark.parametrize("d", [6, 120])
+@pytest.mark.parametrize("change", ["rotation", "scale", "translation"])
+def test_rotation_scale_and_translation_do_not_matter(rng, d, change):
+    X, truth = clusters(rng, d=d)
+    labels = np.where(np.arange(180) < 30, truth, -1)
+    Q = random_orthonormal(d, d, rng)
+    moved = {"rotation": X @ Q, "scale": 1e4 * X, "translation": X + 50}[change]
+    plain, other = (learned(rows, labels)[1] for rows in (X, moved))
+    np.testing.assert_allclose(other, plain, atol=0.01)
+
+
+# Hard cases
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "one label per class",
+        "one class with one label",
+        "all rows labeled",
+        "constant features",
+        "zero rows",
+        "duplicates",
+        "more classes than features",
+        "three rows",
+        "labels that contradict",
+    ],
+)
+def test_hard_cases_give_distributions(rng, case):
+    X, truth = clusters(rng, n=60)
+    labels = np.where(np.arange(60) < 30, truth, -1)
+    if case == "one label per class":
+        labels[3:] = -1
+    elif case == "one class with one label":
+        labels[3:][truth[3:] == 2] = -1
+    elif case == "all rows labeled":
+        labels = truth
+    elif case == "constant features":
+        X = np.ones((60, 3))
+    elif case == "zero rows":
+        X[::4] = 0
+    elif case == "duplicates":
+        X, labels = np.repeat(X[:12], 5, axis=0), np.repeat(truth[:12], 5)
+        labels[::2] = -1
+    elif case == "more classes than features":
+        X, labels = X[:, :2], np.where(np.arange(60) < 40, np.arange(60) % 20, -1)
+    elif case == "three rows":
+        X, labels = X[:3], np.array([0, 1, -1])
+    elif case == "labels that contradict":
+        X, labels = np.repeat(rng.standard_normal((30, 120)), 3, axis=0), np.tile([0, 1, -1], 30)
+    evidence, found = learned(X, labels)
+    known = labels != -1
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
+    np.testing.assert_array_equal(found[known].argmax(axis=1), labels[known])
+    np.testing.assert_allclose(evidence.prior.sum(), 1)
+    assert 0 <= evidence.trust <= 1
+    assert 0 <= evidence.reach < 1
+    assert (len(evidence.held_out.rows) == 0) == (case in ("one label per class", "three rows"))
+    if case == "labels that contradict":  # held-out labels give no member a weight
+        np.testing.assert_allclose(found[~known], 0.5, atol=0.02)

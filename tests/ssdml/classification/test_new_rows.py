@@ -1,0 +1,135 @@
+"""Class probabilities of new rows, interpolated between known ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+
+from ssdml.classification import new_rows
+from ssdml.classification.forms import Form, LinearForm, principal_form
+from ssdml.classification.new_rows import FAINT, RIDGE, TREND, interpolator
+from ssdml.graphs import knn_graph
+from ssdml.graphs.laplacian import WEIGHT_FLOOR, heat_scales
+
+
+def form_of(X, k=6):
+    linear = principal_form(X)
+    return Form(linear, linear(X), knn_graph(linear(X), k))
+
+
+@pytest.fixture
+def X(rng):
+    return rng.standard_normal((80, 4))
+
+
+@pytest.fixture
+def known(rng):
+    return rng.dirichlet(np.ones(3), 80)
+
+
+def slow_interpolation(X, known, queries, k=6):
+    """The formula of the class, row by row."""
+    center = X.mean(axis=0)
+    rows, queries = X - center, queries - center
+    logs = np.log(np.maximum(known, FAINT))
+    G = logs - logs.mean(axis=1, keepdims=True)
+    level = (rows**2).sum() / rows.shape[1]
+    ridge = Ridge(alpha=RIDGE * level).fit(rows, G)
+    lengths = np.linalg.norm(rows[:, None] - rows, axis=2)
+    scales = heat_scales(np.sort(lengths, axis=1)[:, k])
+    found = []
+    for query in queries:
+        away = np.linalg.norm(rows - query, axis=1)
+        nearest = np.argsort(away, kind="stable")[:k]
+        own = max(away[nearest[-1]], scales.min())
+        weights = np.maximum(np.exp(-(away[nearest] ** 2) / (own * scales[nearest])), WEIGHT_FLOOR)
+        rest = G[nearest] - TREND * ridge.predict(rows[nearest])
+        logits = TREND * ridge.predict(query[None])[0] + weights @ rest / weights.sum()
+        found.append(np.exp(logits) / np.exp(logits).sum())
+    return np.array(found)
+
+
+def test_new_rows_follow_the_formula(X, known, rng):
+    queries = np.vstack([rng.standard_normal((9, 4)), 30 * np.ones((1, 4)), X[:3]])
+    found = interpolator(form_of(X), known)(queries)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, slow_interpolation(X, known, queries), atol=2e-4)
+
+
+def test_training_rows_are_predicted_as_by_a_call(X, known):
+    """From their graph instead of a search."""
+    form = form_of(X)
+    predict = interpolator(form, known)
+    np.testing.assert_allclose(predict.at_rows(form), predict(X), atol=1e-5)
+
+
+def test_probabilities_sum_to_one_even_far_away(X, known, rng):
+    found = interpolator(form_of(X), known)(1e6 * rng.standard_normal((20, 4)))
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
+
+
+def test_constant_distributions_are_kept_everywhere(X, rng):
+    found = interpolator(form_of(X), np.tile([0.7, 0.2, 0.1], (80, 1)))(
+        10 * rng.standard_normal((9, 4))
+    )
+    np.testing.assert_allclose(found, np.tile([0.7, 0.2, 0.1], (9, 1)), atol=1e-4)
+
+
+def test_certain_classes_are_predicted_within_clusters(rng):
+    truth = np.arange(90) % 3
+    X = rng.standard_normal((90, 4)) + 8 * np.eye(3, 4)[truth]
+    predict = interpolator(form_of(X), np.eye(3)[truth])
+    new = rng.standard_normal((30, 4)) + 8 * np.eye(3, 4)[truth[:30]]
+    assert (predict(new).argmax(axis=1) == truth[:30]).all()
+    assert predict(new).max(axis=1).min() > 0.9
+
+
+def test_order_of_rows_and_of_classes_does_not_matter(X, known, rng):
+    order, names, queries = rng.permutation(80), [2, 0, 1], rng.standard_normal((9, 4))
+    plain = interpolator(form_of(X), known)(queries)
+    other = interpolator(form_of(X[order]), known[order][:, names])(queries)
+    np.testing.assert_allclose(other, plain[:, names], atol=1e-4)
+
+
+def test_rows_are_predicted_one_by_one(X, known, rng, monkeypatch):
+    queries = rng.standard_normal((25, 4))
+    predict = interpolator(form_of(X), known)
+    together = predict(queries)
+    np.testing.assert_array_equal(predict(queries, n_jobs=2), together)
+    monkeypatch.setattr(new_rows, "BLOCK_ROWS", 7)
+    np.testing.assert_allclose(predict(queries), together, atol=1e-6)
+    np.testing.assert_allclose(np.vstack([predict(q[None]) for q in queries]), together, atol=1e-5)
+
+
+def test_form_of_the_rows_comes_first(X, known, rng):
+    """A column with another unit, scaled back by the form, changes nothing."""
+    scale, queries = np.array([1, 1, 100, 1]), rng.standard_normal((9, 4))
+    plain = LinearForm(np.zeros(4), np.eye(4))
+    scaled = LinearForm(np.zeros(4), np.diag(1 / scale))
+    forms = [
+        Form(f, f(rows), knn_graph(f(rows), 6)) for f, rows in ((plain, X), (scaled, X * scale))
+    ]
+    one, other = (interpolator(form, known) for form in forms)
+    np.testing.assert_allclose(one(queries), other(queries * scale), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("rows", "distributions"),
+    [
+        (np.repeat(np.eye(3), 4, axis=0), np.eye(3)[np.arange(12) % 3]),  # duplicates that disagree
+        (np.ones((12, 2)), np.eye(2)[np.arange(12) % 2]),
+        (np.zeros((12, 1)), np.eye(2)[np.arange(12) % 2]),
+        (np.eye(3), np.eye(3)),
+        (np.eye(12, 3), np.ones((12, 1))),  # a single class
+        (np.eye(12, 2), np.eye(12)),  # more classes than columns
+    ],
+    ids="duplicates constant zeros three-rows one-class many-classes".split(),
+)
+def test_degenerate_rows_give_finite_probabilities(rows, distributions):
+    form = form_of(rows.astype(float), k=2)
+    predict = interpolator(form, distributions)
+    for found in (predict.at_rows(form), predict(rows), predict(rows + 5.0)):
+        assert np.isfinite(found).all()
+        np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
