@@ -287,8 +287,8 @@ def summarize(
     held_out = None
     if classes is not None:
         held_out = classes.evidence.held_out
-        places = np.searchsorted(labeled.numbers, numbers[held_out.rows])
-        held_out = held_out._replace(rows=places)
+        among_labeled = np.searchsorted(labeled.numbers, numbers[held_out.rows])
+        held_out = held_out._replace(rows=among_labeled)
     n_own, n_classes = share.stop - share.start, state.distributions.shape[1]
     moments = class_moments(state.X[:n_own], state.classes[:n_own], n_classes)
     triplets = _mine_share(state, share, task, rng)

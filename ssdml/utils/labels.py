@@ -96,8 +96,9 @@ def is_unlabeled(
     >>> is_unlabeled(np.array(["a", " N/A", "7"]))
     array([False,  True, False])
     """
-    one = isinstance(unlabeled, str | bytes) or not isinstance(unlabeled, Iterable)
-    marks = {_as_text(mark) for mark in ((unlabeled,) if one else unlabeled)}
+    if isinstance(unlabeled, str | bytes) or not isinstance(unlabeled, Iterable):
+        unlabeled = (unlabeled,)
+    marks = {_as_text(mark) for mark in unlabeled}
     for mark in list(marks):
         try:
             number = float(mark)
@@ -132,7 +133,7 @@ def as_column(y: Any, who: str) -> Array:
     elif hasattr(getattr(y, "dtype", None), "construct_array_type"):  # of pandas, not of NumPy
         y = np.asarray(y, dtype=object)
     if isinstance(y, np.ma.MaskedArray):
-        values = y.astype(object).filled(None) if np.ma.is_masked(y) else y.data
+        values = np.ma.filled(y.astype(object), None) if np.ma.is_masked(y) else y.data
     elif isinstance(y, list | tuple):
         values = _of_list(y)
     else:

@@ -99,8 +99,8 @@ def without_container(X: Any, who: str = "", name: str = "X") -> Any:
         if column.dtype == object and column.size and isinstance(column.flat[0], VECTORS):
             return _stacked(column.ravel(), who, name)
     elif hasattr(X, "iloc"):  # a table of pandas
-        for place, (label, dtype) in enumerate(X.dtypes.items()):
-            if dtype.kind == "O" and len(X) and isinstance(X.iloc[0, place], VECTORS):
+        for number, (label, dtype) in enumerate(X.dtypes.items()):
+            if dtype.kind == "O" and len(X) and isinstance(X.iloc[0, number], VECTORS):
                 raise ValueError(
                     f"{who}: {name} must hold numbers; column {label!r} holds vectors. Pass "
                     f"np.stack({name}[{label!r}]) alone, or with the other columns beside it."
