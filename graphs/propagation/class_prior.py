@@ -49,8 +49,8 @@ def estimate_prior(evidence: Array, shares: Floats, n_labels: float) -> ClassPri
     Where its Kullback-Leibler divergence exceeds a threshold, expectation maximization [1]_ with a
     Dirichlet prior of a tenth of the rows estimates the shares; from twice the threshold on, the
     estimate replaces the shares, and between the two it is interpolated in logarithms. The
-    threshold is 0.1, or 0.18 (C - 1) / ``n_labels``^1.5 if that is less: the more labels, the
-    less of the divergence is chance.
+    threshold is 0.1, or 0.18 (C - 1) / ``n_labels``^1.5 if that is less, but at least
+    (C - 1) / n: the more labels and rows, the less of the divergence is chance.
 
     Parameters
     ----------
@@ -77,7 +77,8 @@ def estimate_prior(evidence: Array, shares: Floats, n_labels: float) -> ClassPri
     rows = sample_rows(evidence)
     mean = np.maximum(rows.mean(axis=0, dtype=np.float64), 1e-12)
     divergence = float(mean @ np.log(mean / shares))
-    threshold = min(SKEW, SKEW_OF_LABEL * max(1, len(shares) - 1) / n_labels**1.5)
+    free = max(1, len(shares) - 1)
+    threshold = max(min(SKEW, SKEW_OF_LABEL * free / n_labels**1.5), free / len(rows))
     skew = float(np.clip(divergence / threshold - 1, 0, 1))
     if skew == 0:
         return ClassPrior(shares, 0.0)

@@ -16,6 +16,8 @@ TABLE_COLUMNS = 100  # with more, a principal component analysis replaces scalin
 MAX_COLUMNS = 256  # principal components
 VARIANCE = 0.99  # in them; 95 % cost 1 point of accuracy on texts
 CORRELATED = 0.1  # mean magnitude of the correlations of a table of measurements
+FARTHEST = 1e12  # entries of far rows: squares of distances must not overflow
+ROUNDING = 1e-6  # standard deviation of a constant column, relative to its entries
 FEW_DIRECTIONS = 0.5  # share of the columns that the variance amounts to in a table
 
 
@@ -29,7 +31,8 @@ class LinearForm(NamedTuple):
         """Map the rows (n, d) to (n, r), float32."""
         rows = np.empty((len(X), self.matrix.shape[1]), np.float32)
         for place, block in float64_blocks(X):
-            rows[place] = (block - self.mean) @ self.matrix
+            mapped = (block - self.mean) @ self.matrix
+            rows[place] = np.clip(mapped, -FARTHEST, FARTHEST, out=mapped)
         return rows
 
     @property
@@ -67,14 +70,15 @@ def linear_forms(X: Array, *, few: bool) -> list[LinearForm]:
     total = float(variance.sum())
     scale = 1 / np.sqrt(total) if total > 0 else 1.0
     whole = LinearForm(mean, scale * principal_axes(spread))
-    directions = total**2 / max(float((variance**2).sum()), np.finfo(float).tiny)
+    directions = 1 / float(((variance / total) ** 2).sum()) if total > 0 else d
     if not 1 < d <= TABLE_COLUMNS or directions > FEW_DIRECTIONS * d:
         return [whole]
-    deviations = np.where(variance > 0, np.sqrt(variance), 1)
+    varies = np.sqrt(variance) > ROUNDING * np.abs(X).max(axis=0)
+    deviations = np.where(varies, np.sqrt(variance), np.inf)  # constant columns are left out
     correlations = np.abs(spread / np.outer(deviations, deviations))
     if (correlations.sum() - np.trace(correlations)) / (d * (d - 1)) < CORRELATED:
         return [whole]
-    each = LinearForm(mean, np.diag(1 / (deviations * np.sqrt((variance > 0).sum()))))
+    each = LinearForm(mean, np.diag(1 / (deviations * np.sqrt(varies.sum()))))
     return [each] if few else [whole, each]
 
 

@@ -33,7 +33,9 @@ from ssdml.utils.typing import Array, Floats, Indices, Ints
 from ssdml.utils.validation import UNLABELED
 
 MAX_LABELED = 5000  # rows that the classifiers learn from
-MAX_PRODUCTS = 2**26  # of rows, columns and classes in a step of a regression
+MAX_PRODUCTS = 2**28  # of rows, columns and classes in a step of a regression
+MAX_FOLD_PRODUCTS = 2**26  # the same, beyond which fewer than five folds are held out
+TINY = np.finfo(np.float32).tiny
 DOUBT = 3.0  # held-out labels that count as much as the constants for few labels
 SHARPNESS = 2.0  # of the pool where no label can be held out
 TRUST_POWER = 1.5
@@ -77,21 +79,20 @@ class Evidence:
         farther : float
             Share of the way from the reach to 1 that labels reach farther.
         """
-        reach = self.reach + farther * (1 - self.reach)
-        sources = self.pooled
-        if beside is not None:
-            sources = np.sqrt(sources * beside)
-            sources /= sources.sum(axis=1, keepdims=True)
+        reach = self.reach + farther * (1 - self.reach) if self.reach > 0 else 0.0
+        sources = self.pooled if beside is None else _geometric_mean(self.pooled, beside)
         sources = np.float32(min(1.0, 3 * (1 - reach))) * sources
         sources[self.labeled] = self.labels
-        scores = np.maximum(diffusion.spread(sources, reach), 0)
-        shares = reweighted(scores, np.ones(scores.shape[1]))
+        shares = diffusion.spread(sources, reach)
+        del sources
+        np.maximum(shares, 0, out=shares)
+        shares /= np.maximum(shares.sum(axis=1, keepdims=True), TINY)
         free = unlabeled_rows(self.labeled, len(shares))
-        amount = (1 - self.skew) * self.trust
-        shares = reweighted(shares, balance_factors(shares, self.prior) ** amount)
-        power = confidence_power(shares[free], self.confidence)
+        factors = balance_factors(shares, self.prior) ** ((1 - self.skew) * self.trust)
+        power = confidence_power(reweighted(shares[free], factors), self.confidence)
         for rows in row_blocks(len(shares), BLOCK_ROWS):
-            shares[rows] = softmax(np.log(shares[rows] + FAINT) * np.float32(power))
+            balanced = reweighted(shares[rows], factors)
+            shares[rows] = softmax(np.log(balanced + FAINT) * np.float32(power))
         shares[self.labeled] = self.labels
         return shares
 
@@ -99,6 +100,13 @@ class Evidence:
     def confidence(self) -> float:
         """Mean confidence of the pool in unlabeled rows."""
         return float(self.pooled[unlabeled_rows(self.labeled, len(self.pooled))].max(axis=1).mean())
+
+
+def _geometric_mean(first: Array, second: Array) -> Array:
+    """Geometric mean of distributions (n, C), scaled to sum to 1 in each row."""
+    mean: Array = np.sqrt((first + np.float32(FAINT)) * (second + np.float32(FAINT)))
+    mean /= mean.sum(axis=1, keepdims=True)
+    return mean
 
 
 def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion]) -> Evidence:
@@ -135,9 +143,8 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
         distributions = softmax(np.tensordot(weights, logits, 1))
         held_out = HeldOut(judged[held], codes[judged[held]], distributions)
 
-    counts = np.bincount(codes[labeled])
-    shares, n_labels = shrunken_shares(counts), len(labeled) / n_classes
-    drawn = counts / counts.sum()
+    shares, n_labels = shrunken_shares(np.bincount(codes[labeled])), len(judged) / n_classes
+    drawn = np.bincount(codes[judged]) / len(judged)  # what the classifiers saw
     pooled = _pooled(members, weights * scales, shares / drawn, n)
     prior = estimate_prior(pooled[free], shares, n_labels)
     alone = prior.skew > 0 and not held.any()
@@ -176,18 +183,21 @@ def _judged(labeled: Indices, codes: Ints, n_products: int) -> tuple[Indices, In
     rng = np.random.default_rng(0)
     judged = _some(labeled, codes, min(MAX_LABELED, MAX_PRODUCTS // n_products), rng)
     folds = stratified_folds(codes[judged], rng)
-    folds[folds >= max(1, MAX_PRODUCTS // (n_products * len(judged)))] = -1
+    folds[folds >= max(1, MAX_FOLD_PRODUCTS // (n_products * len(judged)))] = -1
     return judged, folds
 
 
 def _some(labeled: Indices, codes: Ints, most: int, rng: np.random.Generator) -> Indices:
-    """At most ``most`` labeled rows, at least one of each class."""
+    """At most ``most`` labeled rows, evenly from the classes, at least one of each."""
     if len(labeled) <= most:
         return labeled
     shuffled = rng.permutation(labeled)
-    firsts = np.unique(codes[shuffled], return_index=True)[1]
-    others = np.delete(shuffled, firsts)[: max(0, most - len(firsts))]
-    return np.sort(np.concatenate([shuffled[firsts], others]))
+    order = np.argsort(codes[shuffled], kind="stable")
+    starts = np.unique(codes[shuffled][order], return_index=True)[1]
+    ranks = np.empty(len(order), np.int64)  # among the shuffled rows of the class
+    ranks[order] = np.arange(len(order)) - np.repeat(starts, np.diff([*starts, len(order)]))
+    kept = np.argsort(ranks, kind="stable")[: max(most, len(starts))]
+    return np.sort(shuffled[kept])
 
 
 def _few_weights(members: list[Member]) -> Floats:

@@ -28,8 +28,8 @@ class ClassInterpolator(NamedTuple):
     .. math:: p(x) = \mathrm{softmax}\Big(\tfrac12 x B
         + \frac{\sum_j w_{xj} (G_j - \tfrac12 x_j B)}{\sum_j w_{xj}}\Big)
 
-    over the k nearest rows, with the weights of :func:`ssdml.graphs.adjacency`. The trend tells
-    apart what has the same neighbors; the neighbors carry what the graph found.
+    over the k nearest rows, with the weights of :func:`ssdml.graphs.adjacency`. The trend
+    distinguishes rows with the same neighbors; the residuals carry what the graph found.
     """
 
     mean: Floats  # (d,)
@@ -48,7 +48,7 @@ class ClassInterpolator(NamedTuple):
         return self._interpolate(queries, nearest, lengths)
 
     def at_rows(self, form: Form) -> Array:
-        """What a call would give for the training rows, from their graph instead of a search."""
+        """Class probabilities of the training rows, from their graph instead of a search."""
         k, own = int(self.n_neighbors), np.arange(len(self.rows))[:, None]
         nearest = np.hstack([own, form.graph.indices[:, : k - 1]])
         lengths = np.hstack([np.zeros((len(own), 1), np.float32), form.graph.distances[:, : k - 1]])
@@ -75,7 +75,8 @@ class ClassInterpolator(NamedTuple):
 
 def interpolator(form: Form, distributions: Array) -> ClassInterpolator:
     """Fit the interpolator to the distributions (n, C) of the rows of a form."""
-    logs = np.log(np.maximum(distributions, FAINT)).astype(np.float32)
+    logs = np.maximum(distributions, FAINT).astype(np.float32, copy=False)
+    np.log(logs, out=logs)
     logs -= logs.mean(axis=1, keepdims=True)
     rows = form.rows
     center, target = rows.mean(axis=0, dtype=np.float64), logs.mean(axis=0, dtype=np.float64)

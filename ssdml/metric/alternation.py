@@ -20,10 +20,7 @@ from ssdml.metric.selection import (
     FEWEST_COLUMNS,
     balanced_weight,
     combined_components,
-    fall_back,
     fewer_columns,
-    input_alone,
-    labeled_rows,
     spread,
 )
 from ssdml.metric.state import Learned, State
@@ -95,12 +92,12 @@ def alternate(
     model: SSDML,
     rng: np.random.Generator,
     stages: Stages,
-) -> Learned:
-    """Mine triplets and learn L from the classes, and the classes on the graph of L, in turn."""
-    if len(np.unique(state.classes)) < 2:
-        alone = input_alone(state.X, state.distributions, model.n_components)
-        return alone._replace(fallback_reason=ONE_CLASS)
-    feature_map = Whitening()
+) -> tuple[State, FeatureMap, dict[str, Any]]:
+    """Mine triplets and learn L from the classes, and the classes on the graph of L, in turn.
+
+    Returns the last state, the feature map with L, and ``triplets`` and ``history``.
+    """
+    feature_map: FeatureMap = Whitening()
     history: list[dict[str, Any]] = []
     for number in range(rounds):
         with stages(f"round {number + 1}"):
@@ -113,14 +110,12 @@ def alternate(
             feature_map.learn(state.X, state.classes)
             triplets = mine(state, model, N_TRIPLETS, rng)
             history.append(update_metric(feature_map, state.X, triplets, model))
-    with stages("embedding"):
-        learned = combine(state, feature_map, classes, model)
-    return learned._replace(triplets=triplets, history=tuple(history))
+    return state, feature_map, {"triplets": triplets, "history": tuple(history)}
 
 
 def learn_by_partitions(
     state: State, rounds: int, model: SSDML, rng: np.random.Generator, stages: Stages
-) -> Learned:
+) -> tuple[State, FeatureMap, dict[str, Any]]:
     """Learn L alone on random partitions of the rows, one after another (Dutta et al., 2021)."""
     d = state.X.shape[1]
     n_components = model.n_components or max(1, d // 2)
@@ -138,8 +133,7 @@ def learn_by_partitions(
             mined = mine(part, model, None, rng)
             history.append(update_metric(feature_map, X, mined, model))
             triplets = mined.among(rows)
-    learned = combine(state, feature_map, None, model)
-    return learned._replace(triplets=triplets, history=tuple(history))
+    return state, feature_map, {"triplets": triplets, "history": tuple(history)}
 
 
 def mine(state: State, model: Any, n_triplets: int | None, rng: np.random.Generator) -> Triplets:
@@ -186,31 +180,56 @@ def _side_by_side(state: State, feature_map: FeatureMap) -> Array:
 
 
 def combine(
-    state: State, feature_map: FeatureMap, classes: Classes | None, model: SSDML
+    X: Array,
+    feature_map: FeatureMap,
+    weight: float,
+    form: Form | None,
+    distributions: Array,
+    n_components: int | None,
 ) -> Learned:
-    """Put class probabilities, learned metric and input side by side; fall back if that harms."""
-    X, d, weight = state.X, state.X.shape[1], input_weight(state, classes, model)
-    learned = Learned(feature_map.components, weight, state.distributions)
-    if classes is not None:
-        classifier = interpolator(classes.form, state.distributions)
-        learned = learned._replace(classifier=classifier, held_out=classes.evidence.held_out)
-    rows = X
+    """Put class probabilities, learned metric and input side by side.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Rows that the classifier keeps, as they were given.
+    feature_map : FeatureMap
+        With the metric L, on X with scaled columns.
+    weight : float
+        Of the input; 0 leaves L alone.
+    form : Form or None
+        Of the rows; None: without a classifier.
+    distributions : array of shape (n, n_classes)
+        Of the rows.
+    n_components : int or None
+    """
+    d, scale = X.shape[1], None if form is None else form.linear.column_scale
+    scaled, components, classifier, represented = (
+        rescaled(X, scale),
+        feature_map.components,
+        None,
+        None,
+    )
+    rows, of_classes, n_classes = X, 0.0, 0
+    if form is not None:
+        classifier = interpolator(form, distributions)
     if weight > 0:
-        n_classes, of_classes = 0, 0.0
-        if learned.classifier is not None and classes is not None:
-            roots = np.sqrt(learned.classifier.at_rows(classes.form)).astype(X.dtype)
-            rows, n_classes, of_classes = np.hstack([roots, X]), roots.shape[1], spread(roots)
-            learned = learned._replace(represented=rows)
-        spreads = (of_classes, spread(feature_map.embed(X)), spread(X))
-        components = combined_components(feature_map.components, weight, n_classes, spreads)
-        learned = learned._replace(components=components)
-    most = model.n_components or max(d, FEWEST_COLUMNS)
-    components = fewer_columns(learned.components, most, lambda: covariance(rows))
-    learned = learned._replace(components=components)
-    if not model.guard:
-        return learned
-    alone = input_alone(X, state.distributions, model.n_components)
-    return fall_back(learned, alone, learned.held_out or labeled_rows(state.labels), X.__getitem__)
+        if form is not None and classifier is not None:
+            roots = np.sqrt(classifier.at_rows(form)).astype(X.dtype, copy=False)
+            of_classes, n_classes = spread(roots), roots.shape[1]
+            rows = represented = np.hstack([roots, X])
+        spreads = (of_classes, spread(feature_map.embed(scaled)), spread(scaled))
+        components = combined_components(components, weight, n_classes, spreads)
+    if scale is not None:
+        components = components * np.concatenate([np.ones(n_classes), scale])
+    most = n_components or max(d, FEWEST_COLUMNS)
+    components = fewer_columns(components, most, lambda: covariance(rows))
+    return Learned(components, weight, distributions, classifier, represented)
+
+
+def rescaled(X: Array, scale: Floats | None) -> Array:
+    """Multiply the columns by the scale, in their dtype."""
+    return X if scale is None else X * scale.astype(X.dtype)
 
 
 def input_weight(state: State, classes: Classes | None, model: Any) -> float:

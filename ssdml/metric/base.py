@@ -280,8 +280,8 @@ class LearnedMetric(EmbeddingMixin):
         Returns
         -------
         M : ndarray of shape (d, d)
-            Symmetric and positive semidefinite. d is n_features, or with a backbone the number of
-            columns of ``representation_(X)``.
+            Symmetric and positive semidefinite. d is n_features, or with a ``representation_`` the
+            number of its columns.
         """
         check_is_fitted(self)
         M: Array = self.components_.T @ self.components_
@@ -318,7 +318,11 @@ class LearnedMetric(EmbeddingMixin):
         return -self.pair_distance(pairs)
 
     def get_metric(self) -> Callable[[Any, Any], float]:
-        """Return the distance between two rows as a function, for scikit-learn's ``metric=``."""
+        """Return the distance between two rows as a function, for scikit-learn's ``metric=``.
+
+        With a ``representation_``, every call searches the training rows: Euclidean distances of
+        :meth:`transform` are the same, and far faster.
+        """
         check_is_fitted(self)
         embedder = self._embedder
 

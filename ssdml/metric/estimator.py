@@ -14,13 +14,24 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ssdml.classification.forms import forms_with_graphs
-from ssdml.graphs.neighbors.knn import knn_graph
+from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
 from ssdml.graphs.propagation.labels import propagate_labels
-from ssdml.metric.alternation import alternate, count_rounds, learn_by_partitions, learn_classes
+from ssdml.metric.alternation import (
+    ONE_CLASS,
+    Classes,
+    alternate,
+    combine,
+    count_rounds,
+    input_weight,
+    learn_by_partitions,
+    learn_classes,
+    rescaled,
+)
 from ssdml.metric.base import LearnedMetric, embed, limit_neighbors
 from ssdml.metric.features import ClassRepresentation
 from ssdml.metric.out_of_core import learn_out_of_core, smallest_partition
 from ssdml.metric.prediction import SuspectedLabels, suspects
+from ssdml.metric.selection import fall_back, input_alone, labeled_rows
 from ssdml.metric.state import Learned, State
 from ssdml.utils.dask_arrays import check_dask_array, check_known_chunks, is_dask
 from ssdml.utils.linalg import graph_rows
@@ -82,7 +93,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         With a ``representation_``, of shape (n_components, n_classes + n_features).
     representation_ : None or callable
         Maps samples to the roots of their class probabilities and the input, side by side. None
-        after a fallback, with ``input_weight=0`` and with one-sided propagation.
+        after a fallback, with ``input_weight=0`` and without a ``classifier_``.
     classes_ : ndarray of shape (n_classes,)
         Sorted distinct labels, of the kind passed to :meth:`fit`.
     transduction_ : ndarray of shape (n_samples,)
@@ -92,7 +103,8 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
     transduction_confidence_ : ndarray of shape (n_samples,)
         Confidence in ``transduction_``.
     classifier_ : ssdml.classification.new_rows.ClassInterpolator or None
-        Class probabilities of new samples; None with one-sided propagation.
+        Class probabilities of new samples; None with one-sided propagation, with
+        ``partition_size``, and if only one class is found.
     held_out_ : ssdml.classification.learning.HeldOut or None
         Labeled samples with the class probabilities that the other labels give them.
     input_weight_ : float
@@ -224,10 +236,10 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         The chunks of a dask array are merged into partitions of up to 50,000 rows, or half a GB in
         float32 if that is less. Chunks are not split: larger ones (``X.rechunk({0: 200_000})``)
         make larger partitions. Each partition receives all labeled rows, builds its own graph,
-        propagates the labels and mines its share of the triplets. Class moments, triplets with the
-        rows at their ends, and validation rows are pooled, and L is learned in this process. A
-        single partition gives the same metric as a fit in memory, up to rounding. ``backbone`` and
-        ``partition_size`` must be None.
+        finds the classes and mines its share of the triplets. Class moments, triplets with the rows
+        at their ends, and reference rows are pooled, and L is learned in this process, in one
+        round. A single partition of up to 15,000 rows gives the same metric as a fit in memory with
+        ``max_rounds=1``, up to rounding. ``partition_size`` must be None.
 
         Tasks run on dask's current scheduler: threads, processes or a ``distributed.Client``. What
         a partition draws depends on ``random_state`` and its number, so neither the scheduler nor
@@ -263,47 +275,55 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
     def _learn(
         self, X: Array, labels: Ints, n_neighbors: int, rounds: int, seed: int, stages: Stages
     ) -> Learned:
-        rng = np.random.default_rng(seed)
+        rng, classes = np.random.default_rng(seed), None
         if self.propagation == "one-sided":
-            return self._learn_from_labels(X, labels, n_neighbors, rounds, rng, stages)
+            graph, distributions = self._propagated(X, labels, n_neighbors, rng, stages)
+        else:
+            classes, distributions = self._classified(X, labels, n_neighbors, rng, stages)
+            graph = classes.form.graph
+        alone = input_alone(X, distributions, self.n_components)
+        scale = None if classes is None else classes.form.linear.column_scale
+        state = State(rescaled(X, scale), labels, graph, distributions)
+        if len(np.unique(state.classes)) < 2:
+            return alone._replace(fallback_reason=ONE_CLASS)
+        form = None if classes is None else classes.form
+        if self.partition_size is not None:
+            state, feature_map, kept = learn_by_partitions(state, rounds, self, rng, stages)
+            form = None
+        else:
+            state, feature_map, kept = alternate(state, classes, rounds, self, rng, stages)
+        with stages("embedding"):
+            weight = input_weight(state, classes, self)
+            held_out = None if classes is None else classes.evidence.held_out
+            del classes  # and its distributions, of the size of those that are kept
+            learned = combine(X, feature_map, weight, form, state.distributions, self.n_components)
+        learned = learned._replace(held_out=held_out, **kept)
+        if not self.guard:
+            return learned
+        return fall_back(learned, alone, held_out or labeled_rows(labels), X.__getitem__)
+
+    def _classified(
+        self, X: Array, labels: Ints, n_neighbors: int, rng: np.random.Generator, stages: Stages
+    ) -> tuple[Classes, Array]:
+        """Find the classes by classifiers and graph."""
         with stages("neighbors") as show:
             forms = forms_with_graphs(
                 X, n_neighbors, labels=labels, rng=rng, n_jobs=self.n_jobs, progress=show
             )
         with stages("classes"):
             classes = learn_classes(forms, labels, n_jobs=self.n_jobs)
-            distributions = classes.distributions(self.n_jobs)
-        scale = classes.form.linear.column_scale
-        scaled = X if scale is None else X * scale.astype(X.dtype)
-        state = State(scaled, labels, classes.form.graph, distributions)
-        if self.partition_size is not None:
-            learned = learn_by_partitions(state, rounds, self, rng, stages)
-        else:
-            learned = alternate(state, classes, rounds, self, rng, stages)
-        if scale is not None and not learned.fallback_reason:
-            learned.components[:, -len(scale) :] *= scale
-        return learned
+            return classes, classes.distributions(self.n_jobs)
 
-    def _learn_from_labels(
-        self,
-        X: Array,
-        labels: Ints,
-        n_neighbors: int,
-        rounds: int,
-        rng: np.random.Generator,
-        stages: Stages,
-    ) -> Learned:
-        """Learn from the propagated labels alone, as Dutta et al. (2021) do."""
+    def _propagated(
+        self, X: Array, labels: Ints, n_neighbors: int, rng: np.random.Generator, stages: Stages
+    ) -> tuple[KNNGraph, Array]:
+        """Propagate the labels alone, as Dutta et al. (2021) do."""
         with stages("neighbors") as show:
             graph = knn_graph(
                 graph_rows(X), n_neighbors, n_jobs=self.n_jobs, random_state=rng, progress=show
             )
         with stages("classes"):
-            distributions = propagate_labels(graph, labels, decay=self.decay, n_jobs=self.n_jobs)
-        state = State(X, labels, graph, distributions)
-        if self.partition_size is not None:
-            return learn_by_partitions(state, rounds, self, rng, stages)
-        return alternate(state, None, rounds, self, rng, stages)
+            return graph, propagate_labels(graph, labels, decay=self.decay, n_jobs=self.n_jobs)
 
     def _validate_fit(self, X: Any, y: Any) -> tuple[Any, Ints, int]:
         """Return rows (a dask array stays one), labels, and the size of the smallest partition."""

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ssdml.classification.forms import FARTHEST
 from ssdml.classification.new_rows import ClassInterpolator
 from ssdml.graphs.laplacian import WEIGHT_FLOOR
 from ssdml.metric.features import ClassRepresentation
@@ -54,7 +55,7 @@ class RowEmbedding(nn.Module):
         mean, matrix, rows, scales, trend, residuals, _ = (
             self.get_buffer(f"part_{name}") for name in ClassInterpolator._fields
         )
-        queries = (X - mean) @ matrix
+        queries = ((X - mean) @ matrix).clamp(-FARTHEST, FARTHEST)
         products = queries @ rows.T
         squares = (queries**2).sum(1, keepdim=True) + (rows**2).sum(1) - 2 * products
         found, nearest = torch.topk(squares, self.n_neighbors, dim=1, largest=False)

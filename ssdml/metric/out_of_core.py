@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ssdml.classification.forms import forms_with_graphs
+from ssdml.classification.forms import Form, forms_with_graphs
 from ssdml.classification.learning import HeldOut
-from ssdml.classification.new_rows import interpolator
 from ssdml.graphs.neighbors.knn import knn_graph
 from ssdml.graphs.propagation.labels import propagate_labels
 from ssdml.graphs.triplets import Triplets
@@ -26,26 +25,31 @@ from ssdml.metric.alternation import (
     N_TRIPLETS,
     ONE_CLASS,
     Classes,
+    combine,
     input_weight,
     learn_classes,
     mine,
+    rescaled,
     update_metric,
 )
 from ssdml.metric.features import Whitening
 from ssdml.metric.selection import (
-    FEWEST_COLUMNS,
-    combined_components,
     fall_back,
     fewer_columns,
     labeled_rows,
-    spread,
 )
 from ssdml.metric.state import Learned, State
 from ssdml.utils.dask_arrays import check_block, rows_dtype
-from ssdml.utils.linalg import check_spread, covariance, graph_rows
+from ssdml.utils.linalg import check_spread, graph_rows
 from ssdml.utils.parallel import BLAS
 from ssdml.utils.progress import Stages
-from ssdml.utils.scatter import ClassMoments, class_moments, pool_moments, pooled_scatter
+from ssdml.utils.scatter import (
+    ClassMoments,
+    ClassScatter,
+    class_moments,
+    pool_moments,
+    pooled_scatter,
+)
 from ssdml.utils.typing import Array, Floats, Indices, Ints
 from ssdml.utils.validation import UNLABELED
 
@@ -299,6 +303,7 @@ def summarize(
         "n_triplets": len(triplets.anchor),
         "recall": state.graph.recall_,
         "input_weight": weight,
+        "form": 0 if classes is None else classes.evidence.form,
     }
 
     def places(rows: Indices) -> Indices:
@@ -420,12 +425,22 @@ def _learn(
     alone = Learned(alone_components, np.inf, pool.distributions, history=pool.history)
     if (moments.counts > 0).sum() < 2:
         return alone._replace(fallback_reason=ONE_CLASS), numbers, X
+    form = _reference_form(pool, numbers, X, task)
+    scale = None if form is None else form.linear.column_scale
     with stages("round 1"):
         feature_map, scatter = Whitening(), pooled_scatter(moments)
+        if scale is not None:
+            scales = np.outer(scale, scale)
+            scatter = ClassScatter(
+                scale * scatter.mean, scales * scatter.within, scales * scatter.between
+            )
         feature_map.learn_from(scatter, int((moments.counts > 0).sum()))
-        details = _update_metric(feature_map, pool, model)
+        details = _update_metric(feature_map, pool._replace(X=rescaled(pool.X, scale)), model)
     with stages("embedding"):
-        learned = _combine(pool, numbers, X, feature_map, task, model)
+        weight = float(np.mean([report["input_weight"] for report in pool.history]))
+        found = pool.distributions[numbers]
+        learned = combine(X, feature_map, weight, form, found, model.n_components)
+        learned = learned._replace(distributions=pool.distributions)
     if model.guard:
         held_out = pool.held_out or labeled_rows(labeled.labels)
         learned = fall_back(learned, alone, held_out, labeled.X.__getitem__)
@@ -438,34 +453,15 @@ def _learn(
     return learned._replace(triplets=triplets, history=tuple(history)), numbers, X
 
 
-def _combine(
-    pool: Summary,
-    numbers: Indices,
-    X: Array,
-    feature_map: Whitening,
-    task: Task,
-    model: SSDML,
-) -> Learned:
-    """Interpolate classes between the reference rows X; spreads are theirs."""
-    rows, n_classes, of_classes = X, 0, 0.0
-    weight = float(np.mean([report["input_weight"] for report in pool.history]))
-    components = feature_map.components
-    learned = Learned(components, weight, pool.distributions)
-    if task.propagation == "two-sided":
-        k, rng = min(task.n_neighbors, len(X) - 1), np.random.default_rng(task.seed)
-        distributions = pool.distributions[numbers]
-        labels = distributions.argmax(axis=1)
-        form = forms_with_graphs(X, k, labels=labels, rng=rng, n_jobs=task.n_jobs)[0]
-        learned = learned._replace(classifier=interpolator(form, distributions))
-        if weight > 0 and learned.classifier is not None:
-            roots = np.sqrt(learned.classifier.at_rows(form)).astype(X.dtype)
-            rows, n_classes, of_classes = np.hstack([roots, X]), roots.shape[1], spread(roots)
-            learned = learned._replace(represented=rows)
-    if weight > 0:
-        spreads = (of_classes, spread(feature_map.embed(X)), spread(X))
-        components = combined_components(components, weight, n_classes, spreads)
-    most = model.n_components or max(X.shape[1], FEWEST_COLUMNS)
-    return learned._replace(components=fewer_columns(components, most, lambda: covariance(rows)))
+def _reference_form(pool: Summary, numbers: Indices, X: Array, task: Task) -> Form | None:
+    """Form of the reference rows X, the one that most partitions trust; None if one-sided."""
+    if task.propagation == "one-sided":
+        return None
+    k, rng = min(task.n_neighbors, len(X) - 1), np.random.default_rng(task.seed)
+    labels = pool.distributions[numbers].argmax(axis=1)
+    forms = forms_with_graphs(X, k, labels=labels, rng=rng, n_jobs=task.n_jobs)
+    trusted = np.bincount([report["form"] for report in pool.history]).argmax()
+    return forms[min(int(trusted), len(forms) - 1)]
 
 
 def _update_metric(feature_map: Whitening, pool: Summary, model: SSDML) -> dict[str, Any]:
