@@ -121,13 +121,11 @@ def reader(tmp_path, monkeypatch):
     """An empty folder to work in, tables that may be added to, and short work where it is long."""
     from ssdml.datasets import loading as datasets
     from ssdml.experiments import METHODS
-    from ssdml.networks.training import Schedule  # that module keeps the real one
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # the commands change it
     monkeypatch.setattr("ssdml.experiments.report.explorer.project", lambda s: s.embedding[:, :2])
     monkeypatch.setattr("ssdml.model_selection.fit_cost.PILOT_ROWS", 2000)
-    monkeypatch.setattr("ssdml.metric.residual.schedule_for", lambda n_rows: Schedule(n_steps=20))
     monkeypatch.setattr("ssdml.metric.alternation.N_TRIPLETS", 5000)
     with patch.dict(METHODS), patch.dict(datasets.LAYOUTS):  # also removes what a page adds
         yield

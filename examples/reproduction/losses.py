@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from reproduction.published_losses import PROXY_GML_ABLATION
 from ssdml.losses.base import LossSum
 from ssdml.losses.centers import (
     DecorrelatedCentersLoss,
@@ -109,8 +110,8 @@ def _proxy_gml(problem: Problem, regularization: float, **switches: bool) -> nn.
     return ProxyGMLLoss(*problem[:2], N_PROXIES, ratio, regularization, None, **switches)
 
 
-def _ranking(problem: Problem, length: float, hinge: str) -> nn.Module:
-    return AtLength(GlobalCenterRankingLoss(*problem[:2], hinge=hinge), length)
+def _ranking(problem: Problem, margin: float, hinge: str) -> nn.Module:
+    return AtLength(GlobalCenterRankingLoss(*problem[:2], margin, hinge=hinge), 1.0)
 
 
 def _density(problem: Problem, _: float) -> nn.Module:
@@ -132,22 +133,16 @@ BASES = {
     "proxy-nca": Searched(_proxy_nca, (1.0, 4.0, 16.0)),  # scale; 1
     "soft-triple": Searched(_soft_triple, (5.0, 20.0, 80.0)),  # scale; 20
     "proxy-gml": Searched(_proxy_gml, (0.0, 0.3, 3.0)),  # λ; 0.3
-    "gcrl": Searched(partial(_ranking, hinge="row"), (4.0, 16.0, 128.0)),  # length; 128
-    "gcrl-batch": Searched(partial(_ranking, hinge="batch"), (4.0, 16.0, 128.0)),
+    # Margin, of embeddings of length 1; the paper has 4 at length 128.
+    "gcrl": Searched(partial(_ranking, hinge="row"), (0.1, 0.3, 1.0)),
+    "gcrl-batch": Searched(partial(_ranking, hinge="batch"), (0.1, 0.3, 1.0)),
 }
 # The rows of the ablation on the poster of ProxyGML, with S^pos, M and L^p in turn.
 ABLATION = {
     f"proxy-gml-{i}": Searched(
         partial(_proxy_gml, positive_mask=positive, mask_softmax=mask), (0.3 * regularized,)
     )
-    for i, (positive, mask, regularized) in enumerate(
-        [
-            *((False, False, False), (True, False, False), (False, True, False)),
-            *((False, False, True), (False, True, True), (True, False, True)),
-            *((True, True, False), (True, True, True)),
-        ],
-        start=1,
-    )
+    for i, (positive, mask, regularized, *_) in enumerate(PROXY_GML_ABLATION, start=1)
 }
 WEIGHTS = (0.3, 1.0, 3.0, 10.0, 30.0)
 TERMS = {  # by λ

@@ -128,8 +128,9 @@ class Loss(Term, _Base):
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
         """Refuse options of pytorch-metric-learning that would have no effect."""
-        for name in options.keys() & NOT_TAKEN.keys() - inspect.signature(cls).parameters.keys():
-            _refuse(cls.__name__, name, options[name])
+        for name in options.keys() & NOT_TAKEN.keys():
+            if name not in inspect.signature(cls.__init__).parameters:
+                _refuse(cls.__name__, name, options[name])
         return super().__new__(cls)
 
     def __init__(self) -> None:
@@ -507,7 +508,6 @@ def _kinds(base: type[Loss]) -> Iterator[type[Loss]]:
 def _introduce() -> None:
     """Make pytorch-metric-learning's wrappers accept our losses, and its losses be added."""
     from pytorch_metric_learning import losses
-    from pytorch_metric_learning.losses.base_loss_wrapper import BaseLossWrapper
     from pytorch_metric_learning.regularizers import BaseRegularizer
 
     def extended(theirs: Callable[[], list[str]]) -> Callable[[], list[str]]:
@@ -517,9 +517,10 @@ def _introduce() -> None:
 
         return supported_losses
 
-    for wrapper in (losses.CrossBatchMemory, losses.SelfSupervisedLoss):
+    wrappers = losses.CrossBatchMemory, losses.SelfSupervisedLoss
+    for wrapper in wrappers:
         wrapper.supported_losses = staticmethod(extended(wrapper.supported_losses))
-    for kind in (_Base, BaseLossWrapper, BaseRegularizer, losses.MultipleLosses):
+    for kind in (_Base, BaseRegularizer, losses.MultipleLosses, *wrappers):
         for name in ("__add__", "__radd__", "__mul__", "__rmul__", "__truediv__"):
             setattr(kind, name, getattr(Term, name))
 

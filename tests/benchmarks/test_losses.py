@@ -24,6 +24,7 @@ from torch.nn import functional
 from ssdml.losses import (
     AngularTripletLoss,
     BinomialDevianceLoss,
+    ContrastiveLoss,
     DecorrelatedCentersLoss,
     DensityAdaptivity,
     EntropyRegularizer,
@@ -81,12 +82,14 @@ class Densities(nn.Module):
 
 
 class Ranking(nn.Module):
+    """Distances in float64, as those of float32 cancel close to a center."""
+
     def __init__(self):
         super().__init__()
         self.centers = nn.Parameter(torch.randn(C, D))
 
     def forward(self, z, labels):
-        distances = torch.cdist(z, self.centers)
+        distances = torch.cdist(z.double(), self.centers.double()).float()
         own = distances[torch.arange(N), labels]
         return (4 + own - (distances.sum(dim=1) - own) / (C - 1)).relu().mean()
 
@@ -121,6 +124,7 @@ DENSITIES = torch.linspace(0.1, 0.9, C)
 PAIRS = {
     "angular": (AngularTripletLoss(), peers.TripletMarginLoss()),
     "binomial": (BinomialDevianceLoss(), peers.MultiSimilarityLoss()),
+    "contrastive": (ContrastiveLoss(), peers.ContrastiveLoss()),
     "n-pair": (NPairBatchLoss(), peers.SupConLoss()),
     "consistency": (GraphConsistency(), smoothed),
     "consistency of graphs": (GraphConsistency(form="graphs"), graphs),

@@ -8,7 +8,7 @@ from reproduction.tables import baseline_lines, best_of, rank_lines
 
 FOUND = {  # by method, seed after seed
     "ssdml": (80.0, 82.0, 81.0),
-    "ssdml-residual": (90.0, 91.0, 92.0),
+    "ssdml-paper": (90.0, 91.0, 92.0),
     "lrml": (70.0, 71.5, 72.0),
     "lda": (89.0, 93.0, 91.0),
     "nca": (95.0, 96.1, 97.0),
@@ -33,18 +33,18 @@ def runs(found=FOUND, score="NMI", name="digits"):
 
 def test_the_best_method_and_open_comparisons_are_named():
     title, *lines, verdict = baseline_lines(
-        runs(), "NMI", ["ssdml", "ssdml-residual"], ["lrml", "lda", "nca"]
+        runs(), "NMI", ["ssdml", "ssdml-paper"], ["lrml", "lda", "nca"]
     )
     assert title == "digits, 10 labels per class: NMI"
     assert [line.split()[0].rstrip("*") for line in lines] == list(FOUND)
-    assert lines[1].split() == ["ssdml-residual", "91.0", "±", "2.5"]
+    assert lines[1].split() == ["ssdml-paper", "91.0", "±", "2.5"]
     assert verdict.startswith(
-        "  best of ours: ssdml-residual; not significantly better than: lda (p = 1"
+        "  best of ours: ssdml-paper; not significantly better than: lda (p = 1"
     )
     verdict = " ".join(verdict.split())
     assert "nca (ahead, p = 0.0" in verdict
     assert "lrml" not in verdict
-    *_, verdict = baseline_lines(runs(), "NMI", ["ssdml-residual"], ["lrml"])
+    *_, verdict = baseline_lines(runs(), "NMI", ["ssdml-paper"], ["lrml"])
     assert verdict.endswith("not significantly better than: none")
 
 
@@ -58,8 +58,8 @@ def test_published_scores_are_shown_beside():
 
 
 def test_failed_methods_are_never_best():
-    rows = runs({"ssdml": (None, None), "ssdml-residual": (1.0, 2.0)})
-    assert best_of(rows, ["ssdml", "ssdml-residual"], "NMI") == "ssdml-residual"
+    rows = runs({"ssdml": (None, None), "ssdml-paper": (1.0, 2.0)})
+    assert best_of(rows, ["ssdml", "ssdml-paper"], "NMI") == "ssdml-paper"
     with pytest.raises(
         ValueError, match="one of ssdml must have finished a run with NMI; none has"
     ):

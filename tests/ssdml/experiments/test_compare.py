@@ -50,7 +50,7 @@ def recorder(monkeypatch):
 
 
 def test_known_methods_are_registered():
-    names = {"input", "pca", "lda", "nca", "ssdml", "ssdml-residual", "ssdml-paper"}
+    names = {"input", "pca", "lda", "nca", "ssdml", "ssdml-paper"}
     assert set(METHODS) >= names
     assert [name for name in METHODS if name != "tabpfn"][:4] == [*FIRST[:4]]
 
