@@ -15,7 +15,7 @@ from ssdml.utils.validation import UNLABELED
 TABLE_COLUMNS = 100  # with more, a principal component analysis replaces scaling
 MAX_COLUMNS = 256  # principal components
 VARIANCE = 0.99  # in them; 95 % cost 1 point of accuracy on texts
-CORRELATED = 0.1  # mean magnitude of the correlations of a table of measurements
+CORRELATED = 1.6  # mean magnitude of correlations in a table, times sqrt(n); chance gives 0.8
 FARTHEST = 1e12  # entries of far rows: squares of distances must not overflow
 ROUNDING = 1e-6  # standard deviation of a constant column, relative to its entries
 FEW_DIRECTIONS = 0.5  # share of the columns that the variance amounts to in a table
@@ -76,7 +76,8 @@ def linear_forms(X: Array, *, few: bool) -> list[LinearForm]:
     varies = np.sqrt(variance) > ROUNDING * np.abs(X).max(axis=0)
     deviations = np.where(varies, np.sqrt(variance), np.inf)  # constant columns are left out
     correlations = np.abs(spread / np.outer(deviations, deviations))
-    if (correlations.sum() - np.trace(correlations)) / (d * (d - 1)) < CORRELATED:
+    mean_correlation = (correlations.sum() - np.trace(correlations)) / (d * (d - 1))
+    if mean_correlation < CORRELATED / np.sqrt(len(X)):
         return [whole]
     each = LinearForm(mean, np.diag(1 / (deviations * np.sqrt(varies.sum()))))
     return [each] if few else [whole, each]
