@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 sys.path.append(str(Path(__file__).resolve().parents[1] / "examples"))
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
@@ -48,7 +50,8 @@ IMAGES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-
 PHOTOGRAPHS = {"cub": "CUB-200-2011", "cars": "Cars-196"}
 
 OURS = ("ssdml",)
-STARTS = ("input", "pca")
+CLASSIFIERS = ("logistic", "knn", "poisson")
+STARTS = ("input", *CLASSIFIERS, "pca")
 THEIRS = (
     *("lda", "nca", "self-training", "label-spreading", "umap"),
     *("lrml", "seraph", "isdml", "apllr", "apit", "ssdml-paper"),
@@ -119,17 +122,17 @@ def in_bfloat16(method: str) -> str:
 
 
 def by_budget(*excluded: str) -> Lines:
-    """Our methods and the input on features, by labels per class."""
-    scores, methods = ("NMI", "R@1", "accuracy"), ("input", *OURS)
+    """Our methods, the input and classifiers on features, by labels per class."""
+    scores, methods = ("NMI", "R@1", "accuracy"), ("input", *CLASSIFIERS, *OURS)
     yield "data, labels per class", "", *scores
     for (kind, dataset), title in SETS.items():
         budgets = {row["labels_per_class"] for row in succeeded(kind, dataset)}
         for n_labels in () if dataset in excluded else sorted(budgets):
             rows = finished(kind, dataset, methods, n_labels)
             columns = [cells(rows, score) for score in scores]
-            for name in filter(columns[0].get, methods):
+            for name in filter(columns[-1].get, methods):
                 head = f"{title}, {n_labels}" * (name == methods[0])
-                yield head, named(name), *(found[name] for found in columns)
+                yield head, named(name), *(found.get(name, "") for found in columns)
 
 
 def baselines(score: str, suffix: str = "") -> Lines:
@@ -224,6 +227,7 @@ def change(scores: Mapping[str, Floats], name: str) -> str:
 def cells(rows: Sequence[Row], score: str) -> dict[str, str]:
     """Mean and half interval of each method; the best is bold if ours are included."""
     known = {line.method: line.scores[score] for line in score_table(rows).lines}
+    known = {name: cell for name, cell in known.items() if np.isfinite(cell.estimate.mean)}
     with_ours = any(name.removesuffix(SUFFIX) in (*OURS, WHOLE) for name in known)
     found = {}
     for name, cell in known.items():

@@ -14,7 +14,7 @@ from scipy import stats
 
 from ssdml.datasets import load_dataset
 from ssdml.experiments import compare
-from ssdml.experiments.analysis.tables import mean_scores, paired_tests
+from ssdml.experiments.analysis.tables import paired_tests
 from ssdml.experiments.compare import available_methods
 from ssdml.experiments.methods.base import with_parameters
 from ssdml.experiments.methods.tuning import SUFFIX, tuned
@@ -110,93 +110,6 @@ def test_the_readme_states_the_wide_network_scores():
     assert is_ahead(paired_tests(rows, method, "R@1")[tables.WHOLE])
 
 
-@to_remake
-def test_the_readme_states_the_p_values_on_features():
-    found = re.search(
-        r"p ≤ ([\d.]+) on Banking77, of every other but UMAP with p ≤ ([\d.]+) on MNIST, and of "
-        r"every other but LDA with p ≤ ([\d.]+) on Fashion-MNIST",
-        readme(),
-    )
-    sets = [("features", "banking77"), ("components", "mnist"), ("components", "fashion_mnist")]
-    for place, bound, but in zip(sets, found.groups(), ("", "umap", "lda"), strict=True):
-        others = [name for name in tables.THEIRS if name != but]
-        p = [largest_p(*place, tables.OURS, others, score) for score in ("NMI", "accuracy")]
-        assert round(max(p), 3) <= float(bound), place
-
-
-@to_remake
-def test_the_readme_states_the_lead_on_features():
-    leads = {}
-    for place in tables.SETS:
-        for score in ("NMI", "accuracy"):
-            rows = tables.finished(*place, [*tables.OURS, *tables.THEIRS])
-            found = mean_scores(rows, score)
-            best = max(found, key=found.get)
-            assert best in tables.OURS, (place, score)
-            leads[place[1], score] = paired_tests(rows, best, score)
-    lda = re.search(
-        r"LDA is ([\d.]+) behind .*? p = ([\d.]+) \(in NMI ([\d.]+)\)", readme()
-    ).groups()
-    accuracy, nmi = (leads["fashion_mnist", score]["lda"] for score in ("accuracy", "NMI"))
-    assert lda == (f"{accuracy.mean:.1f}", f"{accuracy.p:.3f}", f"{nmi.p:.3f}")
-    umap = re.search(
-        r"UMAP on MNIST ([\d.]+) in NMI and ([\d.]+) in accuracy, with p = ([\d.]+) and ([\d.]+):",
-        readme(),
-    ).groups()
-    nmi, accuracy = (leads["mnist", score]["umap"] for score in ("NMI", "accuracy"))
-    assert umap == (
-        *(f"{test.mean:.1f}" for test in (nmi, accuracy)),
-        *(f"{test.p:.3f}" for test in (nmi, accuracy)),
-    )
-
-
-@to_remake
-def test_the_readme_states_the_tuned_results():
-    theirs, ours = ([f"{name}{SUFFIX}" for name in names] for names in (tables.THEIRS, tables.OURS))
-    for place in tables.SETS:
-        rows = tables.finished(*place, [*ours, *theirs])
-        for score in ("NMI", "accuracy"):
-            found = mean_scores(rows, score)
-            assert set(ours) < found.keys()
-            assert max(found, key=found.get) in ours, (place, score)
-    told = re.search(r"on Banking77 from an accuracy of ([\d.]+) to ([\d.]+), and comes", readme())
-    both = "self-training", f"self-training{SUFFIX}"
-    found = mean_scores(tables.finished("features", "banking77", both), "accuracy")
-    assert told.groups() == tuple(f"{found[name]:.1f}" for name in both)
-
-
-@to_remake
-def test_the_readme_states_the_recall_of_umap():
-    told = re.search(
-        r"an R@1 of ([\d.]+) after ([\d.]+) on MNIST, ([\d.]+) after ([\d.]+) on Fashion-MNIST and "
-        r"([\d.]+) after ([\d.]+) on Banking77, where the best of ours has ([\d.]+), ([\d.]+) and "
-        r"(\d+\.\d)",
-        readme(),
-    )
-    sets = [("components", "mnist"), ("components", "fashion_mnist"), ("features", "banking77")]
-    found = [
-        mean_scores(tables.finished(*place, ["umap", "input", *tables.OURS]), "R@1")
-        for place in sets
-    ]
-    pairs = [found[i][name] for i in range(3) for name in ("umap", "input")]
-    best = [max(scores[name] for name in tables.OURS) for scores in found]
-    assert told.groups() == tuple(f"{value:.1f}" for value in [*pairs, *best])
-
-
-@to_remake
-def test_the_readme_states_the_mean_ranks():
-    bound = re.search(r"Friedman's test \(p < ([\d.]+)\)", readme())[1]
-    difference = re.search(r"where their mean ranks are ([\d.]+) apart", readme())[1]
-    for score in ("NMI", "accuracy"):
-        sets = [
-            mean_scores(tables.finished(*place, [*tables.THEIRS, *tables.OURS]), score)
-            for place in tables.SETS
-        ]
-        columns = np.array([[found[name] for found in sets] for name in sets[0]])
-        assert stats.friedmanchisquare(*columns).pvalue < float(bound)
-        assert f"(CD {difference})" in tables.markdown(f"baselines {score}")
-
-
 def test_incomplete_methods_are_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
     rows = read(DIGITS)
@@ -209,10 +122,8 @@ def test_incomplete_methods_are_left_out(tmp_path, monkeypatch):
     assert lines[0][2] == " digits, 5 "
     shown = {line[1].strip(" `\\*"): line[2].strip() for line in lines[2:]}
     assert all(shown.values())
-    assert {*tables.STARTS, *tables.THEIRS, *tables.OURS} - shown.keys() == {
-        "lda",
-        "nca",
-    }
+    left_out = {"lda", "nca", *tables.CLASSIFIERS}  # the latter have no embedding
+    assert {*tables.STARTS, *tables.THEIRS, *tables.OURS} - shown.keys() == left_out
     assert re.fullmatch(r"[\d.]+ ± [\d.]+( †)?", shown["seraph"])
 
 
@@ -244,7 +155,7 @@ def test_ablations_are_compared_at_equal_precision(tmp_path, monkeypatch):
     assert (row["method"], row["scores"]["NMI"]) == ("deep-ssdml[consistency=0]", 38)
 
 
-def test_each_budget_shows_input_and_our_methods():
+def test_each_budget_shows_input_classifiers_and_our_methods():
     budgets = {
         (path, row["labels_per_class"])
         for path in FILES
@@ -252,10 +163,14 @@ def test_each_budget_shows_input_and_our_methods():
         if path.parent.name in ("features", "components")
     }
     _, *lines = tables.by_budget()
-    assert [line[1].strip("`") for line in lines] == ["input", *tables.OURS] * len(budgets)
-    n_methods = 1 + len(tables.OURS)
+    methods = ["input", *tables.CLASSIFIERS, *tables.OURS]
+    assert [line[1].strip("`") for line in lines] == methods * len(budgets)
+    n_methods = len(methods)
     firsts = [place % n_methods == 0 for place in range(len(lines))]
     assert [bool(line[0]) for line in lines] == firsts
+    for line in lines:
+        has_embedding = line[1].strip("`") not in tables.CLASSIFIERS
+        assert [bool(cell) for cell in line[2:]] == [has_embedding, has_embedding, True]
     _, *gains = tables.by_budget("digits")
     assert [*gains] == lines[n_methods:]
 
