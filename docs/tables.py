@@ -50,12 +50,10 @@ IMAGES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-
 PHOTOGRAPHS = {"cub": "CUB-200-2011", "cars": "Cars-196"}
 
 OURS = ("ssdml",)
-CLASSIFIERS = ("logistic", "knn", "poisson")
+CLASSIFIERS = ("logistic", "knn", "poisson", "poisson[class_prior=labeled]")  # without a metric
 STARTS = ("input", *CLASSIFIERS, "pca")
-THEIRS = (
-    *("lda", "nca", "self-training", "label-spreading", "umap"),
-    *("lrml", "seraph", "isdml", "apllr", "apit", "ssdml-paper"),
-)
+METRICS = ("lrml", "seraph", "isdml", "apllr", "apit", "ssdml-paper")
+THEIRS = ("lda", "nca", "self-training", "label-spreading", "umap", *METRICS)
 
 WHOLE = "deep-ssdml"
 NETWORKS = (
@@ -122,7 +120,7 @@ def in_bfloat16(method: str) -> str:
 
 
 def by_budget(*excluded: str) -> Lines:
-    """Our methods, the input and classifiers on features, by labels per class."""
+    """The input, the classifiers and our methods on features, by labels per class."""
     scores, methods = ("NMI", "R@1", "accuracy"), ("input", *CLASSIFIERS, *OURS)
     yield "data, labels per class", "", *scores
     for (kind, dataset), title in SETS.items():
@@ -130,9 +128,10 @@ def by_budget(*excluded: str) -> Lines:
         for n_labels in () if dataset in excluded else sorted(budgets):
             rows = finished(kind, dataset, methods, n_labels)
             columns = [cells(rows, score) for score in scores]
-            for name in filter(columns[-1].get, methods):
-                head = f"{title}, {n_labels}" * (name == methods[0])
-                yield head, named(name), *(found.get(name, "") for found in columns)
+            for name in methods:
+                if any(name in found for found in columns):
+                    head = f"{title}, {n_labels}" * (name == methods[0])
+                    yield head, named(name), *(found.get(name, "") for found in columns)
 
 
 def baselines(score: str, suffix: str = "") -> Lines:
@@ -145,10 +144,12 @@ def baselines(score: str, suffix: str = "") -> Lines:
     columns, sets = {}, []
     for (kind, dataset), title in SETS.items():
         rows = finished(kind, dataset, [*starts, *theirs, *ours])
-        if set(ours) <= {row["method"] for row in rows}:
-            found, tests = cells(rows, score), paired_tests(rows, best_of(rows, ours, score), score)
-            for name in found.keys() & set(theirs):
-                found[name] += "" if is_ahead(tests[name]) else " †"
+        if rows:
+            found = cells(rows, score)
+            if set(ours) <= {row["method"] for row in rows}:
+                tests = paired_tests(rows, best_of(rows, ours, score), score)
+                for name in found.keys() & {*CLASSIFIERS, *theirs}:
+                    found[name] += "" if is_ahead(tests[name]) else " †"
             columns[f"{title}, {rows[0]['labels_per_class']}"] = found
             sets.append(mean_scores(rows, score))
     columns |= mean_ranks(sets, [*theirs, *ours])
@@ -225,15 +226,21 @@ def change(scores: Mapping[str, Floats], name: str) -> str:
 
 
 def cells(rows: Sequence[Row], score: str) -> dict[str, str]:
-    """Mean and half interval of each method; the best is bold if ours are included."""
+    """Mean and half interval of each method; the best is bold if ours are included.
+
+    ‡ marks accuracies of the nearest class mean, measured before they were those of ``predict``.
+    """
     known = {line.method: line.scores[score] for line in score_table(rows).lines}
-    known = {name: cell for name, cell in known.items() if np.isfinite(cell.estimate.mean)}
+    early = {row["method"] for row in rows if "predicted" not in row} if score == "accuracy" else {}
     with_ours = any(name.removesuffix(SUFFIX) in (*OURS, WHOLE) for name in known)
     found = {}
     for name, cell in known.items():
-        mean = f"{cell.estimate.mean:.1f}"
-        bold = "**" * (cell.is_best and with_ours)
-        found[name] = f"{bold}{mean}{bold} ± {cell.estimate.half_width:.1f}"
+        if cell.estimate.n:
+            mean = f"{cell.estimate.mean:.1f}"
+            bold = "**" * (cell.is_best and with_ours)
+            by_means = name in early and name.removesuffix(SUFFIX) in (*OURS, *METRICS)
+            mark = " ‡" * by_means
+            found[name] = f"{bold}{mean}{bold} ± {cell.estimate.half_width:.1f}{mark}"
     return found
 
 

@@ -192,7 +192,8 @@ def baseline_lines(
 
     A line has mean and half interval, the lead of the best of ours, the p-value of the corrected
     t-test, and the published score of networks with as many labels. The last line names the
-    baselines that the best of ours does not beat significantly.
+    baselines that the best of ours does not beat significantly. Methods without the score, such as
+    classifiers without NMI, are left out.
 
     Parameters
     ----------
@@ -203,6 +204,8 @@ def baseline_lines(
         Methods.
     """
     best, first = best_of(rows, ours, score), rows[0]
+    lacking = {row["method"] for row in rows if row["scores"] and score not in row["scores"]}
+    theirs = [name for name in theirs if name not in lacking]
     tests = paired_tests(rows, best, score)
     published = published_scores(first["dataset"], first["labels_per_class"], score)
     yield f"{first['dataset']}, {budget_of(first).amount}: {score}"
@@ -233,7 +236,7 @@ def rank_lines(sets: Sequence[Mapping[str, float]], score: str) -> Iterator[str]
     """
     names = [name for name in sets[0] if all(np.isfinite(means[name]) for means in sets)]
     if failed := [name for name in sets[0] if name not in names]:
-        yield _wrapped(f"  without {', '.join(failed)}, which finished no run on some data set")
+        yield _wrapped(f"  without {', '.join(failed)}, which have no {score} on some data set")
     if len(names) < MIN_RANKED:
         return
     test = friedman_nemenyi([[means[name] for means in sets] for name in names])

@@ -128,17 +128,15 @@ class Loss(Term, _Base):
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
         """Refuse options of pytorch-metric-learning that would have no effect."""
-        for name in options.keys() & NOT_TAKEN.keys():
-            if name not in inspect.signature(cls.__init__).parameters:
-                _refuse(cls.__name__, name, options[name])
+        for name, value in options.items():
+            _refuse(cls, name, value)
         return super().__new__(cls)
 
     def __init__(self) -> None:
         nn.Module.__init__(self)  # pytorch-metric-learning's sets a distance and a reducer
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in NOT_TAKEN:
-            _refuse(type(self).__name__, name, value)
+        _refuse(type(self), name, value)
         super().__setattr__(name, value)
 
     def forward(
@@ -182,6 +180,11 @@ class Loss(Term, _Base):
             If a shape, dtype or device is wrong, embeddings, weights or parameters are not finite,
             labels or tuples are out of range, labels are missing without tuples, or a loss of rows
             gets ``ref_emb``.
+
+        Warns
+        -----
+        UserWarning
+            If the labels leave nothing to compare, so that the loss is 0.
         """
         who = type(self).__name__
         batch = as_batch(
@@ -224,7 +227,7 @@ class Loss(Term, _Base):
         warnings.warn(
             f"{who}: the batch must have {self.needs}; got {n} rows, {found}. The loss is 0. "
             "ssdml.networks.sampling.class_batches draws rows by class.",
-            stacklevel=4,
+            stacklevel=5,  # past two frames of torch
         )
 
     def _check_own(self, rows: torch.Tensor, who: str) -> None:
@@ -494,9 +497,12 @@ def _renumbered(indices_tuple: Any, starts: _Labeled, stops: _Labeled) -> tuple[
     return tuple(kept)
 
 
-def _refuse(who: str, name: str, value: Any) -> None:
-    found = value if value is None or isinstance(value, bool | Real) else type(value).__name__
-    raise TypeError(f"{who}: {name} must not be given; got {found}. {NOT_TAKEN[name]}")
+def _refuse(kind: type[Loss], name: str, value: Any) -> None:
+    """Raise on an option of pytorch-metric-learning, unless the loss has one of that name."""
+    if name not in NOT_TAKEN or name in inspect.signature(kind.__init__).parameters:
+        return
+    found = value if value is None or isinstance(value, Real) else type(value).__name__
+    raise TypeError(f"{kind.__name__}: {name} must not be given; got {found}. {NOT_TAKEN[name]}")
 
 
 def _kinds(base: type[Loss]) -> Iterator[type[Loss]]:

@@ -53,6 +53,13 @@ class Method:
         return estimator if self.wrapper is None else self.wrapper(estimator)
 
 
+def _logistic(random_state: int, n_jobs: int | None) -> Compared:
+    from sklearn.linear_model import LogisticRegression  # its n_jobs is deprecated
+
+    model = LogisticRegression(C=10.0, max_iter=1000, random_state=random_state)
+    return LabeledRowsClassifier(model, {"C": (10.0, 1.0, 100.0, 0.1, 1000.0)})
+
+
 def _self_training(random_state: int, n_jobs: int | None) -> Compared:
     from sklearn.linear_model import LogisticRegression
     from sklearn.semi_supervised import SelfTrainingClassifier
@@ -69,12 +76,7 @@ def _tabpfn(random_state: int, n_jobs: int | None) -> Compared:
 _HERE = "ssdml.experiments.methods"
 METHODS: dict[str, Factory] = {
     "input": Method(f"{_HERE}.estimators:InputFeatures"),
-    "logistic": Method(
-        "sklearn.linear_model:LogisticRegression",
-        C=10.0,
-        max_iter=1000,
-        wrapper=partial(LabeledRowsClassifier, grid={"C": (10.0, 1.0, 100.0, 0.1, 1000.0)}),
-    ),
+    "logistic": _logistic,
     "knn": Method(
         "sklearn.neighbors:KNeighborsClassifier",
         n_neighbors=1,

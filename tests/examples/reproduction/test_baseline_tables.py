@@ -57,6 +57,15 @@ def test_published_scores_are_shown_beside():
     assert not any("published" in line for line in (ours, nce))
 
 
+def test_classifiers_are_left_out_of_other_scores():
+    classifier, names = runs({"logistic": (93.0, 94.0)}, "accuracy"), ["lrml", "logistic"]
+    lines = list(baseline_lines(runs() + classifier, "NMI", ["ssdml"], names))
+    assert not any("logistic" in line for line in lines)
+    rows = runs(score="accuracy") + classifier
+    lines = list(baseline_lines(rows, "accuracy", ["ssdml"], names))
+    assert any(line.startswith("  logistic  ") for line in lines)
+
+
 def test_failed_methods_are_never_best():
     rows = runs({"ssdml": (None, None), "ssdml-paper": (1.0, 2.0)})
     assert best_of(rows, ["ssdml", "ssdml-paper"], "NMI") == "ssdml-paper"
@@ -69,10 +78,10 @@ def test_failed_methods_are_never_best():
 def test_failed_methods_are_named_and_not_ranked():
     one, other = {"a": 1.0, "b": 3.0, "c": 2.0, "d": 4.0}, {"a": 1.0, "b": 3.0, "c": 2.0}
     without, means, _ = rank_lines([one, other | {"d": np.nan}], "NMI")
-    assert without == "  without d, which finished no run on some data set"
+    assert without == "  without d, which have no NMI on some data set"
     assert means == "mean ranks by NMI: b 1.0, c 2.0, a 3.0"
     (alone,) = rank_lines([one, {"a": 1.0, "b": np.nan, "c": 2.0, "d": np.nan}], "NMI")
-    assert alone == "  without b, d, which finished no run on some data set"
+    assert alone == "  without b, d, which have no NMI on some data set"
 
 
 def test_ranks_are_listed_from_the_best():

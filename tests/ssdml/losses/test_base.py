@@ -420,9 +420,11 @@ def test_a_loss_may_have_a_distance_of_its_own():
     class Own(Loss):
         def __init__(self, distance):
             super().__init__()
-            self.power = distance
+            self.distance = distance
 
-    assert Own(distance=2).power == 2
+    assert Own(distance=2).distance == 2
+    with pytest.raises(TypeError, match="Own: reducer must not be given; got SumReducer"):
+        Own(distance=2).reducer = SumReducer()
 
 
 MINERS = {"triplets": get_all_triplets_indices, "pairs": get_all_pairs_indices}
