@@ -60,7 +60,7 @@ def blobs():
     return X, labels
 
 
-STAGES = ["neighbors", "labels", "round 1", "round 2"]
+STAGES = ["neighbors", "classes", "round 1", "round 2", "embedding"]
 
 
 @pytest.mark.usefixtures("callbacks")
@@ -79,7 +79,7 @@ def test_callback_sees_published_partitions(blobs):
     model = SSDML.paper(partition_size=30, random_state=0).set_callbacks(recorder)
     model.fit(*blobs)
     begun = [name for event, name in recorder.events if event == "begin"]
-    assert begun == ["fit", "neighbors", "labels", "partition 1", "partition 2", "partition 3"]
+    assert begun == ["fit", "neighbors", "classes", "partition 1", "partition 2", "partition 3"]
 
 
 def test_scikit_learn_progress_bar_and_scoring_monitor(blobs, callbacks, capsys):
@@ -106,7 +106,7 @@ def test_callback_is_torn_down_after_failure(blobs, monkeypatch):
         raise KeyboardInterrupt
 
     recorder = Recorder()
-    monkeypatch.setattr("ssdml.metric.estimator.propagate_labels", fail)
+    monkeypatch.setattr("ssdml.metric.estimator.learn_classes", fail)
     model = SSDML().set_callbacks(recorder)
     with pytest.raises(KeyboardInterrupt):
         model.fit(*blobs)
