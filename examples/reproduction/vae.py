@@ -63,9 +63,10 @@ def vae_codes(X: Array, n_codes: int, *, epochs: int = 100, random_state: int = 
         network = Autoencoder(X.shape[1], n_codes).to(device)
         optimizer = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
         for _ in range(epochs):
-            for batch in torch.randperm(len(rows), device=device).split(BATCH_SIZE):
+            order = torch.randperm(len(rows), device=device)
+            for batch in torch.split(order, BATCH_SIZE):  # type: ignore[no-untyped-call]
                 optimizer.zero_grad()
-                network.loss(rows[batch]).backward()
+                network.loss(rows[batch]).backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
         with torch.no_grad():
             codes: Array = network.mean(network.encoder(rows)).cpu().numpy()

@@ -49,7 +49,7 @@ def estimate_prior(evidence: Array, shares: Floats, n_labels: float) -> ClassPri
     Where its Kullback-Leibler divergence exceeds a threshold, expectation maximization [1]_ with a
     Dirichlet prior of a tenth of the rows estimates the shares; from twice the threshold on, the
     estimate replaces the shares, and between the two it is interpolated in logarithms. The
-    threshold is 0.1, or 0.18 (C - 1) / ``n_labels``^1.5 if that is less, but at least
+    threshold is 0.1, or 0.18 (C - 1) over ``n_labels`` to the power 1.5 if that is less, at least
     (C - 1) / n: the more labels and rows, the less of the divergence is chance.
 
     Parameters

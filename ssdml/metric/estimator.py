@@ -284,7 +284,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         alone = input_alone(X, distributions, self.n_components)
         scale = None if classes is None else classes.form.linear.column_scale
         state = State(rescaled(X, scale), labels, graph, distributions)
-        if len(np.unique(state.classes)) < 2:
+        if self.partition_size is None and len(np.unique(state.classes)) < 2:
             return alone._replace(fallback_reason=ONE_CLASS)
         form = None if classes is None else classes.form
         if self.partition_size is not None:

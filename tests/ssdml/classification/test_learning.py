@@ -184,7 +184,7 @@ def test_bounded_rows_are_learned_from(problem, monkeypatch):
 
 def test_work_of_many_classes_holds_out_fewer_labels(problem, monkeypatch):
     X, _, labels = problem
-    monkeypatch.setattr(learning, "MAX_PRODUCTS", 6 * 3 * 30 * 2)  # of two folds
+    monkeypatch.setattr(learning, "MAX_FOLD_PRODUCTS", 6 * 3 * 30 * 2)  # of two folds
     held_out = learned(X, labels)[0].held_out
     assert len(held_out.rows) == 12
     np.testing.assert_allclose(held_out.distributions.sum(axis=1), 1)

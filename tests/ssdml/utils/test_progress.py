@@ -61,6 +61,7 @@ def blobs():
 
 
 STAGES = ["neighbors", "classes", "round 1", "round 2", "embedding"]
+PARTITIONS = [f"partition {number}" for number in (1, 2, 3)]
 
 
 @pytest.mark.usefixtures("callbacks")
@@ -79,7 +80,7 @@ def test_callback_sees_published_partitions(blobs):
     model = SSDML.paper(partition_size=30, random_state=0).set_callbacks(recorder)
     model.fit(*blobs)
     begun = [name for event, name in recorder.events if event == "begin"]
-    assert begun == ["fit", "neighbors", "classes", "partition 1", "partition 2", "partition 3"]
+    assert begun == ["fit", "neighbors", "classes", *PARTITIONS, "embedding"]
 
 
 def test_scikit_learn_progress_bar_and_scoring_monitor(blobs, callbacks, capsys):
