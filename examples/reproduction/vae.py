@@ -64,7 +64,7 @@ def vae_codes(X: Array, n_codes: int, *, epochs: int = 100, random_state: int = 
         optimizer = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
         for _ in range(epochs):
             order = torch.randperm(len(rows), device=device)
-            for batch in torch.split(order, BATCH_SIZE):  # type: ignore[no-untyped-call]
+            for batch in torch.split(order, BATCH_SIZE):
                 optimizer.zero_grad()
                 network.loss(rows[batch]).backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
