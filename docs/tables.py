@@ -15,7 +15,10 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parents[1] / "examples"))
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
+from reproduction.loss_tables import by_method
+from reproduction.losses import ABLATION
 from reproduction.published import LABELS_PER_CLASS, published_name, published_scores, starred
+from reproduction.published_losses import PROXY_GML_ABLATION, published_differences
 from reproduction.tables import best_of, is_ahead
 
 from ssdml.experiments.analysis.statistics import friedman_nemenyi, mean_interval, paired_difference
@@ -32,7 +35,7 @@ DOCS = Path(__file__).resolve().parent
 RESULTS = DOCS / "results"
 PAGES = (
     DOCS.parent / "README.md",
-    *(DOCS / f"{name}.md" for name in ("why-and-when", "robust", "reproduction")),
+    *(DOCS / f"{name}.md" for name in ("why-and-when", "robust", "reproduction", "claims")),
     DOCS / "mathematics/networks.md",
 )
 MARKED = re.compile(r"(<!-- table: ([\w -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -79,6 +82,21 @@ ABLATIONS = {  # of our alternation
     "angle=35": "angle 35 degrees instead of 40",
     "angle=45": "45 degrees",
     "angle=55": "55 degrees",
+}
+LOSS_SETS = {
+    "digits": "digits",
+    "banking77": "Banking77",
+    "caltech101": "Caltech-101",
+    "fashion_mnist": "Fashion-MNIST",
+    "cifar10": "CIFAR-10",
+}
+CONTRASTIVE = {
+    "contrastive+da": "+ density adaptivity (DML-DA)",
+    "contrastive+da-free": "+ DML-DA without D⁰",
+    "contrastive+da-fixed": "+ DML-DA, fixed targets",
+    "contrastive+en": "+ entropy (EN)",
+    "contrastive+gor": "+ orthogonality (GOR)",
+    "contrastive+cgml": "+ graph consistency (CGML)",
 }
 Lines = Iterator[Sequence[str]]
 
@@ -223,6 +241,71 @@ def change(scores: Mapping[str, Floats], name: str) -> str:
     return ""
 
 
+def loss_scores(kind: str, score: str = "R@1") -> dict[str, dict[str, list[float]]]:
+    """Scores of the losses with all seeds, by title of the data set and by method."""
+    found = {}
+    for dataset, title in LOSS_SETS.items():
+        methods = by_method(succeeded(kind, dataset), score)
+        scores = {name: values for name, values in methods.items() if len(values) == SEEDS}
+        if scores:
+            found[title] = scores
+    return found
+
+
+def contrastive() -> Lines:
+    """The contrastive loss, and what a term adds to it, with published differences."""
+    found = loss_scores("losses")
+    yield "", *found, "printed: Cars-196, CUB, SOP"
+    for name in ("input", "contrastive"):
+        yield name, *(interval(scores.get(name)) for scores in found.values()), ""
+    for name, title in CONTRASTIVE.items():
+        printed = [f"{gain:+.1f}" for _, gain in published_differences(name, "contrastive")]
+        gaps = (gap(scores, name, "contrastive") for scores in found.values())
+        yield title, *gaps, ", ".join(printed)
+
+
+def ranking() -> Lines:
+    """The center ranking loss by its hinge."""
+    found = loss_scores("losses")
+    yield "", *found
+    for name, title in (("gcrl", "hinge per row"), ("gcrl-batch", "hinge around the sum")):
+        yield title, *(interval(scores.get(name)) for scores in found.values())
+    yield "difference", *(gap(scores, "gcrl-batch", "gcrl") for scores in found.values())
+
+
+def proxy_ablation() -> Lines:
+    """The whole of ProxyGML, and the change without its parts, with the poster's rows."""
+    found = {score: loss_scores("ablation", score) for score in ("NMI", "R@1")}
+    titles = [f"{title} {score}" for title in found["R@1"] for score in found]
+    yield "S^pos", "M", "L^p", *titles, "printed: Cars-196 NMI", "R@1"
+    columns = [found[score][title] for title in found["R@1"] for score in found]
+    whole = list(ABLATION)[-1]
+    for name, (*switches, nmi, recall) in zip(ABLATION, PROXY_GML_ABLATION, strict=True):
+        yield (
+            *("✓" * switch for switch in switches),
+            *(interval(of[name]) if name == whole else gap(of, name, whole) for of in columns),
+            f"{nmi:.1f}",
+            f"{recall:.1f}",
+        )
+
+
+def interval(values: Sequence[float] | None) -> str:
+    """Mean and half interval, or nothing."""
+    if values is None:
+        return ""
+    mean = mean_interval(values)
+    return f"{mean.mean:.1f} ± {mean.half_width:.1f}"
+
+
+def gap(scores: Mapping[str, Sequence[float]], name: str, base: str) -> str:
+    """Paired difference of two losses, bold if significant, or nothing."""
+    if not {name, base} <= scores.keys():
+        return ""
+    found = paired_difference(scores[name], scores[base])
+    bold = "**" * found.excludes_zero
+    return f"{bold}{found.mean:+.2f} ± {found.half_width:.2f}{bold}"
+
+
 def cells(rows: Sequence[Row], score: str) -> dict[str, str]:
     """Mean and half interval of each method; the best is bold if ours are included.
 
@@ -269,6 +352,9 @@ TABLES: Mapping[str, Callable[[], Lines]] = {
     "robust others": partial(of_robust_rows, robust.grid, *list(SCHEMES)[1:]),
     "robust harm": partial(of_robust_rows, robust.harmed),
     "robust variants": partial(of_robust_rows, robust.variants),
+    "contrastive": contrastive,
+    "ranking": ranking,
+    "proxy-gml": proxy_ablation,
 }
 
 
