@@ -239,6 +239,7 @@ def test_dependencies_match_the_imports():
     extras = CONFIG["project"]["optional-dependencies"].values()
     optional = {re.split(r"[<>=!~\[]", d)[0].lower() for extra in extras for d in extra}
     home = {"umap": ["umap-learn"], "sentence_transformers": ["sentence-transformers"]}
+    home |= {"pillow_heif": ["pillow-heif"]}
     home |= packages_distributions()  # the first need not be installed
     imported = {
         home.get(top, [top])[0].lower()

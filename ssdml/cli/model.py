@@ -105,7 +105,7 @@ def transform(
     import numpy as np
 
     from ssdml.cli.terminal import spinner
-    from ssdml.datasets.tables import read_npy
+    from ssdml.datasets.reading.arrays import read_npy
     from ssdml.utils.persistence import atomic_write, saved_class
 
     learned, X = _estimator(saved_class(model)).load(model), read_npy(x)
@@ -201,7 +201,7 @@ def _save(model: Any, out: Path) -> None:
 
 def _read_pair(rows: Path, labels: Path) -> tuple[Any, Any]:
     """Read samples and their labels."""
-    from ssdml.datasets.tables import read_npy
+    from ssdml.datasets.reading.arrays import read_npy
 
     X, y = read_npy(rows), read_npy(labels)
     _check_samples(rows, X)

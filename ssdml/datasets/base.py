@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ssdml.datasets.reading.summary import Summary
 from ssdml.utils.typing import Array, Ints
 
 __all__ = ["Dataset"]
@@ -35,6 +36,12 @@ class Dataset:
         all others.
     texts : ndarray of shape (n,), str, or None
         Texts from which the samples were computed, for display.
+    ids : ndarray of shape (n,), or None
+        Names or numbers of the samples in their file; of images, the names of their files.
+    columns : tuple of str, or None
+        Names of the features, or of the column of vectors or texts.
+    summary : Summary or None
+        What the file became; ``print(dataset.summary)``.
     """
 
     name: str
@@ -45,6 +52,9 @@ class Dataset:
     item_shape: tuple[int, ...] | None = None
     gallery: npt.NDArray[np.bool_] | None = None
     texts: npt.NDArray[np.object_] | None = None
+    ids: npt.NDArray[Any] | None = None
+    columns: tuple[str, ...] | None = None
+    summary: Summary | None = None
 
     def of_rows(self, rows: Any) -> Dataset:
         """Return the data set of these rows: a slice, indices or a mask.
@@ -55,30 +65,39 @@ class Dataset:
         >>> load_dataset("digits").of_rows(slice(3)).y
         array([0, 1, 2])
         """
-        names = ("test", "gallery", "texts")
+        names = ("test", "gallery", "texts", "ids")
         parts = {n: v[rows] for n in names if (v := getattr(self, n)) is not None}
         return replace(self, X=self.X[rows], y=self.y[rows], **parts)
 
 
 class RawItems(NamedTuple):
-    """Content of a file, before labels are encoded."""
+    """Content of a file, before labels are encoded and texts embedded."""
 
-    items: Any  # array (n, ...) or ImageFiles
+    items: Any  # array (n, ...) or ImageFiles; None if the texts are the samples
     labels: Array  # (n,), of any kind
     test: npt.NDArray[np.bool_] | None  # (n,), standard test rows
     gallery: npt.NDArray[np.bool_] | None = None  # (n,), gallery among them
     class_names: tuple[str, ...] | None = None  # if labels are indices into them
-    texts: npt.NDArray[np.object_] | None = None  # (n,), if the items are texts
+    texts: npt.NDArray[np.object_] | None = None  # (n,)
+    ids: npt.NDArray[Any] | None = None  # (n,)
+    columns: tuple[str, ...] | None = None  # of the features, vectors or texts
+    summary: Summary | None = None
 
 
 def stack_splits(train: RawItems, test: RawItems) -> RawItems:
     """Stack training and test rows, with the mask of the latter."""
     mask = np.arange(len(train.items) + len(test.items)) >= len(train.items)
     items = np.concatenate([train.items, test.items])
-    texts = [part.texts for part in (train, test) if part.texts is not None]
+    both_texts = [part.texts for part in (train, test) if part.texts is not None]
+    both_ids = [part.ids for part in (train, test) if part.ids is not None]
+    labels = [part.labels for part in (train, test)]
+    if len({"U" if part.dtype.kind == "U" else "" for part in labels}) > 1:
+        labels = [part.astype(object) for part in labels]  # NumPy would make texts of numbers
     return RawItems(
         items,
-        np.concatenate([train.labels, test.labels]),
+        np.concatenate(labels),
         mask,
-        texts=np.concatenate(texts) if len(texts) == 2 else None,
+        texts=np.concatenate(both_texts) if len(both_texts) == 2 else None,
+        ids=np.concatenate(both_ids) if len(both_ids) == 2 else None,
+        summary=train.summary,
     )

@@ -1,17 +1,27 @@
-"""Images that stay in their files, read, resized and cropped on access."""
+"""Images that stay in their files, read, turned upright, resized and cropped on access."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import operator
 import os
-from collections.abc import Iterable, Sequence
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 import numpy.typing as npt
+
+from ssdml.datasets.reading.pixels import as_bytes, opened_image
+from ssdml.utils.files import open_regular
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -30,8 +40,9 @@ class ImageFiles:
     Parameters
     ----------
     folder : path
+        May be a zip file.
     names : sequence of str
-        Paths of the files below the folder.
+        Paths of the files in it.
     size : int
         Side of the crop in pixels.
     enlarged : float
@@ -100,32 +111,56 @@ class ImageFiles:
 
     def missing(self) -> list[str]:
         """Return the names of missing files."""
+        if self.folder.is_file():
+            inside = set(self._archive().namelist())
+            return [name for name in self.names.tolist() if name not in inside]
         return [name for name in self.names.tolist() if not os.path.isfile(self.folder / name)]
 
     def fingerprint(self) -> bytes:
         """Compute the SHA-256 of names, file sizes, size and crop."""
         digest = hashlib.sha256(f"{self.size} {self.enlarged}".encode())
         for name in self.names.tolist():
-            digest.update(f"\n{name} {os.path.getsize(self.folder / name)}".encode())
+            digest.update(f"\n{name} {self._n_bytes(name)}".encode())
         return digest.digest()
 
+    def _n_bytes(self, name: str) -> int:
+        if self.folder.is_file():
+            return self._archive().getinfo(name).file_size
+        return os.path.getsize(self.folder / name)
+
+    def opened(self, name: str) -> AbstractContextManager[Image]:
+        """Open an image, in the folder or the zip file."""
+        if self.folder.is_file():
+            return opened_image(io.BytesIO(self._archive().read(name)), f"{self.folder}: {name}")
+        return _opened(self.folder / name)
+
+    def _archive(self) -> zipfile.ZipFile:
+        return _archive(self.folder, self.folder.stat().st_mtime_ns, os.getpid())
+
     def _read(self, name: str) -> Bytes:
-        path = self.folder / name
-        try:
-            from PIL import Image, UnidentifiedImageError
-        except ImportError as error:
-            raise ImportError("Reading images needs Pillow: pip install pillow") from error
-        try:
-            with Image.open(path) as image:
-                side = min(image.size) / self.enlarged  # of the crop
-                left, top = ((length - side) / 2 for length in image.size)
-                square = image.convert("RGB").resize(
-                    (self.size, self.size),
-                    Image.Resampling.BILINEAR,
-                    box=(left, top, left + side, top + side),
-                )
-        except FileNotFoundError:
-            raise
-        except (UnidentifiedImageError, OSError, SyntaxError) as error:
-            raise ValueError(f"{path} is not an image that Pillow can read ({error}).") from error
+        from PIL import Image as images
+
+        with self.opened(name) as image:
+            enough = round(2 * self.enlarged * self.size)
+            image.draft(None, (enough, enough))  # decode large JPEGs at a fraction of their size
+            whole = as_bytes(image)
+            side = min(whole.size) / self.enlarged  # of the crop
+            left, top = ((length - side) / 2 for length in whole.size)
+            square = whole.convert("RGB").resize(
+                (self.size, self.size),
+                images.Resampling.BILINEAR,
+                box=(left, top, left + side, top + side),
+            )
         return np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Image]:
+    with open_regular(path) as file, opened_image(file, path) as image:
+        yield image
+
+
+@lru_cache(maxsize=4)
+def _archive(path: Path, changed: int, process: int) -> zipfile.ZipFile:
+    """Open a zip file, once per process unless it changes."""
+    return zipfile.ZipFile(path)

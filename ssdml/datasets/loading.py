@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,11 +15,17 @@ import numpy as np
 from ssdml.datasets.base import Dataset, RawItems
 from ssdml.datasets.cifar import read_cifar_batches
 from ssdml.datasets.fine_grained import read_cars, read_cub, read_inshop, read_sop
+from ssdml.datasets.idx import read_idx_folder
 from ssdml.datasets.image_files import ImageFiles
-from ssdml.datasets.images import read_idx_folder, read_image_folder, read_image_zip
-from ssdml.datasets.tables import read_csv, read_npy_folder, read_npy_pair, read_npz, read_parquet
-from ssdml.datasets.texts import embed_texts
-from ssdml.utils.labels import encode_partial_labels
+from ssdml.datasets.reading.arrays import read_npy_folder, read_npy_pair
+from ssdml.datasets.reading.columns import Choice
+from ssdml.datasets.reading.delimited import COMPRESSED
+from ssdml.datasets.reading.image_folders import read_image_zip
+from ssdml.datasets.reading.paths import read_path
+from ssdml.datasets.reading.summary import Summary, counted, listed
+from ssdml.datasets.texts import WORDS, embed_texts
+from ssdml.utils.labels import NO_LABEL, encode_column, encode_partial_labels
+from ssdml.utils.typing import Array, Ints
 
 __all__ = ["DatasetStatus", "dataset_status", "encode_partial_labels", "load_dataset"]
 
@@ -61,52 +68,62 @@ LAYOUTS: dict[str, tuple[Layout, ...]] = {
 FASHION = "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot"
 CLASS_NAMES = {"fashion_mnist": tuple(FASHION.split(","))}
 
-FILE_READERS: dict[str, Reader] = {
-    ".npz": read_npz,
-    ".npy": read_npy_pair,
-    ".csv": read_csv,
-    ".parquet": read_parquet,
-    ".zip": read_image_zip,
-}
-
 
 def load_dataset(
     name_or_path: str | Path,
     *,
     data_dir: str | Path | None = None,
     text_model: str | None = None,
+    label: str | None = None,
+    text: str | None = None,
+    id: str | None = None,
+    features: str | Sequence[str] = (),
+    ignore: str | Sequence[str] = (),
+    no_label: str | Sequence[str] = (),
+    encoding: str | None = None,
 ) -> Dataset:
     """Load a known data set or a user's files. Nothing is downloaded.
 
     Parameters
     ----------
     name_or_path : str or Path
-        ``digits`` (scikit-learn's), ``mnist``, ``fashion_mnist``, ``cifar10``, ``banking77``,
-        ``caltech101`` (features of its photographs); ``cub`` (CUB-200-2011), ``cars`` (Cars-196),
-        ``sop`` (Stanford Online Products), ``inshop``, whose images stay in their files and whose
-        test classes differ; or
+        ``digits`` (scikit-learn's), ``mnist``, ``fashion_mnist``, ``cifar10``, ``banking77``;
+        ``cub`` (CUB-200-2011), ``cars`` (Cars-196), ``sop`` (Stanford Online Products), ``inshop``,
+        whose images stay in their files and whose test classes differ; or
 
+        - a table: ``.csv``, ``.tsv`` and other text with separators, ``.parquet``, ``.feather``,
+          ``.arrow``, ``.orc``, ``.jsonl``, ``.json``, ``.xlsx``; text may be compressed (``.gz``,
+          ``.bz2``, ``.xz``, ``.zst``);
         - ``data.npz`` with arrays ``X`` (n, d) or (n, height, width, ...), ``y`` (n,) and, for a
           standard split, a boolean ``test`` (n,);
         - ``X.npy`` with ``y.npy``, ``name_X.npy`` with ``name_y.npy``, or ``name.npy`` with
           ``name_y.npy``;
-        - ``data.csv`` or ``data.parquet``: numbers, and a label in column ``label`` or ``y``, or
-          the last; in Parquet the numbers may be one column of lists; both may have texts in column
-          ``text`` instead of numbers;
-        - a folder (or .zip) of class folders of images of one size, those without a label in
-          ``unlabeled``, optionally below ``train`` and ``test``; a folder with
+        - a folder (or .zip) of class folders of images, those without a label in ``unlabeled`` or
+          beside these folders, optionally below ``train`` and ``test``;
+        - a folder that Hugging Face's datasets saved, or of tables called train and test; one with
           ``{train,test}_{X,y}.npy`` and, for samples computed from texts,
           ``{train,test}_text.txt``, one per line.
     data_dir : str or Path, optional
         First folder to search for known data sets, before ``$SSDML_DATA`` and
         ``$XDG_CACHE_HOME/ssdml`` (``~/.cache/ssdml``).
     text_model : str, optional
-        For a column of texts: "words", or the name or folder of a sentence-transformers model,
-        whose embeddings are cached in the last of these folders.
+        For texts: "words", the default, or the name or folder of a sentence-transformers model,
+        whose embeddings are cached in the last of these folders. If given, texts are learned from
+        even if the table has numbers.
+    label, text, id : str, optional
+        Columns of a table; by default found by their names and contents, see Notes.
+    features, ignore : str or sequence of str
+        Columns that are the features, or that are left out; a pattern such as ``"f*"`` names all
+        that match.
+    no_label : str or sequence of str
+        Values that mean "no label", besides those of :func:`encode_partial_labels`.
+    encoding : str, optional
+        Of a table in text; by default UTF-8.
 
     Returns
     -------
     dataset : Dataset
+        ``dataset.summary`` tells what became features, labels, ids and texts.
 
     Raises
     ------
@@ -115,11 +132,23 @@ def load_dataset(
     NotADirectoryError
         If ``data_dir`` is not a folder.
     ValueError
-        If a file is damaged. Files of a known data set are compared with ``SHA256SUMS`` in the data
-        folder, if there is one.
+        If a file is damaged, a feature is not a number, or it is not clear which column is the
+        label. Files of a known data set are compared with ``SHA256SUMS`` in the data folder, if
+        there is one.
+
+    Warns
+    -----
+    ReadingWarning
+        If a column was left out that may be a feature, or the label was guessed.
 
     Notes
     -----
+    The labels are the column called label, labels, target, class, y, category, intent or species;
+    else, with a warning, the only column of short texts, or of integers, that occur again. A column
+    of distinct values called id or the like gives the ids. The samples are a column of vectors; or
+    images whose files a column names; or all columns of numbers that do not number the rows; or
+    the texts in a column called text or the like.
+
     The 60,000 images of a CIFAR-10 zip take about 8 seconds to decode; nothing is cached.
 
     Examples
@@ -128,31 +157,104 @@ def load_dataset(
     >>> digits.X.shape, digits.item_shape, digits.class_names[:3]
     ((1797, 64), (8, 8), ('0', '1', '2'))
     """
+    choice = Choice(label, text, id, names_of(features), names_of(ignore), text_model is not None)
+    dataset = read_dataset(
+        name_or_path,
+        choice,
+        data_dir=data_dir,
+        text_model=text_model,
+        no_label=names_of(no_label),
+        encoding=encoding,
+    )
+    if dataset.summary is not None:
+        dataset.summary.warn(stacklevel=2)
+    return dataset
+
+
+def names_of(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Return one or several names as a tuple.
+
+    Examples
+    --------
+    >>> names_of("a"), names_of(["a", "b"])
+    (('a',), ('a', 'b'))
+    """
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def read_dataset(
+    name_or_path: str | Path,
+    choice: Choice,
+    *,
+    data_dir: str | Path | None = None,
+    text_model: str | None = None,
+    no_label: Sequence[str] = (),
+    encoding: str | None = None,
+) -> Dataset:
+    """Load a data set as :func:`load_dataset` does, without warnings; texts become features."""
     name = str(name_or_path)
+    if name in LAYOUTS:
+        chosen = [k for k, v in vars(choice).items() if k not in ("texts", "needs_label") and v]
+        if chosen or text_model is not None:
+            raise ValueError(
+                f"load_dataset: {(*chosen, 'text_model')[0]} is for files of your own; got the "
+                f"data set {name!r}. Omit it, or name a path: ./{name}."
+            )
+        return _known(name, data_dir)
+    path = Path(name_or_path).expanduser()
+    if not path.exists():
+        message = (
+            f"{str(path)!r} is neither a data set ({', '.join(LAYOUTS)}) nor an existing path."
+        )
+        nearest = difflib.get_close_matches(str(path).lower(), LAYOUTS, n=1)
+        raise FileNotFoundError(message + "".join(f" Did you mean {n!r}?" for n in nearest))
+    raw = read_path(path, choice, encoding=encoding)
+    if raw.items is None:
+        assert raw.texts is not None
+        model = text_model or WORDS
+        cache = data_folders(None)[-1] / "embeddings"
+        raw = raw._replace(items=embed_texts(raw.texts, model, cache=cache))
+        if raw.summary is not None:
+            raw.summary.facts["features"] = described_model(model)
+            if text_model is None:
+                raw.summary.doubts.append(
+                    "the features are the words of the texts (TF-IDF), which tell topics apart but "
+                    "little else; name an encoder of sentences by --text-model MODEL "
+                    "(text_model='all-MiniLM-L6-v2'), or choose 'words'"
+                )
+    elif text_model is not None:
+        raise ValueError(
+            f"load_dataset: text_model must be None unless the samples are texts; got "
+            f"{text_model!r} and {path}. Omit it."
+        )
+    unpacked = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
+    return assembled(unpacked.stem, raw, no_label=no_label)
+
+
+def described_model(model: str) -> str:
+    """Describe a text model.
+
+    Examples
+    --------
+    >>> described_model("words")
+    'words of the texts (TF-IDF)'
+    """
+    if model == WORDS:
+        return "words of the texts (TF-IDF)"
+    return f"embeddings of the texts by {model}"
+
+
+def _known(name: str, data_dir: str | Path | None) -> Dataset:
     if name == "digits":
         return _digits()
-    if name in LAYOUTS:
-        root, layout = _find(name, data_dir)
-        place = root / layout.place
-        _verify_checksums(root, place)
-        try:
-            raw = layout.read(place)
-        except FileNotFoundError as error:
-            raise FileNotFoundError(f"{error} {place} must hold {layout.holds}.") from error
-        return _assemble(name, raw, CLASS_NAMES.get(name))
-    path = Path(name_or_path).expanduser()
-    reader = _path_reader(path)
-    if text_model is None:
-        return _assemble(path.stem, reader(path))
-    if reader not in (read_csv, read_parquet):
-        raise ValueError(
-            "load_dataset: text_model must be None unless the file is a .csv or .parquet; got "
-            f"{text_model!r} and {path}."
-        )
-    raw = read_csv(path, texts=True) if reader is read_csv else read_parquet(path, texts=True)
-    cache = data_folders(None)[-1] / "embeddings"
-    raw = raw._replace(items=embed_texts(raw.items, text_model, cache=cache), texts=raw.items)
-    return _assemble(path.stem, raw)
+    root, layout = _find(name, data_dir)
+    place = root / layout.place
+    _verify_checksums(root, place)
+    try:
+        raw = layout.read(place)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{error} {place} must hold {layout.holds}.") from error
+    return assembled(name, raw, CLASS_NAMES.get(name))
 
 
 class DatasetStatus(NamedTuple):
@@ -244,37 +346,66 @@ def describe_folders(folders: list[Path]) -> str:
     return ", ".join(f"{f}" if f.is_dir() else f"{f} (no such folder)" for f in folders)
 
 
-def _path_reader(path: Path) -> Reader:
-    if path.is_dir():
-        return read_npy_folder if (path / "train_X.npy").exists() else read_image_folder
-    if not path.exists():
-        message = (
-            f"{str(path)!r} is neither a data set ({', '.join(LAYOUTS)}) nor an existing path."
-        )
-        nearest = difflib.get_close_matches(str(path).lower(), LAYOUTS, n=1)
-        raise FileNotFoundError(message + "".join(f" Did you mean {n!r}?" for n in nearest))
-    if path.suffix.lower() not in FILE_READERS:
-        raise ValueError(
-            f"{path}: must be a folder of class folders of images or a file that ends in "
-            f"{', '.join(FILE_READERS)}; got {path.suffix!r}."
-        )
-    return FILE_READERS[path.suffix.lower()]
-
-
-def _assemble(name: str, raw: RawItems, class_names: tuple[str, ...] | None = None) -> Dataset:
-    codes, classes = encode_partial_labels(raw.labels)
+def assembled(
+    name: str,
+    raw: RawItems,
+    class_names: tuple[str, ...] | None = None,
+    *,
+    no_label: Sequence[str] = (),
+) -> Dataset:
+    """Encode the labels and flatten the samples of what a reader returned."""
+    where = name if raw.summary is None else raw.summary.title
+    codes, classes = _encoded(raw.labels, where, (*NO_LABEL, *no_label))
     class_names = class_names or raw.class_names
     rows, item_shape = _as_rows(raw.items)
+    names = tuple(class_names[c] if class_names else _class_name(c) for c in classes)
+    if raw.summary is not None:
+        _summarize(raw.summary, raw.labels, codes, names)
     return Dataset(
         name=name,
         X=rows,
         y=codes,
-        class_names=tuple(class_names[c] if class_names else str(c) for c in classes),
+        class_names=names,
         test=raw.test,
         item_shape=item_shape,
         gallery=raw.gallery,
         texts=raw.texts,
+        ids=raw.ids,
+        columns=raw.columns,
+        summary=raw.summary,
     )
+
+
+def _encoded(labels: Array, where: str, marks: Sequence[Any]) -> tuple[Ints, Array]:
+    """Encode labels; texts of whole numbers, such as "9" and "10", sort as numbers."""
+    codes, classes = encode_column(labels, f"{where}, labels", marks)
+    if classes.dtype.kind == "U" and all(re.fullmatch(r"-?\d+", c) for c in classes.tolist()):
+        order = np.argsort([int(c) for c in classes.tolist()], kind="stable")
+        ranks = np.append(np.argsort(order), -1)  # the last for no label
+        return ranks[codes], classes[order]
+    return codes, classes
+
+
+def _class_name(label: Any) -> str:
+    whole = isinstance(label, float | np.floating) and float(label).is_integer()
+    return str(int(label)) if whole else str(label)
+
+
+def _summarize(summary: Summary, labels: Array, codes: Ints, names: tuple[str, ...]) -> None:
+    """Complete the summary by the numbers of samples, labels and classes."""
+    n_without = int((codes < 0).sum())
+    without = labels[codes < 0].tolist()
+    marks = ", ".join(sorted({repr(mark) for mark in without}))
+    place = summary.facts.pop("labels", "")
+    fact = f"{counted(len(names), 'class', 'classes')} ({listed(names)})" if names else "none"
+    if n_without and names:
+        fact += f"; {n_without:,} of {len(codes):,} samples have none, marked {marks}"
+    summary.facts["labels"] = f"{place}: {fact}" if place else fact
+    summary.title = f"{summary.title}: {counted(len(codes), 'sample')}"
+    if len(names) == 1 and {"-1", "-1.0"} & {str(mark).strip() for mark in without}:
+        summary.doubts.append(
+            f"the only class is {names[0]!r}, as -1 means no label; if -1 is a class, rename it"
+        )
 
 
 def _as_rows(items: Any) -> tuple[Any, tuple[int, ...] | None]:

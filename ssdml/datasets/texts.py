@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -63,23 +64,58 @@ def embed_by_words(texts: npt.NDArray[np.object_]) -> npt.NDArray[np.float32]:
     >>> bool(rows[0] @ rows[1] > rows[0] @ rows[2])
     True
     """
-    from sklearn.decomposition import TruncatedSVD
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.preprocessing import normalize
-    from threadpoolctl import threadpool_limits
+    return WordFeatures.of(texts)(texts)
 
-    try:
-        weights = TfidfVectorizer(sublinear_tf=True).fit_transform(texts)
-    except ValueError as error:
-        raise ValueError(
-            f"texts must contain words of two letters or more; got {texts[0]!r} and others like "
-            f"it. Pass a sentence-transformers model as text_model: {INSTALL}."
-        ) from error
-    n_components = min(N_COMPONENTS, *(length - 1 for length in weights.shape))
-    if n_components > 0:
-        with threadpool_limits(1):  # sums on several threads vary in the last bits
-            weights = TruncatedSVD(n_components, random_state=0).fit_transform(weights)
-    else:
-        weights = weights.toarray()
-    rows: npt.NDArray[np.float32] = normalize(weights).round(DECIMALS).astype(np.float32)
-    return rows
+
+class WordFeatures(NamedTuple):
+    """The words of some texts, their weights, and the components of the weights.
+
+    A call embeds texts, new ones too, as `embed_by_words` describes.
+
+    Examples
+    --------
+    >>> texts = np.array(["a red car", "the red cars", "soup"], dtype=object)
+    >>> WordFeatures.of(texts)(np.array(["red soup"], dtype=object)).shape
+    (1, 2)
+    """
+
+    words: tuple[str, ...]
+    weights: npt.NDArray[np.float64]  # (n_words,), inverse document frequencies
+    components: npt.NDArray[np.float64] | None  # (n_components, n_words)
+
+    @classmethod
+    def of(cls, texts: npt.NDArray[np.object_]) -> WordFeatures:
+        """Count the words of texts and find their components."""
+        from sklearn.decomposition import TruncatedSVD
+        from sklearn.feature_extraction.text import TfidfVectorizer
+        from threadpoolctl import threadpool_limits
+
+        vectorizer = TfidfVectorizer(sublinear_tf=True)
+        try:
+            counts = vectorizer.fit_transform(texts)
+        except ValueError as error:
+            raise ValueError(
+                f"texts must contain words of two letters or more; got {texts[0]!r} and others "
+                f"like it. Pass a sentence-transformers model as text_model: {INSTALL}."
+            ) from error
+        words = tuple(vectorizer.get_feature_names_out().tolist())
+        n_components = min(N_COMPONENTS, *(length - 1 for length in counts.shape))
+        components = None
+        if n_components > 0:
+            with threadpool_limits(1):  # sums on several threads vary in the last bits
+                components = TruncatedSVD(n_components, random_state=0).fit(counts).components_
+        return cls(words, vectorizer.idf_, components)
+
+    def __call__(self, texts: npt.NDArray[np.object_]) -> npt.NDArray[np.float32]:
+        """Embed texts, (n, n_components)."""
+        from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.preprocessing import normalize
+        from threadpoolctl import threadpool_limits
+
+        vectorizer = TfidfVectorizer(sublinear_tf=True, vocabulary=self.words)
+        vectorizer.idf_ = self.weights
+        weights = vectorizer.transform(texts)
+        with threadpool_limits(1):
+            dense = weights.toarray() if self.components is None else weights @ self.components.T
+        rows: npt.NDArray[np.float32] = normalize(dense).round(DECIMALS).astype(np.float32)
+        return rows

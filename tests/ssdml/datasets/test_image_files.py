@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
+import zipfile
+
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.networks.data import as_samples
@@ -43,6 +46,88 @@ def test_images_of_every_mode_have_three_channels(tmp_path, mode):
     Image.new("RGB", (20, 20), "white").convert(mode).save(path)
     read = ImageFiles(tmp_path, [path.name], size=4)[0]
     np.testing.assert_array_equal(read, np.full((3, 4, 4), 255, np.uint8))
+
+
+TURNS = [2, 3, 4, 5, 6, 7, 8]  # EXIF's orientations other than upright
+
+
+@pytest.mark.parametrize("orientation", TURNS)
+def test_photographs_are_turned_upright(tmp_path, orientation, rng):
+    """The camera stores the inverse of the turn that EXIF asks for."""
+    upright = Image.fromarray(np.kron(rng.integers(0, 256, (2, 3)), np.ones((16, 16))).astype("u1"))
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    turned = next(
+        image
+        for turn in (None, *Image.Transpose)
+        for image in [upright if turn is None else upright.transpose(turn)]
+        if _as_seen(image, exif, tmp_path).tobytes() == upright.tobytes()
+    )
+    turned.save(tmp_path / "a.png", exif=exif)
+    upright.save(tmp_path / "b.png")
+    images = ImageFiles(tmp_path, ["a.png", "b.png"], size=16, enlarged=1.0)
+    np.testing.assert_array_equal(images[0], images[1])
+
+
+def _as_seen(image, exif, folder):
+    image.save(folder / "turned.png", exif=exif)
+    with Image.open(folder / "turned.png") as saved:
+        return ImageOps.exif_transpose(saved)
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "PA"])
+def test_transparent_pixels_are_white(tmp_path, mode):
+    clear = Image.new("RGBA", (8, 8), (200, 30, 30, 0)).convert(mode)
+    clear.save(tmp_path / ("a.tif" if mode == "PA" else "a.png"))
+    (name,) = (path.name for path in tmp_path.iterdir())
+    np.testing.assert_array_equal(ImageFiles(tmp_path, [name], size=4)[0], 255)
+
+
+def test_transparent_color_of_a_palette_is_white(tmp_path):
+    Image.new("P", (8, 8), 3).save(tmp_path / "a.gif", transparency=3)
+    np.testing.assert_array_equal(ImageFiles(tmp_path, ["a.gif"], size=4)[0], 255)
+
+
+@pytest.mark.parametrize(
+    ("values", "shade"),
+    [
+        (np.full((8, 8), 32768, np.uint16), 128),
+        (np.full((8, 8), 0.2, np.float32), 51),
+        (np.full((8, 8), 257 * 9, np.int32), 9),
+    ],
+)
+def test_deep_images_are_scaled_to_bytes(tmp_path, values, shade):
+    Image.fromarray(values).save(tmp_path / "a.tif")
+    np.testing.assert_array_equal(ImageFiles(tmp_path, ["a.tif"], size=4)[0], shade)
+
+
+def test_images_of_unknown_units_raise(tmp_path):
+    Image.fromarray(np.full((8, 8), -1000, np.float32)).save(tmp_path / "a.tif")
+    with pytest.raises(
+        ValueError, match=r"a\.tif: its pixels are from -1000 to -1000; scale them to 0"
+    ):
+        ImageFiles(tmp_path, ["a.tif"], size=4)[0]
+
+
+def test_large_photographs_are_decoded_small(tmp_path):
+    ramp = np.linspace(0, 255, 1600).astype(np.uint8)
+    image = Image.fromarray(np.broadcast_to(ramp[:, None, None], (1600, 2048, 3)))
+    image.save(tmp_path / "a.jpg", quality=95)
+    image.save(tmp_path / "a.png")
+    small, whole = ImageFiles(tmp_path, ["a.jpg", "a.png"], size=32)
+    np.testing.assert_allclose(small.astype(int), whole, atol=3)
+
+
+def test_images_in_a_zip_file_equal_those_in_a_folder(images, folder, tmp_path_factory):
+    path = tmp_path_factory.mktemp("zip") / "images.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in images.names.tolist():
+            archive.write(folder / name, name)
+    inside = ImageFiles(path, images.names, size=16)
+    for part in (inside, pickle.loads(pickle.dumps(inside))):
+        np.testing.assert_array_equal(np.stack(part.__getitems__(range(11))), np.stack([*images]))
+    assert inside.fingerprint() == images.fingerprint()
+    assert ImageFiles(path, ["0.png", "no.png"]).missing() == ["no.png"]
 
 
 def test_batch_equals_single_images(images):

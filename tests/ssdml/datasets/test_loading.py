@@ -186,10 +186,22 @@ def test_misspelled_name_gets_a_suggestion(name):
 
 
 def test_unknown_file_type_raises(tmp_path):
-    path = tmp_path / "items.xlsx"
-    path.write_text("")
-    with pytest.raises(ValueError, match=r"ends in \.npz, \.npy, \.csv, .*; got '\.xlsx'"):
-        load_dataset(path)
+    for suffix, way_out in (
+        (".doc", "Save it as"),
+        (".pkl", "Pickles can"),
+        (".xls", r"\.xlsx or"),
+    ):
+        path = tmp_path / f"items{suffix}"
+        path.write_text("")
+        message = rf"ends in \.npz, \.npy, \.csv, .*; got '\{suffix}'\. .*{way_out}"
+        with pytest.raises(ValueError, match=message):
+            load_dataset(path)
+
+
+def test_columns_are_chosen_in_own_files_only(tmp_path):
+    for chosen in ({"label": "a"}, {"text_model": "words"}, {"ignore": ["a"]}):
+        with pytest.raises(ValueError, match=rf"{next(iter(chosen))} is for files of your own"):
+            load_dataset("digits", **chosen)
 
 
 def write_npz(root):

@@ -11,6 +11,7 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from ssdml.datasets import load_dataset
+from ssdml.datasets.reading.summary import ReadingWarning
 from ssdml.datasets.texts import embed_by_words
 from ssdml.experiments import compare
 
@@ -66,11 +67,10 @@ def test_embeddings_are_cached_per_model(table):
     assert Letters.made == ["letters", "more letters"]
 
 
-def test_texts_without_model_raise(table):
-    with pytest.raises(
-        ValueError, match=r"must (have|contain) num.* besides the label.*pass --text-model"
-    ):
-        load_dataset(table)
+def test_texts_without_model_are_words_with_a_warning(table):
+    with pytest.warns(ReadingWarning, match=r"words of the texts .* by --text-model MODEL"):
+        mails = load_dataset(table)
+    np.testing.assert_array_equal(mails.X, load_dataset(table, text_model="words").X)
 
 
 def test_missing_package_says_what_to_install(table, monkeypatch):
@@ -83,7 +83,7 @@ def test_numbers_take_no_text_model(tmp_path):
     path = tmp_path / "numbers.csv"
     path.write_text("a,b,label\n1,2,x\n3,4,y\n")
     np.testing.assert_array_equal(load_dataset(path).X, [[1, 2], [3, 4]])
-    with pytest.raises(ValueError, match=r"numbers\.csv: must have a column .text.; got \['a'"):
+    with pytest.raises(ValueError, match=r"numbers\.csv: must have columns of texts besides"):
         load_dataset(path, text_model="letters")
     np.savez(tmp_path / "n.npz", X=np.eye(2), y=[0, 1])
     with pytest.raises(ValueError, match=r"text_model must be None .*'letters' and .*n\.npz"):
@@ -93,7 +93,7 @@ def test_numbers_take_no_text_model(tmp_path):
 def test_missing_text_is_named(tmp_path):
     path = tmp_path / "mails.parquet"
     pd.DataFrame({"text": ["a", None], "label": ["x", "y"]}).to_parquet(path)
-    with pytest.raises(ValueError, match=r"column .text. must contain texts; got None in row 1"):
+    with pytest.raises(ValueError, match=r"row 1, column 'text': an empty cell must be a text"):
         load_dataset(path, text_model="letters")
 
 

@@ -1,23 +1,21 @@
-"""Readers of arrays and tables."""
+"""Readers of NumPy's files."""
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
-import pandas as pd
-import polars as pl
 import pytest
 
-from ssdml.datasets.tables import (
+from ssdml.datasets import load_dataset
+from ssdml.datasets.reading.arrays import (
     label_file,
-    read_csv,
+    read_arrays,
     read_npy,
     read_npy_folder,
     read_npy_pair,
     read_npz,
-    read_parquet,
 )
+from ssdml.datasets.reading.columns import Choice
+from ssdml.datasets.reading.summary import ReadingWarning
 
 X = np.array([[0.5, 1.0], [2.0, -3.0], [4.0, 0.25]])
 Y = np.array(["cat", "dog", "cat"])
@@ -34,8 +32,79 @@ def test_npz_with_optional_test_mask(tmp_path):
     np.savez(path, X=X, y=Y)
     assert_read(read_npz(path))
     test = np.array([False, True, False])
-    np.savez(path, X=X, y=Y, test=test, notes=np.array("ignored"))
+    np.savez(path, X=X, y=Y, test=test, notes=np.array("ignored"), more=np.array([None]))
     assert_read(read_npz(path), test=test)
+    assert read_npz(path).summary.left_out == {"notes": "other arrays", "more": "other arrays"}
+
+
+@pytest.mark.parametrize(
+    ("samples", "labels"),
+    [
+        ("x", "Y"),
+        ("data", "target"),
+        ("embeddings", "labels"),
+        ("features", "label"),
+        ("arr_0", "arr_1"),
+    ],
+)
+def test_npz_with_other_usual_names(tmp_path, samples, labels):
+    np.savez(tmp_path / "items.npz", **{samples: X, labels: Y[:, None]})
+    assert_read(read_npz(tmp_path / "items.npz"))
+
+
+@pytest.mark.parametrize("names", ["x_{}, y_{}", "{}_images, {}_labels", "X_{}, y_{}"])
+@pytest.mark.parametrize("held_out", ["test", "val"])
+def test_npz_with_parts(tmp_path, names, held_out):
+    rows = {"train": [0, 1], held_out: [2]}
+    samples, labels = names.split(", ")
+    arrays = {samples.format(part): X[r] for part, r in rows.items()}
+    arrays |= {labels.format(part): Y[r] for part, r in rows.items()}
+    np.savez(tmp_path / "items.npz", **arrays)
+    assert_read(read_npz(tmp_path / "items.npz"), test=[False, False, True])
+
+
+def test_validation_rows_are_training_rows_beside_a_test(tmp_path):
+    arrays = {f"x_{part}": X[[i]] for i, part in enumerate(("train", "val", "test"))}
+    arrays |= {f"y_{part}": Y[[i]] for i, part in enumerate(("train", "val", "test"))}
+    np.savez(tmp_path / "items.npz", **arrays)
+    assert_read(read_npz(tmp_path / "items.npz"), test=[False, False, True])
+
+
+def test_npz_with_unknown_names_is_read_by_shape(tmp_path):
+    np.savez(tmp_path / "items.npz", p=X, q=Y)
+    with pytest.warns(ReadingWarning, match="array 'p' holds the samples and 'q' the labels"):
+        mine = load_dataset(tmp_path / "items.npz")
+    np.testing.assert_array_equal(mine.X, X)
+    np.savez(tmp_path / "items.npz", p=X, q=Y, r=Y[::-1])
+    assert_read(read_npz(tmp_path / "items.npz", Choice(features=("p",), label="r")), Y[::-1])
+
+
+def test_npz_with_texts_and_ids(tmp_path):
+    path, texts = tmp_path / "items.npz", np.array(["one", "two", "three"])
+    np.savez(path, X=X, y=Y, text=texts, ids=[7, 8, 9])
+    assert read_npz(path).texts.tolist() == texts.tolist()
+    assert read_npz(path).ids.tolist() == [7, 8, 9]
+    np.savez(path, X=texts, y=Y)
+    raw = read_npz(path)
+    assert raw.items is None
+    assert raw.texts.tolist() == texts.tolist()
+
+
+def test_labels_need_not_be_there_for_predictions(tmp_path):
+    np.savez(tmp_path / "items.npz", X=X)
+    np.save(tmp_path / "items.npy", X)
+    choice = Choice(needs_label=False)
+    assert_read(read_npz(tmp_path / "items.npz", choice), ["", "", ""])
+    assert_read(read_npy_pair(tmp_path / "items.npy", choice), ["", "", ""])
+
+
+def test_samples_and_labels_in_two_files(tmp_path):
+    np.save(tmp_path / "a.npy", X)
+    np.save(tmp_path / "b.npy", Y)
+    assert_read(read_arrays(tmp_path / "a.npy", tmp_path / "b.npy"))
+    np.save(tmp_path / "b.npy", Y[:2])
+    with pytest.raises(ValueError, match=r"b\.npy: y must have 3 labels, one per row; got"):
+        read_arrays(tmp_path / "a.npy", tmp_path / "b.npy")
 
 
 @pytest.mark.parametrize("n_channels", [1, 3])
@@ -65,7 +134,16 @@ def test_several_arrays_are_not_an_npy(tmp_path):
         ({"X": Y[:, None], "y": Y}, "X must be an array of numbers .*dtype <U3"),
         ({"X": X[:0], "y": Y[:0]}, r"X must be an array of numbers .*; got shape \(0, 2\)"),
         ({"X": X, "y": Y, "test": [0, 1, 0]}, "test must have 3 booleans, one per row"),
-        ({"X": X, "y": Y.astype(object)}, "cannot be read .*Save plain arrays"),
+        ({"X": X, "y": Y.astype(object)}, "y cannot be read .*Save plain arrays"),
+        (
+            {"X": X, "y": np.eye(3)},
+            r"y must have 3 .* \(3, 3\)\. If they are one-hot, save",
+        ),
+        ({"X": np.where(X < 0, np.nan, X), "y": Y}, "X must be finite; got nan at row 1, column 1"),
+        (
+            {"p": X, "q": Y, "r": Y},
+            r"must contain arrays X and y; got \['p', 'q', 'r'\]\. Name",
+        ),
     ],
 )
 def test_invalid_npz_is_named(tmp_path, arrays, message):
@@ -140,114 +218,3 @@ def test_folder_of_training_and_test_pairs(tmp_path):
         ValueError, match=r"train_text\.txt: must contain 2 lines, one per row; got 1"
     ):
         read_npy_folder(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a,b,label\n0.5,1,cat\n2,-3,dog\n4,0.25,cat\n",
-        "Label,a,b\ncat,0.5,1\ndog,2,-3\ncat,4,0.25\n",
-        "a,y,b\n0.5,cat,1\n2,dog,-3\n4,cat,0.25\n",
-        "a,b,species\n0.5,1,cat\n2,-3,dog\n\n4,0.25,cat\n",
-        "0.5,1,cat\n2,-3,dog\n4,0.25,cat\n",
-        '\ufeff"a","b","label"\r\n"0.5","1","cat"\r\n2,-3,"dog"\r\n4,0.25,cat\r\n',
-    ],
-    ids=["last", "first", "y", "unnamed", "no header", "spreadsheet"],
-)
-def test_csv_finds_its_label(tmp_path, text):
-    path = tmp_path / "items.csv"
-    path.write_bytes(text.encode())
-    assert_read(read_csv(path))
-
-
-def test_binary_csv_is_named(tmp_path):
-    (tmp_path / "items.csv").write_bytes("größe,label\n1,x\n".encode("latin-1"))
-    message = r"items\.csv: cannot be read \(.*can't decode.*\)\. Save it as text in UTF-8\."
-    with pytest.raises(ValueError, match=message):
-        read_csv(tmp_path / "items.csv")
-
-
-def test_integer_labels_and_empty_labels(tmp_path):
-    path = tmp_path / "items.csv"
-    path.write_text("a,b,y\n0.5,1,10\n2,-3,\n4,0.25,9\n")
-    assert_read(read_csv(path), labels=[10, -1, 9])
-    path.write_text("a,b,y\n0.5,1,10\n2,-3,-1\n4,0.25,b\n")
-    assert_read(read_csv(path), labels=["10", "-1", "b"])
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", ": must contain at least two columns"),
-        ("1\n2\n", ": must contain at least two columns"),
-        ("a,label\n", r": X must be an array of numbers .*; got shape \(0, 1\)"),
-        ("a,b,label\n1,2,x\n\n1,x\n", ", line 4: must have 3 columns; got 2"),
-        ("a,b,label\n1,,x\n", ", line 2: must contain numbers besides the label; got ''"),
-        (
-            "a,b,label\n1,2,x\n1,two,x\n",
-            ", line 3: must contain numbers besides the label; got 'two'",
-        ),
-    ],
-)
-def test_invalid_csv_line_is_named(tmp_path, text, message):
-    path = tmp_path / "items.csv"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=rf"items\.csv{message}"):
-        read_csv(path)
-
-
-@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
-@pytest.mark.parametrize(
-    "columns",
-    [
-        {"a": X[:, 0], "b": X[:, 1], "label": Y},
-        {"y": Y, "text": ["one", "two", "three"], "a": X[:, 0], "b": X[:, 1]},
-        {"id": [7, 8, 9], "vector": X.tolist(), "species": Y},
-    ],
-    ids=["columns", "text beside", "lists"],
-)
-def test_parquet_with_columns_of_numbers_or_lists(tmp_path, frame, columns):
-    path = tmp_path / "items.parquet"
-    table = frame({name: list(values) for name, values in columns.items()})
-    (table.to_parquet if frame is pd.DataFrame else table.write_parquet)(path)
-    assert_read(read_parquet(path))
-
-
-def test_parquet_keeps_categories_and_missing_labels(tmp_path):
-    path = tmp_path / "items.parquet"
-    labels = pd.Categorical(["cat", None, "cat"])
-    pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "label": labels}).to_parquet(path)
-    assert_read(read_parquet(path), labels=["cat", None, "cat"])
-
-
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        (
-            {"a": ["x"], "label": ["y"]},
-            r"must have numeric columns besides the label; got \['a'\]",
-        ),
-        ({"a": [[1.0], [1.0, 2.0]], "y": [0, 1]}, "the lists of 'a' must have the same length"),
-        ({"a": [[1.0], None], "y": [0, 1]}, "the lists of 'a' must have the same length"),
-        ({"a": [], "y": []}, "must contain rows; got none"),
-    ],
-)
-def test_invalid_parquet_is_named(tmp_path, columns, message):
-    path = tmp_path / "items.parquet"
-    pl.DataFrame(columns).write_parquet(path)
-    with pytest.raises(ValueError, match=rf"items\.parquet: {message}"):
-        read_parquet(path)
-
-
-def test_truncated_parquet_is_named(tmp_path):
-    path = tmp_path / "items.parquet"
-    pl.DataFrame({"a": X[:, 0], "y": Y}).write_parquet(path)
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(ValueError, match=r"items\.parquet: cannot be read"):
-        read_parquet(path)
-
-
-def test_missing_pyarrow_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match="needs pyarrow: pip install pyarrow"):
-        read_parquet(tmp_path / "items.parquet")

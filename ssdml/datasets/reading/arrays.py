@@ -1,0 +1,233 @@
+"""Readers of NumPy's files: .npz, .npy with labels beside it, folders of these."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ssdml.datasets.base import RawItems, stack_splits
+from ssdml.datasets.reading.columns import Choice
+from ssdml.datasets.reading.summary import Summary
+from ssdml.utils.files import check_regular
+from ssdml.utils.typing import Array
+from ssdml.utils.validation import check_finite, has_channels_first
+
+SAMPLES = ("x", "data", "features", "embeddings", "embedding", "images", "vectors", "arr_0")
+LABELS = ("y", "labels", "label", "targets", "target", "arr_1")
+TEXTS, IDS = ("text", "texts"), ("ids", "id", "names", "filenames")
+PART = re.compile(
+    r"(?P<part>train|valid|val|test)_(?P<name>.+)|(?P<first>.+)_(?P<last>train|valid|val|test)"
+)
+_PLAIN_ARRAYS = "Save plain arrays of numbers or strings: objects are not unpickled."
+
+
+def read_npz(path: Path, choice: Choice | None = None) -> RawItems:
+    """Read an array of samples and one of labels, by usual names or by shape.
+
+    The names are X, data, features, embeddings, images and y, labels, targets in any case;
+    ``train_`` and ``test_`` before or after them, or a boolean array ``test``, make a standard
+    split. Arrays of texts and ids may be beside them.
+    """
+    check_regular(path)
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            return _read_archive(path, archive, choice or Choice())
+    except (OSError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path}: cannot be read ({error}). {_PLAIN_ARRAYS}") from error
+
+
+def _read_archive(path: Path, archive: Any, choice: Choice) -> RawItems:
+    parts: dict[str, dict[str, str]] = {"": {name.lower(): name for name in archive.files}}
+    for name in archive.files:
+        if match := PART.fullmatch(name.lower()):
+            part = (match["part"] or match["last"]).removesuffix("id")
+            parts.setdefault(part, {})[match["name"] or match["first"]] = name
+    has_split = "train" in parts and not parts[""].keys() & {"x", "y"} and not choice.features
+    if not has_split:
+        return _read_part(path, archive, parts[""], choice)
+    read = {part: _read_part(path, archive, parts[part], choice) for part in parts if part}
+    held_out = read.pop("test" if "test" in read else "val", None)
+    train = read.pop("train")
+    for other in read.values():
+        train = stack_splits(train, other)._replace(test=None)
+    return train if held_out is None else stack_splits(train, held_out)
+
+
+def _read_part(path: Path, archive: Any, keys: Mapping[str, str], choice: Choice) -> RawItems:
+    """Read the arrays of which ``keys`` are the names in lower case."""
+    wanted = choice.features[0] if choice.features else None
+    samples, labels = _key(keys, SAMPLES, wanted), _key(keys, LABELS, choice.label)
+    doubts = []
+    if samples is None or (labels is None and choice.needs_label):
+        samples, labels = _by_shape(path, archive, samples, labels, choice)
+        doubts.append(
+            f"array {samples!r} holds the samples and {labels!r} the labels, by their shapes; to "
+            "name others, pass --features NAME --label NAME (features=['NAME'], label='NAME')"
+        )
+    X = _array(path, archive, samples)
+    y = np.full(len(X), "") if labels is None else _array(path, archive, labels)
+    test = _array(path, archive, "test") if "test" in archive.files else None
+    raw = _checked(path, X, y, test, (samples, labels or "y"))
+    used = {samples, labels, "test"}
+    for role, names, named in (("texts", TEXTS, choice.text), ("ids", IDS, choice.id)):
+        name = _key(keys, names, named)
+        array = None if name is None else _array(path, archive, name)
+        if array is not None and array.shape == (len(X),):
+            used.add(name)
+            column = array.astype(object)
+            raw = raw._replace(texts=column) if role == "texts" else raw._replace(ids=column)
+    assert raw.summary is not None
+    raw.summary.left_out |= {n: "other arrays" for n in keys.values() if n not in used}
+    raw.summary.doubts.extend(doubts)
+    return raw
+
+
+def _key(keys: Mapping[str, str], usual: Sequence[str], named: str | None) -> str | None:
+    """Return the array that the user names, or else that has a usual name."""
+    if named is not None:
+        return next((key for name, key in keys.items() if named in (key, name)), None)
+    return next((keys[name] for name in usual if name in keys), None)
+
+
+def _by_shape(
+    path: Path, archive: Any, samples: str | None, labels: str | None, choice: Choice
+) -> tuple[str, str]:
+    """Find the only matrix and the only column of as many rows."""
+    shapes = {}
+    for name in archive.files:
+        try:
+            shapes[name] = archive[name].shape
+        except ValueError:  # objects
+            continue
+    matrices = [samples] if samples else [n for n, shape in shapes.items() if len(shape) > 1]
+    if len(matrices) == 1 and not choice.features and choice.label is None:
+        n = shapes[matrices[0]][:1]
+        columns = [labels] if labels else [k for k, s in shapes.items() if s in (n, (*n, 1))]
+        columns = [name for name in columns if name.lower() not in ("test", *TEXTS, *IDS)]
+        if len(columns) == 1:
+            return matrices[0], columns[0]
+    raise ValueError(
+        f"{path}: must contain arrays X and y; got {archive.files}. Name them: --features NAME "
+        "--label NAME (features=['NAME'], label='NAME')."
+    )
+
+
+def _array(path: Path, archive: Any, name: str) -> Array:
+    try:
+        array: Array = archive[name]
+    except ValueError as error:
+        raise ValueError(f"{path}: {name} cannot be read ({error}). {_PLAIN_ARRAYS}") from error
+    return array
+
+
+def read_npy_pair(path: Path, choice: Choice | None = None) -> RawItems:
+    """Read ``X.npy`` with ``y.npy``, or ``name_X.npy`` with ``name_y.npy``."""
+    labels = label_file(path)
+    if not labels.is_file():
+        if choice is not None and not choice.needs_label:
+            X = read_npy(path)
+            return _checked(path, X, np.full(len(X), ""), None)
+        raise FileNotFoundError(f"{path}: its labels must be in {labels}, which is missing.")
+    return _checked(path, read_npy(path), read_npy(labels), None)
+
+
+def read_arrays(rows: Path, labels: Path) -> RawItems:
+    """Read samples and labels from two .npy files."""
+    return _checked(rows, read_npy(rows), read_npy(labels), None, labels=labels)
+
+
+def label_file(path: Path) -> Path:
+    """Return the file of the labels: a final ``X`` becomes ``y``, otherwise ``_y`` is appended."""
+    ends_in_x = path.stem == "X" or path.stem.endswith("_X")
+    return path.with_stem(f"{path.stem[:-1]}y" if ends_in_x else f"{path.stem}_y")
+
+
+def read_npy(path: Path, *, in_place: bool = False) -> npt.NDArray[Any]:
+    """Read a .npy file without objects; memory-mapped if ``in_place``."""
+    if path.is_dir() or path.suffix == ".npz":
+        kind = "a folder" if path.is_dir() else "several arrays"
+        raise ValueError(f"{path} must be a .npy file with one array; got {kind}.")
+    check_regular(path)
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(np.lib.format.MAGIC_PREFIX))
+        if start != np.lib.format.MAGIC_PREFIX:
+            raise ValueError(f"not written by np.save: it begins with {start!r}")
+        array: npt.NDArray[Any] = np.load(
+            path, allow_pickle=False, mmap_mode="r" if in_place else None
+        )
+        return array
+    except (ValueError, OSError, EOFError) as error:
+        raise ValueError(f"{path}: cannot be read ({error}). {_PLAIN_ARRAYS}") from error
+
+
+def read_npy_folder(folder: Path) -> RawItems:
+    """Read ``{train,test}_{X,y}.npy`` and optionally ``{train,test}_text.txt``, one per line."""
+    return stack_splits(_read_npy_part(folder, "train"), _read_npy_part(folder, "test"))
+
+
+def _read_npy_part(folder: Path, part: str) -> RawItems:
+    items = read_npy_pair(folder / f"{part}_X.npy")
+    path = folder / f"{part}_text.txt"
+    if not path.is_file():
+        other = next(folder.glob("*_text.txt"), None)
+        if other is None:
+            return items
+        raise FileNotFoundError(f"{path} is missing, while {other.name} exists.")
+    lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    if len(lines) != len(items.items):
+        raise ValueError(
+            f"{path}: must contain {len(items.items)} lines, one per row; got {len(lines)}."
+        )
+    return items._replace(texts=np.array(lines, dtype=object))
+
+
+def _checked(
+    path: Path,
+    items: npt.NDArray[Any],
+    y: npt.NDArray[Any],
+    test: Any,
+    names: tuple[str, str] = ("X", "y"),
+    *,
+    labels: Path | None = None,
+) -> RawItems:
+    """Check arrays against each other; texts may be the samples."""
+    holds_texts = items.ndim == 1 and items.dtype.kind == "U"
+    is_numeric = items.dtype.kind in "biuf" and items.ndim > 1 and 0 not in items.shape
+    if not (holds_texts or is_numeric):
+        one = " Save X.reshape(-1, 1) if a sample is one number." if items.ndim == 1 else ""
+        raise ValueError(
+            f"{path}: {names[0]} must be an array of numbers (n, d) or of images (n, height, width["
+            f", channels]); got shape {items.shape}, dtype {items.dtype}.{one}"
+        )
+    y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+    if y.ndim != 1 or len(y) != len(items):
+        columns = " If they are one-hot, save y.argmax(axis=1)." if y.ndim > 1 else ""
+        raise ValueError(
+            f"{labels or path}: {names[1]} must have {len(items)} labels, one per row; got shape "
+            f"{y.shape}.{columns}"
+        )
+    if test is not None and (test.dtype != bool or test.shape != y.shape):
+        raise ValueError(
+            f"{path}: test must have {len(items)} booleans, one per row; "
+            f"got shape {test.shape}, dtype {test.dtype}."
+        )
+    summary = Summary(str(path), {"samples": f"array {names[0]}, {_by(items.shape)}"})
+    if holds_texts:
+        return RawItems(None, y, test, texts=items.astype(object), summary=summary)
+    if items.dtype.kind == "f":
+        check_finite(items.reshape(len(items), -1), str(path), names[0])
+    if has_channels_first(items.shape[1:]):
+        items = np.moveaxis(items, 1, -1)
+    return RawItems(items, y, test, summary=summary)
+
+
+def _by(shape: tuple[int, ...]) -> str:
+    return " x ".join(f"{length:,}" for length in shape)

@@ -1,0 +1,316 @@
+"""What the columns of a table hold: numbers, texts, vectors, images; and their values."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import gammaln
+
+from ssdml.datasets.reading.table import Table
+from ssdml.utils.typing import Array, Floats
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Mask = npt.NDArray[np.bool_]
+
+MISSING = ("", "nan", "na", "n/a", "#n/a", "<na>", "null", "none", "nat", "?")
+POINT = r"^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$|^[+-]?inf(inity)?$"
+COMMA = r"^[+-]?(\d{1,3}(\.\d{3})+|\d+)?(,\d*)?(e[+-]?\d+)?$"  # dots between thousands
+THOUSANDS = r"^[+-]?[1-9]\d{0,2}(,\d{3})+$"
+BRACKETS = re.compile(r"\s*\[.*\]\s*", re.DOTALL)
+LARGEST = 2**53  # beyond it, floats are no longer exact integers
+UNLIKELY = 1e-4  # probability for independent rows
+
+
+class Numbers(NamedTuple):
+    """A column as numbers, and its cells that are none."""
+
+    values: Floats  # (n,), NaN where there is no number
+    missing: Mask
+    wrong: Mask  # neither a number nor missing
+
+
+class Cells:
+    """The columns of a table by their content.
+
+    The kinds are "number", "text", "vector", "image", "date", "empty" and "other". Text is "number"
+    if at least half of its cells that are not missing are numbers, with decimal points or, in the
+    whole table, decimal commas.
+
+    Parameters
+    ----------
+    table : Table
+    apart : collection of str
+        Columns that do not decide about decimal commas.
+    """
+
+    def __init__(self, table: Table, apart: Collection[str] = ()) -> None:
+        self.table, self.decimal_commas = table, False
+        self._columns = {name: _plain(table.columns[name]) for name in table.columns.column_names}
+        self._numbers: dict[str, Numbers] = {}
+        names = [n for n, column in self._columns.items() if n not in apart and is_text(column)]
+        self._read_decimal_commas(names)
+
+    def __getitem__(self, name: str) -> pa.ChunkedArray:
+        return self._columns[name]
+
+    def _read_decimal_commas(self, names: list[str]) -> None:
+        """Take commas for decimal points in all columns if one of numbers has them."""
+        found = next((name for name in names if self._has_decimal_commas(name)), None)
+        if found is None:
+            return
+        commas = {name: _numbers_of_text(self._columns[name], comma=True) for name in names}
+        for name in names:
+            lost = commas[name].wrong & ~self.numbers(name).wrong
+            if lost.any() and self.kind(name) == "number":
+                self.refuse(
+                    name,
+                    int(lost.argmax()),
+                    f"has a decimal point, while column {found!r} has decimal commas",
+                )
+        self._numbers |= commas
+        self.decimal_commas = True
+
+    def _has_decimal_commas(self, name: str) -> bool:
+        import pyarrow.compute as pc
+
+        column = self._columns[name]
+        if not pc.any(pc.match_substring(column, ",")).as_py():
+            return False
+        new, old = _numbers_of_text(column, comma=True), self.numbers(name)
+        better = old.wrong & ~new.wrong
+        if not better.any() or 2 * new.wrong.sum() > (~new.missing).sum():
+            return False
+        if self.table.separator == "," and not (better & ~_match(column, THOUSANDS)).any():
+            self.refuse(name, int(better.argmax()), "has a comma before thousands or decimals")
+        return True
+
+    def refuse(self, name: str, row: int, problem: str) -> NoReturn:
+        """Raise ValueError for a cell."""
+        cell = self._columns[name][row].as_py()
+        shown = "an empty cell" if cell is None or cell == "" else repr(str(cell)[:40])
+        raise ValueError(
+            f"{self.table.path}, {self.table.place(row)}, column {name!r}: {shown} {problem}. "
+            f"Correct the file, or leave the column out: --ignore {name!r} (ignore=[{name!r}])."
+        )
+
+    def kind(self, name: str) -> str:
+        """Return the kind of a column."""
+        import pyarrow as pa
+
+        column, types = self._columns[name], pa.types
+        kind = column.type
+        if types.is_null(kind) or column.null_count == len(column):
+            return "empty"
+        if is_text(column):
+            return self._kind_of_text(name)
+        if any(test(kind) for test in (types.is_boolean, types.is_integer, types.is_floating)):
+            return "number"
+        if types.is_decimal(kind):
+            return "number"
+        if types.is_temporal(kind):
+            return "date"
+        if types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+            return "image"
+        while types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+            kind = kind.value_type
+        in_lists = kind != column.type
+        is_vector = in_lists and (types.is_integer(kind) or types.is_floating(kind))
+        return "vector" if is_vector else "other"
+
+    def _kind_of_text(self, name: str) -> str:
+        numbers = self.numbers(name)
+        known = np.flatnonzero(~numbers.missing)
+        if not len(known):
+            return "empty"
+        if 2 * numbers.wrong.sum() <= len(known):
+            return "number"
+        first = self._columns[name].take(known[:5]).to_pylist()
+        return "vector" if all(BRACKETS.fullmatch(cell) for cell in first) else "text"
+
+    def numbers(self, name: str) -> Numbers:
+        """Return the numbers of a column of numbers or text."""
+        if name not in self._numbers:
+            column = self._columns[name]
+            if is_text(column):
+                found = _numbers_of_text(column, comma=self.decimal_commas)
+            else:
+                values = _floats(column)
+                found = Numbers(values, np.isnan(values), np.zeros(len(values), bool))
+            self._numbers[name] = found
+        return self._numbers[name]
+
+    def texts(self, name: str) -> list[str | None]:
+        """Return the cells of a column as texts, without the spaces around them."""
+        cells = self._columns[name].to_pylist()
+        return [None if cell is None else str(cell).strip() for cell in cells]
+
+    def feature(self, name: str) -> Floats:
+        """Return a column of numbers; a cell without one raises ValueError."""
+        values, missing, wrong = self.numbers(name)
+        if wrong.any():
+            self.refuse(name, int(wrong.argmax()), "must be a number")
+        if missing.any():
+            n_missing = int(missing.sum())
+            more = f" ({n_missing} cells of the column are missing)" if n_missing > 1 else ""
+            self.refuse(name, int(missing.argmax()), f"must be a number, not missing{more}")
+        if not np.isfinite(values).all():
+            self.refuse(name, int(np.isinf(values).argmax()), "must be finite")
+        return values
+
+    def vectors(self, name: str) -> Array:
+        """Return a column of vectors, or of arrays of one shape, (n, ...)."""
+        whole = _equally_long(self._columns[name])
+        if whole is not None:
+            return whole
+        cells = self._columns[name].to_pylist()
+        if is_text(self._columns[name]):
+            cells = [self._parsed(name, row, cell) for row, cell in enumerate(cells)]
+        shape: tuple[int, ...] | None = None
+        rows = []
+        for row, cell in enumerate(cells):
+            try:
+                vector = np.array(cell, dtype=np.float64)
+            except (TypeError, ValueError):
+                vector = np.empty(0)
+            if not vector.size or not vector.ndim or not np.isfinite(vector).all():
+                self.refuse(name, row, "must be a vector of numbers")
+            shape = vector.shape if shape is None else shape
+            if vector.shape != shape:
+                self.refuse(
+                    name, row, f"must have the shape {shape} of the first row; got {vector.shape}"
+                )
+            rows.append(vector)
+        found: Array = np.stack(rows)
+        n_long = sum(length > 1 for length in found.shape[1:])
+        return found.reshape(len(found), -1) if n_long < 2 else found
+
+    def _parsed(self, name: str, row: int, cell: str | None) -> Any:
+        """Return the vector that a list or an array of NumPy was printed as."""
+        if cell is not None and "..." in cell:
+            self.refuse(name, row, "was shortened by NumPy; write array.tolist()")
+        try:
+            return json.loads(cell or "")
+        except ValueError:
+            spaced = re.sub(r"(?<=[\d.\]])\s+(?=[-+\d.\[])", ",", (cell or "").strip())
+        try:
+            return json.loads(re.sub(r"(?<=\d)\.(?!\d)", ".0", re.sub(r"\[\s+", "[", spaced)))
+        except ValueError:
+            self.refuse(name, row, "must be a vector such as [0.1, 0.2]")
+
+    def key_reason(self, name: str) -> str | None:
+        """Tell why a column of numbers seems to number or identify the rows; None if it does not.
+
+        Integers that are all distinct do, if independent rows would hardly give such values: if
+        they are sorted, or in a range so narrow that some would occur twice.
+        """
+        values = self.numbers(name).values
+        n = len(values)
+        if not (np.isfinite(values).all() and (values == np.rint(values)).all()):
+            return None
+        if np.abs(values).max() >= LARGEST:
+            return "integers too large for numbers"
+        if len(np.unique(values)) < n:
+            return None
+        steps = np.diff(values)
+        if n > 1 and np.log(2) - gammaln(n + 1) < np.log(UNLIKELY):
+            if (steps > 0).all() or (steps < 0).all():
+                return "integers that are distinct and sorted, like row numbers"
+        span = values.max() - values.min() + 1
+        distinct = gammaln(span + 1) - gammaln(span - n + 1) - n * np.log(span)
+        return (
+            "distinct integers in a narrow range, like ids" if distinct < np.log(UNLIKELY) else None
+        )
+
+    def is_constant(self, name: str) -> bool:
+        """Whether a column of numbers has a single value."""
+        values = self.numbers(name).values
+        return len(values) > 1 and bool((values == values[0]).all())
+
+
+def is_text(column: pa.ChunkedArray) -> bool:
+    """Whether a column holds strings."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the values of categories, of extension types and of views of strings."""
+    import pyarrow as pa
+
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = pa.chunked_array([chunk.storage for chunk in column.chunks])
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return column.cast(pa.large_string()) if pa.types.is_string_view(column.type) else column
+
+
+def _floats(column: pa.ChunkedArray) -> Floats:
+    import pyarrow as pa
+
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    values: Floats = column.cast(pa.float64(), safe=False).to_numpy()
+    return values
+
+
+def _equally_long(column: pa.ChunkedArray) -> Array | None:
+    """Return finite vectors of one length without a loop over rows; None for others."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if is_text(column) or not (
+        pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type)
+    ):
+        return None
+    lengths, flat = pc.list_value_length(column), pc.list_flatten(column)
+    if lengths.null_count or flat.null_count or pc.count_distinct(lengths).as_py() != 1:
+        return None
+    values = _floats(flat)
+    return values.reshape(len(column), -1) if len(values) and np.isfinite(values).all() else None
+
+
+def _numbers_of_text(column: pa.ChunkedArray, *, comma: bool) -> Numbers:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:  # most columns of numbers hold nothing else
+        values = column.cast(pa.float64()).to_numpy() if not comma else None
+    except pa.ArrowInvalid:
+        values = None
+    if values is not None:
+        return Numbers(values, np.isnan(values), np.zeros(len(values), bool))
+    cells = pc.utf8_lower(pc.utf8_trim_whitespace(pc.fill_null(column, "")))
+    missing = _mask(pc.is_in(cells, pa.array(MISSING, cells.type)))
+    logical = _mask(pc.is_in(cells, pa.array(("true", "false"), cells.type)))
+    if logical.any() and (logical | missing).all():
+        values = np.where(missing, np.nan, _mask(pc.equal(cells, "true")))
+        return Numbers(values, missing, np.zeros(len(values), bool))
+    right = _mask(pc.match_substring_regex(cells, COMMA if comma else POINT)) & ~missing
+    if comma:
+        right &= _mask(pc.match_substring_regex(cells, r"\d"))
+        cells = pc.replace_substring(pc.replace_substring(cells, ".", ""), ",", ".")
+    plain = pc.if_else(pa.array(right), cells, pa.scalar("nan", cells.type))
+    values = plain.cast(pa.float64()).to_numpy()
+    return Numbers(values, missing, ~right & ~missing)
+
+
+def _match(column: pa.ChunkedArray, pattern: str) -> Mask:
+    import pyarrow.compute as pc
+
+    return _mask(
+        pc.match_substring_regex(pc.utf8_trim_whitespace(pc.fill_null(column, "")), pattern)
+    )
+
+
+def _mask(found: pa.ChunkedArray) -> Mask:
+    mask: Mask = found.to_numpy()
+    return mask

@@ -1,0 +1,423 @@
+"""Which column of a table is the label, the id, the text, and which are features."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+from typing import NoReturn
+
+import numpy as np
+
+from ssdml.datasets.reading.cells import Cells
+from ssdml.datasets.reading.pixels import image_suffixes
+from ssdml.datasets.reading.summary import counted, listed
+from ssdml.datasets.reading.table import ID_NAMES, LABEL_NAMES, TEXT_NAMES, folded
+
+INDEX = re.compile(r"unnamed: 0|__index_level_\d+__|level_\d+")  # as pandas names an index
+KEY = re.compile(r"(.*[_\-. ])?(id|ids|idx|uid|uuid|guid)|.*[a-z]I[dD]", re.ASCII)
+LABEL_WORD = re.compile(r"(.*[_\-. ])?(labels?|target|class)([_\-. ].*)?")
+PATHS = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path")
+# Of a manifest of Open Metric Learning: marks of queries and gallery, groups and boxes.
+MANIFEST = ("is_query", "is_gallery", "category", "sequence", "x_1", "x_2", "y_1", "y_2")
+SPLITS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "dev"), "validation"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+VECTORS = ("embedding", "embeddings", "vector", "features", "feature")
+WORDS = 3  # of a text, on average
+FEW = 8  # columns of numbers beside texts, which may be what was meant
+CONTENT = {
+    "number": "numbers",
+    "text": "text",
+    "vector": "vectors",
+    "image": "images",
+    "date": "dates",
+    "empty": "nothing",
+    "other": "neither numbers nor texts",
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Columns that the user names; None and () leave them to the rule of `choose_columns`.
+
+    ``features`` and ``ignore`` are names, or patterns such as ``"f*"``. With ``texts`` the samples
+    are texts, even if there are numbers. Without ``needs_label`` there need be no label.
+    """
+
+    label: str | None = None
+    text: str | None = None
+    id: str | None = None
+    features: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    texts: bool = False
+    needs_label: bool = True
+
+
+@dataclass
+class Roles:
+    """What the columns of a table become; ``left_out`` tells why a column becomes nothing."""
+
+    label: str | None = None
+    id: str | None = None
+    text: str | None = None
+    images: str | None = None
+    split: str | None = None
+    features: list[str] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    doubts: list[str] = field(default_factory=list)
+
+
+def choose_columns(cells: Cells, choice: Choice) -> Roles:
+    """Choose the role of each column.
+
+    - Labels: the column called label, labels, target, class, y, category, intent or species; else
+      the only one with such a word in its name; else, with a doubt, the only column of short texts
+      that occur again, or the last of several; else the only column of integers that occur again.
+    - Ids: a column called id, ..._id and the like, without two equal cells; else the index that
+      pandas wrote; else a column of short texts that are all distinct.
+    - Samples: the column of vectors; else images whose files a column names, or that a column
+      holds; else the columns of numbers that do not number the rows; else the texts of a column
+      called text, sentence and the like, or of the only column of several words.
+
+    Raises
+    ------
+    ValueError
+        If a chosen name is no column, or the rule leaves a question.
+    """
+    return _Chooser(cells, choice).roles
+
+
+class _Chooser:
+    """Chooses one role after another, among the columns that have none."""
+
+    def __init__(self, cells: Cells, choice: Choice) -> None:
+        self.cells, self.choice, self.where = cells, choice, str(cells.table.path)
+        self.names: list[str] = cells.table.columns.column_names
+        self.n = len(cells.table)
+        roles = self.roles = Roles()
+        roles.left_out |= dict.fromkeys(self._matching(choice.ignore, "ignore"), "ignored")
+        roles.features = self._matching(choice.features, "features")
+        for role in ("label", "text", "id"):
+            if getattr(choice, role) is not None:
+                setattr(roles, role, self._named(getattr(choice, role), role))
+        self.kinds = {n: cells.kind(n) for n in self.names if n not in roles.left_out}
+        index = self._index()
+        if roles.text is None:
+            roles.text = self._first(TEXT_NAMES, "text")
+        if roles.label is None:
+            roles.label = self._label()
+        self._split()
+        self._id(index)
+        self._samples()
+        self._rest()
+
+    def free(self, *kinds: str) -> list[str]:
+        """Return the columns of these kinds that have no role."""
+        r = self.roles
+        taken = {r.label, r.id, r.text, r.images, r.split, *r.features, *r.left_out}
+        return [
+            n for n, kind in self.kinds.items() if n not in taken and (kind in kinds or not kinds)
+        ]
+
+    def ask(self, problem: str, way_out: str) -> NoReturn:
+        """Raise ValueError with the columns and a question."""
+        raise ValueError(
+            f"{self.where}: {problem}; the columns are {listed(self.names, 20)}. {way_out}"
+        )
+
+    def _named(self, name: str, role: str) -> str:
+        """Return the column of this name, in any case."""
+        if name in self.names:
+            return name
+        alike = [n for n in self.names if folded(n) == folded(name)]
+        if len(alike) == 1:
+            return alike[0]
+        nearest = "".join(
+            f"Did you mean {n!r}?" for n in difflib.get_close_matches(name, self.names, n=1)
+        )
+        self.ask(f"{role} must be a column; got {name!r}", nearest or "Name one of them.")
+
+    def _matching(self, patterns: Iterable[str], role: str) -> list[str]:
+        """Return the columns of these names and patterns, in the order of the file."""
+        found: set[str] = set()
+        for pattern in patterns:
+            matches = {n for n in self.names if fnmatchcase(n, pattern)}
+            found |= {pattern} if pattern in self.names else matches or {self._named(pattern, role)}
+        return [n for n in self.names if n in found]
+
+    def _first(self, names: Sequence[str], kind: str) -> str | None:
+        free = {folded(n): n for n in reversed(self.free(kind))}
+        return next((free[name] for name in names if name in free), None)
+
+    def _is_distinct(self, name: str) -> bool:
+        import pyarrow.compute as pc
+
+        column = self.cells[name]
+        return column.null_count == 0 and pc.count_distinct(column).as_py() == self.n
+
+    def _repeats(self, name: str) -> bool:
+        """Whether a column could be labels: some occur twice, or many rows have none."""
+        known = [cell for cell in self.cells.texts(name) if cell]
+        return len(set(known)) < len(known) or 2 * len(known) <= self.n
+
+    def _has_words(self, name: str) -> bool:
+        known = [cell for cell in self.cells.texts(name)[:1000] if cell]
+        return sum(cell.count(" ") + 1 for cell in known) >= WORDS * len(known)
+
+    def _index(self) -> str | None:
+        """Leave out the index that pandas wrote; return it if it identifies the rows."""
+        index = [
+            n
+            for n in self.free("number", "text", "date")
+            if n in self.cells.table.index or (INDEX.fullmatch(folded(n)) and self._is_distinct(n))
+        ]
+        self.roles.left_out |= dict.fromkeys(index, "index of pandas")
+        return next((n for n in index if self._is_distinct(n)), None)
+
+    def _label(self) -> str | None:
+        free = [n for n in self.free() if self._may_be_classes(n)]
+        by_name = {folded(n): n for n in reversed(free)}
+        for name in LABEL_NAMES:
+            if name in by_name:
+                return by_name[name]
+        alike = [n for n in free if LABEL_WORD.fullmatch(folded(n))]
+        if len(alike) == 1:
+            return alike[0]
+        if not self.choice.needs_label:
+            return None
+        texts = [n for n in self.free("text") if self._repeats(n) and not self._has_words(n)]
+        integers = [n for n in self.free("number") if self._are_codes(n)]
+        last = self.names[-1]
+        if not alike and (len(texts) == 1 or last in texts):
+            label = texts[0] if len(texts) == 1 else last
+        elif not alike and not texts and len(integers) == 1:
+            label = integers[0]
+        else:
+            self._ask_for_label(alike)
+        self.roles.doubts.append(
+            f"the labels are taken from column {label!r}, as no column is called label; if they "
+            "are elsewhere, pass --label NAME (label='NAME')"
+        )
+        return label
+
+    def _ask_for_label(self, alike: Sequence[str]) -> NoReturn:
+        way_out = "Pass --label NAME (label='NAME')."
+        named = [n for n in self.free() if folded(n) in LABEL_NAMES]
+        if named:
+            holds = "dates" if self.kinds[named[0]] == "date" else "numbers that hardly occur again"
+            self.ask(f"column {named[0]!r} holds {holds}, which are no classes", way_out)
+        if alike:
+            self.ask(f"which column holds the labels, {' or '.join(map(repr, alike))}?", way_out)
+        names = f"{', '.join(LABEL_NAMES[:-1])} or {LABEL_NAMES[-1]}"
+        self.ask(f"which column holds the labels? None is called {names}", way_out)
+
+    def _may_be_classes(self, name: str) -> bool:
+        """Whether a column may hold classes: not fractions that hardly occur again, nor dates."""
+        if self.kinds[name] != "number":
+            return self.kinds[name] != "date"
+        values = self.cells.numbers(name).values
+        known = values[np.isfinite(values)]
+        return bool((known == np.rint(known)).all()) or 2 * len(np.unique(known)) <= len(known)
+
+    def _are_codes(self, name: str) -> bool:
+        values = self.cells.numbers(name).values
+        known = values[np.isfinite(values)]
+        return bool((known == np.rint(known)).all()) and self._repeats(name)
+
+    def _split(self) -> None:
+        """Take a column called split that names training and test rows."""
+        name = self._first(("split",), "text")
+        if name and {folded(cell) for cell in self.cells.texts(name)} <= SPLITS.keys():
+            self.roles.split = name
+
+    def _id(self, index: str | None) -> None:
+        roles = self.roles
+        named = [n for n in self.free("number", "text") if self._is_key(n)]
+        keys = [n for n in named if self._is_distinct(n)]
+        if roles.id is None and keys:
+            roles.id = keys[0]
+        elif roles.id is None and index is not None:
+            roles.id = index
+            del roles.left_out[index]
+        elif roles.id is None:
+            texts = [
+                n for n in self.free("text") if self._is_distinct(n) and not self._has_words(n)
+            ]
+            roles.id = next(iter(texts), None)
+        for name in named:
+            if name != roles.id and (
+                name in keys or KEY.fullmatch(name) or KEY.fullmatch(folded(name))
+            ):
+                roles.left_out[name] = "ids"
+                if name not in keys and self.kinds[name] == "number":
+                    self._doubt_unused(name, "its name is that of an id")
+
+    def _is_key(self, name: str) -> bool:
+        return folded(name) in ID_NAMES or bool(KEY.fullmatch(name) or KEY.fullmatch(folded(name)))
+
+    def _doubt_unused(self, name: str, reason: str) -> None:
+        if not self.choice.features:
+            self.roles.doubts.append(
+                f"column {name!r} is not a feature, as {reason}; to decide otherwise, name the "
+                "features: --features A,B (features=['A', 'B'])"
+            )
+
+    def _samples(self) -> None:
+        roles, choice = self.roles, self.choice
+        if roles.features:
+            self._check_features()
+        elif choice.text is not None or choice.texts:
+            self._texts()
+            return
+        else:
+            roles.features = self._vectors()
+            if not roles.features and not self._images():
+                roles.features = self._numbers()
+            if not roles.features and roles.images is None:
+                self._texts()
+                return
+        numbers = [n for n in roles.features if self.kinds[n] == "number"]
+        constant = [n for n in numbers if self.cells.is_constant(n)]
+        if constant:
+            roles.doubts.append(
+                f"{counted(len(constant), 'feature')} with one value in all rows: "
+                f"{listed(constant)}; to leave a column out, pass --ignore {constant[0]!r} "
+                f"(ignore=[{constant[0]!r}])"
+            )
+        if roles.text is not None and 0 < len(numbers) <= FEW and not choice.features:
+            roles.doubts.append(
+                f"the texts in column {roles.text!r} are not used, but the numbers in "
+                f"{listed(roles.features)}; to learn from the texts, pass --text {roles.text!r} "
+                f"(text={roles.text!r})"
+            )
+
+    def _check_features(self) -> None:
+        """Raise unless the chosen features are columns of numbers, or one of vectors."""
+        features = self.roles.features
+        kinds = {n: self.kinds.get(n, "ignored") for n in features}
+        wrong = [n for n, kind in kinds.items() if kind not in ("number", "vector")]
+        if wrong:
+            # A chosen column of text is read as numbers, so that its first cell is named.
+            if kinds[wrong[0]] == "text":
+                self.cells.feature(wrong[0])
+            self.ask(
+                f"features must hold numbers; {wrong[0]!r} holds "
+                f"{CONTENT.get(kinds[wrong[0]], 'what is ignored')}",
+                "Choose other features.",
+            )
+        if len(features) > 1 and "vector" in kinds.values():
+            vector = next(n for n, kind in kinds.items() if kind == "vector")
+            self.ask(
+                f"features must be one column of vectors, or columns of numbers; {vector!r} holds "
+                "vectors, and others are chosen beside it",
+                "Choose it alone, or the others.",
+            )
+
+    def _vectors(self) -> list[str]:
+        free = self.free("vector")
+        named = [n for n in free if folded(n) in VECTORS]
+        chosen = free if len(free) < 2 else named if len(named) == 1 else self._of_fractions(free)
+        if len(chosen) > 1:
+            self.ask(
+                f"which vectors are the features? Columns {listed(chosen)} hold some",
+                "Pass --features NAME (features=['NAME']).",
+            )
+        for name in [
+            *(n for n in free if n not in chosen),
+            *(self.free("number") if chosen else []),
+        ]:
+            self.roles.left_out[name] = f"beside the vectors in {chosen[0]}"
+            if not (self.kinds[name] == "number" and self.cells.key_reason(name)):
+                self._doubt_unused(name, f"the vectors in {chosen[0]!r} are")
+        return chosen
+
+    def _of_fractions(self, names: list[str]) -> list[str]:
+        """Prefer vectors of floating-point numbers to those of integers, such as tokens."""
+        import pyarrow as pa
+
+        floats = []
+        for name in names:
+            kind = self.cells[name].type
+            while hasattr(kind, "value_type"):
+                kind = kind.value_type
+            if not pa.types.is_integer(kind):
+                floats.append(name)
+        return floats or names
+
+    def _images(self) -> bool:
+        """Choose a column of images or of their files, unless there are numbers to learn from."""
+        roles = self.roles
+        inside = self.free("image")
+        numbers = [n for n in self.free("number") if folded(n) not in MANIFEST]
+        if len(inside) == 1:
+            roles.images = inside[0]
+        elif not numbers:
+            named = [n for n in [*self.free("text"), roles.id] if n and folded(n) in PATHS]
+            roles.images = next((n for n in named if self._names_images(n)), None)
+        if roles.images is not None:
+            boxes = [n for n in self.free("number") if folded(n) in MANIFEST[4:]]
+            if boxes:
+                self._doubt_unused(boxes[0], "whole images are read")
+            roles.left_out |= dict.fromkeys(boxes, "boxes")
+            roles.left_out |= dict.fromkeys(self.free("number"), "beside the images")
+        return roles.images is not None
+
+    def _names_images(self, name: str) -> bool:
+        cells = [cell for cell in self.cells.texts(name) if cell]
+        known = all(PurePosixPath(cell).suffix.lower() in image_suffixes() for cell in cells)
+        return bool(cells) and known and (self.cells.table.path.parent / cells[0]).is_file()
+
+    def _numbers(self) -> list[str]:
+        found = []
+        for name in self.free("number"):
+            reason = self.cells.key_reason(name)
+            if reason is None:
+                found.append(name)
+            else:
+                self.roles.left_out[name] = reason
+                self._doubt_unused(name, f"it holds {reason}")
+        return found
+
+    def _texts(self) -> None:
+        roles = self.roles
+        if roles.text is None:
+            free = self.free("text")
+            wordy = [n for n in free if self._has_words(n)]
+            if not wordy:
+                held = [n for n in self.names if n not in (roles.label, roles.split)]
+                wanted = "texts" if self.choice.texts else "numbers or of texts"
+                self.ask(
+                    f"must have columns of {wanted} besides the label"
+                    + (f"; {listed(held)} cannot be used" if held else ""),
+                    "Name features with --features A,B (features=['A', 'B']), or texts with "
+                    "--text NAME (text='NAME').",
+                )
+            if len(wordy) > 1:
+                self.ask(
+                    f"which texts are the samples? Columns {listed(wordy)} hold some",
+                    "Pass --text NAME (text='NAME').",
+                )
+            roles.text = wordy[0]
+            roles.doubts.append(
+                f"the samples are the texts in column {roles.text!r}, as no column is called text; "
+                "if others are, pass --text NAME (text='NAME')"
+            )
+        for name in self.free("number", "vector"):
+            roles.left_out[name] = f"beside the texts in {roles.text}"
+            if not self.choice.text and not (
+                self.kinds[name] == "number" and self.cells.key_reason(name)
+            ):
+                self._doubt_unused(name, f"the texts in {roles.text!r} are")
+
+    def _rest(self) -> None:
+        """Leave out the columns that are nothing."""
+        for name in self.free():
+            self.roles.left_out[name] = CONTENT[self.kinds[name]]
+            if self.kinds[name] != "empty" and self.choice.text is None:
+                self._doubt_unused(name, f"it holds {CONTENT[self.kinds[name]]}")

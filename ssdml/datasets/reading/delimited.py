@@ -1,0 +1,225 @@
+"""Tables in text, with cells between separators: CSV, TSV, exports of spreadsheets.
+
+Cells stay text, as they are in the file: what is a number is decided per column, later.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import csv
+import gzip
+import io
+import lzma
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+from ssdml.datasets.reading.table import TEXT_NAMES, Table, folded, headed, is_number
+from ssdml.utils.files import check_memory, check_regular, open_regular
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
+ONE_COLUMN = "\x1f"  # the separator of a file without any
+SAMPLE = 2**16  # bytes at the beginning that show the separator
+MOST_IN_BLOCK = 2**30  # bytes; a row must fit into a block
+CHUNK = 2**24
+OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+COMPRESSED = (*OPENERS, ".zst")
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+class Layout(NamedTuple):
+    """How the cells of a file are separated."""
+
+    separator: str
+    n_columns: int
+
+
+def read_delimited(path: Path, *, encoding: str | None = None) -> Table:
+    """Read a table of text; its first 64 kB show the separator.
+
+    Parameters
+    ----------
+    path : Path
+        May be compressed: .gz, .bz2, .xz, .zst.
+    encoding : str, optional
+        By default UTF-8, or UTF-16 with a byte order mark.
+
+    Returns
+    -------
+    table : Table
+        Columns of strings. Rows without any cell are left out.
+
+    Raises
+    ------
+    ValueError
+        If a row has another number of cells than most, a quote is not closed, or the text is not
+        in this encoding; the message names the line.
+    """
+    content = in_utf8(path, unpacked(path), encoding)
+    if not content.strip():
+        raise ValueError(f"{path}: must contain rows; got an empty file.")
+    declared = re.match(rb"sep=(.)\r?\n", content)  # a line that Excel reads and writes
+    if declared:
+        content = content[declared.end() :]
+    layout, content = _layout(content, declared and declared[1].decode())
+    cells, invalid = _cells(content, layout)
+    place = _Lines(cells, int(declared is not None))
+    if invalid is not None:
+        n_cells, row, text = invalid
+        quotes = " A quote may not be closed." if text.count('"') % 2 else ""
+        raise ValueError(
+            f"{path}, {place(row)}: must have {layout.n_columns} columns, separated by "
+            f"{SEPARATORS.get(layout.separator, layout.separator)}, as most lines; got "
+            f"{n_cells}.{quotes}"
+        )
+    last = cells.column(cells.num_columns - 1)[-1].as_py()
+    if "\n" in last and not content.rstrip().endswith(b'"'):
+        raise ValueError(
+            f"{path}, {place(cells.num_rows - 1)}: a quote is not closed; got {last[:40]!r}. Close "
+            "it, or write two quotes for one in a text."
+        )
+    notes = []
+    if layout.separator in ";|" or (layout.separator == "\t" and ".csv" in path.suffixes):
+        notes.append(f"cells are separated by {SEPARATORS[layout.separator]}")
+    return headed(path, cells, place, notes, layout.separator)
+
+
+def unpacked(path: Path) -> bytes:
+    """Read a file, and decompress it if its name ends in .gz, .bz2, .xz or .zst."""
+    on_disk, suffix = check_regular(path), path.suffix.lower()
+    with open_regular(path) as file:
+        if suffix not in COMPRESSED:
+            return file.read()
+        parts: list[bytes] = []
+        try:
+            with _opened(file, suffix) as stream:
+                while part := stream.read(CHUNK):
+                    parts.append(part)
+                    check_memory(path, sum(map(len, parts)), on_disk)
+        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+            raise ValueError(
+                f"{path}: truncated or damaged ({error}). Compress it again."
+            ) from error
+    return b"".join(parts)
+
+
+def _opened(file: BinaryIO, suffix: str) -> Any:
+    if suffix in OPENERS:
+        return OPENERS[suffix](file)
+    import pyarrow as pa
+
+    return pa.CompressedInputStream(pa.PythonFile(file), "zstd")
+
+
+def in_utf8(path: Path, content: bytes, encoding: str | None = None) -> bytes:
+    """Return text as UTF-8 without a byte order mark; errors name the line.
+
+    Examples
+    --------
+    >>> in_utf8(Path("t.csv"), "größe".encode("cp1252"), "cp1252").decode()
+    'größe'
+    """
+    name = encoding or ("utf-16" if content.startswith(UTF_16) else "utf-8")
+    try:
+        is_utf8 = codecs.lookup(name).name == "utf-8"
+    except LookupError:
+        raise ValueError(
+            f"{path}: encoding must be one that Python knows, such as 'cp1252'; got {name!r}."
+        ) from None
+    if is_utf8:
+        content = content.removeprefix(codecs.BOM_UTF8)
+    try:
+        if is_utf8 and b"\0" in content[:100]:
+            raise UnicodeDecodeError(name, content, content.index(b"\0"), 1, "a zero byte")
+        text = content.decode(name)
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        likely = "utf-16-le" if b"\0" in content[:100] else "cp1252"
+        raise ValueError(
+            f"{path}, line {line}: cannot be read ({error}). Pass --encoding {likely} "
+            f"(encoding={likely!r}) if it comes from such a program, or save it as text in UTF-8."
+        ) from error
+    return content if is_utf8 else text.removeprefix("\ufeff").encode()
+
+
+def _layout(content: bytes, declared: str | None) -> tuple[Layout, bytes]:
+    """Find the separator; complete a header that lacks the name of the first or last column."""
+    text = content[:SAMPLE].decode("utf-8", errors="ignore")
+    best, most = Layout(ONE_COLUMN, 1), (0.5, 0.0)
+    before, after = b"", b""  # the header
+    for separator in [declared] if declared else SEPARATORS:
+        rows = [
+            row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator) if row
+        ]
+        if len(content) > SAMPLE:
+            rows = rows[:-1] or rows  # the last may be cut
+        n_columns = Counter(map(len, rows[1:] or rows)).most_common(1)[0][0]
+        short = len(rows[0]) == n_columns - 1 > 1
+        if n_columns < 2 or (len(rows[0]) == 1 and folded(rows[0][0]) in TEXT_NAMES):
+            continue
+        agreement = sum(len(row) == n_columns for row in rows[short:]) / len(rows[short:])
+        cells = [cell for row in rows for cell in row]
+        quality = agreement, sum(map(is_number, cells)) / len(cells)
+        if quality > most:
+            best, most = Layout(separator, n_columns), quality
+            # R writes no name for the names of rows; others end each row with a separator.
+            ends = all(row[-1] == "" for row in rows[1:] if len(row) == n_columns)
+            lacking = separator.encode() if short else b""
+            before, after = (b"", lacking) if ends else (lacking, b"")
+    if not before + after:
+        return best, content
+    end = re.search(rb"\r?\n|\r", content)
+    first = len(content) if end is None else end.start()
+    return best, before + content[:first] + after + content[first:]
+
+
+def _cells(content: bytes, layout: Layout) -> tuple[pa.Table, tuple[int, int, str] | None]:
+    """Return all rows as text; for the first row with another number of cells: it, where, what."""
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    invalid: list[tuple[int, int, str]] = []
+
+    def skip(row: Any) -> str:
+        if not invalid:
+            invalid.append((row.actual_columns, row.number - 1, row.text))
+        return "skip"
+
+    names = [str(j) for j in range(layout.n_columns)]
+    cells = arrow_csv.read_csv(
+        pa.BufferReader(content),
+        read_options=arrow_csv.ReadOptions(
+            column_names=names,
+            use_threads=False,  # threads do not number the rows
+            block_size=min(len(content) + 1, MOST_IN_BLOCK),
+        ),
+        parse_options=arrow_csv.ParseOptions(
+            delimiter=layout.separator,
+            newlines_in_values=True,
+            ignore_empty_lines=False,
+            invalid_row_handler=skip,
+        ),
+        convert_options=arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
+    )
+    return cells, invalid[0] if invalid else None
+
+
+class _Lines:
+    """Names rows by the line on which they begin."""
+
+    def __init__(self, cells: pa.Table, n_skipped: int) -> None:
+        self._cells, self._n_skipped = cells, n_skipped
+
+    def __call__(self, row: int) -> str:
+        import pyarrow.compute as pc
+
+        above = (column.slice(0, row) for column in self._cells.columns)
+        breaks = sum(pc.sum(pc.count_substring(column, "\n")).as_py() or 0 for column in above)
+        return f"line {1 + self._n_skipped + row + breaks}"

@@ -1,0 +1,227 @@
+"""Folders and zip files of images: the folder of an image names its class."""
+
+from __future__ import annotations
+
+import lzma
+import struct
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from ssdml.datasets.base import RawItems
+from ssdml.datasets.image_files import ImageFiles
+from ssdml.datasets.reading.pixels import (
+    HEIF,
+    Pixels,
+    image_formats,
+    image_suffixes,
+    pixels,
+    upright_size,
+)
+from ssdml.datasets.reading.summary import Summary, counted
+from ssdml.utils.files import (
+    MemoryLimitError,
+    check_inside,
+    check_memory,
+    check_names,
+    check_regular,
+    open_regular,
+)
+from ssdml.utils.labels import is_unlabeled
+
+MOST_PIXELS = 2**16  # of an image that is read at once; larger ones stay in their files
+MAX_NAMED = 5  # files in a message
+
+# Of a damaged zip file, an encrypted one, and one with a compression that zipfile lacks.
+ZIP_ERRORS = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError),
+    *(NotImplementedError, RuntimeError, struct.error, UnicodeDecodeError),
+)
+
+
+def read_image_folder(folder: Path, *, needs_label: bool = True) -> RawItems:
+    """Read ``[{train,test}/]class/image.png``.
+
+    Images in ``unlabeled``, or beside the folders of classes, have no label. Without
+    ``needs_label`` there need be no folders.
+    """
+    names = [
+        path.relative_to(folder).as_posix()
+        for path in sorted(folder.rglob("*"))
+        if not path.is_dir()
+    ]
+    images = _images_among(folder, names)
+    check_inside(folder, images)
+    on_disk = sum(check_regular(folder / name) for name in images)
+    return _read_tree(folder, names, images, on_disk, needs_label)
+
+
+def read_image_zip(path: Path, *, needs_label: bool = True) -> RawItems:
+    """Read the same tree from a zip file."""
+    try:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+            entries = {i.filename: i.file_size for i in archive.infolist() if not i.is_dir()}
+        images = _images_among(path, sorted(entries))
+        check_names(path, images)
+        on_disk = check_regular(path)
+        check_memory(path, max((entries[name] for name in images), default=0), on_disk)
+        return _read_tree(path, sorted(entries), images, on_disk, needs_label)
+    except MemoryLimitError:
+        raise
+    except ZIP_ERRORS as error:
+        raise ValueError(f"{path}: truncated or damaged ({error}). Download it again.") from error
+
+
+def images_of(root: Path, names: Sequence[str], on_disk: int) -> tuple[Pixels | ImageFiles, str]:
+    """Return images of one size up to 256 x 256 pixels as an array, others in their files.
+
+    Parameters
+    ----------
+    root : Path
+        A folder or a zip file.
+    names : sequence of str
+        Of the files in it.
+    on_disk : int
+        Bytes of all files.
+
+    Returns
+    -------
+    images : ndarray of shape (n, height, width[, 3]) or ImageFiles
+        uint8; or float32 from 0 to 1 if an image has more than 8 bits.
+    fact : str
+        What they are.
+    """
+    files = ImageFiles(root, names)
+    sizes: set[tuple[int, int]] = set()
+    stacked: list[Pixels] = []
+    in_own_units: list[int] = []
+    damaged: list[str] = []
+    at_once = True
+    for name in names:
+        try:
+            with files.opened(name) as image:
+                sizes.add(upright_size(image))
+                at_once &= len(sizes) == 1 and image.width * image.height <= MOST_PIXELS
+                found, own_units = pixels(image) if at_once and not damaged else (None, False)
+        except MemoryLimitError:
+            raise
+        except ValueError:
+            damaged.append(name)
+            continue
+        if found is not None:
+            if not stacked:
+                check_memory(root, len(names) * found.nbytes, on_disk)
+            in_own_units += [len(stacked)] * own_units
+            stacked.append(found)
+    _refuse_damaged(root, damaged, len(names))
+    if not at_once:
+        one = "{} x {} pixels".format(*next(iter(sizes)))
+        size = one if len(sizes) == 1 else "several sizes"
+        return files, f"{counted(len(names), 'image')} of {size}, read from their files when needed"
+    images, unit = stack_images(root, names, stacked, in_own_units)
+    width, height = next(iter(sizes))
+    return images, f"{counted(len(names), 'image')} of {width} x {height} pixels{unit}"
+
+
+def _refuse_damaged(root: Path, damaged: Sequence[str], n_images: int) -> None:
+    if damaged:
+        more = f" and {len(damaged) - MAX_NAMED} more" if len(damaged) > MAX_NAMED else ""
+        raise ValueError(
+            f"{root}: {len(damaged)} of {n_images} files are not images that Pillow can read: "
+            f"{', '.join(damaged[:MAX_NAMED])}{more}. Replace or remove them."
+        )
+
+
+def stack_images(
+    root: Path, names: Sequence[str], images: list[Pixels], in_own_units: list[int]
+) -> tuple[Pixels, str]:
+    """Stack images of one size: in RGB if one has colors, from 0 to 1 if one is no bytes.
+
+    Those in units of their own are scaled together; the text says from what to what.
+    """
+    unit = ""
+    if in_own_units:
+        least = min(float(images[i].min()) for i in in_own_units)
+        most = max(float(images[i].max()) for i in in_own_units)
+        if least < 0 or most > 1:
+            if len(in_own_units) < len(images):
+                raise ValueError(
+                    f"{root}: {names[in_own_units[0]]} has pixels from {least:g} to {most:g}, "
+                    "other images bytes. Save all in one format."
+                )
+            images = [(image - least) / np.float32(most - least or 1) for image in images]
+            unit = f", scaled from {least:g} to {most:g}"
+    if any(image.dtype != np.uint8 for image in images):
+        images = [i / np.float32(255) if i.dtype == np.uint8 else i for i in images]
+    if any(image.ndim == 3 for image in images):
+        images = [
+            np.broadcast_to(i[..., None], (*i.shape, 3)) if i.ndim == 2 else i for i in images
+        ]
+    return np.stack(images), unit
+
+
+def _images_among(root: Path, names: Sequence[str]) -> list[str]:
+    images = [name for name in names if _is_image(name)]
+    heif = [name for name in images if PurePosixPath(name).suffix.lower() in HEIF]
+    if heif and "HEIF" not in image_formats():
+        raise ImportError(
+            f"{root}: {counted(len(heif), 'image')} such as {heif[0]} cannot be read without "
+            "pillow-heif: pip install 'ssdml[heif]'. Or export them as JPEG."
+        )
+    return images
+
+
+def _is_image(name: str) -> bool:
+    path = PurePosixPath(name)
+    return path.suffix.lower() in image_suffixes() and not _is_hidden(name)
+
+
+def _is_hidden(name: str) -> bool:
+    """Whether a file is one of those that systems and editors put beside others."""
+    return any(
+        part == "__MACOSX" or (part[0] == "." and part != "..")
+        for part in PurePosixPath(name).parts
+    )
+
+
+def _read_tree(
+    root: Path, names: Sequence[str], images: Sequence[str], on_disk: int, needs_label: bool
+) -> RawItems:
+    paths = list(map(PurePosixPath, images))
+    depths = {len(path.parts) for path in paths}
+    tops = {path.parts[0] for path in paths if len(path.parts) == 3}
+    flat = depths == {1} and not needs_label
+    if not paths or not (flat or depths in ({2}, {1, 2}, {3})):
+        raise ValueError(
+            f"{root}: must contain class/image files, or train/class/image and test/class/image; "
+            f"got {_outline(paths)}."
+        )
+    if tops and not tops <= {"train", "test"}:
+        raise ValueError(
+            f"{root}: the folders above the classes must be train and test; got {sorted(tops)}."
+        )
+    test = np.array([path.parts[0] == "test" for path in paths]) if "test" in tops else None
+    items, fact = images_of(root, images, on_disk)
+    folders = np.array([path.parent.name for path in paths])
+    labels = np.where(is_unlabeled(folders), "", folders)
+    summary = Summary(f"{root}", {"images": fact})
+    others = [name for name in names if not _is_image(name) and not _is_hidden(name)]
+    summary.left_out |= dict.fromkeys(others, "no image")
+    without = {str(PurePosixPath(name).parent) for name in others}
+    without -= {str(path.parent) for path in paths} | {"."}
+    summary.doubts += [
+        f"folder {folder!r} holds no image that Pillow can read, but other files"
+        for folder in sorted(without)
+    ]
+    beside = sum(len(path.parts) == 1 for path in paths)
+    if beside and not flat:
+        has = "which has" if beside == 1 else "which have"
+        summary.facts["without a folder"] = f"{counted(beside, 'image')}, {has} no label"
+    return RawItems(items, labels, test, ids=np.array(images), summary=summary)
+
+
+def _outline(names: Sequence[PurePosixPath]) -> str:
+    return f"{len(names)} images, the first {str(names[0])!r}" if names else "no images"

@@ -1,0 +1,167 @@
+"""The door to a user's own files: a table, arrays, images, or a folder of one of these."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ssdml.datasets.base import RawItems
+from ssdml.datasets.reading.arrays import read_npy_folder, read_npy_pair, read_npz
+from ssdml.datasets.reading.columns import SPLITS, Choice
+from ssdml.datasets.reading.image_folders import read_image_folder, read_image_zip
+from ssdml.datasets.reading.pixels import image_suffixes
+from ssdml.datasets.reading.rows import read_rows
+from ssdml.datasets.reading.table import Table
+from ssdml.datasets.reading.tables import (
+    TABLE_SUFFIXES,
+    class_names,
+    read_table,
+    table_suffix,
+)
+from ssdml.utils.files import check_inside, read_regular
+
+if TYPE_CHECKING:
+    pass
+
+WAYS_OUT = {
+    **dict.fromkeys((".pkl", ".pickle", ".pt", ".pth", ".joblib"), "Pickles can run code"),
+    **dict.fromkeys((".xls", ".ods", ".xlsb", ".numbers"), "Save it as .xlsx or .csv"),
+    **dict.fromkeys((".h5", ".hdf5", ".mat", ".zarr"), "Save its arrays with numpy.savez"),
+}
+PART = re.compile(r"(train(ing)?|val(id|idation)?|dev|test(ing)?)(?![a-z])", re.IGNORECASE)
+
+
+def read_path(path: Path, choice: Choice | None = None, *, encoding: str | None = None) -> RawItems:
+    """Read a user's own data.
+
+    Parameters
+    ----------
+    path : Path
+        A table in one of `TABLE_SUFFIXES`, compressed or not; ``.npz``, or ``.npy`` with its
+        labels; a folder or ``.zip`` of images; a folder that Hugging Face's datasets saved, or of
+        tables whose names tell training from test rows; ``{train,test}_{X,y}.npy``.
+    choice : Choice, optional
+        Which column or array is what.
+    encoding : str, optional
+        Of tables that are text; by default UTF-8.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such path.
+    ValueError
+        If it cannot be read, or leaves a question.
+    """
+    choice = choice or Choice()
+    if path.is_dir():
+        return _read_folder(path, choice, encoding)
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        return read_npz(path, choice)
+    if suffix == ".npy":
+        return read_npy_pair(path, choice)
+    if suffix == ".zip":
+        return read_image_zip(path, needs_label=choice.needs_label)
+    if table_suffix(path) is None:
+        way_out = WAYS_OUT.get(suffix, "Save it as one of these")
+        raise ValueError(
+            f"{path}: must be a folder of class folders of images or a file that ends in .npz, "
+            f".npy, {', '.join(TABLE_SUFFIXES)} or .zip; got {path.suffix!r}. {way_out}."
+        )
+    return read_rows(read_table(path, encoding=encoding), choice)
+
+
+def _read_folder(folder: Path, choice: Choice, encoding: str | None) -> RawItems:
+    if (folder / "train_X.npy").exists():
+        return read_npy_folder(folder)
+    if (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file():
+        return read_rows(_saved_by_hugging_face(folder), choice)
+    files = [p for p in sorted(folder.rglob("*")) if p.is_file() and not p.name.startswith(".")]
+    listing = [
+        p for p in files if p.parent == folder and p.stem.lower() == "metadata" and table_suffix(p)
+    ]
+    if listing:
+        return read_rows(read_table(listing[0], encoding=encoding), choice)
+    has_images = any(p.suffix.lower() in image_suffixes() for p in files)
+    tables = [p for p in files if table_suffix(p)]
+    if tables and not has_images:
+        parts = [(p, read_table(p, encoding=encoding)) for p in tables]
+        return read_rows(_joined(folder, [(_part(p), str(p), t) for p, t in parts]), choice)
+    return read_image_folder(folder, needs_label=choice.needs_label)
+
+
+def _part(path: Path) -> str | None:
+    """Return the split that a file's name, or else its folder's, begins with or mentions."""
+    for name in (path.name, path.parent.name):
+        if match := PART.search(name):
+            return SPLITS[match[0].lower()]
+    return None
+
+
+def _saved_by_hugging_face(folder: Path) -> Table:
+    """Read what ``save_to_disk`` of the package datasets wrote, whole or in splits."""
+    if (folder / "dataset_dict.json").is_file():
+        splits = _described(folder / "dataset_dict.json").get("splits", [])
+        check_inside(folder, splits)
+        places = [(name, folder / name) for name in splits]
+    else:
+        places = [(None, folder)]
+    parts: list[tuple[str | None, str, Table]] = []
+    for name, place in places:
+        files = [entry["filename"] for entry in _described(place / "state.json")["_data_files"]]
+        check_inside(place, files)
+        info = place / "dataset_info.json"
+        names = class_names(_described(info)) if info.is_file() else {}
+        for file in files:
+            table = read_table(place / file)
+            table = replace(table, class_names=names or table.class_names)
+            parts.append(
+                (SPLITS.get(name or "", "train" if name else None), str(place / file), table)
+            )
+    return _joined(folder, parts)
+
+
+def _described(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(read_regular(path))
+        if isinstance(content, dict):
+            return content
+    except (ValueError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: must be JSON ({error}). Save the data set again.") from error
+    raise ValueError(f"{path}: must be a JSON object. Save the data set again.")
+
+
+def _joined(folder: Path, parts: list[tuple[str | None, str, Table]]) -> Table:
+    """Put tables below each other, with the split of each row in a column."""
+    import pyarrow as pa
+
+    tables = []
+    for split, _, table in parts:
+        columns = table.columns
+        if (
+            split is not None
+            and len({s for s, _, _ in parts}) > 1
+            and "split" not in columns.column_names
+        ):
+            columns = columns.append_column("split", pa.array([split] * len(columns)))
+        tables.append(columns)
+    try:
+        columns = pa.concat_tables(tables, promote_options="default")
+    except pa.ArrowException as error:
+        raise ValueError(
+            f"{folder}: its tables must have the same columns ({error}). Name one file."
+        ) from error
+    starts = [0]
+    for table in tables:
+        starts.append(starts[-1] + len(table))
+
+    def place(row: int) -> str:
+        part = next(i for i, start in enumerate(starts[1:]) if row < start)
+        return f"{parts[part][2].place(row - starts[part])} of {parts[part][1]}"
+
+    first = parts[0][2]
+    notes = (f"{len(parts)} tables",)
+    return replace(first, path=folder, columns=columns, place=place, notes=notes)

@@ -1,0 +1,182 @@
+"""The samples, labels and ids of a table, once the role of each column is chosen."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ssdml.datasets.base import RawItems
+from ssdml.datasets.reading.cells import Cells, is_text
+from ssdml.datasets.reading.columns import SPLITS, Choice, Roles, choose_columns
+from ssdml.datasets.reading.image_folders import images_of, stack_images
+from ssdml.datasets.reading.pixels import Pixels, opened_image, pixels
+from ssdml.datasets.reading.summary import Summary, counted, listed
+from ssdml.datasets.reading.table import Table, folded
+from ssdml.utils.files import check_inside
+from ssdml.utils.labels import as_column
+from ssdml.utils.typing import Array
+
+
+def read_rows(table: Table, choice: Choice) -> RawItems:
+    """Read the rows of a table.
+
+    Parameters
+    ----------
+    table : Table
+    choice : Choice
+        Roles of columns that the user chose; `choose_columns` chooses the others.
+
+    Returns
+    -------
+    raw : RawItems
+        ``items`` is None if the samples are texts. Without labels, all are "".
+
+    Raises
+    ------
+    ValueError
+        If a cell of a feature is no number, with its line and column; or if there is a question
+        about the columns.
+    """
+    chosen = (choice.label, choice.text, choice.id, *choice.ignore)
+    cells = Cells(table, apart=[name for name in chosen if name is not None])
+    roles = choose_columns(cells, choice)
+    summary = Summary(f"{table.path}", left_out=roles.left_out, doubts=roles.doubts)
+    summary.doubts += table.doubts
+    summary.facts["file"] = "; ".join([*table.notes, *["decimal commas"] * cells.decimal_commas])
+    items, columns = None, roles.features
+    texts = _texts(cells, roles)
+    if roles.images is not None:
+        items, columns = _images(cells, roles, summary), [roles.images]
+    elif roles.features:
+        items = _features(cells, roles, summary)
+    else:
+        assert roles.text is not None
+        columns = [roles.text]
+        summary.facts["samples"] = f"texts in column {roles.text!r}"
+    if roles.label is not None:
+        summary.facts["labels"] = f"column {roles.label!r}"
+    ids = None
+    if roles.id is not None:
+        ids = np.array(cells[roles.id].to_pylist(), dtype=object)
+        summary.facts["ids"] = f"column {roles.id!r}"
+    test, gallery = _split(cells, roles, summary)
+    return RawItems(
+        items,
+        _labels(cells, roles, summary),
+        test,
+        gallery,
+        texts=texts,
+        ids=ids,
+        columns=tuple(columns),
+        summary=summary,
+    )
+
+
+def _features(cells: Cells, roles: Roles, summary: Summary) -> Array:
+    """Return the columns of numbers side by side, or the column of vectors."""
+    first = roles.features[0]
+    if cells.kind(first) == "vector":
+        vectors = cells.vectors(first)
+        shape = " x ".join(map(str, vectors.shape[1:]))
+        summary.facts["features"] = f"vectors of {shape} numbers in column {first!r}"
+        return vectors
+    summary.facts["features"] = (
+        f"{counted(len(roles.features), 'column')}: {listed(roles.features)}"
+    )
+    return np.stack([cells.feature(name) for name in roles.features], axis=1)
+
+
+def _texts(cells: Cells, roles: Roles) -> npt.NDArray[np.object_] | None:
+    """Return the texts, for display if they are not the samples."""
+    if roles.text is None:
+        return None
+    texts = cells[roles.text].to_pylist()
+    if not roles.features and roles.images is None:
+        row = next((i for i, text in enumerate(texts) if not str(text or "").strip()), None)
+        if row is not None:
+            cells.refuse(roles.text, row, "must be a text, as the samples are texts")
+    return np.array(["" if text is None else str(text) for text in texts], dtype=object)
+
+
+def _labels(cells: Cells, roles: Roles, summary: Summary) -> Array:
+    """Return the labels as they are in the file, without spaces around texts."""
+    if roles.label is None:
+        return np.full(len(cells.table), "")
+    column = cells[roles.label]
+    given = column.to_pylist()
+    if is_text(column):
+        labels = ["" if label is None else label.strip() for label in given]
+        n_spaced = sum(label is not None and label.strip() not in ("", label) for label in given)
+        if n_spaced:
+            summary.facts["labels"] += f", spaces around {n_spaced} removed"
+        return np.array(labels)
+    names = cells.table.class_names.get(roles.label)
+    if names:
+        known = dict(enumerate(names))
+        return np.array([known.get(label, "") for label in given])
+    if cells.kind(roles.label) == "date":
+        return np.array(["" if label is None else str(label) for label in given])
+    return as_column(given, f"{cells.table.path}, column {roles.label!r}")
+
+
+def _split(
+    cells: Cells, roles: Roles, summary: Summary
+) -> tuple[npt.NDArray[np.bool_] | None, npt.NDArray[np.bool_] | None]:
+    """Return the test rows, and the gallery among them, if columns name them."""
+    if roles.split is None:
+        return None, None
+    parts = np.array([SPLITS[folded(cell)] for cell in cells.texts(roles.split)])
+    held_out = "test" if "test" in parts else "validation"
+    test = parts == held_out
+    if not test.any() or test.all():
+        return None, None
+    summary.facts["test rows"] = f"{test.sum():,}, {held_out!r} in column {roles.split!r}"
+    marks = {folded(n): n for n in cells.table.columns.column_names}
+    if roles.images is None or not {"is_query", "is_gallery"} <= marks.keys():
+        return test, None
+    query, gallery = (cells.numbers(marks[name]).values == 1 for name in ("is_query", "is_gallery"))
+    return test, gallery if (gallery & ~query & test).any() else None
+
+
+def _images(cells: Cells, roles: Roles, summary: Summary) -> Any:
+    """Return images whose files, or whose bytes, are in a column."""
+    assert roles.images is not None
+    column, folder = roles.images, cells.table.path.parent
+    if cells.kind(column) != "image":
+        names = [cell or "" for cell in cells.texts(column)]
+        check_inside(folder, names)
+        missing = next(
+            (row for row, name in enumerate(names) if not (folder / name).is_file()), None
+        )
+        if missing is not None:
+            cells.refuse(column, missing, f"must be a file in {folder}")
+        on_disk = sum((folder / name).stat().st_size for name in names)
+        images, fact = images_of(folder, names, on_disk)
+        summary.facts["samples"] = f"{fact}, named in column {column!r}"
+        return images
+    stacked: list[Pixels] = []
+    own_units: list[int] = []
+    for row, cell in enumerate(cells[column].to_pylist()):
+        content = (cell or {}).get("bytes")
+        if not content:
+            cells.refuse(column, row, "must hold the bytes of an image")
+        with opened_image(
+            io.BytesIO(content), f"{cells.table.path}, {cells.table.place(row)}"
+        ) as image:
+            found, in_own_units = pixels(image)
+        if stacked and found.shape[:2] != stacked[0].shape[:2]:
+            raise ValueError(
+                f"{cells.table.path}: images in a table must be of one size, "
+                f"{stacked[0].shape[:2]} as in the first row; got {found.shape[:2]} in "
+                f"{cells.table.place(row)}. Save them as files in class folders, or resize them."
+            )
+        own_units += [row] * in_own_units
+        stacked.append(found)
+    names = [cells.table.place(row) for row in range(len(stacked))] if own_units else []
+    images, unit = stack_images(cells.table.path, names, stacked, own_units)
+    height, width = images.shape[1:3]
+    summary.facts["samples"] = f"images of {width} x {height} pixels in column {column!r}{unit}"
+    return images

@@ -1,0 +1,229 @@
+"""Tables as they are in files, and whether their first row is a header."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LABEL_NAMES = ("label", "labels", "target", "class", "y", "category", "intent", "species")
+TEXT_NAMES: tuple[str, ...] = (
+    "text",
+    "texts",
+    "sentence",
+    "utterance",
+    "document",
+    "content",
+    "comment",
+    "review",
+)
+TEXT_NAMES += ("message", "question", "query", "tweet", "title", "abstract", "description", "body")
+ID_NAMES: tuple[str, ...] = (
+    "id",
+    "ids",
+    "idx",
+    "uid",
+    "uuid",
+    "guid",
+    "index",
+    "rowid",
+    "row",
+    "rownames",
+    "#",
+)
+ID_NAMES += ("no", "nr", "key", "name", "file", "filename", "file_name", "path", "url")
+SPLIT_NAMES = ("split",)
+NO_HEADER = "no header: the columns are called 1, 2, ..."
+MAX_CELLS = 10**6  # of the rows that decide whether there is a header
+NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?|[+-]?inf|nan", re.IGNORECASE)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Columns of a file, and how messages name its rows."""
+
+    path: Path
+    columns: pa.Table  # with distinct names
+    place: Callable[[int], str]  # of a row, such as "line 3"
+    notes: tuple[str, ...] = ()  # how the file was read
+    doubts: tuple[str, ...] = ()
+    index: tuple[str, ...] = ()  # columns that were the index of a pandas DataFrame
+    class_names: Mapping[str, list[str]] = field(default_factory=dict)  # of columns of codes
+    separator: str | None = None  # of cells that are text
+
+    def __len__(self) -> int:
+        return int(self.columns.num_rows)
+
+
+def folded(name: Any) -> str:
+    """Return a column's name for comparisons: lower case, without the spaces around it.
+
+    Examples
+    --------
+    >>> folded(" Label ")
+    'label'
+    """
+    return str(name).strip().casefold()
+
+
+def is_number(cell: Any) -> bool:
+    """Whether a cell is a number, with a decimal point or comma.
+
+    Examples
+    --------
+    >>> is_number("-1,5e3"), is_number(2), is_number("2 m")
+    (True, True, False)
+    """
+    if isinstance(cell, str):
+        return NUMBER.fullmatch(cell.strip()) is not None
+    return isinstance(cell, int | float) and not isinstance(cell, bool)
+
+
+def has_header(rows: Sequence[Sequence[Any]]) -> bool:
+    """Whether the first row names the columns.
+
+    It does if it holds a usual name (label, text, id, ...), if it holds text above numbers, if it
+    counts 0, 1, 2, ..., or if several columns have no number in it and none of its cells again.
+
+    Examples
+    --------
+    >>> has_header([["a", "b"], ["1", "x"]]), has_header([["1", "x"], ["2", "y"]])
+    (True, False)
+    >>> has_header([["0", "1", "target"], ["1.5", "2.5", "a"]])
+    True
+    """
+    first, rest = rows[0], rows[1:]
+    names = [folded(cell) for cell in first if isinstance(cell, str)]
+    if set(names) & {*LABEL_NAMES, *TEXT_NAMES, *ID_NAMES, *SPLIT_NAMES}:
+        return True
+    below = [[row[j] for row in rest if row[j] not in (None, "")] for j in range(len(first))]
+    is_text = [isinstance(cell, str) and cell != "" and not is_number(cell) for cell in first]
+    if any(
+        t and cells and all(map(is_number, cells)) for t, cells in zip(is_text, below, strict=True)
+    ):
+        return True
+    texts = [(cell, cells) for cell, cells, t in zip(first, below, is_text, strict=True) if t]
+    if any(cell in cells for cell, cells in texts):
+        return False
+    counted = [float(str(cell).replace(",", ".")) for cell in first if is_number(cell)]
+    if not counted:
+        return len(texts) > 1 and all(isinstance(cell, str | None) for cell in first)
+    counts = counted in ([float(k) for k in range(start, start + len(counted))] for start in (0, 1))
+    is_index = any(cell in (None, "") and cells for cell, cells in zip(first, below, strict=True))
+    repeats = any(len(set(cells)) < len(cells) for _, cells in texts)
+    return counts and (len(counted) > 2 or is_index or repeats)
+
+
+def headed(
+    path: Path,
+    cells: pa.Table,
+    place: Callable[[int], str],
+    notes: Sequence[str] = (),
+    separator: str | None = None,
+) -> Table:
+    """Make a table of rows of which the first may be a header; empty rows and columns go.
+
+    All cells are text; ``place`` names a row of ``cells``.
+    """
+    numbers = _rows_with_cells(cells)
+    if not len(numbers):
+        raise ValueError(f"{path}: must contain rows; got none.")
+    notes = list(notes)
+    if len(numbers) < cells.num_rows:
+        n_empty = int(numbers[-1]) + 1 - len(numbers)
+        notes += [f"empty rows left out: {n_empty}"] if n_empty else []
+        cells = cells.take(numbers)
+    sample = cells.slice(0, max(2, MAX_CELLS // cells.num_columns))
+    rows = list(zip(*(column.to_pylist() for column in sample.columns), strict=True))
+    if has_header(rows):
+        names = ["" if cell is None else str(cell).strip() for cell in rows[0]]
+        cells, numbers = cells.slice(1), numbers[1:]
+        if not len(numbers):
+            raise ValueError(f"{path}: must contain rows; got a header alone.")
+    else:
+        names = [str(number) for number in range(1, cells.num_columns + 1)]
+        notes.append(NO_HEADER)
+    kept = [j for j, name in enumerate(names) if name or not _is_empty(cells.column(j))]
+    columns = cells.select(kept).rename_columns(distinct([names[j] for j in kept]))
+    return Table(
+        path,
+        columns,
+        lambda row: place(int(numbers[row])),
+        tuple(notes),
+        separator=separator,
+    )
+
+
+def of_cells(where: str, cells: Mapping[str, Sequence[Any]]) -> pa.Table:
+    """Make a table of Python values; a column of several types becomes text.
+
+    Raises ValueError if that would make one text of two values, such as 7 and "7".
+
+    Examples
+    --------
+    >>> of_cells("t.json", {"a": [1, None], "b": [7, "x"]}).to_pylist()
+    [{'a': 1, 'b': '7'}, {'a': None, 'b': 'x'}]
+    """
+    import pyarrow as pa
+
+    columns: dict[str, pa.Array] = {}
+    for name, values in cells.items():
+        try:
+            columns[name] = pa.array(values)
+        except (pa.ArrowException, OverflowError):
+            known = {
+                (type(value).__name__, str(value))
+                for value in values
+                if value is not None and value == value
+            }
+            again = [text for text, n in Counter(text for _, text in known).items() if n > 1]
+            if again:
+                kinds = sorted(kind for kind, text in known if text == again[0])
+                raise ValueError(
+                    f"{where}, column {name!r}: must hold values of one type; got {again[0]} as "
+                    f"{' and as '.join(kinds)}. Convert the column."
+                ) from None
+            columns[name] = pa.array(
+                [None if value is None or value != value else str(value) for value in values]
+            )
+    return pa.table(columns)
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """Name unnamed columns by their position, and number names that occur again, as pandas does.
+
+    Examples
+    --------
+    >>> distinct(["", "a", "a"])
+    ['Unnamed: 0', 'a', 'a.1']
+    """
+    found: dict[str, None] = {}
+    for position, name in enumerate(names):
+        stem = name or f"Unnamed: {position}"
+        numbered = (f"{stem}.{number}" for number in range(1, len(names)))
+        found[next(new for new in (stem, *numbered) if new not in found)] = None
+    return list(found)
+
+
+def _is_empty(column: pa.ChunkedArray) -> bool:
+    import pyarrow.compute as pc
+
+    return not pc.any(pc.not_equal(column, "")).as_py()
+
+
+def _rows_with_cells(cells: pa.Table) -> npt.NDArray[np.int64]:
+    empty = np.arange(cells.num_rows)
+    for column in cells.columns:
+        if len(empty):
+            found = column.take(empty).to_pylist()
+            empty = empty[[not str(cell).strip() for cell in found]]
+    return np.delete(np.arange(cells.num_rows), empty)

@@ -1,0 +1,243 @@
+"""Tables with types: Parquet, Arrow, JSON, Excel; and the reader of each table format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ssdml.datasets.reading.delimited import COMPRESSED, in_utf8, read_delimited, unpacked
+from ssdml.datasets.reading.table import NO_HEADER, Table, distinct, has_header, of_cells
+from ssdml.utils.files import check_memory, check_regular, open_regular
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DELIMITED = (".csv", ".tsv", ".tab", ".txt", ".data", ".psv")
+BINARY = (".parquet", ".pq", ".feather", ".arrow", ".ipc", ".orc")
+LINES_OF_JSON = (".jsonl", ".ndjson")
+EXCEL = (".xlsx", ".xlsm")
+TABLE_SUFFIXES = (*DELIMITED, *BINARY, *LINES_OF_JSON, ".json", *EXCEL)
+HUGGING_FACE, PANDAS = b"huggingface", b"pandas"
+
+
+def table_suffix(path: Path) -> str | None:
+    """Return the suffix of a table, without that of a compression; None for other files.
+
+    Examples
+    --------
+    >>> table_suffix(Path("a.CSV.gz")), table_suffix(Path("a.png"))
+    ('.csv', None)
+    """
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in COMPRESSED:
+        suffixes.pop()
+    return suffixes[-1] if suffixes and suffixes[-1] in TABLE_SUFFIXES else None
+
+
+def read_table(path: Path, *, encoding: str | None = None) -> Table:
+    """Read a table in any of the formats of `TABLE_SUFFIXES`.
+
+    Parameters
+    ----------
+    path : Path
+    encoding : str, optional
+        Of text; by default UTF-8.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, or holds no rows.
+    ImportError
+        If a package that reads the format is missing.
+    """
+    suffix = table_suffix(path)
+    if suffix in EXCEL:
+        return read_excel(path)
+    if suffix in BINARY:
+        return read_binary(path)
+    if suffix == ".json" or suffix in LINES_OF_JSON:
+        return read_json(path, by_line=suffix in LINES_OF_JSON, encoding=encoding)
+    return read_delimited(path, encoding=encoding)
+
+
+def read_binary(path: Path) -> Table:
+    """Read Parquet, Feather, Arrow (files and streams) or ORC, with pandas' index and classes."""
+    import pyarrow as pa
+    from pyarrow import feather, ipc, orc, parquet
+
+    check_regular(path)
+    try:
+        if path.suffix.lower() in (".parquet", ".pq"):
+            check_memory(path, _size_of_parquet(parquet.ParquetFile(path)), path.stat().st_size)
+            columns = parquet.read_table(path)
+        elif path.suffix.lower() == ".orc":
+            columns = orc.read_table(path)
+        else:
+            with open_regular(path) as file:
+                is_file = file.read(6) in (b"ARROW1", b"FEA1")
+            if is_file:
+                columns = feather.read_table(path)
+            else:
+                with pa.OSFile(str(path)) as source:
+                    columns = ipc.open_stream(source).read_all()
+    except (OSError, pa.ArrowException) as error:
+        raise ValueError(f"{path}: cannot be read ({error}). Write it again.") from error
+    return typed_table(path, columns)
+
+
+def _size_of_parquet(file: Any) -> int:
+    groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
+    return sum(group.total_byte_size for group in groups)
+
+
+def typed_table(path: Path, columns: pa.Table) -> Table:
+    """Make a table of Arrow columns; metadata name pandas' index and Hugging Face's classes."""
+    if not len(columns):
+        raise ValueError(f"{path}: must contain rows; got none.")
+    metadata = columns.schema.metadata or {}
+    index: list[str] = []
+    if PANDAS in metadata:
+        described = _from_json(metadata[PANDAS]).get("index_columns", [])
+        index = [name for name in described if isinstance(name, str)]
+    names: dict[str, list[str]] = {}
+    if HUGGING_FACE in metadata:
+        names = class_names(_from_json(metadata[HUGGING_FACE]).get("info", {}))
+    columns = columns.rename_columns(distinct(columns.column_names))
+    return Table(path, columns, lambda row: f"row {row}", index=tuple(index), class_names=names)
+
+
+def class_names(info: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the names of the classes in Hugging Face's description of a data set, by column.
+
+    Examples
+    --------
+    >>> class_names({"features": {"label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}})
+    {'label': ['cat', 'dog']}
+    """
+    features = info.get("features") or {}
+    described = {k: v for k, v in features.items() if isinstance(v, dict) and v.get("names")}
+    return {column: list(map(str, feature["names"])) for column, feature in described.items()}
+
+
+def _from_json(text: bytes) -> dict[str, Any]:
+    try:
+        content = json.loads(text)
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def read_json(path: Path, *, by_line: bool, encoding: str | None = None) -> Table:
+    """Read one JSON object per line, or an array of them, or an object of columns."""
+    text = in_utf8(path, unpacked(path), encoding).decode()
+    if by_line:
+        lines = [(n, line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
+        rows = [_parsed(path, line, n) for n, line in lines]
+        numbers = [n for n, _ in lines]
+    else:
+        rows = _rows_of(path, _parsed(path, text))
+        numbers = list(range(len(rows)))
+
+    def place(row: int) -> str:
+        return f"{'line' if by_line else 'row'} {numbers[row]}"
+
+    wrong = next((row for row, entry in enumerate(rows) if not isinstance(entry, dict)), None)
+    if wrong is not None:
+        raise ValueError(
+            f"{path}, {place(wrong)}: must be an object of columns and values; got "
+            f"{str(rows[wrong])[:40]!r}."
+        )
+    if not rows:
+        raise ValueError(f"{path}: must contain rows; got none.")
+    names = dict.fromkeys(name for row in rows for name in row)
+    cells = {name: [row.get(name) for row in rows] for name in names}
+    return Table(path, of_cells(str(path), cells), place)
+
+
+def _parsed(path: Path, text: str, line: int | None = None) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        where = f"{path}, line {line or getattr(error, 'lineno', 1)}"
+        raise ValueError(f"{where}: must be JSON; {error}. Write it again.") from error
+
+
+def _rows_of(path: Path, content: Any) -> list[Any]:
+    """Return the rows of a list of objects, of columns (as of pandas), or of either by a name."""
+    if isinstance(content, list):
+        return content
+    if isinstance(content, dict) and {"columns", "data"} <= content.keys():
+        names = list(map(str, content["columns"]))
+        return [dict(zip(names, cells, strict=False)) for cells in content["data"]]
+    values = list(content.values()) if isinstance(content, dict) else []
+    if (
+        len(values) == 1
+        and isinstance(values[0], list)
+        and all(isinstance(v, dict) for v in values[0])
+    ):
+        return values[0]
+    if values and all(isinstance(v, dict) and v.keys() == values[0].keys() for v in values):
+        numbered = [all(map(str.isdigit, keys)) for keys in (content, values[0])]
+        if numbered == [True, False]:  # rows by their numbers, as of pandas
+            return values
+    columns = [list(v.values()) if isinstance(v, dict) else v for v in values]
+    if not columns or not all(isinstance(c, list) and len(c) == len(columns[0]) for c in columns):
+        raise ValueError(
+            f"{path}: must be a list of objects, or an object of columns of one length. Write it "
+            "with pandas: frame.to_json(path, orient='records', lines=True)."
+        )
+    return [dict(zip(content, cells, strict=True)) for cells in zip(*columns, strict=True)]
+
+
+def read_excel(path: Path) -> Table:
+    """Read the first sheet with cells, with the values that Excel computed last."""
+    try:
+        from openpyxl import load_workbook
+    except ImportError as error:
+        raise ImportError(
+            f"Reading {path.suffix} needs openpyxl: pip install 'ssdml[excel]'"
+        ) from error
+    try:
+        with open_regular(path) as file:
+            book = load_workbook(file, read_only=True, data_only=True)
+            sheets = {sheet.title: _filled_rows(sheet) for sheet in book.worksheets}
+    except Exception as error:  # openpyxl raises many kinds on damaged files
+        raise ValueError(f"{path}: cannot be read ({error}). Save it again.") from error
+    filled = [title for title, rows in sheets.items() if rows]
+    if not filled:
+        raise ValueError(f"{path}: must contain rows; got none.")
+    numbers, rows = list(sheets[filled[0]]), list(sheets[filled[0]].values())
+    width = max(map(len, rows))
+    rows = [(*row, *[None] * (width - len(row))) for row in rows]
+    names, notes = list(map(str, range(1, width + 1))), [f"sheet {filled[0]!r}"]
+    doubts = [f"sheet {filled[0]!r} was read, not {other!r}" for other in filled[1:]]
+    if has_header(rows):
+        names = ["" if cell is None else str(cell).strip() for cell in rows[0]]
+        numbers, rows = numbers[1:], rows[1:]
+    else:
+        notes.append(NO_HEADER)
+    columns = list(zip(*rows, strict=True))
+    kept = [j for j, cells in enumerate(columns) if names[j] or set(cells) != {None}]
+    cells = dict(zip(distinct([names[j] for j in kept]), (columns[j] for j in kept), strict=True))
+    if not cells:
+        raise ValueError(f"{path}: must contain rows; got a header alone.")
+    return Table(
+        path,
+        of_cells(str(path), cells),
+        lambda row: f"row {numbers[row]}",
+        tuple(notes),
+        tuple(doubts),
+    )
+
+
+def _filled_rows(sheet: Any) -> dict[int, tuple[Any, ...]]:
+    """Return the rows with cells by their number in Excel; cells of blanks are empty."""
+    sheet.reset_dimensions()  # files of other programs may state wrong ones
+    rows = {}
+    for number, row in enumerate(sheet.iter_rows(values_only=True), 1):
+        cells = [None if isinstance(cell, str) and not cell.strip() else cell for cell in row]
+        if any(cell is not None for cell in cells):
+            rows[number] = tuple(cells)
+    return rows

@@ -1,0 +1,194 @@
+"""Tables in text: separators, headers, quotes, encodings, lines."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from ssdml.datasets.reading.delimited import read_delimited
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Reads a text, and returns its columns as lists."""
+
+    def read(text, name="t.csv", **options):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return read_delimited(path, **options)
+
+    return read
+
+
+def columns(table):
+    return table.columns.to_pydict()
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("header", ["a{0}b{0}label\n", ""])
+def test_separator_is_found(read, separator, end, header):
+    text = header.format(separator) + f"1.5{separator}2{separator}x\n3{separator}-4{separator}y z\n"
+    table = read(text.replace("\n", end))
+    names = ["a", "b", "label"] if header else ["1", "2", "3"]
+    assert columns(table) == dict(
+        zip(names, (["1.5", "3"], ["2", "-4"], ["x", "y z"]), strict=True)
+    )
+    assert table.separator == separator
+
+
+def test_decimal_commas_do_not_separate(read):
+    assert columns(read("1,5;2,5;x\n0,5;3,25;y\n"))["1"] == ["1,5", "0,5"]
+    assert columns(read("a;b\n1,5;x\n"))["a"] == ["1,5"]
+
+
+def test_separators_within_quotes_and_texts_do_not_count(read):
+    text = 'text,label\n"one; two; three",a\n"one; ""two"", three",b\n'
+    assert columns(read(text))["text"] == ["one; two; three", 'one; "two", three']
+    assert columns(read("text;label\nhello, you;a\nbye;b\n"))["text"] == ["hello, you", "bye"]
+
+
+def test_line_of_excel_names_the_separator(read):
+    table = read("sep=|\na|b\n1|x,y;z\n")
+    assert columns(table) == {"a": ["1"], "b": ["x,y;z"]}
+    assert table.place(0) == "line 3"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("0,1,target\n1.5,2.5,a\n3,4,b\n", ["0", "1", "target"]),
+        ("0,1,2\n1.5,2.5,7\n3,4,8\n", ["0", "1", "2"]),
+        ("1,2,3,4\n1.5,2.5,7,8\n", ["1", "2", "3", "4"]),
+        (",0,1\na,1.5,2.5\nb,3,4\n", ["Unnamed: 0", "0", "1"]),
+        ("2019,2020,label\n1.5,2.5,a\n", ["2019", "2020", "label"]),
+        ("a,a,a.1\n1,2,3\n", ["a", "a.1", "a.1.1"]),
+        (" a , b\n1,2\n", ["a", "b"]),
+        ("sentence,mood\nI like it,good\nI do not,bad\n", ["sentence", "mood"]),
+        ("a,b,\n1,2,\n3,4,\n", ["a", "b"]),
+        ("a,b\n1,2,\n3,4,\n", ["a", "b"]),
+        ('"a","b"\n"r1",1,2\n"r2",3,4\n', ["Unnamed: 0", "a", "b"]),
+    ],
+)
+def test_header_is_found(read, text, names):
+    table = read(text)
+    assert table.columns.column_names == names
+    assert len(table) == text.count("\n") - 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1.5,2.5,a\n3,4,b\n",
+        "1,2,a\n3,4,b\n",
+        "0,1,a\n3,4,a\n5,6,b\n",
+        "5.1,3.5,setosa\n",
+        "I like it,good\nI do not,bad\nIt is,good\n",
+        "a text, of one column\nanother\n",
+    ],
+)
+def test_rows_without_header_are_all_data(read, text):
+    table = read(text)
+    assert len(table) == text.count("\n")
+    assert "no header" in table.notes[-1]
+
+
+def test_byte_order_mark_is_no_part_of_a_name(read):
+    assert read("\ufeffa,b\n1,x\n").columns.column_names == ["a", "b"]
+    assert read("größe,b\n1,x\n".encode("utf-16")).columns.column_names == ["größe", "b"]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "compress"),
+    [
+        (".gz", gzip.compress),
+        (".bz2", bz2.compress),
+        (".xz", lzma.compress),
+        (".zst", lambda text: pa.compress(text, "zstd", asbytes=True)),
+    ],
+)
+def test_compressed_text_is_read(read, suffix, compress):
+    text = b"a,b\n" + b"1,x\n" * 1000
+    packed = compress(text)
+    assert len(read(packed, f"t.csv{suffix}")) == 1000
+    with pytest.raises(ValueError, match=rf"t\.csv{suffix}: truncated or damaged"):
+        read(packed[:-4], f"t.csv{suffix}")
+
+
+def test_compressed_text_that_takes_too_much_is_refused(read, monkeypatch):
+    monkeypatch.setenv("SSDML_MAX_GB", "0.001")
+    with pytest.raises(ValueError, match=r"t\.csv\.gz: takes .* SSDML_MAX_GB"):
+        read(gzip.compress(b"a,b\n" * 10**6), "t.csv.gz")
+
+
+def test_long_cells_are_read(read):
+    long = "word " * 100_000
+    assert columns(read(f'text,label\n{long},a\n"{long}\n",b\n'))["text"] == [long, f"{long}\n"]
+
+
+def test_rows_are_named_by_their_lines(read):
+    table = read('a,b\n1,"x\ny"\n\n,\n2,z\n')
+    assert columns(table) == {"a": ["1", "2"], "b": ["x\ny", "z"]}
+    assert [table.place(row) for row in range(2)] == ["line 2", "line 6"]
+    assert table.notes == ("empty rows left out: 2",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "a,b,label\n1,2,x\n\n1,x\n1,2,x\n",
+            "line 4: must have 3 columns, separated by commas, as",
+        ),
+        (
+            "a;b;c\n1;2;3\n1;2;3;4\n1;2;3\n",
+            "line 3: must have 3 .*semicolons, as most lines; got 4",
+        ),
+        ('a,b\n"1\n1",2\n3\n4,5\n', "line 4: must have 2 columns.*; got 1"),
+        ('a,b\n1,x\n2,"y\n3,z\n', "line 3: a quote is not closed; got 'y"),
+        ('a,b\n1,x\n"2,y\n3,z\n', "line 3: must have 2 columns.*A quote may not be closed"),
+        ("report of 2020\n\na,b\n1,x\n2,y\n", "line 1: must have 2 columns"),
+    ],
+)
+def test_wrong_rows_are_named(read, text, message):
+    with pytest.raises(ValueError, match=rf"t\.csv, {message}"):
+        read(text)
+
+
+@pytest.mark.parametrize("text", ["", " \n\n"])
+def test_empty_files_raise(read, text):
+    with pytest.raises(ValueError, match=r"t\.csv: must contain rows; got an empty file"):
+        read(text)
+
+
+@pytest.mark.parametrize(("text", "got"), [("a,label\n", "a header alone"), (",\n,\n", "none")])
+def test_files_without_rows_raise(read, text, got):
+    with pytest.raises(ValueError, match=rf"t\.csv: must contain rows; got {got}"):
+        read(text)
+
+
+def test_text_of_another_encoding_is_named(read):
+    text = "a,label\n1,größe\n".encode("cp1252")
+    message = r"t\.csv, line 2: cannot be read \(.*can't decode.*\)\. Pass --encoding cp1252 "
+    with pytest.raises(ValueError, match=message):
+        read(text)
+    assert columns(read(text, encoding="cp1252"))["label"] == ["größe"]
+    with pytest.raises(ValueError, match=r"encoding must be one .*got 'latin-99'"):
+        read(text, encoding="latin-99")
+    with pytest.raises(ValueError, match=r"zero byte.*Pass --encoding utf-16-le"):
+        read("a,b\n1,x\n".encode("utf-16-le"))
+
+
+def test_wide_files_equal_pandas(read, rng):
+    frame = pd.DataFrame(rng.normal(size=(300, 50))).assign(label="x y")
+    path = read("a\n1\n").path
+    frame.to_csv(path, index=False)
+    table = read_delimited(path)
+    found = np.stack([table.columns[name].cast(pa.float64()) for name in map(str, range(50))], 1)
+    np.testing.assert_array_equal(found, frame.iloc[:, :50])

@@ -1,0 +1,185 @@
+"""Tables with types: Parquet, Arrow, JSON, Excel."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyarrow import orc, parquet
+
+from ssdml.datasets.reading.tables import read_table, table_suffix
+
+FRAME = pd.DataFrame({"a": [1.5, 2.0, -3.0], "label": ["x", None, "z"]})
+ROWS = [{"a": 1.5, "label": "x"}, {"a": 2.0, "label": None}, {"a": -3.0, "label": "z"}]
+
+
+def rows(path):
+    return read_table(path).columns.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("t.parquet", FRAME.to_parquet),
+        ("t.pq", pl.DataFrame(FRAME).write_parquet),
+        ("t.feather", FRAME.to_feather),
+        ("t.arrow", pl.DataFrame(FRAME).write_ipc),
+        ("t.ipc", pl.DataFrame(FRAME).write_ipc_stream),
+        ("t.orc", lambda path: orc.write_table(pa.table(FRAME), path)),
+        ("t.jsonl", lambda path: FRAME.to_json(path, orient="records", lines=True)),
+        ("t.ndjson", pl.DataFrame(FRAME).write_ndjson),
+        ("t.jsonl.gz", lambda path: FRAME.to_json(path, orient="records", lines=True)),
+        ("t.json", lambda path: FRAME.to_json(path, orient="records")),
+        ("t.json", lambda path: FRAME.to_json(path, orient="columns")),
+        ("t.json", lambda path: FRAME.to_json(path, orient="index")),
+        ("t.json", lambda path: FRAME.to_json(path, orient="split")),
+        ("t.json", lambda path: path.write_text(json.dumps({"data": ROWS}))),
+        ("t.json", lambda path: path.write_text(json.dumps(FRAME.astype(object).to_dict("list")))),
+        ("T.XLSX", lambda path: FRAME.to_excel(path, index=False)),
+        ("t.xlsx", lambda path: FRAME.to_excel(path, index=False, startrow=3, startcol=2)),
+    ],
+)
+def test_every_format_gives_the_same_rows(tmp_path, name, write):
+    path = tmp_path / name
+    write(path)
+    assert rows(path) == ROWS
+
+
+def test_suffixes_are_known_in_any_case(tmp_path):
+    assert table_suffix(tmp_path / "a.CSV") == ".csv"
+    assert table_suffix(tmp_path / "a.b.jsonl.XZ") == ".jsonl"
+    assert table_suffix(tmp_path / "a.gz") is table_suffix(tmp_path / "csv") is None
+
+
+def test_types_are_kept(tmp_path):
+    path = tmp_path / "t.parquet"
+    frame = pd.DataFrame(
+        {
+            "whole": pd.array([7, None, 2**60 + 1], "Int64"),
+            "logical": [True, False, True],
+            "vector": [[1.0, 2.0], [3.0, 4.0], None],
+        }
+    )
+    frame.to_parquet(path)
+    assert rows(path)[2] == {"whole": 2**60 + 1, "logical": True, "vector": None}
+    assert rows(path)[1]["whole"] is None
+
+
+@pytest.mark.parametrize("write", ["to_parquet", "to_feather"])
+def test_index_of_pandas_is_known(tmp_path, write):
+    path = tmp_path / f"t.{write[3:]}"
+    getattr(FRAME.iloc[[0, 2, 1]], write)(path)
+    assert read_table(path).index == ("__index_level_0__",)
+    getattr(FRAME.set_index(pd.Index([7, 9, 8], name="key")), write)(path)
+    assert read_table(path).index == ("key",)
+    getattr(FRAME, write)(path)
+    assert read_table(path).index == ()
+
+
+def test_class_names_of_hugging_face_are_known(tmp_path):
+    path = tmp_path / "t.parquet"
+    info = {"info": {"features": {"label": {"names": ["no", "yes"], "_type": "ClassLabel"}}}}
+    columns = pa.table({"a": [1.0], "label": [1]})
+    parquet.write_table(columns.replace_schema_metadata({"huggingface": json.dumps(info)}), path)
+    assert read_table(path).class_names == {"label": ["no", "yes"]}
+    parquet.write_table(columns.replace_schema_metadata({"huggingface": "{"}), path)
+    assert read_table(path).class_names == {}
+
+
+def test_json_lines_need_not_have_all_columns(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"a": 1}\n\n{"b": "x", "a": 2.5}\n', encoding="utf-8")
+    assert rows(path) == [{"a": 1.0, "b": None}, {"a": 2.5, "b": "x"}]
+    assert read_table(path).place(1) == "line 3"
+
+
+def test_values_of_two_types_become_text_unless_they_merge(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"a": 7}\n{"a": "x"}\n{"a": null}\n{"a": true}\n', encoding="utf-8")
+    assert [row["a"] for row in rows(path)] == ["7", "x", None, "True"]
+    path.write_text('{"a": 7}\n{"a": "7"}\n', encoding="utf-8")
+    with pytest.raises(ValueError, match=r"column 'a': must hold values of one type; got 7 as int"):
+        read_table(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("t.jsonl", '{"a": 1}\n\n{"a":\n', r"t\.jsonl, line 3: must be JSON"),
+        ("t.jsonl", '{"a": 1}\n[1]\n', r"line 2: must be an object of columns and values; got"),
+        ("t.jsonl", "\n", "must contain rows; got none"),
+        ("t.json", '{"a":\n 1', r"t\.json, line 2: must be JSON"),
+        ("t.json", "[" * 10_000, r"must be JSON"),
+        ("t.json", "7", "must be a list of objects, or an object of columns of one length"),
+        ("t.json", '{"a": [1], "b": [1, 2]}', "must be a list of objects, or an object of columns"),
+        ("t.parquet", "PAR1", r"t\.parquet: cannot be read"),
+        ("t.feather", "PAR1", r"t\.feather: cannot be read"),
+        ("t.arrow", "ARROW1", r"t\.arrow: cannot be read"),
+        ("t.orc", "ORC", r"t\.orc: cannot be read"),
+        ("t.xlsx", "PK", r"t\.xlsx: cannot be read"),
+    ],
+)
+def test_damaged_files_are_named(tmp_path, name, text, message):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        read_table(path)
+
+
+def test_truncated_parquet_is_named(tmp_path):
+    path = tmp_path / "t.parquet"
+    FRAME.to_parquet(path)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(ValueError, match=r"t\.parquet: cannot be read"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.xlsx"])
+def test_tables_without_rows_raise(tmp_path, name):
+    path, empty = tmp_path / name, FRAME.iloc[:0]
+    empty.to_excel(path, index=False) if name == "t.xlsx" else empty.to_parquet(path)
+    with pytest.raises(ValueError, match=r"must contain rows; got (none|a header alone)"):
+        read_table(path)
+
+
+def test_parquet_that_takes_too_much_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("SSDML_MAX_GB", "0.001")
+    path = tmp_path / "t.parquet"
+    pd.DataFrame({"a": np.arange(10**6) % 2, "b": np.arange(10**6) // 10**5}).to_parquet(
+        path, compression="zstd"
+    )
+    found = parquet.ParquetFile(path).metadata.row_group(0).total_byte_size
+    if found > 50 * path.stat().st_size:
+        with pytest.raises(ValueError, match=r"t\.parquet: takes"):
+            read_table(path)
+
+
+def test_excel_keeps_numbers_texts_and_its_rows(tmp_path):
+    path = tmp_path / "t.xlsx"
+    pd.DataFrame({"code": ["007", "7"], "n": [7, 8], "": [None, None]}).to_excel(path, startrow=1)
+    table = read_table(path)
+    assert table.columns.to_pylist()[0] == {"Unnamed: 0": 0, "code": "007", "n": 7}
+    assert [table.place(row) for row in range(2)] == ["row 3", "row 4"]
+
+
+def test_other_sheets_of_excel_are_told(tmp_path):
+    path = tmp_path / "t.xlsx"
+    with pd.ExcelWriter(path) as book:
+        pd.DataFrame().to_excel(book, sheet_name="empty")
+        FRAME.to_excel(book, sheet_name="first", index=False)
+        FRAME.to_excel(book, sheet_name="other", index=False)
+    table = read_table(path)
+    assert table.columns.to_pylist() == ROWS
+    assert table.doubts == ("sheet 'first' was read, not 'other'",)
+
+
+def test_missing_openpyxl_says_what_to_install(tmp_path, monkeypatch):
+    (tmp_path / "t.xlsx").write_bytes(b"PK")
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(ImportError, match=r"needs openpyxl: pip install 'ssdml\[excel\]'"):
+        read_table(tmp_path / "t.xlsx")
