@@ -1,4 +1,4 @@
-"""The command line: ``ssdml demo | compare | study | plan | fit | transform | evaluate | ...``.
+"""The command line: ``ssdml demo | compare | study | plan | fit | transform | predict | ...``.
 
 Heavy imports stay inside the commands, so that ``ssdml --help`` answers at once.
 """
@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from ssdml._version import __version__
-from ssdml.cli import model, study
+from ssdml.cli import model, samples, study
 from ssdml.cli.options import DataDir, Force, in_one_line, say
 
 INTERRUPTED = 130  # the exit status that shells expect after Ctrl-C
@@ -106,7 +106,7 @@ def demo(
 
 
 commands: list[Any] = [study.compare, study.study, study.status, study.report]
-commands += [model.fit, model.transform, model.evaluate]
+commands += [model.fit, model.transform, model.predict, model.evaluate]
 for command in commands:
     app.command()(command)
 
@@ -119,7 +119,8 @@ def plan(
     ] = None,
     classes: Annotated[int, typer.Option(min=1, help="Number of classes.")] = 10,
     like: Annotated[
-        Path | None, typer.Option(metavar="X.npy", help="Data like yours; a part is read.")
+        Path | None,
+        typer.Option(metavar="DATA", help="Data like yours: X.npy, a table, ..."),
     ] = None,
     n_neighbors: Annotated[int, typer.Option(min=1, help="Neighbors in the graph.")] = 10,
     n_jobs: Annotated[int, typer.Option(help="Threads; -1: all cores.")] = -1,
@@ -133,15 +134,19 @@ def plan(
     from ssdml.metric.estimator import SSDML
     from ssdml.model_selection.fit_cost import plan_fit
 
-    rows = None if like is None else read_npy(like, in_place=True)
-    if rows is not None and rows.ndim != 2:
+    rows = None
+    if like is not None and like.suffix == ".npy":
+        rows = read_npy(like, in_place=True)  # a part of it is read
+    elif like is not None:
+        rows = samples.load(str(like), samples.chosen(needs_label=False)).X
+    if rows is not None and len(rows.shape) != 2:
         raise ValueError(
             f"{like} must hold one row of numbers per sample; got shape {rows.shape}. Save a "
             "matrix."
         )
     shape = (n, d) if rows is None else (n or rows.shape[0], d or rows.shape[1])
     if None in shape:
-        raise typer.BadParameter("must be given, or --like X.npy.", param_hint="--n and --d")
+        raise typer.BadParameter("must be given, or --like DATA.", param_hint="--n and --d")
     estimator = SSDML(n_neighbors=n_neighbors, n_jobs=n_jobs)
     with spinner("fitting a few samples"):
         expected = plan_fit(estimator, *shape, n_classes=classes, rows=rows)

@@ -1,37 +1,77 @@
-"""The commands of one model: ``ssdml fit | transform | evaluate``."""
+"""The commands of one model: ``ssdml fit | transform | predict | evaluate``."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ssdml.cli.options import Force, numbers, say
+from ssdml.cli import samples
+from ssdml.cli.options import (
+    Encoding,
+    FeatureColumns,
+    Force,
+    IdColumn,
+    IgnoredColumns,
+    LabelColumn,
+    NoLabel,
+    TextColumn,
+    TextModel,
+    numbers,
+    say,
+)
 
-NAMES = "classes.json"  # names of the classes that a model calls 0, 1, ...
+Data = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="A table (CSV, Parquet, JSON lines, Excel, ...), .npz, .npy, or a folder or .zip of "
+        "images; or the name of a data set.",
+    ),
+]
+Labels = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[y.npy]", help="Labels, if DATA is a .npy file; default: y.npy beside."
+    ),
+]
+Model = Annotated[Path, typer.Argument(metavar="MODEL/", help="Folder from `ssdml fit`.")]
 
 
 def fit(
-    x: Annotated[Path, typer.Argument(metavar="X.npy", help="Samples, one per row; or images.")],
-    y: Annotated[
-        Path, typer.Argument(metavar="y.npy", help="Labels; -1, NaN or empty: unlabeled.")
-    ],
+    data: Data,
     out: Annotated[Path, typer.Option(metavar="MODEL/", help="Folder for the model.")],
+    labels: Labels = None,
+    label: LabelColumn = None,
+    text: TextColumn = None,
+    id_column: IdColumn = None,
+    features: FeatureColumns = None,
+    ignore: IgnoredColumns = None,
+    no_label: NoLabel = None,
+    text_model: TextModel = None,
+    encoding: Encoding = None,
     n_components: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Columns of the metric; default: as many as X, or 64 for images. With --network "
-            "the embedding may add those of the input.",
+            help="Columns of the metric; default: as many as features, or 64 for images. With "
+            "--network the embedding may add those of the input.",
         ),
     ] = None,
     network: Annotated[
         str | None,
         typer.Option(
             metavar="mnist|cifar|wide-resnet", help="Train this network on images with the metric."
+        ),
+    ] = None,
+    image_size: Annotated[
+        int | None,
+        typer.Option(
+            min=8, help="Side in pixels of images that stay in their files; default: 28 or 32."
         ),
     ] = None,
     epochs: Annotated[
@@ -48,19 +88,19 @@ def fit(
 ) -> None:
     """Learn a metric from samples of which a few are labeled."""
     _refuse_to_replace(out, force)
-    if network is None and (epochs is not None or checkpoints is not None):
-        raise typer.BadParameter("need --network.", param_hint="--epochs and --checkpoints")
+    if network is None and (epochs is not None or checkpoints is not None or image_size):
+        raise typer.BadParameter(
+            "need --network.", param_hint="--epochs, --checkpoints and --image-size"
+        )
     if checkpoints is not None and checkpoints.absolute() == out.absolute():
         raise typer.BadParameter("must be two folders.", param_hint="--checkpoints and --out")
-    from ssdml.utils.validation import UNLABELED
+    from ssdml.utils.labels import is_unlabeled
 
-    X, labels = _read_pair(x, y)
-    if X.ndim > 2 and network is None:
-        raise ValueError(
-            f"{x} must hold one row of numbers per sample; got shape {X.shape}. Pass --network for "
-            "images."
-        )
-    codes, names = _encoded(labels)
+    choice = samples.chosen(label, text, id_column, features, ignore, texts=text_model is not None)
+    raw, y, words = samples.read_labeled(
+        data, labels, choice, text_model=text_model, no_label=no_label, encoding=encoding
+    )
+    X = samples.features_of(raw, network, image_size)
     params = {
         "n_components": n_components,
         "backbone": network,
@@ -76,59 +116,118 @@ def fit(
     )
     start = time.perf_counter()
     try:
-        model.fit(X, codes)
+        model.fit(X, y)
     except KeyboardInterrupt:
         hint = "" if checkpoints is None else f"The same command resumes from {checkpoints}."
         raise KeyboardInterrupt(hint) from None
-    _save(model.set_params(verbose=0), out)
-    if names:
-        (out / NAMES).write_text(json.dumps(names) + "\n", encoding="utf-8")
-    else:
-        (out / NAMES).unlink(missing_ok=True)
-    n_labeled = int((codes != UNLABELED).sum())
+    kept = samples.Input.of_fit(raw, X, text_model, words)
+
+    def save(folder: Path) -> None:
+        model.set_params(verbose=0).save(folder)
+        kept.save(folder, words)
+
+    _save(save, out)
+    n_labeled = int((~is_unlabeled(y)).sum())
     say(
         f"Learned {len(model.classes_)} classes from {n_labeled} labeled and "
         f"{len(X) - n_labeled} unlabeled samples in {time.perf_counter() - start:.1f} s: {out}"
     )
-    if names:
-        say(f"The model's classes are numbers; their names are in {out / NAMES}.")
 
 
 def transform(
-    model: Annotated[Path, typer.Argument(metavar="MODEL/", help="Folder from `ssdml fit`.")],
-    x: Annotated[Path, typer.Argument(metavar="X.npy", help="Samples, as in the fit.")],
-    out: Annotated[Path, typer.Option(metavar="Z.npy", help="File for the embedding.")],
+    model: Model,
+    data: Data,
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="Z.npy",
+            help="File for the embedding: .npy; or with the ids .csv, .parquet, ...",
+        ),
+    ],
+    text: TextColumn = None,
+    id_column: IdColumn = None,
+    encoding: Encoding = None,
     force: Force = False,
 ) -> None:
     """Embed samples with a learned metric."""
     _refuse_to_replace(out, force)
-    import numpy as np
-
     from ssdml.cli.terminal import spinner
-    from ssdml.datasets.reading.arrays import read_npy
-    from ssdml.utils.persistence import atomic_write, saved_class
+    from ssdml.datasets.writing import EMBEDDINGS, check_suffix, write_embedding
 
-    learned, X = _estimator(saved_class(model)).load(model), read_npy(x)
-    _check_samples(x, X)
-    n_features = getattr(learned, "n_features_in_", None)
-    if n_features is not None and X.ndim != 2:
-        raise ValueError(
-            f"{x} must hold rows of {n_features} numbers, as in the fit; got shape {X.shape}."
-        )
+    check_suffix(out, EMBEDDINGS)
+    learned = _loaded(model)
+    choice = samples.chosen(text=text, id_column=id_column, needs_label=False)
+    raw, X = samples.read_new(model, data, choice, encoding)
+    _check_shape(data, X, learned)
     with spinner(f"embedding {len(X)} samples"):
         Z = learned.transform(X)
-    with atomic_write(out) as unfinished, unfinished.open("wb") as file:
-        np.save(file, Z)
+    write_embedding(out, Z, raw.ids)
     say(f"{len(Z)} rows of {Z.shape[1]} numbers: {out}")
 
 
+def predict(
+    model: Model,
+    data: Data,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="labels.csv",
+            help="File for the labels: .csv, .tsv, .parquet, .feather, .jsonl or .xlsx; default: "
+            "CSV to standard output.",
+        ),
+    ] = None,
+    label: LabelColumn = None,
+    text: TextColumn = None,
+    id_column: IdColumn = None,
+    no_label: NoLabel = None,
+    encoding: Encoding = None,
+    force: Force = False,
+) -> None:
+    """Predict the label of samples, with the confidence in it."""
+    if out is not None:
+        _refuse_to_replace(out, force)
+    import numpy as np
+
+    from ssdml.cli.terminal import spinner
+    from ssdml.datasets.writing import as_csv, check_suffix, write_rows
+
+    if out is not None:
+        check_suffix(out)
+    learned = _loaded(model)
+    choice = samples.chosen(label, text, id_column, needs_label=False)
+    raw, X = samples.read_new(model, data, choice, encoding, no_label)
+    _check_shape(data, X, learned)
+    with spinner(f"predicting {len(X)} samples"):
+        probabilities = learned.predict_proba(X)
+    labels = np.asarray(learned.classes_)[probabilities.argmax(axis=1)]
+    confidence = probabilities.max(axis=1).round(4)
+    columns = {
+        "row" if raw.ids is None else "id": np.arange(len(labels)) if raw.ids is None else raw.ids,
+        "label": labels,
+        "confidence": confidence,
+    }
+    if out is None:
+        typer.echo(as_csv(columns), nl=False)
+    else:
+        write_rows(out, columns)
+    said = samples.agreement(raw, labels, no_label)
+    where = "standard output" if out is None else str(out)
+    say(f"{len(labels)} labels, mean confidence {confidence.mean():.2f}{said}: {where}")
+
+
 def evaluate(
-    z: Annotated[Path, typer.Argument(metavar="Z.npy", help="Embedding, one row per sample.")],
-    y: Annotated[Path, typer.Argument(metavar="y.npy", help="True labels; unlabeled: left out.")],
+    data: Data,
+    labels: Labels = None,
     gallery: Annotated[
         tuple[Path, Path] | None,
         typer.Option(metavar="Z.npy y.npy", help="Samples to search instead of the others."),
     ] = None,
+    label: LabelColumn = None,
+    id_column: IdColumn = None,
+    features: FeatureColumns = None,
+    ignore: IgnoredColumns = None,
+    no_label: NoLabel = None,
+    encoding: Encoding = None,
     ks: Annotated[str, typer.Option(help="The K of R@K, separated by commas.")] = "1,2,4,8",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -137,29 +236,34 @@ def evaluate(
     from ssdml.cli.terminal import print_columns, spinner
     from ssdml.evaluation.scores import evaluate as score
 
-    embedding, labels = _read_pair(z, y)
-    searched = None if gallery is None else _read_pair(*gallery)
+    choice = samples.chosen(label, None, id_column, features, ignore)
+    raw, y, _ = samples.read_labeled(data, labels, choice, no_label=no_label, encoding=encoding)
+    embedding = samples.features_of(raw, None, None)
+    searched = None
+    if gallery is not None:
+        others, y_others, _ = samples.read_labeled(str(gallery[0]), gallery[1], choice)
+        searched = samples.features_of(others, None, None), y_others
     with spinner(f"scoring {len(embedding)} samples"):
-        scores = score(embedding, labels, ks=neighbors, gallery=searched)
+        scores = score(embedding, y, ks=neighbors, gallery=searched)
     if as_json:
         typer.echo(json.dumps(scores))
     else:
         print_columns(("score", "%"), [(name, f"{value:.1f}") for name, value in scores.items()])
 
 
-def _encoded(labels: Any) -> tuple[Any, list[str]]:
-    """Labels as whole numbers, -1 for unlabeled, and the class names unless they are numbers."""
-    import numpy as np
+def _loaded(model: Path) -> Any:
+    from ssdml.utils.persistence import saved_class
 
-    from ssdml.utils.labels import encode_partial_labels
-    from ssdml.utils.validation import UNLABELED
+    return _estimator(saved_class(model)).load(model)
 
-    codes, classes = encode_partial_labels(labels)
-    if classes.dtype.kind not in "iuf" or (classes != np.rint(classes)).any():
-        return codes, [str(name) for name in classes]
-    given = np.full(len(codes), UNLABELED)
-    given[codes >= 0] = classes[codes[codes >= 0]]
-    return given, []
+
+def _check_shape(data: str, X: Any, learned: Any) -> None:
+    n_features = getattr(learned, "n_features_in_", None)
+    if n_features is not None and tuple(X.shape[1:]) != (n_features,):
+        raise ValueError(
+            f"{data} must hold rows of {n_features} numbers, as in the fit; got shape "
+            f"{tuple(X.shape)}."
+        )
 
 
 def _estimator(name: str | None) -> Any:
@@ -182,43 +286,18 @@ def _refuse_to_replace(path: Path, force: bool) -> None:
         raise FileExistsError(f"{path} exists already; --force replaces it.")
 
 
-def _save(model: Any, out: Path) -> None:
+def _save(save: Callable[[Path], None], out: Path) -> None:
     """Save a model, in the folder for temporary files if `out` fails: the fit may take hours."""
     from tempfile import mkdtemp
 
     try:
-        model.save(out)
+        save(out)
     except OSError as refusal:
         spare = Path(mkdtemp(prefix="ssdml-"))
         try:
-            model.save(spare / out.name)
+            save(spare / out.name)
         except OSError:
             spare.rmdir()
             raise refusal from None
         message = f"{refusal.strerror} The model was saved in {spare / out.name} instead."
         raise OSError(refusal.errno, message, str(out)) from refusal
-
-
-def _read_pair(rows: Path, labels: Path) -> tuple[Any, Any]:
-    """Read samples and their labels."""
-    from ssdml.datasets.reading.arrays import read_npy
-
-    X, y = read_npy(rows), read_npy(labels)
-    _check_samples(rows, X)
-    if y.ndim != 1 or X.shape[:1] != y.shape:
-        raise ValueError(
-            f"{labels} must have one label per row of {rows}; got shapes {y.shape}, {X.shape}."
-        )
-    return X, y
-
-
-def _check_samples(path: Path, X: Any) -> None:
-    if X.dtype.kind not in "biuf":
-        raise ValueError(
-            f"{path} must hold numbers; got dtype {X.dtype}. Save X.astype(float) of features."
-        )
-    if X.ndim < 2:
-        raise ValueError(
-            f"{path} must hold one row or one image per sample; got shape {X.shape}. Save "
-            "X.reshape(-1, 1) if a sample is one number."
-        )

@@ -30,8 +30,12 @@ Methods = Annotated[
     ),
 ]
 Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ...")]
-Features = Annotated[
-    str, typer.Option(help="unit (samples of length 1), components (64 of these), raw or auto.")
+Form = Annotated[
+    str,
+    typer.Option(
+        help="Form of the features: unit (samples of length 1), components (64 of these), raw or "
+        "auto."
+    ),
 ]
 Resume = Annotated[
     bool, typer.Option("--resume", help="Continue in the folder; finished runs are kept.")
@@ -49,10 +53,48 @@ TextModel = Annotated[
     str | None,
     typer.Option(
         metavar="words|MODEL",
-        help="Features of a column called text: its words, or a sentence-transformers model by "
-        "name or folder.",
+        help="Features of texts: their words, or a sentence-transformers model by name or folder.",
     ),
 ]
+LabelColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--label",
+        "--label-column",
+        metavar="COLUMN",
+        help="Column of the labels; default: found by its name.",
+    ),
+]
+TextColumn = Annotated[
+    str | None,
+    typer.Option("--text", metavar="COLUMN", help="Column of texts to learn from."),
+]
+IdColumn = Annotated[
+    str | None,
+    typer.Option("--id", metavar="COLUMN", help="Column that names the samples."),
+]
+FeatureColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--features",
+        metavar="COLUMNS",
+        help='Columns of features, separated by commas; "f*" names all that begin with f. Default: '
+        "all numbers.",
+    ),
+]
+IgnoredColumns = Annotated[
+    str | None,
+    typer.Option("--ignore", metavar="COLUMNS", help="Columns to leave out."),
+]
+NoLabel = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MARKS",
+        help="Values that mean no label, besides empty, NaN, NA, None, -1, ?, unlabeled and "
+        "unknown.",
+    ),
+]
+Encoding = Annotated[str | None, typer.Option(help="Encoding of a table in text; default: UTF-8.")]
 
 
 def say(message: str) -> None:
@@ -68,9 +110,10 @@ def in_one_line(problem: object) -> str:
     return text or type(problem).__name__
 
 
-def names(text: str) -> list[str]:
+def names(text: str | None) -> list[str]:
     """Split at commas, without duplicates."""
-    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    parts = (text or "").split(",")
+    return list(dict.fromkeys(name.strip() for name in parts if name.strip()))
 
 
 def numbers(text: str, option: str) -> list[int]:

@@ -5,27 +5,37 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ssdml.cli import options
+from ssdml.cli import options, samples
 from ssdml.cli.options import (
     COMPARED,
     DataDir,
-    Features,
+    Encoding,
+    FeatureColumns,
+    Form,
+    IdColumn,
+    IgnoredColumns,
     Jobs,
+    LabelColumn,
     MapRows,
     Methods,
+    NoLabel,
     OnCluster,
     Out,
     ResultsDir,
     Resume,
     Seeds,
+    TextColumn,
     TextModel,
     in_one_line,
     say,
 )
+
+if TYPE_CHECKING:
+    from ssdml.datasets.base import Dataset
 
 
 def compare(
@@ -36,7 +46,7 @@ def compare(
     methods: Methods = None,
     labels_per_class: Annotated[str, typer.Option(help="Numbers, separated by commas.")] = "5",
     seeds: Seeds = 5,
-    features: Features = "auto",
+    form: Form = "auto",
     deep: Annotated[
         bool, typer.Option("--deep", help="Add methods that train networks on images: deep-ssdml.")
     ] = False,
@@ -53,7 +63,14 @@ def compare(
         ),
     ] = None,
     data_dir: DataDir = None,
+    label: LabelColumn = None,
+    text: TextColumn = None,
+    id_column: IdColumn = None,
+    features: FeatureColumns = None,
+    ignore: IgnoredColumns = None,
+    no_label: NoLabel = None,
     text_model: TextModel = None,
+    encoding: Encoding = None,
     resume: Resume = False,
     map_rows: MapRows = 1500,
     n_jobs: Jobs = 1,
@@ -61,16 +78,15 @@ def compare(
 ) -> None:
     """Compare methods on the same few labels, over seeds, and write a report."""
     chosen = {} if protocol is None else {"protocol": protocol}
+    choice = samples.chosen(label, text, id_column, features, ignore, texts=text_model is not None)
     _run(
-        [dataset],
+        [samples.load(dataset, choice, data_dir, text_model, no_label, encoding)],
         methods,
         out,
-        data_dir,
-        text_model,
         {"deep": deep, "weights": weights, **chosen},
         labels_per_class=options.numbers(labels_per_class, "--labels-per-class"),
         seeds=range(seeds),
-        features=features,
+        features=form,
         resume=resume,
         map_rows=map_rows,
         n_jobs=n_jobs,
@@ -96,25 +112,31 @@ def study(
         str, typer.Option(help="Largest over smallest class in training, like 1,10.")
     ] = "1",
     seeds: Seeds = 5,
-    features: Features = "auto",
+    form: Form = "auto",
     data_dir: DataDir = None,
+    label: LabelColumn = None,
+    text: TextColumn = None,
+    id_column: IdColumn = None,
+    features: FeatureColumns = None,
+    ignore: IgnoredColumns = None,
+    no_label: NoLabel = None,
     text_model: TextModel = None,
+    encoding: Encoding = None,
     resume: Resume = False,
     map_rows: MapRows = 1500,
     n_jobs: Jobs = 1,
     cluster: OnCluster = None,
 ) -> None:
     """Find out how few labels are enough, and which method to use then."""
+    choice = samples.chosen(label, text, id_column, features, ignore, texts=text_model is not None)
     _run(
-        data,
+        [samples.load(name, choice, data_dir, text_model, no_label, encoding) for name in data],
         methods,
         out,
-        data_dir,
-        text_model,
         {"deep": False},
         labels_per_class=options.budgets(budgets, draw, noise, imbalance),
         seeds=range(seeds),
-        features=features,
+        features=form,
         resume=resume,
         map_rows=map_rows,
         n_jobs=n_jobs,
@@ -163,22 +185,18 @@ def report(folder: ResultsDir) -> None:
 
 
 def _run(
-    datasets: Sequence[str],
+    loaded: Sequence[Dataset],
     methods: str | None,
     out: Path,
-    data_dir: Path | None,
-    text_model: str | None,
     networks: dict[str, Any],
     **settings: Any,
 ) -> None:
     """Compare on each data set, write the report, print the tables and the failures."""
     from ssdml.cli.terminal import print_scores, progress_bar
-    from ssdml.datasets.loading import load_dataset
     from ssdml.experiments.compare import available_methods, compare
     from ssdml.experiments.report.report import read_sections, write_report
     from ssdml.experiments.runs.results import summarize_failures
 
-    loaded = [load_dataset(name, data_dir=data_dir, text_model=text_model) for name in datasets]
     rows = []
     with progress_bar(out) as progress:
         for i, dataset in enumerate(loaded):

@@ -8,9 +8,10 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from ssdml.datasets.base import Dataset, RawItems
 from ssdml.datasets.cifar import read_cifar_batches
@@ -191,15 +192,42 @@ def read_dataset(
     no_label: Sequence[str] = (),
     encoding: str | None = None,
 ) -> Dataset:
-    """Load a data set as :func:`load_dataset` does, without warnings; texts become features."""
+    """Load a data set as :func:`load_dataset` does, without warnings."""
+    name = str(name_or_path)
+    if name in LAYOUTS and text_model is not None:
+        _refuse_for_known("text_model", name)
+    raw = read_items(name_or_path, choice, data_dir=data_dir, encoding=encoding)
+    if name in LAYOUTS:
+        return assembled(name, raw, CLASS_NAMES.get(name))
+    path = Path(name_or_path).expanduser()
+    if raw.items is not None and text_model is not None:
+        raise ValueError(
+            f"load_dataset: text_model must be None unless the samples are texts; got "
+            f"{text_model!r} and {path}. Omit it."
+        )
+    if raw.items is None:
+        assert raw.texts is not None
+        raw = with_features(raw, text_features(raw.texts, text_model or WORDS), text_model)
+    unpacked = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
+    return assembled(unpacked.stem, raw, no_label=no_label)
+
+
+def read_items(
+    name_or_path: str | Path,
+    choice: Choice,
+    *,
+    data_dir: str | Path | None = None,
+    encoding: str | None = None,
+) -> RawItems:
+    """Read the samples and labels of a known data set or a user's files, as they are in the files.
+
+    ``items`` is None if the samples are texts.
+    """
     name = str(name_or_path)
     if name in LAYOUTS:
-        chosen = [k for k, v in vars(choice).items() if k not in ("texts", "needs_label") and v]
-        if chosen or text_model is not None:
-            raise ValueError(
-                f"load_dataset: {(*chosen, 'text_model')[0]} is for files of your own; got the "
-                f"data set {name!r}. Omit it, or name a path: ./{name}."
-            )
+        chosen = [k for k in ("label", "text", "id", "features", "ignore") if getattr(choice, k)]
+        if chosen:
+            _refuse_for_known(chosen[0], name)
         return _known(name, data_dir)
     path = Path(name_or_path).expanduser()
     if not path.exists():
@@ -208,27 +236,32 @@ def read_dataset(
         )
         nearest = difflib.get_close_matches(str(path).lower(), LAYOUTS, n=1)
         raise FileNotFoundError(message + "".join(f" Did you mean {n!r}?" for n in nearest))
-    raw = read_path(path, choice, encoding=encoding)
-    if raw.items is None:
-        assert raw.texts is not None
-        model = text_model or WORDS
-        cache = data_folders(None)[-1] / "embeddings"
-        raw = raw._replace(items=embed_texts(raw.texts, model, cache=cache))
-        if raw.summary is not None:
-            raw.summary.facts["features"] = described_model(model)
-            if text_model is None:
-                raw.summary.doubts.append(
-                    "the features are the words of the texts (TF-IDF), which tell topics apart but "
-                    "little else; name an encoder of sentences by --text-model MODEL "
-                    "(text_model='all-MiniLM-L6-v2'), or choose 'words'"
-                )
-    elif text_model is not None:
-        raise ValueError(
-            f"load_dataset: text_model must be None unless the samples are texts; got "
-            f"{text_model!r} and {path}. Omit it."
-        )
-    unpacked = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
-    return assembled(unpacked.stem, raw, no_label=no_label)
+    return read_path(path, choice, encoding=encoding)
+
+
+def _refuse_for_known(argument: str, name: str) -> NoReturn:
+    raise ValueError(
+        f"load_dataset: {argument} is for files of your own; got the data set {name!r}. Omit it, "
+        f"or name a path: ./{name}."
+    )
+
+
+def text_features(texts: npt.NDArray[np.object_], model: str) -> npt.NDArray[np.float32]:
+    """Embed texts by a model; embeddings by an encoder are cached in the last data folder."""
+    return embed_texts(texts, model, cache=data_folders(None)[-1] / "embeddings")
+
+
+def with_features(raw: RawItems, features: Array, text_model: str | None) -> RawItems:
+    """Return samples that are texts with their features, and tell it in the summary."""
+    if raw.summary is not None:
+        raw.summary.facts["features"] = described_model(text_model or WORDS)
+        if text_model is None:
+            raw.summary.doubts.append(
+                "the features are the words of the texts (TF-IDF), which tell topics apart but "
+                "little else; name an encoder of sentences by --text-model MODEL "
+                "(text_model='all-MiniLM-L6-v2'), or choose 'words'"
+            )
+    return raw._replace(items=features)
 
 
 def described_model(model: str) -> str:
@@ -244,17 +277,19 @@ def described_model(model: str) -> str:
     return f"embeddings of the texts by {model}"
 
 
-def _known(name: str, data_dir: str | Path | None) -> Dataset:
+def _known(name: str, data_dir: str | Path | None) -> RawItems:
     if name == "digits":
-        return _digits()
+        from sklearn.datasets import load_digits
+
+        digits = load_digits()
+        return RawItems(digits.images / 16, digits.target.astype(np.int64), None)
     root, layout = _find(name, data_dir)
     place = root / layout.place
     _verify_checksums(root, place)
     try:
-        raw = layout.read(place)
+        return layout.read(place)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{error} {place} must hold {layout.holds}.") from error
-    return assembled(name, raw, CLASS_NAMES.get(name))
 
 
 class DatasetStatus(NamedTuple):
@@ -354,18 +389,14 @@ def assembled(
     no_label: Sequence[str] = (),
 ) -> Dataset:
     """Encode the labels and flatten the samples of what a reader returned."""
-    where = name if raw.summary is None else raw.summary.title
-    codes, classes = _encoded(raw.labels, where, (*NO_LABEL, *no_label))
+    codes, classes = encoded_labels(raw, no_label)
     class_names = class_names or raw.class_names
     rows, item_shape = _as_rows(raw.items)
-    names = tuple(class_names[c] if class_names else _class_name(c) for c in classes)
-    if raw.summary is not None:
-        _summarize(raw.summary, raw.labels, codes, names)
     return Dataset(
         name=name,
         X=rows,
         y=codes,
-        class_names=names,
+        class_names=tuple(class_names[c] if class_names else class_name(c) for c in classes),
         test=raw.test,
         item_shape=item_shape,
         gallery=raw.gallery,
@@ -376,22 +407,46 @@ def assembled(
     )
 
 
-def _encoded(labels: Array, where: str, marks: Sequence[Any]) -> tuple[Ints, Array]:
-    """Encode labels; texts of whole numbers, such as "9" and "10", sort as numbers."""
-    codes, classes = encode_column(labels, f"{where}, labels", marks)
+def encoded_labels(raw: RawItems, no_label: Sequence[str] = ()) -> tuple[Ints, Array]:
+    """Encode the labels of what a reader returned, and tell of them in its summary.
+
+    Parameters
+    ----------
+    raw : RawItems
+    no_label : sequence of str
+        More marks of a missing label.
+
+    Returns
+    -------
+    codes : ndarray of shape (n,), int64
+        -1 where unlabeled.
+    classes : ndarray of shape (n_classes,)
+        Texts of whole numbers, such as "9" and "10", are sorted as numbers.
+    """
+    where = "labels" if raw.summary is None else f"{raw.summary.title}, labels"
+    codes, classes = encode_column(raw.labels, where, (*NO_LABEL, *no_label))
     if classes.dtype.kind == "U" and all(re.fullmatch(r"-?\d+", c) for c in classes.tolist()):
         order = np.argsort([int(c) for c in classes.tolist()], kind="stable")
         ranks = np.append(np.argsort(order), -1)  # the last for no label
-        return ranks[codes], classes[order]
+        codes, classes = ranks[codes], classes[order]
+    if raw.summary is not None:
+        _summarize(raw.summary, raw.labels, codes, [class_name(c) for c in classes])
     return codes, classes
 
 
-def _class_name(label: Any) -> str:
+def class_name(label: Any) -> str:
+    """Return a label as text; 7.0 is "7".
+
+    Examples
+    --------
+    >>> class_name(7.0), class_name("cat")
+    ('7', 'cat')
+    """
     whole = isinstance(label, float | np.floating) and float(label).is_integer()
     return str(int(label)) if whole else str(label)
 
 
-def _summarize(summary: Summary, labels: Array, codes: Ints, names: tuple[str, ...]) -> None:
+def _summarize(summary: Summary, labels: Array, codes: Ints, names: Sequence[str]) -> None:
     """Complete the summary by the numbers of samples, labels and classes."""
     n_without = int((codes < 0).sum())
     without = labels[codes < 0].tolist()
@@ -416,14 +471,6 @@ def _as_rows(items: Any) -> tuple[Any, tuple[int, ...] | None]:
     if items.dtype == np.uint8:
         X /= 255
     return X, tuple(items.shape[1:]) if items.ndim > 2 else None
-
-
-def _digits() -> Dataset:
-    from sklearn.datasets import load_digits
-
-    digits = load_digits()
-    X = (digits.data / 16).astype(np.float32)
-    return Dataset("digits", X, digits.target.astype(np.int64), tuple("0123456789"), None, (8, 8))
 
 
 def _verify_checksums(root: Path, place: Path) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zipfile
+import zlib
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ssdml.utils.files import check_regular
 from ssdml.utils.persistence import atomic_write
 
 INSTALL = "pip install 'ssdml[text]'"
@@ -105,6 +108,33 @@ class WordFeatures(NamedTuple):
             with threadpool_limits(1):  # sums on several threads vary in the last bits
                 components = TruncatedSVD(n_components, random_state=0).fit(counts).components_
         return cls(words, vectorizer.idf_, components)
+
+    def save(self, path: Path) -> None:
+        """Write the words and their weights to a .npz file, without objects."""
+        text = np.frombuffer("\n".join(self.words).encode(), dtype=np.uint8)
+        components = {} if self.components is None else {"components": self.components}
+        with atomic_write(path) as unfinished, unfinished.open("wb") as file:
+            np.savez(file, words=text, weights=self.weights, **components)
+
+    @classmethod
+    def load(cls, path: Path) -> WordFeatures:
+        """Read what :meth:`save` wrote; raise ValueError if it is damaged."""
+        check_regular(path)
+        try:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+                words = tuple(archive["words"].astype(np.uint8).tobytes().decode().split("\n"))
+                weights = archive["weights"].astype(np.float64)
+                components = archive["components"] if "components" in archive.files else None
+        except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+            raise ValueError(f"{path}: damaged ({error}). Fit the model again.") from error
+        n_words = {
+            len(words),
+            *weights.shape,
+            *(() if components is None else components.shape[1:]),
+        }
+        if len(n_words) != 1 or weights.ndim != 1:
+            raise ValueError(f"{path}: damaged; its arrays do not fit. Fit the model again.")
+        return cls(words, weights, components)
 
     def __call__(self, texts: npt.NDArray[np.object_]) -> npt.NDArray[np.float32]:
         """Embed texts, (n, n_components)."""

@@ -1,0 +1,168 @@
+"""Write rows as a table or an array, by the suffix of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ssdml.utils.persistence import atomic_write
+from ssdml.utils.typing import Array
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+EXCEL_ROWS, EXCEL_COLUMNS = 1_048_576, 16_384
+
+
+def write_rows(path: Path, columns: Mapping[str, Any]) -> None:
+    """Write columns of one length to a table.
+
+    Parameters
+    ----------
+    path : Path
+        Ends in .csv, .tsv, .parquet, .feather, .jsonl or .xlsx; an existing file is replaced.
+    columns : mapping of str to array-like of shape (n,)
+
+    Raises
+    ------
+    ValueError
+        For another suffix.
+    OSError
+        If it cannot be written; then an existing file stays as it was.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     write_rows(Path(folder) / "t.csv", {"id": [7, 8], "label": ["a", "b"]})
+    ...     (Path(folder) / "t.csv").read_text().splitlines()
+    ['"id","label"', '7,"a"', '8,"b"']
+    """
+    import pyarrow as pa
+
+    check_suffix(path, WRITERS)
+    table = pa.table({name: _arrow(values) for name, values in columns.items()})
+    with atomic_write(path) as unfinished:
+        WRITERS[path.suffix.lower()](table, unfinished)
+
+
+def write_embedding(path: Path, embedding: Array, ids: Array | None = None) -> None:
+    """Write an embedding (n, d) as .npy, or with its ids as a table with columns z0, z1, ...
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     write_embedding(Path(folder) / "Z.csv", np.eye(2), np.array(["a", "b"]))
+    ...     (Path(folder) / "Z.csv").read_text().splitlines()
+    ['"id","z0","z1"', '"a",1,0', '"b",0,1']
+    """
+    check_suffix(path, EMBEDDINGS)
+    if path.suffix.lower() == ".npy":
+        with atomic_write(path) as unfinished, unfinished.open("wb") as file:
+            np.save(file, embedding)
+        return
+    columns = {} if ids is None else {"id": ids}
+    write_rows(path, columns | {f"z{j}": column for j, column in enumerate(embedding.T)})
+
+
+def check_suffix(path: Path, known: Any = ()) -> None:
+    """Raise ValueError unless a file can be written as its suffix says.
+
+    Examples
+    --------
+    >>> check_suffix(Path("a.csv"), (".csv",))
+    """
+    known = tuple(known or WRITERS)
+    if path.suffix.lower() not in known:
+        raise ValueError(f"{path}: must end in {', '.join(known)}; got {path.suffix!r}.")
+
+
+def as_csv(columns: Mapping[str, Any]) -> str:
+    """Return columns as the text of a CSV.
+
+    Examples
+    --------
+    >>> as_csv({"id": [7]}).splitlines()
+    ['"id"', '7']
+    """
+    import pyarrow as pa
+    from pyarrow import csv
+
+    sink = pa.BufferOutputStream()
+    csv.write_csv(pa.table({name: _arrow(values) for name, values in columns.items()}), sink)
+    return sink.getvalue().to_pybytes().decode()
+
+
+def _arrow(values: Any) -> pa.Array:
+    import pyarrow as pa
+
+    array = np.asarray(values)
+    if array.dtype == object:
+        try:
+            return pa.array(array.tolist())
+        except (pa.ArrowException, OverflowError):  # of several types
+            return pa.array([None if value is None else str(value) for value in array.tolist()])
+    return pa.array(array.tolist() if array.dtype.kind == "U" else np.ascontiguousarray(array))
+
+
+def _write_csv(separator: str) -> Callable[[pa.Table, Path], None]:
+    def write(table: pa.Table, path: Path) -> None:
+        from pyarrow import csv
+
+        csv.write_csv(table, path, csv.WriteOptions(delimiter=separator))
+
+    return write
+
+
+def _write_parquet(table: pa.Table, path: Path) -> None:
+    from pyarrow import parquet
+
+    parquet.write_table(table, path)
+
+
+def _write_feather(table: pa.Table, path: Path) -> None:
+    from pyarrow import feather
+
+    feather.write_feather(table, str(path))
+
+
+def _write_lines(table: pa.Table, path: Path) -> None:
+    import json
+
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in table.to_pylist())
+
+
+def _write_excel(table: pa.Table, path: Path) -> None:
+    try:
+        from openpyxl import Workbook
+    except ImportError as error:
+        raise ImportError("Writing .xlsx needs openpyxl: pip install 'ssdml[excel]'") from error
+    if table.num_rows >= EXCEL_ROWS or table.num_columns > EXCEL_COLUMNS:
+        raise ValueError(
+            f"a sheet of Excel must have at most {EXCEL_ROWS:,} rows and {EXCEL_COLUMNS:,} "
+            f"columns; got {table.num_rows:,} and {table.num_columns:,}. Write .csv or .parquet."
+        )
+    book = Workbook(write_only=True)
+    sheet = book.create_sheet()
+    sheet.append(table.column_names)
+    for batch in table.to_batches():
+        for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            sheet.append(row)
+    with path.open("wb") as file:
+        book.save(file)
+
+
+WRITERS: dict[str, Callable[[Any, Path], None]] = {
+    ".csv": _write_csv(","),
+    ".tsv": _write_csv("\t"),
+    ".parquet": _write_parquet,
+    ".feather": _write_feather,
+    ".jsonl": _write_lines,
+    ".xlsx": _write_excel,
+}
+EMBEDDINGS = (".npy", *WRITERS)
