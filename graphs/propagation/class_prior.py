@@ -10,6 +10,7 @@ from ssdml.utils.typing import Array, Floats
 
 SKEW = 0.1  # divergence at which the labels start to count as drawn by other shares
 SKEW_OF_LABEL = 0.18  # the same, of one label per class and of each class but one
+CHANCE = 4.0  # divergence by the errors of a classifier of one label, over labels**1.5
 DIRICHLET = 0.1  # weight of the labeled shares beside the rows, in the estimate
 N_STEPS = 20  # of the estimate, and of the balance
 ROWS = 50_000  # rows from which both are computed
@@ -49,8 +50,9 @@ def estimate_prior(evidence: Array, shares: Floats, n_labels: float) -> ClassPri
     Where its Kullback-Leibler divergence exceeds a threshold, expectation maximization [1]_ with a
     Dirichlet prior of a tenth of the rows estimates the shares; from twice the threshold on, the
     estimate replaces the shares, and between the two it is interpolated in logarithms. The
-    threshold is 0.1, or 0.18 (C - 1) over ``n_labels`` to the power 1.5 if that is less, at least
-    (C - 1) / n: the more labels and rows, the less of the divergence is chance.
+    threshold is 0.1, or 0.18 (C - 1) over ``n_labels`` to the power 1.5 if that is less, but at
+    least (C - 1) / n and 4 over the number of all labels to the power 1.5: the more labels and
+    rows, the less of the divergence is chance.
 
     Parameters
     ----------
@@ -78,7 +80,8 @@ def estimate_prior(evidence: Array, shares: Floats, n_labels: float) -> ClassPri
     mean = np.maximum(rows.mean(axis=0, dtype=np.float64), 1e-12)
     divergence = float(mean @ np.log(mean / shares))
     free = max(1, len(shares) - 1)
-    threshold = max(min(SKEW, SKEW_OF_LABEL * free / n_labels**1.5), free / len(rows))
+    chance = CHANCE / (n_labels * len(shares)) ** 1.5
+    threshold = max(min(SKEW, SKEW_OF_LABEL * free / n_labels**1.5), chance, free / len(rows))
     skew = float(np.clip(divergence / threshold - 1, 0, 1))
     if skew == 0:
         return ClassPrior(shares, 0.0)

@@ -39,7 +39,7 @@ TINY = np.finfo(np.float32).tiny
 DOUBT = 3.0  # held-out labels that count as much as the constants for few labels
 SHARPNESS = 2.0  # of the pool where no label can be held out
 TRUST_POWER = 1.5
-MAX_REACH, FEW_REACH = 0.8, 0.99
+MAX_REACH, FEW_REACH = 0.8, 0.97
 FAINT = 1e-9  # added to probabilities before logarithms
 CONFIDENCE_ROWS = 5000
 

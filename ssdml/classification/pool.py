@@ -17,7 +17,7 @@ from ssdml.utils.typing import Array, Floats, Indices, Ints
 # Reach of the low-pass filter (0: the rows as they are) and ridge of each softmax regression.
 REGRESSIONS = ((0.0, 0.1), (0.0, 0.002), (0.8, 0.002), (0.95, 0.1))
 PROPAGATIONS = (0.97,)  # reach of the propagated labels
-FEW_LABELS = {(0.0, 0.1): 0.5, (0.8, 0.002): 0.5, (0.95, 0.1): 2.0, 0.97: 1.0}  # weights then
+FEW_LABELS = {(0.0, 0.1): 0.5, (0.8, 0.002): 0.5, (0.95, 0.1): 2.0, 0.97: 6.0}  # weights then
 NEAR = 0.9  # reach from which smoothed rows say what the graph says
 MAX_PROPAGATED = 2**27  # entries of all propagations of held-out labels
 SHARPNESS = 2.0  # a priori, of logits of unit spread

@@ -94,7 +94,7 @@ def test_shares_that_fit_are_kept(rng):
 def test_between_the_thresholds_shares_are_interpolated_in_logarithms():
     mean = np.array([0.62, 0.22, 0.16])
     Q = np.repeat(np.eye(3), np.rint(1000 * mean).astype(int), axis=0)
-    prior = estimate_prior(Q, EVEN, 1)
+    prior = estimate_prior(Q, EVEN, 4)
     assert 0 < prior.skew < 1
     expected = EVEN * (slow_estimate(Q, EVEN) / EVEN) ** prior.skew
     np.testing.assert_allclose(prior.shares, expected / expected.sum(), rtol=1e-9)
@@ -106,6 +106,12 @@ def test_more_labels_detect_a_smaller_skew():
     assert skews[0] == 0
     assert skews == sorted(skews)
     assert skews[-1] == 1
+
+
+def test_few_labels_in_all_detect_no_skew():
+    Q, even = np.repeat(np.eye(2), [640, 360], axis=0), np.full(2, 0.5)
+    assert estimate_prior(Q, even, 5).skew == 0
+    assert estimate_prior(Q, even, 20).skew == 1
 
 
 def test_renamed_classes_and_reordered_rows_change_nothing(rng):
