@@ -62,7 +62,7 @@ LabelColumn = Annotated[
         "--label",
         "--label-column",
         metavar="COLUMN",
-        help="Column of the labels; default: found by its name.",
+        help="Column of the labels; default: found by its name. Also: --label-column.",
     ),
 ]
 TextColumn = Annotated[

@@ -147,9 +147,11 @@ def read_labeled(
     words = None
     if raw.items is None:
         assert raw.texts is not None
-        if text_model in (None, BY_WORDS):
+        if text_model is None or text_model == BY_WORDS:
             words = WordFeatures.of(raw.texts)
-        features = text_features(raw.texts, text_model) if words is None else words(raw.texts)
+            features = words(raw.texts)
+        else:
+            features = text_features(raw.texts, text_model)
         raw = with_features(raw, features, text_model)
     elif text_model is not None:
         raise ValueError(f"{data} must hold texts for --text-model; got numbers or images.")
@@ -171,7 +173,7 @@ def _as_given(codes: Any, classes: Any) -> Any:
         whole = np.array(classes.tolist(), dtype=np.float64) if all(numbers) else whole
     if len(whole) == len(classes) and (np.abs(whole) < 2**53).all() and (whole % 1 == 0).all():
         return np.append(whole.astype(np.int64), UNLABELED)[codes]
-    return np.append(classes.astype(object), None)[codes]
+    return np.array([*classes.tolist(), None], dtype=object)[codes]
 
 
 def read_new(
@@ -201,6 +203,7 @@ def read_new(
             raise ValueError(
                 f"{data} must hold {kind}, as in the fit; got texts. Embed them first."
             )
+        assert raw.texts is not None
         if kept.text_model == BY_WORDS:
             X = WordFeatures.load(model / WORDS)(raw.texts)
         else:

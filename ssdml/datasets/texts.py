@@ -7,7 +7,7 @@ import json
 import zipfile
 import zlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -112,9 +112,11 @@ class WordFeatures(NamedTuple):
     def save(self, path: Path) -> None:
         """Write the words and their weights to a .npz file, without objects."""
         text = np.frombuffer("\n".join(self.words).encode(), dtype=np.uint8)
-        components = {} if self.components is None else {"components": self.components}
+        arrays: dict[str, Any] = {"words": text, "weights": self.weights}
+        if self.components is not None:
+            arrays["components"] = self.components
         with atomic_write(path) as unfinished, unfinished.open("wb") as file:
-            np.savez(file, words=text, weights=self.weights, **components)
+            np.savez(file, **arrays)
 
     @classmethod
     def load(cls, path: Path) -> WordFeatures:

@@ -203,6 +203,7 @@ def _checked(
     is_numeric = items.dtype.kind in "biuf" and items.ndim > 1 and 0 not in items.shape
     if not (holds_texts or is_numeric):
         one = " Save X.reshape(-1, 1) if a sample is one number." if items.ndim == 1 else ""
+        one = " Save X.astype(float) of numbers." if items.dtype.kind == "U" else one
         raise ValueError(
             f"{path}: {names[0]} must be an array of numbers (n, d) or of images (n, height, width["
             f", channels]); got shape {items.shape}, dtype {items.dtype}.{one}"

@@ -144,12 +144,16 @@ class _Chooser:
         self.ask(f"{role} must be a column; got {name!r}", nearest or "Name one of them.")
 
     def _matching(self, patterns: Iterable[str], role: str) -> list[str]:
-        """Return the columns of these names and patterns, in the order of the file."""
-        found: set[str] = set()
+        """Return the columns of these names and patterns, in this order."""
+        found: dict[str, None] = {}
         for pattern in patterns:
-            matches = {n for n in self.names if fnmatchcase(n, pattern)}
-            found |= {pattern} if pattern in self.names else matches or {self._named(pattern, role)}
-        return [n for n in self.names if n in found]
+            if pattern in self.names:
+                found[pattern] = None
+                continue
+            matches = [n for n in self.names if fnmatchcase(n, pattern)]
+            matches = matches or [self._named(pattern, role)]
+            found |= dict.fromkeys(n for n in matches if n not in self.roles.left_out)
+        return list(found)
 
     def _first(self, names: Sequence[str], kind: str) -> str | None:
         free = {folded(n): n for n in reversed(self.free(kind))}
@@ -283,7 +287,7 @@ class _Chooser:
                 self._texts()
                 return
         numbers = [n for n in roles.features if self.kinds[n] == "number"]
-        constant = [n for n in numbers if self.cells.is_constant(n)]
+        constant = [n for n in numbers if not choice.features and self.cells.is_constant(n)]
         if constant:
             roles.doubts.append(
                 f"{counted(len(constant), 'feature')} with one value in all rows: "

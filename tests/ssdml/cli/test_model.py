@@ -1,11 +1,14 @@
-"""The commands of one model: fit, transform, evaluate."""
+"""The commands of one model: fit, transform, predict, evaluate."""
 
 from __future__ import annotations
 
+import io
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
+from PIL import Image
 from safetensors.numpy import save_file
 
 import ssdml
@@ -49,7 +52,7 @@ def test_fit_options_reach_ssdml(run, arrays, tmp_path, monkeypatch):
     options |= {"n_jobs": 3}
     words = [w for k, v in options.items() for w in (f"--{k.replace('_', '-')}", v)]
     result = run("fit", *arrays, "--out", tmp_path / "model", *words)
-    parameters = json.loads(result.stderr.removeprefix("error: "))
+    parameters = json.loads(result.stderr.partition("error: ")[2])
     assert {name: parameters[name] for name in options} == options
 
 
@@ -91,7 +94,7 @@ def test_fit_options_reach_deep_ssdml(run, images, tmp_path, monkeypatch):
     words = [w for k, v in options.items() for w in (f"--{k.replace('_', '-')}", v)]
     words += ["--network", "cifar", "--checkpoints", "kept"]
     result = run("fit", *images, "--out", tmp_path / "model", *words)
-    parameters = json.loads(result.stderr.removeprefix("error: "))
+    parameters = json.loads(result.stderr.partition("error: ")[2])
     expected = options | {"backbone": "cifar", "checkpoint_dir": "kept"}
     assert {name: parameters[name] for name in expected} == {k: str(v) for k, v in expected.items()}
 
@@ -115,9 +118,9 @@ def test_options_of_features_and_images_exclude_each_other(run, images, words, m
     [
         (
             np.arange(120.0),
-            "one row or one image per sample; got shape (120,). Save X.reshape(-1, 1)",
+            "got shape (120,), dtype float64. Save X.reshape(-1, 1)",
         ),
-        (np.full((120, 2), "a"), "numbers; got dtype <U1. Save X.astype(float)"),
+        (np.full((120, 2), "a"), "got shape (120, 2), dtype <U1. Save X.astype(float)"),
     ],
 )
 @pytest.mark.parametrize("command", ["fit", "evaluate", "transform"])
@@ -132,7 +135,8 @@ def test_file_without_numeric_rows_is_named(run, arrays, tmp_path, command, rows
     }
     result = run(command, *words[command])
     assert result.exit_code == 1
-    assert f"error: {wrong} must hold {message}" in result.stderr
+    assert f"error: {wrong}: X must be an array of numbers" in result.stderr
+    assert message in result.stderr
 
 
 def test_fit_uses_all_cores_by_default(run, arrays, tmp_path, monkeypatch):
@@ -161,22 +165,201 @@ def test_classes_keep_their_numbers(run, images, tmp_path):
     assert "names" not in result.stderr
 
 
-def test_class_names_are_saved_beside_the_model(run, arrays, tmp_path):
+def test_class_names_are_those_of_the_model(run, arrays, tmp_path):
     model, names = tmp_path / "model", tmp_path / "names.npy"
     np.save(names, np.array(["", "cat", "ant", "bee"])[np.load(arrays[1]) + 1])
-    told = run("fit", arrays[0], names, "--out", model).stderr
-    assert f"names are in {model / 'classes.json'}" in " ".join(told.split())
-    assert json.loads((model / "classes.json").read_text()) == ["ant", "bee", "cat"]
+    assert run("fit", arrays[0], names, "--out", model).exit_code == 0
+    assert ssdml.SSDML.load(model).classes_.tolist() == ["ant", "bee", "cat"]
     assert run("fit", *arrays, "--out", model, "--force").exit_code == 0
-    assert not (model / "classes.json").exists()
+    assert ssdml.SSDML.load(model).classes_.tolist() == [0, 1, 2]
+
+
+NAMES = np.array(["ant", "bee", "cat", ""])
+
+
+@pytest.fixture
+def table(arrays):
+    """The samples with an index, names, a column of texts and few labels."""
+    X, y = (np.load(path) for path in arrays)
+    frame = pd.DataFrame(X).add_prefix("f").assign(animal_id=[f"no {i}" for i in range(120)])
+    return frame.assign(town=["Ulm", "Bonn"] * 60, label=NAMES[y])
+
+
+def write(frame, path):
+    """Write a table by its suffix."""
+    {
+        ".csv": frame.to_csv,
+        ".parquet": frame.to_parquet,
+        ".jsonl": lambda path: frame.to_json(path, orient="records", lines=True),
+        ".xlsx": frame.to_excel,
+    }[path.suffix](path)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".jsonl", ".xlsx"])
+def test_fit_and_predict_take_tables(run, table, arrays, tmp_path, suffix):
+    data, model = write(table, tmp_path / f"t{suffix}"), tmp_path / "model"
+    fitted = run("fit", data, "--out", model, "--random-state", 3)
+    assert fitted.exit_code == 0, fitted.output
+    assert "features: 5 columns: f0, f1, f2, f3, f4\n" in fitted.stderr
+    assert "look at this: column 'town' is not a feature" in fitted.stderr
+    assert "Learned 3 classes from 18 labeled" in fitted.stderr
+    X, y = (np.load(path) for path in arrays)
+    expected = ssdml.SSDML(random_state=3).fit(X.astype(float), NAMES[y])
+    new = table.drop(columns=["label", "f2"]).assign(more=1.0, f2=table["f2"])[::-1]
+    told = run("predict", model, write(new, tmp_path / f"new{suffix}"))
+    assert told.exit_code == 0, told.output
+    found = pd.read_csv(io.StringIO(told.stdout))
+    assert found["id"].tolist() == table["animal_id"].tolist()[::-1]
+    np.testing.assert_array_equal(found["label"][::-1], expected.predict(X.astype(float)))
+    proba = expected.predict_proba(X.astype(float)).max(axis=1)
+    np.testing.assert_allclose(found["confidence"][::-1], proba, atol=1e-4)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet", ".feather", ".jsonl", ".xlsx"])
+def test_predictions_are_written_by_suffix(run, table, tmp_path, suffix):
+    data, model, out = write(table, tmp_path / "t.csv"), tmp_path / "model", tmp_path / f"p{suffix}"
+    assert run("fit", data, "--out", model).exit_code == 0
+    told = run("predict", model, data, "--out", out)
+    assert told.exit_code == 0, told.output
+    assert "100.0% of the 18 labels in the file" in told.stderr
+    read = {
+        ".csv": pd.read_csv,
+        ".tsv": lambda path: pd.read_csv(path, sep="\t"),
+        ".parquet": pd.read_parquet,
+        ".feather": pd.read_feather,
+        ".jsonl": lambda path: pd.read_json(path, lines=True),
+        ".xlsx": pd.read_excel,
+    }[suffix]
+    found = read(out)
+    assert found.columns.tolist() == ["id", "label", "confidence"]
+    assert found["id"].tolist() == table["animal_id"].tolist()
+    assert set(found["label"]) == {"ant", "bee", "cat"}
+    assert "exists already" in run("predict", model, data, "--out", out).stderr
+
+
+def test_embedding_is_written_by_suffix(run, table, tmp_path):
+    data, model = write(table, tmp_path / "t.csv"), tmp_path / "model"
+    assert run("fit", data, "--out", model, "--n-components", 2).exit_code == 0
+    assert run("transform", model, data, "--out", tmp_path / "Z.npy").exit_code == 0
+    assert run("transform", model, data, "--out", tmp_path / "Z.csv").exit_code == 0
+    found = pd.read_csv(tmp_path / "Z.csv", index_col="id")
+    np.testing.assert_allclose(found[["z0", "z1"]], np.load(tmp_path / "Z.npy"), rtol=1e-12)
+    for command in ("transform", "predict"):
+        refused = run(command, model, data, "--out", tmp_path / "Z.txt")
+        assert refused.exit_code == 1
+        assert "Z.txt: must end in " in refused.stderr
+
+
+def test_new_table_needs_the_features_of_the_fit(run, table, tmp_path):
+    data, model = write(table, tmp_path / "t.csv"), tmp_path / "model"
+    assert run("fit", data, "--out", model).exit_code == 0
+    short = write(table.drop(columns="f3"), tmp_path / "short.csv")
+    told = run("predict", model, short)
+    assert told.exit_code == 1
+    assert "short.csv: features must be a column; got 'f3'" in told.stderr
+
+
+def test_columns_are_chosen_by_options(run, table, tmp_path):
+    frame = table.rename(columns={"label": "kind", "animal_id": "who"})
+    frame = frame.assign(kind=frame["kind"].replace("", "to do"))
+    data, model = write(frame, tmp_path / "t.csv"), tmp_path / "model"
+    words = ["--label", "kind", "--id", "who", "--features", "f*", "--ignore", "f4"]
+    fitted = run("fit", data, "--out", model, *words, "--no-label", "To Do")
+    assert fitted.exit_code == 0, fitted.output
+    assert "features: 4 columns: f0, f1, f2, f3\n" in fitted.stderr
+    assert "look at this" not in fitted.stderr
+    assert "Learned 3 classes from 18 labeled" in fitted.stderr
+    table_of = run("predict", model, data, "--id", "who", "--label", "kind", "--no-label", "to do")
+    assert table_of.stdout.splitlines()[1].startswith('"no 0",')
+    assert "of the 18 labels in the file" in table_of.stderr
+    scored = run("evaluate", data, *words, "--no-label", "to do", "--json")
+    assert json.loads(scored.stdout)["R@1"] > 90
+
+
+def test_texts_are_embedded_as_in_the_fit(run, tmp_path):
+    food = [f"soup bread {a} {b}" for a in "salt oil egg".split() for b in "pan pot oven".split()]
+    boats = [f"sail wind {a} {b}" for a in "mast rope deck".split() for b in "sea bay lake".split()]
+    labels = [name if i % 9 < 3 else "" for i, name in enumerate(["food"] * 9 + ["boats"] * 9)]
+    data = write(pd.DataFrame({"text": food + boats, "label": labels}), tmp_path / "t.csv")
+    model = tmp_path / "model"
+    fitted = run("fit", data, "--out", model, "--n-neighbors", 4)
+    assert fitted.exit_code == 0, fitted.output
+    assert "words of the texts (TF-IDF)" in fitted.stderr
+    new = tmp_path / "new.txt"
+    new.write_text("text\nthe rope, on deck: wind\negg in a pan with oil\n", encoding="utf-8")
+    assert pd.read_csv(io.StringIO(run("predict", model, new).stdout))["label"].tolist() == [
+        "boats",
+        "food",
+    ]
+    np.save(tmp_path / "X.npy", np.eye(3))
+    refused = run("predict", model, tmp_path / "X.npy")
+    assert "X.npy must hold texts, as in the fit; got numbers or images" in refused.stderr
+
+
+def test_encoder_is_kept_with_the_model(run, tmp_path, monkeypatch):
+    asked = []
+
+    def embed(texts, model, *, cache):
+        asked.append(model)
+        return np.array([[len(text), text.count("a")] for text in texts], np.float32)
+
+    monkeypatch.setattr("ssdml.datasets.loading.embed_texts", embed)
+    texts = [["aa aa aa", "b b b b b b"][i % 2] + " x" * (i % 5) for i in range(40)]
+    labels = ["a", "b"] * 4 + [""] * 32
+    data = write(pd.DataFrame({"text": texts, "label": labels}), tmp_path / "t.csv")
+    model = tmp_path / "model"
+    fitted = run("fit", data, "--out", model, "--text-model", "letters", "--n-neighbors", 4)
+    assert fitted.exit_code == 0, fitted.output
+    assert not (model / "words.npz").exists()
+    assert run("predict", model, data).exit_code == 0
+    assert asked == ["letters", "letters"]
+
+
+def test_text_model_is_for_texts(run, table, tmp_path):
+    data = write(table.drop(columns="town"), tmp_path / "t.csv")
+    refused = run("fit", data, "--out", tmp_path / "model", "--text-model", "words")
+    assert "must have columns of texts besides the label" in refused.stderr
+
+
+@pytest.mark.parametrize("sizes", [[(28, 28)], [(60, 40), (40, 60)]], ids=["one size", "several"])
+def test_folder_of_images_is_fitted_and_predicted(run, tmp_path, sizes, rng):
+    for i in range(40):
+        name = ["dark/{}.png", "light/{}.png", "{}.png"][2 if i >= 8 else i % 2].format(i)
+        path = tmp_path / "photos" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        width, height = sizes[i % len(sizes)]
+        pixels = rng.integers(0, 80, (height, width, 3)) + 150 * (i % 2)
+        Image.fromarray(pixels.astype(np.uint8)).save(path)
+    model = tmp_path / "model"
+    words = ["--network", "mnist", "--epochs", 2, "--n-neighbors", 5]
+    fitted = run("fit", tmp_path / "photos", "--out", model, *words)
+    assert fitted.exit_code == 0, fitted.output
+    assert "without a folder: 32 images, which have no label" in fitted.stderr
+    assert "Learned 2 classes from 8 labeled and 32 unlabeled" in fitted.stderr
+    told = run("predict", model, tmp_path / "photos")
+    assert told.exit_code == 0, told.output
+    found = pd.read_csv(io.StringIO(told.stdout), index_col="id")["label"]
+    assert found["10.png"] == "dark"
+    assert found["11.png"] == "light"
+    assert run("fit", tmp_path / "photos", "--out", tmp_path / "other").exit_code == 1
+
+
+def test_damaged_input_of_a_model_is_named(run, table, tmp_path):
+    data, model = write(table, tmp_path / "t.csv"), tmp_path / "model"
+    assert run("fit", data, "--out", model).exit_code == 0
+    for text in ("{", "[]", '{"columns": [7]}', '{"other": 1}', '{"image_size": "a"}'):
+        (model / "input.json").write_text(text, encoding="utf-8")
+        told = run("predict", model, data)
+        assert told.exit_code == 1
+        assert "input.json: damaged" in told.stderr
 
 
 def test_images_and_features_are_told_apart(run, arrays, images, tmp_path):
     result = run("fit", *images, "--out", tmp_path / "model")
     assert result.exit_code == 1
     assert (
-        "images.npy must hold one row of numbers per sample; got shape (40, 28, 28)"
-        in result.stderr
+        "the samples must be rows of numbers; got images of shape (28, 28). Pass" in result.stderr
     )
     assert "--network" in result.stderr
     assert run("fit", *arrays, "--out", tmp_path / "model").exit_code == 0
@@ -190,10 +373,10 @@ def test_interrupted_fit_names_its_checkpoints(run, images, tmp_path, monkeypatc
 
     monkeypatch.setattr("ssdml.deep.estimator.DeepSSDML.fit", stop)
     command = ["fit", *images, "--out", tmp_path / "model", "--network", "mnist"]
-    assert run(*command).stderr == "Interrupted.\n"
+    assert run(*command).stderr.endswith("\nInterrupted.\n")
     stopped = run(*command, "--checkpoints", "kept")
     assert stopped.exit_code == 130
-    assert stopped.stderr == "Interrupted. The same command resumes from kept.\n"
+    assert stopped.stderr.endswith("\nInterrupted. The same command resumes from kept.\n")
 
 
 def test_replacing_files_needs_force(run, arrays, tmp_path):
@@ -271,7 +454,7 @@ def test_wrong_number_of_labels_is_named(run, arrays, tmp_path):
     for command in (["evaluate"], ["fit", "--out", tmp_path / "model"]):
         result = run(*command, arrays[0], tmp_path / "short.npy")
         assert result.exit_code == 1
-        assert "short.npy must have one label per row of" in result.stderr
+        assert "short.npy: y must have 120 labels, one per row; got shape (7,)" in result.stderr
 
 
 def test_missing_or_damaged_file_is_named(run, arrays, tmp_path):

@@ -468,6 +468,12 @@ def test_columns_are_chosen_in_any_case(tmp_path, frame):
     assert data.ids.tolist() == [str(p) for p in frame["p"]]
 
 
+def test_chosen_features_keep_their_order(tmp_path, frame):
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    assert_features(load_dataset(tmp_path / "t.csv", features=["q", "p"]), frame, "q", "p")
+    assert load_dataset(tmp_path / "t.csv", features=["[pq]"]).columns == ("p", "q")
+
+
 def test_split_column_names_test_rows(read, frame):
     data = read(frame.assign(split=["train", "train", "val", "Test"] * 10))
     np.testing.assert_array_equal(data.test, [False, False, False, True] * 10)
