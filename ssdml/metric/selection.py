@@ -17,7 +17,7 @@ from ssdml.utils.scatter import class_means
 from ssdml.utils.typing import Array, Floats, Indices, Ints
 from ssdml.utils.validation import UNLABELED
 
-WEIGHTS = 0.8, 1.4  # least and largest weight of the input
+WEIGHTS = 0.8, 1.2  # least and largest weight of the input
 FEWEST_COLUMNS = 64  # of the embedding, by default: more than the features of a small table
 BLOCK_ENTRIES = 2**21  # distances held at once: 16 MB
 
@@ -60,9 +60,9 @@ def combined_components(
 
 
 def balanced_weight(confidence: float, agreement: float) -> float:
-    """Weight of the input by the errors to expect beside it, from 0.8 to 1.4.
+    """Weight of the input by the errors to expect beside it, from 0.8 to 1.2.
 
-    Half of the ratio of the expected errors of the class probabilities to the share of rows whose
+    A quarter of the ratio of the expected errors of the class probabilities to the share of rows whose
     nearest neighbor has another class: the smaller errors get more weight.
 
     Parameters
@@ -75,11 +75,11 @@ def balanced_weight(confidence: float, agreement: float) -> float:
     Examples
     --------
     >>> balanced_weight(0.9, 0.96), balanced_weight(0.6, 0.9), balanced_weight(0.9, 0.9)
-    (1.25, 1.4, 0.8)
+    (0.8, 1.0, 0.8)
     """
     ratio = (1 - confidence) / max(1 - agreement, 1e-12)
     low, high = WEIGHTS
-    return round(min(max(ratio / 2, low), high), 4)
+    return round(min(max(ratio / 4, low), high), 4)
 
 
 def spread(rows: Array) -> float:
