@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import warnings
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ssdml.utils.labels import as_column, check_same_kind, encode_partial_labels
 from ssdml.utils.typing import Array, Floats, Ints
-from ssdml.utils.validation import check_rows
+from ssdml.utils.validation import UNLABELED, check_rows
+
+ROUNDING = 1e-3  # of probabilities in half precision, summed over many classes
 
 
-def calibration_error(probabilities: npt.ArrayLike, y: npt.ArrayLike, *, n_bins: int = 15) -> float:
+def calibration_error(
+    probabilities: npt.ArrayLike,
+    y: npt.ArrayLike,
+    *,
+    classes: npt.ArrayLike | None = None,
+    n_bins: int = 15,
+) -> float:
     """Compute the expected calibration error, in percent [1]_.
 
     Parameters
@@ -19,7 +29,10 @@ def calibration_error(probabilities: npt.ArrayLike, y: npt.ArrayLike, *, n_bins:
     probabilities : array-like of shape (n, n_classes)
         Columns in ascending order of the classes, as ``predict_proba`` gives them.
     y : array-like of shape (n,)
-        True classes; each column's class must occur.
+        True classes. Rows with -1 (or None, NaN, "") are left out.
+    classes : array-like of shape (n_classes,), optional
+        The class of each column, ``model.classes_``; a row of another class counts as wrong. None:
+        the classes of y, if they are as many as columns.
     n_bins : int
         Number of confidence bins of equal width.
 
@@ -27,6 +40,17 @@ def calibration_error(probabilities: npt.ArrayLike, y: npt.ArrayLike, *, n_bins:
     -------
     error : float
         Difference between mean confidence and accuracy per bin, averaged over the rows.
+
+    Raises
+    ------
+    ValueError
+        If rows are not distributions, y has another length or no label, or the columns are not as
+        many as the classes.
+
+    Warns
+    -----
+    UserWarning
+        If y has fewer classes than columns, all of them numbers of columns, and `classes` is None.
 
     References
     ----------
@@ -37,17 +61,62 @@ def calibration_error(probabilities: npt.ArrayLike, y: npt.ArrayLike, *, n_bins:
     --------
     >>> calibration_error([[0.75, 0.25]] * 4, [0, 0, 0, 1])
     0.0
+
+    No row is of the last class, and one has no label:
+
+    >>> calibration_error([[0.5, 0.5, 0.0]] * 3, ["a", "b", None], classes=["a", "b", "c"])
+    0.0
     """
-    proba = check_rows(probabilities, "calibration_error", "probabilities")
-    classes, codes = np.unique(np.asarray(y), return_inverse=True)
-    if len(codes) != len(proba) or len(classes) != proba.shape[1]:
+    who = "calibration_error"
+    proba = check_rows(probabilities, who, "probabilities")
+    _check_distributions(proba, who)
+    codes, found = encode_partial_labels(y)
+    if len(codes) != len(proba):
         raise ValueError(
-            "calibration_error: y must have a class for each row of probabilities, and as many "
-            f"classes as columns; got {len(codes)} rows of {len(classes)} classes for shape "
-            f"{proba.shape}."
+            f"{who}: y must have an entry for each of the {len(proba)} rows of probabilities; got "
+            f"{len(codes)}."
         )
-    bins = reliability(proba.max(axis=1), proba.argmax(axis=1) == codes, n_bins=n_bins)
+    known = codes != UNLABELED
+    if not known.any():
+        raise ValueError(f"{who}: y must contain labels; all {len(codes)} entries are unlabeled.")
+    columns = _column_classes(found, proba.shape[1], classes, who)
+    predicted = columns[proba[known].argmax(axis=1)]
+    bins = reliability(proba[known].max(axis=1), predicted == found[codes[known]], n_bins=n_bins)
     return bins.error
+
+
+def _column_classes(
+    found: npt.NDArray[Any], n_columns: int, classes: npt.ArrayLike | None, who: str
+) -> npt.NDArray[Any]:
+    """Return the class of each column."""
+    columns = found if classes is None else as_column(classes, who)
+    if classes is not None:
+        check_same_kind(columns, found, who, ("classes", "y"))
+    if len(columns) == n_columns:
+        return columns
+    numbers = np.arange(n_columns)
+    if classes is None and found.dtype.kind == "i" and np.isin(found, numbers).all():
+        warnings.warn(
+            f"{who}: y has {len(found)} of {n_columns} classes, and its numbers are taken for "
+            "those of the columns. Pass classes=model.classes_.",
+            stacklevel=3,
+        )
+        return numbers
+    raise ValueError(
+        f"{who}: {'y' if classes is None else 'classes'} must name the class of each column; got "
+        f"{len(columns)} classes for {n_columns} columns. Pass classes=model.classes_."
+    )
+
+
+def _check_distributions(proba: npt.NDArray[Any], who: str) -> None:
+    """Raise on the first row that is not a distribution."""
+    wrong = (proba < -ROUNDING).any(axis=1) | (np.abs(proba.sum(axis=1) - 1) > ROUNDING)
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise ValueError(
+            f"{who}: probabilities must be at least 0 and sum to 1 in each row; got "
+            f"{proba[row].tolist()} in row {row}. Pass the result of predict_proba."
+        )
 
 
 class Reliability(NamedTuple):

@@ -50,8 +50,9 @@ def predicts_classes(model: Any) -> bool:
     """
     if not hasattr(model, "predict"):
         return False
-    is_tagged = hasattr(model, "__sklearn_tags__") and is_classifier(model)
-    return is_tagged or len(getattr(model, "classes_", ())) > 0
+    if hasattr(model, "classes_"):  # none after a fit without labels
+        return len(model.classes_) > 0
+    return hasattr(model, "__sklearn_tags__") and is_classifier(model)
 
 
 def label_accuracy(model: Any, X: Array, Z: Array, y: Ints, few: Array, y_few: Ints) -> float:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from numbers import Real
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,7 @@ from ssdml.utils.validation import UNLABELED, check_rows
 def evaluate(
     Z: npt.ArrayLike,
     y: npt.ArrayLike,
-    ks: Sequence[int] = (1, 2, 4, 8),
+    ks: Sequence[int] | int = (1, 2, 4, 8),
     random_state: int = 0,
     *,
     scores: Sequence[str] | None = None,
@@ -37,7 +38,7 @@ def evaluate(
     Z : array-like of shape (n, d)
     y : array-like of shape (n,)
         Labels of any kind; rows with -1 (or None, NaN, "") are left out.
-    ks : sequence of int
+    ks : int or sequence of int
         The K of R@K. Ignored if `scores` is given.
     random_state : int
         Seed of the k-means for NMI and F1.
@@ -249,8 +250,9 @@ def _codes_among(classes: npt.NDArray[Any], others: npt.NDArray[Any]) -> Ints:
     return np.array([codes.get(label, UNLABELED) for label in others.tolist()])
 
 
-def _check_ks(ks: Sequence[int]) -> list[int]:
-    bad = [k for k in ks if int(k) != k or k < 1]
+def _check_ks(ks: Sequence[int] | int) -> list[int]:
+    numbers = [ks] if np.ndim(ks) == 0 else list(cast("Sequence[int]", ks))
+    bad = [k for k in numbers if not isinstance(k, Real) or int(k) != k or k < 1]
     if bad:
-        raise ValueError(f"evaluate: ks must be integers from 1; got {bad[0]}.")
-    return [int(k) for k in ks]
+        raise ValueError(f"evaluate: ks must be integers from 1; got {bad[0]!r}.")
+    return [int(k) for k in numbers]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ssdml.classification.learning import HeldOut
@@ -49,8 +49,12 @@ CLASSIFIER = {
 }
 
 
-class EmbeddingMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
-    """Mixin of all estimators with ``transform`` and ``predict``: accuracy and faiss index."""
+class EmbeddingMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin):
+    """Mixin of all estimators with ``transform`` and ``predict``: accuracy and faiss index.
+
+    scikit-learn takes them for classifiers: an integer ``cv`` is stratified, and ensembles and
+    displays accept them.
+    """
 
     transform: Any
     predict: Any
@@ -90,15 +94,29 @@ class EmbeddingMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             self.classes_ = np.array(names, dtype=np.str_)
             self.transduction_ = self.classes_[self.transduction_]
 
-    def score(self, X: Any, y: Any) -> float:
-        """Compute the accuracy of :meth:`predict` on the labeled rows."""
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Compute the accuracy of :meth:`predict` on the labeled rows.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features), or whatever :meth:`predict` takes
+        y : array-like of shape (n,)
+            Labels; rows with -1, or another mark of no label, do not count.
+        sample_weight : array-like of shape (n,), optional
+
+        Returns
+        -------
+        accuracy : float
+            From 0 to 1.
+        """
         who = f"{type(self).__name__}.score"
         labels, names = read_labels(y, len(X), who, "Score rows with labels.")
         known = labels != UNLABELED
+        weights = None if sample_weight is None else np.asarray(sample_weight)[known]
         truth = labels[known] if names is None else names[labels[known]]
         predicted = np.asarray(self.predict(X))[known]
         check_same_kind(truth, predicted, who, ("y", "the labels of the fit"))
-        return float((predicted == truth).mean())
+        return float(np.average(predicted == truth, weights=weights))
 
     def to_faiss(self, X: Any) -> Any:
         """Build an exact faiss index of samples under the learned metric.

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.metrics import get_scorer, get_scorer_names
-from sklearn.model_selection import BaseCrossValidator, StratifiedKFold
+from sklearn.model_selection import BaseCrossValidator, StratifiedGroupKFold, StratifiedKFold
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
@@ -35,7 +35,8 @@ class SemiSupervisedSplit(BaseCrossValidator):
     Notes
     -----
     Samples are unlabeled where y is -1, None, NaN or "". Folds, warnings and errors are those of
-    scikit-learn's ``StratifiedKFold`` on the labeled samples.
+    scikit-learn's ``StratifiedKFold`` on the labeled samples; with ``groups``, those of
+    ``StratifiedGroupKFold``. Unlabeled samples of a tested group are in neither set then.
 
     Examples
     --------
@@ -65,7 +66,9 @@ class SemiSupervisedSplit(BaseCrossValidator):
         ----------
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
-        groups : ignored
+        groups : array-like of shape (n_samples,), optional
+            Samples of one group, such as the images of a patient, are never in training and test
+            at once.
         """
         if y is None:
             raise ValueError(
@@ -85,9 +88,36 @@ class SemiSupervisedSplit(BaseCrossValidator):
                 "SemiSupervisedSplit: n_splits must be at most the labels of the largest class = "
                 f"{largest}; got {self.n_splits}. Use fewer folds or label more samples."
             )
-        folds = StratifiedKFold(self.n_splits, shuffle=self.shuffle, random_state=self.random_state)
-        for train, test in folds.split(labeled, codes[labeled]):
-            yield np.sort(np.concatenate([labeled[train], unlabeled])), labeled[test]
+        options = {"shuffle": self.shuffle, "random_state": self.random_state}
+        if groups is None:
+            for train, test in StratifiedKFold(self.n_splits, **options).split(
+                labeled, codes[labeled]
+            ):
+                yield np.sort(np.concatenate([labeled[train], unlabeled])), labeled[test]
+            return
+        members = self._group_codes(groups, len(codes), labeled)
+        folds = StratifiedGroupKFold(self.n_splits, **options)
+        for train, test in folds.split(labeled, codes[labeled], members[labeled]):
+            apart = unlabeled[~np.isin(members[unlabeled], members[labeled[test]])]
+            yield np.sort(np.concatenate([labeled[train], apart])), labeled[test]
+
+    def _group_codes(self, groups: Any, n_samples: int, labeled: Ints) -> Ints:
+        """Number the groups; labels must be in as many of them as folds."""
+        who, names = "SemiSupervisedSplit", np.asarray(groups)
+        if names.shape != (n_samples,):
+            raise ValueError(
+                f"{who}: groups must have n_samples = {n_samples} entries; got shape {names.shape}."
+            )
+        members: Ints = np.unique(
+            names.astype(str) if names.dtype == object else names, return_inverse=True
+        )[1]
+        count = len(np.unique(members[labeled]))
+        if self.n_splits > count:
+            raise ValueError(
+                f"{who}: n_splits must be at most the number of groups with labels = {count}; got "
+                f"{self.n_splits}. Use fewer folds or label other groups."
+            )
+        return members
 
 
 class LabeledScorer:

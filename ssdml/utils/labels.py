@@ -137,7 +137,7 @@ def as_column(y: Any, who: str) -> Array:
     elif isinstance(y, list | tuple):
         values = _of_list(y)
     else:
-        values = np.asarray(without_tensor(y))
+        values = np.asarray(without_tensor(y, who, "y"))
     if values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8")
     if values.dtype == object and values.ndim == 1:
@@ -256,6 +256,12 @@ def read_labels(
             names = classes
         elif len(classes):
             column = np.append(classes, UNLABELED)[column]  # the code -1 is the last
+    if column.dtype.kind == "f" and not (whole := column == np.rint(column)).all():
+        row = int(np.flatnonzero(~whole)[0])
+        raise ValueError(
+            f"{who}: y must hold integers or names of classes, {UNLABELED} for unlabeled rows; got "
+            f"continuous values, {column[row]} in row {row}. Bin them into classes."
+        )
     labels = check_labels(column, n_samples, who)
     if way_out is not None:
         check_labeled(labels, who, way_out)

@@ -93,7 +93,7 @@ def without_container(X: Any, who: str = "", name: str = "X") -> Any:
                 "drop such rows first."
             )
         return X.data
-    X = without_tensor(X)
+    X = without_tensor(X, who, name)
     if _is_column(X):
         column = np.asarray(X)
         if column.dtype == object and column.size and isinstance(column.flat[0], VECTORS):
@@ -108,8 +108,11 @@ def without_container(X: Any, who: str = "", name: str = "X") -> Any:
     return X
 
 
-def without_tensor(X: Any) -> Any:
+def without_tensor(X: Any, who: str = "", name: str = "X") -> Any:
     """Return the array of a torch tensor, float32 for bfloat16; other data unchanged.
+
+    Tensors that require gradients or lie on another device are copied; sparse ones, and those
+    without data, raise TypeError.
 
     Examples
     --------
@@ -118,6 +121,16 @@ def without_tensor(X: Any) -> Any:
     """
     if not (hasattr(X, "detach") and hasattr(X, "numpy")):
         return X
+    if str(getattr(X, "layout", "torch.strided")) != "torch.strided":
+        raise TypeError(
+            f"{who}: {name} must be dense; got a tensor of layout {X.layout}. Pass "
+            f"{name}.to_dense()."
+        )
+    if getattr(X, "is_meta", False):
+        raise TypeError(
+            f"{who}: {name} must hold data; got a tensor on the device 'meta'. Load or compute its "
+            "values first."
+        )
     tensor = X.detach().cpu()
     try:
         return tensor.numpy()

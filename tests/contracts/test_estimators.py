@@ -47,7 +47,18 @@ def fitted(estimator, X, y):
     return clone(estimator).set_params(random_state=0).fit(X, y)
 
 
-@parametrize_with_checks(ESTIMATORS)
+def departures(estimator):
+    """Checks of scikit-learn that labels with gaps contradict, and why."""
+    found = {"check_classifiers_classes": "the class -1 means unlabeled"}
+    if not isinstance(estimator, SSDML):
+        found["check_supervised_y_no_nan"] = "NaN means unlabeled, and no label is required"
+    elif estimator.propagation == "one-sided":
+        reason = "the published default is half the features: one of two here"
+        found["check_classifiers_train"] = reason
+    return found
+
+
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=departures)
 # The checks fit noise, a single class, and fewer samples than neighbors.
 @pytest.mark.filterwarnings("ignore:SSDML:UserWarning", "ignore:mine_triplets:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:propagate_labels:UserWarning", "ignore:.*; .*:UserWarning")

@@ -315,9 +315,14 @@ def test_bad_input_is_named(Z, y, message):
         evaluate(Z, y)
 
 
-@pytest.mark.parametrize("ks", [(0,), (1, -2), (1.5,)])
+def test_k_may_be_one_number(rng):
+    Z, y = rng.normal(size=(20, 2)), np.arange(20) % 2
+    assert evaluate(Z, y, ks=3) == evaluate(Z, y, ks=[3])
+
+
+@pytest.mark.parametrize("ks", [(0,), (1, -2), (1.5,), ("a",)])
 def test_k_must_be_positive_integer(ks):
-    with pytest.raises(ValueError, match=f"ks must be integers from 1; got {ks[-1]}"):
+    with pytest.raises(ValueError, match=f"ks must be integers from 1; got {ks[-1]!r}"):
         evaluate([[0.0], [1.0]], [0, 0], ks=ks)
 
 

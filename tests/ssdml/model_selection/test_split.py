@@ -78,6 +78,47 @@ def test_missing_labels_of_any_kind(y):
         assert len(test) == 2
 
 
+def test_samples_of_a_group_stay_together(rng):
+    y, groups = partial_labels(rng, n=120), np.repeat(np.arange(30), 4)
+    split = SemiSupervisedSplit(3, random_state=0)
+    tests = []
+    for train, test in split.split(np.zeros((120, 1)), y, groups):
+        assert not set(groups[train]) & set(groups[test])
+        assert (y[test] != -1).all()
+        others = np.flatnonzero((y == -1) & ~np.isin(groups, groups[test]))
+        assert set(others) <= set(train)
+        tests.append(test)
+    np.testing.assert_array_equal(np.sort(np.concatenate(tests)), np.flatnonzero(y != -1))
+    names = np.array([f"patient {group}" for group in groups], dtype=object)
+    for (train, test), (other, _) in zip(
+        split.split(y, y, names), split.split(y, y, names.astype(str)), strict=True
+    ):
+        np.testing.assert_array_equal(train, other)
+        assert not set(names[train]) & set(names[test])
+
+
+def test_searches_pass_groups_on(rng):
+    y, groups = np.tile([0, 1], 20), np.arange(40) // 4
+    X = rng.normal(size=(40, 2))
+    search = GridSearchCV(
+        KNeighborsClassifier(1), {"n_neighbors": [1]}, cv=SemiSupervisedSplit(2, random_state=0)
+    )
+    assert np.isfinite(search.fit(X, y, groups=groups).best_score_)
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ([0, 1], r"groups must have n_samples = 6 entries; got shape \(2,\)"),
+        ([0, 0, 0, 0, 1, 1], "at most the number of groups with labels = 1; got 2"),
+    ],
+)
+def test_unusable_groups_raise(groups, message):
+    y = [0, 1, 0, 1, -1, -1]
+    with pytest.raises(ValueError, match=f"^SemiSupervisedSplit: .*{message}"):
+        next(SemiSupervisedSplit(2).split(np.zeros((6, 1)), y, groups))
+
+
 def test_number_of_splits_and_repr():
     assert SemiSupervisedSplit(7).get_n_splits() == 7
     assert repr(SemiSupervisedSplit(7, random_state=1)) == (

@@ -254,7 +254,11 @@ def test_whole_numbers_are_read_from_any_container(y):
             r"^who: y must have shape \(3,\), one label per row; got shape \(2,\)",
         ),
         (np.zeros((3, 2)), ValueError, "y should be a 1d array"),
-        (np.array([0.5, 1, 2], dtype=object), TypeError, "^who: y must hold integers"),
+        (
+            np.array([0.5, 1, 2], dtype=object),
+            ValueError,
+            "^who: y must hold integers .*; got continuous values, 0.5 in row 0",
+        ),
         ([-1, -1, -1], ValueError, r"^who: y must contain labels beside -1 .*-1\. Way out\.$"),
     ],
 )

@@ -6,8 +6,9 @@ import re
 
 import numpy as np
 import pytest
+import torch
 
-from ssdml.utils.validation import UNLABELED, as_generator, check_labels, choose
+from ssdml.utils.validation import UNLABELED, as_generator, check_labels, choose, without_tensor
 
 
 def test_choose_returns_the_entry():
@@ -74,3 +75,25 @@ def test_as_generator_accepts_all_seeds():
     generator = np.random.default_rng(0)
     assert as_generator(generator) is generator
     assert as_generator(None).integers(2**60) != as_generator(None).integers(2**60)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64])
+def test_tensors_become_arrays(dtype):
+    values = torch.tensor([[1.5, 2.0]]).to(dtype)
+    if dtype.is_floating_point:
+        values.requires_grad_()
+    found = without_tensor(values, "here")
+    np.testing.assert_array_equal(found, [[1.5 if dtype.is_floating_point else 1, 2.0]])
+    assert found.dtype == (np.float32 if dtype == torch.bfloat16 else str(dtype)[6:])
+
+
+@pytest.mark.parametrize(
+    ("tensor", "message"),
+    [
+        (torch.eye(3).to_sparse(), r"must be dense; got .* torch.sparse_coo. Pass X.to_dense\(\)"),
+        (torch.empty(3, 3, device="meta"), "must hold data; got a tensor on the device 'meta'"),
+    ],
+)
+def test_tensors_without_an_array_are_refused(tensor, message):
+    with pytest.raises(TypeError, match=f"^here: X {message}"):
+        without_tensor(tensor, "here")

@@ -1,0 +1,54 @@
+"""The calibration error of predicted probabilities."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ssdml.evaluation import calibration_error
+
+PROBA = np.array([[0.9, 0.1, 0.0], [0.1, 0.9, 0.0], [0.2, 0.8, 0.0], [0.3, 0.3, 0.4]])
+
+
+@pytest.mark.parametrize("missing", [-1, None, np.nan, ""])
+def test_unlabeled_rows_do_not_count(missing):
+    names = ["a", "b", "b"]
+    y = [*names, missing] if missing in (None, "") else [0, 1, 1, missing]
+    expected = calibration_error(PROBA[:3, :2], y[:3])
+    classes = ["a", "b", "c"] if missing in (None, "") else [0, 1, 2]
+    assert calibration_error(PROBA, y, classes=classes) == pytest.approx(expected)
+    assert expected == pytest.approx(100 * (0.1 + 0.1 + 0.2) / 3)
+
+
+def test_columns_may_be_in_any_order():
+    expected = calibration_error(PROBA, [0, 1, 1, 2])
+    shuffled = calibration_error(PROBA[:, [2, 0, 1]], list("abbc"), classes=["c", "a", "b"])
+    assert shuffled == pytest.approx(expected)
+
+
+def test_rows_of_unknown_classes_are_wrong():
+    assert calibration_error([[0.7, 0.3]], ["z"], classes=["a", "b"]) == pytest.approx(70)
+
+
+def test_numbers_of_columns_are_taken_with_a_warning():
+    with pytest.warns(UserWarning, match="y has 2 of 3 classes, .* Pass classes=model.classes_"):
+        found = calibration_error(PROBA[:3], [0, 1, 1])
+    assert found == pytest.approx(calibration_error(PROBA[:3], [0, 1, 1], classes=[0, 1, 2]))
+
+
+@pytest.mark.parametrize(
+    ("proba", "y", "options", "error", "message"),
+    [
+        ([[2, -1.0]] * 2, [0, 1], {}, ValueError, r"sum to 1 .*got \[2.0, -1.0\] in row 0"),
+        ([[0.5, 0.5], [0.5, 0.4]], [0, 1], {}, ValueError, "in row 1. Pass the result of predict"),
+        (PROBA, [0, 1], {}, ValueError, "an entry for each of the 4 rows .*; got 2"),
+        (PROBA, [-1] * 4, {}, ValueError, "must contain labels; all 4 entries are unlabeled"),
+        (PROBA, list("abba"), {}, ValueError, "y must name .*got 2 classes for 3 columns. Pass cl"),
+        (PROBA, [5, 6, 6, 5], {}, ValueError, "y must name the class of each column; got 2"),
+        (PROBA, list("abba"), {"classes": ["a", "b"]}, ValueError, "classes must name the class"),
+        (PROBA, list("abba"), {"classes": [0, 1, 2]}, TypeError, "classes and y must hold labels"),
+    ],
+)
+def test_bad_input_is_named(proba, y, options, error, message):
+    with pytest.raises(error, match=f"^calibration_error: .*{message}"):
+        calibration_error(proba, y, **options)
