@@ -9,6 +9,7 @@ from .laplacian import (
     laplacian as laplacian,
     pair_scatter as pair_scatter,
 )
+from .layout import neighbor_embedding as neighbor_embedding
 from .neighbors.knn import (
     KNNGraph as KNNGraph,
     knn_graph as knn_graph,

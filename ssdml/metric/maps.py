@@ -1,0 +1,164 @@
+"""Two-dimensional maps of the rows under a learned metric."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ssdml.classification.forms import principal_form
+from ssdml.graphs.neighbors.knn import knn_graph, nearest_rows
+from ssdml.utils.linalg import covariance, top_eigenvectors
+from ssdml.utils.typing import Array, Ints
+from ssdml.utils.validation import UNLABELED
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MAP_NEIGHBORS = 10
+PLACED_BY = 5  # nearest rows whose positions give that of a new one
+MAX_NAMES = 150  # of classes, written on a map
+DOT_AREA = 20_000.0  # of all dots together, in square points
+NOT_LABELED = "#bbbbbb"
+
+
+def map_rows(embedding: Array, *, n_jobs: int | None = None) -> Array:
+    """Lay out rows in two dimensions by t-SNE on their neighbor graph.
+
+    It begins at the first two principal components, so the arrangement of clusters is theirs. Up to
+    three rows keep these.
+
+    Parameters
+    ----------
+    embedding : array of shape (n, l)
+        At least two rows.
+    n_jobs : int or None
+        Threads; never changes the result.
+
+    Returns
+    -------
+    points : ndarray of shape (n, 2), float32
+
+    Examples
+    --------
+    >>> map_rows(np.array([[0.0, 0.0], [1.0, 0.0], [9.0, 0.0]])).shape
+    (3, 2)
+    """
+    from ssdml.graphs.layout import neighbor_embedding  # loads numba
+
+    axes = top_eigenvectors(covariance(embedding), min(2, embedding.shape[1]))
+    init = np.zeros((len(embedding), 2))
+    init[:, : axes.shape[1]] = (embedding - embedding.mean(axis=0)) @ axes
+    k = min(MAP_NEIGHBORS, (len(embedding) - 1) // 3)
+    if k == 0:
+        return init.astype(np.float32)
+    searched = principal_form(embedding)(embedding)
+    graph = knn_graph(searched, k, n_jobs=n_jobs, random_state=0)
+    return neighbor_embedding(graph, init, n_jobs=n_jobs)
+
+
+def place_rows(
+    points: Array, references: Array, queries: Array, *, n_jobs: int | None = None
+) -> Array:
+    """Place new rows at the median of the positions of their nearest references.
+
+    Parameters
+    ----------
+    points : array of shape (n, 2)
+        Positions of the references.
+    references : array of shape (n, l)
+    queries : array of shape (q, l)
+    n_jobs : int or None
+
+    Returns
+    -------
+    placed : ndarray of shape (q, 2)
+
+    Examples
+    --------
+    >>> points, rows = np.array([[0.0, 5.0], [1.0, 5.0], [8.0, 8.0]]), np.array([[0.0], [1], [2]])
+    >>> place_rows(points, rows, np.array([[0.5]]))
+    array([[1., 5.]])
+    """
+    k = min(PLACED_BY, len(references))
+    nearest, _ = nearest_rows(references, queries, k, n_jobs=n_jobs)
+    placed: Array = np.median(points[nearest], axis=1)
+    return placed
+
+
+def medoids(points: Array, codes: Ints) -> tuple[Ints, Ints]:
+    """Codes that occur, and the row of each that is nearest to the median position of its rows.
+
+    Examples
+    --------
+    >>> points = np.array([[0.0, 0.0], [1.0, 0.0], [9.0, 0.0], [5.0, 5.0]])
+    >>> medoids(points, np.array([0, 0, 0, 2]))
+    (array([0, 2]), array([1, 3]))
+    """
+    found, rows = np.unique(codes), []
+    for code in found:
+        members = np.flatnonzero(codes == code)
+        gaps = points[members] - np.median(points[members], axis=0)
+        rows.append(members[(gaps**2).sum(axis=1).argmin()])
+    return found, np.array(rows, dtype=np.int64)
+
+
+def draw_map(
+    points: Array,
+    codes: Ints,
+    names: Any,
+    *,
+    marked: Ints | None = None,
+    axes: Axes | None = None,
+) -> Axes:
+    """Draw rows in the colors of their classes, and the name of each class at its medoid.
+
+    Parameters
+    ----------
+    points : array of shape (n, 2)
+    codes : array of shape (n,), int
+        Indices into ``names``; -1 is gray.
+    names : sequence of str
+        Of at most 150 classes; more are not written.
+    marked : array of int or None
+        Rows with a black edge, such as labeled ones.
+    axes : matplotlib.axes.Axes or None
+        None: draw on a new figure of pyplot.
+
+    Returns
+    -------
+    axes : matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> points = np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 5.0]])
+    >>> axes = draw_map(points, np.array([0, 0, 1]), ["cat", "dog"], axes=Figure().subplots())
+    >>> [text.get_text() for text in axes.texts]
+    ['cat', 'dog']
+    """
+    if axes is None:
+        from matplotlib import pyplot
+
+        axes = pyplot.subplots(figsize=(8.0, 8.0), layout="constrained")[1]
+    from matplotlib import colormaps
+
+    palette = np.array(colormaps["tab20" if len(names) > 10 else "tab10"].colors)  # type: ignore[attr-defined]
+    colors = palette[codes % len(palette)]
+    colors[codes == UNLABELED] = [int(NOT_LABELED[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    area = float(np.clip(DOT_AREA / len(points), 1, 30))
+    axes.scatter(*points.T, s=area, c=colors, linewidths=0, rasterized=len(points) > 5000)
+    if marked is not None and len(marked):
+        edge = {"edgecolors": "black", "linewidths": 0.8}
+        axes.scatter(*points[marked].T, s=area + 12, c=colors[marked], **edge)
+    found, rows = medoids(points, codes)
+    if len(found) <= MAX_NAMES:
+        for code, row in zip(found, rows, strict=True):
+            if code != UNLABELED:
+                box = {"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.7}
+                place = float(points[row, 0]), float(points[row, 1])
+                axes.text(*place, str(names[code]), fontsize=7, ha="center", va="center", bbox=box)
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.set_xticks([])
+    axes.set_yticks([])
+    return axes
