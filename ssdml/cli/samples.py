@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from ssdml.cli.options import names, say
 
 if TYPE_CHECKING:
@@ -102,7 +104,13 @@ def load(
 ) -> Dataset:
     """Load a data set, and print what a file became."""
     from ssdml.datasets.loading import read_dataset
+    from ssdml.experiments.preprocessing import FORMS
 
+    if choice.features and choice.features[0] in FORMS and not Path(name).exists():
+        raise typer.BadParameter(
+            f"names columns of a table; the form of the features is --form {choice.features[0]}.",
+            param_hint="--features",
+        )
     dataset = read_dataset(
         name,
         choice,

@@ -91,6 +91,12 @@ def test_compare_needs_resume_for_existing_results(run, data, tmp_path, quick_ma
     assert (tmp_path / "out" / "results.jsonl").read_bytes() == before
 
 
+def test_form_named_as_features_is_told(run, tmp_path):
+    refused = run("compare", "--dataset", "digits", "--features", "unit", "--out", tmp_path)
+    assert refused.exit_code == 2
+    assert "--form unit" in refused.stderr
+
+
 def test_failed_method_is_reported_and_not_fatal(run, data, tmp_path):
     out = tmp_path / "out"
     result = run(
