@@ -4,7 +4,7 @@ SSDML() is compared with logistic regression, label spreading and the input on t
 with 1, 2, 5, 10 and 20 labels per class and five seeds. Rows go to ``docs/results/robust/``, one
 file per method, and are not measured again while they are there: delete the file of a method that
 has changed. Tables of all rows are printed in the end; ``python docs/tables.py`` writes them into
-``docs/robust.md``. Exit status: 0, or 1 if a method raised, or 2 if an argument is wrong.
+``docs/results/robust.md``. Exit status: 0, or 1 if a method raised, or 2 if an argument is wrong.
 """
 
 from __future__ import annotations
