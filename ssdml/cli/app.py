@@ -105,7 +105,7 @@ def demo(
     say(f"The report: {out / 'report.html'}, the figure: {out / PICTURE}")
 
 
-commands: list[Any] = [study.compare, study.study, study.status, study.report]
+commands: list[Any] = [study.compare, study.study, study.status, study.report, study.table]
 commands += [model.fit, model.transform, model.predict, model.evaluate]
 for command in commands:
     app.command()(command)

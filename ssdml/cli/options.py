@@ -26,7 +26,8 @@ Methods = Annotated[
     typer.Option(
         show_default=", ".join(COMPARED[:-1]),
         help=r"Names, separated by commas, or all; ssdml\[decay=0.9] sets a parameter (; between "
-        "several), ssdml-tuned tunes them on the labeled samples.",
+        "several), ssdml-tuned tunes them on the labeled samples; module:Class is a method of your "
+        "own, from the current folder or installed.",
     ),
 ]
 Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ...")]

@@ -149,10 +149,12 @@ def status(folder: ResultsDir) -> None:
     from ssdml.cli.terminal import print_columns
     from ssdml.experiments.analysis.formats import duration
     from ssdml.experiments.runs.folder import read_status, run_title
+    from ssdml.experiments.runs.results import summarize_left_out
 
     found = read_status(folder)
     counts = {
         "done": len(found.done),
+        "left out": len(found.left_out),
         "running": len(found.running),
         "failed": len(found.failed),
         "pending": len(found.pending),
@@ -160,6 +162,8 @@ def status(folder: ResultsDir) -> None:
     print_columns(
         ("runs", str(sum(counts.values()))), [(name, str(n)) for name, n in counts.items()]
     )
+    for line in summarize_left_out(found.left_out):
+        say(line)
     if found.running:
         now = time.time()
         lines = [
@@ -184,6 +188,39 @@ def report(folder: ResultsDir) -> None:
     say(f"The report: {written}")
 
 
+def table(
+    folder: ResultsDir,
+    form: Annotated[
+        str, typer.Option("--format", metavar="latex|csv|markdown", help="Of the tables.")
+    ] = "markdown",
+    scores: Annotated[
+        str, typer.Option(help="Scores, separated by commas, like NMI,R@1,MAP@R.")
+    ] = "NMI,R@1,accuracy",
+    figures: Annotated[
+        str | None,
+        typer.Option(metavar="pdf|svg", help="Write the figures into DIR/figures, too."),
+    ] = None,
+) -> None:
+    """Print the tables of a folder for a paper, and write its figures."""
+    from ssdml.experiments.analysis.export import FORMATS, export_tables
+    from ssdml.experiments.report.files import FIGURE_FORMATS, save_figures
+    from ssdml.experiments.runs.folder import cite_splits, read_folder
+    from ssdml.experiments.runs.results import latest, summarize_left_out
+    from ssdml.utils.validation import choose
+
+    choose(FORMATS, form, "--format")
+    if figures is not None:
+        choose(FIGURE_FORMATS, figures, "--figures")
+    rows = latest(read_folder(folder))
+    citation = cite_splits(folder)
+    typer.echo(export_tables(rows, form, options.names(scores), note=citation), nl=False)
+    for line in summarize_left_out(rows):
+        say(line)
+    say(f"To cite the splits in {folder / 'splits'}: {citation}")
+    for path in save_figures(folder, figures) if figures else ():
+        say(f"Figure: {path}")
+
+
 def _run(
     loaded: Sequence[Dataset],
     methods: str | None,
@@ -195,7 +232,7 @@ def _run(
     from ssdml.cli.terminal import print_scores, progress_bar
     from ssdml.experiments.compare import available_methods, compare
     from ssdml.experiments.report.report import read_sections, write_report
-    from ssdml.experiments.runs.results import summarize_failures
+    from ssdml.experiments.runs.results import summarize_failures, summarize_left_out
 
     rows = []
     with progress_bar(out) as progress:
@@ -210,6 +247,8 @@ def _run(
         sections = read_sections(out)
         report = write_report(out, sections)
     print_scores([table for section in sections for table in section.tables])
+    for line in summarize_left_out(rows):
+        say(line)
     if summary := summarize_failures(rows):
         say(f"{summary}\nThe report lists them; tracebacks are in {out / 'errors'}.")
     for advice in (section.study.recommendation for section in sections if section.study):

@@ -13,6 +13,8 @@ import numpy.typing as npt
 
 from ssdml.utils.typing import Array, Floats
 
+MIN_SEEDS = 5  # for a p-value
+
 
 class Estimate(NamedTuple):
     """A mean of n values and its interval, which is NaN for one value."""
@@ -49,6 +51,17 @@ class PairedTest(NamedTuple):
 
     mean: float
     p: float
+
+
+def p_value(test: PairedTest, n_seeds: int) -> float:
+    """Return the p-value of a test, NaN for fewer than five seeds.
+
+    Examples
+    --------
+    >>> p_value(PairedTest(1.0, 0.03), 5), p_value(PairedTest(1.0, 0.03), 3)
+    (0.03, nan)
+    """
+    return test.p if n_seeds >= MIN_SEEDS else float("nan")
 
 
 class RankTest(NamedTuple):

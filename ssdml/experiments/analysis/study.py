@@ -18,8 +18,9 @@ from ssdml.experiments.analysis.statistics import (
     friedman_nemenyi,
     holm,
     mean_interval,
+    p_value,
 )
-from ssdml.experiments.runs.results import Row, budget_of
+from ssdml.experiments.runs.results import LEFT_OUT, Row, budget_of
 from ssdml.utils.typing import Floats, Indices
 
 MARGIN = 1.0  # percentage points below another score that still match it
@@ -74,7 +75,7 @@ class TestLine(NamedTuple):
 
     method: str
     differences: list[float]
-    p: list[float]  # adjusted by Holm's method
+    p: list[float]  # adjusted by Holm's method; NaN for fewer than five seeds
 
 
 class Ranking(NamedTuple):
@@ -126,7 +127,8 @@ def study_scores(rows: Sequence[Row]) -> StudyScores | None:
     """Accuracy per method, budget and seed; R@1 if the test classes have no labels.
 
     Means over different runs would not be comparable, so of the methods, budgets and seeds those
-    are kept that have the most runs with none missing. A failed run is not missing.
+    are kept that have the most runs with none missing. A failed run is not missing; one that was
+    left out is.
 
     Returns
     -------
@@ -141,6 +143,8 @@ def study_scores(rows: Sequence[Row]) -> StudyScores | None:
     table = np.full((len(methods), len(few) + 1, len(seeds)), np.nan)  # all labels come last
     ran = np.zeros(table.shape, dtype=bool)
     for row in rows:
+        if row["status"] == LEFT_OUT:
+            continue
         budget = budget_of(row)
         column = few.index(budget) if budget in few else len(few)
         cell = methods.index(row["method"]), column, seeds.index(row["seed"])
@@ -250,7 +254,8 @@ def _tests(scores: StudyScores, reference: int) -> list[TestLine]:
         [corrected_t_test(cell, test_share=scores.test_share) for cell in line]
         for line in scores.values[others] - scores.values[reference]
     ]
-    adjusted = holm([[test.p for test in line] for line in tests])
+    n_seeds = len(scores.seeds)
+    adjusted = holm([[p_value(test, n_seeds) for test in line] for line in tests])
     return [
         TestLine(scores.methods[i], [test.mean for test in line], p.tolist())
         for i, line, p in zip(others, tests, adjusted, strict=True)
@@ -312,7 +317,7 @@ def rank_groups(ranks: Floats, difference: float) -> list[tuple[int, int]]:
 def recommendation(scores: StudyScores) -> str:
     """Recommend the method with the highest mean over the budgets, with its uncertainty."""
     excluded = f" Excluded for missing runs: {', '.join(scores.excluded)}."
-    return _advice(scores) + excluded * bool(scores.excluded)
+    return f"On {scores.dataset}, {_advice(scores)}{excluded * bool(scores.excluded)}"
 
 
 def _advice(scores: StudyScores) -> str:
@@ -321,7 +326,7 @@ def _advice(scores: StudyScores) -> str:
     span = f"over {budgets[0].n_labels} to" if len(budgets) > 1 else "with"
     span = f"{span} {budgets[-1].amount}"
     if not np.isfinite(averages[best]).all():
-        return f"No method finished every run {span}, so none is recommended."
+        return f"no method finished every run {span}, so none is recommended."
     name = scores.methods[best]
     mean = f"mean {scores.score} {number(float(averages[best].mean()))} % {span}"
     rivals = [i for i in others if np.isfinite(averages[i]).all()]
@@ -329,13 +334,17 @@ def _advice(scores: StudyScores) -> str:
         finished = " that finished every run" if others else ""
         return f"{name} is the only method{finished}: {mean}."
     if len(scores.seeds) < 2:
-        return f"Use {name}: {mean}. One seed gives no interval; run at least five."
+        return f"use {name}: {mean}. One seed gives no interval; run at least five."
     gains = {
         i: mean_interval(averages[best] - averages[i], test_share=scores.test_share) for i in rivals
     }
     close = [scores.methods[i] for i in rivals if not gains[i].low > 0]
-    caveat = f", though {', '.join(close)} may be as good" if close else ""
     second = gains[rivals[0]]
     lead = f"{signed(second.mean)} points from {scores.methods[rivals[0]]}, the next"
     detail = f"95 % interval {interval(second)}, {len(scores.seeds)} seeds"
-    return f"Use {name}{caveat}: {mean}, {lead} ({detail})."
+    if close:
+        return (
+            f"no clear winner: {name} has the highest {mean}, {lead} ({detail}), but "
+            f"{', '.join(close)} may be as good."
+        )
+    return f"use {name}: {mean}, {lead} ({detail})."

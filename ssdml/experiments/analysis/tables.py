@@ -13,10 +13,12 @@ from ssdml.experiments.analysis.statistics import (
     PairedTest,
     average_ranks,
     corrected_t_test,
+    holm,
     mean_interval,
+    p_value,
     paired_difference,
 )
-from ssdml.experiments.runs.results import Row, budget_of
+from ssdml.experiments.runs.results import LEFT_OUT, Row, budget_of
 from ssdml.utils.typing import Floats
 
 HEADLINE = ("NMI", "R@1", "accuracy")  # clustering, retrieval, classification
@@ -109,7 +111,11 @@ def conditions(rows: Sequence[Row]) -> list[list[Row]]:
 
 
 def score_table(rows: Sequence[Row]) -> ScoreTable:
-    """Make the table of the runs on one data set with one budget."""
+    """Make the table of the runs on one data set with one budget.
+
+    Methods that cannot run with it have no line.
+    """
+    rows = [row for row in rows if row["status"] != LEFT_OUT] or rows
     methods = list(dict.fromkeys(row["method"] for row in rows))
     seeds = sorted({row["seed"] for row in rows})
     reference = REFERENCE if REFERENCE in methods else methods[0]
@@ -209,6 +215,8 @@ def mean_scores(rows: Sequence[Row], score: str) -> dict[str, float]:
 def paired_tests(rows: Sequence[Row], reference: str, score: str) -> dict[str, PairedTest]:
     """Test the lead of the reference over each method by the corrected t-test.
 
+    With fewer than five common seeds, p is NaN.
+
     Parameters
     ----------
     rows : sequence of dict
@@ -227,10 +235,34 @@ def paired_tests(rows: Sequence[Row], reference: str, score: str) -> dict[str, P
     """
     scores = _by_method(rows, score)
     share = rows[0]["n_test"] / rows[0]["n_train"]
+    leads = {name: scores[reference] - values for name, values in scores.items()}
+    tests = {name: corrected_t_test(lead, test_share=share) for name, lead in leads.items()}
     return {
-        name: corrected_t_test(scores[reference] - values, test_share=share)
-        for name, values in scores.items()
+        name: test._replace(p=p_value(test, int(np.isfinite(leads[name]).sum())))
+        for name, test in tests.items()
     }
+
+
+def worse_than_best(rows: Sequence[Row], score: str, *, level: float = 0.05) -> dict[str, float]:
+    """P-values of the methods that are significantly below the best one, adjusted by Holm's method.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        Runs on one data set with one budget.
+    score : str
+    level : float
+        Methods with a larger p-value are left out; so are all with fewer than five seeds.
+    """
+    means = mean_scores(rows, score)
+    ranked = {name: mean for name, mean in means.items() if np.isfinite(mean)}
+    if len(ranked) < 2:
+        return {}
+    best = max(ranked, key=lambda name: ranked[name])
+    tests = paired_tests(rows, best, score)
+    others = [name for name in ranked if name != best]
+    adjusted = holm([tests[name].p for name in others])
+    return {name: float(p) for name, p in zip(others, adjusted, strict=True) if p < level}
 
 
 def _by_method(rows: Sequence[Row], score: str) -> dict[str, Floats]:

@@ -5,52 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
-from inspect import signature
-from pkgutil import resolve_name
-from typing import Any
 
-from ssdml.experiments.methods.base import Compared, Factory
+from ssdml.experiments.methods.base import Compared, Factory, Method
 from ssdml.experiments.methods.classifiers import LabeledRowsClassifier
 from ssdml.experiments.methods.estimators import ClassDistributions, LabeledRowsOnly
 from ssdml.networks.backbones import paper_network
 
 __all__ = ["METHODS"]
-
-
-class Method:
-    """Factory of an estimator, which is imported when the method is first used.
-
-    Parameters
-    ----------
-    path : str
-        ``module:Class``, or a function in the place of the class.
-    *arguments, **parameters
-        Passed to it, with ``random_state`` and ``n_jobs`` if it takes them.
-    wrapper : callable, optional
-        Applied to the estimator.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        *arguments: Any,
-        wrapper: Callable[[Any], Compared] | None = None,
-        **parameters: Any,
-    ) -> None:
-        self.path = path
-        self.arguments = arguments
-        self.wrapper = wrapper
-        self.parameters = parameters
-
-    def __call__(self, random_state: int, n_jobs: int | None) -> Compared:
-        """Make the estimator."""
-        make = resolve_name(self.path)
-        taken = signature(make).parameters
-        takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values())
-        given = {"random_state": random_state, "n_jobs": n_jobs}
-        options = {name: value for name, value in given.items() if takes_all or name in taken}
-        estimator: Compared = make(*self.arguments, **self.parameters, **options)
-        return estimator if self.wrapper is None else self.wrapper(estimator)
 
 
 def _logistic(random_state: int, n_jobs: int | None) -> Compared:

@@ -193,13 +193,23 @@ def draw_curves(
     _show_grid(axes, "y")
 
 
-def _curves(
+def score_curves(
     tables: Sequence[ScoreTable],
     score: str,
     methods: Sequence[str],
     place: Callable[[Budget], float],
 ) -> dict[str, dict[float, Estimate]]:
-    """Estimates of a score per method, by a number that the budgets of the tables differ in."""
+    """Estimates of a score per method, by a number that the budgets of the tables differ in.
+
+    Parameters
+    ----------
+    tables : sequence of ScoreTable
+    score : str
+    methods : sequence of str
+        Methods to show; those without an estimate are left out.
+    place : callable
+        The number of a budget.
+    """
     curves: dict[str, dict[float, Estimate]] = {method: {} for method in methods}
     for table in tables:
         for line in table.lines:
@@ -217,7 +227,7 @@ def curve_pictures(tables: Sequence[ScoreTable], styles: Mapping[str, Style]) ->
     xlabel = DRAWS[budget.draw].format("labels")
     pictures = []
     for score in CURVE_SCORES:
-        curves = _curves(tables, score, methods, lambda budget: budget.order[-1])
+        curves = score_curves(tables, score, methods, lambda budget: budget.order[-1])
         with new_figure(*CURVE_SIZE) as figure:
             draw_curves(figure.subplots(), curves, styles, xlabel=xlabel)
             description = f"{headline.dataset}: {score} against {xlabel}, {budget.condition}"
@@ -242,7 +252,7 @@ def robustness_pictures(
             if (table.budget.n_labels, table.budget.draw) == (base.n_labels, base.draw)
             and all(other(table.budget) == other(base) for other in others)
         ]
-        curves = _curves(alike, score, methods, place)
+        curves = score_curves(alike, score, methods, place)
         if len({x for curve in curves.values() for x in curve}) > 1:
             with new_figure(*CURVE_SIZE) as figure:
                 draw_curves(figure.subplots(), curves, styles, xlabel=xlabel)

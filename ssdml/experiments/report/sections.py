@@ -26,7 +26,7 @@ from ssdml.experiments.report.figures import (
     robustness_pictures,
 )
 from ssdml.experiments.runs.details import RunDetails
-from ssdml.experiments.runs.results import Row, budget_of
+from ssdml.experiments.runs.results import FAILED, OK, Row, budget_of, summarize_left_out
 from ssdml.experiments.runs.thumbnails import Thumbnails
 from ssdml.utils.validation import UNLABELED
 
@@ -59,6 +59,7 @@ class Section:
     mined: list[Picture]  # per method
     class_key: list[tuple[str, str]]  # numbers and classes in `mined`, if names do not fit
     failures: list[Row]
+    left_out: list[str]  # a line per method and budget
     warnings: list[tuple[str, str]]  # methods, message
     parameters: list[tuple[str, str]]  # method, parameters
     command: str
@@ -95,7 +96,7 @@ def make_section(
     done = [(row, kept) for row in rows if (kept := details.get(row["config_hash"])) is not None]
     ranked: dict[str, list[RunDetails]] = {line.method: [] for line in headline.lines}
     for row, kept in done:
-        if budget_of(row) == headline.budget and row["status"] == "ok":
+        if budget_of(row) == headline.budget and row["status"] == OK:
             ranked[row["method"]].append(kept)
     # The first seed alone keeps a sample of its embedding, and what belongs to it.
     mapped = {m: kept for m, runs in ranked.items() for kept in runs if kept.sample is not None}
@@ -119,7 +120,8 @@ def make_section(
         purity=_purity(ranked),
         mined=[mined_picture(method, name, kept) for method, kept in mined.items()],
         class_key=_class_key(mined.values()),
-        failures=[row for row in rows if row["status"] != "ok"],
+        failures=[row for row in rows if row["status"] == FAILED],
+        left_out=summarize_left_out(rows),
         warnings=_warnings(done),
         parameters=_parameters(done),
         command=_command(tables),

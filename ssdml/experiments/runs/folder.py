@@ -26,6 +26,8 @@ from ssdml.datasets.splits import LabelScarceSplit
 from ssdml.experiments.runs.grid import Run, safe_name, split_label
 from ssdml.experiments.runs.job import Outcome, save_outcome
 from ssdml.experiments.runs.results import (
+    LEFT_OUT,
+    OK,
     RESULTS,
     RESUME,
     Row,
@@ -250,6 +252,7 @@ class Status:
     """Runs of a folder by state."""
 
     done: list[Row]
+    left_out: list[Row]
     failed: list[Row]
     running: list[Mark]
     pending: list[str]  # titles
@@ -265,17 +268,51 @@ def read_status(out: Path) -> Status:
     """
     running = read_running(out)
     rows = latest(read_folder(out))  # after the marks: a run that ends in between is done
-    done = {row["config_hash"] for row in rows if row["status"] == "ok"}
+    done = {row["config_hash"] for row in rows if row["status"] in (OK, LEFT_OUT)}
     seen = {row["config_hash"] for row in rows} | running.keys()
     requested: dict[str, str] = {}
     for path in sorted((out / REQUESTED).glob("*.json")):
         requested |= json.loads(path.read_text(encoding="utf-8"))
     return Status(
-        done=[row for row in rows if row["status"] == "ok"],
+        done=[row for row in rows if row["status"] == OK],
+        left_out=[row for row in rows if row["status"] == LEFT_OUT],
         failed=[row for row in rows if row["config_hash"] not in done | running.keys()],
         running=[mark for name, mark in running.items() if name not in done],
         pending=[title for name, title in requested.items() if name not in seen],
     )
+
+
+def cite_splits(out: Path) -> str:
+    """Write ``splits/CITATION.txt``: a line to cite, and the digest of each split.
+
+    Returns
+    -------
+    citation : str
+        The line: data sets, number of splits, version, and one SHA-256 over all.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder has no splits.
+    """
+    files = sorted((out / SPLITS).glob("*.json"))
+    if not files:
+        raise FileNotFoundError(
+            f"{out / SPLITS}: there are no splits; `ssdml compare` writes them."
+        )
+    digests = {path.name: LabelScarceSplit.load(path).digest for path in files}
+    rows = read_folder(out)
+    names = ", ".join(dict.fromkeys(row["dataset"] for row in rows))
+    versions = ", ".join(sorted({row["versions"].get("ssdml", "unknown") for row in rows}))
+    whole = hashlib.sha256("".join(sorted(digests.values())).encode()).hexdigest()
+    citation = (
+        f"{len(files)} label-scarce split{'s' * (len(files) > 1)} of {names}, drawn by ssdml "
+        f"{versions}, SHA-256 {whole}"
+    )
+    lines = [citation, "", *(f"{digest}  {name}" for name, digest in digests.items())]
+    with atomic_write(out / SPLITS / "CITATION.txt") as unfinished:
+        unfinished.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return citation
 
 
 def run_title(row: Row) -> str:

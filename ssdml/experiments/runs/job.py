@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.utils._param_validation import InvalidParameterError
 
 from ssdml.datasets.base import Dataset
 from ssdml.datasets.image_files import ImageFiles
@@ -37,11 +38,18 @@ from ssdml.experiments.runs.details import (
 )
 from ssdml.experiments.runs.grid import Run
 from ssdml.experiments.runs.resources import PeakMemory, versions
-from ssdml.experiments.runs.results import Row
+from ssdml.experiments.runs.results import FAILED, LEFT_OUT, OK, Row
 from ssdml.utils.typing import Array, Ints
+from ssdml.utils.validation import UNLABELED
 
 SCORES = ("NMI", "F1", "R@1", "R@2", "R@4", "R@8", "MAP@R")
 ERRORS = "errors"
+# ValueErrors that are no statement about the labels or samples.
+NO_REFUSAL = (np.linalg.LinAlgError, InvalidParameterError, UnicodeError)
+
+
+class Refusal(Exception):
+    """A method cannot learn from these labels, as its ValueError says."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,8 @@ class Outcome:
 def run_one(dataset: Dataset, run: Run, *, n_jobs: int | None = None) -> Outcome:
     """Execute one run; if the method raises, the row has the status "failed".
 
-    Nothing is written: workers may have no common disk.
+    If ``fit`` raises ValueError, the method cannot learn from these labels, and the status is
+    "left out". Nothing is written: workers may have no common disk.
 
     Examples
     --------
@@ -81,10 +90,13 @@ def run_one(dataset: Dataset, run: Run, *, n_jobs: int | None = None) -> Outcome
             scores = _scores(model, Z, Z_labeled, dataset, run.split)
             details = _details(model, Z, Z_labeled, dataset, run)
         except Exception as failure:
-            row["error"] = f"{type(failure).__name__}: {failure}"
+            is_refusal = isinstance(failure, Refusal)
+            cause = failure.__cause__ if is_refusal else failure
+            row["error"] = f"{type(cause).__name__}: {cause}"
+            row["status"] = LEFT_OUT if is_refusal else FAILED
             trace = traceback.format_exc()
         else:
-            row["scores"], row["status"], trace = scores, "ok", ""
+            row["scores"], row["status"], trace = scores, OK, ""
             if "accuracy" in scores and predicts_classes(model):
                 row["predicted"] = True
     row["peak_rss_mb"] = round(memory.megabytes, 1)
@@ -107,7 +119,7 @@ def failed_row(dataset: Dataset, run: Run) -> Row:
         "peak_rss_mb": 0.0,
         "config_hash": run.config_hash,
         "versions": versions(),
-        "status": "failed",
+        "status": FAILED,
         "error": None,
     }
     if run.split.budget is not None:
@@ -138,8 +150,18 @@ def _fit_and_transform(
     X_test = dataset.X[run.split.test]
     model: Any = run.factory(run.split.seed, n_jobs)
     start = time.perf_counter()
-    model.fit(X, y)
+    try:
+        model.fit(X, y)
+    except ValueError as error:
+        if isinstance(error, NO_REFUSAL):
+            raise
+        raise Refusal from error
     fitted = time.perf_counter()
+    if predicts_classes(model) and np.isin(UNLABELED, getattr(model, "classes_", [])):
+        raise ValueError(
+            f"{type(model).__name__} takes {UNLABELED}, which marks samples without a label, for a "
+            "class. Leave these samples out in fit."
+        )
     Z = embed(model, X_test)
     if not hasattr(model, "transform"):
         model.predict(X_test)
@@ -162,6 +184,12 @@ def _scores(
     if not scores:
         raise ValueError(
             "a method without transform has no score, since no class of the test samples is labeled"
+        )
+    undefined = [name for name, score in scores.items() if not np.isfinite(score)]
+    if undefined:
+        raise ValueError(
+            f"scores must be finite; got {scores[undefined[0]]} for {', '.join(undefined)}. R@K "
+            "and MAP@R need two test samples of a class."
         )
     return scores
 

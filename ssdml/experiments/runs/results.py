@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,10 +15,13 @@ from ssdml.utils.persistence import atomic_write
 RESULTS = "results.jsonl"
 OPTIONAL = ("budget", "predicted")  # of a row
 RESUME = "Finished runs are kept: free some space and repeat the command with --resume."
+OK, FAILED, LEFT_OUT = "ok", "failed", "left out"  # the status of a run
 
 
 class Row(TypedDict):
-    """One run; if it failed, ``scores`` and ``seconds`` are empty and ``error`` says why.
+    """One run; unless it is "ok", ``scores`` and ``seconds`` are empty and ``error`` says why.
+
+    "left out" means that the method cannot learn from these labels.
 
     ``budget`` is present unless ``labels_per_class`` describes the labels completely. ``predicted``
     is present if the accuracy is that of the method's own ``predict``; otherwise, and in rows of
@@ -90,6 +94,10 @@ def parse_row(text: str | bytes, where: str) -> Row:
                 "of ssdml wrote it, use another folder."
             )
     parsed: Row = row
+    undefined = [name for name, score in parsed["scores"].items() if not math.isfinite(score)]
+    if undefined:  # of an early version
+        error = f"ValueError: scores must be finite; got NaN for {', '.join(undefined)}"
+        parsed |= {"status": FAILED, "scores": {}, "error": error}
     try:
         budget_of(parsed)
     except (TypeError, ValueError) as error:
@@ -123,8 +131,25 @@ def summarize_failures(rows: Sequence[Row]) -> str:
     >>> summarize_failures([ended])
     ''
     """
-    failed = [row for row in rows if row["status"] != "ok"]
+    failed = [row for row in rows if row["status"] not in (OK, LEFT_OUT)]
     if not failed:
         return ""
     error = " ".join(str(failed[0]["error"]).split())
     return f"{len(failed)} of {len(rows)} runs failed, first {failed[0]['method']}: {error}"
+
+
+def summarize_left_out(rows: Sequence[Row]) -> list[str]:
+    """One line per data set, method and budget that the method cannot run at.
+
+    Examples
+    --------
+    >>> run = {"dataset": "digits", "method": "lda", "labels_per_class": 1, "seed": 0}
+    >>> summarize_left_out([run | {"status": "left out", "error": "ValueError: too few"}])
+    ['digits, 1 label per class: lda is left out (ValueError: too few)']
+    """
+    reasons: dict[str, str] = {}
+    for row in rows:
+        if row["status"] == LEFT_OUT:
+            place = f"{row['dataset']}, {budget_of(row)}: {row['method']} is left out"
+            reasons.setdefault(place, " ".join(str(row["error"]).split()))
+    return [f"{place} ({reason})" for place, reason in reasons.items()]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 
 import numpy as np
 import pytest
@@ -22,7 +24,82 @@ def test_study_covers_budgets_and_conditions(run, data, tmp_path):
     full = [row["n_labeled"] for row in rows if row.get("budget", {}).get("n_labels", 0) is None]
     assert full == [81] * 12
     assert "blobs, all labels, 20 % of them wrong, 2 seeds" in result.stdout
-    assert result.stderr.count("Use ") == 2
+    assert result.stderr.count("On blobs, ") == 2
+
+
+OWN = """
+from sklearn.base import BaseEstimator
+
+class Scaled(BaseEstimator):
+    def __init__(self, scale=1.0):
+        self.scale = scale
+    def fit(self, X, y):
+        return self
+    def transform(self, X):
+        return self.scale * X
+
+class Needy(Scaled):
+    def __init__(self, scale):
+        self.scale = scale
+
+class Idle(BaseEstimator):
+    pass
+"""
+
+
+def test_own_methods_and_tables_for_a_paper(run, data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    (tmp_path / "own_methods_of_the_test.py").write_text(OWN)
+    own = "own_methods_of_the_test:Scaled[scale=3]"
+    result = run(
+        "study", data, "--methods", f"input,lda,{own}", "--budgets", "1,5", "--seeds", 2,
+        "--out", "out", "--map-rows", 0,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    left_out = "blobs, 1 label per class: lda is left out (ValueError: The number of samples"
+    assert result.stderr.count(left_out) == 1
+    assert "runs failed" not in result.stderr
+    assert left_out in run("status", "out").stderr
+    shown = run("table", "out", "--format", "latex", "--figures", "svg")
+    assert shown.exit_code == 0, shown.output
+    assert r"\toprule" in shown.stdout
+    row = next(line for line in shown.stdout.splitlines() if line.startswith("lda"))
+    assert row.count("--") == 3  # with one label per class
+    assert "own\\_methods\\_of\\_the\\_test:Scaled" in shown.stdout
+    citation = (tmp_path / "out/splits/CITATION.txt").read_text().splitlines()[0]
+    assert citation.startswith("4 label-scarce splits of blobs, drawn by ssdml")
+    assert f"% {citation}" in shown.stdout
+    figures = sorted(path.name for path in (tmp_path / "out/figures").iterdir())
+    assert figures == [f"blobs-{name}.svg" for name in (
+        "NMI-difference", "NMI-labels", "R-1-difference", "R-1-labels", "accuracy-difference",
+        "accuracy-labels",
+    )]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no_such_module:X", "importable from .* No module named 'no_such_module'"),
+        ("own_methods_of_the_test:None_", "has no attribute 'None_'"),
+        ("own_methods_of_the_test:Needy", "must be made without arguments; got .*'scale'"),
+        ("own_methods_of_the_test:Idle", r"must have fit\(X, y\), and transform\(X\) or predict"),
+    ],
+)
+def test_a_wrong_method_of_ones_own_is_named(run, data, tmp_path, monkeypatch, name, message):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    (tmp_path / "own_methods_of_the_test.py").write_text(OWN)
+    result = run("compare", "--dataset", data, "--methods", name, "--out", "out")
+    assert result.exit_code == 1
+    assert re.search(message, result.stderr), result.stderr
+
+
+@pytest.mark.parametrize("option", ["--format", "--figures"])
+def test_unknown_forms_of_tables_are_named(run, tmp_path, option):
+    result = run("table", tmp_path, option, "docx")
+    assert result.exit_code == 1
+    assert f"{option} must be one of" in result.stderr
 
 
 def test_several_data_sets_share_one_report(run, arrays, data, tmp_path):

@@ -13,6 +13,8 @@ from ssdml.datasets import label_scarce_split
 from ssdml.experiments import METHODS, compare
 from ssdml.experiments.methods.estimators import InputFeatures
 from ssdml.experiments.runs.details import load_details, map_rows as map_rows_of
+from ssdml.experiments.runs.folder import read_status
+from ssdml.experiments.runs.job import SCORES
 from ssdml.experiments.runs.thumbnails import load_thumbnails, thumbnails_path
 
 
@@ -109,6 +111,59 @@ def test_first_seed_keeps_one_mined_neighborhood(blobs, tmp_path):
     np.testing.assert_array_equal(mined.y, blobs.y[rows])
     np.testing.assert_array_equal(mined.around.labels != -1, np.isin(rows, split.labeled))
     assert rows[0] in split.labeled
+
+
+class Refusing(InputFeatures):
+    """Raise an error in fit."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def fit(self, X, y=None):
+        raise self.error
+
+
+class Constant(InputFeatures):
+    """An embedding that is NaN, or one class that is -1."""
+
+    def fit(self, X, y=None):
+        self.classes_ = np.array([-1, 0])
+        return self
+
+    def predict(self, X):
+        return np.zeros(len(X), int)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ValueError("too few labels"), "left out"),
+        (RuntimeError("broken"), "failed"),
+        (np.linalg.LinAlgError("singular"), "failed"),
+    ],
+)
+def test_only_a_refusal_of_the_labels_is_left_out(blobs, tmp_path, error, status):
+    (row,) = compare(blobs, {"m": lambda seed, n: Refusing(error)}, out=tmp_path, seeds=[0])
+    assert row["status"] == status
+    assert row["error"] == f"{type(error).__name__}: {error}"
+    found = read_status(tmp_path)
+    assert (len(found.left_out), len(found.failed)) == (status == "left out", status == "failed")
+
+
+def test_undefined_scores_are_failures(blobs, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "ssdml.experiments.runs.job.evaluate",
+        lambda *args, **options: dict.fromkeys(SCORES, float("nan")),
+    )
+    (row,) = compare(blobs, ["input"], out=tmp_path, seeds=[0])
+    assert (row["status"], row["scores"]) == ("failed", {})
+    assert "scores must be finite; got nan for NMI, F1" in row["error"]
+
+
+def test_unlabeled_is_no_class(blobs, tmp_path):
+    (row,) = compare(blobs, {"m": lambda seed, n: Constant()}, out=tmp_path, seeds=[0])
+    assert row["status"] == "failed"
+    assert "Constant takes -1, which marks samples without a label, for a class" in row["error"]
 
 
 class Contrary(ClassifierMixin, InputFeatures):

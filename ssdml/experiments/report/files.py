@@ -1,0 +1,121 @@
+"""The report's figures as files, for a paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from ssdml.datasets.budgets import DRAWS
+from ssdml.experiments.analysis.study import Study, make_study
+from ssdml.experiments.analysis.tables import (
+    HEADLINE,
+    ScoreTable,
+    conditions,
+    headline_table,
+    score_tables,
+)
+from ssdml.experiments.report.figures import (
+    Style,
+    draw_critical_difference,
+    draw_curves,
+    draw_estimates,
+    max_lines,
+    method_styles,
+    new_figure,
+    score_curves,
+)
+from ssdml.experiments.runs.folder import read_folder
+from ssdml.experiments.runs.grid import safe_name
+from ssdml.experiments.runs.results import latest
+
+FIGURES = "figures"
+# Without a date, a figure of the same results is the same file.
+FIGURE_FORMATS: dict[str, dict[str, Any]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
+
+
+def save_figures(out: Path, form: str) -> list[Path]:
+    """Write the figures of a folder's results into ``out/figures``.
+
+    Scores against the number of labels, paired differences from the reference, and the
+    critical-difference diagram, per data set and condition, as far as there are the runs for them.
+
+    Parameters
+    ----------
+    out : path
+        Folder that :func:`ssdml.experiments.compare` wrote.
+    form : {"pdf", "svg"}
+
+    Returns
+    -------
+    paths : list of Path
+    """
+    rows = latest(read_folder(out))
+    styles = method_styles(list(dict.fromkeys(row["method"] for row in rows)))
+    written = []
+    for group in conditions(rows):
+        tables = score_tables(group)
+        headline = headline_table(tables)
+        condition = headline.budget.condition
+        stem = safe_name("-".join(filter(None, [headline.dataset, condition])))
+        figures = _differences(headline, styles)
+        if len(tables) > 1:
+            figures |= _curves(tables, headline, styles)
+        figures |= _ranks(make_study(group), styles)
+        for name, figure in figures.items():
+            path = out / FIGURES / f"{stem}-{safe_name(name)}.{form}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Text stays text, and can be edited and searched.
+            with matplotlib.rc_context({"pdf.fonttype": 42, "svg.fonttype": "none"}):
+                figure.savefig(path, metadata=FIGURE_FORMATS[form])
+            written.append(path)
+    return written
+
+
+def _differences(table: ScoreTable, styles: Mapping[str, Style]) -> dict[str, Figure]:
+    figures = {}
+    others = [line for line in table.lines if line.n_ok and line.method != table.reference]
+    for score in HEADLINE:
+        estimates = {
+            line.method: line.scores[score].difference
+            for line in others
+            if line.scores[score].difference.n
+        }
+        if estimates:
+            with new_figure(4.2, 0.9 + len(estimates) * (0.15 + 0.18 * max_lines(estimates))) as f:
+                axes = f.subplots()
+                draw_estimates(axes, estimates, styles)
+                axes.set_xlabel(f"{score}, difference from {table.reference}")
+            figures[f"{score}-difference"] = f
+    return figures
+
+
+def _curves(
+    tables: list[ScoreTable], headline: ScoreTable, styles: Mapping[str, Style]
+) -> dict[str, Figure]:
+    figures = {}
+    methods = [line.method for line in headline.lines if line.n_ok]
+    xlabel = DRAWS[headline.budget.draw].format("labels")
+    for score in HEADLINE:
+        curves = score_curves(tables, score, methods, lambda budget: budget.order[-1])
+        if curves:
+            with new_figure(5.4, 3.9) as figure:
+                axes = figure.subplots()
+                draw_curves(axes, curves, styles, xlabel=xlabel)
+                axes.set_ylabel(f"{score}, %")
+                handles = axes.containers
+                axes.legend(handles, list(curves), frameon=False, fontsize=8)
+            figures[f"{score}-labels"] = figure
+    return figures
+
+
+def _ranks(study: Study | None, styles: Mapping[str, Style]) -> dict[str, Figure]:
+    if study is None or study.ranking is None:
+        return {}
+    methods = study.ranking.methods
+    with new_figure(6.4, 1.6 + 0.2 * len(methods) * max_lines(methods)) as figure:
+        draw_critical_difference(figure.subplots(), study.ranking, styles)
+    return {"ranks": figure}
