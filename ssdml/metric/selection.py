@@ -62,8 +62,8 @@ def combined_components(
 def balanced_weight(confidence: float, agreement: float) -> float:
     """Weight of the input by the errors to expect beside it, from 0.8 to 1.2.
 
-    A quarter of the ratio of the expected errors of the class probabilities to the share of rows whose
-    nearest neighbor has another class: the smaller errors get more weight.
+    A quarter of the ratio of the expected errors of the class probabilities to the share of rows
+    whose nearest neighbor has another class: the smaller errors get more weight.
 
     Parameters
     ----------

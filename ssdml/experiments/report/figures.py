@@ -284,9 +284,11 @@ def difference_pictures(table: ScoreTable, styles: Mapping[str, Style]) -> list[
     """Paired differences from the reference, one picture per headline score."""
     others = [line for line in table.lines if line.n_ok and line.method != table.reference]
     pictures = []
-    for score in HEADLINE if others else ():
+    for score in HEADLINE:
         lines = [line for line in others if line.scores[score].difference.n]
-        estimates = {line.method: line.scores[score].difference for line in lines or others}
+        if not lines:
+            continue
+        estimates = {line.method: line.scores[score].difference for line in lines}
         height = 0.6 + len(estimates) * (0.15 + 0.18 * max_lines(estimates))
         with new_figure(3.7, height) as figure:
             draw_estimates(figure.subplots(), estimates, styles)

@@ -11,6 +11,7 @@ from ssdml.experiments.analysis.study import LEVEL, MARGIN, rank_over_datasets
 from ssdml.experiments.analysis.tables import ALL_SCORES, HEADLINE, conditions
 from ssdml.experiments.report.explorer import MAX_CLASSES
 from ssdml.experiments.report.figures import method_styles, ranking_picture
+from ssdml.experiments.report.lead import lead
 from ssdml.experiments.report.sections import Section, make_section
 from ssdml.experiments.runs.details import load_details
 from ssdml.experiments.runs.folder import read_folder
@@ -111,6 +112,7 @@ def render_report(sections: Sequence[Section]) -> str:
     ranking = rank_over_datasets(list(studies.values()))
     return environment.get_template(TEMPLATE).render(
         sections=sections,
+        lead=lead,
         is_interactive=any(section.explorer.data for section in sections),
         part=lambda name: (files("ssdml.experiments.report") / PAGE / name).read_text("utf-8"),
         max_classes=MAX_CLASSES,
