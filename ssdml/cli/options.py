@@ -103,6 +103,12 @@ def say(message: str) -> None:
     typer.echo(message, err=True)
 
 
+def refuse_to_replace(path: Path, force: bool) -> None:
+    """Raise FileExistsError for an existing path, unless forced."""
+    if path.exists() and not force:
+        raise FileExistsError(f"{path} exists already; --force replaces it.")
+
+
 def in_one_line(problem: object) -> str:
     """Text of an error in one line; its type if it has none."""
     text = " ".join(str(problem).split())

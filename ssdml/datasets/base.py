@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ssdml.datasets.reading.summary import Summary
 from ssdml.utils.typing import Array, Ints
+
+if TYPE_CHECKING:
+    from ssdml.datasets.reading.table import Table
 
 __all__ = ["Dataset"]
 
@@ -82,6 +85,8 @@ class RawItems(NamedTuple):
     ids: npt.NDArray[Any] | None = None  # (n,)
     columns: tuple[str, ...] | None = None  # of the features, vectors or texts
     summary: Summary | None = None
+    table: Table | None = None  # all columns as they are in the file
+    label_column: str | None = None  # of the table
 
 
 def stack_splits(train: RawItems, test: RawItems) -> RawItems:

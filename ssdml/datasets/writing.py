@@ -14,10 +14,12 @@ from ssdml.utils.typing import Array
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ssdml.datasets.reading.table import Table
+
 EXCEL_ROWS, EXCEL_COLUMNS = 1_048_576, 16_384
 
 
-def write_rows(path: Path, columns: Mapping[str, Any]) -> None:
+def write_rows(path: Path, columns: Mapping[str, Any], *, like: Table | None = None) -> None:
     """Write columns of one length to a table.
 
     Parameters
@@ -25,6 +27,11 @@ def write_rows(path: Path, columns: Mapping[str, Any]) -> None:
     path : Path
         Ends in .csv, .tsv, .parquet, .feather, .jsonl or .xlsx; an existing file is replaced.
     columns : mapping of str to array-like of shape (n,)
+        Lists become text such as "[0.1, 0.2]" in .csv, .tsv and .xlsx; columns of bytes are left
+        out there.
+    like : Table, optional
+        A table that was read: if its cells are separated by semicolons, as a European Excel wants
+        them, those of a .csv are as well, with its decimal sign and a byte order mark.
 
     Raises
     ------
@@ -44,9 +51,15 @@ def write_rows(path: Path, columns: Mapping[str, Any]) -> None:
     import pyarrow as pa
 
     check_suffix(path, WRITERS)
+    suffix = path.suffix.lower()
     table = pa.table({name: _arrow(values) for name, values in columns.items()})
+    if suffix in FLAT:
+        table = _flat(table)
     with atomic_write(path) as unfinished:
-        WRITERS[path.suffix.lower()](table, unfinished)
+        if suffix == ".csv" and like is not None and like.separator == ";":
+            _write_for_excel(table, unfinished, like.decimal)
+        else:
+            WRITERS[suffix](table, unfinished)
 
 
 def write_embedding(path: Path, embedding: Array, ids: Array | None = None) -> None:
@@ -100,6 +113,8 @@ def as_csv(columns: Mapping[str, Any]) -> str:
 def _arrow(values: Any) -> pa.Array:
     import pyarrow as pa
 
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
     array = np.asarray(values)
     if array.dtype == object:
         try:
@@ -107,6 +122,45 @@ def _arrow(values: Any) -> pa.Array:
         except (pa.ArrowException, OverflowError):  # of several types
             return pa.array([None if value is None else str(value) for value in array.tolist()])
     return pa.array(array.tolist() if array.dtype.kind == "U" else np.ascontiguousarray(array))
+
+
+def _flat(table: pa.Table) -> pa.Table:
+    """Return the columns as numbers, texts and dates."""
+    import json
+
+    import pyarrow as pa
+
+    columns = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if isinstance(column.type, pa.BaseExtensionType):
+            column = pa.chunked_array([chunk.storage for chunk in column.chunks])
+        kind, types = column.type, pa.types
+        if types.is_dictionary(kind):
+            column = column.cast(kind.value_type)
+        elif types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+            cells = column.to_pylist()
+            column = pa.array([None if cell is None else json.dumps(cell) for cell in cells])
+        elif types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+            continue
+        columns[name] = column
+    return pa.table(columns)
+
+
+def _write_for_excel(table: pa.Table, path: Path, decimal: str) -> None:
+    import codecs
+
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import csv
+
+    columns = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_floating(column.type):
+            column = pc.replace_substring(column.cast(pa.string()), ".", decimal)
+        columns[name] = column
+    with path.open("wb") as file:
+        file.write(codecs.BOM_UTF8)
+        csv.write_csv(pa.table(columns), file, csv.WriteOptions(delimiter=";"))
 
 
 def _write_csv(separator: str) -> Callable[[pa.Table, Path], None]:
@@ -165,4 +219,5 @@ WRITERS: dict[str, Callable[[Any, Path], None]] = {
     ".jsonl": _write_lines,
     ".xlsx": _write_excel,
 }
+FLAT = (".csv", ".tsv", ".xlsx")
 EMBEDDINGS = (".npy", *WRITERS)

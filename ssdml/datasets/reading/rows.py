@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,13 @@ import numpy.typing as npt
 
 from ssdml.datasets.base import RawItems
 from ssdml.datasets.reading.cells import Cells, is_text
-from ssdml.datasets.reading.columns import SPLITS, Choice, Roles, choose_columns
+from ssdml.datasets.reading.columns import (
+    SPLITS,
+    Choice,
+    Roles,
+    choose_columns,
+    is_added,
+)
 from ssdml.datasets.reading.image_folders import images_of, stack_images
 from ssdml.datasets.reading.pixels import Pixels, opened_image, pixels
 from ssdml.datasets.reading.summary import Summary, counted, listed
@@ -18,6 +25,8 @@ from ssdml.datasets.reading.table import Table, folded
 from ssdml.utils.files import check_inside
 from ssdml.utils.labels import as_column
 from ssdml.utils.typing import Array
+
+TRUE = ("true", "1", "1.0", "yes")
 
 
 def read_rows(table: Table, choice: Choice) -> RawItems:
@@ -40,8 +49,10 @@ def read_rows(table: Table, choice: Choice) -> RawItems:
         If a cell of a feature is no number, with its line and column; or if there is a question
         about the columns.
     """
-    chosen = (choice.label, choice.text, choice.id, *choice.ignore)
-    cells = Cells(table, apart=[name for name in chosen if name is not None])
+    names = table.columns.column_names
+    apart = (choice.label, choice.text, choice.id, *choice.ignore)
+    apart += tuple(name for name in names if is_added(name, names))
+    cells = Cells(table, apart=[name for name in apart if name is not None])
     roles = choose_columns(cells, choice)
     summary = Summary(f"{table.path}", left_out=roles.left_out, doubts=roles.doubts)
     summary.doubts += table.doubts
@@ -72,6 +83,8 @@ def read_rows(table: Table, choice: Choice) -> RawItems:
         ids=ids,
         columns=tuple(columns),
         summary=summary,
+        table=replace(table, decimal="," if cells.decimal_commas else "."),
+        label_column=roles.label,
     )
 
 
@@ -107,6 +120,13 @@ def _labels(cells: Cells, roles: Roles, summary: Summary) -> Array:
         return np.full(len(cells.table), "")
     column = cells[roles.label]
     given = column.to_pylist()
+    if roles.is_new is not None:
+        is_new = [folded(cell) in TRUE for cell in cells.texts(roles.is_new)]
+        given = [None if new else label for new, label in zip(is_new, given, strict=True)]
+        summary.facts["labels"] += (
+            f", without {counted(sum(is_new), 'prediction')} of an earlier `ssdml label`; write "
+            f"false in {roles.is_new} where you checked one"
+        )
     if is_text(column):
         labels = ["" if label is None else label.strip() for label in given]
         n_spaced = sum(label is not None and label.strip() not in ("", label) for label in given)

@@ -59,6 +59,7 @@ class Table:
     index: tuple[str, ...] = ()  # columns that were the index of a pandas DataFrame
     class_names: Mapping[str, list[str]] = field(default_factory=dict)  # of columns of codes
     separator: str | None = None  # of cells that are text
+    decimal: str = "."  # of numbers in cells that are text
 
     def __len__(self) -> int:
         return int(self.columns.num_rows)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ssdml.experiments.analysis.formats import duration, interval, number, signed
 from ssdml.experiments.analysis.study import LEVEL, MARGIN, rank_over_datasets
@@ -18,6 +19,9 @@ from ssdml.experiments.runs.folder import read_folder
 from ssdml.experiments.runs.results import RESULTS, Row, budget_of, latest
 from ssdml.experiments.runs.thumbnails import load_thumbnails, thumbnails_path
 from ssdml.utils.persistence import atomic_write
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 REPORT = "report.html"
 PAGE, TEMPLATE = "page", "report.html.jinja"
@@ -90,6 +94,33 @@ def read_sections(out: str | Path) -> list[Section]:
 
 def render_report(sections: Sequence[Section]) -> str:
     """Render the page."""
+    environment, part = page_environment()
+    rows = [row for section in sections for row in section.rows]
+    styles = {name: style for section in sections for name, style in section.styles.items()}
+    # Each data set counts once, by its first condition.
+    studies = {s.headline.dataset: s.study for s in reversed(sections) if s.study is not None}
+    ranking = rank_over_datasets(list(studies.values()))
+    return environment.get_template(TEMPLATE).render(
+        sections=sections,
+        lead=lead,
+        is_interactive=any(section.explorer.data for section in sections),
+        part=part,
+        max_classes=MAX_CLASSES,
+        styles=styles,
+        headline_scores=HEADLINE,
+        all_scores=ALL_SCORES,
+        budget_of=budget_of,
+        margin=MARGIN,
+        level=LEVEL,
+        over_datasets=ranking,
+        over_datasets_picture=ranking and ranking_picture(ranking, "all data sets", styles),
+        versions=_versions(rows),
+        n_rows=len(rows),
+    )
+
+
+def page_environment() -> tuple[Environment, Callable[[str], str]]:
+    """Return the templates of pages, and a function that reads a part of a page."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -105,28 +136,8 @@ def render_report(sections: Sequence[Section]) -> str:
         "interval": interval,
         "duration": duration,
     }
-    rows = [row for section in sections for row in section.rows]
-    styles = {name: style for section in sections for name, style in section.styles.items()}
-    # Each data set counts once, by its first condition.
-    studies = {s.headline.dataset: s.study for s in reversed(sections) if s.study is not None}
-    ranking = rank_over_datasets(list(studies.values()))
-    return environment.get_template(TEMPLATE).render(
-        sections=sections,
-        lead=lead,
-        is_interactive=any(section.explorer.data for section in sections),
-        part=lambda name: (files("ssdml.experiments.report") / PAGE / name).read_text("utf-8"),
-        max_classes=MAX_CLASSES,
-        styles=styles,
-        headline_scores=HEADLINE,
-        all_scores=ALL_SCORES,
-        budget_of=budget_of,
-        margin=MARGIN,
-        level=LEVEL,
-        over_datasets=ranking,
-        over_datasets_picture=ranking and ranking_picture(ranking, "all data sets", styles),
-        versions=_versions(rows),
-        n_rows=len(rows),
-    )
+    folder = files("ssdml.experiments.report") / PAGE
+    return environment, lambda name: (folder / name).read_text("utf-8")
 
 
 def _versions(rows: Sequence[Row]) -> list[tuple[str, str]]:

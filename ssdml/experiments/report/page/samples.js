@@ -31,6 +31,9 @@ class Samples {
     this.rows = unpacked(data.rows, Int32Array);
     this.classes = unpacked(data.classes, Int32Array);
     this.thumbnails = data.thumbnails;
+    this.ids = data.ids ?? []; // these three only for `ssdml label`
+    this.runnersUp = data.runnersUp ? unpacked(data.runnersUp, Int32Array) : null;
+    this.suspects = data.suspects ?? [];
     if (this.thumbnails?.sheet) {
       this.places = unpacked(this.thumbnails.places, Int32Array);
       const sheet = new Blob([decoded(this.thumbnails.sheet)], { type: "image/webp" });

@@ -1,0 +1,169 @@
+"""The command ``ssdml label``: the table with all its labels, and a page about them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ssdml.cli import samples
+from ssdml.cli.model import Data, Labels
+from ssdml.cli.options import (
+    Encoding,
+    FeatureColumns,
+    Force,
+    IdColumn,
+    IgnoredColumns,
+    LabelColumn,
+    NoLabel,
+    TextColumn,
+    TextModel,
+    refuse_to_replace,
+    say,
+)
+
+if TYPE_CHECKING:
+    from ssdml.datasets.base import RawItems
+    from ssdml.experiments.labeling.labels import LabeledRows
+
+NAMED = 5  # rows in a line
+
+
+def label(
+    data: Data,
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="labeled.csv",
+            help="File for the table: .csv, .tsv, .parquet, .feather, .jsonl or .xlsx.",
+        ),
+    ],
+    labels: Labels = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="page.html", help="File for the page; default: beside the table."),
+    ] = None,
+    label: LabelColumn = None,
+    text: TextColumn = None,
+    id_column: IdColumn = None,
+    features: FeatureColumns = None,
+    ignore: IgnoredColumns = None,
+    no_label: NoLabel = None,
+    text_model: TextModel = None,
+    encoding: Encoding = None,
+    n_neighbors: Annotated[int, typer.Option(min=1, help="Neighbors in the graph.")] = 10,
+    random_state: Annotated[int, typer.Option(min=0, help="Seed.")] = 0,
+    n_jobs: Annotated[int, typer.Option(help="Threads; -1: all cores.")] = -1,
+    force: Force = False,
+) -> None:
+    """Label the other rows of a table, texts or images of which a few are labeled."""
+    page = out.with_suffix(".html") if report is None else report
+    for path in (out, page):
+        refuse_to_replace(path, force)
+    from ssdml.datasets.loading import assembled
+    from ssdml.datasets.writing import check_suffix, write_rows
+    from ssdml.experiments.labeling.labels import label_rows, labeled_columns
+    from ssdml.experiments.report.labeled import write_page
+    from ssdml.metric.estimator import SSDML
+    from ssdml.utils.labels import is_unlabeled
+
+    check_suffix(out)
+    start = time.perf_counter()
+    choice = samples.chosen(label, text, id_column, features, ignore, texts=text_model is not None)
+    raw, y, _ = samples.read_labeled(
+        data, labels, choice, text_model=text_model, no_label=no_label, encoding=encoding
+    )
+    is_new = is_unlabeled(y)
+    if is_new.all():
+        raise ValueError(f"{data}: must have labels in some rows; got none. Label a few per class.")
+    X = _features(raw)
+    model = SSDML(n_neighbors=n_neighbors, random_state=random_state, n_jobs=n_jobs, verbose=1)
+    model.fit(X, y)
+    found = label_rows(model, is_new)
+    columns = labeled_columns(raw, found)
+    write_rows(out, columns, like=raw.table)
+    told = _told(raw, found)
+    ids = _ids(raw)
+    where = f"{out}: {len(is_new):,} rows in {time.perf_counter() - start:.0f} s, map: {page}"
+    write_page(page, found, assembled(Path(data).stem, raw), ids, told[0], where)
+    for line in (*told, *_next(found, ids), where):
+        say(line)
+
+
+def _features(raw: RawItems) -> Any:
+    """Return rows of features; of images, by a network or their pixels."""
+    if len(raw.items.shape) == 2:
+        return raw.items
+    from ssdml.cli.terminal import spinner
+    from ssdml.experiments.labeling.features import INSTALL, has_encoder, image_rows
+
+    with spinner(f"features of {len(raw.items)} images"):
+        X, fact = image_rows(raw.items, progress=lambda n_done: None)
+    if raw.summary is not None:
+        raw.summary.facts["features"] = fact
+    say(f"  features: {fact}")
+    if not has_encoder():
+        doubt = (
+            "pixels tell images of one layout apart, such as digits, and little else; for photos, "
+            f"install a pretrained network, which is then used: {INSTALL}"
+        )
+        if raw.summary is not None:
+            raw.summary.doubts.append(doubt)
+        say(f"  look at this: {doubt}")
+    return X
+
+
+def _ids(raw: RawItems) -> list[str]:
+    """Return the names of the rows, or their numbers from 0."""
+    if raw.ids is not None:
+        return [str(name) for name in raw.ids.tolist()]
+    return [f"row {row}" for row in range(len(raw.items))]
+
+
+def _told(raw: RawItems, found: LabeledRows) -> list[str]:
+    """Summarize the labels in lines; the first is that of the page."""
+    n_new, accuracy = int(found.is_new.sum()), found.accuracy
+    if not n_new:
+        lines = ["All rows had a label; none is new."]
+    elif accuracy is None:
+        lines = [
+            f"{n_new:,} new labels. How many are right cannot be estimated from one label per "
+            "class: give two."
+        ]
+    else:
+        lines = [
+            f"{n_new:,} new labels, of which {accuracy.estimate:.1%} are expected to be right "
+            f"(95 % interval: {accuracy.low:.1%} to {accuracy.high:.1%}), as {accuracy.n_labels:,} "
+            "given labels were predicted from the others."
+        ]
+    if n_new and accuracy is not None:
+        limit = found.threshold
+        lines.append(
+            "No set of them is expected to be right in 95 % of the rows."
+            if limit is None
+            else f"95 % are expected to be right among the {limit.n_rows:,} rows with a confidence "
+            f"of {limit.confidence:.2f} or more."
+        )
+    return lines
+
+
+def _next(found: LabeledRows, ids: list[str]) -> list[str]:
+    """Tell which labels to check, and which rows to label."""
+    from ssdml.experiments.report.labeled import no_suspects
+
+    suspects = found.suspects
+    lines = [no_suspects(found)]
+    if len(suspects.rows):
+        named = "; ".join(
+            f"{ids[row]}, {given} or rather {other}"
+            for row, given, other, _ in list(zip(*suspects, strict=True))[:NAMED]
+        )
+        more = ", ..." if len(suspects.rows) > NAMED else ""
+        lines = [f"Suspected to be wrong: {len(suspects.rows):,} given labels ({named}{more})."]
+    uncertain = found.least_certain[:NAMED].tolist()
+    if uncertain:
+        rows = ", ".join(ids[row] for row in uncertain)
+        lines.append(f"Label next, as the least certain: {rows}; then run the command again.")
+    return lines

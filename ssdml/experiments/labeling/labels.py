@@ -1,0 +1,188 @@
+"""The labels of all rows, and what is known about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ssdml.datasets.base import RawItems
+from ssdml.datasets.reading.columns import ADDED, is_added
+from ssdml.datasets.reading.table import distinct
+from ssdml.experiments.labeling.accuracy import (
+    Accuracy,
+    Threshold,
+    held_out_accuracy,
+    threshold,
+    with_mean,
+)
+from ssdml.metric.estimator import SSDML
+from ssdml.metric.prediction import SuspectedLabels, error_probabilities, suspects
+from ssdml.utils.typing import Array, Floats, Ints, Mask
+
+
+@dataclass(frozen=True, eq=False)
+class LabeledRows:
+    """Labels of n rows.
+
+    Attributes
+    ----------
+    classes : ndarray of shape (C,)
+    codes : ndarray of shape (n,), int
+        The class of each row; given labels stay.
+    runner_up : ndarray of shape (n,), int
+        The next probable class, -1 if there is one class alone. Of a given label, what the other
+        labels say instead.
+    confidence : ndarray of shape (n,)
+        Probability that the label is right. Of a given label, one minus the probability that it is
+        wrong (:func:`ssdml.metric.prediction.error_probabilities`).
+    is_new : ndarray of shape (n,), bool
+    points : ndarray of shape (n, 2)
+        The map, see :meth:`ssdml.SSDML.map`.
+    accuracy : Accuracy or None
+        Of the new labels; None if no label could be held out.
+    threshold : Threshold or None
+        Confidence from which on 95 % of the new labels are expected to be right; None if no set of
+        them is.
+    suspects : SuspectedLabels
+    """
+
+    classes: Array
+    codes: Ints
+    runner_up: Ints
+    confidence: Floats
+    is_new: Mask
+    points: Array
+    accuracy: Accuracy | None
+    threshold: Threshold | None
+    suspects: SuspectedLabels
+
+    @property
+    def least_certain(self) -> Ints:
+        """New labels, the least confident first."""
+        new = np.flatnonzero(self.is_new)
+        return new[np.argsort(self.confidence[new], kind="stable")]
+
+
+def label_rows(model: SSDML, is_new: Mask) -> LabeledRows:
+    """Gather the labels of the rows of a fit.
+
+    Parameters
+    ----------
+    model : SSDML
+        Fitted in memory.
+    is_new : array of shape (n,), bool
+        Rows that had no label.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> labels = np.where(np.arange(150) % 10 == 0, y, -1)
+    >>> found = label_rows(SSDML(random_state=0).fit(X, labels), labels < 0)
+    >>> found.accuracy.estimate > 0.8, bool((found.codes == y).mean() > 0.9)
+    (True, True)
+    """
+    proba = model.label_distributions_
+    first, second = _two_likeliest(proba)
+    n_classes = proba.shape[1]
+    confidence = proba.max(axis=1).astype(np.float64)
+    held_out = model.held_out_
+    if held_out is not None and not len(held_out.rows):
+        held_out = None
+    errors = confidence[:0] if held_out is None else error_probabilities(held_out)
+    n_rows = np.bincount(first[is_new], minlength=n_classes)
+    accuracy = held_out_accuracy(held_out, n_rows, errors)
+    if accuracy is not None and is_new.any():
+        confidence[is_new] = with_mean(confidence[is_new], accuracy.estimate)
+    suspected = SuspectedLabels(first[:0], model.classes_[:0], model.classes_[:0], confidence[:0])
+    if held_out is not None:
+        suspected = suspects(held_out, model.classes_)
+        confidence[held_out.rows] = 1 - errors
+        likely, next_likely = _two_likeliest(held_out.distributions)
+        agrees = likely == held_out.codes
+        second[held_out.rows] = np.where(agrees, next_likely, likely)
+    return LabeledRows(
+        classes=model.classes_,
+        codes=first,
+        runner_up=second,
+        confidence=confidence,
+        is_new=is_new,
+        points=model.map(),
+        accuracy=accuracy,
+        threshold=threshold(confidence[is_new]) if is_new.any() else None,
+        suspects=suspected,
+    )
+
+
+def _two_likeliest(proba: Array) -> tuple[Ints, Ints]:
+    first: Ints = proba.argmax(axis=1)
+    if proba.shape[1] == 1:
+        return first, np.full(len(first), -1)
+    rest = proba.copy()
+    rest[np.arange(len(rest)), first] = -1
+    return first, rest.argmax(axis=1)
+
+
+def labeled_columns(raw: RawItems, found: LabeledRows) -> dict[str, Any]:
+    """Return the columns of the table with all labels.
+
+    A table keeps its columns, and the gaps among its labels are filled. Other samples have their
+    ids, or else the number of the row from 0. The columns :data:`ADDED` follow; their names are
+    numbered, such as confidence.1, where the table has such a column.
+    """
+    names = labels_of(found.classes)
+    labels = found.classes[found.codes]
+    added = (
+        found.confidence.round(4),
+        found.is_new,
+        np.append(names.astype(object), "")[found.runner_up],
+        *found.points.T.round(4),
+    )
+    columns: dict[str, Any] = {}
+    if raw.table is None:
+        columns["row" if raw.ids is None else "id"] = (
+            np.arange(len(labels)) if raw.ids is None else raw.ids
+        )
+    else:
+        table = raw.table.columns
+        kept = [n for n in table.column_names if not is_added(n, table.column_names)]
+        columns |= {name: table[name] for name in kept}
+    place = raw.label_column or next(
+        name for name in distinct([*columns, "label"]) if name not in columns
+    )
+    is_text = place in columns and not has_numbers(columns[place])
+    columns[place] = names[found.codes] if is_text else labels
+    new = distinct([*columns, *ADDED])[-len(ADDED) :]
+    return columns | dict(zip(new, added, strict=True))
+
+
+def has_numbers(column: Any) -> bool:
+    """Whether a column of Arrow holds numbers or booleans.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> has_numbers(pa.array([1.5])), has_numbers(pa.array(["1.5"]))
+    (True, False)
+    """
+    import pyarrow as pa
+
+    kind = column.type
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    )
+
+
+def labels_of(classes: Array) -> Array:
+    """Return the names of classes; 7.0 is "7".
+
+    Examples
+    --------
+    >>> labels_of(np.array([7.0, 8.0])).tolist()
+    ['7', '8']
+    """
+    from ssdml.datasets.loading import class_name
+
+    return np.array([class_name(label) for label in classes.tolist()])

@@ -1,0 +1,167 @@
+"""The page of ``ssdml label``: map, least certain rows, suspected labels."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ssdml.datasets.base import Dataset
+from ssdml.evaluation.predictions import Predictions
+from ssdml.experiments.analysis.formats import number
+from ssdml.experiments.labeling.accuracy import Accuracy
+from ssdml.experiments.labeling.labels import LabeledRows, labels_of
+from ssdml.experiments.report.explorer import explorer_data
+from ssdml.experiments.report.figures import CLASS_COLORS, ClassMap, map_picture
+from ssdml.experiments.report.report import page_environment
+from ssdml.experiments.runs.details import Answers, MapSample
+from ssdml.experiments.runs.thumbnails import Thumbnails, make_thumbnails
+from ssdml.utils.persistence import atomic_write
+from ssdml.utils.typing import Ints
+
+TEMPLATE = "labeled.html.jinja"
+MOST_NEW, MOST_GIVEN = 3000, 500  # rows on the map
+LISTED = 25  # rows in a table
+SHORT = 160  # characters of a text in a table
+
+
+def write_page(
+    path: Path, found: LabeledRows, dataset: Dataset, ids: Sequence[str], lead: str, footer: str
+) -> None:
+    """Write the page.
+
+    Parameters
+    ----------
+    path : Path
+    found : LabeledRows
+    dataset : Dataset
+        The samples as they were loaded, for texts, images and the summary.
+    ids : sequence of str
+        Names of the rows.
+    lead, footer : str
+        Sentences.
+    """
+    page = render_page(found, dataset, ids, lead, footer)
+    with atomic_write(path) as unfinished:
+        unfinished.write_text(page, encoding="utf-8")
+
+
+def render_page(
+    found: LabeledRows, dataset: Dataset, ids: Sequence[str], lead: str, footer: str
+) -> str:
+    """Render the page."""
+    uncertain, suspected = found.least_certain[:LISTED], found.suspects.rows[:LISTED]
+    new, given = _rows_on_map(found, uncertain, suspected)
+    rows = np.concatenate([new, given])
+    names = labels_of(found.classes).tolist()
+    every = np.unique(rows)
+    thumbnails = make_thumbnails(dataset, every)
+    sample = MapSample(np.empty((len(rows), 0), np.float32), found.codes[rows], ~found.is_new[rows])
+    drawn = ClassMap(found.points[rows], sample, names)
+    predictions = Predictions(found.codes[rows], found.confidence[rows].astype(np.float32))
+    answers = Answers(rows, np.empty((len(rows), 0), np.int64), predictions, None, None)
+    data = explorer_data({"labels": drawn}, {"labels": answers}, thumbnails)
+    assert data is not None
+    places = {row: place for place, row in enumerate(rows.tolist())}
+    data["ids"] = [ids[row] for row in rows]
+    data["runnersUp"] = base64.b64encode(found.runner_up[rows].astype("<i4").tobytes()).decode()
+    data["suspects"] = [places[row] for row in found.suspects.rows.tolist() if row in places]
+
+    def lines(chosen: Ints) -> list[dict[str, Any]]:
+        return [
+            {
+                "id": ids[row],
+                "label": names[found.codes[row]],
+                "runner_up": names[found.runner_up[row]] if found.runner_up[row] >= 0 else "–",
+                "confidence": float(found.confidence[row]),
+                **_shown(thumbnails, int(np.searchsorted(every, row))),
+            }
+            for row in chosen.tolist()
+        ]
+
+    environment, part = page_environment()
+    n_new = int(found.is_new.sum())
+    summary = str(dataset.summary).split("\n  ") if dataset.summary is not None else []
+    return environment.get_template(TEMPLATE).render(
+        title=summary[0] if summary else dataset.name,
+        lead=lead,
+        facts=_facts(found),
+        read=summary[1:],
+        n_shown=_shown_rows(len(new), n_new),
+        names=names,
+        colors=CLASS_COLORS,
+        data=data,
+        picture=map_picture("map", dataset.name, drawn),
+        id_name="row" if dataset.ids is None else "id",
+        has_items=bool(thumbnails.texts or thumbnails.sheet),
+        uncertain=lines(uncertain),
+        suspects=lines(suspected),
+        no_suspects=no_suspects(found),
+        footer=footer,
+        part=part,
+    )
+
+
+def no_suspects(found: LabeledRows) -> str:
+    """State that no given label is suspected, or that none could be checked."""
+    if found.accuracy is None:
+        return "No label could be checked: give two labels of a class."
+    return f"None of the {found.accuracy.n_labels:,} labels that could be checked is suspected."
+
+
+def _facts(found: LabeledRows) -> list[tuple[str, str]]:
+    n, n_new = len(found.codes), int(found.is_new.sum())
+    facts = [
+        ("rows", number(n, 0)),
+        ("given labels", number(n - n_new, 0)),
+        ("new labels", number(n_new, 0)),
+        ("classes", number(len(found.classes), 0)),
+    ]
+    if found.accuracy is not None and n_new:
+        facts.append(("estimated accuracy", _percent(found.accuracy)))
+    return facts
+
+
+def _percent(accuracy: Accuracy) -> str:
+    return f"{100 * accuracy.estimate:.1f} %"
+
+
+def _shown_rows(n_shown: int, n_new: int) -> str:
+    if n_shown == n_new:
+        return "All new labels."
+    return f"{n_shown:,} of {n_new:,} new labels, drawn at random, with all that are listed below."
+
+
+def _rows_on_map(found: LabeledRows, uncertain: Ints, suspected: Ints) -> tuple[Ints, Ints]:
+    """Draw new labels and given ones for the map, with those that are listed."""
+    rng = np.random.default_rng(0)
+
+    def some(rows: Ints, most: int, listed: Ints) -> Ints:
+        if len(rows) > most:
+            rows = rng.choice(rows, most, replace=False)
+        return np.union1d(rows, listed).astype(np.int64)
+
+    new = some(np.flatnonzero(found.is_new), MOST_NEW, uncertain)
+    return new, some(np.flatnonzero(~found.is_new), MOST_GIVEN, suspected)
+
+
+def _shown(thumbnails: Thumbnails, place: int) -> dict[str, str]:
+    """Return the text of a row, or its image as the address of an image."""
+    if thumbnails.texts:
+        text = thumbnails.texts[place]
+        return {"text": text if len(text) <= SHORT else f"{text[: SHORT - 1]}…", "picture": ""}
+    if not thumbnails.sheet:
+        return {"text": "", "picture": ""}
+    from PIL import Image
+
+    height, width = thumbnails.size
+    left, top = place % thumbnails.n_columns * width, place // thumbnails.n_columns * height
+    buffer = io.BytesIO()
+    with Image.open(io.BytesIO(thumbnails.sheet)) as sheet:
+        sheet.crop((left, top, left + width, top + height)).save(buffer, "PNG")
+    address = f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+    return {"text": "", "picture": address}

@@ -1,0 +1,158 @@
+"""The command that labels a table."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
+
+NEW = ["confidence", "is_new_label", "runner_up", "map_x", "map_y"]
+
+
+@pytest.fixture
+def frame():
+    """300 digits, five labels per class, by name."""
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:300] / 16, y[:300]
+    names = np.array("zero one two three four five six seven eight nine".split())[y]
+    rank = pd.Series(y).groupby(y).cumcount()
+    table = pd.DataFrame(X[:, X.std(axis=0) > 0.01]).add_prefix("f")
+    return table.assign(digit=names, label=np.where(rank < 5, names, None))
+
+
+def test_a_table_comes_back_labeled_and_goes_in_again(run, frame, tmp_path):
+    data, out = tmp_path / "t.csv", tmp_path / "labeled.csv"
+    frame.drop(columns="digit").to_csv(data)
+    told = run("label", data, "--out", out)
+    assert told.exit_code == 0, told.output
+    assert "250 new labels, of which" in told.stderr
+    assert "95 % are expected to be right among the" in told.stderr
+    assert "Label next, as the least certain: " in told.stderr
+    found = pd.read_csv(out, index_col=0)
+    assert found.columns.tolist() == [*frame.columns.drop("digit"), *NEW]
+    given = frame["label"].notna()
+    assert (found["label"][given] == frame["label"][given]).all()
+    assert (found["is_new_label"] == ~given).all()
+    right = found["label"] == frame["digit"]
+    assert right[~given].mean() > 0.85
+    assert abs(found["confidence"][~given].mean() - right[~given].mean()) < 0.08
+    page = (tmp_path / "labeled.html").read_text()
+    assert "Label these next" in page
+    assert "http" not in page.replace("http://www.w3.org", "")
+
+    found.loc[found.index[:40], "is_new_label"] = False  # checked
+    found.to_csv(data)
+    assert "exists already" in run("label", data, "--out", out).stderr
+    again = run("label", data, "--out", out, "--force")
+    assert again.exit_code == 0, again.output
+    n_new = int((~given)[40:].sum())
+    assert f"{n_new} new labels" in again.stderr
+    assert f"without {n_new} predictions of an earlier `ssdml label`" in again.stderr
+    assert pd.read_csv(out, index_col=0).columns.tolist() == found.columns.tolist()
+
+
+def test_a_table_of_excel_in_europe_keeps_its_form(run, frame, tmp_path):
+    data, out = tmp_path / "t.csv", tmp_path / "labeled.csv"
+    form = {"sep": ";", "decimal": ","}
+    frame.drop(columns="digit").to_csv(data, index=False, encoding="utf-8-sig", **form)
+    told = run("label", data, "--out", out)
+    assert told.exit_code == 0, told.output
+    assert out.read_bytes().startswith(b"\xef\xbb\xbf")
+    found = pd.read_csv(out, **form)
+    features = frame.filter(like="f")
+    np.testing.assert_allclose(found[features.columns], features)
+    assert found["confidence"].between(0.05, 1).all()
+    again = run("label", out, "--out", tmp_path / "again.csv")
+    assert again.exit_code == 0, again.output
+    pd.testing.assert_series_equal(
+        pd.read_csv(tmp_path / "again.csv", **form)["label"], found["label"]
+    )
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
+def test_vectors_stay_vectors(run, frame, tmp_path, suffix):
+    X = frame.filter(regex=r"f\d")
+    table = pd.DataFrame(
+        {"name": [f"n{i}" for i in range(300)], "embedding": X.to_numpy().tolist()}
+    )
+    table = table.assign(label=frame["label"])
+    data, out = tmp_path / f"t{suffix}", tmp_path / f"labeled{suffix}"
+    if suffix == ".parquet":
+        table.to_parquet(data)
+    else:
+        table.to_json(data, orient="records", lines=True)
+    told = run("label", data, "--out", out)
+    assert told.exit_code == 0, told.output
+    found = pd.read_parquet(out) if suffix == ".parquet" else pd.read_json(out, lines=True)
+    assert found.columns.tolist() == [*table.columns, *NEW]
+    np.testing.assert_allclose(np.stack(found["embedding"]), X)
+    flat = run("label", data, "--out", tmp_path / "flat.csv")
+    assert flat.exit_code == 0, flat.output
+    assert pd.read_csv(tmp_path / "flat.csv")["embedding"].str.startswith("[").all()
+
+
+def test_texts_are_labeled_and_shown(run, tmp_path):
+    food = [f"soup bread {a} {b}" for a in "salt oil egg".split() for b in "pan pot oven".split()]
+    boats = [f"sail wind {a} {b}" for a in "mast rope deck".split() for b in "sea bay lake".split()]
+    labels = [name if i % 9 < 3 else None for i, name in enumerate(["food"] * 9 + ["boats"] * 9)]
+    data, out = tmp_path / "t.csv", tmp_path / "labeled.xlsx"
+    pd.DataFrame({"text": food + boats, "label": labels}).to_csv(data, index=False)
+    told = run("label", data, "--out", out, "--report", tmp_path / "page.html", "--n-neighbors", 4)
+    assert told.exit_code == 0, told.output
+    assert pd.read_excel(out)["label"].tolist() == ["food"] * 9 + ["boats"] * 9
+    assert "soup bread egg" in (tmp_path / "page.html").read_text()
+
+
+@pytest.fixture
+def photos(tmp_path, rng):
+    """40 bright and dark images of two sizes, ten of them in class folders."""
+    for i in range(40):
+        folder = ["dark", "light"][i % 2] if i < 10 else "."
+        path = tmp_path / "photos" / folder / f"IMG_{i}.JPG"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        size = (48, 36, 3) if i % 3 else (36, 48, 3)
+        pixels = rng.integers(0, 80, size) + 150 * (i % 2)
+        Image.fromarray(pixels.astype(np.uint8)).save(path)
+    return tmp_path / "photos"
+
+
+def test_images_without_a_network_are_labeled_by_their_pixels(run, photos, tmp_path, monkeypatch):
+    monkeypatch.setattr("ssdml.experiments.labeling.features.find_spec", lambda name: None)
+    told = run("label", photos, "--out", tmp_path / "labeled.csv", "--n-neighbors", 5)
+    assert told.exit_code == 0, told.output
+    assert "principal components of the 3,072 pixels" in told.stderr
+    assert "pip install 'ssdml[images]'" in told.stderr
+    found = pd.read_csv(tmp_path / "labeled.csv", index_col="id")
+    assert found.loc["IMG_38.JPG", "label"] == "dark"
+    assert found.loc["IMG_39.JPG", "label"] == "light"
+    assert found.loc["dark/IMG_0.JPG", "label"] == "dark"
+    assert "data:image/png;base64" in (tmp_path / "labeled.html").read_text()
+
+
+def test_features_of_a_network_are_kept(run, photos, tmp_path, monkeypatch):
+    seen = []
+
+    def network(batch):
+        seen.append(tuple(batch.shape))
+        return batch.mean(dim=(2, 3))
+
+    module = "ssdml.experiments.labeling.features"
+    monkeypatch.setattr(f"{module}.find_spec", lambda name: name)
+    monkeypatch.setattr(f"{module}.efficientnet_lite0", lambda: network)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for out in ("a.csv", "b.csv"):
+        told = run("label", photos, "--out", tmp_path / out, "--n-neighbors", 5)
+        assert told.exit_code == 0, told.output
+        assert "1,280 features of each image by EfficientNet-Lite0" in told.stderr
+    assert seen == [(40, 3, 224, 224)]
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+
+
+def test_labels_are_needed(run, frame, tmp_path):
+    frame.drop(columns="digit").assign(label="").to_csv(tmp_path / "t.csv", index=False)
+    told = run("label", tmp_path / "t.csv", "--out", tmp_path / "o.csv")
+    assert told.exit_code == 1
+    assert "error: " in told.stderr
+    assert not (tmp_path / "o.csv").exists()
