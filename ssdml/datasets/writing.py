@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -188,10 +189,20 @@ def _write_lines(table: pa.Table, path: Path) -> None:
     import json
 
     with path.open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in table.to_pylist())
+        for row in table.to_pylist():
+            file.write(json.dumps(row, ensure_ascii=False, default=_in_json) + "\n")
+
+
+def _in_json(value: Any) -> float | str | None:
+    """Return a decimal, a date or a time as JSON has it; None for bytes."""
+    if isinstance(value, Decimal):
+        return float(value)
+    return None if isinstance(value, bytes) else str(value)
 
 
 def _write_excel(table: pa.Table, path: Path) -> None:
+    import pyarrow as pa
+
     try:
         from openpyxl import Workbook
     except ImportError as error:
@@ -201,6 +212,12 @@ def _write_excel(table: pa.Table, path: Path) -> None:
             f"a sheet of Excel must have at most {EXCEL_ROWS:,} rows and {EXCEL_COLUMNS:,} "
             f"columns; got {table.num_rows:,} and {table.num_columns:,}. Write .csv or .parquet."
         )
+    zoned = [getattr(column.type, "tz", None) is not None for column in table.columns]
+    columns = [
+        column.cast(pa.string()) if is_zoned else column  # Excel has no time zones
+        for column, is_zoned in zip(table.columns, zoned, strict=True)
+    ]
+    table = pa.table(columns, names=table.column_names)
     book = Workbook(write_only=True)
     sheet = book.create_sheet()
     sheet.append(table.column_names)

@@ -190,7 +190,8 @@ def _is_hidden(name: str) -> bool:
 def _read_tree(
     root: Path, names: Sequence[str], images: Sequence[str], on_disk: int, needs_label: bool
 ) -> RawItems:
-    paths = list(map(PurePosixPath, images))
+    whole = list(map(PurePosixPath, images))
+    above, paths = _below_common_folder(whole)
     depths = {len(path.parts) for path in paths}
     tops = {path.parts[0] for path in paths if len(path.parts) == 3}
     flat = depths == {1} and not needs_label
@@ -208,10 +209,12 @@ def _read_tree(
     folders = np.array([path.parent.name for path in paths])
     labels = np.where(is_unlabeled(folders), "", folders)
     summary = Summary(f"{root}", {"images": fact})
+    if above:
+        summary.facts["class folders"] = f"in {above}"
     others = [name for name in names if not _is_image(name) and not _is_hidden(name)]
     summary.left_out |= dict.fromkeys(others, "no image")
     without = {str(PurePosixPath(name).parent) for name in others}
-    without -= {str(path.parent) for path in paths} | {"."}
+    without -= {str(parent) for path in whole for parent in path.parents} | {"."}
     summary.doubts += [
         f"folder {folder!r} holds no image that Pillow can read, but other files"
         for folder in sorted(without)
@@ -221,6 +224,22 @@ def _read_tree(
         has = "which has" if beside == 1 else "which have"
         summary.facts["without a folder"] = f"{counted(beside, 'image')}, {has} no label"
     return RawItems(items, labels, test, ids=np.array(images), summary=summary)
+
+
+def _below_common_folder(paths: list[PurePosixPath]) -> tuple[str, list[PurePosixPath]]:
+    """Return the folder that holds all class folders, and the paths below it.
+
+    A folder alone is a class if images are in it, and train or test are parts.
+    """
+    above = PurePosixPath()
+    while paths:
+        tops = {path.parts[0] for path in paths}
+        depths = {len(path.parts) for path in paths}
+        if len(tops) > 1 or max(depths) < 3 or 1 in depths or tops <= {"train", "test"}:
+            break
+        above /= tops.pop()
+        paths = [path.relative_to(path.parts[0]) for path in paths]
+    return "" if above == PurePosixPath() else str(above), paths
 
 
 def _outline(names: Sequence[PurePosixPath]) -> str:

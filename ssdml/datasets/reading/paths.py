@@ -6,15 +6,16 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ssdml.datasets.base import RawItems
 from ssdml.datasets.reading.arrays import read_npy_folder, read_npy_pair, read_npz
-from ssdml.datasets.reading.columns import SPLITS, Choice
+from ssdml.datasets.reading.columns import PATHS, SPLITS, Choice
 from ssdml.datasets.reading.image_folders import read_image_folder, read_image_zip
 from ssdml.datasets.reading.pixels import image_suffixes
 from ssdml.datasets.reading.rows import read_rows
-from ssdml.datasets.reading.table import Table
+from ssdml.datasets.reading.summary import counted
+from ssdml.datasets.reading.table import Table, folded
 from ssdml.datasets.reading.tables import (
     TABLE_SUFFIXES,
     class_names,
@@ -22,9 +23,6 @@ from ssdml.datasets.reading.tables import (
     table_suffix,
 )
 from ssdml.utils.files import check_inside, read_regular
-
-if TYPE_CHECKING:
-    pass
 
 WAYS_OUT = {
     **dict.fromkeys((".pkl", ".pickle", ".pt", ".pth", ".joblib"), "Pickles can run code"),
@@ -85,12 +83,28 @@ def _read_folder(folder: Path, choice: Choice, encoding: str | None) -> RawItems
     ]
     if listing:
         return read_rows(read_table(listing[0], encoding=encoding), choice)
+    tables = [p for p in files if p.parent == folder and table_suffix(p)]
+    if len(tables) == 1:
+        table = read_table(tables[0], encoding=encoding)
+        if _names_images(table):
+            return read_rows(table, choice)
     has_images = any(p.suffix.lower() in image_suffixes() for p in files)
     tables = [p for p in files if table_suffix(p)]
     if tables and not has_images:
         parts = [(p, read_table(p, encoding=encoding)) for p in tables]
         return read_rows(_joined(folder, [(_part(p), str(p), t) for p, t in parts]), choice)
     return read_image_folder(folder, needs_label=choice.needs_label)
+
+
+def _names_images(table: Table) -> bool:
+    """Whether a column names images beside the table, such as a manifest."""
+    for name in table.columns.column_names:
+        if folded(name) in PATHS:
+            first = str(table.columns[name][0].as_py() or "")
+            is_image = Path(first).suffix.lower() in image_suffixes()
+            if is_image and (table.path.parent / first).is_file():
+                return True
+    return False
 
 
 def _part(path: Path) -> str | None:
@@ -163,5 +177,5 @@ def _joined(folder: Path, parts: list[tuple[str | None, str, Table]]) -> Table:
         return f"{parts[part][2].place(row - starts[part])} of {parts[part][1]}"
 
     first = parts[0][2]
-    notes = (f"{len(parts)} tables",)
+    notes = (counted(len(parts), "table"),)
     return replace(first, path=folder, columns=columns, place=place, notes=notes)

@@ -21,7 +21,7 @@ from ssdml.datasets.reading.columns import (
 from ssdml.datasets.reading.image_folders import images_of, stack_images
 from ssdml.datasets.reading.pixels import Pixels, opened_image, pixels
 from ssdml.datasets.reading.summary import Summary, counted, listed
-from ssdml.datasets.reading.table import Table, folded
+from ssdml.datasets.reading.table import Table, folded, unnested
 from ssdml.utils.files import check_inside
 from ssdml.utils.labels import as_column
 from ssdml.utils.typing import Array
@@ -49,6 +49,7 @@ def read_rows(table: Table, choice: Choice) -> RawItems:
         If a cell of a feature is no number, with its line and column; or if there is a question
         about the columns.
     """
+    table = replace(table, columns=unnested(table.columns))
     names = table.columns.column_names
     apart = (choice.label, choice.text, choice.id, *choice.ignore)
     apart += tuple(name for name in names if is_added(name, names))

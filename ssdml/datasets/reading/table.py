@@ -199,6 +199,34 @@ def of_cells(where: str, cells: Mapping[str, Sequence[Any]]) -> pa.Table:
     return pa.table(columns)
 
 
+def unnested(columns: pa.Table) -> pa.Table:
+    """Return the fields of objects as columns of their own, called parent.child.
+
+    Images, which are objects with bytes, stay.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> unnested(pa.table({"a": [{"b": 1, "c": {"d": 2}}]})).to_pylist()
+    [{'a.b': 1, 'a.c.d': 2}]
+    """
+    import pyarrow as pa
+
+    found: dict[str, Any] = {}
+    nested = False
+    for name, column in zip(columns.column_names, columns.columns, strict=True):
+        kind = column.type
+        if pa.types.is_struct(kind) and kind.num_fields and kind.get_field_index("bytes") < 0:
+            fields = [f"{name}.{kind.field(j).name}" for j in range(kind.num_fields)]
+            nested = True
+            parts = zip(fields, column.flatten(), strict=True)
+        else:
+            parts = zip([name], [column], strict=True)
+        for new, part in parts:
+            found[distinct([*found, new])[-1]] = part
+    return unnested(pa.table(found)) if nested else columns
+
+
 def distinct(names: Sequence[str]) -> list[str]:
     """Name unnamed columns by their position, and number names that occur again, as pandas does.
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ssdml.datasets.base import Dataset
+from ssdml.datasets.image_files import ImageFiles
 from ssdml.evaluation.predictions import Predictions
 from ssdml.experiments.analysis.formats import number
 from ssdml.experiments.labeling.accuracy import Accuracy
@@ -25,6 +26,7 @@ from ssdml.utils.typing import Ints
 
 TEMPLATE = "labeled.html.jinja"
 MOST_NEW, MOST_GIVEN = 3000, 500  # rows on the map
+MOST_FILES = 400  # the same of images in files, which are read once more
 LISTED = 25  # rows in a table
 SHORT = 160  # characters of a text in a table
 
@@ -55,7 +57,8 @@ def render_page(
 ) -> str:
     """Render the page."""
     uncertain, suspected = found.least_certain[:LISTED], found.suspects.rows[:LISTED]
-    new, given = _rows_on_map(found, uncertain, suspected)
+    most = MOST_FILES if isinstance(dataset.X, ImageFiles) else MOST_NEW
+    new, given = _rows_on_map(found, uncertain, suspected, most)
     rows = np.concatenate([new, given])
     names = labels_of(found.classes).tolist()
     every = np.unique(rows)
@@ -136,7 +139,9 @@ def _shown_rows(n_shown: int, n_new: int) -> str:
     return f"{n_shown:,} of {n_new:,} new labels, drawn at random, with all that are listed below."
 
 
-def _rows_on_map(found: LabeledRows, uncertain: Ints, suspected: Ints) -> tuple[Ints, Ints]:
+def _rows_on_map(
+    found: LabeledRows, uncertain: Ints, suspected: Ints, most: int
+) -> tuple[Ints, Ints]:
     """Draw new labels and given ones for the map, with those that are listed."""
     rng = np.random.default_rng(0)
 
@@ -145,7 +150,7 @@ def _rows_on_map(found: LabeledRows, uncertain: Ints, suspected: Ints) -> tuple[
             rows = rng.choice(rows, most, replace=False)
         return np.union1d(rows, listed).astype(np.int64)
 
-    new = some(np.flatnonzero(found.is_new), MOST_NEW, uncertain)
+    new = some(np.flatnonzero(found.is_new), most, uncertain)
     return new, some(np.flatnonzero(~found.is_new), MOST_GIVEN, suspected)
 
 

@@ -580,3 +580,30 @@ def test_summary_of_rows_is_that_of_the_file(tmp_path, frame):
     frame.to_csv(tmp_path / "t.csv")
     data = load_dataset(tmp_path / "t.csv")
     assert data.of_rows(slice(3)).ids.tolist() == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_fields_of_objects_are_columns(tmp_path, suffix):
+    rows = [
+        {"meta": {"source": "a b", "kind": "cat"}, "f": {"p": i / 3, "q": -i}} for i in range(9)
+    ]
+    path, frame = tmp_path / f"t{suffix}", pd.DataFrame(rows)
+    if suffix == ".parquet":
+        frame.to_parquet(path)
+    else:
+        frame.to_json(path, orient="records", lines=True)
+    data = load_dataset(path, label="meta.kind", features=["f.p", "f.q"])
+    assert data.columns == ("f.p", "f.q")
+    np.testing.assert_allclose(data.X[:, 0], np.arange(9) / 3, rtol=1e-6)
+    assert data.class_names == ("cat",)
+
+
+def test_predictions_of_an_earlier_run_are_no_labels_and_no_features(tmp_path, frame):
+    added = {"confidence": 0.5, "is_new_label": [True, False] * 20, "runner_up": "z"}
+    written = frame.assign(**added, map_x=frame["p"], map_y=frame["q"])
+    written.to_csv(tmp_path / "t.csv", index=False)
+    data = load_dataset(tmp_path / "t.csv")
+    assert_features(data, frame, "p", "q")
+    assert data.class_names == ("dog",)  # row 1 of four; row 3 has no label
+    np.testing.assert_array_equal(data.y, np.array([-1, 0, -1, -1] * 10))
+    assert "without 20 predictions of an earlier `ssdml label`" in str(data.summary)

@@ -335,3 +335,32 @@ def test_other_formats_are_not_tried(tmp_path):
     (tmp_path / "cat" / "a.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")
     with pytest.raises(ValueError, match=r"1 of 1 files are not images .*: cat/a\.png"):
         read_image_folder(tmp_path)
+
+
+@pytest.mark.parametrize("read", [read_image_folder, read_image_zip])
+@pytest.mark.parametrize(
+    ("names", "above", "labels"),
+    [
+        (["pets/cat/1.png", "pets/dog/2.png"], "pets", ["cat", "dog"]),
+        (["x/pets/cat/1.png", "x/pets/2.png"], "x/pets", ["cat", ""]),
+        (["pets/train/cat/1.png", "pets/test/dog/2.png"], "pets", ["cat", "dog"]),
+    ],
+)
+def test_class_folders_may_be_in_a_folder(tmp_path, read, names, above, labels):
+    place = tmp_path / "place"
+    write_images(place, names)
+    write_images(place, ["__MACOSX/pets/cat/._1.png"])
+    (place / above / "Thumbs.db").write_bytes(b"x")
+    raw = read(place if read is read_image_folder else zipped(place, tmp_path / "pets.zip"))
+    found = dict(zip(raw.ids.tolist(), raw.labels.tolist(), strict=True))
+    assert found == dict(zip(names, labels, strict=True))
+    assert raw.summary.facts["class folders"] == f"in {above}"
+    assert not raw.summary.doubts
+
+
+def test_a_manifest_among_images_is_read(tmp_path):
+    write_images(tmp_path, ["images/1.png", "images/2.png"])
+    (tmp_path / "df.csv").write_text("path,label\nimages/2.png,b\nimages/1.png,a\n")
+    data = load_dataset(tmp_path)
+    assert data.ids.tolist() == ["images/2.png", "images/1.png"]
+    assert [data.class_names[code] for code in data.y] == ["b", "a"]
