@@ -141,7 +141,7 @@ def _digest(images: Array | ImageFiles) -> str:
     if isinstance(images, ImageFiles):
         return hashlib.sha256(images.fingerprint()).hexdigest()[:32]
     digest = hashlib.sha256(f"{images.shape} {images.dtype}".encode())
-    digest.update(np.ascontiguousarray(images))
+    digest.update(np.ascontiguousarray(images).data)
     return digest.hexdigest()[:32]
 
 
