@@ -8,6 +8,7 @@ import numpy as np
 
 from ssdml.graphs.neighbors.exact import Progress, part_of
 from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
+from ssdml.graphs.propagation.smoothing import Diffusion
 from ssdml.utils.linalg import covariance, float64_blocks, top_eigenvectors
 from ssdml.utils.typing import Array, Floats, Ints
 from ssdml.utils.validation import UNLABELED
@@ -18,6 +19,7 @@ VARIANCE = 0.99  # in them; 95 % cost 1 point of accuracy on texts
 CORRELATED = 1.6  # mean magnitude of correlations in a table, times sqrt(n); chance gives 0.8
 FARTHEST = 1e12  # entries of far rows: squares of distances must not overflow
 ROUNDING = 1e-6  # standard deviation of a constant column, relative to its entries
+MAX_KEPT = 2**26  # entries of rows whose smoothed forms are kept for other labels
 FEW_DIRECTIONS = 0.5  # share of the columns that the variance amounts to in a table
 
 
@@ -50,6 +52,16 @@ class Form(NamedTuple):
     linear: LinearForm
     rows: Array  # (n, r), float32
     graph: KNNGraph
+    smoothed: dict[float, Array] | None = None  # rows by reach, filled on first use; None: not kept
+
+    def view(self, reach: float, diffusion: Diffusion) -> Array:
+        """The rows smoothed over the graph; they are kept if the form has a place for them."""
+        kept = {} if self.smoothed is None else self.smoothed
+        if reach == 0:
+            return self.rows
+        if reach not in kept:
+            kept[reach] = diffusion.smooth(self.rows, reach)
+        return kept[reach]
 
 
 def linear_forms(X: Array, *, few: bool) -> list[LinearForm]:
@@ -114,5 +126,5 @@ def forms_with_graphs(
         show = part_of(progress, i / len(forms), (i + 1) / len(forms))
         rows = form(X)
         graph = knn_graph(rows, n_neighbors, n_jobs=n_jobs, random_state=rng, progress=show)
-        found.append(Form(form, rows, graph))
+        found.append(Form(form, rows, graph, {} if rows.size <= MAX_KEPT else None))
     return found

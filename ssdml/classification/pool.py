@@ -63,11 +63,8 @@ def pool_members(
     propagating five folds would take longest.
     """
     targets = np.eye(n_classes)[codes]
-    views: dict[float, Array] = {0.0: form.rows}
     for reach, ridge in REGRESSIONS:
-        if reach not in views:
-            views = {0.0: form.rows, reach: diffusion.smooth(form.rows, reach)}
-        view, few = views[reach], FEW_LABELS.get((reach, ridge), 0.0)
+        view, few = form.view(reach, diffusion), FEW_LABELS.get((reach, ridge), 0.0)
         center = view.mean(axis=0)
         length = float(np.sqrt(((view - center) ** 2).sum(axis=1, dtype=np.float64).mean())) or 1.0
         regression = SoftmaxRegression((view[labeled] - center) / length, n_classes, ridge)

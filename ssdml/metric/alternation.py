@@ -10,7 +10,7 @@ from ssdml.classification.forms import Form, principal_form
 from ssdml.classification.learning import Evidence, learn_evidence
 from ssdml.classification.new_rows import interpolator
 from ssdml.graphs.laplacian import adjacency
-from ssdml.graphs.neighbors.knn import knn_graph
+from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
 from ssdml.graphs.propagation.affinities import propagate_affinities
 from ssdml.graphs.propagation.class_masses import ClassMasses
 from ssdml.graphs.propagation.smoothing import Diffusion
@@ -55,17 +55,11 @@ class Classes(NamedTuple):
         with threads(count_threads(n_jobs)) as pool:
             return self.evidence.on(Diffusion(adjacency(self.form.graph), pool))
 
-    def renewed(
-        self, state: State, embedding: Array, model: SSDML, rng: np.random.Generator
-    ) -> Array:
-        """Spread them again on the graphs of the input and of the embedding together."""
-        rows = principal_form(embedding)(embedding)
-        nearer = knn_graph(rows, state.graph.n_neighbors, n_jobs=model.n_jobs, random_state=rng)
+    def renewed(self, before: Array, nearer: KNNGraph, n_jobs: int | None) -> Array:
+        """Spread them again on the graphs of the input and of an embedding together."""
         edges = adjacency(self.form.graph) + adjacency(nearer)
-        with threads(count_threads(model.n_jobs)) as pool:
-            return self.evidence.on(
-                Diffusion(edges, pool), beside=state.distributions, farther=FARTHER
-            )
+        with threads(count_threads(n_jobs)) as pool:
+            return self.evidence.on(Diffusion(edges, pool), beside=before, farther=FARTHER)
 
 
 def learn_classes(forms: list[Form], labels: Ints, *, n_jobs: int | None) -> Classes:
@@ -95,22 +89,26 @@ def alternate(
 ) -> tuple[State, FeatureMap, dict[str, Any]]:
     """Mine triplets and learn L from the classes, and the classes on the graph of L, in turn.
 
-    Returns the last state, the feature map with L, and ``triplets`` and ``history``.
+    Returns the last state, the feature map with L, and ``triplets``, ``history`` and ``nearer``.
     """
     feature_map: FeatureMap = Whitening()
     history: list[dict[str, Any]] = []
+    nearer = None
     for number in range(rounds):
         with stages(f"round {number + 1}"):
             if number > 0 and classes is not None:
                 before = state.classes
                 embedding = _side_by_side(state, feature_map)
-                renewed = classes.renewed(state, embedding, model, rng)
+                rows, k = principal_form(embedding)(embedding), state.graph.n_neighbors
+                nearer = knn_graph(rows, k, n_jobs=model.n_jobs, random_state=rng)
+                renewed = classes.renewed(state.distributions, nearer, model.n_jobs)
                 state = state._replace(distributions=renewed)
                 history[-1]["changed"] = float((before != state.classes).mean())
             feature_map.learn(state.X, state.classes)
             triplets = mine(state, model, N_TRIPLETS, rng)
             history.append(update_metric(feature_map, state.X, triplets, model))
-    return state, feature_map, {"triplets": triplets, "history": tuple(history)}
+    kept = {"triplets": triplets, "history": tuple(history), "nearer": nearer}
+    return state, feature_map, kept
 
 
 def learn_by_partitions(

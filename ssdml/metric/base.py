@@ -173,6 +173,7 @@ class LearnedMetric(EmbeddingMixin):
     embedding_: Array
     label_distributions_: Array
     reference_rows_: Array | None = None  # rows of ``embedding_`` among those of fit; None: all
+    labeled_rows_: Array | None = None
     classifier_: ClassInterpolator | None = None
     held_out_: HeldOut | None = None
     _map: tuple[Array, Array] | None = None  # of an embedding
@@ -325,6 +326,8 @@ class LearnedMetric(EmbeddingMixin):
     def plot_map(self, X: Any = None, *, axes: Axes | None = None) -> Axes:
         """Draw the map of the rows in the colors of their classes, with the names of the classes.
 
+        Labeled training rows have a black edge.
+
         Parameters
         ----------
         X : array of shape (n_samples, n_features) or None
@@ -347,14 +350,15 @@ class LearnedMetric(EmbeddingMixin):
         >>> [text.get_text() for text in model.plot_map(axes=Figure().subplots()).texts]
         ['0', '1', '2']
         """
-        points = self.map(X)
+        points, marked = self.map(X), None
         if X is not None:
             classes = np.asarray(self.predict(X))
+        elif self.reference_rows_ is not None:
+            classes = self.transduction_[self.reference_rows_]
         else:
-            kept = self.reference_rows_
-            classes = self.transduction_ if kept is None else self.transduction_[kept]
+            classes, marked = self.transduction_, self.labeled_rows_
         codes = np.searchsorted(self.classes_, classes)
-        return draw_map(points, codes, self.classes_, axes=axes)
+        return draw_map(points, codes, self.classes_, marked=marked, axes=axes)
 
     def _apply(self, X: Any, function: Callable[..., Array], n_columns: int) -> Any:
         """Validate new rows and apply the function to them, or lazily to blocks of them."""
@@ -465,10 +469,13 @@ class LearnedMetric(EmbeddingMixin):
             params["random_state"] = None
         labels, class_names = self._saved_labels()
         arrays = {name: getattr(self, name) for name in SAVED} | labels
+        if self.labeled_rows_ is not None:
+            arrays["labeled_rows_"] = self.labeled_rows_
         if self.reference_rows_ is not None:
             arrays["reference_rows_"] = self.reference_rows_
         if self.classifier_ is not None:
             arrays |= {f"classifier_{k}": v for k, v in self.classifier_._asdict().items()}
+        arrays |= self._more_arrays()
         names = getattr(self, "feature_names_in_", None)
         save_state(
             folder,
@@ -506,8 +513,17 @@ class LearnedMetric(EmbeddingMixin):
             weight = config["input_weight"]
             model.input_weight_ = np.inf if weight is None else weight
             model.reference_rows_ = arrays.get("reference_rows_")
+            model.labeled_rows_ = arrays.get("labeled_rows_")
+            model._restore_more(arrays)
         model.triplets_, model.history_ = None, []
         return model
+
+    def _more_arrays(self) -> dict[str, Array]:
+        """Arrays to save of a subclass."""
+        return {}
+
+    def _restore_more(self, arrays: dict[str, Array]) -> None:
+        """Take them from those of a saved model."""
 
     @property
     def _n_features_out(self) -> int:
@@ -629,11 +645,15 @@ def _check_saved(config: dict[str, Any], arrays: dict[str, Array]) -> None:
         shapes["embedding_"] = "f n l"
     else:
         shapes["reference_rows_"] = "i r"
+    optional = {"labeled_rows_": "i m", "novelty_log_odds": "f n", "novelty_farthest": "f n"}
+    shapes |= {name: shape for name, shape in optional.items() if name in arrays}
     sizes = {"d": d, "width": width, "q": q}
     check_arrays(arrays, {name: s.format(**sizes) for name, s in shapes.items()})
     n_rows = len(arrays["label_distributions_"])
-    if rows is not None and rows.size and not 0 <= rows.min() <= rows.max() < n_rows:
-        raise ValueError(f"reference_rows_ must be from 0 to {n_rows - 1}")
+    for name in ("reference_rows_", "labeled_rows_"):
+        rows = arrays.get(name, np.empty(0))
+        if rows.size and not 0 <= rows.min() <= rows.max() < n_rows:
+            raise ValueError(f"{name} must be from 0 to {n_rows - 1}")
     check_class_names(config, arrays)
 
 

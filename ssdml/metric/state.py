@@ -36,4 +36,5 @@ class Learned(NamedTuple):
     held_out: HeldOut | None = None
     triplets: Triplets | None = None
     history: tuple[dict[str, Any], ...] = ()
+    nearer: KNNGraph | None = None  # graph of the embedding before the last round
     fallback_reason: str = ""  # why the input was returned; empty if it was not

@@ -1,0 +1,119 @@
+"""Other labels, and new rows, for a fitted model."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from ssdml import SSDML
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X[:900] / 16, y[:900]
+
+
+def some(y, per_class):
+    labels = np.full(len(y), -1)
+    for c in np.unique(y):
+        labels[np.flatnonzero(y == c)[:per_class]] = c
+    return labels
+
+
+def accuracy(model, y, labels):
+    return (model.transduction_ == y)[labels == -1].mean()
+
+
+def test_relabeling_is_as_accurate_as_a_new_fit(digits):
+    X, y = digits
+    few, more = some(y, 1), some(y, 6)
+    model = SSDML(random_state=0).fit(X, few)
+    before = accuracy(model, y, more)
+    model.relabel(more)
+    fresh = SSDML(random_state=0).fit(X, more)
+    assert accuracy(model, y, more) > max(before + 0.02, accuracy(fresh, y, more) - 0.01)
+    np.testing.assert_array_equal(model.labeled_rows_, np.flatnonzero(more != -1))
+    assert model.score(X, y) > fresh.score(X, y) - 0.01
+    assert len(model.suspected_labels().rows) < 20
+
+
+def test_one_round_is_repeated_exactly(digits):
+    X, y = digits
+    labels = some(y, 4)
+    fresh = SSDML(random_state=0, max_rounds=1).fit(X, labels)
+    again = SSDML(random_state=0, max_rounds=1).fit(X, some(y, 2)).relabel(labels)
+    np.testing.assert_allclose(again.label_distributions_, fresh.label_distributions_, atol=1e-5)
+
+
+def test_a_label_can_name_a_new_class(digits):
+    X, y = digits
+    names = np.array(["zero", "one", "two", "three", "four", "five", "six", "7", "8", "nine"])[y]
+    known = some(y, 3)
+    labels = np.where((known != -1) & (known != 9), names, "")
+    model = SSDML(random_state=0).fit(X, labels)
+    assert "nine" not in model.classes_
+    model.relabel(np.where(known != -1, names, ""))
+    assert model.predict(X[y == 9]).tolist().count("nine") > 0.7 * (y == 9).sum()
+    assert model.transform(X[:2]).shape[1] == model.components_.shape[0]
+
+
+def test_an_extended_model_learns_from_new_rows_and_labels(digits):
+    X, y = digits
+    labels = some(y, 3)
+    labels[600:] = -1
+    model = SSDML(random_state=0).fit(X[:600], labels[:600])
+    model.extend(X[600:750]).extend(X[750:], np.where(np.arange(150) < 20, y[750:], -1))
+    assert len(model.transduction_) == len(model.embedding_) == 900
+    assert set(range(750, 770)) <= set(model.labeled_rows_)
+    np.testing.assert_array_equal(model.transduction_[750:770], y[750:770])
+    fresh = SSDML(random_state=0).fit(
+        X, np.where(np.isin(np.arange(900), model.labeled_rows_), y, -1)
+    )
+    assert accuracy(model, y, labels) > accuracy(fresh, y, labels) - 0.02
+
+
+def test_earlier_labels_stay_when_names_are_added(digits):
+    X, y = digits
+    names = np.where(some(y, 3)[:500] != -1, np.where(y < 5, "low", "high")[:500], "")
+    model = SSDML(random_state=0).fit(X[:500], names)
+    kept = model.transduction_[model.labeled_rows_].tolist()
+    model.extend(X[500:520], ["odd"] + [None] * 19)
+    assert model.classes_.tolist() == ["high", "low", "odd"]
+    assert model.transduction_[model.labeled_rows_].tolist() == [*kept, "odd"]
+
+
+def test_a_pickled_model_can_be_relabeled_and_extended(digits):
+    X, y = digits
+    model = pickle.loads(pickle.dumps(SSDML(random_state=0).fit(X[:500], some(y, 2)[:500])))
+    model.relabel(some(y, 3)[:500]).extend(X[500:600])
+    assert len(model.transduction_) == 600
+
+
+def test_models_without_graphs_say_what_to_do(digits, tmp_path):
+    X, y = digits
+    model = SSDML(random_state=0).fit(X[:200], some(y, 2)[:200])
+    model.save(tmp_path)
+    loaded = SSDML.load(tmp_path)
+    np.testing.assert_array_equal(loaded.labeled_rows_, model.labeled_rows_)
+    with pytest.raises(ValueError, match=r"relabel: needs the graphs .* Fit all samples again"):
+        loaded.relabel(y[:200])
+    paper = SSDML.paper(random_state=0).fit(X[:200], some(y, 2)[:200])
+    with pytest.raises(ValueError, match=r"extend: needs the graphs of a fit in memory"):
+        paper.extend(X[200:])
+
+
+def test_bad_labels_and_rows_are_refused(digits):
+    X, y = digits
+    model = SSDML(random_state=0).fit(X[:200], some(y, 2)[:200])
+    before = model.transduction_
+    with pytest.raises(ValueError, match=r"y must have shape \(200,\)"):
+        model.relabel(y[:10])
+    with pytest.raises(ValueError, match="Label some rows"):
+        model.relabel(np.full(200, -1))
+    with pytest.raises(ValueError, match="X must be finite; got nan"):
+        model.extend(np.full((1, 64), np.nan))
+    with pytest.raises(ValueError, match="y must have 10 labels, as X; got 2"):
+        model.extend(X[200:210], [1, 2])
+    assert model.transduction_ is before
