@@ -40,6 +40,7 @@ FLOORS = (
 MOST_HALLS, MOST_FLOORS, MOST_ROOMS, MOST_LOOSE = 17, 10, 12, 4
 # What the lazy packages export, by the stub that lazy_loader reads.
 HOMES = {"ssdml.SSDML": "ssdml.metric.estimator", "ssdml.DeepSSDML": "ssdml.deep.estimator"}
+HOMES["ssdml.suggest_labels"] = "ssdml.model_selection.labeling"
 
 
 def import_name(path: Path) -> str:

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from ssdml._version import __version__
-from ssdml.cli import label, model, samples, study
+from ssdml.cli import label, labeling, model, samples, study
 from ssdml.cli.options import DataDir, Force, in_one_line, say
 
 INTERRUPTED = 130  # the exit status that shells expect after Ctrl-C
@@ -109,6 +109,7 @@ commands: list[Any] = [study.compare, study.study, study.status, study.report, s
 commands += [label.label, model.fit, model.transform, model.predict, model.evaluate]
 for command in commands:
     app.command()(command)
+app.command("next")(labeling.suggest_next)
 
 
 @app.command()

@@ -1,4 +1,5 @@
 from .fit_cost import plan_fit as plan_fit
+from .labeling import suggest_labels as suggest_labels
 from .split import (
     SemiSupervisedSplit as SemiSupervisedSplit,
     labeled_scorer as labeled_scorer,

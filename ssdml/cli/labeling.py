@@ -1,0 +1,66 @@
+"""``ssdml next``: which samples to label next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ssdml.cli import samples
+from ssdml.cli.options import Encoding, Force, IdColumn, NoLabel, TextColumn, say
+
+
+def suggest_next(
+    model: Annotated[Path, typer.Argument(metavar="MODEL/", help="Folder from `ssdml fit`.")],
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="The samples of the fit, in the same order.")
+    ],
+    n: Annotated[int, typer.Option("-n", min=1, help="Number of samples.")] = 20,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="next.csv", help="File for the list; default: standard output."),
+    ] = None,
+    text: TextColumn = None,
+    id_column: IdColumn = None,
+    no_label: NoLabel = None,
+    encoding: Encoding = None,
+    force: Force = False,
+) -> None:
+    """List the samples whose labels would help most, with the model's guesses."""
+    if out is not None and out.exists() and not force:
+        raise FileExistsError(f"{out} exists already; --force replaces it.")
+    import numpy as np
+
+    from ssdml.cli.terminal import spinner
+    from ssdml.datasets.writing import as_csv, check_suffix, write_rows
+    from ssdml.metric.estimator import SSDML
+    from ssdml.model_selection.labeling import suggest_labels
+
+    if out is not None:
+        check_suffix(out)
+    learned = SSDML.load(model)
+    choice = samples.chosen(None, text, id_column, needs_label=False)
+    raw, X = samples.read_new(model, data, choice, encoding, no_label)
+    n_samples = len(learned.transduction_)
+    if len(X) != n_samples:
+        raise ValueError(
+            f"{data} must hold the {n_samples} samples of the fit; got {len(X)}. Pass the file "
+            "that the model was fitted to."
+        )
+    with spinner(f"choosing {n} of {n_samples} samples"):
+        rows = suggest_labels(learned, n)
+    numbers = np.arange(n_samples) if raw.ids is None else np.asarray(raw.ids)
+    columns: dict[str, Any] = {
+        "row" if raw.ids is None else "id": numbers[rows],
+        "guess": learned.transduction_[rows],
+        "confidence": learned.transduction_confidence_[rows].round(4),
+        "novelty": learned.novelty_score()[rows].round(4),
+    }
+    if raw.texts is not None:
+        columns["text"] = np.asarray(raw.texts, dtype=object)[rows]
+    if out is None:
+        typer.echo(as_csv(columns), nl=False)
+    else:
+        write_rows(out, columns)
+        say(f"{n} samples to label next: {out}")

@@ -1,0 +1,31 @@
+"""``ssdml next``: samples to label next."""
+
+import csv
+
+import numpy as np
+
+
+def test_next_lists_unlabeled_samples(run, arrays, tmp_path):
+    model, out = tmp_path / "model", tmp_path / "next.csv"
+    assert run("fit", *arrays, "--out", model, "--random-state", 0).exit_code == 0
+    result = run("next", model, arrays[0], "-n", 6, "--out", out)
+    assert result.exit_code == 0, result.stderr
+    with out.open() as file:
+        lines = list(csv.DictReader(file))
+    rows = [int(line["row"]) for line in lines]
+    assert len(set(rows)) == 6
+    assert (np.load(arrays[1])[rows] == -1).all()
+    assert {line["guess"] for line in lines} <= {"0", "1", "2"}
+    assert all(0 <= float(line["novelty"]) <= 1 for line in lines)
+    assert run("next", model, arrays[0], "-n", 6).stdout == out.read_text()
+    refused = run("next", model, arrays[0], "--out", out)
+    assert "exists already; --force replaces it" in refused.stderr
+
+
+def test_next_needs_the_samples_of_the_fit(run, arrays, tmp_path):
+    model, other = tmp_path / "model", tmp_path / "other.npy"
+    assert run("fit", *arrays, "--out", model).exit_code == 0
+    np.save(other, np.load(arrays[0])[:50])
+    result = run("next", model, other)
+    assert result.exit_code == 1
+    assert "must hold the 120 samples of the fit; got 50" in result.stderr

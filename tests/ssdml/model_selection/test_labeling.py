@@ -1,0 +1,60 @@
+"""Suggested samples to label: one per region, and none that is labeled."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_blobs
+
+from ssdml import SSDML, suggest_labels
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    centers = 20 * np.eye(6)
+    X, y = make_blobs(240, centers=centers, random_state=0)
+    labels = np.where((y < 4) & (np.arange(240) < 60), y, -1)  # blobs 4 and 5 have no label
+    return X, y, labels, SSDML(random_state=0).fit(X, labels)
+
+
+def test_the_first_samples_are_one_per_cluster(blobs):
+    X, y, *_ = blobs
+    assert sorted(y[suggest_labels(X, 6)]) == [0, 1, 2, 3, 4, 5]
+
+
+def test_clusters_without_labels_come_first(blobs):
+    _, y, _, model = blobs
+    assert {4, 5} <= set(y[suggest_labels(model, 4)])
+
+
+def test_suggestions_are_distinct_and_unlabeled(blobs):
+    _, _, labels, model = blobs
+    rows = suggest_labels(model, 30)
+    assert len(np.unique(rows)) == 30
+    assert (labels[rows] == -1).all()
+    every = suggest_labels(model, int((labels == -1).sum()))
+    np.testing.assert_array_equal(np.sort(every), np.flatnonzero(labels == -1))
+
+
+def test_the_same_model_gets_the_same_suggestions(blobs, tmp_path):
+    *_, model = blobs
+    first = suggest_labels(model, 5)
+    np.testing.assert_array_equal(suggest_labels(model, 5, n_jobs=2), first)
+    model.save(tmp_path)
+    np.testing.assert_array_equal(suggest_labels(SSDML.load(tmp_path), 5), first)
+
+
+def test_suggestions_are_typical_of_their_blob(blobs):
+    X, y, *_ = blobs
+    rows = suggest_labels(X, 6)
+    means = np.array([X[y == c].mean(axis=0) for c in range(6)])
+    offsets = np.linalg.norm(X - means[y], axis=1)
+    assert (offsets[rows] < np.median(offsets)).all()
+
+
+def test_bad_counts_and_models_are_refused(blobs):
+    X, y, labels, model = blobs
+    with pytest.raises(ValueError, match="n must be at most the number of unlabeled samples, 240"):
+        suggest_labels(X, 241)
+    with pytest.raises(ValueError, match="n must be at least 1; got 0"):
+        suggest_labels(model, 0)
+    with pytest.raises(ValueError, match="model must be an SSDML with a classifier_"):
+        suggest_labels(SSDML.paper(random_state=0).fit(X, np.where(labels < 0, y, labels)), 2)
