@@ -170,8 +170,8 @@ def grid_repulsion(points: Array, *, cell: float = CELL, n_threads: int = 1) -> 
     """
     low, sides = points.min(axis=1, keepdims=True), np.ptp(points, axis=1)
     cell = max(cell, float(sides.max()) / MAX_NODES)
-    nodes = sides / cell + 2 * MARGIN
-    shape = tuple(int(fft.next_fast_len(2 * int(count), real=True)) for count in nodes)
+    counts = sides / cell + 2 * MARGIN
+    shape = tuple(int(fft.next_fast_len(2 * int(count), real=True)) for count in counts)
     places = (points - low) / np.float32(cell) + np.float32(MARGIN / 2)
     corners = places.astype(np.int64)
     x, y = places - corners.astype(np.float32)
@@ -179,10 +179,10 @@ def grid_repulsion(points: Array, *, cell: float = CELL, n_threads: int = 1) -> 
     steps = 0, 1, shape[1], shape[1] + 1
     parts = (1 - x) * (1 - y), (1 - x) * y, x * (1 - y), x * y
     shares = [(first + step, part) for step, part in zip(steps, parts, strict=True)]
-    density = np.zeros(shape[0] * shape[1])
+    nodes = np.zeros(shape[0] * shape[1])
     for node, share in shares:
-        density += np.bincount(node, share, minlength=len(density))
-    density = density.reshape(shape).astype(np.float32)
+        nodes += np.bincount(node, share, minlength=len(nodes))
+    density = nodes.reshape(shape).astype(np.float32)
     spectrum = fft.rfft2(density, workers=n_threads)
     spectrum *= _kernel(shape, cell)
     potential = fft.irfft2(spectrum, s=shape, workers=n_threads)

@@ -156,7 +156,7 @@ def prior_log_odds(log_odds: Array) -> float:
     Examples
     --------
     >>> round(float(expit(prior_log_odds(np.repeat([6.0, -6.0], [25, 75])))), 2)
-    0.26
+    0.25
     """
     share = 0.5
     for _ in range(STEPS):

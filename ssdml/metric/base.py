@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ssdml.classification.learning import HeldOut
 from ssdml.classification.new_rows import ClassInterpolator
+from ssdml.classification.novelty import Novelty
 from ssdml.graphs.neighbors.knn import nearest_rows
 from ssdml.graphs.neighbors.rows import check_file
 from ssdml.metric.features import ClassRepresentation
@@ -30,6 +31,8 @@ from ssdml.utils.validation import UNLABELED, check_finite, without_container
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from ssdml.metric.relabeling import Kept
 
 BLOCK_ENTRIES = 2**18  # of the rows that are checked and multiplied at once
 SEARCHED_AT_ONCE = 2**12  # new rows, at least, where the representation searches neighbors
@@ -177,6 +180,8 @@ class LearnedMetric(EmbeddingMixin):
     classifier_: ClassInterpolator | None = None
     held_out_: HeldOut | None = None
     _map: tuple[Array, Array] | None = None  # of an embedding
+    _kept: Kept | None = None
+    _novelty: Novelty | None = None
 
     def _training_rows(self, X: Any, y: Any, way_out: str | None = None) -> tuple[Array, Ints]:
         """Validate rows and labels of a fit in memory; without ``way_out``, y may hold none."""

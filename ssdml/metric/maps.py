@@ -147,10 +147,12 @@ def draw_map(
     colors = palette[codes % len(palette)]
     colors[codes == UNLABELED] = [int(NOT_LABELED[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     area = float(np.clip(DOT_AREA / len(points), 1, 30))
-    axes.scatter(*points.T, s=area, c=colors, linewidths=0, rasterized=len(points) > 5000)
+    axes.scatter(
+        points[:, 0], points[:, 1], s=area, c=colors, linewidths=0, rasterized=len(points) > 5000
+    )
     if marked is not None and len(marked):
-        edge = {"edgecolors": "black", "linewidths": 0.8}
-        axes.scatter(*points[marked].T, s=area + 12, c=colors[marked], **edge)
+        x, y = points[marked].T
+        axes.scatter(x, y, area + 12, colors[marked], edgecolors="black", linewidths=0.8)
     found, rows = medoids(points, codes)
     if len(found) <= MAX_NAMES:
         for code, row in zip(found, rows, strict=True):
