@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import stat
+import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import BinaryIO
+from typing import IO, Any, BinaryIO
+
+import numpy as np
+
+from ssdml.utils.typing import Array
 
 VARIABLE = "SSDML_MAX_GB"
 MOST_GB = 1.0  # that a file may take in memory
@@ -154,3 +161,104 @@ def _most_bytes() -> int:
         raise ValueError(
             f"{VARIABLE} must be a number of gigabytes; got {given!r}. Set it to 4, for instance."
         ) from None
+
+
+def check_npy(path: Path) -> None:
+    """Raise ValueError unless a .npy file holds as many bytes as its header announces.
+
+    NumPy would allocate the array first. No array of objects passes.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     np.save(Path(folder) / "x.npy", np.zeros(3))
+    ...     check_npy(Path(folder) / "x.npy")
+    """
+    size = check_regular(path)
+    try:
+        with open_regular(path) as file:
+            _check_header(file, size)
+    except Exception as error:  # damaged headers raise many kinds
+        raise ValueError(f"{path}: damaged, or not a .npy file of numbers ({error}).") from error
+
+
+def _check_header(file: IO[bytes], size: int) -> None:
+    """Read the header of an array from a file of this size; raise ValueError if it is wrong."""
+    version = np.lib.format.read_magic(file)
+    read = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    if version not in read:
+        raise ValueError(f"it has the version {version}")
+    shape, _, dtype = read[version](file)
+    if dtype.hasobject:
+        raise ValueError("it holds objects, which are not unpickled")
+    wanted, found = math.prod(shape) * dtype.itemsize, size - file.tell()
+    if wanted != found:
+        raise ValueError(f"its header announces {wanted} bytes, shape {shape}; got {found}")
+
+
+def read_npz(path: Path, names: Iterable[str] | None = None) -> dict[str, Array]:
+    """Read arrays of a .npz file, without objects, after their sizes are checked.
+
+    Parameters
+    ----------
+    path : Path
+    names : iterable of str, optional
+        Arrays to read, those of them that are there; None: all.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the file does not exist.
+    ValueError
+        If it is damaged, or would take too much memory.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     np.savez(Path(folder) / "x.npz", a=np.arange(3), b=np.zeros(9))
+    ...     read_npz(Path(folder) / "x.npz", ["a", "c"])
+    {'a': array([0, 1, 2])}
+    """
+    size, wanted = check_regular(path), None if names is None else set(names)
+    try:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+            entries = {
+                info.filename.removesuffix(".npy"): info
+                for info in archive.infolist()
+                if info.filename.endswith(".npy")
+            }
+            chosen = {k: v for k, v in entries.items() if wanted is None or k in wanted}
+            check_memory(path, sum(info.file_size for info in chosen.values()), size)
+            return {name: _read_member(archive, info) for name, info in chosen.items()}
+    except MemoryLimitError:
+        raise
+    except Exception as error:  # damaged archives and headers raise many kinds
+        raise ValueError(f"{path}: damaged, or not a .npz file of numbers ({error}).") from error
+
+
+def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
+    with archive.open(info) as member:
+        _check_header(member, info.file_size)
+    with archive.open(info) as member:
+        array: Array = np.lib.format.read_array(member, allow_pickle=False)
+    return array
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON; raise ValueError if it is damaged, nested too deeply or not in UTF-8.
+
+    Examples
+    --------
+    >>> parse_json(b"[" * 100_000)
+    Traceback (most recent call last):
+    ValueError: it is nested too deeply
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
