@@ -45,6 +45,12 @@ class Dataset:
         Names of the features, or of the column of vectors or texts.
     summary : Summary or None
         What the file became; ``print(dataset.summary)``.
+
+    Raises
+    ------
+    ValueError
+        If the name or a class name is not text in UTF-8, as file names may be: results could not
+        be written.
     """
 
     name: str
@@ -59,6 +65,15 @@ class Dataset:
     columns: tuple[str, ...] | None = None
     summary: Summary | None = None
 
+    def __post_init__(self) -> None:
+        for what, names in (("name", (self.name,)), ("class_names", self.class_names)):
+            wrong = [name for name in names if not is_unicode(name)]
+            if wrong:
+                raise ValueError(
+                    f"Dataset: {what} must be text in UTF-8; got {wrong[0]!a}. Rename the file or "
+                    "the folder."
+                )
+
     def of_rows(self, rows: Any) -> Dataset:
         """Return the data set of these rows: a slice, indices or a mask.
 
@@ -71,6 +86,21 @@ class Dataset:
         names = ("test", "gallery", "texts", "ids")
         parts = {n: v[rows] for n in names if (v := getattr(self, n)) is not None}
         return replace(self, X=self.X[rows], y=self.y[rows], **parts)
+
+
+def is_unicode(text: str) -> bool:
+    r"""Whether a text can be encoded in UTF-8; names of files may have other bytes.
+
+    Examples
+    --------
+    >>> is_unicode("é"), is_unicode("\udce9")
+    (True, False)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class RawItems(NamedTuple):
