@@ -121,8 +121,16 @@ class RawItems(NamedTuple):
 
 def stack_splits(train: RawItems, test: RawItems) -> RawItems:
     """Stack training and test rows, with the mask of the latter."""
-    mask = np.arange(len(train.items) + len(test.items)) >= len(train.items)
-    items = np.concatenate([train.items, test.items])
+    n_train, n_test = len(train.labels), len(test.labels)
+    mask = np.arange(n_train + n_test) >= n_train
+    shapes = [None if part.items is None else part.items.shape[1:] for part in (train, test)]
+    if shapes[0] != shapes[1]:
+        where = "stack_splits" if train.summary is None else train.summary.title
+        raise ValueError(
+            f"{where}: training and test samples must have one shape; got {shapes[0]} and "
+            f"{shapes[1]}. Save them alike."
+        )
+    items = None if train.items is None else np.concatenate([train.items, test.items])
     both_texts = [part.texts for part in (train, test) if part.texts is not None]
     both_ids = [part.ids for part in (train, test) if part.ids is not None]
     labels = [part.labels for part in (train, test)]

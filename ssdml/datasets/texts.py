@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ssdml.utils.files import read_npz
+from ssdml.utils.files import check_npy, read_npz
 from ssdml.utils.parallel import one_blas_thread
 from ssdml.utils.persistence import atomic_write
 
@@ -34,6 +34,7 @@ def embed_texts(
     key = hashlib.sha256(json.dumps([model, list(texts)]).encode()).hexdigest()[:32]
     kept = cache / f"{key}.npy"
     if kept.is_file():
+        check_npy(kept, "Delete it.")
         rows: npt.NDArray[np.float32] = np.load(kept, allow_pickle=False)
         return rows
     try:

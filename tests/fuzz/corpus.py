@@ -13,15 +13,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import torch
 from PIL import Image
+from pyarrow import parquet
 from safetensors.torch import save_file
 from scipy.io import savemat
 from torch import nn
 
 from ssdml import SSDML
+from ssdml.cli.samples import INPUT, Input
 from ssdml.datasets import LabelScarceSplit, load_dataset
 from ssdml.datasets.image_files import ImageFiles
+from ssdml.datasets.texts import WordFeatures
+from ssdml.datasets.writing import write_rows as write_table
 from ssdml.deep.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from ssdml.evaluation.predictions import Confusion, Predictions
 from ssdml.experiments.runs.details import (
@@ -78,13 +83,83 @@ def csv(folder: Path) -> Path:
     return folder / "x.csv"
 
 
-def parquet(folder: Path) -> Path:
-    import pyarrow as pa
-    from pyarrow import parquet as pq
+def table(suffix: str) -> Target:
+    """A table of numbers, texts, vectors and labels."""
 
-    columns = {"one": RNG.normal(size=6), "two": np.arange(6), "label": list("abcabc")}
-    pq.write_table(pa.table(columns), folder / "x.parquet")
+    def write(folder: Path) -> Path:
+        path = folder / f"x{suffix}"
+        columns: dict[str, Any] = {"one": RNG.normal(size=6), "two": np.arange(6)}
+        columns |= {"text": ["a b", "c", None] * 2, "label": list("abcabc")}
+        if suffix in (".parquet", ".feather"):
+            columns |= {"vector": RNG.normal(size=(6, 2)).tolist()}
+        if suffix == ".arrow":
+            stream_of(pa.table(columns), path)
+        elif suffix.endswith(".gz"):
+            plain = path.with_suffix("")
+            write_table(plain, columns)
+            path.write_bytes(gzip.compress(plain.read_bytes(), mtime=0))
+            plain.unlink()
+        else:
+            write_table(path, {name: np.array(part, object) for name, part in columns.items()})
+        return path
+
+    return Target(write, in_folder(load_dataset, f"x{suffix}"))
+
+
+def stream_of(content: pa.Table, path: Path) -> None:
+    with pa.ipc.new_stream(path, content.schema) as stream:
+        stream.write_table(content)
+
+
+def json_of_columns(folder: Path) -> Path:
+    (folder / "x.json").write_text(json.dumps({"one": [1, 2.5], "label": ["a", "b"]}))
+    return folder / "x.json"
+
+
+def image_table(folder: Path) -> Path:
+    """Images in the cells of a table."""
+    for i in range(2):
+        draw(folder / "images" / f"{i}.png", i)
+    cells = [{"bytes": path.read_bytes()} for path in sorted((folder / "images").iterdir())]
+    parquet.write_table(pa.table({"image": cells, "label": ["a", "b"]}), folder / "x.parquet")
     return folder / "x.parquet"
+
+
+def named_images(folder: Path) -> Path:
+    for i in range(2):
+        draw(folder / "x" / f"{i}.png", i)
+    (folder / "x" / "metadata.csv").write_text("file_name,label\n0.png,a\n1.png,b\n")
+    return folder / "x" / "metadata.csv"
+
+
+def hugging_face(damaged: str) -> Target:
+    """What save_to_disk of the package datasets writes."""
+
+    def write(folder: Path) -> Path:
+        content = pa.table({"one": RNG.normal(size=4), "label": [0, 1, 0, 1]})
+        features = {"label": {"names": ["no", "yes"], "_type": "ClassLabel"}}
+        (folder / "x").mkdir()
+        (folder / "x" / "dataset_dict.json").write_text(json.dumps({"splits": ["train", "test"]}))
+        for part in ("train", "test"):
+            place = folder / "x" / part
+            place.mkdir()
+            stream_of(content, place / "data.arrow")
+            files = {"_data_files": [{"filename": "data.arrow"}]}
+            (place / "state.json").write_text(json.dumps(files))
+            (place / "dataset_info.json").write_text(json.dumps({"features": features}))
+        return folder / "x" / damaged
+
+    return Target(write, in_folder(load_dataset, "x"))
+
+
+def words(folder: Path) -> Path:
+    WordFeatures.of(np.array(["a red car", "the red cars", "soup"], object)).save(folder / "x.npz")
+    return folder / "x.npz"
+
+
+def model_input(folder: Path) -> Path:
+    (folder / INPUT).write_text(json.dumps(vars(Input(("one", "two"), "text", "words", 32))))
+    return folder / INPUT
 
 
 def idx(array: np.ndarray[Any, Any]) -> bytes:
@@ -235,7 +310,7 @@ def write_model(folder: Path) -> None:
         "embedding_": Z,
     }
     more = {"n_features_in": 2, "feature_names_in": ["a", "b"], "class_names": None}
-    more |= {"confidence_powers": [1.0, 1.0], "input_weight": 0.5}
+    more |= {"represents_classes": False, "input_weight": 0.5}
     save_state(folder, "SSDML", SSDML().get_params(), model, **more)
 
 
@@ -319,7 +394,20 @@ TARGETS = {
     "npy of labels": Target(labels_file, arrays(".npy").read),
     "npz": arrays(".npz"),
     "csv": Target(csv, in_folder(load_dataset, "x.csv")),
-    "parquet": Target(parquet, in_folder(load_dataset, "x.parquet")),
+    "csv.gz": table(".csv.gz"),
+    "parquet": table(".parquet"),
+    "arrow": table(".arrow"),
+    "feather": table(".feather"),
+    "jsonl": table(".jsonl"),
+    "json": Target(json_of_columns, in_folder(load_dataset, "x.json")),
+    "xlsx": table(".xlsx"),
+    "images in a table": Target(image_table, in_folder(load_dataset, "x.parquet")),
+    "images named in a table": Target(named_images, in_folder(load_dataset, "x")),
+    "splits of Hugging Face": hugging_face("dataset_dict.json"),
+    "files of Hugging Face": hugging_face("train/state.json"),
+    "classes of Hugging Face": hugging_face("train/dataset_info.json"),
+    "words of texts": Target(words, in_folder(WordFeatures.load, "x.npz")),
+    "input of a model": Target(model_input, Input.of),
     "idx": mnist(False, "train-images-idx3-ubyte"),
     "idx.gz": mnist(True, "train-images-idx3-ubyte.gz"),
     "SHA256SUMS": mnist(False, "SHA256SUMS"),

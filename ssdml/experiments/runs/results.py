@@ -120,8 +120,8 @@ def parse_row(text: str | bytes, where: str) -> Row:
     parsed: Row = row
     undefined = [name for name, score in parsed["scores"].items() if not math.isfinite(score)]
     if undefined:  # of an early version
-        error = f"ValueError: scores must be finite; got NaN for {', '.join(undefined)}"
-        parsed |= {"status": FAILED, "scores": {}, "error": error}
+        reason = f"ValueError: scores must be finite; got NaN for {', '.join(undefined)}"
+        parsed |= {"status": FAILED, "scores": {}, "error": reason}
     try:
         budget_of(parsed)
     except (TypeError, ValueError, AttributeError) as error:

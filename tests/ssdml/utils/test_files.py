@@ -195,12 +195,12 @@ def test_arrays_of_numpy_pass(tmp_path, name):
 def test_damaged_header_is_refused_by_name(tmp_path, case):
     path = tmp_path / "x.npy"
     path.write_bytes(HEADERS[case])
-    with pytest.raises(ValueError, match=re.escape(f"{path}: damaged, or not a .npy file")):
+    with pytest.raises(ValueError, match=re.escape(f"{path}: cannot be read (")):
         check_npy(path)
     path = tmp_path / "x.npz"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("x.npy", HEADERS[case])
-    with pytest.raises(ValueError, match=re.escape(f"{path}: damaged, or not a .npz file")):
+    with pytest.raises(ValueError, match=re.escape(f"{path}: x cannot be read (")):
         read_npz(path)
 
 
