@@ -1,6 +1,8 @@
 ## make demo     learn a metric from scikit-learn's digits and compare it: demo/report.html
 ## make test     the default test suite; ARGS="-k graph" picks some, ARGS="-m slow" the slow ones
-## make lint     ruff: the rules and the format
+## make lint     ruff: the rules and the format; bandit: insecure code
+## make audit    pip-audit: known vulnerabilities of the dependencies (asks PyPI)
+## make fuzz     a minute of damaged files for each reader; FUZZ_SECONDS=600 for longer
 ## make types    mypy, strict
 ## make docs     the documentation: build/site/index.html
 ## make bench    the benchmarks
@@ -14,10 +16,11 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
+FUZZ_SECONDS ?= 60
 
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint types docs bench gpu robust clean
+.PHONY: help demo test lint audit fuzz types docs bench gpu robust clean
 
 help:
 	@sed -n 's/^## \{0,1\}//p' Makefile
@@ -32,6 +35,13 @@ test: $(VENV)/installed-test
 lint: $(VENV)/installed-test
 	$(BIN)/python -m ruff check
 	$(BIN)/python -m ruff format --check
+	$(BIN)/python -m bandit --quiet --configfile pyproject.toml --recursive ssdml graphs baselines
+
+audit: $(VENV)/installed-test
+	$(BIN)/python -m pip_audit --skip-editable
+
+fuzz: $(VENV)/installed-test
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/python -m pytest tests/fuzz $(ARGS)
 
 types: $(VENV)/installed-test
 	$(BIN)/python -m pytest tests/test_layout.py -k mypy

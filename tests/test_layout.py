@@ -245,7 +245,7 @@ def test_dependencies_match_the_imports():
     home |= {package: [package.replace("_", "-")] for package in images}
     home |= packages_distributions()  # the first need not be installed
     imported = {
-        home.get(top, [top])[0].lower()
+        home.get(top, [top])[0].lower().replace("_", "-")
         for path in FILES.values()
         for top in (i.module.split(".")[0] for i in imports(path.read_text()))
         if top not in sys.stdlib_module_names and top not in IMPORT_NAME

@@ -18,11 +18,11 @@ from ssdml.cli.app import app
 from tests.test_layout import FLOORS
 
 ROOT = Path(__file__).resolve().parents[1]
-README, CONTRIBUTING, CHANGELOG = (
-    ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+README, CONTRIBUTING, CHANGELOG, SECURITY = (
+    ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 )
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
-PAGES = [README, CONTRIBUTING, CHANGELOG, *DOCS]
+PAGES = [README, CONTRIBUTING, CHANGELOG, SECURITY, *DOCS]
 
 COMMAND = r"(?:^|`|^\$ )ssdml ([a-z]+)"
 FENCE = re.compile(r"^```(\S*)\n(.*?)^```", re.DOTALL | re.MULTILINE)

@@ -17,8 +17,8 @@ from ssdml.deep.trainer import PartitionTrainer, Prepared
 from ssdml.networks.augmentation import Augment
 from ssdml.networks.data import Samples
 from ssdml.networks.metric_network import MetricNetwork
+from ssdml.networks.randomness import SeededDraws
 from ssdml.utils.labels import one_hot
-from ssdml.utils.torch_tools import seeded
 from ssdml.utils.typing import Array, Indices, Ints
 from ssdml.utils.validation import UNLABELED
 
@@ -80,14 +80,16 @@ class UnsupervisedTrainer(PartitionTrainer):
         super().__init__(items, blind, network, estimator, seed, device)
         self.labels, self.distributions = labels, one_hot(labels)
         self.recipe, self._views = recipe, views
-        with seeded(seed, device):
+        with SeededDraws(seed):
             self.head = recipe.new_head(len(items), *network.L.shape).to(device)
         if learned := [*self.head.parameters()]:
             self.stepper.optimizer.add_param_group({"params": learned})
 
     def views(self, rows: Indices) -> Tensor:
-        """Return augmented items, drawn by torch's generator."""
-        return self._views(self.samples.batch(rows), torch.default_generator)
+        """Return augmented items, drawn by the partition's generator."""
+        generator = self.draws.generator()
+        assert generator is not None
+        return self._views(self.samples.batch(rows), generator)
 
     def layer(self, items: Tensor) -> Tensor:
         """Compute the embedding before it is scaled to unit length: the input of the head."""

@@ -17,11 +17,12 @@ from ssdml.losses.density import class_densities
 from ssdml.networks.backbones import ResidualHead
 from ssdml.networks.data import Samples, StoredSamples
 from ssdml.networks.metric_network import MetricNetwork, new_network
+from ssdml.networks.randomness import SeededDraws
 from ssdml.networks.sampling import aligned_halves
 from ssdml.networks.training import Schedule, embed_samples, rate_at
 from ssdml.utils.labels import confidences
 from ssdml.utils.linalg import random_orthonormal, unit_rows
-from ssdml.utils.torch_tools import one_thread, seeded
+from ssdml.utils.torch_tools import one_thread
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import UNLABELED
 
@@ -157,7 +158,7 @@ class LossEmbedding(TransformerMixin, BaseEstimator):
             X, classes = X[known], classes[known]
         seed, samples, n_classes = self.random_state, self._samples(X), len(self.classes_)
         self.network_ = self._new_network(samples)
-        with seeded(seed, "cpu"), one_thread():
+        with SeededDraws(seed), one_thread():
             drawn = np.random.default_rng(seed).permutation(len(samples))[:DENSITY_SAMPLES]
             before = torch.from_numpy(embed_samples(self.network_, samples, "features", drawn))
             densities = class_densities(before, torch.from_numpy(classes[drawn]), n_classes)
@@ -192,7 +193,7 @@ class LossEmbedding(TransformerMixin, BaseEstimator):
             return new_network(name, samples, N_COMPONENTS, 1, seed, "cpu", orthogonal=False)
         d = samples.shape[0]
         L = random_orthonormal(d, d, np.random.default_rng(seed)).astype(np.float32)
-        with seeded(seed, "cpu"):
+        with SeededDraws(seed):
             return MetricNetwork(ResidualHead(d), torch.from_numpy(L), 1, free_metric=True)
 
 

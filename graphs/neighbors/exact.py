@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ssdml.graphs.neighbors.metrics import Space
 from ssdml.graphs.neighbors.rows import CHUNK_ENTRIES, Rows
-from ssdml.utils.parallel import BLAS, row_blocks
+from ssdml.utils.parallel import one_blas_thread, row_blocks
 from ssdml.utils.typing import Array, Ints
 
 GATHERED_ENTRIES = 2**18  # entries of candidates gathered at a time: fits the cache
@@ -127,7 +127,7 @@ class Searcher:
         blocks = row_blocks(len(queries), step)
         parts = []
         with (
-            BLAS.one_thread(),
+            one_blas_thread(),
             faiss_threads(self.n_jobs),
             ThreadPoolExecutor(self.n_jobs, initializer=leave_threads_to_us) as pool,
         ):

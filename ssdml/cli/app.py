@@ -5,7 +5,10 @@ Heavy imports stay inside the commands, so that ``ssdml --help`` answers at once
 
 from __future__ import annotations
 
+import signal
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,19 +20,21 @@ from ssdml.cli import label, labeling, model, samples, study
 from ssdml.cli.options import DataDir, Force, in_one_line, say
 
 INTERRUPTED = 130  # the exit status that shells expect after Ctrl-C
+TERMINATED = 143  # and after SIGTERM
 
 
 class PlainErrors(TyperGroup):
     """Commands whose errors print one line, or a traceback after ``--traceback``."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; the exit status is 1 for an error, 130 for Ctrl-C."""
+        """Run the command; the exit status is 1 for an error, 130 for Ctrl-C, 143 for SIGTERM."""
         warnings.showwarning = lambda message, *place: say(f"warning: {in_one_line(message)}")
         try:
-            return super().invoke(ctx)
+            with terminating_as_interrupt() as received:
+                return super().invoke(ctx)
         except KeyboardInterrupt as interrupt:
-            say(f"Interrupted. {interrupt}".strip())
-            raise typer.Exit(INTERRUPTED) from None
+            say(f"{'Terminated' if received else 'Interrupted'}. {interrupt}".strip())
+            raise typer.Exit(TERMINATED if received else INTERRUPTED) from None
         except (typer.Exit, typer.Abort, BrokenPipeError):
             raise
         except Exception as error:
@@ -42,6 +47,29 @@ class PlainErrors(TyperGroup):
                 raise
             say(f"error: {in_one_line(error)}")
             raise typer.Exit(1) from None
+
+
+@contextmanager
+def terminating_as_interrupt() -> Iterator[list[int]]:
+    """Raise KeyboardInterrupt on SIGTERM, and yield the signals received.
+
+    A scheduler or a shutdown sends it: marks are removed and workers ended, as after Ctrl-C.
+    """
+    received: list[int] = []
+
+    def interrupt(number: int, frame: Any) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:  # not in the main thread
+        yield received
+        return
+    try:
+        yield received
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 app = typer.Typer(

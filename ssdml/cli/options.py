@@ -100,7 +100,9 @@ Encoding = Annotated[str | None, typer.Option(help="Encoding of a table in text;
 
 def say(message: str) -> None:
     """Write a line to standard error; standard output is for results."""
-    typer.echo(message, err=True)
+    from ssdml.experiments.analysis.formats import visible
+
+    typer.echo(visible(message), err=True)
 
 
 def refuse_to_replace(path: Path, force: bool) -> None:

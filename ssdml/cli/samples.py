@@ -61,13 +61,13 @@ class Input:
     @classmethod
     def of(cls, model: Path) -> Input:
         """Read what is beside a model; a model that Python saved has nothing there."""
-        from ssdml.utils.files import read_regular
+        from ssdml.utils.files import parse_json, read_regular
 
         path = model / INPUT
         if not path.exists():
             return cls()
         try:
-            content = cls(**json.loads(read_regular(path)))
+            content = cls(**parse_json(read_regular(path)))
             texts = (content.text, content.text_model)
             wrong = not all(isinstance(value, str | None) for value in (*texts, *content.columns))
             if wrong or not isinstance(content.image_size, int | None):

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ssdml.experiments.analysis.formats import duration, number
+from ssdml.experiments.analysis.formats import duration, number, visible
 from ssdml.experiments.analysis.tables import HEADLINE, MethodLine, ScoreCell, ScoreTable
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def print_columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for name in names:
         shown.add_column(Text(name))
     for row in rows:
-        shown.add_row(*map(Text, row))
+        shown.add_row(*(Text(visible(cell)) for cell in row))
     _print(shown)
 
 
@@ -109,7 +109,9 @@ def print_scores(tables: Sequence[ScoreTable]) -> None:
     for table in tables:
         n_seeds = len(table.seeds)
         shown = Table(
-            title=Text(f"{table.dataset}, {table.budget}, {n_seeds} seed{'s' * (n_seeds > 1)}"),
+            title=Text(
+                f"{visible(table.dataset)}, {table.budget}, {n_seeds} seed{'s' * (n_seeds > 1)}"
+            ),
             box=SIMPLE,
             title_justify="left",
             title_style="bold",
@@ -118,7 +120,7 @@ def print_scores(tables: Sequence[ScoreTable]) -> None:
         for name in ("rank", *HEADLINE, "MAP@R", "fit"):
             shown.add_column(name, justify="right", no_wrap=True)
         for line in table.lines:
-            shown.add_row(Text(line.method), *_cells(line))
+            shown.add_row(Text(visible(line.method)), *_cells(line))
         _print(shown)
 
 

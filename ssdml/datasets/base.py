@@ -45,6 +45,12 @@ class Dataset:
         Names of the features, or of the column of vectors or texts.
     summary : Summary or None
         What the file became; ``print(dataset.summary)``.
+
+    Raises
+    ------
+    ValueError
+        If the name or a class name is not text in UTF-8, as file names may be: results could not
+        be written.
     """
 
     name: str
@@ -59,6 +65,15 @@ class Dataset:
     columns: tuple[str, ...] | None = None
     summary: Summary | None = None
 
+    def __post_init__(self) -> None:
+        for what, names in (("name", (self.name,)), ("class_names", self.class_names)):
+            wrong = [name for name in names if not is_unicode(name)]
+            if wrong:
+                raise ValueError(
+                    f"Dataset: {what} must be text in UTF-8; got {wrong[0]!a}. Rename the file or "
+                    "the folder."
+                )
+
     def of_rows(self, rows: Any) -> Dataset:
         """Return the data set of these rows: a slice, indices or a mask.
 
@@ -71,6 +86,21 @@ class Dataset:
         names = ("test", "gallery", "texts", "ids")
         parts = {n: v[rows] for n in names if (v := getattr(self, n)) is not None}
         return replace(self, X=self.X[rows], y=self.y[rows], **parts)
+
+
+def is_unicode(text: str) -> bool:
+    r"""Whether a text can be encoded in UTF-8; names of files may have other bytes.
+
+    Examples
+    --------
+    >>> is_unicode("é"), is_unicode("\udce9")
+    (True, False)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class RawItems(NamedTuple):
@@ -91,8 +121,16 @@ class RawItems(NamedTuple):
 
 def stack_splits(train: RawItems, test: RawItems) -> RawItems:
     """Stack training and test rows, with the mask of the latter."""
-    mask = np.arange(len(train.items) + len(test.items)) >= len(train.items)
-    items = np.concatenate([train.items, test.items])
+    n_train, n_test = len(train.labels), len(test.labels)
+    mask = np.arange(n_train + n_test) >= n_train
+    shapes = [None if part.items is None else part.items.shape[1:] for part in (train, test)]
+    if shapes[0] != shapes[1]:
+        where = "stack_splits" if train.summary is None else train.summary.title
+        raise ValueError(
+            f"{where}: training and test samples must have one shape; got {shapes[0]} and "
+            f"{shapes[1]}. Save them alike."
+        )
+    items = None if train.items is None else np.concatenate([train.items, test.items])
     both_texts = [part.texts for part in (train, test) if part.texts is not None]
     both_ids = [part.ids for part in (train, test) if part.ids is not None]
     labels = [part.labels for part in (train, test)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import pickletools
+import pickletools  # nosec B403
 from pathlib import Path
 from typing import Any, NamedTuple
 

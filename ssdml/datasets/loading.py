@@ -25,6 +25,7 @@ from ssdml.datasets.reading.image_folders import read_image_zip
 from ssdml.datasets.reading.paths import read_path
 from ssdml.datasets.reading.summary import Summary, counted, listed
 from ssdml.datasets.texts import WORDS, embed_texts
+from ssdml.utils.files import open_regular, read_regular
 from ssdml.utils.labels import NO_LABEL, encode_column, encode_partial_labels
 from ssdml.utils.typing import Array, Ints
 
@@ -93,7 +94,7 @@ def load_dataset(
         whose images stay in their files and whose test classes differ; or
 
         - a table: ``.csv``, ``.tsv`` and other text with separators, ``.parquet``, ``.feather``,
-          ``.arrow``, ``.orc``, ``.jsonl``, ``.json``, ``.xlsx``; text may be compressed (``.gz``,
+          ``.arrow``, ``.jsonl``, ``.json``, ``.xlsx``; text may be compressed (``.gz``,
           ``.bz2``, ``.xz``, ``.zst``);
         - ``data.npz`` with arrays ``X`` (n, d) or (n, height, width, ...), ``y`` (n,) and, for a
           standard split, a boolean ``test`` (n,);
@@ -391,7 +392,8 @@ def assembled(
     """Encode the labels and flatten the samples of what a reader returned."""
     codes, classes = encoded_labels(raw, no_label)
     class_names = class_names or raw.class_names
-    rows, item_shape = _as_rows(raw.items)
+    where = name if raw.summary is None else raw.summary.title
+    rows, item_shape = _as_rows(raw.items, where)
     return Dataset(
         name=name,
         X=rows,
@@ -463,26 +465,52 @@ def _summarize(summary: Summary, labels: Array, codes: Ints, names: Sequence[str
         )
 
 
-def _as_rows(items: Any) -> tuple[Any, tuple[int, ...] | None]:
+def _as_rows(items: Any, where: str) -> tuple[Any, tuple[int, ...] | None]:
     """Flatten samples to float32 rows; return their shape if they are images."""
     if isinstance(items, ImageFiles):
         return items, None
-    X = np.ascontiguousarray(items.reshape(len(items), -1), dtype=np.float32)
+    with np.errstate(over="ignore"):
+        X = np.ascontiguousarray(items.reshape(len(items), -1), dtype=np.float32)
+    if items.dtype.kind in "fiu" and items.dtype.itemsize > 4 and not np.isfinite(X).all():
+        row = int(np.argmin(np.isfinite(X).all(axis=1)))
+        raise ValueError(
+            f"{where}: features must be below 3.4e38, the largest number of float32; got "
+            f"{np.abs(items[row]).max():g} in row {row}. Scale them."
+        )
     if items.dtype == np.uint8:
         X /= 255
     return X, tuple(items.shape[1:]) if items.ndim > 2 else None
 
 
+# As sha256sum writes them: two spaces, or with -b a space and a star; a backslash escapes names.
+SUM = re.compile(r"(?P<escaped>\\?)(?P<digest>[0-9a-fA-F]{64}) [ *](?P<name>.+)")
+
+
 def _verify_checksums(root: Path, place: Path) -> None:
     """Compare the files of a data set with ``SHA256SUMS``, if there is one."""
     sums = root / "SHA256SUMS"
-    if not sums.is_file():
+    if not sums.exists():
         return
-    for line in sums.read_text(encoding="utf-8").splitlines():
-        digest, _, name = line.partition("  ")
-        path = root / name
+    try:
+        lines = read_regular(sums).decode().splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{sums}: must be text in UTF-8 ({error}). {_SUMS}") from error
+    for number, line in enumerate(lines, 1):
+        match = SUM.fullmatch(line)
+        if match is None or match["escaped"]:
+            if not line.strip() or line.startswith("#"):
+                continue
+            raise ValueError(
+                f"{sums}, line {number}: must be a SHA-256 and a name; got {line[:99]!r}. {_SUMS}"
+            )
+        path = root / match["name"]
         if path.is_file() and (path == place or place in path.parents):
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 found = hashlib.file_digest(file, "sha256").hexdigest()
-            if found != digest:
-                raise ValueError(f"{path}: damaged; its SHA-256 is {found}, {sums} says {digest}.")
+            if found != match["digest"].lower():
+                raise ValueError(
+                    f"{path}: damaged; its SHA-256 is {found}, {sums} says {match['digest']}."
+                )
+
+
+_SUMS = "Write it by `sha256sum FILE...`, or remove it."

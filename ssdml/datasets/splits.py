@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ssdml.datasets.budgets import Budget, draw_labeled, mislabel, thin_classes
+from ssdml.utils.files import parse_json, read_regular
 from ssdml.utils.persistence import atomic_write
 from ssdml.utils.typing import Ints
 from ssdml.utils.validation import UNLABELED
@@ -111,7 +112,7 @@ class LabelScarceSplit:
         """Read a split that `save` wrote; reject a modified file."""
         path = Path(path)
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = parse_json(read_regular(path))
             schema, digest = content.pop("schema"), content.pop("sha256")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path}: not a label-scarce split ({error!r}).") from error

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ssdml.utils.files import check_regular
+from ssdml.utils.files import check_npy, read_npz
+from ssdml.utils.parallel import one_blas_thread
 from ssdml.utils.persistence import atomic_write
 
 INSTALL = "pip install 'ssdml[text]'"
@@ -35,6 +34,7 @@ def embed_texts(
     key = hashlib.sha256(json.dumps([model, list(texts)]).encode()).hexdigest()[:32]
     kept = cache / f"{key}.npy"
     if kept.is_file():
+        check_npy(kept, "Delete it.")
         rows: npt.NDArray[np.float32] = np.load(kept, allow_pickle=False)
         return rows
     try:
@@ -105,7 +105,8 @@ class WordFeatures(NamedTuple):
         n_components = min(N_COMPONENTS, *(length - 1 for length in counts.shape))
         components = None
         if n_components > 0:
-            with threadpool_limits(1):  # sums on several threads vary in the last bits
+            # Sums on several threads vary in the last bits.
+            with one_blas_thread(), threadpool_limits(1, "openmp"):
                 components = TruncatedSVD(n_components, random_state=0).fit(counts).components_
         return cls(words, vectorizer.idf_, components)
 
@@ -121,13 +122,11 @@ class WordFeatures(NamedTuple):
     @classmethod
     def load(cls, path: Path) -> WordFeatures:
         """Read what :meth:`save` wrote; raise ValueError if it is damaged."""
-        check_regular(path)
         try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-                words = tuple(archive["words"].astype(np.uint8).tobytes().decode().split("\n"))
-                weights = archive["weights"].astype(np.float64)
-                components = archive["components"] if "components" in archive.files else None
-        except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+            arrays = read_npz(path, ("words", "weights", "components"))
+            words = tuple(arrays["words"].astype(np.uint8).tobytes().decode().split("\n"))
+            weights, components = arrays["weights"].astype(np.float64), arrays.get("components")
+        except (KeyError, ValueError) as error:
             raise ValueError(f"{path}: damaged ({error}). Fit the model again.") from error
         n_words = {
             len(words),
@@ -142,12 +141,11 @@ class WordFeatures(NamedTuple):
         """Embed texts, (n, n_components)."""
         from sklearn.feature_extraction.text import TfidfVectorizer
         from sklearn.preprocessing import normalize
-        from threadpoolctl import threadpool_limits
 
         vectorizer = TfidfVectorizer(sublinear_tf=True, vocabulary=self.words)
         vectorizer.idf_ = self.weights
         weights = vectorizer.transform(texts)
-        with threadpool_limits(1):
+        with one_blas_thread():
             dense = weights.toarray() if self.components is None else weights @ self.components.T
         rows: npt.NDArray[np.float32] = normalize(dense).round(DECIMALS).astype(np.float32)
         return rows

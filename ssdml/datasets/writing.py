@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ssdml.datasets.reading.tables import EXCEL_COLUMNS, EXCEL_ROWS
 from ssdml.utils.persistence import atomic_write
 from ssdml.utils.typing import Array
 
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ssdml.datasets.reading.table import Table
-
-EXCEL_ROWS, EXCEL_COLUMNS = 1_048_576, 16_384
 
 
 def write_rows(path: Path, columns: Mapping[str, Any], *, like: Table | None = None) -> None:

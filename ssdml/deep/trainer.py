@@ -12,6 +12,8 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from itertools import count as from_zero
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -29,6 +31,7 @@ from ssdml.graphs.propagation.labels import propagate_labels
 from ssdml.graphs.triplets import Triplets
 from ssdml.networks.data import Samples
 from ssdml.networks.metric_network import MetricNetwork
+from ssdml.networks.randomness import SeededDraws
 from ssdml.networks.sampling import partitions, spaced
 from ssdml.networks.training import (
     Stepper,
@@ -41,7 +44,7 @@ from ssdml.utils.distributed import broadcast_weights, from_first_rank
 from ssdml.utils.labels import class_codes, likeliest, one_hot, proxy_accuracy
 from ssdml.utils.linalg import unit_rows
 from ssdml.utils.progress import Show
-from ssdml.utils.torch_tools import has_bfloat16, one_thread, seeded
+from ssdml.utils.torch_tools import has_bfloat16, one_thread
 from ssdml.utils.typing import Array, Indices, Ints
 from ssdml.utils.validation import UNLABELED
 
@@ -99,6 +102,7 @@ class PartitionTrainer(ABC):
         self.triplets: Triplets | None = None
         self.history: list[dict[str, Any]] = []
         self.pretraining: list[float] = []  # mean loss per epoch
+        self.draws = SeededDraws(seed)  # of the partition
         self.n_partitions = -(-estimator.epochs // estimator.epochs_per_partition)
         rng = np.random.default_rng([seed, 0])
         rows = np.flatnonzero(labels != UNLABELED), np.flatnonzero(labels == UNLABELED)
@@ -172,16 +176,15 @@ class PartitionTrainer(ABC):
     def _train(self, number: int, rng: np.random.Generator, show: Show, note: str) -> list[float]:
         """Train the network on a partition; return the mean loss per epoch."""
         n_steps, epochs = self._steps_of(number), self.epochs_of(number)
-        batches = enumerate(self._batches(self.parts[number], number, rng))
         first = number * self.estimator.epochs_per_partition + 1
         losses: list[float] = []
+        self.draws = SeededDraws(int(rng.integers(2**31)))
         with (
-            seeded(int(rng.integers(2**31)), self.device),
             mixed_precision(self.network, self.mixed),
             one_thread(self.device.startswith("cuda")),  # more threads would delay the GPU
         ):
             self.network.train()
-            steps = (self.stepper.step(self._loss(b), self._rate(number, i)) for i, b in batches)
+            steps = self._take_steps(self._batches(self.parts[number], number, rng), number)
             for step, loss in enumerate(read_behind(steps, self.device)):
                 losses.append(loss)
                 epoch = f"epoch {first + step * epochs // n_steps} of {self.estimator.epochs}"
@@ -193,6 +196,19 @@ class PartitionTrainer(ABC):
                     )
         parts = np.array_split(losses, min(epochs, n_steps)) if losses else []
         return [float(np.mean(part)) for part in parts]
+
+    def _take_steps(self, batches: Iterator[Any], number: int) -> Iterator[torch.Tensor]:
+        """Take one step per batch; yield the losses."""
+        for step in from_zero():
+            with self.draws:
+                batch = next(batches, None)
+                if batch is None:
+                    return
+                loss = self._loss(batch)
+            # Gradient checkpointing, if there is any, shows in the first step.
+            with self.draws.forbidden() if step == 0 else nullcontext():
+                taken = self.stepper.step(loss, self._rate(number, step))
+            yield taken
 
     @property
     def _lower_rate(self) -> str:

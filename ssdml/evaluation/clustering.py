@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ssdml.utils.linalg import scale_exactly
+from ssdml.utils.parallel import one_blas_thread
 from ssdml.utils.typing import Array, Ints
 
 KMEANS_RESTARTS = 5
@@ -22,7 +23,7 @@ def kmeans_clusters(embeddings: Array, n_clusters: int, *, random_state: int) ->
     embeddings, _ = scale_exactly(embeddings)
     n_distinct = len({row.tobytes() for row in embeddings + 0.0})  # -0.0 becomes 0.0
     kmeans = KMeans(min(n_clusters, n_distinct), n_init=KMEANS_RESTARTS, random_state=random_state)
-    with threadpool_limits(limits=1):
+    with one_blas_thread(), threadpool_limits(1, "openmp"):
         return np.asarray(kmeans.fit_predict(embeddings), dtype=np.int64)
 
 

@@ -41,7 +41,7 @@ from ssdml.metric.selection import (
 from ssdml.metric.state import Learned, State
 from ssdml.utils.dask_arrays import check_block, rows_dtype
 from ssdml.utils.linalg import check_spread, graph_rows
-from ssdml.utils.parallel import BLAS
+from ssdml.utils.parallel import one_blas_thread
 from ssdml.utils.progress import Stages
 from ssdml.utils.scatter import (
     ClassMoments,
@@ -275,7 +275,7 @@ def _release(kept: Any) -> None:
 # On the worker: summarize a partition
 
 
-@BLAS.one_thread()  # or sums would depend on the load of the process
+@one_blas_thread()  # or sums would depend on the load of the process
 def summarize(
     blocks: Sequence[Any], labeled: Labeled, share: Share, task: Task
 ) -> tuple[ClassMoments, Summary]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from pickle import UnpicklingError  # nosec B403
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -13,6 +14,7 @@ from torch.nn import functional
 
 from ssdml.networks.bn_inception import BNInception
 from ssdml.networks.pooling import POOLINGS
+from ssdml.utils.files import check_regular
 from ssdml.utils.validation import choose
 
 # Mean and scale of ImageNet's channels, nearly those by which photographs come standardized.
@@ -185,25 +187,25 @@ def load_weights(network: nn.Module, path: str | Path, name: str) -> None:
 
 def _read_weights(path: Path) -> dict[str, torch.Tensor]:
     """Read the tensors of a file by name, and unwrap them."""
-    if not path.is_file():
+    if not path.exists():
         raise FileNotFoundError(
             f"weights: {path} must exist; nothing is downloaded. Put a file there, or omit weights "
             "for random ones."
         )
-    if path.suffix == ".safetensors":
-        from safetensors.torch import load_file
+    check_regular(path)
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
 
-        content: Any = load_file(path)
-    else:
-        from pickle import UnpicklingError
-
-        try:
+            content: Any = load_file(path)
+        else:
             content = torch.load(path, map_location="cpu", weights_only=True)
-        except (UnpicklingError, RuntimeError, EOFError) as error:
-            raise ValueError(
-                f"weights: {path} must be a state dict of tensors; got a file that runs code when "
-                "read. Save module.state_dict(), with safetensors or torch."
-            ) from error
+    except Exception as error:  # many kinds, if the file is damaged
+        got = "a file that runs code when read" if isinstance(error, UnpicklingError) else "damage"
+        raise ValueError(
+            f"weights: {path} must be a state dict of tensors; got {got} ({type(error).__name__}). "
+            "Save module.state_dict(), with safetensors or torch."
+        ) from error
     for wrapping in ("state_dict", "model"):
         content = content.get(wrapping, content) if isinstance(content, dict) else content
     is_state = isinstance(content, dict) and all(

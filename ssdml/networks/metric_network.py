@@ -15,11 +15,12 @@ from torch.nn import functional
 
 from ssdml.networks.backbones import Standardized, named_backbone
 from ssdml.networks.data import Samples, mean_and_scale
+from ssdml.networks.randomness import SeededDraws
 from ssdml.networks.sampling import spaced
 from ssdml.utils.distributed import broadcast_weights
 from ssdml.utils.linalg import random_orthonormal
 from ssdml.utils.persistence import Refusal
-from ssdml.utils.torch_tools import evaluating, is_out_of_memory, seeded
+from ssdml.utils.torch_tools import evaluating, is_out_of_memory
 from ssdml.utils.validation import has_channels_last
 
 TRIED = 16  # samples that the backbone is tested on
@@ -118,7 +119,7 @@ def new_network(
     orthogonal : bool
         Whether L is a buffer that its user keeps orthonormal; otherwise it is a parameter.
     """
-    with seeded(seed, device):
+    with SeededDraws(seed):
         if isinstance(backbone, str):
             backbone = named_backbone(backbone, samples.shape)
         if not isinstance(backbone, nn.Module):

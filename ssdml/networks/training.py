@@ -15,9 +15,10 @@ from torch.nn import functional
 
 from ssdml.networks.data import Samples
 from ssdml.networks.metric_network import MetricNetwork
+from ssdml.networks.randomness import SeededDraws
 from ssdml.utils.distributed import average_gradients
 from ssdml.utils.parallel import row_blocks
-from ssdml.utils.torch_tools import evaluating, seeded
+from ssdml.utils.torch_tools import evaluating
 from ssdml.utils.typing import Array, Indices, Ints
 
 if TYPE_CHECKING:
@@ -130,22 +131,23 @@ def pretrain(
     ``rows`` are the labeled samples, ``classes`` their codes; ``rng`` draws the order of the
     samples and the initial weights of the softmax layer.
     """
-    device = network.proxies.device
-    with seeded(int(rng.integers(2**31)), str(device)):
-        network.train()
+    device, draws = network.proxies.device, SeededDraws(int(rng.integers(2**31)))
+    network.train()
+    with draws:
         softmax = nn.Linear(len(network.metric), len(network.proxies)).to(device)
-        parameters = [*network.backbone.parameters(), *softmax.parameters()]
-        optimizer = torch.optim.AdamW(parameters, PRETRAINING_RATE)
-        for _ in range(epochs):
-            total, order = 0.0, rng.permutation(len(rows))
-            for drawn in np.array_split(order, -(-len(order) // PRETRAINING_BATCH)):
+    parameters = [*network.backbone.parameters(), *softmax.parameters()]
+    optimizer = torch.optim.AdamW(parameters, PRETRAINING_RATE)
+    for _ in range(epochs):
+        total, order = 0.0, rng.permutation(len(rows))
+        for drawn in np.array_split(order, -(-len(order) // PRETRAINING_BATCH)):
+            with draws:
                 logits = softmax(network.backbone(samples.batch(rows[drawn])))
-                loss = functional.cross_entropy(logits, torch.from_numpy(classes[drawn]).to(device))
-                optimizer.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]
-                optimizer.step()
-                total += float(loss.detach()) * len(drawn)
-            yield total / len(rows)
+            loss = functional.cross_entropy(logits, torch.from_numpy(classes[drawn]).to(device))
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            total += float(loss.detach()) * len(drawn)
+        yield total / len(rows)
 
 
 @torch.no_grad()

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import stat
+import zipfile
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import BinaryIO
+from typing import IO, Any, BinaryIO, Self
+
+import numpy as np
+
+from ssdml.utils.typing import Array
 
 VARIABLE = "SSDML_MAX_GB"
 MOST_GB = 1.0  # that a file may take in memory
@@ -154,3 +162,168 @@ def _most_bytes() -> int:
         raise ValueError(
             f"{VARIABLE} must be a number of gigabytes; got {given!r}. Set it to 4, for instance."
         ) from None
+
+
+def check_npy(path: Path, advice: str = "") -> None:
+    """Raise ValueError unless a .npy file holds as many bytes as its header announces.
+
+    NumPy would allocate the array first. No array of objects passes. The error ends with
+    ``advice``.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     np.save(Path(folder) / "x.npy", np.zeros(3))
+    ...     check_npy(Path(folder) / "x.npy")
+    """
+    size = check_regular(path)
+    try:
+        with open_regular(path) as file:
+            _check_header(file, size)
+    except Exception as error:  # damaged headers raise many kinds
+        raise ValueError(f"{path}: cannot be read ({error}). {advice}".strip()) from error
+
+
+def _check_header(file: IO[bytes], size: int) -> tuple[int, ...]:
+    """Return the shape of an array in a file of this size; raise ValueError if it is wrong."""
+    version = np.lib.format.read_magic(file)
+    read = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    if version not in read:
+        raise ValueError(f"it has the version {version}")
+    shape, _, dtype = read[version](file)
+    if dtype.hasobject:
+        raise ValueError("it holds objects, which are not unpickled")
+    wanted, found = math.prod(shape) * dtype.itemsize, size - file.tell()
+    if wanted != found:
+        raise ValueError(f"its header announces {wanted} bytes, shape {shape}; got {found}")
+    return shape
+
+
+class Archive:
+    """Arrays of a .npz file by name, each read when it is asked for; a context manager.
+
+    A header must announce the bytes that follow, and no array of objects is read. An array that is
+    read twice counts twice against the limit on memory.
+
+    Parameters
+    ----------
+    path : Path
+    advice : str
+        End of the errors.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the file does not exist.
+    ValueError
+        If it, or an array, is damaged or would take too much memory.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     np.savez(Path(folder) / "x.npz", a=np.arange(3), b=np.zeros((9, 2)))
+    ...     with Archive(Path(folder) / "x.npz") as archive:
+    ...         archive["a"], archive.shape("b")
+    (array([0, 1, 2]), (9, 2))
+    """
+
+    def __init__(self, path: Path, advice: str = "") -> None:
+        self._path, self._advice, self._n_bytes = path, advice, 0
+        self._on_disk = check_regular(path)
+        with ExitStack() as stack:
+            file = stack.enter_context(open_regular(path))
+            try:
+                self._archive = stack.enter_context(zipfile.ZipFile(file))
+            except Exception as error:  # damaged ones raise many kinds
+                raise self._damage(error) from error
+            self._closing = stack.pop_all()
+        self._members = {
+            info.filename.removesuffix(".npy"): info
+            for info in self._archive.infolist()
+            if info.filename.endswith(".npy")
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._closing.close()
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the arrays, in the order of the file."""
+        return list(self._members)
+
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        """Return the shape of an array; None if it cannot be read, as one of objects."""
+        try:
+            with self._archive.open(self._members[name]) as member:
+                return _check_header(member, self._members[name].file_size)
+        except Exception:  # the reader of the array will tell
+            return None
+
+    def __getitem__(self, name: str) -> Array:
+        info = self._members[name]
+        self._n_bytes += info.file_size
+        check_memory(self._path, self._n_bytes, self._on_disk)
+        try:
+            with self._archive.open(info) as member:
+                _check_header(member, info.file_size)
+            with self._archive.open(info) as member:
+                array: Array = np.lib.format.read_array(member, allow_pickle=False)
+        except Exception as error:
+            raise self._damage(error, name) from error
+        return array
+
+    def _damage(self, error: Exception, name: str = "") -> ValueError:
+        what = f"{name} cannot be read" if name else "cannot be read"
+        return ValueError(f"{self._path}: {what} ({error}). {self._advice}".strip())
+
+
+def read_npz(path: Path, names: Iterable[str] | None = None) -> dict[str, Array]:
+    """Read arrays of a .npz file, without objects, after their sizes are checked.
+
+    Parameters
+    ----------
+    path : Path
+    names : iterable of str, optional
+        Arrays to read, those of them that are there; None: all.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the file does not exist.
+    ValueError
+        If it is damaged, or would take too much memory.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     np.savez(Path(folder) / "x.npz", a=np.arange(3), b=np.zeros(9))
+    ...     read_npz(Path(folder) / "x.npz", ["a", "c"])
+    {'a': array([0, 1, 2])}
+    """
+    with Archive(path) as archive:
+        wanted = archive.names if names is None else set(names)
+        return {name: archive[name] for name in archive.names if name in wanted}
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON; raise ValueError if it is damaged, nested too deeply or not in UTF-8.
+
+    Examples
+    --------
+    >>> parse_json(b"[" * 100_000)
+    Traceback (most recent call last):
+    ValueError: it is nested too deeply
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None

@@ -9,10 +9,11 @@ from __future__ import annotations
 import copy
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,6 +23,7 @@ from threadpoolctl import OpenBLASController, threadpool_limits
 from ssdml.utils.typing import Array
 
 BLOCK_ROWS = 2**14
+PARENT_INTERVAL = 0.5  # seconds between two looks at the parent
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -113,34 +115,69 @@ SERIAL = Threads()
 @contextmanager
 def threads(n_threads: int) -> Iterator[Threads]:
     """Provide threads with serial BLAS in each."""
-    with BLAS.one_thread(), ThreadPoolExecutor(n_threads) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(n_threads) as pool:
         yield Threads(pool)
 
 
-class _Blas:
-    """Limit on the threads of BLAS, which is global: the last of concurrent users restores it."""
+class SharedSetting:
+    """A setting of the whole process: its first user makes it, the last one restores it.
 
-    def __init__(self) -> None:
-        self._lock, self._n_users = Lock(), 0
-        self._limits: Any = None
+    Parameters
+    ----------
+    make : callable
+        Makes the setting and returns a function that restores what was there.
+
+    Examples
+    --------
+    >>> content = ["before"]
+    >>> def make():
+    ...     content.append("during")
+    ...     return content.pop
+    >>> setting = SharedSetting(make)
+    >>> with setting(), setting():
+    ...     content
+    ['before', 'during']
+    >>> content
+    ['before']
+    """
+
+    def __init__(self, make: Callable[[], Callable[[], Any]]) -> None:
+        self._make, self._n_users, self._lock = make, 0, Lock()
+        self._restore: Callable[[], Any] | None = None
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget_others)
 
     @contextmanager
-    def one_thread(self) -> Iterator[None]:
-        """Run BLAS on one thread until the last concurrent user leaves."""
+    def __call__(self) -> Iterator[None]:
+        """Hold the setting."""
         with self._lock:
-            if not self._n_users:
-                release_openblas()
-                self._limits = threadpool_limits(1, "blas")
+            if self._restore is None:
+                self._restore = self._make()
             self._n_users += 1
         try:
             yield
         finally:
             with self._lock:
-                self._n_users -= 1
-                if not self._n_users:
-                    release_openblas()
-                    self._limits.restore_original_limits()
-                    release_openblas()
+                self._n_users = max(0, self._n_users - 1)
+                if not self._n_users and self._restore is not None:
+                    restore, self._restore = self._restore, None
+                    restore()
+
+    def _forget_others(self) -> None:
+        """In a forked process no other thread is left to unlock; the next user restores."""
+        self._lock, self._n_users = Lock(), 0
+
+
+def _limit_blas() -> Callable[[], None]:
+    release_openblas()
+    limits = threadpool_limits(1, "blas")
+
+    def restore() -> None:
+        release_openblas()
+        limits.restore_original_limits()
+        release_openblas()
+
+    return restore
 
 
 def release_openblas() -> None:
@@ -151,7 +188,7 @@ def release_openblas() -> None:
     OpenBLASController.clear_controlling_thread(force=True)
 
 
-BLAS = _Blas()
+one_blas_thread = SharedSetting(_limit_blas)
 
 
 def row_blocks(n_rows: int, step: int) -> list[slice]:
@@ -179,6 +216,22 @@ def count_threads(n_jobs: int | None) -> int:
         return int(effective_n_jobs(None))  # of a surrounding parallel_config
     with parallel_config("threading"):  # joblib refuses nested processes, not threads
         return int(effective_n_jobs(n_jobs))
+
+
+def leave_with_parent(parent: int) -> None:
+    """End this process soon after the process ``parent`` ends, which may be killed.
+
+    An initializer of workers: they would wait for tasks for minutes, or finish theirs for nobody.
+    """
+    import psutil
+
+    def watch() -> None:
+        # On Windows the number of the parent stays when it ends.
+        while os.getppid() == parent and psutil.pid_exists(parent):
+            time.sleep(PARENT_INTERVAL)
+        os._exit(1)
+
+    Thread(target=watch, daemon=True, name="leave with parent").start()
 
 
 @contextmanager

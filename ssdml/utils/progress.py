@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from ssdml.utils.parallel import one_blas_thread
+
 logger = logging.getLogger("ssdml")
 
 try:  # scikit-learn 1.9
@@ -75,14 +77,18 @@ class Stages:
 
     @contextmanager
     def all(self, X: Any, y: Any) -> Iterator[None]:
-        """Enclose the whole fit."""
+        """Enclose the whole fit, in which BLAS has one thread.
+
+        Sums of BLAS depend on the number of its threads, which other fits may limit meanwhile.
+        """
         data = {"estimator": self._estimator, "X": X, "y": y}
         if self._context is not None:
             self._context.call_on_fit_task_begin(**data)
         if self._bar:
             self._bar.start()
         try:
-            yield
+            with one_blas_thread():
+                yield
         finally:
             if self._bar:
                 self._bar.stop()

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
+from threading import Lock
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
+
+from ssdml.utils.parallel import SharedSetting
 
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -166,23 +171,13 @@ def memory_hints(settings: Any) -> Iterator[None]:
         ) from error
 
 
-@contextmanager
-def full_precision() -> Iterator[None]:
-    """Multiply in full float32 instead of TF32; restore the setting afterwards."""
+def _refuse_tf32() -> Callable[[], None]:
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
+    return partial(torch.set_float32_matmul_precision, before)
 
 
-@contextmanager
-def seeded(seed: int, device: str) -> Iterator[None]:
-    """Seed torch's global generators, for dropout and initial weights; restore them afterwards."""
-    with torch.random.fork_rng(devices=[device] if device.startswith("cuda") else []):
-        torch.manual_seed(seed)
-        yield
+full_precision = SharedSetting(_refuse_tf32)  # multiply in full float32
 
 
 @contextmanager
@@ -198,10 +193,30 @@ def evaluating(network: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def one_thread(wanted: bool = True) -> Iterator[None]:
-    """Run torch on one CPU thread: batches are small, and sums do not depend on the machine."""
+    """Run torch on one CPU thread: batches are small, and sums do not depend on the machine.
+
+    Other threads of the program keep their number.
+    """
+    if not wanted:
+        yield
+        return
     before = torch.get_num_threads()
-    torch.set_num_threads(1 if wanted else before)
+    _set_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        _set_threads(before)
+
+
+def _set_threads(count: int) -> None:
+    """Set the number of CPU threads of the calling thread.
+
+    torch sets that of threads that begin later as well: another one sets it back at once.
+    """
+    with _SETTING_THREADS, ThreadPoolExecutor(1) as later:
+        default = later.submit(torch.get_num_threads).result()
+        torch.set_num_threads(count)
+        later.submit(torch.set_num_threads, default).result()
+
+
+_SETTING_THREADS = Lock()

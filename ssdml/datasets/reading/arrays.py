@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,7 @@ import numpy.typing as npt
 from ssdml.datasets.base import RawItems, stack_splits
 from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.summary import Summary
-from ssdml.utils.files import check_regular
-from ssdml.utils.typing import Array
+from ssdml.utils.files import Archive, check_inside, check_npy, read_regular
 from ssdml.utils.validation import check_finite, has_channels_first
 
 SAMPLES = ("x", "data", "features", "embeddings", "embedding", "images", "vectors", "arr_0")
@@ -25,6 +22,7 @@ TEXTS, IDS = ("text", "texts"), ("ids", "id", "names", "filenames")
 PART = re.compile(
     r"(?P<part>train|valid|val|test)_(?P<name>.+)|(?P<first>.+)_(?P<last>train|valid|val|test)"
 )
+_PART_FILES = ("X.npy", "y.npy", "text.txt")
 _PLAIN_ARRAYS = "Save plain arrays of numbers or strings: objects are not unpickled."
 
 
@@ -35,17 +33,13 @@ def read_npz(path: Path, choice: Choice | None = None) -> RawItems:
     ``train_`` and ``test_`` before or after them, or a boolean array ``test``, make a standard
     split. Arrays of texts and ids may be beside them.
     """
-    check_regular(path)
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return _read_archive(path, archive, choice or Choice())
-    except (OSError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path}: cannot be read ({error}). {_PLAIN_ARRAYS}") from error
+    with Archive(path, _PLAIN_ARRAYS) as archive:
+        return _read_archive(path, archive, choice or Choice())
 
 
-def _read_archive(path: Path, archive: Any, choice: Choice) -> RawItems:
-    parts: dict[str, dict[str, str]] = {"": {name.lower(): name for name in archive.files}}
-    for name in archive.files:
+def _read_archive(path: Path, archive: Archive, choice: Choice) -> RawItems:
+    parts: dict[str, dict[str, str]] = {"": {name.lower(): name for name in archive.names}}
+    for name in archive.names:
         if match := PART.fullmatch(name.lower()):
             part = (match["part"] or match["last"]).removesuffix("id")
             parts.setdefault(part, {})[match["name"] or match["first"]] = name
@@ -60,7 +54,7 @@ def _read_archive(path: Path, archive: Any, choice: Choice) -> RawItems:
     return train if held_out is None else stack_splits(train, held_out)
 
 
-def _read_part(path: Path, archive: Any, keys: Mapping[str, str], choice: Choice) -> RawItems:
+def _read_part(path: Path, archive: Archive, keys: Mapping[str, str], choice: Choice) -> RawItems:
     """Read the arrays of which ``keys`` are the names in lower case."""
     wanted = choice.features[0] if choice.features else None
     samples, labels = _key(keys, SAMPLES, wanted), _key(keys, LABELS, choice.label)
@@ -71,14 +65,14 @@ def _read_part(path: Path, archive: Any, keys: Mapping[str, str], choice: Choice
             f"array {samples!r} holds the samples and {labels!r} the labels, by their shapes; to "
             "name others, pass --features NAME --label NAME (features=['NAME'], label='NAME')"
         )
-    X = _array(path, archive, samples)
-    y = np.full(len(X), "") if labels is None else _array(path, archive, labels)
-    test = _array(path, archive, "test") if "test" in archive.files else None
+    X = archive[samples]
+    y = np.full(X.shape[:1], "") if labels is None else archive[labels]
+    test = archive["test"] if "test" in archive.names else None
     raw = _checked(path, X, y, test, (samples, labels or "y"))
     used = {samples, labels, "test"}
     for role, names, named in (("texts", TEXTS, choice.text), ("ids", IDS, choice.id)):
         name = _key(keys, names, named)
-        array = None if name is None else _array(path, archive, name)
+        array = None if name is None else archive[name]
         if array is not None and array.shape == (len(X),):
             used.add(name)
             column = array.astype(object)
@@ -97,15 +91,10 @@ def _key(keys: Mapping[str, str], usual: Sequence[str], named: str | None) -> st
 
 
 def _by_shape(
-    path: Path, archive: Any, samples: str | None, labels: str | None, choice: Choice
+    path: Path, archive: Archive, samples: str | None, labels: str | None, choice: Choice
 ) -> tuple[str, str]:
     """Find the only matrix and the only column of as many rows."""
-    shapes = {}
-    for name in archive.files:
-        try:
-            shapes[name] = archive[name].shape
-        except ValueError:  # objects
-            continue
+    shapes = {name: shape for name in archive.names if (shape := archive.shape(name)) is not None}
     matrices = [samples] if samples else [n for n, shape in shapes.items() if len(shape) > 1]
     if len(matrices) == 1 and not choice.features and choice.label is None:
         n = shapes[matrices[0]][:1]
@@ -114,17 +103,9 @@ def _by_shape(
         if len(columns) == 1:
             return matrices[0], columns[0]
     raise ValueError(
-        f"{path}: must contain arrays X and y; got {archive.files}. Name them: --features NAME "
+        f"{path}: must contain arrays X and y; got {archive.names}. Name them: --features NAME "
         "--label NAME (features=['NAME'], label='NAME')."
     )
-
-
-def _array(path: Path, archive: Any, name: str) -> Array:
-    try:
-        array: Array = archive[name]
-    except ValueError as error:
-        raise ValueError(f"{path}: {name} cannot be read ({error}). {_PLAIN_ARRAYS}") from error
-    return array
 
 
 def read_npy_pair(path: Path, choice: Choice | None = None) -> RawItems:
@@ -154,39 +135,39 @@ def read_npy(path: Path, *, in_place: bool = False) -> npt.NDArray[Any]:
     if path.is_dir() or path.suffix == ".npz":
         kind = "a folder" if path.is_dir() else "several arrays"
         raise ValueError(f"{path} must be a .npy file with one array; got {kind}.")
-    check_regular(path)
-    try:
-        with path.open("rb") as file:
-            start = file.read(len(np.lib.format.MAGIC_PREFIX))
-        if start != np.lib.format.MAGIC_PREFIX:
-            raise ValueError(f"not written by np.save: it begins with {start!r}")
-        array: npt.NDArray[Any] = np.load(
-            path, allow_pickle=False, mmap_mode="r" if in_place else None
-        )
-        return array
-    except (ValueError, OSError, EOFError) as error:
-        raise ValueError(f"{path}: cannot be read ({error}). {_PLAIN_ARRAYS}") from error
+    check_npy(path, _PLAIN_ARRAYS)
+    array: npt.NDArray[Any] = np.load(path, allow_pickle=False, mmap_mode="r" if in_place else None)
+    return array
 
 
 def read_npy_folder(folder: Path) -> RawItems:
     """Read ``{train,test}_{X,y}.npy`` and optionally ``{train,test}_text.txt``, one per line."""
+    names = (f"{part}_{file}" for part in ("train", "test") for file in _PART_FILES)
+    check_inside(folder, [name for name in names if (folder / name).is_symlink()])
     return stack_splits(_read_npy_part(folder, "train"), _read_npy_part(folder, "test"))
 
 
 def _read_npy_part(folder: Path, part: str) -> RawItems:
     items = read_npy_pair(folder / f"{part}_X.npy")
     path = folder / f"{part}_text.txt"
-    if not path.is_file():
+    if not path.exists():
         other = next(folder.glob("*_text.txt"), None)
         if other is None:
             return items
         raise FileNotFoundError(f"{path} is missing, while {other.name} exists.")
-    lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    lines = _text(path).removesuffix("\n").split("\n")
     if len(lines) != len(items.items):
         raise ValueError(
             f"{path}: must contain {len(items.items)} lines, one per row; got {len(lines)}."
         )
     return items._replace(texts=np.array(lines, dtype=object))
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_regular(path).decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: must be text in UTF-8 ({error}). Save it again.") from error
 
 
 def _checked(

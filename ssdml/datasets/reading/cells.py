@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -11,6 +10,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from ssdml.datasets.reading.table import Table
+from ssdml.utils.files import parse_json
 from ssdml.utils.typing import Array, Floats, Mask
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class Cells:
         for row, cell in enumerate(cells):
             try:
                 vector = np.array(cell, dtype=np.float64)
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 vector = np.empty(0)
             if not vector.size or not vector.ndim or not np.isfinite(vector).all():
                 self.refuse(name, row, "must be a vector of numbers")
@@ -193,11 +193,11 @@ class Cells:
         if cell is not None and "..." in cell:
             self.refuse(name, row, "was shortened by NumPy; write array.tolist()")
         try:
-            return json.loads(cell or "")
+            return parse_json(cell or "")
         except ValueError:
             spaced = re.sub(r"(?<=[\d.\]])\s+(?=[-+\d.\[])", ",", (cell or "").strip())
         try:
-            return json.loads(re.sub(r"(?<=\d)\.(?!\d)", ".0", re.sub(r"\[\s+", "[", spaced)))
+            return parse_json(re.sub(r"(?<=\d)\.(?!\d)", ".0", re.sub(r"\[\s+", "[", spaced)))
         except ValueError:
             self.refuse(name, row, "must be a vector such as [0.1, 0.2]")
 

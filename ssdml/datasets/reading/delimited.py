@@ -63,13 +63,16 @@ def read_delimited(path: Path, *, encoding: str | None = None) -> Table:
         in this encoding; the message names the line.
     """
     content = in_utf8(path, unpacked(path), encoding)
-    if not content.strip():
-        raise ValueError(f"{path}: must contain rows; got an empty file.")
-    declared = re.match(rb"sep=(.)\r?\n", content)  # a line that Excel reads and writes
+    declared = re.match(rb"sep=([^\"\r\n\x80-\xff])\r?\n", content)  # Excel reads and writes it
     if declared:
         content = content[declared.end() :]
+    if not content.strip():
+        raise ValueError(f"{path}: must contain rows; got an empty file.")
     layout, content = _layout(content, declared and declared[1].decode())
-    cells, invalid = _cells(content, layout)
+    try:
+        cells, invalid = _cells(content, layout)
+    except (ValueError, MemoryError) as error:  # of Arrow, for rows larger than its blocks
+        raise ValueError(f"{path}: cannot be read as a table ({error}). Write it again.") from error
     place = _Lines(cells, int(declared is not None))
     if invalid is not None:
         n_cells, row, text = invalid
@@ -103,7 +106,7 @@ def unpacked(path: Path) -> bytes:
                 while part := stream.read(CHUNK):
                     parts.append(part)
                     check_memory(path, sum(map(len, parts)), on_disk)
-        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        except (OSError, EOFError, MemoryError, zlib.error, lzma.LZMAError) as error:
             raise ValueError(
                 f"{path}: truncated or damaged ({error}). Compress it again."
             ) from error
@@ -151,14 +154,15 @@ def in_utf8(path: Path, content: bytes, encoding: str | None = None) -> bytes:
 
 def _layout(content: bytes, declared: str | None) -> tuple[Layout, bytes]:
     """Find the separator; complete a header that lacks the name of the first or last column."""
-    text = content[:SAMPLE].decode("utf-8", errors="ignore")
+    start = len(content) - len(content.lstrip(b"\r\n"))
+    text = content[start : start + SAMPLE].decode("utf-8", errors="ignore")
     best, most = Layout(ONE_COLUMN, 1), (0.5, 0.0)
     before, after = b"", b""  # the header
     for separator in [declared] if declared else SEPARATORS:
         rows = [
             row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator) if row
         ]
-        if len(content) > SAMPLE:
+        if len(content) > start + SAMPLE:
             rows = rows[:-1] or rows  # the last may be cut
         n_columns = Counter(map(len, rows[1:] or rows)).most_common(1)[0][0]
         short = len(rows[0]) == n_columns - 1 > 1

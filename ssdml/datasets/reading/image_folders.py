@@ -113,7 +113,7 @@ def images_of(root: Path, names: Sequence[str], on_disk: int) -> tuple[Pixels | 
             continue
         if found is not None:
             if not stacked:
-                check_memory(root, len(names) * found.nbytes, on_disk)
+                check_memory(root, 4 * len(names) * found.size, on_disk)  # float32, later
             in_own_units += [len(stacked)] * own_units
             stacked.append(found)
     _refuse_damaged(root, damaged, len(names))
@@ -204,6 +204,7 @@ def _read_tree(
         raise ValueError(
             f"{root}: the folders above the classes must be train and test; got {sorted(tops)}."
         )
+    check_memory(root, 4 * len(images) * max(map(len, images)), on_disk)  # of the names
     test = np.array([path.parts[0] == "test" for path in paths]) if "test" in tops else None
     items, fact = images_of(root, images, on_disk)
     folders = np.array([path.parent.name for path in paths])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from ssdml.datasets.base import RawItems
 from ssdml.datasets.reading.arrays import read_npy_folder, read_npy_pair, read_npz
+from ssdml.datasets.reading.arrow_files import class_names
 from ssdml.datasets.reading.columns import PATHS, SPLITS, Choice
 from ssdml.datasets.reading.image_folders import read_image_folder, read_image_zip
 from ssdml.datasets.reading.pixels import image_suffixes
@@ -18,14 +18,14 @@ from ssdml.datasets.reading.summary import counted
 from ssdml.datasets.reading.table import Table, folded
 from ssdml.datasets.reading.tables import (
     TABLE_SUFFIXES,
-    class_names,
     read_table,
     table_suffix,
 )
-from ssdml.utils.files import check_inside, read_regular
+from ssdml.utils.files import check_inside, parse_json, read_regular
 
 WAYS_OUT = {
     **dict.fromkeys((".pkl", ".pickle", ".pt", ".pth", ".joblib"), "Pickles can run code"),
+    ".orc": "Write it as .parquet",
     **dict.fromkeys((".xls", ".ods", ".xlsb", ".numbers"), "Save it as .xlsx or .csv"),
     **dict.fromkeys((".h5", ".hdf5", ".mat", ".zarr"), "Save its arrays with numpy.savez"),
 }
@@ -78,18 +78,17 @@ def _read_folder(folder: Path, choice: Choice, encoding: str | None) -> RawItems
     if (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file():
         return read_rows(_saved_by_hugging_face(folder), choice)
     files = [p for p in sorted(folder.rglob("*")) if p.is_file() and not p.name.startswith(".")]
-    listing = [
-        p for p in files if p.parent == folder and p.stem.lower() == "metadata" and table_suffix(p)
-    ]
+    tables = [p for p in files if table_suffix(p)]
+    check_inside(folder, [str(p.relative_to(folder)) for p in tables])
+    listing = [p for p in tables if p.parent == folder and p.stem.lower() == "metadata"]
     if listing:
         return read_rows(read_table(listing[0], encoding=encoding), choice)
-    tables = [p for p in files if p.parent == folder and table_suffix(p)]
-    if len(tables) == 1:
-        table = read_table(tables[0], encoding=encoding)
+    beside = [p for p in tables if p.parent == folder]
+    if len(beside) == 1:
+        table = read_table(beside[0], encoding=encoding)
         if _names_images(table):
             return read_rows(table, choice)
     has_images = any(p.suffix.lower() in image_suffixes() for p in files)
-    tables = [p for p in files if table_suffix(p)]
     if tables and not has_images:
         parts = [(p, read_table(p, encoding=encoding)) for p in tables]
         return read_rows(_joined(folder, [(_part(p), str(p), t) for p, t in parts]), choice)
@@ -118,14 +117,14 @@ def _part(path: Path) -> str | None:
 def _saved_by_hugging_face(folder: Path) -> Table:
     """Read what ``save_to_disk`` of the package datasets wrote, whole or in splits."""
     if (folder / "dataset_dict.json").is_file():
-        splits = _described(folder / "dataset_dict.json").get("splits", [])
+        splits = _names(folder / "dataset_dict.json", "splits")
         check_inside(folder, splits)
         places = [(name, folder / name) for name in splits]
     else:
         places = [(None, folder)]
     parts: list[tuple[str | None, str, Table]] = []
     for name, place in places:
-        files = [entry["filename"] for entry in _described(place / "state.json")["_data_files"]]
+        files = _names(place / "state.json", "_data_files", "filename")
         check_inside(place, files)
         info = place / "dataset_info.json"
         names = class_names(_described(info)) if info.is_file() else {}
@@ -140,12 +139,22 @@ def _saved_by_hugging_face(folder: Path) -> Table:
 
 def _described(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(read_regular(path))
-        if isinstance(content, dict):
-            return content
-    except (ValueError, UnicodeDecodeError) as error:
+        content = parse_json(read_regular(path))
+    except ValueError as error:
         raise ValueError(f"{path}: must be JSON ({error}). Save the data set again.") from error
+    if isinstance(content, dict):
+        return content
     raise ValueError(f"{path}: must be a JSON object. Save the data set again.")
+
+
+def _names(path: Path, key: str, inner: str | None = None) -> list[str]:
+    """Return a list of names in a JSON object, or of objects that hold them."""
+    found = _described(path).get(key)
+    if isinstance(found, list) and inner is not None:
+        found = [entry.get(inner) if isinstance(entry, dict) else None for entry in found]
+    if not isinstance(found, list) or not found or not all(isinstance(n, str) for n in found):
+        raise ValueError(f"{path}: {key!r} must be a list of names. Save the data set again.")
+    return found
 
 
 def _joined(folder: Path, parts: list[tuple[str | None, str, Table]]) -> Table:

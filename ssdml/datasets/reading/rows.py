@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from ssdml.datasets.reading.image_folders import images_of, stack_images
 from ssdml.datasets.reading.pixels import Pixels, opened_image, pixels
 from ssdml.datasets.reading.summary import Summary, counted, listed
 from ssdml.datasets.reading.table import Table, folded, unnested
-from ssdml.utils.files import check_inside
+from ssdml.utils.files import check_inside, check_memory
 from ssdml.utils.labels import as_column
 from ssdml.utils.typing import Array
 
@@ -133,14 +134,21 @@ def _labels(cells: Cells, roles: Roles, summary: Summary) -> Array:
         n_spaced = sum(label is not None and label.strip() not in ("", label) for label in given)
         if n_spaced:
             summary.facts["labels"] += f", spaces around {n_spaced} removed"
-        return np.array(labels)
+        return _strings(cells, labels)
     names = cells.table.class_names.get(roles.label)
     if names:
-        known = dict(enumerate(names))
-        return np.array([known.get(label, "") for label in given])
+        codes = [label if isinstance(label, int) else -1 for label in given]
+        return _strings(cells, [names[c] if 0 <= c < len(names) else "" for c in codes])
     if cells.kind(roles.label) == "date":
         return np.array(["" if label is None else str(label) for label in given])
     return as_column(given, f"{cells.table.path}, column {roles.label!r}")
+
+
+def _strings(cells: Cells, texts: Sequence[str]) -> Array:
+    """Return texts in an array, which has room for the longest one in each row."""
+    widest = max(map(len, texts), default=0)
+    check_memory(cells.table.path, 4 * widest * len(texts), cells.table.path.stat().st_size)
+    return np.array(texts)
 
 
 def _split(
@@ -180,24 +188,25 @@ def _images(cells: Cells, roles: Roles, summary: Summary) -> Any:
         return images
     stacked: list[Pixels] = []
     own_units: list[int] = []
+    path = cells.table.path
     for row, cell in enumerate(cells[column].to_pylist()):
         content = (cell or {}).get("bytes")
-        if not content:
+        if not isinstance(content, bytes) or not content:
             cells.refuse(column, row, "must hold the bytes of an image")
-        with opened_image(
-            io.BytesIO(content), f"{cells.table.path}, {cells.table.place(row)}"
-        ) as image:
+        with opened_image(io.BytesIO(content), f"{path}, {cells.table.place(row)}") as image:
             found, in_own_units = pixels(image)
         if stacked and found.shape[:2] != stacked[0].shape[:2]:
             raise ValueError(
-                f"{cells.table.path}: images in a table must be of one size, "
+                f"{path}: images in a table must be of one size, "
                 f"{stacked[0].shape[:2]} as in the first row; got {found.shape[:2]} in "
                 f"{cells.table.place(row)}. Save them as files in class folders, or resize them."
             )
+        if not stacked:
+            check_memory(path, 4 * found.size * len(cells.table), path.stat().st_size)
         own_units += [row] * in_own_units
         stacked.append(found)
     names = [cells.table.place(row) for row in range(len(stacked))] if own_units else []
-    images, unit = stack_images(cells.table.path, names, stacked, own_units)
+    images, unit = stack_images(path, names, stacked, own_units)
     height, width = images.shape[1:3]
     summary.facts["samples"] = f"images of {width} x {height} pixels in column {column!r}{unit}"
     return images

@@ -1,25 +1,30 @@
-"""Tables with types: Parquet, Arrow, JSON, Excel; and the reader of each table format."""
+"""Tables of JSON and Excel, and the reader of each table format."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ssdml.datasets.reading.arrow_files import ARROW, PARQUET, read_arrow
 from ssdml.datasets.reading.delimited import COMPRESSED, in_utf8, read_delimited, unpacked
 from ssdml.datasets.reading.table import NO_HEADER, Table, distinct, has_header, of_cells
-from ssdml.utils.files import check_memory, check_regular, open_regular
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from ssdml.utils.files import (
+    MemoryLimitError,
+    check_memory,
+    check_regular,
+    open_regular,
+    parse_json,
+)
 
 DELIMITED = (".csv", ".tsv", ".tab", ".txt", ".data", ".psv")
-BINARY = (".parquet", ".pq", ".feather", ".arrow", ".ipc", ".orc")
+BINARY = (*PARQUET, *ARROW)
 LINES_OF_JSON = (".jsonl", ".ndjson")
 EXCEL = (".xlsx", ".xlsm")
 TABLE_SUFFIXES = (*DELIMITED, *BINARY, *LINES_OF_JSON, ".json", *EXCEL)
-HUGGING_FACE, PANDAS = b"huggingface", b"pandas"
+EXCEL_ROWS, EXCEL_COLUMNS = 1_048_576, 16_384
+XML_RATIO = 4  # bytes of cells in memory per byte of their XML
 
 
 def table_suffix(path: Path) -> str | None:
@@ -56,77 +61,10 @@ def read_table(path: Path, *, encoding: str | None = None) -> Table:
     if suffix in EXCEL:
         return read_excel(path)
     if suffix in BINARY:
-        return read_binary(path)
+        return read_arrow(path)
     if suffix == ".json" or suffix in LINES_OF_JSON:
         return read_json(path, by_line=suffix in LINES_OF_JSON, encoding=encoding)
     return read_delimited(path, encoding=encoding)
-
-
-def read_binary(path: Path) -> Table:
-    """Read Parquet, Feather, Arrow (files and streams) or ORC, with pandas' index and classes."""
-    import pyarrow as pa
-    from pyarrow import feather, ipc, orc, parquet
-
-    check_regular(path)
-    try:
-        if path.suffix.lower() in (".parquet", ".pq"):
-            check_memory(path, _size_of_parquet(parquet.ParquetFile(path)), path.stat().st_size)
-            columns = parquet.read_table(path)
-        elif path.suffix.lower() == ".orc":
-            columns = orc.read_table(path)
-        else:
-            with open_regular(path) as file:
-                is_file = file.read(6) in (b"ARROW1", b"FEA1")
-            if is_file:
-                columns = feather.read_table(path)
-            else:
-                with pa.OSFile(str(path)) as source:
-                    columns = ipc.open_stream(source).read_all()
-    except (OSError, pa.ArrowException) as error:
-        raise ValueError(f"{path}: cannot be read ({error}). Write it again.") from error
-    return typed_table(path, columns)
-
-
-def _size_of_parquet(file: Any) -> int:
-    groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
-    return sum(group.total_byte_size for group in groups)
-
-
-def typed_table(path: Path, columns: pa.Table) -> Table:
-    """Make a table of Arrow columns; metadata name pandas' index and Hugging Face's classes."""
-    if not len(columns):
-        raise ValueError(f"{path}: must contain rows; got none.")
-    metadata = columns.schema.metadata or {}
-    index: list[str] = []
-    if PANDAS in metadata:
-        described = _from_json(metadata[PANDAS]).get("index_columns", [])
-        index = [name for name in described if isinstance(name, str)]
-    names: dict[str, list[str]] = {}
-    if HUGGING_FACE in metadata:
-        names = class_names(_from_json(metadata[HUGGING_FACE]).get("info", {}))
-    columns = columns.rename_columns(distinct(columns.column_names))
-    return Table(path, columns, lambda row: f"row {row}", index=tuple(index), class_names=names)
-
-
-def class_names(info: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the names of the classes in Hugging Face's description of a data set, by column.
-
-    Examples
-    --------
-    >>> class_names({"features": {"label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}})
-    {'label': ['cat', 'dog']}
-    """
-    features = info.get("features") or {}
-    described = {k: v for k, v in features.items() if isinstance(v, dict) and v.get("names")}
-    return {column: list(map(str, feature["names"])) for column, feature in described.items()}
-
-
-def _from_json(text: bytes) -> dict[str, Any]:
-    try:
-        content = json.loads(text)
-    except ValueError:
-        return {}
-    return content if isinstance(content, dict) else {}
 
 
 def read_json(path: Path, *, by_line: bool, encoding: str | None = None) -> Table:
@@ -152,14 +90,15 @@ def read_json(path: Path, *, by_line: bool, encoding: str | None = None) -> Tabl
     if not rows:
         raise ValueError(f"{path}: must contain rows; got none.")
     names = dict.fromkeys(name for row in rows for name in row)
+    check_memory(path, 8 * len(names) * len(rows), check_regular(path))  # most may be missing
     cells = {name: [row.get(name) for row in rows] for name in names}
     return Table(path, of_cells(str(path), cells), place)
 
 
 def _parsed(path: Path, text: str, line: int | None = None) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return parse_json(text)
+    except ValueError as error:
         where = f"{path}, line {line or getattr(error, 'lineno', 1)}"
         raise ValueError(f"{where}: must be JSON; {error}. Write it again.") from error
 
@@ -169,8 +108,13 @@ def _rows_of(path: Path, content: Any) -> list[Any]:
     if isinstance(content, list):
         return content
     if isinstance(content, dict) and {"columns", "data"} <= content.keys():
-        names = list(map(str, content["columns"]))
-        return [dict(zip(names, cells, strict=False)) for cells in content["data"]]
+        names, data = content["columns"], content["data"]
+        if isinstance(names, list) and isinstance(data, list):
+            names = list(map(str, names))
+            return [
+                dict(zip(names, row, strict=False)) if isinstance(row, list) else row
+                for row in data
+            ]
     values = list(content.values()) if isinstance(content, dict) else []
     if (
         len(values) == 1
@@ -201,8 +145,15 @@ def read_excel(path: Path) -> Table:
         ) from error
     try:
         with open_regular(path) as file:
-            book = load_workbook(file, read_only=True, data_only=True)
-            sheets = {sheet.title: _filled_rows(sheet) for sheet in book.worksheets}
+            on_disk = check_regular(path)
+            with zipfile.ZipFile(file) as archive:
+                xml = sum(info.file_size for info in archive.infolist())
+            check_memory(path, XML_RATIO * xml, on_disk)
+            book = load_workbook(file, read_only=True, data_only=True, keep_links=False)
+            cells = _CellCount(path, on_disk)
+            sheets = {sheet.title: _filled_rows(sheet, cells) for sheet in book.worksheets}
+    except MemoryLimitError:
+        raise
     except Exception as error:  # openpyxl raises many kinds on damaged files
         raise ValueError(f"{path}: cannot be read ({error}). Save it again.") from error
     filled = [title for title, rows in sheets.items() if rows]
@@ -210,6 +161,7 @@ def read_excel(path: Path) -> Table:
         raise ValueError(f"{path}: must contain rows; got none.")
     numbers, rows = list(sheets[filled[0]]), list(sheets[filled[0]].values())
     width = max(map(len, rows))
+    check_memory(path, 8 * width * len(rows), check_regular(path))
     rows = [(*row, *[None] * (width - len(row))) for row in rows]
     names, notes = list(map(str, range(1, width + 1))), [f"sheet {filled[0]!r}"]
     doubts = [f"sheet {filled[0]!r} was read, not {other!r}" for other in filled[1:]]
@@ -232,12 +184,28 @@ def read_excel(path: Path) -> Table:
     )
 
 
-def _filled_rows(sheet: Any) -> dict[int, tuple[Any, ...]]:
+class _CellCount:
+    """Counts what cells take, as many may share one text, or be empty before one far right."""
+
+    def __init__(self, path: Path, on_disk: int) -> None:
+        self._path, self._on_disk, self._n_bytes = path, on_disk, 0
+
+    def add(self, row: Sequence[Any]) -> None:
+        self._n_bytes += 8 * len(row) + sum(len(cell) for cell in row if isinstance(cell, str))
+        check_memory(self._path, self._n_bytes, self._on_disk)
+
+
+def _filled_rows(sheet: Any, count: _CellCount) -> dict[int, tuple[Any, ...]]:
     """Return the rows with cells by their number in Excel; cells of blanks are empty."""
     sheet.reset_dimensions()  # files of other programs may state wrong ones
     rows = {}
     for number, row in enumerate(sheet.iter_rows(values_only=True), 1):
+        if number > EXCEL_ROWS or len(row) > EXCEL_COLUMNS:
+            raise ValueError(
+                f"a sheet has at most {EXCEL_ROWS:,} rows and {EXCEL_COLUMNS:,} columns"
+            )
         cells = [None if isinstance(cell, str) and not cell.strip() else cell for cell in row]
         if any(cell is not None for cell in cells):
+            count.add(cells)
             rows[number] = tuple(cells)
     return rows

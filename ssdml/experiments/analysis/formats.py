@@ -1,8 +1,9 @@
-"""Format numbers for tables and reports."""
+"""Format numbers and text for tables and reports."""
 
 from __future__ import annotations
 
 import math
+import unicodedata
 
 from ssdml.experiments.analysis.statistics import Estimate
 
@@ -60,3 +61,33 @@ def duration(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{round(seconds) // 60} min {round(seconds) % 60} s"
+
+
+MARKS = "\n\t\u00ad\u200c\u200d\u200e\u200f"  # controls that texts of some languages need
+RIGHT_TO_LEFT = ("R", "AL", "AN")
+ISOLATE, END = "\u2068", "\u2069"
+
+
+def visible(text: str) -> str:
+    r"""Escape control characters, and isolate text that is written from right to left.
+
+    Names in files of others could otherwise hide, or turn around, what stands beside them.
+
+    Examples
+    --------
+    >>> visible("a\x1b[2Jb"), visible("cat\u202e.exe"), visible("Zürich 数字")
+    ('a\\x1b[2Jb', 'cat\\u202e.exe', 'Zürich 数字')
+    >>> ascii(visible("\u05d0b"))
+    "'\\u2068\\u05d0b\\u2069'"
+    """
+    shown = "".join(map(_escaped, text))
+    if any(unicodedata.bidirectional(c) in RIGHT_TO_LEFT for c in shown):
+        return f"{ISOLATE}{shown}{END}"
+    return shown
+
+
+def _escaped(character: str) -> str:
+    if character in MARKS or unicodedata.category(character)[0] != "C":
+        if character not in "\u2028\u2029":  # line separators
+            return character
+    return character.encode("unicode_escape").decode()

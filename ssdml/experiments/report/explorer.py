@@ -124,7 +124,7 @@ def make_explorer(
         kept = details[method]
         if kept.sample is not None:
             maps[method] = ClassMap(project(kept.sample), kept.sample, kept.class_names)
-            fingerprints.add(kept.config.get("data", ""))
+            fingerprints |= {kept.config["data"]} if "data" in kept.config else set()
         if kept.answers is not None:
             answers[method] = kept.answers
     loaded = thumbnails(fingerprints.pop()) if len(fingerprints) == 1 else None

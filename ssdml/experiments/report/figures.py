@@ -28,6 +28,7 @@ from ssdml.experiments.analysis.study import Ranking
 from ssdml.experiments.analysis.tables import HEADLINE, ScoreTable, headline_table
 from ssdml.experiments.runs.details import MapSample, MinedSample, RunDetails
 from ssdml.graphs.plotting import draw_on
+from ssdml.utils.parallel import one_blas_thread
 from ssdml.utils.typing import Array, Floats
 from ssdml.utils.validation import UNLABELED
 
@@ -414,7 +415,7 @@ def project(sample: MapSample) -> Floats:
     if rows.shape[1] == 1:  # LDA of two classes; PCA needs two columns
         rows = np.hstack([rows, np.zeros_like(rows)])
     perplexity = min(30.0, (len(sample.y) - 1) / 3)
-    with threadpool_limits(1):
+    with one_blas_thread(), threadpool_limits(1, "openmp"):
         tsne = TSNE(init="pca", perplexity=perplexity, random_state=0, n_jobs=1)
         points: Floats = tsne.fit_transform(rows)
     return points

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ssdml.experiments.analysis.formats import duration, interval, number, signed
+from ssdml.experiments.analysis.formats import duration, interval, number, signed, visible
 from ssdml.experiments.analysis.study import LEVEL, MARGIN, rank_over_datasets
 from ssdml.experiments.analysis.tables import ALL_SCORES, HEADLINE, conditions
 from ssdml.experiments.report.explorer import MAX_CLASSES
 from ssdml.experiments.report.figures import method_styles, ranking_picture
 from ssdml.experiments.report.lead import lead
 from ssdml.experiments.report.sections import Section, make_section
-from ssdml.experiments.runs.details import load_details
+from ssdml.experiments.runs.details import RunDetails, load_details
 from ssdml.experiments.runs.folder import read_folder
 from ssdml.experiments.runs.results import RESULTS, Row, budget_of, latest
-from ssdml.experiments.runs.thumbnails import load_thumbnails, thumbnails_path
+from ssdml.experiments.runs.thumbnails import Thumbnails, load_thumbnails, thumbnails_path
 from ssdml.utils.persistence import atomic_write
 
 if TYPE_CHECKING:
@@ -70,11 +71,11 @@ def read_sections(out: str | Path) -> list[Section]:
         If the folder has no finished run.
     """
     out = Path(out)
-    rows = latest(read_folder(out))
+    rows = [_visible_row(row) for row in latest(read_folder(out))]
     if not rows:
         raise ValueError(f"{out / RESULTS}: no run has finished. Run the comparison first.")
     hashes = [row["config_hash"] for row in rows]
-    details = {name: load_details(out / "details" / f"{name}.npz") for name in hashes}
+    details = {name: _visible_details(out / "details" / f"{name}.npz") for name in hashes}
     styles = method_styles(list(dict.fromkeys(row["method"] for row in rows)))
     sections: list[Section] = []
     for group in conditions(rows):
@@ -85,11 +86,37 @@ def read_sections(out: str | Path) -> list[Section]:
                 group,
                 details,
                 all_rows=[row for row in rows if row["dataset"] == name] if is_first else [],
-                thumbnails=lambda data: load_thumbnails(thumbnails_path(out, data)),
+                thumbnails=lambda data: _visible_thumbnails(thumbnails_path(out, data)),
                 styles=styles,
             )
         )
     return sections
+
+
+# Names and texts may come from others' files: no control character reaches the page.
+
+
+def _visible_row(row: Row) -> Row:
+    changes = {name: visible(row[name]) for name in ("dataset", "method")}
+    versions = {visible(name): visible(str(version)) for name, version in row["versions"].items()}
+    error = row["error"] and visible(row["error"])
+    return row | changes | {"versions": versions, "error": error}  # type: ignore[return-value]
+
+
+def _visible_details(path: Path) -> RunDetails | None:
+    found = load_details(path)
+    if found is None:
+        return None
+    return replace(
+        found,
+        class_names=list(map(visible, found.class_names)),
+        warnings=list(map(visible, found.warnings)),
+    )
+
+
+def _visible_thumbnails(path: Path) -> Thumbnails | None:
+    found = load_thumbnails(path)
+    return found and replace(found, texts=list(map(visible, found.texts)))
 
 
 def render_report(sections: Sequence[Section]) -> str:

@@ -23,6 +23,7 @@ from ssdml.graphs.neighbors.knn import nearest_rows
 from ssdml.graphs.plotting import Neighborhood, neighborhood
 from ssdml.graphs.propagation.class_masses import ClassMasses
 from ssdml.graphs.triplets import Triplets, affinity_lookup
+from ssdml.utils.files import parse_json, read_npz
 from ssdml.utils.linalg import graph_rows
 from ssdml.utils.persistence import atomic_write
 from ssdml.utils.typing import Array, Ints
@@ -207,22 +208,70 @@ def save_details(path: Path, details: RunDetails) -> None:
 
 
 def load_details(path: Path) -> RunDetails | None:
-    """Read what :func:`save_details` wrote; None if there is no file."""
-    if not path.is_file():
+    """Read what :func:`save_details` wrote; None if there is no file.
+
+    Raises ValueError, naming the file, if it is damaged.
+    """
+    if not path.exists():
         return None
-    with np.load(path, allow_pickle=False) as stored:
-        meta = json.loads(str(stored["meta"]))
-        sample = answers = mined = None
-        if "embedding" in stored:
-            sample = MapSample(stored["embedding"], stored["y"], stored["is_labeled"])
-        if "neighbors" in stored:
-            answers = _load_answers(stored)
-        if "mined_rows" in stored:
-            fields: Any = {name: stored[f"mined_{name}"] for name in Neighborhood._fields}
-            fields["n_neighbors"] = int(fields["n_neighbors"])
-            n_triplets = int(stored["mined_n_triplets"])
-            mined = MinedSample(Neighborhood(**fields), stored["mined_y"], n_triplets)
+    stored = read_npz(path)
+    try:
+        details = _from_arrays(stored)
+        _check(details)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{path}: not the details of a run ({type(error).__name__}: {error}). Delete it; the "
+            "report then lacks them."
+        ) from error
+    return details
+
+
+def _from_arrays(stored: dict[str, Array]) -> RunDetails:
+    meta = parse_json(str(stored["meta"]))
+    sample = answers = mined = None
+    if "embedding" in stored:
+        sample = MapSample(stored["embedding"], stored["y"], stored["is_labeled"])
+    if "neighbors" in stored:
+        answers = _load_answers(stored)
+    if "mined_rows" in stored:
+        fields: Any = {name: stored[f"mined_{name}"] for name in Neighborhood._fields}
+        fields["n_neighbors"] = int(fields["n_neighbors"])
+        n_triplets = int(stored["mined_n_triplets"])
+        mined = MinedSample(Neighborhood(**fields), stored["mined_y"], n_triplets)
     return RunDetails(**meta, sample=sample, answers=answers, mined=mined)
+
+
+def _check(details: RunDetails) -> None:
+    """Raise ValueError, LookupError or TypeError unless the parts fit together."""
+    config = details.config
+    texts = [*details.warnings, *details.class_names]
+    texts += [config["parameters"]["class"], config.get("data", "")]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("warnings, names and fingerprints must be text")
+    n_classes, sample, answers = len(details.class_names), details.sample, details.answers
+    if sample is not None:
+        n, n_test = len(sample.embedding), int((~sample.is_labeled).sum())
+        if sample.embedding.ndim != 2 or not sample.y.shape == sample.is_labeled.shape == (n,):
+            raise ValueError("the map must have one class and one mark per sample")
+        if not np.isfinite(sample.embedding).all():
+            raise ValueError("the map must be finite")
+        _check_range("classes", sample.y, UNLABELED, n_classes)
+        if answers is not None:
+            if answers.rows.shape != (n,) or len(answers.neighbors) != n_test:
+                raise ValueError("there must be one row per sample, and its neighbors")
+            _check_range("neighbors", answers.neighbors, 0, n_test)
+    if answers is not None and answers.confusion is not None and answers.predictions is not None:
+        for classes in (*answers.confusion[:2], answers.predictions.classes):
+            _check_range("classes", classes, 0, n_classes)
+    if details.mined is not None:
+        _check_range("classes", details.mined.y, UNLABELED, n_classes)
+
+
+def _check_range(name: str, values: Array, least: int, end: int) -> None:
+    if values.dtype.kind not in "iu" or (
+        values.size and not least <= values.min() <= values.max() < end
+    ):
+        raise ValueError(f"{name} must be integers from {least} to {end - 1}")
 
 
 def _load_answers(stored: Any) -> Answers:

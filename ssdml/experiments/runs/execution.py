@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +18,7 @@ from ssdml.datasets.base import Dataset
 from ssdml.experiments.runs.details import RunDetails
 from ssdml.experiments.runs.grid import Run
 from ssdml.experiments.runs.job import Outcome, failed_row, run_one
-from ssdml.utils.parallel import limited_threads
+from ssdml.utils.parallel import leave_with_parent, limited_threads
 
 WAIT = 30  # seconds for the scheduler, and for its workers
 KILLED = (
@@ -84,9 +85,10 @@ def _worker_death(on_cluster: bool) -> type[Exception]:
 
 
 def _parallel(dataset: Dataset, runs: Iterable[Run], n_jobs: int | None) -> Iterator[Outcome]:
+    own = {} if n_jobs is None else {"initializer": leave_with_parent, "initargs": (os.getpid(),)}
     # One run per worker is dispatched, no more: another process on the folder may do the others.
     parallel = Parallel(
-        n_jobs, return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1
+        n_jobs, return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1, **own
     )
     yield from parallel(delayed(run_in_worker)(dataset, run) for run in runs)
 

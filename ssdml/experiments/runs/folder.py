@@ -37,6 +37,7 @@ from ssdml.experiments.runs.results import (
     read_rows,
     write_rows,
 )
+from ssdml.utils.files import parse_json, read_regular
 from ssdml.utils.persistence import atomic_write
 
 RUNS, SPLITS = "runs", "splits"
@@ -56,7 +57,13 @@ def read_folder(out: Path) -> list[Row]:
     files = sorted((out / RUNS).glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
     listed = [] if files and not (out / RESULTS).exists() else read_rows(out / RESULTS)
     rows = _by_hash(listed)
-    rows |= {path.stem: parse_row(path.read_bytes(), str(path)) for path in files}
+    for path in files:
+        row = parse_row(read_regular(path), str(path))
+        if row["config_hash"] != path.stem:
+            raise ValueError(
+                f"{path}: holds another run, {row['config_hash']}. Delete it and resume."
+            )
+        rows[path.stem] = row
     return list(rows.values())
 
 
@@ -214,6 +221,16 @@ def _save_titles(folder: Path, runs: list[Run]) -> None:
         unfinished.write_text(text + "\n", encoding="utf-8")
 
 
+def _read_titles(path: Path) -> dict[str, str]:
+    try:
+        titles = parse_json(read_regular(path))
+    except ValueError as error:
+        raise ValueError(f"{path}: damaged ({error}). Delete it.") from error
+    if not isinstance(titles, dict) or not all(isinstance(t, str) for t in titles.values()):
+        raise ValueError(f"{path}: must hold the titles of runs. Delete it.")
+    return titles
+
+
 class Mark(NamedTuple):
     """Note that a process has begun a run; it stays if the process is killed."""
 
@@ -229,14 +246,15 @@ class Mark(NamedTuple):
             return True
         try:
             began = psutil.Process(self.pid).create_time()
-        except psutil.NoSuchProcess:
+        except (psutil.NoSuchProcess, ValueError, OverflowError):
             return False
         return bool(began <= self.since + 1)  # a later process may have the same number
 
 
 def _read_mark(path: Path) -> Mark | None:
     with suppress(OSError, ValueError, TypeError):  # none, or just being written
-        return Mark(*json.loads(path.read_text(encoding="utf-8")))
+        title, host, pid, since = parse_json(read_regular(path))
+        return Mark(str(title), str(host), int(pid), float(since))
     return None
 
 
@@ -272,7 +290,7 @@ def read_status(out: Path) -> Status:
     seen = {row["config_hash"] for row in rows} | running.keys()
     requested: dict[str, str] = {}
     for path in sorted((out / REQUESTED).glob("*.json")):
-        requested |= json.loads(path.read_text(encoding="utf-8"))
+        requested |= _read_titles(path)
     return Status(
         done=[row for row in rows if row["status"] == OK],
         left_out=[row for row in rows if row["status"] == LEFT_OUT],

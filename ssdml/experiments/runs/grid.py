@@ -8,17 +8,19 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 
-from ssdml.datasets.base import Dataset
+from ssdml.datasets.base import Dataset, is_unicode
 from ssdml.datasets.budgets import Budget
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.datasets.splits import LabelScarceSplit, label_scarce_split
 from ssdml.experiments.methods.base import Factory
 
 NOT_IN_THE_CONFIG = ("n_jobs", "verbose")  # they do not change a result
+FILE = "weights"  # a parameter that is a path
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +66,9 @@ def make_runs(
     for name, given in (("methods", methods), ("labels", labels_per_class), ("seeds", seeds)):
         if not len(given):
             raise ValueError(f"compare: {name} must name at least one; got none.")
+    wrong = [name for name in methods if not is_unicode(name)]
+    if wrong:
+        raise ValueError(f"compare: names of methods must be text in UTF-8; got {wrong[0]!a}.")
     data = _fingerprint(dataset)
     budgets = {n if isinstance(n, Budget) else Budget(n) for n in labels_per_class}
     runs = []
@@ -106,11 +111,16 @@ def _parameters(model: Any) -> dict[str, Any]:
     parameters = model.get_params() if hasattr(model, "get_params") else {}
     more = {"fingerprint": model.fingerprint()} if hasattr(model, "fingerprint") else {}
     known = {
-        name: _plain(value)
+        name: _file_name(value) if name.split("__")[-1] == FILE else _plain(value)
         for name, value in parameters.items()
         if name.split("__")[-1] not in NOT_IN_THE_CONFIG
     }
     return {"class": type(model).__name__} | more | known
+
+
+def _file_name(path: Any) -> str | None:
+    """Name of a file that the fingerprint identifies: its folder is of this machine."""
+    return None if path is None else PurePath(path).name
 
 
 def _plain(value: Any) -> Any:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from ssdml.datasets.budgets import Budget
+from ssdml.utils.files import parse_json, read_regular
 from ssdml.utils.persistence import atomic_write
 
 RESULTS = "results.jsonl"
-OPTIONAL = ("budget", "predicted")  # of a row
 RESUME = "Finished runs are kept: free some space and repeat the command with --resume."
 OK, FAILED, LEFT_OUT = "ok", "failed", "left out"  # the status of a run
 
@@ -47,6 +48,16 @@ class Row(TypedDict):
     predicted: NotRequired[bool]
 
 
+KINDS: dict[str, Any] = {
+    **dict.fromkeys(("dataset", "method", "config_hash", "status"), str),
+    **dict.fromkeys(("seed", "labels_per_class", "n_train", "n_labeled", "n_test"), int),
+    **dict.fromkeys(("scores", "seconds", "versions"), dict),
+    "peak_rss_mb": int | float,
+    "error": str | None,
+}
+FILE_NAME = re.compile(r"(?!\.+$)[^/\\:\0]+")
+
+
 def budget_of(row: Row) -> Budget:
     """Budget that drew the labels of a run."""
     return Budget(**row["budget"]) if "budget" in row else Budget(row["labels_per_class"])
@@ -64,7 +75,7 @@ def read_rows(path: Path) -> list[Row]:
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file; `ssdml compare` writes it.")
-    *lines, rest = path.read_bytes().split(b"\n")
+    *lines, rest = read_regular(path).split(b"\n")
     if rest:
         warnings.warn(
             f"{path}: the last line is incomplete, and its run is skipped; repeat the comparison "
@@ -81,26 +92,39 @@ def write_rows(path: Path, rows: Iterable[Row]) -> None:
         unfinished.write_text("".join(lines), encoding="utf-8")
 
 
+def _is_number(value: Any) -> bool:
+    """Whether a number can be a float; early versions wrote NaN for scores."""
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) < 2**63)
+
+
 def parse_row(text: str | bytes, where: str) -> Row:
     """Read and check a row from JSON; errors name ``where`` it is."""
     try:
-        row: Any = json.loads(text)
+        row: Any = parse_json(text)
     except ValueError as error:
         raise ValueError(f"{where}: not JSON ({error}). Delete it and resume.") from error
-    for name in Row.__annotations__:
-        if name not in OPTIONAL and (not isinstance(row, dict) or name not in row):
+    for name, kinds in KINDS.items():
+        if not isinstance(row, dict) or name not in row or not isinstance(row[name], kinds):
+            has = "a wrong" if isinstance(row, dict) and name in row else "no"
             raise ValueError(
-                f"{where}: not a run, it has no {name!r}. Delete it and resume; if another version "
-                "of ssdml wrote it, use another folder."
+                f"{where}: not a run, it has {has} {name!r}. Delete it and resume; if another "
+                "version of ssdml wrote it, use another folder."
             )
+    for name in ("scores", "seconds"):
+        if not all(_is_number(number) for number in row[name].values()):
+            raise ValueError(f"{where}: {name} must be finite numbers. Delete it and resume.")
+    if not FILE_NAME.fullmatch(row["config_hash"]):
+        raise ValueError(f"{where}: its config_hash must be a name. Delete it and resume.")
+    if not all(map(math.isfinite, row["seconds"].values())):
+        raise ValueError(f"{where}: seconds must be finite numbers. Delete it and resume.")
     parsed: Row = row
     undefined = [name for name, score in parsed["scores"].items() if not math.isfinite(score)]
     if undefined:  # of an early version
-        error = f"ValueError: scores must be finite; got NaN for {', '.join(undefined)}"
-        parsed |= {"status": FAILED, "scores": {}, "error": error}
+        reason = f"ValueError: scores must be finite; got NaN for {', '.join(undefined)}"
+        parsed |= {"status": FAILED, "scores": {}, "error": reason}
     try:
         budget_of(parsed)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(
             f"{where}: this version does not know its budget ({error}). Use another folder."
         ) from error

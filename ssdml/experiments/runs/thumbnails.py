@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from ssdml.datasets.image_files import ImageFiles
 from ssdml.experiments.runs.details import map_rows
 from ssdml.experiments.runs.grid import Run
 from ssdml.experiments.runs.results import RESUME
+from ssdml.utils.files import read_npz
 from ssdml.utils.persistence import atomic_write
 from ssdml.utils.typing import Ints
 
@@ -80,6 +82,8 @@ def update_thumbnails(out: Path, dataset: Dataset, runs: Sequence[Run]) -> None:
 
 def thumbnails_path(out: Path, data: str) -> Path:
     """File of the thumbnails of a data set, by its fingerprint."""
+    if not re.fullmatch("[0-9a-f]{16,}", data):
+        raise ValueError(f"{out}: the fingerprint of data must be hexadecimal; got {data!r}.")
     return out / THUMBNAILS / f"{data[:16]}.npz"
 
 
@@ -95,18 +99,31 @@ def save_thumbnails(path: Path, thumbnails: Thumbnails) -> None:
 
 
 def load_thumbnails(path: Path) -> Thumbnails | None:
-    """Read what :func:`save_thumbnails` wrote; None if there is no file."""
-    if not path.is_file():
+    """Read what :func:`save_thumbnails` wrote; None if there is no file.
+
+    Raises ValueError, naming the file, if it is damaged.
+    """
+    if not path.exists():
         return None
-    with np.load(path, allow_pickle=False) as stored:
-        height, width = stored["size"].tolist()
+    stored = read_npz(path)
+    try:
+        rows, texts = stored["rows"], stored["texts"].tolist()
+        height, width = map(int, stored["size"].tolist())
+        is_whole = rows.ndim == 1 and rows.dtype.kind in "iu" and (np.diff(rows) > 0).all()
+        if not is_whole or (texts and len(texts) != len(rows)):
+            raise ValueError("rows must be ascending integers, each with its text")
         return Thumbnails(
-            rows=stored["rows"],
-            texts=stored["texts"].tolist(),
+            rows=rows,
+            texts=[str(text) for text in texts],
             sheet=stored["sheet"].tobytes(),
             size=(height, width),
             n_columns=int(stored["n_columns"]),
         )
+    except (ValueError, LookupError, TypeError) as error:
+        raise ValueError(
+            f"{path}: not the thumbnails of a data set ({type(error).__name__}: {error}). Delete "
+            "it; the comparison makes it again."
+        ) from error
 
 
 def _images(dataset: Dataset, rows: Ints) -> list[Image] | None:

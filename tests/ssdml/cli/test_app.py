@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import ssdml
+from ssdml.cli.app import terminating_as_interrupt
 from ssdml.experiments import METHODS
 
 COMMANDS = "demo compare study status report plan fit transform evaluate datasets".split()
@@ -166,7 +169,11 @@ def test_ctrl_c_names_what_is_kept(run, data, tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends a signal of POSIX")
-def test_interrupt_signal_exits_with_130(data, tmp_path):
+@pytest.mark.parametrize(
+    ("number", "status", "word"),
+    [(signal.SIGINT, 130, "Interrupted"), (signal.SIGTERM, 143, "Terminated")],
+)
+def test_signal_ends_with_its_status(data, tmp_path, number, status, word):
     command = [sys.executable, "-c", "from ssdml.cli.app import main; main()", "compare"]
     command += ["--dataset", data, "--methods", "input", "--seeds", "200", "--out", tmp_path / "o"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
@@ -174,11 +181,26 @@ def test_interrupt_signal_exits_with_130(data, tmp_path):
         while not (results.exists() and results.stat().st_size):
             assert process.poll() is None
             time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         message = process.stderr.read()
-    assert process.returncode == 130
+    assert process.returncode == status
     assert "Traceback" not in message
-    assert "kept" in message
+    assert re.search(rf"{word}\. \d+ finished runs? .* kept", message)
+    assert not list((tmp_path / "o" / "runs").glob("*.running"))
+
+
+def test_handler_of_termination_is_restored_and_needs_the_main_thread():
+    before = signal.getsignal(signal.SIGTERM)
+    with terminating_as_interrupt():
+        assert signal.getsignal(signal.SIGTERM) is not before
+    assert signal.getsignal(signal.SIGTERM) is before
+
+    def elsewhere():
+        with terminating_as_interrupt() as received:
+            return received, signal.getsignal(signal.SIGTERM)
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(elsewhere).result() == ([], before)
 
 
 def test_full_disk_names_the_file(run, data, tmp_path, monkeypatch):
@@ -236,3 +258,11 @@ def test_datasets_lists_found_and_missing_data(run, tmp_path, monkeypatch):
     assert max(map(len, lines)) <= max(150, 60 + len(str(tmp_path)))
     told = f"Looked in {tmp_path / 'data'}, {tmp_path / 'ssdml'} (no such folder). Put missing "
     assert shown.stderr.startswith(told)
+
+
+def test_control_characters_do_not_reach_the_terminal(run, tmp_path):
+    name = "red\x1b[31m\u202etxt.npy"
+    shown = run("report", tmp_path / name)
+    assert shown.exit_code == 1
+    assert r"red\x1b[31m\u202etxt.npy" in shown.stderr
+    assert not {"\x1b", "\u202e"} & set(shown.stderr)

@@ -166,6 +166,50 @@ def test_wrong_checksum_is_named(tmp_path):
         load_dataset("mnist", data_dir=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{digest}  {name}", None),
+        ("{digest} *{name}", None),  # of sha256sum -b
+        ("{upper}  {name}", None),
+        ("# a comment", None),
+        ("{other}  {name}", "damaged; its SHA-256 is"),
+        ("{other} *{name}", "damaged; its SHA-256 is"),
+        ("{digest} {name}", r"SHA256SUMS, line 1: must be a SHA-256 and a name; got"),
+        ("SHA256 ({name}) = {digest}", r"SHA256SUMS, line 1: must be a SHA-256 and a name"),
+        ("\udcff", r"SHA256SUMS: must be text in UTF-8"),
+    ],
+)
+def test_lines_of_checksums_are_understood_or_errors(tmp_path, line, message):
+    write_mnist(tmp_path)
+    path = tmp_path / "MNIST/raw/train-labels-idx1-ubyte.gz"
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    name = path.relative_to(tmp_path)
+    line = line.format(digest=digest, upper=digest.upper(), other="0" * 64, name=name)
+    (tmp_path / "SHA256SUMS").write_bytes(f"{line}\n".encode(errors="surrogateescape"))
+    if message is None:
+        assert len(load_dataset("mnist", data_dir=tmp_path).y) == 5
+    else:
+        with pytest.raises(ValueError, match=message):
+            load_dataset("mnist", data_dir=tmp_path)
+
+
+def test_numbers_that_float32_cannot_hold_are_refused(tmp_path):
+    np.savez(tmp_path / "x.npz", X=np.array([[1.0], [1e300]]), y=[0, 1])
+    with pytest.raises(
+        ValueError, match=r"x\.npz.*must be below 3\.4e38.* 1e\+300 in row 1\. Scale"
+    ):
+        load_dataset(tmp_path / "x.npz")
+
+
+def test_one_long_label_among_many_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("SSDML_MAX_GB", "0.01")
+    path = tmp_path / "x.csv"
+    path.write_text("a,label\n" + "1,b\n" * 5000 + f"2,{'z' * 20_000}\n")
+    with pytest.raises(ValueError, match=r"x\.csv: takes 0\.4 GB in memory"):
+        load_dataset(path)
+
+
 def test_status_lists_found_and_missing_data_sets(tmp_path):
     write_mnist(tmp_path)
     status = {entry.name: entry for entry in dataset_status(data_dir=tmp_path)}

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from ssdml.losses.angular import batch_angular_loss, batch_triplets
-from ssdml.utils.torch_tools import seeded
+from ssdml.networks.randomness import SeededDraws
 from tests.losses import same_on_two_threads
 
 
@@ -78,7 +78,7 @@ def test_gradients_are_equal_on_two_threads():
 
     def gradient():
         rows = start.clone().requires_grad_()
-        with seeded(0, "cpu"):
+        with SeededDraws(0):
             loss = batch_angular_loss(functional.normalize(rows, dim=1), labels, 40.0, 5)
         return torch.autograd.grad(loss, rows)[0]
 

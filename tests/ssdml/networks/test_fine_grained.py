@@ -159,6 +159,16 @@ def test_loading_weights_runs_no_code(tmp_path, weights):
 
 
 @pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("suffix", ["pth", "safetensors"])
+@pytest.mark.parametrize("content", [b"", b"PK\3\4", b"\xff" * 40, b'\x08\0\0\0\0\0\0\0{"a": {}'])
+def test_damaged_weights_are_named(tmp_path, suffix, content):
+    path = tmp_path / f"small.{suffix}"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"weights: .*small\.{suffix} must be a state dict"):
+        fine_grained_backbone("small", weights=path)
+
+
+@pytest.mark.usefixtures("small")
 def test_missing_weights_are_not_downloaded(tmp_path):
     with pytest.raises(
         FileNotFoundError, match=r"no\.pth must exist; nothing is downloaded\. Put a"

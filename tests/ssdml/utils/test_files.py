@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import socket
+import struct
+import zipfile
+from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ssdml.utils.files import (
     VARIABLE,
     check_inside,
     check_memory,
+    check_npy,
     check_regular,
     open_regular,
+    parse_json,
+    read_npz,
     read_regular,
 )
 
@@ -127,3 +136,98 @@ def test_a_wrong_limit_is_named(monkeypatch, given):
     monkeypatch.setenv(VARIABLE, given)
     with pytest.raises(ValueError, match=rf"SSDML_MAX_GB must be a number .*; got '{given}'"):
         check_memory(Path("x"), 1, 1)
+
+
+ARRAYS = {
+    "floats": np.arange(6.0).reshape(2, 3),
+    "columns": np.asfortranarray(np.arange(6).reshape(2, 3)),
+    "none": np.zeros((0, 3)),
+    "one": np.array(2.5),
+    "text": np.array(["a", "ß"]),
+    "flags": np.array([True, False]),
+}
+
+
+def npy(header, content=b"", version=1):
+    """A .npy file with any header."""
+    text = header.encode() + b"\n"
+    size = struct.pack("<H" if version == 1 else "<I", len(text))
+    return b"\x93NUMPY" + bytes([version, 0]) + size + text + content
+
+
+def described(shape, descr="'<f8'"):
+    return f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}"
+
+
+HEADERS = {
+    "nothing": b"",
+    "another file": b"%PDF-1.7",
+    "a huge shape": npy(described("(1000000000, 1000)"), bytes(8)),
+    "an endless shape": npy(described("(" + "10**9," * 3 + ")"), bytes(8)),
+    "a negative shape": npy(described("(-1,)"), bytes(8)),
+    "a short file": npy(described("(2,)"), bytes(8)),
+    "a long file": npy(described("(1,)"), bytes(9)),
+    "objects": npy(described("(1,)", "'|O'"), bytes(8)),
+    "objects in a structure": npy(described("(1,)", "[('a', '|O')]"), bytes(8)),
+    "an unknown dtype": npy(described("(1,)", "'<q99'"), bytes(8)),
+    "open brackets": npy("{" * 200),
+    "open string": npy("{'descr"),
+    "deep brackets": npy("(" * 9000 + ")" * 900),
+    "no dictionary": npy("[1, 2]"),
+    "missing keys": npy("{'descr': '<f8'}"),
+    "code": npy("__import__('os').mkdir('pwned')"),
+    "a later version": npy(described("(1,)"), bytes(8), version=9),
+    "a long header": npy(described("(1,)") + " " * 20_000, bytes(8), version=2),
+    "zero bytes": npy("\0" * 60),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_of_numpy_pass(tmp_path, name):
+    np.save(tmp_path / "x.npy", ARRAYS[name])
+    check_npy(tmp_path / "x.npy")
+    np.savez_compressed(tmp_path / "x.npz", **ARRAYS)
+    np.testing.assert_array_equal(read_npz(tmp_path / "x.npz")[name], ARRAYS[name])
+    assert list(read_npz(tmp_path / "x.npz", [name, "other"])) == [name]
+
+
+@pytest.mark.parametrize("case", HEADERS)
+def test_damaged_header_is_refused_by_name(tmp_path, case):
+    path = tmp_path / "x.npy"
+    path.write_bytes(HEADERS[case])
+    with pytest.raises(ValueError, match=re.escape(f"{path}: cannot be read (")):
+        check_npy(path)
+    path = tmp_path / "x.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.npy", HEADERS[case])
+    with pytest.raises(ValueError, match=re.escape(f"{path}: x cannot be read (")):
+        read_npz(path)
+
+
+def test_npz_is_refused_by_its_size(tmp_path):
+    path = tmp_path / "x.npz"
+    np.savez_compressed(path, x=np.zeros(3))
+    content = bytearray(path.read_bytes())
+    size = content.index(b"PK\1\2") + 24
+    content[size : size + 4] = struct.pack("<I", 3 * 10**9)
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"x\.npz: takes 3\.0 GB in memory"):
+        read_npz(path)
+
+
+@pytest.mark.parametrize("flip", range(0, 400, 7))
+def test_npz_with_a_turned_byte_is_refused_or_whole(tmp_path, flip):
+    path, buffer = tmp_path / "x.npz", io.BytesIO()
+    np.savez_compressed(buffer, x=np.arange(50))
+    content = bytearray(buffer.getvalue())
+    content[flip % len(content)] ^= 0xFF
+    path.write_bytes(content)
+    with suppress(ValueError):
+        found = read_npz(path)
+        assert not found or np.array_equal(found["x"], np.arange(50))
+
+
+@pytest.mark.parametrize("text", [b"[" * 10**5, b"{", b"\xff", b"", b"9" * 5000])
+def test_damaged_json_is_a_value_error(text):
+    with pytest.raises(ValueError):
+        parse_json(text)

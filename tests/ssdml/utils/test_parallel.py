@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import subprocess
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import joblib
 import numpy as np
+import psutil
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from ssdml.graphs import knn_graph
-from ssdml.utils.parallel import count_threads, row_blocks, threads
+from ssdml.utils.parallel import SharedSetting, count_threads, row_blocks, threads
 
 
 @pytest.mark.parametrize("step", [0, 1, 2, 5, 6])
@@ -88,3 +93,78 @@ def test_blas_limit_ends_with_living_threads():
             assert shared_blas_threads() <= {3}
         with threadpool_limits(2, "blas"):
             assert shared_blas_threads() <= {2}
+
+
+def counted(events):
+    def make():
+        events.append("made")
+        return lambda: events.append("restored")
+
+    return SharedSetting(make)
+
+
+def test_a_shared_setting_is_made_and_restored_once():
+    events = []
+    setting = counted(events)
+    with setting():
+        with setting(), setting():
+            assert events == ["made"]
+    assert events == ["made", "restored"]
+    with pytest.raises(KeyError), setting():
+        raise KeyError
+    assert events == ["made", "restored"] * 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_fork_is_not_locked_by_the_threads_of_its_parent():
+    """Another thread holds the setting, and its lock, when the process is forked."""
+    events = []
+    setting = counted(events)
+    setting._lock.acquire()
+    setting._n_users = 1
+    setting._restore = lambda: events.append("restored")
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            with setting():
+                pass
+            status = 0 if events == ["restored"] else 2
+        finally:
+            os._exit(status)
+    deadline = time.monotonic() + 30
+    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+        if time.monotonic() > deadline:
+            os.kill(child, 9)
+            pytest.fail("the fork waits for a thread that it does not have")
+        time.sleep(0.01)
+    assert os.waitstatus_to_exitcode(ended[1]) == 0
+
+
+ORPHANS = """
+import os, sys, time
+from joblib import Parallel, delayed
+from ssdml.utils.parallel import leave_with_parent
+
+def work(i):
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+
+Parallel(2, initializer=leave_with_parent, initargs=(os.getpid(),))(
+    delayed(work)(i) for i in range(2)
+)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="kills as POSIX does")
+def test_workers_end_soon_after_their_parent_is_killed():
+    command = [sys.executable, "-c", ORPHANS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        workers = [psutil.Process(int(process.stdout.readline())) for _ in range(2)]
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        process.stdout.close()
+    _, alive = psutil.wait_procs({*workers, *children}, timeout=20)
+    for one in alive:
+        one.kill()
+    assert not alive

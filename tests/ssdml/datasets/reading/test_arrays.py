@@ -193,7 +193,7 @@ def test_npy_with_wrong_magic_raises(tmp_path):
     np.save(tmp_path / "y.npy", Y)
     path = tmp_path / "X.npy"
     path.write_text("0.5,1\n2,-3\n")
-    begins = r"X\.npy: cannot be read \(not written by np\.save: it begins with"
+    begins = r"X\.npy: cannot be read \(the magic string is not correct.* got"
     with pytest.raises(ValueError, match=rf"{begins} b'0\.5,1\\n'\)\. Save plain arrays"):
         read_npy_pair(path)
     np.savez(tmp_path / "several.npz", X=X)
@@ -218,3 +218,29 @@ def test_folder_of_training_and_test_pairs(tmp_path):
         ValueError, match=r"train_text\.txt: must contain 2 lines, one per row; got 1"
     ):
         read_npy_folder(tmp_path)
+
+
+def test_npz_that_would_take_too_much_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("SSDML_MAX_GB", "0.001")
+    path = tmp_path / "items.npz"
+    np.savez_compressed(path, X=np.zeros((10**5, 3)), y=np.zeros(10**5))
+    with pytest.raises(ValueError, match=r"items\.npz: takes 0\.0 GB in memory"):
+        read_npz(path)
+
+
+def test_parts_of_two_shapes_are_named(tmp_path):
+    np.savez(tmp_path / "items.npz", X_train=X, y_train=Y, X_test=X[:, :1], y_test=Y)
+    with pytest.raises(ValueError, match=r"items\.npz: training and test samples must have one"):
+        read_npz(tmp_path / "items.npz")
+    texts = np.array(["a", "b", "c"])
+    np.savez(tmp_path / "texts.npz", X_train=texts, y_train=Y, X_test=texts, y_test=Y)
+    assert read_npz(tmp_path / "texts.npz").texts.tolist() == [*"abcabc"]
+
+
+def test_link_out_of_a_folder_of_arrays_is_refused(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    np.save(tmp_path / "secret.npy", X)
+    (folder / "train_X.npy").symlink_to(tmp_path / "secret.npy")
+    with pytest.raises(ValueError, match=r"links must stay inside the folder; 'train_X\.npy'"):
+        read_npy_folder(folder)

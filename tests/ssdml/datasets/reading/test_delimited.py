@@ -192,3 +192,16 @@ def test_wide_files_equal_pandas(read, rng):
     table = read_delimited(path)
     found = np.stack([table.columns[name].cast(pa.float64()) for name in map(str, range(50))], 1)
     np.testing.assert_array_equal(found, frame.iloc[:, :50])
+
+
+@pytest.mark.parametrize("content", ["sep=,\n", 'sep="\n1"2\n', "\n" * 10**5])
+def test_odd_beginnings_are_read_or_refused(tmp_path, content):
+    path = tmp_path / "t.csv"
+    path.write_text(content)
+    if "1" in content:
+        assert len(read_delimited(path)) == 2
+    else:
+        with pytest.raises(ValueError, match=r"t\.csv: must contain rows"):
+            read_delimited(path)
+    path.write_text("\n" * 10**5 + "a,label\n1,x\n2,y\n")
+    assert read_delimited(path).columns.column_names == ["a", "label"]

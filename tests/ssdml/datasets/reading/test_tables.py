@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+import zipfile
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from pyarrow import orc, parquet
+from pyarrow import parquet
 
 from ssdml.datasets.reading.tables import read_table, table_suffix
 
@@ -30,7 +31,6 @@ def rows(path):
         ("t.feather", FRAME.to_feather),
         ("t.arrow", pl.DataFrame(FRAME).write_ipc),
         ("t.ipc", pl.DataFrame(FRAME).write_ipc_stream),
-        ("t.orc", lambda path: orc.write_table(pa.table(FRAME), path)),
         ("t.jsonl", lambda path: FRAME.to_json(path, orient="records", lines=True)),
         ("t.ndjson", pl.DataFrame(FRAME).write_ndjson),
         ("t.jsonl.gz", lambda path: FRAME.to_json(path, orient="records", lines=True)),
@@ -116,11 +116,20 @@ def test_values_of_two_types_become_text_unless_they_merge(tmp_path):
         ("t.json", '{"a":\n 1', r"t\.json, line 2: must be JSON"),
         ("t.json", "[" * 10_000, r"must be JSON"),
         ("t.json", "7", "must be a list of objects, or an object of columns of one length"),
+        (
+            "t.json",
+            '{"columns": 5, "data": 7}',
+            "must be a list of objects, or an object of columns",
+        ),
+        (
+            "t.json",
+            '{"columns": ["a"], "data": [7]}',
+            "row 0: must be an object of columns and values",
+        ),
         ("t.json", '{"a": [1], "b": [1, 2]}', "must be a list of objects, or an object of columns"),
         ("t.parquet", "PAR1", r"t\.parquet: cannot be read"),
         ("t.feather", "PAR1", r"t\.feather: cannot be read"),
         ("t.arrow", "ARROW1", r"t\.arrow: cannot be read"),
-        ("t.orc", "ORC", r"t\.orc: cannot be read"),
         ("t.xlsx", "PK", r"t\.xlsx: cannot be read"),
     ],
 )
@@ -183,3 +192,44 @@ def test_missing_openpyxl_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(ImportError, match=r"needs openpyxl: pip install 'ssdml\[excel\]'"):
         read_table(tmp_path / "t.xlsx")
+
+
+def xlsx(path, sheet):
+    """A workbook of one sheet, from its XML."""
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    FRAME.to_excel(path, index=False)
+    with zipfile.ZipFile(path) as archive:
+        content = {name: archive.read(name) for name in archive.namelist()}
+    content["xl/worksheets/sheet1.xml"] = (
+        f'<worksheet xmlns="{main}"><sheetData>{sheet}</sheetData></worksheet>'.encode()
+    )
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, part in content.items():
+            archive.writestr(name, part)
+
+
+@pytest.mark.parametrize(
+    ("sheet", "message"),
+    [
+        (
+            "".join(f'<row r="{i}"><c r="XFD{i}"><v>1</v></c></row>' for i in range(1, 99)),
+            "takes .* GB in memory",
+        ),
+        (" " * 10**7, "takes .* GB in memory"),
+        ('<row r="9999999999"><c><v>1</v></c></row>', "at most 1,048,576 rows"),
+    ],
+    ids=["far right", "zeros", "far down"],
+)
+def test_sheet_of_much_from_few_bytes_is_refused(tmp_path, monkeypatch, sheet, message):
+    monkeypatch.setenv("SSDML_MAX_GB", "0.01")
+    xlsx(tmp_path / "t.xlsx", sheet)
+    with pytest.raises(ValueError, match=rf"t\.xlsx: .*{message}"):
+        read_table(tmp_path / "t.xlsx")
+
+
+def test_objects_without_a_common_column_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("SSDML_MAX_GB", "0.01")
+    path = tmp_path / "t.jsonl"
+    path.write_text("".join(f'{{"k{i}": 1}}\n' for i in range(2000)))
+    with pytest.raises(ValueError, match=r"t\.jsonl: takes 0\.0 GB in memory"):
+        read_table(path)

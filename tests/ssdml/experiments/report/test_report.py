@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from dataclasses import replace
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from ssdml.experiments import compare
+from ssdml.experiments.analysis.formats import visible
 from ssdml.experiments.analysis.statistics import mean_interval
 from ssdml.experiments.report import write_report
 from ssdml.experiments.report.figures import project
@@ -358,3 +360,39 @@ def test_a_method_keeps_its_style_everywhere(tmp_path, make_row):
     nmi = next(picture.svg for picture in section.differences if picture.title == "NMI")
     places = [nmi.index(section.styles[method].color) for method in ("yours", "mine")]
     assert places == sorted(places)  # drawn in the order of their ranks
+
+
+HOSTILE = "\u202egnp.exe\x1b[31m \u05e9\u05dc\u05d5\u05dd \x00 <b>"
+
+
+def test_control_characters_of_names_are_escaped(tmp_path, make_row, rng):
+    row = make_row(dataset=HOSTILE, method=HOSTILE, versions={"numpy": HOSTILE})
+    failed = make_row(dataset=HOSTILE, method="other", status="failed", error=HOSTILE)
+    for one in (row | {"config_hash": "a"}, failed | {"config_hash": "b"}):
+        append_row(tmp_path / RESULTS, one)
+    sample = MapSample(
+        rng.normal(size=(9, 2)).astype(np.float32), np.arange(9) % 2, np.arange(9) > 6
+    )
+    details = RunDetails(
+        {"parameters": {"class": "X"}}, [HOSTILE], class_names=[HOSTILE, "b"], sample=sample
+    )
+    save_details(tmp_path / "details" / "a.npz", details)
+    source = write_report(tmp_path).read_text(encoding="utf-8")
+    hidden = {c for c in source if ord(c) < 32} - {"\n", "\t"} | ({"\u202e"} & set(source))
+    assert hidden == set()
+    assert "\u2068" + r"\u202egnp.exe\x1b[31m" in source  # isolated, since some of it is Hebrew
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Zürich 数字, ½", "Zürich 数字, ½"),
+        ("two\nlines\tand a\u200dzwj", "two\nlines\tand a\u200dzwj"),
+        ("a\x00\x7f\x9b", r"a\x00\x7f\x9b"),
+        ("a\u2066b\u2029", r"a\u2066b\u2029"),
+        (os.fsdecode(b"caf\xe9"), r"caf\udce9"),
+        ("\u0634", "\u2068\u0634\u2069"),
+    ],
+)
+def test_visible_text(text, shown):
+    assert visible(text) == shown

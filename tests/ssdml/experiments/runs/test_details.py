@@ -27,6 +27,8 @@ from ssdml.experiments.runs.details import (
 )
 from ssdml.graphs import ClassMasses, Triplets, knn_graph, mine_triplets, propagate_labels
 
+CONFIG = {"parameters": {"class": "SSDML"}}
+
 
 def test_map_marks_its_labeled_samples(blobs):
     test, labeled = map_rows(label_scarce_split(blobs, 2, seed=0), 1500)
@@ -192,7 +194,8 @@ def test_answers_survive_a_round_trip(tmp_path, predicts, is_sure):
         bins = reliability(confidence, np.array([True, False, True, True])) if is_sure else None
         mixed_up = Confusion(np.array([0, 1]), np.array([0, 0]), np.array([3, 1]))
         saved = replace(saved, predictions=found, confusion=mixed_up, reliability=bins)
-    save_details(tmp_path / "x.npz", RunDetails({}, history=[{"loss": 0.5}], answers=saved))
+    details = RunDetails(CONFIG, class_names=["a", "b"], history=[{"loss": 0.5}], answers=saved)
+    save_details(tmp_path / "x.npz", details)
     loaded = load_details(tmp_path / "x.npz")
     assert loaded.history == [{"loss": 0.5}]
     for name in ("rows", "neighbors", "predictions", "confusion", "reliability"):
@@ -211,7 +214,12 @@ def test_details_survive_a_round_trip(tmp_path, rng, mined, with_sample):
     sample = MapSample(rng.normal(size=(5, 2)).astype(np.float32), np.arange(5), np.arange(5) > 2)
     kept = (sample, mined) if with_sample else (None, None)
     saved = RunDetails(
-        {"seed": 0}, ["careful"], {"both": 50.0}, ["a", "ß"], sample=kept[0], mined=kept[1]
+        CONFIG | {"seed": 0},
+        ["careful"],
+        {"both": 50.0},
+        [*"abcdefghiß"],
+        sample=kept[0],
+        mined=kept[1],
     )
     save_details(tmp_path / "deep" / "x.npz", saved)
     loaded = load_details(tmp_path / "deep" / "x.npz")
@@ -240,5 +248,51 @@ def test_full_disk_leaves_no_partial_details(tmp_path, monkeypatch):
 
     monkeypatch.setattr(np, "savez_compressed", full_disk)
     with pytest.raises(OSError, match=r"No space left.*repeat the command with --resume.*x\.npz"):
-        save_details(tmp_path / "x.npz", RunDetails({}))
+        save_details(tmp_path / "x.npz", RunDetails(CONFIG))
     assert list(tmp_path.iterdir()) == []
+
+
+def whole_details(rng):
+    """Details with a map of three test samples and two labeled ones."""
+    sample = MapSample(
+        rng.normal(size=(5, 2)).astype(np.float32), np.arange(5) % 2, np.arange(5) > 2
+    )
+    answers = Answers(np.arange(5), np.array([[1], [2], [0]]), None, None, None)
+    return RunDetails(CONFIG, class_names=["a", "b"], sample=sample, answers=answers)
+
+
+DAMAGED = {
+    "no archive": lambda path: path.write_bytes(b"no archive"),
+    "an empty file": lambda path: path.write_bytes(b""),
+    "a cut file": lambda path: path.write_bytes(path.read_bytes()[:-30]),
+    "a turned bit": lambda path: path.write_bytes(turned(path.read_bytes(), 300)),
+    "no map": lambda path: rewrite(path, y=...),
+    "classes without a name": lambda path: rewrite(path, y=np.full(5, 2)),
+    "a short column": lambda path: rewrite(path, is_labeled=np.zeros(4, bool)),
+    "NaN": lambda path: rewrite(path, embedding=np.full((5, 2), np.nan)),
+    "a neighbor that is not there": lambda path: rewrite(path, neighbors=np.array([[9], [0], [0]])),
+    "deep JSON": lambda path: rewrite(path, meta="[" * 10**5),
+    "other JSON": lambda path: rewrite(path, meta="[]"),
+    "no configuration": lambda path: rewrite(path, meta='{"config": {}}'),
+    "objects": lambda path: np.savez(path, meta=np.array([{}], dtype=object)),
+}
+
+
+def turned(content, place):
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
+def rewrite(path, **changes):
+    """Change arrays of a file, and remove those that are ..."""
+    arrays = dict(np.load(path)) | changes
+    np.savez_compressed(path, **{name: part for name, part in arrays.items() if part is not ...})
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_damaged_details_are_refused_by_name(tmp_path, rng, case):
+    path = tmp_path / "x.npz"
+    save_details(path, whole_details(rng))
+    load_details(path)
+    DAMAGED[case](path)
+    with pytest.raises(ValueError, match=rf"^{path}: "):
+        load_details(path)

@@ -7,8 +7,10 @@ import os
 import signal
 import socket
 import sys
+import time
 from concurrent.futures.process import BrokenProcessPool
 
+import psutil
 import pytest
 from sklearn.base import BaseEstimator
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -144,6 +146,22 @@ def test_run_that_kills_every_worker_fails(tmp_path):
     failed = [row for row in read_rows(tmp_path / "out" / RESULTS) if row["status"] != "ok"]
     assert {row["method"] for row in failed} == {"deadly"}
     assert all("was killed twice" in row["error"] for row in failed)
+
+
+@pytest.mark.slow  # each worker imports all of ssdml
+@pytest.mark.skipif(os.name == "nt", reason="kills as POSIX does")
+@pytest.mark.parametrize("settings", [{"n_jobs": 2}, {"n_jobs": 2, "cluster": "local"}])
+def test_no_worker_outlives_a_killed_study(tmp_path, settings):
+    process = started_anew(tmp_path / "out", 50, pause=1.0, **settings)
+    results = tmp_path / "out" / RESULTS
+    while not (results.exists() and results.stat().st_size):
+        assert process.poll() is None
+        time.sleep(0.1)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    assert len(workers) >= 2
+    _, alive = psutil.wait_procs(workers, timeout=30)
+    assert not alive
 
 
 def test_runs_of_a_dead_worker_are_repeated_alone(blobs, tmp_path, monkeypatch):

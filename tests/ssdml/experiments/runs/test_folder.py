@@ -7,6 +7,7 @@ import os
 import random
 import time
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -245,3 +246,56 @@ def test_results_alone_have_a_status(tmp_path, make_row):
     write_rows(tmp_path / RESULTS, [make_row()])
     found = read_status(tmp_path)
     assert (len(found.done), found.pending) == (1, [])
+
+
+def test_failed_run_that_fails_again_replaces_its_row(blobs, tmp_path):
+    class Broken:
+        def fit(self, X, y):
+            raise RuntimeError(reasons[-1])
+
+    reasons = ["first"]
+    for reason in ("first", "second", "third"):
+        reasons.append(reason)
+        compare(
+            blobs, {"broken": lambda seed, n_jobs: Broken()}, out=tmp_path, seeds=[0], resume=True
+        )
+        (row,) = read_rows(tmp_path / RESULTS)
+        assert row["error"] == f"RuntimeError: {reason}"
+        (trace,) = (tmp_path / "errors").iterdir()
+        assert reason in trace.read_text()
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"a": 3}', b"\xff", b"[" * 10**5])
+def test_damaged_list_of_runs_is_named(tmp_path, make_row, content):
+    write_rows(tmp_path / RESULTS, [make_row()])
+    (tmp_path / "requested").mkdir()
+    (tmp_path / "requested" / "x.json").write_bytes(content)
+    with pytest.raises(ValueError, match=r"x\.json: (damaged|must hold the titles).* Delete it"):
+        read_status(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"{", b"[" * 10**5, b"[1]", b'["a", "b", "c", "d"]', b"\xff"])
+def test_damaged_mark_is_ignored(tmp_path, make_row, content):
+    write_rows(tmp_path / RESULTS, [make_row()])
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "x.running").write_bytes(content)
+    assert read_status(tmp_path).running == []
+
+
+def test_file_of_another_run_is_named(blobs, tmp_path):
+    compare(blobs, ["input"], out=tmp_path, seeds=[0, 1])
+    one, other = sorted((tmp_path / "runs").glob("*.json"))
+    one.write_bytes(other.read_bytes())
+    with pytest.raises(ValueError, match=rf"{one.name}: holds another run, {other.stem}\. Delete"):
+        read_folder(tmp_path)
+
+
+def test_names_that_are_not_utf_8_are_refused_before_the_first_run(blobs, tmp_path):
+    name = os.fsdecode(b"caf\xe9")
+    with pytest.raises(ValueError, match=r"Dataset: name must be text in UTF-8; got 'caf\\udce9'"):
+        replace(blobs, name=name)
+    with pytest.raises(ValueError, match=r"Dataset: class_names must be text in UTF-8; got 'caf"):
+        replace(blobs, class_names=(name, *blobs.class_names[1:]))
+    with pytest.raises(ValueError, match=r"compare: names of methods must be text in UTF-8; got"):
+        compare(blobs, {name: METHODS["input"]}, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()

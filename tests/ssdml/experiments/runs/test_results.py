@@ -43,6 +43,41 @@ def test_malformed_line_is_named(tmp_path, make_row, line, complaint):
         read_rows(path)
 
 
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"config_hash": "../../secret"}, "its config_hash must be a name"),
+        ({"config_hash": ".."}, "its config_hash must be a name"),
+        ({"scores": []}, "a wrong 'scores'"),
+        ({"scores": {"NMI": "high"}}, "scores must be finite numbers"),
+        ({"seconds": {"fit": float("inf")}}, "seconds must be finite numbers"),
+        ({"seed": "0"}, "a wrong 'seed'"),
+        ({"versions": None}, "a wrong 'versions'"),
+        ({"error": 3}, "a wrong 'error'"),
+    ],
+)
+def test_row_of_other_kinds_is_named(tmp_path, make_row, changes, complaint):
+    path = tmp_path / "results.jsonl"
+    path.write_text(json.dumps(make_row() | changes) + "\n")
+    with pytest.raises(ValueError, match=rf"results\.jsonl, line 1: .*{complaint}.*Delete it and"):
+        read_rows(path)
+
+
+def test_deep_json_is_named(tmp_path):
+    path = tmp_path / "results.jsonl"
+    path.write_text("[" * 10**5 + "\n")
+    with pytest.raises(ValueError, match=r"results\.jsonl, line 1: not JSON .*nested too deeply"):
+        read_rows(path)
+
+
+@pytest.mark.parametrize("budget", [[], 3, {"n_labels": [1]}])
+def test_budget_of_another_kind_is_named(tmp_path, make_row, budget):
+    path = tmp_path / "results.jsonl"
+    path.write_text(json.dumps(make_row(budget=budget)) + "\n")
+    with pytest.raises(ValueError, match=r"line 1: this version does not know its budget"):
+        read_rows(path)
+
+
 def test_unknown_budget_is_named(tmp_path, make_row):
     path = tmp_path / "results.jsonl"
     path.write_text(json.dumps(make_row(budget={"n_labels": 3, "shape": "odd"})) + "\n")

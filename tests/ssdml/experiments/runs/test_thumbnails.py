@@ -17,6 +17,7 @@ from ssdml.experiments.runs.thumbnails import (
     load_thumbnails,
     make_thumbnails,
     save_thumbnails,
+    thumbnails_path,
 )
 
 
@@ -108,3 +109,30 @@ def test_thumbnails_survive_a_round_trip(tmp_path, kind):
 
 def test_missing_thumbnails_are_none(tmp_path):
     assert load_thumbnails(tmp_path / "x.npz") is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rows": np.array([2, 1, 0, 3, 4, 5, 6])},
+        {"rows": np.zeros((7, 1))},
+        {"texts": np.array(["a"])},
+        {"size": np.array([8])},
+        {"sheet": ...},
+    ],
+)
+def test_damaged_thumbnails_are_refused_by_name(tmp_path, changes):
+    path = tmp_path / "x.npz"
+    save_thumbnails(path, make_thumbnails(images((8, 8)), np.arange(7)))
+    arrays = dict(np.load(path)) | changes
+    np.savez(path, **{name: part for name, part in arrays.items() if part is not ...})
+    with pytest.raises(ValueError, match=r"x\.npz: not the thumbnails of a data set .* Delete it"):
+        load_thumbnails(path)
+    path.write_bytes(path.read_bytes()[:-50])
+    with pytest.raises(ValueError, match=r"x\.npz: cannot be read"):
+        load_thumbnails(path)
+
+
+def test_thumbnails_lie_in_their_folder(tmp_path):
+    with pytest.raises(ValueError, match=r"fingerprint of data must be hexadecimal; got '\.\./x'"):
+        thumbnails_path(tmp_path, "../x")

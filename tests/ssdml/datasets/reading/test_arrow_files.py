@@ -1,0 +1,109 @@
+"""Parquet and Arrow: what files state is checked before memory is allocated."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import ipc, parquet
+
+from ssdml.datasets.reading.arrow_files import decoded_bytes, read_arrow
+
+N = 10_000
+LONG = "x" * 10_000  # in each of N rows: 100 MB
+CODES = pa.DictionaryArray.from_arrays(pa.array(np.zeros(N, np.int32)), pa.array([LONG]))
+LISTS = pa.ListArray.from_arrays(pa.array(np.arange(N + 1, dtype=np.int32)), CODES)
+NULLS = pa.Array.from_buffers(pa.null(), 2**31 - 2, [None])
+
+
+@pytest.fixture(autouse=True)
+def small_limit(monkeypatch):
+    monkeypatch.setenv("SSDML_MAX_GB", "0.02")
+
+
+def views() -> pa.Array:
+    one = pa.array([LONG], pa.string_view())
+    of_all = pa.py_buffer(one.buffers()[1].to_pybytes() * N)
+    return pa.Array.from_buffers(pa.string_view(), N, [None, of_all, *one.buffers()[2:]])
+
+
+def write_stream(path, column, **options):
+    table = pa.table({"a": column})
+    with ipc.new_stream(path, table.schema, options=ipc.IpcWriteOptions(**options)) as stream:
+        stream.write_table(table)
+
+
+def write_file(path, column, **options):
+    table = pa.table({"a": column})
+    with ipc.new_file(path, table.schema, options=ipc.IpcWriteOptions(**options)) as file:
+        file.write_table(table)
+
+
+def write_parquet(path, column, **options):
+    parquet.write_table(pa.table({"a": column}), path, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "column", "options"),
+    [
+        ("text.parquet", write_parquet, CODES, {"store_schema": False}),
+        ("category.parquet", write_parquet, CODES, {}),
+        ("list.parquet", write_parquet, LISTS, {}),
+        ("zeros.parquet", write_parquet, np.zeros(3 * 10**6), {}),
+        ("category.arrow", write_stream, CODES, {}),
+        ("list.arrow", write_stream, LISTS, {}),
+        ("views.arrow", write_stream, views(), {}),
+        ("nulls.arrow", write_stream, NULLS, {}),
+        ("zeros.arrow", write_stream, np.zeros(3 * 10**6), {"compression": "zstd"}),
+        ("zeros.feather", write_file, np.zeros(3 * 10**6), {"compression": "zstd"}),
+    ],
+)
+def test_much_from_few_bytes_is_refused(tmp_path, name, write, column, options):
+    path = tmp_path / name
+    write(path, column, **options)
+    with pytest.raises(ValueError, match=rf"{name}: takes .* GB in memory"):
+        read_arrow(path)
+
+
+def test_runs_are_refused(tmp_path):
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2**31 - 2], pa.int32()), pa.array(["x"]))
+    write_stream(tmp_path / "runs.arrow", runs)
+    with pytest.raises(ValueError, match=r"runs\.arrow: cannot be read \(a column has the type"):
+        read_arrow(tmp_path / "runs.arrow")
+
+
+def test_offsets_outside_of_the_data_are_refused(tmp_path):
+    path = tmp_path / "t.arrow"
+    write_stream(path, pa.array(["first", "second"]))
+    content, offsets = path.read_bytes(), np.array([0, 5, 11], np.int32).tobytes()
+    assert offsets in content
+    path.write_bytes(content.replace(offsets, np.array([0, 5, 2**30], np.int32).tobytes()))
+    with pytest.raises(ValueError, match=r"t\.arrow: "):
+        read_arrow(path)
+
+
+@pytest.mark.parametrize(
+    ("array", "n_bytes"),
+    [
+        (pa.array([1, 2, None]), 25),
+        (pa.array(["abc", None]), 19),
+        (pa.array(["abc", "abc"]).dictionary_encode(), 22),
+        (pa.array(["abc", None, "longer than twelve bytes"], pa.string_view()), 51),
+        (pa.array([[1.0, 2.0], [], None]), 40),
+        (pa.array([[1.0, 2.0], [3.0]]).slice(1), 16),
+        (pa.array([{"a": 1, "b": "xyz"}]), 27),
+        (pa.array([[1, 2], [3, 4]], pa.list_(pa.int8(), 2)), 48),
+        (pa.nulls(5), 40),
+    ],
+)
+def test_bytes_are_those_of_the_values(array, n_bytes):
+    assert decoded_bytes(array) == n_bytes
+
+
+@pytest.mark.parametrize("write", [write_stream, write_file, write_parquet])
+def test_codes_and_lists_of_texts_are_read(tmp_path, write):
+    path = tmp_path / ("t.parquet" if write is write_parquet else "t.arrow")
+    for column in (CODES.slice(0, 2), LISTS.slice(0, 2), pa.array(["a", None, "a"])):
+        write(path, column)
+        assert read_arrow(path).columns.column(0).to_pylist() == column.to_pylist()
+        assert read_arrow(path).columns.schema.field(0).type == column.type
