@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -506,7 +506,7 @@ def _verify_checksums(root: Path, place: Path) -> None:
         path = root / match["name"]
         if path.is_file() and (path == place or place in path.parents):
             with open_regular(path) as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
+                found = hashlib.file_digest(cast("Any", file), "sha256").hexdigest()
             if found != match["digest"].lower():
                 raise ValueError(
                     f"{path}: damaged; its SHA-256 is {found}, {sums} says {match['digest']}."

@@ -116,12 +116,11 @@ def _part(path: Path) -> str | None:
 
 def _saved_by_hugging_face(folder: Path) -> Table:
     """Read what ``save_to_disk`` of the package datasets wrote, whole or in splits."""
+    places: list[tuple[str | None, Path]] = [(None, folder)]
     if (folder / "dataset_dict.json").is_file():
         splits = _names(folder / "dataset_dict.json", "splits")
         check_inside(folder, splits)
         places = [(name, folder / name) for name in splits]
-    else:
-        places = [(None, folder)]
     parts: list[tuple[str | None, str, Table]] = []
     for name, place in places:
         files = _names(place / "state.json", "_data_files", "filename")

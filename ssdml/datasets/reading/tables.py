@@ -171,13 +171,13 @@ def read_excel(path: Path) -> Table:
     else:
         notes.append(NO_HEADER)
     columns = list(zip(*rows, strict=True))
-    kept = [j for j, cells in enumerate(columns) if names[j] or set(cells) != {None}]
-    cells = dict(zip(distinct([names[j] for j in kept]), (columns[j] for j in kept), strict=True))
-    if not cells:
+    kept = [j for j, column in enumerate(columns) if names[j] or set(column) != {None}]
+    content = dict(zip(distinct([names[j] for j in kept]), (columns[j] for j in kept), strict=True))
+    if not content:
         raise ValueError(f"{path}: must contain rows; got a header alone.")
     return Table(
         path,
-        of_cells(str(path), cells),
+        of_cells(str(path), content),
         lambda row: f"row {numbers[row]}",
         tuple(notes),
         tuple(doubts),
