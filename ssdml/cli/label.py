@@ -151,6 +151,7 @@ def _told(raw: RawItems, found: LabeledRows) -> list[str]:
 
 def _next(found: LabeledRows, ids: list[str]) -> list[str]:
     """Tell which labels to check, and which rows to label."""
+    from ssdml.datasets.reading.summary import counted
     from ssdml.experiments.report.labeled import no_suspects
 
     suspects = found.suspects
@@ -161,7 +162,8 @@ def _next(found: LabeledRows, ids: list[str]) -> list[str]:
             for row, given, other, _ in list(zip(*suspects, strict=True))[:NAMED]
         )
         more = ", ..." if len(suspects.rows) > NAMED else ""
-        lines = [f"Suspected to be wrong: {len(suspects.rows):,} given labels ({named}{more})."]
+        number = counted(len(suspects.rows), "given label")
+        lines = [f"Suspected to be wrong: {number} ({named}{more})."]
     uncertain = found.least_certain[:NAMED].tolist()
     if uncertain:
         rows = ", ".join(ids[row] for row in uncertain)

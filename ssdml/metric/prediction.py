@@ -14,6 +14,7 @@ TINY = 1e-12  # least probability
 
 POWERS = np.geomspace(0.5, 8, 13)  # of the class probabilities
 STEPS = 50  # of the share of wrong labels, which converges in fewer
+PRIOR = 20.0  # right labels that are taken to be known besides
 WRONG = 0.5  # probability of an error from which on a label is suspected
 
 
@@ -44,7 +45,8 @@ def error_probabilities(held_out: HeldOut) -> Floats:
     .. math:: P(y \mid x) = (1 - \varepsilon) \frac{p_y^\beta}{\sum_c p_c^\beta}
         + \frac{\varepsilon}{C}
 
-    The share ε of wrong labels and the sharpness β are those of maximum likelihood. A class that is
+    The share ε of wrong labels and the sharpness β are the most probable ones, as if 20 more labels
+    were known to be right. A class that is
     hard to tell from its neighbors is explained by p, and ε stays near 0; labels that were changed
     at random are not. A label that is wrong by confusion with a similar class goes unnoticed.
 
@@ -53,7 +55,7 @@ def error_probabilities(held_out: HeldOut) -> Floats:
     Examples
     --------
     >>> p = np.tile([0.9, 0.05, 0.05], (40, 1))
-    >>> codes = np.repeat([0, 1], [36, 4])  # as many as expected
+    >>> codes = np.repeat([0, 1, 2], [36, 2, 2])  # as many as expected
     >>> bool(error_probabilities(HeldOut(np.arange(40), codes, p)).max() < 0.5)
     True
     """
@@ -67,8 +69,9 @@ def error_probabilities(held_out: HeldOut) -> Floats:
         for _ in range(STEPS):  # expectation maximization
             wrong = share / n_classes
             found = wrong / ((1 - share) * right + wrong)
-            share = found.sum() / n
+            share = found.sum() / (n + PRIOR)
         likelihood = float(np.log((1 - share) * right + share / n_classes).sum())
+        likelihood += PRIOR * np.log(1 - share)
         if likelihood > best:
             best, errors = likelihood, found
     predicted = held_out.distributions.argmax(axis=1) == codes

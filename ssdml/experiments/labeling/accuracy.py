@@ -13,6 +13,8 @@ from ssdml.utils.typing import Array, Floats, Ints
 
 Z = 1.96  # of a 95 % interval
 TARGET = 0.95  # share of labels that should be right
+PRIOR = 30.0  # labels that the mean confidence counts as much as
+FEW_ERRORS = 3.0  # expected wrong labels that are as likely errors of the predictions
 LARGEST_SHIFT = 20.0  # of confidences, in logits
 
 
@@ -32,13 +34,16 @@ class Threshold(NamedTuple):
     n_rows: int
 
 
-def held_out_accuracy(held_out: HeldOut | None, n_rows: Ints, errors: Floats) -> Accuracy | None:
+def held_out_accuracy(
+    held_out: HeldOut | None, n_rows: Ints, errors: Floats, confidence: float
+) -> Accuracy | None:
     r"""Estimate the accuracy of new labels from labels predicted by the others.
 
-    A class counts as often as it is predicted, whatever its number of labels; a label counts by the
-    probability that it is right. The error of predictions from a part of the labels is taken to
-    fall with the square root of their number, :math:`e \sqrt{m' / m}` with m' of m labels of a
-    class seen.
+    A class counts as often as it is predicted, whatever its number of labels. A label counts by the
+    probability that it is right, unless few are suspected: these may be errors of the predictions.
+    The mean confidence, which is calibrated, counts as much as 30 labels. The error of predictions
+    from a part of the labels is taken to fall with the square root of their number,
+    :math:`e \sqrt{m' / m}` with m' of m labels of a class seen.
 
     Parameters
     ----------
@@ -47,6 +52,8 @@ def held_out_accuracy(held_out: HeldOut | None, n_rows: Ints, errors: Floats) ->
         Unlabeled rows that were predicted to be of each class.
     errors : array of shape (h,)
         Probability that each held-out label is wrong.
+    confidence : float
+        Mean confidence in the new labels.
 
     Returns
     -------
@@ -63,8 +70,8 @@ def held_out_accuracy(held_out: HeldOut | None, n_rows: Ints, errors: Floats) ->
     --------
     >>> p = np.eye(2)[[0, 0, 0, 1, 1]]
     >>> held_out = HeldOut(np.arange(5), np.array([0, 0, 1, 1, 1]), p)
-    >>> round(held_out_accuracy(held_out, np.array([20, 30]), np.zeros(5)).estimate, 3)
-    0.837
+    >>> round(held_out_accuracy(held_out, np.array([20, 30]), np.zeros(5), 0.8).estimate, 3)
+    0.805
     """
     if held_out is None or not len(held_out.codes):
         return None
@@ -72,11 +79,13 @@ def held_out_accuracy(held_out: HeldOut | None, n_rows: Ints, errors: Floats) ->
     wrong = held_out.distributions.argmax(axis=1) != codes
     n_hidden = np.ceil(counts / N_FOLDS)
     seen = np.sqrt((counts - n_hidden) / np.maximum(counts, 1))
-    weights = (n_rows / np.maximum(counts, 1))[codes] * (1 - errors)
+    trust = errors.sum() / (errors.sum() + FEW_ERRORS)
+    weights = (n_rows / np.maximum(counts, 1))[codes] * (1 - trust * errors)
     if weights.sum() <= 0:
         weights = np.ones(len(codes))
     share = 1 - float(weights @ (wrong * seen[codes]) / weights.sum())
     n = float(weights.sum() ** 2 / (weights**2).sum())
+    share = (n * share + PRIOR * confidence) / (n + PRIOR)
     return Accuracy(share, *wilson(share, n), len(codes))
 
 
@@ -99,7 +108,7 @@ def with_mean(confidences: Array, mean: float) -> Floats:
 
     Examples
     --------
-    >>> with_mean(np.array([0.5, 0.9]), 0.8).mean().round(6)
+    >>> round(float(with_mean(np.array([0.5, 0.9]), 0.8).mean()), 6)
     0.8
     """
     logits = logit(np.clip(confidences.astype(np.float64), 1e-6, 1 - 1e-6))
