@@ -275,7 +275,7 @@ class TestPaper:
         np.testing.assert_allclose(model.network_.proxies.detach(), means, atol=1e-4)
         assert (model.predict(X) == model.transduction_).mean() > 0.5
 
-    def test_published_metric_may_be_a_free_layer(self, digits):
+    def test_published_metric_may_be_free(self, digits):
         X, _, labels = digits
         options = {"partition_size": 300, "epochs": 1, "epochs_per_partition": 1}
         model = DeepSSDML.paper(
