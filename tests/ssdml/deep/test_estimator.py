@@ -257,7 +257,7 @@ class TestPaper:
         X, y, labels = digits
         options = {"partition_size": 300, "epochs": 4, "epochs_per_partition": 2}
         model = DeepSSDML.paper(
-            small_network(), 16, **options, learning_rate=1e-2, random_state=0
+            small_network(), 16, **options, learning_rate=1e-2, dampening=0.0, random_state=0
         ).fit(X, labels)
         anchor, positive, negative = model.triplets_[:3]
         assert (y[anchor] == y[positive]).mean() > (y[anchor] == y[negative]).mean() > 0.5
