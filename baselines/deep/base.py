@@ -21,6 +21,10 @@ class DeepMethod(DeepEstimator):
         Columns of L, at most d; None: d.
     decay : float
         Decay of the label propagation on the last graph, between 0 and 1, for ``transduction_``.
+    validation_fraction : float
+        Share of the labels of each class that are held out, 0.15 in Dutta et al. (2021): the
+        network of the epoch with the highest R@1 among these samples is kept. 0: the last one.
+        With ``validation`` in :meth:`fit`, that set chooses.
     epochs, epochs_per_partition : int
         Passes over all partitions, and over each; the last partition takes the rest.
     batch_size : int
@@ -40,6 +44,7 @@ class DeepMethod(DeepEstimator):
     """
 
     decay: float = 0.99
+    validation_fraction: float = 0.0
     epochs: int = 50
     epochs_per_partition: int = 10
     batch_size: int = 100

@@ -17,9 +17,8 @@ from ssdml.deep.published import PublishedTrainer
 from ssdml.deep.trainer import Prepared
 from ssdml.graphs.triplets import Triplets
 from ssdml.metric.alternation import PAPER_STEPS
-from ssdml.metric.stiefel import minimize_on_stiefel
+from ssdml.metric.stiefel import minimize_freely, minimize_on_stiefel
 from ssdml.utils.labels import class_codes
-from ssdml.utils.linalg import nearest_orthonormal
 from ssdml.utils.typing import Array, Ints
 
 
@@ -39,7 +38,7 @@ class DeepSupervised(DeepMethod):
     angle : float
         Of "angular", in degrees.
     orthogonal : bool
-        Whether L keeps orthonormal columns; otherwise it is an ordinary layer.
+        Whether L keeps orthonormal columns; otherwise its conjugate gradients are Euclidean.
     n_triplets : int
         Maximum number of triplets per partition, drawn anew for each.
     n_neighbors : int
@@ -50,8 +49,8 @@ class DeepSupervised(DeepMethod):
         Passes over the triplets, and over those of a partition.
     batch_size : int
         Triplets per step.
-    learning_rate : float
-        Of SGD with momentum 0.9.
+    learning_rate, dampening : float
+        Of SGD with momentum 0.9; both as in ``DeepSSDML.paper``.
     backbone, n_components, decay, ...
         See :class:`~ssdml.baselines.deep.base.DeepMethod`.
 
@@ -95,15 +94,18 @@ class DeepSupervised(DeepMethod):
     n_neighbors: int = 10
     pretrain_epochs: int = 0
     learning_rate: float = 1e-4
+    dampening: float = 0.9
 
     _parameter_constraints = DeepMethod._parameter_constraints | {
         "loss": [StrOptions({"triplet", "angular"})],
         "margin": [Interval(Real, 0, None, closed="neither")],
         "angle": [Interval(Real, 0, 90, closed="neither")],
         "orthogonal": ["boolean"],
+        "dampening": [Interval(Real, 0, 1, closed="left")],
         "n_triplets": [Interval(Integral, 1, None, closed="left")],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
     }
+    _has_metric_layer = False
     tol, partition_size = 0.0, None  # no early stopping, all items
 
     def _new_trainer(
@@ -126,6 +128,11 @@ class SupervisedTrainer(PublishedTrainer):
 class TripletTrainer(SupervisedTrainer):
     """Trainer with the triplet loss, for the network and for L."""
 
+    @property
+    def chance_loss(self) -> float | None:
+        """Loss of a constant embedding."""
+        return float(self.estimator.margin)
+
     def _losses(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         """Compute the hinge of each triplet."""
         to_positive = (anchor - positive).square().sum(dim=1)
@@ -142,9 +149,9 @@ class TripletTrainer(SupervisedTrainer):
             (gradient,) = torch.autograd.grad(value, metric)
             return value.item(), gradient.numpy()
 
-        start = nearest_orthonormal(self.network.L)  # float32 is orthonormal only nearly
+        minimize = minimize_on_stiefel if self.estimator.orthogonal else minimize_freely
         with np.errstate(invalid="ignore"):  # pymanopt, if every hinge is 0
-            found = minimize_on_stiefel(objective, start, max_iter=PAPER_STEPS)
+            found = minimize(objective, self._start_of_metric(), max_iter=PAPER_STEPS)
         self._update_network(found.point, None)
 
 

@@ -125,18 +125,21 @@ _ISDML = "the labeled term, the barrier and the density's window; its text was n
 _PRIOR = "the equation of M, from its abstract and its description in Dutta et al."
 _BATCHES = (
     "batches of one third labeled samples and two thirds pairs of neighbors, momentum, weight "
-    "decay, the rate (1e-5; the paper's is 1e-4) and keeping the last network"
+    "decay and dampening; the last network, unless the row has a validation_fraction"
 )
 _LRML = "the closed form, means for sums, the fallback and the ridge"
-_SERAPH = "the scale of the start, the sampled pairs and the stopping rule"
+_SERAPH = (
+    "the scale of the start, the sampled pairs, the stopping rule and the weight 1 of the trace; "
+    "Eq. (1) of Dutta et al. has the trace and pairs of two unlabeled samples, as here"
+)
 _SUPERVISED = "how triplets are drawn and L is learned; the paper names only the loss"
 _INITIAL = (
     "random weights on MNIST, Fashion-MNIST and CIFAR-10; the paper does not say whether it "
     "pretrained those for CIFAR-10"
 )
 _PUBLISHED = (
-    "momentum, weight decay, a constant rate, length 1 before L, and the mean over a batch's "
-    "triplets, where the paper sums"
+    "momentum, dampening, weight decay, a constant rate, length 1 before L, and the mean over a "
+    "batch's triplets, where the paper sums"
 )
 _UNSUPERVISED = "the head on L, the rate and the epochs, which the paper does not state"
 
@@ -165,7 +168,7 @@ RECONSTRUCTED: Mapping[str, tuple[str, ...]] = {
 
 
 def published_name(method: str) -> str:
-    """Name of a method in the tables above, without its epochs and precision.
+    """Name of a method in the tables above, without its epochs, precision and validation.
 
     Examples
     --------
@@ -175,7 +178,7 @@ def published_name(method: str) -> str:
     'deep-ssdml[angle=45]'
     """
     name, parameters = parse_method(method)
-    ignored = ("epochs", "mixed_precision")
+    ignored = ("epochs", "mixed_precision", "validation_fraction", "settings")
     return format_method(name, {k: v for k, v in parameters.items() if k not in ignored})
 
 

@@ -19,6 +19,7 @@ from reproduction.published import (
     reconstruction_notes,
     starred,
 )
+from reproduction.validation import chosen_methods
 from ssdml.datasets.budgets import Budget
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.experiments.analysis.statistics import PairedTest, friedman_nemenyi, mean_interval
@@ -29,6 +30,7 @@ from ssdml.experiments.analysis.tables import (
     paired_tests,
     score_tables,
 )
+from ssdml.experiments.methods.base import Factory
 from ssdml.experiments.methods.protocols import DEFAULT_PROTOCOL, PROTOCOLS, RECALL_AT
 from ssdml.experiments.runs.results import Row, budget_of, summarize_failures
 
@@ -60,7 +62,8 @@ def reproduce(
     """
     from ssdml.cli.terminal import progress_bar
     from ssdml.datasets.loading import load_dataset
-    from ssdml.experiments.compare import compare
+    from ssdml.experiments.compare import available_methods, compare
+    from ssdml.experiments.methods.base import with_parameters
 
     parser = argparse.ArgumentParser(description=description)
     known = ", ".join(published)
@@ -71,6 +74,19 @@ def reproduce(
     parser.add_argument("--out", type=Path, default=Path(name))
     parser.add_argument("--n-jobs", type=positive, default=1, help="runs at a time")
     parser.add_argument("--only", nargs="+", metavar="METHOD", help="run only these methods")
+    parser.add_argument(
+        "--keep",
+        choices=("last", "best", "both"),
+        default="last",
+        help="network of the last epoch, or the best by R@1 on 15 %% of the training images of "
+        "each class with their true labels, as in the paper; both: a row each",
+    )
+    parser.add_argument(
+        "--tune",
+        action="store_true",
+        help="with --keep best or both, choose among six learning rates and weight decays as well, "
+        "the same for the published method and its baselines",
+    )
     parser.add_argument("--weights", type=existing_file, help="of the network, for photographs")
     parser.add_argument(
         "--protocol",
@@ -82,11 +98,21 @@ def reproduce(
     few = PROTOCOLS[given.protocol].labels_per_class
     with progress_bar(given.out) as progress, usage_errors(parser):
         dataset = load_dataset(given.dataset)
+        if given.keep != "last" and isinstance(dataset.X, ImageFiles):
+            parser.error("--keep must be last for photographs in files.")
         start = "initial" if isinstance(dataset.X, ImageFiles) else "input"
+        names = given.only or list(dict.fromkeys([start, *methods]))
+        budget = Budget(LABELS_PER_CLASS.get(dataset.name, few))
+        compared: Sequence[str] | dict[str, Factory] = names
+        if given.keep != "last":
+            known = available_methods(dataset, deep=True)
+            compared = chosen_methods(
+                names, known, with_parameters, dataset, budget, given.keep, given.tune
+            )
         rows = compare(
             dataset,
-            given.only or list(dict.fromkeys([start, *methods])),
-            labels_per_class=[Budget(LABELS_PER_CLASS.get(dataset.name, few))],
+            compared,
+            labels_per_class=[budget],
             seeds=range(given.seeds),
             out=given.out,
             deep=True,

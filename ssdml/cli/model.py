@@ -21,6 +21,7 @@ from ssdml.cli.options import (
     NoLabel,
     TextColumn,
     TextModel,
+    names,
     numbers,
     refuse_to_replace,
     say,
@@ -230,6 +231,15 @@ def evaluate(
     no_label: NoLabel = None,
     encoding: Encoding = None,
     ks: Annotated[str, typer.Option(help="The K of R@K, separated by commas.")] = "1,2,4,8",
+    only: Annotated[
+        str | None,
+        typer.Option(
+            "--scores",
+            metavar="NAMES",
+            help="Scores to compute, like R@1,MAP@R; default: all. Without NMI and F1 there is no "
+            "k-means, which takes long for many classes.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Score an embedding against the true labels, in percent."""
@@ -245,7 +255,8 @@ def evaluate(
         others, y_others, _ = samples.read_labeled(str(gallery[0]), gallery[1], choice)
         searched = samples.features_of(others, None, None), y_others
     with spinner(f"scoring {len(embedding)} samples"):
-        scores = score(embedding, y, ks=neighbors, gallery=searched)
+        wanted = None if only is None else names(only)
+        scores = score(embedding, y, ks=neighbors, scores=wanted, gallery=searched)
     if as_json:
         typer.echo(json.dumps(scores))
     else:

@@ -52,6 +52,16 @@ class AlternationTrainer(PartitionTrainer):
 
     learns_proxies = True
 
+    @property
+    def chance_loss(self) -> float | None:
+        """Loss of a constant embedding: uniform classes, and triplets without a margin."""
+        if self.losses is not None:
+            return None
+        n_classes = self.distributions.shape[1]
+        return (
+            math.log(n_classes) + self.estimator.triplets * math.log(2) if n_classes > 1 else None
+        )
+
     def __init__(
         self,
         samples: Samples,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABCMeta, abstractmethod
+from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -14,11 +15,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from ssdml.deep.held_out import HeldOut, held_out_rows
 from ssdml.deep.input_graph import InputGraph, InputProjection, flat_samples
 from ssdml.deep.onnx import SampleEmbedding
 from ssdml.deep.run_folder import RunFolder
 from ssdml.deep.trainer import PartitionTrainer
-from ssdml.evaluation.scores import evaluate
+from ssdml.evaluation.scores import evaluate, few_label_accuracy
 from ssdml.metric.base import LABEL_SHAPES, EmbeddingMixin, check_class_names, limit_neighbors
 from ssdml.metric.onnx import write_onnx
 from ssdml.networks.data import Samples, as_samples, validation_samples, warn_of_scale
@@ -30,7 +32,7 @@ from ssdml.utils.labels import likeliest
 from ssdml.utils.persistence import check_arrays, load_state, restoring, save_state
 from ssdml.utils.progress import CallbackSupportMixin, Stages, with_callbacks
 from ssdml.utils.torch_tools import find_device, memory_hints
-from ssdml.utils.typing import Array
+from ssdml.utils.typing import Array, Indices
 from ssdml.utils.validation import UNLABELED
 
 SAVED = ("components_", "label_distributions_")
@@ -46,6 +48,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
     n_components: int | None
     orthogonal: bool
     pretrain_epochs: int
+    validation_fraction: float
     epochs: int
     epochs_per_partition: int
     batch_size: int
@@ -61,6 +64,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "decay": [Interval(Real, 0, 1, closed="neither")],
         "pretrain_epochs": [Interval(Integral, 0, None, closed="left")],
+        "validation_fraction": [Interval(Real, 0, 1, closed="left")],
         "partition_size": [Interval(Integral, 1, None, closed="left"), None],
         "epochs": [Interval(Integral, 1, None, closed="left")],
         "epochs_per_partition": [Interval(Integral, 1, None, closed="left")],
@@ -80,6 +84,11 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         self, samples: Any, labels: Array, network: Any, seed: int, device: str
     ) -> PartitionTrainer:
         """Return a trainer that has not started."""
+
+    @property
+    def _has_metric_layer(self) -> bool:
+        """Whether L is a layer of the network; otherwise it is learned apart."""
+        return not self.orthogonal
 
     def _labels(self, y: Any, n_samples: int) -> Array:
         """Read the labels, -1 where unlabeled."""
@@ -106,7 +115,8 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
             :func:`ssdml.datasets.encode_partial_labels` where unlabeled. None for estimators that
             need no labels.
         validation : tuple (samples, labels), optional
-            Scored after each partition, in ``history_``; has no effect on the fit.
+            Scored after each partition, in ``history_``. Without ``validation_fraction`` it has no
+            effect on the fit; with it, it chooses the network in place of labels that are held out.
 
         Returns
         -------
@@ -117,7 +127,8 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         TypeError
             If samples are neither tensors nor arrays, or ``backbone`` is not a module.
         ValueError
-            If labels are missing or of another length, the backbone rejects the samples, its
+            If labels are missing or of another length, ``validation_fraction`` holds out no two
+            labels of a class, the backbone rejects the samples, its
             features are not finite or it has no trainable parameter, ``validation`` does not
             match, ``checkpoint_dir`` belongs to another run, or ``device`` is not available.
         FloatingPointError
@@ -129,7 +140,8 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         -----
         RuntimeWarning
             If a partition has no triplets, because only one class has labels; if a checkpoint is
-            damaged or began with other weights; if many features are all zero.
+            damaged or began with other weights; if many features are all zero; if the embedding is
+            almost constant, the loss stays at chance, or all samples are predicted as one class.
         UserWarning
             If ``n_neighbors`` is not below the number of samples.
         ConvergenceWarning
@@ -142,10 +154,15 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
             samples = as_samples(dataset, who, device)
             labels = self._labels(y, len(samples))
             limit_neighbors(self.n_neighbors, len(samples), who, stacklevel=4)
-            held_out = None
-            if validation is not None:
-                held_out = validation_samples(validation, samples.shape, device)
             folder = RunFolder(self, samples, labels)
+            held_out, known = None, labels
+            if validation is not None:
+                held_out = HeldOut(*validation_samples(validation, samples.shape, device))
+                held_out.check(who, self.validation_fraction)
+            elif self.validation_fraction:
+                rows = held_out_rows(labels, self.validation_fraction, folder.seed, who)
+                held_out, known = HeldOut(samples, labels[rows], rows), labels.copy()
+                known[rows] = UNLABELED
             verbose = self.verbose if rank() == 0 else 0
             stages = Stages(self, self._n_stages(folder.n_done), verbose=verbose)
             network = new_network(
@@ -155,13 +172,15 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
                 len(np.unique(labels[labels != UNLABELED])),
                 folder.seed,
                 device,
-                orthogonal=self.orthogonal,
+                orthogonal=not self._has_metric_layer,
             )
-            trainer = self._new_trainer(samples, labels, network, folder.seed, device)
+            trainer = self._new_trainer(samples, known, network, folder.seed, device)
+            if held_out is not None and self.validation_fraction:
+                trainer.validation = partial(self._score, network, held_out, folder.seed)
             with stages.all(dataset, y):
                 with stages("input"):
                     rng = np.random.default_rng(folder.seed)
-                    trainer.input_graph = self._read_input(samples, labels, device, rng)
+                    trainer.input_graph = self._read_input(samples, known, device, rng)
                 folder.resume(trainer)
                 if self.pretrain_epochs and not trainer.history:
                     with stages("pretraining") as show:
@@ -170,9 +189,10 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
                     with stages(f"partition {len(trainer.history) + 1}") as show:
                         entry = trainer.partition(show)
                         if held_out is not None:
-                            entry["validation"] = self._scores(network, *held_out, folder.seed)
+                            entry["validation"] = self._scores(trainer, held_out)
                         folder.keep(trainer)
                 with stages("end"):
+                    trainer.labels = labels  # those that were held out join the last propagation
                     trainer.finish()
                     self._store(trainer)
         self.stage_seconds_ = stages.seconds
@@ -183,12 +203,30 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         n_partitions = -(-self.epochs // self.epochs_per_partition)
         return 2 + bool(self.pretrain_epochs and not n_done) + n_partitions - n_done
 
-    def _scores(
-        self, network: MetricNetwork, samples: Samples, y: Array, seed: int
-    ) -> dict[str, float]:
-        return from_first_rank(
-            lambda: evaluate(self._embed(network, samples), y, random_state=seed)
-        )
+    def _scores(self, trainer: PartitionTrainer, held_out: HeldOut) -> dict[str, float]:
+        """Scores of held-out samples, with the accuracy of the nearest mean of the labels."""
+
+        def scores() -> dict[str, float]:
+            Z = self._embed(trainer.network, held_out.samples, held_out.rows)
+            found = evaluate(Z, held_out.y, random_state=trainer.seed)
+            labeled = np.flatnonzero(trainer.labels != UNLABELED)
+            if held_out.rows is not None:  # the labels are in the same codes
+                means = self._embed(trainer.network, trainer.samples, labeled)
+                found["accuracy"] = few_label_accuracy(
+                    means, trainer.labels[labeled], Z, held_out.y
+                )
+            return found
+
+        return from_first_rank(scores)
+
+    def _score(self, network: MetricNetwork, held_out: HeldOut, seed: int) -> float:
+        """R@1 of held-out samples, which chooses the network."""
+
+        def score() -> float:
+            Z = self._embed(network, held_out.samples, held_out.rows)
+            return evaluate(Z, held_out.y, random_state=seed, scores=["R@1"])["R@1"]
+
+        return from_first_rank(score)
 
     def _store(self, trainer: PartitionTrainer) -> None:
         """Set the fitted attributes."""
@@ -215,13 +253,16 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         with memory_hints(self):
             return self._embed(self.network_, self._samples(dataset, "transform"))
 
-    def _embed(self, network: MetricNetwork, samples: Samples) -> Array:
-        embedding = embed_samples(network, samples, batch_size=self.batch_size)
+    def _embed(
+        self, network: MetricNetwork, samples: Samples, rows: Indices | None = None
+    ) -> Array:
+        embedding = embed_samples(network, samples, rows=rows, batch_size=self.batch_size)
         if not self.input_weight_:
             return embedding
         assert self.input_projection_ is not None
-        rows = self.input_projection_(flat_samples(samples))
-        return np.hstack([embedding, self.input_weight_ * rows])
+        flat = flat_samples(samples)
+        projected = self.input_projection_(flat if rows is None else flat[rows])
+        return np.hstack([embedding, self.input_weight_ * projected])
 
     def predict_proba(self, dataset: Any) -> Array:
         """Class probabilities from the network's proxies (not calibrated).

@@ -79,6 +79,10 @@ class DeepSSDML(DeepEstimator):
         neighbors. "auto": 1 if the input graph is used, else 0.
     pretrain_epochs : int
         Epochs of softmax on the labeled samples before the first partition.
+    validation_fraction : float
+        Share of the labels of each class that are held out, 0.15 in Dutta et al. (2021): the
+        network of the epoch with the highest R@1 among these samples is kept. 0: the last one.
+        With ``validation`` in :meth:`fit`, that set chooses.
     partition_size : int or None
         Unlabeled samples per partition; None: all. Labels propagate to all samples anyway.
     epochs, epochs_per_partition : int
@@ -119,7 +123,9 @@ class DeepSSDML(DeepEstimator):
     triplets_ : Triplets
         Of the last partition; None after :meth:`load`.
     history_ : list of dict
-        One entry per partition: loss, seconds, and the share of samples that ``changed`` class. The
+        One entry per partition: loss, seconds, the ``spread`` of the embedding (0 if it is
+        constant), and the share of samples that ``changed`` class; with ``validation_fraction``,
+        the scores of the held-out labels (``validation``) and their R@1 per epoch. The
         first has the ``propagation_accuracy`` of the labels on the input graph, if it is used.
     stage_seconds_ : dict of str to float
 
@@ -166,6 +172,7 @@ class DeepSSDML(DeepEstimator):
     input_edges: float | str = "auto"
     input_weight: float | str = "auto"
     pretrain_epochs: int = 0
+    validation_fraction: float = 0.0
     partition_size: int | None = 9000
     epochs: int = 50
     epochs_per_partition: int = 10

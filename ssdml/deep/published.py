@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -17,13 +18,16 @@ from ssdml.deep.base import DeepEstimator
 from ssdml.deep.input_graph import device_graph
 from ssdml.deep.trainer import PartitionTrainer, Prepared
 from ssdml.evaluation.scores import triplet_purity
+from ssdml.graphs.neighbors.knn import KNNGraph
 from ssdml.graphs.propagation.affinities import propagate_affinities
 from ssdml.graphs.triplets import Triplets, mine_triplets
 from ssdml.losses.angular import angular_triplet_loss
 from ssdml.metric.alternation import PAPER_STEPS, learn_metric
+from ssdml.networks.data import Samples
+from ssdml.networks.metric_network import MetricNetwork
 from ssdml.utils.distributed import from_first_rank
 from ssdml.utils.linalg import nearest_orthonormal
-from ssdml.utils.typing import Array, Indices
+from ssdml.utils.typing import Array, Floats, Indices, Ints
 
 
 @dataclass(eq=False, repr=False)
@@ -48,9 +52,14 @@ class PublishedDeepSSDML(DeepEstimator):
     angle : float
         Of the angular loss, in degrees.
     orthogonal : bool
-        Whether L keeps orthonormal columns; otherwise it is trained with the network.
+        Whether L keeps orthonormal columns; otherwise the conjugate gradients of each batch are
+        Euclidean, and L leaves the manifold.
     pretrain_epochs : int
         Epochs of softmax on the labeled samples before the first partition.
+    validation_fraction : float
+        Share of the labels of each class that are held out, 0.15 in Dutta et al. (2021): the
+        network of the epoch with the highest R@1 among these samples is kept. 0: the last one.
+        With ``validation`` in :meth:`fit`, that set chooses.
     partition_size : int or None
         Unlabeled samples per partition; None: all.
     epochs, epochs_per_partition : int
@@ -59,6 +68,9 @@ class PublishedDeepSSDML(DeepEstimator):
         Triplets per step.
     learning_rate, weight_decay : float
         Of SGD with momentum 0.9.
+    dampening : float
+        Of the momentum. With 0.9, steps have the length of the gradient's running mean; with 0 they
+        are ten times as long at the same rate.
     mixed_precision : bool or "auto"
         See :class:`ssdml.DeepSSDML`.
     checkpoint_dir, device, n_jobs, random_state, verbose
@@ -75,10 +87,12 @@ class PublishedDeepSSDML(DeepEstimator):
     Notes
     -----
     The paper leaves open: samples are standardized per channel, the learning rate is constant, the
-    weight decay 5e-4, the momentum 0.9; features are not normalized in pretraining; the embedding
+    weight decay 5e-4, the momentum 0.9 with dampening 0.9, as in other code of its first author;
+    features are not normalized in pretraining; the embedding
     is scaled to unit length. The loss is averaged over the batch; Eq. (3) sums it. Samples with
-    all-zero features are excluded from triplets. The final network is kept: the paper's choice of
-    the best one needs the labels of 15 % of the samples.
+    all-zero features are excluded from triplets. The paper keeps the best network by validation on
+    15 % of the samples of each class, with their labels; by default the last one is kept here.
+    ``validation_fraction=0.15`` holds out given labels; ``validation`` in :meth:`fit` takes others.
 
     References
     ----------
@@ -104,11 +118,13 @@ class PublishedDeepSSDML(DeepEstimator):
     angle: float = 40.0
     orthogonal: bool = True
     pretrain_epochs: int = 0
+    validation_fraction: float = 0.0
     partition_size: int | None = 9000
     epochs: int = 50
     epochs_per_partition: int = 10
     batch_size: int = 100
     learning_rate: float = 1e-4
+    dampening: float = 0.9
     weight_decay: float = 5e-4
     mixed_precision: bool | str = False
     checkpoint_dir: Any = None
@@ -121,7 +137,9 @@ class PublishedDeepSSDML(DeepEstimator):
         "n_neighbors": [Interval(Integral, 2, None, closed="left")],
         "angle": [Interval(Real, 0, 90, closed="neither")],
         "orthogonal": ["boolean"],
+        "dampening": [Interval(Real, 0, 1, closed="left")],
     }
+    _has_metric_layer = False
     tol = 0.0  # labels are propagated once, at the end: no early stopping
 
     def _new_trainer(
@@ -133,7 +151,23 @@ class PublishedDeepSSDML(DeepEstimator):
 class PublishedTrainer(PartitionTrainer):
     """Train a network and L on the triplets of a partition's graph, one batch at a time."""
 
-    optimizer = partial(torch.optim.SGD, lr=0.0, momentum=0.9)
+    def __init__(
+        self,
+        samples: Samples,
+        labels: Ints,
+        network: MetricNetwork,
+        estimator: Any,
+        seed: int,
+        device: str,
+    ) -> None:
+        dampening = estimator.dampening
+        self.optimizer = partial(torch.optim.SGD, lr=0.0, momentum=0.9, dampening=dampening)
+        super().__init__(samples, labels, network, estimator, seed, device)
+
+    @property
+    def chance_loss(self) -> float | None:
+        """Loss of a constant embedding."""
+        return math.log(2)
 
     def _prepare(self, rng: np.random.Generator) -> Prepared:
         """Mine triplets in the neighborhoods of the partition's graph."""
@@ -153,13 +187,18 @@ class PublishedTrainer(PartitionTrainer):
         graph = device_graph(
             features, estimator.n_neighbors, self.device, rng, n_jobs=estimator.n_jobs
         )
-        affinities = propagate_affinities(
-            graph, self.labels[rows], decay=estimator.decay, n_jobs=estimator.n_jobs
-        )
-        mined = mine_triplets(graph, affinities, strategy="neighborhood")
+        mined = self._mine(graph, rows)
         purity = triplet_purity(mined, self.labels[rows])
         entry = {"n_triplets": len(mined.anchor), "purity": purity}
         return Prepared(triplets=mined.among(rows), entry=entry)
+
+    def _mine(self, graph: KNNGraph, rows: Indices) -> Triplets:
+        """Sort the neighbors of the rows by propagated affinities."""
+        estimator = self.estimator
+        affinities = propagate_affinities(
+            graph, self.labels[rows], decay=estimator.decay, n_jobs=estimator.n_jobs
+        )
+        return mine_triplets(graph, affinities, strategy="neighborhood")
 
     def _batches(self, rows: Indices, number: int, rng: np.random.Generator) -> Iterator[Indices]:
         """Shuffle the triplets in each epoch, and yield batches of shape (3, n)."""
@@ -181,7 +220,7 @@ class PublishedTrainer(PartitionTrainer):
         used, places = np.unique(batch, return_inverse=True)
         features = self.network.features(self.samples.batch(used))
         anchor, positive, negative = places.reshape(3, -1)
-        if self.estimator.orthogonal and features.isfinite().all():
+        if features.isfinite().all():
             local = Triplets(anchor, positive, negative, np.ones(len(anchor)))
             self._learn_metric(features.detach().cpu().numpy(), local)
         projected = features @ self.network.metric
@@ -197,10 +236,16 @@ class PublishedTrainer(PartitionTrainer):
             lambda: learn_metric(
                 features,
                 triplets,
-                nearest_orthonormal(self.network.L),
+                self._start_of_metric(),
                 angle=self.estimator.angle,
                 max_iter=PAPER_STEPS,
                 rescale=False,
+                orthogonal=self.estimator.orthogonal,
             )
         )
         self._update_network(found.point, None)
+
+    def _start_of_metric(self) -> Floats:
+        """L in double precision; float32 is only nearly orthonormal."""
+        L = self.network.L
+        return nearest_orthonormal(L) if self.estimator.orthogonal else L.astype(np.float64)

@@ -24,6 +24,12 @@ from torch import nn
 from torch.nn import functional
 
 from ssdml.deep.checkpoints import Checkpoint, digest
+from ssdml.deep.collapse import (
+    constant_embedding,
+    loss_at_chance,
+    single_prediction,
+    spread,
+)
 from ssdml.deep.input_graph import InputGraph, device_graph
 from ssdml.graphs.laplacian import adjacency
 from ssdml.graphs.neighbors.knn import KNNGraph
@@ -75,6 +81,7 @@ class PartitionTrainer(ABC):
     optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW
     learns_proxies = False  # otherwise the class means become the proxies at the end
     input_graph: InputGraph | None = None
+    validation: Callable[[], float] | None = None  # R@1 of the network on held-out samples
 
     def __init__(
         self,
@@ -103,6 +110,8 @@ class PartitionTrainer(ABC):
         self.history: list[dict[str, Any]] = []
         self.pretraining: list[float] = []  # mean loss per epoch
         self.draws = SeededDraws(seed)  # of the partition
+        self.best_score = -math.inf  # of `validation`, over all epochs
+        self.best: dict[str, torch.Tensor] = {}  # weights of that network
         self.n_partitions = -(-estimator.epochs // estimator.epochs_per_partition)
         rng = np.random.default_rng([seed, 0])
         rows = np.flatnonzero(labels != UNLABELED), np.flatnonzero(labels == UNLABELED)
@@ -164,8 +173,11 @@ class PartitionTrainer(ABC):
         trained_from = time.perf_counter()
         entry["losses"] = self._train(number, rng, show, summary(entry))
         entry["loss"] = entry["losses"][-1] if entry["losses"] else 0.0
+        if self.validation is not None:
+            entry["R@1 per epoch"] = self._epoch_scores
         broadcast_weights(self.network)  # batch statistics are those of each rank's slices
         self._check_features(number)
+        entry["spread"] = self._check_spread(number)
         entry["seconds"] = {
             "graph and metric": trained_from - begin,
             "epochs": time.perf_counter() - trained_from,
@@ -179,6 +191,7 @@ class PartitionTrainer(ABC):
         first = number * self.estimator.epochs_per_partition + 1
         losses: list[float] = []
         self.draws = SeededDraws(int(rng.integers(2**31)))
+        self._epoch_scores: list[float] = []
         with (
             mixed_precision(self.network, self.mixed),
             one_thread(self.device.startswith("cuda")),  # more threads would delay the GPU
@@ -194,6 +207,8 @@ class PartitionTrainer(ABC):
                         f"the loss must stay finite; got {losses[-1]} at step {step + 1} of "
                         f"partition {number + 1}. {self._lower_rate}"
                     )
+                if (step + 1) * epochs // n_steps > len(self._epoch_scores):
+                    self._validate()
         parts = np.array_split(losses, min(epochs, n_steps)) if losses else []
         return [float(np.mean(part)) for part in parts]
 
@@ -209,6 +224,21 @@ class PartitionTrainer(ABC):
             with self.draws.forbidden() if step == 0 else nullcontext():
                 taken = self.stepper.step(loss, self._rate(number, step))
             yield taken
+
+    def _validate(self) -> None:
+        """Score the network after an epoch, and keep its weights if it is the best so far."""
+        if self.validation is None:
+            return
+        score = self.validation()
+        self._epoch_scores.append(score)
+        if score > self.best_score:
+            state = self.network.state_dict().items()
+            self.best_score, self.best = score, {k: v.detach().clone() for k, v in state}
+
+    @property
+    def chance_loss(self) -> float | None:
+        """Loss of a constant embedding; None if that is not known."""
+        return None
 
     @property
     def _lower_rate(self) -> str:
@@ -236,6 +266,26 @@ class PartitionTrainer(ABC):
                 stacklevel=2,
             )
 
+    def _check_spread(self, number: int) -> float:
+        """Warn if the embedding of some samples is almost constant; return its spread."""
+        found = spread(self.embed("embedding", spaced(self.parts[number], CHECKED)))
+        if sign := constant_embedding(found, self.estimator.learning_rate):
+            warnings.warn(f"after partition {number + 1}, {sign}", RuntimeWarning, stacklevel=2)
+        return found
+
+    def _warn_of_nothing_learned(self) -> None:
+        """Warn if the loss stayed at chance, or if all samples are predicted as one class."""
+        losses = [loss for entry in self.history for loss in entry["losses"]]
+        signs = [loss_at_chance(losses, self.chance_loss, self.estimator.learning_rate)]
+        n_classes = self.distributions.shape[1]
+        if n_classes:
+            rows = spaced(np.arange(len(self.samples)), CHECKED)
+            proxies = self.network.proxies.detach().cpu().numpy()
+            codes = likeliest(self.embed("embedding", rows) @ unit_rows(proxies).T)
+            signs.append(single_prediction(codes, n_classes))
+        for sign in filter(None, signs):
+            warnings.warn(sign, RuntimeWarning, stacklevel=3)
+
     @property
     def has_settled(self) -> bool:
         """Whether early stopping applies: fewer samples than ``tol`` changed class."""
@@ -245,9 +295,14 @@ class PartitionTrainer(ABC):
     def finish(self) -> None:
         """Propagate the labels over the final graph, and choose the proxies.
 
+        With `validation`, the network is the best one of all epochs. Warn if it has learned
+        nothing.
+
         Trained proxies are kept unless the class means predict more of the propagated classes, as
         they do after few steps.
         """
+        if self.best:
+            self.network.load_state_dict(self.best)
         changed, tol = self.history[-1].get("changed"), self.estimator.tol
         if tol and changed is not None and not self.has_settled:
             warnings.warn(
@@ -262,6 +317,7 @@ class PartitionTrainer(ABC):
             assert final.distributions is not None
             self.distributions = final.distributions
             self._update_network(None, final.proxies)
+        self._warn_of_nothing_learned()
 
     def _final_state(self, rng: np.random.Generator) -> Prepared:
         features = self.embed("features")
@@ -343,6 +399,7 @@ class PartitionTrainer(ABC):
             ends = self.triplets._asdict().items()
             tensors |= {f"triplets.{k}": torch.from_numpy(v) for k, v in ends}
         tensors["distributions"] = torch.from_numpy(self.distributions)
+        tensors |= {f"best.{k}": v for k, v in self.best.items()}
         state = {"history": self.history, "initial weights": self.initial_weights}
         return Checkpoint(len(self.history), tensors, state)
 
@@ -364,6 +421,9 @@ class PartitionTrainer(ABC):
         self.stepper.restore_optimizer(checkpoint.part("optimizer"))
         self.distributions = checkpoint.tensors["distributions"].numpy()
         self.history = checkpoint.state["history"]
+        self.best = checkpoint.part("best")
+        scores = [score for entry in self.history for score in entry.get("R@1 per epoch", ())]
+        self.best_score = max(scores, default=-math.inf)
 
 
 def summary(entry: Mapping[str, Any]) -> str:

@@ -24,7 +24,12 @@ from ssdml.metric.selection import (
     spread,
 )
 from ssdml.metric.state import Learned, State
-from ssdml.metric.stiefel import StiefelResult, angular_objective, minimize_on_stiefel
+from ssdml.metric.stiefel import (
+    StiefelResult,
+    angular_objective,
+    minimize_freely,
+    minimize_on_stiefel,
+)
 from ssdml.networks.sampling import partitions
 from ssdml.utils.linalg import covariance, product, random_orthonormal
 from ssdml.utils.parallel import count_threads, threads
@@ -249,15 +254,19 @@ def learn_metric(
     max_iter: int,
     rescale: bool,
     device: str = "cpu",
+    orthogonal: bool = True,
 ) -> StiefelResult:
     """Minimize the angular objective of the triplets over orthonormal L, starting at ``L``.
+
+    Without ``orthogonal``, over all matrices of its shape.
 
     The objective depends on the scale: far apart, all triplets look alike. With ``rescale``, the
     mean squared distance of anchors to positives is 1 under the initial L.
     """
     scale = _spread_of_positives(features, triplets, L) if rescale else 1.0
     objective = angular_objective(features, triplets, angle=angle, scale=scale, device=device)
-    return minimize_on_stiefel(objective, L, max_iter=max_iter)
+    minimize = minimize_on_stiefel if orthogonal else minimize_freely
+    return minimize(objective, L, max_iter=max_iter)
 
 
 def _spread_of_positives(features: Array, triplets: Triplets, L: Floats) -> float:

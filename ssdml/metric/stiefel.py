@@ -80,19 +80,69 @@ def minimize_on_stiefel(
     >>> round(result.value, 6)
     1.0
     """
-    from pymanopt import Problem, function
     from pymanopt.manifolds import Stiefel
-    from pymanopt.optimizers import ConjugateGradient
 
     start = _check_start(initial)
+    search = Stiefel(*start.shape), nearest_orthonormal
+    return _minimize(objective, start, *search, max_iter, min_gradient_norm)
+
+
+def minimize_freely(
+    objective: Objective,
+    initial: npt.ArrayLike,
+    *,
+    max_iter: int = 10,
+    min_gradient_norm: float = 1e-6,
+) -> StiefelResult:
+    """Minimize an objective over all matrices of a shape, by Euclidean conjugate gradients.
+
+    The search of :func:`minimize_on_stiefel` without its constraint, for comparison.
+
+    Parameters
+    ----------
+    objective, max_iter, min_gradient_norm
+        See :func:`minimize_on_stiefel`.
+    initial : array of shape (d, l)
+
+    Examples
+    --------
+    >>> goal = np.array([[2.0], [0.5]])
+    >>> found = minimize_freely(
+    ...     lambda L: (((L - goal) ** 2).sum(), 2 * (L - goal)), np.eye(2, 1), max_iter=50)
+    >>> np.abs(found.point - goal).max() < 1e-6
+    np.True_
+    """
+    from pymanopt.manifolds import Euclidean
+
+    class Plane(Euclidean):  # type: ignore[misc]
+        def inner_product(self, point: Floats, one: Floats, other: Floats) -> np.float64:
+            # Not a float: dividing by a zero gradient must not raise, as on the manifold.
+            return np.float64(super().inner_product(point, one, other))
+
+    start = np.array(initial, dtype=np.float64)
+    search = Plane(*start.shape), np.asarray
+    return _minimize(objective, start, *search, max_iter, min_gradient_norm)
+
+
+def _minimize(
+    objective: Objective,
+    start: Floats,
+    manifold: Any,
+    project: Callable[[Floats], Floats],
+    max_iter: int,
+    min_gradient_norm: float,
+) -> StiefelResult:
+    """Run conjugate gradients on a manifold; ``project`` removes what rounding adds."""
+    from pymanopt import Problem, function
+    from pymanopt.optimizers import ConjugateGradient
+
     cached = _Cached(objective)
     initial_value, gradient = cached(start)
     if not (math.isfinite(initial_value) and np.isfinite(gradient).all()):
         raise ValueError(
-            "minimize_on_stiefel: objective must be finite at the initial point; "
+            "conjugate gradients: objective must be finite at the initial point; "
             f"got value {initial_value}. Scale X down."
         )
-    manifold = Stiefel(*start.shape)
     slope = _gradient_norm(manifold, start, gradient)
     if max_iter < 1 or slope <= min_gradient_norm:
         converged = slope <= min_gradient_norm
@@ -110,7 +160,7 @@ def minimize_on_stiefel(
         verbosity=0,
     )
     found = optimizer.run(problem, initial_point=start)
-    point = nearest_orthonormal(found.point)
+    point = project(found.point)
     value, gradient = cached(point)
     cached.release()
     if not value <= initial_value:  # also true of NaN

@@ -284,6 +284,7 @@ class TestAlternation:
     def test_loss_decreases(self, digits):
         X, _, labels = digits
         options = {"epochs": 12, "epochs_per_partition": 12, "learning_rate": 1e-3}
+        options["dampening"] = 0.0
         losses = model("lrml", **options).fit(X, labels).history_[0]["losses"]
         assert losses[-1] < losses[0]
 
@@ -320,6 +321,24 @@ class TestAlternation:
             model("lrml", method_params={"weight": 1}).fit(X, labels)
         with pytest.raises(ValueError, match="The 'graph_weight' parameter of LRML must be"):
             model("lrml", method_params={"graph_weight": -1.0}).fit(X, labels)
+
+    def test_seraph_has_the_published_objective_by_default(self, digits):
+        """Eq. (1) of Dutta et al.: a trace term, and pairs of two unlabeled samples."""
+        X, _, labels = digits
+        assert model("seraph").method_defaults["trace_weight"] == 1.0
+        assert model("seraph").method_defaults["unlabeled_pairs"] == "both"
+        options = {"epochs": 1, "partition_size": None}
+        fits = [
+            model("seraph", method_params={"tol": 0.1, **params}, **options).fit(X, labels)
+            for params in ({}, {"trace_weight": 0.0, "unlabeled_pairs": "all"})
+        ]
+        n_unlabeled, n = np.count_nonzero(labels == -1), len(labels)
+        known = n - n_unlabeled
+        counts = [entry["n_unknown"] for fit in fits for entry in fit.history_]
+        assert counts == [
+            n_unlabeled * (n_unlabeled - 1) // 2,
+            n * (n - 1) // 2 - known * (known - 1) // 2,
+        ]
 
     @every_method
     def test_missing_pairs_warn(self, digits, name):

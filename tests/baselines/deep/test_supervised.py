@@ -84,7 +84,7 @@ def test_batch_lowers_the_loss_with_orthonormal_l(run, rng):
 @pytest.mark.parametrize("loss", ["triplet", "angular"])
 def test_loss_falls_and_ignores_unlabeled_items(loss):
     X, y, labels = small_images(n=300)
-    options = {"n_triplets": 500, "learning_rate": 1e-2, "random_state": 0}
+    options = {"n_triplets": 500, "learning_rate": 1e-2, "dampening": 0.0, "random_state": 0}
     model = DeepSupervised(loss, small_network(), 16, epochs=4, epochs_per_partition=4, **options)
     model.fit(X, labels)
     assert (labels[np.concatenate(model.triplets_[:3])] != -1).all()
@@ -93,12 +93,13 @@ def test_loss_falls_and_ignores_unlabeled_items(loss):
     assert (model.transduction_ == y).mean() > 0.75
 
 
-def test_l_is_a_layer_without_orthogonality():
+@pytest.mark.parametrize("loss", ["triplet", "angular"])
+def test_l_leaves_the_manifold_without_orthogonality(loss):
     X, _, labels = small_images(n=200)
-    options = {"epochs": 1, "n_triplets": 300, "learning_rate": 0.1, "random_state": 0}
-    model = DeepSupervised("angular", small_network(), 16, orthogonal=False, **options)
+    options = {"epochs": 1, "n_triplets": 300, "random_state": 0}
+    model = DeepSupervised(loss, small_network(), 16, orthogonal=False, **options)
     L = model.fit(X, labels).components_
-    assert np.abs(L @ L.T - np.eye(16)).max() > 1e-3
+    assert np.abs(np.linalg.svd(L, compute_uv=False) - 1).max() > 0.2
 
 
 @pytest.mark.parametrize(("name", "value"), [("loss", "n-pair"), ("margin", 0.0), ("angle", 90)])

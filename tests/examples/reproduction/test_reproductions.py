@@ -164,6 +164,26 @@ def test_table2_runs_with_every_protocol(example, tmp_path, toy_photographs, pro
         assert recall_at_1(table, method) > 80, method
 
 
+def test_figure3_is_drawn(example, tmp_path, monkeypatch):
+    """On scikit-learn's digits, by a method of features."""
+    given = ["digits", "--method", "pca", "--queries", 4, "--neighbors", 3, "--out", tmp_path]
+    shown = example("reproduce_figure3.py", *given)
+    assert re.fullmatch(
+        r"input: R@1 \d\d\.\d %\npca: R@1 \d\d\.\d %\ndrawn: .*figure3.png\n", shown
+    )
+    picture = imread(tmp_path / "figure3.png")[..., :3]
+    green = (np.abs(picture - np.array([0x1A, 0x8A, 0x4A]) / 255) < 0.02).all(axis=2)
+    assert green.sum() > 4000  # frames of most of the 24 neighbors
+
+
+@pytest.mark.parametrize("script", ["reproduce_figure2.py", "reproduce_figure3.py"])
+def test_figures_need_images(example, script, tmp_path, capsys):
+    np.savez(tmp_path / "rows.npz", X=np.random.default_rng(0).normal(size=(60, 5)), y=[0, 1] * 30)
+    with pytest.raises(SystemExit, match="2"):
+        example(script, tmp_path / "rows.npz")
+    assert "dataset must hold images in memory; got rows" in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("small_deep")
 def test_figure2_is_drawn(example, tmp_path, monkeypatch):
     monkeypatch.setattr("ssdml.experiments.report.figures.project", lambda s: s.embedding[:, :2])

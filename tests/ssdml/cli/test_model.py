@@ -19,6 +19,8 @@ def test_evaluate_prints_the_scores(run, arrays):
     X, y = (np.load(path) for path in arrays)
     result = run("evaluate", *arrays, "--json")
     assert json.loads(result.stdout) == pytest.approx(evaluate(X, y))
+    few = json.loads(run("evaluate", *arrays, "--scores", "R@1,MAP@R", "--json").stdout)
+    assert few == {name: json.loads(result.stdout)[name] for name in ("R@1", "MAP@R")}
     table = run("evaluate", *arrays, "--ks", "1,3").stdout
     assert "R@3" in table
     assert "R@2" not in table

@@ -257,7 +257,7 @@ class TestPaper:
         X, y, labels = digits
         options = {"partition_size": 300, "epochs": 4, "epochs_per_partition": 2}
         model = DeepSSDML.paper(
-            small_network(), 16, **options, learning_rate=1e-2, random_state=0
+            small_network(), 16, **options, learning_rate=1e-2, dampening=0.0, random_state=0
         ).fit(X, labels)
         anchor, positive, negative = model.triplets_[:3]
         assert (y[anchor] == y[positive]).mean() > (y[anchor] == y[negative]).mean() > 0.5
@@ -275,7 +275,7 @@ class TestPaper:
         np.testing.assert_allclose(model.network_.proxies.detach(), means, atol=1e-4)
         assert (model.predict(X) == model.transduction_).mean() > 0.5
 
-    def test_published_metric_may_be_a_free_layer(self, digits):
+    def test_published_metric_may_be_free(self, digits):
         X, _, labels = digits
         options = {"partition_size": 300, "epochs": 1, "epochs_per_partition": 1}
         model = DeepSSDML.paper(

@@ -87,7 +87,7 @@ def test_each_batch_updates_metric_then_network(followed, digits):
     L = nearest_orthonormal(network.L)
     factor = 4 * np.tan(np.radians(40.0)) ** 2
     speed = [torch.zeros_like(p) for p in network.backbone.parameters()]
-    for ends in seen["batches"]:
+    for number, ends in enumerate(seen["batches"]):
         used, places = np.unique(ends, return_inverse=True)
         places = places.reshape(3, -1)
         features = network.features(torch.from_numpy(X[used])[:, None])
@@ -102,7 +102,7 @@ def test_each_batch_updates_metric_then_network(followed, digits):
         gradients = torch.autograd.grad(sum(losses) / len(losses), network.backbone.parameters())
         with torch.no_grad():
             for p, v, g in zip(network.backbone.parameters(), speed, gradients, strict=True):
-                v.mul_(MOMENTUM).add_(g + DECAY * p)
+                v.copy_(g + DECAY * p if not number else MOMENTUM * v + 0.1 * (g + DECAY * p))
                 p.sub_(RATE * v)
     assert len(seen["batches"]) == COUNT
     np.testing.assert_allclose(model.components_, L.T, atol=2e-4)
@@ -179,6 +179,33 @@ def test_each_published_network_has_its_protocol(backbone, columns, epochs):
     assert (params["n_neighbors"], params["decay"], params["angle"]) == (10, 0.99, 40.0)
     assert (params["epochs"], params["epochs_per_partition"]) == (50, 10)
     assert (params["partition_size"], params["learning_rate"]) == (9000, 1e-4)
+    assert (params["dampening"], params["validation_fraction"]) == (0.9, 0.0)
+
+
+@pytest.mark.parametrize("dampening", [0.0, 0.5])
+def test_dampening_reaches_the_optimizer(digits, monkeypatch, dampening):
+    X, _, labels = digits
+    made = []
+    init = PublishedTrainer.__init__
+
+    def spy(run, *args):
+        init(run, *args)
+        made.append(run.stepper.optimizer.defaults)
+
+    monkeypatch.setattr(PublishedTrainer, "__init__", spy)
+    options = {"partition_size": 60, "epochs": 1, "epochs_per_partition": 1, "random_state": 0}
+    DeepSSDML.paper(small_network(), 16, dampening=dampening, **options).fit(X, labels)
+    assert (made[0]["momentum"], made[0]["dampening"]) == (0.9, dampening)
+
+
+def test_a_free_metric_leaves_the_manifold_in_each_batch(digits):
+    """Its singular values spread far; the network alone would move them by a few percent."""
+    X, _, labels = digits
+    options = {"partition_size": 120, "epochs": 2, "epochs_per_partition": 2, "random_state": 0}
+    model = DeepSSDML.paper(small_network(), 16, orthogonal=False, **options).fit(X, labels)
+    values = np.linalg.svd(model.components_, compute_uv=False)
+    assert np.abs(values - 1).max() > 0.2
+    assert "metric" not in dict(model.network_.named_parameters())
 
 
 def test_explicit_parameters_override_the_protocol():

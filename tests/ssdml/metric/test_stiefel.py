@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ssdml.graphs.triplets import Triplets
-from ssdml.metric.stiefel import angular_objective, minimize_on_stiefel
+from ssdml.metric.stiefel import angular_objective, minimize_freely, minimize_on_stiefel
 from ssdml.utils.linalg import random_orthonormal
 
 
@@ -256,3 +256,11 @@ def test_objective_is_released(A, start):
         assert alive() is None
     finally:
         gc.enable()
+
+
+def test_free_search_leaves_the_manifold_for_a_lower_value(angular, start):
+    bound, free = (search(angular, start) for search in (minimize_on_stiefel, minimize_freely))
+    assert free.value < bound.value < bound.initial_value == free.initial_value
+    assert np.abs(np.linalg.svd(free.point, compute_uv=False) - 1).max() > 0.2
+    _, gradient = angular(free.point)
+    assert np.isfinite(gradient).all()
