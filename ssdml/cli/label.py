@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -87,7 +88,8 @@ def label(
     told = _told(raw, found)
     ids = _ids(raw)
     where = f"{out}: {len(is_new):,} rows in {time.perf_counter() - start:.0f} s, map: {page}"
-    write_page(page, found, assembled(Path(data).stem, raw), ids, told[0], where)
+    dataset = assembled(Path(data).stem, raw._replace(summary=None))  # it was completed above
+    write_page(page, found, replace(dataset, summary=raw.summary), ids, told[0], where)
     for line in (*told, *_next(found, ids), where):
         say(line)
 

@@ -40,6 +40,7 @@ def test_a_table_comes_back_labeled_and_goes_in_again(run, frame, tmp_path):
     assert abs(found["confidence"][~given].mean() - right[~given].mean()) < 0.08
     page = (tmp_path / "labeled.html").read_text()
     assert "Label these next" in page
+    assert "<h1>t.csv: 300 samples</h1>" in page.replace(str(tmp_path) + "/", "")
     assert "http" not in page.replace("http://www.w3.org", "")
 
     found.loc[found.index[:40], "is_new_label"] = False  # checked
