@@ -105,9 +105,9 @@ def reproduce(
         budget = Budget(LABELS_PER_CLASS.get(dataset.name, few))
         compared: Sequence[str] | dict[str, Factory] = names
         if given.keep != "last":
-            known = available_methods(dataset, deep=True)
+            factories = available_methods(dataset, deep=True)
             compared = chosen_methods(
-                names, known, with_parameters, dataset, budget, given.keep, given.tune
+                names, factories, with_parameters, dataset, budget, given.keep, given.tune
             )
         rows = compare(
             dataset,

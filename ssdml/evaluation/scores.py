@@ -252,7 +252,7 @@ def _codes_among(classes: npt.NDArray[Any], others: npt.NDArray[Any]) -> Ints:
 
 def _check_ks(ks: Sequence[int] | int) -> list[int]:
     numbers: list[Any] = [ks] if np.ndim(ks) == 0 else list(cast("Sequence[int]", ks))
-    bad = [k for k in numbers if not isinstance(k, Real) or int(k) != k or k < 1]
+    bad = [k for k in numbers if not isinstance(k, Real) or k != int(cast("Any", k)) or k < 1]
     if bad:
         raise ValueError(f"evaluate: ks must be integers from 1; got {bad[0]!r}.")
     return [int(k) for k in numbers]

@@ -114,7 +114,7 @@ def minimize_freely(
     """
     from pymanopt.manifolds import Euclidean
 
-    class Plane(Euclidean):  # type: ignore[misc]
+    class Plane(Euclidean):
         def inner_product(self, point: Floats, one: Floats, other: Floats) -> np.float64:
             # Not a float: dividing by a zero gradient must not raise, as on the manifold.
             return np.float64(super().inner_product(point, one, other))

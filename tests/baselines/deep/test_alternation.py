@@ -340,6 +340,7 @@ class TestAlternation:
             n * (n - 1) // 2 - known * (known - 1) // 2,
         ]
 
+    @pytest.mark.filterwarnings("ignore:.*embedding is almost constant:RuntimeWarning")
     @every_method
     def test_missing_pairs_warn(self, digits, name):
         X, y, labels = digits

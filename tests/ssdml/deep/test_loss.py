@@ -33,7 +33,7 @@ def seen_steps(monkeypatch, digits, **options):
     steps, loss = [], AlternationTrainer._loss
 
     def spy(run, batch):
-        before = copy.deepcopy(run.network).eval(), torch.random.get_rng_state()
+        before = copy.deepcopy(run.network).eval(), run.draws.generator().get_state()
         value = loss(run, batch)
         steps.append((batch, *before, float(value.detach())))
         return value
