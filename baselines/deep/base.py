@@ -24,7 +24,7 @@ class DeepMethod(DeepEstimator):
     validation_fraction : float
         Share of the labels of each class that are held out, 0.15 in Dutta et al. (2021): the
         network of the epoch with the highest R@1 among these samples is kept. 0: the last one.
-        With ``validation`` in :meth:`fit`, that set chooses.
+        With ``validation`` in ``fit``, that set chooses.
     epochs, epochs_per_partition : int
         Passes over all partitions, and over each; the last partition takes the rest.
     batch_size : int

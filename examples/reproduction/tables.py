@@ -22,7 +22,12 @@ from reproduction.published import (
 from reproduction.validation import chosen_methods
 from ssdml.datasets.budgets import Budget
 from ssdml.datasets.image_files import ImageFiles
-from ssdml.experiments.analysis.statistics import PairedTest, friedman_nemenyi, mean_interval
+from ssdml.experiments.analysis.statistics import (
+    MIN_SEEDS,
+    PairedTest,
+    friedman_nemenyi,
+    mean_interval,
+)
 from ssdml.experiments.analysis.tables import (
     MethodLine,
     ScoreTable,
@@ -131,8 +136,8 @@ def reproduce(
 def table_lines(rows: Sequence[Row], published: Published) -> Iterator[str]:
     """Lines of text: mean and half interval of each score, and the published score below.
 
-    With two seeds or more, p-values of the difference from ours in NMI and R@1 follow. A star marks
-    our reconstructions, which notes explain.
+    With five seeds or more, p-values of the difference from ours in NMI and R@1 follow. A star
+    marks our reconstructions, which notes explain.
 
     Examples
     --------
@@ -151,7 +156,7 @@ def _table_lines(
     table: ScoreTable, rows: Sequence[Row], published: Mapping[str, tuple[float | None, ...]]
 ) -> Iterator[str]:
     n_seeds = len(table.seeds)
-    is_tested = n_seeds > 1 and any(line.method == OURS for line in table.lines)
+    is_tested = n_seeds >= MIN_SEEDS and any(line.method == OURS for line in table.lines)
     tests = {score: paired_tests(rows, OURS, score) for score in TESTED} if is_tested else {}
     scores = ("NMI", *(f"R@{k}" for k in RECALL_AT.get(table.dataset, (1, 2, 4, 8))))
     yield f"{table.dataset}, {table.budget.amount}, {n_seeds} seed{'s' * (n_seeds > 1)}"
@@ -238,10 +243,13 @@ def baseline_lines(
     for name in (*ours, *theirs):
         values = [row["scores"].get(score, np.nan) for row in rows if row["method"] == name]
         estimate, test = mean_interval(values), tests[name]
-        lead = "" if name == best else f"{best} {test.mean:+5.1f}, p = {test.p:.3f}"
+        lead = "" if name == best else f"{best} {test.mean:+5.1f}{_p(test)}"
         beside = f"  published {published[name]:.1f}" if name in published else ""
         cell = f"{estimate.mean:5.1f}{estimate.margin('4.1f', ' ± ')}"
         yield f"  {starred(name):21} {cell}  {lead}{beside}".rstrip()
+    if not any(np.isfinite(test.p) for test in tests.values()):
+        yield f"  best of ours: {best}; tests need {MIN_SEEDS} seeds"
+        return
     unbeaten = [
         f"{name} ({'ahead, ' * (tests[name].mean < 0)}p = {tests[name].p:.3f})"
         for name in theirs
@@ -249,6 +257,10 @@ def baseline_lines(
     ]
     others = ", ".join(unbeaten) or "none"
     yield _wrapped(f"  best of ours: {best}; not significantly better than: {others}")
+
+
+def _p(test: PairedTest) -> str:
+    return f", p = {test.p:.3f}" if np.isfinite(test.p) else ""
 
 
 def rank_lines(sets: Sequence[Mapping[str, float]], score: str) -> Iterator[str]:

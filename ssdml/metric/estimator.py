@@ -389,7 +389,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
 
         Notes
         -----
-        See :mod:`ssdml.classification.novelty`. The probability is calibrated on classes whose
+        See ``ssdml.classification.novelty``. The probability is calibrated on classes whose
         labels are held out, and on an estimate of their share: with a quarter of the classes of
         Banking77 without labels it averages 0.26 where 0.24 is right, and 0.7 of samples it puts
         above 0.5 are right. Samples unlike all training samples are recognized by distance alone,
@@ -642,7 +642,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
 
         Each label is compared with the prediction of classifiers from other labels, and with how
         often these predictions contradict labels at all, see
-        :func:`ssdml.metric.prediction.error_probabilities`. Labels that are alone in their class
+        ``ssdml.metric.prediction.error_probabilities``. Labels that are alone in their class
         are not checked, and at most 5,000.
 
         Returns

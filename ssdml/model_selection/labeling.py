@@ -48,7 +48,7 @@ def suggest_labels(model: Any, n: int = 10, *, n_jobs: int | None = None) -> Ind
     -------
     rows : ndarray of shape (n,), int
         Training samples without a label, the most useful first. Label all of them, then call
-        :meth:`SSDML.relabel`, and this function again.
+        ``SSDML.relabel``, and this function again.
 
     Notes
     -----

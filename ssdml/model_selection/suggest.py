@@ -195,7 +195,9 @@ def _try_graphs(
 
 def _try_graph(forms: list[Form], k: int, labels: Ints, n_jobs: int | None) -> GraphTrial:
     nearer = [
-        form._replace(graph=KNNGraph(form.graph.indices[:, :k], form.graph.distances[:, :k]))
+        form._replace(
+            graph=KNNGraph(form.graph.indices[:, :k], form.graph.distances[:, :k]), smoothed=None
+        )
         for form in forms
     ]
     held_out = learn_classes(nearer, labels, n_jobs=n_jobs).evidence.held_out

@@ -50,21 +50,21 @@ def rows(rng):
 
 
 def test_lines_end_in_the_corrected_test(rows):
-    runs = rows(["deep-lrml", "deep-ssdml"], 4)
+    runs = rows(["deep-lrml", "deep-ssdml"], 5)
     lines = {line.split()[0].rstrip("*"): line for line in list(table_lines(runs[::-1], {}))[2:4]}
     for score, found in zip(("NMI", "R@1"), lines["deep-lrml"].split()[-2:], strict=True):
         one, two = (
             np.array([row["scores"][score] for row in runs if row["method"] == method])
             for method in ("deep-lrml", "deep-ssdml")
         )
-        spread = (two - one).std(ddof=1) * np.sqrt(1 / 4 + 300 / 600)
-        p = 2 * student.sf(abs((two - one).mean()) / spread, df=3)
+        spread = (two - one).std(ddof=1) * np.sqrt(1 / 5 + 300 / 600)
+        p = 2 * student.sf(abs((two - one).mean()) / spread, df=4)
         assert float(found) == pytest.approx(p, abs=6e-4)
     assert lines["deep-ssdml"].count(".") == 10  # five means with their intervals, no test
 
 
-@pytest.mark.parametrize(("methods", "n"), [(["deep-lrml", "deep-ssdml"], 1), (["deep-lrml"], 3)])
-def test_one_seed_has_no_test(rows, methods, n):
+@pytest.mark.parametrize(("methods", "n"), [(["deep-lrml", "deep-ssdml"], 4), (["deep-lrml"], 5)])
+def test_fewer_than_five_seeds_have_no_test(rows, methods, n):
     shown = "\n".join(table_lines(rows(methods, n), TABLE_1))
     assert not re.search(r"\bp\b", shown.partition("* our reconstruction")[0])
 

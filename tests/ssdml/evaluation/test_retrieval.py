@@ -101,7 +101,7 @@ def test_command_line_searches_gallery(searched, tmp_path):
     assert json.loads(CliRunner().invoke(app, command).stdout) == pytest.approx(scores)
     failed = CliRunner().invoke(app, [*command[:3], "--gallery", files[2], files[1]])
     assert failed.exit_code == 1
-    assert "must have one label per row" in failed.stderr
+    assert "y must have 90 labels, one per row" in failed.stderr
 
 
 @pytest.mark.parametrize(
