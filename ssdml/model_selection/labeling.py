@@ -55,7 +55,7 @@ def suggest_labels(model: Any, n: int = 10, *, n_jobs: int | None = None) -> Ind
     Rows smoothed over the graph are clustered by k-means into as many clusters as there are
     labels and suggestions together, as TypiClust [1]_ does with other features. Rows are weighted
     by their uncertainty, one less the difference of the two largest class probabilities, or by
-    their :meth:`~SSDML.novelty_score` if that is more. Of the heaviest clusters without a label,
+    their ``SSDML.novelty_score`` if that is more. Of the heaviest clusters without a label,
     the row nearest to its neighbors, among those of at least median weight, is suggested. No label
     but those of the fit is used. At most 20,000 random rows are clustered.
 

@@ -264,11 +264,11 @@ def test_table_scripts_reject_invalid_options(example, tmp_path, capsys, options
 
 @pytest.mark.usefixtures("small_deep")
 def test_failed_runs_end_a_table_script(example, tmp_path, capsys):
-    lines = ["--seeds", 1, "--only", "input", "deep-ssdml[learning_rate=-1]"]
+    lines = ["--seeds", 1, "--only", "input", "deep-ssdml[learning_rate=1e30]"]
     with pytest.raises(SystemExit, match="1"):
         example("reproduce_table1.py", "mnist", "--out", tmp_path, *lines)
     shown = capsys.readouterr()
-    assert "1 of 2 runs failed, first deep-ssdml[learning_rate=-1]: " in shown.err
+    assert "1 of 2 runs failed, first deep-ssdml[learning_rate=1e30]: " in shown.err
     assert str(tmp_path / "errors") in shown.err
     (line,) = (line for line in shown.out.splitlines() if line.startswith("input"))
     assert np.isfinite(float(line.split()[1].partition("±")[0]))
