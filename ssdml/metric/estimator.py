@@ -310,7 +310,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         before the last round, which still follows the earlier labels. Learned again: classifiers,
         their weights on held-out labels, class probabilities, L (the discriminants of the classes,
         without triplets), and the choice between metric and input. The accuracy is that of a new
-        fit, up to 0.2 points on digits and Banking77, in a quarter to a third of its time; most of
+        fit, up to 0.2 points on digits and Banking77, in 0.1 to 0.4 of its time; most of
         that time holds labels out. ``triplets_``, ``history_`` and ``stage_seconds_`` stay those
         of the fit. X is not copied: it must not have changed.
 
