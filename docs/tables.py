@@ -95,6 +95,7 @@ ABLATIONS = {  # of our alternation
     "angle=45": "45 degrees",
     "angle=55": "55 degrees",
 }
+SHOWN = ("NMI", "R@1", "accuracy")
 LOSS_SETS = {
     "digits": "digits",
     "banking77": "Banking77",
@@ -328,6 +329,14 @@ def proxy_ablation() -> Lines:
         )
 
 
+def caltech101() -> Lines:
+    """Scores on features of photographs; a classifier has an accuracy alone."""
+    yield "", *SHOWN
+    for name, runs in complete("photographs", "caltech101").items():
+        values = ([row["scores"].get(score) for row in runs] for score in SHOWN)
+        yield f"`{name}`", *(interval(None if None in found else found) for found in values)
+
+
 def interval(values: Sequence[float] | None) -> str:
     """Mean and half interval, or nothing."""
     if values is None:
@@ -378,6 +387,7 @@ def of_robust_rows(table: Callable[..., Lines], *schemes: str) -> Lines:
 TABLES: Mapping[str, Callable[[], Lines]] = {
     "first": first_screen,
     "features": by_budget,
+    "caltech101": caltech101,
     "baselines NMI": partial(baselines, "NMI"),
     "baselines accuracy": partial(baselines, "accuracy"),
     "tuned NMI": partial(baselines, "NMI", SUFFIX),
