@@ -63,6 +63,11 @@ class Form(NamedTuple):
             kept[reach] = diffusion.smooth(self.rows, reach)
         return kept[reach]
 
+    def nearer(self, k: int) -> Form:
+        """The form with the k nearest neighbors alone; its rows are to be smoothed anew."""
+        graph = KNNGraph(self.graph.indices[:, :k], self.graph.distances[:, :k])
+        return self._replace(graph=graph, smoothed=None)
+
 
 def linear_forms(X: Array, *, few: bool) -> list[LinearForm]:
     """Forms of the rows: one scale for all columns and, for tables, one for each column.

@@ -8,11 +8,20 @@ from typing import Annotated, Any
 import typer
 
 from ssdml.cli import samples
-from ssdml.cli.options import Encoding, Force, IdColumn, NoLabel, TextColumn, say
+from ssdml.cli.model import Model
+from ssdml.cli.options import (
+    Encoding,
+    Force,
+    IdColumn,
+    NoLabel,
+    TextColumn,
+    refuse_to_replace,
+    say,
+)
 
 
 def suggest_next(
-    model: Annotated[Path, typer.Argument(metavar="MODEL/", help="Folder from `ssdml fit`.")],
+    model: Model,
     data: Annotated[
         str, typer.Argument(metavar="DATA", help="The samples of the fit, in the same order.")
     ],
@@ -28,12 +37,12 @@ def suggest_next(
     force: Force = False,
 ) -> None:
     """List the samples whose labels would help most, with the model's guesses."""
-    if out is not None and out.exists() and not force:
-        raise FileExistsError(f"{out} exists already; --force replaces it.")
+    if out is not None:
+        refuse_to_replace(out, force)
     import numpy as np
 
     from ssdml.cli.terminal import spinner
-    from ssdml.datasets.writing import as_csv, check_suffix, write_rows
+    from ssdml.datasets.writing import check_suffix
     from ssdml.metric.estimator import SSDML
     from ssdml.model_selection.labeling import suggest_labels
 
@@ -50,17 +59,14 @@ def suggest_next(
         )
     with spinner(f"choosing {n} of {n_samples} samples"):
         rows = suggest_labels(learned, n)
-    numbers = np.arange(n_samples) if raw.ids is None else np.asarray(raw.ids)
     columns: dict[str, Any] = {
-        "row" if raw.ids is None else "id": numbers[rows],
+        **{name: every[rows] for name, every in samples.numbered(raw, n_samples).items()},
         "guess": learned.transduction_[rows],
         "confidence": learned.transduction_confidence_[rows].round(4),
         "novelty": learned.novelty_score()[rows].round(4),
     }
     if raw.texts is not None:
         columns["text"] = np.asarray(raw.texts, dtype=object)[rows]
-    if out is None:
-        typer.echo(as_csv(columns), nl=False)
-    else:
-        write_rows(out, columns)
+    samples.put_out(columns, out)
+    if out is not None:
         say(f"{n} samples to label next: {out}")

@@ -191,7 +191,7 @@ def predict(
     import numpy as np
 
     from ssdml.cli.terminal import spinner
-    from ssdml.datasets.writing import as_csv, check_suffix, write_rows
+    from ssdml.datasets.writing import check_suffix
 
     if out is not None:
         check_suffix(out)
@@ -203,15 +203,8 @@ def predict(
         probabilities = learned.predict_proba(X)
     labels = np.asarray(learned.classes_)[probabilities.argmax(axis=1)]
     confidence = probabilities.max(axis=1).round(4)
-    columns = {
-        "row" if raw.ids is None else "id": np.arange(len(labels)) if raw.ids is None else raw.ids,
-        "label": labels,
-        "confidence": confidence,
-    }
-    if out is None:
-        typer.echo(as_csv(columns), nl=False)
-    else:
-        write_rows(out, columns)
+    columns = {**samples.numbered(raw, len(X)), "label": labels, "confidence": confidence}
+    samples.put_out(columns, out)
     said = samples.agreement(raw, labels, no_label)
     where = "standard output" if out is None else str(out)
     say(f"{len(labels)} labels, mean confidence {confidence.mean():.2f}{said}: {where}")

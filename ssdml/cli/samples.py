@@ -124,6 +124,23 @@ def load(
     return dataset
 
 
+def numbered(raw: RawItems, n: int) -> dict[str, Any]:
+    """Make the first column of an output: the ids of the n samples, or their numbers from 0."""
+    import numpy as np
+
+    return {"row": np.arange(n)} if raw.ids is None else {"id": np.asarray(raw.ids)}
+
+
+def put_out(columns: dict[str, Any], out: Path | None) -> None:
+    """Write columns to a file, or without one as CSV to standard output."""
+    from ssdml.datasets.writing import as_csv, write_rows
+
+    if out is None:
+        typer.echo(as_csv(columns), nl=False)
+    else:
+        write_rows(out, columns)
+
+
 def read_labeled(
     data: str,
     labels: Path | None,

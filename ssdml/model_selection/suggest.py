@@ -11,7 +11,6 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from ssdml.classification.forms import Form, forms_with_graphs
-from ssdml.graphs.neighbors.knn import KNNGraph
 from ssdml.metric.alternation import learn_classes
 from ssdml.metric.estimator import SSDML, check_is_ssdml, validate_fit
 from ssdml.metric.selection import (
@@ -194,12 +193,7 @@ def _try_graphs(
 
 
 def _try_graph(forms: list[Form], k: int, labels: Ints, n_jobs: int | None) -> GraphTrial:
-    nearer = [
-        form._replace(
-            graph=KNNGraph(form.graph.indices[:, :k], form.graph.distances[:, :k]), smoothed=None
-        )
-        for form in forms
-    ]
+    nearer = [form.nearer(k) for form in forms]
     held_out = learn_classes(nearer, labels, n_jobs=n_jobs).evidence.held_out
     if not len(held_out.rows):
         return GraphTrial(k, np.nan, np.nan)

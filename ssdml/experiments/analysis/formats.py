@@ -71,7 +71,7 @@ ISOLATE, END = "\u2068", "\u2069"
 def visible(text: str) -> str:
     r"""Escape control characters, and isolate text that is written from right to left.
 
-    Names in files of others could otherwise hide, or turn around, what stands beside them.
+    Otherwise names in files from others could hide or reverse the text next to them.
 
     Examples
     --------
