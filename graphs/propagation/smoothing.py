@@ -82,6 +82,7 @@ class Diffusion:
         if n * 64 > CACHED_ENTRIES:
             self.order = near_order(similarity)
             similarity = reordered(similarity, self.order)
+        self.threads = pool
         self._similarity = ParallelMatrix(similarity.astype(np.float32), pool)
         roots = np.sqrt(np.asarray(weights.sum(axis=1), np.float64).ravel())
         self._roots = np.where(roots > 0, roots, 1).astype(np.float32)[:, None]

@@ -12,6 +12,7 @@ from scipy.optimize import minimize, minimize_scalar
 from ssdml.classification.forms import Form, LinearForm
 from ssdml.classification.softmax import SoftmaxRegression, softmax
 from ssdml.graphs.propagation.smoothing import Diffusion
+from ssdml.utils.parallel import Threads
 from ssdml.utils.typing import Array, Floats, Indices, Ints
 
 # Reach of the low-pass filter (0: the rows as they are) and ridge of each softmax regression.
@@ -68,13 +69,8 @@ def pool_members(
         center = view.mean(axis=0)
         length = float(np.sqrt(((view - center) ** 2).sum(axis=1, dtype=np.float64).mean())) or 1.0
         regression = SoftmaxRegression((view[labeled] - center) / length, n_classes, ridge)
-        coefficients = regression.fit(targets)
-        held_out = np.zeros_like(targets)
-        for inside in _each_fold(folds):
-            others = np.flatnonzero(~inside)
-            # No warm start: it would carry the labels that are held out.
-            held_out[inside] = regression.logits(regression.fit(targets[others], others), inside)
-        W, b = regression.weights(coefficients)
+        whole, held_out = _with_held_out(regression, targets, folds, diffusion.threads)
+        W, b = regression.weights(whole)
         linear = LinearForm(center, W / length)
         yield Member(reach > NEAR, few, held_out, partial(_linear_logits, view, linear, b))
     if len(form.rows) * n_classes * (N_FOLDS + 1) <= MAX_PROPAGATED:
@@ -82,23 +78,37 @@ def pool_members(
             yield _propagation(diffusion, labeled, targets, folds, reach, len(form.rows))
 
 
+def _with_held_out(
+    regression: SoftmaxRegression, targets: Floats, folds: Ints, threads: Threads
+) -> tuple[Floats, Floats]:
+    """Coefficients for all rows, and logits (m, C) of each fold from the other folds."""
+
+    def fit(fold: int) -> Floats:
+        others = np.flatnonzero((folds != fold) | (fold == -1))
+        # No warm start: it would carry the labels that are held out.
+        return regression.fit(targets[others], others)
+
+    whole, *parts = threads.each(fit, range(-1, folds.max() + 1))
+    held_out = np.zeros_like(targets)
+    for fold, coefficients in enumerate(parts):
+        held_out[folds == fold] = regression.logits(coefficients, folds == fold)
+    return whole, held_out
+
+
 def _linear_logits(view: Array, linear: LinearForm, b: Floats, rows: slice | Indices) -> Array:
     return linear(view[rows]) + b.astype(np.float32)
-
-
-def _each_fold(folds: Ints) -> Iterator[Array]:
-    return (folds == fold for fold in range(folds.max() + 1))
 
 
 def _propagation(
     diffusion: Diffusion, labeled: Indices, targets: Floats, folds: Ints, reach: float, n: int
 ) -> Member:
-    sources = np.zeros((n, targets.shape[1]), np.float32)
-    sources[labeled] = targets
-    scores, held_out = diffusion.spread(sources, reach), np.zeros_like(targets)
-    for inside in _each_fold(folds):
-        sources[labeled] = targets * ~inside[:, None]
-        held_out[inside] = diffusion.spread(sources, reach, tol=1e-2)[labeled[inside]]
+    scores, held_out = np.zeros((n, targets.shape[1]), np.float32), np.zeros_like(targets)
+    for fold in np.unique(folds):  # linear in the labels: what the folds spread adds up
+        inside, sources = folds == fold, np.zeros_like(scores)
+        sources[labeled[inside]] = targets[inside]
+        part = diffusion.spread(sources, reach)
+        held_out[~inside] += part[labeled[~inside]]
+        scores += part
     few = FEW_LABELS.get(reach, 0.0)
     return Member(True, few, _log_shares(held_out), lambda rows: _log_shares(scores[rows]))
 

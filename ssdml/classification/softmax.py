@@ -56,7 +56,7 @@ class SoftmaxRegression:
             value += float(np.vdot(shrinkage, V)) / 2
             return value, (rows.T @ logits + shrinkage).ravel()
 
-        options = {"maxiter": MAX_STEPS, "ftol": TOL, "maxcor": 8}
+        options = {"maxiter": MAX_STEPS, "ftol": TOL, "maxcor": 4}
         begin = np.zeros(shape[0] * shape[1])
         found = minimize(objective, begin, jac=True, method="L-BFGS-B", options=options)
         coefficients: Floats = found.x.reshape(shape)

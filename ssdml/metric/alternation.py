@@ -40,7 +40,7 @@ from ssdml.utils.validation import UNLABELED
 if TYPE_CHECKING:
     from ssdml.metric.estimator import SSDML
 
-N_TRIPLETS = 50_000
+N_TRIPLETS = 20_000
 METRIC_STEPS = 3  # of conjugate gradients from the discriminants; more overfit class borders
 PAPER_STEPS = 10  # the same in Dutta et al. (2021)
 PAPER_PARTITIONS = 5  # Dutta et al. (2021): 50 epochs in all, 10 per partition

@@ -10,7 +10,7 @@ import copy
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Lock, Thread
@@ -22,7 +22,7 @@ from threadpoolctl import OpenBLASController, threadpool_limits
 
 from ssdml.utils.typing import Array
 
-BLOCK_ROWS = 2**14
+BLOCK_ROWS = 2**11
 PARENT_INTERVAL = 0.5  # seconds between two looks at the parent
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -32,6 +32,7 @@ THREAD_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
     "NUMBA_NUM_THREADS",
 )
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -43,7 +44,11 @@ class Threads:
 
     def map(self, function: Callable[[slice], T], n_rows: int, step: int = BLOCK_ROWS) -> list[T]:
         """Return the results of the blocks, in order."""
-        return list(self._map(function, row_blocks(n_rows, step)))
+        return self.each(function, row_blocks(n_rows, step))
+
+    def each(self, function: Callable[[S], T], items: Iterable[S]) -> list[T]:
+        """Return the results of the items, in order."""
+        return list(self._map(function, items))
 
     def sum(self, function: Callable[[slice], Array], n_rows: int) -> Array:
         """Sum the results, in order."""
