@@ -21,7 +21,8 @@ from safetensors.torch import save_file
 from scipy.io import savemat
 from torch import nn
 
-from ssdml import SSDML
+from ssdml import SSDML, DeepSSDML
+from ssdml.baselines import LRML
 from ssdml.cli.samples import INPUT, Input
 from ssdml.datasets import LabelScarceSplit, load_dataset
 from ssdml.datasets.image_files import ImageFiles
@@ -114,6 +115,20 @@ def stream_of(content: pa.Table, path: Path) -> None:
 def json_of_columns(folder: Path) -> Path:
     (folder / "x.json").write_text(json.dumps({"one": [1, 2.5], "label": ["a", "b"]}))
     return folder / "x.json"
+
+
+def pages(folder: Path) -> Path:
+    """Parquet in compressed pages of several row groups, with dates, lists and a struct."""
+    columns = {
+        "one": pa.array(RNG.normal(size=9), pa.float32()),
+        "day": pa.array(np.arange(9).astype("datetime64[D]")),
+        "vector": pa.array(RNG.normal(size=(9, 2)).tolist()),
+        "place": pa.array([{"x": 1.0, "y": None}] * 9),
+        "label": pa.array(list("abc") * 3),
+    }
+    options = {"compression": "zstd", "data_page_version": "2.0", "row_group_size": 4}
+    parquet.write_table(pa.table(columns), folder / "x.parquet", **options)
+    return folder / "x.parquet"
 
 
 def image_table(folder: Path) -> Path:
@@ -300,7 +315,7 @@ def weights(suffix: str) -> Target:
     return Target(write, lambda folder: load_weights(network(), folder / f"x{suffix}", "small"))
 
 
-def write_model(folder: Path) -> None:
+def write_model(folder: Path, estimator: Any) -> None:
     Z, y = RNG.normal(size=(6, 2)), np.array([0, 1, 1, 0, 1, 0])
     model = {
         "components_": np.eye(2),
@@ -311,12 +326,25 @@ def write_model(folder: Path) -> None:
     }
     more = {"n_features_in": 2, "feature_names_in": ["a", "b"], "class_names": None}
     more |= {"represents_classes": False, "input_weight": 0.5}
-    save_state(folder, "SSDML", SSDML().get_params(), model, **more)
+    save_state(folder, type(estimator).__name__, estimator.get_params(), model, **more)
 
 
-def model(damaged: str, *, forged: bool = False) -> Target:
+def write_network(folder: Path) -> None:
+    X = RNG.normal(size=(12, 4)).astype(np.float32)
+    recipe = {"n_components": 2, "n_neighbors": 3, "epochs": 1, "random_state": 0, "device": "cpu"}
+    DeepSSDML(nn.Linear(4, 3), **recipe).fit(X, [0, 1, *[-1] * 10]).save(folder)
+
+
+def load_network(folder: Path) -> Any:
+    return DeepSSDML.load(folder, backbone=nn.Linear(4, 3))
+
+
+def model(damaged: str, *, forged: bool = False, estimator: Any = SSDML) -> Target:
+    deep = estimator is DeepSSDML
+    load = load_network if deep else estimator.load
+
     def write(folder: Path) -> Path:
-        write_model(folder)
+        write_network(folder) if deep else write_model(folder, estimator())
         return folder / damaged
 
     def sign(folder: Path) -> None:
@@ -328,7 +356,7 @@ def model(damaged: str, *, forged: bool = False) -> Target:
             return
         (folder / CONFIG).write_text(text)
 
-    return Target(write, SSDML.load, sign if forged else lambda folder: None)
+    return Target(write, load, sign if forged else lambda folder: None)
 
 
 def checkpoint(folder: Path) -> Path:
@@ -395,7 +423,9 @@ TARGETS = {
     "npz": arrays(".npz"),
     "csv": Target(csv, in_folder(load_dataset, "x.csv")),
     "csv.gz": table(".csv.gz"),
+    "tsv": table(".tsv"),
     "parquet": table(".parquet"),
+    "pages of parquet": Target(pages, in_folder(load_dataset, "x.parquet")),
     "arrow": table(".arrow"),
     "feather": table(".feather"),
     "jsonl": table(".jsonl"),
@@ -435,6 +465,9 @@ TARGETS = {
     "arrays of a model": model(ARRAYS),
     "forged config": model(CONFIG, forged=True),
     "forged arrays": model(ARRAYS, forged=True),
+    "arrays of a baseline": model(ARRAYS, estimator=LRML),
+    "forged config of a network": model(CONFIG, forged=True, estimator=DeepSSDML),
+    "forged arrays of a network": model(ARRAYS, forged=True, estimator=DeepSSDML),
     "checkpoint": Target(checkpoint, lambda folder: load_checkpoint(folder, {"seed": 0}, "fit")),
     "split": Target(split, in_folder(LabelScarceSplit.load, "x.json")),
     "results": Target(results, read_folder),

@@ -95,6 +95,8 @@ def _by_shape(
 ) -> tuple[str, str]:
     """Find the only matrix and the only column of as many rows."""
     shapes = {name: shape for name in archive.names if (shape := archive.shape(name)) is not None}
+    if samples is not None and samples not in shapes:
+        archive[samples]  # raises an error that says why
     matrices = [samples] if samples else [n for n, shape in shapes.items() if len(shape) > 1]
     if len(matrices) == 1 and not choice.features and choice.label is None:
         n = shapes[matrices[0]][:1]

@@ -134,6 +134,7 @@ def test_several_arrays_are_not_an_npy(tmp_path):
         ({"X": Y[:, None], "y": Y}, "X must be an array of numbers .*dtype <U3"),
         ({"X": X[:0], "y": Y[:0]}, r"X must be an array of numbers .*; got shape \(0, 2\)"),
         ({"X": X, "y": Y, "test": [0, 1, 0]}, "test must have 3 booleans, one per row"),
+        ({"X": X.astype(object), "other": Y}, "X cannot be read .*Save plain arrays"),
         ({"X": X, "y": Y.astype(object)}, "y cannot be read .*Save plain arrays"),
         (
             {"X": X, "y": np.eye(3)},

@@ -13,6 +13,11 @@ N = 10_000
 LONG = "x" * 10_000  # in each of N rows: 100 MB
 CODES = pa.DictionaryArray.from_arrays(pa.array(np.zeros(N, np.int32)), pa.array([LONG]))
 LISTS = pa.ListArray.from_arrays(pa.array(np.arange(N + 1, dtype=np.int32)), CODES)
+WIDE = pa.array([LONG.encode()] * N, pa.binary(len(LONG)))
+PREFIXES = pa.array([f"{LONG}{i}" for i in range(N // 4)])
+LISTS_OF_PREFIXES = pa.array([PREFIXES.to_pylist()])
+DELTA = {"use_dictionary": False, "column_encoding": {"a": "DELTA_BYTE_ARRAY"}}
+DELTA_IN_LISTS = DELTA | {"column_encoding": {"a.list.element": "DELTA_BYTE_ARRAY"}}
 NULLS = pa.Array.from_buffers(pa.null(), 2**31 - 2, [None])
 
 
@@ -50,6 +55,9 @@ def write_parquet(path, column, **options):
         ("category.parquet", write_parquet, CODES, {}),
         ("list.parquet", write_parquet, LISTS, {}),
         ("zeros.parquet", write_parquet, np.zeros(3 * 10**6), {}),
+        ("wide.parquet", write_parquet, WIDE, {"store_schema": False}),
+        ("prefixes.parquet", write_parquet, PREFIXES, DELTA),
+        ("lists.parquet", write_parquet, LISTS_OF_PREFIXES, DELTA_IN_LISTS),
         ("category.arrow", write_stream, CODES, {}),
         ("list.arrow", write_stream, LISTS, {}),
         ("views.arrow", write_stream, views(), {}),
@@ -63,6 +71,56 @@ def test_much_from_few_bytes_is_refused(tmp_path, name, write, column, options):
     write(path, column, **options)
     with pytest.raises(ValueError, match=rf"{name}: takes .* GB in memory"):
         read_arrow(path)
+
+
+def varint(number: int, n_bytes: int) -> bytes:
+    """Integer of Thrift's compact protocol, in at least this many bytes."""
+    parts = [2 * number >> 7 * i & 127 for i in range(n_bytes)]
+    return bytes([*(part | 128 for part in parts[:-1]), parts[-1]])
+
+
+def test_pages_are_believed_rather_than_the_footer(tmp_path):
+    path = tmp_path / "t.parquet"
+    write_parquet(path, np.zeros(3 * 10**6), use_dictionary=False, compression="zstd")
+    chunk = parquet.read_metadata(path).row_group(0).column(0)
+    stated = varint(chunk.total_uncompressed_size, 4)
+    content = path.read_bytes()
+    assert stated in content
+    path.write_bytes(content.replace(stated, varint(1, 4)))
+    assert parquet.read_metadata(path).row_group(0).column(0).total_uncompressed_size == 1
+    before = pa.default_memory_pool().max_memory()
+    with pytest.raises(ValueError, match=r"t\.parquet: takes .* GB in memory"):
+        read_arrow(path)
+    assert pa.default_memory_pool().max_memory() == before
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize(
+    "encoding", ["PLAIN", "DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY", "dictionary"]
+)
+def test_texts_of_each_encoding_are_read(tmp_path, version, encoding):
+    named = {"use_dictionary": False, "column_encoding": {"a": encoding}}
+    options = {} if encoding == "dictionary" else named
+    column = pa.array(["a", None, "ab", "abc"])
+    write_parquet(tmp_path / "t.parquet", column, data_page_version=version, **options)
+    assert read_arrow(tmp_path / "t.parquet").columns.column(0).to_pylist() == column.to_pylist()
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        [{"bytes": b"abc", "path": None}] * 9,  # images, as Hugging Face keeps them
+        [["a", "b"], []] * 5,
+        [{"x": 1.0, "y": None}] * 9,
+        ["a", "b", None],
+    ],
+)
+def test_row_groups_are_read(tmp_path, column):
+    content = {"a": pa.array(column), "label": pa.array(["x"] * len(column))}
+    parquet.write_table(pa.table(content), tmp_path / "t.parquet", row_group_size=4)
+    read = read_arrow(tmp_path / "t.parquet").columns
+    assert read.column(0).to_pylist() == column
+    assert read.schema.field(0).type == content["a"].type
 
 
 def test_runs_are_refused(tmp_path):
