@@ -10,13 +10,18 @@ r"""Classes of all rows from a few labels, by classifiers and a graph together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-
 from ssdml.classification.forms import Form
-from ssdml.classification.pool import Member, pool_members, pool_weights, stratified_folds
+from ssdml.classification.pool import (
+    Classifier,
+    Member,
+    pool_members,
+    pool_weights,
+    stratified_folds,
+)
 from ssdml.classification.softmax import softmax
 from ssdml.graphs.propagation.class_prior import (
     ClassPrior,
@@ -52,6 +57,14 @@ class HeldOut(NamedTuple):
     distributions: Floats  # (h, C)
 
 
+class Voter(NamedTuple):
+    """A classifier of the pool, with the weight of its logits."""
+
+    classifier: Classifier
+    form: int  # on which it learned
+    weight: float
+
+
 @dataclass(eq=False)
 class Evidence:
     """What the pool says of each row, and how far it trusts the graph."""
@@ -65,6 +78,7 @@ class Evidence:
     reach: float  # γ
     held_out: HeldOut  # by the pool, from the other folds
     form: int  # whose graph the pool trusts most
+    voters: tuple[Voter, ...] = ()  # what the pool consists of
 
     def on(
         self, diffusion: Diffusion, *, beside: Array | None = None, farther: float = 0.0
@@ -122,14 +136,14 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
     """
     codes, n_classes = class_codes(labels)
     n, labeled = len(codes), np.flatnonzero(codes != UNLABELED)
-    judged, folds = _judged(labeled, codes, n_classes * max(f.rows.shape[1] for f in forms))
+    judged, folds = _judged(labeled, codes, _products(forms, n_classes))
     members = [
         member
         for form, diffusion in zip(forms, diffusions, strict=True)
         for member in pool_members(form, judged, codes[judged], n_classes, folds, diffusion)
     ]
     free = unlabeled_rows(labeled, n)
-    scales = 1 / np.array([_spread(member.logits(free)) for member in members])
+    scales = 1 / np.array([_spread(member.classifier.logits(free)) for member in members])
     few, held_out = _few_weights(members), HeldOut(judged[:0], codes[:0], np.empty((0, n_classes)))
     doubt, weights = 1.0, SHARPNESS * few
     held = folds >= 0
@@ -143,17 +157,23 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
         distributions = softmax(np.tensordot(weights, logits, 1))
         held_out = HeldOut(judged[held], codes[judged[held]], distributions)
 
+    per_form = len(members) // len(forms)
+
+    def voting(weights: Floats) -> tuple[Voter, ...]:
+        return tuple(
+            Voter(member.classifier, place // per_form, float(weight))
+            for place, (member, weight) in enumerate(zip(members, weights * scales, strict=True))
+            if weight > 0  # none, if held-out labels contradict them all
+        )
+
     shares, n_labels = shrunken_shares(np.bincount(codes[labeled])), len(judged) / n_classes
     drawn = np.bincount(codes[judged]) / len(judged)  # what the classifiers saw
-    pooled = _pooled(members, weights * scales, shares / drawn, n)
+    pooled = _pooled(voting(weights), shares / drawn, n)
     prior = estimate_prior(pooled[free], shares, n_labels)
     alone = prior.skew > 0 and not held.any()
     if alone:  # neither the graph nor the estimate can be checked: the labeled rows alone
         weights = SHARPNESS * np.eye(len(members))[0]
-        pooled, prior = (
-            _pooled(members, weights * scales, shares / drawn, n),
-            ClassPrior(shares, 1.0),
-        )
+        pooled, prior = _pooled(voting(weights), shares / drawn, n), ClassPrior(shares, 1.0)
     trust = _trust(members, weights)
     return Evidence(
         np.eye(n_classes, dtype=np.float32)[codes[labeled]],
@@ -165,6 +185,56 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
         0.0 if alone else doubt * FEW_REACH + (1 - doubt) * min(trust, MAX_REACH),
         held_out,
         int(weights.reshape(len(forms), -1).sum(axis=1).argmax()),
+        voting(weights),
+    )
+
+
+def update_evidence(
+    evidence: Evidence,
+    forms: list[Form],
+    labels: Ints,
+    diffusions: list[Diffusion],
+    before: Array,
+) -> Evidence:
+    """Learn from other labels of the same classes with the weights of an earlier pool.
+
+    Classifiers learn again with warm starts; their weights, the class prior and the trust in the
+    graph are kept. Rows with a new label count as held out: the distributions ``before``, (n, C),
+    did not know it.
+
+    Parameters
+    ----------
+    evidence : Evidence
+    forms : list of Form
+    labels : array of shape (n,), int
+        -1 where unlabeled.
+    diffusions : list of Diffusion
+        Of the forms' graphs.
+    before : array of shape (n, C)
+        Distributions that were learned from the earlier labels.
+    """
+    codes, n_classes = class_codes(labels)
+    labeled = np.flatnonzero(codes != UNLABELED)
+    judged, _ = _judged(labeled, codes, _products(forms, n_classes))
+    voters = tuple(
+        voter._replace(
+            classifier=voter.classifier.again(judged, codes[judged], diffusions[voter.form])
+        )
+        for voter in evidence.voters
+    )
+    drawn = np.bincount(codes[judged]) / len(judged)
+    held = evidence.held_out
+    still = codes[held.rows] != UNLABELED
+    new = np.setdiff1d(labeled, evidence.labeled)
+    rows = np.concatenate([held.rows[still], new])
+    distributions = np.concatenate([held.distributions[still], before[new]])
+    return replace(
+        evidence,
+        labels=np.eye(n_classes, dtype=np.float32)[codes[labeled]],
+        labeled=labeled,
+        pooled=_pooled(voters, evidence.prior / drawn, len(codes)),
+        held_out=HeldOut(rows, codes[rows], distributions),
+        voters=voters,
     )
 
 
@@ -173,6 +243,11 @@ def unlabeled_rows(labeled: Indices, n: int) -> Indices:
     free = np.ones(n, bool)
     free[labeled] = len(labeled) == n
     return sample_rows(np.flatnonzero(free))
+
+
+def _products(forms: list[Form], n_classes: int) -> int:
+    """Products in a step of a regression on one row."""
+    return n_classes * max(form.rows.shape[1] for form in forms)
 
 
 def _judged(labeled: Indices, codes: Ints, n_products: int) -> tuple[Indices, Ints]:
@@ -216,13 +291,12 @@ def _spread(logits: Array) -> float:
     return max(float((logits - logits.mean(axis=1, keepdims=True)).std()), 1e-3)
 
 
-def _pooled(members: list[Member], weights: Floats, factors: Floats, n: int) -> Array:
+def _pooled(voters: tuple[Voter, ...], factors: Floats, n: int) -> Array:
     """Distributions (n, C) of the weighted logits, with the class prior changed by ``factors``."""
     pooled = np.zeros((n, len(factors)), np.float32)
-    used = [(m, np.float32(w)) for m, w in zip(members, weights, strict=True) if w > 0]
     for rows in row_blocks(n, BLOCK_ROWS):
-        for member, weight in used:  # none, if held-out labels contradict them all
-            pooled[rows] += weight * member.logits(rows)
+        for voter in voters:
+            pooled[rows] += np.float32(voter.weight) * voter.classifier.logits(rows)
         pooled[rows] = softmax(pooled[rows])
     return reweighted(pooled, factors)
 

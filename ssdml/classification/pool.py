@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
@@ -14,6 +14,7 @@ from ssdml.classification.softmax import SoftmaxRegression, softmax
 from ssdml.graphs.propagation.smoothing import Diffusion
 from ssdml.utils.parallel import Threads
 from ssdml.utils.typing import Array, Floats, Indices, Ints
+from ssdml.utils.validation import UNLABELED
 
 # Reach of the low-pass filter (0: the rows as they are) and ridge of each softmax regression.
 REGRESSIONS = ((0.0, 0.1), (0.0, 0.002), (0.8, 0.002), (0.95, 0.1))
@@ -27,13 +28,83 @@ TEMPER = 0.3  # of the held-out likelihoods in that center
 N_FOLDS = 5
 
 
+class Classifier(Protocol):
+    """A classifier of all rows that can learn again from other labels."""
+
+    def logits(self, rows: slice | Indices) -> Array:
+        """Scores of some of the n rows, (q, C)."""
+
+    def again(self, labeled: Indices, codes: Ints, diffusion: Diffusion) -> Classifier:
+        """Learn from other labels of the same classes, on the graph of its form."""
+
+
 class Member(NamedTuple):
     """A classifier of the pool."""
 
     on_graph: bool  # whether it says what the graph says
     few_weight: float  # where no label can be held out
     held_out: Floats  # (m, C), logits of the labeled rows from the other folds
-    logits: Callable[[slice | Indices], Array]  # of any of the n rows
+    classifier: Classifier
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """A softmax regression of the labeled rows in one view of all."""
+
+    view: Array  # (n, r)
+    center: Array  # (r,)
+    length: float  # root mean squared, of the centered rows
+    ridge: float
+    W: Floats  # (r, C), on the centered rows of unit length
+    b: Floats  # (C,)
+
+    def logits(self, rows: slice | Indices) -> Array:
+        """Scores of some of the n rows, (q, C)."""
+        linear = LinearForm(self.center, self.W / self.length)
+        return linear(self.view[rows]) + self.b.astype(np.float32)
+
+    def again(self, labeled: Indices, codes: Ints, diffusion: Diffusion) -> Linear:
+        """Learn from other labels, with a warm start."""
+        targets = np.eye(len(self.b))[codes]
+        regression = SoftmaxRegression(
+            (self.view[labeled] - self.center) / self.length, len(self.b), self.ridge
+        )
+        start = regression.coefficients(self.W, self.b)
+        W, b = regression.weights(regression.fit(targets, start=start))
+        return replace(self, W=W, b=b)
+
+
+@dataclass(frozen=True, eq=False)
+class Propagated:
+    """Labels propagated over the graph of a form."""
+
+    scores: Array  # (n, C)
+    labeled: Indices
+    codes: Ints
+    reach: float
+
+    def logits(self, rows: slice | Indices) -> Array:
+        """Logarithms of the shares of the classes, (q, C)."""
+        return _log_shares(self.scores[rows])
+
+    def again(self, labeled: Indices, codes: Ints, diffusion: Diffusion) -> Propagated:
+        """Add what changed labels propagate: scores are linear in the labels."""
+        n_classes = self.scores.shape[1]
+        before, after = np.full((2, len(self.scores)), UNLABELED)
+        before[self.labeled], after[labeled] = self.codes, codes
+        changed = np.flatnonzero(before != after)
+        signs = np.zeros((len(changed), n_classes + 1), np.float32)  # -1 is the last column
+        np.add.at(signs, (np.arange(len(changed)), after[changed]), 1)
+        np.add.at(signs, (np.arange(len(changed)), before[changed]), -1)
+        signs = signs[:, :n_classes]
+        columns = np.zeros((len(self.scores), min(len(changed), n_classes)), np.float32)
+        if len(changed) < n_classes:
+            columns[changed, np.arange(len(changed))] = 1
+            difference = diffusion.spread(columns, self.reach) @ signs
+        else:
+            columns[changed] = signs
+            difference = diffusion.spread(columns, self.reach)
+        return Propagated(self.scores + difference, labeled, codes, self.reach)
 
 
 def stratified_folds(codes: Ints, rng: np.random.Generator) -> Ints:
@@ -70,9 +141,8 @@ def pool_members(
         length = float(np.sqrt(((view - center) ** 2).sum(axis=1, dtype=np.float64).mean())) or 1.0
         regression = SoftmaxRegression((view[labeled] - center) / length, n_classes, ridge)
         whole, held_out = _with_held_out(regression, targets, folds, diffusion.threads)
-        W, b = regression.weights(whole)
-        linear = LinearForm(center, W / length)
-        yield Member(reach > NEAR, few, held_out, partial(_linear_logits, view, linear, b))
+        linear = Linear(view, center, length, ridge, *regression.weights(whole))
+        yield Member(reach > NEAR, few, held_out, linear)
     if len(form.rows) * n_classes * (N_FOLDS + 1) <= MAX_PROPAGATED:
         for reach in PROPAGATIONS:
             yield _propagation(diffusion, labeled, targets, folds, reach, len(form.rows))
@@ -95,10 +165,6 @@ def _with_held_out(
     return whole, held_out
 
 
-def _linear_logits(view: Array, linear: LinearForm, b: Floats, rows: slice | Indices) -> Array:
-    return linear(view[rows]) + b.astype(np.float32)
-
-
 def _propagation(
     diffusion: Diffusion, labeled: Indices, targets: Floats, folds: Ints, reach: float, n: int
 ) -> Member:
@@ -109,8 +175,8 @@ def _propagation(
         part = diffusion.spread(sources, reach)
         held_out[~inside] += part[labeled[~inside]]
         scores += part
-    few = FEW_LABELS.get(reach, 0.0)
-    return Member(True, few, _log_shares(held_out), lambda rows: _log_shares(scores[rows]))
+    propagated = Propagated(scores, labeled, targets.argmax(axis=1), reach)
+    return Member(True, FEW_LABELS.get(reach, 0.0), _log_shares(held_out), propagated)
 
 
 def _log_shares(scores: Array) -> Array:

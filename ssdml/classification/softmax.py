@@ -30,15 +30,20 @@ class SoftmaxRegression:
     def __init__(self, rows: Array, n_classes: int, ridge: float) -> None:
         left, values, right = np.linalg.svd(rows.astype(np.float64), full_matrices=False)
         curvature = max((1 - 1 / n_classes) / n_classes, 0.02)
-        scale = np.sqrt(curvature * values**2 + ridge)
+        self._scale = scale = np.sqrt(curvature * values**2 + ridge)
         self._rows = np.empty((len(rows), len(values) + 1), np.float32)
         self._rows[:, :-1] = left * (values / scale)
         self._rows[:, -1] = self._intercept = 1 / np.sqrt(curvature * len(rows))
         self._penalty = np.append(ridge / scale**2, INTERCEPT_RIDGE / curvature)[:, None]
         self._to_weights = right.T / scale
 
-    def fit(self, targets: Array, inside: Array | slice = slice(None)) -> Floats:
-        """Coefficients (r + 1, C) for the rows ``inside``, from their ``targets`` (m', C)."""
+    def fit(
+        self, targets: Array, inside: Array | slice = slice(None), start: Floats | None = None
+    ) -> Floats:
+        """Coefficients (r + 1, C) for the rows ``inside``, from their ``targets`` (m', C).
+
+        ``start`` are coefficients to begin with; None: zeros.
+        """
         rows, shape = self._rows[inside], (self._rows.shape[1], targets.shape[1])
         wanted = targets.astype(np.float32)
 
@@ -57,8 +62,8 @@ class SoftmaxRegression:
             return value, (rows.T @ logits + shrinkage).ravel()
 
         options = {"maxiter": MAX_STEPS, "ftol": TOL, "maxcor": 4}
-        begin = np.zeros(shape[0] * shape[1])
-        found = minimize(objective, begin, jac=True, method="L-BFGS-B", options=options)
+        begin = np.zeros(shape) if start is None else start
+        found = minimize(objective, begin.ravel(), jac=True, method="L-BFGS-B", options=options)
         coefficients: Floats = found.x.reshape(shape)
         return coefficients
 
@@ -70,6 +75,11 @@ class SoftmaxRegression:
     def weights(self, coefficients: Floats) -> tuple[Floats, Floats]:
         """W (d, C) and b (C,) on the rows as they were given."""
         return self._to_weights @ coefficients[:-1], self._intercept * coefficients[-1]
+
+    def coefficients(self, W: Floats, b: Floats) -> Floats:
+        """Coefficients (r + 1, C) of given W and b, as far as the rows span W."""
+        onto = self._to_weights.T * self._scale[:, None] ** 2  # the rows' span is orthonormal
+        return np.vstack([onto @ W, b / self._intercept])
 
 
 def softmax(logits: Array) -> Array:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ssdml.classification.forms import Form, principal_form
-from ssdml.classification.learning import Evidence, learn_evidence
-from ssdml.classification.new_rows import interpolator
+from ssdml.classification.learning import Evidence, learn_evidence, update_evidence
+from ssdml.classification.new_rows import ClassInterpolator, interpolator
 from ssdml.graphs.laplacian import adjacency
 from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
 from ssdml.graphs.propagation.affinities import propagate_affinities
@@ -73,6 +73,16 @@ def learn_classes(forms: list[Form], labels: Ints, *, n_jobs: int | None) -> Cla
         diffusions = [Diffusion(adjacency(form.graph), pool) for form in forms]
         evidence = learn_evidence(forms, labels, diffusions)
     return Classes(forms[evidence.form], evidence)
+
+
+def update_classes(
+    classes: Classes, forms: list[Form], labels: Ints, before: Array, *, n_jobs: int | None
+) -> Classes:
+    """Learn again from other labels with the weights of an earlier pool."""
+    with threads(count_threads(n_jobs)) as pool:
+        diffusions = [Diffusion(adjacency(form.graph), pool) for form in forms]
+        evidence = update_evidence(classes.evidence, forms, labels, diffusions, before)
+    return classes._replace(evidence=evidence)
 
 
 def count_rounds(model: SSDML, n_samples: int, n_unlabeled: int) -> int:
@@ -218,9 +228,9 @@ def combine(
         classifier = interpolator(form, distributions)
     if weight > 0:
         if form is not None and classifier is not None:
-            roots = np.sqrt(classifier.at_rows(form)).astype(X.dtype, copy=False)
-            of_classes, n_classes = spread(roots), roots.shape[1]
-            rows = represented = np.hstack([roots, X])
+            rows = represented = beside_classes(X, classifier, form)
+            n_classes = rows.shape[1] - d
+            of_classes = spread(rows[:, :n_classes])
         spreads = (of_classes, spread(feature_map.embed(scaled)), spread(scaled))
         components = combined_components(components, weight, n_classes, spreads)
     if scale is not None:
@@ -228,6 +238,12 @@ def combine(
     most = n_components or max(d, FEWEST_COLUMNS)
     components = fewer_columns(components, most, lambda: covariance(rows))
     return Learned(components, weight, distributions, classifier, represented)
+
+
+def beside_classes(X: Array, classifier: ClassInterpolator, form: Form) -> Array:
+    """Roots of the class probabilities of training rows, and the rows, side by side."""
+    roots = np.sqrt(classifier.at_rows(form)).astype(X.dtype, copy=False)
+    return np.hstack([roots, X])
 
 
 def rescaled(X: Array, scale: Floats | None) -> Array:

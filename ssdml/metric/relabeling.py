@@ -6,23 +6,39 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ssdml.classification.forms import Form
+from ssdml.classification.forms import MAX_KEPT, Form
+from ssdml.classification.new_rows import interpolator
 from ssdml.graphs.neighbors.knn import KNNGraph
 from ssdml.metric.alternation import (
     ONE_CLASS,
+    Classes,
+    beside_classes,
     combine,
     input_weight,
     learn_classes,
     rescaled,
+    update_classes,
 )
 from ssdml.metric.features import Whitening
 from ssdml.metric.selection import fall_back, input_alone
 from ssdml.metric.state import Learned, State
 from ssdml.utils.labels import as_column
 from ssdml.utils.typing import Array, Indices, Ints
+from ssdml.utils.validation import UNLABELED
 
 if TYPE_CHECKING:
     from ssdml.metric.estimator import SSDML
+
+
+MOST_CHANGED = 0.25  # labels, relative to those that the weights of the pool were learned from
+
+
+class Pooled(NamedTuple):
+    """Classes that were learned with all their weights, for a few other labels."""
+
+    classes: Classes
+    first: Array  # (n, C), distributions on the graph of the input
+    labels: Ints  # (n,), that the weights were learned from; -1 where unlabeled
 
 
 class Kept(NamedTuple):
@@ -31,9 +47,67 @@ class Kept(NamedTuple):
     X: Array
     forms: list[Form]  # with their smoothed rows
     nearer: KNNGraph | None  # of the embedding before the last round; None after one round
+    pooled: Pooled | None = None  # None where it would take too much memory
 
 
-def learn_again(kept: Kept, labels: Ints, model: SSDML) -> Learned:
+def kept_pool(classes: Classes, first: Array, forms: list[Form], labels: Ints) -> Pooled | None:
+    """Keep classes for a few other labels, unless they are too large."""
+    if first.size > MAX_KEPT or any(form.smoothed is None for form in forms):
+        return None
+    return Pooled(classes, first, labels)
+
+
+def few_changed(before: Ints, labels: Ints) -> bool:
+    """Whether labels, -1 where missing, differ in at most a quarter of the earlier ones.
+
+    Examples
+    --------
+    >>> few_changed(np.array([0, 1, 0, 1, -1]), np.array([0, 1, 0, 1, 0]))
+    True
+    """
+    return bool((before != labels).sum() <= MOST_CHANGED * (before != UNLABELED).sum())
+
+
+def relabeled(
+    kept: Kept, labels: Ints, model: SSDML, *, same_classes: bool
+) -> tuple[Kept, Learned]:
+    """Learn from other labels: all anew, or the classes alone if few labels have changed."""
+    pooled = kept.pooled
+    fell_back = np.isinf(model.input_weight_)
+    if pooled is None or fell_back or not same_classes or not few_changed(pooled.labels, labels):
+        return learn_again(kept, labels, model)
+    return update(kept, pooled, labels, model)
+
+
+def update(kept: Kept, pooled: Pooled, labels: Ints, model: SSDML) -> tuple[Kept, Learned]:
+    """Learn the classes from a few other labels, with the weights of the pool and the metric."""
+    classes, first = pooled.classes, pooled.first
+    before = model.label_distributions_
+    classes = update_classes(classes, kept.forms, labels, before, n_jobs=model.n_jobs)
+    if kept.nearer is None:
+        distributions = classes.distributions(model.n_jobs)
+    else:
+        first = first.copy()
+        first[classes.evidence.labeled] = classes.evidence.labels
+        distributions = classes.renewed(first, kept.nearer, model.n_jobs)
+    classifier = interpolator(classes.form, distributions)
+    represented = None
+    if model.representation_ is not None:
+        represented = beside_classes(kept.X, classifier, classes.form)
+    learned = Learned(
+        model.components_,
+        model.input_weight_,
+        distributions,
+        classifier,
+        represented,
+        classes.evidence.held_out,
+        model.triplets_,
+        tuple(model.history_),
+    )
+    return kept._replace(pooled=Pooled(classes, first, pooled.labels)), learned
+
+
+def learn_again(kept: Kept, labels: Ints, model: SSDML) -> tuple[Kept, Learned]:
     """Learn classes and metric from labels on the graphs of an earlier fit.
 
     Labels and evidence spread on the graph of the input, and then on it and the earlier graph of
@@ -41,21 +115,24 @@ def learn_again(kept: Kept, labels: Ints, model: SSDML) -> Learned:
     triplets.
     """
     classes = learn_classes(kept.forms, labels, n_jobs=model.n_jobs)
-    distributions = classes.distributions(model.n_jobs)
+    first = distributions = classes.distributions(model.n_jobs)
+    kept = kept._replace(pooled=kept_pool(classes, first, kept.forms, labels))
     if kept.nearer is not None:
-        distributions = classes.renewed(distributions, kept.nearer, model.n_jobs)
+        distributions = classes.renewed(first, kept.nearer, model.n_jobs)
     alone = input_alone(kept.X, distributions, model.n_components)
     scaled = rescaled(kept.X, classes.form.linear.column_scale)
     state = State(scaled, labels, classes.form.graph, distributions)
     if len(np.unique(state.classes)) < 2:
-        return alone._replace(fallback_reason=ONE_CLASS)
+        return kept, alone._replace(fallback_reason=ONE_CLASS)
     feature_map = Whitening()
     feature_map.learn(scaled, state.classes)
     weight, held_out = input_weight(state, classes, model), classes.evidence.held_out
     learned = combine(
         kept.X, feature_map, weight, classes.form, distributions, model.n_components
     )._replace(held_out=held_out, triplets=model.triplets_, history=tuple(model.history_))
-    return fall_back(learned, alone, held_out, kept.X.__getitem__) if model.guard else learned
+    if model.guard:
+        learned = fall_back(learned, alone, held_out, kept.X.__getitem__)
+    return kept, learned
 
 
 def extended(kept: Kept, X: Array, n_jobs: int | None) -> Kept:

@@ -60,7 +60,7 @@ def members(form, labeled, codes, folds, n_classes=3):
     with threads(1) as pool:
         diffusion = Diffusion(adjacency(form.graph), pool)
         found = list(pool_members(form, labeled, codes, n_classes, folds, diffusion))
-        return found, [member.logits(slice(None)) for member in found]
+        return found, [member.classifier.logits(slice(None)) for member in found]
 
 
 def test_members_are_regressions_and_propagations(problem):
@@ -76,7 +76,7 @@ def test_logits_of_some_rows_are_a_part_of_all(problem):
     found, logits = members(*problem)
     rows = np.array([3, 77, 149])
     for member, scores in zip(found, logits, strict=True):
-        np.testing.assert_allclose(member.logits(rows), scores[rows], atol=1e-5)
+        np.testing.assert_allclose(member.classifier.logits(rows), scores[rows], atol=1e-5)
 
 
 def test_held_out_logits_do_not_see_their_labels(problem):
@@ -125,6 +125,27 @@ def test_propagated_member_agrees_with_a_dense_solve(problem):
     sources[labeled[inside]] = 0
     expected = log_shares(kernel @ sources)[labeled[inside]]
     np.testing.assert_allclose(found[-1].held_out[inside], expected, atol=0.1)  # a loose solver
+
+
+def test_learning_again_equals_learning_from_the_other_labels(problem):
+    """Labels added, changed and removed, in few rows and in many."""
+    form, labeled, codes, _ = problem
+    none = np.full(len(labeled), -1)
+    before, _ = members(form, labeled, codes, none)
+    for kept, changed in ((slice(1, None), slice(0, 1)), (slice(3, None), slice(0, 9))):
+        other = np.union1d(labeled[kept], [0, 4])
+        others = np.arange(150)[other] % 3
+        others[changed] = (others[changed] + 1) % 3
+        _, logits = members(form, other, others, np.full(len(other), -1))
+        with threads(1) as one:
+            diffusion = Diffusion(adjacency(form.graph), one)
+            for member, expected in zip(before, logits, strict=True):
+                found = member.classifier.again(other, others, diffusion).logits(slice(None))
+                gaps = np.abs(
+                    (found - found.mean(axis=1, keepdims=True))
+                    - (expected - expected.mean(axis=1, keepdims=True))
+                )
+                assert gaps.mean() < 0.05 * expected.std()  # solvers stop early
 
 
 def test_propagation_of_many_classes_is_left_out(problem, monkeypatch):

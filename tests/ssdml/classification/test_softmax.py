@@ -137,3 +137,23 @@ def test_softmax_of_large_logits_is_finite():
     np.testing.assert_array_equal(
         softmax(np.array([[1e4, 0.0], [-1e4, -1e4]])), [[1, 0], [0.5] * 2]
     )
+
+
+def test_coefficients_are_those_of_the_weights(problem):
+    X, codes = problem
+    regression = SoftmaxRegression(X, 3, 0.1)
+    coefficients = regression.fit(np.eye(3)[codes])
+    W, b = regression.weights(coefficients)
+    np.testing.assert_allclose(regression.coefficients(W, b), coefficients, atol=1e-9)
+
+
+@pytest.mark.usefixtures("converged")
+def test_start_does_not_change_the_optimum(problem, rng):
+    X, codes = problem
+    targets, regression = np.eye(3)[codes], SoftmaxRegression(X, 3, 0.1)
+    cold = regression.weights(regression.fit(targets))
+    start = regression.coefficients(rng.standard_normal((4, 3)), np.zeros(3))
+    warm = regression.weights(regression.fit(targets, start=start))
+    np.testing.assert_allclose(
+        softmax(X @ warm[0] + warm[1]), softmax(X @ cold[0] + cold[1]), atol=2e-3
+    )

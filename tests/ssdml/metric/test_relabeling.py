@@ -47,6 +47,68 @@ def test_one_round_is_repeated_exactly(digits):
     np.testing.assert_allclose(again.label_distributions_, fresh.label_distributions_, atol=1e-5)
 
 
+def test_few_new_labels_update_the_classes_alone(digits):
+    X, y = digits
+    labels = some(y, 5)
+    model = SSDML(random_state=0).fit(X, labels)
+    components, before = model.components_, model.label_distributions_
+    more = labels.copy()
+    new = np.flatnonzero(labels == -1)[:100:10]
+    more[new] = y[new]
+    model.relabel(more)
+    fresh = SSDML(random_state=0).fit(X, more)
+    assert accuracy(model, y, more) > accuracy(fresh, y, more) - 0.01
+    np.testing.assert_array_equal(model.components_, components)
+    np.testing.assert_array_equal(model.transduction_[more != -1], more[more != -1])
+    held_out = model.held_out_
+    assert set(new) <= set(held_out.rows)  # they were predicted before they had a label
+    at = np.flatnonzero(np.isin(held_out.rows, new))
+    np.testing.assert_array_equal(held_out.distributions[at], before[held_out.rows[at]])
+    gap = (
+        held_out.distributions.max(axis=1).mean() - fresh.held_out_.distributions.max(axis=1).mean()
+    )
+    assert abs(gap) < 0.1
+
+
+def test_changed_and_removed_labels_are_forgotten(digits):
+    X, y = digits
+    right, wrong = some(y, 5), some(y, 5)
+    rows = np.flatnonzero(right != -1)[:4]
+    wrong[rows] = (right[rows] + 1) % 10
+    model = SSDML(random_state=0).fit(X, wrong)
+    model.relabel(right)
+    assert accuracy(model, y, right) > 0.9
+    np.testing.assert_array_equal(model.transduction_[rows], right[rows])
+    fewer = right.copy()
+    fewer[rows] = -1
+    model.relabel(fewer)
+    assert not set(rows) & (set(model.labeled_rows_) | set(model.held_out_.rows))
+    assert (model.transduction_[rows] == right[rows]).all()  # by their neighbors
+
+
+def test_many_small_steps_are_learned_as_one_large(digits):
+    """The weights are learned again once a quarter of the labels has changed."""
+    X, y = digits
+    labels, more = some(y, 4), some(y, 6)
+    by_steps = SSDML(random_state=0, max_rounds=1).fit(X, labels)
+    for part in np.array_split(np.flatnonzero(labels != more), 2):
+        labels = labels.copy()
+        labels[part] = more[part]
+        by_steps.relabel(labels)
+    at_once = SSDML(random_state=0, max_rounds=1).fit(X, some(y, 4)).relabel(more)
+    np.testing.assert_array_equal(by_steps.label_distributions_, at_once.label_distributions_)
+
+
+def test_names_that_change_are_not_an_update(digits):
+    """As many classes, with the same codes, but another name."""
+    X, y = digits
+    labels = some(y, 5)
+    names = np.array([f"class {c}" for c in range(10)] + [""])
+    model = SSDML(random_state=0).fit(X, names[labels])
+    model.relabel(np.where(labels == 9, "other", names[labels]))
+    assert "other" in set(model.predict(X))
+
+
 def test_a_label_can_name_a_new_class(digits):
     X, y = digits
     names = np.array(["zero", "one", "two", "three", "four", "five", "six", "7", "8", "nine"])[y]
