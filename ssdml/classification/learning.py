@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+
 from ssdml.classification.forms import Form
 from ssdml.classification.pool import (
     Classifier,

@@ -57,6 +57,9 @@ def label(
     n_neighbors: Annotated[int, typer.Option(min=1, help="Neighbors in the graph.")] = 10,
     random_state: Annotated[int, typer.Option(min=0, help="Seed.")] = 0,
     n_jobs: Annotated[int, typer.Option(help="Threads; -1: all cores.")] = -1,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Fit anew, even if the samples were labeled before.")
+    ] = False,
     force: Force = False,
 ) -> None:
     """Label the other rows of a table, texts or images of which a few are labeled."""
@@ -65,6 +68,7 @@ def label(
         refuse_to_replace(path, force)
     from ssdml.datasets.loading import assembled
     from ssdml.datasets.writing import check_suffix, write_rows
+    from ssdml.experiments.labeling.kept import keep_model, kept_model
     from ssdml.experiments.labeling.labels import label_rows, labeled_columns
     from ssdml.experiments.report.labeled import write_page
     from ssdml.metric.estimator import SSDML
@@ -81,7 +85,11 @@ def label(
         raise ValueError(f"{data}: must have labels in some rows; got none. Label a few per class.")
     X = _features(raw)
     model = SSDML(n_neighbors=n_neighbors, random_state=random_state, n_jobs=n_jobs, verbose=1)
-    model.fit(X, y)
+    earlier = None if fresh else kept_model(model, X, y)
+    if earlier is None:
+        keep_model(model.fit(X, y), X)
+    else:
+        model = earlier.relabel(y)
     found = label_rows(model, is_new)
     columns = labeled_columns(raw, found)
     write_rows(out, columns, like=raw.table)
@@ -90,6 +98,8 @@ def label(
     where = f"{out}: {len(is_new):,} rows in {time.perf_counter() - start:.0f} s, map: {page}"
     dataset = assembled(Path(data).stem, raw._replace(summary=None))  # it was completed above
     write_page(page, found, replace(dataset, summary=raw.summary), ids, told[0], where)
+    if earlier is not None:
+        told.append("The graphs of an earlier run on these samples were used; --fresh fits anew.")
     for line in (*told, *_next(found, ids), where):
         say(line)
 
@@ -166,8 +176,7 @@ def _next(found: LabeledRows, ids: list[str]) -> list[str]:
         more = ", ..." if len(suspects.rows) > NAMED else ""
         number = counted(len(suspects.rows), "given label")
         lines = [f"Suspected to be wrong: {number} ({named}{more})."]
-    uncertain = found.least_certain[:NAMED].tolist()
-    if uncertain:
-        rows = ", ".join(ids[row] for row in uncertain)
-        lines.append(f"Label next, as the least certain: {rows}; then run the command again.")
+    if len(found.next_rows):
+        rows = ", ".join(ids[row] for row in found.next_rows[:NAMED].tolist())
+        lines.append(f"Label next, as the most useful: {rows}; then run the command again.")
     return lines

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from numbers import Integral
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -182,6 +183,7 @@ class LearnedMetric(EmbeddingMixin):
     _map: tuple[Array, Array] | None = None  # of an embedding
     _kept: Kept | None = None
     _novelty: Novelty | None = None
+    _graphs: Mapping[str, Array] = MappingProxyType({})  # of a saved model, until X is known
 
     def _training_rows(self, X: Any, y: Any, way_out: str | None = None) -> tuple[Array, Ints]:
         """Validate rows and labels of a fit in memory; without ``way_out``, y may hold none."""
@@ -468,6 +470,9 @@ class LearnedMetric(EmbeddingMixin):
         ``random_state`` is saved if it is an integer; triplets and history are not. An existing
         model is replaced atomically.
         """
+        self._save(folder, {})
+
+    def _save(self, folder: str | Path, more: dict[str, Array]) -> None:
         check_is_fitted(self)
         params = self.get_params()
         if not isinstance(params["random_state"], Integral | None):
@@ -480,7 +485,7 @@ class LearnedMetric(EmbeddingMixin):
             arrays["reference_rows_"] = self.reference_rows_
         if self.classifier_ is not None:
             arrays |= {f"classifier_{k}": v for k, v in self.classifier_._asdict().items()}
-        arrays |= self._more_arrays()
+        arrays |= self._more_arrays() | more
         names = getattr(self, "feature_names_in_", None)
         save_state(
             folder,

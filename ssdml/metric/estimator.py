@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -42,15 +43,24 @@ from ssdml.metric.relabeling import (
     kept_pool,
     learn_again,
     relabeled,
+    restored,
+    saved,
 )
 from ssdml.metric.selection import fall_back, input_alone, labeled_rows
 from ssdml.metric.state import Learned, State
 from ssdml.utils.dask_arrays import check_dask_array, check_known_chunks, is_dask
 from ssdml.utils.linalg import graph_rows
 from ssdml.utils.parallel import count_threads, threads
+from ssdml.utils.persistence import restoring
 from ssdml.utils.progress import CallbackSupportMixin, Stages, with_callbacks
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import UNLABELED, check_finite, check_number, without_container
+from ssdml.utils.validation import (
+    UNLABELED,
+    check_finite,
+    check_number,
+    check_rows,
+    without_container,
+)
 
 MAX_GROUPED = 20_000  # novel samples that are grouped
 
@@ -293,6 +303,62 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         self.stage_seconds_ = stages.seconds
         return self
 
+    def save(self, folder: str | Path, *, graphs: bool = False) -> None:
+        """Save the fitted estimator to a folder: safetensors and JSON, no code.
+
+        ``random_state`` is saved if it is an integer; triplets and history are not. An existing
+        model is replaced atomically.
+
+        Parameters
+        ----------
+        folder : path
+        graphs : bool
+            Whether to keep the neighbor graphs, so that ``SSDML.load(folder, X)`` can
+            :meth:`relabel` and :meth:`extend`.
+        """
+        self._save(folder, saved(self._kept_rows("save")) if graphs else {})
+
+    @classmethod
+    def load(cls, folder: str | Path, X: Any = None) -> Self:
+        """Load an estimator saved by :meth:`save`.
+
+        Parameters
+        ----------
+        folder : path
+        X : array of shape (n_samples, n_features) or None
+            The samples of the fit, if the model was saved with its graphs: it can then
+            :meth:`relabel` and :meth:`extend`. They are not compared with those of the fit.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> labels = np.where(np.arange(150) % 10 == 0, y, -1)
+        >>> with TemporaryDirectory() as folder:
+        ...     SSDML(random_state=0).fit(X, labels).save(folder, graphs=True)
+        ...     model = SSDML.load(folder, X)
+        >>> labels[1::10] = y[1::10]
+        >>> len(model.relabel(labels).labeled_rows_)
+        30
+        """
+        model = super().load(folder)
+        graphs, model._graphs = model._graphs, {}
+        if X is None:
+            return model
+        who, rows = f"{cls.__name__}.load", check_rows(X, f"{cls.__name__}.load", "X")
+        shape = (len(model.transduction_), model.n_features_in_)
+        if rows.shape != shape:
+            raise ValueError(f"{who}: X must have shape {shape}, as in the fit; got {rows.shape}.")
+        if not graphs:
+            raise ValueError(
+                f"{who}: X needs a model with its graphs; {folder} has none. Omit X, or save with "
+                "graphs=True."
+            )
+        with restoring(folder, cls.__name__, {}):
+            model._kept = restored(graphs, rows)
+        return model
+
     def relabel(self, y: Any) -> Self:
         """Learn from other labels of the same training samples, without a new fit.
 
@@ -309,16 +375,16 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         ------
         ValueError
             After a fit of a dask array, with one-sided propagation or by partitions, and after
-            :meth:`load`: saved models do not keep graphs.
+            :meth:`load` without X.
 
         Notes
         -----
         Kept: forms of the rows, their graphs and smoothed rows, and the graph of the embedding
         before the last round, which still follows the earlier labels.
 
-        While the classes stay and at most a quarter of the labels has changed, the weights of the
+        If y adds at most a quarter to the labels of the fit, and no class, the weights of the
         classifiers, the class prior and the metric are kept as well, and classifiers learn again
-        from where they were: less than a tenth of the time of a fit. New labels enter
+        from where they were: about a tenth of the time of a fit. New labels enter
         ``held_out_`` with the probabilities from before they were given. Otherwise all of these
         are learned again (L as the discriminants of the classes, without triplets), in about a
         third of the time; most of it holds labels out. Either way the accuracy is that of a new
@@ -521,14 +587,17 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
     def _restore_more(self, arrays: dict[str, Array]) -> None:
         if "novelty_log_odds" in arrays:
             self._novelty = Novelty(arrays["novelty_log_odds"], arrays["novelty_farthest"])
+        self._graphs = {
+            name: array for name, array in arrays.items() if name.startswith(("form_", "nearer_"))
+        }
 
     def _kept_rows(self, method: str) -> Kept:
         check_is_fitted(self)
         if self._kept is None:
             raise ValueError(
                 f"{type(self).__name__}.{method}: needs the graphs of a fit in memory with "
-                "propagation='two-sided' and partition_size=None, which saved models do not keep; "
-                "got none. Fit all samples again."
+                "propagation='two-sided' and partition_size=None, which models keep that are saved "
+                "with graphs=True and loaded with X; got none. Fit all samples again."
             )
         return self._kept
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ssdml.classification.forms import MAX_KEPT, Form
+from ssdml.classification.forms import MAX_KEPT, Form, LinearForm
 from ssdml.classification.new_rows import interpolator
 from ssdml.graphs.neighbors.knn import KNNGraph
 from ssdml.metric.alternation import (
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
     from ssdml.metric.estimator import SSDML
 
 
-MOST_CHANGED = 0.25  # labels, relative to those that the weights of the pool were learned from
+MOST_ADDED = 0.25  # labels, relative to those that the weights of the pool were learned from
 
 
 class Pooled(NamedTuple):
-    """Classes that were learned with all their weights, for a few other labels."""
+    """Classes that were learned with all their weights, for a few more labels."""
 
     classes: Classes
     first: Array  # (n, C), distributions on the graph of the input
@@ -51,36 +52,42 @@ class Kept(NamedTuple):
 
 
 def kept_pool(classes: Classes, first: Array, forms: list[Form], labels: Ints) -> Pooled | None:
-    """Keep classes for a few other labels, unless they are too large."""
+    """Keep classes for a few more labels, unless they are too large."""
     if first.size > MAX_KEPT or any(form.smoothed is None for form in forms):
         return None
     return Pooled(classes, first, labels)
 
 
-def few_changed(before: Ints, labels: Ints) -> bool:
-    """Whether labels, -1 where missing, differ in at most a quarter of the earlier ones.
+def few_added(before: Ints, labels: Ints) -> bool:
+    """Whether the labels, -1 where missing, are the earlier ones and at most a quarter more.
+
+    An earlier label that is another one now was an error that the weights were learned from.
 
     Examples
     --------
-    >>> few_changed(np.array([0, 1, 0, 1, -1]), np.array([0, 1, 0, 1, 0]))
+    >>> few_added(np.array([0, 1, 0, 1, -1]), np.array([0, 1, 0, 1, 0]))
     True
+    >>> few_added(np.array([0, 1, 0, 1, -1]), np.array([0, 1, 0, 0, -1]))
+    False
     """
-    return bool((before != labels).sum() <= MOST_CHANGED * (before != UNLABELED).sum())
+    known = before != UNLABELED
+    added = (labels[~known] != UNLABELED).sum()
+    return bool((labels[known] == before[known]).all() and added <= MOST_ADDED * known.sum())
 
 
 def relabeled(
     kept: Kept, labels: Ints, model: SSDML, *, same_classes: bool
 ) -> tuple[Kept, Learned]:
-    """Learn from other labels: all anew, or the classes alone if few labels have changed."""
+    """Learn from other labels: all anew, or the classes alone if few were added."""
     pooled = kept.pooled
     fell_back = np.isinf(model.input_weight_)
-    if pooled is None or fell_back or not same_classes or not few_changed(pooled.labels, labels):
+    if pooled is None or fell_back or not same_classes or not few_added(pooled.labels, labels):
         return learn_again(kept, labels, model)
     return update(kept, pooled, labels, model)
 
 
 def update(kept: Kept, pooled: Pooled, labels: Ints, model: SSDML) -> tuple[Kept, Learned]:
-    """Learn the classes from a few other labels, with the weights of the pool and the metric."""
+    """Learn the classes from a few more labels, with the weights of the pool and the metric."""
     classes, first = pooled.classes, pooled.first
     before = model.label_distributions_
     classes = update_classes(classes, kept.forms, labels, before, n_jobs=model.n_jobs)
@@ -133,6 +140,45 @@ def learn_again(kept: Kept, labels: Ints, model: SSDML) -> tuple[Kept, Learned]:
     if model.guard:
         learned = fall_back(learned, alone, held_out, kept.X.__getitem__)
     return kept, learned
+
+
+def saved(kept: Kept) -> dict[str, Array]:
+    """Arrays of forms and graphs, by name; the rows are left out."""
+    graphs = {f"form_{i}": form.graph for i, form in enumerate(kept.forms)}
+    if kept.nearer is not None:
+        graphs["nearer"] = kept.nearer
+    arrays = {}
+    for name, graph in graphs.items():
+        arrays |= {f"{name}_indices": graph.indices, f"{name}_distances": graph.distances}
+    for i, form in enumerate(kept.forms):
+        arrays |= {f"form_{i}_mean": form.linear.mean, f"form_{i}_matrix": form.linear.matrix}
+    return arrays
+
+
+def restored(arrays: Mapping[str, Array], X: Array) -> Kept:
+    """What :func:`saved` wrote, with the rows X of the fit.
+
+    Raises
+    ------
+    ValueError, KeyError
+        If arrays are missing or do not fit X.
+    """
+
+    def graph(name: str) -> KNNGraph:
+        found = KNNGraph(arrays[f"{name}_indices"], arrays[f"{name}_distances"])
+        if found.n_samples != len(X):
+            raise ValueError(f"graphs must have {len(X)} rows; got {found.n_samples}")
+        return found
+
+    forms = []
+    while f"form_{len(forms)}_mean" in arrays or not forms:
+        name = f"form_{len(forms)}"
+        linear = LinearForm(arrays[f"{name}_mean"], arrays[f"{name}_matrix"])
+        if linear.mean.shape != X.shape[1:] or linear.matrix.shape[:-1] != X.shape[1:]:
+            raise ValueError(f"forms must have {X.shape[1]} columns; got {len(linear.mean)}")
+        rows = linear(X)
+        forms.append(Form(linear, rows, graph(name), {} if rows.size <= MAX_KEPT else None))
+    return Kept(X, forms, graph("nearer") if "nearer_indices" in arrays else None)
 
 
 def extended(kept: Kept, X: Array, n_jobs: int | None) -> Kept:

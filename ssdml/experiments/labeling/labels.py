@@ -19,7 +19,10 @@ from ssdml.experiments.labeling.accuracy import (
 )
 from ssdml.metric.estimator import SSDML
 from ssdml.metric.prediction import SuspectedLabels, error_probabilities, suspects
+from ssdml.model_selection.labeling import suggest_labels
 from ssdml.utils.typing import Array, Floats, Ints, Mask
+
+SUGGESTED = 25  # rows to label next
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +49,9 @@ class LabeledRows:
         Confidence from which on 95 % of the new labels are expected to be right; None if no set of
         them is.
     suspects : SuspectedLabels
+    next_rows : ndarray of shape (k,), int
+        At most 25 rows whose labels would help most, see :func:`ssdml.suggest_labels`; the least
+        confident ones if there is a single class.
     """
 
     classes: Array
@@ -57,12 +63,7 @@ class LabeledRows:
     accuracy: Accuracy | None
     threshold: Threshold | None
     suspects: SuspectedLabels
-
-    @property
-    def least_certain(self) -> Ints:
-        """New labels, the least confident first."""
-        new = np.flatnonzero(self.is_new)
-        return new[np.argsort(self.confidence[new], kind="stable")]
+    next_rows: Ints
 
 
 def label_rows(model: SSDML, is_new: Mask) -> LabeledRows:
@@ -114,7 +115,16 @@ def label_rows(model: SSDML, is_new: Mask) -> LabeledRows:
         accuracy=accuracy,
         threshold=threshold(confidence[is_new]) if is_new.any() else None,
         suspects=suspected,
+        next_rows=_next_rows(model, is_new, confidence),
     )
+
+
+def _next_rows(model: SSDML, is_new: Mask, confidence: Floats) -> Ints:
+    new = np.flatnonzero(is_new)
+    n = min(SUGGESTED, len(new))
+    if n == 0 or model.classifier_ is None:
+        return new[np.argsort(confidence[new], kind="stable")][:n]
+    return suggest_labels(model, n)
 
 
 def _two_likeliest(proba: Array) -> tuple[Ints, Ints]:

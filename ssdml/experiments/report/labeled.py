@@ -1,4 +1,4 @@
-"""The page of ``ssdml label``: map, least certain rows, suspected labels."""
+"""The page of ``ssdml label``: map, rows to label next, suspected labels."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def render_page(
     found: LabeledRows, dataset: Dataset, ids: Sequence[str], lead: str, footer: str
 ) -> str:
     """Render the page."""
-    uncertain, suspected = found.least_certain[:LISTED], found.suspects.rows[:LISTED]
+    suggested, suspected = found.next_rows[:LISTED], found.suspects.rows[:LISTED]
     most = MOST_FILES if isinstance(dataset.X, ImageFiles) else MOST_NEW
-    new, given = _rows_on_map(found, uncertain, suspected, most)
+    new, given = _rows_on_map(found, suggested, suspected, most)
     rows = np.concatenate([new, given])
     names = labels_of(found.classes).tolist()
     every = np.unique(rows)
@@ -101,7 +101,7 @@ def render_page(
         picture=map_picture("map", dataset.name, drawn),
         id_name="row" if dataset.ids is None else "id",
         has_items=bool(thumbnails.texts or thumbnails.sheet),
-        uncertain=lines(uncertain),
+        suggested=lines(suggested),
         suspects=lines(suspected),
         no_suspects=no_suspects(found),
         footer=footer,
@@ -140,7 +140,7 @@ def _shown_rows(n_shown: int, n_new: int) -> str:
 
 
 def _rows_on_map(
-    found: LabeledRows, uncertain: Ints, suspected: Ints, most: int
+    found: LabeledRows, suggested: Ints, suspected: Ints, most: int
 ) -> tuple[Ints, Ints]:
     """Draw new labels and given ones for the map, with those that are listed."""
     rng = np.random.default_rng(0)
@@ -150,7 +150,7 @@ def _rows_on_map(
             rows = rng.choice(rows, most, replace=False)
         return np.union1d(rows, listed).astype(np.int64)
 
-    new = some(np.flatnonzero(found.is_new), most, uncertain)
+    new = some(np.flatnonzero(found.is_new), most, suggested)
     return new, some(np.flatnonzero(~found.is_new), MOST_GIVEN, suspected)
 
 

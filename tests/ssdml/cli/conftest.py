@@ -11,6 +11,12 @@ from typer.testing import CliRunner
 from ssdml.cli.app import app
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch) -> None:
+    """No test finds what another one kept."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
 @pytest.fixture
 def run():
     """Calls the command line in this process."""

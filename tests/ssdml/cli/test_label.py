@@ -29,7 +29,7 @@ def test_a_table_comes_back_labeled_and_goes_in_again(run, frame, tmp_path):
     assert told.exit_code == 0, told.output
     assert "250 new labels, of which" in told.stderr
     assert "95 % are expected to be right among the" in told.stderr
-    assert "Label next, as the least certain: " in told.stderr
+    assert "Label next, as the most useful: " in told.stderr
     found = pd.read_csv(out, index_col=0)
     assert found.columns.tolist() == [*frame.columns.drop("digit"), *NEW]
     given = frame["label"].notna()
@@ -70,6 +70,29 @@ def test_a_table_of_excel_in_europe_keeps_its_form(run, frame, tmp_path):
     pd.testing.assert_series_equal(
         pd.read_csv(tmp_path / "again.csv", **form)["label"], found["label"]
     )
+
+
+def test_a_second_run_relabels_the_first_model(run, frame, tmp_path, monkeypatch):
+    data, out = tmp_path / "t.csv", tmp_path / "labeled.csv"
+    frame.drop(columns="digit").to_csv(data, index=False)
+    assert "graphs of an earlier run" not in run("label", data, "--out", out).stderr
+    more = frame.copy()
+    new = np.flatnonzero(more["label"].isna())[:10]
+    more.loc[new, "label"] = more.loc[new, "digit"]
+    more.drop(columns="digit").to_csv(data, index=False)
+    monkeypatch.setattr("ssdml.SSDML.fit", None)  # the second run does not fit
+    again = run("label", data, "--out", out, "--force")
+    assert again.exit_code == 0, again.output
+    assert "graphs of an earlier run on these samples were used; --fresh" in again.stderr
+    found = pd.read_csv(out)
+    assert (found["label"][new] == frame["digit"][new]).all()
+    assert not found["is_new_label"][new].any()
+    assert (found["label"] == frame["digit"]).mean() > 0.85
+    assert run("label", data, "--out", out, "--force", "--fresh").exit_code == 1  # it fits
+    doubled = frame["digit"].where(frame.index % 3 > 0)
+    more.assign(label=doubled).drop(columns="digit").to_csv(data, index=False)
+    assert run("label", data, "--out", out, "--force").exit_code == 1
+    assert len(list((tmp_path / "cache" / "ssdml" / "models").iterdir())) == 1
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
