@@ -17,7 +17,8 @@ from typer.core import TyperGroup
 
 from ssdml._version import __version__
 from ssdml.cli import label, labeling, model, samples, study
-from ssdml.cli.options import DataDir, Force, in_one_line, say
+from ssdml.cli.examples import examples
+from ssdml.cli.options import DataDir, Force, in_one_line, next_steps, say
 
 INTERRUPTED = 130  # the exit status that shells expect after Ctrl-C
 TERMINATED = 143  # and after SIGTERM
@@ -97,10 +98,14 @@ def options(
         bool, typer.Option("--traceback", help="Show the traceback of an error.")
     ] = False,
 ) -> None:
-    """Learn a metric from many items and a handful of labels."""
+    """Label a handful of samples; get classes, confidences and a metric for all of them.
+
+    First steps: `ssdml demo` compares methods on a small data set, `ssdml label` labels your data,
+    `ssdml study` finds out how many labels are enough.
+    """
 
 
-@app.command()
+@app.command(epilog=examples("demo"))
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("demo"),
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 5,
@@ -109,7 +114,7 @@ def demo(
     resume: Annotated[bool, typer.Option("--resume", help="Continue in the folder.")] = False,
     force: Force = False,
 ) -> None:
-    """Learn a metric on scikit-learn's digits, compare it with others, write a report."""
+    """Compare methods on scikit-learn's digits, and write a report."""
     from ssdml.cli.terminal import print_scores, progress_bar
     from ssdml.experiments.demo import PICTURE, remove_results, run_demo
 
@@ -131,16 +136,22 @@ def demo(
         raise FileExistsError(f"{refusal} --force replaces them.") from refusal
     print_scores([table])
     say(f"The report: {out / 'report.html'}, the figure: {out / PICTURE}")
+    next_steps(
+        "open the report in a browser",
+        "ssdml label table.csv --out labeled.csv labels your own data",
+    )
+    if any(line.n_ok < line.n_runs for line in table.lines):
+        raise typer.Exit(1)
 
 
 commands: list[Any] = [study.compare, study.study, study.status, study.report, study.table]
 commands += [label.label, model.fit, model.transform, model.predict, model.evaluate]
 for command in commands:
-    app.command()(command)
-app.command("next")(labeling.suggest_next)
+    app.command(epilog=examples(command.__name__))(command)
+app.command("next", epilog=examples("next"))(labeling.suggest_next)
 
 
-@app.command()
+@app.command(epilog=examples("plan"))
 def plan(
     n: Annotated[int | None, typer.Option(min=2, help="Samples; default: those of --like.")] = None,
     d: Annotated[
@@ -191,9 +202,11 @@ def plan(
             f"Only {free:.0f} MB are free. Use fewer classes or neighbors, or pass SSDML().fit a "
             "dask array if the data do not fit in memory."
         )
+    else:
+        next_steps("ssdml fit DATA --out MODEL/ fits the model")
 
 
-@app.command()
+@app.command(epilog=examples("datasets"))
 def datasets(data_dir: DataDir = None) -> None:
     """List the data sets: where they are, or where to put them."""
     from ssdml.cli.terminal import print_columns
@@ -217,3 +230,4 @@ def datasets(data_dir: DataDir = None) -> None:
             f"Looked in {describe_folders(data_folders(data_dir))}. Put missing data sets into one "
             "of these folders, or set --data-dir or SSDML_DATA; nothing is downloaded."
         )
+    next_steps("ssdml compare --dataset NAME --out FOLDER compares methods on one of them")

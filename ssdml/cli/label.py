@@ -66,6 +66,7 @@ def label(
     page = out.with_suffix(".html") if report is None else report
     for path in (out, page):
         refuse_to_replace(path, force)
+    from ssdml.cli.terminal import log_lines
     from ssdml.datasets.loading import assembled
     from ssdml.datasets.writing import check_suffix, write_rows
     from ssdml.experiments.labeling.kept import keep_model, kept_model
@@ -86,10 +87,11 @@ def label(
     X = _features(raw)
     model = SSDML(n_neighbors=n_neighbors, random_state=random_state, n_jobs=n_jobs, verbose=1)
     earlier = None if fresh else kept_model(model, X, y)
-    if earlier is None:
-        keep_model(model.fit(X, y), X)
-    else:
-        model = earlier.relabel(y)
+    with log_lines(lambda: f"learning from {len(is_new)} rows"):
+        if earlier is None:
+            keep_model(model.fit(X, y), X)
+        else:
+            model = earlier.relabel(y)
     found = label_rows(model, is_new)
     columns = labeled_columns(raw, found)
     write_rows(out, columns, like=raw.table)

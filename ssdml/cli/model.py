@@ -22,6 +22,7 @@ from ssdml.cli.options import (
     TextColumn,
     TextModel,
     names,
+    next_steps,
     numbers,
     refuse_to_replace,
     say,
@@ -96,6 +97,7 @@ def fit(
         )
     if checkpoints is not None and checkpoints.absolute() == out.absolute():
         raise typer.BadParameter("must be two folders.", param_hint="--checkpoints and --out")
+    from ssdml.cli.terminal import log_lines
     from ssdml.utils.labels import is_unlabeled
 
     choice = samples.chosen(label, text, id_column, features, ignore, texts=text_model is not None)
@@ -118,7 +120,8 @@ def fit(
     )
     start = time.perf_counter()
     try:
-        model.fit(X, y)
+        with log_lines(lambda: f"learning from {len(X)} samples"):
+            model.fit(X, y)
     except KeyboardInterrupt:
         hint = "" if checkpoints is None else f"The same command resumes from {checkpoints}."
         raise KeyboardInterrupt(hint) from None
@@ -133,6 +136,10 @@ def fit(
     say(
         f"Learned {len(model.classes_)} classes from {n_labeled} labeled and "
         f"{len(X) - n_labeled} unlabeled samples in {time.perf_counter() - start:.1f} s: {out}"
+    )
+    next_steps(
+        f"ssdml predict {out} new.csv --out labels.csv labels new samples",
+        f"ssdml transform {out} new.csv --out Z.npy embeds them",
     )
 
 
@@ -165,6 +172,8 @@ def transform(
         Z = learned.transform(X)
     write_embedding(out, Z, raw.ids)
     say(f"{len(Z)} rows of {Z.shape[1]} numbers: {out}")
+    if out.suffix == ".npy":
+        next_steps(f"ssdml evaluate {out} y.npy scores them, if you know the true labels in y.npy")
 
 
 def predict(
@@ -252,8 +261,9 @@ def evaluate(
         scores = score(embedding, y, ks=neighbors, scores=wanted, gallery=searched)
     if as_json:
         typer.echo(json.dumps(scores))
-    else:
-        print_columns(("score", "%"), [(name, f"{value:.1f}") for name, value in scores.items()])
+        return
+    print_columns(("score", "%"), [(name, f"{value:.1f}") for name, value in scores.items()])
+    next_steps("score the features as they were, too: the difference is what the embedding gains")
 
 
 def _loaded(model: Path) -> Any:

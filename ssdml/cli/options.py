@@ -105,6 +105,12 @@ def say(message: str) -> None:
     typer.echo(visible(message), err=True)
 
 
+def next_steps(*steps: str) -> None:
+    """Tell what to do next, the last lines of a command."""
+    for i, step in enumerate(steps):
+        say(f"{'      ' if i else 'Next: '}{step}")
+
+
 def refuse_to_replace(path: Path, force: bool) -> None:
     """Raise FileExistsError for an existing path, unless forced."""
     if path.exists() and not force:

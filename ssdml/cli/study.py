@@ -31,11 +31,14 @@ from ssdml.cli.options import (
     TextColumn,
     TextModel,
     in_one_line,
+    next_steps,
     say,
 )
 
 if TYPE_CHECKING:
     from ssdml.datasets.base import Dataset
+
+ENOUGH_SEEDS = 5  # for a paired test
 
 
 def compare(
@@ -175,7 +178,9 @@ def status(folder: ResultsDir) -> None:
         reasons = [(run_title(row), in_one_line(row["error"])) for row in found.failed]
         print_columns(("failed", f"why (tracebacks: {folder / 'errors'})"), reasons)
     if found.pending or found.failed:
-        say("Repeat the command with --resume to run pending jobs and retry failed ones.")
+        next_steps("repeat the command with --resume to run pending jobs and retry failed ones")
+    else:
+        next_steps(f"ssdml report {folder} writes the report")
 
 
 def report(folder: ResultsDir) -> None:
@@ -186,6 +191,7 @@ def report(folder: ResultsDir) -> None:
     with spinner("drawing"):
         written = write_report(folder)
     say(f"The report: {written}")
+    next_steps("open it in a browser", f"ssdml table {folder} prints the tables for a paper")
 
 
 def table(
@@ -219,6 +225,8 @@ def table(
     say(f"To cite the splits in {folder / 'splits'}: {citation}")
     for path in save_figures(folder, figures) if figures else ():
         say(f"Figure: {path}")
+    if not figures:
+        next_steps("--figures pdf writes the figures, too")
 
 
 def _run(
@@ -232,7 +240,12 @@ def _run(
     from ssdml.cli.terminal import print_scores, progress_bar
     from ssdml.experiments.compare import available_methods, compare
     from ssdml.experiments.report.report import read_sections, write_report
-    from ssdml.experiments.runs.results import summarize_failures, summarize_left_out
+    from ssdml.experiments.runs.results import (
+        FAILED,
+        OK,
+        summarize_failures,
+        summarize_left_out,
+    )
 
     rows = []
     with progress_bar(out) as progress:
@@ -251,8 +264,16 @@ def _run(
         say(line)
     if summary := summarize_failures(rows):
         say(f"{summary}\nThe report lists them; tracebacks are in {out / 'errors'}.")
-    for advice in (section.study.recommendation for section in sections if section.study):
-        say(advice)
+    for study in (section.study for section in sections if section.study):
+        for line in (study.recommendation, *study.sufficient):
+            say(line)
     say(f"The report: {report}")
-    if all(row["status"] != "ok" for row in rows):
+    has_failed = any(row["status"] == FAILED for row in rows)
+    steps = [f"open {report} in a browser", f"ssdml table {out} prints the tables for a paper"]
+    if has_failed:
+        steps = ["repeat the command with --resume to retry the failed runs"]
+    elif settings["seeds"].stop < ENOUGH_SEEDS:
+        steps.append(f"--seeds {ENOUGH_SEEDS} --resume adds seeds, for intervals and tests")
+    next_steps(*steps)
+    if has_failed or all(row["status"] != OK for row in rows):
         raise typer.Exit(1)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ssdml.cli.options import say
 from ssdml.experiments.analysis.formats import duration, number, visible
 from ssdml.experiments.analysis.tables import HEADLINE, MethodLine, ScoreCell, ScoreTable
 
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
     from ssdml.experiments.runs.folder import Progress
 
 
+SILENCE = 10.0  # seconds without a line, at most, where there is no terminal
+
+
 def terminal() -> Console:
     """Console on standard error, so that standard output can be piped."""
     from rich.console import Console
@@ -26,10 +32,40 @@ def terminal() -> Console:
 
 
 @contextmanager
+def log_lines(describe: Callable[[], str]) -> Iterator[None]:
+    """Write a line to standard error every ten seconds, for pipes and log files.
+
+    Nothing is written on a terminal, where bars and spinners show the progress.
+
+    Parameters
+    ----------
+    describe : callable
+        Returns what is being done, from another thread.
+    """
+    if terminal().is_terminal:
+        yield
+        return
+    start, ended = time.monotonic(), threading.Event()
+
+    def write() -> None:
+        while not ended.wait(SILENCE):
+            say(f"{duration(time.monotonic() - start)}: {describe()}")
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        writer.join()
+
+
+@contextmanager
 def progress_bar(out: Path) -> Iterator[Progress]:
     """Show a progress bar over runs, with the time left and the next run.
 
-    Nothing is shown if there is no terminal. After Ctrl-C the error says what is kept in ``out``.
+    Without a terminal a line is written every ten seconds. After Ctrl-C the error says what is kept
+    in ``out``.
     """
     from rich.progress import (
         BarColumn,
@@ -54,14 +90,15 @@ def progress_bar(out: Path) -> Iterator[Progress]:
         disable=not console.is_terminal,
         speed_estimate_period=3600,  # runs differ in length: average over all
     )
-    n_kept = 0
-    with progress:
+    n_kept, told = 0, "starting"
+    with progress, log_lines(lambda: told):
         task = progress.add_task("", total=None)
 
         def show(n_done: int, n_runs: int, title: str) -> None:
-            nonlocal n_kept
+            nonlocal n_kept, told
             n_kept = n_done
             what = title or "writing the report"
+            told = f"{n_done} of {n_runs} runs done; {what}"
             progress.update(task, completed=n_done, total=n_runs, description=what)
 
         try:
@@ -75,13 +112,14 @@ def progress_bar(out: Path) -> Iterator[Progress]:
 
 @contextmanager
 def spinner(what: str) -> Iterator[None]:
-    """Show a spinner and the time elapsed. Nothing is shown if there is no terminal."""
+    """Show a spinner and the time elapsed; without a terminal, a line every ten seconds."""
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = terminal()
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     hidden = not console.is_terminal
-    with Progress(*columns, console=console, disable=hidden, transient=True) as progress:
+    shown = Progress(*columns, console=console, disable=hidden, transient=True)
+    with shown as progress, log_lines(lambda: what):
         progress.add_task(what, total=None)
         yield
 

@@ -104,6 +104,16 @@ class Study:
     tests: list[TestLine]  # empty if the reference has failed runs
     ranking: Ranking | None
 
+    @property
+    def sufficient(self) -> list[str]:
+        """State the fewest labels with which the recommended method matches all labels."""
+        return [
+            f"{line.method} with {line.best.mean.amount} is within {MARGIN:.0f} point of "
+            f"{self.target} with all labels."
+            for line in self.matches
+            if line.method == self.reference and line.best.mean is not None
+        ]
+
 
 def make_study(rows: Sequence[Row]) -> Study | None:
     """Analyze the runs on one data set in one condition; None as in :func:`study_scores`."""

@@ -13,12 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import typer
 
 import ssdml
-from ssdml.cli.app import terminating_as_interrupt
+from ssdml.cli.app import app, terminating_as_interrupt
+from ssdml.cli.examples import EXAMPLES
 from ssdml.experiments import METHODS
 
-COMMANDS = "demo compare study status report plan fit transform evaluate datasets".split()
+COMMANDS = sorted(EXAMPLES)
 
 
 def test_version_is_that_of_the_package(run):
@@ -30,6 +32,20 @@ def test_every_command_has_help(run, command):
     result = run(*command, "--help")
     assert result.exit_code == 0
     assert "--help" in result.stdout
+
+
+def test_every_command_has_examples():
+    assert set(COMMANDS) == set(typer.main.get_command(app).commands)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_ends_with_examples_that_parse(run, name):
+    shown = " ".join(run(name, "--help").stdout.split())
+    for example in EXAMPLES[name]:
+        assert example[:40] in shown
+        _, command, *words = example.partition(" >")[0].split()
+        assert command == name
+        typer.main.get_command(app).commands[name].make_context(name, words)
 
 
 def test_help_loads_nothing_heavy():
@@ -109,6 +125,20 @@ def test_method_without_enough_labels_is_left_out(run, data, tmp_path):
     assert result.exit_code == 0
     assert "left out" in result.stderr
     assert "lda" in result.stderr
+
+
+def test_any_failure_is_an_error(run, data, tmp_path, monkeypatch):
+    def broken(self, X, y=None):
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr("sklearn.decomposition.PCA.fit", broken)
+    result = run(
+        "compare", "--dataset", data, "--methods", "input,pca", "--seeds", 1, "--map-rows", 0,
+        "--out", tmp_path / "out",
+    )  # fmt: skip
+    assert result.exit_code == 1
+    assert "no luck" in result.stderr
+    assert "Next: repeat the command with --resume" in result.stderr
 
 
 def test_only_failures_is_an_error(run, data, tmp_path):

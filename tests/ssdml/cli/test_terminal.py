@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 
 import pytest
 from rich.console import Console
@@ -49,6 +50,19 @@ def test_nothing_is_shown_without_a_terminal(console):
     with progress_bar("out") as progress, spinner("learning"):
         progress(1, 2, "input")
     assert console.file.getvalue() == ""
+
+
+@pytest.mark.parametrize("console", [False, True], indirect=True)
+def test_a_pipe_gets_lines_during_long_work(console, monkeypatch, capsys):
+    monkeypatch.setattr(terminal, "SILENCE", 0.02)
+    with progress_bar("out") as progress:
+        progress(3, 12, "ssdml, 5 labels per class, seed 1")
+        time.sleep(0.2)
+    with spinner("scoring 10 samples"):
+        time.sleep(0.2)
+    told = capsys.readouterr().err
+    assert ("3 of 12 runs done; ssdml, 5 labels per class, seed 1\n" in told) != console.is_terminal
+    assert (" ms: scoring 10 samples\n" in told) != console.is_terminal
 
 
 @pytest.mark.parametrize("console", [False], indirect=True)
