@@ -10,31 +10,26 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
-from sklearn.manifold import TSNE
 from sklearn.preprocessing import normalize
 
 from ssdml import SSDML
 from ssdml.datasets import label_scarce_split, load_dataset
+from ssdml.metric.maps import CLASS_COLORS, map_rows, medoids
 from ssdml.utils.typing import Array, Floats, Ints
 
 IMAGES = Path(__file__).resolve().parent / "images"
 INKS = {"digits.png": ("#1f2328", "white"), "digits-dark.png": ("#f0f6fc", "#0d1117")}
-# M. Petroff, "Accessible color sequences for data visualization", 2021.
-COLORS = (
-    *("#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6"),
-    *("#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd"),
-)
 
 
 def maps() -> tuple[dict[str, Floats], Ints, Array]:
-    """t-SNE of test and labeled digits before and after, their classes, which are labeled."""
+    """Maps of test and labeled digits before and after, their classes, which are labeled."""
     digits = load_dataset("digits")
     split = label_scarce_split(digits, labels_per_class=5, seed=0)
     X = normalize(digits.X - digits.X.mean())
     model = SSDML(random_state=0).fit(X[split.train], split.partial_labels(digits.y))
     shown = np.concatenate([split.test, split.labeled])
     drawn = {
-        title: TSNE(perplexity=40, random_state=0).fit_transform(rows)
+        title: map_rows(rows)
         for title, rows in (("pixels", X[shown]), ("SSDML, 50 labels", model.transform(X[shown])))
     }
     return drawn, digits.y[shown], np.isin(shown, split.labeled)
@@ -45,13 +40,14 @@ def draw(path: Path, drawn: dict[str, Floats], classes: Ints, labeled: Array) ->
     ink, page = INKS[path.name]
     figure = Figure(figsize=(9, 4.6), layout="constrained")
     for axes, (title, points) in zip(figure.subplots(1, 2), drawn.items(), strict=True):
-        for code, color in enumerate(COLORS):
+        centers = medoids(points, classes)[1]
+        for code, color in enumerate(CLASS_COLORS):
             own = classes == code
             axes.scatter(*points[own & ~labeled].T, s=14, color=color, linewidths=0)
             known = points[own & labeled].T
-            axes.scatter(*known, s=110, marker="*", color=color, edgecolors=ink, linewidths=0.9)
-            center = np.median(points[own], axis=0)
-            name = axes.text(*center, str(code), color=ink, fontsize=24, weight="bold")
+            axes.scatter(*known, s=70, marker="*", color=color, edgecolors=ink, linewidths=0.7)
+            middle = points[centers[code]]
+            name = axes.text(*middle, str(code), color=ink, fontsize=22, weight="bold")
             name.set(ha="center", va="center")
             name.set_path_effects([withStroke(linewidth=4, foreground=page)])
         axes.set_title(title, color=ink, fontsize=22)

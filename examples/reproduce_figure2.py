@@ -24,10 +24,9 @@ from ssdml.experiments.methods.deep import OfImages, deep_methods
 from ssdml.experiments.report.figures import (
     MUTED,
     PAPER,
-    ClassMap,
+    class_maps,
     draw_class_map,
     new_figure,
-    project,
 )
 from ssdml.experiments.runs.details import MapSample
 from ssdml.networks.data import as_samples
@@ -104,7 +103,8 @@ def draw_angles(axes, table):
 def draw_embedding(axes, embedding, y, names, title):
     """Draw a t-SNE map of some test images."""
     sample = MapSample(embedding[:MAX_MAPPED], y[:MAX_MAPPED], np.zeros(len(y[:MAX_MAPPED]), bool))
-    draw_class_map(axes, ClassMap(project(sample), sample, names))
+    (drawn,) = class_maps({title: sample}, names)
+    draw_class_map(axes, drawn)
     axes.set_title(title)
 
 

@@ -37,7 +37,7 @@ def test_label_scarce_compares_and_resumes(example, tmp_path, monkeypatch):
 
     # The real method takes seconds and has its own tests.
     monkeypatch.setitem(METHODS, "ssdml", METHODS["pca"])
-    monkeypatch.setattr("ssdml.experiments.report.explorer.project", lambda s: s.embedding[:, :2])
+    monkeypatch.setattr("ssdml.experiments.report.figures.map_rows", lambda Z, n_jobs: Z[:, :2])
     shown = example("label_scarce.py", tmp_path / "out", 1)
     monkeypatch.delitem(METHODS, "kernel-pca")
     assert "5 labels per class: NMI, gain over the input" in shown

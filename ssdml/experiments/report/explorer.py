@@ -12,9 +12,10 @@ import numpy as np
 
 from ssdml.evaluation.predictions import Confusion
 from ssdml.experiments.analysis.tables import ScoreTable
-from ssdml.experiments.report.figures import CLASS_COLORS, ClassMap, Picture, map_picture, project
+from ssdml.experiments.report.figures import ClassMap, Picture, class_maps, map_picture
 from ssdml.experiments.runs.details import Answers, RunDetails
 from ssdml.experiments.runs.thumbnails import Thumbnails
+from ssdml.metric.maps import CLASS_COLORS, medoids
 from ssdml.utils.typing import Array
 
 COORDINATES = 65535  # steps of a coordinate, more than any screen has pixels
@@ -50,9 +51,13 @@ class Explorer:
     @property
     def legend(self) -> list[tuple[str, str]]:
         """Classes and their colors; empty if classes share a color."""
-        if len(self.class_names) > len(CLASS_COLORS):
+        drawn = next(iter(self.maps.values()), None)
+        if drawn is None or len(drawn.class_names) > len(CLASS_COLORS):
             return []
-        return list(zip(self.class_names, CLASS_COLORS, strict=False))
+        return [
+            (name, CLASS_COLORS[c])
+            for name, c in zip(drawn.class_names, drawn.colors.tolist(), strict=True)
+        ]
 
     @cached_property
     def data(self) -> dict[str, Any] | None:
@@ -74,7 +79,7 @@ class Explorer:
             return [("any", "all")]
         before, after = self.maps
         gained, lost = (f"only {method} is correct" for method in (after, before))
-        return [("any", "all"), ("gained", gained), ("lost", lost)]
+        return [("gained", gained), ("lost", lost), ("any", "all")]
 
     @cached_property
     def confusions(self) -> dict[str, ConfusionTable]:
@@ -119,14 +124,12 @@ def make_explorer(
     """
     others = [line.method for line in table.ranked if line.method != table.reference]
     methods = [name for name in (table.reference, *others[:1]) if name in details]
-    maps, answers, fingerprints = {}, {}, set()
-    for method in methods:
-        kept = details[method]
-        if kept.sample is not None:
-            maps[method] = ClassMap(project(kept.sample), kept.sample, kept.class_names)
-            fingerprints |= {kept.config["data"]} if "data" in kept.config else set()
-        if kept.answers is not None:
-            answers[method] = kept.answers
+    kept = {method: details[method] for method in methods}
+    samples = {method: k.sample for method, k in kept.items() if k.sample is not None}
+    names = next((k.class_names for k in kept.values() if k.sample is not None), [])
+    maps = dict(zip(samples, class_maps(samples, names), strict=True))
+    fingerprints = {k.config["data"] for k in kept.values() if k.sample and "data" in k.config}
+    answers = {method: k.answers for method, k in kept.items() if k.answers is not None}
     loaded = thumbnails(fingerprints.pop()) if len(fingerprints) == 1 else None
     return Explorer(table.dataset, maps, answers, loaded)
 
@@ -153,18 +156,20 @@ def explorer_data(
 
     Notes
     -----
-    A sample takes 2 bytes per coordinate, 4 per class and neighbor and 1 for a confidence: 1.2 MB
+    A sample takes 2 bytes per coordinate and neighbor, 4 per class and 1 for a confidence: 0.8 MB
     for 10,000 samples and two methods, without thumbnails.
     """
     if not maps or not all(name in answers for name in maps):
         return None
-    sample, class_names = next((drawn.sample, drawn.class_names) for drawn in maps.values())
+    first = next(iter(maps.values()))
+    sample, class_names = first.sample, first.class_names
     n, rows = len(sample.y), [answers[name].rows for name in maps]
     if any(len(r) != n or not np.array_equal(r, rows[0]) for r in rows):
         return None
     return {
         "names": list(class_names),
-        "colors": list(CLASS_COLORS),
+        "palette": list(CLASS_COLORS),
+        "colors": first.colors.tolist(),
         "n": n,
         "nTest": int((~sample.is_labeled).sum()),
         "rows": _packed(rows[0], "<i4"),
@@ -184,11 +189,20 @@ def _method(name: str, drawn: ClassMap, answers: Answers) -> dict[str, Any]:
     return {
         "name": name,
         "points": _packed(_on_unit_square(drawn.points) * COORDINATES, "<u2"),
-        "neighbors": _packed(answers.neighbors, "<i4"),
+        "neighbors": _packed(answers.neighbors, "<u2" if len(drawn.points) < 2**16 else "<i4"),
         "width": answers.neighbors.shape[1],
+        "centers": _centers(drawn),
         "predicted": predicted,
         "confidence": confidence,
     }
+
+
+def _centers(drawn: ClassMap) -> list[list[int]]:
+    """Classes and the sample at their middle, the largest class first."""
+    y = drawn.sample.y
+    found, rows = medoids(drawn.points, y)
+    order = np.argsort(-np.bincount(y[y >= 0], minlength=1)[found], kind="stable")
+    return [[int(found[i]), int(rows[i])] for i in order if found[i] >= 0]
 
 
 def _on_unit_square(points: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Figures of the report: curves, differences, ranks, calibration, histories, maps, triplets.
+"""Figures of the report: curves, differences, ranks, calibration, histories, maps.
 
 The ``draw_`` functions draw on given axes, for the report and for image files. The others return
 pictures for the report: SVG in the colors of the page's theme.
@@ -26,19 +26,13 @@ from ssdml.evaluation.calibration import Reliability
 from ssdml.experiments.analysis.statistics import Estimate
 from ssdml.experiments.analysis.study import Ranking
 from ssdml.experiments.analysis.tables import HEADLINE, ScoreTable, headline_table
-from ssdml.experiments.runs.details import MapSample, MinedSample, RunDetails
-from ssdml.graphs.plotting import draw_on
+from ssdml.experiments.runs.details import MapSample
+from ssdml.metric.maps import CLASS_COLORS, map_rows, medoids, spread_colors
 from ssdml.utils.parallel import one_blas_thread
-from ssdml.utils.typing import Array, Floats
-from ssdml.utils.validation import UNLABELED
+from ssdml.utils.typing import Floats, Ints
 
 INK, MUTED, GRID, PAPER = "#1b2430", "#5c6673", "#dde2e8", "#fefefe"
 THEME = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)", PAPER: "var(--paper)"}
-# M. Petroff, "Accessible color sequences for data visualization", 2021.
-CLASS_COLORS = (
-    "#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6",
-    "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd",
-)  # fmt: skip
 SETTINGS: Any = {
     "font.size": 10.5,
     "svg.fonttype": "none",  # keep text searchable and in the page's font
@@ -61,10 +55,11 @@ SETTINGS: Any = {
 }
 BORDER: Any = {"markeredgecolor": PAPER, "markeredgewidth": 0.6}
 MAX_WIDTH = 24  # characters of a method's name per line
-MAX_CLASS_NAME = 3  # characters of a class name drawn on a map
+MAX_CLASS_NAME = 12  # characters of a class name drawn on a map
+MOST_PERCENT = 101.5  # end of an axis of scores: whole markers at 100 %
 CURVE_SCORES = ("NMI", "accuracy")
 CURVE_SIZE = 5.4, 3.9
-MINED_WIDTH = 5.4
+LEAST_ROUNDS = 3  # of a training history
 HISTORY_TITLES = {
     "loss": "loss",
     "objective": "objective of the metric",
@@ -153,7 +148,7 @@ def as_svg(figure: Figure, description: str) -> str:
     buffer = io.StringIO()
     # The salt makes the ids of the figures on a page distinct.
     with matplotlib.rc_context({**SETTINGS, "svg.hashsalt": description}):
-        figure.savefig(buffer, format="svg", transparent=True, dpi=180, metadata={"Date": None})
+        figure.savefig(buffer, format="svg", transparent=True, dpi=120, metadata={"Date": None})
     svg = re.sub(r"^.*?(?=<svg)", "", buffer.getvalue(), flags=re.DOTALL)
     for unwanted in (
         r"<metadata>.*?</metadata>",
@@ -191,6 +186,7 @@ def draw_curves(
     axes.set_xticks(range(len(counts)), names)
     axes.set_xlim(-0.35, len(counts) - 0.65)
     axes.set_xlabel(xlabel)
+    axes.set_ylim(top=min(axes.get_ylim()[1], MOST_PERCENT))
     _show_grid(axes, "y")
 
 
@@ -342,12 +338,12 @@ def ranking_picture(ranking: Ranking, dataset: str, styles: Mapping[str, Style])
 def reliability_picture(method: str, dataset: str, bins: Reliability, style: Style) -> Picture:
     """Accuracy against confidence, one dot per bin, its area by the number of samples."""
     x, y = 100 * bins.confidence, 100 * bins.accuracy
-    with new_figure(3.7, 3.7) as figure:
+    with new_figure(3.0, 3.0) as figure:
         axes = figure.subplots()
         axes.plot([0, 100], [0, 100], color=MUTED, linewidth=1, linestyle="--")
-        axes.plot(x, y, color=style.color, linewidth=1)
+        axes.plot(x, y, color=style.color, linewidth=1, clip_on=False)
         area = 12 + 240 * bins.counts / bins.counts.max()
-        axes.scatter(x, y, s=area, c=style.color, alpha=0.75)
+        axes.scatter(x, y, s=area, c=style.color, alpha=0.75, clip_on=False)
         axes.set(xlim=(-2, 104), ylim=(-2, 104), xlabel="confidence, %", ylabel="accuracy, %")
         axes.set_box_aspect(1)
         svg = as_svg(figure, f"{dataset}: accuracy against confidence of {method}")
@@ -358,20 +354,21 @@ def reliability_picture(method: str, dataset: str, bins: Reliability, style: Sty
 def history_pictures(
     histories: Mapping[str, Sequence[Mapping[str, Any]]], dataset: str, styles: Mapping[str, Style]
 ) -> list[Picture]:
-    """Training histories, one picture per quantity that some method has two values of."""
+    """Training histories from zero, one picture per quantity with three values or more."""
     pictures = []
     for name, title in HISTORY_TITLES.items():
         curves = {method: _series(history, name) for method, history in histories.items()}
-        curves = {method: curve for method, curve in curves.items() if len(curve) > 1}
+        curves = {method: curve for method, curve in curves.items() if len(curve) >= LEAST_ROUNDS}
         if not curves:
             continue
-        with new_figure(3.7, 3.0) as figure:
+        with new_figure(3.0, 2.4) as figure:
             axes = figure.subplots()
             for method, curve in curves.items():
                 rounds, values = zip(*curve, strict=True)
                 axes.plot(rounds, values, color=styles[method].color, marker=styles[method].marker)
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
             axes.set_xlabel("round")
+            axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))  # small changes look small
             axes.tick_params(axis="y", labelcolor=INK)
             svg = as_svg(figure, f"{dataset}: {title} per round of {', '.join(curves)}")
         pictures.append(Picture(title, svg, ", ".join(curves)))
@@ -398,44 +395,32 @@ class ClassMap(NamedTuple):
     points: Floats  # (n, 2)
     sample: MapSample
     class_names: Sequence[str]
+    colors: Ints  # (n_classes,), indices into CLASS_COLORS
 
 
-def project(sample: MapSample) -> Floats:
-    """Lay out samples in two dimensions by t-SNE, deterministically.
-
-    Notes
-    -----
-    t-SNE runs on one thread: its threads synchronize at every step, which takes ten times as long
-    on a busy machine.
-    """
-    from sklearn.manifold import TSNE
-    from threadpoolctl import threadpool_limits
-
-    rows = sample.embedding
-    if rows.shape[1] == 1:  # LDA of two classes; PCA needs two columns
-        rows = np.hstack([rows, np.zeros_like(rows)])
-    perplexity = min(30.0, (len(sample.y) - 1) / 3)
-    with one_blas_thread(), threadpool_limits(1, "openmp"):
-        tsne = TSNE(init="pca", perplexity=perplexity, random_state=0, n_jobs=1)
-        points: Floats = tsne.fit_transform(rows)
-    return points
-
-
-def class_colors(y: Array) -> Array:
-    """Colors of labels; more than ten classes share the ten colors."""
-    return np.where(y < 0, MUTED, np.array(CLASS_COLORS)[y % len(CLASS_COLORS)])
+def class_maps(samples: Mapping[str, MapSample], class_names: Sequence[str]) -> list[ClassMap]:
+    """Lay out the same samples by several methods; classes have their colors on the last map."""
+    if not samples:
+        return []
+    with one_blas_thread():
+        points = [map_rows(sample.embedding, n_jobs=1) for sample in samples.values()]
+    last = list(samples.values())[-1]
+    colors = spread_colors(points[-1], last.y, len(class_names))
+    pairs = zip(points, samples.values(), strict=True)
+    return [ClassMap(places, sample, class_names, colors) for places, sample in pairs]
 
 
 def draw_class_map(axes: Axes, class_map: ClassMap) -> None:
     """Draw samples in the colors of their classes: dots, and stars for labeled ones.
 
-    Short class names are written at the median of their samples.
+    Up to ten classes are named at their medoids, if their names are short.
     """
-    points, sample, names = class_map
-    (x, y), colors, stars = points.T, class_colors(sample.y), sample.is_labeled
+    points, sample, names, chosen = class_map
+    palette = np.array([*np.array(CLASS_COLORS)[chosen], MUTED])  # the last: without a class
+    (x, y), colors, stars = points.T, palette[sample.y], sample.is_labeled
     dots = ~stars
     axes.scatter(x[dots], y[dots], s=11, c=colors[dots], alpha=0.8, linewidths=0, rasterized=True)
-    size, edge = (90, 0.8) if stars.sum() <= 100 else (30, 0.5)
+    size, edge = (45, 0.6) if stars.sum() <= 100 else (16, 0.4)
     star: Any = {"s": size, "linewidths": edge, "marker": "*", "edgecolors": INK}
     axes.scatter(x[stars], y[stars], c=colors[stars], **star)
     axes.set_xticks([])
@@ -446,10 +431,10 @@ def draw_class_map(axes: Axes, class_map: ClassMap) -> None:
         spine.set_visible(False)
     if len(names) > len(CLASS_COLORS) or max(map(len, names), default=0) > MAX_CLASS_NAME:
         return
-    for c, name in enumerate(names):
-        if (sample.y == c).any():
-            left, height = np.median(points[sample.y == c], axis=0)
-            text = axes.text(left, height, name, ha="center", va="center", weight="bold", size=13)
+    for code, row in zip(*medoids(points, sample.y), strict=True):
+        if code >= 0:
+            left, height = points[row]
+            text = axes.text(left, height, names[code], ha="center", va="center", weight="bold")
             text.set_path_effects([withStroke(linewidth=3, foreground=PAPER)])
 
 
@@ -458,44 +443,6 @@ def map_picture(method: str, dataset: str, class_map: ClassMap) -> Picture:
     with new_figure(5.4, 5.4) as figure:
         draw_class_map(figure.subplots(), class_map)
         return Picture(method, as_svg(figure, f"{dataset}: samples by {method}"))
-
-
-def class_marks(class_names: Sequence[str]) -> list[str]:
-    """Class names if they fit into a circle, else their numbers."""
-    if max(map(len, class_names), default=0) <= MAX_CLASS_NAME:
-        return list(class_names)
-    return [str(number) for number in range(len(class_names))]
-
-
-def describe_mined(mined: MinedSample, class_names: Sequence[str]) -> str:
-    """Describe a picture of mined triplets in words."""
-    around, y = mined.around, mined.y
-    same = y == y[0]
-    other = ~same & (y != UNLABELED)
-    n, n_shown = around.n_neighbors, len(around.positives)
-    return (
-        f"A sample of class {class_names[y[0]]}. {same[1 : n + 1].sum()} of its {n} nearest "
-        f"neighbors and {same[around.positives].sum()} of {n_shown} positives share its class; "
-        f"{other[around.negatives].sum()} of {n_shown} negatives have another one. {n_shown} of "
-        f"its {mined.n_triplets} triplets are shown."
-    )
-
-
-def mined_picture(method: str, dataset: str, details: RunDetails) -> Picture:
-    """Triplets mined around one sample; the circles show the true classes."""
-    mined, names = details.mined, details.class_names
-    assert mined is not None
-    marks, description = class_marks(names), describe_mined(mined, names)
-    with new_figure(MINED_WIDTH, 2 * MINED_WIDTH) as figure:
-        axes = figure.subplots()
-        axes.set_axis_off()
-        figure.draw_without_rendering()  # gives the axes their final width
-        texts = ["?" if c == UNLABELED else marks[c] for c in mined.y.tolist()]
-        draw_on(axes, mined.around, texts, marks)
-        axes.set_title("")
-        figure.set_size_inches(MINED_WIDTH, MINED_WIDTH * axes.get_data_ratio())
-        svg = as_svg(figure, f"{dataset}: triplets mined by {method}. {description}")
-    return Picture(method, svg, description)
 
 
 def _show_grid(axes: Axes, axis: Literal["x", "y"]) -> None:

@@ -17,10 +17,11 @@ from ssdml.experiments.analysis.formats import number
 from ssdml.experiments.labeling.accuracy import Accuracy
 from ssdml.experiments.labeling.labels import LabeledRows, labels_of
 from ssdml.experiments.report.explorer import explorer_data
-from ssdml.experiments.report.figures import CLASS_COLORS, ClassMap, map_picture
+from ssdml.experiments.report.figures import ClassMap, map_picture
 from ssdml.experiments.report.report import page_environment
 from ssdml.experiments.runs.details import Answers, MapSample
 from ssdml.experiments.runs.thumbnails import Thumbnails, make_thumbnails
+from ssdml.metric.maps import CLASS_COLORS, spread_colors
 from ssdml.utils.persistence import atomic_write
 from ssdml.utils.typing import Ints
 
@@ -64,7 +65,8 @@ def render_page(
     every = np.unique(rows)
     thumbnails = make_thumbnails(dataset, every)
     sample = MapSample(np.empty((len(rows), 0), np.float32), found.codes[rows], ~found.is_new[rows])
-    drawn = ClassMap(found.points[rows], sample, names)
+    colors = spread_colors(found.points[rows], found.codes[rows], len(names))
+    drawn = ClassMap(found.points[rows], sample, names, colors)
     predictions = Predictions(found.codes[rows], found.confidence[rows].astype(np.float32))
     answers = Answers(rows, np.empty((len(rows), 0), np.int64), predictions, None, None)
     data = explorer_data({"labels": drawn}, {"labels": answers}, thumbnails)

@@ -27,7 +27,7 @@ def lead(table: ScoreTable) -> str:
     ...     for name, r, a in [("input", 80.0, 84.2), ("ssdml", 90.0, 95.1)]
     ... ]
     >>> lead(score_table(rows[1:]))
-    'ssdml classifies 95 of 100 test samples correctly.'
+    'ssdml classifies 95 of 100 new samples correctly.'
     >>> lead(score_table(rows)).partition(": ")[2]
     '11 more than the nearest class mean in the input.'
     """
@@ -42,7 +42,7 @@ def lead(table: ScoreTable) -> str:
         if method != best and not math.isnan(accuracy.get(method, math.nan))
     ]
     ending = f": {', '.join(gaps)}." if gaps else "."
-    return f"{best} classifies {found} of 100 test samples correctly{ending}"
+    return f"{best} classifies {found} of 100 new samples correctly{ending}"
 
 
 def _more(gap: int) -> str:

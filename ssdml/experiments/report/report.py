@@ -19,6 +19,7 @@ from ssdml.experiments.runs.details import RunDetails, load_details
 from ssdml.experiments.runs.folder import read_folder
 from ssdml.experiments.runs.results import RESULTS, Row, budget_of, latest
 from ssdml.experiments.runs.thumbnails import Thumbnails, load_thumbnails, thumbnails_path
+from ssdml.metric.maps import CLASS_COLORS
 from ssdml.utils.persistence import atomic_write
 
 if TYPE_CHECKING:
@@ -127,8 +128,15 @@ def render_report(sections: Sequence[Section]) -> str:
     # Each data set counts once, by its first condition.
     studies = {s.headline.dataset: s.study for s in reversed(sections) if s.study is not None}
     ranking = rank_over_datasets(list(studies.values()))
+    by_name: dict[str, list[Section]] = {}
+    for section in sections:
+        by_name.setdefault(section.headline.dataset, []).append(section)
     return environment.get_template(TEMPLATE).render(
-        sections=sections,
+        datasets=[
+            {"name": name, "key": f"set-{i}", "sections": group}
+            for i, (name, group) in enumerate(by_name.items(), 1)
+        ],
+        colors=CLASS_COLORS,
         lead=lead,
         is_interactive=any(section.explorer.data for section in sections),
         part=part,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,12 +15,10 @@ from ssdml.experiments.report.explorer import Explorer, make_explorer
 from ssdml.experiments.report.figures import (
     Picture,
     Style,
-    class_marks,
     curve_pictures,
     difference_pictures,
     history_pictures,
     method_styles,
-    mined_picture,
     ranking_picture,
     reliability_picture,
     robustness_pictures,
@@ -28,7 +26,6 @@ from ssdml.experiments.report.figures import (
 from ssdml.experiments.runs.details import RunDetails
 from ssdml.experiments.runs.results import FAILED, OK, Row, budget_of, summarize_left_out
 from ssdml.experiments.runs.thumbnails import Thumbnails
-from ssdml.utils.validation import UNLABELED
 
 
 class PurityLine(NamedTuple):
@@ -56,8 +53,6 @@ class Section:
     reliabilities: list[Picture]  # of methods with confidences
     histories: list[Picture]  # per quantity
     purity: list[PurityLine]
-    mined: list[Picture]  # per method
-    class_key: list[tuple[str, str]]  # numbers and classes in `mined`, if names do not fit
     failures: list[Row]
     left_out: list[str]  # a line per method and budget
     warnings: list[tuple[str, str]]  # methods, message
@@ -100,7 +95,6 @@ def make_section(
             ranked[row["method"]].append(kept)
     # The first seed alone keeps a sample of its embedding, and what belongs to it.
     mapped = {m: kept for m, runs in ranked.items() for kept in runs if kept.sample is not None}
-    mined = {m: kept for m, runs in ranked.items() for kept in runs if kept.mined is not None}
     study = make_study(rows)
     ranking = None if study is None else study.ranking
     return Section(
@@ -118,8 +112,6 @@ def make_section(
         ],
         histories=history_pictures({m: kept.history for m, kept in mapped.items()}, name, styles),
         purity=_purity(ranked),
-        mined=[mined_picture(method, name, kept) for method, kept in mined.items()],
-        class_key=_class_key(mined.values()),
         failures=[row for row in rows if row["status"] == FAILED],
         left_out=summarize_left_out(rows),
         warnings=_warnings(done),
@@ -139,16 +131,6 @@ def _purity(ranked: Mapping[str, Sequence[RunDetails]]) -> list[PurityLine]:
             shares = [mean_interval([p[name] for p in found]) for name in PurityLine._fields[1:]]
             lines.append(PurityLine(method, *shares))
     return lines
-
-
-def _class_key(runs: Iterable[RunDetails]) -> list[tuple[str, str]]:
-    """List the classes that stand as numbers in the pictures of mined triplets."""
-    key: dict[str, str] = {}
-    for kept in runs:
-        assert kept.mined is not None
-        marks, names = class_marks(kept.class_names), kept.class_names
-        key |= {marks[c]: names[c] for c in sorted(set(kept.mined.y.tolist()) - {UNLABELED})}
-    return [(mark, name) for mark, name in key.items() if mark != name]
 
 
 def _warnings(done: Sequence[tuple[Row, RunDetails]]) -> list[tuple[str, str]]:

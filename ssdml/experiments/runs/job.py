@@ -14,7 +14,6 @@ import numpy as np
 from sklearn.utils._param_validation import InvalidParameterError
 
 from ssdml.datasets.base import Dataset
-from ssdml.datasets.image_files import ImageFiles
 from ssdml.datasets.splits import LabelScarceSplit
 from ssdml.evaluation.predictions import (
     confusion,
@@ -33,7 +32,6 @@ from ssdml.experiments.runs.details import (
     map_neighbors,
     map_rows,
     map_sample,
-    mined_sample,
     save_details,
 )
 from ssdml.experiments.runs.grid import Run
@@ -226,8 +224,7 @@ def _details(
     model: Any, Z: Array, Z_labeled: Array | None, dataset: Dataset, run: Run
 ) -> RunDetails:
     split, triplets = run.split, getattr(model, "triplets_", None)
-    y_train = dataset.y[split.train]
-    purity = None if triplets is None else triplet_purity(triplets, y_train)
+    purity = None if triplets is None else triplet_purity(triplets, dataset.y[split.train])
     details = RunDetails(run.config, purity=purity)
     if Z_labeled is None or not run.map_rows:
         return details
@@ -248,16 +245,12 @@ def _details(
             confusion=confusion(found.classes, y_test),
             reliability=reliability_of(found, y_test),
         )
-    X_train, mined = dataset.X[split.train], None
-    if not isinstance(X_train, ImageFiles):  # images in files have no distances in the input
-        mined = mined_sample(model, X_train, split.partial_labels(dataset.y), y_train)
     return replace(
         details,
         class_names=list(dataset.class_names),
         history=_plain_history(model),
         sample=map_sample(Z[on_map], stars, dataset.y[test], dataset.y[labeled]),
         answers=answers,
-        mined=mined,
     )
 
 

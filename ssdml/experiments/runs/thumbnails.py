@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 THUMBNAILS = "thumbnails"
 SIDE = 48  # pixels
 MOST_CHARACTERS = 240  # of a text
-QUALITY = 75  # of color images, which are photographs; gray ones are lossless
+QUALITY = 75  # of color images, which are photographs, and of large sheets
+MOST_LOSSLESS = 4_000_000  # bytes of a sheet of gray images
 
 
 @dataclass(frozen=True)
@@ -159,6 +160,9 @@ def _sheet(images: Sequence[Image], n_columns: int) -> bytes:
     sheet = new(mode, (n_columns * width, -(-len(images) // n_columns) * height))
     for i, image in enumerate(images):
         sheet.paste(image, (i % n_columns * width, i // n_columns * height))
-    buffer = io.BytesIO()
-    sheet.save(buffer, "WEBP", lossless=mode == "L", quality=QUALITY)
+    for lossless in (True, False) if mode == "L" else (False,):
+        buffer = io.BytesIO()
+        sheet.save(buffer, "WEBP", lossless=lossless, quality=QUALITY)
+        if buffer.tell() <= MOST_LOSSLESS:
+            break
     return buffer.getvalue()

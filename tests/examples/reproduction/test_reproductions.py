@@ -183,7 +183,7 @@ def test_figures_need_images(example, script, tmp_path, capsys):
 
 @pytest.mark.usefixtures("small_deep")
 def test_figure2_is_drawn(example, tmp_path, monkeypatch):
-    monkeypatch.setattr("ssdml.experiments.report.figures.project", lambda s: s.embedding[:, :2])
+    monkeypatch.setattr("ssdml.experiments.report.figures.map_rows", lambda Z, n_jobs: Z[:, :2])
     given = ["mnist", "--seeds", 2, "--published-epochs", 3, "--out", tmp_path]
     shown = example("reproduce_figure2.py", *given)
     assert shown == f"drawn: {tmp_path / 'figure2.png'}\n"

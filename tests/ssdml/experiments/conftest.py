@@ -1,4 +1,4 @@
-"""A small data set, methods with known results, a neighborhood made by hand."""
+"""A small data set, and a method that fails."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from sklearn.base import BaseEstimator
 
 from ssdml.datasets import Dataset
 from ssdml.experiments import METHODS
-from ssdml.experiments.runs.details import MinedSample
-from ssdml.graphs.plotting import Neighborhood
 
 
 class Broken(BaseEstimator):
@@ -37,18 +35,3 @@ def broken_method() -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(METHODS, "broken", lambda seed, n_jobs: Broken())
         yield "broken"
-
-
-@pytest.fixture
-def mined() -> MinedSample:
-    """An anchor of class 1 with three neighbors, one of its class, and two triplets of seven."""
-    around = Neighborhood(
-        rows=np.array([40, 3, 9, 7, 21, 30]),
-        n_neighbors=3,
-        edges=np.array([[0, 1], [0, 2], [0, 3], [1, 2]]),
-        affinities=np.array([1.0, -0.5, 0.2, -0.1]),
-        labels=np.array([1, -1, 0, -1, -1, -1]),
-        positives=np.array([1, 4]),
-        negatives=np.array([2, 5]),
-    )
-    return MinedSample(around, np.array([1, 1, 0, 2, 2, 0]), 7)

@@ -12,9 +12,9 @@ from ssdml.experiments.demo import remove_results, run_demo
 from ssdml.experiments.runs.results import read_rows
 
 
-def first_columns(sample):
-    """Stands in for t-SNE, which takes seconds."""
-    return sample.embedding[:, :2]
+def first_columns(embedding, n_jobs):
+    """Stands in for t-SNE."""
+    return embedding[:, :2]
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def done(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo, "SMALL_METHODS", ("input", "lda"))
-        patch.setattr("ssdml.experiments.report.explorer.project", first_columns)
+        patch.setattr("ssdml.experiments.report.figures.map_rows", first_columns)
         table = run_demo(out, labels_per_class=2, n_seeds=2, small=True)
     return out, table
 
@@ -42,7 +42,7 @@ def test_demo_writes_results_report_and_figure(done):
 def test_other_budgets_use_fewer_seeds(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "METHODS", ("input",))
     monkeypatch.setattr(demo, "MOST_JOBS", 1)
-    monkeypatch.setattr("ssdml.experiments.report.explorer.project", first_columns)
+    monkeypatch.setattr("ssdml.experiments.report.figures.map_rows", first_columns)
     table = run_demo(tmp_path, labels_per_class=5, n_seeds=4)
     rows = read_rows(tmp_path / "results.jsonl")
     assert (table.labels_per_class, table.seeds) == (5, [0, 1, 2, 3])

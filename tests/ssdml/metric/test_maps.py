@@ -7,7 +7,14 @@ from sklearn.datasets import load_digits
 
 from ssdml import SSDML
 from ssdml.graphs import knn_graph
-from ssdml.metric.maps import draw_map, map_rows, medoids, place_rows
+from ssdml.metric.maps import (
+    CLASS_COLORS,
+    draw_map,
+    map_rows,
+    medoids,
+    place_rows,
+    spread_colors,
+)
 
 
 @pytest.fixture(scope="module")
@@ -96,3 +103,54 @@ def test_a_reference_is_placed_near_itself(rng):
     rows = np.repeat(np.arange(4.0), 10)[:, None] + 0.01 * rng.random((40, 1))
     points = np.hstack([rows, -rows])
     np.testing.assert_allclose(place_rows(points, rows, rows[:3]), points[:3], atol=0.02)
+
+
+def in_oklab(colors):
+    """Björn Ottosson's Oklab (2020) of linear sRGB colors."""
+    cones = np.array([[0.41222147, 0.53633254, 0.05144599], [0.2119035, 0.6806995, 0.10739696],
+                      [0.08830246, 0.28171884, 0.6299787]])  # fmt: skip
+    lab = np.array([[0.21045426, 0.7936178, -0.00407205], [1.9779985, -2.4285922, 0.4505937],
+                    [0.02590404, 0.78277177, -0.80867577]])  # fmt: skip
+    return np.cbrt(colors.clip(0, 1) @ cones.T) @ lab.T
+
+
+# Machado, Oliveira and Fernandes (2009), severity 1.
+VISION = {
+    "normal": np.eye(3),
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216],
+                   [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413],
+                     [-0.011820, 0.042940, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602],
+                   [0.004733, 0.691367, 0.303900]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("vision", VISION)
+def test_class_colors_differ_for_any_vision(vision):
+    rgb = np.array([[int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)] for color in CLASS_COLORS])
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    seen = in_oklab(linear @ np.array(VISION[vision]).T)
+    gaps = np.linalg.norm(seen[:, None] - seen, axis=2) + np.eye(len(seen))
+    assert gaps.min() > (0.17 if vision == "normal" else 0.1)
+    assert np.linalg.norm(in_oklab(linear)[:, 1:], axis=1).min() > 0.07  # none is gray
+
+
+def test_classes_of_one_color_are_far_apart(rng):
+    points = rng.random((770, 2))
+    codes = np.repeat(np.arange(77), 10)
+    points[:] = rng.random((77, 2))[codes] + 0.001 * points
+    colors = spread_colors(points, codes, 77)
+    places = points[::10]
+    gaps = np.linalg.norm(places[:, None] - places, axis=2)
+
+    def nearest_twin(colors):
+        return np.where((colors[:, None] == colors) & ~np.eye(77, dtype=bool), gaps, 9).min(axis=1)
+
+    assert set(colors.tolist()) == set(range(10))
+    assert nearest_twin(colors).min() > 3 * nearest_twin(np.arange(77) % 10).min()
+
+
+def test_ten_classes_keep_their_colors(rng):
+    codes = rng.integers(-1, 10, size=40)
+    assert spread_colors(rng.random((40, 2)), codes, 10).tolist() == list(range(10))

@@ -25,7 +25,7 @@ class Explorer {
     this.row = NONE;
     this.colorBy = "class";
     this.only = NONE; // the class shown alone
-    this.wanted = "any";
+    this.wanted = "";
     this.first = 0;
     this.pinned = NONE;
     this.order = shuffled(this.samples.nTest);
@@ -33,7 +33,7 @@ class Explorer {
     this.panels = boxes.map((box, i) => new Panel(box, this.samples, this.samples.methods[i], this));
     this.listen();
     this.press("color", "class");
-    this.fillGallery();
+    this.ask(this.firstQueries());
     this.describe();
     root.classList.add("ready");
   }
@@ -46,6 +46,8 @@ class Explorer {
       if (zoom) this.panels.forEach((panel) => panel.zoom(Number(zoom)));
       if (queries) this.ask(queries);
     });
+    const choice = this.root.querySelector("select[data-only]");
+    choice?.addEventListener("change", () => this.press("only", Number(choice.value)));
     const dark = window.matchMedia("(prefers-color-scheme: dark)");
     dark.addEventListener("change", () => this.draw());
   }
@@ -66,6 +68,13 @@ class Explorer {
     this.panels.forEach((panel) => panel.draw());
   }
 
+  // The class shown alone: the chosen one, or that of the sample pointed at if classes share colors.
+  get shownClass() {
+    const { samples, row } = this;
+    if (this.only !== NONE || row === NONE || !samples.sharesColors) return this.only;
+    return samples.classes[row];
+  }
+
   // Colors, the color of each sample, and layers of test samples, the last on top.
   paints(method) {
     const { samples } = this;
@@ -75,9 +84,10 @@ class Explorer {
     let colors = [faint];
     let above = () => false;
     if (this.colorBy === "class") {
-      colors = [faint, ...samples.colors];
+      colors = [faint, ...samples.palette];
+      const only = this.shownClass;
       samples.classes.forEach((c, row) => {
-        of[row] = c < 0 || (this.only !== NONE && c !== this.only) ? 0 : 1 + (c % samples.colors.length);
+        of[row] = c < 0 || (only !== NONE && c !== only) ? 0 : 1 + samples.colors[c];
       });
       above = (row) => of[row] > 0;
     } else {
@@ -99,8 +109,10 @@ class Explorer {
   // Select a sample in all panels.
   point(row) {
     if (row === this.row) return;
+    const before = this.shownClass;
     this.row = row;
-    this.panels.forEach((panel) => panel.drawMarks());
+    if (this.shownClass !== before && this.colorBy === "class") this.draw();
+    else this.panels.forEach((panel) => panel.drawMarks());
     this.describe();
   }
 
@@ -147,10 +159,17 @@ class Explorer {
     this.fillGallery();
   }
 
-  isWanted(row) {
+  // The gallery opens on samples about which the maps disagree, if there are any.
+  firstQueries() {
+    const buttons = [...this.root.querySelectorAll("button[data-queries]")];
+    const names = buttons.map((button) => button.dataset.queries).filter((name) => name !== "next");
+    return names.find((name) => this.order.some((row) => this.isWanted(row, name))) ?? "any";
+  }
+
+  isWanted(row, wanted = this.wanted) {
     const [before, after] = this.samples.methods;
-    if (this.wanted === "any") return true;
-    const [one, other] = this.wanted === "gained" ? [before, after] : [after, before];
+    if (wanted === "any") return true;
+    const [one, other] = wanted === "gained" ? [before, after] : [after, before];
     return !this.samples.findsSameClass(one, row) && this.samples.findsSameClass(other, row);
   }
 
@@ -176,11 +195,28 @@ class Explorer {
         const mark = element("span", { className: "verdict" }, isRight ? "✓" : `✗ ${samples.className(other)}`);
         return element("li", { className: isRight ? "right" : "wrong" }, samples.thumbnail(other, 48), mark);
       });
-      return element("div", {}, element("h4", {}, method.name), element("ol", {}, ...faces));
+      return element("div", {}, element("h3", {}, method.name), element("ol", {}, ...faces));
     });
     return element("div", { className: "query" }, asked, element("div", { className: "found" }, ...found));
   }
 }
 
-document.querySelectorAll(".explorer").forEach((root) => new Explorer(root));
-performance.mark("explorer-ready");
+// A section is drawn when it comes near the screen.
+function whenNear(selector, make) {
+  const watcher = new IntersectionObserver(
+    (entries) => {
+      for (const { isIntersecting, target } of entries) {
+        if (!isIntersecting) continue;
+        watcher.unobserve(target);
+        make(target);
+      }
+    },
+    { rootMargin: "400px" },
+  );
+  document.querySelectorAll(selector).forEach((root) => watcher.observe(root));
+}
+
+whenNear(".explorer", (root) => {
+  new Explorer(root);
+  performance.mark("explorer-ready");
+});

@@ -27,8 +27,10 @@ class LabeledMap extends Explorer {
 
   pin() {}
 
-  fillGallery() {}
+  ask() {}
 }
 
-document.querySelectorAll(".labeled").forEach((root) => new LabeledMap(root));
-performance.mark("labeled-ready");
+whenNear(".labeled", (root) => {
+  new LabeledMap(root);
+  performance.mark("labeled-ready");
+});

@@ -4,6 +4,7 @@
 const REACH = 14; // pixels between the pointer and a dot
 const MARGIN = 10; // pixels around the dots
 const MAX_SCALE = 32;
+const MOST_LETTERS = 24; // of a class name on a map
 
 // Color of a CSS variable as [red, green, blue].
 function themed(name) {
@@ -175,10 +176,40 @@ class Panel {
       }
     }
     context.strokeStyle = rgb(themed("--ink"));
+    context.lineWidth = 0.6;
+    const reach = samples.n - samples.nTest > 100 ? radius + 1 : radius + 2;
     for (let row = samples.nTest; row < samples.n; row++) {
-      star(context, ...this.position(row), radius + 3.5, paints.colors[paints.of[row]]);
+      star(context, ...this.position(row), reach, paints.colors[paints.of[row]]);
     }
+    this.drawNames(context);
     this.drawMarks();
+  }
+
+  // Class names in the middle of their samples, without overlaps: enlarged maps show more.
+  drawNames(context) {
+    const { samples, explorer } = this;
+    const size = samples.names.length > 10 ? 11 : 13;
+    context.font = `600 ${size}px system-ui, sans-serif`;
+    Object.assign(context, { textAlign: "center", textBaseline: "middle", lineJoin: "round", lineWidth: 3 });
+    context.strokeStyle = rgb(themed("--paper"));
+    context.fillStyle = rgb(themed("--ink"));
+    const taken = [];
+    const only = explorer.shownClass;
+    for (const [c, row] of this.method.centers) {
+      if (only !== NONE && c !== only) continue;
+      const name = samples.names[c];
+      const text = name.length > MOST_LETTERS ? `${name.slice(0, MOST_LETTERS - 1)}…` : name;
+      const half = context.measureText(text).width / 2 + 2;
+      let [x, y] = this.position(row);
+      if (x < 0 || y < 0 || x > this.side || y > this.side) continue;
+      x = Math.min(Math.max(x, half), this.side - half);
+      if (size < 13) y -= size; // small clusters stay visible below their names
+      const box = [x - half, y - size * 0.7, x + half, y + size * 0.7];
+      if (taken.some((other) => box[0] < other[2] && other[0] < box[2] && box[1] < other[3] && other[1] < box[3])) continue;
+      taken.push(box);
+      context.strokeText(text, x, y);
+      context.fillText(text, x, y);
+    }
   }
 
   drawMarks() {

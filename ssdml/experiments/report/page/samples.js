@@ -27,7 +27,9 @@ class Samples {
     this.n = data.n;
     this.nTest = data.nTest;
     this.names = data.names;
-    this.colors = data.colors;
+    this.palette = data.palette;
+    this.colors = data.colors; // of each class, a place in the palette
+    this.sharesColors = new Set(data.colors).size < data.names.length;
     this.rows = unpacked(data.rows, Int32Array);
     this.classes = unpacked(data.classes, Int32Array);
     this.thumbnails = data.thumbnails;
@@ -42,8 +44,9 @@ class Samples {
     this.methods = data.methods.map((method) => ({
       name: method.name,
       points: unpacked(method.points, Uint16Array),
-      neighbors: unpacked(method.neighbors, Int32Array),
+      neighbors: unpacked(method.neighbors, data.n < 2 ** 16 ? Uint16Array : Int32Array),
       width: method.width,
+      centers: method.centers, // of classes: [class, sample in the middle]
       predicted: unpacked(method.predicted, Int32Array),
       confidence: unpacked(method.confidence, Uint8Array),
     }));

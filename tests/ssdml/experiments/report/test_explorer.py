@@ -33,7 +33,7 @@ def unpacked(text, dtype):
 def drawn(rng):
     y, is_labeled = np.arange(N) % 2, np.arange(N) >= N_TEST
     sample = MapSample(np.zeros((N, 2), np.float32), y, is_labeled)
-    return {"ssdml": ClassMap(rng.normal(size=(N, 2)) * [5, 1], sample, ["a", "b"])}
+    return {"ssdml": ClassMap(rng.normal(size=(N, 2)) * [5, 1], sample, ["a", "b"], np.arange(2))}
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_packed_arrays_round_trip(drawn, answers):
     (method,) = data["methods"]
     np.testing.assert_array_equal(unpacked(data["rows"], "<i4"), answers["ssdml"].rows)
     np.testing.assert_array_equal(unpacked(data["classes"], "<i4"), drawn["ssdml"].sample.y)
-    neighbors = unpacked(method["neighbors"], "<i4").reshape(N_TEST, method["width"])
+    neighbors = unpacked(method["neighbors"], "<u2").reshape(N_TEST, method["width"])
     np.testing.assert_array_equal(neighbors, answers["ssdml"].neighbors)
     confidence = unpacked(method["confidence"], "<u1") / CERTAIN
     np.testing.assert_allclose(

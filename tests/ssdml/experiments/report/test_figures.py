@@ -7,30 +7,28 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 
 from ssdml.experiments.analysis.statistics import Estimate
 from ssdml.experiments.report.figures import (
-    CLASS_COLORS,
     GRID,
     INK,
     MUTED,
-    PAPER,
     STYLES,
     ClassMap,
     as_svg,
-    class_colors,
-    class_marks,
-    describe_mined,
+    class_maps,
     draw_class_map,
     draw_curves,
     draw_estimates,
+    history_pictures,
     max_lines,
     method_styles,
-    mined_picture,
     new_figure,
     wrap_name,
 )
-from ssdml.experiments.runs.details import MapSample, MinedSample, RunDetails
+from ssdml.experiments.runs.details import MapSample
+from ssdml.metric.maps import CLASS_COLORS, spread_colors
 
 
 def contrast(first: str, second: str) -> float:
@@ -134,17 +132,52 @@ def test_labeled_samples_are_stars(rng):
     points, is_labeled = rng.normal(size=(10, 2)), np.arange(10) >= 7
     with new_figure(4, 4) as figure:
         axes = figure.subplots()
-        sample = MapSample(points.astype(np.float32), np.arange(10), is_labeled)
-        draw_class_map(axes, ClassMap(points, sample, ["long name"]))
+        sample = MapSample(points.astype(np.float32), np.zeros(10, int), is_labeled)
+        draw_class_map(axes, ClassMap(points, sample, ["a rather long name"], np.array([3])))
         dots, stars = axes.collections
     np.testing.assert_array_equal(dots.get_offsets(), points[:7])
     np.testing.assert_array_equal(stars.get_offsets(), points[7:])
+    assert {to_hex(color) for color in stars.get_facecolors()} == {CLASS_COLORS[3]}
+    assert not axes.texts
 
 
-def test_more_than_ten_classes_share_colors():
-    colors = class_colors(np.array([0, 9, 10, 76, -1]))
-    first, last, seventh = CLASS_COLORS[0], CLASS_COLORS[9], CLASS_COLORS[6]
-    assert colors.tolist() == [first, last, first, seventh, MUTED]
+def test_short_names_are_written_on_the_map(rng):
+    points = rng.normal(size=(10, 2))
+    with new_figure(4, 4) as figure:
+        axes = figure.subplots()
+        sample = MapSample(points.astype(np.float32), np.arange(10) % 2 * 2 - 1, np.zeros(10, bool))
+        draw_class_map(axes, ClassMap(points, sample, ["a", "b"], np.arange(2)))
+    (text,) = axes.texts  # half of the samples are of no class
+    assert text.get_text() == "b"
+    assert (points == text.get_position()).all(axis=1).any()
+
+
+def test_both_maps_share_colors(rng):
+    y = np.arange(60) % 20
+    samples = {
+        name: MapSample((rng.normal(size=(60, 3)) + 9 * y[:, None]).astype(np.float32), y, y < 0)
+        for name in ("before", "after")
+    }
+    before, after = class_maps(samples, [str(c) for c in range(20)])
+    np.testing.assert_array_equal(before.colors, after.colors)
+    np.testing.assert_array_equal(after.colors, spread_colors(after.points, y, 20))
+
+
+def test_score_axes_end_at_100_percent():
+    curves = {"input": {c: Estimate(96.0, 80.0, 112.0, 3) for c in (1, 10)}}
+    with new_figure(4, 3) as figure:
+        axes = figure.subplots()
+        draw_curves(axes, curves, method_styles(list(curves)))
+    assert 100 < axes.get_ylim()[1] < 102
+
+
+def test_short_histories_are_left_out():
+    histories = {"ssdml": [{"objective": 0.0282}, {"objective": 0.0268}]}
+    styles = method_styles(list(histories))
+    assert history_pictures(histories, "data", styles) == []
+    histories["ssdml"].append({"objective": 0.0267})
+    (picture,) = history_pictures(histories, "data", styles)
+    assert re.search(r">0\.0+</text>", picture.svg)  # from zero: a small change looks small
 
 
 def test_every_method_has_its_own_style():
@@ -163,60 +196,3 @@ def test_markers_contrast_with_both_themes(paper):
 @pytest.mark.parametrize(("text", "paper"), [(INK, "#fefefe"), (MUTED, "#fefefe")])
 def test_text_contrasts_with_the_figure(text, paper):
     assert contrast(text, paper) > 4.5
-
-
-def mined_svg(mined, class_names, dataset="data") -> str:
-    details = RunDetails({}, class_names=class_names, mined=mined)
-    return mined_picture("ssdml", dataset, details).svg
-
-
-def test_the_caption_counts_correct_triplets(mined):
-    assert describe_mined(mined, ["a", "b", "c"]) == (
-        "A sample of class b. 1 of its 3 nearest neighbors and 1 of 2 positives share its class; "
-        "2 of 2 negatives have another one. 2 of its 7 triplets are shown."
-    )
-
-
-def test_unknown_classes_are_not_counted(mined):
-    unknown = MinedSample(mined.around, np.array([1, 1, -1, 2, -1, 0]), 7)
-    names = ["a", "b", "c"]
-    told = describe_mined(unknown, names)
-    assert "1 of 2 positives share its class; 1 of 2 negatives have another one" in told
-    texts = re.findall(r">(.)</text>", mined_svg(unknown, names))
-    assert texts == ["b", "b", "?", "c", "?", "a"]
-
-
-def test_circles_show_the_true_classes(mined):
-    svg = mined_svg(mined, ["a", "b", "c"], "<a> & co")
-    root = ElementTree.fromstring(svg.replace("xlink:href", "href"))
-    texts = [element.text for element in root.iter("text")]
-    assert [text for text in texts if len(text) == 1] == ["b", "b", "a", "c", "c", "a"]
-    assert {"labeled a", "labeled b", "unlabeled", "anchor"} <= set(texts)
-    assert root.get("aria-label").startswith(
-        "<a> & co: triplets mined by ssdml. A sample of class b."
-    )
-    assert "Row 40" not in svg
-
-
-def test_mined_svg_uses_the_page_colors(mined):
-    svg = mined_svg(mined, ["a", "b", "c"])
-    assert INK not in svg
-    assert PAPER not in svg
-    assert "var(--paper)" in svg  # hollow circles
-    assert "#ffa90e" in svg  # the second class, as on the maps
-
-
-def test_height_fits_the_legend(mined):
-    def ratio(picture):
-        width, height = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', picture).groups()
-        return float(height) / float(width)
-
-    around = mined.around._replace(labels=np.arange(6))
-    more = MinedSample(around, np.arange(6), 7)
-    names = list("abcdef")
-    assert 1 < ratio(mined_svg(mined, names)) < ratio(mined_svg(more, names)) < 1.6
-
-
-def test_long_class_names_become_numbers():
-    assert class_marks(["ab", "abc"]) == ["ab", "abc"]
-    assert class_marks(["ab", "abcd"]) == ["0", "1"]

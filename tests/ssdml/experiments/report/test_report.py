@@ -17,7 +17,7 @@ from ssdml.experiments import compare
 from ssdml.experiments.analysis.formats import visible
 from ssdml.experiments.analysis.statistics import mean_interval
 from ssdml.experiments.report import write_report
-from ssdml.experiments.report.figures import project
+from ssdml.experiments.report.figures import class_maps
 from ssdml.experiments.report.report import read_sections
 from ssdml.experiments.report.sections import Section
 from ssdml.experiments.runs.details import MapSample, RunDetails, load_details, save_details
@@ -124,7 +124,7 @@ def test_the_table_shows_means_and_intervals(two_seeds):
         estimate = mean_interval(values)
         assert f"{estimate.mean:.1f}" in text
         assert f"±{estimate.half_width:.1f}" in text
-    assert "NMI 82.5 (+21.5)" in text  # mean and paired difference of the best method
+    assert "NMI 82.5 % +21.5" in text  # mean and paired difference of the best method
 
 
 def test_only_the_highest_mean_is_bold(two_seeds):
@@ -177,38 +177,6 @@ def test_purity_is_shown_for_mining_methods(two_seeds, make_row):
         save_details(two_seeds / "details" / f"{name}.npz", details)
     text = words(read(write_report(two_seeds)))
     assert re.search(r"ssdml\s*4.000\s*91\.2 %\s*13\.5 %\s*12\.0 %\s*11\.0 %", text)
-
-
-def save_mined(folder: Path, row, class_names, mined) -> None:
-    details = RunDetails({"parameters": {"class": "X"}}, class_names=class_names, mined=mined)
-    save_details(folder / "details" / f"{row['config_hash']}.npz", details)
-
-
-def test_mined_triplets_are_drawn_per_method(two_seeds, make_row, mined):
-    for method in ("input", "ssdml"):
-        save_mined(two_seeds, make_row(method=method), ["a", "<b>", "c"], mined)
-    (section,) = read_sections(two_seeds)
-    assert [picture.title for picture in section.mined] == ["input", "ssdml"]  # as in the table
-    assert section.class_key == []
-    source = write_report(two_seeds, [section]).read_text(encoding="utf-8")
-    described = re.findall(
-        r'aria-label="blobs: triplets mined by (\w+). A sample of class &lt;b&gt;', source
-    )
-    assert described == ["input", "ssdml"]
-    text = words(Page(source))
-    assert "Triplets around one sample" in text
-    assert text.count("A sample of class <b>. 1 of its 3 nearest neighbors") == 2
-
-
-def test_long_class_names_have_a_key(two_seeds, make_row, mined):
-    save_mined(two_seeds, make_row(method="ssdml"), ["first", "second", "third", "fourth"], mined)
-    (section,) = read_sections(two_seeds)
-    assert section.class_key == [("0", "first"), ("1", "second"), ("2", "third")]
-    assert "2: third" in words(read(write_report(two_seeds, [section])))
-
-
-def test_mined_triplets_are_optional(page):
-    assert "Triplets around one" not in words(page)
 
 
 def test_warnings_are_listed_once_with_their_methods(two_seeds, make_row):
@@ -299,10 +267,9 @@ def test_text_contrasts_with_both_themes(theme, ink, paper):
     assert contrast(colors[ink], colors[paper]) >= 4.5
 
 
-def test_training_histories_are_drawn(blobs, tmp_path):
+def test_calibration_and_confusions_are_shown(blobs, tmp_path):
     compare(blobs, ["input", "ssdml"], out=tmp_path, labels_per_class=[2], seeds=[0])
     (section,) = read_sections(tmp_path)
-    assert "ssdml" in {picture.caption for picture in section.histories}
     assert [picture.title for picture in section.reliabilities] == ["ssdml"]
     assert set(section.explorer.confusions) == {"input", "ssdml"}
     assert "input: nearest mean of the labeled samples; ssdml: its predict." in words(
@@ -318,11 +285,11 @@ def test_a_classifier_has_no_map_and_no_embedding_scores(two_seeds, make_row):
     (section,) = read_sections(two_seeds)
     text = words(read(write_report(two_seeds, [section])))
     assert re.search(
-        r"ssdml has the best mean rank of 2 methods that embed samples .* in parentheses\. "
-        r"logistic has the highest accuracy, 90\.0\.",
+        r"Of ssdml , with the difference from the input\. It has the best mean rank of 2 methods "
+        r"that embed samples over 2 seeds\. logistic has the highest accuracy, 90\.0\.",
         text,
     )
-    assert re.search(r"logistic 1\.0 – – ▴ 90\.0 ±0\.0 –", text)
+    assert re.search(r"logistic 1\.0 – – ▴ 90\.0 ±0\.0", text)
     assert "a dash: the method classifies without an embedding" in text
     assert [picture.title for picture in section.differences] == ["NMI", "R@1", "accuracy"]
 
@@ -342,7 +309,8 @@ def test_runs_of_earlier_versions_have_static_maps(compared, tmp_path):
 def test_one_dimensional_embeddings_have_a_map(rng):
     y, is_labeled = np.arange(40) % 2, np.arange(40) > 30
     line = (rng.normal(size=(40, 1)) + 9 * y[:, None]).astype(np.float32)
-    points = project(MapSample(line, y, is_labeled))
+    (drawn,) = class_maps({"lda": MapSample(line, y, is_labeled)}, ["a", "b"])
+    points = drawn.points
     assert points.shape == (40, 2)
     distances = np.linalg.norm(points[:, None] - points, axis=2) + 1e9 * np.eye(40)
     assert (y[distances.argmin(axis=1)] == y).all()

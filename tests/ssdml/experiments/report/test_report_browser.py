@@ -264,9 +264,32 @@ def test_sections_without_answers_stay_static(browser, pictures, tmp_path):
                 save_details(path, replace(load_details(path), answers=None))
     page = browser.new_page()
     page.goto(write_report(tmp_path).as_uri())
+    assert page.locator("h1:visible").all_inner_texts() == ["earlier with 5 labels per class"]
+    page.click("text=later")
     page.wait_for_selector(".explorer.ready")
+    assert page.locator("h1:visible").all_inner_texts() == ["later with 5 labels per class"]
     assert page.locator(".map svg").count() == page.locator(PANEL).count() == 2
+    page.keyboard.press("ArrowLeft")
+    assert page.locator("[aria-selected=true]").all_inner_texts() == ["earlier"]
+    page.goto(f"{page.url.partition('#')[0]}#set-2-scores")
+    assert page.locator("[aria-selected=true]").all_inner_texts() == ["later"]
+    page.emulate_media(media="print")
+    assert page.locator("h1:visible").count() == 2
     page.close()
+
+
+def test_contents_stay_and_lead_to_the_headings(open_page):
+    page = open_page()
+    names = page.locator(".contents a").all_inner_texts()
+    assert names[:2] == ["Maps", "Scores"]
+    for link in page.locator(".contents a").all():
+        link.click()
+        target = page.locator(link.get_attribute("href"))
+        page.wait_for_function("y => window.scrollY >= 0", arg=0)
+        box = target.bounding_box()
+        bar = page.locator(".contents").bounding_box()
+        assert bar["y"] == 0
+        assert bar["height"] <= box["y"] < 900
 
 
 def test_a_thumbnail_shows_its_sample(open_page, pictures):

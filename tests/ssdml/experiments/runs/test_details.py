@@ -1,9 +1,8 @@
-"""Details of a run: the map, the mined neighborhood, the file."""
+"""Details of a run: the map, the answers, the file."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,8 +12,6 @@ from ssdml.evaluation import reliability
 from ssdml.evaluation.predictions import Confusion, Predictions
 from ssdml.experiments.runs import details
 from ssdml.experiments.runs.details import (
-    N_NEIGHBORS,
-    SHOWN_TRIPLETS,
     Answers,
     MapSample,
     RunDetails,
@@ -22,10 +19,8 @@ from ssdml.experiments.runs.details import (
     map_neighbors,
     map_rows,
     map_sample,
-    mined_sample,
     save_details,
 )
-from ssdml.graphs import ClassMasses, Triplets, knn_graph, mine_triplets, propagate_labels
 
 CONFIG = {"parameters": {"class": "SSDML"}}
 
@@ -67,123 +62,6 @@ def test_wide_embedding_keeps_distances_on_few_components(rng):
     np.testing.assert_allclose(*distances, rtol=1e-4)  # float32
 
 
-@pytest.fixture
-def learned(rng):
-    """Overlapping classes, a few labels, and a model with mined triplets."""
-    y = np.repeat(np.arange(3), 40)
-    X = rng.normal(size=(120, 4)) + 1.5 * np.eye(4)[y]
-    labels = np.full(120, -1)
-    few = np.arange(120).reshape(3, 40)[:, :5].ravel()
-    labels[few] = y[few]
-    graph = knn_graph(X, N_NEIGHBORS)
-    distributions = propagate_labels(graph, labels)
-    mined = mine_triplets(graph, ClassMasses(distributions), n_triplets=2400, random_state=0)
-    model = SimpleNamespace(triplets_=mined, label_distributions_=distributions)
-    return model, X, labels, y
-
-
-def test_anchor_has_most_neighbors_of_other_classes(learned):
-    model, X, labels, y = learned
-    mined = mined_sample(model, X, labels, y)
-    distances = np.linalg.norm(X[:, None] - X, axis=2)
-    nearest = np.argsort(distances, axis=1)[:, 1 : N_NEIGHBORS + 1]
-    others = (y[nearest] != y[:, None]).sum(axis=1)
-    candidates = [i for i in np.flatnonzero(labels != -1) if i in model.triplets_.anchor]
-    assert mined.around.rows[0] == max(candidates, key=lambda i: others[i])
-    assert others[mined.around.rows[0]] > 0
-    assert mined.around.rows[1 : N_NEIGHBORS + 1].tolist() == nearest[mined.around.rows[0]].tolist()
-
-
-def test_neighborhood_keeps_graph_labels_and_classes(learned):
-    model, X, labels, y = learned
-    mined = mined_sample(model, X, labels, y)
-    rows, graph = mined.around.rows, knn_graph(X, N_NEIGHBORS)
-    matrix = graph.to_csr().toarray()[np.ix_(rows, rows)]
-    expected = np.argwhere(np.triu(np.maximum(matrix, matrix.T)) > 0)
-    np.testing.assert_array_equal(mined.around.edges, expected)
-    np.testing.assert_array_equal(mined.around.labels, labels[rows])
-    np.testing.assert_array_equal(mined.y, y[rows])
-
-
-def test_neighborhood_keeps_first_triplets_and_their_number(learned):
-    model, X, labels, y = learned
-    mined = mined_sample(model, X, labels, y)
-    around, mine = mined.around, model.triplets_.anchor == mined.around.rows[0]
-    assert mined.n_triplets == mine.sum() > SHOWN_TRIPLETS
-    for kept, all_of_them in (
-        (around.positives, model.triplets_.positive),
-        (around.negatives, model.triplets_.negative),
-    ):
-        np.testing.assert_array_equal(around.rows[kept], all_of_them[mine][:SHOWN_TRIPLETS])
-
-
-def test_edge_affinities_match_the_miner(learned):
-    model, X, labels, y = learned
-    around = mined_sample(model, X, labels, y).around
-    F = model.label_distributions_
-    entropies = -(F * np.log(np.where(F > 0, F, 1))).sum(axis=1) / np.log(3)
-    i, j = around.rows[around.edges.T]
-    trust = (1 - entropies[i]) * (1 - entropies[j])
-    np.testing.assert_allclose(np.abs(around.affinities), trust / trust.max(), atol=1e-12)
-    likeliest = F.argmax(axis=1)
-    np.testing.assert_array_equal(around.affinities > 0, likeliest[i] == likeliest[j])
-    votes = ClassMasses(F).affinities(i, j)
-    assert (around.affinities[votes > 0] > 0).all()
-
-
-def test_anchor_does_not_depend_on_the_model(learned):
-    model, X, labels, y = learned
-    first = mined_sample(model, X, labels, y).around.rows[0]
-    other = mine_triplets(
-        knn_graph(X, N_NEIGHBORS), ClassMasses(model.label_distributions_), strategy="neighborhood"
-    )
-    model = SimpleNamespace(**vars(model) | {"triplets_": other})
-    assert mined_sample(model, X, labels, y).around.rows[0] == first
-
-
-def test_neighbors_of_unknown_class_do_not_count(learned):
-    model, X, labels, y = learned
-    hardest = mined_sample(model, X, labels, y).around
-    unknown = y.copy()
-    unknown[hardest.rows[1 : N_NEIGHBORS + 1]] = -1
-    assert mined_sample(model, X, labels, unknown).around.rows[0] != hardest.rows[0]
-
-
-def test_number_of_candidate_anchors_is_limited(learned, monkeypatch):
-    model, X, labels, y = learned
-    monkeypatch.setattr(details, "MOST_ANCHORS", 2)
-    candidates = [i for i in np.flatnonzero(labels != -1) if i in model.triplets_.anchor]
-    assert mined_sample(model, X, labels, y).around.rows[0] in candidates[:2]
-
-
-@pytest.mark.parametrize("anchors", [None, [], [3]])
-def test_no_labeled_triplets_keep_no_neighborhood(learned, anchors):
-    model, X, labels, y = learned
-    labels[3] = -1
-    ends = None if anchors is None else np.array([anchors] * 3, dtype=np.int64)
-    model.triplets_ = None if ends is None else Triplets(*ends, np.ones(len(anchors)))
-    assert mined_sample(model, X, labels, y) is None
-    assert mined_sample(SimpleNamespace(), X, labels, y) is None
-
-
-def test_model_without_distributions_has_no_affinities(learned):
-    model, X, labels, y = learned
-    around = mined_sample(SimpleNamespace(triplets_=model.triplets_), X, labels, y).around
-    assert len(around.edges) >= N_NEIGHBORS
-    assert not around.affinities.any()
-
-
-def test_few_samples_have_fewer_neighbors(learned):
-    X = learned[1]
-    few = SimpleNamespace(
-        triplets_=Triplets(np.array([0]), np.array([1]), np.array([2]), np.ones(1)),
-        label_distributions_=np.eye(3),
-    )
-    mined = mined_sample(few, X[:3], np.array([0, -1, 1]), np.array([0, 0, 1]))
-    assert mined.around.n_neighbors == 2
-    assert sorted(mined.around.rows) == [0, 1, 2]
-
-
 @pytest.mark.parametrize("is_sure", [True, False])
 @pytest.mark.parametrize("predicts", [True, False])
 def test_answers_survive_a_round_trip(tmp_path, predicts, is_sure):
@@ -210,30 +88,23 @@ def test_answers_survive_a_round_trip(tmp_path, predicts, is_sure):
 
 
 @pytest.mark.parametrize("with_sample", [True, False])
-def test_details_survive_a_round_trip(tmp_path, rng, mined, with_sample):
+def test_details_survive_a_round_trip(tmp_path, rng, with_sample):
     sample = MapSample(rng.normal(size=(5, 2)).astype(np.float32), np.arange(5), np.arange(5) > 2)
-    kept = (sample, mined) if with_sample else (None, None)
     saved = RunDetails(
         CONFIG | {"seed": 0},
         ["careful"],
         {"both": 50.0},
         [*"abcdefghiß"],
-        sample=kept[0],
-        mined=kept[1],
+        sample=sample if with_sample else None,
     )
     save_details(tmp_path / "deep" / "x.npz", saved)
     loaded = load_details(tmp_path / "deep" / "x.npz")
     for name in ("config", "warnings", "purity", "class_names"):
         assert getattr(loaded, name) == getattr(saved, name)
-    assert (loaded.sample is None) == (loaded.mined is None) == (not with_sample)
+    assert (loaded.sample is None) == (not with_sample)
     if with_sample:
         for name, array in vars(sample).items():
             np.testing.assert_array_equal(getattr(loaded.sample, name), array)
-        assert loaded.mined.n_triplets == mined.n_triplets
-        assert isinstance(loaded.mined.around.n_neighbors, int)
-        np.testing.assert_array_equal(loaded.mined.y, mined.y)
-        for name, array in mined.around._asdict().items():
-            np.testing.assert_array_equal(getattr(loaded.mined.around, name), array)
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["x.npz"]
 
 

@@ -97,22 +97,6 @@ def test_no_map_keeps_no_sample(blobs, tmp_path):
     assert not (tmp_path / "thumbnails").exists()
 
 
-def test_first_seed_keeps_one_mined_neighborhood(blobs, tmp_path):
-    rows = compare(blobs, ["input", "ssdml-paper"], out=tmp_path, seeds=[4, 5])
-    kept = {
-        (row["method"], row["seed"]): load_details(
-            tmp_path / "details" / f"{row['config_hash']}.npz"
-        )
-        for row in rows
-    }
-    assert [run for run, details in kept.items() if details.mined] == [("ssdml-paper", 4)]
-    mined, split = kept["ssdml-paper", 4].mined, label_scarce_split(blobs, 5, seed=4)
-    rows = split.train[mined.around.rows]
-    np.testing.assert_array_equal(mined.y, blobs.y[rows])
-    np.testing.assert_array_equal(mined.around.labels != -1, np.isin(rows, split.labeled))
-    assert rows[0] in split.labeled
-
-
 class Refusing(InputFeatures):
     """Raise an error in fit."""
 

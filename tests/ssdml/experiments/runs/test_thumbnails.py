@@ -11,6 +11,7 @@ from PIL import Image
 
 from ssdml.datasets import Dataset
 from ssdml.datasets.image_files import ImageFiles
+from ssdml.experiments.runs import thumbnails
 from ssdml.experiments.runs.thumbnails import (
     MOST_CHARACTERS,
     SIDE,
@@ -44,6 +45,15 @@ def test_gray_image_keeps_its_pixels(shape):
     assert kept.size == (6, 9)
     for number, row in enumerate(rows):
         np.testing.assert_array_equal(cut_out(kept, number)[..., 0], round(255 * row / 6))
+
+
+def test_a_large_sheet_of_gray_images_is_compressed(monkeypatch, rng):
+    noise = replace(images((6, 9)), X=rng.random((7, 54), dtype=np.float32))
+    exact = make_thumbnails(noise, np.arange(7))
+    monkeypatch.setattr(thumbnails, "MOST_LOSSLESS", 100)
+    kept = make_thumbnails(noise, np.arange(7))
+    assert len(kept.sheet) < len(exact.sheet)
+    assert np.corrcoef(cut_out(kept, 3)[..., 0].ravel(), noise.X[3])[0, 1] > 0.5
 
 
 def test_color_image_keeps_its_colors_nearly():
