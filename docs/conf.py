@@ -6,8 +6,10 @@ reader's own.
 
 from __future__ import annotations
 
+import logging
 import re
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
@@ -25,7 +27,10 @@ html_show_copyright = False
 html_static_path = ["static"]
 html_css_files = ["ssdml.css"]
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc", "sphinx_copybutton"]
+extensions = [
+    *("myst_parser", "sphinx.ext.autodoc", "numpydoc"),
+    *("sphinx_copybutton", "sphinx_gallery.gen_gallery"),
+]
 nitpicky = True  # a reference that leads nowhere is an error
 nitpick_ignore = [
     ("py:meth", "parameter_groups"),  # inherited, and documented at Loss alone
@@ -36,6 +41,22 @@ myst_heading_anchors = 3
 html_math_renderer = "mathml"
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
+
+for logger in ("ssdml", "faiss"):  # the examples' stages are no news of a build
+    logging.getLogger(logger).setLevel(logging.WARNING)
+
+# The examples run in each build; their pages are written to docs/gallery, which git ignores.
+sphinx_gallery_conf = {
+    "examples_dirs": str(Path(__file__).resolve().parents[1] / "examples" / "gallery"),
+    "gallery_dirs": "gallery",
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "show_memory": False,
+    "show_signature": False,
+    "write_computation_times": False,
+}
 
 autodoc_typehints = "none"
 autodoc_class_signature = "mixed"

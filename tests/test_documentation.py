@@ -17,7 +17,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-WANTED = ("sphinx", "furo", "myst_parser", "numpydoc", "sphinx_copybutton", "latex2mathml")
+WANTED = (
+    *("sphinx", "furo", "myst_parser", "numpydoc"),
+    *("sphinx_copybutton", "sphinx_gallery", "latex2mathml"),
+)
 needs_sphinx = pytest.mark.skipif(
     not all(map(find_spec, WANTED)), reason='the site needs pip install ".[docs]"'
 )
@@ -48,7 +51,10 @@ class Links(HTMLParser):
 def site(tmp_path_factory):
     """Pages of the site by their path."""
     out = tmp_path_factory.mktemp("site")
-    command = ["-m", "sphinx", "--builder", "html", "--fail-on-warning", "--quiet", DOCS, out]
+    pages = out / "pages"  # the gallery is written beside its sources
+    shutil.copytree(DOCS, pages, ignore=shutil.ignore_patterns("gallery"))
+    command = ["-m", "sphinx", "--builder", "html", "--fail-on-warning", "--quiet"]
+    command += ["--conf-dir", DOCS, pages, out]
     done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return {page: Links(page) for page in out.rglob("*.html")}
@@ -61,6 +67,12 @@ class TestSite:
         pages = [path.relative_to(DOCS).with_suffix(".html") for path in DOCS.rglob("*.md")]
         (home,) = (page.parent for page in site if page.name == "why-and-when.html")
         assert {home / page for page in pages} <= site.keys()
+
+    def test_the_gallery_shows_pictures(self, site):
+        (home,) = (page.parent for page in site if page.name == "why-and-when.html")
+        for script in (DOCS.parent / "examples" / "gallery").glob("*.py"):
+            loaded = site[home / "gallery" / f"{script.stem}.html"].loaded
+            assert [where for where in loaded if "sphx_glr_plot" in where], script
 
     def test_its_links_lead_somewhere(self, site):
         broken = []
