@@ -39,10 +39,16 @@ class ClassInterpolator(NamedTuple):
     trend: Array  # (r + 1, C), half the regression, with the intercept
     residuals: Array  # (n, C)
     n_neighbors: Array  # (), an integer
+    center: Floats | None = None  # (d,), of the form
+
+    @property
+    def form(self) -> LinearForm:
+        """Form in which rows are compared."""
+        return LinearForm(self.mean, self.matrix, self.center)
 
     def __call__(self, X: Array, *, n_jobs: int | None = None) -> Array:
         """Class probabilities (q, C) of the rows X (q, d), float32."""
-        queries = LinearForm(self.mean, self.matrix)(X)
+        queries = self.form(X)
         k = int(self.n_neighbors)
         nearest, lengths = nearest_rows(self.rows, queries, k, n_jobs=n_jobs)
         return self._interpolate(queries, nearest, lengths)
@@ -88,4 +94,5 @@ def interpolator(form: Form, distributions: Array) -> ClassInterpolator:
     logs -= rows @ trend[:-1] + trend[-1]
     scales = heat_scales(form.graph.distances[:, -1])
     k = np.asarray(form.graph.n_neighbors)
-    return ClassInterpolator(form.linear.mean, form.linear.matrix, rows, scales, trend, logs, k)
+    mean, matrix, center = form.linear
+    return ClassInterpolator(mean, matrix, rows, scales, trend, logs, k, center)

@@ -484,7 +484,8 @@ class LearnedMetric(EmbeddingMixin):
         if self.reference_rows_ is not None:
             arrays["reference_rows_"] = self.reference_rows_
         if self.classifier_ is not None:
-            arrays |= {f"classifier_{k}": v for k, v in self.classifier_._asdict().items()}
+            parts = self.classifier_._asdict()
+            arrays |= {f"classifier_{k}": v for k, v in parts.items() if v is not None}
         arrays |= self._more_arrays() | more
         names = getattr(self, "feature_names_in_", None)
         save_state(
@@ -656,6 +657,7 @@ def _check_saved(config: dict[str, Any], arrays: dict[str, Array]) -> None:
     else:
         shapes["reference_rows_"] = "i r"
     optional = {"labeled_rows_": "i m", "novelty_log_odds": "f n", "novelty_farthest": "f n"}
+    optional["classifier_center"] = "f {d}"
     shapes |= {name: shape for name, shape in optional.items() if name in arrays}
     sizes = {"d": d, "width": width, "q": q}
     check_arrays(arrays, {name: s.format(**sizes) for name, s in shapes.items()})

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ssdml.classification.forms import Form, LinearForm, forms_with_graphs
+from ssdml.classification.forms import Form, forms_with_graphs
 from ssdml.classification.novelty import Novelty, learn_novelty, novel_groups
 from ssdml.graphs.laplacian import adjacency
 from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph, nearest_rows
@@ -493,7 +493,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
 
         def score(rows: Array, who: str = "") -> Array:
             check_finite(rows, who, "X")
-            queries = LinearForm(classifier.mean, classifier.matrix)(rows)
+            queries = classifier.form(rows)
             k = int(classifier.n_neighbors)
             found = nearest_rows(classifier.rows, queries, k, n_jobs=self.n_jobs)
             return novelty.of_new_rows(*found)[:, None]

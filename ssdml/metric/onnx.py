@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.functional import normalize
 
 from ssdml.classification.forms import FARTHEST
 from ssdml.classification.new_rows import ClassInterpolator
@@ -40,22 +41,24 @@ class RowEmbedding(nn.Module):
     def __init__(self, components: Array, representation: ClassRepresentation | None) -> None:
         super().__init__()
         self.register_buffer("columns", single_precision(components.T))
-        self.n_neighbors = 0
+        self.n_neighbors, self.centered = 0, False
         if representation is not None:
             classifier = representation.classifier
             self.n_neighbors = int(classifier.n_neighbors)
+            self.centered = classifier.center is not None
             for name, part in classifier._asdict().items():
-                self.register_buffer(f"part_{name}", single_precision(part))
+                self.register_buffer(f"part_{name}", single_precision(0 if part is None else part))
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
         """Embed rows (n, n_features), to (n, n_components)."""
         return (self._represent(X) if self.n_neighbors else X) @ self.columns
 
     def _represent(self, X: torch.Tensor) -> torch.Tensor:
-        mean, matrix, rows, scales, trend, residuals, _ = (
+        mean, matrix, rows, scales, trend, residuals, _, center = (
             self.get_buffer(f"part_{name}") for name in ClassInterpolator._fields
         )
-        queries = ((X - mean) @ matrix).clamp(-FARTHEST, FARTHEST)
+        seen = normalize(normalize(X) - center) if self.centered else X
+        queries = ((seen - mean) @ matrix).clamp(-FARTHEST, FARTHEST)
         products = queries @ rows.T
         squares = (queries**2).sum(1, keepdim=True) + (rows**2).sum(1) - 2 * products
         found, nearest = torch.topk(squares, self.n_neighbors, dim=1, largest=False)

@@ -100,7 +100,7 @@ def _of_model(model: SSDML, n_jobs: int | None) -> Candidates:
             "SSDML() in memory, or pass the samples."
         )
     kept = model.kept_form()
-    form = kept or _form(LinearForm(classifier.mean, classifier.matrix), classifier.rows, n_jobs)
+    form = kept or _form(classifier.form, classifier.rows, n_jobs)
     top = np.sort(np.partition(model.label_distributions_, -2, axis=1)[:, -2:], axis=1)
     weights = (1 - (top[:, 1] - top[:, 0])).astype(np.float64)
     np.maximum(weights, model.novelty_score(), out=weights)

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import pdist
 from sklearn.decomposition import PCA
+from sklearn.preprocessing import normalize
 
 from ssdml.classification.forms import (
+    CENTERING,
     MAX_COLUMNS,
     LinearForm,
     forms_with_graphs,
@@ -93,13 +95,24 @@ def test_constant_rows_are_finite(few):
 def test_wide_rows_become_principal_components(wide):
     (form,) = linear_forms(wide, few=False)
     rows = form(wide)
-    pca = PCA(0.99, svd_solver="full").fit(wide)
+    seen = normalize(normalize(wide) - CENTERING * normalize(wide).mean(axis=0))
+    pca = PCA(0.99, svd_solver="full").fit(seen)
     assert rows.shape == (200, pca.n_components_)
-    scale = 1 / np.sqrt(np.trace(np.cov(wide, rowvar=False)))
-    np.testing.assert_allclose(
-        pdist(rows), scale * pdist(pca.transform(wide)), rtol=1e-4, atol=1e-5
-    )
+    np.testing.assert_allclose(pdist(rows), pdist(pca.transform(seen)), rtol=1e-4, atol=1e-5)
     assert form.column_scale is None
+
+
+def test_lengths_of_wide_rows_do_not_matter(wide):
+    longer = wide * np.linspace(0.5, 9, 200)[:, None]
+    (one,), (two,) = linear_forms(wide, few=False), linear_forms(longer, few=False)
+    np.testing.assert_allclose(pdist(one(wide)), pdist(two(longer)), rtol=1e-4, atol=1e-5)
+
+
+def test_wide_rows_of_zeros_are_finite(wide):
+    wide[:3] = 0
+    (form,) = linear_forms(wide, few=False)
+    assert np.isfinite(form(wide)).all()
+    np.testing.assert_array_equal(form(wide)[0], form(wide)[2])
 
 
 def test_components_are_bounded(rng):

@@ -129,11 +129,12 @@ def test_networks_of_the_paper_export(network, shape, tmp_path):
     np.testing.assert_allclose(run(tmp_path / "model.onnx", images.numpy()), expected, **TOL)
 
 
-def test_exported_classes_are_those_of_the_interpolator(rng):
+@pytest.mark.parametrize("center", [None, np.linspace(-0.2, 0.2, 6)], ids=["rows", "directions"])
+def test_exported_classes_are_those_of_the_interpolator(center, rng):
     """A duplicate and far rows as well."""
     X = rng.standard_normal((30, 6))
     X[29] = X[0]
-    linear = principal_form(X)
+    linear = principal_form(X)._replace(center=center)
     form = Form(linear, linear(X), knn_graph(linear(X), 5))
     representation = ClassRepresentation(interpolator(form, rng.dirichlet(np.ones(3), 30)))
     rows = np.vstack([X[:3], 100 * X[:2]]).astype(np.float32)
