@@ -151,7 +151,8 @@ def saved(kept: Kept) -> dict[str, Array]:
     for name, graph in graphs.items():
         arrays |= {f"{name}_indices": graph.indices, f"{name}_distances": graph.distances}
     for i, form in enumerate(kept.forms):
-        arrays |= {f"form_{i}_mean": form.linear.mean, f"form_{i}_matrix": form.linear.matrix}
+        parts = form.linear._asdict()
+        arrays |= {f"form_{i}_{k}": v for k, v in parts.items() if v is not None}
     return arrays
 
 
@@ -173,8 +174,9 @@ def restored(arrays: Mapping[str, Array], X: Array) -> Kept:
     forms = []
     while f"form_{len(forms)}_mean" in arrays or not forms:
         name = f"form_{len(forms)}"
-        linear = LinearForm(arrays[f"{name}_mean"], arrays[f"{name}_matrix"])
-        if linear.mean.shape != X.shape[1:] or linear.matrix.shape[:-1] != X.shape[1:]:
+        fields = [f"{name}_{field}" for field in LinearForm._fields]
+        linear = LinearForm(*(arrays[field] for field in fields if field in arrays))
+        if any(part is not None and part.shape[:1] != X.shape[1:] for part in linear):
             raise ValueError(f"forms must have {X.shape[1]} columns; got {len(linear.mean)}")
         rows = linear(X)
         forms.append(Form(linear, rows, graph(name), {} if rows.size <= MAX_KEPT else None))

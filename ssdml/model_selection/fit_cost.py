@@ -296,7 +296,7 @@ def stage_bytes(shape: FitShape) -> dict[str, float]:
     --------
     >>> held = stage_bytes(FitShape(10**6, 64, 100, 64, 10, 4))
     >>> {stage: round(number / 1e9, 1) for stage, number in list(held.items())[:3]}
-    {'neighbors': 1.1, 'classes': 3.4, 'round': 3.2}
+    {'neighbors': 1.1, 'classes': 3.4, 'round': 3.1}
     """
     n, d, n_classes, searched, k, itemsize = shape[:6]
     rows = n * d * itemsize

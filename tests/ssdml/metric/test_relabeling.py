@@ -173,6 +173,18 @@ def test_a_model_saved_with_graphs_can_be_relabeled(digits, tmp_path):
         SSDML.load(tmp_path, X)
 
 
+def test_forms_of_wide_rows_are_restored(digits, tmp_path):
+    X, y = np.hstack([digits[0][:200]] * 2), digits[1][:200]
+    model = SSDML(random_state=0).fit(X, some(y, 3))
+    model.save(tmp_path, graphs=True)
+    loaded = SSDML.load(tmp_path, X)
+    np.testing.assert_array_equal(
+        loaded.predict_proba(X[:9] + 0.1), model.predict_proba(X[:9] + 0.1)
+    )
+    for form, restored in zip(model._kept.forms, loaded._kept.forms, strict=True):
+        np.testing.assert_array_equal(restored.rows, form.rows)
+
+
 def test_damaged_graphs_are_refused(digits, tmp_path):
     X, y = digits
     model = SSDML(random_state=0).fit(X[:100], some(y, 2)[:100])
