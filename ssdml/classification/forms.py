@@ -17,6 +17,7 @@ TABLE_COLUMNS = 100  # with more, a principal component analysis replaces scalin
 MAX_COLUMNS = 256  # principal components
 VARIANCE = 0.99  # in them; 95 % cost 1 point of accuracy on texts
 CORRELATED = 1.6  # mean magnitude of correlations in a table, times sqrt(n); chance gives 0.8
+EQUAL_LENGTHS = 0.01  # relative deviation up to which rows count as normalized
 CENTERING = 0.6  # share of the mean direction that is subtracted
 MAX_ROWS = 50_000  # that principal components of directions are learned from
 FARTHEST = 1e12  # entries of far rows: squares of distances must not overflow
@@ -78,9 +79,9 @@ def linear_forms(X: Array, *, few: bool) -> list[LinearForm]:
 
     Columns are scaled one by one where a few of them hold the variance and columns correlate: a
     table of measurements, not principal components. With more than 100 columns, the principal
-    components of 99 % of the variance of their directions replace them, at most 256: lengths of
-    embeddings and contrasts of pictures say little of the class and make some rows neighbors of
-    many [1]_. A sample of 50,000 rows is enough for the components.
+    components of 99 % of the variance replace them, at most 256. They are those of the directions
+    of the rows if lengths differ: lengths of embeddings and contrasts of pictures say little of the
+    class and make some rows neighbors of many [1]_. A sample of 50,000 rows is enough for them.
 
     Parameters
     ----------
@@ -94,15 +95,15 @@ def linear_forms(X: Array, *, few: bool) -> list[LinearForm]:
        high-dimensional data", JMLR 11, 2010.
     """
     d = X.shape[1]
-    if d > TABLE_COLUMNS:
-        return [_form_of_directions(X[:: 1 + len(X) // MAX_ROWS])]
+    if d > TABLE_COLUMNS and _lengths_vary(some := X[:: 1 + len(X) // MAX_ROWS]):
+        return [_form_of_directions(some)]
     spread, mean = covariance(X), X.mean(axis=0, dtype=np.float64)
     variance = np.diag(spread)
     total = float(variance.sum())
     scale = 1 / np.sqrt(total) if total > 0 else 1.0
-    whole = LinearForm(mean, scale * np.eye(d))
+    whole = LinearForm(mean, scale * principal_axes(spread))
     effective = 1 / float(((variance / total) ** 2).sum()) if total > 0 else d
-    if d == 1 or effective > FEW_DIRECTIONS * d:
+    if not 1 < d <= TABLE_COLUMNS or effective > FEW_DIRECTIONS * d:
         return [whole]
     varies = np.sqrt(variance) > ROUNDING * np.abs(X).max(axis=0)
     deviations = np.where(varies, np.sqrt(variance), np.inf)  # constant columns are left out
@@ -124,6 +125,11 @@ def directions(X: Array, center: Floats) -> Array:
            [-0.70710678,  0.70710678]])
     """
     return unit_rows(unit_rows(X) - center)
+
+
+def _lengths_vary(X: Array) -> bool:
+    lengths = np.linalg.norm(X, axis=1)
+    return bool(lengths.std() > EQUAL_LENGTHS * lengths.mean())
 
 
 def _form_of_directions(X: Array) -> LinearForm:

@@ -30,7 +30,7 @@ def table(rng):
 @pytest.fixture
 def wide(rng):
     """130 columns, of which few hold the variance."""
-    return rng.standard_normal((200, 130)) * np.linspace(1, 0, 130) ** 4 + 3
+    return rng.standard_normal((200, 130)) * np.linspace(1, 0, 130) ** 4 + 0.1
 
 
 def test_form_is_an_affine_map(rng):
@@ -106,6 +106,17 @@ def test_lengths_of_wide_rows_do_not_matter(wide):
     longer = wide * np.linspace(0.5, 9, 200)[:, None]
     (one,), (two,) = linear_forms(wide, few=False), linear_forms(longer, few=False)
     np.testing.assert_allclose(pdist(one(wide)), pdist(two(longer)), rtol=1e-4, atol=1e-5)
+
+
+def test_rows_of_equal_length_are_taken_as_they_are(wide):
+    rows = normalize(wide)
+    (form,) = linear_forms(rows, few=False)
+    assert form.center is None
+    scale = 1 / np.sqrt(np.trace(np.cov(rows, rowvar=False)))
+    pca = PCA(0.99, svd_solver="full").fit(rows)
+    np.testing.assert_allclose(
+        pdist(form(rows)), scale * pdist(pca.transform(rows)), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_wide_rows_of_zeros_are_finite(wide):

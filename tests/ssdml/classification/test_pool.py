@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from ssdml.classification import pool
+from ssdml.classification import pool, softmax as regressions
 from ssdml.classification.forms import forms_with_graphs
 from ssdml.classification.pool import (
     N_FOLDS,
@@ -127,8 +127,10 @@ def test_propagated_member_agrees_with_a_dense_solve(problem):
     np.testing.assert_allclose(found[-1].held_out[inside], expected, atol=0.1)  # a loose solver
 
 
-def test_learning_again_equals_learning_from_the_other_labels(problem):
-    """Labels added, changed and removed, in few rows and in many."""
+def test_learning_again_equals_learning_from_the_other_labels(problem, monkeypatch):
+    """Labels added, changed and removed, in few rows and in many; solvers do not stop early."""
+    monkeypatch.setattr(regressions, "TOL", 1e-9)
+    monkeypatch.setattr(regressions, "MAX_STEPS", 1000)
     form, labeled, codes, _ = problem
     none = np.full(len(labeled), -1)
     before, _ = members(form, labeled, codes, none)
@@ -145,7 +147,7 @@ def test_learning_again_equals_learning_from_the_other_labels(problem):
                     (found - found.mean(axis=1, keepdims=True))
                     - (expected - expected.mean(axis=1, keepdims=True))
                 )
-                assert gaps.mean() < 0.05 * expected.std()  # solvers stop early
+                assert gaps.mean() < 0.01 * expected.std()
 
 
 def test_propagation_of_many_classes_is_left_out(problem, monkeypatch):
