@@ -29,6 +29,8 @@ from ssdml.experiments.methods.base import format_method, parse_method
 from ssdml.experiments.methods.tuning import SUFFIX
 from ssdml.experiments.runs.results import Row, latest, read_rows
 from ssdml.utils.typing import Floats
+from tools.labeling import tables as labeling
+from tools.labeling.__main__ import read_rows as read_labeling_rows
 from tools.robust import tables as robust
 from tools.robust.cells import SCHEMES
 from tools.robust.rows import read_rows as read_robust_rows
@@ -38,7 +40,7 @@ RESULTS = DOCS / "results"
 PAGES = (
     DOCS.parent / "README.md",
     DOCS / "why-and-when.md",
-    *(RESULTS / f"{name}.md" for name in ("features", "networks", "losses", "robust")),
+    *(RESULTS / f"{name}.md" for name in ("features", "networks", "losses", "robust", "labeling")),
 )
 MARKED = re.compile(r"(<!-- table: ([\w -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 SEEDS = 5
@@ -384,6 +386,11 @@ def of_robust_rows(table: Callable[..., Lines], *schemes: str) -> Lines:
     return table(rows, *schemes)
 
 
+def of_labeling_rows(table: Callable[..., Lines], part: str) -> Lines:
+    """A table of what labeling is worth."""
+    return table(read_labeling_rows(RESULTS / "labeling", part))
+
+
 TABLES: Mapping[str, Callable[[], Lines]] = {
     "first": first_screen,
     "features": by_budget,
@@ -401,6 +408,9 @@ TABLES: Mapping[str, Callable[[], Lines]] = {
     "robust others": partial(of_robust_rows, robust.grid, *list(SCHEMES)[1:]),
     "robust harm": partial(of_robust_rows, robust.harmed),
     "robust variants": partial(of_robust_rows, robust.variants),
+    "labeling suggest": partial(of_labeling_rows, labeling.suggest, "suggest"),
+    "labeling labeled": partial(of_labeling_rows, labeling.labeled, "labeled"),
+    "labeling novelty": partial(of_labeling_rows, labeling.novelty, "novelty"),
     "contrastive": partial(contrastive, "R@1"),
     "contrastive NMI": partial(contrastive, "NMI"),
     "ranking": ranking,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -167,8 +168,10 @@ def budgets(amounts: str, draw: str, noise: str, imbalance: str) -> list[Budget]
     counts += [None] * ("all" in wanted)
     shares = decimals(noise, "--noise", 0, 1, "0,0.1,0.3")
     ratios = decimals(imbalance, "--imbalance", 1, 1e9, "1,10,100")
-    if draw not in DRAWS:
+    draws = names(draw)
+    if not draws or not set(draws) <= DRAWS.keys():
         raise typer.BadParameter(
-            f"{draw!r} must be one of {', '.join(DRAWS)}.", param_hint="--draw"
+            f"{draw!r} must be of {', '.join(DRAWS)}, separated by commas.", param_hint="--draw"
         )
-    return [Budget(n, draw, share, ratio) for share in shares for ratio in ratios for n in counts]
+    conditions = product(shares, ratios, draws, counts)
+    return list(dict.fromkeys(Budget(n, way, share, ratio) for share, ratio, way, n in conditions))

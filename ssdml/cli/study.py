@@ -108,7 +108,10 @@ def study(
     ] = "1,2,5,10,20,50,all",
     draw: Annotated[
         str,
-        typer.Option(help="What they count: class (per class), balanced or natural (in total)."),
+        typer.Option(
+            help="What they count: class (per class), or in total: balanced, natural (as they "
+            "fall), suggested (as suggest_labels asks for them); several separated by commas."
+        ),
     ] = "class",
     noise: Annotated[str, typer.Option(help="Shares of wrong labels, like 0,0.1,0.3.")] = "0",
     imbalance: Annotated[

@@ -10,7 +10,12 @@ import numpy as np
 from ssdml.utils.typing import Ints
 from ssdml.utils.validation import choose
 
-DRAWS = {"class": "{} per class", "balanced": "{} in total", "natural": "{} at random"}
+DRAWS = {
+    "class": "{} per class",
+    "balanced": "{} in total",
+    "natural": "{} at random",
+    "suggested": "{} as suggested",
+}
 
 
 @dataclass(frozen=True)
@@ -21,9 +26,11 @@ class Budget:
     ----------
     n_labels : int or None
         None: all training rows are labeled.
-    draw : {"class", "balanced", "natural"}
+    draw : {"class", "balanced", "natural", "suggested"}
         "class": ``n_labels`` per class. "balanced": ``n_labels`` in total, equally many per class
         up to one. "natural": ``n_labels`` in total, drawn from all rows; a class may get none.
+        "suggested": ``n_labels`` in total, as :func:`ssdml.suggest_labels` asks for them in batches
+        of one per class, from no label on; comparisons draw them.
     noise : float
         Share of wrong labels, from 0 to 1, drawn uniformly among the other labeled classes.
     imbalance : float

@@ -188,6 +188,11 @@ def label_scarce_split(
     (50, 10)
     """
     budget = _as_budget(labels_per_class)
+    if budget.draw == "suggested":
+        raise ValueError(
+            "label_scarce_split: draw must be 'class', 'balanced' or 'natural'; got 'suggested'. "
+            "Pass such budgets to compare, which fits models to suggest labels."
+        )
     order = np.random.default_rng(seed).permutation(len(dataset.y))
     by_class = _by_class(order, dataset.y, len(dataset.class_names))
     held_out = _held_out(by_class, len(order)) if dataset.test is None else dataset.test

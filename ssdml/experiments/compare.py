@@ -129,8 +129,16 @@ def compare(
             "compare: features must be 'raw' or 'unit' when networks learn from images; got "
             "'components'. Omit --features or --deep."
         )
-    runs = make_runs(dataset, factories, labels_per_class, seeds, features=form, map_rows=map_rows)
     given = replace(preprocess(dataset, form), texts=None)  # texts would go to every worker
+    runs = make_runs(
+        dataset,
+        factories,
+        labels_per_class,
+        seeds,
+        features=form,
+        map_rows=map_rows,
+        prepared=given,
+    )
     workers = nullcontext() if cluster is None else dask_workers(cluster, n_jobs, given)
     with workers, warnings.catch_warnings():
         # A worker grows when it loads torch; that is no leak.

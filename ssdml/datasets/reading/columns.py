@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import NoReturn
 
@@ -194,13 +195,32 @@ class _Chooser:
 
     def _index(self) -> str | None:
         """Leave out the index that pandas wrote; return it if it identifies the rows."""
+        known = {*self.cells.table.index, *self._levels()}
         index = [
             n
             for n in self.free("number", "text", "date")
-            if n in self.cells.table.index or (INDEX.fullmatch(folded(n)) and self._is_distinct(n))
+            if n in known or (INDEX.fullmatch(folded(n)) and self._is_distinct(n))
         ]
         self.roles.left_out |= dict.fromkeys(index, "index of pandas")
         return next((n for n in index if self._is_distinct(n)), None)
+
+    def _levels(self) -> list[str]:
+        """Leading columns without names that identify the rows together: levels of an index."""
+        unnamed = (
+            folded(n) in (f"unnamed: {i}", f"level_{i}") and self._is_level(n)
+            for i, n in enumerate(self.names)
+        )
+        levels = [n for n, _ in zip(self.names, takewhile(bool, unnamed), strict=False)]
+        if len(levels) < 2:
+            return []
+        rows = set(zip(*(self.cells.texts(n) for n in levels), strict=True))
+        return levels if len(rows) == self.n else []
+
+    def _is_level(self, name: str) -> bool:
+        if self.kinds.get(name) != "number":
+            return self.kinds.get(name) in ("text", "date")
+        values = self.cells.numbers(name).values
+        return bool((values == np.rint(values)).all())
 
     def _label(self) -> str | None:
         free = [n for n in self.free() if self._may_be_classes(n)]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ssdml.classification.learning import HeldOut
 from ssdml.datasets.base import RawItems
 from ssdml.datasets.reading.columns import ADDED, is_added
 from ssdml.datasets.reading.table import distinct
@@ -87,15 +88,9 @@ def label_rows(model: SSDML, is_new: Mask) -> LabeledRows:
     """
     proba = model.label_distributions_
     first, second = _two_likeliest(proba)
-    n_classes = proba.shape[1]
     confidence = proba.max(axis=1).astype(np.float64)
-    held_out = model.held_out_
-    if held_out is not None and not len(held_out.rows):
-        held_out = None
-    errors = confidence[:0] if held_out is None else error_probabilities(held_out)
-    n_rows = np.bincount(first[is_new], minlength=n_classes)
-    mean = float(confidence[is_new].mean()) if is_new.any() else 1.0
-    accuracy = held_out_accuracy(held_out, n_rows, errors, mean)
+    held_out, errors = _held_out(model)
+    accuracy = expected_accuracy(model, is_new)
     if accuracy is not None and is_new.any():
         confidence[is_new] = with_mean(confidence[is_new], accuracy.estimate)
     suspected = SuspectedLabels(first[:0], model.classes_[:0], model.classes_[:0], confidence[:0])
@@ -117,6 +112,22 @@ def label_rows(model: SSDML, is_new: Mask) -> LabeledRows:
         suspects=suspected,
         next_rows=_next_rows(model, is_new, confidence),
     )
+
+
+def expected_accuracy(model: SSDML, is_new: Mask) -> Accuracy | None:
+    """Estimate the accuracy of new labels, see :func:`held_out_accuracy`."""
+    proba, (held_out, errors) = model.label_distributions_[is_new], _held_out(model)
+    n_rows = np.bincount(proba.argmax(axis=1), minlength=proba.shape[1])
+    mean = float(proba.max(axis=1).mean(dtype=np.float64)) if len(proba) else 1.0
+    return held_out_accuracy(held_out, n_rows, errors, mean)
+
+
+def _held_out(model: SSDML) -> tuple[HeldOut | None, Floats]:
+    """Held-out labels, if any, and the probability that each is wrong."""
+    held_out = model.held_out_
+    if held_out is None or not len(held_out.rows):
+        return None, np.empty(0)
+    return held_out, error_probabilities(held_out)
 
 
 def _next_rows(model: SSDML, is_new: Mask, confidence: Floats) -> Ints:

@@ -18,6 +18,7 @@ from ssdml.datasets.budgets import Budget
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.datasets.splits import LabelScarceSplit, label_scarce_split
 from ssdml.experiments.methods.base import Factory
+from ssdml.experiments.runs.suggested import suggested_splits
 
 NOT_IN_THE_CONFIG = ("n_jobs", "verbose")  # they do not change a result
 FILE = "weights"  # a parameter that is a path
@@ -57,11 +58,13 @@ def make_runs(
     *,
     features: str = "raw",
     map_rows: int = 0,
+    prepared: Dataset | None = None,
 ) -> list[Run]:
     """List the runs of a comparison, seed by seed, so that early results are paired.
 
     ``dataset`` is as loaded, and ``features`` names its preprocessing: preprocessed arrays differ
-    in their last bits across machines and would not identify a run.
+    in their last bits across machines and would not identify a run. ``prepared`` is preprocessed,
+    for labels as suggested.
     """
     for name, given in (("methods", methods), ("labels", labels_per_class), ("seeds", seeds)):
         if not len(given):
@@ -73,8 +76,9 @@ def make_runs(
     budgets = {n if isinstance(n, Budget) else Budget(n) for n in labels_per_class}
     runs = []
     for seed in dict.fromkeys(seeds):
+        suggested = suggested_splits(dataset if prepared is None else prepared, budgets, seed)
         for budget in sorted(budgets, key=lambda budget: budget.order):
-            split = label_scarce_split(dataset, budget, seed=seed)
+            split = suggested.get(budget) or label_scarce_split(dataset, budget, seed=seed)
             digest = split.digest  # of a long list: not once per method
             for name, factory in methods.items():
                 config = {

@@ -116,6 +116,18 @@ def test_several_data_sets_share_one_report(run, arrays, data, tmp_path):
     assert (out / "report.html").read_text().count("<h1>") == 2
 
 
+def test_labels_as_they_fall_and_as_suggested_share_one_report(run, data, tmp_path):
+    out = tmp_path / "out"
+    result = run(
+        "study", data, "--methods", "input,pca", "--budgets", "4,6", "--draw", "natural,suggested",
+        "--seeds", 2, "--out", out,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "6 labels at random, 2 seeds" in result.stdout
+    assert "6 labels as suggested, 2 seeds" in result.stdout
+    assert "labels as suggested" in (out / "report.html").read_text()
+
+
 def test_protocol_reaches_compare(run, data, tmp_path):
     words = ["compare", "--dataset", data, "--methods", "input", "--out", tmp_path / "out"]
     result = run(*words, "--protocol", "li2020")
@@ -129,7 +141,7 @@ def test_protocol_reaches_compare(run, data, tmp_path):
     [
         ("--budgets", "", "whole numbers"),
         ("--budgets", "1,some", "whole numbers"),
-        ("--draw", "even", "must be one of class, balanced, natural"),
+        ("--draw", "even", "must be of class, balanced, natural"),
         ("--noise", "30", "must be numbers from 0 to 1"),
         ("--noise", "x", "must be numbers from 0 to 1"),
         ("--imbalance", "0.1", "must be numbers from 1 on"),

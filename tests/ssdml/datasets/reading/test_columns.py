@@ -66,6 +66,23 @@ def test_index_gives_the_ids(read, frame):
     assert list(map(int, read(shuffled).ids)) == shuffled.index.tolist()
 
 
+@pytest.mark.parametrize("levels", [(8, 5), (2, 4, 5)])
+def test_levels_of_an_index_are_left_out(tmp_path, frame, levels):
+    index = pd.MultiIndex.from_product([range(n) for n in levels])
+    frame.set_axis(index).to_csv(tmp_path / "t.csv")
+    data = load_dataset(tmp_path / "t.csv")
+    assert_features(data, frame, "p", "q")
+    left_out = {f"Unnamed: {i}": "index of pandas" for i in range(len(levels))}
+    assert data.summary.left_out == left_out
+
+
+def test_unnamed_columns_that_repeat_are_features(tmp_path, frame):
+    table = frame.assign(**{"": np.arange(N) % 3, " ": np.arange(N) % 2})
+    table = table[["", " ", *frame.columns]]
+    table.to_csv(tmp_path / "t.csv", index=False)
+    assert load_dataset(tmp_path / "t.csv").X.shape == (N, 4)
+
+
 @pytest.mark.parametrize(
     "name", ["id", "ID", "customer_id", "customerId", "Unit ID", "uuid", "idx"]
 )

@@ -1,0 +1,1 @@
+"""What labeling a table is worth: suggested labels, expected accuracy, new labels, novelty."""
