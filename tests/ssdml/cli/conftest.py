@@ -14,7 +14,8 @@ from ssdml.cli.app import app
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch) -> None:
     """No test finds what another one kept."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    cache = tmp_path / "cache" / "ssdml"
+    monkeypatch.setattr("ssdml.experiments.labeling.kept.data_folders", lambda data_dir: [cache])
 
 
 @pytest.fixture
