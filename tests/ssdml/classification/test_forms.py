@@ -119,6 +119,16 @@ def test_rows_of_equal_length_are_taken_as_they_are(wide):
     )
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_lengths_count_where_they_tell_the_classes(told, wide, rng):
+    classes = np.arange(200) % 2
+    labels = np.where(np.arange(200) < 20, classes, -1)
+    bright = wide * (1 + 2 * (classes if told else rng.permutation(classes)))[:, None]
+    lengths = np.linalg.norm(bright, axis=1)
+    (form,) = forms_with_graphs(normalize(wide) * lengths[:, None], 5, labels=labels, rng=rng)
+    assert (form.linear.center is None) == told
+
+
 def test_wide_rows_of_zeros_are_finite(wide):
     wide[:3] = 0
     (form,) = linear_forms(wide, few=False)
