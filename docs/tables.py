@@ -81,6 +81,13 @@ NETWORKS = (
 
 ORTHOGONALITY = ("deep-ssdml-paper[epochs=10]", "deep-ssdml-paper[epochs=10;orthogonal=false]")
 
+PUBLISHED = "deep-ssdml-paper"
+KEPT = {  # networks of the published method
+    "validation_fraction=0.15": "best of 50 epochs",
+    "epochs=10;validation_fraction=0.15": "best of 10 epochs",
+    "": "last of 50 epochs",
+}
+
 PHOTOGRAPH_METHODS = tuple(dict.fromkeys(map(published_name, NETWORKS)))
 
 ABLATIONS = {  # of our alternation
@@ -247,6 +254,21 @@ def networks(titles: Mapping[str, str], names: Sequence[str]) -> Lines:
             yield named(name), *(found.get(name, "") for found in columns.values())
 
 
+def published_method() -> Lines:
+    """The published method by the network that is kept, below its published scores."""
+    yield "", "network", "seeds", "NMI", "R@1"
+    for dataset, title in IMAGES.items():
+        rows = succeeded("published", dataset)
+        scores = [published_scores(dataset, LABELS_PER_CLASS[dataset], s) for s in ("NMI", "R@1")]
+        yield title, "published", "", *(f"{found[PUBLISHED]:.1f}" for found in scores)
+        for changes, kept in {"input": "input", **KEPT}.items():
+            name = changes if changes == "input" else PUBLISHED + f"[{changes}]" * bool(changes)
+            runs = [row["scores"] for row in rows if row["method"] == name]
+            if runs:
+                values = (interval([run[score] for run in runs]) for score in ("NMI", "R@1"))
+                yield "", kept, str(len(runs)), *values
+
+
 def ablations() -> Lines:
     """Our alternation, and the change on each data set without one of its parts."""
     every = [WHOLE, *(f"{WHOLE}[{part}]" for part in ABLATIONS)]
@@ -340,9 +362,11 @@ def caltech101() -> Lines:
 
 
 def interval(values: Sequence[float] | None) -> str:
-    """Mean and half interval, or nothing."""
+    """Mean and half interval, the mean of one value, or nothing."""
     if values is None:
         return ""
+    if len(values) == 1:
+        return f"{values[0]:.1f}"
     mean = mean_interval(values)
     return f"{mean.mean:.1f} ± {mean.half_width:.1f}"
 
@@ -402,6 +426,7 @@ TABLES: Mapping[str, Callable[[], Lines]] = {
     "networks": partial(networks, IMAGES, NETWORKS),
     "photographs": partial(networks, PHOTOGRAPHS, PHOTOGRAPH_METHODS),
     "orthogonality": partial(networks, IMAGES, ORTHOGONALITY),
+    "published": published_method,
     "parts": ablations,
     "robust": partial(of_robust_rows, robust.summary),
     "robust balanced": partial(of_robust_rows, robust.grid, "balanced"),

@@ -124,7 +124,9 @@ def reader(tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # the commands change it
-    monkeypatch.setattr("ssdml.experiments.report.explorer.project", lambda s: s.embedding[:, :2])
+    monkeypatch.setattr(
+        "ssdml.experiments.report.figures.map_rows", lambda embedding, **_: embedding[:, :2]
+    )
     monkeypatch.setattr("ssdml.model_selection.fit_cost.PILOT_ROWS", 2000)
     monkeypatch.setattr("ssdml.metric.alternation.N_TRIPLETS", 5000)
     with patch.dict(METHODS), patch.dict(datasets.LAYOUTS):  # also removes what a page adds

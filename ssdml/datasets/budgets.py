@@ -29,7 +29,7 @@ class Budget:
     draw : {"class", "balanced", "natural", "suggested"}
         "class": ``n_labels`` per class. "balanced": ``n_labels`` in total, equally many per class
         up to one. "natural": ``n_labels`` in total, drawn from all rows; a class may get none.
-        "suggested": ``n_labels`` in total, as :func:`ssdml.suggest_labels` asks for them in batches
+        "suggested": ``n_labels`` in total, as ``ssdml.suggest_labels`` asks for them in batches
         of one per class, from no label on; comparisons draw them.
     noise : float
         Share of wrong labels, from 0 to 1, drawn uniformly among the other labeled classes.

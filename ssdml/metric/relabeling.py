@@ -147,7 +147,7 @@ def saved(kept: Kept) -> dict[str, Array]:
     graphs = {f"form_{i}": form.graph for i, form in enumerate(kept.forms)}
     if kept.nearer is not None:
         graphs["nearer"] = kept.nearer
-    arrays = {}
+    arrays: dict[str, Array] = {}
     for name, graph in graphs.items():
         arrays |= {f"{name}_indices": graph.indices, f"{name}_distances": graph.distances}
     for i, form in enumerate(kept.forms):
@@ -171,7 +171,7 @@ def restored(arrays: Mapping[str, Array], X: Array) -> Kept:
             raise ValueError(f"graphs must have {len(X)} rows; got {found.n_samples}")
         return found
 
-    forms = []
+    forms: list[Form] = []
     while f"form_{len(forms)}_mean" in arrays or not forms:
         name = f"form_{len(forms)}"
         fields = [f"{name}_{field}" for field in LinearForm._fields]

@@ -165,8 +165,8 @@ def _chunk(entry: Any) -> Chunk:
     metadata = _field_of(entry, 3, dict)
     start = _field_of(metadata, 9, int)
     dictionary = metadata.get(11)
-    if isinstance(dictionary, int) and 0 < dictionary < start:
-        start = dictionary
+    if isinstance(dictionary, int) and dictionary > 0 and not 0 < start <= dictionary:
+        start = dictionary  # without rows there is no other page, and start is 0
     return Chunk(start, start + _field_of(metadata, 7, int))
 
 
