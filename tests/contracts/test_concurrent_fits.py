@@ -128,7 +128,9 @@ JOBS = [("linear", 0), ("linear", 1), ("deep", 1)]
 if __name__ == "__main__":
     how, jobs = sys.argv[1], JOBS
     if how == "fork":
-        # A thread of the parent holds the limit of BLAS while the children are forked.
+        # A thread of the parent holds the limit of BLAS while the children are forked; it imports
+        # nothing then, since a lock of an import that is forked is never released.
+        fitted("linear", 5)
         other = threading.Thread(target=fitted, args=("linear", 5))
         other.start()
         with multiprocessing.get_context("fork").Pool(3) as pool:
