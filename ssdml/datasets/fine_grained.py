@@ -71,7 +71,8 @@ def _annotations(path: Path, table: Any, column: str) -> tuple[list[str], list[i
         table.get(k, []) if isinstance(table, dict) else [] for k in (column, "class")
     )
     is_whole = all(isinstance(c, int) or (isinstance(c, float) and c.is_integer()) for c in classes)
-    if not names or not is_whole or not all(isinstance(name, str) for name in names):
+    is_text = all(isinstance(name, str) for name in names)
+    if not (len(names) == len(classes) > 0 and is_whole and is_text):
         raise ValueError(
             f"{path}: annotations must be a structure array with text in {column!r} and whole "
             "numbers in 'class'. Download it again."

@@ -87,7 +87,7 @@ def _check_kind(path: Path, mode: int) -> None:
 
 
 def check_names(where: Path, names: Iterable[str]) -> None:
-    """Raise ValueError if a name, joined to a folder, would leave it.
+    """Raise ValueError if a name, joined to a folder, would leave it, or can be no file's name.
 
     Examples
     --------
@@ -100,6 +100,12 @@ def check_names(where: Path, names: Iterable[str]) -> None:
         is_absolute = posix.is_absolute() or bool(windows.drive or windows.root)
         if is_absolute or "\0" in name or ".." in (*posix.parts, *windows.parts):
             raise ValueError(f"{where}: names must stay inside; got {name!r}. Remove or rename it.")
+        try:
+            os.fsencode(name)
+        except UnicodeEncodeError:  # half of a surrogate pair, which JSON may hold
+            raise ValueError(
+                f"{where}: names must be Unicode text; got {name!r}. Remove or rename it."
+            ) from None
 
 
 def check_inside(folder: Path, names: Sequence[str]) -> None:

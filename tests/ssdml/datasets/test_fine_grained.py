@@ -190,6 +190,14 @@ def test_damaged_matlab_file_is_named(tmp_path):
         load_dataset("cars", data_dir=tmp_path)
 
 
+def test_matlab_lists_without_classes_are_refused(tmp_path):
+    path = write_cars(tmp_path) / "cars_annos.mat"
+    names = {"relative_im_path": ["a.jpg", "b.jpg"]}
+    save_rows(path, names | {"klass": [1, 2]}, class_names=titles())
+    with pytest.raises(ValueError, match=r"cars_annos\.mat: annotations must be a structure array"):
+        load_dataset("cars", data_dir=tmp_path)
+
+
 def test_odd_number_of_classes_trains_the_smaller_half():
     np.testing.assert_array_equal(second_half(np.array([0, 7, 9])), [False, True, True])
 

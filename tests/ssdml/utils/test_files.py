@@ -93,6 +93,12 @@ def test_names_outside_of_the_folder_are_refused(tmp_path, name):
         check_inside(tmp_path, ["good.png", name])
 
 
+def test_names_that_no_file_can_have_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"names must be Unicode text; got 'a\\udf1c\.png'\. Rem"):
+        check_inside(tmp_path, ["good.png", "a\udf1c.png"])
+    check_inside(tmp_path, [os.fsdecode(b"caf\xe9.png")])
+
+
 def test_links_out_of_the_folder_are_refused(tmp_path):
     folder, elsewhere = tmp_path / "data", tmp_path / "data-of-others"
     folder.mkdir()
