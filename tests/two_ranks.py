@@ -1,4 +1,4 @@
-"""What torchrun runs in the tests of several processes: a step, then a whole fit."""
+"""What torchrun runs in the tests of several processes: whole fits, and a step with each loss."""
 
 from __future__ import annotations
 
@@ -7,25 +7,42 @@ import signal
 import sys
 import time
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from torch import distributed, nn
 
 from ssdml import DeepSSDML
-from ssdml.deep import input_graph as device_graph
+from ssdml.deep import input_graph
 from ssdml.deep.alternation import AlternationTrainer
 from ssdml.deep.checkpoints import digest
 from ssdml.losses import DecorrelatedCentersLoss
+from ssdml.networks import training
 from ssdml.utils import distributed as ranks
 from tests.deep import small_images, small_model, small_network
+from tests.losses import LOSSES, D, batch, make
 
 
 def main(out: Path) -> None:
-    X, _, labels = small_images()
+    """Fit and keep what each process found; with two, fit other models as well."""
     torch.set_num_threads(1)
-    gradients = []
-    step = ranks.average_gradients
+    fit(out, dies="--die" in sys.argv)
+    if ranks.world_size() > 1:
+        if "--die" not in sys.argv:
+            np.savez(out / "paper.npz", **published())
+            np.savez(out / "norm.npz", networks=batch_statistics())
+            np.savez(out / "losses.npz", **steps())
+        distributed.barrier()  # who leaves first may take the other's connection away
+        distributed.destroy_process_group()
+
+
+def fit(out: Path, *, dies: bool = False) -> None:
+    """Fit with a loss of our own; write losses, first gradients, and the embedding."""
+    X, _, labels = small_images()
+    losses, gradients, built = [], [], []
+    step, build = ranks.average_gradients, input_graph.knn_graph
+    train, partition = AlternationTrainer._loss, AlternationTrainer.partition
 
     def keep(network):
         step(network)
@@ -33,58 +50,40 @@ def main(out: Path) -> None:
             given = (p.grad for p in network.parameters() if p.grad is not None)
             gradients.extend(gradient.clone().numpy() for gradient in given)
 
-    ranks.average_gradients = keep
-    from ssdml.networks import training
+    def loss(self, *args):
+        losses.append(train(self, *args))
+        return losses[-1]
 
-    training.average_gradients = keep
-    losses = []
-    train, partition = AlternationTrainer._loss, AlternationTrainer.partition
-
-    def die_once(self, progress):
+    def begin(self, progress):
         if ranks.rank() == ranks.world_size() - 1:
             with (out / "begun").open("a") as file:
                 file.write(f"{len(self.history) + 1}\n")
             first = os.environ.get("TORCHELASTIC_RESTART_COUNT") == "0"
-            if "--die" in sys.argv and first and len(self.history) == 2:
+            if dies and first and len(self.history) == 2:
                 written = out / "checkpoints" / "partition-0002.safetensors"
                 while not written.exists():  # by the first process, which may be slower
                     time.sleep(0.05)
                 os.kill(os.getpid(), signal.SIGKILL)
         return partition(self, progress)
 
-    AlternationTrainer.partition = die_once
-
-    def loss(self, *args):
-        losses.append(train(self, *args))
-        return losses[-1]
-
-    AlternationTrainer._loss = loss
-    torch.manual_seed(int(os.environ.get("RANK", "0")))  # each begins with centers of its own
-    centers = DecorrelatedCentersLoss(10, 16)
-    # An attempt after a lost connection goes on where that is tested, and else begins anew.
-    attempt = "" if "--die" in sys.argv else os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
-    model = small_model(losses=centers, checkpoint_dir=out / f"checkpoints{attempt}")
-    if "--paper" in sys.argv:
-        options = {"partition_size": 100, "epochs": 1, "epochs_per_partition": 1}
-        model = DeepSSDML.paper(small_network(), 16, **options, random_state=None)
-    if "--norm" in sys.argv:  # each rank has statistics of its own share of a batch
-        model.set_params(backbone=small_network().append(nn.BatchNorm1d(32)), epochs=2)
-    if os.environ.get("RANK") == "1":  # as a module that every process makes for itself
-        with torch.no_grad():
-            model.backbone[0].weight += 1
-    built = []
-    build = device_graph.knn_graph
-
     def counted(*args, **options):
         built.append(1)
         return build(*args, **options)
 
-    device_graph.knn_graph = counted
-    model.fit(X, labels)
-    networks, graphs = ([None] * ranks.world_size() for _ in range(2))
-    if ranks.world_size() > 1:
-        distributed.all_gather_object(networks, digest(model.network_.state_dict()))
-        distributed.all_gather_object(graphs, len(built))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(os.environ.get("RANK", "0")))  # each begins with centers of its own
+        centers = DecorrelatedCentersLoss(10, 16)
+    # An attempt after a lost connection goes on where that is tested, and else begins anew.
+    attempt = "" if dies else os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
+    model = small_model(losses=centers, checkpoint_dir=out / f"checkpoints{attempt}")
+    with (
+        patch.object(training, "average_gradients", keep),
+        patch.object(AlternationTrainer, "_loss", loss),
+        patch.object(AlternationTrainer, "partition", begin),
+        patch.object(input_graph, "knn_graph", counted),
+    ):
+        fit_on_each(model, X, labels)
+    networks, graphs = of_all(digest(model.network_.state_dict())), of_all(len(built))
     if ranks.rank() == 0:
         np.savez(
             out / "result.npz",
@@ -95,9 +94,58 @@ def main(out: Path) -> None:
             networks=networks,
             graphs=graphs,
         )
+
+
+def published() -> dict[str, object]:
+    X, _, labels = small_images()
+    options = {"partition_size": 100, "epochs": 1, "epochs_per_partition": 1}
+    model = DeepSSDML.paper(small_network(), 16, **options, random_state=None)
+    fit_on_each(model, X, labels)
+    networks = of_all(digest(model.network_.state_dict()))
+    return {"networks": networks, "Z": model.transform(X), "stages": list(model.stage_seconds_)}
+
+
+def batch_statistics() -> list[str]:
+    """Networks of each rank, which has the statistics of its own share of a batch."""
+    X, _, labels = small_images()
+    model = small_model(backbone=small_network().append(nn.BatchNorm1d(32)), epochs=2)
+    fit_on_each(model, X, labels)
+    return of_all(digest(model.network_.state_dict()))
+
+
+def fit_on_each(model, X, labels) -> None:
+    """Fit; the modules of the ranks differ, as those that every process makes for itself."""
+    if os.environ.get("RANK") == "1":
+        with torch.no_grad():
+            model.backbone[0].weight += 1
+    model.fit(X, labels)
+
+
+def of_all(value):
+    values = [value] * ranks.world_size()
     if ranks.world_size() > 1:
-        distributed.barrier()  # who leaves first may take the other's connection away
-        distributed.destroy_process_group()
+        distributed.all_gather_object(values, value)
+    return values
+
+
+def steps() -> dict[str, np.ndarray]:
+    """Value and gradients of the first step with each loss."""
+    rows, labels, weights = batch()
+    share, found = ranks.rank_slice(len(rows)), {}
+    for name in LOSSES:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            network = nn.Linear(D, D).double()
+        step = nn.ModuleDict({"network": network, "loss": make(name)})
+        own = step["network"](rows[share]).T.contiguous().T  # NCCL needs contiguous rows
+        embeddings = ranks.gathered(own)
+        known = {"labels": ranks.gathered(labels[share]), "weights": ranks.gathered(weights[share])}
+        loss = step["loss"](embeddings, **known)
+        loss.backward()
+        ranks.average_gradients(step)
+        gradients = [p.grad.flatten() for p in step.parameters()]
+        found[name] = torch.cat([loss.detach()[None], *gradients]).numpy()
+    return found
 
 
 if __name__ == "__main__":

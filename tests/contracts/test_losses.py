@@ -30,8 +30,6 @@ from tests.losses import (
     make,
     same_on_two_threads,
 )
-from tests.ssdml.utils.test_distributed import run
-from tests.two_ranks_losses import steps
 
 ROOT = Path(__file__).parents[2]
 every_loss = pytest.mark.parametrize("name", LOSSES)
@@ -228,7 +226,7 @@ def test_gradient_is_identical_on_two_threads(name):
     z = torch.randn(256, D, generator=torch.Generator().manual_seed(0))
     labels = (torch.arange(128) % C).repeat(2)
     loss = make(name, torch.float32)
-    assert same_on_two_threads(lambda: gradient(loss, z, labels)[1], times=10)
+    assert same_on_two_threads(lambda: gradient(loss, z, labels)[1], times=3)
 
 
 @every_loss
@@ -382,19 +380,6 @@ import ssdml.losses
 assert "torch" not in sys.modules
 import ssdml.deep.trainer  # a fit without losses of one's own
 assert "pytorch_metric_learning" not in sys.modules
-import ssdml.losses.base
-assert "pytorch_metric_learning" in sys.modules
-"""
-
-
-# Two fresh interpreters that import torch: some seconds each.
-def test_import_stays_light():
-    done = subprocess.run([sys.executable, "-c", LIGHT], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
-WITHOUT = """
-import sys
 sys.modules["pytorch_metric_learning"] = None
 from tests.losses import LOSSES, batch, make
 z, labels, weights = batch()
@@ -402,19 +387,10 @@ print(*(make(name)(z, labels, weights=weights).item() for name in LOSSES))
 """
 
 
-def test_values_without_pytorch_metric_learning():
-    command = [sys.executable, "-c", WITHOUT]
+def test_losses_need_no_pytorch_metric_learning():
+    command = [sys.executable, "-c", LIGHT]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     z, labels, weights = batch()
     expected = [make(name)(z, labels, weights=weights).item() for name in LOSSES]
     assert [float(value) for value in done.stdout.split()] == pytest.approx(expected, rel=1e-12)
-
-
-# Two processes that meet: some ten seconds.
-def test_two_ranks_match_one_process(tmp_path):
-    one, two = steps(), run(2, tmp_path / "two", script="tests.two_ranks_losses")
-    assert set(two.files) == set(one) == set(LOSSES)
-    for name in LOSSES:
-        assert np.abs(one[name][1:]).max() > 0
-        np.testing.assert_allclose(two[name], one[name], rtol=1e-9, atol=1e-12)

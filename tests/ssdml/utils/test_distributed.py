@@ -22,37 +22,44 @@ from ssdml.utils.distributed import (
     world_size,
 )
 from tests.deep import small_images, small_model
+from tests.losses import LOSSES
+from tests.two_ranks import fit, steps
 
 ROOT = Path(__file__).parents[3]
 
 
-def run(world_size, out, *options, script="tests.two_ranks"):
-    """Run the script under torchrun, which restarts it if a process dies."""
+def run(out, *options):
+    """Run two processes under torchrun, which restarts them if one dies."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += [f"--nproc-per-node={world_size}", "--max-restarts=5", "-m", script, str(out)]
+    command += ["--nproc-per-node=2", "--max-restarts=5", "-m", "tests.two_ranks", str(out)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     out.mkdir()
     done = subprocess.run(
-        [*command, *options], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
+        [*command, *options], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return np.load(out / "result.npz")
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ranks")
-    return run(1, folder / "one"), run(2, folder / "two")
+def folder(tmp_path_factory):
+    """Folder of the files that two processes write."""
+    return tmp_path_factory.mktemp("ranks") / "two"
 
 
-@pytest.fixture
-def run_of_two(results, tmp_path_factory):
-    """Folder written by the run of two processes."""
-    return next(tmp_path_factory.getbasetemp().glob("ranks*/two"))
+@pytest.fixture(scope="module")
+def two(folder):
+    return run(folder)
 
 
-def test_first_step_matches_one_process(results):
-    one, two = results
+@pytest.fixture(scope="module")
+def one(tmp_path_factory, one_thread):
+    out = tmp_path_factory.mktemp("rank")
+    fit(out)
+    return np.load(out / "result.npz")
+
+
+def test_first_step_matches_one_process(one, two):
     assert two["losses"][0] == pytest.approx(one["losses"][0], rel=1e-6)
     names = [name for name in one.files if name.startswith("arr_")]
     assert len(names) >= 4
@@ -62,54 +69,61 @@ def test_first_step_matches_one_process(results):
         np.testing.assert_allclose(two[name], one[name], rtol=0, atol=1e-5 * largest)
 
 
-def test_whole_fit_matches_one_process(results):
-    one, two = results
+def test_whole_fit_matches_one_process(one, two):
     np.testing.assert_allclose(two["losses"], one["losses"], rtol=0.05)
     assert np.median(np.abs(two["Z"] - one["Z"])) < 0.02
 
 
-def test_training_resumes_after_a_process_dies(results, tmp_path):
-    disturbed = run(2, tmp_path / "disturbed", "--die")
+def test_training_resumes_after_a_process_dies(two, tmp_path):
+    disturbed = run(tmp_path / "disturbed", "--die")
     begun = (tmp_path / "disturbed" / "begun").read_text().split()
     assert begun[:4] == ["1", "2", "3", "3"]  # it dies at the start of the third
     assert set(begun[4:]) <= {"3"}  # a lost connection may restart it once more
     assert disturbed["stages"].tolist()[-1] == "end"
-    np.testing.assert_array_equal(disturbed["Z"], results[1]["Z"])
+    np.testing.assert_array_equal(disturbed["Z"], two["Z"])
 
 
-def test_one_process_resumes_a_run_of_two(results, run_of_two, tmp_path):
+def test_one_process_resumes_a_run_of_two(two, folder, tmp_path):
     X, _, labels = small_images()
-    *_, checkpoints = sorted(run_of_two.glob("checkpoints*"))  # of the attempt that came through
-    folder = shutil.copytree(checkpoints, tmp_path / "checkpoints")
-    (folder / "partition-0003.safetensors").unlink()
+    *_, checkpoints = sorted(folder.glob("checkpoints*"))  # of the attempt that came through
+    resumed = shutil.copytree(checkpoints, tmp_path / "checkpoints")
+    (resumed / "partition-0003.safetensors").unlink()
     with torch.random.fork_rng():
         torch.manual_seed(0)  # the centers of the first process
         centers = DecorrelatedCentersLoss(10, 16)
-    model = small_model(losses=centers, checkpoint_dir=folder).fit(X, labels)
+    model = small_model(losses=centers, checkpoint_dir=resumed).fit(X, labels)
     assert list(model.stage_seconds_) == ["input", "partition 3", "end"]
     # Sums of two halves round differently; forty steps amplify it.
-    assert np.median(np.abs(model.transform(X) - results[1]["Z"])) < 1e-3
+    assert np.median(np.abs(model.transform(X) - two["Z"])) < 1e-3
 
 
-def test_published_alternation_keeps_ranks_in_sync(tmp_path):
-    done = run(2, tmp_path / "paper", "--paper")
+def test_published_alternation_keeps_ranks_in_sync(two, folder):
+    done = np.load(folder / "paper.npz")
     assert done["stages"].tolist() == ["input", "partition 1", "end"]
     assert np.isfinite(done["Z"]).all()
-    one, other = done["networks"]
-    assert one == other
+    rank_0, rank_1 = done["networks"]
+    assert rank_0 == rank_1
 
 
-def test_batch_statistics_are_broadcast(tmp_path):
-    one, other = run(2, tmp_path / "norm", "--norm")["networks"]
-    assert one == other
+def test_batch_statistics_are_broadcast(two, folder):
+    rank_0, rank_1 = np.load(folder / "norm.npz")["networks"]
+    assert rank_0 == rank_1
 
 
-def test_only_the_first_rank_builds_graphs(results):
-    one, other = results[1]["networks"]
-    assert one == other
-    built, built_by_the_other = results[1]["graphs"]
+def test_only_the_first_rank_builds_graphs(two):
+    rank_0, rank_1 = two["networks"]
+    assert rank_0 == rank_1
+    built, built_by_the_other = two["graphs"]
     assert built == 1 + 2 + 1  # of the input, of two later partitions, in the end
     assert built_by_the_other == 0
+
+
+def test_steps_with_each_loss_match_one_process(two, folder):
+    of_one, of_two = steps(), np.load(folder / "losses.npz")
+    assert set(of_two.files) == set(of_one) == set(LOSSES)
+    for name in LOSSES:
+        assert np.abs(of_one[name][1:]).max() > 0
+        np.testing.assert_allclose(of_two[name], of_one[name], rtol=1e-9, atol=1e-12)
 
 
 def test_functions_without_a_process_group():
