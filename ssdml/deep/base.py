@@ -29,7 +29,7 @@ from ssdml.networks.training import embed_samples
 from ssdml.utils.distributed import from_first_rank, init_process_group, rank
 from ssdml.utils.files import check_memory
 from ssdml.utils.labels import likeliest
-from ssdml.utils.persistence import check_arrays, load_state, restoring, save_state
+from ssdml.utils.persistence import Refusal, check_arrays, load_state, restoring, save_state
 from ssdml.utils.progress import CallbackSupportMixin, Stages, with_callbacks
 from ssdml.utils.torch_tools import find_device, memory_hints
 from ssdml.utils.typing import Array, Indices
@@ -361,8 +361,11 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
                 f"{cls.__name__}.load: backbone must be a module like the fitted one; got None, "
                 f"and {folder} names no backbone."
             )
-        with restoring(folder, cls.__name__, config):
-            return cls._restored(config, arrays, backbone)
+        try:
+            with restoring(folder, cls.__name__, config):
+                return cls._restored(config, arrays, backbone)
+        except Refusal as error:
+            raise ValueError(f"{cls.__name__}.load: {folder}: {error}") from error
 
     @classmethod
     def _restored(cls, config: dict[str, Any], arrays: dict[str, Array], backbone: Any) -> Self:

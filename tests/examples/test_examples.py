@@ -5,9 +5,9 @@ from __future__ import annotations
 import doctest
 import importlib
 import re
-import subprocess
 import sys
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -181,23 +181,16 @@ def test_torch_loop_learns_from_propagated_labels(example):
     assert float(recall) > 95
 
 
-TWO_STEPS_WITHOUT = """
-import runpy, sys
-from itertools import islice
-sys.modules["pytorch_metric_learning"] = None
-from ssdml.networks import sampling
-batches = sampling.balanced_batches
-sampling.balanced_batches = lambda *given, **options: islice(batches(*given, **options), 2)
-runpy.run_path(sys.argv[1], run_name="__main__")
-"""
+def test_torch_loop_runs_without_pytorch_metric_learning(example, monkeypatch):
+    """Two steps; `tests/contracts/test_losses.py` imports our losses without it."""
+    from ssdml.networks import sampling
 
-
-# Seconds: a fresh interpreter, since this one has imported the losses already.
-def test_torch_loop_runs_without_pytorch_metric_learning():
-    command = [sys.executable, "-c", TWO_STEPS_WITHOUT, str(EXAMPLES / "torch_loop.py")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert re.findall(r"^(\w+): NMI ", done.stdout, re.MULTILINE) == ["input", "network"]
+    batches = sampling.balanced_batches
+    two = lambda *given, **options: islice(batches(*given, **options), 2)  # noqa: E731
+    monkeypatch.setattr(sampling, "balanced_batches", two)
+    monkeypatch.setitem(sys.modules, "pytorch_metric_learning", None)
+    shown = example("torch_loop.py")
+    assert re.findall(r"^(\w+): NMI ", shown, re.MULTILINE) == ["input", "network"]
 
 
 def test_compare_losses_runs_without_pytorch_metric_learning(example, tmp_path, monkeypatch):

@@ -110,25 +110,30 @@ def toy_photographs(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("number", "name", "lines"),
+    ("number", "name", "seeds", "lines"),
     [
-        (2, "cub", ["initial", "deep-lrml", "deep-ssdml-paper", "deep-ssdml"]),
-        (2, "cars", ["initial", "deep-ssdml-paper"]),
-        (2, "sop", ["initial", "deep-ssdml-paper"]),
-        (2, "inshop", ["initial", "deep-ssdml-paper"]),
-        (3, "cub", ["deep-exemplar", "deep-rotnet", "deep-nce", "deep-deepcluster", "deep-suml"]),
-        (3, "cars", ["deep-nce"]),
-        (5, "cub", ["deep-angular"]),
+        (2, "cub", 2, ["initial", "deep-lrml", "deep-ssdml-paper", "deep-ssdml"]),
+        (2, "cars", 1, ["initial", "deep-ssdml-paper"]),
+        (2, "sop", 1, ["initial", "deep-ssdml-paper"]),
+        (2, "inshop", 1, ["initial", "deep-ssdml-paper"]),
+        (
+            3,
+            "cub",
+            1,
+            ["deep-exemplar", "deep-rotnet", "deep-nce", "deep-deepcluster", "deep-suml"],
+        ),
+        (3, "cars", 1, ["deep-nce"]),
+        (5, "cub", 1, ["deep-angular"]),
     ],
 )
 def test_tables_run_on_every_photograph_dataset(
-    example, tmp_path, toy_photographs, number, name, lines
+    example, tmp_path, toy_photographs, number, name, seeds, lines
 ):
     WRITERS[name](tmp_path)
     files = ["--weights", toy_photographs, "--out", tmp_path / "out"]
-    shown = example(f"reproduce_table{number}.py", name, "--seeds", 2, *files, "--only", *lines)
+    shown = example(f"reproduce_table{number}.py", name, "--seeds", seeds, *files, "--only", *lines)
     table = read_table(shown)
-    assert table.title == f"{name}, 5 labels per class, 2 seeds"
+    assert table.title == f"{name}, 5 labels per class, {seeds} seed{'s' * (seeds > 1)}"
     recalls = {"sop": "1 10 100 1000", "inshop": "1 10 20 30 40 50"}.get(name, "1 2 4 8")
     n_scores = 1 + len(recalls.split())
     assert table.heads[:n_scores] == ["NMI", *(f"R@{k}" for k in recalls.split())]

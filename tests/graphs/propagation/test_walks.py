@@ -17,21 +17,21 @@ from ssdml.graphs.propagation.walks import walk_entries
 
 
 def random_graph(rng):
-    return knn_graph(rng.standard_normal((240, 5)), 7)
+    return knn_graph(rng.standard_normal((120, 5)), 7)
 
 
 def clustered_graph(rng):
     centers = 6 * rng.standard_normal((9, 4))
-    return knn_graph(np.repeat(centers, 30, axis=0) + rng.standard_normal((270, 4)), 8)
+    return knn_graph(np.repeat(centers, 15, axis=0) + rng.standard_normal((135, 4)), 8)
 
 
 def chain(rng):
-    return knn_graph(np.arange(200.0)[:, None], 2)
+    return knn_graph(np.arange(100.0)[:, None], 2)
 
 
 def star(rng):
     """Each leaf has edges to the center and the next leaf; the center has edges to two leaves."""
-    n = 150
+    n = 75
     indices = np.stack([np.zeros(n, int), np.roll(np.arange(n), -1)], axis=1)
     indices[0] = [1, 2]
     indices[-1] = [0, 1]
@@ -39,13 +39,13 @@ def star(rng):
 
 
 def disconnected(rng):
-    apart = np.repeat(100 * np.arange(4.0), 40)[:, None] * np.ones(3)
-    return knn_graph(apart + rng.standard_normal((160, 3)), 5)
+    apart = np.repeat(100 * np.arange(4.0), 20)[:, None] * np.ones(3)
+    return knn_graph(apart + rng.standard_normal((80, 3)), 5)
 
 
 def duplicates(rng):
     """Cliques of duplicates and other rows."""
-    return knn_graph(np.r_[np.zeros((60, 2)), np.ones((30, 2)), rng.standard_normal((60, 2))], 6)
+    return knn_graph(np.r_[np.zeros((30, 2)), np.ones((15, 2)), rng.standard_normal((30, 2))], 6)
 
 
 GRAPHS = [random_graph, clustered_graph, chain, star, disconnected, duplicates]
@@ -173,7 +173,7 @@ def test_bounds_are_not_idle(rng):
 
 def test_any_pattern_is_served(rng):
     graph = random_graph(rng)
-    pattern = sparse.csr_array(rng.random((240, 240)) < 0.02)
+    pattern = sparse.csr_array(rng.random((120, 120)) < 0.02)
     result = walk_entries(transition_matrix(graph), 0.9, pattern, tol=1e-8)
     np.testing.assert_allclose(result.values, dense_entries(graph, 0.9, pattern), atol=1e-8)
 

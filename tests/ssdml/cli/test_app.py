@@ -205,7 +205,7 @@ def test_ctrl_c_names_what_is_kept(run, data, tmp_path, monkeypatch):
 )
 def test_signal_ends_with_its_status(data, tmp_path, number, status, word):
     command = [sys.executable, "-c", "from ssdml.cli.app import main; main()", "compare"]
-    command += ["--dataset", data, "--methods", "input", "--seeds", "200", "--out", tmp_path / "o"]
+    command += ["--dataset", data, "--methods", "input", "--seeds", "60", "--out", tmp_path / "o"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         results = tmp_path / "o" / "results.jsonl"
         while not (results.exists() and results.stat().st_size):

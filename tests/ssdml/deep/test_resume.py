@@ -310,7 +310,7 @@ class TestSaveAndLoad:
             ValueError, match="backbone must be a module like the fitted one; got None"
         ):
             DeepSSDML.load(tmp_path / "model")
-        with pytest.raises(ValueError, match="backbone must be like the fitted one"):
+        with pytest.raises(ValueError, match=r"load: .*: backbone must be like the fitted one"):
             DeepSSDML.load(tmp_path / "model", backbone=nn.Linear(64, 32))
 
 
