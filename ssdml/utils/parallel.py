@@ -48,7 +48,8 @@ class Threads:
 
     def each(self, function: Callable[[S], T], items: Iterable[S]) -> list[T]:
         """Return the results of the items, in order."""
-        return list(self._map(function, items))
+        items = list(items)
+        return list((self._map if len(items) > 1 else map)(function, items))
 
     def sum(self, function: Callable[[slice], Array], n_rows: int) -> Array:
         """Sum the results, in order."""
@@ -120,8 +121,12 @@ SERIAL = Threads()
 @contextmanager
 def threads(n_threads: int) -> Iterator[Threads]:
     """Provide threads with serial BLAS in each."""
-    with one_blas_thread(), ThreadPoolExecutor(n_threads) as pool:
-        yield Threads(pool)
+    with one_blas_thread():
+        if n_threads == 1:
+            yield SERIAL
+            return
+        with ThreadPoolExecutor(n_threads) as pool:
+            yield Threads(pool)
 
 
 class SharedSetting:

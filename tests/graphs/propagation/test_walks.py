@@ -22,7 +22,7 @@ def random_graph(rng):
 
 def clustered_graph(rng):
     centers = 6 * rng.standard_normal((9, 4))
-    return knn_graph(np.repeat(centers, 15, axis=0) + rng.standard_normal((135, 4)), 8)
+    return knn_graph(np.repeat(centers, 30, axis=0) + rng.standard_normal((270, 4)), 8)
 
 
 def chain(rng):

@@ -18,6 +18,11 @@ def own_cache(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("ssdml.experiments.labeling.kept.data_folders", lambda data_dir: [cache])
 
 
+@pytest.fixture(autouse=True)
+def short_fits(few_triplets):
+    """Learn the metric from few triplets."""
+
+
 @pytest.fixture
 def run():
     """Calls the command line in this process."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from functools import partial
 
@@ -16,6 +17,8 @@ from sklearn.datasets import make_blobs
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 
 from ssdml import SSDML
+
+pytestmark = pytest.mark.usefixtures("few_triplets")
 
 MODELS = [SSDML(), SSDML(propagation="one-sided", mining="neighborhood"), SSDML.paper()]
 
@@ -43,6 +46,15 @@ def blobs():
     return X, y
 
 
+@pytest.fixture(scope="module")
+def plain():
+    """The default, fitted; tests do not change it."""
+    X, y = blobs()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ssdml.metric.alternation.N_TRIPLETS", 5000)
+        return SSDML(random_state=0).fit(X, np.where(np.arange(90) < 24, y, -1))
+
+
 def check_finite_everywhere(model, X):
     """Embedding, matrix and predictions are finite."""
     assert np.isfinite(model.transform(X)).all()
@@ -52,8 +64,8 @@ def check_finite_everywhere(model, X):
     np.testing.assert_allclose(proba.sum(axis=1), 1, rtol=1e-6)
 
 
-def test_finite_check_can_fail(X, y):
-    fitted = SSDML(random_state=0).fit(X, y)
+def test_finite_check_can_fail(X, plain):
+    fitted = copy.copy(plain)
     fitted.components_ = np.full((4, 4), np.nan)
     with pytest.raises((AssertionError, ValueError)):
         check_finite_everywhere(fitted, X)
@@ -74,8 +86,8 @@ def test_finite_check_can_fail(X, y):
     ],
     ids="tensor series frame polars pyarrow unmasked".split(),
 )
-def test_rows_of_any_container_are_read(X, y, convert):
-    plain, model = SSDML(random_state=0).fit(X, y), SSDML(random_state=0).fit(convert(X), y)
+def test_rows_of_any_container_are_read(X, y, plain, convert):
+    model = SSDML(random_state=0).fit(convert(X), y)
     np.testing.assert_array_equal(model.transform(convert(X)), plain.transform(X))
     assert model.score(convert(X), y) == plain.score(X, y)
 
@@ -87,13 +99,13 @@ def test_half_precision_tensors_are_read(X, y):
     np.testing.assert_array_equal(model.transform(rows), plain.transform(rows.float().numpy()))
 
 
-def test_masked_entry_is_named(X, y):
+def test_masked_entry_is_named(X, y, plain):
     rows = np.ma.masked_array(X, X == X[3, 2])
     message = "SSDML: X must not have masked entries; got one at row 3, column 2. Impute"
     with pytest.raises(ValueError, match=message):
         SSDML().fit(rows, y)
     with pytest.raises(ValueError, match=message):
-        SSDML(random_state=0).fit(X, y).predict(rows)
+        plain.predict(rows)
 
 
 @pytest.mark.parametrize("wrong", [[1.0], None, [[1.0]]])
@@ -115,14 +127,14 @@ def test_vectors_beside_numbers_are_named(X, y):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_nonfinite_entry_is_named(X, y, value):
+def test_nonfinite_entry_is_named(X, y, plain, value):
     bad = X.copy()
     bad[3, 2] = value
     message = f"SSDML: X must be finite; got {value} at row 3, column 2. Impute"
     with pytest.raises(ValueError, match=message):
         SSDML().fit(bad, y)
     with pytest.raises(ValueError, match=message):
-        SSDML(random_state=0).fit(X, y).transform(bad)
+        plain.transform(bad)
 
 
 @pytest.mark.parametrize(
@@ -146,9 +158,9 @@ def test_invalid_rows_raise(rows, error, message):
         SSDML().fit(rows, np.zeros(rows.shape[0], dtype=int))
 
 
-def test_new_rows_of_another_width_raise(X, y):
+def test_new_rows_of_another_width_raise(X, plain):
     with pytest.raises(ValueError, match="X has 3 features, but SSDML is expecting 4 features"):
-        SSDML(random_state=0).fit(X, y).transform(X[:, :3])
+        plain.transform(X[:, :3])
 
 
 def test_too_many_components_raise(X, y):
@@ -184,9 +196,9 @@ def test_invalid_labels_raise(X, labels, error, message):
         SSDML().fit(X, labels)
 
 
-def test_score_needs_labels(X, y):
+def test_score_needs_labels(X, plain):
     with pytest.raises(ValueError, match=r"SSDML.score: y must contain labels .*Score rows with"):
-        SSDML(random_state=0).fit(X, y).score(X, np.full(90, -1))
+        plain.score(X, np.full(90, -1))
 
 
 # Few, unusual or unreachable labels
@@ -252,8 +264,8 @@ NAMES = np.array(["ash", "birch", "cedar", ""])  # the last for -1
     ],
     ids="array None NaN pandas polars masked bytes".split(),
 )
-def test_names_of_any_container_come_back(X, y, convert):
-    plain, named = (SSDML(random_state=0).fit(X, part) for part in (y, convert(NAMES[y])))
+def test_names_of_any_container_come_back(X, y, plain, convert):
+    named = SSDML(random_state=0).fit(X, convert(NAMES[y]))
     assert named.classes_.tolist() == ["ash", "birch", "cedar"]
     np.testing.assert_array_equal(named.transform(X), plain.transform(X))
     np.testing.assert_array_equal(named.transduction_, NAMES[plain.transduction_])
@@ -283,16 +295,16 @@ def test_refit_forgets_the_names(X, y):
 
 
 @pytest.mark.parametrize("kind", [float, object, np.int8], ids=str)
-def test_integers_of_any_dtype_are_labels(X, y, kind):
-    plain, other = (SSDML(random_state=0).fit(X, labels) for labels in (y, y.astype(kind)))
+def test_integers_of_any_dtype_are_labels(X, y, plain, kind):
+    other = SSDML(random_state=0).fit(X, y.astype(kind))
     np.testing.assert_array_equal(other.transform(X), plain.transform(X))
     assert other.classes_.dtype == np.int64
     assert plain.score(X, y.astype(kind)) == plain.score(X, y)
 
 
 @pytest.mark.parametrize("method", ["fit", "score"])
-def test_column_of_labels_warns(X, y, method):
-    model = SSDML(random_state=0).fit(X, y)
+def test_column_of_labels_warns(X, y, plain, method):
+    model = copy.copy(plain)
     with pytest.warns(DataConversionWarning, match="column-vector y was passed"):
         getattr(model, method)(X, y[:, None])
 
@@ -446,11 +458,11 @@ def test_read_only_arrays_are_not_modified(model, X, y):
         "ssdml.metric.estimator.embed",  # the last step, when the components are known
     ],
 )
-def test_interrupted_fit_is_not_fitted(X, y, monkeypatch, kernel):
+def test_interrupted_fit_is_not_fitted(X, y, plain, monkeypatch, kernel):
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
-    model = SSDML(random_state=0).fit(X, y)
+    model = copy.copy(plain)
     with monkeypatch.context() as patch:
         patch.setattr(kernel, interrupt)
         with pytest.raises(KeyboardInterrupt):
