@@ -21,11 +21,13 @@ da = pytest.importorskip("dask.array")
 pytestmark = pytest.mark.usefixtures("small_partitions")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def expected(overlapping):
     """The fit on the synchronous scheduler."""
     X, labels, _ = overlapping
-    with dask.config.set(scheduler="synchronous"):
+    with pytest.MonkeyPatch.context() as patch, dask.config.set(scheduler="synchronous"):
+        patch.setattr(out_of_core, "N_TRIPLETS", 5000)  # as `small_partitions`
+        patch.setattr(out_of_core, "PARTITION_ROWS", 200)
         return SSDML(random_state=0).fit(in_chunks(X), labels)
 
 
