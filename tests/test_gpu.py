@@ -15,14 +15,13 @@ def read(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-# 20 s: torch is started once more for the tests, and WRN-28-2 takes some steps.
+# 15 s: WRN-28-2 takes some steps, and torchrun starts torch again.
 def test_a_dry_run_measures_everything_on_the_cpu(tmp_path, capsys):
     arguments = ["--toy", "--device", "cpu", "--out", str(tmp_path)]
     assert main(arguments) == 0, capsys.readouterr().out
     checks, cifar = read(tmp_path / "checks.jsonl"), read(tmp_path / "cifar10.jsonl")
     assert {row["status"] for row in checks + cifar} == {"ok"}
     by_name = {row["name"]: row for row in checks}
-    assert by_name["tests"]["passed"] == 1
     assert by_name["affinities"]["bound"] <= 1e-4
     assert by_name["neighbors, 500"]["rows_unlike_brute_force"] == 0
     for kind in ("default", "deterministic"):
