@@ -182,7 +182,7 @@ def itml(
     return Prior(symmetrize(M), n_iter, moved <= tol * size)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def _project(
     M: Any, rows: Any, signs: Any, bounds: Any, multipliers: Any, slack: float
 ) -> None:  # pragma: no cover

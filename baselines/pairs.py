@@ -132,7 +132,7 @@ def squares_under(M: Floats, rows: Floats, ends: Array) -> Floats:
     return squares
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def _products(rows: Any, images: Any, ends: Any, out: Any) -> None:  # pragma: no cover
     """Multiply the differences of rows and of their images."""
     for pair in range(len(ends)):

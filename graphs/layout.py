@@ -128,7 +128,7 @@ def descend(
     return points
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def attraction(points: Array, starts: Ints, columns: Ints, weights: Array) -> Array:
     """Sum ``w_ij (y_i - y_j) / (1 + |y_i - y_j|²)`` over the edges of each row; (2, n)."""
     forces = np.empty_like(points)

@@ -276,7 +276,7 @@ def _csr(matrix: sparse.csr_array) -> tuple[Any, ...]:
     return matrix.indptr.astype(np.uint64), columns, matrix.data
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def walk_pairs(
     sources: Any,
     n_far: int,
@@ -353,7 +353,7 @@ def walk_pairs(
             here[seen[position]] = 0
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def walk_squares(sources: Any, n_steps: int, step: Any, weights: Any, squares: Any) -> None:
     """Write the weighted sum of squares of each source's masses after ``n_steps``."""
     here, there, seen, found, stamps = _buffers(step)
@@ -369,7 +369,7 @@ def walk_squares(sources: Any, n_steps: int, step: Any, weights: Any, squares: A
             here[seen[position]] = 0
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def _buffers(step: Any) -> Any:
     """Allocate masses before and after a step, their rows, and the last step to meet each row."""
     n, dtype = len(step[0]) - 1, step[2].dtype
@@ -377,7 +377,7 @@ def _buffers(step: Any) -> Any:
     return np.zeros(n, dtype), np.zeros(n, dtype), rows[0], rows[1], np.zeros(n, np.int64)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def _move_on(
     step: Any, here: Any, there: Any, seen: Any, n_seen: int, found: Any, stamps: Any, stamp: int
 ) -> int:
@@ -400,7 +400,7 @@ def _move_on(
     return n_found
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def _mass_met(step: Any, masses: Any, row: int, n_steps: int) -> float:
     """Sum the masses that a walk from a row meets in fewer than ``n_steps`` steps."""
     pointers, columns, moves = step
@@ -414,7 +414,7 @@ def _mass_met(step: Any, masses: Any, row: int, n_steps: int) -> float:
     return total
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def _weighted_square(masses: Any, seen: Any, n_seen: int, weights: Any) -> float:
     total = 0.0
     for position in range(n_seen):
