@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from scipy import sparse
-from threadpoolctl import OpenBLASController, threadpool_limits
+from threadpoolctl import OpenBLASController, ThreadpoolController, threadpool_limits
 
 from ssdml.utils.typing import Array
 
@@ -178,9 +178,29 @@ class SharedSetting:
         self._lock, self._n_users = Lock(), 0
 
 
+class LoadedLibraries:
+    """threadpoolctl's controller, which searches for libraries anew after an import only.
+
+    A search takes some milliseconds, as long as the prediction of a few samples.
+    """
+
+    def __init__(self) -> None:
+        self._found: tuple[int, ThreadpoolController] | None = None
+
+    def __call__(self) -> ThreadpoolController:
+        """Return the controller of all libraries that are loaded."""
+        n_modules = len(sys.modules)
+        if self._found is None or self._found[0] != n_modules:
+            self._found = n_modules, ThreadpoolController()
+        return self._found[1]
+
+
+loaded_libraries = LoadedLibraries()
+
+
 def _limit_blas() -> Callable[[], None]:
     release_openblas()
-    limits = threadpool_limits(1, "blas")
+    limits = loaded_libraries().limit(limits=1, user_api="blas")
 
     def restore() -> None:
         release_openblas()

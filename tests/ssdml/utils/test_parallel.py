@@ -16,7 +16,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from ssdml.graphs import knn_graph
-from ssdml.utils.parallel import SharedSetting, count_threads, row_blocks, threads
+from ssdml.utils.parallel import LoadedLibraries, SharedSetting, count_threads, row_blocks, threads
 
 
 @pytest.mark.parametrize("step", [0, 1, 2, 5, 6])
@@ -93,6 +93,18 @@ def test_blas_limit_ends_with_living_threads():
             assert shared_blas_threads() <= {3}
         with threadpool_limits(2, "blas"):
             assert shared_blas_threads() <= {2}
+
+
+def test_libraries_are_searched_again_after_an_import(monkeypatch):
+    searches = []
+    monkeypatch.setattr("ssdml.utils.parallel.ThreadpoolController", lambda: searches.append(1))
+    libraries = LoadedLibraries()
+    libraries()
+    libraries()
+    assert len(searches) == 1
+    monkeypatch.setitem(sys.modules, "a_module_with_its_own_blas", sys)
+    libraries()
+    assert len(searches) == 2
 
 
 def counted(events):
