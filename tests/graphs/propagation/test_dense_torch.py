@@ -90,9 +90,9 @@ def test_factors_are_double_if_ill_conditioned(rng, device, monkeypatch):
 
 def test_right_hand_sides_are_not_written(rng, device, monkeypatch):
     transition = transition_matrix(random_graph(rng))
-    targets = rng.uniform(-1, 1, (240, 9))
+    targets = rng.uniform(-1, 1, (120, 9))
     targets.flags.writeable = False
-    monkeypatch.setattr(_torch_dense, "BLOCK_ENTRIES", 240 * 4)
+    monkeypatch.setattr(_torch_dense, "BLOCK_ENTRIES", 120 * 4)
     values, errors = TorchInverse(transition, 0.99, device).solve(targets, tol=1e-9)
     true_errors = np.abs(values - diffusion(transition, 0.99) @ targets).max(axis=0)
     assert (true_errors <= errors).all()
@@ -107,9 +107,9 @@ def test_at_most_one_block_is_solved(rng, device, monkeypatch):
         "_refined",
         lambda self, given, tol: (widths.append(given.shape[1]), refined(self, given, tol))[1],
     )
-    monkeypatch.setattr(_torch_dense, "BLOCK_ENTRIES", 240 * 100)
+    monkeypatch.setattr(_torch_dense, "BLOCK_ENTRIES", 120 * 50)
     entries(random_graph(rng), 0.9, device, 1e-4)
-    assert widths == [100, 100, 40]
+    assert widths == [50, 50, 20]
 
 
 def test_too_many_rows_for_device_are_refused(rng, monkeypatch):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import pytest
 
 from ssdml.utils.torch_tools import one_thread
 from tests.deep import N_TRIPLETS, small_images, small_model
 
 
-@pytest.fixture(scope="package", autouse=True)
-def few_triplets():
+@contextmanager
+def few():
     """Learn L from fewer triplets, in half of the time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ssdml.deep.alternation.N_TRIPLETS", N_TRIPLETS)
@@ -17,8 +19,10 @@ def few_triplets():
 
 
 @pytest.fixture(scope="module", autouse=True)
-def small_batches(one_thread):
-    """Use one thread in all tests of the folder."""
+def small_fits(one_thread):
+    """Use one thread and few triplets in all tests of the folder."""
+    with few():
+        yield
 
 
 @pytest.fixture(scope="package")
@@ -29,7 +33,7 @@ def digits():
 
 
 @pytest.fixture(scope="package")
-def fitted(digits, few_triplets):
+def fitted(digits):
     X, _, labels = digits
-    with one_thread():  # made before the module's fixture holds
+    with one_thread(), few():  # made before the module's fixture holds
         return small_model().fit(X, labels)
