@@ -53,18 +53,22 @@ def read_table(path: Path, *, encoding: str | None = None) -> Table:
     Raises
     ------
     ValueError
-        If the file is damaged, or holds no rows.
+        If the file is damaged, or holds no rows or no columns.
     ImportError
         If a package that reads the format is missing.
     """
     suffix = table_suffix(path)
     if suffix in EXCEL:
-        return read_excel(path)
-    if suffix in BINARY:
-        return read_arrow(path)
-    if suffix == ".json" or suffix in LINES_OF_JSON:
-        return read_json(path, by_line=suffix in LINES_OF_JSON, encoding=encoding)
-    return read_delimited(path, encoding=encoding)
+        table = read_excel(path)
+    elif suffix in BINARY:
+        table = read_arrow(path)
+    elif suffix == ".json" or suffix in LINES_OF_JSON:
+        table = read_json(path, by_line=suffix in LINES_OF_JSON, encoding=encoding)
+    else:
+        table = read_delimited(path, encoding=encoding)
+    if not table.columns.num_columns:
+        raise ValueError(f"{path}: must have columns; got none.")
+    return table
 
 
 def read_json(path: Path, *, by_line: bool, encoding: str | None = None) -> Table:

@@ -113,6 +113,8 @@ def test_values_of_two_types_become_text_unless_they_merge(tmp_path):
         ("t.jsonl", '{"a": 1}\n\n{"a":\n', r"t\.jsonl, line 3: must be JSON"),
         ("t.jsonl", '{"a": 1}\n[1]\n', r"line 2: must be an object of columns and values; got"),
         ("t.jsonl", "\n", "must contain rows; got none"),
+        ("t.jsonl", "{}\n{}\n", r"t\.jsonl: must have columns; got none"),
+        ("t.json", "[{}, {}]", r"t\.json: must have columns; got none"),
         ("t.json", '{"a":\n 1', r"t\.json, line 2: must be JSON"),
         ("t.json", "[" * 10_000, r"must be JSON"),
         ("t.json", "7", "must be a list of objects, or an object of columns of one length"),
@@ -153,6 +155,15 @@ def test_tables_without_rows_raise(tmp_path, name):
     path, empty = tmp_path / name, FRAME.iloc[:0]
     empty.to_excel(path, index=False) if name == "t.xlsx" else empty.to_parquet(path)
     with pytest.raises(ValueError, match=r"must contain rows; got (none|a header alone)"):
+        read_table(path)
+
+
+def test_arrow_without_columns_raises(tmp_path):
+    path = tmp_path / "t.arrow"
+    batch = pa.record_batch({"a": [1, 2]}).select([])  # of two rows
+    with pa.ipc.new_stream(path, batch.schema) as stream:
+        stream.write_batch(batch)
+    with pytest.raises(ValueError, match=r"t\.arrow: must have columns; got none"):
         read_table(path)
 
 
