@@ -33,6 +33,7 @@ GAIN = 0.003  # share of the misses that more effort must find, or it is given u
 CODE_BITS = 4  # per coordinate: faiss compares 32 such codes by one instruction
 ROWS_PER_CENTER = 64  # rows that the centers of the lists are learned on
 FEWEST_PROBES, MORE_EFFORT = 4, 1.25
+HALVINGS = 2  # of the last step, each as long as the search for SAMPLE rows
 HNSW_LINKS, HNSW_BREADTH = 16, 64
 
 
@@ -153,25 +154,46 @@ class Tuned:
 
 def tune(searcher: Searcher, index: Index, sample: Sample) -> Tuned:
     """Find the least effort that reaches the target recall, or else the best."""
-    n, count = len(searcher.rows), sample.n_neighbors + 1
-    widths = [min(n, factor * count + SLACK) for factor in index.widths]
+    count = sample.n_neighbors + 1
+    widths = [min(len(searcher.rows), factor * count + SLACK) for factor in index.widths]
     queries = searcher.rows[sample.rows]
     targets = searcher.space.searchable(queries, np.float32)
-    best = Tuned(-1.0, index, 0, 0)
-    for effort in index.efforts:
+
+    def measured(effort: int) -> Tuned:
         index.exert(effort)
         with faiss_threads(1):  # so that the choice does not depend on their number
             candidates = index.search(targets, widths[-1])[1]
-        away = searcher.distances_to(queries, candidates)
-        before = best.recall
-        recalls = sample.recalls_within(candidates, away, widths)
-        for width, recall in zip(widths, recalls, strict=True):
-            best = max(best, Tuned(recall, index, effort, width), key=lambda tuned: tuned.recall)
-            if recall >= TARGET_RECALL:
-                return best
-        if 1 - best.recall > (1 - GAIN) * (1 - before):
+        recalls = sample.recalls_within(
+            candidates, searcher.distances_to(queries, candidates), widths
+        )
+        enough = int(np.searchsorted(recalls, TARGET_RECALL))  # more candidates find no fewer
+        place = min(enough, int(np.argmax(recalls)))
+        return Tuned(recalls[place], index, effort, widths[place])
+
+    best, below = Tuned(-1.0, index, 0, 0), 0
+    for effort in index.efforts:
+        found = measured(effort)
+        if found.recall >= TARGET_RECALL:
+            return _least(measured, below, found)
+        missed, below = 1 - best.recall, effort
+        best = max(best, found, key=lambda tuned: tuned.recall)
+        if 1 - best.recall > (1 - GAIN) * missed:
             break
     return best
+
+
+def _least(measured: Callable[[int], Tuned], below: int, enough: Tuned) -> Tuned:
+    """Halve the interval between an effort that is too small and one that is enough."""
+    for _ in range(HALVINGS):
+        middle = (below + enough.effort) // 2
+        if middle == below:
+            break
+        tuned = measured(middle)
+        if tuned.recall >= TARGET_RECALL:
+            enough = tuned
+        else:
+            below = middle
+    return enough
 
 
 def best_index(searcher: Searcher, method: str, sample: Sample, seed: int) -> Tuned:

@@ -67,12 +67,13 @@ class Classes(NamedTuple):
             return self.evidence.on(Diffusion(edges, pool), beside=before, farther=FARTHER)
 
 
-def learn_classes(forms: list[Form], labels: Ints, *, n_jobs: int | None) -> Classes:
-    """Learn the evidence of a pool of classifiers."""
+def learn_classes(forms: list[Form], labels: Ints, *, n_jobs: int | None) -> tuple[Classes, Array]:
+    """Learn the evidence of a pool of classifiers; return it and the distributions (n, C)."""
     with threads(count_threads(n_jobs)) as pool:
         diffusions = [Diffusion(adjacency(form.graph), pool) for form in forms]
         evidence = learn_evidence(forms, labels, diffusions)
-    return Classes(forms[evidence.form], evidence)
+        distributions = evidence.on(diffusions[evidence.form])
+    return Classes(forms[evidence.form], evidence), distributions
 
 
 def update_classes(

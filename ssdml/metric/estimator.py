@@ -640,8 +640,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
                 X, n_neighbors, labels=labels, rng=rng, n_jobs=self.n_jobs, progress=show
             )
         with stages("classes"):
-            classes = learn_classes(forms, labels, n_jobs=self.n_jobs)
-            first = classes.distributions(self.n_jobs)
+            classes, first = learn_classes(forms, labels, n_jobs=self.n_jobs)
         self._kept = Kept(X, forms, None, kept_pool(classes, first, forms, labels))
         return classes, first
 

@@ -343,8 +343,7 @@ def _partition_state(
         distributions = propagate_labels(graph, labels, decay=task.decay, n_jobs=task.n_jobs)
         return State(X, labels, graph, distributions), numbers, None
     forms = forms_with_graphs(X, k, labels=labels, rng=rng, n_jobs=task.n_jobs)
-    classes = learn_classes(forms, labels, n_jobs=task.n_jobs)
-    distributions = classes.distributions(task.n_jobs)
+    classes, distributions = learn_classes(forms, labels, n_jobs=task.n_jobs)
     return State(X, labels, classes.form.graph, distributions), numbers, classes
 
 

@@ -121,8 +121,8 @@ def learn_again(kept: Kept, labels: Ints, model: SSDML) -> tuple[Kept, Learned]:
     the embedding together. L are the discriminants of the classes, where a fit goes on to
     triplets.
     """
-    classes = learn_classes(kept.forms, labels, n_jobs=model.n_jobs)
-    first = distributions = classes.distributions(model.n_jobs)
+    classes, first = learn_classes(kept.forms, labels, n_jobs=model.n_jobs)
+    distributions = first
     kept = kept._replace(pooled=kept_pool(classes, first, kept.forms, labels))
     if kept.nearer is not None:
         distributions = classes.renewed(first, kept.nearer, model.n_jobs)

@@ -194,7 +194,7 @@ def _try_graphs(
 
 def _try_graph(forms: list[Form], k: int, labels: Ints, n_jobs: int | None) -> GraphTrial:
     nearer = [form.nearer(k) for form in forms]
-    held_out = learn_classes(nearer, labels, n_jobs=n_jobs).evidence.held_out
+    held_out = learn_classes(nearer, labels, n_jobs=n_jobs)[0].evidence.held_out
     if not len(held_out.rows):
         return GraphTrial(k, np.nan, np.nan)
     right = held_out.distributions[np.arange(len(held_out.codes)), held_out.codes]

@@ -125,9 +125,9 @@ def test_classes_come_from_all_labeled_rows(problem):
     own = np.arange(200, 400)
     rows = np.r_[own, np.setdiff1d(np.flatnonzero(labels != -1), own)]
     forms = forms_with_graphs(X[rows], 8, labels=labels[rows], rng=np.random.default_rng(0))
-    classes = learn_classes(forms, labels[rows], n_jobs=None)
+    classes, distributions = learn_classes(forms, labels[rows], n_jobs=None)
     _, summary = summarized(problem, 1)
-    np.testing.assert_array_equal(summary.distributions, classes.distributions(None)[:200])
+    np.testing.assert_array_equal(summary.distributions, distributions[:200])
     held_out, expected = summary.held_out, classes.evidence.held_out
     np.testing.assert_array_equal(np.flatnonzero(labels != -1)[held_out.rows], rows[expected.rows])
     np.testing.assert_array_equal(held_out.distributions, expected.distributions)

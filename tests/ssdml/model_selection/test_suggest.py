@@ -54,7 +54,7 @@ def test_scores_are_those_of_held_out_labels(digits, suggested):
     for trial in suggested.graphs:
         rng = np.random.default_rng(0)
         forms = forms_with_graphs(X, trial.n_neighbors, labels=labels, rng=rng)
-        rows, codes, distributions = learn_classes(forms, labels, n_jobs=None).evidence.held_out
+        rows, codes, distributions = learn_classes(forms, labels, n_jobs=None)[0].evidence.held_out
         np.testing.assert_array_equal(codes, labels[rows])
         assert trial.held_out == (distributions.argmax(axis=1) == codes).mean()
         chosen = distributions[np.arange(len(rows)), codes]
