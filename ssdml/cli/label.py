@@ -140,7 +140,10 @@ def _told(raw: RawItems, found: LabeledRows) -> list[str]:
     """Summarize the labels in lines; the first is that of the page."""
     n_new, accuracy = int(found.is_new.sum()), found.accuracy
     if not n_new:
-        lines = ["All rows had a label; none is new."]
+        lines = [
+            "All rows had a label; none is new. If one of them means that there is none, name it: "
+            "--no-label MARK."
+        ]
     elif accuracy is None:
         lines = [
             f"{n_new:,} new labels. How many are right cannot be estimated from one label per "

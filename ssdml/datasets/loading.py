@@ -68,6 +68,11 @@ LAYOUTS: dict[str, tuple[Layout, ...]] = {
 }
 
 FASHION = "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot"
+# Labels that may say that there is none.
+MAY_BE_MARKS = {"missing", "blank", "empty", "tbd", "todo", "to do", "to be done", "pending"}
+MAY_BE_MARKS |= {"n.a.", "n.a", "na.", "n. a.", "n/k", "not available", "not applicable"}
+MAY_BE_MARKS |= {"not labeled", "not labelled", "no label", "unassigned", "undefined", "unsorted"}
+MAY_BE_MARKS |= {"unspecified", "unclassified", "not set", "not sure", "unsure", "skip", "skipped"}
 CLASS_NAMES = {"fashion_mnist": tuple(FASHION.split(","))}
 
 
@@ -148,8 +153,9 @@ def load_dataset(
     The labels are the column called label, labels, target, class, y, category, intent or species;
     else, with a warning, the only column of short texts, or of integers, that occur again. A column
     of distinct values called id or the like gives the ids. The samples are a column of vectors; or
-    images whose files a column names; or all columns of numbers that do not number the rows; or
-    the texts in a column called text or the like.
+    images whose files a column names; or the texts in a column called text or the like, unless more
+    than three columns of numbers are beside it; or all columns of numbers that do not number the
+    rows.
 
     The 60,000 images of a CIFAR-10 zip take about 8 seconds to decode; nothing is cached.
 
@@ -463,6 +469,42 @@ def _summarize(summary: Summary, labels: Array, codes: Ints, names: Sequence[str
         summary.doubts.append(
             f"the only class is {names[0]!r}, as -1 means no label; if -1 is a class, rename it"
         )
+    summary.doubts += _doubts_of_labels(names, without)
+
+
+def _doubts_of_labels(names: Sequence[str], without: Sequence[Any]) -> list[str]:
+    """Doubt classes that may be marks, marks that may be classes, and names that are alike."""
+    doubts = []
+    marks = [
+        name
+        for name in names
+        if name.strip("()[]<> ").casefold() in MAY_BE_MARKS
+        or (name.isascii() and not any(map(str.isalnum, name)))
+    ]
+    if marks:
+        doubts.append(
+            f"{', '.join(map(repr, marks))} counts as a class; if it means no label, pass "
+            f"--no-label {marks[0]!r} (no_label={marks[0]!r})"
+        )
+    texts = {mark.strip() for mark in without if isinstance(mark, str)}
+    words = sorted(text for text in texts if any(map(str.isalpha, text)))
+    if words and any(mark is None or mark != mark or mark == "" for mark in without):
+        doubts.append(
+            f"{', '.join(map(repr, words))} means no label, as empty cells do; if it is a class, "
+            "rename it"
+        )
+    alike: dict[Any, list[str]] = {}
+    for name in names:
+        is_number = re.fullmatch(r"[+-]?\d+(\.\d*)?", name)
+        key = float(name) if is_number else " ".join(name.casefold().split())
+        alike.setdefault(key, []).append(name)
+    pairs = [" and ".join(map(repr, group)) for group in alike.values() if len(group) > 1]
+    if pairs:
+        doubts.append(
+            f"classes {listed(pairs)} differ in writing only, and are kept apart; if they are one, "
+            "write them alike"
+        )
+    return doubts
 
 
 def _as_rows(items: Any, where: str) -> tuple[Any, tuple[int, ...] | None]:

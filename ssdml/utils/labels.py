@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from numbers import Real
 from typing import Any
@@ -16,6 +17,7 @@ from ssdml.utils.validation import UNLABELED, check_labeled, check_labels, witho
 
 NO_LABEL: tuple[Any, ...] = (None, float("nan"), -1, "", "na", "n/a", "#n/a", "<na>", "null", "?")
 NO_LABEL += ("unlabeled", "unlabelled", "unknown")
+WHOLE = re.compile(r"(-?(?:0|[1-9]\d*))\.?0*(?:e[+-]?0+)?")  # a whole number, but not 007
 SEVERAL = (list, tuple, set, frozenset, dict, np.ndarray)
 
 
@@ -99,22 +101,18 @@ def is_unlabeled(
     if isinstance(unlabeled, str | bytes) or not isinstance(unlabeled, Iterable):
         unlabeled = (unlabeled,)
     marks = {_as_text(mark) for mark in unlabeled}
-    for mark in list(marks):
-        try:
-            number = float(mark)
-        except ValueError:
-            continue
-        if number.is_integer():
-            marks |= {str(int(number)), str(number)}
     return np.array([_as_text(label) in marks for label in values.tolist()], dtype=bool)
 
 
 def _as_text(label: Any) -> str:
+    """Return a label for comparisons; -1.00 and -1.0e+00 are -1."""
     if isinstance(label, bytes):
         label = label.decode()
-    return (
-        "none" if type(label).__name__ in ("NAType", "NaTType") else str(label).strip().casefold()
-    )
+    if type(label).__name__ in ("NAType", "NaTType"):
+        return "none"
+    text = str(label).strip().casefold()
+    whole = WHOLE.fullmatch(text)
+    return whole[1] if whole else text
 
 
 def as_column(y: Any, who: str) -> Array:

@@ -104,6 +104,11 @@ def _by_shape(
         columns = [name for name in columns if name.lower() not in ("test", *TEXTS, *IDS)]
         if len(columns) == 1:
             return matrices[0], columns[0]
+    if {"indices", "indptr", "format"} <= set(archive.names):
+        raise ValueError(
+            f"{path}: must contain arrays X and y; got a sparse matrix of SciPy. Save "
+            "numpy.savez(path, X=matrix.toarray(), y=labels)."
+        )
     raise ValueError(
         f"{path}: must contain arrays X and y; got {archive.names}. Name them: --features NAME "
         "--label NAME (features=['NAME'], label='NAME')."

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 from scipy.special import gammaln
 
-from ssdml.datasets.reading.table import Table
+from ssdml.datasets.reading.table import MISSING, Table
 from ssdml.utils.files import parse_json
 from ssdml.utils.typing import Array, Floats, Mask
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MISSING = ("", "nan", "na", "n/a", "#n/a", "<na>", "null", "none", "nat", "?")
 POINT = r"^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$|^[+-]?inf(inity)?$"
 COMMA = r"^[+-]?(\d{1,3}(\.\d{3})+|\d+)?(,\d*)?(e[+-]?\d+)?$"  # dots between thousands
 THOUSANDS = r"^[+-]?[1-9]\d{0,2}(,\d{3})+$"
@@ -143,6 +142,14 @@ class Cells:
             self._numbers[name] = found
         return self._numbers[name]
 
+    def example(self, name: str) -> str | None:
+        """Return the first text of a column of text, shortened; None for other columns."""
+        if not is_text(self._columns[name]):
+            return None
+        cells = (cell.strip() for cell in self._columns[name].to_pylist() if cell is not None)
+        first = next(filter(None, cells), None)
+        return None if first is None else repr(first if len(first) < 25 else f"{first[:20]}...")
+
     def texts(self, name: str) -> list[str | None]:
         """Return the cells of a column as texts, without the spaces around them."""
         cells = self._columns[name].to_pylist()
@@ -224,6 +231,20 @@ class Cells:
         return (
             "distinct integers in a narrow range, like ids" if distinct < np.log(UNLIKELY) else None
         )
+
+    def is_ordered(self, name: str) -> bool:
+        """Whether a column of numbers is sorted, which independent rows would hardly be.
+
+        Times are, and numbers of groups, such as the outer level of an index.
+        """
+        values = self.numbers(name).values
+        steps = np.diff(values)
+        if not steps.any() or not ((steps >= 0).all() or (steps <= 0).all()):
+            return False
+        _, counts = np.unique(values, return_counts=True)
+        # Orders that are sorted, in one of two directions, among all orders of these values.
+        log_share = np.log(2) + gammaln(counts + 1).sum() - gammaln(len(values) + 1)
+        return bool(log_share < np.log(UNLIKELY))
 
     def is_constant(self, name: str) -> bool:
         """Whether a column of numbers has a single value."""

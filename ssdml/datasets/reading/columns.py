@@ -34,7 +34,10 @@ IS_NEW = "is_new_label"
 ADDED = ("confidence", IS_NEW, "runner_up", "map_x", "map_y")
 VECTORS = ("embedding", "embeddings", "vector", "features", "feature")
 WORDS = 3  # of a text, on average
+FEW_BESIDE = 3  # columns of numbers beside texts, which tell less than the texts
 FEW = 8  # columns of numbers beside texts, which may be what was meant
+IS_ID = "its name is that of an id"
+PLURALS = {IS_ID: "their names are those of ids"}
 CONTENT = {
     "number": "numbers",
     "text": "text",
@@ -98,8 +101,10 @@ def choose_columns(cells: Cells, choice: Choice) -> Roles:
     - Ids: a column called id, ..._id and the like, without two equal cells; else the index that
       pandas wrote; else a column of short texts that are all distinct.
     - Samples: the column of vectors; else images whose files a column names, or that a column
-      holds; else the columns of numbers that do not number the rows; else the texts of a column
-      called text, sentence and the like, or of the only column of several words.
+      holds; else the texts of a column called text, sentence and the like, if it has several words
+      in each row and at most three columns of numbers are beside it; else the columns of numbers
+      that do not number the rows; else the texts of such a column, or of the only column of several
+      words.
 
     Raises
     ------
@@ -117,6 +122,7 @@ class _Chooser:
         self.names: list[str] = cells.table.columns.column_names
         self.n = len(cells.table)
         roles = self.roles = Roles()
+        self.unused: dict[str, list[str]] = {}  # by the reason
         roles.left_out |= dict.fromkeys(self._matching(choice.ignore, "ignore"), "ignored")
         added = [n for n in self.names if is_added(n, self.names)]
         roles.left_out |= dict.fromkeys(added, "from an earlier `ssdml label`")
@@ -135,6 +141,7 @@ class _Chooser:
         self._id(index)
         self._samples()
         self._rest()
+        self._doubt_unused()
 
     def free(self, *kinds: str) -> list[str]:
         """Return the columns of these kinds that have no role."""
@@ -298,16 +305,31 @@ class _Chooser:
             ):
                 roles.left_out[name] = "ids"
                 if name not in keys and self.kinds[name] == "number":
-                    self._doubt_unused(name, "its name is that of an id")
+                    self._unused(name, IS_ID)
 
     def _is_key(self, name: str) -> bool:
         return folded(name) in ID_NAMES or bool(KEY.fullmatch(name) or KEY.fullmatch(folded(name)))
 
-    def _doubt_unused(self, name: str, reason: str) -> None:
+    def _unused(self, name: str, reason: str) -> None:
+        """Note that a column, which may be a feature, is none."""
         if not self.choice.features:
+            self.unused.setdefault(reason, []).append(name)
+
+    def _doubt_unused(self) -> None:
+        """Doubt the columns that are no features, in one line for each reason."""
+        for reason, names in self.unused.items():
+            if len(names) > 1:
+                what = f"columns {listed(list(map(repr, names)))} are not features"
+                why = PLURALS.get(reason, reason.replace("it holds", "they hold"))
+            else:
+                what, why = f"column {names[0]!r} is not a feature", reason
+                if why == f"it holds {CONTENT['text']}" and (
+                    example := self.cells.example(names[0])
+                ):
+                    why += f" such as {example}"
             self.roles.doubts.append(
-                f"column {name!r} is not a feature, as {reason}; to decide otherwise, name the "
-                "features: --features A,B (features=['A', 'B'])"
+                f"{what}, as {why}; to decide otherwise, name the features: --features A,B "
+                "(features=['A', 'B'])"
             )
 
     def _samples(self) -> None:
@@ -319,7 +341,7 @@ class _Chooser:
             return
         else:
             roles.features = self._vectors()
-            if not roles.features and not self._images():
+            if not roles.features and not self._images() and not self._are_texts():
                 roles.features = self._numbers()
             if not roles.features and roles.images is None:
                 self._texts()
@@ -332,12 +354,35 @@ class _Chooser:
                 f"{listed(constant)}; to leave a column out, pass --ignore {constant[0]!r} "
                 f"(ignore=[{constant[0]!r}])"
             )
+        ordered = [] if choice.features else self._ordered(numbers)
+        if ordered:
+            roles.doubts.append(
+                f"{counted(len(ordered), 'feature')} in the order of the rows, as times and "
+                f"levels of an index are: {listed(ordered)}; to leave a column out, pass --ignore "
+                f"{ordered[0]!r} (ignore=[{ordered[0]!r}])"
+            )
         if roles.text is not None and 0 < len(numbers) <= FEW and not choice.features:
             roles.doubts.append(
                 f"the texts in column {roles.text!r} are not used, but the numbers in "
                 f"{listed(roles.features)}; to learn from the texts, pass --text {roles.text!r} "
                 f"(text={roles.text!r})"
             )
+
+    def _ordered(self, numbers: Sequence[str]) -> list[str]:
+        """Return the columns that are sorted, and those after one that number the rows with it."""
+        found: dict[str, None] = {}
+        for name in (n for n in numbers if self.cells.is_ordered(n)):
+            levels = [name]
+            for other in [] if self._is_distinct(name) else numbers[numbers.index(name) + 1 :]:
+                values = [self.cells.numbers(n).values for n in [*levels, other]]
+                if (np.lexsort(values[::-1]) != np.arange(self.n)).any():
+                    break
+                levels.append(other)
+                if len(np.unique(values, axis=1).T) == self.n:
+                    found |= dict.fromkeys(levels)
+                    break
+            found[name] = None
+        return list(found)
 
     def _check_features(self) -> None:
         """Raise unless the chosen features are columns of numbers, or one of vectors."""
@@ -376,7 +421,7 @@ class _Chooser:
         ]:
             self.roles.left_out[name] = f"beside the vectors in {chosen[0]}"
             if not (self.kinds[name] == "number" and self.cells.key_reason(name)):
-                self._doubt_unused(name, f"the vectors in {chosen[0]!r} are")
+                self._unused(name, f"the vectors in {chosen[0]!r} are")
         return chosen
 
     def _of_fractions(self, names: list[str]) -> list[str]:
@@ -405,7 +450,7 @@ class _Chooser:
         if roles.images is not None:
             boxes = [n for n in self.free("number") if folded(n) in MANIFEST[4:]]
             if boxes:
-                self._doubt_unused(boxes[0], "whole images are read")
+                self._unused(boxes[0], "whole images are read")
             roles.left_out |= dict.fromkeys(boxes, "boxes")
             roles.left_out |= dict.fromkeys(self.free("number"), "beside the images")
         return roles.images is not None
@@ -423,8 +468,16 @@ class _Chooser:
                 found.append(name)
             else:
                 self.roles.left_out[name] = reason
-                self._doubt_unused(name, f"it holds {reason}")
+                self._unused(name, f"it holds {reason}")
         return found
+
+    def _are_texts(self) -> bool:
+        """Whether the samples are the texts of a column of a usual name, beside a few numbers."""
+        text = self.roles.text
+        if text is None or not self._has_words(text) or not all(self.cells.texts(text)):
+            return False
+        numbers = [n for n in self.free("number") if self.cells.key_reason(n) is None]
+        return len(numbers) <= FEW_BESIDE
 
     def _texts(self) -> None:
         roles = self.roles
@@ -455,11 +508,11 @@ class _Chooser:
             if not self.choice.text and not (
                 self.kinds[name] == "number" and self.cells.key_reason(name)
             ):
-                self._doubt_unused(name, f"the texts in {roles.text!r} are")
+                self._unused(name, f"the texts in {roles.text!r} are")
 
     def _rest(self) -> None:
         """Leave out the columns that are nothing."""
         for name in self.free():
             self.roles.left_out[name] = CONTENT[self.kinds[name]]
             if self.kinds[name] != "empty" and self.choice.text is None:
-                self._doubt_unused(name, f"it holds {CONTENT[self.kinds[name]]}")
+                self._unused(name, f"it holds {CONTENT[self.kinds[name]]}")

@@ -14,17 +14,27 @@ import lzma
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from ssdml.datasets.reading.table import TEXT_NAMES, Table, folded, headed, is_number
+from ssdml.datasets.reading.table import (
+    TEXT_NAMES,
+    Table,
+    folded,
+    headed,
+    is_number,
+)
 from ssdml.utils.files import check_memory, check_regular, open_regular
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
+BLANK = " "
+NAMES = {**SEPARATORS, BLANK: "blanks"}
+REMARK = "#"  # begins a line above the header
 ONE_COLUMN = "\x1f"  # the separator of a file without any
 SAMPLE = 2**16  # bytes at the beginning that show the separator
 MOST_IN_BLOCK = 2**30  # bytes; a row must fit into a block
@@ -35,10 +45,11 @@ UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class Layout(NamedTuple):
-    """How the cells of a file are separated."""
+    """How the cells of a file are separated, below how many lines of remarks."""
 
     separator: str
     n_columns: int
+    n_above: int = 0
 
 
 def read_delimited(path: Path, *, encoding: str | None = None) -> Table:
@@ -73,13 +84,13 @@ def read_delimited(path: Path, *, encoding: str | None = None) -> Table:
         cells, invalid = _cells(content, layout)
     except (ValueError, MemoryError) as error:  # of Arrow, for rows larger than its blocks
         raise ValueError(f"{path}: cannot be read as a table ({error}). Write it again.") from error
-    place = _Lines(cells, int(declared is not None))
+    place = _Lines(cells, layout.n_above + int(declared is not None))
     if invalid is not None:
         n_cells, row, text = invalid
         quotes = " A quote may not be closed." if text.count('"') % 2 else ""
         raise ValueError(
             f"{path}, {place(row)}: must have {layout.n_columns} columns, separated by "
-            f"{SEPARATORS.get(layout.separator, layout.separator)}, as most lines; got "
+            f"{NAMES.get(layout.separator, layout.separator)}, as most lines; got "
             f"{n_cells}.{quotes}"
         )
     last = cells.column(cells.num_columns - 1)[-1].as_py()
@@ -88,9 +99,9 @@ def read_delimited(path: Path, *, encoding: str | None = None) -> Table:
             f"{path}, {place(cells.num_rows - 1)}: a quote is not closed; got {last[:40]!r}. Close "
             "it, or write two quotes for one in a text."
         )
-    notes = []
-    if layout.separator in ";|" or (layout.separator == "\t" and ".csv" in path.suffixes):
-        notes.append(f"cells are separated by {SEPARATORS[layout.separator]}")
+    notes = [f"lines above the header left out: {layout.n_above}"] * (layout.n_above > 0)
+    if layout.separator in ";| " or (layout.separator == "\t" and ".csv" in path.suffixes):
+        notes.append(f"cells are separated by {NAMES[layout.separator]}")
     return headed(path, cells, place, notes, layout.separator)
 
 
@@ -153,35 +164,97 @@ def in_utf8(path: Path, content: bytes, encoding: str | None = None) -> bytes:
 
 
 def _layout(content: bytes, declared: str | None) -> tuple[Layout, bytes]:
-    """Find the separator; complete a header that lacks the name of the first or last column."""
+    """Find the separator; return the table alone, with a name for each column in its header.
+
+    Lines above the header go: those that begin with "#", and those of at most half as many cells.
+    """
     start = len(content) - len(content.lstrip(b"\r\n"))
     text = content[start : start + SAMPLE].decode("utf-8", errors="ignore")
+    is_whole = len(content) <= start + SAMPLE
     best, most = Layout(ONE_COLUMN, 1), (0.5, 0.0)
     before, after = b"", b""  # the header
     for separator in [declared] if declared else SEPARATORS:
-        rows = [
-            row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator) if row
-        ]
-        if len(content) > start + SAMPLE:
-            rows = rows[:-1] or rows  # the last may be cut
+        rows, ends = _rows(text, separator, is_whole)
         n_columns = Counter(map(len, rows[1:] or rows)).most_common(1)[0][0]
-        short = len(rows[0]) == n_columns - 1 > 1
         if n_columns < 2 or (len(rows[0]) == 1 and folded(rows[0][0]) in TEXT_NAMES):
             continue
-        agreement = sum(len(row) == n_columns for row in rows[short:]) / len(rows[short:])
+        kinds = [_above(row, n_columns) for row in rows[:-1]]
+        above = list(takewhile(bool, kinds))
+        n_above = ends[len(above) - 1] if above else 0
+        n_titles, rows = above.count("title"), rows[len(above) :]
+        short = len(rows[0]) == n_columns - 1 > 1
+        n_alike = sum(len(row) == n_columns for row in rows[short:])
+        agreement = n_alike / (n_titles + len(rows[short:]))
         cells = [cell for row in rows for cell in row]
         quality = agreement, sum(map(is_number, cells)) / len(cells)
         if quality > most:
-            best, most = Layout(separator, n_columns), quality
+            best, most = Layout(separator, n_columns, n_above), quality
             # R writes no name for the names of rows; others end each row with a separator.
-            ends = all(row[-1] == "" for row in rows[1:] if len(row) == n_columns)
+            at_end = all(row[-1] == "" for row in rows[1:] if len(row) == n_columns)
             lacking = separator.encode() if short else b""
-            before, after = (b"", lacking) if ends else (lacking, b"")
+            before, after = (b"", lacking) if at_end else (lacking, b"")
+    if best.separator == ONE_COLUMN and not declared:
+        if not text.startswith(REMARK) and _is_matrix(_rows(text, BLANK, is_whole)[0]):
+            return _layout(content, BLANK)
+        if _is_matrix(list(map(_words, text.splitlines()[: None if is_whole else -1]))):
+            return _layout(_with_tabs(content), "\t")
+    if best.n_above:
+        lines = content[start:].splitlines(keepends=True)
+        content = content[:start] + b"".join(lines[best.n_above :])
     if not before + after:
         return best, content
     end = re.search(rb"\r?\n|\r", content)
     first = len(content) if end is None else end.start()
     return best, before + content[:first] + after + content[first:]
+
+
+def _rows(text: str, separator: str, is_whole: bool) -> tuple[list[list[str]], list[int]]:
+    """Return the rows with cells in the beginning of a file, and the line on which each ends."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    rows = [(row, reader.line_num) for row in reader if row]
+    if not is_whole:
+        rows = rows[:-1] or rows  # the last may be cut
+    return [row for row, _ in rows], [line for _, line in rows]
+
+
+def _above(row: Sequence[str], n_columns: int) -> str:
+    """Tell what a row that is none of the table is, "remark" or "title"; "" for others."""
+    if len(row) == n_columns:
+        return ""
+    if row[0].startswith(REMARK):
+        return "remark"
+    return "title" if n_columns > 2 and 2 * len(row) <= n_columns else ""
+
+
+def _is_matrix(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether all rows but remarks and one header have equally many cells, mostly numbers."""
+    rows = [row for row in rows if row and not row[0].startswith(REMARK)]
+    if len(rows) < 2:
+        return False
+    length, n_rows = Counter(map(len, rows)).most_common(1)[0]
+    cells = [cell for row in rows[1:] for cell in row]
+    n_numbers = sum(map(is_number, cells))
+    return length > 1 and n_rows >= len(rows) - 1 and 2 * n_numbers >= len(cells)
+
+
+def _words(line: str) -> list[str]:
+    """Split at blanks outside of quotes."""
+    if '"' not in line:
+        return line.split()
+    return next(csv.reader([line.strip()], delimiter=BLANK, skipinitialspace=True), [])
+
+
+def _with_tabs(content: bytes) -> bytes:
+    """Write tabs for blanks; the sign of a remark is no cell of a header."""
+    lines = content.decode().splitlines()
+    rows = [_words(line) for line in lines]
+    length = Counter(len(row) for row in rows if row).most_common(1)[0][0]
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter="\t", lineterminator="\n")
+    for row in rows:
+        is_header = bool(row) and row[0] == REMARK and len(row) == length + 1
+        writer.writerow(row[1:] if is_header else row)
+    return text.getvalue().encode()
 
 
 def _cells(content: bytes, layout: Layout) -> tuple[pa.Table, tuple[int, int, str] | None]:

@@ -6,8 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,7 @@ TEXT_NAMES: tuple[str, ...] = (
     "comment",
     "review",
 )
-TEXT_NAMES += ("message", "question", "query", "tweet", "title", "abstract", "description", "body")
+TEXT_NAMES += ("message", "question", "query", "tweet", "abstract", "description", "body", "title")
 ID_NAMES: tuple[str, ...] = (
     "id",
     "ids",
@@ -43,6 +44,8 @@ ID_NAMES: tuple[str, ...] = (
 ID_NAMES += ("no", "nr", "key", "name", "file", "filename", "file_name", "path", "url")
 SPLIT_NAMES = ("split",)
 NO_HEADER = "no header: the columns are called 1, 2, ..."
+MISSING = ("", "nan", "na", "n/a", "#n/a", "<na>", "null", "none", "nat", "?")
+MOST_ABOVE = 20  # rows of titles and remarks above a header
 MAX_CELLS = 10**6  # of the rows that decide whether there is a header
 NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?|[+-]?inf|nan", re.IGNORECASE)
 
@@ -124,6 +127,83 @@ def has_header(rows: Sequence[Sequence[Any]]) -> bool:
     return counts and (len(counted) > 2 or is_index or repeats)
 
 
+class Header(NamedTuple):
+    """Names of columns, and where they are in the first rows; ``names`` is None without any."""
+
+    n_above: int  # rows of titles and remarks
+    n_rows: int
+    names: list[str] | None
+
+    @property
+    def start(self) -> int:
+        """The first row of data."""
+        return self.n_above + self.n_rows
+
+    def notes(self) -> list[str]:
+        """Tell what was found, unless it is one row of names at the top."""
+        if self.names is None:
+            return [NO_HEADER]
+        notes = [f"rows above the header left out: {self.n_above}"] if self.n_above else []
+        return notes + [f"names of columns joined from {self.n_rows} rows"] * (self.n_rows > 1)
+
+
+def find_header(rows: Sequence[Sequence[Any]]) -> Header:
+    """Find the header below titles, which have cells in the first columns only, and its rows.
+
+    A second row belongs to it if it has no number, but text above the numbers of several columns:
+    the lower level of names, or units. A name of the upper level that spans several columns is
+    repeated.
+
+    Examples
+    --------
+    >>> find_header([["Trial 7", "", ""], ["a", "b", "label"], ["1", "2", "x"]])
+    Header(n_above=1, n_rows=1, names=['a', 'b', 'label'])
+    >>> find_header([["a", "", "label"], ["mm", "kg", ""], ["1", "2", "x"], ["3", "4", "y"]]).names
+    ['a mm', 'a kg', 'label']
+    """
+    n_above = _n_above(rows)
+    if n_above and not has_header(rows[n_above:]):
+        n_above = 0
+    rows = rows[n_above:]
+    two = _has_lower_level(rows)
+    if not (has_header(rows) or (two and has_header([rows[0], *rows[2:]]))):
+        return Header(n_above, 0, None)
+    names = ["" if cell is None else str(cell).strip() for cell in rows[0]]
+    if not two:
+        return Header(n_above, 1, names)
+    lower = ["" if cell is None else str(cell).strip() for cell in rows[1]]
+    for j in range(1, len(names)):
+        if not names[j] and lower[j]:
+            names[j] = names[j - 1]
+    parts = (dict.fromkeys(filter(None, pair)) for pair in zip(names, lower, strict=True))
+    return Header(n_above, 2, [" ".join(pair) for pair in parts])
+
+
+def _n_above(rows: Sequence[Sequence[Any]]) -> int:
+    """Count the first rows with cells in the left half only, where most have more."""
+    n_filled = [
+        max((j + 1 for j, c in enumerate(row) if c not in (None, "")), default=0)
+        for row in rows[: 5 * MOST_ABOVE]
+    ]
+    usual = int(np.quantile(n_filled, 0.75, method="higher"))
+    above = takewhile(lambda n: 2 * n <= usual, n_filled[:MOST_ABOVE])
+    n_above = len(list(above)) if usual > 2 else 0
+    return n_above if n_above < len(n_filled) - 1 else 0
+
+
+def _has_lower_level(rows: Sequence[Sequence[Any]]) -> bool:
+    """Whether the second row names columns as well."""
+    if len(rows) < 4 or any(map(is_number, rows[1])) or any(map(is_number, rows[0])):
+        return False
+    n_above_numbers = 0
+    for j, cell in enumerate(rows[1]):
+        if not isinstance(cell, str) or folded(cell) in MISSING:
+            continue
+        below = [row[j] for row in rows[2:] if row[j] is not None and folded(row[j]) not in MISSING]
+        n_above_numbers += len(below) > 1 and all(map(is_number, below))
+    return n_above_numbers > 1
+
+
 def headed(
     path: Path,
     cells: pa.Table,
@@ -145,14 +225,13 @@ def headed(
         cells = cells.take(numbers)
     sample = cells.slice(0, max(2, MAX_CELLS // cells.num_columns))
     rows = list(zip(*(column.to_pylist() for column in sample.columns), strict=True))
-    if has_header(rows):
-        names = ["" if cell is None else str(cell).strip() for cell in rows[0]]
-        cells, numbers = cells.slice(1), numbers[1:]
-        if not len(numbers):
-            raise ValueError(f"{path}: must contain rows; got a header alone.")
-    else:
-        names = [str(number) for number in range(1, cells.num_columns + 1)]
-        notes.append(NO_HEADER)
+    header = find_header(rows)
+    names = header.names or [str(number) for number in range(1, cells.num_columns + 1)]
+    names[0] = names[0].lstrip("# ") or names[0]  # a header as a remark, as of NumPy
+    notes += header.notes()
+    cells, numbers = cells.slice(header.start), numbers[header.start :]
+    if not len(numbers):
+        raise ValueError(f"{path}: must contain rows; got a header alone.")
     kept = [j for j, name in enumerate(names) if name or not _is_empty(cells.column(j))]
     columns = cells.select(kept).rename_columns(distinct([names[j] for j in kept]))
     return Table(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ssdml.datasets.reading.arrow_files import ARROW, PARQUET, read_arrow
 from ssdml.datasets.reading.delimited import COMPRESSED, in_utf8, read_delimited, unpacked
-from ssdml.datasets.reading.table import NO_HEADER, Table, distinct, has_header, of_cells
+from ssdml.datasets.reading.table import Table, distinct, find_header, of_cells
 from ssdml.utils.files import (
     MemoryLimitError,
     check_memory,
@@ -18,7 +19,7 @@ from ssdml.utils.files import (
     parse_json,
 )
 
-DELIMITED = (".csv", ".tsv", ".tab", ".txt", ".data", ".psv")
+DELIMITED = (".csv", ".tsv", ".tab", ".txt", ".data", ".dat", ".psv")
 BINARY = (*PARQUET, *ARROW)
 LINES_OF_JSON = (".jsonl", ".ndjson")
 EXCEL = (".xlsx", ".xlsm")
@@ -140,7 +141,7 @@ def _rows_of(path: Path, content: Any) -> list[Any]:
 
 
 def read_excel(path: Path) -> Table:
-    """Read the first sheet with cells, with the values that Excel computed last."""
+    """Read the sheet with the most cells, with the values that Excel computed last."""
     try:
         from openpyxl import load_workbook
     except ImportError as error:
@@ -160,32 +161,52 @@ def read_excel(path: Path) -> Table:
         raise
     except Exception as error:  # openpyxl raises many kinds on damaged files
         raise ValueError(f"{path}: cannot be read ({error}). Save it again.") from error
-    filled = [title for title, rows in sheets.items() if rows]
-    if not filled:
+    title = max(sheets, key=lambda title: sum(map(len, sheets[title].values())), default="")
+    if not sheets.get(title):
         raise ValueError(f"{path}: must contain rows; got none.")
-    numbers, rows = list(sheets[filled[0]]), list(sheets[filled[0]].values())
+    numbers, rows = list(sheets[title]), list(sheets[title].values())
     width = max(map(len, rows))
     check_memory(path, 8 * width * len(rows), check_regular(path))
     rows = [(*row, *[None] * (width - len(row))) for row in rows]
-    names, notes = list(map(str, range(1, width + 1))), [f"sheet {filled[0]!r}"]
-    doubts = [f"sheet {filled[0]!r} was read, not {other!r}" for other in filled[1:]]
-    if has_header(rows):
-        names = ["" if cell is None else str(cell).strip() for cell in rows[0]]
-        numbers, rows = numbers[1:], rows[1:]
-    else:
-        notes.append(NO_HEADER)
+    header = find_header(rows)
+    names = header.names or list(map(str, range(1, width + 1)))
+    numbers, rows = numbers[header.start :], rows[header.start :]
+    others = [repr(other) for other, rows in sheets.items() if rows and other != title]
+    doubts = [
+        f"sheet {title!r} was read, the largest, and not {', '.join(others)}; to read another, "
+        "save it as a file of its own"
+    ] * bool(others)
     columns = list(zip(*rows, strict=True))
+    if not columns:
+        raise ValueError(f"{path}: must contain rows; got a header alone.")
     kept = [j for j, column in enumerate(columns) if names[j] or set(column) != {None}]
     content = dict(zip(distinct([names[j] for j in kept]), (columns[j] for j in kept), strict=True))
-    if not content:
-        raise ValueError(f"{path}: must contain rows; got a header alone.")
+    empty = [j for j in kept if set(columns[j]) == {None}]
+    if empty and (formulas := _formulas(path, title, numbers[0], empty)):
+        named = ", ".join(repr(list(content)[kept.index(j)]) for j in formulas)
+        doubts.append(
+            f"formulas without a value are read as empty cells, in {named}; open the file in a "
+            "spreadsheet program, which computes them, and save it"
+        )
     return Table(
         path,
         of_cells(str(path), content),
         lambda row: f"row {numbers[row]}",
-        tuple(notes),
+        (f"sheet {title!r}", *header.notes()),
         tuple(doubts),
     )
+
+
+def _formulas(path: Path, title: str, number: int, columns: Sequence[int]) -> list[int]:
+    """Return those of some columns that hold a formula in a row, by its number in Excel."""
+    from openpyxl import load_workbook
+
+    row: tuple[Any, ...] = ()
+    with open_regular(path) as file, suppress(Exception):  # many kinds; the values were read
+        sheet = load_workbook(file, read_only=True, keep_links=False)[title]
+        sheet.reset_dimensions()
+        row = next(sheet.iter_rows(min_row=number, max_row=number, values_only=True), ())
+    return [j for j in columns if j < len(row) and str(row[j]).startswith("=")]
 
 
 class _CellCount:

@@ -16,6 +16,7 @@ from ssdml.utils.labels import (
     confidences,
     encode_column,
     encode_partial_labels,
+    is_unlabeled,
     read_labels,
 )
 
@@ -322,3 +323,10 @@ def test_float32_confidence_stays_in_range(rng):
 def test_zero_rows_have_no_confidence():
     for n_classes in (1, 3):
         assert (confidences(np.zeros((2, n_classes))) == 0).all()
+
+
+@pytest.mark.parametrize("mark", ["-1", "-1.", "-1.00", "-1.000e+00", "-1E0", " -1.0 "])
+def test_minus_one_is_known_however_it_is_written(mark):
+    assert is_unlabeled(np.array([mark, "1", "-10", "-01", "-1.5"])).tolist() == [True] + 4 * [
+        False
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from ssdml.datasets import load_dataset
 from ssdml.datasets.reading.arrays import (
@@ -245,3 +246,9 @@ def test_link_out_of_a_folder_of_arrays_is_refused(tmp_path):
     (folder / "train_X.npy").symlink_to(tmp_path / "secret.npy")
     with pytest.raises(ValueError, match=r"links must stay inside the folder; 'train_X\.npy'"):
         read_npy_folder(folder)
+
+
+def test_sparse_matrix_of_scipy_is_named(tmp_path):
+    sparse.save_npz(tmp_path / "x.npz", sparse.eye_array(3, format="csr"))
+    with pytest.raises(ValueError, match=r"got a sparse matrix of SciPy. Save numpy.savez\(path"):
+        read_npz(tmp_path / "x.npz")

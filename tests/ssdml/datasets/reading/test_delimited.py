@@ -30,6 +30,65 @@ def columns(table):
     return table.columns.to_pydict()
 
 
+@pytest.mark.parametrize(
+    "above",
+    [
+        "# made in 2020, by me\n#\n",
+        "Trial 7\nBonn, May\n",
+        "Trial 7,,,,\n",
+        "Station,42\nOperator,Ann\n\n",
+    ],
+)
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_lines_above_the_header_are_left_out(read, above, separator):
+    rows = "a,b,c,d,label\n1.5,2,3,4,x\n3,-4,5,6,y z\n3,-4,5,6,\n"
+    table = read((above + rows).replace(",", separator))
+    assert table.columns.column_names == ["a", "b", "c", "d", "label"]
+    assert columns(table)["a"] == ["1.5", "3", "3"]
+    assert "above the header left out" in " ".join(table.notes)
+    assert table.place(0) == f"line {above.count(chr(10)) + 2}"
+
+
+def test_titles_do_not_make_commas_separators(read):
+    rows = "a;b;c;label\n7.530,90;4.320,75;1.234,00;x\n7.530,91;4.320,76;1.234,01;y\n"
+    assert columns(read(rows))["a"] == ["7.530,90", "7.530,91"]
+
+
+MATRIX = np.array([[1.5, -2, 7], [3, 4, 8], [5, 6, -1]])
+
+
+@pytest.mark.parametrize("header", ["a b label", ""])
+def test_arrays_that_numpy_wrote_as_text_are_read(read, tmp_path, header):
+    np.savetxt(tmp_path / "t.txt", MATRIX, header=header)
+    table = read((tmp_path / "t.txt").read_text(), "t.txt")
+    assert table.columns.column_names == (header.split() or ["1", "2", "3"])
+    np.testing.assert_array_equal(np.array(list(columns(table).values()), float).T, MATRIX)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "  a      b  label\n1.5  -2.0  7\n 3.0   4.0  8\n 5.0   6.0\t-1\n",
+        '"a" "b" "label"\n"1" 1.5 -2 "7"\n"2" 3 4 "8"\n"3" 5 6 "-1"\n',
+        pd.DataFrame(MATRIX, columns=["a", "b", "label"]).to_string(),
+        pd.DataFrame(MATRIX, columns=["a", "b", "label"]).to_csv(sep=" ", index=False),
+    ],
+    ids=["aligned", "of R", "printed by pandas", "of pandas"],
+)
+def test_blanks_separate_numbers(read, text):
+    found = columns(read(text, "t.dat"))
+    for j, name in enumerate(["a", "b", "label"]):
+        assert list(map(float, found[name])) == MATRIX[:, j].tolist()
+
+
+def test_a_header_may_be_a_remark(read):
+    assert list(columns(read("# a,b,label\n1,2,x\n3,4,y\n"))) == ["a", "b", "label"]
+
+
+def test_blanks_do_not_separate_words(read):
+    assert columns(read("text\nwell done\nsee you\n")) == {"text": ["well done", "see you"]}
+
+
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("header", ["a{0}b{0}label\n", ""])

@@ -11,6 +11,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from openpyxl import Workbook
 from pyarrow import parquet
 
 from ssdml.datasets.reading.tables import read_table, table_suffix
@@ -191,11 +192,74 @@ def test_other_sheets_of_excel_are_told(tmp_path):
     path = tmp_path / "t.xlsx"
     with pd.ExcelWriter(path) as book:
         pd.DataFrame().to_excel(book, sheet_name="empty")
+        pd.DataFrame({"Source": ["a report"]}).to_excel(book, sheet_name="cover", index=False)
         FRAME.to_excel(book, sheet_name="first", index=False)
         FRAME.to_excel(book, sheet_name="other", index=False)
     table = read_table(path)
     assert table.columns.to_pylist() == ROWS
-    assert table.doubts == ("sheet 'first' was read, not 'other'",)
+    [doubt] = table.doubts
+    assert doubt.startswith("sheet 'first' was read, the largest, and not 'cover', 'other'; ")
+
+
+def test_formulas_without_values_are_told(tmp_path):
+    book = Workbook()
+    for row in (["a", "twice", "label"], [1, "=2*A2", "x"], [2, "=2*A3", "y"]):
+        book.active.append(row)
+    book.save(tmp_path / "t.xlsx")
+    table = read_table(tmp_path / "t.xlsx")
+    assert table.columns["twice"].null_count == 2
+    [doubt] = table.doubts
+    assert "formulas without a value are read as empty cells, in 'twice'; open the file" in doubt
+
+
+LEVELS = pd.MultiIndex.from_tuples([("leaf", "l"), ("leaf", "w"), ("label", "")])
+VALUES = [[1.5, 2.0, "x"], [2.5, 3.0, None], [3.5, 4.0, "y"]]
+
+
+def merged(path):
+    book = Workbook()
+    for row in (["leaf", None, "label"], ["l", "w", None], *VALUES):
+        book.active.append(row)
+    book.active.merge_cells("A1:B1")
+    book.save(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("t.csv", lambda path: pd.DataFrame(VALUES, columns=LEVELS).to_csv(path, index=False)),
+        ("t.csv", lambda path: path.write_text("leaf,,label\nl,w,\n1.5,2,x\n2.5,3,\n3.5,4,y\n")),
+        ("t.xlsx", merged),
+    ],
+)
+def test_two_rows_of_names_are_joined(tmp_path, name, write):
+    write(tmp_path / name)
+    table = read_table(tmp_path / name)
+    assert table.columns.column_names == ["leaf l", "leaf w", "label"]
+    assert [float(cell) for cell in table.columns["leaf l"].to_pylist()] == [1.5, 2.5, 3.5]
+    assert "names of columns joined from 2 rows" in table.notes
+
+
+def test_a_row_of_texts_is_data_unless_numbers_are_below(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("name,age,label\nBob,old,x\nAnn,31,y\nEve,45,x\n")
+    assert len(read_table(path)) == 3
+    path.write_text("a,b,label\nn/a,NA,x\n1,2,y\n3,4,x\n")
+    assert len(read_table(path)) == 3
+
+
+@pytest.mark.parametrize("above", [["Trial 7"], ["Trial 7", None, "Bonn"], ["Trial 7", "x"]])
+def test_titles_above_the_header_are_left_out(tmp_path, above):
+    book = Workbook()
+    names = ["a", "b", "c", "d", "e", "label"]
+    for row in (above, [], names, [1, 2, 3, 4, 5, "x"], [2, 3, 4, 5, 6, None]):
+        book.active.append(row)
+    book.save(tmp_path / "t.xlsx")
+    table = read_table(tmp_path / "t.xlsx")
+    assert table.columns.column_names == names
+    assert table.columns["label"].to_pylist() == ["x", None]
+    assert "rows above the header left out: 1" in table.notes
+    assert table.place(0) == "row 4"
 
 
 def test_missing_openpyxl_says_what_to_install(tmp_path, monkeypatch):
