@@ -217,7 +217,7 @@ def read_new(
     from ssdml.datasets.texts import WORDS as BY_WORDS, WordFeatures
 
     kept, path = Input.of(model), Path(data)
-    if path.is_dir() or table_suffix(path) is not None:
+    if path.is_dir() or path.suffix.lower() == ".zip" or table_suffix(path) is not None:
         choice = replace(choice, features=kept.columns, text=choice.text or kept.text)
     raw = read_items(data, choice, encoding=encoding)
     encoded_labels(raw, names(no_label))

@@ -138,20 +138,31 @@ class ImageFiles:
         return _archive(self.folder, self.folder.stat().st_mtime_ns, os.getpid())
 
     def _read(self, name: str) -> Bytes:
-        from PIL import Image as images
-
         with self.opened(name) as image:
-            enough = round(2 * self.enlarged * self.size)
-            image.draft(None, (enough, enough))  # decode large JPEGs at a fraction of their size
-            whole = as_bytes(image)
-            side = min(whole.size) / self.enlarged  # of the crop
-            left, top = ((length - side) / 2 for length in whole.size)
-            square = whole.convert("RGB").resize(
-                (self.size, self.size),
-                images.Resampling.BILINEAR,
-                box=(left, top, left + side, top + side),
-            )
-        return np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))
+            square = center_crop(image, self.size, self.enlarged)
+        return np.ascontiguousarray(square.transpose(2, 0, 1))
+
+
+def center_crop(image: Image, size: int = SIZE, enlarged: float = ENLARGED) -> Bytes:
+    """Return the middle of an image, upright, as bytes (size, size, 3).
+
+    Examples
+    --------
+    >>> from PIL import Image
+    >>> center_crop(Image.new("RGB", (60, 40), "red"), 2)[0, 0]
+    array([255,   0,   0], dtype=uint8)
+    """
+    from PIL import Image as images
+
+    enough = round(2 * enlarged * size)
+    image.draft(None, (enough, enough))  # decode large JPEGs at a fraction of their size
+    whole = as_bytes(image)
+    side = min(whole.size) / enlarged  # of the crop
+    left, top = ((length - side) / 2 for length in whole.size)
+    square = whole.convert("RGB").resize(
+        (size, size), images.Resampling.BILINEAR, box=(left, top, left + side, top + side)
+    )
+    return np.asarray(square)
 
 
 @contextmanager

@@ -8,27 +8,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import takewhile
-from pathlib import PurePosixPath
 from typing import NoReturn
 
 import numpy as np
 
 from ssdml.datasets.reading.cells import Cells
-from ssdml.datasets.reading.pixels import image_suffixes
+from ssdml.datasets.reading.image_folders import find_images
 from ssdml.datasets.reading.summary import counted, listed
-from ssdml.datasets.reading.table import ID_NAMES, LABEL_NAMES, TEXT_NAMES, folded
+from ssdml.datasets.reading.table import ID_NAMES, LABEL_NAMES, SPLITS, TEXT_NAMES, folded
 
 INDEX = re.compile(r"unnamed: 0|__index_level_\d+__|level_\d+")  # as pandas names an index
 KEY = re.compile(r"(.*[_\-. ])?(id|ids|idx|uid|uuid|guid)|.*[a-z]I[dD]", re.ASCII)
 LABEL_WORD = re.compile(r"(.*[_\-. ])?(labels?|target|class)([_\-. ].*)?")
-PATHS = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path")
+FILE_WORD = re.compile(r"(.*[_\-. ])?(id|name)|.*(path|file|image|img|photo|picture|frame).*")
 # Of a manifest of Open Metric Learning: marks of queries and gallery, groups and boxes.
 MANIFEST = ("is_query", "is_gallery", "category", "sequence", "x_1", "x_2", "y_1", "y_2")
-SPLITS = {
-    **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("val", "valid", "validation", "dev"), "validation"),
-    **dict.fromkeys(("test", "testing"), "test"),
-}
 # Columns that `ssdml label` adds to a table.
 IS_NEW = "is_new_label"
 ADDED = ("confidence", IS_NEW, "runner_up", "map_x", "map_y")
@@ -90,6 +84,17 @@ def is_added(name: str, names: Iterable[str]) -> bool:
     (False, True)
     """
     return name in ADDED and set(ADDED).issubset(names)
+
+
+def names_files(name: str) -> bool:
+    """Whether a column's name is that of files, or of ids, which may be names of files.
+
+    Examples
+    --------
+    >>> names_files("Image_ID"), names_files("width")
+    (True, False)
+    """
+    return FILE_WORD.fullmatch(folded(name)) is not None
 
 
 def choose_columns(cells: Cells, choice: Choice) -> Roles:
@@ -441,11 +446,13 @@ class _Chooser:
         """Choose a column of images or of their files, unless there are numbers to learn from."""
         roles = self.roles
         inside = self.free("image")
-        numbers = [n for n in self.free("number") if folded(n) not in MANIFEST]
+        numbers = [
+            n for n in self.free("number") if folded(n) not in MANIFEST and not names_files(n)
+        ]
         if len(inside) == 1:
             roles.images = inside[0]
         elif not numbers:
-            named = [n for n in [*self.free("text"), roles.id] if n and folded(n) in PATHS]
+            named = [n for n in [*self.free("text", "number"), roles.id] if n and names_files(n)]
             roles.images = next((n for n in named if self._names_images(n)), None)
         if roles.images is not None:
             boxes = [n for n in self.free("number") if folded(n) in MANIFEST[4:]]
@@ -457,8 +464,7 @@ class _Chooser:
 
     def _names_images(self, name: str) -> bool:
         cells = [cell for cell in self.cells.texts(name) if cell]
-        known = all(PurePosixPath(cell).suffix.lower() in image_suffixes() for cell in cells)
-        return bool(cells) and known and (self.cells.table.path.parent / cells[0]).is_file()
+        return bool(cells) and find_images(self.cells.table.path.parent, cells[:1]) is not None
 
     def _numbers(self) -> list[str]:
         found = []

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import lzma
+import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -18,10 +19,12 @@ from ssdml.datasets.reading.pixels import (
     Pixels,
     image_formats,
     image_suffixes,
+    is_hidden,
     pixels,
     upright_size,
 )
 from ssdml.datasets.reading.summary import Summary, counted
+from ssdml.datasets.reading.table import SPLITS
 from ssdml.utils.files import (
     MemoryLimitError,
     check_inside,
@@ -34,6 +37,9 @@ from ssdml.utils.labels import is_unlabeled
 
 MOST_PIXELS = 2**16  # of an image that is read at once; larger ones stay in their files
 MAX_NAMED = 5  # files in a message
+MOST_FOLDERS = 100  # in which an image is searched
+USUAL = (".jpg", ".jpeg", ".png")
+LISTINGS = (".csv", ".tsv", ".jsonl", ".xlsx", ".parquet")  # that may hold labels
 
 # Of a damaged zip file, an encrypted one, and one with a compression that zipfile lacks.
 ZIP_ERRORS = (
@@ -163,6 +169,53 @@ def stack_images(
     return np.stack(images), unit
 
 
+def find_images(folder: Path, names: Sequence[str], *, within: bool = True) -> list[str] | None:
+    """Find images by names that may lack the folders they are in, or the suffix.
+
+    Parameters
+    ----------
+    folder : Path
+    names : sequence of str
+    within : bool
+        Whether to search in the folders of ``folder`` and in theirs.
+
+    Returns
+    -------
+    found : list of str or None
+        Paths in ``folder``; a name stays as it is if there is no such image. None if there is none
+        of the first name that is not empty.
+    """
+    usual = sorted(image_suffixes(), key=lambda suffix: (suffix not in USUAL, suffix))
+    inner = _folders_in(folder) if within else []
+    places = [f"{place}/" for place in inner]
+
+    def search(name: str, forms: Iterable[tuple[str, str]]) -> tuple[str, str] | None:
+        return next((f for f in forms if os.path.isfile(folder / f"{f[0]}{name}{f[1]}")), None)
+
+    ends = [""] if PurePosixPath(next(filter(None, names), "")).suffix.lower() in usual else usual
+    forms = [(place, end) for end in ends for place in ("", *places)]
+    found: list[str] = []
+    last: tuple[str, str] | None = None
+    for name in names:
+        this = search(name, [*filter(None, [last]), *forms]) if name else None
+        if this is None and name and last is None:
+            return None
+        last = this or last
+        place, end = this or ("", "")
+        found.append(f"{place}{name}{end}")
+    return found if last is not None else None
+
+
+def _folders_in(folder: Path) -> list[str]:
+    """Return the folders in a folder and those in them, at most 100."""
+    found: list[str] = []
+    for path in sorted(folder.iterdir()):
+        if len(found) < MOST_FOLDERS and not is_hidden(path.name) and path.is_dir():
+            inner = sorted(p.name for p in path.iterdir() if p.is_dir() and not is_hidden(p.name))
+            found += [path.name, *(f"{path.name}/{name}" for name in inner)]
+    return found[:MOST_FOLDERS]
+
+
 def _images_among(root: Path, names: Sequence[str]) -> list[str]:
     images = [name for name in names if _is_image(name)]
     heif = [name for name in images if PurePosixPath(name).suffix.lower() in HEIF]
@@ -176,15 +229,7 @@ def _images_among(root: Path, names: Sequence[str]) -> list[str]:
 
 def _is_image(name: str) -> bool:
     path = PurePosixPath(name)
-    return path.suffix.lower() in image_suffixes() and not _is_hidden(name)
-
-
-def _is_hidden(name: str) -> bool:
-    """Whether a file is one of those that systems and editors put beside others."""
-    return any(
-        part == "__MACOSX" or (part[0] == "." and part != "..")
-        for part in PurePosixPath(name).parts
-    )
+    return path.suffix.lower() in image_suffixes() and not is_hidden(name)
 
 
 def _read_tree(
@@ -192,55 +237,100 @@ def _read_tree(
 ) -> RawItems:
     whole = list(map(PurePosixPath, images))
     above, paths = _below_common_folder(whole)
-    depths = {len(path.parts) for path in paths}
-    tops = {path.parts[0] for path in paths if len(path.parts) == 3}
-    flat = depths == {1} and not needs_label
-    if not paths or not (flat or depths in ({2}, {1, 2}, {3})):
-        raise ValueError(
-            f"{root}: must contain class/image files, or train/class/image and test/class/image; "
-            f"got {_outline(paths)}."
-        )
-    if tops and not tops <= {"train", "test"}:
-        raise ValueError(
-            f"{root}: the folders above the classes must be train and test; got {sorted(tops)}."
-        )
+    labels, parts = _labels_of(root, paths, needs_label)
     check_memory(root, 4 * len(images) * max(map(len, images)), on_disk)  # of the names
-    test = np.array([path.parts[0] == "test" for path in paths]) if "test" in tops else None
     items, fact = images_of(root, images, on_disk)
-    folders = np.array([path.parent.name for path in paths])
-    labels = np.where(is_unlabeled(folders), "", folders)
     summary = Summary(f"{root}", {"images": fact})
     if above:
         summary.facts["class folders"] = f"in {above}"
-    others = [name for name in names if not _is_image(name) and not _is_hidden(name)]
+    test = None
+    if parts is not None:
+        held_out = "test" if "test" in parts else "validation"
+        test = np.array(parts) == held_out
+        summary.facts["test rows"] = f"{test.sum():,}, in the folder of the {held_out} images"
+    others = [name for name in names if not _is_image(name) and not is_hidden(name)]
     summary.left_out |= dict.fromkeys(others, "no image")
-    without = {str(PurePosixPath(name).parent) for name in others}
-    without -= {str(parent) for path in whole for parent in path.parents} | {"."}
-    summary.doubts += [
-        f"folder {folder!r} holds no image that Pillow can read, but other files"
-        for folder in sorted(without)
-    ]
+    depth = 2 + (parts is not None)
+    inner = [str(path.parent) for path in paths if len(path.parts) > depth]
+    summary.doubts += _doubts(others, whole, inner, labels)
     beside = sum(len(path.parts) == 1 for path in paths)
-    if beside and not flat:
+    if beside and needs_label:
         has = "which has" if beside == 1 else "which have"
         summary.facts["without a folder"] = f"{counted(beside, 'image')}, {has} no label"
-    return RawItems(items, labels, test, ids=np.array(images), summary=summary)
+    return RawItems(items, np.array(labels), test, ids=np.array(images), summary=summary)
+
+
+def _labels_of(
+    root: Path, paths: Sequence[PurePosixPath], needs_label: bool
+) -> tuple[list[str], list[str] | None]:
+    """Return the folder of each image below its part, "" for none; and the part, if there are."""
+    tops = {path.parts[0] for path in paths if len(path.parts) > 1}
+    loose = any(len(path.parts) == 1 for path in paths)
+    by_part = bool(tops) and not loose and _are_parts(tops)
+    inner = [PurePosixPath(*path.parts[1:]) for path in paths] if by_part else paths
+    depths = {len(path.parts) for path in inner}
+    if depths == {3} and not by_part:
+        raise ValueError(
+            f"{root}: the folders above the classes must be train, validation and test; got "
+            f"{sorted(tops)}. Move the folders of classes, or name one of these."
+        )
+    mixed = max(depths, default=0) > 2 and not by_part and any(_are_parts([t]) for t in tops)
+    if not paths or mixed or not (2 in depths or (depths == {1} and not needs_label)):
+        raise ValueError(
+            f"{root}: must contain class/image files, or train/class/image and test/class/image; "
+            f"got {_outline(paths)}. Put the images of a class into a folder of its name, "
+            "and those without a label beside these folders or into one called unlabeled."
+        )
+    folders = [path.parts[0] if len(path.parts) > 1 else "" for path in inner]
+    labels = np.where(is_unlabeled(np.array(folders)), "", folders).tolist()
+    parts = [SPLITS[path.parts[0].casefold()] for path in paths] if by_part else []
+    return labels, parts if len(set(parts)) > 1 else None
+
+
+def _doubts(
+    names: Sequence[str],
+    whole: Sequence[PurePosixPath],
+    inner: Sequence[str],
+    labels: Sequence[str],
+) -> Iterator[str]:
+    """Doubt what seems wrong with folders, and tables that were not used."""
+    without = {str(PurePosixPath(name).parent) for name in names}
+    without -= {str(parent) for path in whole for parent in path.parents} | {"."}
+    for folder in sorted(without):
+        yield f"folder {folder!r} holds no image that Pillow can read, but other files"
+    listing = next((n for n in names if PurePosixPath(n).suffix.lower() in LISTINGS), None)
+    if listing is not None:
+        yield (
+            f"{listing!r} was not used, as none of its columns names the images; the labels are "
+            "the names of folders"
+        )
+    if len(set(labels)) == 1 and labels[0]:
+        yield (
+            f"all images are in the folder {labels[0]!r}, their only class; put those without a "
+            "label beside it, or into a folder called unlabeled"
+        )
+    if inner:
+        yield f"images in folders within those of classes are of that class, as in {inner[0]!r}"
 
 
 def _below_common_folder(paths: list[PurePosixPath]) -> tuple[str, list[PurePosixPath]]:
     """Return the folder that holds all class folders, and the paths below it.
 
-    A folder alone is a class if images are in it, and train or test are parts.
+    A folder alone is a class if images are in it, and train, validation and test are parts.
     """
     above = PurePosixPath()
     while paths:
         tops = {path.parts[0] for path in paths}
         depths = {len(path.parts) for path in paths}
-        if len(tops) > 1 or max(depths) < 3 or 1 in depths or tops <= {"train", "test"}:
+        if len(tops) > 1 or max(depths) < 3 or 1 in depths or _are_parts(tops):
             break
         above /= tops.pop()
         paths = [path.relative_to(path.parts[0]) for path in paths]
     return "" if above == PurePosixPath() else str(above), paths
+
+
+def _are_parts(folders: Iterable[str]) -> bool:
+    return all(folder.casefold() in SPLITS for folder in folders)
 
 
 def _outline(names: Sequence[PurePosixPath]) -> str:

@@ -10,15 +10,16 @@ from typing import Any
 from ssdml.datasets.base import RawItems
 from ssdml.datasets.reading.arrays import read_npy_folder, read_npy_pair, read_npz
 from ssdml.datasets.reading.arrow_files import class_names
-from ssdml.datasets.reading.columns import PATHS, SPLITS, Choice
-from ssdml.datasets.reading.image_folders import read_image_folder, read_image_zip
+from ssdml.datasets.reading.columns import Choice, names_files
+from ssdml.datasets.reading.image_folders import find_images, read_image_folder, read_image_zip
 from ssdml.datasets.reading.pixels import image_suffixes
 from ssdml.datasets.reading.rows import read_rows
 from ssdml.datasets.reading.summary import counted
-from ssdml.datasets.reading.table import Table, folded
+from ssdml.datasets.reading.table import SPLITS, Table
 from ssdml.datasets.reading.tables import (
     TABLE_SUFFIXES,
     read_table,
+    read_zipped_table,
     table_suffix,
 )
 from ssdml.utils.files import check_inside, parse_json, read_regular
@@ -38,9 +39,9 @@ def read_path(path: Path, choice: Choice | None = None, *, encoding: str | None 
     Parameters
     ----------
     path : Path
-        A table in one of `TABLE_SUFFIXES`, compressed or not; ``.npz``, or ``.npy`` with its
-        labels; a folder or ``.zip`` of images; a folder that Hugging Face's datasets saved, or of
-        tables whose names tell training from test rows; ``{train,test}_{X,y}.npy``.
+        A table in one of `TABLE_SUFFIXES`, compressed, zipped or plain; ``.npz``, or ``.npy`` with
+        its labels; a folder or ``.zip`` of images; a folder that Hugging Face's datasets saved, or
+        of tables whose names tell training from test rows; ``{train,test}_{X,y}.npy``.
     choice : Choice, optional
         Which column or array is what.
     encoding : str, optional
@@ -62,6 +63,9 @@ def read_path(path: Path, choice: Choice | None = None, *, encoding: str | None 
     if suffix == ".npy":
         return read_npy_pair(path, choice)
     if suffix == ".zip":
+        zipped = read_zipped_table(path, encoding=encoding)
+        if zipped is not None:
+            return read_rows(zipped, choice)
         return read_image_zip(path, needs_label=choice.needs_label)
     if table_suffix(path) is None:
         way_out = WAYS_OUT.get(suffix, "Save it as one of these")
@@ -80,15 +84,18 @@ def _read_folder(folder: Path, choice: Choice, encoding: str | None) -> RawItems
     files = [p for p in sorted(folder.rglob("*")) if p.is_file() and not p.name.startswith(".")]
     tables = [p for p in files if table_suffix(p)]
     check_inside(folder, [str(p.relative_to(folder)) for p in tables])
-    listing = [p for p in tables if p.parent == folder and p.stem.lower() == "metadata"]
-    if listing:
-        return read_rows(read_table(listing[0], encoding=encoding), choice)
-    beside = [p for p in tables if p.parent == folder]
-    if len(beside) == 1:
-        table = read_table(beside[0], encoding=encoding)
-        if _names_images(table):
-            return read_rows(table, choice)
     has_images = any(p.suffix.lower() in image_suffixes() for p in files)
+    beside = [p for p in tables if p.parent == folder]
+    if beside and has_images:
+        listings = [p for p in beside if _names_images(read_table(p, encoding=encoding))]
+        chosen = [p for p in listings if p.stem.lower() == "metadata"] or listings
+        if len(chosen) > 1:
+            raise ValueError(
+                f"{folder}: which table names the images, {' or '.join(p.name for p in chosen)}? "
+                "Pass its path instead of the folder's."
+            )
+        if chosen:
+            return read_rows(read_table(chosen[0], encoding=encoding), choice)
     if tables and not has_images:
         parts = [(p, read_table(p, encoding=encoding)) for p in tables]
         return read_rows(_joined(folder, [(_part(p), str(p), t) for p, t in parts]), choice)
@@ -96,13 +103,11 @@ def _read_folder(folder: Path, choice: Choice, encoding: str | None) -> RawItems
 
 
 def _names_images(table: Table) -> bool:
-    """Whether a column names images beside the table, such as a manifest."""
-    for name in table.columns.column_names:
-        if folded(name) in PATHS:
-            first = str(table.columns[name][0].as_py() or "")
-            is_image = Path(first).suffix.lower() in image_suffixes()
-            if is_image and (table.path.parent / first).is_file():
-                return True
+    """Whether a column names images beside the table or in folders there."""
+    for name in filter(names_files, table.columns.column_names):
+        first = table.columns[name][0].as_py()
+        if isinstance(first, str | int) and find_images(table.path.parent, [str(first)]):
+            return True
     return False
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -63,6 +64,20 @@ def image_suffixes() -> frozenset[str]:
 
     known = {suffix for suffix, name in Image.registered_extensions().items() if name in formats}
     return frozenset({*known, ".mpo", *HEIF})  # the former are JPEGs of several images
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a file is one of those that systems and editors put beside others.
+
+    Examples
+    --------
+    >>> is_hidden("cat/._1.png"), is_hidden("../cat/1.png")
+    (True, False)
+    """
+    return any(
+        part == "__MACOSX" or (part[0] == "." and part != "..")
+        for part in PurePosixPath(name).parts
+    )
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,19 +12,19 @@ import numpy as np
 import numpy.typing as npt
 
 from ssdml.datasets.base import RawItems
+from ssdml.datasets.image_files import SIZE, center_crop
 from ssdml.datasets.reading.cells import Cells, is_text
 from ssdml.datasets.reading.columns import (
-    SPLITS,
     Choice,
     Roles,
     choose_columns,
     is_added,
 )
-from ssdml.datasets.reading.image_folders import images_of, stack_images
-from ssdml.datasets.reading.pixels import Pixels, opened_image, pixels
+from ssdml.datasets.reading.image_folders import find_images, images_of, stack_images
+from ssdml.datasets.reading.pixels import Pixels, opened_image, pixels, upright_size
 from ssdml.datasets.reading.summary import Summary, counted, listed
-from ssdml.datasets.reading.table import Table, folded, unnested
-from ssdml.utils.files import check_inside, check_memory
+from ssdml.datasets.reading.table import SPLITS, Table, folded, unnested
+from ssdml.utils.files import check_inside, check_memory, check_names
 from ssdml.utils.labels import as_column
 from ssdml.utils.typing import Array
 
@@ -175,7 +176,9 @@ def _images(cells: Cells, roles: Roles, summary: Summary) -> Any:
     assert roles.images is not None
     column, folder = roles.images, cells.table.path.parent
     if cells.kind(column) != "image":
-        names = [cell or "" for cell in cells.texts(column)]
+        given = [cell or "" for cell in cells.texts(column)]
+        check_names(folder, given)
+        names = find_images(folder, given) or given
         check_inside(folder, names)
         missing = next(
             (row for row, name in enumerate(names) if not (folder / name).is_file()), None
@@ -186,27 +189,41 @@ def _images(cells: Cells, roles: Roles, summary: Summary) -> Any:
         images, fact = images_of(folder, names, on_disk)
         summary.facts["samples"] = f"{fact}, named in column {column!r}"
         return images
-    stacked: list[Pixels] = []
-    own_units: list[int] = []
+    return _images_inside(cells, column, summary)
+
+
+def _images_inside(cells: Cells, column: str, summary: Summary) -> Pixels:
+    """Return images whose bytes are in a column; those of several sizes are cropped to one."""
     path = cells.table.path
+    places = [f"{path}, {cells.table.place(row)}" for row in range(len(cells.table))]
+    contents = []
     for row, cell in enumerate(cells[column].to_pylist()):
         content = (cell or {}).get("bytes")
         if not isinstance(content, bytes) or not content:
             cells.refuse(column, row, "must hold the bytes of an image")
-        with opened_image(io.BytesIO(content), f"{path}, {cells.table.place(row)}") as image:
-            found, in_own_units = pixels(image)
-        if stacked and found.shape[:2] != stacked[0].shape[:2]:
-            raise ValueError(
-                f"{path}: images in a table must be of one size, "
-                f"{stacked[0].shape[:2]} as in the first row; got {found.shape[:2]} in "
-                f"{cells.table.place(row)}. Save them as files in class folders, or resize them."
-            )
-        if not stacked:
-            check_memory(path, 4 * found.size * len(cells.table), path.stat().st_size)
-        own_units += [row] * in_own_units
+        contents.append(io.BytesIO(content))
+    sizes = set()
+    for content, place in zip(contents, places, strict=True):
+        with opened_image(content, place) as image:
+            sizes.add(upright_size(image))
+    n_pixels = SIZE**2 if len(sizes) > 1 else math.prod(next(iter(sizes)))
+    check_memory(path, 4 * 3 * n_pixels * len(contents), path.stat().st_size)
+    stacked: list[Pixels] = []
+    own_units: list[int] = []
+    for row, (content, place) in enumerate(zip(contents, places, strict=True)):
+        content.seek(0)
+        with opened_image(content, place) as image:
+            is_own = False
+            if len(sizes) > 1:
+                found: Pixels = center_crop(image)
+            else:
+                found, is_own = pixels(image)
+        own_units += [row] * is_own
         stacked.append(found)
-    names = [cells.table.place(row) for row in range(len(stacked))] if own_units else []
-    images, unit = stack_images(path, names, stacked, own_units)
+    images, unit = stack_images(path, places, stacked, own_units)
     height, width = images.shape[1:3]
-    summary.facts["samples"] = f"images of {width} x {height} pixels in column {column!r}{unit}"
+    cropped = f", cropped from {len(sizes)} sizes" if len(sizes) > 1 else ""
+    summary.facts["samples"] = (
+        f"images of {width} x {height} pixels in column {column!r}{cropped}{unit}"
+    )
     return images

@@ -43,6 +43,11 @@ ID_NAMES: tuple[str, ...] = (
 )
 ID_NAMES += ("no", "nr", "key", "name", "file", "filename", "file_name", "path", "url")
 SPLIT_NAMES = ("split",)
+SPLITS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "dev"), "validation"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
 NO_HEADER = "no header: the columns are called 1, 2, ..."
 MISSING = ("", "nan", "na", "n/a", "#n/a", "<na>", "null", "none", "nat", "?")
 MOST_ABOVE = 20  # rows of titles and remarks above a header

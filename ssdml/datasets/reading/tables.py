@@ -5,11 +5,15 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ssdml.datasets.reading.arrow_files import ARROW, PARQUET, read_arrow
 from ssdml.datasets.reading.delimited import COMPRESSED, in_utf8, read_delimited, unpacked
+from ssdml.datasets.reading.pixels import image_suffixes, is_hidden
+from ssdml.datasets.reading.summary import listed
 from ssdml.datasets.reading.table import Table, distinct, find_header, of_cells
 from ssdml.utils.files import (
     MemoryLimitError,
@@ -70,6 +74,39 @@ def read_table(path: Path, *, encoding: str | None = None) -> Table:
     if not table.columns.num_columns:
         raise ValueError(f"{path}: must have columns; got none.")
     return table
+
+
+def read_zipped_table(path: Path, *, encoding: str | None = None) -> Table | None:
+    """Read the only table in a zip file; None if it has images, or no table.
+
+    Raises ValueError as `read_table` does, and if there are several tables.
+    """
+    try:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+            infos = {i.filename: i for i in archive.infolist() if not is_hidden(i.filename)}
+            has_images = any(Path(name).suffix.lower() in image_suffixes() for name in infos)
+            tables = [] if has_images else [name for name in infos if table_suffix(Path(name))]
+            if len(tables) > 1:
+                raise ValueError(f"it holds several tables, {listed(tables)}")
+            if not tables:
+                return None
+            [name] = tables
+            check_memory(path, infos[name].file_size, check_regular(path))
+            content = archive.read(name)
+    except MemoryLimitError:
+        raise
+    except Exception as error:  # of damaged files
+        raise ValueError(
+            f"{path}: cannot be read ({error}). Unzip it, and name a table in it."
+        ) from error
+    with TemporaryDirectory() as folder:
+        inside = Path(folder) / PurePosixPath(name).name
+        inside.write_bytes(content)
+        try:
+            table = read_table(inside, encoding=encoding)
+        except (ValueError, ImportError) as error:
+            raise type(error)(str(error).replace(str(inside), f"{path}: {name}")) from error
+    return replace(table, path=path, notes=(f"{name} in the zip file", *table.notes))
 
 
 def read_json(path: Path, *, by_line: bool, encoding: str | None = None) -> Table:

@@ -592,6 +592,30 @@ def test_table_names_images(tmp_path):
         load_dataset(tmp_path / "t.csv")
 
 
+@pytest.mark.parametrize(
+    ("column", "form"),
+    [("image_id", "{}"), ("id", "{}.png"), ("Photo", "images/{}"), ("filename", "{}.png")],
+)
+def test_names_of_images_may_lack_folder_and_suffix(tmp_path, column, form):
+    write_images(tmp_path / "images", 4)
+    (tmp_path / "other").mkdir()
+    names = [form.format(i) for i in (3, 1, 0, 2)]
+    pd.DataFrame({column: names, "label": list("abab")}).to_csv(tmp_path / "t.csv", index=False)
+    for path in (tmp_path / "t.csv", tmp_path):  # the table, or the folder that holds it
+        data = load_dataset(path)
+        np.testing.assert_allclose(data.X[:, 0] * 255, (3, 1, 0, 2), atol=1e-4)
+        assert data.ids.tolist() == names
+        assert [data.class_names[code] for code in data.y] == list("abab")
+
+
+def test_several_tables_that_name_images_are_asked_for(tmp_path):
+    write_images(tmp_path / "train", 2)
+    for name in ("train.csv", "test.csv"):
+        (tmp_path / name).write_text("id,label\n0,a\n1,b\n")
+    with pytest.raises(ValueError, match=r"which table names the images, test.csv or train.csv\?"):
+        load_dataset(tmp_path)
+
+
 def test_table_names_no_files_outside(tmp_path):
     write_images(tmp_path / "images", 1)
     (tmp_path / "tables").mkdir()
@@ -631,10 +655,10 @@ def test_images_inside_a_table(tmp_path):
     write_images(tmp_path, 1, size=(9, 8))
     cells[2] = {"bytes": (tmp_path / "0.png").read_bytes(), "path": None}
     pd.DataFrame({"image": cells, "label": [0, 1, 0]}).to_parquet(path)
-    with pytest.raises(
-        ValueError, match=r"must be of one size, \(8, 8\) .*; got \(8, 9\) in row 2"
-    ):
-        load_dataset(path)
+    data = load_dataset(path)
+    assert data.item_shape == (224, 224, 3)
+    assert "cropped from 2 sizes" in str(data.summary)
+    np.testing.assert_allclose(data.X[:, 0] * 255, [0, 1, 0], atol=1e-4)
 
 
 def test_dates_may_be_labels_if_chosen(tmp_path, frame):

@@ -15,6 +15,7 @@ from ssdml.datasets import load_dataset
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.datasets.reading.image_folders import read_image_folder, read_image_zip
 from ssdml.datasets.reading.pixels import image_formats
+from ssdml.datasets.reading.summary import ReadingWarning
 
 
 def write_images(folder, names, *, mode="RGB", size=(4, 3)):
@@ -46,6 +47,36 @@ def test_class_folders_below_train_and_test(tmp_path, read):
         zip(raw.items[:, 0, 0, 0].tolist(), zip(raw.labels, raw.test, strict=True), strict=True)
     )
     assert found == {0: ("cat", False), 1: ("dog", False), 2: ("cat", True)}
+
+
+@pytest.mark.parametrize(
+    ("folders", "held_out"),
+    [(["Train", "val"], "val"), (["train", "valid", "test"], "test"), (["training", "dev"], "dev")],
+)
+def test_parts_have_the_usual_names(tmp_path, folders, held_out):
+    write_images(
+        tmp_path, [f"{part}/{name}" for part in folders for name in ("a/1.png", "b/2.png")]
+    )
+    write_images(tmp_path, [f"{folders[0]}/3.png"])
+    raw = read_image_folder(tmp_path)
+    assert [name.split("/")[0] == held_out for name in raw.ids] == raw.test.tolist()
+    assert sorted(raw.labels.tolist()) == ["", *["a"] * len(folders), *["b"] * len(folders)]
+
+
+def test_folders_within_those_of_classes_are_told(tmp_path):
+    write_images(tmp_path, ["cat/2020/1.png", "cat/2.png", "dog/3.png"])
+    raw = read_image_folder(tmp_path)
+    assert raw.labels.tolist() == ["cat", "cat", "dog"]
+    assert "folders within those of classes are of that class, as in 'cat/2020'" in str(raw.summary)
+
+
+def test_one_class_and_unused_tables_are_told(tmp_path):
+    write_images(tmp_path, ["images/1.png", "images/2.png"])
+    (tmp_path / "labels.csv").write_text("number,breed\n7,a\n8,b\n")
+    with pytest.warns(ReadingWarning) as told:
+        load_dataset(tmp_path)
+    assert "'labels.csv' was not used, as none of its columns names" in str(told[0].message)
+    assert "all images are in the folder 'images', their only class" in str(told[1].message)
 
 
 def test_class_folders_without_standard_split(tmp_path):
@@ -81,9 +112,10 @@ def test_gray_image_among_colored_becomes_rgb(tmp_path):
         (["cat/1.png", "train/dog/2.png"], "must contain class/image files"),
         (["1.png", "train/dog/2.png"], "must contain class/image files"),
         (
-            ["train/cat/1.png", "valid/cat/2.png"],
-            r"must be train and test; got \['train', 'valid'\]",
+            ["2020/cat/1.png", "2021/cat/2.png"],
+            r"must be train, validation and test; got \['2020', '2021'\]",
         ),
+        (["train/1.png", "test/2.png"], "must contain class/image files"),
     ],
 )
 def test_wrong_tree_raises(tmp_path, names, message):

@@ -14,6 +14,7 @@ import pytest
 from openpyxl import Workbook
 from pyarrow import parquet
 
+from ssdml.datasets import load_dataset
 from ssdml.datasets.reading.tables import read_table, table_suffix
 
 FRAME = pd.DataFrame({"a": [1.5, 2.0, -3.0], "label": ["x", None, "z"]})
@@ -308,3 +309,40 @@ def test_objects_without_a_common_column_are_refused(tmp_path, monkeypatch):
     path.write_text("".join(f'{{"k{i}": 1}}\n' for i in range(2000)))
     with pytest.raises(ValueError, match=r"t\.jsonl: takes 0\.0 GB in memory"):
         read_table(path)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.parquet", "t.xlsx"])
+def test_a_table_in_a_zip_file_is_read(tmp_path, name):
+    FRAME.to_csv(tmp_path / "t.csv", index=False)
+    FRAME.to_json(tmp_path / "t.jsonl", orient="records", lines=True)
+    FRAME.to_parquet(tmp_path / "t.parquet")
+    FRAME.to_excel(tmp_path / "t.xlsx", index=False)
+    path = tmp_path / "data.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.write(tmp_path / name, f"data/{name}")
+        archive.writestr(f"__MACOSX/data/._{name}", "x")
+        archive.writestr("data/README.md", "x")
+    data = load_dataset(path)
+    np.testing.assert_array_equal(data.X, [[1.5], [2], [-3]])
+    assert data.class_names == ("x", "z")
+    assert f"data/{name} in the zip file" in str(data.summary)
+
+
+def test_wrong_tables_in_a_zip_file_are_named(tmp_path):
+    path = tmp_path / "data.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.csv", "a,b,label\n1,2,x\n1,y\n1,2,z\n")
+    with pytest.raises(ValueError, match=r"data\.zip: a\.csv, line 3: must have 3 columns"):
+        load_dataset(path)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("b.csv", "a,label\n1,x\n")
+    with pytest.raises(ValueError, match=r"several tables, a\.csv, b\.csv\)\. Unzip it"):
+        load_dataset(path)
+
+
+def test_zipped_table_that_takes_too_much_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("SSDML_MAX_GB", "0.001")
+    with zipfile.ZipFile(tmp_path / "t.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.csv", "a,label\n" + "1,x\n" * 10**6)
+    with pytest.raises(ValueError, match=r"takes 0\.0 GB in memory"):
+        load_dataset(tmp_path / "t.zip")
