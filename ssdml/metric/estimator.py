@@ -91,7 +91,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
     mining : {"propagated", "neighborhood"}
         Source of the triplets; see :func:`ssdml.graphs.mine_triplets`.
     input_weight : float or "auto"
-        Weight of the input beside class probabilities and learned metric. "auto": from 0.8 to 1.2,
+        Weight of the input beside class probabilities and learned metric. "auto": from 0.8 to 1.6,
         see :func:`ssdml.metric.selection.balanced_weight`. 0 leaves the columns of L alone (one
         less than classes), a linear map of the input.
     angle : float

@@ -17,7 +17,8 @@ from ssdml.utils.scatter import class_means
 from ssdml.utils.typing import Array, Floats, Indices, Ints
 from ssdml.utils.validation import UNLABELED
 
-WEIGHTS = 0.8, 1.2  # least and largest weight of the input
+WEIGHTS = 0.8, 1.6  # least and largest weight of the input
+WEIGHT_OF_ERRORS = 10.0  # of neighbors that the classes get wrong
 FEWEST_COLUMNS = 64  # of the embedding, by default: more than the features of a small table
 BLOCK_ENTRIES = 2**21  # distances held at once: 16 MB
 
@@ -60,10 +61,11 @@ def combined_components(
 
 
 def balanced_weight(confidence: float, agreement: float) -> float:
-    """Weight of the input by the errors to expect beside it, from 0.8 to 1.2.
+    """Weight of the input by the neighbors that the classes get wrong, from 0.8 to 1.6.
 
-    A quarter of the ratio of the expected errors of the class probabilities to the share of rows
-    whose nearest neighbor has another class: the smaller errors get more weight.
+    It is 0.8, and 0.1 more for each percent of the rows whose nearest neighbor has another class
+    and whose own class is wrong, if the two are independent: class probabilities part so many
+    neighbors wrongly.
 
     Parameters
     ----------
@@ -74,12 +76,11 @@ def balanced_weight(confidence: float, agreement: float) -> float:
 
     Examples
     --------
-    >>> balanced_weight(0.9, 0.96), balanced_weight(0.6, 0.9), balanced_weight(0.9, 0.9)
-    (0.8, 1.0, 0.8)
+    >>> balanced_weight(1.0, 0.9), balanced_weight(0.9, 0.9), balanced_weight(0.6, 0.8)
+    (0.8, 0.9, 1.6)
     """
-    ratio = (1 - confidence) / max(1 - agreement, 1e-12)
-    low, high = WEIGHTS
-    return round(min(max(ratio / 4, low), high), 4)
+    least, largest = WEIGHTS
+    return round(min(least + WEIGHT_OF_ERRORS * (1 - confidence) * (1 - agreement), largest), 4)
 
 
 def spread(rows: Array) -> float:

@@ -50,7 +50,7 @@ def test_classes_and_input_are_added_to_the_metric(blobs):
     assert eigenvalues[3] > 0.3
 
 
-def test_auto_weight_balances_the_expected_errors(blobs):
+def test_auto_weight_follows_the_expected_errors(blobs):
     X, _, labels = blobs
     model = SSDML(max_rounds=1, random_state=0).fit(X, labels)
     free = labels == -1

@@ -69,9 +69,9 @@ def test_parts_without_spread_are_kept_as_they_are():
 
 @pytest.mark.parametrize(
     ("confidence", "agreement", "weight"),
-    [(0.8, 0.95, 1.0), (0.6, 0.9, 1.0), (1.0, 0.9, 0.8), (1.0, 1.0, 0.8), (0.5, 1.0, 1.2)],
+    [(0.8, 0.95, 0.9), (0.6, 0.9, 1.2), (1.0, 0.9, 0.8), (0.5, 1.0, 0.8), (0.5, 0.5, 1.6)],
 )
-def test_weight_is_a_quarter_of_the_ratio_of_errors_within_bounds(confidence, agreement, weight):
+def test_weight_grows_with_the_neighbors_parted_wrongly_within_bounds(confidence, agreement, weight):
     assert balanced_weight(confidence, agreement) == weight
 
 
