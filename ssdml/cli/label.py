@@ -130,10 +130,11 @@ def _features(raw: RawItems) -> Any:
 
 
 def _ids(raw: RawItems) -> list[str]:
-    """Return the names of the rows, or their numbers from 0."""
+    """Return the names of the rows, or where they are in the file, such as "line 7"."""
     if raw.ids is not None:
         return [str(name) for name in raw.ids.tolist()]
-    return [f"row {row}" for row in range(len(raw.items))]
+    place = "row {}".format if raw.table is None else raw.table.place
+    return [place(row) for row in range(len(raw.items))]
 
 
 def _told(raw: RawItems, found: LabeledRows) -> list[str]:

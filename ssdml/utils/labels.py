@@ -80,7 +80,10 @@ def encode_column(
         missing = is_unlabeled(values, unlabeled)
         codes = np.full(len(values), UNLABELED, dtype=np.int64)
         known = _of_one_kind(values[~missing], who)
-        classes, codes[~missing] = np.unique(known, return_inverse=True)
+        try:
+            classes, codes[~missing] = np.unique(known, return_inverse=True)
+        except TypeError as error:  # no order
+            raise TypeError(not_names(known[0], who)) from error
         return codes, classes
     distinct, places = np.unique(values, return_inverse=True)
     known = ~is_unlabeled(distinct, unlabeled)
@@ -138,6 +141,8 @@ def as_column(y: Any, who: str) -> Array:
         values = np.asarray(without_tensor(y, who, "y"))
     if values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8")
+    elif values.dtype.kind == "T":
+        values = values.astype(object)
     if values.dtype == object and values.ndim == 1:
         row = next((i for i, label in enumerate(values) if isinstance(label, SEVERAL)), None)
         if row is not None:
@@ -165,14 +170,22 @@ def _of_one_kind(known: Array, who: str) -> Array:
             f"{who}: y must hold labels of one kind, all strings, all numbers or all booleans; "
             f"got {', '.join(sorted({type(label).__name__ for label in known}))}."
         )
-    labels = known.tolist()
+    labels = [label.decode() if isinstance(label, bytes) else label for label in known.tolist()]
     if kinds == {float} and all(label == int(label) for label in labels if np.isfinite(label)):
         labels = [label if isinstance(label, float) else int(label) for label in labels]
     return np.asarray(labels)
 
 
+def not_names(label: Any, who: str) -> str:
+    """Say that a label of another type is none."""
+    return (
+        f"{who}: y must hold names, whole numbers or booleans; got {label!r}, a "
+        f"{type(label).__name__}. Pass text for it, such as str(label)."
+    )
+
+
 def _kind(label: Any) -> type:
-    if isinstance(label, str):
+    if isinstance(label, str | bytes):
         return str
     if isinstance(label, bool | np.bool_):
         return bool
@@ -252,6 +265,8 @@ def read_labels(
         column, classes = encode_column(column, who)
         if classes.dtype.kind in "Ub" and len(classes):
             names = classes
+        elif classes.dtype.kind not in "iuf" and len(classes):
+            raise TypeError(not_names(classes[0], who))
         elif len(classes):
             column = np.append(classes, UNLABELED)[column]  # the code -1 is the last
     if column.dtype.kind == "f" and not (whole := column == np.rint(column)).all():

@@ -53,11 +53,6 @@ def check_rows(X: Any, who: str, name: str = "X") -> Array:
 
 def check_table(X: Any, who: str, name: str = "X") -> npt.NDArray[Any]:
     """Return a nonempty matrix of numbers in its own dtype."""
-    if hasattr(X, "toarray"):
-        raise TypeError(
-            f"{who}: {name} must be dense; got a sparse {type(X).__name__}. "
-            "Pass X.toarray(), or its leading components (TruncatedSVD)."
-        )
     table = np.asarray(without_container(X, who, name))
     if table.dtype.kind not in "biufO":
         raise TypeError(f"{who}: {name} must be numeric; got dtype {table.dtype}.")
@@ -74,7 +69,8 @@ def check_table(X: Any, who: str, name: str = "X") -> npt.NDArray[Any]:
 def without_container(X: Any, who: str = "", name: str = "X") -> Any:
     """Return the array of a tensor, a column of vectors as a matrix, other data unchanged.
 
-    Masked entries, and vectors of several lengths, raise ValueError.
+    Masked entries, vectors of several lengths, and columns of a DataFrame without numbers raise
+    ValueError, sparse matrices TypeError.
 
     Examples
     --------
@@ -93,6 +89,11 @@ def without_container(X: Any, who: str = "", name: str = "X") -> Any:
                 "drop such rows first."
             )
         return X.data
+    if hasattr(X, "toarray"):
+        raise TypeError(
+            f"{who}: {name} must be dense; got a sparse {type(X).__name__}. Pass X.toarray(), or "
+            "its leading components (TruncatedSVD); encoders take sparse_output=False."
+        )
     X = without_tensor(X, who, name)
     if _is_column(X):
         column = np.asarray(X)
@@ -100,12 +101,28 @@ def without_container(X: Any, who: str = "", name: str = "X") -> Any:
             return _stacked(column.ravel(), who, name)
     elif hasattr(X, "iloc"):  # a table of pandas
         for number, (label, dtype) in enumerate(X.dtypes.items()):
-            if dtype.kind == "O" and len(X) and isinstance(X.iloc[0, number], VECTORS):
-                raise ValueError(
-                    f"{who}: {name} must hold numbers; column {label!r} holds vectors. Pass "
-                    f"np.stack({name}[{label!r}]) alone, or with the other columns beside it."
-                )
+            if dtype.kind in "OmM" and len(X):
+                _check_column(X.iloc[0, number], label, dtype.kind, who, name)
     return X
+
+
+def _check_column(first: Any, label: Any, kind: str, who: str, name: str) -> None:
+    """Raise ValueError for a column of a DataFrame that begins with a vector, text or a date."""
+    problem = f"{who}: {name} must hold numbers; column {label!r} holds"
+    if isinstance(first, VECTORS):
+        raise ValueError(
+            f"{problem} vectors. Pass np.stack({name}[{label!r}]) alone, or with the other columns "
+            "beside it."
+        )
+    if kind in "mM":
+        raise ValueError(f"{problem} dates. Drop it, or pass numbers, such as days.")
+    if isinstance(first, str):
+        try:
+            float(first)
+        except ValueError:
+            raise ValueError(
+                f"{problem} text, such as {first[:40]!r}. Drop it, or encode it (OneHotEncoder)."
+            ) from None
 
 
 def without_tensor(X: Any, who: str = "", name: str = "X") -> Any:

@@ -15,9 +15,12 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+import numpy as np
 
 from ssdml.datasets.reading.table import (
     TEXT_NAMES,
@@ -27,6 +30,7 @@ from ssdml.datasets.reading.table import (
     is_number,
 )
 from ssdml.utils.files import check_memory, check_regular, open_regular
+from ssdml.utils.typing import Ints
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -294,9 +298,13 @@ class _Lines:
     def __init__(self, cells: pa.Table, n_skipped: int) -> None:
         self._cells, self._n_skipped = cells, n_skipped
 
-    def __call__(self, row: int) -> str:
+    @cached_property
+    def _breaks(self) -> Ints:
+        """Line breaks in the cells up to each row, (n + 1,)."""
         import pyarrow.compute as pc
 
-        above = (column.slice(0, row) for column in self._cells.columns)
-        breaks = sum(pc.sum(pc.count_substring(column, "\n")).as_py() or 0 for column in above)
-        return f"line {1 + self._n_skipped + row + breaks}"
+        counts = (pc.count_substring(column, "\n").to_numpy() for column in self._cells.columns)
+        return np.append(0, np.cumsum(sum(counts)))
+
+    def __call__(self, row: int) -> str:
+        return f"line {1 + self._n_skipped + row + self._breaks[row]}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -52,6 +54,19 @@ def test_a_table_comes_back_labeled_and_goes_in_again(run, frame, tmp_path):
     assert f"{n_new} new labels" in again.stderr
     assert f"without {n_new} predictions of an earlier `ssdml label`" in again.stderr
     assert pd.read_csv(out, index_col=0).columns.tolist() == found.columns.tolist()
+
+
+def test_rows_without_ids_are_named_by_their_lines(run, frame, tmp_path):
+    data, out = tmp_path / "t.csv", tmp_path / "labeled.csv"
+    frame.drop(columns="digit").assign(note="two\nlines").to_csv(data, index=False)
+    told = run("label", data, "--out", out)
+    assert told.exit_code == 0, told.output
+    [useful] = [line for line in told.stderr.splitlines() if line.startswith("Label next")]
+    lines = np.array(re.findall(r"line (\d+)", useful), dtype=int)
+    assert len(lines) == 5
+    assert (lines % 2 == 0).all()  # each row takes two, below the header
+    assert frame["label"].isna().to_numpy()[lines // 2 - 1].all()
+    assert f"line {lines[0]}" in (tmp_path / "labeled.html").read_text()
 
 
 def test_a_table_of_excel_in_europe_keeps_its_form(run, frame, tmp_path):

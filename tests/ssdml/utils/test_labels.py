@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import enum
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -330,3 +334,40 @@ def test_minus_one_is_known_however_it_is_written(mark):
     assert is_unlabeled(np.array([mark, "1", "-10", "-01", "-1.5"])).tolist() == [True] + 4 * [
         False
     ]
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        np.array(["a", "", "b"], dtype=np.dtypes.StringDType()),
+        np.array(["a", None, "b"], dtype=np.dtypes.StringDType(na_object=None)),
+        [b"a", None, b"b"],
+        np.array([b"a", b"", b"b"]),
+    ],
+    ids=["strings", "strings with None", "bytes in a list", "bytes"],
+)
+def test_every_kind_of_text_is_a_name(y):
+    codes, names = read_labels(y, 3, "here")
+    assert codes.tolist() == [0, -1, 1]
+    assert names.tolist() == ["a", "b"]
+    assert names.dtype.kind == "U"
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        datetime.date(2020, 1, 1),
+        decimal.Decimal("1.5"),
+        pd.Period("2020-01"),
+        enum.Enum("E", "A").A,
+    ],
+)
+def test_labels_of_other_types_are_refused_by_name(label):
+    with pytest.raises(TypeError, match=r"^here: y must hold names, .*; got .* Pass text for it"):
+        read_labels([label, None, label], 3, "here")
+
+
+def test_dates_are_refused_by_name():
+    days = np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[D]")
+    with pytest.raises(TypeError, match=r"^here: y must hold names, .* got np\.datetime64"):
+        read_labels(days, 2, "here")

@@ -5,10 +5,19 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from scipy import sparse
 
-from ssdml.utils.validation import UNLABELED, as_generator, check_labels, choose, without_tensor
+from ssdml.utils.validation import (
+    UNLABELED,
+    as_generator,
+    check_labels,
+    choose,
+    without_container,
+    without_tensor,
+)
 
 
 def test_choose_returns_the_entry():
@@ -97,3 +106,27 @@ def test_tensors_become_arrays(dtype):
 def test_tensors_without_an_array_are_refused(tensor, message):
     with pytest.raises(TypeError, match=f"^here: X {message}"):
         without_tensor(tensor, "here")
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (pd.date_range("2020-01-01", periods=3), r"holds dates\. Drop it"),
+        (pd.to_timedelta([1, 2, 3], "s"), r"holds dates\. Drop it"),
+        (["Ulm", "Bonn", "Rome"], r"holds text, such as 'Ulm'\. Drop it, or encode it"),
+        (pd.Categorical(["Ulm", "Bonn", "Ulm"]), "holds text, such as 'Ulm'"),
+        ([[1.0], [2.0], [3.0]], r"holds vectors\. Pass np\.stack"),
+    ],
+)
+def test_columns_without_numbers_are_named(column, message):
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": column})
+    with pytest.raises(ValueError, match=f"^here: X must hold numbers; column 'b' {message}"):
+        without_container(frame, "here")
+    whole = frame.assign(b=["1", "2.5", "-3e1"])  # scikit-learn reads these
+    assert without_container(whole, "here") is whole
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csr_matrix, sparse.coo_array])
+def test_sparse_matrices_are_refused_with_a_way_out(kind):
+    with pytest.raises(TypeError, match=r"here: X must be dense; .* Pass X\.toarray\(\), or its"):
+        without_container(kind(np.eye(3)), "here")
