@@ -158,8 +158,6 @@ def available_methods(
     protocol: str = DEFAULT_PROTOCOL,
 ) -> dict[str, Factory]:
     """Methods for a data set by name; if ``deep``, with those that train networks on its images."""
-    from ssdml.experiments.methods.deep import deep_methods
-    from ssdml.experiments.methods.photographs import photograph_methods
     from ssdml.experiments.methods.registry import METHODS
 
     if isinstance(dataset.X, ImageFiles):
@@ -168,6 +166,8 @@ def available_methods(
                 f"compare: deep must be True for {dataset.name}, whose images stay in files; got "
                 "False. Pass --deep, or deep=True."
             )
+        from ssdml.experiments.methods.photographs import photograph_methods  # loads torch
+
         chosen = choose(PROTOCOLS, protocol, "compare: protocol")
         return photograph_methods(dataset, weights=weights, protocol=chosen)
     defaults = (("weights", weights, None), ("protocol", protocol, DEFAULT_PROTOCOL))
@@ -177,7 +177,11 @@ def available_methods(
                 f"compare: {name} must be {default!r} unless the data are photographs in files; "
                 f"got {str(value)!r} and {dataset.name}. Omit it."
             )
-    return METHODS | deep_methods(dataset) if deep else METHODS
+    if not deep:
+        return METHODS
+    from ssdml.experiments.methods.deep import deep_methods  # loads torch
+
+    return METHODS | deep_methods(dataset)
 
 
 def _factories(

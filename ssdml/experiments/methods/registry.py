@@ -9,7 +9,6 @@ from importlib.util import find_spec
 from ssdml.experiments.methods.base import Compared, Factory, Method
 from ssdml.experiments.methods.classifiers import LabeledRowsClassifier
 from ssdml.experiments.methods.estimators import ClassDistributions, LabeledRowsOnly
-from ssdml.networks.backbones import paper_network
 
 __all__ = ["METHODS"]
 
@@ -76,21 +75,26 @@ METHODS: dict[str, Factory] = {
 DeepFactory = Callable[[str, int | None], Factory]
 
 
+def _pretrain_epochs(network: str) -> int:
+    from ssdml.networks.backbones import paper_network  # loads torch
+
+    return paper_network(network).pretrain_epochs
+
+
 def _alternation(method: str, network: str, n_components: int | None) -> Factory:
     """A metric learner in alternation with a network; its metric is a full matrix."""
-    epochs = paper_network(network).pretrain_epochs
+    epochs = _pretrain_epochs(network)
     return Method("ssdml.baselines:DeepBaseline", method, network, pretrain_epochs=epochs)
 
 
 def _supervised(method: str, network: str, n_components: int | None) -> Factory:
     """A network trained on the labeled images."""
-    epochs = paper_network(network).pretrain_epochs
     return Method(
         "ssdml.baselines:DeepSupervised",
         method,
         network,
         n_components=n_components,
-        pretrain_epochs=epochs,
+        pretrain_epochs=_pretrain_epochs(network),
     )
 
 

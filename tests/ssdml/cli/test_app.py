@@ -198,13 +198,26 @@ def test_ctrl_c_names_what_is_kept(run, data, tmp_path, monkeypatch):
     assert len((out / "results.jsonl").read_text().splitlines()) == 1
 
 
+# Only methods that train networks need torch, which takes two seconds to load.
+WITHOUT_TORCH = """
+import sys
+from ssdml.cli.app import main
+class Finder:
+    @staticmethod
+    def find_spec(name, *_):
+        assert name != "torch"
+sys.meta_path.insert(0, Finder)
+main()
+"""
+
+
 @pytest.mark.skipif(os.name == "nt", reason="sends a signal of POSIX")
 @pytest.mark.parametrize(
     ("number", "status", "word"),
     [(signal.SIGINT, 130, "Interrupted"), (signal.SIGTERM, 143, "Terminated")],
 )
 def test_signal_ends_with_its_status(data, tmp_path, number, status, word):
-    command = [sys.executable, "-c", "from ssdml.cli.app import main; main()", "compare"]
+    command = [sys.executable, "-c", WITHOUT_TORCH, "compare"]
     command += ["--dataset", data, "--methods", "input", "--seeds", "60", "--out", tmp_path / "o"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         results = tmp_path / "o" / "results.jsonl"
