@@ -28,28 +28,24 @@ from tests.two_ranks import fit, steps
 ROOT = Path(__file__).parents[3]
 
 
-def run(out, *options):
-    """Run two processes under torchrun, which restarts them if one dies."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node=2", "--max-restarts=5", "-m", "tests.two_ranks", str(out)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    out.mkdir()
-    done = subprocess.run(
-        [*command, *options], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return np.load(out / "result.npz")
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Folder of the files that two processes write."""
-    return tmp_path_factory.mktemp("ranks") / "two"
+    return tmp_path_factory.mktemp("ranks")
 
 
 @pytest.fixture(scope="module")
 def two(folder):
-    return run(folder)
+    """Run two processes under torchrun, which restarts them when one dies."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node=2", "--max-restarts=5", "-m", "tests.two_ranks", str(folder)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    (folder / "disturbed").mkdir()
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return np.load(folder / "result.npz")
 
 
 @pytest.fixture(scope="module")
@@ -74,9 +70,9 @@ def test_whole_fit_matches_one_process(one, two):
     assert np.median(np.abs(two["Z"] - one["Z"])) < 0.02
 
 
-def test_training_resumes_after_a_process_dies(two, tmp_path):
-    disturbed = run(tmp_path / "disturbed", "--die")
-    begun = (tmp_path / "disturbed" / "begun").read_text().split()
+def test_training_resumes_after_a_process_dies(two, folder):
+    disturbed = np.load(folder / "disturbed" / "result.npz")
+    begun = (folder / "disturbed" / "begun").read_text().split()
     assert begun[:4] == ["1", "2", "3", "3"]  # it dies at the start of the third
     assert set(begun[4:]) <= {"3"}  # a lost connection may restart it once more
     assert disturbed["stages"].tolist()[-1] == "end"
