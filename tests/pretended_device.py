@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils import backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 
 NAME = "pretended"
 MAY_CROSS = (torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default)
@@ -60,15 +60,16 @@ class OnBoth(TorchDispatchMode):
 
 def dispatched(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What an operation makes, on the device if its arguments are, or if that is asked for."""
-    leaves = tree_leaves((args, kwargs))
+    leaves, spec = tree_flatten((args, kwargs))
     devices = [leaf.type for leaf in leaves if isinstance(leaf, torch.device)]
     there = any(isinstance(leaf, Pretended) for leaf in leaves)
+    if not there and NAME not in devices:
+        return func(*args, **kwargs)
     if there and func not in MAY_CROSS:
         _check_company(func, args, kwargs)
     if NAME in devices and any(isinstance(leaf, torch.Generator) for leaf in leaves):
         raise RuntimeError(f"{func}: a generator of the CPU cannot draw on {NAME!r}.")
-    taken, options = tree_map_only(torch.device, _cpu, (args, kwargs))
-    taken, options = tree_map_only(Pretended, _held, (taken, options))
+    taken, options = tree_unflatten([_here(leaf) for leaf in leaves], spec)
     made = func(*taken, **options)
     if func is torch.ops.aten.copy_.default:
         return args[0]
@@ -78,12 +79,11 @@ def dispatched(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return return_and_correct_aliasing(func, args, kwargs, made) if there else made
 
 
-def _cpu(device: torch.device) -> torch.device:
-    return torch.device("cpu")
-
-
-def _held(tensor: Pretended) -> torch.Tensor:
-    return tensor.held
+def _here(leaf: Any) -> Any:
+    """The same on the CPU."""
+    if isinstance(leaf, Pretended):
+        return leaf.held
+    return torch.device("cpu") if isinstance(leaf, torch.device) else leaf
 
 
 def _check_company(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import cache
 
 import numpy as np
 import pytest
@@ -26,9 +27,11 @@ ESTIMATORS = [
 every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
 
 
-@pytest.fixture(autouse=True)
-def _few_triplets(monkeypatch):
-    monkeypatch.setattr("ssdml.metric.alternation.N_TRIPLETS", 5000)
+@pytest.fixture(scope="module", autouse=True)
+def few_triplets():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ssdml.metric.alternation.N_TRIPLETS", 5000)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +48,13 @@ def data():
 
 def fitted(estimator, X, y):
     return clone(estimator).set_params(random_state=0).fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def plain(data, few_triplets):
+    """Fit each estimator once; tests do not change it."""
+    X, _, labels = data
+    return cache(lambda estimator: fitted(estimator, X, labels))
 
 
 def departures(estimator):
@@ -67,20 +77,11 @@ def test_scikit_learn_checks_pass(estimator, check):
 
 
 @every_estimator
-def test_same_seed_gives_equal_results(estimator, data):
+@pytest.mark.parametrize("n_jobs", [None, 1, 2])
+def test_same_seed_gives_equal_results(estimator, data, plain, n_jobs):
     X, _, labels = data
-    first, second = (fitted(estimator, X, labels).transform(X) for _ in range(2))
-    np.testing.assert_array_equal(first, second)
-
-
-@every_estimator
-def test_n_jobs_does_not_change_the_result(estimator, data):
-    X, _, labels = data
-    embeddings = [
-        fitted(clone(estimator).set_params(n_jobs=n), X, labels).transform(X) for n in (None, 1, 2)
-    ]
-    np.testing.assert_array_equal(embeddings[0], embeddings[1])
-    np.testing.assert_array_equal(embeddings[0], embeddings[2])
+    again = fitted(clone(estimator).set_params(n_jobs=n_jobs), X, labels)
+    np.testing.assert_array_equal(again.transform(X), plain(estimator).transform(X))
 
 
 @every_estimator
@@ -104,33 +105,32 @@ def test_arguments_are_not_modified(estimator, data):
 
 
 @every_estimator
-def test_metric_is_symmetric_and_positive_semidefinite(estimator, data):
-    X, _, labels = data
-    M = fitted(estimator, X, labels).get_mahalanobis_matrix()
+def test_metric_is_symmetric_and_positive_semidefinite(estimator, plain):
+    M = plain(estimator).get_mahalanobis_matrix()
     np.testing.assert_array_equal(M, M.T)
     assert np.linalg.eigvalsh(M)[0] >= -1e-10 * np.trace(M) / len(M)
 
 
 @every_estimator
 @pytest.mark.parametrize("names", [[3, 40, 500, -1], ["ash", "birch", "cedar", ""]], ids=str)
-def test_classes_may_be_renamed(estimator, data, names, tmp_path):
+def test_classes_may_be_renamed(estimator, data, plain, names, tmp_path):
     """In the same order: otherwise ties and random draws may differ."""
     X, y, labels = data
     names = np.array(names)
-    plain, other = fitted(estimator, X, labels), fitted(estimator, X, names[labels])
+    model, other = plain(estimator), fitted(estimator, X, names[labels])
     other.save(tmp_path / "model")
-    for model in (other, type(other).load(tmp_path / "model")):
-        np.testing.assert_array_equal(model.transform(X), plain.transform(X))
-        np.testing.assert_array_equal(model.predict(X), names[plain.predict(X)])
-        np.testing.assert_array_equal(model.transduction_, names[plain.transduction_])
-        assert model.classes_.tolist() == names[:3].tolist()
-        assert model.score(X, names[y]) == plain.score(X, y)
+    for named in (other, type(other).load(tmp_path / "model")):
+        np.testing.assert_array_equal(named.transform(X), model.transform(X))
+        np.testing.assert_array_equal(named.predict(X), names[model.predict(X)])
+        np.testing.assert_array_equal(named.transduction_, names[model.transduction_])
+        assert named.classes_.tolist() == names[:3].tolist()
+        assert named.score(X, names[y]) == model.score(X, y)
 
 
 @every_estimator
-def test_predictions_are_accurate_distributions(estimator, data):
-    X, y, labels = data
-    model = fitted(estimator, X, labels)
+def test_predictions_are_accurate_distributions(estimator, data, plain):
+    X, y, _ = data
+    model = plain(estimator)
     proba = model.predict_proba(X)
     assert proba.shape == (len(X), 3)
     assert proba.min() >= 0
@@ -140,9 +140,9 @@ def test_predictions_are_accurate_distributions(estimator, data):
 
 
 @every_estimator
-def test_pickle_keeps_the_result(estimator, data):
-    X, _, labels = data
-    model = fitted(estimator, X, labels)
+def test_pickle_keeps_the_result(estimator, data, plain):
+    X, _, _ = data
+    model = plain(estimator)
     np.testing.assert_array_equal(
         pickle.loads(pickle.dumps(model)).transform(X), model.transform(X)
     )

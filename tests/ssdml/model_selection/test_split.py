@@ -191,7 +191,8 @@ def test_search_scores_labeled_samples_alone(scarce_digits):
     assert search.best_score_ > 0.9
 
 
-def test_search_scores_embeddings_in_parallel(scarce_digits):
+def test_search_scores_embeddings_once_pickled(scarce_digits):
+    """As processes receive it."""
     X, y = scarce_digits
     search = GridSearchCV(
         make_pipeline(PCA(random_state=0)),
@@ -199,8 +200,8 @@ def test_search_scores_embeddings_in_parallel(scarce_digits):
         cv=SemiSupervisedSplit(2, random_state=0),
         scoring={"R@1": labeled_scorer("R@1"), "NMI": labeled_scorer("NMI")},
         refit="R@1",
-        n_jobs=2,
-    ).fit(X, y)
+    )
+    search = pickle.loads(pickle.dumps(search)).fit(X, y)
     assert search.best_params_ == {"pca__n_components": 20}
     assert (search.cv_results_["mean_test_NMI"] > 0).all()
 
