@@ -359,9 +359,21 @@ def model(damaged: str, *, forged: bool = False, estimator: Any = SSDML) -> Targ
     return Target(write, load, sign if forged else lambda folder: None)
 
 
-def checkpoint(folder: Path) -> Path:
-    content = Checkpoint(1, {"weight": torch.arange(20.0)}, {"losses": [0.5, 0.25]})
-    return save_checkpoint(folder, content, {"seed": 0})
+KEPT = [Checkpoint(i, {"weight": torch.arange(20.0) + i}, {"losses": [0.5] * i}) for i in (1, 2)]
+
+
+def checkpoints(folder: Path) -> Path:
+    """Two of them: if the last is damaged, the first is read."""
+    first, last = (save_checkpoint(folder, content, {"seed": 0}) for content in KEPT)
+    return last
+
+
+def load_whole_checkpoint(folder: Path) -> None:
+    found = load_checkpoint(folder, {"seed": 0}, "fit")
+    assert found is not None
+    expected = KEPT[found.number - 1]
+    assert torch.equal(found.tensors["weight"], expected.tensors["weight"])
+    assert found.state == expected.state
 
 
 def split(folder: Path) -> Path:
@@ -468,7 +480,7 @@ TARGETS = {
     "arrays of a baseline": model(ARRAYS, estimator=LRML),
     "forged config of a network": model(CONFIG, forged=True, estimator=DeepSSDML),
     "forged arrays of a network": model(ARRAYS, forged=True, estimator=DeepSSDML),
-    "checkpoint": Target(checkpoint, lambda folder: load_checkpoint(folder, {"seed": 0}, "fit")),
+    "checkpoint": Target(checkpoints, load_whole_checkpoint),
     "split": Target(split, in_folder(LabelScarceSplit.load, "x.json")),
     "results": Target(results, read_folder),
     "run": Target(run_file, read_folder),
