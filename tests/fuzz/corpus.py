@@ -364,8 +364,7 @@ KEPT = [Checkpoint(i, {"weight": torch.arange(20.0) + i}, {"losses": [0.5] * i})
 
 def checkpoints(folder: Path) -> Path:
     """Two of them: if the last is damaged, the first is read."""
-    first, last = (save_checkpoint(folder, content, {"seed": 0}) for content in KEPT)
-    return last
+    return [save_checkpoint(folder, content, {"seed": 0}) for content in KEPT][-1]
 
 
 def load_whole_checkpoint(folder: Path) -> None:

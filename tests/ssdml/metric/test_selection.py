@@ -71,7 +71,7 @@ def test_parts_without_spread_are_kept_as_they_are():
     ("confidence", "agreement", "weight"),
     [(0.8, 0.95, 0.9), (0.6, 0.9, 1.2), (1.0, 0.9, 0.8), (0.5, 1.0, 0.8), (0.5, 0.5, 1.6)],
 )
-def test_weight_grows_with_the_neighbors_parted_wrongly_within_bounds(confidence, agreement, weight):
+def test_weight_grows_with_neighbors_parted_wrongly_within_bounds(confidence, agreement, weight):
     assert balanced_weight(confidence, agreement) == weight
 
 
