@@ -296,19 +296,19 @@ def unnested(columns: pa.Table) -> pa.Table:
     """
     import pyarrow as pa
 
-    found: dict[str, Any] = {}
-    nested = False
+    names: list[str] = []
+    parts: list[Any] = []
     for name, column in zip(columns.column_names, columns.columns, strict=True):
         kind = column.type
         if pa.types.is_struct(kind) and kind.num_fields and kind.get_field_index("bytes") < 0:
-            fields = [f"{name}.{kind.field(j).name}" for j in range(kind.num_fields)]
-            nested = True
-            parts = zip(fields, column.flatten(), strict=True)
+            names += [f"{name}.{kind.field(j).name}" for j in range(kind.num_fields)]
+            parts += column.flatten()
         else:
-            parts = zip([name], [column], strict=True)
-        for new, part in parts:
-            found[distinct([*found, new])[-1]] = part
-    return unnested(pa.table(found)) if nested else columns
+            names.append(name)
+            parts.append(column)
+    if names == columns.column_names:
+        return columns
+    return unnested(pa.table(dict(zip(distinct(names), parts, strict=True))))
 
 
 def distinct(names: Sequence[str]) -> list[str]:
@@ -320,10 +320,13 @@ def distinct(names: Sequence[str]) -> list[str]:
     ['Unnamed: 0', 'a', 'a.1']
     """
     found: dict[str, None] = {}
+    again: Counter[str] = Counter()
     for position, name in enumerate(names):
-        stem = name or f"Unnamed: {position}"
-        numbered = (f"{stem}.{number}" for number in range(1, len(names)))
-        found[next(new for new in (stem, *numbered) if new not in found)] = None
+        new = stem = name or f"Unnamed: {position}"
+        while new in found:
+            again[stem] += 1
+            new = f"{stem}.{again[stem]}"
+        found[new] = None
     return list(found)
 
 
