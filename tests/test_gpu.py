@@ -16,7 +16,8 @@ def read(path):
 
 
 # 15 s: WRN-28-2 takes some steps, and torchrun starts torch again.
-def test_a_dry_run_measures_everything_on_the_cpu(tmp_path, capsys):
+def test_a_dry_run_measures_everything_on_the_cpu(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("ssdml.deep.alternation.N_TRIPLETS", 500)
     arguments = ["--toy", "--device", "cpu", "--out", str(tmp_path)]
     assert main(arguments) == 0, capsys.readouterr().out
     checks, cifar = read(tmp_path / "checks.jsonl"), read(tmp_path / "cifar10.jsonl")

@@ -128,7 +128,8 @@ def reader(tmp_path, monkeypatch):
         "ssdml.experiments.report.figures.map_rows", lambda embedding, **_: embedding[:, :2]
     )
     monkeypatch.setattr("ssdml.model_selection.fit_cost.PILOT_ROWS", 2000)
-    monkeypatch.setattr("ssdml.metric.alternation.N_TRIPLETS", 5000)
+    for alternation in ("ssdml.metric.alternation", "ssdml.deep.alternation"):
+        monkeypatch.setattr(f"{alternation}.N_TRIPLETS", 5000)
     with patch.dict(METHODS), patch.dict(datasets.LAYOUTS):  # also removes what a page adds
         yield
 

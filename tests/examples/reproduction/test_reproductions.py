@@ -13,7 +13,13 @@ from matplotlib.image import imread
 from reproduction.published import TABLE_2, TABLE_3, TABLE_5
 from sklearn.base import clone
 
-from tests.deep import small_images, small_model, small_network, small_published_model
+from tests.deep import (
+    N_TRIPLETS,
+    small_images,
+    small_model,
+    small_network,
+    small_published_model,
+)
 from tests.photographs import SMALL, WRITERS, small_protocol
 
 
@@ -24,6 +30,7 @@ def small_deep(monkeypatch):
     from ssdml.datasets import Dataset
     from ssdml.experiments.methods.registry import DEEP_METHODS
 
+    monkeypatch.setattr("ssdml.deep.alternation.N_TRIPLETS", N_TRIPLETS)
     X, y, _ = small_images(n=300)
     data = Dataset("mnist", X.reshape(300, -1), y, tuple("0123456789"), item_shape=(8, 8))
     short = {"epochs": 2, "epochs_per_partition": 1}
@@ -101,6 +108,7 @@ def toy_photographs(tmp_path, monkeypatch):
     from ssdml.experiments.methods.protocols import PROTOCOLS
     from ssdml.networks import fine_grained
 
+    monkeypatch.setattr("ssdml.deep.alternation.N_TRIPLETS", N_TRIPLETS)
     for name, protocol in PROTOCOLS.items():
         monkeypatch.setitem(fine_grained.TRUNKS, protocol.architecture, SMALL)
         monkeypatch.setitem(PROTOCOLS, name, small_protocol(protocol))
