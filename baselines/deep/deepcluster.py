@@ -17,6 +17,7 @@ from ssdml.baselines.deep.recipe import Recipe, Softmax, UnsupervisedTrainer
 from ssdml.networks.sampling import balanced_batches
 from ssdml.utils.distributed import from_first_rank
 from ssdml.utils.linalg import unit_rows
+from ssdml.utils.parallel import one_blas_thread
 from ssdml.utils.typing import Array, Indices, Ints
 
 
@@ -115,13 +116,14 @@ def clusters(rows: Array, n_clusters: int, max_iter: int, rng: np.random.Generat
     """
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
+    from threadpoolctl import threadpool_limits
 
     seed = int(rng.integers(2**31))
     kmeans = KMeans(n_clusters, n_init=1, max_iter=max_iter, random_state=seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", ConvergenceWarning
-        )  # of equal rows: empty clusters are refilled
+    # Several threads would sum in an order of their own. Of equal rows, k-means warns: empty
+    # clusters are refilled.
+    with warnings.catch_warnings(), one_blas_thread(), threadpool_limits(1, "openmp"):
+        warnings.simplefilter("ignore", ConvergenceWarning)
         codes = kmeans.fit_predict(rows).astype(np.int64)
     return refilled(codes, n_clusters, rng)
 

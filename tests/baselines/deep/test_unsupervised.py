@@ -10,6 +10,7 @@ import torch
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
+from threadpoolctl import threadpool_info, threadpool_limits
 from torch.nn import functional
 
 from ssdml.baselines import DeepUnsupervised
@@ -238,6 +239,19 @@ class TestDeepCluster:
         assert (few != many).any()
         np.testing.assert_array_equal(clusters(rows, 10, 1, np.random.default_rng(0)), few)
         np.testing.assert_array_equal(clusters(rows, 10, 20, np.random.default_rng(0)), many)
+
+    def test_clusters_are_found_by_one_thread(self, rng, monkeypatch):
+        """Three would sum the rows of a cluster in any order."""
+        seen, fit = set(), KMeans.fit_predict
+
+        def spy(kmeans, rows):
+            seen.update(library["num_threads"] for library in threadpool_info())
+            return fit(kmeans, rows)
+
+        monkeypatch.setattr(KMeans, "fit_predict", spy)
+        with threadpool_limits(3):
+            clusters(rng.normal(size=(40, 3)), 4, 20, rng)
+        assert seen == {1}
 
     def test_clusters_of_equal_rows_are_all_filled(self, rng):
         rows = np.repeat(np.eye(3), 10, axis=0)
