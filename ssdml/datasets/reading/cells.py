@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 POINT = r"^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$|^[+-]?inf(inity)?$"
 COMMA = r"^[+-]?(\d{1,3}(\.\d{3})+|\d+)?(,\d*)?(e[+-]?\d+)?$"  # dots between thousands
 THOUSANDS = r"^[+-]?[1-9]\d{0,2}(,\d{3})+$"
+CODE = r"^0\d{3,}$"  # but hours and months may be 07
 BRACKETS = re.compile(r"\s*\[.*\]\s*", re.DOTALL)
 LARGEST = 2**53  # beyond it, floats are no longer exact integers
 UNLIKELY = 1e-4  # probability for independent rows
@@ -212,8 +213,11 @@ class Cells:
         """Tell why a column of numbers seems to number or identify the rows; None if it does not.
 
         Integers that are all distinct do, if independent rows would hardly give such values: if
-        they are sorted, or in a range so narrow that some would occur twice.
+        they are sorted, or in a range so narrow that some would occur twice. Digits with leading
+        zeros, such as postal codes, are no numbers either.
         """
+        if is_text(self._columns[name]) and _match(self._columns[name], CODE).any():
+            return "digits with leading zeros, like codes"
         values = self.numbers(name).values
         n = len(values)
         if not (np.isfinite(values).all() and (values == np.rint(values)).all()):

@@ -208,6 +208,7 @@ class _Chooser:
     def _index(self) -> str | None:
         """Leave out the index that pandas wrote; return it if it identifies the rows."""
         known = {*self.cells.table.index, *self._levels()}
+        known -= {n for n in known if self._may_be_label_or_text(n)}
         index = [
             n
             for n in self.free("number", "text", "date")
@@ -215,6 +216,11 @@ class _Chooser:
         ]
         self.roles.left_out |= dict.fromkeys(index, "index of pandas")
         return next((n for n in index if self._is_distinct(n)), None)
+
+    def _may_be_label_or_text(self, name: str) -> bool:
+        """Whether a column of an index is rather what its name says."""
+        is_label = folded(name) in LABEL_NAMES and not self._is_distinct(name)
+        return is_label or (folded(name) in TEXT_NAMES and self.kinds.get(name) == "text")
 
     def _levels(self) -> list[str]:
         """Leading columns without names that identify the rows together: levels of an index."""

@@ -66,6 +66,26 @@ def test_index_gives_the_ids(read, frame):
     assert list(map(int, read(shuffled).ids)) == shuffled.index.tolist()
 
 
+def test_index_may_be_the_label_or_the_text(tmp_path, frame):
+    path = tmp_path / "t.parquet"
+    frame.set_index("label").to_parquet(path)
+    data = load_dataset(path)
+    assert_features(data, frame, "p", "q")
+    assert data.class_names == ("cat", "dog", "eel")
+    texts = [f"the text number {i} here" for i in range(N)]
+    frame[["label"]].set_index(pd.Index(texts, name="text")).to_parquet(path)
+    assert read_dataset(path, Choice()).texts.tolist() == texts
+
+
+def test_digits_with_leading_zeros_are_no_numbers(tmp_path, frame):
+    codes = np.array(["01067", "10115", "80331"])[np.arange(N) % 3]
+    months = np.array(["01", "02", "12"])[np.arange(N) % 3]
+    frame.assign(code=codes, month=months).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.warns(ReadingWarning, match="'code' is not a feature, .* leading zeros"):
+        data = load_dataset(tmp_path / "t.csv")
+    assert data.columns == ("p", "q", "month")
+
+
 @pytest.mark.parametrize("levels", [(8, 5), (2, 4, 5)])
 def test_levels_of_an_index_are_left_out(tmp_path, frame, levels):
     index = pd.MultiIndex.from_product([range(n) for n in levels])
