@@ -149,7 +149,11 @@ def test_nonfinite_entry_is_named(X, y, plain, value):
         (np.array([["a", 1]] * 90, dtype=object), ValueError, "could not convert string to float"),
         (np.array([[{}, 1]] * 90, dtype=object), TypeError, "must be a string or a real number"),
         (np.ones((90, 4)) + 1j, ValueError, "Complex data not supported"),
-        (sparse.csr_array(np.eye(90)), TypeError, r"Sparse data was passed for X.*\.toarray\(\)"),
+        (
+            sparse.csr_array(np.eye(90)),
+            TypeError,
+            r"X must be dense; got a sparse csr_array\. .*X\.toarray",
+        ),
     ],
     ids="no-rows no-columns one-row 1-D 3-D strings mixed objects complex sparse".split(),
 )
