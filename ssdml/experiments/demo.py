@@ -37,6 +37,7 @@ OTHER_LABELS, OTHER_SEEDS = (2, 10), 3  # of the curve over the number of labels
 SMALL_METHODS = ("input", "lda", "ssdml")
 SMALL_ROWS = 400
 MOST_JOBS = 4
+FIRST_DONE = "other numbers of labels"
 PICTURE = "demo.png"
 SCORES = ("NMI", "accuracy")  # in the figure
 
@@ -60,14 +61,34 @@ def run_demo(
     methods = SMALL_METHODS if small else METHODS
     # Processes with one thread each: the networks are too small for more.
     n_jobs = 1 if small else min(MOST_JOBS, cpu_count())
-    settings: Any = {"out": out, "n_jobs": n_jobs, "progress": progress}
-    wanted = [labels_per_class]
+    settings: Any = {"out": out, "n_jobs": n_jobs}
+    others = [] if small else [n for n in OTHER_LABELS if n != labels_per_class]
+    seeds = range(min(n_seeds, OTHER_SEEDS))
+    n_runs = len(methods) * (n_seeds + len(others) * len(seeds))
+    told = progress and (lambda n_done, _, title: progress(n_done, n_runs, title or FIRST_DONE))
     compare(
-        digits, methods, labels_per_class=wanted, seeds=range(n_seeds), resume=resume, **settings
+        digits,
+        methods,
+        labels_per_class=[labels_per_class],
+        seeds=range(n_seeds),
+        resume=resume,
+        progress=told if others else progress,
+        **settings,
     )
-    if not small:
-        counts, seeds = [*wanted, *OTHER_LABELS], range(min(n_seeds, OTHER_SEEDS))
-        compare(digits, methods, labels_per_class=counts, seeds=seeds, resume=True, **settings)
+    if others:
+        counts = [labels_per_class, *others]
+        # It counts the runs of these seeds again.
+        n_before = len(methods) * (n_seeds - len(seeds))
+        told = progress and (lambda n_done, _, title: progress(n_done + n_before, n_runs, title))
+        compare(
+            digits,
+            methods,
+            labels_per_class=counts,
+            seeds=seeds,
+            resume=True,
+            progress=told,
+            **settings,
+        )
     (section,) = read_sections(out)
     write_report(out, [section])
     write_picture(out / PICTURE, section)

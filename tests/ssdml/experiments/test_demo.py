@@ -43,8 +43,17 @@ def test_other_budgets_use_fewer_seeds(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "METHODS", ("input",))
     monkeypatch.setattr(demo, "MOST_JOBS", 1)
     monkeypatch.setattr("ssdml.experiments.report.figures.map_rows", first_columns)
-    table = run_demo(tmp_path, labels_per_class=5, n_seeds=4)
+    told = []
+    table = run_demo(
+        tmp_path,
+        labels_per_class=5,
+        n_seeds=4,
+        progress=lambda n_done, n_runs, title: told.append((n_done, n_runs)),
+    )
     rows = read_rows(tmp_path / "results.jsonl")
+    assert {n_runs for _, n_runs in told} == {len(rows)}
+    assert told[-1] == (len(rows), len(rows))
+    assert told == sorted(told)
     assert (table.labels_per_class, table.seeds) == (5, [0, 1, 2, 3])
     seeds = {(row["labels_per_class"], row["seed"]) for row in rows}
     assert seeds == {(n, s) for n in (2, 5, 10) for s in range(3)} | {(5, 3)}
