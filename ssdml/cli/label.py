@@ -139,6 +139,8 @@ def _ids(raw: RawItems) -> list[str]:
 
 def _told(raw: RawItems, found: LabeledRows) -> list[str]:
     """Summarize the labels in lines; the first is that of the page."""
+    from ssdml.experiments.analysis.formats import percent
+
     n_new, accuracy = int(found.is_new.sum()), found.accuracy
     if not n_new:
         lines = [
@@ -152,17 +154,18 @@ def _told(raw: RawItems, found: LabeledRows) -> list[str]:
         ]
     else:
         lines = [
-            f"{n_new:,} new labels, of which {accuracy.estimate:.1%} are expected to be right "
-            f"(95 % interval: {accuracy.low:.1%} to {accuracy.high:.1%}), as {accuracy.n_labels:,} "
-            "given labels were predicted from the others."
+            f"{n_new:,} new labels, of which {percent(100 * accuracy.estimate)} are expected to be "
+            f"right ({percent(95, 0)} interval: {percent(100 * accuracy.low)} to "
+            f"{percent(100 * accuracy.high)}), as {accuracy.n_labels:,} given labels were "
+            "predicted from the others."
         ]
     if n_new and accuracy is not None:
         limit = found.threshold
         lines.append(
-            "No set of them is expected to be right in 95 % of the rows."
+            f"No set of them is expected to be right in {percent(95, 0)} of the rows."
             if limit is None
-            else f"95 % are expected to be right among the {limit.n_rows:,} rows with a confidence "
-            f"of {limit.confidence:.2f} or more."
+            else f"{percent(95, 0)} are expected to be right among the {limit.n_rows:,} rows with "
+            f"a confidence of {limit.confidence:.2f} or more."
         )
     return lines
 

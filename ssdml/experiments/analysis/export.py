@@ -8,16 +8,18 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ssdml.datasets.budgets import Budget
+from ssdml.experiments.analysis.formats import NO_BREAK
 from ssdml.experiments.analysis.statistics import MIN_SEEDS, Estimate
-from ssdml.experiments.analysis.tables import ScoreTable, score_table, worse_than_best
+from ssdml.experiments.analysis.tables import LEVEL, ScoreTable, score_table, worse_than_best
 from ssdml.experiments.runs.results import Row, budget_of
 
-WORSE = 0.05  # level of the mark
 ESCAPED = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+    NO_BREAK: "~",
+    **{letter: f"${letter}$" for letter in "<>"},
 }
 
 
@@ -50,9 +52,9 @@ class PaperTable(NamedTuple):
 def export_tables(rows: Sequence[Row], form: str, scores: Sequence[str], *, note: str = "") -> str:
     """Write one table per data set, the budgets side by side; CSV has one line per number.
 
-    Means are over the seeds, with half of the 95 % t-interval. The best mean is bold, and a star
-    marks means significantly below it (paired t-test corrected for overlapping samples, Holm's
-    method over the methods; five seeds or more).
+    Means are over the seeds, with half of the 95 % t-interval. The best mean is bold, with all that
+    print alike, and a star marks others significantly below it (paired t-test corrected for
+    overlapping samples, Holm's method over the methods of a column; five seeds or more).
 
     Parameters
     ----------
@@ -99,9 +101,11 @@ def _paper_table(rows: Sequence[Row], scores: Sequence[str]) -> PaperTable:
         tables.append(table)
         found += [line.method for line in table.lines]
         for score in scores:
-            worse = worse_than_best(group, score, level=WORSE)
+            worse = worse_than_best(group, score)
             cells = {
-                line.method: Cell(cell.estimate, cell.is_best, worse.get(line.method))
+                line.method: Cell(
+                    cell.estimate, cell.is_best, None if cell.is_best else worse.get(line.method)
+                )
                 for line in table.lines
                 if (cell := line.scores[score]).estimate.n
             }
@@ -114,13 +118,14 @@ def _paper_table(rows: Sequence[Row], scores: Sequence[str]) -> PaperTable:
 
 def _caption(dataset: str, tables: Sequence[ScoreTable], n_seeds: int) -> str:
     seeds = f"{n_seeds} seeds" if n_seeds > 1 else "one seed"
-    caption = f"{dataset}, {tables[0].n_test} test samples: mean over {seeds}"
-    caption += " with half of the 95 % t-interval; the best is bold" if n_seeds > 1 else ""
+    caption = f"{dataset}, {tables[0].n_test:,} test samples: mean over {seeds}"
+    caption += f" with half of the 95{NO_BREAK}% t-interval" if n_seeds > 1 else ""
+    caption += "; the best of a column is bold"
     if n_seeds < MIN_SEEDS:
         return f"{caption}. No tests: p-values need {MIN_SEEDS} seeds."
     return (
-        f"{caption}. *: significantly below it (p < {WORSE:g}; corrected paired t-test, Holm's "
-        "method)."
+        f"{caption}. *: significantly below the best of its column (p < {LEVEL:g}; paired t-test "
+        "corrected for overlapping samples, Holm's method over the methods of the column)."
     )
 
 

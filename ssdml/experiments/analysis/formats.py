@@ -7,16 +7,29 @@ import unicodedata
 
 from ssdml.experiments.analysis.statistics import Estimate
 
+NO_BREAK = "\u00a0"
+
 
 def number(value: float, decimals: int = 1) -> str:
-    r"""Format a number with thin spaces between thousands; a dash for NaN.
+    """Format a number with commas between thousands; a dash for NaN.
 
     Examples
     --------
     >>> number(88.123), number(60000, 0), number(float("nan"))
-    ('88.1', '60\u202f000', '–')
+    ('88.1', '60,000', '–')
     """
-    return "–" if math.isnan(value) else f"{value:,.{decimals}f}".replace(",", "\u202f")
+    return "–" if math.isnan(value) else f"{value:,.{decimals}f}"
+
+
+def percent(value: float, decimals: int = 1) -> str:
+    r"""Format a percentage, with a space that does not break before the sign; a dash for NaN.
+
+    Examples
+    --------
+    >>> ascii(percent(88.123)), percent(float("nan"))
+    ("'88.1\\xa0%'", '–')
+    """
+    return "–" if math.isnan(value) else f"{number(value, decimals)}{NO_BREAK}%"
 
 
 def signed(value: float, decimals: int = 1) -> str:

@@ -10,21 +10,25 @@ import numpy as np
 import numpy.typing as npt
 
 from ssdml.datasets.budgets import Budget
-from ssdml.experiments.analysis.formats import interval, number, signed
+from ssdml.experiments.analysis.formats import NO_BREAK, interval, percent, signed
 from ssdml.experiments.analysis.statistics import (
     Estimate,
+    PairedTest,
     RankTest,
-    corrected_t_test,
     friedman_nemenyi,
-    holm,
     mean_interval,
-    p_value,
+)
+from ssdml.experiments.analysis.tables import (
+    differences_from,
+    headline_table,
+    main_score,
+    score_matrix,
+    score_tables,
 )
 from ssdml.experiments.runs.results import LEFT_OUT, Row, budget_of
 from ssdml.utils.typing import Floats, Indices
 
 MARGIN = 1.0  # percentage points below another score that still match it
-LEVEL = 0.05
 MIN_DATASETS = 3  # for ranks over data sets
 
 
@@ -71,11 +75,10 @@ class MatchLine(NamedTuple):
 
 
 class TestLine(NamedTuple):
-    """Differences of a method from the reference per budget."""
+    """Differences of a method from the reference per budget; NaN where it has no runs."""
 
     method: str
-    differences: list[float]
-    p: list[float]  # adjusted by Holm's method; NaN for fewer than five seeds
+    tests: list[PairedTest]  # p is NaN for fewer than five seeds
 
 
 class Ranking(NamedTuple):
@@ -84,6 +87,7 @@ class Ranking(NamedTuple):
     methods: list[str]
     test: RankTest  # in the order of the methods
     n_blocks: int
+    by: str  # what is ranked, over which blocks
     excluded: list[str]  # methods without a score in some block
 
     @property
@@ -101,6 +105,7 @@ class Study:
     matches: list[MatchLine]  # empty without runs with all labels
     target: str  # the best method with all labels
     reference: str  # the method with the highest mean
+    tested: list[Budget]  # the budgets of the tests
     tests: list[TestLine]  # empty if the reference has failed runs
     ranking: Ranking | None
 
@@ -128,8 +133,8 @@ def make_study(rows: Sequence[Row]) -> Study | None:
         _matches(scores, target),
         scores.methods[target],
         scores.methods[reference],
-        _tests(scores, reference),
-        rank_over_seeds(scores),
+        *_tests(rows, scores, reference),
+        rank_over_seeds(rows),
     )
 
 
@@ -149,7 +154,7 @@ def study_scores(rows: Sequence[Row]) -> StudyScores | None:
     few = [budget for budget in budgets if budget.n_labels is not None]
     methods = list(dict.fromkeys(row["method"] for row in rows))
     seeds = sorted({row["seed"] for row in rows})
-    score = "accuracy" if any("accuracy" in row["scores"] for row in rows) else "R@1"
+    score = main_score(rows)
     table = np.full((len(methods), len(few) + 1, len(seeds)), np.nan)  # all labels come last
     ran = np.zeros(table.shape, dtype=bool)
     for row in rows:
@@ -255,33 +260,54 @@ def _matches(scores: StudyScores, target: int) -> list[MatchLine]:
     return sorted(lines, key=lambda line: -np.nan_to_num(line.full.mean, nan=-np.inf))
 
 
-def _tests(scores: StudyScores, reference: int) -> list[TestLine]:
-    """Test every other method against the reference with every budget, adjusted over all."""
+def _tests(
+    rows: Sequence[Row], scores: StudyScores, reference: int
+) -> tuple[list[Budget], list[TestLine]]:
+    """Test every other method against the reference with every budget, on all its seeds."""
     if not np.isfinite(scores.averages[reference]).all():
-        return []
-    others = [i for i in scores.order if i != reference]
-    tests = [
-        [corrected_t_test(cell, test_share=scores.test_share) for cell in line]
-        for line in scores.values[others] - scores.values[reference]
-    ]
-    n_seeds = len(scores.seeds)
-    adjusted = holm([[p_value(test, n_seeds) for test in line] for line in tests])
-    return [
-        TestLine(scores.methods[i], [test.mean for test in line], p.tolist())
-        for i, line, p in zip(others, tests, adjusted, strict=True)
+        return [], []
+    name = scores.methods[reference]
+    by_budget: dict[Budget, list[Row]] = {}
+    for row in rows:
+        if row["status"] != LEFT_OUT and budget_of(row).n_labels is not None:
+            by_budget.setdefault(budget_of(row), []).append(row)
+    tested = sorted(
+        (b for b, group in by_budget.items() if any(row["method"] == name for row in group)),
+        key=lambda budget: budget.order,
+    )
+    found = [differences_from(by_budget[budget], name, scores.score) for budget in tested]
+    compared = [scores.methods[i] for i in scores.order]
+    others = dict.fromkeys([*compared, *(method for tests in found for method in tests)])
+    missing = PairedTest(np.nan, np.nan)
+    return tested, [
+        TestLine(method, [tests.get(method, missing) for tests in found])
+        for method in others
+        if method != name
     ]
 
 
-def rank_over_seeds(scores: StudyScores) -> Ranking | None:
-    """Rank methods with seeds as blocks; None for fewer than 3 methods or 2 seeds.
+def rank_over_seeds(rows: Sequence[Row]) -> Ranking | None:
+    """Rank methods with the seeds of the headline's budget as blocks.
+
+    The ranks are those of the headline's table.
+
+    Returns
+    -------
+    ranking : Ranking or None
+        None for fewer than 3 methods without failed runs, or 2 seeds.
 
     Notes
     -----
     Friedman's test needs independent blocks. The budgets of a seed are not independent, because
-    its smaller label sets are subsets of its larger ones, so a block is a seed with its mean over
-    the budgets. The result holds for this data set, over draws of labels.
+    its smaller label sets are subsets of its larger ones, so one budget counts. The result holds
+    for this data set, over draws of labels.
     """
-    return _ranking(scores.methods, scores.averages)
+    table = headline_table(score_tables(rows))
+    kept = [row for row in rows if budget_of(row) == table.budget and row["status"] != LEFT_OUT]
+    score = main_score(kept)
+    methods = list(dict.fromkeys(row["method"] for row in kept))
+    by = f"{score} with {table.budget}, over {len(table.seeds)} seeds"
+    return _ranking(methods, score_matrix(kept, methods, table.seeds, score), by)
 
 
 def rank_over_datasets(studies: Sequence[Study]) -> Ranking | None:
@@ -294,10 +320,11 @@ def rank_over_datasets(studies: Sequence[Study]) -> Ranking | None:
         means = study.scores.averages.mean(axis=1)
         for name, mean in zip(study.scores.methods, means, strict=True):
             table[methods.index(name), column] = mean
-    return _ranking(methods, table)
+    scores = " or ".join(dict.fromkeys(study.scores.score for study in studies))
+    return _ranking(methods, table, f"mean {scores}, over {len(studies)} data sets")
 
 
-def _ranking(methods: Sequence[str], table: Floats) -> Ranking | None:
+def _ranking(methods: Sequence[str], table: Floats, by: str) -> Ranking | None:
     finished = np.isfinite(table).all(axis=1)
     if finished.sum() < 3 or table.shape[1] < 2:
         return None
@@ -305,7 +332,7 @@ def _ranking(methods: Sequence[str], table: Floats) -> Ranking | None:
     order = np.argsort(test.ranks, kind="stable")
     ranked = [methods[i] for i in np.flatnonzero(finished)[order].tolist()]
     excluded = [methods[i] for i in np.flatnonzero(~finished).tolist()]
-    return Ranking(ranked, test._replace(ranks=test.ranks[order]), table.shape[1], excluded)
+    return Ranking(ranked, test._replace(ranks=test.ranks[order]), table.shape[1], by, excluded)
 
 
 def rank_groups(ranks: Floats, difference: float) -> list[tuple[int, int]]:
@@ -326,7 +353,10 @@ def rank_groups(ranks: Floats, difference: float) -> list[tuple[int, int]]:
 
 def recommendation(scores: StudyScores) -> str:
     """Recommend the method with the highest mean over the budgets, with its uncertainty."""
-    excluded = f" Excluded for missing runs: {', '.join(scores.excluded)}."
+    excluded = (
+        " The means are over what ran in every combination, so these do not count: "
+        f"{', '.join(scores.excluded)}."
+    )
     return f"On {scores.dataset}, {_advice(scores)}{excluded * bool(scores.excluded)}"
 
 
@@ -338,7 +368,7 @@ def _advice(scores: StudyScores) -> str:
     if not np.isfinite(averages[best]).all():
         return f"no method finished every run {span}, so none is recommended."
     name = scores.methods[best]
-    mean = f"mean {scores.score} {number(float(averages[best].mean()))} % {span}"
+    mean = f"mean {scores.score} {percent(float(averages[best].mean()))} {span}"
     rivals = [i for i in others if np.isfinite(averages[i]).all()]
     if not rivals:
         finished = " that finished every run" if others else ""
@@ -351,7 +381,7 @@ def _advice(scores: StudyScores) -> str:
     close = [scores.methods[i] for i in rivals if not gains[i].low > 0]
     second = gains[rivals[0]]
     lead = f"{signed(second.mean)} points from {scores.methods[rivals[0]]}, the next"
-    detail = f"95 % interval {interval(second)}, {len(scores.seeds)} seeds"
+    detail = f"95{NO_BREAK}% interval {interval(second)}, {len(scores.seeds)} seeds"
     if close:
         return (
             f"no clear winner: {name} has the highest {mean}, {lead} ({detail}), but "

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ssdml.datasets.budgets import Budget
+from ssdml.experiments.analysis.formats import number
 from ssdml.experiments.analysis.statistics import (
     Estimate,
     PairedTest,
@@ -24,6 +25,7 @@ from ssdml.utils.typing import Floats
 HEADLINE = ("NMI", "R@1", "accuracy")  # clustering, retrieval, classification
 ALL_SCORES = ("NMI", "F1", "R@1", "R@2", "R@4", "R@8", "MAP@R", "accuracy")
 REFERENCE = "input"
+LEVEL = 0.05  # of significance
 FIRST = (REFERENCE, "logistic", "knn", "poisson", "tabpfn")  # in every table: before the best
 
 
@@ -38,7 +40,7 @@ class ScoreCell:
 
 @dataclass(frozen=True)
 class MethodLine:
-    """Scores and costs of a method; its mean rank over the seeds and its headline scores."""
+    """Scores and costs of a method, and its mean rank over the seeds by the main score."""
 
     method: str
     rank: float
@@ -55,10 +57,16 @@ class MethodLine:
         return self.scores["R@1"].estimate.n > 0
 
     @property
-    def _order(self) -> tuple[bool, int, float]:
+    def merit(self) -> tuple[float, float]:
+        """Sort key of the best first: the rank, then the sum of the headline scores."""
+        means = [self.scores[name].estimate.mean for name in HEADLINE]
+        return self.rank, -float(np.nansum(means))
+
+    @property
+    def _order(self) -> tuple[bool, int, tuple[float, float]]:
         name = self.method.partition("[")[0].removesuffix("-tuned")
         place = FIRST.index(name) if name in FIRST else len(FIRST)
-        return self.n_ok == 0, place, self.rank
+        return self.n_ok == 0, place, self.merit
 
 
 @dataclass(frozen=True)
@@ -78,7 +86,7 @@ class ScoreTable:
     @property
     def ranked(self) -> list[MethodLine]:
         """Embeddings from the best mean rank to the worst, then the others."""
-        return sorted(self.lines, key=lambda line: (not line.is_embedding, line.rank))
+        return sorted(self.lines, key=lambda line: (not line.is_embedding, line.merit))
 
 
 def score_tables(rows: Sequence[Row]) -> list[ScoreTable]:
@@ -121,7 +129,7 @@ def score_table(rows: Sequence[Row]) -> ScoreTable:
     reference = REFERENCE if REFERENCE in methods else methods[0]
     names = dict.fromkeys((*ALL_SCORES, *(name for row in rows for name in row["scores"])))
     scores = {name: score_matrix(rows, methods, seeds, name) for name in names}
-    ranks = _mean_ranks([scores[name] for name in HEADLINE])
+    ranks = average_ranks(scores[main_score(rows)])
     cells = {name: _cells(table, methods.index(reference)) for name, table in scores.items()}
     lines = [
         _line(
@@ -146,6 +154,11 @@ def score_table(rows: Sequence[Row]) -> ScoreTable:
     )
 
 
+def main_score(rows: Sequence[Row]) -> str:
+    """Return the score that ranks methods: accuracy; R@1 if the test classes have no labels."""
+    return "accuracy" if any("accuracy" in row["scores"] for row in rows) else "R@1"
+
+
 def headline_table(tables: Sequence[ScoreTable]) -> ScoreTable:
     """Return the table with the most seeds; the middle one of several."""
     most = max(len(table.seeds) for table in tables)
@@ -162,33 +175,14 @@ def score_matrix(rows: Sequence[Row], methods: list[str], seeds: list[int], scor
     return table
 
 
-def _mean_ranks(tables: Sequence[Floats]) -> Floats:
-    """Mean rank of each method over the seeds and the scores that it has; failed ones come last.
-
-    Examples
-    --------
-    The second method has no first score, the third has failed:
-
-    >>> nan = np.nan
-    >>> _mean_ranks([np.array([[80.0], [nan], [nan]]), np.array([[70.0], [75.0], [nan]])])
-    array([1.5, 1. , 2.5])
-    """
-    has_score = np.array([np.isfinite(table).any(axis=1) for table in tables])
-    has_score[:, ~has_score.any(axis=0)] = True  # failed
-    ranks = np.full(has_score.shape, np.nan)
-    for row, table, has in zip(ranks, tables, has_score, strict=True):
-        if np.isfinite(table).any():
-            row[has] = average_ranks(table[has])
-    means: Floats = np.nanmean(ranks, axis=0) if np.isfinite(ranks).any() else np.ones(len(ranks.T))
-    return means
-
-
 def _cells(table: Floats, reference: int) -> list[ScoreCell]:
-    """Make one cell per method, a row of the table."""
+    """Make one cell per method, a row of the table; all that print like the best are best."""
     estimates = [mean_interval(values) for values in table]
-    highest = max((e.mean for e in estimates if e.n), default=np.nan)
+    highest = number(max((e.mean for e in estimates if e.n), default=np.nan))
     return [
-        ScoreCell(e, paired_difference(values, table[reference]), e.mean == highest)
+        ScoreCell(
+            e, paired_difference(values, table[reference]), e.n > 0 and number(e.mean) == highest
+        )
         for e, values in zip(estimates, table, strict=True)
     ]
 
@@ -243,8 +237,36 @@ def paired_tests(rows: Sequence[Row], reference: str, score: str) -> dict[str, P
     }
 
 
-def worse_than_best(rows: Sequence[Row], score: str, *, level: float = 0.05) -> dict[str, float]:
-    """P-values of the methods that are significantly below the best one, adjusted by Holm's method.
+def differences_from(rows: Sequence[Row], reference: str, score: str) -> dict[str, PairedTest]:
+    """Test every other method against the reference by the corrected t-test.
+
+    The p-values are adjusted by Holm's method over these methods: one family per data set, budget
+    and score, wherever its tests are shown.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        Runs on one data set with one budget.
+    reference : str
+        A method among them.
+    score : str
+
+    Returns
+    -------
+    tests : dict of PairedTest
+        Method minus reference. With fewer than five common seeds, p is NaN.
+    """
+    leads = paired_tests(rows, reference, score)
+    others = [name for name in leads if name != reference]
+    adjusted = holm([leads[name].p for name in others])
+    return {
+        name: PairedTest(-leads[name].mean, float(p))
+        for name, p in zip(others, adjusted, strict=True)
+    }
+
+
+def worse_than_best(rows: Sequence[Row], score: str, *, level: float = LEVEL) -> dict[str, float]:
+    """P-values of the methods that are significantly below the best one.
 
     Parameters
     ----------
@@ -252,17 +274,16 @@ def worse_than_best(rows: Sequence[Row], score: str, *, level: float = 0.05) -> 
         Runs on one data set with one budget.
     score : str
     level : float
-        Methods with a larger p-value are left out; so are all with fewer than five seeds.
+        Methods with a larger p-value, by :func:`differences_from`, are left out; so are all with
+        fewer than five seeds.
     """
     means = mean_scores(rows, score)
     ranked = {name: mean for name, mean in means.items() if np.isfinite(mean)}
-    if len(ranked) < 2:
+    if not ranked:
         return {}
     best = max(ranked, key=lambda name: ranked[name])
-    tests = paired_tests(rows, best, score)
-    others = [name for name in ranked if name != best]
-    adjusted = holm([tests[name].p for name in others])
-    return {name: float(p) for name, p in zip(others, adjusted, strict=True) if p < level}
+    tests = differences_from(rows, best, score)
+    return {name: test.p for name, test in tests.items() if test.p < level and test.mean < 0}
 
 
 def _by_method(rows: Sequence[Row], score: str) -> dict[str, Floats]:

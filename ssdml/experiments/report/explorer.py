@@ -50,12 +50,12 @@ class Explorer:
 
     @property
     def legend(self) -> list[tuple[str, str]]:
-        """Classes and their colors; empty if classes share a color."""
+        """Classes and their colors in the page's theme; empty if classes share a color."""
         drawn = next(iter(self.maps.values()), None)
         if drawn is None or len(drawn.class_names) > len(CLASS_COLORS):
             return []
         return [
-            (name, CLASS_COLORS[c])
+            (name, f"var(--class-{c})")
             for name, c in zip(drawn.class_names, drawn.colors.tolist(), strict=True)
         ]
 
@@ -168,7 +168,6 @@ def explorer_data(
         return None
     return {
         "names": list(class_names),
-        "palette": list(CLASS_COLORS),
         "colors": first.colors.tolist(),
         "n": n,
         "nTest": int((~sample.is_labeled).sum()),

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from typing import Any, Literal, NamedTuple
+from zlib import crc32
 
 import matplotlib
 import numpy as np
@@ -23,6 +24,7 @@ from matplotlib.ticker import MaxNLocator
 
 from ssdml.datasets.budgets import DRAWS, Budget
 from ssdml.evaluation.calibration import Reliability
+from ssdml.experiments.analysis.formats import number, percent
 from ssdml.experiments.analysis.statistics import Estimate
 from ssdml.experiments.analysis.study import Ranking
 from ssdml.experiments.analysis.tables import HEADLINE, ScoreTable, headline_table
@@ -54,6 +56,7 @@ SETTINGS: Any = {
     "ytick.labelcolor": MUTED,
 }
 BORDER: Any = {"markeredgecolor": PAPER, "markeredgewidth": 0.6}
+MARKER_SCALES = {"*": 1.6, "P": 1.25, "X": 1.25}
 MAX_WIDTH = 24  # characters of a method's name per line
 MAX_CLASS_NAME = 12  # characters of a class name drawn on a map
 MOST_PERCENT = 101.5  # end of an axis of scores: whole markers at 100 %
@@ -80,31 +83,63 @@ class Style(NamedTuple):
     marker: str  # matplotlib's
     glyph: str  # the same in text
 
+    def drawn(self, size: float) -> dict[str, Any]:
+        """Return matplotlib's arguments for markers that look as large as a circle."""
+        return {
+            "color": self.color,
+            "marker": self.marker,
+            "markersize": size * MARKER_SCALES.get(self.marker, 1.0),
+        }
 
-# Paul Tol's "vibrant" colors, distinct for color-blind readers.
+
+# At least 3:1 on light and dark pages.
+COLORS = {
+    "gray": "#7d8794", "blue": "#0077bb", "orange": "#cc6611", "green": "#4c8f1f",
+    "pink": "#e0408f", "teal": "#00907f", "purple": "#9a5fd0", "red": "#d0452f",
+    "cyan": "#1c93b8", "olive": "#8f8000", "brown": "#a0694a",
+}  # fmt: skip
+GLYPHS = {
+    "o": "●", "s": "■", "^": "▲", "v": "▼", "D": "◆",
+    "X": "✖", "P": "✚", "*": "★", "<": "◀", ">": "▶",
+}  # fmt: skip
 STYLES = {
-    "input": Style("#7d8794", "o", "●"),
-    "pca": Style("#33bbee", "s", "■"),
-    "lda": Style("#ee3377", "^", "▲"),
-    "nca": Style("#009988", "v", "▼"),
-    "ssdml": Style("#0077bb", "D", "◆"),
-    "ssdml-paper": Style("#aa3377", "X", "✖"),
-}
+    name: Style(COLORS[color], marker, GLYPHS[marker])
+    for name, (color, marker) in {
+        "input": ("gray", "o"), "initial": ("gray", "s"), "logistic": ("orange", "s"),
+        "knn": ("olive", "P"), "poisson": ("green", "^"), "tabpfn": ("brown", "o"),
+        "pca": ("cyan", "<"), "lda": ("pink", "v"), "nca": ("teal", ">"), "umap": ("orange", "<"),
+        "label-spreading": ("red", "*"), "self-training": ("brown", "s"),
+        "lrml": ("green", "s"), "seraph": ("red", "v"), "isdml": ("cyan", "P"),
+        "apllr": ("olive", "^"), "apit": ("pink", "o"),
+        "ssdml": ("blue", "D"), "ssdml-paper": ("purple", "X"),
+        "deep-ssdml": ("blue", "*"), "deep-ssdml-paper": ("purple", "P"),
+        "deep-lrml": ("green", "D"), "deep-seraph": ("red", ">"), "deep-isdml": ("cyan", "X"),
+        "deep-apllr": ("olive", "s"), "deep-apit": ("pink", "^"), "deep-triplet": ("teal", "o"),
+        "deep-angular": ("orange", "P"), "deep-exemplar": ("brown", "v"),
+        "deep-rotnet": ("teal", "<"), "deep-nce": ("orange", "o"),
+        "deep-deepcluster": ("brown", "D"), "deep-suml": ("green", "o"),
+    }.items()
+}  # fmt: skip
 OTHER_STYLES = [
-    Style("#ee7733", "P", "✚"),
-    Style("#aa8800", "s", "■"),
-    Style("#cc3311", "D", "◆"),
-    Style("#6699cc", "^", "▲"),
-    Style("#bb5588", "v", "▼"),
-    Style("#44aa99", "o", "●"),
-    Style("#997766", "P", "✚"),
+    style
+    for marker, glyph in GLYPHS.items()
+    for color in COLORS.values()
+    if (style := Style(color, marker, glyph)) not in STYLES.values()
 ]
 
 
 def method_styles(methods: Sequence[str]) -> dict[str, Style]:
-    """Assign a style to every method; methods not in `STYLES` cycle through `OTHER_STYLES`."""
-    others = iter(OTHER_STYLES * len(methods))
-    return {name: STYLES[name] if name in STYLES else next(others) for name in methods}
+    """Assign a style to every method: its own, or one that its name gives.
+
+    Of two methods with the same one, the later in the alphabet takes the next.
+    """
+    styles = {name: STYLES[name] for name in methods if name in STYLES}
+    for name in sorted(set(methods) - STYLES.keys()):
+        place = crc32(name.encode(errors="surrogateescape"))
+        free = [style for style in OTHER_STYLES if style not in styles.values()] or OTHER_STYLES
+        wanted = OTHER_STYLES[place % len(OTHER_STYLES)]
+        styles[name] = wanted if wanted in free else free[place % len(free)]
+    return {name: styles[name] for name in methods}
 
 
 def wrap_name(name: str) -> str:
@@ -180,8 +215,7 @@ def draw_curves(
         shift = 0.22 * (i - (len(curves) - 1) / 2) / max(1, len(curves) - 1)
         x = [counts.index(count) + shift for count in curve]
         means, errors = _error_bars(list(curve.values()))
-        color, marker, _ = styles[name]
-        axes.errorbar(x, means, errors, color=color, marker=marker, elinewidth=1, **BORDER)
+        axes.errorbar(x, means, errors, **styles[name].drawn(6), elinewidth=1, **BORDER)
     names = ["all" if np.isinf(count) else f"{count:g}" for count in counts]
     axes.set_xticks(range(len(counts)), names)
     axes.set_xlim(-0.35, len(counts) - 0.65)
@@ -266,9 +300,8 @@ def draw_estimates(
         axes.axvline(0, color=MUTED, linewidth=1)
     means, errors = _error_bars(list(estimates.values()))
     for i, name in enumerate(estimates):
-        color, marker, _ = styles[name]
-        bar: Any = {"xerr": errors[:, i : i + 1], "elinewidth": 2, "markersize": 8}
-        axes.errorbar(means[i], -i, color=color, marker=marker, linestyle="none", **bar, **BORDER)
+        bar: Any = {"xerr": errors[:, i : i + 1], "elinewidth": 2, "linestyle": "none"}
+        axes.errorbar(means[i], -i, **styles[name].drawn(8), **bar, **BORDER)
     n = len(estimates)
     axes.set_yticks([-i for i in range(n)], [wrap_name(name) for name in estimates])
     axes.set_ylim(-n + 0.4, 0.6)
@@ -310,6 +343,7 @@ def draw_critical_difference(axes: Axes, ranking: Ranking, styles: Mapping[str, 
     axes.plot([1, 1 + difference], [1.25, 1.25], color=INK, marker="|", linewidth=1.5)
     text = f"critical difference {difference:.1f}"
     axes.text(1, 1.45, text, ha="left", va="bottom", color=INK)
+    axes.text(1, 2.4, f"mean rank by {ranking.by}", ha="left", va="bottom", color=MUTED)
     for i, (first, last) in enumerate(groups):
         ends = [ranks[first] - 0.04, ranks[last] + 0.04]
         axes.plot(ends, [-0.45 * (i + 1)] * 2, color=INK, linewidth=4, solid_capstyle="round")
@@ -317,11 +351,10 @@ def draw_critical_difference(axes: Axes, ranking: Ranking, styles: Mapping[str, 
     for i, (name, rank) in enumerate(zip(methods, ranks, strict=True)):
         depth = top - 0.65 * (i + 1 if i < n_left else n - i)
         side, align = (0.85, "right") if i < n_left else (right + 0.15, "left")
-        color, marker, _ = styles[name]
         axes.plot([rank, rank, side], [0, depth, depth], color=GRID, linewidth=1, zorder=0)
-        axes.plot(rank, 0, color=color, marker=marker, markersize=8, linestyle="none", **BORDER)
+        axes.plot(rank, 0, **styles[name].drawn(8), linestyle="none", **BORDER)
         axes.text(side, depth, f" {wrap_name(name)} {rank:.1f} ", ha=align, va="center", color=INK)
-    axes.set_ylim(top - 0.65 * (n_left + 0.6), 2.3)
+    axes.set_ylim(top - 0.65 * (n_left + 0.6), 3.2)
     axes.set_axis_off()
 
 
@@ -330,9 +363,11 @@ def ranking_picture(ranking: Ranking, dataset: str, styles: Mapping[str, Style])
     methods = ranking.methods
     pairs = zip(methods, ranking.test.ranks, strict=True)
     ranks = ", ".join(f"{method} {rank:.1f}" for method, rank in pairs)
-    with new_figure(6.4, 1.6 + 0.2 * len(methods) * max_lines(methods)) as figure:
+    with new_figure(6.4, 1.8 + 0.2 * len(methods) * max_lines(methods)) as figure:
         draw_critical_difference(figure.subplots(), ranking, styles)
-        return Picture("Mean rank", as_svg(figure, f"{dataset}: mean ranks {ranks}"))
+        return Picture(
+            "Mean rank", as_svg(figure, f"{dataset}: mean rank by {ranking.by}: {ranks}")
+        )
 
 
 def reliability_picture(method: str, dataset: str, bins: Reliability, style: Style) -> Picture:
@@ -347,7 +382,8 @@ def reliability_picture(method: str, dataset: str, bins: Reliability, style: Sty
         axes.set(xlim=(-2, 104), ylim=(-2, 104), xlabel="confidence, %", ylabel="accuracy, %")
         axes.set_box_aspect(1)
         svg = as_svg(figure, f"{dataset}: accuracy against confidence of {method}")
-    error = f"Expected calibration error {bins.error:.1f} % over {bins.counts.sum()} samples."
+    n = number(int(bins.counts.sum()), 0)
+    error = f"Expected calibration error {percent(bins.error)} over {n} samples."
     return Picture(method, svg, error)
 
 
@@ -365,7 +401,7 @@ def history_pictures(
             axes = figure.subplots()
             for method, curve in curves.items():
                 rounds, values = zip(*curve, strict=True)
-                axes.plot(rounds, values, color=styles[method].color, marker=styles[method].marker)
+                axes.plot(rounds, values, **styles[method].drawn(6))
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
             axes.set_xlabel("round")
             axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))  # small changes look small
@@ -419,7 +455,7 @@ def draw_class_map(axes: Axes, class_map: ClassMap) -> None:
     palette = np.array([*np.array(CLASS_COLORS)[chosen], MUTED])  # the last: without a class
     (x, y), colors, stars = points.T, palette[sample.y], sample.is_labeled
     dots = ~stars
-    axes.scatter(x[dots], y[dots], s=11, c=colors[dots], alpha=0.8, linewidths=0, rasterized=True)
+    axes.scatter(x[dots], y[dots], s=11, c=colors[dots], linewidths=0, rasterized=True)
     size, edge = (45, 0.6) if stars.sum() <= 100 else (16, 0.4)
     star: Any = {"s": size, "linewidths": edge, "marker": "*", "edgecolors": INK}
     axes.scatter(x[stars], y[stars], c=colors[stars], **star)

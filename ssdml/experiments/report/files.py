@@ -27,6 +27,7 @@ from ssdml.experiments.report.figures import (
     method_styles,
     new_figure,
     score_curves,
+    wrap_name,
 )
 from ssdml.experiments.runs.folder import read_folder
 from ssdml.experiments.runs.grid import safe_name
@@ -102,12 +103,18 @@ def _curves(
     for score in HEADLINE:
         curves = score_curves(tables, score, methods, lambda budget: budget.order[-1])
         if curves:
-            with new_figure(5.4, 3.9) as figure:
+            with new_figure(7.0, 3.9) as figure:
                 axes = figure.subplots()
                 draw_curves(axes, curves, styles, xlabel=xlabel)
                 axes.set_ylabel(f"{score}, %")
-                handles = axes.containers
-                axes.legend(handles, list(curves), frameon=False, fontsize=8)
+                handles: Any = axes.containers  # not in matplotlib's annotation
+                figure.legend(
+                    handles,
+                    [wrap_name(name) for name in curves],
+                    loc="outside right upper",
+                    frameon=False,
+                    fontsize=9,
+                )
             figures[f"{score}-labels"] = figure
     return figures
 
@@ -116,6 +123,6 @@ def _ranks(study: Study | None, styles: Mapping[str, Style]) -> dict[str, Figure
     if study is None or study.ranking is None:
         return {}
     methods = study.ranking.methods
-    with new_figure(6.4, 1.6 + 0.2 * len(methods) * max_lines(methods)) as figure:
+    with new_figure(6.4, 1.8 + 0.2 * len(methods) * max_lines(methods)) as figure:
         draw_critical_difference(figure.subplots(), study.ranking, styles)
     return {"ranks": figure}

@@ -13,7 +13,7 @@ import numpy as np
 from ssdml.datasets.base import Dataset
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.evaluation.predictions import Predictions
-from ssdml.experiments.analysis.formats import number
+from ssdml.experiments.analysis.formats import number, percent
 from ssdml.experiments.labeling.accuracy import Accuracy
 from ssdml.experiments.labeling.labels import LabeledRows, labels_of
 from ssdml.experiments.report.explorer import explorer_data
@@ -21,7 +21,7 @@ from ssdml.experiments.report.figures import ClassMap, map_picture
 from ssdml.experiments.report.report import page_environment
 from ssdml.experiments.runs.details import Answers, MapSample
 from ssdml.experiments.runs.thumbnails import Thumbnails, make_thumbnails
-from ssdml.metric.maps import CLASS_COLORS, spread_colors
+from ssdml.metric.maps import CLASS_COLORS, DARK_CLASS_COLORS, spread_colors
 from ssdml.utils.persistence import atomic_write
 from ssdml.utils.typing import Ints
 
@@ -74,6 +74,7 @@ def render_page(
     places = {row: place for place, row in enumerate(rows.tolist())}
     data["ids"] = [ids[row] for row in rows]
     data["runnersUp"] = base64.b64encode(found.runner_up[rows].astype("<i4").tobytes()).decode()
+    data["suggested"] = [places[row] for row in suggested.tolist()]
     data["suspects"] = [places[row] for row in found.suspects.rows.tolist() if row in places]
 
     def lines(chosen: Ints) -> list[dict[str, Any]]:
@@ -99,6 +100,7 @@ def render_page(
         n_shown=_shown_rows(len(new), n_new),
         names=names,
         colors=CLASS_COLORS,
+        dark_colors=DARK_CLASS_COLORS,
         data=data,
         picture=map_picture("map", dataset.name, drawn),
         id_name="row" if dataset.ids is None else "id",
@@ -132,7 +134,7 @@ def _facts(found: LabeledRows) -> list[tuple[str, str]]:
 
 
 def _percent(accuracy: Accuracy) -> str:
-    return f"{100 * accuracy.estimate:.1f} %"
+    return percent(100 * accuracy.estimate)
 
 
 def _shown_rows(n_shown: int, n_new: int) -> str:

@@ -15,7 +15,7 @@ SIMPLER = {  # methods that a reader would try instead, as the sentence calls th
 def lead(table: ScoreTable) -> str:
     """Say how many of 100 test samples the best embedding classifies correctly.
 
-    Simpler methods in the table are compared with it. Empty if no accuracy is known.
+    It is compared with the best other method and with simpler ones. Empty if no accuracy is known.
 
     Examples
     --------
@@ -30,17 +30,21 @@ def lead(table: ScoreTable) -> str:
     'ssdml classifies 95 of 100 new samples correctly.'
     >>> lead(score_table(rows)).partition(": ")[2]
     '11 more than the nearest class mean in the input.'
+    >>> poisson = rows[1] | {"method": "poisson", "scores": {"accuracy": 94.2}}
+    >>> lead(score_table([*rows, poisson])).partition(": ")[2]
+    '1 more than poisson, the best other method, 11 more than the nearest class mean in the input.'
     """
     accuracy = {line.method: line.scores["accuracy"].estimate.mean for line in table.lines}
     best = table.ranked[0].method
     if math.isnan(accuracy[best]):
         return ""
     found = round(accuracy[best])
-    gaps = [
-        f"{_more(found - round(accuracy[method]))} {name}"
-        for method, name in SIMPLER.items()
-        if method != best and not math.isnan(accuracy.get(method, math.nan))
-    ]
+    others = {m: a for m, a in accuracy.items() if m != best and not math.isnan(a)}
+    named = {name: SIMPLER[name] for name in SIMPLER if name in others}
+    rival = max(others, key=lambda name: others[name], default=None)
+    if rival is not None and rival not in SIMPLER:
+        named = {rival: f"{rival}, the best other method"} | named
+    gaps = [f"{_more(found - round(others[method]))} {name}" for method, name in named.items()]
     ending = f": {', '.join(gaps)}." if gaps else "."
     return f"{best} classifies {found} of 100 new samples correctly{ending}"
 

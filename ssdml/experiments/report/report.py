@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ssdml.experiments.analysis.formats import duration, interval, number, signed, visible
-from ssdml.experiments.analysis.study import LEVEL, MARGIN, rank_over_datasets
-from ssdml.experiments.analysis.tables import ALL_SCORES, HEADLINE, conditions
+from ssdml.experiments.analysis.formats import (
+    duration,
+    interval,
+    number,
+    percent,
+    signed,
+    visible,
+)
+from ssdml.experiments.analysis.study import MARGIN, rank_over_datasets
+from ssdml.experiments.analysis.tables import ALL_SCORES, HEADLINE, LEVEL, conditions
 from ssdml.experiments.report.explorer import MAX_CLASSES
 from ssdml.experiments.report.figures import method_styles, ranking_picture
 from ssdml.experiments.report.lead import lead
@@ -19,7 +27,7 @@ from ssdml.experiments.runs.details import RunDetails, load_details
 from ssdml.experiments.runs.folder import read_folder
 from ssdml.experiments.runs.results import RESULTS, Row, budget_of, latest
 from ssdml.experiments.runs.thumbnails import Thumbnails, load_thumbnails, thumbnails_path
-from ssdml.metric.maps import CLASS_COLORS
+from ssdml.metric.maps import CLASS_COLORS, DARK_CLASS_COLORS
 from ssdml.utils.persistence import atomic_write
 
 if TYPE_CHECKING:
@@ -27,6 +35,7 @@ if TYPE_CHECKING:
 
 REPORT = "report.html"
 PAGE, TEMPLATE = "page", "report.html.jinja"
+BREAKS = re.compile(r"([_/.\\]+)(?=\w)")  # lines may break after these
 
 
 def write_report(out: str | Path, sections: Sequence[Section] | None = None) -> Path:
@@ -137,6 +146,7 @@ def render_report(sections: Sequence[Section]) -> str:
             for i, (name, group) in enumerate(by_name.items(), 1)
         ],
         colors=CLASS_COLORS,
+        dark_colors=DARK_CLASS_COLORS,
         lead=lead,
         is_interactive=any(section.explorer.data for section in sections),
         part=part,
@@ -167,12 +177,27 @@ def page_environment() -> tuple[Environment, Callable[[str], str]]:
     )
     environment.filters |= {
         "number": number,
+        "percent": percent,
+        "breakable": breakable,
         "signed": signed,
         "interval": interval,
         "duration": duration,
     }
     folder = files("ssdml.experiments.report") / PAGE
     return environment, lambda name: (folder / name).read_text("utf-8")
+
+
+def breakable(name: str) -> str:
+    """Escape a name, and let its line break after underscores, slashes and dots.
+
+    Examples
+    --------
+    >>> str(breakable("card_arrival <1>"))
+    'card_<wbr>arrival &lt;1&gt;'
+    """
+    from jinja2.filters import do_forceescape, do_mark_safe
+
+    return do_mark_safe(BREAKS.sub(r"\1<wbr>", str(do_forceescape(name))))
 
 
 def _versions(rows: Sequence[Row]) -> list[tuple[str, str]]:

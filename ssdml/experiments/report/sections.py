@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ssdml.datasets.loading import LAYOUTS
 from ssdml.experiments.analysis.statistics import Estimate, mean_interval
 from ssdml.experiments.analysis.study import Study, make_study
-from ssdml.experiments.analysis.tables import ScoreTable, headline_table, score_tables
+from ssdml.experiments.analysis.tables import ScoreTable, headline_table, main_score, score_tables
 from ssdml.experiments.methods.registry import METHODS
 from ssdml.experiments.report.explorer import Explorer, make_explorer
 from ssdml.experiments.report.figures import (
@@ -46,6 +46,7 @@ class Section:
     rows: Sequence[Row]
     styles: Mapping[str, Style]  # of all methods on the page
     headline: ScoreTable
+    main_score: str  # of the ranks
     tables: list[ScoreTable]
     curves: list[Picture]
     differences: list[Picture]
@@ -101,6 +102,7 @@ def make_section(
         rows=rows,
         styles=styles,
         headline=headline,
+        main_score=main_score(rows),
         tables=tables,
         curves=curve_pictures(tables, styles),
         differences=difference_pictures(headline, styles),

@@ -30,7 +30,7 @@ def test_a_table_comes_back_labeled_and_goes_in_again(run, frame, tmp_path):
     told = run("label", data, "--out", out)
     assert told.exit_code == 0, told.output
     assert "250 new labels, of which" in told.stderr
-    assert "95 % are expected to be right among the" in told.stderr
+    assert "95\u00a0% are expected to be right among the" in told.stderr
     assert "Label next, as the most useful: " in told.stderr
     found = pd.read_csv(out, index_col=0)
     assert found.columns.tolist() == [*frame.columns.drop("digit"), *NEW]

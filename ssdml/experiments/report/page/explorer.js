@@ -4,7 +4,7 @@
 // fallback, a .card that describes the selected sample, and a .gallery.
 "use strict";
 
-const QUERIES = 6; // per page of the gallery
+const QUERIES = window.matchMedia("(max-width: 34rem)").matches ? 3 : 6; // per page of the gallery
 
 // A fixed random order.
 function shuffled(n) {
@@ -84,7 +84,8 @@ class Explorer {
     let colors = [faint];
     let above = () => false;
     if (this.colorBy === "class") {
-      colors = [faint, ...samples.palette];
+      const n = 1 + Math.max(...samples.colors);
+      colors = [faint, ...Array.from({ length: n }, (_, color) => rgb(themed(`--class-${color}`)))];
       const only = this.shownClass;
       samples.classes.forEach((c, row) => {
         of[row] = c < 0 || (only !== NONE && c !== only) ? 0 : 1 + samples.colors[c];
@@ -125,14 +126,14 @@ class Explorer {
 
   words(row) {
     const { samples } = this;
-    const list = element("ul", {}, element("li", {}, `${samples.title(row)}: ${samples.className(row)}`));
+    const list = element("ul", {}, element("li", {}, ...breakable(`${samples.title(row)}: ${samples.className(row)}`)));
     if (row >= samples.nTest) list.append(element("li", {}, "Labeled training sample; neighbors are shown for test samples."));
     else {
       for (const method of samples.methods) {
         const facts = [`${samples.nSameClass(method, row)} of ${method.width} neighbors of its class`];
         if (method.predicted) {
           const isRight = method.predicted[row] === samples.classes[row];
-          const confidence = method.confidence ? `, confidence ${Math.round(method.confidence[row] / 2.54)} %` : "";
+          const confidence = method.confidence ? `, confidence ${Math.round(method.confidence[row] / 2.54)}\u00a0%` : "";
           facts.unshift(`predicted ${samples.names[method.predicted[row]]} ${isRight ? "✓" : "✗"}${confidence}`);
         }
         list.append(element("li", {}, element("strong", {}, method.name), ` ${facts.join("; ")}`));
@@ -182,17 +183,18 @@ class Explorer {
     gallery.replaceChildren(...shown.map((row) => this.query(row)));
     const range = this.root.querySelector(".shown");
     range.textContent = wanted.length
-      ? `${this.first + 1} to ${Math.min(this.first + QUERIES, wanted.length)} of ${wanted.length}`
+      ? `${counted(this.first + 1)} to ${counted(Math.min(this.first + QUERIES, wanted.length))} of ${counted(wanted.length)}`
       : "none";
+    this.root.querySelector("button[data-queries=next]").disabled = wanted.length <= QUERIES;
   }
 
   query(row) {
     const { samples } = this;
-    const asked = element("div", { className: "asked" }, samples.thumbnail(row, 64), element("span", { className: "note" }, samples.className(row)));
+    const asked = element("div", { className: "asked" }, samples.thumbnail(row, 64), element("span", { className: "note" }, ...breakable(samples.className(row))));
     const found = samples.methods.map((method) => {
       const faces = [...samples.neighbors(method, row)].map((other) => {
         const isRight = samples.hasSameClass(row, other);
-        const mark = element("span", { className: "verdict" }, isRight ? "✓" : `✗ ${samples.className(other)}`);
+        const mark = element("span", { className: "verdict" }, ...breakable(isRight ? "✓" : `✗ ${samples.className(other)}`));
         return element("li", { className: isRight ? "right" : "wrong" }, samples.thumbnail(other, 48), mark);
       });
       return element("div", {}, element("h3", {}, method.name), element("ol", {}, ...faces));

@@ -5,6 +5,10 @@ const REACH = 14; // pixels between the pointer and a dot
 const MARGIN = 10; // pixels around the dots
 const MAX_SCALE = 32;
 const MOST_LETTERS = 24; // of a class name on a map
+const SQUARE = 6; // pixels
+const MOST_COVERED = 3; // samples below a name, if there are many names
+// From the middle of a class to that of its name, in half widths and heights of it.
+const STEPS = [-2, -1.2, 0, 1.2, 2].flatMap((down) => [0, -0.6, 0.6, -1.2, 1.2].map((right) => [right, down]));
 
 // Color of a CSS variable as [red, green, blue].
 function themed(name) {
@@ -181,11 +185,35 @@ class Panel {
     for (let row = samples.nTest; row < samples.n; row++) {
       star(context, ...this.position(row), reach, paints.colors[paints.of[row]]);
     }
+    context.lineWidth = 1.8;
+    for (const row of samples.suggested) {
+      context.beginPath();
+      context.arc(...this.position(row), radius + 3.5, 0, 2 * Math.PI);
+      context.stroke();
+    }
     this.drawNames(context);
     this.drawMarks();
   }
 
-  // Class names in the middle of their samples, without overlaps: enlarged maps show more.
+  // Number of samples in squares of the canvas, to place names where they cover few.
+  crowding() {
+    const width = Math.ceil(this.side / SQUARE);
+    const counts = new Uint16Array(width * width);
+    for (let row = 0; row < this.samples.n; row++) {
+      const [x, y] = this.position(row).map((place) => Math.floor(place / SQUARE));
+      if (x >= 0 && y >= 0 && x < width && y < width) counts[y * width + x]++;
+    }
+    return ([left, top, right, bottom]) => {
+      let n = 0;
+      for (let y = Math.floor(top / SQUARE); y <= bottom / SQUARE; y++) {
+        for (let x = Math.floor(left / SQUARE); x <= right / SQUARE; x++) n += counts[y * width + x] ?? 0;
+      }
+      return n;
+    };
+  }
+
+  // Class names beside the middle of their samples, where they cover the fewest and no other name:
+  // enlarged maps show more.
   drawNames(context) {
     const { samples, explorer } = this;
     const size = samples.names.length > 10 ? 11 : 13;
@@ -194,21 +222,29 @@ class Panel {
     context.strokeStyle = rgb(themed("--paper"));
     context.fillStyle = rgb(themed("--ink"));
     const taken = [];
+    const covered = this.crowding();
     const only = explorer.shownClass;
     for (const [c, row] of this.method.centers) {
       if (only !== NONE && c !== only) continue;
       const name = samples.names[c];
       const text = name.length > MOST_LETTERS ? `${name.slice(0, MOST_LETTERS - 1)}…` : name;
       const half = context.measureText(text).width / 2 + 2;
-      let [x, y] = this.position(row);
+      const [x, y] = this.position(row);
       if (x < 0 || y < 0 || x > this.side || y > this.side) continue;
-      x = Math.min(Math.max(x, half), this.side - half);
-      if (size < 13) y -= size; // small clusters stay visible below their names
-      const box = [x - half, y - size * 0.7, x + half, y + size * 0.7];
-      if (taken.some((other) => box[0] < other[2] && other[0] < box[2] && box[1] < other[3] && other[1] < box[3])) continue;
+      const within = (place, edge) => Math.min(Math.max(place, edge), this.side - edge);
+      const boxes = STEPS.flatMap(([right, down]) => {
+        const [middle, height] = [within(x + right * half, half), within(y + down * size, size * 0.7)];
+        const box = [middle - half, height - size * 0.7, middle + half, height + size * 0.7];
+        const n = covered(box);
+        const isFree = !taken.some((other) => overlap(box, other)) && (size === 13 || n <= MOST_COVERED);
+        return isFree ? [{ box, cost: n + Math.abs(down) + Math.abs(right) }] : [];
+      });
+      if (!boxes.length) continue;
+      const { box } = boxes.reduce((best, other) => (other.cost < best.cost ? other : best));
       taken.push(box);
-      context.strokeText(text, x, y);
-      context.fillText(text, x, y);
+      const place = [(box[0] + box[2]) / 2, (box[1] + box[3]) / 2];
+      context.strokeText(text, ...place);
+      context.fillText(text, ...place);
     }
   }
 
@@ -238,6 +274,8 @@ class Panel {
   }
 }
 
+const overlap = (one, other) => one[0] < other[2] && other[0] < one[2] && one[1] < other[3] && other[1] < one[3];
+
 // A dot, drawn once and copied.
 function stamp(color, radius) {
   const ratio = 2;
@@ -245,7 +283,6 @@ function stamp(color, radius) {
   const image = element("canvas", { width: Math.ceil(size * ratio), height: Math.ceil(size * ratio) });
   const context = image.getContext("2d");
   context.scale(ratio, ratio);
-  context.globalAlpha = 0.85;
   context.fillStyle = color;
   context.beginPath();
   context.arc(size / 2, size / 2, radius, 0, 2 * Math.PI);

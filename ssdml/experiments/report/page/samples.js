@@ -22,20 +22,28 @@ function element(tag, properties = {}, ...children) {
   return made;
 }
 
+// A name whose line may break after underscores, slashes and dots.
+function breakable(name) {
+  const parts = name.split(/(?<=[_/.\\])(?=\w)/);
+  return parts.flatMap((part, i) => (i ? [element("wbr"), part] : [part]));
+}
+
+const counted = (n) => n.toLocaleString("en-US");
+
 class Samples {
   constructor(data) {
     this.n = data.n;
     this.nTest = data.nTest;
     this.names = data.names;
-    this.palette = data.palette;
-    this.colors = data.colors; // of each class, a place in the palette
+    this.colors = data.colors; // of each class, the number of a color of the page
     this.sharesColors = new Set(data.colors).size < data.names.length;
     this.rows = unpacked(data.rows, Int32Array);
     this.classes = unpacked(data.classes, Int32Array);
     this.thumbnails = data.thumbnails;
-    this.ids = data.ids ?? []; // these three only for `ssdml label`
+    this.ids = data.ids ?? []; // these four only for `ssdml label`
     this.runnersUp = data.runnersUp ? unpacked(data.runnersUp, Int32Array) : null;
     this.suspects = data.suspects ?? [];
+    this.suggested = data.suggested ?? [];
     if (this.thumbnails?.sheet) {
       this.places = unpacked(this.thumbnails.places, Int32Array);
       const sheet = new Blob([decoded(this.thumbnails.sheet)], { type: "image/webp" });
@@ -97,7 +105,7 @@ class Samples {
       return picture;
     }
     const text = this.thumbnails?.texts ? this.thumbnails.texts[row] : this.className(row);
-    return element("span", { className: this.thumbnails?.texts ? "text" : "text short", title: label }, text);
+    return element("span", { className: this.thumbnails?.texts ? "text" : "text short", title: label }, ...breakable(text));
   }
 }
 

@@ -97,3 +97,24 @@ def test_seeds_of_all_methods_are_paired(rows):
     few = [row for row in few if (row["method"], row["seed"]) != ("best_one", 0)]
     assert worse_than_best(few, "NMI") == {}
     assert np.isnan(paired_tests(few, "best_one", "NMI")["far"].p)
+
+
+def test_means_that_print_alike_are_bold_without_stars(make_row):
+    scores = {"one": 98.14, "other": 98.06, "third": 97.9}
+    rows = [
+        make_row(method=method, seed=seed, scores={"R@1": value + 0.001 * seed})
+        for method, value in scores.items()
+        for seed in range(5)
+    ]
+    assert set(worse_than_best(rows, "R@1")) == {"other", "third"}
+    lines = export_tables(rows, "latex", ["R@1"]).splitlines()
+    shown = {line.split(" & ")[0]: line for line in lines if r"\scriptsize" in line}
+    assert [name for name, line in shown.items() if r"\textbf{98.1}" in line] == ["one", "other"]
+    assert [name for name, line in shown.items() if "^{*}" in line] == ["third"]
+
+
+def test_the_caption_names_the_family(rows):
+    text = export_tables(rows, "latex", ["NMI"])
+    assert "Holm's method over the methods of the column" in text
+    assert r"95~\% t-interval" in text
+    assert r"(p $<$ 0.05;" in text

@@ -24,7 +24,13 @@ from ssdml.experiments.analysis.study import (
     rank_over_datasets,
     study_scores,
 )
-from ssdml.experiments.analysis.tables import conditions
+from ssdml.experiments.analysis.tables import (
+    LEVEL,
+    conditions,
+    headline_table,
+    score_tables,
+    worse_than_best,
+)
 from ssdml.experiments.report import write_report
 from ssdml.experiments.report.figures import (
     as_svg,
@@ -33,7 +39,7 @@ from ssdml.experiments.report.figures import (
     new_figure,
 )
 from ssdml.experiments.report.report import read_sections
-from ssdml.experiments.runs.results import RESULTS
+from ssdml.experiments.runs.results import RESULTS, budget_of
 from tests.rows import append_row
 
 
@@ -63,6 +69,7 @@ def rows_of(make_row):
     return make
 
 
+NOT_COUNTED = " The means are over what ran in every combination, so these do not count:"
 CURVES = {
     "input": {1: [50.0, 52, 51], 5: [60.0, 62, 61], None: [70.0, 71, 72]},
     "ssdml": {1: [80.0, 83, 81], 5: [89.5, 89.9, 90.6], None: [90.0, 90, 91]},
@@ -107,21 +114,71 @@ def test_tests_against_the_best_use_holm(rows_of):
     study = make_study(rows_of(CURVES))
     assert study.reference == "ssdml"
     assert [line.method for line in study.tests] == ["lda", "input"]
-    assert np.isnan([value for line in study.tests for value in line.p]).all()  # three seeds
+    assert np.isnan([test.p for line in study.tests for test in line.tests]).all()  # three seeds
     curves = {m: {n: [*v, v[0], v[1]] for n, v in curve.items()} for m, curve in CURVES.items()}
     study = make_study(rows_of(curves))
     share = 40 / 80
-    p = [
-        corrected_t_test(
-            np.subtract(curves[method][labels], curves["ssdml"][labels]), test_share=share
-        ).p
-        for method in ("lda", "input")
-        for labels in (1, 5)
-    ]
-    found = [value for line in study.tests for value in line.p]
-    np.testing.assert_allclose(found, holm(p))
-    differences = [np.mean(curves["lda"][n]) - np.mean(curves["ssdml"][n]) for n in (1, 5)]
-    assert study.tests[0].differences == pytest.approx(differences)
+    for column, labels in enumerate((1, 5)):  # a family per number of labels
+        tests = [
+            corrected_t_test(
+                np.subtract(curves[method][labels], curves["ssdml"][labels]), test_share=share
+            )
+            for method in ("lda", "input")
+        ]
+        found = [line.tests[column] for line in study.tests]
+        np.testing.assert_allclose([test.p for test in found], holm([test.p for test in tests]))
+        assert [test.mean for test in found] == pytest.approx([test.mean for test in tests])
+
+
+def test_the_study_marks_what_the_table_stars(rows_of):
+    """With the best method in common, both have the same tests, whatever else is shown."""
+    rng = np.random.default_rng(3)
+    level = {"input": 70.0, "logistic": 85.0, "poisson": 88.0, "ssdml": 90.0}
+    curves = {
+        name: {n: (mean + n + 1.2 * rng.standard_normal(5)).tolist() for n in (2, 5)}
+        for name, mean in level.items()
+    }
+    rows = rows_of(curves)
+    study = make_study(rows)
+    assert study.reference == "ssdml"
+    marks = 0
+    for column, budget in enumerate(study.tested):
+        starred = worse_than_best([r for r in rows if budget_of(r) == budget], "accuracy")
+        marked = {
+            line.method: line.tests[column].p
+            for line in study.tests
+            if line.tests[column].p < LEVEL and line.tests[column].mean < 0
+        }
+        assert marked == starred
+        marks += len(marked)
+    assert 0 < marks < 6
+
+
+def test_differences_use_all_seeds_of_a_budget(rows_of):
+    """Seeds 3 and 4 ran with one number of labels only: its differences are those of its table."""
+    curves = {
+        "input": {1: [50.0, 52, 51], 5: [60.0, 62, 61, 64, 66]},
+        "ssdml": {1: [80.0, 83, 81], 5: [89.5, 89.9, 90.6, 88.0, 87.0]},
+        "lda": {1: [55.0, 58, 53], 5: [70.0, 74, 72, 75, 71]},
+    }
+    study = make_study(rows_of(curves))
+    assert study.scores.seeds == [0, 1, 2]
+    assert study.tested == [Budget(1), Budget(5)]
+    (line,) = (line for line in study.tests if line.method == "lda")
+    expected = np.mean(curves["lda"][5]) - np.mean(curves["ssdml"][5])
+    assert line.tests[1].mean == pytest.approx(expected)
+    assert line.tests[1].p < LEVEL
+    assert np.isnan(line.tests[0].p)
+    assert "these do not count: seed 3, seed 4." in study.recommendation
+
+
+def test_ranks_are_those_of_the_table(rows_of):
+    rows = rows_of(CURVES | {"pca": {1: [81.0, 50, 60], 5: [95.0, 61, 71], None: [72.0, 73, 74]}})
+    ranking = make_study(rows).ranking
+    table = headline_table(score_tables(rows))
+    shown = {line.method: line.rank for line in table.lines}
+    assert dict(zip(ranking.methods, ranking.test.ranks, strict=True)) == shown
+    assert ranking.by == "accuracy with 5 labels per class, over 3 seeds"
 
 
 def test_holm_matches_the_definition(rng):
@@ -155,7 +212,7 @@ def test_ranks_use_seeds_as_blocks(rows_of):
 
 def test_a_failed_method_is_not_ranked(rows_of, make_row):
     rows = rows_of(CURVES | {"pca": CURVES["input"], "nca": CURVES["lda"]})
-    broken = [row for row in rows if row["method"] == "nca" and row["labels_per_class"] == 1]
+    broken = [row for row in rows if row["method"] == "nca" and row["labels_per_class"] == 5]
     broken[0]["scores"], broken[0]["status"] = {}, "failed"
     study = make_study(rows)
     assert study.ranking.excluded == ["nca"]
@@ -197,8 +254,8 @@ def test_recommendation_names_best_lead_and_interval(rows_of):
     averages = {m: np.mean([CURVES[m][1], CURVES[m][5]], axis=0) for m in ("ssdml", "lda")}
     gain = mean_interval(averages["ssdml"] - averages["lda"], test_share=0.5)
     assert study.recommendation == (
-        f"On blobs, use ssdml: mean accuracy {averages['ssdml'].mean():.1f} % over 1 to 5 "
-        f"labels per class, +{gain.mean:.1f} points from lda, the next (95 % interval "
+        f"On blobs, use ssdml: mean accuracy {averages['ssdml'].mean():.1f}\u00a0% over 1 to 5 "
+        f"labels per class, +{gain.mean:.1f} points from lda, the next (95\u00a0% interval "
         f"+{gain.low:.1f} to +{gain.high:.1f}, 3 seeds)."
     )
 
@@ -217,7 +274,7 @@ def test_a_method_left_out_at_a_budget_is_excluded(rows_of):
     for row in rows:
         if row["method"] == "nca" and row["labels_per_class"] == 1:
             row |= {"scores": {}, "status": "left out", "error": "ValueError: too few"}
-    excluded = " Excluded for missing runs: nca."
+    excluded = f"{NOT_COUNTED} nca."
     study, whole = make_study(rows), make_study(rows_of(CURVES))
     assert study.recommendation == whole.recommendation + excluded
     assert "nca" not in study.scores.methods
@@ -228,14 +285,14 @@ def test_methods_are_compared_on_common_runs(rows_of):
     more = [row for row in rows_of(later) if row["seed"] == 3 or row["labels_per_class"] == 9]
     assert study_scores([*rows_of(CURVES), *more]).seeds == [0, 1, 2]
     expected, ragged = make_study(rows_of(CURVES)), make_study([*rows_of(CURVES), *more])
-    excluded = " Excluded for missing runs: 9 labels per class, seed 3."
+    excluded = f"{NOT_COUNTED} 9 labels per class, seed 3."
     assert ragged.recommendation == expected.recommendation + excluded
-    assert repr((ragged.matches, ragged.tests)) == repr((expected.matches, expected.tests))  # NaN
+    assert repr(ragged.matches) == repr(expected.matches)  # NaN
 
 
 def test_a_method_with_one_run_is_excluded(rows_of):
     rows = rows_of(CURVES | {"nca": {1: [99.0]}})
-    excluded = " Excluded for missing runs: nca."
+    excluded = f"{NOT_COUNTED} nca."
     assert make_study(rows).recommendation == (
         make_study(rows_of(CURVES)).recommendation + excluded
     )
@@ -283,7 +340,7 @@ def test_no_recommendation_if_every_method_failed(rows_of):
 def test_recommendation_for_a_single_method(rows_of):
     study = make_study(rows_of({"input": CURVES["input"]}))
     assert study.recommendation.startswith(
-        "On blobs, input is the only method: mean accuracy 56.0 %"
+        "On blobs, input is the only method: mean accuracy 56.0\u00a0%"
     )
 
 
@@ -329,11 +386,11 @@ def test_the_report_shows_the_study(folder):
     source = write_report(folder, sections).read_text(encoding="utf-8")
     text = re.sub(r"\s+", " ", re.sub(r"<style.*?</style>|<[^>]*>", " ", source, flags=re.DOTALL))
     for section in sections:
-        assert section.study.recommendation in text
+        assert re.sub(r"\s+", " ", section.study.recommendation) in text
     for words in (
         "Sufficient labels", "Difference from ssdml per number of labels",
         "Which methods differ", "critical difference 1.9", "20 % of them wrong",
-        "Robustness to label noise and imbalance", "wrong labels, %",
+        "Label noise and imbalance", "wrong labels, %",
     ):  # fmt: skip
         assert words in text
     assert "nan" not in text.lower()
@@ -348,7 +405,7 @@ def test_the_report_ranks_over_three_datasets(tmp_path, rows_of):
 
 def test_the_diagram_shows_ranks_and_groups():
     methods, ranks = ["ssdml", "nca", "pca", "input"], [1.2, 2.0, 3.1, 3.7]
-    ranking = Ranking(methods, RankTest(np.array(ranks), 0.01, 1.0), 5, [])
+    ranking = Ranking(methods, RankTest(np.array(ranks), 0.01, 1.0), 5, "accuracy over 5 seeds", [])
     with new_figure(6, 3) as figure:
         axes = figure.subplots()
         draw_critical_difference(axes, ranking, method_styles(methods))
@@ -359,3 +416,4 @@ def test_the_diagram_shows_ranks_and_groups():
     np.testing.assert_allclose(bars, [[1.16, 2.04], [3.06, 3.74]])
     assert all(f"{name} {rank}" in svg for name, rank in zip(methods, ranks, strict=True))
     assert "critical difference 1.0" in svg
+    assert "mean rank by accuracy over 5 seeds" in svg

@@ -68,7 +68,7 @@ def test_references_stand_first_in_their_order(make_row):
     ]
 
 
-def test_classifiers_are_ranked_by_accuracy_alone(make_row):
+def test_ranks_are_by_accuracy(make_row):
     rows = rows_of(make_row, {"input": [1.0, 2.0], "ssdml": [5.0, 6.0], "broken": [None, None]})
     accuracy = {"logistic": (5.5, 5.5), "poisson": (0.0, 9.0)}
     for name, values in accuracy.items():
@@ -76,15 +76,29 @@ def test_classifiers_are_ranked_by_accuracy_alone(make_row):
             rows.append(make_row(method=name, seed=seed) | {"scores": {"accuracy": value}})
     table = score_table(rows)
     ranks = {line.method: line.rank for line in table.lines}
-    assert ranks["logistic"] == pytest.approx((1 + 3) / 2)  # of accuracies 1 5 - 5.5 0, 2 6 - 5.5 9
-    assert ranks["poisson"] == pytest.approx((4 + 1) / 2)
-    assert ranks["ssdml"] == pytest.approx((1 + 1 + 2 + 2) / 4 * 2 / 3 + 1 / 3)
-    assert ranks["broken"] == pytest.approx((3 + 3 + 5) / 3)
+    # accuracies 1 5 - 5.5 0, then 2 6 - 5.5 9
+    assert ranks == {"input": 3.5, "ssdml": 2.0, "broken": 5.0, "logistic": 2.0, "poisson": 2.5}
     assert [line.method for line in table.ranked][:2] == ["ssdml", "input"]
     logistic = line_of(table, "logistic")
     assert (logistic.is_embedding, line_of(table, "input").is_embedding) == (False, True)
     assert np.isnan(logistic.scores["NMI"].estimate.mean)
     assert not logistic.scores["NMI"].is_best
+
+
+def test_recall_ranks_where_no_accuracy_is_known(make_row):
+    rows = rows_of(make_row, {"input": [1.0], "ssdml": [5.0]})
+    for row in rows:
+        del row["scores"]["accuracy"]
+    assert [(line.method, line.rank) for line in score_table(rows).lines] == [
+        ("input", 2.0),
+        ("ssdml", 1.0),
+    ]
+
+
+def test_means_that_print_alike_are_all_best(make_row):
+    table = score_table(rows_of(make_row, {"input": [98.06], "pca": [98.14], "nca": [98.04]}))
+    bold = [line.method for line in table.lines if line.scores["R@1"].is_best]
+    assert bold == ["input", "pca"]
 
 
 def test_tied_methods_are_both_best(make_row):

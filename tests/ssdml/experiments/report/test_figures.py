@@ -8,9 +8,11 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 
 from ssdml.experiments.analysis.statistics import Estimate
 from ssdml.experiments.report.figures import (
+    COLORS,
     GRID,
     INK,
     MUTED,
@@ -27,8 +29,11 @@ from ssdml.experiments.report.figures import (
     new_figure,
     wrap_name,
 )
+from ssdml.experiments.report.files import save_figures
 from ssdml.experiments.runs.details import MapSample
+from ssdml.experiments.runs.results import RESULTS
 from ssdml.metric.maps import CLASS_COLORS, spread_colors
+from tests.rows import append_row
 
 
 def contrast(first: str, second: str) -> float:
@@ -180,19 +185,54 @@ def test_short_histories_are_left_out():
     assert re.search(r">0\.0+</text>", picture.svg)  # from zero: a small change looks small
 
 
-def test_every_method_has_its_own_style():
-    names = [*STYLES, "mine", "yours"]
-    chosen = method_styles(names)
-    assert len({style.color for style in chosen.values()}) == len(names)
-    assert chosen["ssdml"] == STYLES["ssdml"]
+def test_every_known_method_has_its_own_style():
+    from ssdml.experiments.methods.registry import DEEP_METHODS, METHODS
+
+    assert {*METHODS, *DEEP_METHODS} <= STYLES.keys()
+    assert len({style[:2] for style in STYLES.values()}) == len(STYLES)
+    common = "input logistic knn poisson label-spreading lda nca pca ssdml ssdml-paper".split()
+    assert len({STYLES[name].marker for name in common}) == len(common)
+    assert len({STYLES[name].color for name in common}) == len(common)
+
+
+def test_a_method_looks_alike_in_every_report():
+    names = ["input", "ssdml", "mine", "package:Yours", "ssdml[n_neighbors=20]", "lda-tuned"]
+    together = method_styles(names)
+    assert together == method_styles(names[::-1])
+    assert all(method_styles([name])[name] == together[name] for name in names)
+
+
+def test_many_other_methods_differ():
+    names = [f"ssdml[n_neighbors={k}]" for k in range(40)]
+    chosen = method_styles([*STYLES, *names])
+    assert len(set(chosen.values())) == len(chosen)
 
 
 @pytest.mark.parametrize("paper", ["#fefefe", "#12171e"])
 def test_markers_contrast_with_both_themes(paper):
-    # 2 instead of WCAG's 3, because every marker has its own shape and its name beside it.
-    assert min(contrast(style.color, paper) for style in STYLES.values()) > 2
+    assert min(contrast(color, paper) for color in COLORS.values()) >= 3
 
 
 @pytest.mark.parametrize(("text", "paper"), [(INK, "#fefefe"), (MUTED, "#fefefe")])
 def test_text_contrasts_with_the_figure(text, paper):
     assert contrast(text, paper) > 4.5
+
+
+def test_the_legend_of_a_figure_covers_nothing(tmp_path, make_row, monkeypatch):
+    figures = {}
+    monkeypatch.setattr(
+        Figure, "savefig", lambda self, path, **_: figures.setdefault(path.name, self)
+    )
+    for method in ("input", "ssdml", "label-spreading", "ssdml[n_neighbors=20;decay=0.9;angle=35]"):
+        for labels in (2, 5):
+            for seed in range(3):
+                row = make_row(method=method, labels_per_class=labels, seed=seed)
+                append_row(tmp_path / RESULTS, row)
+    save_figures(tmp_path, "pdf")
+    figure = figures["blobs-accuracy-labels.pdf"]
+    figure.draw_without_rendering()
+    (axes,), (legend,) = figure.axes, figure.legends
+    frame = legend.get_window_extent()
+    assert frame.x0 >= axes.get_window_extent().x1
+    assert frame.x1 <= figure.bbox.x1
+    assert axes.get_position().width > 0.4

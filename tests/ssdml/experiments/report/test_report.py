@@ -165,7 +165,7 @@ def test_the_report_works_without_details(compared, tmp_path):
     shutil.copytree(compared, tmp_path / "out")
     shutil.rmtree(tmp_path / "out" / "details")
     text = words(read(write_report(tmp_path / "out")))
-    assert "Scores on the test samples" in text
+    assert "On the test samples, in percent" in text
     assert "laid out by t-SNE" not in text
 
 
@@ -176,7 +176,7 @@ def test_purity_is_shown_for_mining_methods(two_seeds, make_row):
         details = RunDetails({"parameters": {"class": "SSDML"}}, purity=purity)
         save_details(two_seeds / "details" / f"{name}.npz", details)
     text = words(read(write_report(two_seeds)))
-    assert re.search(r"ssdml\s*4.000\s*91\.2 %\s*13\.5 %\s*12\.0 %\s*11\.0 %", text)
+    assert re.search(r"ssdml\s*4,000\s*91\.2 %\s*13\.5 %\s*12\.0 %\s*11\.0 %", text)
 
 
 def test_warnings_are_listed_once_with_their_methods(two_seeds, make_row):
@@ -267,6 +267,41 @@ def test_text_contrasts_with_both_themes(theme, ink, paper):
     assert contrast(colors[ink], colors[paper]) >= 4.5
 
 
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_class_colors_contrast_with_the_page(compared, page, theme):
+    source = (compared / "report.html").read_text(encoding="utf-8")
+    found = re.findall(r":root {(.*?)}", source, flags=re.DOTALL)
+    papers = [color for text in found for color in re.findall(r"--paper: (#\w{6})", text)]
+    themes = [re.findall(r"--class-\d+: (#\w{6})", text) for text in found if "--class-0" in text]
+    assert (len(papers), len(themes), len(themes[theme])) == (2, 2, 10)
+    assert all(contrast(color, papers[theme]) >= 3 for color in themes[theme])
+
+
+def test_percent_signs_do_not_break_away(compared, page):
+    text = page.text.replace("\n", " ")
+    assert "95\u00a0% interval" in text
+    assert not re.search(r"\d(| )%", text.replace("95\u00a0% t", ""))
+
+
+def test_the_menu_has_the_words_of_the_headings(compared, page):
+    source = (compared / "report.html").read_text(encoding="utf-8")
+    menu = dict(re.findall(r'<a href="#([\w-]+)">(.*?)</a>', source))
+    headings = dict(re.findall(r'<h2 id="([\w-]+)">(.*?)</h2>', source))
+    assert len(headings) > 4
+    assert headings.items() <= menu.items()
+
+
+def test_the_lead_names_the_best_other_method(two_seeds, make_row):
+    for seed, accuracy in enumerate((81.0, 82.0)):
+        row = make_row(method="poisson", seed=seed) | {"scores": {"accuracy": accuracy}}
+        append_row(two_seeds / RESULTS, row)
+    text = words(read(write_report(two_seeds)))
+    assert (
+        "ssdml classifies 80 of 100 new samples correctly: 2 fewer than poisson, the best other "
+        "method, as many as the nearest class mean in the input."
+    ) in text
+
+
 def test_calibration_and_confusions_are_shown(blobs, tmp_path):
     compare(blobs, ["input", "ssdml"], out=tmp_path, labels_per_class=[2], seeds=[0])
     (section,) = read_sections(tmp_path)
@@ -285,12 +320,12 @@ def test_a_classifier_has_no_map_and_no_embedding_scores(two_seeds, make_row):
     (section,) = read_sections(two_seeds)
     text = words(read(write_report(two_seeds, [section])))
     assert re.search(
-        r"Of ssdml , with the difference from the input\. It has the best mean rank of 2 methods "
-        r"that embed samples over 2 seeds\. logistic has the highest accuracy, 90\.0\.",
+        r"Of ssdml , with the difference from the input\. It has the best mean rank by accuracy "
+        r"of 2 methods that embed samples, over 2 seeds\. logistic has the highest accuracy, 90\.0",
         text,
     )
     assert re.search(r"logistic 1\.0 – – ▴ 90\.0 ±0\.0", text)
-    assert "a dash: the method classifies without an embedding" in text
+    assert "A dash: the method classifies without an embedding" in text
     assert [picture.title for picture in section.differences] == ["NMI", "R@1", "accuracy"]
 
 
@@ -302,7 +337,7 @@ def test_runs_of_earlier_versions_have_static_maps(compared, tmp_path):
     (section,) = read_sections(tmp_path / "out")
     assert section.explorer.data is None
     page = read(write_report(tmp_path / "out", [section]))
-    assert "Maps before and after" in words(page)
+    assert "before: input" in words(page)
     assert "script" not in page.tags
 
 

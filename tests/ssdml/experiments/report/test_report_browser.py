@@ -12,9 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ssdml import SSDML
 from ssdml.datasets import Dataset, LabelScarceSplit
 from ssdml.experiments import compare
+from ssdml.experiments.labeling.labels import label_rows
 from ssdml.experiments.report import write_report
+from ssdml.experiments.report.labeled import render_page
 from ssdml.experiments.runs.details import load_details, save_details
 from ssdml.experiments.runs.results import RESULTS, read_rows
 
@@ -192,6 +195,7 @@ def test_the_gallery_shows_the_neighbors_per_method(open_page, folder, pictures)
         told = page.inner_text(".shown")
         assert told == (f"1 to {min(6, count)} of {count}" if count else "none")
         assert page.locator(".query").count() == min(6, count)
+        assert page.locator("button[data-queries=next]").is_disabled() == (count <= 6)
     page.click("button[data-queries=any]")
     right, wrong = page.locator(".found li.right").count(), page.locator(".found li.wrong").count()
     assert right + wrong == 6 * (before.shape[1] + after.shape[1])
@@ -282,6 +286,7 @@ def test_contents_stay_and_lead_to_the_headings(open_page):
     page = open_page()
     names = page.locator(".contents a").all_inner_texts()
     assert names[:2] == ["Maps", "Scores"]
+    assert names == page.locator("h2").all_inner_texts()
     for link in page.locator(".contents a").all():
         link.click()
         target = page.locator(link.get_attribute("href"))
@@ -312,9 +317,88 @@ def test_a_thumbnail_shows_its_sample(open_page, pictures):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_page_fits_the_screen(open_page, scheme, width):
-    page = open_page(width, color_scheme=scheme)
+    phone = {"is_mobile": True, "has_touch": True} if width == "phone" else {}
+    page = open_page(width, color_scheme=scheme, **phone)
     page.wait_for_selector(".explorer.ready")
     assert page.evaluate("document.documentElement.scrollWidth") <= WIDTHS[width]
+
+
+LONG = [f"a_rather_long_name_of_class_{c}" for c in range(77)]
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory) -> Path:
+    """A report on 77 classes with long names, close to each other."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(77), 12)
+    X = (rng.normal(size=(len(y), 8)) + 1.5 * rng.normal(size=(77, 8))[y]).astype(np.float32)
+    out = tmp_path_factory.mktemp("many")
+    texts = np.array([f"text {i} about nothing in particular" for i in range(len(y))], dtype=object)
+    many = Dataset("many", X, y, tuple(LONG), texts=texts)
+    compare(many, ["input", "lda"], out=out, labels_per_class=[3], seeds=[0])
+    return write_report(out)
+
+
+SPY = """
+const shown = [];
+window.shown = shown;
+const fill = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+  const half = this.measureText(text).width / 2;
+  shown.push([x - half, y - 5, x + half, y + 5, this.canvas.clientWidth]);
+  return fill.call(this, text, x, y);
+};
+"""
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_names_stay_on_a_crowded_map(browser, many, width):
+    size = {"width": WIDTHS[width], "height": 900}
+    page = browser.new_page(viewport=size)
+    page.add_init_script(SPY)
+    page.goto(many.as_uri())
+    page.wait_for_selector(".explorer.ready")
+    boxes = page.evaluate("window.shown")
+    assert boxes
+    assert all(b[0] >= 0 and b[1] >= 0 and max(b[2], b[3]) <= b[4] for b in boxes)
+    page.close()
+
+
+def test_many_classes_stay_short_on_a_phone(browser, many):
+    context = browser.new_context(
+        viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True
+    )
+    page = context.new_page()
+    page.goto(many.as_uri())
+    page.wait_for_selector(".explorer.ready")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.evaluate("document.documentElement.scrollHeight") < 10_000
+    assert page.locator(".query").count() == 3
+    # A name is broken after an underscore, never in a word.
+    broken = page.evaluate(
+        """() => [...document.querySelectorAll("table th, table td, .verdict")].flatMap((cell) => {
+          const range = document.createRange();
+          return [...cell.childNodes].filter((node) => node.nodeType === 3 && node.data.trim())
+            .filter((node) => (range.selectNode(node), range.getClientRects().length > 1))
+            .filter((node) => !/\\s/.test(node.data.trim())).map((node) => node.data);
+        })"""
+    )
+    assert broken == []
+    context.close()
+
+
+def test_wide_tables_scroll_in_their_boxes(browser, many):
+    page = browser.new_page(viewport={"width": 300, "height": 844})
+    page.goto(many.as_uri())
+    wide = page.evaluate(
+        """() => [...document.querySelectorAll(".scroll")]
+          .filter((box) => box.scrollWidth > box.clientWidth)
+          .map((box) => getComputedStyle(box))
+          .map((style) => [style.overflowX, style.backgroundImage.includes("gradient")])"""
+    )
+    assert wide
+    assert all(found == ["auto", True] for found in wide)
+    page.close()
 
 
 def test_dark_mode_includes_the_maps(open_page):
@@ -352,3 +436,46 @@ def test_gallery_texts_are_escaped(browser, pictures, tmp_path):
     shown = page.locator(".asked .text").first.inner_text()
     assert re.fullmatch(r"<b>text</b> \d+ & co", shown)
     page.close()
+
+
+@pytest.fixture(scope="module")
+def labeled(pictures, tmp_path_factory) -> Path:
+    """The page of ``ssdml label`` for images in files with long names."""
+    labels = np.where(np.arange(120) % 8 == 0, pictures.y, -1)
+    found = label_rows(SSDML(random_state=0).fit(pictures.X, labels), labels < 0)
+    ids = [f"unlabeled_photographs/img_{i:08}.jpeg" for i in range(120)]
+    named = replace(pictures, class_names=("Motorbikes", "airplanes", "Faces_easy"))
+    path = tmp_path_factory.mktemp("labeled") / "labeled.html"
+    path.write_text(render_page(found, named, ids, "A", "B"), encoding="utf-8")
+    return path
+
+
+def test_rows_to_label_next_are_marked_on_the_map(browser, labeled):
+    page = browser.new_page()
+    page.add_init_script(
+        """const arc = CanvasRenderingContext2D.prototype.arc;
+        window.arcs = [];
+        CanvasRenderingContext2D.prototype.arc = function (x, y, ...rest) {
+          if (this.canvas.parentElement) window.arcs.push(`${x} ${y}`);
+          return arc.call(this, x, y, ...rest);
+        };"""
+    )
+    page.goto(labeled.as_uri())
+    page.wait_for_selector(".labeled.ready")
+    n_listed = page.locator(".rows").first.locator("tbody tr").count()
+    assert len(set(page.evaluate("window.arcs"))) == n_listed > 3
+    assert "Rings are rows to label next." in page.inner_text("main")
+    page.close()
+
+
+def test_rows_to_label_next_fit_a_phone(browser, labeled):
+    context = browser.new_context(
+        viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True
+    )
+    page = context.new_page()
+    page.goto(labeled.as_uri())
+    page.wait_for_selector(".labeled.ready")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    cells = page.locator(".rows").first.locator("thead th").all()
+    assert all(cell.bounding_box()["x"] + cell.bounding_box()["width"] <= 390 for cell in cells)
+    context.close()
