@@ -73,7 +73,7 @@ def test_own_methods_and_tables_for_a_paper(run, data, tmp_path, monkeypatch):
     figures = sorted(path.name for path in (tmp_path / "out/figures").iterdir())
     assert figures == [f"blobs-{name}.svg" for name in (
         "NMI-difference", "NMI-labels", "R-1-difference", "R-1-labels", "accuracy-difference",
-        "accuracy-labels",
+        "accuracy-labels", "ranks",
     )]  # fmt: skip
 
 
