@@ -252,14 +252,13 @@ def rescaled(X: Array, scale: Floats | None) -> Array:
     return X if scale is None else X * scale.astype(X.dtype)
 
 
-def input_weight(state: State, classes: Classes | None, model: Any) -> float:
+def input_weight(classes: Classes | None, model: Any) -> float:
     """Weight of the input; without a classifier, "auto" is 1."""
     if model.input_weight != "auto":
         return float(model.input_weight)
     if classes is None:
         return 1.0
-    agrees = state.classes == state.classes[state.graph.indices[:, 0]]
-    return balanced_weight(classes.evidence.confidence, float(agrees.mean()))
+    return balanced_weight(classes.evidence.confidence)
 
 
 def learn_metric(

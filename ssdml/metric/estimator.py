@@ -91,7 +91,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
     mining : {"propagated", "neighborhood"}
         Source of the triplets; see :func:`ssdml.graphs.mine_triplets`.
     input_weight : float or "auto"
-        Weight of the input beside class probabilities and learned metric. "auto": from 0.8 to 1.6,
+        Weight of the input beside class probabilities and learned metric. "auto": from 0.8 to 1.2,
         see :func:`ssdml.metric.selection.balanced_weight`. 0 leaves the columns of L alone (one
         less than classes), a linear map of the input.
     angle : float
@@ -622,7 +622,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         else:
             state, feature_map, kept = alternate(state, classes, rounds, self, rng, stages)
         with stages("embedding"):
-            weight = input_weight(state, classes, self)
+            weight = input_weight(classes, self)
             held_out = None if classes is None else classes.evidence.held_out
             del classes  # and its distributions, of the size of those that are kept
             learned = combine(X, feature_map, weight, form, state.distributions, self.n_components)

@@ -287,7 +287,7 @@ def summarize(
     # Number 0 leaves the seed unchanged.
     rng = np.random.default_rng([task.seed, share.number])
     state, numbers, classes = _partition_state(blocks, labeled, share, task, rng)
-    weight = input_weight(state, classes, task)
+    weight = input_weight(classes, task)
     held_out = None
     if classes is not None:
         held_out = classes.evidence.held_out

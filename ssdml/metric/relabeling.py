@@ -133,7 +133,7 @@ def learn_again(kept: Kept, labels: Ints, model: SSDML) -> tuple[Kept, Learned]:
         return kept, alone._replace(fallback_reason=ONE_CLASS)
     feature_map = Whitening()
     feature_map.learn(scaled, state.classes)
-    weight, held_out = input_weight(state, classes, model), classes.evidence.held_out
+    weight, held_out = input_weight(classes, model), classes.evidence.held_out
     learned = combine(
         kept.X, feature_map, weight, classes.form, distributions, model.n_components
     )._replace(held_out=held_out, triplets=model.triplets_, history=tuple(model.history_))

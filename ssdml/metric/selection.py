@@ -17,8 +17,7 @@ from ssdml.utils.scatter import class_means
 from ssdml.utils.typing import Array, Floats, Indices, Ints
 from ssdml.utils.validation import UNLABELED
 
-WEIGHTS = 0.8, 1.6  # least and largest weight of the input
-WEIGHT_OF_ERRORS = 10.0  # of neighbors that the classes get wrong
+WEIGHTS = 0.8, 1.2  # least and largest weight of the input
 FEWEST_COLUMNS = 64  # of the embedding, by default: more than the features of a small table
 BLOCK_ENTRIES = 2**21  # distances held at once: 16 MB
 
@@ -60,27 +59,18 @@ def combined_components(
     return components
 
 
-def balanced_weight(confidence: float, agreement: float) -> float:
-    """Weight of the input by the neighbors that the classes get wrong, from 0.8 to 1.6.
+def balanced_weight(confidence: float) -> float:
+    """Weight of the input by the mean confidence of the unlabeled rows, from 0.8 to 1.2.
 
-    It is 0.8, and 0.1 more for each percent of the rows whose nearest neighbor has another class
-    and whose own class is wrong, if the two are independent: class probabilities part so many
-    neighbors wrongly.
-
-    Parameters
-    ----------
-    confidence : float
-        Mean confidence of the unlabeled rows.
-    agreement : float
-        Share of rows whose nearest neighbor in the input has their class.
+    It is 0.8, and 0.01 more for each percent of errors to expect of the classes.
 
     Examples
     --------
-    >>> balanced_weight(1.0, 0.9), balanced_weight(0.9, 0.9), balanced_weight(0.6, 0.8)
-    (0.8, 0.9, 1.6)
+    >>> balanced_weight(1.0), balanced_weight(0.9), balanced_weight(0.5)
+    (0.8, 0.9, 1.2)
     """
     least, largest = WEIGHTS
-    return round(min(least + WEIGHT_OF_ERRORS * (1 - confidence) * (1 - agreement), largest), 4)
+    return round(min(least + 1 - confidence, largest), 4)
 
 
 def spread(rows: Array) -> float:
