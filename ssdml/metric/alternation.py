@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -67,10 +69,16 @@ class Classes(NamedTuple):
             return self.evidence.on(Diffusion(edges, pool), beside=before, farther=FARTHER)
 
 
+@contextmanager
+def diffusions_of(forms: list[Form], n_jobs: int | None) -> Iterator[list[Diffusion]]:
+    """Provide the diffusion on each form's graph, in threads of their own."""
+    with threads(count_threads(n_jobs)) as pool:
+        yield [Diffusion(adjacency(form.graph), pool) for form in forms]
+
+
 def learn_classes(forms: list[Form], labels: Ints, *, n_jobs: int | None) -> tuple[Classes, Array]:
     """Learn the evidence of a pool of classifiers; return it and the distributions (n, C)."""
-    with threads(count_threads(n_jobs)) as pool:
-        diffusions = [Diffusion(adjacency(form.graph), pool) for form in forms]
+    with diffusions_of(forms, n_jobs) as diffusions:
         evidence = learn_evidence(forms, labels, diffusions)
         distributions = evidence.on(diffusions[evidence.form])
     return Classes(forms[evidence.form], evidence), distributions
@@ -80,8 +88,7 @@ def update_classes(
     classes: Classes, forms: list[Form], labels: Ints, before: Array, *, n_jobs: int | None
 ) -> Classes:
     """Learn again from other labels with the weights of an earlier pool."""
-    with threads(count_threads(n_jobs)) as pool:
-        diffusions = [Diffusion(adjacency(form.graph), pool) for form in forms]
+    with diffusions_of(forms, n_jobs) as diffusions:
         evidence = update_evidence(classes.evidence, forms, labels, diffusions, before)
     return classes._replace(evidence=evidence)
 

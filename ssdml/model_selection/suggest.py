@@ -11,7 +11,8 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from ssdml.classification.forms import Form, forms_with_graphs
-from ssdml.metric.alternation import learn_classes
+from ssdml.classification.learning import learn_evidence
+from ssdml.metric.alternation import diffusions_of
 from ssdml.metric.estimator import SSDML, check_is_ssdml, validate_fit
 from ssdml.metric.selection import (
     nearest_mean_correct,
@@ -194,7 +195,8 @@ def _try_graphs(
 
 def _try_graph(forms: list[Form], k: int, labels: Ints, n_jobs: int | None) -> GraphTrial:
     nearer = [form.nearer(k) for form in forms]
-    held_out = learn_classes(nearer, labels, n_jobs=n_jobs)[0].evidence.held_out
+    with diffusions_of(nearer, n_jobs) as diffusions:
+        held_out = learn_evidence(nearer, labels, diffusions).held_out
     if not len(held_out.rows):
         return GraphTrial(k, np.nan, np.nan)
     right = held_out.distributions[np.arange(len(held_out.codes)), held_out.codes]

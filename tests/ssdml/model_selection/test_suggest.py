@@ -12,6 +12,7 @@ from sklearn.exceptions import NotFittedError
 
 from ssdml import SSDML
 from ssdml.classification.forms import forms_with_graphs
+from ssdml.classification.learning import learn_evidence
 from ssdml.metric.alternation import learn_classes
 from ssdml.metric.selection import nearest_mean_correct, nearest_neighbor_correct
 from ssdml.model_selection import suggest as suggestion
@@ -113,12 +114,12 @@ def test_work_is_bounded(digits, monkeypatch):
         searched.append(len(rows))
         return search(rows, *args, **options)
 
-    def noted_learning(forms, known, learn=learn_classes, **options):
+    def noted_learning(forms, known, diffusions, learn=learn_evidence):
         learned.append((len(known), forms[0].graph.n_neighbors))
-        return learn(forms, known, **options)
+        return learn(forms, known, diffusions)
 
     monkeypatch.setattr(suggestion, "forms_with_graphs", noted_search)
-    monkeypatch.setattr(suggestion, "learn_classes", noted_learning)
+    monkeypatch.setattr(suggestion, "learn_evidence", noted_learning)
     suggest_parameters(SSDML(random_state=0), X, labels, kept=["n_components"], max_rows=200)
     assert searched == [200]
     assert learned == [(200, k) for k in N_NEIGHBORS]

@@ -364,18 +364,24 @@ def test_names_stay_on_a_crowded_map(browser, many, width):
     page.close()
 
 
-def test_many_classes_stay_short_on_a_phone(browser, many):
+@pytest.fixture
+def phone(browser):
+    """A page on a screen that is touched."""
     context = browser.new_context(
         viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True
     )
-    page = context.new_page()
-    page.goto(many.as_uri())
-    page.wait_for_selector(".explorer.ready")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert page.evaluate("document.documentElement.scrollHeight") < 10_000
-    assert page.locator(".query").count() == 3
+    yield context.new_page()
+    context.close()
+
+
+def test_many_classes_stay_short_on_a_phone(phone, many):
+    phone.goto(many.as_uri())
+    phone.wait_for_selector(".explorer.ready")
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+    assert phone.evaluate("document.documentElement.scrollHeight") < 10_000
+    assert phone.locator(".query").count() == 3
     # A name is broken after an underscore, never in a word.
-    broken = page.evaluate(
+    broken = phone.evaluate(
         """() => [...document.querySelectorAll("table th, table td, .verdict")].flatMap((cell) => {
           const range = document.createRange();
           return [...cell.childNodes].filter((node) => node.nodeType === 3 && node.data.trim())
@@ -384,7 +390,6 @@ def test_many_classes_stay_short_on_a_phone(browser, many):
         })"""
     )
     assert broken == []
-    context.close()
 
 
 def test_wide_tables_scroll_in_their_boxes(browser, many):
@@ -468,14 +473,9 @@ def test_rows_to_label_next_are_marked_on_the_map(browser, labeled):
     page.close()
 
 
-def test_rows_to_label_next_fit_a_phone(browser, labeled):
-    context = browser.new_context(
-        viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True
-    )
-    page = context.new_page()
-    page.goto(labeled.as_uri())
-    page.wait_for_selector(".labeled.ready")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    cells = page.locator(".rows").first.locator("thead th").all()
+def test_rows_to_label_next_fit_a_phone(phone, labeled):
+    phone.goto(labeled.as_uri())
+    phone.wait_for_selector(".labeled.ready")
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+    cells = phone.locator(".rows").first.locator("thead th").all()
     assert all(cell.bounding_box()["x"] + cell.bounding_box()["width"] <= 390 for cell in cells)
-    context.close()
