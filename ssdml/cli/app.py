@@ -19,6 +19,7 @@ from ssdml._version import __version__
 from ssdml.cli import label, labeling, model, samples, study
 from ssdml.cli.examples import examples
 from ssdml.cli.options import DataDir, Force, in_one_line, next_steps, say
+from ssdml.cli.parsing import Command
 
 INTERRUPTED = 130  # the exit status that shells expect after Ctrl-C
 TERMINATED = 143  # and after SIGTERM
@@ -105,7 +106,7 @@ def options(
     """
 
 
-@app.command(epilog=examples("demo"))
+@app.command(cls=Command, epilog=examples("demo"))
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("demo"),
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 5,
@@ -147,11 +148,11 @@ def demo(
 commands: list[Any] = [study.compare, study.study, study.status, study.report, study.table]
 commands += [label.label, model.fit, model.transform, model.predict, model.evaluate]
 for command in commands:
-    app.command(epilog=examples(command.__name__))(command)
-app.command("next", epilog=examples("next"))(labeling.suggest_next)
+    app.command(cls=Command, epilog=examples(command.__name__))(command)
+app.command("next", cls=Command, epilog=examples("next"))(labeling.suggest_next)
 
 
-@app.command(epilog=examples("plan"))
+@app.command(cls=Command, epilog=examples("plan"))
 def plan(
     n: Annotated[int | None, typer.Option(min=2, help="Samples; default: those of --like.")] = None,
     d: Annotated[
@@ -172,7 +173,7 @@ def plan(
     from ssdml.datasets.reading.arrays import read_npy
     from ssdml.experiments.analysis.formats import duration, number
     from ssdml.metric.estimator import SSDML
-    from ssdml.model_selection.fit_cost import plan_fit
+    from ssdml.model_selection.fit_cost import pilot_size, plan_fit
 
     rows = None
     if like is not None and like.suffix == ".npy":
@@ -188,7 +189,8 @@ def plan(
     if None in shape:
         raise typer.BadParameter("must be given, or --like DATA.", param_hint="--n and --d")
     estimator = SSDML(n_neighbors=n_neighbors, n_jobs=n_jobs)
-    with spinner("fitting a few samples"):
+    n_samples = int(shape[0] or 0)
+    with spinner(f"fitting {pilot_size(n_samples):,} of {n_samples:,} samples to measure the time"):
         expected = plan_fit(estimator, *shape, n_classes=classes, rows=rows)
     total = ("all", expected.seconds, expected.megabytes)
     lines = [
@@ -206,7 +208,7 @@ def plan(
         next_steps("ssdml fit DATA --out MODEL/ fits the model")
 
 
-@app.command(epilog=examples("datasets"))
+@app.command(cls=Command, epilog=examples("datasets"))
 def datasets(data_dir: DataDir = None) -> None:
     """List the data sets: where they are, or where to put them."""
     from ssdml.cli.terminal import print_columns

@@ -24,15 +24,18 @@ from ssdml.cli.options import (
     refuse_to_replace,
     say,
 )
+from ssdml.cli.parsing import repeated
 
 if TYPE_CHECKING:
     from ssdml.datasets.base import RawItems
+    from ssdml.experiments.labeling.accuracy import Threshold
     from ssdml.experiments.labeling.labels import LabeledRows
 
 NAMED = 5  # rows in a line
 
 
 def label(
+    ctx: typer.Context,
     data: Data,
     out: Annotated[
         Path,
@@ -68,6 +71,7 @@ def label(
         refuse_to_replace(path, force)
     from ssdml.cli.terminal import log_lines
     from ssdml.datasets.loading import assembled
+    from ssdml.datasets.reading.summary import counted
     from ssdml.datasets.writing import check_suffix, write_rows
     from ssdml.experiments.labeling.kept import keep_model, kept_model
     from ssdml.experiments.labeling.labels import label_rows, labeled_columns
@@ -90,8 +94,10 @@ def label(
     with log_lines(lambda: f"learning from {len(is_new)} rows"):
         if earlier is None:
             keep_model(model.fit(X, y), X)
+        elif earlier.has_labels:
+            model = earlier.model
         else:
-            model = earlier.relabel(y)
+            model = earlier.model.relabel(y)
     found = label_rows(model, is_new)
     columns = labeled_columns(raw, found)
     write_rows(out, columns, like=raw.table)
@@ -99,10 +105,15 @@ def label(
     ids = _ids(raw)
     where = f"{out}: {len(is_new):,} rows in {time.perf_counter() - start:.0f} s, map: {page}"
     dataset = assembled(Path(data).stem, raw._replace(summary=None))  # it was completed above
-    write_page(page, found, replace(dataset, summary=raw.summary), ids, told[0], where)
-    if earlier is not None:
-        told.append("The graphs of an earlier run on these samples were used; --fresh fits anew.")
-    for line in (*told, *_next(found, ids), where):
+    dataset = replace(dataset, summary=raw.summary)
+    advice = f"{_place_of_labels(raw, data)}, then: {repeated(ctx)}"
+    write_page(page, found, dataset, ids, lead=told[0], advice=advice, footer=where)
+    if earlier is not None and not earlier.has_labels:
+        told.append(
+            f"To save time, the graphs of the run of {earlier.day} with "
+            f"{counted(earlier.n_labels, 'label')} were reused; --fresh computes all anew."
+        )
+    for line in (*told, *_next(found, ids, advice), where):
         say(line)
 
 
@@ -113,8 +124,8 @@ def _features(raw: RawItems) -> Any:
     from ssdml.cli.terminal import spinner
     from ssdml.experiments.labeling.features import INSTALL, has_encoder, image_rows
 
-    with spinner(f"features of {len(raw.items)} images"):
-        X, fact = image_rows(raw.items, progress=lambda n_done: None)
+    with spinner(f"features of {len(raw.items)} images") as count:
+        X, fact = image_rows(raw.items, progress=count)
     if raw.summary is not None:
         raw.summary.facts["features"] = fact
     say(f"  features: {fact}")
@@ -156,24 +167,62 @@ def _told(raw: RawItems, found: LabeledRows) -> list[str]:
         lines = [
             f"{n_new:,} new labels, of which {percent(100 * accuracy.estimate)} are expected to be "
             f"right ({percent(95, 0)} interval: {percent(100 * accuracy.low)} to "
-            f"{percent(100 * accuracy.high)}), as {accuracy.n_labels:,} given labels were "
-            "predicted from the others."
+            f"{percent(100 * accuracy.high)}), as {_held_out(found)} were predicted from the others."
         ]
     if n_new and accuracy is not None:
-        limit = found.threshold
-        lines.append(
-            f"No set of them is expected to be right in {percent(95, 0)} of the rows."
-            if limit is None
-            else f"{percent(95, 0)} are expected to be right among the {limit.n_rows:,} rows with "
-            f"a confidence of {limit.confidence:.2f} or more."
-        )
+        lines.append(_threshold(found.threshold, accuracy.n_labels))
     return lines
 
 
-def _next(found: LabeledRows, ids: list[str]) -> list[str]:
+def _held_out(found: LabeledRows) -> str:
+    """Count the labels that were held out, and tell why others were not."""
+    import numpy as np
+
+    from ssdml.datasets.reading.summary import counted
+
+    assert found.accuracy is not None
+    given = np.bincount(found.codes[~found.is_new])
+    n_held, n_alone = found.accuracy.n_labels, int((given == 1).sum())
+    if n_held == given.sum():
+        return f"{n_held:,} given labels"
+    some = f"{n_held:,} of {counted(int(given.sum()), 'given label')}"
+    if n_held + n_alone != given.sum():
+        return some
+    alone = "is the only one of its class" if n_alone == 1 else "are the only ones of their classes"
+    return f"{some} ({n_alone:,} {alone})"
+
+
+def _threshold(limit: Threshold | None, n_held: int) -> str:
+    """Tell from which confidence on 95 % of the labels are right."""
+    from ssdml.experiments.labeling.accuracy import FEWEST
+
+    if limit is not None:
+        return (
+            f"At least 95 % are right among the {limit.n_rows:,} rows with a confidence of "
+            f"{limit.confidence:.2f} or more, with 90 % certainty, as {limit.n_labels:,} held-out "
+            "labels of such confidence show."
+        )
+    if n_held < FEWEST:
+        return (
+            f"Too few labels to tell from which confidence on 95 % are right: {n_held:,} were held "
+            f"out, and it takes at least {FEWEST}."
+        )
+    return "The held-out labels show no confidence from which on 95 % are right."
+
+
+def _place_of_labels(raw: RawItems, data: str) -> str:
+    """Tell where labels are to be added."""
+    if raw.table is not None:
+        return f"Write labels into {raw.table.path}"
+    if raw.ids is not None and len(raw.items.shape) > 2:
+        return f"Move these images into the folders of their classes in {data}"
+    return f"Write labels into the labels of {data}"
+
+
+def _next(found: LabeledRows, ids: list[str], advice: str) -> list[str]:
     """Tell which labels to check, and which rows to label."""
     from ssdml.datasets.reading.summary import counted
-    from ssdml.experiments.report.labeled import no_suspects
+    from ssdml.experiments.report.labeled import is_certain, no_suspects, usefulness
 
     suspects = found.suspects
     lines = [no_suspects(found)]
@@ -187,5 +236,6 @@ def _next(found: LabeledRows, ids: list[str]) -> list[str]:
         lines = [f"Suspected to be wrong: {number} ({named}{more})."]
     if len(found.next_rows):
         rows = ", ".join(ids[row] for row in found.next_rows[:NAMED].tolist())
-        lines.append(f"Label next, as the most useful: {rows}; then run the command again.")
+        lines += [usefulness(found)] if is_certain(found) else []
+        lines.append(f"Label next, as the most useful: {rows}. {advice}")
     return lines

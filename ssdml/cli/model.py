@@ -214,9 +214,14 @@ def predict(
     confidence = probabilities.max(axis=1).round(4)
     columns = {**samples.numbered(raw, len(X)), "label": labels, "confidence": confidence}
     samples.put_out(columns, out)
-    said = samples.agreement(raw, labels, no_label)
+    said = samples.agreement(raw, labels, learned.classes_, no_label)
     where = "standard output" if out is None else str(out)
     say(f"{len(labels)} labels, mean confidence {confidence.mean():.2f}{said}: {where}")
+    if hasattr(learned, "backbone"):
+        say(
+            "Confidences of networks are not calibrated: compare them with each other, but do not "
+            "read them as shares of right labels."
+        )
 
 
 def evaluate(
@@ -238,8 +243,8 @@ def evaluate(
         typer.Option(
             "--scores",
             metavar="NAMES",
-            help="Scores to compute, like R@1,MAP@R; default: all. Without NMI and F1 there is no "
-            "k-means, which takes long for many classes.",
+            help="Scores to compute, separated by commas, like R@1,MAP@R; default: all. Without "
+            "NMI and F1 there is no k-means, which takes long for many classes.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

@@ -86,14 +86,14 @@ FeatureColumns = Annotated[
 ]
 IgnoredColumns = Annotated[
     str | None,
-    typer.Option("--ignore", metavar="COLUMNS", help="Columns to leave out."),
+    typer.Option("--ignore", metavar="COLUMNS", help="Columns to leave out, separated by commas."),
 ]
 NoLabel = Annotated[
     str | None,
     typer.Option(
         metavar="MARKS",
-        help="Values that mean no label, besides empty, NaN, NA, None, -1, ?, unlabeled and "
-        "unknown.",
+        help="Values that mean no label, separated by commas, besides empty, NaN, NA, None, -1, "
+        "?, unlabeled and unknown.",
     ),
 ]
 Encoding = Annotated[str | None, typer.Option(help="Encoding of a table in text; default: UTF-8.")]

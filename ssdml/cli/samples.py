@@ -244,17 +244,27 @@ def read_new(
     return raw, X
 
 
-def agreement(raw: RawItems, labels: Any, no_label: str | None) -> str:
-    """Tell how many of the labels that a file has were predicted."""
+def agreement(raw: RawItems, labels: Any, known_classes: Any, no_label: str | None) -> str:
+    """Tell how many of the labels that a file has were predicted, or that none could be."""
     import numpy as np
 
     from ssdml.datasets.loading import class_name, encoded_labels
+    from ssdml.datasets.reading.summary import listed
 
     codes, classes = encoded_labels(raw._replace(summary=None), names(no_label))
     known = codes >= 0
     if not known.any():
         return ""
-    truth = np.array([class_name(c) for c in classes.tolist()])[codes[known]]
+    in_file = [class_name(c) for c in classes.tolist()]
+    of_model = [class_name(c) for c in known_classes.tolist()]
+    if not set(in_file) & set(of_model):
+        say(
+            f"warning: no label in the file ({listed(in_file)}) is a class of the model "
+            f"({listed(of_model)}). If these are codes of the former, fit the model to the names: "
+            "`ssdml fit`, or fit(X, names) in Python."
+        )
+        return ""
+    truth = np.array(in_file)[codes[known]]
     share = (np.array([class_name(c) for c in labels[known].tolist()]) == truth).mean()
     return f", {share:.1%} of the {known.sum()} labels in the file"
 

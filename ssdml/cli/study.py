@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,6 +38,7 @@ from ssdml.cli.options import (
 
 if TYPE_CHECKING:
     from ssdml.datasets.base import Dataset
+    from ssdml.experiments.runs.folder import Progress
 
 ENOUGH_SEEDS = 5  # for a paired test
 
@@ -232,6 +234,11 @@ def table(
         next_steps("--figures pdf writes the figures, too")
 
 
+def _named_progress(progress: Progress, place: str, n_done: int, n_runs: int, title: str) -> None:
+    """Report progress with the data set, if there are several, before the next run."""
+    progress(n_done, n_runs, ": ".join(filter(None, [place, title])) if title else "")
+
+
 def _run(
     loaded: Sequence[Dataset],
     methods: str | None,
@@ -259,7 +266,9 @@ def _run(
             else:
                 wanted = known if methods == "all" else options.names(methods)
             settings["resume"] |= i > 0
-            rows += compare(dataset, wanted, out=out, progress=progress, **networks, **settings)
+            place = f"{dataset.name} (data set {i + 1} of {len(loaded)})" if len(loaded) > 1 else ""
+            show = partial(_named_progress, progress, place)
+            rows += compare(dataset, wanted, out=out, progress=show, **networks, **settings)
         sections = read_sections(out)
         report = write_report(out, sections)
     print_scores([table for section in sections for table in section.tables])

@@ -111,17 +111,27 @@ def progress_bar(out: Path) -> Iterator[Progress]:
 
 
 @contextmanager
-def spinner(what: str) -> Iterator[None]:
-    """Show a spinner and the time elapsed; without a terminal, a line every ten seconds."""
+def spinner(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a spinner and the time elapsed; without a terminal, a line every ten seconds.
+
+    Yields a function that adds how many are done, and of how many.
+    """
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = terminal()
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     hidden = not console.is_terminal
     shown = Progress(*columns, console=console, disable=hidden, transient=True)
-    with shown as progress, log_lines(lambda: what):
-        progress.add_task(what, total=None)
-        yield
+    told = what
+    with shown as progress, log_lines(lambda: told):
+        task = progress.add_task(what, total=None)
+
+        def count(n_done: int, n: int) -> None:
+            nonlocal told
+            told = f"{what}, {n_done:,} of {n:,} done"
+            progress.update(task, description=told)
+
+        yield count
 
 
 def print_columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ssdml.datasets.reading.pixels import as_bytes, opened_image
-from ssdml.utils.files import open_regular
+from ssdml.utils.files import open_regular, read_regular
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -127,6 +127,12 @@ class ImageFiles:
         if self.folder.is_file():
             return self._archive().getinfo(name).file_size
         return os.path.getsize(self.folder / name)
+
+    def content(self, name: str) -> bytes:
+        """Read the bytes of a file, in the folder or the zip file."""
+        if self.folder.is_file():
+            return self._archive().read(name)
+        return read_regular(self.folder / name)
 
     def opened(self, name: str) -> AbstractContextManager[Image]:
         """Open an image, in the folder or the zip file."""

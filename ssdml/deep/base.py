@@ -141,7 +141,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         RuntimeWarning
             If a partition has no triplets, because only one class has labels; if a checkpoint is
             damaged or began with other weights; if many features are all zero; if the embedding is
-            almost constant, the loss stays at chance, or all samples are predicted as one class.
+            almost constant, the loss at chance, or all samples are predicted as one class.
         UserWarning
             If ``n_neighbors`` is not below the number of samples.
         ConvergenceWarning
@@ -359,7 +359,9 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         if backbone is None and config["params"]["backbone"] is None:
             raise ValueError(
                 f"{cls.__name__}.load: backbone must be a module like the fitted one; got None, "
-                f"and {folder} names no backbone."
+                f"and {folder} names no backbone. Pass your network in Python: "
+                f"{cls.__name__}.load({str(folder)!r}, network).predict(X). On the command line, "
+                "use a model of `ssdml fit DATA --network NAME --out MODEL/`."
             )
         try:
             with restoring(folder, cls.__name__, config):

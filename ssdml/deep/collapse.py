@@ -44,16 +44,17 @@ def loss_at_chance(losses: list[float], chance: float | None, rate: float) -> st
 
     Examples
     --------
-    >>> loss_at_chance([0.71, 0.7, 0.695, 0.694, 0.6931], 0.6931, 1e-4)[:31]
-    'the loss stays at chance: 0.693'
+    >>> loss_at_chance([0.71, 0.7, 0.695, 0.694, 0.6931], 0.6931, 1e-4)[:38]
+    'the loss is hardly below chance: 0.693'
     >>> loss_at_chance([0.71, 0.5, 0.4, 0.4, 0.3], 0.6931, 1e-4) is None
     True
     """
     if chance is None or len(losses) < MIN_EPOCHS or losses[-1] < AT_CHANCE * chance:
         return None
     return (
-        f"the loss stays at chance: {losses[-1]:.3f} in epoch {len(losses)}, where a constant "
-        f"embedding has {chance:.3f}. Raise epochs or learning_rate={rate}, and check that labels "
+        f"the loss is hardly below chance: {losses[-1]:.3f} in epoch {len(losses)}, where a "
+        f"constant embedding has {chance:.3f}. The network has learned little yet, even if its "
+        f"classes are easy to tell. Raise epochs or learning_rate={rate}, and check that labels "
         "and samples have the same order."
     )
 

@@ -658,14 +658,16 @@ def _check_saved(config: dict[str, Any], arrays: dict[str, Array]) -> None:
         shapes["reference_rows_"] = "i r"
     optional = {"labeled_rows_": "i m", "novelty_log_odds": "f n", "novelty_farthest": "f n"}
     optional["classifier_center"] = "f {d}"
+    optional |= {"held_out_rows": "i h", "held_out_codes": "i h", "held_out_distributions": "f h c"}
     shapes |= {name: shape for name, shape in optional.items() if name in arrays}
     sizes = {"d": d, "width": width, "q": q}
     check_arrays(arrays, {name: s.format(**sizes) for name, s in shapes.items()})
-    n_rows = len(arrays["label_distributions_"])
-    for name in ("reference_rows_", "labeled_rows_"):
+    n_rows, n_classes = arrays["label_distributions_"].shape
+    limits = dict.fromkeys(("reference_rows_", "labeled_rows_", "held_out_rows"), n_rows)
+    for name, limit in (limits | {"held_out_codes": n_classes}).items():
         rows = arrays.get(name, np.empty(0))
-        if rows.size and not 0 <= rows.min() <= rows.max() < n_rows:
-            raise ValueError(f"{name} must be from 0 to {n_rows - 1}")
+        if rows.size and not 0 <= rows.min() <= rows.max() < limit:
+            raise ValueError(f"{name} must be from 0 to {limit - 1}")
     check_class_names(config, arrays)
 
 

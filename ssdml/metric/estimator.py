@@ -37,6 +37,7 @@ from ssdml.metric.features import ClassRepresentation
 from ssdml.metric.out_of_core import learn_out_of_core, smallest_partition
 from ssdml.metric.prediction import SuspectedLabels, suspects
 from ssdml.metric.relabeling import (
+    GRAPHS,
     Kept,
     extended,
     joined_labels,
@@ -44,13 +45,14 @@ from ssdml.metric.relabeling import (
     learn_again,
     relabeled,
     restored,
+    restored_held_out,
     saved,
 )
 from ssdml.metric.selection import fall_back, input_alone, labeled_rows
 from ssdml.metric.state import Learned, State
 from ssdml.utils.dask_arrays import check_dask_array, check_known_chunks, is_dask
 from ssdml.utils.linalg import graph_rows
-from ssdml.utils.parallel import count_threads, threads
+from ssdml.utils.parallel import count_threads, one_blas_thread, threads
 from ssdml.utils.persistence import restoring
 from ssdml.utils.progress import CallbackSupportMixin, Stages, with_callbacks
 from ssdml.utils.typing import Array, Ints
@@ -313,10 +315,13 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         ----------
         folder : path
         graphs : bool
-            Whether to keep the neighbor graphs, so that ``SSDML.load(folder, X)`` can
-            :meth:`relabel` and :meth:`extend`.
+            Whether to keep the neighbor graphs and ``held_out_``, so that ``SSDML.load(folder, X)``
+            can :meth:`relabel` and :meth:`extend`, and has :meth:`suspected_labels`.
         """
-        self._save(folder, saved(self._kept_rows("save")) if graphs else {})
+        arrays = {}
+        if graphs:
+            arrays = saved(self._kept_rows("save"), self.held_out_)
+        self._save(folder, arrays)
 
     @classmethod
     def load(cls, folder: str | Path, X: Any = None) -> Self:
@@ -357,8 +362,10 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
             )
         with restoring(folder, cls.__name__, {}):
             model._kept = restored(graphs, rows)
+            model.held_out_ = restored_held_out(graphs)
         return model
 
+    @one_blas_thread()
     def relabel(self, y: Any) -> Self:
         """Learn from other labels of the same training samples, without a new fit.
 
@@ -409,6 +416,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         self._keep(kept.X, labels, learned)
         return self
 
+    @one_blas_thread()
     def extend(self, X: Any, y: Any = None) -> Self:
         """Add training samples to a fitted model.
 
@@ -587,9 +595,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
     def _restore_more(self, arrays: dict[str, Array]) -> None:
         if "novelty_log_odds" in arrays:
             self._novelty = Novelty(arrays["novelty_log_odds"], arrays["novelty_farthest"])
-        self._graphs = {
-            name: array for name, array in arrays.items() if name.startswith(("form_", "nearer_"))
-        }
+        self._graphs = {name: array for name, array in arrays.items() if name.startswith(GRAPHS)}
 
     def _kept_rows(self, method: str) -> Kept:
         check_is_fitted(self)
@@ -749,7 +755,8 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         if self.held_out_ is None or not len(self.held_out_.rows):
             raise ValueError(
                 f"{type(self).__name__}.suspected_labels: needs held-out labels; got none. Fit "
-                "rows in memory with two labels of a class; saved models do not keep them."
+                "rows in memory with two labels of a class; models saved without graphs do not "
+                "keep them."
             )
         return suspects(self.held_out_, self.classes_)
 

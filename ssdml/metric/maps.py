@@ -9,6 +9,7 @@ import numpy as np
 from ssdml.classification.forms import principal_form
 from ssdml.graphs.neighbors.knn import knn_graph, nearest_rows
 from ssdml.utils.linalg import covariance, top_eigenvectors
+from ssdml.utils.parallel import one_blas_thread
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import UNLABELED
 
@@ -32,6 +33,7 @@ DOT_AREA = 20_000.0  # of all dots together, in square points
 GRAY = "#bbbbbb"  # without a class
 
 
+@one_blas_thread()  # descent amplifies the last bits, which depend on its threads
 def map_rows(embedding: Array, *, n_jobs: int | None = None) -> Array:
     """Lay out rows in two dimensions by t-SNE on their neighbor graph.
 

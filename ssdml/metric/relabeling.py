@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ssdml.classification.forms import MAX_KEPT, Form, LinearForm
+from ssdml.classification.learning import HeldOut
 from ssdml.classification.new_rows import interpolator
 from ssdml.graphs.neighbors.knn import KNNGraph
 from ssdml.metric.alternation import (
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ssdml.metric.estimator import SSDML
 
 
+GRAPHS = ("form_", "nearer_", "held_out_")  # beginnings of the names of saved arrays
 MOST_ADDED = 0.25  # labels, relative to those that the weights of the pool were learned from
 
 
@@ -142,8 +144,8 @@ def learn_again(kept: Kept, labels: Ints, model: SSDML) -> tuple[Kept, Learned]:
     return kept, learned
 
 
-def saved(kept: Kept) -> dict[str, Array]:
-    """Arrays of forms and graphs, by name; the rows are left out."""
+def saved(kept: Kept, held_out: HeldOut | None) -> dict[str, Array]:
+    """Arrays of forms, graphs and held-out labels, by name; the rows are left out."""
     graphs = {f"form_{i}": form.graph for i, form in enumerate(kept.forms)}
     if kept.nearer is not None:
         graphs["nearer"] = kept.nearer
@@ -153,6 +155,8 @@ def saved(kept: Kept) -> dict[str, Array]:
     for i, form in enumerate(kept.forms):
         parts = form.linear._asdict()
         arrays |= {f"form_{i}_{k}": v for k, v in parts.items() if v is not None}
+    if held_out is not None and len(held_out.rows):
+        arrays |= {f"held_out_{k}": v for k, v in held_out._asdict().items()}
     return arrays
 
 
@@ -181,6 +185,19 @@ def restored(arrays: Mapping[str, Array], X: Array) -> Kept:
         rows = linear(X)
         forms.append(Form(linear, rows, graph(name), {} if rows.size <= MAX_KEPT else None))
     return Kept(X, forms, graph("nearer") if "nearer_indices" in arrays else None)
+
+
+def restored_held_out(arrays: Mapping[str, Array]) -> HeldOut | None:
+    """Held-out labels that :func:`saved` wrote, if any.
+
+    Raises
+    ------
+    KeyError
+        If arrays are missing.
+    """
+    if "held_out_rows" not in arrays:
+        return None
+    return HeldOut(*(arrays[f"held_out_{field}"] for field in HeldOut._fields))
 
 
 def extended(kept: Kept, X: Array, n_jobs: int | None) -> Kept:

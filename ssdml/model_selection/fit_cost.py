@@ -130,6 +130,17 @@ class FitShape(NamedTuple):
         return exact_work(self.n_samples, self.n_searched) > EXACT_WORK
 
 
+def pilot_size(n_samples: int) -> int:
+    """Return the number of rows of the pilot fit of n_samples.
+
+    Examples
+    --------
+    >>> pilot_size(60_000)
+    20000
+    """
+    return min(n_samples, PILOT_ROWS, max(FEWEST_ROWS, int(PILOT_SHARE * n_samples)))
+
+
 def plan_fit(
     estimator: SSDML,
     n_samples: int,
@@ -173,7 +184,7 @@ def plan_fit(
     check_is_ssdml(estimator, "plan_fit")
     n_samples, n_features, n_classes = map(index, (n_samples, n_features, n_classes))
     rows = None if rows is None else np.asanyarray(rows)  # a memory map stays one
-    size = min(n_samples, PILOT_ROWS, max(FEWEST_ROWS, int(PILOT_SHARE * n_samples)))
+    size = pilot_size(n_samples)
     _check_shape(n_samples, n_features, n_classes, rows, size)
     X, classes = pilot_data(rows, size, n_features, n_classes, np.dtype(dtype))
     # By its own rows, the pilot would have fewer partitions and more rounds.

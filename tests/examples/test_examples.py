@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.image import imread
 from reproduction.losses import ABLATION, LOSSES
@@ -138,15 +139,17 @@ def test_text_example_labels_a_csv_file(example, tmp_path, rng, monkeypatch):
     assert [line.split(",")[1] for line in found] == truth
 
 
-@pytest.mark.parametrize("n_colors", [1, 3])
-def test_images_example_trains_on_a_folder(example, tmp_path, rng, n_colors):
+@pytest.mark.parametrize(("n_colors", "sizes"), [(1, (8, 8)), (3, (40, 48))])
+def test_images_example_trains_on_a_folder(example, tmp_path, rng, n_colors, sizes):
     from PIL import Image
 
     folder = tmp_path / "photographs"
     for i in range(90):
         name = ("bright", "dark")[i % 2]
         level = {"bright": 190, "dark": 60}[name]
-        pixels = np.clip(rng.normal(level, 20, (8, 8, n_colors)), 0, 255).astype(np.uint8)
+        pixels = np.clip(rng.normal(level, 20, (sizes[i % 2], sizes[0], n_colors)), 0, 255).astype(
+            np.uint8
+        )
         kept = folder / (name if i < 10 else "unlabeled")
         kept.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels.squeeze()).save(kept / f"{i}.png")
@@ -156,6 +159,9 @@ def test_images_example_trains_on_a_folder(example, tmp_path, rng, n_colors):
     assert counts.keys() == {"bright", "dark"}
     assert all(abs(int(count) - 40) <= 4 for count in counts.values())
     assert (tmp_path / "photographs.model").is_dir()
+    written = pd.read_csv(tmp_path / "photographs.csv", index_col="image")
+    assert written["is_new_label"].sum() == 80
+    assert written["label"].value_counts()["dark"] == int(counts["dark"]) + 5
 
 
 def test_tabular_example_compares_accuracies(example, tmp_path, rng):

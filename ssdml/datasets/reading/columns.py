@@ -71,6 +71,7 @@ class Roles:
     split: str | None = None
     is_new: str | None = None  # tells which labels are predictions of an earlier `ssdml label`
     features: list[str] = field(default_factory=list)
+    constant: list[str] = field(default_factory=list)  # features that are one number
     left_out: dict[str, str] = field(default_factory=dict)
     doubts: list[str] = field(default_factory=list)
 
@@ -360,11 +361,7 @@ class _Chooser:
         numbers = [n for n in roles.features if self.kinds[n] == "number"]
         constant = [n for n in numbers if not choice.features and self.cells.is_constant(n)]
         if constant:
-            roles.doubts.append(
-                f"{counted(len(constant), 'feature')} with one value in all rows: "
-                f"{listed(constant)}; to leave a column out, pass --ignore {constant[0]!r} "
-                f"(ignore=[{constant[0]!r}])"
-            )
+            roles.constant = constant
         ordered = [] if choice.features else self._ordered(numbers)
         if ordered:
             roles.doubts.append(

@@ -102,6 +102,8 @@ def _features(cells: Cells, roles: Roles, summary: Summary) -> Array:
     summary.facts["features"] = (
         f"{counted(len(roles.features), 'column')}: {listed(roles.features)}"
     )
+    if roles.constant:
+        summary.facts["one value in all rows"] = f"{listed(roles.constant)}, which changes nothing"
     return np.stack([cells.feature(name) for name in roles.features], axis=1)
 
 

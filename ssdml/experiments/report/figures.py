@@ -30,7 +30,6 @@ from ssdml.experiments.analysis.study import Ranking
 from ssdml.experiments.analysis.tables import HEADLINE, ScoreTable, headline_table
 from ssdml.experiments.runs.details import MapSample
 from ssdml.metric.maps import CLASS_COLORS, map_rows, medoids, spread_colors
-from ssdml.utils.parallel import one_blas_thread
 from ssdml.utils.typing import Floats, Ints
 
 INK, MUTED, GRID, PAPER = "#1b2430", "#5c6673", "#dde2e8", "#fefefe"
@@ -438,8 +437,7 @@ def class_maps(samples: Mapping[str, MapSample], class_names: Sequence[str]) -> 
     """Lay out the same samples by several methods; classes have their colors on the last map."""
     if not samples:
         return []
-    with one_blas_thread():
-        points = [map_rows(sample.embedding, n_jobs=1) for sample in samples.values()]
+    points = [map_rows(sample.embedding, n_jobs=1) for sample in samples.values()]
     last = list(samples.values())[-1]
     colors = spread_colors(points[-1], last.y, len(class_names))
     pairs = zip(points, samples.values(), strict=True)

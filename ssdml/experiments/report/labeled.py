@@ -14,7 +14,7 @@ from ssdml.datasets.base import Dataset
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.evaluation.predictions import Predictions
 from ssdml.experiments.analysis.formats import number, percent
-from ssdml.experiments.labeling.accuracy import Accuracy
+from ssdml.experiments.labeling.accuracy import TARGET, Accuracy
 from ssdml.experiments.labeling.labels import LabeledRows, labels_of
 from ssdml.experiments.report.explorer import explorer_data
 from ssdml.experiments.report.figures import ClassMap, map_picture
@@ -33,7 +33,14 @@ SHORT = 160  # characters of a text in a table
 
 
 def write_page(
-    path: Path, found: LabeledRows, dataset: Dataset, ids: Sequence[str], lead: str, footer: str
+    path: Path,
+    found: LabeledRows,
+    dataset: Dataset,
+    ids: Sequence[str],
+    *,
+    lead: str,
+    advice: str,
+    footer: str,
 ) -> None:
     """Write the page.
 
@@ -45,16 +52,22 @@ def write_page(
         The samples as they were loaded, for texts, images and the summary.
     ids : sequence of str
         Names of the rows.
-    lead, footer : str
-        Sentences.
+    lead, advice, footer : str
+        Sentences; the advice tells what to do with more labels.
     """
-    page = render_page(found, dataset, ids, lead, footer)
+    page = render_page(found, dataset, ids, lead=lead, advice=advice, footer=footer)
     with atomic_write(path) as unfinished:
         unfinished.write_text(page, encoding="utf-8")
 
 
 def render_page(
-    found: LabeledRows, dataset: Dataset, ids: Sequence[str], lead: str, footer: str
+    found: LabeledRows,
+    dataset: Dataset,
+    ids: Sequence[str],
+    *,
+    lead: str,
+    advice: str,
+    footer: str,
 ) -> str:
     """Render the page."""
     suggested, suspected = found.next_rows[:LISTED], found.suspects.rows[:LISTED]
@@ -108,6 +121,8 @@ def render_page(
         suggested=lines(suggested),
         suspects=lines(suspected),
         no_suspects=no_suspects(found),
+        usefulness=usefulness(found),
+        advice=advice,
         footer=footer,
         part=part,
     )
@@ -118,6 +133,27 @@ def no_suspects(found: LabeledRows) -> str:
     if found.accuracy is None:
         return "No label could be checked: give two labels of a class."
     return f"None of the {found.accuracy.n_labels:,} labels that could be checked is suspected."
+
+
+def is_certain(found: LabeledRows) -> bool:
+    """Whether most rows that would help most are rather certain, so that labels hardly help."""
+    confidence = found.confidence[found.next_rows]
+    if found.accuracy is None or not len(confidence):
+        return False
+    return bool(np.median(confidence) >= TARGET)
+
+
+def usefulness(found: LabeledRows) -> str:
+    """State why these rows are to be labeled next, or that it would hardly help."""
+    if is_certain(found):
+        return (
+            "More labels would hardly help: even of the rows that would help most, most have a "
+            f"confidence of {TARGET:g} or more."
+        )
+    return (
+        "These labels would help most: typical and uncertain rows, one per region, the most useful "
+        "first."
+    )
 
 
 def _facts(found: LabeledRows) -> list[tuple[str, str]]:

@@ -18,6 +18,7 @@ import typer
 import ssdml
 from ssdml.cli.app import app, terminating_as_interrupt
 from ssdml.cli.examples import EXAMPLES
+from ssdml.cli.parsing import is_repeatable
 from ssdml.experiments import METHODS
 
 COMMANDS = sorted(EXAMPLES)
@@ -309,3 +310,26 @@ def test_control_characters_do_not_reach_the_terminal(run, tmp_path):
     assert shown.exit_code == 1
     assert r"red\x1b[31m\u202etxt.npy" in shown.stderr
     assert not {"\x1b", "\u202e"} & set(shown.stderr)
+
+
+def single_valued():
+    """Every option of every command that takes one value."""
+    for name, command in typer.main.get_command(app).commands.items():
+        for option in command.params:
+            if not is_repeatable(option):
+                yield pytest.param(name, option, id=f"{name} {option.opts[0]}")
+
+
+@pytest.mark.parametrize(("name", "option"), list(single_valued()))
+def test_an_option_given_twice_is_refused(run, name, option):
+    twice = [option.opts[0], *["1"] * option.nargs] * 2
+    told = run(name, *twice)
+    assert told.exit_code == 2
+    said = " ".join(re.sub("[│╭╮╰╯─]", " ", told.stderr).split())
+    assert f"{option.opts[0]} must be given once; got it 2 times." in said
+
+
+def test_several_data_sets_are_for_study(run):
+    told = run("compare", "--dataset", "digits", "--dataset", "banking77", "--out", "o")
+    said = " ".join(re.sub("[│╭╮╰╯─]", " ", told.stderr).split())
+    assert "`ssdml study A B --out FOLDER` compares on several data sets" in said

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import re
+import shlex
 
 import numpy as np
 import pandas as pd
@@ -30,7 +32,7 @@ def test_a_table_comes_back_labeled_and_goes_in_again(run, frame, tmp_path):
     told = run("label", data, "--out", out)
     assert told.exit_code == 0, told.output
     assert "250 new labels, of which" in told.stderr
-    assert "95\u00a0% are expected to be right among the" in told.stderr
+    assert "95\u00a0% are right" in told.stderr
     assert "Label next, as the most useful: " in told.stderr
     found = pd.read_csv(out, index_col=0)
     assert found.columns.tolist() == [*frame.columns.drop("digit"), *NEW]
@@ -48,7 +50,10 @@ def test_a_table_comes_back_labeled_and_goes_in_again(run, frame, tmp_path):
     found.loc[found.index[:40], "is_new_label"] = False  # checked
     found.to_csv(data)
     assert "exists already" in run("label", data, "--out", out).stderr
-    again = run("label", data, "--out", out, "--force")
+    advice = f"Write labels into {data}, then: ssdml label {data} --out {out} --force"
+    assert f". {advice}\n" in told.stderr
+    assert html.escape(advice) in page
+    again = run(*shlex.split(advice.partition("ssdml ")[2]))
     assert again.exit_code == 0, again.output
     n_new = int((~given)[40:].sum())
     assert f"{n_new} new labels" in again.stderr
@@ -90,7 +95,7 @@ def test_a_table_of_excel_in_europe_keeps_its_form(run, frame, tmp_path):
 def test_a_second_run_relabels_the_first_model(run, frame, tmp_path, monkeypatch):
     data, out = tmp_path / "t.csv", tmp_path / "labeled.csv"
     frame.drop(columns="digit").to_csv(data, index=False)
-    assert "graphs of an earlier run" not in run("label", data, "--out", out).stderr
+    assert "graphs of the run" not in run("label", data, "--out", out).stderr
     more = frame.copy()
     new = np.flatnonzero(more["label"].isna())[:10]
     more.loc[new, "label"] = more.loc[new, "digit"]
@@ -98,7 +103,8 @@ def test_a_second_run_relabels_the_first_model(run, frame, tmp_path, monkeypatch
     monkeypatch.setattr("ssdml.SSDML.fit", None)  # the second run does not fit
     again = run("label", data, "--out", out, "--force")
     assert again.exit_code == 0, again.output
-    assert "graphs of an earlier run on these samples were used; --fresh" in again.stderr
+    told = r"graphs of the run of [-\d]{10} with 50 labels were reused; --fresh computes all anew"
+    assert re.search(told, again.stderr)
     found = pd.read_csv(out)
     assert (found["label"][new] == frame["digit"][new]).all()
     assert not found["is_new_label"][new].any()
@@ -108,6 +114,36 @@ def test_a_second_run_relabels_the_first_model(run, frame, tmp_path, monkeypatch
     more.assign(label=doubled).drop(columns="digit").to_csv(data, index=False)
     assert run("label", data, "--out", out, "--force").exit_code == 1
     assert len(list((tmp_path / "cache" / "ssdml" / "models").iterdir())) == 1
+
+
+def test_the_same_labels_give_the_same_table_with_and_without_a_kept_model(run, frame, tmp_path):
+    data, outs = tmp_path / "t.csv", [tmp_path / f"{name}.csv" for name in "abc"]
+    frame.drop(columns="digit").to_csv(data, index=False)
+    told = []
+    for out, options in zip(outs, ((), (), ("--fresh",)), strict=True):
+        result = run("label", data, "--out", out, *options)
+        assert result.exit_code == 0, result.output
+        told.append(result.stderr)
+    assert len({out.read_bytes() for out in outs}) == 1
+    said = [[line for line in text.splitlines() if str(tmp_path) not in line] for text in told]
+    assert said[0] == said[1] == said[2]
+
+
+def test_a_label_alone_in_its_class_is_told_of(run, frame, tmp_path):
+    seven = frame.index[frame["label"] == "seven"]
+    frame.loc[seven[1:], "label"] = None
+    frame.drop(columns="digit").to_csv(tmp_path / "t.csv", index=False)
+    told = run("label", tmp_path / "t.csv", "--out", tmp_path / "o.csv")
+    said = "as 45 of 46 given labels (1 is the only one of its class) were predicted"
+    assert said in told.stderr
+
+
+def test_few_labels_show_no_threshold(run, frame, tmp_path):
+    few = frame["label"].where(frame.groupby("label").cumcount() < 3)
+    frame.assign(label=few).drop(columns="digit").to_csv(tmp_path / "t.csv", index=False)
+    told = run("label", tmp_path / "t.csv", "--out", tmp_path / "o.csv")
+    assert "Too few labels to tell from which confidence on 95 % are right: 30 were" in told.stderr
+    assert "it takes at least 45" in told.stderr
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
@@ -186,6 +222,15 @@ def test_features_of_a_network_are_kept(run, photos, tmp_path, monkeypatch):
         assert told.exit_code == 0, told.output
         assert "1,280 features of each image by EfficientNet-Lite0" in told.stderr
     assert seen == [(40, 3, 224, 224)]
+    (photos / "IMG_39.JPG").rename(photos / "light" / "IMG_39.JPG")  # the content stays
+    Image.new("RGB", (50, 40), "white").save(photos / "IMG_40.JPG")
+    again = run("label", photos, "--out", tmp_path / "c.csv", "--n-neighbors", 5)
+    assert again.exit_code == 0, again.output
+    assert seen[1:] == [(1, 3, 224, 224)]
+    assert f"Move these images into the folders of their classes in {photos}" in again.stderr
+    table = run("label", photos.parent / "c.csv", "--out", tmp_path / "d.csv", "--n-neighbors", 5)
+    assert table.exit_code == 0, table.output  # its rows name the images
+    assert len(seen) == 2
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
 
 

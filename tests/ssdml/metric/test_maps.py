@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
+from threadpoolctl import threadpool_limits
 
 from ssdml import SSDML
 from ssdml.graphs import knn_graph
@@ -176,3 +177,12 @@ def test_classes_of_one_color_are_far_apart(rng):
 def test_ten_classes_keep_their_colors(rng):
     codes = rng.integers(-1, 10, size=40)
     assert spread_colors(rng.random((40, 2)), codes, 10).tolist() == list(range(10))
+
+
+def test_threads_of_blas_do_not_move_the_map(rng):
+    rows = rng.normal(size=(700, 60)).astype(np.float32)
+    maps = []
+    for n_threads in (1, 2):
+        with threadpool_limits(n_threads, "blas"):
+            maps.append(map_rows(rows))
+    np.testing.assert_array_equal(*maps)

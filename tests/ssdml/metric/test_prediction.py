@@ -63,11 +63,11 @@ def test_one_label_per_class_leaves_no_suspects(digits):
         model.suspected_labels()
 
 
-def test_saved_models_predict_the_same_but_keep_no_held_out_labels(digits, tmp_path):
+def test_saved_models_predict_the_same_without_held_out_labels(digits, tmp_path):
     X, _, labels = digits
     model = SSDML(random_state=0).fit(X, labels)
     model.save(tmp_path / "model")
     again = SSDML.load(tmp_path / "model")
     np.testing.assert_array_equal(again.predict_proba(X[:9]), model.predict_proba(X[:9]))
-    with pytest.raises(ValueError, match="saved models do not keep them"):
+    with pytest.raises(ValueError, match="saved without graphs do not keep them"):
         again.suspected_labels()

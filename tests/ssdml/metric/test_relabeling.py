@@ -159,6 +159,9 @@ def test_a_model_saved_with_graphs_can_be_relabeled(digits, tmp_path):
     model = SSDML(random_state=0).fit(X, some(y, 2))
     model.save(tmp_path, graphs=True)
     loaded = SSDML.load(tmp_path, X)
+    for before, after in zip(model.held_out_, loaded.held_out_, strict=True):
+        np.testing.assert_array_equal(after, before)
+    np.testing.assert_array_equal(loaded.suspected_labels().rows, model.suspected_labels().rows)
     more = some(y, 4)
     np.testing.assert_allclose(
         loaded.relabel(more).label_distributions_,
@@ -188,12 +191,14 @@ def test_forms_of_wide_rows_are_restored(digits, tmp_path):
 def test_damaged_graphs_are_refused(digits, tmp_path):
     X, y = digits
     model = SSDML(random_state=0).fit(X[:100], some(y, 2)[:100])
-    kept = saved(model._kept)
+    kept = saved(model._kept, model.held_out_)
     for name, wrong in (
         ("form_0_indices", kept["form_0_indices"] + 95),
         ("form_0_distances", kept["form_0_distances"][:50]),
         ("form_0_matrix", kept["form_0_matrix"][:3]),
         ("nearer_indices", kept["nearer_indices"][:50]),
+        ("held_out_codes", kept["held_out_codes"] + 10),
+        ("held_out_distributions", kept["held_out_distributions"][:5]),
     ):
         model._save(tmp_path, kept | {name: wrong})
         with pytest.raises(ValueError, match=r"is damaged: .* Save it again"):

@@ -168,12 +168,13 @@ def test_few_rows_do_not_tell_ids(tmp_path):
     np.testing.assert_array_equal(load_dataset(path).X, [[1, 2], [2, 4], [3, 1]])
 
 
-def test_constant_features_are_told(read, frame):
-    frame = frame.assign(one=1.0)
+def test_constant_features_are_told_without_a_doubt(read, frame):
+    frame = frame.assign(one=1.0, two=2.0)
     data = read(frame)
-    assert_features(data, frame, "p", "q", "one")
-    assert "1 feature with one value in all rows: one" in str(data.summary)
-    assert read(frame, ignore="one").columns == ("p", "q")
+    assert_features(data, frame, "p", "q", "one", "two")
+    assert "one value in all rows: one, two, which changes nothing" in str(data.summary)
+    assert not data.summary.doubts
+    assert read(frame, ignore=["one", "two"]).columns == ("p", "q")
 
 
 def test_left_out_columns_are_told(read, frame):

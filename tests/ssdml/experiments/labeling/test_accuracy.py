@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import expit
 from scipy.stats import binomtest
 
 from ssdml.classification.learning import HeldOut
 from ssdml.experiments.labeling.accuracy import (
+    FEWEST,
+    Threshold,
     held_out_accuracy,
     threshold,
     wilson,
@@ -66,11 +69,39 @@ def test_confidences_are_shifted_to_a_mean_in_their_order(rng):
         assert (np.diff(shifted[order]) >= 0).all()
 
 
-def test_the_threshold_takes_as_many_rows_as_it_can(rng):
-    confidences = rng.uniform(0.5, 1, 300)
-    found = threshold(confidences, 0.9)
-    assert confidences[confidences >= found.confidence].mean() >= 0.9
-    assert (confidences >= found.confidence).sum() == found.n_rows
-    below = confidences[confidences < found.confidence].max()
-    assert confidences[confidences >= below].mean() < 0.9
-    assert threshold(np.full(9, 0.5)) is None
+def drawn(rng, n_labels, shift):
+    """Held-out labels, confidences of 2,000 rows, and probabilities that these are right."""
+    logits = rng.normal(2, 1.5, n_labels + 2000)
+    right, confidence = 0.5 + expit(logits) / 2, 0.5 + expit(logits + shift) / 2
+    codes = rng.integers(0, 2, n_labels)
+    predicted = np.where(rng.uniform(size=n_labels) < right[:n_labels], codes, 1 - codes)
+    sure = confidence[:n_labels, None]
+    distributions = np.where(np.eye(2)[predicted] > 0, sure, 1 - sure)
+    held_out = HeldOut(np.arange(n_labels), codes, distributions)
+    return held_out, confidence[n_labels:], right[n_labels:]
+
+
+@pytest.mark.parametrize("shift", [0.0, 1.5], ids=["calibrated", "too sure"])
+@pytest.mark.parametrize("n_labels", [60, 300, 1500])
+def test_rows_above_the_threshold_are_right_as_promised(rng, n_labels, shift):
+    n_found = n_wrong = 0
+    for _ in range(200):
+        held_out, confidences, right = drawn(rng, n_labels, shift)
+        found = threshold(held_out, confidences, np.array([1000, 1000]))
+        if found is not None:
+            n_found += 1
+            above = confidences >= found.confidence
+            assert above.sum() == found.n_rows
+            n_wrong += right[above].mean() < 0.95
+    assert n_wrong <= 33  # of 200 with probability 0.1: more has a probability below 0.002
+    assert n_found > 150 or n_labels < 1500 or shift > 0
+
+
+def test_a_threshold_needs_labels_that_can_show_it():
+    for n, found in ((FEWEST - 1, None), (FEWEST, Threshold(0.7, 2, FEWEST))):
+        held_out = HeldOut(np.arange(n), np.zeros(n, int), np.tile([0.7, 0.3], (n, 1)))
+        assert threshold(held_out, np.array([0.9, 0.7, 0.6]), np.array([3, 0])) == found
+    bound = binomtest(FEWEST, FEWEST, alternative="greater").proportion_ci(0.9).low
+    fewer = binomtest(FEWEST - 1, FEWEST - 1, alternative="greater").proportion_ci(0.9).low
+    assert fewer < 0.95 <= bound
+    assert threshold(None, np.array([0.9]), np.array([1, 0])) is None

@@ -100,9 +100,15 @@ def test_the_page_shows_texts_and_escapes_them(iris):
     texts = np.array([f"<b>{i}</b>" for i in range(150)], dtype=object)
     dataset = Dataset("iris", X, labels, ("0", "1", "2"), texts=texts)
     page = render_page(
-        label_rows(model, labels < 0), dataset, [f"r{i}" for i in range(150)], "A", "B"
+        label_rows(model, labels < 0),
+        dataset,
+        [f"r{i}" for i in range(150)],
+        lead="A",
+        advice="Go on.",
+        footer="B",
     )
     assert "Label these next" in page
+    assert "Go on." in page
     assert "&lt;b&gt;10&lt;/b&gt;" in page  # suspected
     assert "<b>10</b>" not in page
     assert page.count("<script") == 5

@@ -1,0 +1,51 @@
+"""Parsing of commands: an option is given once, and a command can be told once more."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+WORDS = "ssdml.words"  # of the command, in the context
+SEVERAL = {"dataset": "`ssdml study A B --out FOLDER` compares on several data sets."}
+
+
+class Command(TyperCommand):
+    """A command that refuses an option given twice, of which the last would be taken."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words of the command line, and keep them for :func:`repeated`."""
+        ctx.meta[WORDS] = list(args)
+        if not ctx.resilient_parsing:
+            _, _, given = self.make_parser(ctx).parse_args(list(args))
+            for option, n in Counter(given).items():
+                if n > 1 and not is_repeatable(option):
+                    ctx.fail(
+                        f"{option.opts[0]} must be given once; got it {n} times. {_way_out(option)}"
+                    )
+        parsed: list[str] = super().parse_args(ctx, args)
+        return parsed
+
+
+def is_repeatable(option: Any) -> bool:
+    """Whether a parameter may occur more than once: all flags, and those that collect values."""
+    return bool(
+        option.param_type_name != "option" or option.multiple or option.is_flag or option.count
+    )
+
+
+def _way_out(option: Any) -> str:
+    if option.name in SEVERAL:
+        return SEVERAL[option.name]
+    if "separated by commas" in (option.help or "").replace("\n", " "):
+        return "Separate several values by commas."
+    return "Keep one of them."
+
+
+def repeated(ctx: typer.Context) -> str:
+    """Return the command as it was given, with --force, for a shell."""
+    words = ["ssdml", str(ctx.info_name), *ctx.meta[WORDS]]
+    return shlex.join(words if "--force" in words else [*words, "--force"])
