@@ -22,7 +22,7 @@ def main(scheduler):
         model = SSDML(random_state=0).fit(rows, labels)
         Z = model.transform(rows)  # lazy
         print(f"{len(client.scheduler_info()['workers'])} workers, {Z.numblocks[0]} chunks")
-        print(f"accuracy: {100 * (model.transduction_ == digits.y).mean():.1f} %")
+        print(f"accuracy: {100 * (model.transduction_ == digits.y).mean():.1f}%")
         print(f"first row: {np.round(Z[0, :3].compute(), 2)}")
 
 

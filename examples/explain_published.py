@@ -137,6 +137,6 @@ if __name__ == "__main__":
                     share, scores = entry["true purity"]["negative"], entry["validation"]
                     print(
                         f"{order:<11} {negatives:<10} {seed:>4} {entry['partition']:>10} "
-                        f"{share:>15.1f} % {scores['NMI']:>6.1f} {scores['R@1']:>5.1f}",
+                        f"{share:>15.1f}% {scores['NMI']:>6.1f} {scores['R@1']:>5.1f}",
                         flush=True,
                     )

@@ -20,4 +20,4 @@ for name, Z in {"input": X_test, "SSDML": model.transform(X_test)}.items():
     scores = evaluate(Z, y_test)
     print(f"{name}: NMI {scores['NMI']:.1f}, R@1 {scores['R@1']:.1f}, MAP@R {scores['MAP@R']:.1f}")
 
-print(f"accuracy: {100 * np.mean(model.predict(X_test) == y_test):.1f} %")
+print(f"accuracy: {100 * np.mean(model.predict(X_test) == y_test):.1f}%")

@@ -82,7 +82,7 @@ if __name__ == "__main__":
     found, titles = {}, {}
     for name, Z in embeddings.items():
         found[name] = knn_graph(Z, given.neighbors, method="exact").indices
-        titles[name] = f"{name}: R@1 {evaluate(Z, y, scores=['R@1'])['R@1']:.1f} %"
+        titles[name] = f"{name}: R@1 {evaluate(Z, y, scores=['R@1'])['R@1']:.1f}%"
         print(titles[name])
     images = X.reshape(len(X), *data.item_shape)
     queries = first_queries(y, given.queries)

@@ -31,4 +31,4 @@ methods = {
 for name, method in methods.items():
     split, scorer = SemiSupervisedSplit(3, random_state=0), labeled_scorer("accuracy")
     scores = cross_val_score(method, table.X, table.y, cv=split, scoring=scorer)
-    print(f"{name}: accuracy {100 * scores.mean():.1f} %")
+    print(f"{name}: accuracy {100 * scores.mean():.1f}%")

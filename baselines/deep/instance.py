@@ -33,7 +33,7 @@ class InstanceDiscrimination(Recipe):
     Notes
     -----
     Defaults are those of the authors' script for CIFAR-10, whose learning rate falls to a tenth
-    after 60 and 80 % of the steps. Ours: the memory starts with the embedding, since embeddings of
+    after 60 and 80% of the steps. Ours: the memory starts with the embedding, since embeddings of
     a network without batch normalization start close together, and a Z from random rows is far too
     small for them. The rows of a batch share their noise: one matrix product instead of a gather
     of b × K rows.

@@ -15,7 +15,7 @@ class RotNet(Recipe):
 
     Notes
     -----
-    The learning rate falls to a fifth after 30, 60 and 80 % of the steps, as published. Expect
+    The learning rate falls to a fifth after 30, 60 and 80% of the steps, as published. Expect
     little on digits: 0, 1 and 8 look alike upside down, and a rotated 6 is a 9.
 
     References

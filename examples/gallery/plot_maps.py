@@ -27,5 +27,5 @@ for axes, (title, rows) in zip(
     panels, {"pixels": new, "learned": model.transform(new)}.items(), strict=True
 ):
     draw_map(map_rows(rows), truth, names, axes=axes)
-    axes.set_title(f"{title}: NMI {evaluate(rows, truth)['NMI']:.0f} %")
+    axes.set_title(f"{title}: NMI {evaluate(rows, truth)['NMI']:.0f}%")
 plt.show()

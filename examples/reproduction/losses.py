@@ -36,7 +36,7 @@ from ssdml.utils.validation import choose
 LIBRARY, INSTALL = "pytorch-metric-learning", 'pip install "ssdml[losses]"'
 LIBRARY_BASES = ("triplet", "softmax", "proxy-nca", "soft-triple")
 
-# ProxyGML: proxies per class, and proxies per sample on Cars-196, 5 % of 98 * 12.
+# ProxyGML: proxies per class, and proxies per sample on Cars-196, 5% of 98 * 12.
 N_PROXIES, N_LINKED = 12, 59
 
 
@@ -105,7 +105,7 @@ def _soft_triple(problem: Problem, scale: float) -> nn.Module:
 
 
 def _proxy_gml(problem: Problem, regularization: float, **switches: bool) -> nn.Module:
-    """ProxyGML with the paper's number of proxies per sample; 5 % of few proxies is one class."""
+    """ProxyGML with the paper's number of proxies per sample; 5% of few proxies is one class."""
     ratio = min(1.0, N_LINKED / (problem.num_classes * N_PROXIES))
     return ProxyGMLLoss(*problem[:2], N_PROXIES, ratio, regularization, None, **switches)
 

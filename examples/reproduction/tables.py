@@ -83,7 +83,7 @@ def reproduce(
         "--keep",
         choices=("last", "best", "both"),
         default="last",
-        help="network of the last epoch, or the best by R@1 on 15 %% of the training images of "
+        help="network of the last epoch, or the best by R@1 on 15%% of the training images of "
         "each class with their true labels, as in the paper; both: a row each",
     )
     parser.add_argument(
@@ -206,7 +206,7 @@ def best_of(rows: Sequence[Row], ours: Sequence[str], score: str) -> str:
 
 
 def is_ahead(test: PairedTest) -> bool:
-    """Whether a paired test shows a lead at 5 %.
+    """Whether a paired test shows a lead at 5%.
 
     Examples
     --------

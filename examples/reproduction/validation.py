@@ -26,7 +26,7 @@ FIXED = ("initial",)  # nothing is chosen
 class BestByValidation(OfImages):
     """A deep method whose network and setting have the highest R@1 on validation images.
 
-    These are 15 % of the training images of each class, with their true labels, as in Dutta et
+    These are 15% of the training images of each class, with their true labels, as in Dutta et
     al. (2021); unlabeled ones, and the method does not train on them.
 
     Parameters

@@ -271,7 +271,7 @@ def knn_graph(
     Warns
     -----
     RuntimeWarning
-        If "ivf" or "hnsw" finds less than 95 % of the true neighbors of the sample.
+        If "ivf" or "hnsw" finds less than 95% of the true neighbors of the sample.
 
     Notes
     -----
@@ -283,7 +283,7 @@ def knn_graph(
     for cosines), however many ties and duplicates there are.
 
     "ivf" and "hnsw" may miss neighbors. They first search for 1,024 random rows, with growing
-    effort, until 98.5 % of the true neighbors are found. "ivf" looks into p of sqrt(n) lists:
+    effort, until 98.5% of the true neighbors are found. "ivf" looks into p of sqrt(n) lists:
     O(n^1.5 p d) time, d / 2 bytes per row for codes, or 4 d if codes of 4 bits per coordinate are
     too coarse. Up to 1,024 rows the search is exact.
 

@@ -6,7 +6,7 @@ vector on the clusters, scaled to norm 1, as columns of Z [1]_, the precondition
 
 .. math:: M = I + Z (Z^\top A Z)^{-1} Z^\top
 
-nearly halves the number of steps, each of which costs 10 to 20 % more. The clusters are ours: rows
+nearly halves the number of steps, each of which costs 10 to 20% more. The clusters are ours: rows
 join the random seed that is the fewest edges away.
 
 References

@@ -51,7 +51,7 @@ def poisson_learning(
     y : array of shape (n_samples,), int
         -1 where unlabeled.
     class_prior : "labeled", "uniform", array of shape (n_classes,), or None
-        Share of the rows that each class gets, exact up to 0.5 % of the rows: an offset is added
+        Share of the rows that each class gets, exact up to 0.5% of the rows: an offset is added
         to its scores. None: no offsets. "labeled": its share among the labeled rows.
     decay : float
         γ, between 0 and 1. On a connected graph the limit of 1 is the Poisson equation. Parts of a

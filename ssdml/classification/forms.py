@@ -16,7 +16,7 @@ from ssdml.utils.validation import UNLABELED
 
 TABLE_COLUMNS = 100  # with more, a principal component analysis replaces scaling
 MAX_COLUMNS = 256  # principal components
-VARIANCE = 0.99  # in them; 95 % cost 1 point of accuracy on texts
+VARIANCE = 0.99  # in them; 95% cost 1 point of accuracy on texts
 CORRELATED = 1.6  # mean magnitude of correlations in a table, times sqrt(n); chance gives 0.8
 EQUAL_LENGTHS = 0.01  # relative deviation up to which rows count as normalized
 TELLING = 0.7  # share of the variance of lengths between classes; 0.1 to 0.35 in pictures
@@ -81,7 +81,7 @@ def linear_forms(X: Array, *, few: bool, by_direction: bool = True) -> list[Line
 
     Columns are scaled one by one where a few of them hold the variance and columns correlate: a
     table of measurements, not principal components. With more than 100 columns, the principal
-    components of 99 % of the variance replace them, at most 256. They are those of the directions
+    components of 99% of the variance replace them, at most 256. They are those of the directions
     of the rows if lengths differ: lengths of embeddings and contrasts of pictures say little of the
     class and make some rows neighbors of many [1]_. A sample of 50,000 rows is enough for them.
 
@@ -168,7 +168,7 @@ def _form_of_directions(X: Array) -> LinearForm:
 
 
 def principal_axes(spread: Floats) -> Floats:
-    """Axes (d, r) of 99 % of a variance, at most 256; all of up to 100 columns."""
+    """Axes (d, r) of 99% of a variance, at most 256; all of up to 100 columns."""
     d, total = len(spread), float(np.trace(spread))
     if d <= TABLE_COLUMNS:
         return np.eye(d)

@@ -312,7 +312,7 @@ def confidence_power(distributions: Array, confidence: float) -> float:
     """
     logs = np.log(distributions[:: max(1, len(distributions) // CONFIDENCE_ROWS)] + FAINT)
     low, high = np.log(0.05), np.log(50.0)
-    for _ in range(12):  # to 0.2 % of the power
+    for _ in range(12):  # to 0.2% of the power
         middle = (low + high) / 2
         if softmax(logs * np.exp(middle)).max(axis=1).mean() < confidence:
             low = middle

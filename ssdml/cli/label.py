@@ -150,8 +150,6 @@ def _ids(raw: RawItems) -> list[str]:
 
 def _told(raw: RawItems, found: LabeledRows) -> list[str]:
     """Summarize the labels in lines; the first is that of the page."""
-    from ssdml.experiments.analysis.formats import percent
-
     n_new, accuracy = int(found.is_new.sum()), found.accuracy
     if not n_new:
         lines = [
@@ -165,9 +163,9 @@ def _told(raw: RawItems, found: LabeledRows) -> list[str]:
         ]
     else:
         lines = [
-            f"{n_new:,} new labels, of which {percent(100 * accuracy.estimate)} are expected to be "
-            f"right ({percent(95, 0)} interval: {percent(100 * accuracy.low)} to "
-            f"{percent(100 * accuracy.high)}), as {_held_out(found)} were predicted from the others."
+            f"{n_new:,} new labels, of which {accuracy.estimate:.1%} are expected to be right "
+            f"(95% interval: {accuracy.low:.1%} to {accuracy.high:.1%}), as {_held_out(found)} "
+            "were predicted from the others."
         ]
     if n_new and accuracy is not None:
         lines.append(_threshold(found.threshold, accuracy.n_labels))
@@ -193,21 +191,24 @@ def _held_out(found: LabeledRows) -> str:
 
 
 def _threshold(limit: Threshold | None, n_held: int) -> str:
-    """Tell from which confidence on 95 % of the labels are right."""
+    """Tell from which confidence on 95% of the labels are right."""
     from ssdml.experiments.labeling.accuracy import FEWEST
 
     if limit is not None:
         return (
-            f"At least 95 % are right among the {limit.n_rows:,} rows with a confidence of "
-            f"{limit.confidence:.2f} or more, with 90 % certainty, as {limit.n_labels:,} held-out "
+            f"At least 95% are right among the {limit.n_rows:,} rows with a confidence of "
+            f"{limit.confidence:.2f} or more, with 90% certainty, as {limit.n_labels:,} held-out "
             "labels of such confidence show."
         )
     if n_held < FEWEST:
         return (
-            f"Too few labels to tell from which confidence on 95 % are right: {n_held:,} were held "
+            f"Too few labels to tell from which confidence on 95% are right: {n_held:,} were held "
             f"out, and it takes at least {FEWEST}."
         )
-    return "The held-out labels show no confidence from which on 95 % are right."
+    return (
+        f"The {n_held:,} held-out labels do not tell, with 90% certainty, from which confidence "
+        "on 95% are right."
+    )
 
 
 def _place_of_labels(raw: RawItems, data: str) -> str:

@@ -46,7 +46,7 @@ class Budget:
     Examples
     --------
     >>> print(Budget(5), "|", Budget(50, "natural"), "|", Budget(None, noise=0.2))
-    5 labels per class | 50 labels at random | all labels, 20 % of them wrong
+    5 labels per class | 50 labels at random | all labels, 20% of them wrong
     """
 
     n_labels: int | None
@@ -63,7 +63,7 @@ class Budget:
             )
         if not 0 <= self.noise <= 1:
             raise ValueError(
-                f"Budget: noise must be a share from 0 to 1; got {self.noise!r}. Pass 0.2 for 20 %."
+                f"Budget: noise must be a share from 0 to 1; got {self.noise!r}. Pass 0.2 for 20%."
             )
         if not 1 <= self.imbalance < np.inf:
             raise ValueError(
@@ -88,7 +88,7 @@ class Budget:
     @property
     def condition(self) -> str:
         """Noise and imbalance in words; empty without either."""
-        noise = f"{100 * self.noise:g} % of them wrong" * (self.noise > 0)
+        noise = f"{100 * self.noise:g}% of them wrong" * (self.noise > 0)
         imbalance = f"class imbalance {self.imbalance:g}" * (self.imbalance > 1)
         return ", ".join(filter(None, (noise, imbalance)))
 

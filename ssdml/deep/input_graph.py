@@ -51,7 +51,7 @@ class InputProjection(NamedTuple):
 def project_input(
     samples: Samples, input_edges: float | str = "auto", input_weight: float | str = "auto"
 ) -> tuple[InputProjection, Array] | None:
-    """Fit the projection that keeps 95 % of the variance, and apply it to all samples.
+    """Fit the projection that keeps 95% of the variance, and apply it to all samples.
 
     Returns None if a sample has more than 4,096 numbers, and raises ValueError if the input was
     asked for nevertheless.

@@ -91,7 +91,7 @@ class PublishedDeepSSDML(DeepEstimator):
     features are not normalized in pretraining; the embedding
     is scaled to unit length. The loss is averaged over the batch; Eq. (3) sums it. Samples with
     all-zero features are excluded from triplets. The paper keeps the best network by validation on
-    15 % of the samples of each class, with their labels; by default the last one is kept here.
+    15% of the samples of each class, with their labels; by default the last one is kept here.
     ``validation_fraction=0.15`` holds out given labels; ``validation`` in :meth:`fit` takes others.
 
     References

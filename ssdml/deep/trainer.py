@@ -432,12 +432,12 @@ def summary(entry: Mapping[str, Any]) -> str:
     Examples
     --------
     >>> summary({"purity": {"both": 12.3}}), summary({"propagation_accuracy": 0.936}), summary({})
-    (', triplet purity 12 %', ', propagation accuracy 94 %', '')
+    (', triplet purity 12%', ', propagation accuracy 94%', '')
     >>> summary({"changed": 0.012})
-    ', 1.2 % changed class'
+    ', 1.2% changed class'
     """
     if purity := entry.get("purity"):
-        return f", triplet purity {purity['both']:.0f} %"
+        return f", triplet purity {purity['both']:.0f}%"
     if (accuracy := entry.get("propagation_accuracy")) is not None:
-        return f", propagation accuracy {100 * accuracy:.0f} %"
-    return f", {100 * entry['changed']:.1f} % changed class" if "changed" in entry else ""
+        return f", propagation accuracy {100 * accuracy:.0f}%"
+    return f", {100 * entry['changed']:.1f}% changed class" if "changed" in entry else ""

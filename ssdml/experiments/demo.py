@@ -125,4 +125,4 @@ def _draw_score(axes: Any, table: ScoreTable, score: str) -> None:
     lines = [line for line in table.lines if line.scores[score].estimate.n]
     estimates = {line.method: line.scores[score].estimate for line in lines}
     draw_estimates(axes, estimates, method_styles(list(estimates)), zero=False)
-    axes.set_title(f"{score}, % (mean and 95 % interval, {len(table.seeds)} seeds)", color=MUTED)
+    axes.set_title(f"{score}, % (mean and 95% interval, {len(table.seeds)} seeds)", color=MUTED)

@@ -663,8 +663,8 @@ def _check_saved(config: dict[str, Any], arrays: dict[str, Array]) -> None:
     sizes = {"d": d, "width": width, "q": q}
     check_arrays(arrays, {name: s.format(**sizes) for name, s in shapes.items()})
     n_rows, n_classes = arrays["label_distributions_"].shape
-    limits = dict.fromkeys(("reference_rows_", "labeled_rows_", "held_out_rows"), n_rows)
-    for name, limit in (limits | {"held_out_codes": n_classes}).items():
+    limits = {name: n_rows for name in ("reference_rows_", "labeled_rows_", "held_out_rows")}
+    for name, limit in {**limits, "held_out_codes": n_classes}.items():
         rows = arrays.get(name, np.empty(0))
         if rows.size and not 0 <= rows.min() <= rows.max() < limit:
             raise ValueError(f"{name} must be from 0 to {limit - 1}")

@@ -481,7 +481,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         labels are held out, and on an estimate of their share: with a quarter of the classes of
         Banking77 without labels it averages 0.26 where 0.24 is right, and 0.7 of samples it puts
         above 0.5 are right. Samples unlike all training samples are recognized by distance alone,
-        whose false alarms, 2 % at 0.5, are known, and whose misses are not: scores are then too
+        whose false alarms, 2% at 0.5, are known, and whose misses are not: scores are then too
         low. A class without labels inside a labeled one is not seen, nor is one with one label per
         class certain.
 

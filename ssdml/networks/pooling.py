@@ -14,7 +14,7 @@ class RMAC(nn.Module):
 
     At scale l the regions are 2 min(height, width) / (l + 1) wide: one at the first scale of a
     square map, then 4, then 9. A longer side has more regions, so that those of the first scale
-    overlap by 40 % as nearly as possible.
+    overlap by 40% as nearly as possible.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def regions(height: int, width: int, n_scales: int) -> list[tuple[int, list[int]
 
 
 def _along(length: int, side: int) -> int:
-    """Number of squares along a side whose overlap is nearest to 40 %."""
+    """Number of squares along a side whose overlap is nearest to 40%."""
     if length == side:
         return 1
     # m squares are (length - side) / (m - 1) apart.

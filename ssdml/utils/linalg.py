@@ -208,7 +208,7 @@ def angular_factor(angle: float) -> float:
 
 
 def graph_rows(X: Array) -> Array:
-    """Project onto principal components with 95 % of the variance, for a faster neighbor search.
+    """Project onto principal components with 95% of the variance, for a faster neighbor search.
 
     Rows with at most 32 features are returned unchanged.
     """
@@ -223,7 +223,7 @@ def graph_rows(X: Array) -> Array:
 
 
 def leading_axes(spread: Floats) -> Floats:
-    """Compute the leading eigenvectors of a covariance with 95 % of the variance, at least one.
+    """Compute the leading eigenvectors of a covariance with 95% of the variance, at least one.
 
     Examples
     --------

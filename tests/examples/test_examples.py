@@ -30,7 +30,7 @@ def test_quickstart_beats_the_input(example):
         name: float(nmi) for name, nmi in re.findall(r"^(\w+): NMI ([\d.]+)", shown, re.MULTILINE)
     }
     assert scores["SSDML"] > scores["input"] + 5
-    assert float(re.search(r"accuracy: ([\d.]+) %", shown).group(1)) > 80
+    assert float(re.search(r"accuracy: ([\d.]+)%", shown).group(1)) > 80
 
 
 def test_label_scarce_compares_and_resumes(example, tmp_path, monkeypatch):
@@ -154,8 +154,7 @@ def test_images_example_trains_on_a_folder(example, tmp_path, rng, n_colors, siz
         kept.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels.squeeze()).save(kept / f"{i}.png")
     shown = example("images.py", folder, 2)
-    assert shown.splitlines()[0] == "90 images, 10 labeled; predicted for the others:"
-    counts = dict(re.findall(r"^  (\w+): (\d+)$", shown, re.MULTILINE))
+    counts = dict(re.findall(r"^(\w+) +(\d+)$", shown, re.MULTILINE))
     assert counts.keys() == {"bright", "dark"}
     assert all(abs(int(count) - 40) <= 4 for count in counts.values())
     assert (tmp_path / "photographs.model").is_dir()
@@ -172,7 +171,7 @@ def test_tabular_example_compares_accuracies(example, tmp_path, rng):
     (tmp_path / "table.csv").write_text("\n".join(["one,two,three,four,label", *lines]))
     shown = example("tabular.py", tmp_path / "table.csv")
     assert shown.startswith("150 samples, 30 labeled\n")
-    scores = dict(re.findall(r"^(\S+): accuracy ([\d.]+) %$", shown, re.M))
+    scores = dict(re.findall(r"^(\S+): accuracy ([\d.]+)%$", shown, re.M))
     assert scores.keys() == {"self-training", "SSDML"}
     assert float(scores["SSDML"]) > 75
 
@@ -258,7 +257,7 @@ def test_cluster_example_fits_a_chunked_array(example, monkeypatch):
     )
     shown = example("cluster.py")
     assert "2 workers, 3 chunks\n" in shown
-    assert float(re.search(r"accuracy: ([\d.]+) %", shown).group(1)) > 85
+    assert float(re.search(r"accuracy: ([\d.]+)%", shown).group(1)) > 85
     with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as one:
         assert example("cluster.py", one.scheduler_address) == shown.replace(
             "2 workers", "1 workers"

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = [row for row in read_rows(given.out) if row["full"] == given.full]
     printed = {
         "Means over cells, and how many are harmed": tables.summary(rows),
-        "Cells: mean accuracy, and gains with half the 95 % interval": tables.cells(rows, DEFAULT),
+        "Cells: mean accuracy, and gains with half the 95% interval": tables.cells(rows, DEFAULT),
         f"Harm: gains below {tables.HARM}": tables.harmed(rows),
         "Changes by variants, means over cells": tables.variants(rows),
         "Failures": tables.failures(rows),

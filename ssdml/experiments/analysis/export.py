@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ssdml.datasets.budgets import Budget
-from ssdml.experiments.analysis.formats import NO_BREAK
 from ssdml.experiments.analysis.statistics import MIN_SEEDS, Estimate
 from ssdml.experiments.analysis.tables import LEVEL, ScoreTable, score_table, worse_than_best
 from ssdml.experiments.runs.results import Row, budget_of
@@ -18,7 +17,6 @@ ESCAPED = {
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     **{letter: f"\\{letter}" for letter in "&%$#_{}"},
-    NO_BREAK: "~",
     **{letter: f"${letter}$" for letter in "<>"},
 }
 
@@ -52,7 +50,7 @@ class PaperTable(NamedTuple):
 def export_tables(rows: Sequence[Row], form: str, scores: Sequence[str], *, note: str = "") -> str:
     """Write one table per data set, the budgets side by side; CSV has one line per number.
 
-    Means are over the seeds, with half of the 95 % t-interval. The best mean is bold, with all that
+    Means are over the seeds, with half of the 95% t-interval. The best mean is bold, with all that
     print alike, and a star marks others significantly below it (paired t-test corrected for
     overlapping samples, Holm's method over the methods of a column; five seeds or more).
 
@@ -119,7 +117,7 @@ def _paper_table(rows: Sequence[Row], scores: Sequence[str]) -> PaperTable:
 def _caption(dataset: str, tables: Sequence[ScoreTable], n_seeds: int) -> str:
     seeds = f"{n_seeds} seeds" if n_seeds > 1 else "one seed"
     caption = f"{dataset}, {tables[0].n_test:,} test samples: mean over {seeds}"
-    caption += f" with half of the 95{NO_BREAK}% t-interval" if n_seeds > 1 else ""
+    caption += " with half of the 95% t-interval" if n_seeds > 1 else ""
     caption += "; the best of a column is bold"
     if n_seeds < MIN_SEEDS:
         return f"{caption}. No tests: p-values need {MIN_SEEDS} seeds."
@@ -181,8 +179,8 @@ def escaped(text: str) -> str:
 
     Examples
     --------
-    >>> escaped("my_method, 10 %")
-    'my\\_method, 10 \\%'
+    >>> escaped("my_method, 10%")
+    'my\\_method, 10\\%'
     """
     return "".join(ESCAPED.get(letter, letter) for letter in text)
 

@@ -7,8 +7,6 @@ import unicodedata
 
 from ssdml.experiments.analysis.statistics import Estimate
 
-NO_BREAK = "\u00a0"
-
 
 def number(value: float, decimals: int = 1) -> str:
     """Format a number with commas between thousands; a dash for NaN.
@@ -22,14 +20,14 @@ def number(value: float, decimals: int = 1) -> str:
 
 
 def percent(value: float, decimals: int = 1) -> str:
-    r"""Format a percentage, with a space that does not break before the sign; a dash for NaN.
+    """Format a percentage; a dash for NaN.
 
     Examples
     --------
-    >>> ascii(percent(88.123)), percent(float("nan"))
-    ("'88.1\\xa0%'", '–')
+    >>> percent(88.123), percent(float("nan"))
+    ('88.1%', '–')
     """
-    return "–" if math.isnan(value) else f"{number(value, decimals)}{NO_BREAK}%"
+    return "–" if math.isnan(value) else f"{number(value, decimals)}%"
 
 
 def signed(value: float, decimals: int = 1) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ssdml.datasets.budgets import Budget
-from ssdml.experiments.analysis.formats import NO_BREAK, interval, percent, signed
+from ssdml.experiments.analysis.formats import interval, percent, signed
 from ssdml.experiments.analysis.statistics import (
     Estimate,
     PairedTest,
@@ -59,7 +59,7 @@ class StudyScores:
 
 
 class Match(NamedTuple):
-    """The fewest labels that match a score: by the mean, and by its 95 % interval."""
+    """The fewest labels that match a score: by the mean, and by its 95% interval."""
 
     mean: Budget | None
     interval: Budget | None
@@ -381,7 +381,7 @@ def _advice(scores: StudyScores) -> str:
     close = [scores.methods[i] for i in rivals if not gains[i].low > 0]
     second = gains[rivals[0]]
     lead = f"{signed(second.mean)} points from {scores.methods[rivals[0]]}, the next"
-    detail = f"95{NO_BREAK}% interval {interval(second)}, {len(scores.seeds)} seeds"
+    detail = f"95% interval {interval(second)}, {len(scores.seeds)} seeds"
     if close:
         return (
             f"no clear winner: {name} has the highest {mean}, {lead} ({detail}), but "

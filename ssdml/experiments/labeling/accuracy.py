@@ -13,7 +13,7 @@ from ssdml.classification.learning import HeldOut
 from ssdml.classification.pool import N_FOLDS
 from ssdml.utils.typing import Array, Floats, Ints
 
-Z = 1.96  # of a 95 % interval
+Z = 1.96  # of a 95% interval
 TARGET = 0.95  # share of labels that should be right
 CERTAINTY = 0.9  # that they are
 FEWEST = math.ceil(math.log(1 - CERTAINTY) / math.log(TARGET))  # held-out labels, all right: 45
@@ -23,7 +23,7 @@ LARGEST_SHIFT = 20.0  # of confidences, in logits
 
 
 class Accuracy(NamedTuple):
-    """Share of labels that are right, from 0 to 1, with its 95 % interval."""
+    """Share of labels that are right, from 0 to 1, with its 95% interval."""
 
     estimate: float
     low: float
@@ -95,7 +95,7 @@ def held_out_accuracy(
 
 
 def wilson(share: float, n: float) -> tuple[float, float]:
-    """Compute Wilson's 95 % interval of a share among n.
+    """Compute Wilson's 95% interval of a share among n.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def with_mean(confidences: Array, mean: float) -> Floats:
 def threshold(
     held_out: HeldOut | None, confidences: Array, n_rows: Ints, target: float = TARGET
 ) -> Threshold | None:
-    """Find a confidence from which on labels are right as often as the target, with 90 % certainty.
+    """Find a confidence from which on labels are right as often as the target, with 90% certainty.
 
     The held-out labels of the highest confidences are a sample of the labels above a threshold. A
     one-sided bound of Clopper and Pearson [1]_ tests whether enough of these are right. The first

@@ -48,7 +48,7 @@ class LabeledRows:
     accuracy : Accuracy or None
         Of the new labels; None if no label could be held out.
     threshold : Threshold or None
-        Confidence from which on 95 % of the new labels are right, with 90 % certainty; None if
+        Confidence from which on 95% of the new labels are right, with 90% certainty; None if
         held-out labels show none.
     suspects : SuspectedLabels
     next_rows : ndarray of shape (k,), int

@@ -87,7 +87,7 @@ def photograph_methods(
     the baselines' graphs have as many neighbors, and SUML the same angle; DeepCluster has ten
     clusters per training class (as its paper on ImageNet), but at most one per five images.
     Different from them: torchvision's GoogLeNet has batch normalization, and the last network is
-    kept, since the choice of the best one needs the labels of 15 % of the images.
+    kept, since the choice of the best one needs the labels of 15% of the images.
 
     The other papers' protocols set network, image size, dimension, batch size, rate, weight decay
     and epochs; losses, optimizers and crops stay those of the methods.

@@ -147,7 +147,7 @@ def test_skewed_classes_are_seen_through_even_labels(rng):
 
 
 def test_held_out_labels_of_noise_are_at_chance(rng):
-    """300 labels of five classes at random: two standard errors are 5 %."""
+    """300 labels of five classes at random: two standard errors are 5%."""
     X, labels = rng.standard_normal((600, 20)), np.full(600, -1)
     labels[:300] = rng.integers(5, size=300)
     held_out = learned(X, labels)[0].held_out

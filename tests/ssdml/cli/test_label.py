@@ -32,7 +32,7 @@ def test_a_table_comes_back_labeled_and_goes_in_again(run, frame, tmp_path):
     told = run("label", data, "--out", out)
     assert told.exit_code == 0, told.output
     assert "250 new labels, of which" in told.stderr
-    assert "95\u00a0% are right" in told.stderr
+    assert "95% are right" in told.stderr
     assert "Label next, as the most useful: " in told.stderr
     found = pd.read_csv(out, index_col=0)
     assert found.columns.tolist() == [*frame.columns.drop("digit"), *NEW]
@@ -142,7 +142,7 @@ def test_few_labels_show_no_threshold(run, frame, tmp_path):
     few = frame["label"].where(frame.groupby("label").cumcount() < 3)
     frame.assign(label=few).drop(columns="digit").to_csv(tmp_path / "t.csv", index=False)
     told = run("label", tmp_path / "t.csv", "--out", tmp_path / "o.csv")
-    assert "Too few labels to tell from which confidence on 95 % are right: 30 were" in told.stderr
+    assert "Too few labels to tell from which confidence on 95% are right: 30 were" in told.stderr
     assert "it takes at least 45" in told.stderr
 
 

@@ -23,7 +23,7 @@ def test_study_covers_budgets_and_conditions(run, data, tmp_path):
     assert len(rows) == 3 * 3 * 2 * 2
     full = [row["n_labeled"] for row in rows if row.get("budget", {}).get("n_labels", 0) is None]
     assert full == [81] * 12
-    assert "blobs, all labels, 20 % of them wrong, 2 seeds" in result.stdout
+    assert "blobs, all labels, 20% of them wrong, 2 seeds" in result.stdout
     assert result.stderr.count("On blobs, ") == 2
 
 

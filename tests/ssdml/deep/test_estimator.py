@@ -204,8 +204,8 @@ class TestProgress:
         assert len(notes) == 3 * 9  # a step each
         assert notes[9].startswith("epoch 2 of 3, loss ")
         share, changed = model.history_[0]["propagation_accuracy"], model.history_[1]["changed"]
-        assert notes[9].endswith(f", propagation accuracy {100 * share:.0f} %")
-        told = rf"epoch 3 of 3, loss \d+\.\d{{3}}, {100 * changed:.1f} % changed class"
+        assert notes[9].endswith(f", propagation accuracy {100 * share:.0f}%")
+        told = rf"epoch 3 of 3, loss \d+\.\d{{3}}, {100 * changed:.1f}% changed class"
         assert re.fullmatch(told, notes[-1])
         assert [len(entry["losses"]) for entry in model.history_] == [2, 1]
         means = [float(note.split("loss ")[1].split(",")[0]) for note in notes[-9:]]
@@ -220,7 +220,7 @@ class TestProgress:
         right = triplet_purity(model.triplets_, y)
         assert model.history_[0]["purity"] == right
         *_, last = filter(None, told)
-        assert last.endswith(f", triplet purity {right['both']:.0f} %")
+        assert last.endswith(f", triplet purity {right['both']:.0f}%")
 
 
 class TestTheSameAgain:

@@ -143,7 +143,7 @@ def test_significance_is_paired(rng):
     reference = rng.random(1000) < 0.5
     correct = reference.copy()
     correct[np.flatnonzero(reference)[:20]] = False
-    assert significantly_lower(correct, reference)  # 2 % less, always on the same rows
+    assert significantly_lower(correct, reference)  # 2% less, always on the same rows
     assert not significantly_lower(rng.permutation(correct), reference)
     assert not significantly_lower(reference, correct)
 

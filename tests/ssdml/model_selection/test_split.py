@@ -32,7 +32,7 @@ def partial_labels(rng, n=60, n_classes=3, share=0.5):
 
 @pytest.fixture
 def scarce_digits(rng):
-    """Digits, 5 % of them labeled."""
+    """Digits, 5% of them labeled."""
     digits = load_digits()
     y = np.where(rng.random(len(digits.target)) < 0.95, -1, digits.target)
     return digits.data / 16, y

@@ -175,7 +175,7 @@ def test_long_note_leaves_room_for_remaining_time(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     stages = Stages(object(), 4, verbose=1)
     with stages.all(None, None), stages("partition 1") as show:
-        show(0.5, "epoch 12 of 50, loss 1.234, propagation accuracy 94 %")
+        show(0.5, "epoch 12 of 50, loss 1.234, propagation accuracy 94%")
         stages._bar.refresh()
         line = re.sub(r"\x1b\[[0-9;?]*\w", "", capsys.readouterr().err).split("\r")[-1]
     assert len(line) <= 80

@@ -133,7 +133,7 @@ class Explorer {
         const facts = [`${samples.nSameClass(method, row)} of ${method.width} neighbors of its class`];
         if (method.predicted) {
           const isRight = method.predicted[row] === samples.classes[row];
-          const confidence = method.confidence ? `, confidence ${Math.round(method.confidence[row] / 2.54)}\u00a0%` : "";
+          const confidence = method.confidence ? `, confidence ${Math.round(method.confidence[row] / 2.54)}%` : "";
           facts.unshift(`predicted ${samples.names[method.predicted[row]]} ${isRight ? "✓" : "✗"}${confidence}`);
         }
         list.append(element("li", {}, element("strong", {}, method.name), ` ${facts.join("; ")}`));

@@ -19,7 +19,7 @@ class LabeledMap extends Explorer {
     const { confidence } = samples.methods[0];
     const kind = row < samples.nTest ? "new label" : "given label";
     const facts = [`${samples.ids[row]}`, `${kind}: ${samples.className(row)}`];
-    if (confidence) facts.push(`confidence ${Math.round(confidence[row] / 2.54)}\u00a0%`);
+    if (confidence) facts.push(`confidence ${Math.round(confidence[row] / 2.54)}%`);
     if (samples.runnersUp[row] !== NONE) facts.push(`or else ${samples.names[samples.runnersUp[row]]}`);
     if (samples.suggested.includes(row)) facts.push("one of the rows to label next");
     if (samples.suspects.includes(row)) facts.push("suspected to be wrong");

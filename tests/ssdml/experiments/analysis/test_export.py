@@ -116,5 +116,5 @@ def test_means_that_print_alike_are_bold_without_stars(make_row):
 def test_the_caption_names_the_family(rows):
     text = export_tables(rows, "latex", ["NMI"])
     assert "Holm's method over the methods of the column" in text
-    assert r"95~\% t-interval" in text
+    assert r"95\% t-interval" in text
     assert r"(p $<$ 0.05;" in text

@@ -254,8 +254,8 @@ def test_recommendation_names_best_lead_and_interval(rows_of):
     averages = {m: np.mean([CURVES[m][1], CURVES[m][5]], axis=0) for m in ("ssdml", "lda")}
     gain = mean_interval(averages["ssdml"] - averages["lda"], test_share=0.5)
     assert study.recommendation == (
-        f"On blobs, use ssdml: mean accuracy {averages['ssdml'].mean():.1f}\u00a0% over 1 to 5 "
-        f"labels per class, +{gain.mean:.1f} points from lda, the next (95\u00a0% interval "
+        f"On blobs, use ssdml: mean accuracy {averages['ssdml'].mean():.1f}% over 1 to 5 "
+        f"labels per class, +{gain.mean:.1f} points from lda, the next (95% interval "
         f"+{gain.low:.1f} to +{gain.high:.1f}, 3 seeds)."
     )
 
@@ -340,7 +340,7 @@ def test_no_recommendation_if_every_method_failed(rows_of):
 def test_recommendation_for_a_single_method(rows_of):
     study = make_study(rows_of({"input": CURVES["input"]}))
     assert study.recommendation.startswith(
-        "On blobs, input is the only method: mean accuracy 56.0\u00a0%"
+        "On blobs, input is the only method: mean accuracy 56.0%"
     )
 
 
@@ -389,7 +389,7 @@ def test_the_report_shows_the_study(folder):
         assert re.sub(r"\s+", " ", section.study.recommendation) in text
     for words in (
         "Sufficient labels", "Difference from ssdml per number of labels",
-        "Which methods differ", "critical difference 1.9", "20 % of them wrong",
+        "Which methods differ", "critical difference 1.9", "20% of them wrong",
         "Label noise and imbalance", "wrong labels, %",
     ):  # fmt: skip
         assert words in text

@@ -451,7 +451,8 @@ def labeled(pictures, tmp_path_factory) -> Path:
     ids = [f"unlabeled_photographs/img_{i:08}.jpeg" for i in range(120)]
     named = replace(pictures, class_names=("Motorbikes", "airplanes", "Faces_easy"))
     path = tmp_path_factory.mktemp("labeled") / "labeled.html"
-    path.write_text(render_page(found, named, ids, "A", "B"), encoding="utf-8")
+    page = render_page(found, named, ids, lead="A", advice="B", footer="C")
+    path.write_text(page, encoding="utf-8")
     return path
 
 
