@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ssdml.datasets.budgets import Budget
-from ssdml.experiments.analysis.formats import interval, percent, signed
+from ssdml.experiments.analysis.formats import interval, number, percent
 from ssdml.experiments.analysis.statistics import (
     Estimate,
     PairedTest,
@@ -380,7 +380,7 @@ def _advice(scores: StudyScores) -> str:
     }
     close = [scores.methods[i] for i in rivals if not gains[i].low > 0]
     second = gains[rivals[0]]
-    lead = f"{signed(second.mean)} points from {scores.methods[rivals[0]]}, the next"
+    lead = f"{number(second.mean)} points above {scores.methods[rivals[0]]}, the next best"
     detail = f"95% interval {interval(second)}, {len(scores.seeds)} seeds"
     if close:
         return (

@@ -255,7 +255,7 @@ def test_recommendation_names_best_lead_and_interval(rows_of):
     gain = mean_interval(averages["ssdml"] - averages["lda"], test_share=0.5)
     assert study.recommendation == (
         f"On blobs, use ssdml: mean accuracy {averages['ssdml'].mean():.1f}% over 1 to 5 "
-        f"labels per class, +{gain.mean:.1f} points from lda, the next (95% interval "
+        f"labels per class, {gain.mean:.1f} points above lda, the next best (95% interval "
         f"+{gain.low:.1f} to +{gain.high:.1f}, 3 seeds)."
     )
 
