@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -176,11 +175,14 @@ class BaselineTrainer(PartitionTrainer):
         seed: int,
         device: str,
     ) -> None:
-        dampening = estimator.dampening
-        self.optimizer = partial(torch.optim.SGD, lr=0.0, momentum=0.9, dampening=dampening)
         super().__init__(items, labels, network, estimator, seed, device)
         self.method = method
         self.objective: Objective | None = None
+
+    def optimizer(self, groups: Any, **given: Any) -> torch.optim.Optimizer:
+        """Make the optimizer of groups of parameters: SGD; each step sets its rate."""
+        dampening = self.estimator.dampening
+        return torch.optim.SGD(groups, lr=0.0, momentum=0.9, dampening=dampening, **given)
 
     def _prepare(self, rng: np.random.Generator) -> Prepared:
         """Learn the metric of the partition's features; return it with its objective."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -75,15 +74,19 @@ class UnsupervisedTrainer(PartitionTrainer):
         seed: int,
         device: str,
     ) -> None:
-        self.optimizer = partial(torch.optim.SGD, lr=0.0, momentum=0.9, nesterov=recipe.nesterov)
+        self.recipe, self._views = recipe, views
         blind = np.full_like(labels, UNLABELED)
         super().__init__(items, blind, network, estimator, seed, device)
         self.labels, self.distributions = labels, one_hot(labels)
-        self.recipe, self._views = recipe, views
         with SeededDraws(seed):
             self.head = recipe.new_head(len(items), *network.L.shape).to(device)
         if learned := [*self.head.parameters()]:
             self.stepper.optimizer.add_param_group({"params": learned})
+
+    def optimizer(self, groups: Any, **given: Any) -> torch.optim.Optimizer:
+        """Make the optimizer of groups of parameters: SGD; each step sets its rate."""
+        nesterov = self.recipe.nesterov
+        return torch.optim.SGD(groups, lr=0.0, momentum=0.9, nesterov=nesterov, **given)
 
     def views(self, rows: Indices) -> Tensor:
         """Return augmented items, drawn by the partition's generator."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -23,11 +22,9 @@ from ssdml.graphs.propagation.affinities import propagate_affinities
 from ssdml.graphs.triplets import Triplets, mine_triplets
 from ssdml.losses.angular import angular_triplet_loss
 from ssdml.metric.alternation import PAPER_STEPS, learn_metric
-from ssdml.networks.data import Samples
-from ssdml.networks.metric_network import MetricNetwork
 from ssdml.utils.distributed import from_first_rank
 from ssdml.utils.linalg import nearest_orthonormal
-from ssdml.utils.typing import Array, Floats, Indices, Ints
+from ssdml.utils.typing import Array, Floats, Indices
 
 
 @dataclass(eq=False, repr=False)
@@ -151,18 +148,10 @@ class PublishedDeepSSDML(DeepEstimator):
 class PublishedTrainer(PartitionTrainer):
     """Train a network and L on the triplets of a partition's graph, one batch at a time."""
 
-    def __init__(
-        self,
-        samples: Samples,
-        labels: Ints,
-        network: MetricNetwork,
-        estimator: Any,
-        seed: int,
-        device: str,
-    ) -> None:
-        dampening = estimator.dampening
-        self.optimizer = partial(torch.optim.SGD, lr=0.0, momentum=0.9, dampening=dampening)
-        super().__init__(samples, labels, network, estimator, seed, device)
+    def optimizer(self, groups: Any, **given: Any) -> torch.optim.Optimizer:
+        """Make the optimizer of groups of parameters: SGD; each step sets its rate."""
+        dampening = self.estimator.dampening
+        return torch.optim.SGD(groups, lr=0.0, momentum=0.9, dampening=dampening, **given)
 
     @property
     def chance_loss(self) -> float | None:

@@ -78,7 +78,6 @@ class PartitionTrainer(ABC):
     The parameters of ``estimator`` are read, and ``losses`` are trained with the network.
     """
 
-    optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW
     learns_proxies = False  # otherwise the class means become the proxies at the end
     input_graph: InputGraph | None = None
     validation: Callable[[], float] | None = None  # R@1 of the network on held-out samples
@@ -116,6 +115,10 @@ class PartitionTrainer(ABC):
         rng = np.random.default_rng([seed, 0])
         rows = np.flatnonzero(labels != UNLABELED), np.flatnonzero(labels == UNLABELED)
         self.parts = partitions(*rows, self.n_partitions, estimator.partition_size, rng)
+
+    def optimizer(self, groups: Any, **given: Any) -> torch.optim.Optimizer:
+        """Make the optimizer of groups of parameters."""
+        return torch.optim.AdamW(groups, **given)
 
     @abstractmethod
     def _prepare(self, rng: np.random.Generator) -> Prepared:
