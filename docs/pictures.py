@@ -14,11 +14,14 @@ from sklearn.preprocessing import normalize
 
 from ssdml import SSDML
 from ssdml.datasets import label_scarce_split, load_dataset
-from ssdml.metric.maps import CLASS_COLORS, map_rows, medoids
+from ssdml.metric.maps import CLASS_COLORS, DARK_CLASS_COLORS, map_rows, medoids
 from ssdml.utils.typing import Array, Floats, Ints
 
 IMAGES = Path(__file__).resolve().parent / "images"
-INKS = {"digits.png": ("#1f2328", "white"), "digits-dark.png": ("#f0f6fc", "#0d1117")}
+STYLES = {  # ink, page, colors of the classes
+    "digits.png": ("#1f2328", "white", CLASS_COLORS),
+    "digits-dark.png": ("#f0f6fc", "#0d1117", DARK_CLASS_COLORS),
+}
 
 
 def maps() -> tuple[dict[str, Floats], Ints, Array]:
@@ -37,11 +40,11 @@ def maps() -> tuple[dict[str, Floats], Ints, Array]:
 
 def draw(path: Path, drawn: dict[str, Floats], classes: Ints, labeled: Array) -> None:
     """Two maps on a transparent page, large enough for a phone."""
-    ink, page = INKS[path.name]
+    ink, page, colors = STYLES[path.name]
     figure = Figure(figsize=(9, 4.6), layout="constrained")
     for axes, (title, points) in zip(figure.subplots(1, 2), drawn.items(), strict=True):
         centers = medoids(points, classes)[1]
-        for code, color in enumerate(CLASS_COLORS):
+        for code, color in enumerate(colors):
             own = classes == code
             axes.scatter(*points[own & ~labeled].T, s=14, color=color, linewidths=0)
             known = points[own & labeled].T
@@ -57,5 +60,5 @@ def draw(path: Path, drawn: dict[str, Floats], classes: Ints, labeled: Array) ->
 
 if __name__ == "__main__":
     found = maps()
-    for name in INKS:
+    for name in STYLES:
         draw(IMAGES / name, *found)
