@@ -65,7 +65,7 @@ def label(
     ] = False,
     force: Force = False,
 ) -> None:
-    """Label the other rows of a table, texts or images of which a few are labeled."""
+    """Label the unlabeled rows of a table, texts or images."""
     page = out.with_suffix(".html") if report is None else report
     for path in (out, page):
         refuse_to_replace(path, force)
@@ -131,12 +131,12 @@ def _features(raw: RawItems) -> Any:
     say(f"  features: {fact}")
     if not has_encoder():
         doubt = (
-            "pixels tell images of one layout apart, such as digits, and little else; for photos, "
+            "pixels are good features for images of one layout, such as digits; for photos, "
             f"install a pretrained network, which is then used: {INSTALL}"
         )
         if raw.summary is not None:
             raw.summary.doubts.append(doubt)
-        say(f"  look at this: {doubt}")
+        say(f"  note: {doubt}")
     return X
 
 
@@ -153,19 +153,19 @@ def _told(raw: RawItems, found: LabeledRows) -> list[str]:
     n_new, accuracy = int(found.is_new.sum()), found.accuracy
     if not n_new:
         lines = [
-            "All rows had a label; none is new. If one of them means that there is none, name it: "
+            "All rows had a label; none is new. If one of the labels means unlabeled, name it: "
             "--no-label MARK."
         ]
     elif accuracy is None:
         lines = [
             f"{n_new:,} new labels. How many are right cannot be estimated from one label per "
-            "class: give two."
+            "class; label two."
         ]
     else:
         lines = [
             f"{n_new:,} new labels, of which {accuracy.estimate:.1%} are expected to be right "
-            f"(95% interval: {accuracy.low:.1%} to {accuracy.high:.1%}), as {_held_out(found)} "
-            "were predicted from the others."
+            f"(95% interval: {accuracy.low:.1%} to {accuracy.high:.1%}), estimated by predicting "
+            f"{_held_out(found)} from the others."
         ]
     if n_new and accuracy is not None:
         lines.append(_threshold(found.threshold, accuracy.n_labels))
@@ -173,7 +173,7 @@ def _told(raw: RawItems, found: LabeledRows) -> list[str]:
 
 
 def _held_out(found: LabeledRows) -> str:
-    """Count the labels that were held out, and tell why others were not."""
+    """Count the labels that were held out, and say why others were not."""
     import numpy as np
 
     from ssdml.datasets.reading.summary import counted
@@ -191,23 +191,23 @@ def _held_out(found: LabeledRows) -> str:
 
 
 def _threshold(limit: Threshold | None, n_held: int) -> str:
-    """Tell from which confidence on 95% of the labels are right."""
+    """State the confidence above which 95% of the labels are right."""
     from ssdml.experiments.labeling.accuracy import FEWEST
 
     if limit is not None:
         return (
-            f"At least 95% are right among the {limit.n_rows:,} rows with a confidence of "
-            f"{limit.confidence:.2f} or more, with 90% certainty, as {limit.n_labels:,} held-out "
+            f"Of the {limit.n_rows:,} new labels with a confidence of {limit.confidence:.2f} or "
+            f"more, at least 95% are right, with 90% certainty, as {limit.n_labels:,} held-out "
             "labels of such confidence show."
         )
     if n_held < FEWEST:
         return (
-            f"Too few labels to tell from which confidence on 95% are right: {n_held:,} were held "
-            f"out, and it takes at least {FEWEST}."
+            "No confidence threshold for 95% right labels: that takes at least "
+            f"{FEWEST} held-out labels, and there are {n_held:,}."
         )
     return (
-        f"The {n_held:,} held-out labels do not tell, with 90% certainty, from which confidence "
-        "on 95% are right."
+        f"No confidence threshold for 95% right labels: the {n_held:,} held-out labels show none "
+        "with 90% certainty."
     )
 
 
@@ -229,7 +229,7 @@ def _next(found: LabeledRows, ids: list[str], advice: str) -> list[str]:
     lines = [no_suspects(found)]
     if len(suspects.rows):
         named = "; ".join(
-            f"{ids[row]}, {given} or rather {other}"
+            f"{ids[row]}: {given}, or rather {other}?"
             for row, given, other, _ in list(zip(*suspects, strict=True))[:NAMED]
         )
         more = ", ..." if len(suspects.rows) > NAMED else ""
@@ -238,5 +238,5 @@ def _next(found: LabeledRows, ids: list[str], advice: str) -> list[str]:
     if len(found.next_rows):
         rows = ", ".join(ids[row] for row in found.next_rows[:NAMED].tolist())
         lines += [usefulness(found)] if is_certain(found) else []
-        lines.append(f"Label next, as the most useful: {rows}. {advice}")
+        lines.append(f"Label next, most useful first: {rows}. {advice}")
     return lines

@@ -89,7 +89,7 @@ def fit(
     n_jobs: Annotated[int, typer.Option(help="Threads; -1: all cores.")] = -1,
     force: Force = False,
 ) -> None:
-    """Learn a metric from samples of which a few are labeled."""
+    """Learn a metric from samples with a few labels."""
     refuse_to_replace(out, force)
     if network is None and (epochs is not None or checkpoints is not None or image_size):
         raise typer.BadParameter(
@@ -194,7 +194,7 @@ def predict(
     encoding: Encoding = None,
     force: Force = False,
 ) -> None:
-    """Predict the label of samples, with the confidence in it."""
+    """Predict labels of samples, with confidences."""
     if out is not None:
         refuse_to_replace(out, force)
     import numpy as np

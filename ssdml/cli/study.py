@@ -111,8 +111,8 @@ def study(
     draw: Annotated[
         str,
         typer.Option(
-            help="What they count: class (per class), or in total: balanced, natural (as they "
-            "fall), suggested (as suggest_labels asks for them); several separated by commas."
+            help="What they count: class (per class), or in total: balanced, natural (at random), "
+            "suggested (those that suggest_labels asks for); several separated by commas."
         ),
     ] = "class",
     noise: Annotated[str, typer.Option(help="Shares of wrong labels, like 0,0.1,0.3.")] = "0",
@@ -135,7 +135,7 @@ def study(
     n_jobs: Jobs = 1,
     cluster: OnCluster = None,
 ) -> None:
-    """Find out how few labels are enough, and which method to use then."""
+    """Find out how many labels are enough, and which method to use."""
     choice = samples.chosen(label, text, id_column, features, ignore, texts=text_model is not None)
     _run(
         [samples.load(name, choice, data_dir, text_model, no_label, encoding) for name in data],

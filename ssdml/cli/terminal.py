@@ -158,7 +158,8 @@ def print_scores(tables: Sequence[ScoreTable]) -> None:
         n_seeds = len(table.seeds)
         shown = Table(
             title=Text(
-                f"{visible(table.dataset)}, {table.budget}, {n_seeds} seed{'s' * (n_seeds > 1)}"
+                f"{visible(table.dataset)}, {table.budget}, {n_seeds} seed{'s' * (n_seeds > 1)}, "
+                f"{table.n_test:,} test samples"
             ),
             box=SIMPLE,
             title_justify="left",

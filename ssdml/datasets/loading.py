@@ -462,7 +462,8 @@ def _summarize(summary: Summary, labels: Array, codes: Ints, names: Sequence[str
     place = summary.facts.pop("labels", "")
     fact = f"{counted(len(names), 'class', 'classes')} ({listed(names)})" if names else "none"
     if n_without and names:
-        fact += f"; {n_without:,} of {len(codes):,} samples have none, marked {marks}"
+        fact += f"; {n_without:,} of {len(codes):,} samples have none"
+        fact += f", marked {marks}" * (marks != "''")
     summary.facts["labels"] = f"{place}: {fact}" if place else fact
     summary.title = f"{summary.title}: {counted(len(codes), 'sample')}"
     if len(names) == 1 and {"-1", "-1.0"} & {str(mark).strip() for mark in without}:

@@ -129,8 +129,8 @@ def _labels(cells: Cells, roles: Roles, summary: Summary) -> Array:
         is_new = [folded(cell) in TRUE for cell in cells.texts(roles.is_new)]
         given = [None if new else label for new, label in zip(is_new, given, strict=True)]
         summary.facts["labels"] += (
-            f", without {counted(sum(is_new), 'prediction')} of an earlier `ssdml label`; write "
-            f"false in {roles.is_new} where you checked one"
+            f", without {counted(sum(is_new), 'prediction')} of an earlier `ssdml label` (to keep "
+            f"those you checked, set {roles.is_new} to false)"
         )
     if is_text(column):
         labels = ["" if label is None else label.strip() for label in given]

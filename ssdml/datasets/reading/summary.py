@@ -51,7 +51,7 @@ class Summary:
             parts = (f"{listed(names)} ({reason})" for reason, names in reasons.items())
             lines.append(f"left out: {', '.join(parts)}")
         return "\n  ".join(
-            [self.title, *lines, *(f"look at this: {doubt}" for doubt in self.doubts)]
+            [self.title, *lines, *(f"note: {doubt}" for doubt in self.doubts)]
         )
 
     def warn(self, stacklevel: int) -> None:

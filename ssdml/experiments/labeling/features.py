@@ -88,7 +88,7 @@ def image_rows(images: Array | ImageFiles, *, progress: Progress) -> tuple[Array
             [batch.flatten(1).numpy() for batch in _batches(images, SMALL, progress)]
         )
         n_pixels, rows = rows.shape[1], _leading_components(rows)
-        return rows, f"{rows.shape[1]} principal components of the {n_pixels:,} pixels"
+        return rows, f"{rows.shape[1]} principal components of {n_pixels:,} pixel values"
     fact = "1,280 features of each image by EfficientNet-Lite0"
     folder = data_folders(None)[-1] / "embeddings" / "efficientnet-lite0"
     paths = [

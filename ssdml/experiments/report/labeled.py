@@ -131,8 +131,8 @@ def render_page(
 def no_suspects(found: LabeledRows) -> str:
     """State that no given label is suspected, or that none could be checked."""
     if found.accuracy is None:
-        return "No label could be checked: give two labels of a class."
-    return f"None of the {found.accuracy.n_labels:,} labels that could be checked is suspected."
+        return "No label could be checked for errors: that takes two labels of a class."
+    return f"None of the {found.accuracy.n_labels:,} held-out labels is suspected to be wrong."
 
 
 def is_certain(found: LabeledRows) -> bool:
@@ -147,7 +147,7 @@ def usefulness(found: LabeledRows) -> str:
     """State why these rows are to be labeled next, or that it would hardly help."""
     if is_certain(found):
         return (
-            "More labels would hardly help: even of the rows that would help most, most have a "
+            "More labels would hardly help: most of the rows that would help most already have a "
             f"confidence of {TARGET:g} or more."
         )
     return (

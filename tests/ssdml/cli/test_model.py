@@ -204,7 +204,7 @@ def test_fit_and_predict_take_tables(run, table, arrays, tmp_path, suffix):
     fitted = run("fit", data, "--out", model, "--random-state", 3)
     assert fitted.exit_code == 0, fitted.output
     assert "features: 5 columns: f0, f1, f2, f3, f4\n" in fitted.stderr
-    assert "look at this: column 'town' is not a feature" in fitted.stderr
+    assert "note: column 'town' is not a feature" in fitted.stderr
     assert "Learned 3 classes from 18 labeled" in fitted.stderr
     X, y = (np.load(path) for path in arrays)
     expected = ssdml.SSDML(random_state=3).fit(X.astype(float), NAMES[y])
@@ -270,7 +270,7 @@ def test_columns_are_chosen_by_options(run, table, tmp_path):
     fitted = run("fit", data, "--out", model, *words, "--no-label", "To Do")
     assert fitted.exit_code == 0, fitted.output
     assert "features: 4 columns: f0, f1, f2, f3\n" in fitted.stderr
-    assert "look at this" not in fitted.stderr
+    assert "note: " not in fitted.stderr
     assert "Learned 3 classes from 18 labeled" in fitted.stderr
     table_of = run("predict", model, data, "--id", "who", "--label", "kind", "--no-label", "to do")
     assert table_of.stdout.splitlines()[1].startswith('"no 0",')

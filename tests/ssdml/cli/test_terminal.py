@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import time
 
 import pytest
@@ -102,7 +103,7 @@ def test_score_table_marks_failures(capsys, make_row):
     failed = make_row(method="[b]lda", status="failed", seconds={}) | {"scores": {}}
     print_scores([score_table([make_row(), make_row(seed=1), failed])])
     lines = capsys.readouterr().out.splitlines()
-    assert "blobs, 5 labels per class, 2 seeds" in lines[0]
+    assert re.search(r"blobs, 5 labels per class, 2 seeds, \d+ test samples", lines[0])
     assert [word for line in lines if "input" in line for word in line.split()][2:4] == [
         "60.0", "±0.0",
     ]  # fmt: skip

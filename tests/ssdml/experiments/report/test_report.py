@@ -312,6 +312,15 @@ def test_calibration_and_confusions_are_shown(blobs, tmp_path):
     )
 
 
+def test_one_embedding_among_classifiers_has_no_rank(tmp_path, make_row):
+    for seed in range(2):
+        append_row(tmp_path / RESULTS, make_row(method="ssdml", seed=seed))
+        row = make_row(method="logistic", seed=seed) | {"scores": {"accuracy": 90.0}}
+        append_row(tmp_path / RESULTS, row)
+    text = words(read(write_report(tmp_path, read_sections(tmp_path))))
+    assert "is the only method that embeds samples. logistic has the highest" in text
+
+
 def test_a_classifier_has_no_map_and_no_embedding_scores(two_seeds, make_row):
     """It has the highest accuracy; the map, and the lead, are those of the best embedding."""
     for seed in range(2):
@@ -320,8 +329,9 @@ def test_a_classifier_has_no_map_and_no_embedding_scores(two_seeds, make_row):
     (section,) = read_sections(two_seeds)
     text = words(read(write_report(two_seeds, [section])))
     assert re.search(
-        r"Of ssdml , with the difference from the input\. It has the best mean rank by accuracy "
-        r"of 2 methods that embed samples, over 2 seeds\. logistic has the highest accuracy, 90\.0",
+        r"Scores of ssdml , with the difference from the input\. It has the best mean rank by "
+        r"accuracy of 2 methods that embed samples, over 2 seeds\. logistic has the highest "
+        r"accuracy, 90\.0",
         text,
     )
     assert re.search(r"logistic 1\.0 – – ▴ 90\.0 ±0\.0", text)
