@@ -50,9 +50,7 @@ class Summary:
         if reasons:
             parts = (f"{listed(names)} ({reason})" for reason, names in reasons.items())
             lines.append(f"left out: {', '.join(parts)}")
-        return "\n  ".join(
-            [self.title, *lines, *(f"note: {doubt}" for doubt in self.doubts)]
-        )
+        return "\n  ".join([self.title, *lines, *(f"note: {doubt}" for doubt in self.doubts)])
 
     def warn(self, stacklevel: int) -> None:
         """Issue a warning for each doubt."""
