@@ -72,7 +72,7 @@ def label(
     from ssdml.cli.terminal import log_lines
     from ssdml.datasets.loading import assembled
     from ssdml.datasets.reading.summary import counted
-    from ssdml.datasets.writing import check_suffix, write_rows
+    from ssdml.datasets.writing import check_folder, check_suffix, write_rows
     from ssdml.experiments.labeling.kept import keep_model, kept_model
     from ssdml.experiments.labeling.labels import label_rows, labeled_columns
     from ssdml.experiments.report.labeled import write_page
@@ -80,6 +80,7 @@ def label(
     from ssdml.utils.labels import is_unlabeled
 
     check_suffix(out)
+    check_folder(page)
     start = time.perf_counter()
     choice = samples.chosen(label, text, id_column, features, ignore, texts=text_model is not None)
     raw, y, _ = samples.read_labeled(

@@ -6,7 +6,8 @@ import difflib
 import hashlib
 import os
 import re
-from collections.abc import Callable, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, cast
 
@@ -86,7 +87,7 @@ def load_dataset(
     id: str | None = None,
     features: str | Sequence[str] = (),
     ignore: str | Sequence[str] = (),
-    no_label: str | Sequence[str] = (),
+    no_label: str | float | Sequence[str | float] = (),
     encoding: str | None = None,
 ) -> Dataset:
     """Load a known data set or a user's files. Nothing is downloaded.
@@ -122,7 +123,7 @@ def load_dataset(
     features, ignore : str or sequence of str
         Columns that are the features, or that are left out; a pattern such as ``"f*"`` names all
         that match.
-    no_label : str or sequence of str
+    no_label : str, number, or sequence of these
         Values that mean "no label", besides those of :func:`encode_partial_labels`.
     encoding : str, optional
         Of a table in text; by default UTF-8.
@@ -138,10 +139,12 @@ def load_dataset(
         If the data set is not found; the message says what to put where.
     NotADirectoryError
         If ``data_dir`` is not a folder.
+    TypeError
+        If ``name_or_path`` is not a path, or the name of a column is not text.
     ValueError
-        If a file is damaged, a feature is not a number, or it is not clear which column is the
-        label. Files of a known data set are compared with ``SHA256SUMS`` in the data folder, if
-        there is one.
+        If a file is damaged or of another kind than its name says, a feature is not a number, or it
+        is not clear which column is the label. Files of a known data set are compared with
+        ``SHA256SUMS`` in the data folder, if there is one.
 
     Warns
     -----
@@ -165,7 +168,11 @@ def load_dataset(
     >>> digits.X.shape, digits.item_shape, digits.class_names[:3]
     ((1797, 64), (8, 8), ('0', '1', '2'))
     """
-    choice = Choice(label, text, id, names_of(features), names_of(ignore), text_model is not None)
+    features, ignore = names_of(features), names_of(ignore)
+    named = {"label": (label,), "text": (text,), "id": (id,)}
+    for role, columns in {**named, "features": features, "ignore": ignore}.items():
+        _check_columns(columns, role)
+    choice = Choice(label, text, id, features, ignore, text_model is not None)
     dataset = read_dataset(
         name_or_path,
         choice,
@@ -179,7 +186,7 @@ def load_dataset(
     return dataset
 
 
-def names_of(names: str | Sequence[str]) -> tuple[str, ...]:
+def names_of(names: Any) -> tuple[Any, ...]:
     """Return one or several names as a tuple.
 
     Examples
@@ -187,7 +194,30 @@ def names_of(names: str | Sequence[str]) -> tuple[str, ...]:
     >>> names_of("a"), names_of(["a", "b"])
     (('a',), ('a', 'b'))
     """
-    return (names,) if isinstance(names, str) else tuple(names)
+    is_one = isinstance(names, str) or not isinstance(names, Iterable)
+    return (names,) if is_one else tuple(names)
+
+
+def _check_path(name_or_path: Any) -> None:
+    """Raise TypeError for data in memory, ValueError for an address."""
+    problem = "load_dataset: name_or_path must be a path or the name of a data set; got"
+    if not isinstance(name_or_path, str | os.PathLike):
+        raise TypeError(
+            f"{problem} {type(name_or_path).__name__}. Pass data in memory to an estimator: "
+            "SSDML().fit(X, y)."
+        )
+    if re.match(r"[a-z][a-z0-9+.-]+://", str(name_or_path), re.IGNORECASE):
+        raise ValueError(f"{problem} {str(name_or_path)!r}. Download the file first.")
+
+
+def _check_columns(names: Iterable[Any], role: str) -> None:
+    """Raise TypeError unless all are texts or None."""
+    for name in names:
+        if name is not None and not isinstance(name, str):
+            raise TypeError(
+                f"load_dataset: {role} must be names of columns, which are text; got {name!r}. "
+                f"Pass {str(name)!r}; the columns of a table without a header are '1', '2', ..."
+            )
 
 
 def read_dataset(
@@ -236,6 +266,7 @@ def read_items(
         if chosen:
             _refuse_for_known(chosen[0], name)
         return _known(name, data_dir)
+    _check_path(name_or_path)
     path = Path(name_or_path).expanduser()
     if not path.exists():
         message = (
@@ -497,7 +528,8 @@ def _doubts_of_labels(names: Sequence[str], without: Sequence[Any]) -> list[str]
     alike: dict[Any, list[str]] = {}
     for name in names:
         is_number = re.fullmatch(r"[+-]?\d+(\.\d*)?", name)
-        key = float(name) if is_number else " ".join(name.casefold().split())
+        alike_name = unicodedata.normalize("NFKC", name).casefold()
+        key = float(name) if is_number else " ".join(alike_name.split())
         alike.setdefault(key, []).append(name)
     pairs = [" and ".join(map(repr, group)) for group in alike.values() if len(group) > 1]
     if pairs:

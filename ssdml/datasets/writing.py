@@ -83,7 +83,7 @@ def write_embedding(path: Path, embedding: Array, ids: Array | None = None) -> N
 
 
 def check_suffix(path: Path, known: Any = ()) -> None:
-    """Raise ValueError unless a file can be written as its suffix says.
+    """Raise ValueError unless a file can be written as its suffix says; check its folder, too.
 
     Examples
     --------
@@ -92,6 +92,20 @@ def check_suffix(path: Path, known: Any = ()) -> None:
     known = tuple(known or WRITERS)
     if path.suffix.lower() not in known:
         raise ValueError(f"{path}: must end in {', '.join(known)}; got {path.suffix!r}.")
+    check_folder(path)
+
+
+def check_folder(path: Path) -> None:
+    """Raise FileNotFoundError unless the folder of a file exists.
+
+    Examples
+    --------
+    >>> check_folder(Path("a.csv"))
+    """
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"{path}: must be in a folder; {path.parent} is none. Make it first, or name another."
+        )
 
 
 def as_csv(columns: Mapping[str, Any]) -> str:

@@ -20,6 +20,27 @@ VARIABLE = "SSDML_MAX_GB"
 MOST_GB = 1.0  # that a file may take in memory
 MOST_RATIO = 50  # or this many times its size on disk, if that is more
 
+ZIPPED = (".xlsx", ".xlsm", ".npz", ".zip")
+SIGNATURES: tuple[tuple[bytes, str, tuple[str, ...], str], ...] = (
+    # How files begin; what they are; suffixes; the way out if the name has another.
+    (b"PK\x03\x04", "a zip file, as Excel and NumPy write", ZIPPED, ""),
+    (b"\x1f\x8b", "compressed by gzip", (".gz",), ""),
+    (b"\xfd7zXZ\x00", "compressed by xz", (".xz",), ""),
+    (b"\x28\xb5\x2f\xfd", "compressed by zstd", (".zst",), ""),
+    (b"PAR1\x15", "a Parquet file", (".parquet", ".pq"), ""),
+    (b"ARROW1\x00\x00", "an Arrow file", (".arrow", ".feather", ".ipc"), ""),
+    (b"\x93NUMPY", "an array of NumPy", (".npy",), ""),
+    (b"\xd0\xcf\x11\xe0", "an Excel file of before 2007", (), "Save it as .xlsx or .csv."),
+    (b"\x89HDF\r\n", "an HDF5 file", (), "Save its arrays with numpy.savez."),
+    (b"SQLite format 3\x00", "a database of SQLite", (), "Export the table as .csv."),
+    (b"%PDF-", "a PDF file", (), "Save the table as .csv."),
+    (b"version https://git-lfs.", "a pointer of Git LFS", (), "Fetch the data: git lfs pull."),
+    (b"<!doctype html", "a web page", (), "Download the file itself, not the page about it."),
+    (b"<html", "a web page", (), "Download the file itself, not the page about it."),
+)
+TEXT = bytes([9, 10, 13, *range(32, 127)])  # as tables in ASCII have them
+NEVER_TEXT = (*ZIPPED, ".npy", ".parquet", ".pq", ".feather")
+
 KINDS = {
     stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket",
@@ -57,6 +78,35 @@ def open_regular(path: Path) -> BinaryIO:
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def check_signature(path: Path) -> None:
+    r"""Raise ValueError if a file begins like one of another kind than its name says.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "t.csv"
+    ...     _ = path.write_bytes(b"\x1f\x8b...")
+    ...     try:
+    ...         check_signature(path)
+    ...     except ValueError as error:
+    ...         print(str(error).removeprefix(folder))
+    /t.csv: must be what its name says; it is compressed by gzip. Let its name end in .gz.
+    """
+    with open_regular(path) as file:
+        start = file.read(512)
+    suffix = path.suffix.lower()
+    for signature, what, suffixes, way_out in SIGNATURES:
+        if start.lstrip().lower().startswith(signature.lower()) and suffix not in suffixes:
+            way_out = way_out or f"Let its name end in {' or '.join(suffixes)}."
+            raise ValueError(f"{path}: must be what its name says; it is {what}. {way_out}")
+    if suffix in NEVER_TEXT and b"\n" in start and not start.translate(None, TEXT):
+        raise ValueError(
+            f"{path}: must be what its name says; it is text. Let its name end in .csv or, for "
+            "lines of JSON, .jsonl."
+        )
 
 
 def read_regular(path: Path) -> bytes:

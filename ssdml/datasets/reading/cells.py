@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 POINT = r"^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$|^[+-]?inf(inity)?$"
 COMMA = r"^[+-]?(\d{1,3}(\.\d{3})+|\d+)?(,\d*)?(e[+-]?\d+)?$"  # dots between thousands
 THOUSANDS = r"^[+-]?[1-9]\d{0,2}(,\d{3})+$"
+# Numbers with signs of percent, money, thousands, or of other programs.
+SIGNS = r"(\d{1,3}([ \x{a0}\x{2009}\x{202f}'_]\d{3})+|\d{1,3}(,\d{3})+|\d+)?([.,]\d+)?"
+SIGNS = rf"^[-+\x{{2212}}]?[$€£¥₹]?\s*[-+\x{{2212}}]?{SIGNS}\s*[%‰$€£¥₹]?$"
+SIGNS += r"|^0[xX][0-9a-fA-F]{1,8}$|^[-+]?(\d+\.?\d*|\.\d+)[dD][-+]?\d+$"
 CODE = r"^0\d{3,}$"  # but hours and months may be 07
 BRACKETS = re.compile(r"\s*\[.*\]\s*", re.DOTALL)
 LARGEST = 2**53  # beyond it, floats are no longer exact integers
@@ -150,6 +154,14 @@ class Cells:
         cells = (cell.strip() for cell in self._columns[name].to_pylist() if cell is not None)
         first = next(filter(None, cells), None)
         return None if first is None else repr(first if len(first) < 25 else f"{first[:20]}...")
+
+    def has_signs(self, name: str) -> bool:
+        """Whether most cells of a column of text are numbers with signs, such as 5%, $5, 5 000."""
+        if not is_text(self._columns[name]):
+            return False
+        known = ~self.numbers(name).missing
+        with_signs = _match(self._columns[name], SIGNS) & _match(self._columns[name], r"\d")
+        return bool(2 * (with_signs & known).sum() > known.sum())
 
     def texts(self, name: str) -> list[str | None]:
         """Return the cells of a column as texts, without the spaces around them."""

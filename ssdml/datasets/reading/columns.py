@@ -105,7 +105,7 @@ def choose_columns(cells: Cells, choice: Choice) -> Roles:
       the only one with such a word in its name; else, with a doubt, the only column of short texts
       that occur again, or the last of several; else the only column of integers that occur again.
     - Ids: a column called id, ..._id and the like, without two equal cells; else the index that
-      pandas wrote; else a column of short texts that are all distinct.
+      pandas wrote; else a column of short texts that are all distinct, but not numbers with signs.
     - Samples: the column of vectors; else images whose files a column names, or that a column
       holds; else the texts of a column called text, sentence and the like, if it has several words
       in each row and at most three columns of numbers are beside it; else the columns of numbers
@@ -308,7 +308,9 @@ class _Chooser:
             del roles.left_out[index]
         elif roles.id is None:
             texts = [
-                n for n in self.free("text") if self._is_distinct(n) and not self._has_words(n)
+                n
+                for n in self.free("text")
+                if self._is_distinct(n) and not self._has_words(n) and not self.cells.has_signs(n)
             ]
             roles.id = next(iter(texts), None)
         for name in named:

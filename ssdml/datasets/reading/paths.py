@@ -22,7 +22,7 @@ from ssdml.datasets.reading.tables import (
     read_zipped_table,
     table_suffix,
 )
-from ssdml.utils.files import check_inside, parse_json, read_regular
+from ssdml.utils.files import check_inside, check_signature, parse_json, read_regular
 
 WAYS_OUT = {
     **dict.fromkeys((".pkl", ".pickle", ".pt", ".pth", ".joblib"), "Pickles can run code"),
@@ -58,6 +58,8 @@ def read_path(path: Path, choice: Choice | None = None, *, encoding: str | None 
     if path.is_dir():
         return _read_folder(path, choice, encoding)
     suffix = path.suffix.lower()
+    if suffix in (".npz", ".npy", ".zip"):
+        check_signature(path)
     if suffix == ".npz":
         return read_npz(path, choice)
     if suffix == ".npy":

@@ -19,6 +19,7 @@ from ssdml.utils.files import (
     MemoryLimitError,
     check_memory,
     check_regular,
+    check_signature,
     open_regular,
     parse_json,
 )
@@ -58,10 +59,12 @@ def read_table(path: Path, *, encoding: str | None = None) -> Table:
     Raises
     ------
     ValueError
-        If the file is damaged, or holds no rows or no columns.
+        If the file is damaged or of another kind than its name says, or holds no rows or no
+        columns.
     ImportError
         If a package that reads the format is missing.
     """
+    check_signature(path)
     suffix = table_suffix(path)
     if suffix in EXCEL:
         table = read_excel(path)

@@ -398,6 +398,15 @@ def test_replacing_files_needs_force(run, arrays, tmp_path):
     assert np.load(tmp_path / "Z.npy").shape[0] == 120
 
 
+@pytest.mark.parametrize("command", ["predict", "transform", "label", "next"])
+def test_missing_folder_of_an_output_is_named_first(run, table, tmp_path, command):
+    out = tmp_path / "none" / "t.csv"
+    inputs = [table] if command == "label" else [tmp_path / "no_model", table]
+    told = run(command, *inputs, "--out", out)
+    assert told.exit_code == 1
+    assert f"{out}: must be in a folder; {out.parent} is none. Make it first" in told.stderr
+
+
 def test_missing_model_is_named_in_one_line(run, arrays, tmp_path):
     result = run("transform", tmp_path / "nowhere", arrays[0], "--out", tmp_path / "Z.npy")
     assert result.exit_code == 1

@@ -242,6 +242,28 @@ def test_unknown_file_type_raises(tmp_path):
             load_dataset(path)
 
 
+@pytest.mark.parametrize(
+    ("given", "options", "message"),
+    [
+        (np.eye(2), {}, r"name_or_path must be a path .*; got ndarray\. .* SSDML\(\)\.fit"),
+        ("https://host/t.csv", {}, r"got 'https://host/t\.csv'\. Download"),
+        ("t.csv", {"label": 2}, r"label must be names of columns, .*; got 2\. Pass '2'"),
+        ("t.csv", {"features": [0, 1]}, r"features must be names of columns, .*; got 0\."),
+        ("t.csv", {"ignore": 1}, r"ignore must be names of columns, .*; got 1\."),
+    ],
+)
+def test_arguments_of_another_type_are_named(tmp_path, monkeypatch, given, options, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("1,2,a\n3,5,b\n")
+    with pytest.raises((TypeError, ValueError), match=message):
+        load_dataset(given, **options)
+
+
+def test_a_mark_may_be_a_number(tmp_path):
+    (tmp_path / "t.csv").write_text("p,label\n0.1,1\n0.5,2\n0.2,-9\n0.3,1\n")
+    assert load_dataset(tmp_path / "t.csv", no_label=-9).y.tolist() == [0, 1, -1, 0]
+
+
 def test_columns_are_chosen_in_own_files_only(tmp_path):
     for chosen in ({"label": "a"}, {"text_model": "words"}, {"ignore": ["a"]}):
         with pytest.raises(ValueError, match=rf"{next(iter(chosen))} is for files of your own"):

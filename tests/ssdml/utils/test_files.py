@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import re
@@ -12,14 +13,17 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from ssdml.datasets import load_dataset
 from ssdml.utils.files import (
     VARIABLE,
     check_inside,
     check_memory,
     check_npy,
     check_regular,
+    check_signature,
     open_regular,
     parse_json,
     read_npz,
@@ -32,6 +36,53 @@ def test_regular_files_and_links_to_them_are_read(tmp_path):
     (tmp_path / "link").symlink_to("a")
     assert read_regular(tmp_path / "a") == read_regular(tmp_path / "link") == b"content"
     assert check_regular(tmp_path / "a") == 7
+
+
+def excel(path):
+    pd.DataFrame({"p": [1.5]}).to_excel(path.with_suffix(".xlsx"))
+    path.with_suffix(".xlsx").rename(path)
+
+
+def write(save, path):
+    with path.open("wb") as file:
+        save(file, np.eye(2))
+
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+DISGUISED = {
+    ("t.csv", r"a zip file.* \.xlsx or"): excel,
+    ("t.json", r"compressed by gzip\. Let its name end in \.gz"): (
+        lambda path: path.write_bytes(gzip.compress(b"[]"))
+    ),
+    ("t.tsv", r"a Parquet file\. .* \.parquet"): lambda path: pd.DataFrame({"p": [1]}).to_parquet(
+        path
+    ),
+    ("t.txt", r"an Arrow file"): lambda path: pd.DataFrame({"p": [1]}).to_feather(path),
+    ("t.npz", r"an array of NumPy\. .* \.npy"): lambda path: write(np.save, path),
+    ("t.npy", r"a zip file"): lambda path: write(np.savez, path),
+    ("t.parquet", r"a pointer of Git LFS\. .*git lfs pull"): lambda path: path.write_text(POINTER),
+    ("X.npy", r"a pointer of Git LFS"): lambda path: path.write_text(POINTER),
+    ("u.csv", r"a web page\. Download"): lambda path: path.write_text("\n<!DOCTYPE html>\n<html>"),
+    ("t.zip", r"text\. Let its name end in \.csv"): lambda path: path.write_text("p,label\n1,a\n"),
+    ("t.xlsx", r"text\. Let its name end in \.csv"): lambda path: path.write_text("p,label\n1,a\n"),
+}
+
+
+@pytest.mark.parametrize(("name", "problem"), DISGUISED)
+def test_files_of_another_kind_than_their_name_are_told(tmp_path, name, problem):
+    path = tmp_path / name
+    DISGUISED[name, problem](path)
+    if name == "X.npy":
+        np.save(tmp_path / "y.npy", np.zeros(2))
+    with pytest.raises(ValueError, match=rf"{name}: must be what its name says; it is {problem}"):
+        load_dataset(path)
+
+
+@pytest.mark.parametrize("content", ["PAR1,label\n1,a\n", "Pk,label\n1,a\n", ""])
+def test_texts_that_begin_like_other_files_pass(tmp_path, content):
+    path = tmp_path / "t.csv"
+    path.write_text(content)
+    check_signature(path)
 
 
 def make_pipe(path):

@@ -66,6 +66,29 @@ def test_index_gives_the_ids(read, frame):
     assert list(map(int, read(shuffled).ids)) == shuffled.index.tolist()
 
 
+@pytest.mark.parametrize(
+    "form",
+    ["{}%", "${}.50", "1 {:03d}", "1'{:03d}", "\u2212{}.5", "0x{:x}", "{}.0D+00", "{} \u20ac"],
+)
+def test_numbers_with_signs_are_no_ids(tmp_path, frame, form):
+    frame.assign(sold=[form.format(i) for i in range(N)]).to_csv(tmp_path / "t.csv", index=False)
+    data = read_dataset(tmp_path / "t.csv", Choice())
+    assert data.ids is None
+    [doubt] = data.summary.doubts
+    assert doubt.startswith("column 'sold' is not a feature, as it holds text such as")
+    with pytest.raises(ValueError, match=r"line 2, column 'sold': .* must be a number\."):
+        read_dataset(tmp_path / "t.csv", Choice(features=("sold",)))
+
+
+@pytest.mark.parametrize("form", ["r{}", "10.0.0.{}", "2020-01-{:02d}", "0x0123456789abcdef{:02x}"])
+def test_distinct_texts_are_ids(tmp_path, frame, form):
+    ids = [form.format(i) for i in range(N)]
+    frame.assign(item=ids).to_csv(tmp_path / "t.csv", index=False)
+    data = read_dataset(tmp_path / "t.csv", Choice())
+    assert list(data.ids) == ids
+    assert not data.summary.doubts
+
+
 def test_index_may_be_the_label_or_the_text(tmp_path, frame):
     path = tmp_path / "t.parquet"
     frame.set_index("label").to_parquet(path)
@@ -341,7 +364,10 @@ def test_marks_that_may_be_classes_are_told(read, frame, mark):
     assert not read(frame.assign(label=frame["label"].replace("", mark))).summary.doubts
 
 
-@pytest.mark.parametrize("labels", [("yes", "Yes"), ("7", "007"), ("1", "1.0"), ("a b", "a  b")])
+WRITTEN = [("yes", "Yes"), ("7", "007"), ("1", "1.0"), ("a b", "a  b"), ("\u00e9", "e\u0301")]
+
+
+@pytest.mark.parametrize("labels", WRITTEN)
 def test_classes_that_differ_in_writing_only_are_told(read, frame, labels):
     data = read(frame.assign(label=np.array([*labels, "z", None], dtype=object)[np.arange(N) % 4]))
     assert sorted(data.class_names) == sorted([*labels, "z"])
