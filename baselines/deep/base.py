@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from ssdml.deep.base import DeepEstimator
 
 
@@ -51,7 +53,7 @@ class DeepMethod(DeepEstimator):
     weight_decay: float = 5e-4
     mixed_precision: bool | str = False
     checkpoint_dir: Any = None
-    device: str = "auto"
+    device: str | torch.device = "auto"
     n_jobs: int | None = None
     random_state: Any = None
     verbose: int = 0

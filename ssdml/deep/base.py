@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ssdml.deep.held_out import HeldOut, held_out_rows
 from ssdml.deep.input_graph import InputGraph, InputProjection, flat_samples
@@ -53,7 +53,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
     epochs_per_partition: int
     batch_size: int
     checkpoint_dir: Any
-    device: str
+    device: str | torch.device
     random_state: Any
     verbose: int
 
@@ -73,7 +73,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         "weight_decay": [Interval(Real, 0, None, closed="left")],
         "mixed_precision": ["boolean", StrOptions({"auto"})],
         "checkpoint_dir": [str, Path, None],
-        "device": [str],
+        "device": [str, torch.device],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
@@ -149,7 +149,8 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         """
         self._validate_params()
         who = type(self).__name__
-        with memory_hints(self):
+        self._check_columns(dataset, reset=True)
+        with memory_hints(self), torch.inference_mode(False), torch.enable_grad():
             device = init_process_group(find_device(self.device, who))
             samples = as_samples(dataset, who, device)
             labels = self._labels(y, len(samples))
@@ -158,6 +159,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
             held_out, known = None, labels
             if validation is not None:
                 held_out = HeldOut(*validation_samples(validation, samples.shape, device))
+                self._check_columns(validation[0], reset=False)
                 held_out.check(who, self.validation_fraction)
             elif self.validation_fraction:
                 rows = held_out_rows(labels, self.validation_fraction, folder.seed, who)
@@ -331,6 +333,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         if not isinstance(params["random_state"], Integral | None):
             params["random_state"] = None
         params["checkpoint_dir"] = None  # a path on this machine
+        params["device"] = str(params["device"])
         labels, class_names = self._saved_labels()
         arrays = {name: getattr(self, name) for name in SAVED} | labels
         state = self.network_.state_dict()
@@ -341,6 +344,8 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         more = {f"input_{name}": getattr(projection, name, None) for name in PROJECTION}
         more |= {"item_shape": list(self.item_shape_), "input_weight": self.input_weight_}
         more["class_names"] = class_names
+        names = getattr(self, "feature_names_in_", None)
+        more["feature_names_in"] = None if names is None else list(names)
         save_state(folder, type(self).__name__, params, arrays, **more)
 
     @classmethod
@@ -379,6 +384,8 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
             setattr(model, name, arrays[name])
         model._restore_labels(arrays, config.get("class_names"))
         model.item_shape_ = tuple(config["item_shape"])
+        if (names := config.get("feature_names_in")) is not None:
+            model.feature_names_in_ = np.array(names, dtype=object)
         model.input_weight_, model.input_projection_ = config["input_weight"], None
         if config["input_mean"] is not None:
             numbers = {name: config[f"input_{name}"] for name in PROJECTION}
@@ -397,9 +404,15 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
             return n_components
         return n_components + self.input_projection_.axes.shape[1]
 
+    def _check_columns(self, dataset: Any, *, reset: bool) -> None:
+        """Keep the names of a table's columns, or compare them with those of the fit."""
+        # Samples may have more axes, or be a torch Dataset: names alone are checked.
+        validate_data(self, dataset, reset=reset, skip_check_array=True, ensure_2d=False)
+
     def _samples(self, dataset: Any, method: str) -> Samples:
-        """Read new samples, which must have the shape and the scale of the fitted ones."""
+        """Read new samples: shape, scale and names of columns must be those of the fit."""
         who = f"{type(self).__name__}.{method}"
+        self._check_columns(dataset, reset=False)
         samples = as_samples(dataset, who, str(self.network_.proxies.device))
         if samples.shape != self.item_shape_:
             raise ValueError(

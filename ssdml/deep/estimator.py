@@ -8,6 +8,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ssdml.deep.alternation import AlternationTrainer
@@ -101,7 +102,7 @@ class DeepSSDML(DeepEstimator):
         Folder for a checkpoint and a line of ``history.jsonl`` per partition, and for TensorBoard
         scalars if it is installed. A fit with the same parameters and data resumes from the last
         checkpoint; other fits are refused, so use None in a parameter search.
-    device : str
+    device : str or torch.device
         Where the network trains and its neighbors are searched; "auto": a GPU if torch finds one.
     n_jobs : int or None
         Threads of the neighbor search and of the propagation.
@@ -182,7 +183,7 @@ class DeepSSDML(DeepEstimator):
     weight_decay: float = 1e-2
     mixed_precision: bool | str = "auto"
     checkpoint_dir: Any = None
-    device: str = "auto"
+    device: str | torch.device = "auto"
     n_jobs: int | None = None
     random_state: Any = None
     verbose: int = 0

@@ -156,9 +156,10 @@ def as_samples(dataset: Any, who: str, device: str = "cpu") -> Samples:
         if not len(dataset):
             raise ValueError(f"{who}: dataset must have at least one sample; got none.")
         return LoadedSamples(dataset, device)
+    inside = "its dataset" if hasattr(dataset, "dataset") else "numpy.stack of its samples"
     raise TypeError(
         f"{who}: dataset must be an array, a tensor or a torch Dataset with a length; got "
-        f"{type(dataset).__name__}."
+        f"{type(dataset).__name__}. Pass {inside}."
     )
 
 

@@ -23,6 +23,7 @@ from ssdml.utils.persistence import Refusal
 from ssdml.utils.torch_tools import evaluating, is_out_of_memory
 from ssdml.utils.validation import has_channels_last
 
+HALVES = (torch.float16, torch.bfloat16)
 TRIED = 16  # samples that the backbone is tested on
 
 
@@ -196,10 +197,14 @@ def _n_features(backbone: nn.Module, samples: Samples) -> int:
     """Count the backbone's features; raise if they are unusable."""
     batch = samples.batch(spaced(np.arange(len(samples)), TRIED))
     features = _tried(backbone, batch)
-    if not isinstance(features, torch.Tensor) or features.ndim != 2:
-        shape = tuple(features.shape) if isinstance(features, torch.Tensor) else type(features)
+    if not isinstance(features, torch.Tensor):
         raise ValueError(
-            f"backbone must return features of shape (n, d); got {shape}. Append "
+            "backbone must return features of shape (n, d), one tensor; got "
+            f"{type(features).__name__}. Wrap it in a Module that returns one of its parts."
+        )
+    if features.ndim != 2:
+        raise ValueError(
+            f"backbone must return features of shape (n, d); got {tuple(features.shape)}. Append "
             "torch.nn.Flatten() or a pooling layer."
         )
     if len(features) != len(batch) or not features.is_floating_point():
@@ -229,8 +234,10 @@ def _tried(backbone: nn.Module, batch: torch.Tensor) -> Any:
     except Exception as error:
         if is_out_of_memory(error):
             raise
+        way_out = "Arrays with three axes are read as gray images: pass other data as a Dataset."
+        if any(part.dtype in (torch.float64, *HALVES) for part in backbone.parameters()):
+            way_out = "Pass backbone.float(): samples are float32."
         raise ValueError(
             f"backbone must take batches of samples, one tensor of shape {tuple(batch.shape)} and "
-            f"{batch.dtype}; got {type(error).__name__}: {error}. Arrays with three axes are read "
-            "as gray images: pass other data as a torch Dataset."
+            f"{batch.dtype}; got {type(error).__name__}: {error}. {way_out}"
         ) from error

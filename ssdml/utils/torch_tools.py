@@ -77,7 +77,7 @@ def take_rows(rows: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
     return functional.embedding(indices, rows)
 
 
-def find_device(name: str, who: str, dtype: torch.dtype | None = None) -> str:
+def find_device(device: str | torch.device, who: str, dtype: torch.dtype | None = None) -> str:
     """Return the name of a device that exists and holds ``dtype``; "auto": CUDA if available.
 
     Examples
@@ -85,6 +85,7 @@ def find_device(name: str, who: str, dtype: torch.dtype | None = None) -> str:
     >>> find_device("cpu", "SSDML")
     'cpu'
     """
+    name = str(device)
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     way_out = "Pass 'auto' or 'cpu'."

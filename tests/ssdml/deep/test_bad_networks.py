@@ -215,6 +215,9 @@ class TestBadInput:
                 r"one row .* per sample; got \(15, 64\) of torch.float32",
             ),
             (Wrong(lambda rows: rows.int()), r"floating-point .* got \(16, 64\) of torch.int32"),
+            (Wrong(lambda rows: (rows,)), r"one tensor; got tuple\. Wrap it in a Module"),
+            (Wrong(lambda rows: {"features": rows}), r"one tensor; got dict\. Wrap it"),
+            (small_network().double(), r"torch\.float32; got .* Pass backbone\.float\(\)"),
             (Wrong(lambda rows: rows / 0), "must return finite features"),
             (
                 Wrong(lambda rows: 0 * rows),
@@ -223,7 +226,18 @@ class TestBadInput:
             ("mnist", r"backbone='mnist' needs images of 28 x 28 pixels; got .*\(1, 8, 8\)"),
             ("mnits", r"backbone must be one of 'mnist', 'cifar'.*Did you mean 'mnist'\?"),
         ],
-        ids=["4-D", "another length", "integers", "NaN", "zeros", "size", "name"],
+        ids=[
+            "4-D",
+            "another length",
+            "integers",
+            "tuple",
+            "dict",
+            "float64",
+            "NaN",
+            "zeros",
+            "size",
+            "name",
+        ],
     )
     def test_rejects_unusable_features(self, digits, backbone, message):
         X, _, labels = digits

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
+from torch import nn
 
 from ssdml import DeepSSDML
 from ssdml.deep import alternation, trainer
@@ -316,3 +319,49 @@ class TestTheFirstPartition:
         model = small_model(epochs=3).fit(X, labels)
         assert len(model.history_) == 2
         assert len(steps) == 18 + 9
+
+
+@pytest.fixture(scope="module")
+def table(digits):
+    """Digits whose pixels are named columns."""
+    return pd.DataFrame(digits[0].reshape(len(digits[0]), -1)).add_prefix("pixel")
+
+
+def flat_model(**options):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = nn.Sequential(nn.Linear(64, 32), nn.ReLU())
+    return small_model(backbone=network, epochs=2, partition_size=100, **options)
+
+
+def test_columns_are_those_of_the_fit(table, digits, tmp_path):
+    labels = digits[2]
+    model = flat_model().fit(table, labels)
+    np.testing.assert_array_equal(model.feature_names_in_, table.columns)
+    model.save(tmp_path / "model")
+    loaded = type(model).load(tmp_path / "model", backbone=model.backbone)
+    for fitted in (model, loaded, pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(fitted.predict(table), model.predict(table))
+        for method in (fitted.predict, fitted.transform, fitted.predict_proba):
+            with pytest.raises(ValueError, match="feature names should match"):
+                method(table[table.columns[::-1]])
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        model.predict(table.to_numpy())
+    with pytest.raises(ValueError, match="feature names should match"):
+        flat_model().fit(table, labels, validation=(table[table.columns[::-1]], labels))
+    assert not hasattr(model.fit(table.to_numpy(), labels), "feature_names_in_")
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_fit_trains_where_gradients_are_off(table, digits, mode):
+    expected = flat_model().fit(table, digits[2]).transform(table)
+    with mode():
+        found = flat_model().fit(table, digits[2])
+        assert not torch.is_grad_enabled()
+    np.testing.assert_array_equal(found.transform(table), expected)
+
+
+def test_device_may_be_one_of_torch(table, digits, tmp_path):
+    model = flat_model(device=torch.device("cpu")).fit(table, digits[2])
+    model.save(tmp_path / "model")
+    assert type(model).load(tmp_path / "model", backbone=model.backbone).device == "cpu"

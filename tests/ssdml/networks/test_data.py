@@ -272,6 +272,11 @@ def test_rejects_iterable_datasets(dataset):
         as_samples(dataset, "fit")
 
 
+def test_rejects_a_loader_of_a_dataset():
+    with pytest.raises(TypeError, match=r"got DataLoader\. Pass its dataset\."):
+        as_samples(torch.utils.data.DataLoader(torch.eye(3)), "fit")
+
+
 @pytest.mark.parametrize("shape", [(50, 4), (50, 3, 5, 6), (50, 5, 6)])
 def test_mean_and_scale_equal_numpys(rng, shape):
     data = (3 + 2 * rng.standard_normal(shape)).astype(np.float32)
