@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
+from ssdml.utils.labels import as_column, encode_column
 from ssdml.utils.typing import Array, Indices, Ints
-from ssdml.utils.validation import check_count
+from ssdml.utils.validation import UNLABELED, as_generator, check_count, without_tensor
 
 
 def partitions(
@@ -147,9 +149,9 @@ class Rows:
 
 
 def class_batches(
-    classes: Ints,
+    classes: Any,
     count: int,
-    rng: np.random.Generator,
+    rng: Any,
     *,
     n_classes: int = 10,
     per_class: int = 10,
@@ -159,11 +161,11 @@ def class_batches(
 
     Parameters
     ----------
-    classes : array of shape (n,), int
-        -1 where unlabeled: such rows are not drawn.
+    classes : array-like of shape (n,)
+        Labels as an estimator takes them; unlabeled rows, -1 or None, are not drawn.
     count : int
         Number of batches per epoch.
-    rng : Generator
+    rng : Generator, int, RandomState or None
     n_classes : int
         Classes per batch.
     per_class : int
@@ -179,8 +181,9 @@ def class_batches(
 
     Raises
     ------
-    ValueError
-        If ``n_classes`` or ``per_class`` is below 1, or no row can be drawn.
+    TypeError, ValueError
+        If a number is not whole or below 1, weights are negative, not finite or of another length,
+        or no row can be drawn.
 
     Warns
     -----
@@ -204,8 +207,8 @@ def class_batches(
     >>> len(batches), all(len(set(classes[batch])) == 2 for batch in batches)
     (5, True)
     """
-    groups = _groups("class_batches", classes, weights, n_classes, per_class, least=1)
-    n_classes = min(n_classes, len(groups))
+    groups, weights = _groups("class_batches", classes, weights, count, n_classes, per_class, 1)
+    n_classes, rng = min(n_classes, len(groups)), as_generator(rng)
 
     def draw() -> Indices:
         drawn = rng.permutation(len(groups))[:n_classes]
@@ -215,18 +218,16 @@ def class_batches(
     return Batches(draw, count, n_classes * per_class)
 
 
-def whole_class_batches(
-    classes: Ints, count: int, rng: np.random.Generator, *, size: int = 100
-) -> Batches:
+def whole_class_batches(classes: Any, count: int, rng: Any, *, size: int = 100) -> Batches:
     """Draw batches of all rows of as many classes as fit, for classes of few rows.
 
     Parameters
     ----------
-    classes : array of shape (n,), int
-        -1 where unlabeled: such rows are not drawn.
+    classes : array-like of shape (n,)
+        Labels as an estimator takes them; unlabeled rows, -1 or None, are not drawn.
     count : int
         Number of batches per epoch.
-    rng : Generator
+    rng : Generator, int, RandomState or None
     size : int
         Rows per batch; the last class that does not fit is cut.
 
@@ -237,8 +238,8 @@ def whole_class_batches(
 
     Raises
     ------
-    ValueError
-        If fewer than ``size`` rows have a class.
+    TypeError, ValueError
+        If a number is not whole or below 1, or fewer than ``size`` rows have a class.
 
     Notes
     -----
@@ -256,11 +257,12 @@ def whole_class_batches(
     >>> len(batch), len(set(classes[batch]))
     (4, 2)
     """
-    groups = _groups("whole_class_batches", classes, None, 1, 1, least=1)
-    n_rows = sum(map(len, groups))
-    if not 1 <= size <= n_rows:
+    check_count(size, "size", "whole_class_batches")
+    groups, _ = _groups("whole_class_batches", classes, None, count, 1, 1, 1)
+    n_rows, rng = sum(map(len, groups)), as_generator(rng)
+    if size > n_rows:
         raise ValueError(
-            f"whole_class_batches: size must lie from 1 to {n_rows}, the rows with a class; got "
+            f"whole_class_batches: size must be at most {n_rows}, the rows with a class; got "
             f"{size}. Pass a smaller size."
         )
 
@@ -277,9 +279,9 @@ def whole_class_batches(
 
 
 def aligned_halves(
-    classes: Ints,
+    classes: Any,
     count: int,
-    rng: np.random.Generator,
+    rng: Any,
     *,
     n_classes: int = 13,
     per_class: int = 10,
@@ -289,11 +291,11 @@ def aligned_halves(
 
     Parameters
     ----------
-    classes : array of shape (n,), int
-        -1 where unlabeled: such rows are not drawn.
+    classes : array-like of shape (n,)
+        Labels as an estimator takes them; unlabeled rows, -1 or None, are not drawn.
     count : int
         Number of batches per epoch.
-    rng : Generator
+    rng : Generator, int, RandomState or None
     n_classes : int
         Classes per batch.
     per_class : int
@@ -309,8 +311,9 @@ def aligned_halves(
 
     Raises
     ------
-    ValueError
-        If ``n_classes`` or ``per_class`` is below 1, or no class has two rows.
+    TypeError, ValueError
+        If a number is not whole or below 1, weights are negative, not finite or of another length,
+        or no class has two rows.
 
     Warns
     -----
@@ -334,8 +337,8 @@ def aligned_halves(
     >>> first.tolist() == second.tolist(), len(set(batch))
     (True, 4)
     """
-    groups = _groups("aligned_halves", classes, weights, n_classes, per_class, least=2)
-    n_classes = min(n_classes, len(groups))
+    groups, weights = _groups("aligned_halves", classes, weights, count, n_classes, per_class, 2)
+    n_classes, rng = min(n_classes, len(groups)), as_generator(rng)
 
     def draw() -> Indices:
         drawn = rng.permutation(len(groups))[:n_classes]
@@ -346,15 +349,26 @@ def aligned_halves(
 
 
 def _groups(
-    who: str, classes: Ints, weights: Array | None, n_classes: int, per_class: int, *, least: int
-) -> list[Indices]:
+    who: str, classes: Any, weights: Any, count: int, n_classes: int, per_class: int, least: int
+) -> tuple[list[Indices], Array | None]:
     """Group the rows that can be drawn by class; leave out classes with fewer than ``least``."""
+    check_count(count, "count", who)
     check_count(n_classes, "n_classes", who)
     check_count(per_class, "per_class", who)
-    classes = np.asarray(classes)
-    rows = np.flatnonzero(classes >= 0 if weights is None else (classes >= 0) & (weights > 0))
-    order = rows[np.argsort(classes[rows], kind="stable")]
-    _, starts = np.unique(classes[order], return_index=True)
+    column = as_column(classes, who)
+    if column.ndim != 1:
+        raise ValueError(
+            f"{who}: classes must have one dimension, one label per row; got shape {column.shape}. "
+            "Pass the class of each row; that of indicators is classes.argmax(axis=1)."
+        )
+    codes, _ = encode_column(column, who)
+    can_be_drawn = codes != UNLABELED
+    if weights is not None:
+        weights = _checked_weights(weights, len(codes), who)
+        can_be_drawn &= weights > 0
+    rows = np.flatnonzero(can_be_drawn)
+    order = rows[np.argsort(codes[rows], kind="stable")]
+    _, starts = np.unique(codes[order], return_index=True)
     parts = np.split(order, starts[1:])
     groups = [part for part in parts if len(part) >= least]
     enough = "a row" if least == 1 else "two rows"
@@ -369,7 +383,23 @@ def _groups(
             f"{n_classes}. Draws all classes each time; pass n_classes={len(groups)}.",
             stacklevel=3,
         )
-    return groups
+    return groups, weights
+
+
+def _checked_weights(weights: Any, n: int, who: str) -> Array:
+    """Return weights as an array; raise unless there is one for each of n rows, 0 or more."""
+    found: Array = np.asarray(without_tensor(weights, who, "weights"))
+    if found.shape != (n,):
+        raise ValueError(
+            f"{who}: weights must have shape ({n},), one per row; got shape {found.shape}."
+        )
+    if not ((found >= 0) & (found < np.inf)).all():
+        wrong = found[~((found >= 0) & (found < np.inf))][0]
+        raise ValueError(
+            f"{who}: weights must be finite and at least 0; got {wrong}. Pass 0 for rows that are "
+            "not to be drawn."
+        )
+    return found
 
 
 def _shuffled(rows: Indices, weights: Array | None, rng: np.random.Generator) -> Indices:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy.stats import chisquare
@@ -314,7 +315,7 @@ TOO_FEW_ROWS = {"class_batches": 20, "aligned_halves": 40}
         (lambda *a: aligned_halves(*a, n_classes=0), "aligned_halves: n_classes must be at least"),
         (aligned_halves, "classes must hold a class with two rows; got 2 rows with a class"),
         (lambda *a: class_batches(*a, n_classes=0), "class_batches: n_classes must be at least 1"),
-        (lambda *a: whole_class_batches(*a, size=3), "size must lie from 1 to 2, .*; got 3"),
+        (lambda *a: whole_class_batches(*a, size=3), "size must be at most 2, .*; got 3"),
     ],
 )
 def test_impossible_batches_raise(draw, message, rng):
@@ -325,3 +326,56 @@ def test_impossible_batches_raise(draw, message, rng):
 def test_batches_of_no_class_raise(rng):
     with pytest.raises(ValueError, match="class_batches: classes must hold a class with a row"):
         class_batches(np.array([-1, -1]), 1, rng)
+
+
+NUMBERS = np.array([2, 0, 2, 1, 0, 1, 2, -1] * 3)
+NAMES = np.array(["a", "b", "c", None], dtype=object)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize(
+    "classes",
+    [
+        NAMES[NUMBERS],
+        NUMBERS.tolist(),
+        torch.tensor(NUMBERS),
+        np.where(NUMBERS < 0, np.nan, NUMBERS),
+        pd.Series(NUMBERS, index=np.arange(24)[::-1]),
+        pd.Series(NAMES[NUMBERS], dtype="category"),
+    ],
+    ids=["names", "list", "tensor", "NaN", "series", "categories"],
+)
+def test_batches_take_labels_of_any_kind(name, classes):
+    expected = [*MAKERS[name](NUMBERS, np.random.default_rng(0))]
+    np.testing.assert_array_equal([*MAKERS[name](classes, 0)], expected)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_batches_name_wrong_labels_and_numbers(name):
+    who = {"classes": class_batches, "whole classes": whole_class_batches}.get(name, aligned_halves)
+    whose = rf"^{who.__name__}: "
+    with pytest.raises(ValueError, match=whose + r"classes must have one dimension, .*\(24, 1\)"):
+        MAKERS[name](NUMBERS[:, None], 0)
+    with pytest.raises(ValueError, match=whose + "count must be at least 1; got 0"):
+        who(NUMBERS, 0, 0)
+    with pytest.raises(TypeError, match=whose + "count must be a whole number; got 2.5"):
+        who(NUMBERS, 2.5, 0)
+
+
+@pytest.mark.parametrize("draw", [class_batches, aligned_halves])
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.ones(3), r"weights must have shape \(24,\), one per row; got shape \(3,\)"),
+        (np.full(24, np.nan), "weights must be finite and at least 0; got nan"),
+        (-np.ones(24), r"weights must be finite and at least 0; got -1\.0\. Pass 0"),
+    ],
+)
+def test_batches_name_wrong_weights(draw, weights, message):
+    with pytest.raises(ValueError, match=f"^{draw.__name__}: {message}"):
+        draw(NUMBERS, 1, 0, weights=weights)
+
+
+def test_size_of_a_batch_is_a_whole_number():
+    with pytest.raises(TypeError, match=r"size must be a whole number; got 6\.0"):
+        whole_class_batches(NUMBERS, 1, 0, size=6.0)
