@@ -23,6 +23,7 @@ from ssdml.losses.batch import (
     check_home,
     tuple_groups,
 )
+from ssdml.utils.torch_tools import check_float_matrix
 from ssdml.utils.validation import UNLABELED
 
 try:
@@ -319,6 +320,7 @@ class LossSum(Loss):
         weights: Any = None,
     ) -> torch.Tensor:
         """Compute the weighted sum of the losses of a batch."""
+        check_float_matrix(embeddings, "embeddings", "LossSum")
         given = (embeddings, labels, indices_tuple, ref_emb, ref_labels)
         total = embeddings.new_zeros(())
         for weight, part in zip(self.weights, self.losses, strict=True):

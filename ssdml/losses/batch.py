@@ -195,11 +195,19 @@ def can_check_values() -> bool:
 
 
 def as_rows(value: Any, name: str, who: str) -> torch.Tensor:
-    """Check for finite rows; convert float16 and bfloat16 to float32."""
+    """Check for finite rows with finite squares; convert float16 and bfloat16 to float32."""
     check_float_matrix(value, name, who)
-    way_out = "Lower the learning rate, or look for a division by zero in the network."
     rows = promoted(value)
+    # One pass: the norm is finite only if all entries are, but it may also overflow.
+    if not can_check_values() or math.isfinite(float(torch.linalg.vector_norm(rows.detach()))):
+        return rows
+    way_out = "Lower the learning rate, or look for a division by zero in the network."
     check_finite(rows, name, who, way_out)
+    if not torch.linalg.vector_norm(rows.detach(), dim=1).isfinite().all():
+        raise ValueError(
+            f"{who}: {name} must have finite squares; got an entry of "
+            f"{float(rows.detach().abs().max()):.3g}. {way_out}"
+        )
     return rows
 
 

@@ -22,19 +22,35 @@ INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 def check_float_matrix(value: Any, name: str, who: str) -> None:
     """Raise unless ``value`` is a 2-D floating tensor with at least one column."""
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
-        raise TypeError(f"{who}: {name} must be a floating tensor; got {_kind(value)}.")
+        way_out = f"{name}.float()" if isinstance(value, torch.Tensor) else "a tensor"
+        raise TypeError(
+            f"{who}: {name} must be a floating tensor; got {_kind(value)}. Pass {way_out}."
+        )
     if value.dim() != 2 or value.shape[1] == 0:
-        found = tuple(value.shape)
-        raise ValueError(f"{who}: {name} must have two dimensions and a column; got shape {found}.")
+        way_out = f" Pass {name}.flatten(1)." * (value.dim() > 2)
+        raise ValueError(
+            f"{who}: {name} must have two dimensions and a column; got shape "
+            f"{tuple(value.shape)}.{way_out}"
+        )
 
 
 def check_integers(value: Any, shape: torch.Size, name: str, who: str) -> None:
     """Raise unless ``value`` is an integer tensor of this shape."""
-    if not isinstance(value, torch.Tensor) or value.dtype not in INTEGERS:
-        raise TypeError(f"{who}: {name} must be a tensor of integers; got {_kind(value)}.")
+    is_tensor = isinstance(value, torch.Tensor)
+    are_indicators = is_tensor and value.dim() == 2 == len(shape) + 1 and value.shape[1] > 1
+    way_out = f"{name}.argmax(dim=1)" if are_indicators else f"{name}.long()"
+    if not is_tensor or value.dtype not in INTEGERS:
+        way_out = way_out if is_tensor else f"torch.as_tensor({name})"
+        raise TypeError(
+            f"{who}: {name} must be a tensor of integers; got {_kind(value)}. Pass {way_out}."
+        )
     if value.shape != shape:
-        expected, found = tuple(shape), tuple(value.shape)
-        raise ValueError(f"{who}: {name} must have shape {expected}; got shape {found}.")
+        is_column = value.dim() == len(shape) + 1 and value.shape[-1] == 1
+        way_out = f"{name}.squeeze(-1)" if is_column else way_out if are_indicators else ""
+        raise ValueError(
+            f"{who}: {name} must have shape {tuple(shape)}; got shape {tuple(value.shape)}."
+            f"{way_out and f' Pass {way_out}.'}"
+        )
 
 
 def raise_if_any(wrong: torch.Tensor, condition: str, way_out: str) -> None:

@@ -229,16 +229,29 @@ def test_gradient_is_identical_on_two_threads(name):
     assert same_on_two_threads(lambda: gradient(loss, z, labels)[1], times=3)
 
 
+def huge(z):
+    """Scale rows so that their squares overflow."""
+    return torch.sign(z) * torch.finfo(z.dtype).max ** 0.6
+
+
 @every_loss
 def test_bad_input_raises(name):
     loss, (z, labels, weights) = make(name), batch()
-    who = "Binomial" if name == "sum" else type(loss).__name__
+    who = "(LossSum|Binomial)" if name == "sum" else type(loss).__name__
+    integers, indicators = "labels must be a tensor of integers; got", torch.eye(4)[labels]
     refused = [
         (ValueError, "embeddings must be finite; got nan", (z * torch.nan, labels)),
-        (TypeError, "embeddings must be a floating tensor; got torch.int64", (z.long(), labels)),
+        (ValueError, "embeddings must have finite squares; got an entry .*Lower", (huge(z), labels)),
+        (TypeError, r"embeddings must be .*; got torch.int64\. Pass .*float", (z.long(), labels)),
+        (TypeError, r"embeddings must be .*; got ndarray\. Pass a tensor", (z.numpy(), labels)),
         (ValueError, "embeddings must have two dimensions", (z[0], labels)),
+        (ValueError, r"embeddings .* Pass embeddings\.flatten", (z[:, :, None], labels)),
         (ValueError, r"labels must have shape \(16,\)", (z, labels[1:])),
-        (TypeError, "labels must be a tensor of integers", (z, labels.double())),
+        (ValueError, r"labels .*\(16, 1\)\. Pass labels\.squeeze", (z, labels[:, None])),
+        (ValueError, r"labels .*\(16, 4\)\. Pass .*argmax", (z, indicators.long())),
+        (TypeError, rf"{integers} torch.float64\. Pass labels\.long", (z, labels.double())),
+        (TypeError, rf"{integers} torch.float32\. Pass labels\.argmax", (z, indicators)),
+        (TypeError, rf"{integers} list\. Pass torch\.as_tensor", (z, labels.tolist())),
         (ValueError, r"labels must be -1 \(unlabeled\) or at least 0; got -2", (z, labels * 2)),
         (ValueError, "weights must have one entry per row", (z, labels, *[None] * 3, weights[1:])),
         (ValueError, "weights must be finite and not n", (z, labels, *[None] * 3, -weights)),
