@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ssdml.utils.labels import as_column, check_same_kind, encode_partial_labels
-from ssdml.utils.typing import Array, Floats, Ints
-from ssdml.utils.validation import UNLABELED, check_rows
+from ssdml.utils.labels import as_labels, check_same_kind, encode_column
+from ssdml.utils.typing import Floats, Ints
+from ssdml.utils.validation import UNLABELED, check_count, check_rows
 
 ROUNDING = 1e-3  # of probabilities in half precision, summed over many classes
 
@@ -70,7 +70,7 @@ def calibration_error(
     who = "calibration_error"
     proba = check_rows(probabilities, who, "probabilities")
     _check_distributions(proba, who)
-    codes, found = encode_partial_labels(y)
+    codes, found = encode_column(as_labels(y, who), who)
     if len(codes) != len(proba):
         raise ValueError(
             f"{who}: y must have an entry for each of the {len(proba)} rows of probabilities; got "
@@ -89,7 +89,7 @@ def _column_classes(
     found: npt.NDArray[Any], n_columns: int, classes: npt.ArrayLike | None, who: str
 ) -> npt.NDArray[Any]:
     """Return the class of each column."""
-    columns = found if classes is None else as_column(classes, who)
+    columns = found if classes is None else as_labels(classes, who, "classes")
     if classes is not None:
         check_same_kind(columns, found, who, ("classes", "y"))
     if len(columns) == n_columns:
@@ -135,9 +135,27 @@ class Reliability(NamedTuple):
 
 
 def reliability(
-    confidence: Array, is_right: npt.NDArray[np.bool_], *, n_bins: int = 15
+    confidence: npt.ArrayLike, is_right: npt.ArrayLike, *, n_bins: int = 15
 ) -> Reliability:
     """Bin predictions by their confidence.
+
+    Parameters
+    ----------
+    confidence : array-like of shape (n,)
+        From 0 to 1, such as ``predict_proba(X).max(axis=1)``.
+    is_right : array-like of shape (n,), bool
+        Such as ``predict(X) == y``.
+    n_bins : int
+        Number of bins of equal width.
+
+    Returns
+    -------
+    bins : Reliability
+
+    Raises
+    ------
+    ValueError
+        If confidences are not between 0 and 1, or lengths differ.
 
     Examples
     --------
@@ -145,6 +163,18 @@ def reliability(
     >>> bins.accuracy.tolist(), bins.counts.tolist()
     ([0.5, 1.0], [2, 1])
     """
+    who = "reliability"
+    check_count(n_bins, "n_bins", who)
+    confidence, is_right = np.asarray(confidence, dtype=np.float64), np.asarray(is_right)
+    if confidence.ndim != 1 or is_right.shape != confidence.shape or is_right.dtype.kind != "b":
+        raise ValueError(
+            f"{who}: confidence and is_right must have shape (n,), numbers and booleans; got "
+            f"shapes {confidence.shape} and {is_right.shape}, {is_right.dtype}. Pass "
+            "predict_proba(X).max(axis=1) and predict(X) == y."
+        )
+    if not ((confidence >= -ROUNDING) & (confidence <= 1 + ROUNDING)).all():
+        wrong = confidence[~((confidence >= -ROUNDING) & (confidence <= 1 + ROUNDING))][0]
+        raise ValueError(f"{who}: confidence must be between 0 and 1; got {wrong}.")
     bins = np.minimum((confidence * n_bins).astype(np.intp), n_bins - 1)
     counts = np.bincount(bins, minlength=n_bins)
     filled = counts > 0

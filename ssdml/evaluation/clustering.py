@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
+from ssdml.utils.labels import check_codes
 from ssdml.utils.linalg import scale_exactly
 from ssdml.utils.parallel import one_blas_thread
 from ssdml.utils.typing import Array, Ints
@@ -34,7 +36,7 @@ def normalized_mutual_information(codes: Ints, clusters: Ints) -> float:
     return 100 * float(normalized_mutual_info_score(codes, clusters))
 
 
-def pairwise_f1(codes: Ints, clusters: Ints) -> float:
+def pairwise_f1(codes: npt.ArrayLike, clusters: npt.ArrayLike) -> float:
     """Compute the F1 score of pairs in one cluster as predictions of pairs in one class.
 
     .. math:: F_1 = 2 TP / (2 TP + FP + FN)
@@ -44,7 +46,9 @@ def pairwise_f1(codes: Ints, clusters: Ints) -> float:
 
     Parameters
     ----------
-    codes, clusters : ndarray of shape (n,), int
+    codes : array-like of shape (n,), int
+        Classes from 0; every row has one.
+    clusters : array-like of shape (n,), int
 
     Returns
     -------
@@ -66,6 +70,9 @@ def pairwise_f1(codes: Ints, clusters: Ints) -> float:
     """
     from sklearn.metrics.cluster import pair_confusion_matrix
 
+    who = "pairwise_f1"
+    codes = check_codes(codes, None, who, "codes")
+    clusters = check_codes(clusters, len(codes), who, "clusters", least=-1)
     (_, only_cluster), (only_class, both) = pair_confusion_matrix(codes, clusters).tolist()
     either = 2 * both + only_cluster + only_class
     return 100 * 2 * both / either if either else float("nan")

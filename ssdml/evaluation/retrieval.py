@@ -3,36 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from numbers import Real
+from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from ssdml.graphs.neighbors.exact import smallest
 from ssdml.graphs.neighbors.metrics import Euclidean
 from ssdml.graphs.neighbors.rows import Part, Rows
+from ssdml.utils.labels import check_codes
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import UNLABELED
+from ssdml.utils.validation import UNLABELED, check_rows
 
 BLOCK_ENTRIES = 2**22  # distances held at a time: 32 MB
 
 
 def retrieval_scores(
-    embeddings: Array,
-    codes: Ints,
-    ks: Sequence[int],
+    embeddings: npt.ArrayLike,
+    codes: npt.ArrayLike,
+    ks: Sequence[int] | int,
     *,
-    gallery: tuple[Array, Ints] | None = None,
+    gallery: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
 ) -> dict[str, float]:
     """Compute R@K, MAP@R and R-precision in percent, as :func:`ssdml.evaluation.evaluate` does.
 
     Parameters
     ----------
-    embeddings : ndarray of shape (n, d)
-    codes : ndarray of shape (n,)
+    embeddings : array-like of shape (n, d)
+    codes : array-like of shape (n,), int
         Classes from 0; every row has one.
-    ks : sequence of int
+    ks : int or sequence of int
         The K of R@K.
-    gallery : tuple of ndarrays of shapes (m, d) and (m,), optional
+    gallery : tuple of arrays of shapes (m, d) and (m,), optional
         Rows to search in place of the others of `embeddings`, and their classes; -1 for a class
         that no query has.
 
@@ -42,6 +46,13 @@ def retrieval_scores(
     >>> retrieval_scores(rows, np.array([0, 1, 1, 1]), [1])
     {'R@1': 66.66666666666667, 'MAP@R': 75.0, 'RP': 83.33333333333334}
     """
+    who = "retrieval_scores"
+    ks = checked_ks(ks, who)
+    embeddings = check_rows(embeddings, who, "embeddings")
+    codes = check_codes(codes, len(embeddings), who, "codes")
+    if gallery is not None:
+        rows = check_rows(gallery[0], who, "gallery[0]")
+        gallery = rows, check_codes(gallery[1], len(rows), who, "gallery[1]", least=UNLABELED)
     searched, classes = (embeddings, codes) if gallery is None else gallery
     # Ties fall in this order, and not in that of the rows, which are often sorted by class.
     order = np.random.default_rng(0).permutation(len(classes))
@@ -72,6 +83,21 @@ def retrieval_scores(
         "MAP@R": average_precision * scale,
         "RP": precision * scale,
     }
+
+
+def checked_ks(ks: Sequence[int] | int, who: str) -> list[int]:
+    """Return the K of R@K as a list; raise ValueError unless they are integers from 1.
+
+    Examples
+    --------
+    >>> checked_ks(1, "who"), checked_ks((1, 5), "who")
+    ([1], [1, 5])
+    """
+    numbers: list[Any] = [ks] if np.ndim(ks) == 0 else list(cast("Sequence[int]", ks))
+    bad = [k for k in numbers if not isinstance(k, Real) or k != int(cast("Any", k)) or k < 1]
+    if bad:
+        raise ValueError(f"{who}: ks must be integers from 1; got {bad[0]!r}.")
+    return [int(k) for k in numbers]
 
 
 def _ranked_neighbors(

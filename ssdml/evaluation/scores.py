@@ -6,16 +6,16 @@ Rows without a label (-1) never count: neither as queries, nor as neighbors, nor
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Sequence
-from numbers import Real
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ssdml.evaluation.clustering import kmeans_clusters, normalized_mutual_information, pairwise_f1
-from ssdml.evaluation.retrieval import BLOCK_ENTRIES, retrieval_scores
-from ssdml.utils.labels import check_same_kind, encode_partial_labels
+from ssdml.evaluation.retrieval import BLOCK_ENTRIES, checked_ks, retrieval_scores
+from ssdml.utils.labels import as_labels, check_same_kind, encode_column
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.scatter import class_means
 from ssdml.utils.typing import Array, Floats, Ints
@@ -28,7 +28,7 @@ def evaluate(
     ks: Sequence[int] | int = (1, 2, 4, 8),
     random_state: int = 0,
     *,
-    scores: Sequence[str] | None = None,
+    scores: Sequence[str] | str | None = None,
     gallery: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
 ) -> dict[str, float]:
     """Score an embedding against the true labels, in percent.
@@ -42,7 +42,7 @@ def evaluate(
         The K of R@K. Ignored if `scores` is given.
     random_state : int
         Seed of the k-means for NMI and F1.
-    scores : sequence of str, optional
+    scores : str or sequence of str, optional
         Scores to compute, such as ``["R@1", "MAP@R"]``; None: all. Without ``"NMI"`` and ``"F1"``
         no k-means is run, which saves most of the time if there are many classes.
     gallery : tuple (Zg, yg), optional
@@ -53,6 +53,11 @@ def evaluate(
     scores : dict
         By default ``NMI``, ``F1``, ``R@K`` for each K, ``MAP@R``, ``RP``. The retrieval scores are
         NaN if no query has a row of its class to find.
+
+    Warns
+    -----
+    UserWarning
+        If no class of `y` is in the gallery.
 
     Notes
     -----
@@ -94,7 +99,8 @@ def evaluate(
     {'R@1': 50.0}
     """
     if scores is None:
-        scores = ["NMI", "F1", *(f"R@{k}" for k in _check_ks(ks)), "MAP@R", "RP"]
+        scores = ["NMI", "F1", *(f"R@{k}" for k in checked_ks(ks, "evaluate")), "MAP@R", "RP"]
+    scores = [scores] if isinstance(scores, str) else scores
     unknown = [name for name in scores if not is_embedding_score(name)]
     if unknown:
         raise ValueError(
@@ -145,6 +151,11 @@ def few_label_accuracy(
     accuracy : float
         By Euclidean distance; ties go to the class that sorts first.
 
+    Warns
+    -----
+    UserWarning
+        If no class of `y` has a labeled row.
+
     Examples
     --------
     >>> few_label_accuracy([[0.0], [4.0]], ["a", "b"], [[1.0], [3.0], [1.5], [9.0]], list("abbb"))
@@ -158,7 +169,7 @@ def few_label_accuracy(
             f"{who}: Z must have the {few.shape[1]} columns of Z_labeled; got {rows.shape[1]}."
         )
     check_same_kind(classes, true_classes, who, ("y_labeled", "y"))
-    truth = _codes_among(classes, true_classes)[codes]
+    truth = _codes_among(classes, true_classes, who, ("y_labeled", "y"))[codes]
     nearest = nearest_mean(class_means(few, few_codes), rows.astype(np.float64))
     return 100 * float(np.mean(nearest == truth))
 
@@ -170,7 +181,7 @@ def triplet_purity(triplets: Any, y: npt.ArrayLike) -> dict[str, float] | None:
     ----------
     triplets : Triplets
     y : array-like of shape (n,)
-        True labels; triplets with an unlabeled end (-1) are left out.
+        True labels; triplets with an unlabeled end (-1, None, NaN) are left out.
 
     Returns
     -------
@@ -186,7 +197,8 @@ def triplet_purity(triplets: Any, y: npt.ArrayLike) -> dict[str, float] | None:
     >>> triplet_purity(mined, [7, 7, 8, 8])
     {'positive': 50.0, 'negative': 100.0, 'both': 50.0, 'weighted': 75.0, 'n': 2}
     """
-    ends = np.asarray(y)[np.stack([triplets.anchor, triplets.positive, triplets.negative])]
+    codes, _ = encode_column(as_labels(y, "triplet_purity"), "triplet_purity")
+    ends = codes[np.stack([triplets.anchor, triplets.positive, triplets.negative])]
     anchor, positive, negative = ends
     known = (ends != UNLABELED).all(axis=0)
     weight = np.asarray(triplets.weight, dtype=float) * known
@@ -212,7 +224,7 @@ def _labeled_rows(
 ) -> tuple[Array, Ints, npt.NDArray[Any]]:
     """Return the labeled rows, their codes, and the classes that the codes name."""
     rows = check_rows(Z, who, names[0])
-    codes, classes = encode_partial_labels(y)
+    codes, classes = encode_column(as_labels(y, who, names[1]), who)
     if len(codes) != len(rows):
         raise ValueError(
             f"{who}: {names[1]} must have a label for each of the {len(rows)} rows of {names[0]}; "
@@ -230,10 +242,10 @@ def _searched(
     gallery: tuple[npt.ArrayLike, npt.ArrayLike], embeddings: Array, classes: npt.NDArray[Any]
 ) -> tuple[Array, Ints]:
     """Return the rows of a gallery and their codes among the classes; -1 for other classes."""
-    if len(gallery) != 2:
-        raise ValueError(
-            f"evaluate: gallery must be a pair (rows, labels); got a tuple of {len(gallery)}."
-        )
+    if not isinstance(gallery, tuple | list) or len(gallery) != 2:
+        found = type(gallery).__name__
+        length = f" of {len(gallery)}" if isinstance(gallery, tuple | list) else ""
+        raise ValueError(f"evaluate: gallery must be a pair (rows, labels); got {found}{length}.")
     rows, codes, others = _labeled_rows(*gallery, "evaluate", ("gallery[0]", "gallery[1]"))
     if rows.shape[1] != embeddings.shape[1]:
         raise ValueError(
@@ -241,18 +253,19 @@ def _searched(
             f"{rows.shape[1]}."
         )
     check_same_kind(classes, others, "evaluate", ("y", "gallery[1]"))
-    return rows, _codes_among(classes, others)[codes]
+    return rows, _codes_among(classes, others, "evaluate", ("y", "gallery[1]"))[codes]
 
 
-def _codes_among(classes: npt.NDArray[Any], others: npt.NDArray[Any]) -> Ints:
+def _codes_among(
+    classes: npt.NDArray[Any], others: npt.NDArray[Any], who: str, names: tuple[str, str]
+) -> Ints:
     """Return the code of each of the other classes among ``classes``; -1 if it is missing."""
-    codes = {label: code for code, label in enumerate(classes.tolist())}
-    return np.array([codes.get(label, UNLABELED) for label in others.tolist()])
-
-
-def _check_ks(ks: Sequence[int] | int) -> list[int]:
-    numbers: list[Any] = [ks] if np.ndim(ks) == 0 else list(cast("Sequence[int]", ks))
-    bad = [k for k in numbers if not isinstance(k, Real) or k != int(cast("Any", k)) or k < 1]
-    if bad:
-        raise ValueError(f"evaluate: ks must be integers from 1; got {bad[0]!r}.")
-    return [int(k) for k in numbers]
+    numbers = {label: code for code, label in enumerate(classes.tolist())}
+    codes = np.array([numbers.get(label, UNLABELED) for label in others.tolist()])
+    if (codes == UNLABELED).all():
+        warnings.warn(
+            f"{who}: {names[0]} and {names[1]} must share a class; got {classes.tolist()[:3]} and "
+            f"{others.tolist()[:3]}. Write the labels of both alike.",
+            stacklevel=4,
+        )
+    return codes

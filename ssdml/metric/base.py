@@ -116,15 +116,33 @@ class EmbeddingMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         -------
         accuracy : float
             From 0 to 1.
+
+        Warns
+        -----
+        UserWarning
+            If no label of y is a class of the fit.
         """
         who = f"{type(self).__name__}.score"
         labels, names = read_labels(y, len(X), who, "Score rows with labels.")
         known = labels != UNLABELED
-        weights = None if sample_weight is None else np.asarray(sample_weight)[known]
+        weights = None if sample_weight is None else np.asarray(sample_weight)
+        if weights is not None and weights.shape != known.shape:
+            raise ValueError(
+                f"{who}: sample_weight must have shape {known.shape}, one per row; got shape "
+                f"{weights.shape}."
+            )
         truth = labels[known] if names is None else names[labels[known]]
         predicted = np.asarray(self.predict(X))[known]
         check_same_kind(truth, predicted, who, ("y", "the labels of the fit"))
-        return float(np.average(predicted == truth, weights=weights))
+        if not np.isin(truth, self.classes_).any():
+            warnings.warn(
+                f"{who}: y must hold a class of the fit, {self.classes_.tolist()[:3]}; got "
+                f"{np.unique(truth).tolist()[:3]}. The accuracy is 0. If rows are sorted by class, "
+                "shuffle them before they are split.",
+                stacklevel=2,
+            )
+        right = predicted == truth
+        return float(np.average(right, weights=None if weights is None else weights[known]))
 
     def to_faiss(self, X: Any) -> Any:
         """Build an exact faiss index of samples under the learned metric.
@@ -600,7 +618,22 @@ def _interpolated(
     who: str = "",
 ) -> Array:
     check_finite(X, who, "X")
-    return classifier(X, n_jobs=n_jobs).astype(X.dtype, copy=False)
+    return in_precision(classifier(X, n_jobs=n_jobs), X.dtype)
+
+
+def in_precision(distributions: Array, dtype: Any) -> Array:
+    """Convert distributions to another precision, in which they sum to 1 as well.
+
+    Examples
+    --------
+    >>> thirds = np.full((1, 3), 1 / 3, np.float32)
+    >>> in_precision(thirds, np.float64).sum() == 1 != thirds.astype(np.float64).sum()
+    np.True_
+    """
+    if distributions.dtype == dtype:
+        return distributions
+    converted: Array = distributions.astype(dtype)
+    return converted / converted.sum(axis=1, keepdims=True)
 
 
 def _most_probable(distributions: Array, classes: Array) -> Array:

@@ -32,7 +32,7 @@ from ssdml.metric.alternation import (
     learn_classes,
     rescaled,
 )
-from ssdml.metric.base import LearnedMetric, embed, limit_neighbors
+from ssdml.metric.base import LearnedMetric, embed, in_precision, limit_neighbors
 from ssdml.metric.features import ClassRepresentation
 from ssdml.metric.out_of_core import learn_out_of_core, smallest_partition
 from ssdml.metric.prediction import SuspectedLabels, suspects
@@ -527,7 +527,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         classes = super().predict(X)
         if reject is None:
             return classes
-        check_number(reject, "reject", f"{type(self).__name__}.predict", least=0)
+        check_number(reject, "reject", f"{type(self).__name__}.predict", least=0, most=1)
         none = {"U": "", "b": None}.get(classes.dtype.kind, UNLABELED)
         if classes.dtype.kind == "b":
             classes = classes.astype(object)
@@ -556,7 +556,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         >>> bool((y[groups[0]] == 4).mean() > 0.9)
         True
         """
-        check_number(reject, "reject", f"{type(self).__name__}.suggest_classes", least=0)
+        check_number(reject, "reject", f"{type(self).__name__}.suggest_classes", least=0, most=1)
         kept, scores = self._kept_rows("suggest_classes"), self.novelty_score()
         rows = np.argsort(-scores, kind="stable")[:MAX_GROUPED]
         rows = np.sort(rows[scores[rows] >= reject])
@@ -719,7 +719,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         self.triplets_ = learned.triplets
         self.history_ = list(learned.history)
         self.classes_ = self._classes(labels)
-        self.label_distributions_ = learned.distributions.astype(X.dtype, copy=False)
+        self.label_distributions_ = in_precision(learned.distributions, X.dtype)
         self.transduction_ = self.classes_[learned.distributions.argmax(axis=1)]
         components = learned.components.astype(X.dtype)
         rows = X if learned.represented is None else learned.represented

@@ -5,7 +5,7 @@ scikit-learn's own splitters put unlabeled samples into test folds, and score -1
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -123,7 +123,7 @@ class SemiSupervisedSplit(BaseCrossValidator):
 class LabeledScorer:
     """Score an estimator on the labeled samples; see :func:`labeled_scorer`."""
 
-    def __init__(self, scoring: str) -> None:
+    def __init__(self, scoring: str | Callable[..., float]) -> None:
         self.scoring = scoring
 
     def __call__(self, estimator: Any, X: Any, y: Any) -> float:
@@ -136,7 +136,7 @@ class LabeledScorer:
                 "Split with SemiSupervisedSplit."
             )
         samples = _safe_indexing(X, rows)
-        if not is_embedding_score(self.scoring):
+        if not (isinstance(self.scoring, str) and is_embedding_score(self.scoring)):
             return float(get_scorer(self.scoring)(estimator, samples, classes[codes[rows]]))
         Z = estimator.transform(samples)
         score = evaluate(Z, codes[rows], scores=[self.scoring])[self.scoring]
@@ -151,14 +151,15 @@ class LabeledScorer:
         return f"labeled_scorer({self.scoring!r})"
 
 
-def labeled_scorer(scoring: str = "accuracy") -> LabeledScorer:
+def labeled_scorer(scoring: str | Callable[..., float] = "accuracy") -> LabeledScorer:
     """Make a scorer that ignores unlabeled samples, for ``scoring=`` of scikit-learn's searches.
 
     Parameters
     ----------
-    scoring : str
+    scoring : str or callable
         A score of :func:`ssdml.evaluation.evaluate` ("NMI", "F1", "R@1", "R@5", "MAP@R", "RP"),
-        of the embedding and in percent; or a scikit-learn scorer ("accuracy", ...).
+        of the embedding and in percent; or a scikit-learn scorer: its name ("accuracy", ...), or
+        what ``make_scorer`` returns, ``scoring(estimator, X, y) -> float``.
 
     Returns
     -------
@@ -172,7 +173,7 @@ def labeled_scorer(scoring: str = "accuracy") -> LabeledScorer:
     >>> labeled_scorer("accuracy")(model, [[0.1], [0.9], [0.2]], [0, 1, -1])
     1.0
     """
-    if not is_embedding_score(scoring):
+    if not callable(scoring) and not (isinstance(scoring, str) and is_embedding_score(scoring)):
         names = ("NMI", "F1", "R@1", "MAP@R", "RP", *get_scorer_names())
         choose(dict.fromkeys(names), scoring, "scoring")
     return LabeledScorer(scoring)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ssdml.utils.labels import as_column, encode_column
+from ssdml.utils.labels import as_labels, encode_column
 from ssdml.utils.typing import Array, Indices, Ints
 from ssdml.utils.validation import UNLABELED, as_generator, check_count, without_tensor
 
@@ -355,13 +355,7 @@ def _groups(
     check_count(count, "count", who)
     check_count(n_classes, "n_classes", who)
     check_count(per_class, "per_class", who)
-    column = as_column(classes, who)
-    if column.ndim != 1:
-        raise ValueError(
-            f"{who}: classes must have one dimension, one label per row; got shape {column.shape}. "
-            "Pass the class of each row; that of indicators is classes.argmax(axis=1)."
-        )
-    codes, _ = encode_column(column, who)
+    codes, _ = encode_column(as_labels(classes, who, "classes"), who)
     can_be_drawn = codes != UNLABELED
     if weights is not None:
         weights = _checked_weights(weights, len(codes), who)

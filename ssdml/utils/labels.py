@@ -60,10 +60,7 @@ def encode_partial_labels(
     array([-1,  0])
     """
     who = "encode_partial_labels"
-    values = as_column(y, who)
-    if values.ndim != 1:
-        raise ValueError(f"{who}: y must be 1-D; got shape {values.shape}.")
-    return encode_column(values, who, unlabeled)
+    return encode_column(as_labels(y, who), who, unlabeled)
 
 
 def encode_column(
@@ -151,6 +148,49 @@ def as_column(y: Any, who: str) -> Array:
                 "label of each row, or fit a model for each label."
             )
     return values
+
+
+def as_labels(y: Any, who: str, name: str = "y") -> Array:
+    """Return labels as `as_column` does; raise ValueError unless there is one per row.
+
+    Examples
+    --------
+    >>> as_labels(["a", "b"], "who")
+    array(['a', 'b'], dtype='<U1')
+    """
+    column = as_column(y, who)
+    if column.ndim != 1:
+        is_column = column.ndim == 2 and column.shape[1] == 1
+        of_indicators = "Keep one label of each row; of indicators, numpy.argmax(y, axis=1)."
+        raise ValueError(
+            f"{who}: {name} must have one dimension, one label per row; got shape {column.shape}. "
+            f"{'Pass numpy.ravel(y).' if is_column else of_indicators}"
+        )
+    return column
+
+
+def check_codes(codes: Any, n: int | None, who: str, name: str, least: int = 0) -> Ints:
+    """Return class numbers of n rows; raise unless they are whole numbers from ``least`` on.
+
+    Examples
+    --------
+    >>> check_codes([0, 2], 2, "who", "codes")
+    array([0, 2])
+    """
+    found = np.asarray(without_tensor(codes, who, name))
+    length = f"({'n' if n is None else n},)"
+    is_whole = found.dtype.kind in "iu" or not found.size
+    if found.ndim != 1 or (n is not None and len(found) != n) or not is_whole:
+        raise ValueError(
+            f"{who}: {name} must be whole numbers of shape {length}; got {found.dtype} of shape "
+            f"{found.shape}. encode_partial_labels numbers the classes of other labels."
+        )
+    if len(found) and found.min() < least:
+        raise ValueError(
+            f"{who}: {name} must be at least {least}; got {found.min()}. Leave out rows without a "
+            "label, as ssdml.evaluation.evaluate does."
+        )
+    return found.astype(np.int64)
 
 
 def _of_list(y: list[Any] | tuple[Any, ...]) -> Array:
@@ -260,7 +300,10 @@ def read_labels(
 
     if y is None:
         raise ValueError(f"{who} requires y to be passed, but the target y is None.")
-    column, names = column_or_1d(as_column(y, who), warn=True), None
+    column = as_column(y, who)
+    if column.ndim != 2 or column.shape[1] != 1:
+        column = as_labels(y, who)
+    column, names = column_or_1d(column, warn=True), None
     if column.dtype.kind not in "iu":
         column, classes = encode_column(column, who)
         if classes.dtype.kind in "Ub" and len(classes):

@@ -100,10 +100,26 @@ def without_container(X: Any, who: str = "", name: str = "X") -> Any:
         if column.dtype == object and column.size and isinstance(column.flat[0], VECTORS):
             return _stacked(column.ravel(), who, name)
     elif hasattr(X, "iloc"):  # a table of pandas
+        _check_names(X.columns, who, name)
         for number, (label, dtype) in enumerate(X.dtypes.items()):
+            if hasattr(dtype, "fill_value"):  # sparse
+                raise TypeError(
+                    f"{who}: {name} must be dense; column {label!r} is sparse. Pass "
+                    f"{name}.sparse.to_dense()."
+                )
             if dtype.kind in "OmM" and len(X):
                 _check_column(X.iloc[0, number], label, dtype.kind, who, name)
     return X
+
+
+def _check_names(columns: Any, who: str, name: str) -> None:
+    """Raise ValueError if two columns of a DataFrame have one name."""
+    if not columns.is_unique:
+        twice = columns[columns.duplicated()][0]
+        raise ValueError(
+            f"{who}: {name} must have columns of different names; got {twice!r} twice. Rename or "
+            f"drop one, or pass {name}.to_numpy()."
+        )
 
 
 def _check_column(first: Any, label: Any, kind: str, who: str, name: str) -> None:
@@ -262,9 +278,10 @@ def check_number(
     *,
     above: float | None = None,
     least: float | None = None,
+    most: float | None = None,
     below: float | None = None,
 ) -> float:
-    """Check for a finite number, above ``above``, at least ``least``, below ``below``."""
+    """Check for a finite number within these bounds; ``least`` and ``most`` are inside."""
     if not isinstance(value, Real):
         raise TypeError(f"{who}: {name} must be a number; got {value!r}.")
     number = float(value)
@@ -276,6 +293,8 @@ def check_number(
         raise ValueError(f"{who}: {name} must be finite; got {value}.")
     if above is not None and number <= above:
         raise ValueError(f"{who}: {name} must be above {above:g}; got {value}.")
+    if least is not None and most is not None and not least <= number <= most:
+        raise ValueError(f"{who}: {name} must be from {least:g} to {most:g}; got {value}.")
     if least is not None and number < least:
         raise ValueError(f"{who}: {name} must be at least {least:g}; got {value}.")
     return number

@@ -8,7 +8,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import make_blobs
 from sklearn.ensemble import VotingClassifier
-from sklearn.metrics import ConfusionMatrixDisplay
+from sklearn.metrics import ConfusionMatrixDisplay, log_loss
 from sklearn.model_selection import cross_val_predict, cross_val_score, learning_curve
 
 from ssdml import SSDML, DeepSSDML
@@ -63,6 +63,26 @@ def test_ensembles_displays_and_curves_accept_them(data, estimator):
     assert np.trace(shown.confusion_matrix) > 80
 
 
+@every_estimator
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_probabilities_sum_to_one_in_the_precision_of_x(data, estimator, dtype):
+    X, y = data[0].astype(dtype), np.where(np.arange(90) % 3 == 0, data[1], -1)
+    model = clone(estimator).fit(X, y)
+    for found in (model.predict_proba(X + 0.5), model.label_distributions_):
+        assert found.dtype == dtype
+        np.testing.assert_allclose(found.sum(axis=1), 1, rtol=4 * np.finfo(dtype).eps)
+    assert np.isfinite(log_loss(data[1], model.predict_proba(X)))  # without a warning
+
+
+@every_estimator
+def test_score_tells_that_no_class_is_of_the_fit(data, estimator):
+    X, y = data
+    with pytest.warns(
+        UserWarning, match=r"score: y must hold a class of the fit, \[0, 1\]; got \[2\]"
+    ):
+        assert clone(estimator).fit(X[y < 2], y[y < 2]).score(X[y == 2], y[y == 2]) == 0
+
+
 def test_scores_are_weighted(data):
     X, y = data
     model = clone(LINEAR[0]).fit(X, y)
@@ -71,4 +91,6 @@ def test_scores_are_weighted(data):
     assert model.score(X, wrong) < model.score(X, wrong, sample_weight=weights)
     labels = np.where(np.arange(len(y)) < 10, -1, y)
     expected = model.score(X, labels)
+    with pytest.raises(ValueError, match=r"sample_weight must have shape \(90,\), .*\(3,\)"):
+        model.score(X, y, sample_weight=np.ones(3))
     assert model.score(X, wrong, sample_weight=weights) == pytest.approx(expected)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ssdml.evaluation import calibration_error
+from ssdml.evaluation import calibration_error, reliability
 
 PROBA = np.array([[0.9, 0.1, 0.0], [0.1, 0.9, 0.0], [0.2, 0.8, 0.0], [0.3, 0.3, 0.4]])
 
@@ -52,3 +52,18 @@ def test_numbers_of_columns_are_taken_with_a_warning():
 def test_bad_input_is_named(proba, y, options, error, message):
     with pytest.raises(error, match=f"^calibration_error: .*{message}"):
         calibration_error(proba, y, **options)
+
+
+def test_reliability_takes_lists_and_names_the_rest():
+    bins = reliability([0.6, 0.9], [True, False], n_bins=2)
+    assert bins.counts.tolist() == [2]
+    assert bins.error == pytest.approx(25)
+    for confidence, is_right, message in (
+        ([1.5], [True], r"confidence must be between 0 and 1; got 1\.5"),
+        ([0.5], [True, False], r"must have shape \(n,\), .*got shapes \(1,\) and \(2,\), bool"),
+        ([[0.9, 0.1]], ["a"], r"must have shape \(n,\), .*Pass predict_proba\(X\)\.max"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            reliability(confidence, is_right)
+    with pytest.raises(ValueError, match="n_bins must be at least 1; got 0"):
+        calibration_error([[0.5, 0.5]], [0], classes=[0, 1], n_bins=0)

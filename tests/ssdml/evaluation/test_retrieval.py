@@ -87,7 +87,8 @@ def test_labels_are_compared_by_name():
 
 
 def test_gallery_without_query_classes_gives_nan(rng):
-    scores = evaluate(rng.normal(size=(9, 2)), np.arange(9) // 3, gallery=([[0.0, 0.0]], [7]))
+    with pytest.warns(UserWarning, match=r"y and gallery\[1\] must share a class; got \[0, 1, 2\]"):
+        scores = evaluate(rng.normal(size=(9, 2)), np.arange(9) // 3, gallery=([[0.0, 0.0]], [7]))
     assert all(np.isnan(scores[name]) for name in ("R@1", "MAP@R", "RP"))
     assert np.isfinite(scores["NMI"])
 
@@ -111,7 +112,8 @@ def test_command_line_searches_gallery(searched, tmp_path):
         (([[0.0, 1.0]], [1, 2]), r"gallery\[1\] must have a label for each of the 1 rows"),
         (([[0.0, 1.0]], [-1]), r"gallery\[1\] must contain labels"),
         (([[0.0, np.nan]], [1]), r"gallery\[0\]"),
-        (([[0.0, 1.0]],), r"gallery must be a pair \(rows, labels\); got a tuple of 1"),
+        (([[0.0, 1.0]],), r"gallery must be a pair \(rows, labels\); got tuple of 1"),
+        (np.zeros((2, 2)), r"gallery must be a pair \(rows, labels\); got ndarray\."),
     ],
 )
 def test_bad_gallery_is_refused(gallery, message):

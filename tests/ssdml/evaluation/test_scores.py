@@ -307,7 +307,7 @@ def test_scale_of_float32_rows_does_not_matter(rng, size):
         ([[0.0], [1.0]], [-1, -1], "y must contain labels; all 2 entries are unlabeled"),
         ([0.0, 1.0], [0, 1], r"Z must have two dimensions .*; got shape \(2,\)"),
         (np.empty((0, 2)), [], r"Z must not be empty; got shape \(0, 2\)"),
-        ([[0.0], [1.0]], [[0], [1]], r"y must be 1-D; got shape \(2, 1\)"),
+        ([[0.0], [1.0]], [[0], [1]], r"evaluate: y must have one dimension, .* shape \(2, 1\)"),
     ],
 )
 def test_bad_input_is_named(Z, y, message):
@@ -318,6 +318,31 @@ def test_bad_input_is_named(Z, y, message):
 def test_k_may_be_one_number(rng):
     Z, y = rng.normal(size=(20, 2)), np.arange(20) % 2
     assert evaluate(Z, y, ks=3) == evaluate(Z, y, ks=[3])
+
+
+def test_scores_may_be_one_name(rng):
+    Z, y = rng.normal(size=(20, 2)), np.arange(20) % 2
+    assert evaluate(Z, y, scores="R@1") == evaluate(Z, y, scores=["R@1"])
+
+
+def test_pieces_take_class_numbers_only(rng):
+    Z, y = rng.normal(size=(4, 2)), np.array([0, 0, 1, 1])
+    names, unlabeled = ["a", "a", "b", "b"], np.array([0, 0, 1, -1])
+    for score in (lambda y: retrieval_scores(Z, y, [1]), lambda y: pairwise_f1(y, y)):
+        score(y.tolist())
+        with pytest.raises(ValueError, match=r"codes must be whole numbers .*encode_partial"):
+            score(names)
+        with pytest.raises(ValueError, match=r"codes must be at least 0; got -1\. Leave out rows"):
+            score(unlabeled)
+    assert pairwise_f1(y, unlabeled) == pairwise_f1(y, unlabeled + 1)  # clusters may have noise
+    with pytest.raises(
+        ValueError, match=r"clusters must be .* shape \(4,\); got int64 of shape \(3"
+    ):
+        pairwise_f1(y, y[:3])
+    with pytest.raises(ValueError, match=r"^retrieval_scores: ks must be integers from 1; got 0"):
+        retrieval_scores(Z, y, [0])
+    with pytest.raises(ValueError, match=r"gallery\[1\] must be whole numbers of shape \(4,\)"):
+        retrieval_scores(Z, y, 1, gallery=(Z, names))
 
 
 @pytest.mark.parametrize("ks", [(0,), (1, -2), (1.5,), ("a",)])
@@ -353,6 +378,14 @@ def test_accuracy_ignores_unlabeled_rows():
 
 def test_class_without_labels_counts_as_wrong():
     assert few_label_accuracy([[0.0], [4.0]], [0, 1], [[0.0], [4.0]], [0, 7]) == 50.0
+
+
+def test_no_class_in_common_is_told():
+    Z = [[0.0], [1.0]]
+    with pytest.warns(
+        UserWarning, match=r"y_labeled and y must share a class; got \[1, 2\] and \[3"
+    ):
+        assert few_label_accuracy(Z, [1, 2], Z, [3, 4]) == 0
 
 
 def test_tied_means_go_to_first_class():
@@ -393,6 +426,13 @@ def test_purity_matches_counting_one_by_one(rng):
     weight = np.array([w for *_, w in judged])
     assert purity["both"] == pytest.approx(100 * right.mean())
     assert purity["weighted"] == pytest.approx(100 * weight[right].sum() / weight.sum())
+
+
+def test_purity_leaves_out_every_mark_of_no_label(rng):
+    mined, y = triplets(rng, 30, 50), rng.integers(-1, 3, 30)
+    names = np.array(["a", "b", "c", None], dtype=object)[y]
+    assert triplet_purity(mined, names) == triplet_purity(mined, y)
+    assert triplet_purity(mined, np.where(y < 0, np.nan, y)) == triplet_purity(mined, y)
 
 
 def test_triplets_without_labels_have_no_purity(rng):

@@ -200,6 +200,28 @@ def test_invalid_labels_raise(X, labels, error, message):
         SSDML().fit(X, labels)
 
 
+def test_columns_of_a_table_are_named(X, y):
+    table = pd.DataFrame(X).add_prefix("p")
+    doubled = table.rename(columns={"p1": "p0"})
+    with pytest.raises(ValueError, match="X must have columns of different names; got 'p0' twice"):
+        SSDML().fit(doubled, y)
+    sparse = table.astype(pd.SparseDtype(float, 0))
+    with pytest.raises(TypeError, match=r"column 'p0' is sparse\. Pass X\.sparse\.to_dense\(\)"):
+        SSDML().fit(sparse, y)
+
+
+def test_underflow_of_the_variance_is_named(X, y):
+    with pytest.raises(ValueError, match="X must have a variance above 0; it underflows"):
+        SSDML().fit(X.astype(np.float64) * 1e-170, y)
+
+
+@pytest.mark.parametrize("reject", [-0.1, 1.5])
+def test_reject_is_a_probability(X, plain, reject):
+    for method in (lambda: plain.predict(X, reject=reject), lambda: plain.suggest_classes(reject)):
+        with pytest.raises(ValueError, match=f"reject must be from 0 to 1; got {reject}"):
+            method()
+
+
 def test_score_needs_labels(X, plain):
     with pytest.raises(ValueError, match=r"SSDML.score: y must contain labels .*Score rows with"):
         plain.score(X, np.full(90, -1))

@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
-from sklearn.metrics import balanced_accuracy_score
+from sklearn.metrics import balanced_accuracy_score, f1_score, make_scorer
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -266,6 +266,16 @@ def test_scorer_pickles_and_has_a_repr():
 def test_splitter_can_be_cloned():
     search = GridSearchCV(PCA(), {}, cv=SemiSupervisedSplit(3, random_state=1))
     assert clone(search).cv.n_splits == 3
+
+
+def test_scorers_of_functions_are_taken():
+    X, y = np.arange(6.0)[:, None], np.array([0, 0, 1, 1, -1, -1])
+    model = KNeighborsClassifier(1).fit(X[:4], [0, 1, 1, 1])
+    macro = make_scorer(f1_score, average="macro")
+    assert labeled_scorer(macro)(model, X, y) == labeled_scorer("f1_macro")(model, X, y) < 1
+    assert labeled_scorer(lambda model, X, y: float(len(y)))(model, X, y) == 4
+    with pytest.raises(ValueError, match=r"scoring must be one of .*; got None\."):
+        labeled_scorer(None)
 
 
 def test_scoring_without_labels_raises():
