@@ -183,7 +183,7 @@ def test_too_many_components_raise(X, y):
             ValueError,
             r"SSDML: y must have shape \(90,\), one label per row; got",
         ),
-        (np.zeros((90, 2), int), ValueError, r"y should be a 1d array, got an array of shape"),
+        (np.zeros((90, 2), int), ValueError, r"y must have one dimension, .*\(90, 2\)\. Keep"),
         (None, ValueError, "SSDML requires y to be passed, but the target y is None"),
         (np.full(90, -1), ValueError, "SSDML: y must contain labels beside -1 .*Label some rows"),
         (np.array([None] * 90), ValueError, "must contain labels beside -1 .*Label some rows"),
