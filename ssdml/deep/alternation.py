@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from ssdml.graphs.triplets import Triplets
 from ssdml.losses.angular import batch_angular_loss
 from ssdml.metric.alternation import N_TRIPLETS, learn_metric, mine
 from ssdml.metric.state import State
-from ssdml.networks.augmentation import Augment
+from ssdml.networks.augmentation import Augment, RandomViews
 from ssdml.networks.data import Samples
 from ssdml.networks.metric_network import MetricNetwork
 from ssdml.networks.sampling import Batches, aligned_halves, balanced_batches
@@ -178,9 +179,11 @@ class AlternationTrainer(PartitionTrainer):
         seen, *strong = (gathered(part) for part in embedding.split(len(parts[0])))
         loss = functional.cross_entropy(self.network.logits(seen), labels)
         if self.estimator.triplets:
-            loss = loss + self.estimator.triplets * batch_angular_loss(
-                seen, labels, self.estimator.angle, N_NEGATIVES
-            )
+            with self.draws.suspended():
+                angular = batch_angular_loss(
+                    seen, labels, self.estimator.angle, N_NEGATIVES, self.draws.generator()
+                )
+            loss = loss + self.estimator.triplets * angular
         if self.losses is not None:
             loss = loss + self.losses(seen, labels)
         if self.estimator.consistency:
@@ -193,7 +196,8 @@ class AlternationTrainer(PartitionTrainer):
 
     def _augmented(self, augment: Augment, samples: torch.Tensor) -> torch.Tensor:
         """Make one view per sample, and check the result of a custom function."""
-        views = augment(samples, self._generator)
+        with self.draws.suspended() if type(augment) is RandomViews else nullcontext():
+            views = augment(samples, self._generator)
         if not isinstance(views, torch.Tensor):
             raise TypeError(
                 "augment must return a tensor with one view per sample; got "

@@ -165,10 +165,17 @@ def _losses(
 
 
 def batch_angular_loss(
-    embedding: torch.Tensor, labels: torch.Tensor, angle: float, n_negatives: int
+    embedding: torch.Tensor,
+    labels: torch.Tensor,
+    angle: float,
+    n_negatives: int,
+    generator: torch.Generator | None = None,
 ) -> torch.Tensor:
-    """Compute the mean angular loss with a random positive and the hardest negatives per anchor."""
-    *ends, kept = _candidates(embedding.detach(), labels, n_negatives)
+    """Compute the mean angular loss with a random positive and the hardest negatives per anchor.
+
+    ``generator`` is one of the CPU; None: torch's own.
+    """
+    *ends, kept = _candidates(embedding.detach(), labels, n_negatives, generator)
     losses = angular_triplet_loss(*(take_rows(embedding, rows) for rows in ends), angle=angle)
     return (losses * kept).sum() / kept.sum().clamp(min=1)  # indexing by it would stall a GPU
 
@@ -192,14 +199,17 @@ def batch_triplets(
 
 
 def _candidates(
-    embedding: torch.Tensor, labels: torch.Tensor, n_negatives: int
+    embedding: torch.Tensor,
+    labels: torch.Tensor,
+    n_negatives: int,
+    generator: torch.Generator | None = None,
 ) -> tuple[torch.Tensor, ...]:
     """Return anchors, positives and negatives, ``n_negatives`` per row, and which are triplets."""
     same = labels[:, None] == labels
     similar = same & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
     usable = similar.any(dim=1) & ~same.all(dim=1)
-    drawn = to_device(torch.rand(same.shape), labels.device)  # the same on every device
-    scores = drawn.masked_fill(~similar, -1.0)
+    drawn = torch.rand(same.shape, generator=generator)  # the same on every device
+    scores = to_device(drawn, labels.device).masked_fill(~similar, -1.0)
     positive = scores.argmax(dim=1)
     middle = (embedding + embedding[positive]) / 2
     squares = torch.cdist(middle, embedding).masked_fill(same, math.inf)

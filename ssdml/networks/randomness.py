@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from threading import Lock
 from typing import Any
 
@@ -56,6 +57,18 @@ class SeededDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._generators[device]
 
     @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Leave the block for a while, for operations that need no other generator.
+
+        Within the block each operation takes 6 µs longer.
+        """
+        self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        try:
+            yield
+        finally:
+            self.__enter__()  # type: ignore[no-untyped-call]
+
+    @contextmanager
     def forbidden(self) -> Iterator[None]:
         """Within the block, raise RuntimeError if a random number is drawn.
 
@@ -72,7 +85,7 @@ class SeededDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        if torch.Tag.nondeterministic_seeded not in func.tags:
+        if not _is_random(func):
             return func(*args, **kwargs)
         if any(isinstance(leaf, torch.Generator) for leaf in (*args, *kwargs.values())):
             return func(*args, **kwargs)
@@ -98,6 +111,12 @@ class SeededDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         with _global_generator, torch.random.fork_rng(devices):
             torch.manual_seed(seed)
             return func(*args, **kwargs)
+
+
+@cache
+def _is_random(func: Any) -> bool:
+    """Whether an operation draws random numbers."""
+    return torch.Tag.nondeterministic_seeded in func.tags
 
 
 def _device(args: tuple[Any, ...], kwargs: Any) -> torch.device:

@@ -17,9 +17,16 @@ from ssdml.deep import alternation, trainer
 from ssdml.deep.checkpoints import run_seed
 from ssdml.evaluation import evaluate, triplet_purity
 from ssdml.metric.alternation import learn_metric
+from ssdml.networks.augmentation import RandomViews
 from ssdml.utils.labels import confidences
 from ssdml.utils.progress import Stages
 from tests.deep import DEVICE, assert_same_weights, small_model, small_network
+
+
+class Noisy(RandomViews):
+    def __call__(self, samples, generator):
+        views = super().__call__(samples, generator)
+        return views + 0.1 * torch.rand_like(views)
 
 
 class TestWhatIsLearned:
@@ -252,6 +259,11 @@ class TestTheSameAgain:
         torch.manual_seed(5)
         small_model(epochs=2).fit(X, labels)
         assert torch.equal(torch.rand(1), expected)
+
+    def test_views_that_use_torchs_generator_are_the_same(self, digits):
+        X, _, labels = digits
+        models = [small_model(epochs=2, augment=Noisy()).fit(X, labels) for _ in range(2)]
+        assert_same_weights(*models)
 
 
 class TestPaper:

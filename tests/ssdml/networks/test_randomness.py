@@ -70,6 +70,22 @@ def test_blocks_continue_where_the_last_one_ended():
     assert torch.equal(torch.stack([first, second]), torch.stack(expected))
 
 
+def test_suspended_blocks_draw_from_the_global_generator():
+    draws = SeededDraws(3)
+    with torch.random.fork_rng():
+        torch.manual_seed(7)
+        expected = torch.rand(4)
+        torch.manual_seed(7)
+        with draws:
+            first = torch.rand(4)
+            with draws.suspended():
+                between = torch.rand(4)
+            second = torch.rand(4)
+    whole = torch.rand(8, generator=torch.Generator().manual_seed(3))
+    assert torch.equal(between, expected)
+    assert torch.equal(torch.cat([first, second]), whole)
+
+
 def test_a_generator_that_is_given_is_used():
     with SeededDraws(0):
         drawn = torch.rand(4, generator=torch.Generator().manual_seed(5))
