@@ -58,7 +58,7 @@ class Stepper:
         for group in [] if losses is None else losses.parameter_groups():
             groups.append(group | {"keeps_rate": "lr" in group})
         self._trained = nn.ModuleList([network] if losses is None else [network, losses])
-        fused = {"fused": True} if network.proxies.is_cuda else {}  # one kernel for all parameters
+        fused = {"fused": True} if _fusible(self._trained) else {}
         self.optimizer = optimizer(groups, weight_decay=weight_decay, **fused)
 
     def step(self, loss: torch.Tensor, rate: float) -> torch.Tensor:
@@ -96,6 +96,19 @@ class Stepper:
                 value = torch.empty_like(parameters[int(number)]).copy_(value)
             content["state"].setdefault(int(number), {})[name] = value
         self.optimizer.load_state_dict(content)
+
+
+def _fusible(module: nn.Module) -> bool:
+    """Whether torch's fused optimizers, one kernel for all parameters, take these parameters.
+
+    On a CPU they read parameters with gaps between their numbers as if there were none.
+    """
+    return all(
+        parameter.device.type in ("cpu", "cuda")
+        and parameter.is_floating_point()
+        and torch.empty_like(parameter, device="meta").stride() == parameter.stride()
+        for parameter in module.parameters()
+    )
 
 
 def read_behind(losses: Iterable[torch.Tensor], device: str) -> Iterator[float]:

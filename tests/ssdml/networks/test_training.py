@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ import torch
 from ssdml.networks.backbones import ResidualHead
 from ssdml.networks.data import as_samples
 from ssdml.networks.metric_network import MetricNetwork
-from ssdml.networks.training import Schedule, embed_samples, pretrain, rate_at
+from ssdml.networks.training import Schedule, Stepper, embed_samples, pretrain, rate_at
 
 
 @pytest.fixture
@@ -39,6 +41,25 @@ def test_embeds_in_evaluation_mode(kind):
     found = embed_samples(network, as_samples(X, "test"), kind)
     np.testing.assert_allclose(found, expected, atol=1e-6)
     assert network.training
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.AdamW, partial(torch.optim.SGD, momentum=0.9)])
+@pytest.mark.parametrize(
+    "strides", [(3, 1), (1, 4), (6, 2)], ids=["rows", "columns", "every other number"]
+)
+def test_steps_take_parameters_of_any_layout(optimizer, strides):
+    """Fused optimizers of torch misread parameters with gaps."""
+    target = torch.arange(12.0).view(4, 3)
+    networks = [MetricNetwork(torch.nn.Linear(3, 4), torch.eye(4, 2), 2) for _ in range(2)]
+    with torch.no_grad():
+        networks[1].load_state_dict(networks[0].state_dict())
+    weight = torch.empty_strided((4, 3), strides).copy_(networks[0].backbone.weight.detach())
+    networks[1].backbone.weight = torch.nn.Parameter(weight)
+    for network in networks:
+        stepper = Stepper(network, weight_decay=0.1, optimizer=partial(optimizer, lr=0.0))
+        for _ in range(3):
+            stepper.step((network.backbone.weight - target).square().sum(), 0.01)
+    torch.testing.assert_close(networks[1].backbone.weight, networks[0].backbone.weight)
 
 
 def test_learning_rate_warms_up_and_decays():
