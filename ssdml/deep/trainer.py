@@ -179,8 +179,7 @@ class PartitionTrainer(ABC):
         if self.validation is not None:
             entry["R@1 per epoch"] = self._epoch_scores
         broadcast_weights(self.network)  # batch statistics are those of each rank's slices
-        self._check_features(number)
-        entry["spread"] = self._check_spread(number)
+        entry["spread"] = self._checked_spread(number)
         entry["seconds"] = {
             "graph and metric": trained_from - begin,
             "epochs": time.perf_counter() - trained_from,
@@ -248,13 +247,17 @@ class PartitionTrainer(ABC):
         rate = self.estimator.learning_rate
         return f"Lower learning_rate={rate} and use another checkpoint_dir."
 
-    def _check_features(self, number: int) -> None:
-        """Raise if the trained network makes no usable features; warn if it makes zeros."""
+    def _checked_spread(self, number: int) -> float:
+        """Return the spread of the embedding of some samples; warn if it is almost 0.
+
+        Raise if the trained network makes no usable features; warn if it makes zeros.
+        """
         rows = spaced(self.parts[number], CHECKED)
         size = self.estimator.batch_size
         features = embed_samples(self.network, self.samples, "features", rows, batch_size=size)
+        embedded = features @ self.network.L
         zero = float((~features.any(axis=1)).mean())
-        if not np.isfinite(features).all() or zero == 1:
+        if not np.isfinite(embedded).all() or zero == 1:
             wrong = "only zeros" if zero == 1 else "NaN or infinity"
             raise FloatingPointError(
                 f"the backbone's features must stay finite and nonzero; got {wrong} after "
@@ -268,10 +271,7 @@ class PartitionTrainer(ABC):
                 RuntimeWarning,
                 stacklevel=2,
             )
-
-    def _check_spread(self, number: int) -> float:
-        """Warn if the embedding of some samples is almost constant; return its spread."""
-        found = spread(self.embed("embedding", spaced(self.parts[number], CHECKED)))
+        found = spread(unit_rows(embedded))
         if sign := constant_embedding(found, self.estimator.learning_rate):
             warnings.warn(f"after partition {number + 1}, {sign}", RuntimeWarning, stacklevel=2)
         return found

@@ -1,4 +1,4 @@
-"""Overhead of graph, mining and metric over the epochs, and the speed of bfloat16."""
+"""Overhead of a step, of graph, mining and metric over the epochs, and the speed of bfloat16."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from ssdml.networks.backbones import named_backbone
 from ssdml.networks.metric_network import MetricNetwork, lay_channels_last
 from ssdml.networks.training import Stepper, mixed_precision
 from ssdml.utils.torch_tools import one_thread
+from tools.gpu.data import enlarged_digits
+from tools.gpu.steps import SHAPES, WARM, bare_step
 
 
 @pytest.fixture
@@ -57,6 +59,37 @@ def test_graph_and_metric_add_at_most_30_percent(benchmark, mnist, seconds):
     benchmark.extra_info |= dict(seconds) | {"added": added, "ratio": added / epochs}
     assert np.isfinite(model.history_[-1]["loss"])
     assert added / epochs <= 0.30
+
+
+@pytest.mark.parametrize(("name", "size"), [("mnist", 160), ("wide-resnet", 16)])
+def test_step_takes_at_most_15_percent_longer_than_a_bare_one(benchmark, monkeypatch, name, size):
+    """Median CPU time on one thread, a step of each after the other.
+
+    The bare step has the same network and images, without views, triplets and draws.
+    """
+    seconds, take_steps = defaultdict(list), AlternationTrainer._take_steps
+
+    def interleaved(*args):
+        steps, bare = take_steps(*args), bare_step(name, size, "cpu", mixed=False)
+        while True:
+            begin = time.thread_time()
+            if (loss := next(steps, None)) is None:
+                return
+            middle = time.thread_time()
+            bare()
+            seconds["ours"].append(middle - begin)
+            seconds["bare"].append(time.thread_time() - middle)
+            yield loss
+
+    monkeypatch.setattr(AlternationTrainer, "_take_steps", interleaved)
+    images = enlarged_digits(400, SHAPES[name], 2)
+    with one_thread():
+        model = DeepSSDML(name, 32, epochs=80 * size // 400, batch_size=size, random_state=0)
+        benchmark.pedantic(model.fit, (images.X, images.labels), rounds=1)
+    milliseconds = {kind: 1000 * np.median(times[WARM:]) for kind, times in seconds.items()}
+    ratio = milliseconds["ours"] / milliseconds["bare"]
+    benchmark.extra_info |= milliseconds | {"ratio": ratio}
+    assert ratio <= 1.15
 
 
 @pytest.mark.parametrize(("name", "shape"), [("mnist", (1, 28, 28)), ("cifar", (3, 32, 32))])
