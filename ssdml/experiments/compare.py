@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,10 +28,10 @@ __all__ = ["compare"]
 
 def compare(
     dataset: Dataset,
-    methods: Sequence[str] | Mapping[str, Factory],
+    methods: Sequence[str] | str | Mapping[str, Factory],
     *,
     out: str | Path,
-    labels_per_class: Sequence[int | Budget] = (5,),
+    labels_per_class: Sequence[int | Budget] | int | Budget = (5,),
     seeds: Sequence[int] = range(5),
     features: str = "auto",
     deep: bool = False,
@@ -116,6 +117,19 @@ def compare(
     from ssdml.experiments.runs.thumbnails import update_thumbnails
     from ssdml.utils.parallel import count_threads
 
+    if not isinstance(dataset, Dataset):
+        raise TypeError(
+            f"compare: dataset must be a Dataset; got {type(dataset).__name__}. Pass "
+            "ssdml.datasets.load_dataset(name_or_path)."
+        )
+    if isinstance(seeds, Integral):
+        raise TypeError(
+            f"compare: seeds must be a sequence of numbers; got {seeds!r}. Pass range({seeds})."
+        )
+    labels_per_class = (
+        [labels_per_class] if isinstance(labels_per_class, Integral | Budget) else labels_per_class
+    )
+    methods = [methods] if isinstance(methods, str) else methods
     out = Path(out)
     count_threads(n_jobs)  # checks it before anything is written
     refuse_other_results(out, resume)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from numbers import Integral
 from pathlib import Path
 from types import MappingProxyType
@@ -23,7 +23,7 @@ from ssdml.metric.features import ClassRepresentation
 from ssdml.metric.maps import draw_map, map_rows, place_rows
 from ssdml.metric.prediction import neighbor_votes
 from ssdml.utils.dask_arrays import check_dask_array, is_dask, map_row_blocks
-from ssdml.utils.labels import check_same_kind, read_labels
+from ssdml.utils.labels import check_same_kind, in_precision, read_labels
 from ssdml.utils.linalg import check_spread
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.persistence import check_arrays, load_state, restoring, save_state
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 BLOCK_ENTRIES = 2**18  # of the rows that are checked and multiplied at once
 SEARCHED_AT_ONCE = 2**12  # new rows, at least, where the representation searches neighbors
+LAST_ROWS = 10_000  # whose embeddings a metric keeps
 SAVED = ("components_", "label_distributions_", "embedding_")
 # Kind and axes of saved arrays: l components of d features, n rows, r of them references,
 # c classes, q columns of the form that neighbors are searched in.
@@ -448,15 +449,21 @@ class LearnedMetric(EmbeddingMixin):
     def get_metric(self) -> Callable[[Any, Any], float]:
         """Return the distance between two rows as a function, for scikit-learn's ``metric=``.
 
-        With a ``representation_``, every call searches the training rows: Euclidean distances of
-        :meth:`transform` are the same, and far faster.
+        Euclidean distances of :meth:`transform` are the same, and far faster. With a
+        ``representation_`` the training rows are searched for each new row; the embeddings of the
+        last 10,000 rows are kept.
         """
         check_is_fitted(self)
         embedder = self._embedder
 
+        @lru_cache(LAST_ROWS)
+        def embedded(row: bytes) -> Array:
+            embedding: Array = embedder(np.frombuffer(row)[None])[0]
+            return embedding
+
         def metric(u: Any, v: Any) -> float:
-            embedding = embedder(np.stack([u, v]).astype(np.float64))
-            return float(np.linalg.norm(embedding[0] - embedding[1]))
+            one, two = (embedded(np.asarray(row, dtype=np.float64).tobytes()) for row in (u, v))
+            return float(np.linalg.norm(one - two))
 
         return metric
 
@@ -619,21 +626,6 @@ def _interpolated(
 ) -> Array:
     check_finite(X, who, "X")
     return in_precision(classifier(X, n_jobs=n_jobs), X.dtype)
-
-
-def in_precision(distributions: Array, dtype: Any) -> Array:
-    """Convert distributions to another precision, in which they sum to 1 as well.
-
-    Examples
-    --------
-    >>> thirds = np.full((1, 3), 1 / 3, np.float32)
-    >>> in_precision(thirds, np.float64).sum() == 1 != thirds.astype(np.float64).sum()
-    np.True_
-    """
-    if distributions.dtype == dtype:
-        return distributions
-    converted: Array = distributions.astype(dtype)
-    return converted / converted.sum(axis=1, keepdims=True)
 
 
 def _most_probable(distributions: Array, classes: Array) -> Array:

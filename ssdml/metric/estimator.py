@@ -32,7 +32,7 @@ from ssdml.metric.alternation import (
     learn_classes,
     rescaled,
 )
-from ssdml.metric.base import LearnedMetric, embed, in_precision, limit_neighbors
+from ssdml.metric.base import LearnedMetric, embed, limit_neighbors
 from ssdml.metric.features import ClassRepresentation
 from ssdml.metric.out_of_core import learn_out_of_core, smallest_partition
 from ssdml.metric.prediction import SuspectedLabels, suspects
@@ -51,6 +51,7 @@ from ssdml.metric.relabeling import (
 from ssdml.metric.selection import fall_back, input_alone, labeled_rows
 from ssdml.metric.state import Learned, State
 from ssdml.utils.dask_arrays import check_dask_array, check_known_chunks, is_dask
+from ssdml.utils.labels import in_precision
 from ssdml.utils.linalg import graph_rows
 from ssdml.utils.parallel import count_threads, one_blas_thread, threads
 from ssdml.utils.persistence import restoring

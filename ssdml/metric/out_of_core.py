@@ -40,6 +40,7 @@ from ssdml.metric.selection import (
 )
 from ssdml.metric.state import Learned, State
 from ssdml.utils.dask_arrays import check_block, rows_dtype
+from ssdml.utils.labels import in_precision
 from ssdml.utils.linalg import check_spread, graph_rows
 from ssdml.utils.parallel import one_blas_thread
 from ssdml.utils.progress import Stages
@@ -310,7 +311,7 @@ def summarize(
         return np.searchsorted(chosen, rows)
 
     return moments, Summary(
-        state.distributions[:n_own].astype(state.X.dtype),
+        in_precision(state.distributions[:n_own], state.X.dtype),
         numbers[chosen],
         state.X[chosen],
         _renumbered(triplets, places),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from numbers import Integral
 from operator import index
 from typing import Any, NamedTuple
 
@@ -182,7 +183,14 @@ def plan_fit(
     ['neighbors', 'classes', 'round 1', 'round 2', 'embedding']
     """
     check_is_ssdml(estimator, "plan_fit")
-    n_samples, n_features, n_classes = map(index, (n_samples, n_features, n_classes))
+    counts = {"n_samples": n_samples, "n_features": n_features, "n_classes": n_classes}
+    for name, number in counts.items():
+        if not isinstance(number, Integral):
+            raise TypeError(
+                f"plan_fit: {name} must be a whole number; got {type(number).__name__}. Pass those "
+                "of X.shape, and X as rows."
+            )
+    n_samples, n_features, n_classes = map(index, counts.values())
     rows = None if rows is None else np.asanyarray(rows)  # a memory map stays one
     size = pilot_size(n_samples)
     _check_shape(n_samples, n_features, n_classes, rows, size)

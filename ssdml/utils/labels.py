@@ -137,7 +137,13 @@ def as_column(y: Any, who: str) -> Array:
     else:
         values = np.asarray(without_tensor(y, who, "y"))
     if values.dtype.kind == "S":
-        values = np.char.decode(values, "utf-8")
+        try:
+            values = np.char.decode(values, "utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{who}: y must hold text in UTF-8 where it holds bytes; got {error.object!r}. "
+                "Decode them: numpy.char.decode(y, 'cp1252')."
+            ) from error
     elif values.dtype.kind == "T":
         values = values.astype(object)
     if values.dtype == object and values.ndim == 1:
@@ -159,6 +165,11 @@ def as_labels(y: Any, who: str, name: str = "y") -> Array:
     array(['a', 'b'], dtype='<U1')
     """
     column = as_column(y, who)
+    if column.ndim == 0:
+        raise TypeError(
+            f"{who}: {name} must be a list or an array of labels, one per row; got "
+            f"{type(y).__name__}. Pass a list, in the order of the rows."
+        )
     if column.ndim != 1:
         is_column = column.ndim == 2 and column.shape[1] == 1
         of_indicators = "Keep one label of each row; of indicators, numpy.argmax(y, axis=1)."
@@ -208,7 +219,8 @@ def _of_one_kind(known: Array, who: str) -> Array:
     if len(kinds) > 1:
         raise TypeError(
             f"{who}: y must hold labels of one kind, all strings, all numbers or all booleans; "
-            f"got {', '.join(sorted({type(label).__name__ for label in known}))}."
+            f"got {', '.join(sorted({type(label).__name__ for label in known}))}. Convert the "
+            "labels, such as by str(label)."
         )
     labels = [label.decode() if isinstance(label, bytes) else label for label in known.tolist()]
     if kinds == {float} and all(label == int(label) for label in labels if np.isfinite(label)):
@@ -246,6 +258,21 @@ def likeliest(distributions: Array) -> Ints:
         return np.full(len(distributions), UNLABELED, dtype=np.int64)
     codes: Ints = distributions.argmax(axis=1)
     return codes
+
+
+def in_precision(distributions: Array, dtype: Any) -> Array:
+    """Convert distributions to another precision, in which they sum to 1 as well.
+
+    Examples
+    --------
+    >>> thirds = np.full((1, 3), 1 / 3, np.float32)
+    >>> in_precision(thirds, np.float64).sum() == 1 != thirds.astype(np.float64).sum()
+    np.True_
+    """
+    if distributions.dtype == dtype:
+        return distributions
+    converted: Array = distributions.astype(dtype)
+    return converted / converted.sum(axis=1, keepdims=True)
 
 
 def confidences(distributions: Array) -> Array:

@@ -6,9 +6,11 @@ Messages read ``{who}: {argument} must {condition}; got {value}.``, followed by 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, timedelta
 from difflib import get_close_matches
 from numbers import Integral, Real
+from os import PathLike
 from typing import Any, TypeVar
 
 import numpy as np
@@ -94,7 +96,13 @@ def without_container(X: Any, who: str = "", name: str = "X") -> Any:
             f"{who}: {name} must be dense; got a sparse {type(X).__name__}. Pass X.toarray(), or "
             "its leading components (TruncatedSVD); encoders take sparse_output=False."
         )
+    _check_container(X, who, name)
     X = without_tensor(X, who, name)
+    is_arrow, is_polars = hasattr(X, "combine_chunks"), hasattr(X, "get_columns")
+    if (is_polars or (is_arrow and hasattr(X, "column_names"))) and len(X):  # tables of these
+        first = (X[:1].to_dicts() if is_polars else X[:1].to_pylist())[0]
+        for label, cell in first.items():
+            _check_column(cell, label, "O", who, name)
     if _is_column(X):
         column = np.asarray(X)
         if column.dtype == object and column.size and isinstance(column.flat[0], VECTORS):
@@ -110,6 +118,26 @@ def without_container(X: Any, who: str = "", name: str = "X") -> Any:
             if dtype.kind in "OmM" and len(X):
                 _check_column(X.iloc[0, number], label, dtype.kind, who, name)
     return X
+
+
+def _check_container(X: Any, who: str, name: str) -> None:
+    """Raise TypeError for what holds no rows: None, paths, dictionaries, iterators."""
+    way_out = None
+    if isinstance(X, str | bytes | PathLike):
+        way_out = "Pass ssdml.datasets.load_dataset(path).X."
+    elif isinstance(X, Mapping):
+        way_out = f"Pass {name}.data." if "data" in X else f"Pass pandas.DataFrame({name})."
+    elif type(X).__module__.startswith("ssdml.datasets."):
+        way_out = f"Pass {name}.X, and its labels {name}.y."
+    elif hasattr(X, "collect") and hasattr(X, "lazy"):
+        way_out = f"Pass {name}.collect()."
+    elif (X is None and name == "X") or isinstance(X, Iterator):
+        way_out = "Pass an array of shape (n_samples, n_features)."
+    if way_out is not None:
+        raise TypeError(
+            f"{who}: {name} must be an array or a table of numbers; got {type(X).__name__}. "
+            f"{way_out}"
+        )
 
 
 def _check_names(columns: Any, who: str, name: str) -> None:
@@ -130,7 +158,7 @@ def _check_column(first: Any, label: Any, kind: str, who: str, name: str) -> Non
             f"{problem} vectors. Pass np.stack({name}[{label!r}]) alone, or with the other columns "
             "beside it."
         )
-    if kind in "mM":
+    if kind in "mM" or isinstance(first, date | timedelta):
         raise ValueError(f"{problem} dates. Drop it, or pass numbers, such as days.")
     if isinstance(first, str):
         try:

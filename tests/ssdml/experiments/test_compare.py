@@ -250,6 +250,21 @@ def test_call_stopped_in_its_first_run_leaves_nothing(blobs, tmp_path, monkeypat
     assert (len(found.done), found.pending) == (1, [])
 
 
+@pytest.mark.parametrize("dataset", ["digits", (np.eye(2), [0, 1]), None])
+def test_data_that_are_no_dataset_are_named(tmp_path, dataset):
+    message = f"dataset must be a Dataset; got {type(dataset).__name__}. Pass .*load_dataset"
+    with pytest.raises(TypeError, match=message):
+        compare(dataset, ["input"], out=tmp_path / "out")
+
+
+def test_one_method_and_one_budget_may_be_given_alone(blobs, tmp_path):
+    alone = compare(blobs, "input", out=tmp_path / "a", labels_per_class=2, seeds=[0])
+    listed = compare(blobs, ["input"], out=tmp_path / "b", labels_per_class=[2], seeds=[0])
+    assert [row["config_hash"] for row in alone] == [row["config_hash"] for row in listed]
+    with pytest.raises(TypeError, match=r"seeds must be a sequence .*; got 3\. Pass range\(3\)"):
+        compare(blobs, "input", out=tmp_path / "c", seeds=3)
+
+
 def test_empty_grids_are_refused(tmp_path, blobs):
     for name, given in (("seeds", {"seeds": []}), ("labels", {"labels_per_class": []})):
         with pytest.raises(ValueError, match=f"compare: {name} must name at least one; got none"):

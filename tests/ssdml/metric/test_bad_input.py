@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import os
 from functools import partial
 
@@ -13,10 +14,11 @@ import pyarrow as pa
 import pytest
 import torch
 from scipy import sparse
-from sklearn.datasets import make_blobs
+from sklearn.datasets import load_digits, make_blobs
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 
 from ssdml import SSDML
+from ssdml.datasets import load_dataset
 
 pytestmark = pytest.mark.usefixtures("few_triplets")
 
@@ -208,6 +210,28 @@ def test_columns_of_a_table_are_named(X, y):
     sparse = table.astype(pd.SparseDtype(float, 0))
     with pytest.raises(TypeError, match=r"column 'p0' is sparse\. Pass X\.sparse\.to_dense\(\)"):
         SSDML().fit(sparse, y)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("t.csv", r"got str\. Pass ssdml\.datasets\.load_dataset\(path\)\.X"),
+        ({"p": [1.0, 2.0]}, r"got dict\. Pass pandas\.DataFrame\(X\)"),
+        (load_digits(), r"got Bunch\. Pass X\.data"),
+        (load_dataset("digits"), r"got Dataset\. Pass X\.X, and its labels X\.y"),
+        (pl.LazyFrame({"p": [1.0, 2.0]}), r"got LazyFrame\. Pass X\.collect\(\)"),
+        (iter([[1.0], [2.0]]), "got list_iterator. Pass an array of shape"),
+        (None, "got NoneType. Pass an array of shape"),
+        (pl.DataFrame({"p": [0.5, 1], "q": ["x", "y"]}), "column 'q' holds text, such as 'x'"),
+        (pa.table({"p": [0.5, 1], "q": ["x", "y"]}), "column 'q' holds text, such as 'x'"),
+        (pl.DataFrame({"day": [datetime.date(2020, 1, 1)] * 2}), "column 'day' holds dates"),
+        (pa.table({"v": [[1.0, 2.0]] * 2, "p": [1, 2]}), "column 'v' holds vectors"),
+    ],
+    ids=lambda given: type(given).__name__ if not isinstance(given, str) else None,
+)
+def test_other_containers_are_named(given, message):
+    with pytest.raises((TypeError, ValueError), match=f"SSDML: X must .*{message}"):
+        SSDML().fit(given, [0, 1])
 
 
 def test_underflow_of_the_variance_is_named(X, y):

@@ -86,6 +86,22 @@ def test_scikit_learn_takes_the_metric(X):
     np.testing.assert_array_equal(by_metric, by_embedding)
 
 
+def test_metric_embeds_each_row_once(X, monkeypatch):
+    model, seen = Stretch().fit(X), []
+    embedder = model._embedder
+
+    def counted(rows):
+        seen.extend(rows)
+        return embedder(rows)
+
+    monkeypatch.setattr(Stretch, "_embedder", staticmethod(counted))
+    metric = model.get_metric()
+    for u in X[:5]:
+        for v in X[:5]:
+            metric(u, v)
+    assert len(seen) == 5
+
+
 def test_pairs_of_wrong_shape_raise(X):
     with pytest.raises(
         ValueError, match=r"pairs must have shape \(n_pairs, 2, n_features = 2\); got"

@@ -18,9 +18,9 @@ from ssdml.evaluation import evaluate, few_label_accuracy
 from ssdml.graphs.neighbors.knn import knn_graph
 from ssdml.graphs.propagation.labels import propagate_labels
 from ssdml.metric.alternation import learn_classes
-from ssdml.metric.base import in_precision
 from ssdml.metric.selection import nearest_mean_correct
 from ssdml.model_selection import SemiSupervisedSplit, labeled_scorer
+from ssdml.utils.labels import in_precision
 
 
 @pytest.fixture(scope="module")

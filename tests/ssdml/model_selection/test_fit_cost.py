@@ -258,3 +258,8 @@ def test_command_reports_missing_input_and_memory(run, tmp_path):
     result = run("--n", 10**9, "--d", 8)
     assert result.exit_code == 0
     assert "MB are free. Use fewer classes or neighbors" in result.stderr
+
+
+def test_shape_of_a_plan_is_of_whole_numbers():
+    with pytest.raises(TypeError, match=r"n_samples must be a whole number; got ndarray\. .*rows"):
+        plan_fit(SSDML(), np.eye(3), 3)

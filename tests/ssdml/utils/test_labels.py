@@ -371,3 +371,15 @@ def test_dates_are_refused_by_name():
     days = np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[D]")
     with pytest.raises(TypeError, match=r"^here: y must hold names, .* got np\.datetime64"):
         read_labels(days, 2, "here")
+
+
+@pytest.mark.parametrize("y", [None, "abc", {"a": 1}, {"a"}, iter("ab"), 3])
+def test_what_is_no_list_of_labels_is_named(y):
+    name = type(y).__name__
+    with pytest.raises(TypeError, match=f"y must be a list or an array of labels, .*; got {name}"):
+        encode_partial_labels(y)
+
+
+def test_bytes_in_another_encoding_are_named():
+    with pytest.raises(ValueError, match=r"y must hold text in UTF-8 .*; got b'\\xff'\. Decode"):
+        encode_partial_labels([b"a", b"\xff"])
