@@ -48,7 +48,7 @@ def compare(
     Parameters
     ----------
     dataset : Dataset
-    methods : sequence of str, or dict
+    methods : str, sequence of str, or dict
         Names in `ssdml.experiments.METHODS`, with other parameters as
         ``"ssdml[n_neighbors=20]"``, or tuned on the labeled samples as ``"ssdml-tuned"`` (see
         :mod:`ssdml.experiments.methods.tuning`). Or a dict of factories, as `METHODS` is.
@@ -56,7 +56,7 @@ def compare(
         Folder for ``results.jsonl``, the file of each run in ``runs/``, ``splits/``,
         ``details/``, ``thumbnails/`` (images or texts of the samples on maps) and the tracebacks
         of failed runs, ``errors/``.
-    labels_per_class : sequence of int or Budget
+    labels_per_class : int, Budget, or sequence of these
         Numbers of labels per class, or other budgets; see `ssdml.datasets.Budget`.
     seeds : sequence of int
     features : {"auto", "unit", "raw", "components"}
@@ -126,9 +126,7 @@ def compare(
         raise TypeError(
             f"compare: seeds must be a sequence of numbers; got {seeds!r}. Pass range({seeds})."
         )
-    labels_per_class = (
-        [labels_per_class] if isinstance(labels_per_class, Integral | Budget) else labels_per_class
-    )
+    budgets = [labels_per_class] if isinstance(labels_per_class, int | Budget) else labels_per_class
     methods = [methods] if isinstance(methods, str) else methods
     out = Path(out)
     count_threads(n_jobs)  # checks it before anything is written
@@ -147,7 +145,7 @@ def compare(
     runs = make_runs(
         dataset,
         factories,
-        labels_per_class,
+        budgets,
         seeds,
         features=form,
         map_rows=map_rows,
