@@ -276,8 +276,8 @@ def features_of(raw: RawItems, network: str | None, image_size: int | None) -> A
     X = raw.items
     if network is None and len(X.shape) > 2:
         raise ValueError(
-            f"the samples must be rows of numbers; got images of shape {tuple(X.shape[1:])}. Pass "
-            "--network to train a network on them."
+            f"the samples must be rows of numbers; got images of shape {tuple(X.shape[1:])}. Train "
+            "a network on them, ssdml fit DATA --network NAME, or pass a table of their features."
         )
     if isinstance(X, ImageFiles):
         return X.resized(image_size or DEFAULT_SIDES.get(network or "", 32))

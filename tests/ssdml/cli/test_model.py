@@ -361,7 +361,7 @@ def test_images_and_features_are_told_apart(run, arrays, images, tmp_path):
     result = run("fit", *images, "--out", tmp_path / "model")
     assert result.exit_code == 1
     assert (
-        "the samples must be rows of numbers; got images of shape (28, 28). Pass" in result.stderr
+        "the samples must be rows of numbers; got images of shape (28, 28). Train" in result.stderr
     )
     assert "--network" in result.stderr
     assert run("fit", *arrays, "--out", tmp_path / "model").exit_code == 0
