@@ -24,6 +24,7 @@ README, CONTRIBUTING, CHANGELOG, SECURITY = (
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = [README, CONTRIBUTING, CHANGELOG, SECURITY, *DOCS]
 
+COMMANDS = get_command(app).commands
 COMMAND = r"(?:^|`|^\$ )ssdml ([a-z]+)"
 FENCE = re.compile(r"^```(\S*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 RUN = ("python", "bash")
@@ -46,13 +47,11 @@ class TestPage:
         assert named(r"(?:^|`)make ([a-z]+)", page) - targets == set()
 
     def test_the_commands_that_it_names_exist(self, page):
-        commands = get_command(app).commands.keys()
-        assert named(COMMAND, page) - commands == set()
+        assert named(COMMAND, page) - COMMANDS.keys() == set()
 
     def test_the_options_that_it_names_exist(self, page):
-        commands = get_command(app).commands
         for name, rest in named(COMMAND + r"((?: .*\\\n.*| [^`\n]*))", page):
-            known = {option for parameter in commands[name].params for option in parameter.opts}
+            known = {option for parameter in COMMANDS[name].params for option in parameter.opts}
             assert set(re.findall(r"--[a-z-]+", rest)) - known == set(), name
 
     def test_the_files_that_it_points_at_are_there(self, page):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from ssdml.cli.app import app
@@ -23,10 +26,17 @@ def short_fits(few_triplets):
     """Learn the metric from few triplets."""
 
 
+@pytest.fixture(scope="session")
+def runner() -> Iterator[CliRunner]:
+    """One that makes the commands once: typer's own takes 30 ms per call for that."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("typer.testing._get_command", cache(get_command))
+        yield CliRunner()
+
+
 @pytest.fixture
-def run():
+def run(runner):
     """Calls the command line in this process."""
-    runner = CliRunner()
     return lambda *arguments: runner.invoke(app, [str(argument) for argument in arguments])
 
 
