@@ -31,8 +31,7 @@ DIGITS = tables.RESULTS / "features/digits.jsonl"
 FORMS = {"features": "unit", "components": "components", "networks": "raw"}  # by folder
 FILES = sorted(path for folder in FORMS for path in (tables.RESULTS / folder).glob("*.jsonl"))
 OF_FEATURES = [path for path in FILES if path.parent.name != "networks"]
-# Rows of SSDML on features, and those of networks, describe earlier defaults; remove the marks once
-# they are made anew.
+# Rows of networks describe earlier defaults; remove the mark once they are made anew.
 to_remake = pytest.mark.xfail(reason="rows are of an earlier default", strict=True)
 
 
@@ -242,18 +241,16 @@ def test_published_rows_are_unique_per_dataset(path):
 
 
 @pytest.mark.parametrize(
-    ("path", "ours"),
+    "path",
     [
-        *((path, False) for path in OF_FEATURES),
-        *(pytest.param(path, True, marks=to_remake) for path in OF_FEATURES),
-        *(pytest.param(p, None, marks=marks(p)) for p in FILES if p not in OF_FEATURES),
+        *OF_FEATURES,
+        *(pytest.param(path, marks=marks(path)) for path in FILES if path not in OF_FEATURES),
     ],
-    ids=lambda value: f"{value.parent.name}/{value.stem}" if hasattr(value, "stem") else str(value),
+    ids=lambda path: f"{path.parent.name}/{path.stem}",
 )
-def test_published_rows_match_the_current_defaults(path, ours, data_dir):
+def test_published_rows_match_the_current_defaults(path, data_dir):
     """Other rows would be run again, and would describe methods that no longer exist."""
     rows, deep = read(path), path.parent.name == "networks"
-    rows = [row for row in rows if ours in (None, row["method"].startswith("ssdml"))]
     dataset = load_dataset(path.stem)
     known = available_methods(dataset, deep)
     known = known | tuned(known)
