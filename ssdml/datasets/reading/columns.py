@@ -364,6 +364,12 @@ class _Chooser:
         constant = [n for n in numbers if not choice.features and self.cells.is_constant(n)]
         if constant:
             roles.constant = constant
+        if constant and len(numbers) - len(constant) < 2:
+            roles.doubts.append(
+                "at most one feature varies, others have one value in all rows "
+                f"({listed(constant)}); if others were meant, name them: --features A,B "
+                "(features=['A', 'B'])"
+            )
         ordered = [] if choice.features else self._ordered(numbers)
         if ordered:
             roles.doubts.append(

@@ -112,7 +112,7 @@ def test_small_groups_are_left_out(rng):
 
 def test_bad_thresholds_and_models_are_refused(digits):
     X, y, model = digits
-    with pytest.raises(ValueError, match="reject must be at least 0; got -1"):
+    with pytest.raises(ValueError, match="reject must be from 0 to 1; got -1"):
         model.predict(X, reject=-1)
     with pytest.raises(ValueError, match="X must be finite"):
         model.novelty_score(X * np.nan)

@@ -200,6 +200,11 @@ def test_constant_features_are_told_without_a_doubt(read, frame):
     assert read(frame, ignore="two").columns == ("p", "q", "one")
 
 
+def test_a_single_feature_that_varies_is_doubted(read, frame):
+    [doubt] = read(frame.drop(columns="q").assign(price=1.5)).summary.doubts
+    assert doubt.startswith("at most one feature varies, others have one value in all rows (price)")
+
+
 def test_left_out_columns_are_told(read, frame):
     dates = pd.date_range("2020-01-01", periods=N)
     more = frame.assign(city=["Ulm", "Bonn"] * 20, day=dates, void=None)
