@@ -127,7 +127,7 @@ def _check_container(X: Any, who: str, name: str) -> None:
         way_out = "Pass ssdml.datasets.load_dataset(path).X."
     elif isinstance(X, Mapping):
         way_out = f"Pass {name}.data." if "data" in X else f"Pass pandas.DataFrame({name})."
-    elif type(X).__module__.startswith("ssdml.datasets."):
+    elif hasattr(X, "X") and hasattr(X, "y"):  # a data set
         way_out = f"Pass {name}.X, and its labels {name}.y."
     elif hasattr(X, "collect") and hasattr(X, "lazy"):
         way_out = f"Pass {name}.collect()."
