@@ -178,9 +178,7 @@ def test_figure3_is_drawn(example, tmp_path, monkeypatch):
     """On scikit-learn's digits, by a method of features."""
     given = ["digits", "--method", "pca", "--queries", 4, "--neighbors", 3, "--out", tmp_path]
     shown = example("reproduce_figure3.py", *given)
-    assert re.fullmatch(
-        r"input: R@1 \d\d\.\d%\npca: R@1 \d\d\.\d%\ndrawn: .*figure3.png\n", shown
-    )
+    assert re.fullmatch(r"input: R@1 \d\d\.\d%\npca: R@1 \d\d\.\d%\ndrawn: .*figure3.png\n", shown)
     picture = imread(tmp_path / "figure3.png")[..., :3]
     green = (np.abs(picture - np.array([0x1A, 0x8A, 0x4A]) / 255) < 0.02).all(axis=2)
     assert green.sum() > 4000  # frames of most of the 24 neighbors
