@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable
 from numbers import Real
 from typing import Any
@@ -86,6 +87,18 @@ def encode_column(
     known = ~is_unlabeled(distinct, unlabeled)
     codes = np.where(known, np.cumsum(known) - 1, UNLABELED)[places].astype(np.int64)
     return codes, distinct[known]
+
+
+def has_wrapped(values: Array) -> bool:
+    """Whether the largest of some labels of an unsigned type looks like -1.
+
+    Examples
+    --------
+    >>> has_wrapped(np.uint8([0, 255, 1])), has_wrapped(np.uint8([254, 255]))
+    (True, False)
+    """
+    distinct, largest = np.unique(values), np.iinfo(values.dtype).max
+    return bool(len(distinct) > 1 and distinct[-1] == largest and distinct[-2] < largest - 1)
 
 
 def is_unlabeled(
@@ -176,6 +189,12 @@ def as_labels(y: Any, who: str, name: str = "y") -> Array:
         raise ValueError(
             f"{who}: {name} must have one dimension, one label per row; got shape {column.shape}. "
             f"{'Pass numpy.ravel(y).' if is_column else of_indicators}"
+        )
+    if column.dtype.kind == "u" and has_wrapped(column):
+        warnings.warn(
+            f"{who}: {name} must be signed for -1 to mark unlabeled rows; got {column.max()} in "
+            f"{column.dtype}, which -1 becomes there. Pass signed integers.",
+            stacklevel=4,
         )
     return column
 

@@ -383,3 +383,12 @@ def test_what_is_no_list_of_labels_is_named(y):
 def test_bytes_in_another_encoding_are_named():
     with pytest.raises(ValueError, match=r"y must hold text in UTF-8 .*; got b'\\xff'\. Decode"):
         encode_partial_labels([b"a", b"\xff"])
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint64])
+def test_minus_one_cast_to_an_unsigned_type_is_doubted(dtype):
+    labels = np.array([0, -1, 1, -1]).astype(dtype)
+    with pytest.warns(UserWarning, match=r"must be signed for -1 .* got \d+ in uint"):
+        encode_partial_labels(labels)
+    codes, classes = encode_partial_labels(np.arange(256, dtype=np.uint8))  # all of them classes
+    assert codes.tolist() == classes.tolist() == list(range(256))
