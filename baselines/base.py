@@ -134,7 +134,7 @@ class Baseline(LearnedMetric, BaseEstimator, metaclass=ABCMeta):
             If X has fewer than two rows, holds NaN or infinity, or has fewer columns than
             ``n_components``; if y has another length.
         """
-        X, labels = self._training_rows(X, y)
+        X, labels = self._training_rows(X, y, may_underflow=True)
         self._check_n_components(X.shape[1])
         rng = np.random.default_rng(
             check_random_state(self.random_state).randint(np.iinfo(np.int32).max)

@@ -204,8 +204,13 @@ class LearnedMetric(EmbeddingMixin):
     _novelty: Novelty | None = None
     _graphs: Mapping[str, Array] = MappingProxyType({})  # of a saved model, until X is known
 
-    def _training_rows(self, X: Any, y: Any, way_out: str | None = None) -> tuple[Array, Ints]:
-        """Validate rows and labels of a fit in memory; without ``way_out``, y may hold none."""
+    def _training_rows(
+        self, X: Any, y: Any, way_out: str | None = None, *, may_underflow: bool = False
+    ) -> tuple[Array, Ints]:
+        """Validate rows and labels of a fit in memory; without ``way_out``, y may hold none.
+
+        ``may_underflow``: the fit scales rows whose variance underflows.
+        """
         name = type(self).__name__
         check_file(X, name)
         floats = (np.float64, np.float32)
@@ -213,7 +218,7 @@ class LearnedMetric(EmbeddingMixin):
         X = validate_data(self, X, dtype=floats, ensure_min_samples=2, ensure_all_finite=False)
         check_finite(X, name, "X")
         labels = self._read_labels(y, len(X), way_out)
-        check_spread(X, name)
+        check_spread(X, name, may_underflow=may_underflow)
         return X, labels
 
     def _check_n_components(self, n_features: int) -> None:

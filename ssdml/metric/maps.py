@@ -26,7 +26,7 @@ CLASS_COLORS = (
     *("#1b4c00", "#c9769a", "#1807d9", "#a21a51", "#6a61a3"),
 )
 DARK_CLASS_COLORS = (
-    *("#85c4fe", "#ff250a", "#1da670", "#785bad", "#ff5cba"),
+    *("#85c5fe", "#fe240a", "#1da670", "#785bad", "#ff5cba"),
     *("#b2d000", "#ffaab3", "#0154ff", "#c21a75", "#b081ff"),
 )
 DOT_AREA = 20_000.0  # of all dots together, in square points

@@ -171,13 +171,14 @@ def total_variance(rows: npt.NDArray[Any]) -> float:
     return total / len(rows)
 
 
-def check_spread(X: npt.NDArray[Any], who: str) -> None:
+def check_spread(X: npt.NDArray[Any], who: str, *, may_underflow: bool = False) -> None:
     """Raise if the variance of the rows overflows, or underflows though they differ."""
     with np.errstate(over="ignore", invalid="ignore"):
         spread = total_variance(X)
     if not np.isfinite(spread * X.shape[1]):
         raise ValueError(f"{who}: X must have a finite variance; it overflows. Scale X down.")
-    if spread < np.finfo(np.float64).tiny and (X != X[0]).any():
+    underflows = not may_underflow and spread < np.finfo(np.float64).tiny
+    if underflows and (X != X[0]).any():
         raise ValueError(f"{who}: X must have a variance above 0; it underflows. Scale X up.")
 
 

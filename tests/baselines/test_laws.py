@@ -102,14 +102,14 @@ def test_class_names_do_not_matter(method, data, plain_exact):
 
 
 @every_method
-@pytest.mark.parametrize("unit", [1e-150, 1e-20, 1e-3, 1e15])
+@pytest.mark.parametrize("unit", [1e-200, 1e-20, 1e-3, 1e15])
 def test_scale_invariance(method, data, plain, unit):
     X, _, labels = data
     np.testing.assert_allclose(matrix(method, unit * X, labels), plain(method), atol=1e-8)
 
 
 @every_method
-@pytest.mark.parametrize("unit", [1e-150, 1e100])
+@pytest.mark.parametrize("unit", [1e-200, 1e100])
 def test_scale_invariance_with_fewer_components(method, data, unit):
     """The covariance of the rows decides which components are kept."""
     X, _, labels = data
