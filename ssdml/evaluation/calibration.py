@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ssdml.utils.labels import as_labels, check_same_kind, encode_column
+from ssdml.utils.labels import as_labels, check_same_kind, encode_labels
 from ssdml.utils.typing import Floats, Ints
 from ssdml.utils.validation import UNLABELED, check_count, check_rows
 
@@ -70,7 +70,7 @@ def calibration_error(
     who = "calibration_error"
     proba = check_rows(probabilities, who, "probabilities")
     _check_distributions(proba, who)
-    codes, found = encode_column(as_labels(y, who), who)
+    codes, found = encode_labels(y, who)
     if len(codes) != len(proba):
         raise ValueError(
             f"{who}: y must have an entry for each of the {len(proba)} rows of probabilities; got "
@@ -172,9 +172,9 @@ def reliability(
             f"shapes {confidence.shape} and {is_right.shape}, {is_right.dtype}. Pass "
             "predict_proba(X).max(axis=1) and predict(X) == y."
         )
-    if not ((confidence >= -ROUNDING) & (confidence <= 1 + ROUNDING)).all():
-        wrong = confidence[~((confidence >= -ROUNDING) & (confidence <= 1 + ROUNDING))][0]
-        raise ValueError(f"{who}: confidence must be between 0 and 1; got {wrong}.")
+    wrong = ~((confidence >= -ROUNDING) & (confidence <= 1 + ROUNDING))  # NaN, too
+    if wrong.any():
+        raise ValueError(f"{who}: confidence must be between 0 and 1; got {confidence[wrong][0]}.")
     bins = np.minimum((confidence * n_bins).astype(np.intp), n_bins - 1)
     counts = np.bincount(bins, minlength=n_bins)
     filled = counts > 0

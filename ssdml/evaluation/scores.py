@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ssdml.evaluation.clustering import kmeans_clusters, normalized_mutual_information, pairwise_f1
 from ssdml.evaluation.retrieval import BLOCK_ENTRIES, checked_ks, retrieval_scores
-from ssdml.utils.labels import as_labels, check_same_kind, encode_column
+from ssdml.utils.labels import check_same_kind, encode_labels
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.scatter import class_means
 from ssdml.utils.typing import Array, Floats, Ints
@@ -197,7 +197,7 @@ def triplet_purity(triplets: Any, y: npt.ArrayLike) -> dict[str, float] | None:
     >>> triplet_purity(mined, [7, 7, 8, 8])
     {'positive': 50.0, 'negative': 100.0, 'both': 50.0, 'weighted': 75.0, 'n': 2}
     """
-    codes, _ = encode_column(as_labels(y, "triplet_purity"), "triplet_purity")
+    codes, _ = encode_labels(y, "triplet_purity")
     ends = codes[np.stack([triplets.anchor, triplets.positive, triplets.negative])]
     anchor, positive, negative = ends
     known = (ends != UNLABELED).all(axis=0)
@@ -224,7 +224,7 @@ def _labeled_rows(
 ) -> tuple[Array, Ints, npt.NDArray[Any]]:
     """Return the labeled rows, their codes, and the classes that the codes name."""
     rows = check_rows(Z, who, names[0])
-    codes, classes = encode_column(as_labels(y, who, names[1]), who)
+    codes, classes = encode_labels(y, who, names[1])
     if len(codes) != len(rows):
         raise ValueError(
             f"{who}: {names[1]} must have a label for each of the {len(rows)} rows of {names[0]}; "

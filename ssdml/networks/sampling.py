@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ssdml.utils.labels import as_labels, encode_column
+from ssdml.utils.labels import encode_labels
 from ssdml.utils.typing import Array, Indices, Ints
 from ssdml.utils.validation import UNLABELED, as_generator, check_count, without_tensor
 
@@ -355,7 +355,7 @@ def _groups(
     check_count(count, "count", who)
     check_count(n_classes, "n_classes", who)
     check_count(per_class, "per_class", who)
-    codes, _ = encode_column(as_labels(classes, who, "classes"), who)
+    codes, _ = encode_labels(classes, who, "classes")
     can_be_drawn = codes != UNLABELED
     if weights is not None:
         weights = _checked_weights(weights, len(codes), who)
@@ -387,11 +387,11 @@ def _checked_weights(weights: Any, n: int, who: str) -> Array:
         raise ValueError(
             f"{who}: weights must have shape ({n},), one per row; got shape {found.shape}."
         )
-    if not ((found >= 0) & (found < np.inf)).all():
-        wrong = found[~((found >= 0) & (found < np.inf))][0]
+    wrong = ~((found >= 0) & (found < np.inf))  # NaN, too
+    if wrong.any():
         raise ValueError(
-            f"{who}: weights must be finite and at least 0; got {wrong}. Pass 0 for rows that are "
-            "not to be drawn."
+            f"{who}: weights must be finite and at least 0; got {found[wrong][0]}. Pass 0 for rows "
+            "that are not to be drawn."
         )
     return found
 

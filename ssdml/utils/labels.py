@@ -60,8 +60,20 @@ def encode_partial_labels(
     >>> encode_partial_labels(["to do", "cat"], unlabeled="to do")[0]
     array([-1,  0])
     """
-    who = "encode_partial_labels"
-    return encode_column(as_labels(y, who), who, unlabeled)
+    return encode_labels(y, "encode_partial_labels", unlabeled=unlabeled)
+
+
+def encode_labels(
+    y: Any, who: str, name: str = "y", unlabeled: Iterable[Any] | str | float = NO_LABEL
+) -> tuple[Ints, Array]:
+    """Encode labels as :func:`encode_partial_labels` does; ``who`` and ``name`` begin the errors.
+
+    Examples
+    --------
+    >>> encode_labels(["b", None, "a"], "who")[0]
+    array([ 1, -1,  0])
+    """
+    return encode_column(as_labels(y, who, name), who, unlabeled)
 
 
 def encode_column(
@@ -169,8 +181,10 @@ def as_column(y: Any, who: str) -> Array:
     return values
 
 
-def as_labels(y: Any, who: str, name: str = "y") -> Array:
+def as_labels(y: Any, who: str, name: str = "y", *, may_be_column: bool = False) -> Array:
     """Return labels as `as_column` does; raise ValueError unless there is one per row.
+
+    With ``may_be_column``, shape (n, 1) stays.
 
     Examples
     --------
@@ -183,8 +197,8 @@ def as_labels(y: Any, who: str, name: str = "y") -> Array:
             f"{who}: {name} must be a list or an array of labels, one per row; got "
             f"{type(y).__name__}. Pass a list, in the order of the rows."
         )
-    if column.ndim != 1:
-        is_column = column.ndim == 2 and column.shape[1] == 1
+    is_column = column.ndim == 2 and column.shape[1] == 1
+    if column.ndim != 1 and not (may_be_column and is_column):
         of_indicators = "Keep one label of each row; of indicators, numpy.argmax(y, axis=1)."
         raise ValueError(
             f"{who}: {name} must have one dimension, one label per row; got shape {column.shape}. "
@@ -346,10 +360,7 @@ def read_labels(
 
     if y is None:
         raise ValueError(f"{who} requires y to be passed, but the target y is None.")
-    column = as_column(y, who)
-    if column.ndim != 2 or column.shape[1] != 1:
-        column = as_labels(y, who)
-    column, names = column_or_1d(column, warn=True), None
+    column, names = column_or_1d(as_labels(y, who, may_be_column=True), warn=True), None
     if column.dtype.kind not in "iu":
         column, classes = encode_column(column, who)
         if classes.dtype.kind in "Ub" and len(classes):
