@@ -75,9 +75,10 @@ def label(
     from ssdml.datasets.writing import check_folder, check_suffix, write_rows
     from ssdml.experiments.labeling.kept import keep_model, kept_model
     from ssdml.experiments.labeling.labels import label_rows, labeled_columns
-    from ssdml.experiments.report.labeled import write_page
+    from ssdml.experiments.report.labeled import render_page
     from ssdml.metric.estimator import SSDML
     from ssdml.utils.labels import is_unlabeled
+    from ssdml.utils.persistence import atomic_write
 
     check_suffix(out)
     check_folder(page)
@@ -108,7 +109,9 @@ def label(
     dataset = assembled(Path(data).stem, raw._replace(summary=None))  # it was completed above
     dataset = replace(dataset, summary=raw.summary)
     advice = f"{_place_of_labels(raw, data)}, then: {repeated(ctx)}"
-    write_page(page, found, dataset, ids, lead=told[0], advice=advice, footer=where)
+    with atomic_write(page) as unfinished:
+        shown = render_page(found, dataset, ids, lead=told[0], advice=advice, footer=where)
+        unfinished.write_text(shown, encoding="utf-8")
     if earlier is not None and not earlier.has_labels:
         told.append(
             f"To save time, the graphs of the run of {earlier.day} with "

@@ -241,15 +241,7 @@ def differences_from(rows: Sequence[Row], reference: str, score: str) -> dict[st
     """Test every other method against the reference by the corrected t-test.
 
     The p-values are adjusted by Holm's method over these methods: one family per data set, budget
-    and score, wherever its tests are shown.
-
-    Parameters
-    ----------
-    rows : sequence of dict
-        Runs on one data set with one budget.
-    reference : str
-        A method among them.
-    score : str
+    and score, wherever its tests are shown. Parameters are those of :func:`paired_tests`.
 
     Returns
     -------

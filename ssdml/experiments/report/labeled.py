@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from ssdml.datasets.base import Dataset
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.evaluation.predictions import Predictions
 from ssdml.experiments.analysis.formats import number, percent
-from ssdml.experiments.labeling.accuracy import TARGET, Accuracy
+from ssdml.experiments.labeling.accuracy import TARGET
 from ssdml.experiments.labeling.labels import LabeledRows, labels_of
 from ssdml.experiments.report.explorer import explorer_data
 from ssdml.experiments.report.figures import ClassMap, map_picture
@@ -22,7 +21,6 @@ from ssdml.experiments.report.report import page_environment
 from ssdml.experiments.runs.details import Answers, MapSample
 from ssdml.experiments.runs.thumbnails import Thumbnails, make_thumbnails
 from ssdml.metric.maps import CLASS_COLORS, DARK_CLASS_COLORS, spread_colors
-from ssdml.utils.persistence import atomic_write
 from ssdml.utils.typing import Ints
 
 TEMPLATE = "labeled.html.jinja"
@@ -30,34 +28,6 @@ MOST_NEW, MOST_GIVEN = 3000, 500  # rows on the map
 MOST_FILES = 400  # the same of images in files, which are read once more
 LISTED = 25  # rows in a table
 SHORT = 160  # characters of a text in a table
-
-
-def write_page(
-    path: Path,
-    found: LabeledRows,
-    dataset: Dataset,
-    ids: Sequence[str],
-    *,
-    lead: str,
-    advice: str,
-    footer: str,
-) -> None:
-    """Write the page.
-
-    Parameters
-    ----------
-    path : Path
-    found : LabeledRows
-    dataset : Dataset
-        The samples as they were loaded, for texts, images and the summary.
-    ids : sequence of str
-        Names of the rows.
-    lead, advice, footer : str
-        Sentences; the advice tells what to do with more labels.
-    """
-    page = render_page(found, dataset, ids, lead=lead, advice=advice, footer=footer)
-    with atomic_write(path) as unfinished:
-        unfinished.write_text(page, encoding="utf-8")
 
 
 def render_page(
@@ -69,7 +39,18 @@ def render_page(
     advice: str,
     footer: str,
 ) -> str:
-    """Render the page."""
+    """Render the page.
+
+    Parameters
+    ----------
+    found : LabeledRows
+    dataset : Dataset
+        The samples as they were loaded, for texts, images and the summary.
+    ids : sequence of str
+        Names of the rows.
+    lead, advice, footer : str
+        Sentences; the advice tells what to do with more labels.
+    """
     suggested, suspected = found.next_rows[:LISTED], found.suspects.rows[:LISTED]
     most = MOST_FILES if isinstance(dataset.X, ImageFiles) else MOST_NEW
     new, given = _rows_on_map(found, suggested, suspected, most)
@@ -165,12 +146,8 @@ def _facts(found: LabeledRows) -> list[tuple[str, str]]:
         ("classes", number(len(found.classes), 0)),
     ]
     if found.accuracy is not None and n_new:
-        facts.append(("estimated accuracy", _percent(found.accuracy)))
+        facts.append(("estimated accuracy", percent(100 * found.accuracy.estimate)))
     return facts
-
-
-def _percent(accuracy: Accuracy) -> str:
-    return percent(100 * accuracy.estimate)
 
 
 def _shown_rows(n_shown: int, n_new: int) -> str:

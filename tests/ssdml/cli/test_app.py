@@ -312,6 +312,11 @@ def test_control_characters_do_not_reach_the_terminal(run, tmp_path):
     assert not {"\x1b", "\u202e"} & set(shown.stderr)
 
 
+def without_frame(text):
+    """Words of an error without the frame around them."""
+    return " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
+
+
 def single_valued():
     """Every option of every command that takes one value."""
     for name, command in typer.main.get_command(app).commands.items():
@@ -325,11 +330,11 @@ def test_an_option_given_twice_is_refused(run, name, option):
     twice = [option.opts[0], *["1"] * option.nargs] * 2
     told = run(name, *twice)
     assert told.exit_code == 2
-    said = " ".join(re.sub("[│╭╮╰╯─]", " ", told.stderr).split())
+    said = without_frame(told.stderr)
     assert f"{option.opts[0]} must be given once; got it 2 times." in said
 
 
 def test_several_data_sets_are_for_study(run):
     told = run("compare", "--dataset", "digits", "--dataset", "banking77", "--out", "o")
-    said = " ".join(re.sub("[│╭╮╰╯─]", " ", told.stderr).split())
+    said = without_frame(told.stderr)
     assert "`ssdml study A B --out FOLDER` compares on several data sets" in said
