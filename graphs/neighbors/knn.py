@@ -49,7 +49,7 @@ class KNNGraph:
     indices : ndarray of shape (n_samples, n_neighbors), int64
         Never the row itself, and no row twice. Other integers are converted.
     distances : ndarray of shape (n_samples, n_neighbors)
-        Finite, at least 0, never falling along a row. Integers become float64, half precision
+        Finite, at least 0, not decreasing along a row. Integers become float64, half precision
         float32.
     metric : {"euclidean", "cosine"}
         What the distances are; the cosine distance is 1 - cos.

@@ -104,13 +104,13 @@ def propagate_labels(
     Differs from [1]_ in three ways: (a) classes are rescaled to their prior masses, after [2]_;
     (b) the linear system is solved by preconditioned conjugate gradients in single precision, with
     residuals in double; (c) a fixed-point step follows, so that rows whose mass is below the
-    tolerance take the proportions of their neighbors. Labeled rows are not clamped: one among
-    many of another class can be outvoted.
+    tolerance take the proportions of their neighbors. Labeled rows are not clamped: neighbors of
+    another class can outvote a label.
 
     F minimizes :math:`\sum_c \tfrac12 F_c^\top (I - \gamma S) F_c - (1 - \gamma) F_c^\top
     (H + \mu Q)_c`: smooth along edges, and close to labels and evidence. With μ = 0 it is [1]_.
-    For γ to 0 every row keeps its own label or evidence, so γ and μ say whom to believe where the
-    graph and the classifier differ. The evidence is our addition; Dutta et al. (2021) have none.
+    As γ goes to 0, every row keeps its own label or evidence, so γ and μ weigh the graph against
+    the classifier. The evidence is ours; Dutta et al. (2021) have none.
 
     References
     ----------

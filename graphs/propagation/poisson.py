@@ -41,8 +41,8 @@ def poisson_learning(
 
     with one-hot labels :math:`y_i`, their mean :math:`\bar y`, and the degrees D of the weights W.
     A row belongs to the class with its largest score. Unlike label propagation, a source is not
-    weakened by the degree of its row, and scores do not fade with the distance to the labels: made
-    for one or two labels per class.
+    weakened by the degree of its row, and scores do not fade with the distance to the labels, which
+    suits one or two labels per class.
 
     Parameters
     ----------

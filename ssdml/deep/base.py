@@ -115,8 +115,8 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
             :func:`ssdml.datasets.encode_partial_labels` where unlabeled. None for estimators that
             need no labels.
         validation : tuple (samples, labels), optional
-            Scored after each partition, in ``history_``. Without ``validation_fraction`` it has no
-            effect on the fit; with it, it chooses the network in place of labels that are held out.
+            Scored after each partition, in ``history_``. With ``validation_fraction``, they choose
+            the network in place of held-out labels; without, they have no effect on the fit.
 
         Returns
         -------
@@ -127,10 +127,10 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         TypeError
             If samples are neither tensors nor arrays, or ``backbone`` is not a module.
         ValueError
-            If labels are missing or of another length, ``validation_fraction`` holds out no two
-            labels of a class, the backbone rejects the samples, its
-            features are not finite or it has no trainable parameter, ``validation`` does not
-            match, ``checkpoint_dir`` belongs to another run, or ``device`` is not available.
+            If labels are missing or of another length, ``validation_fraction`` does not hold out
+            two labels of any class, the backbone rejects the samples, its features are not finite
+            or it has no trainable parameter, ``validation`` does not match, ``checkpoint_dir``
+            belongs to another run, or ``device`` is not available.
         FloatingPointError
             If the loss or the features are not finite, or all features become zero.
         MemoryError
@@ -267,7 +267,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         return np.hstack([embedding, self.input_weight_ * projected])
 
     def predict_proba(self, dataset: Any) -> Array:
-        """Class probabilities from the network's proxies (not calibrated).
+        """Compute class probabilities from the network's class proxies; they are not calibrated.
 
         Returns
         -------
@@ -284,7 +284,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         return probabilities
 
     def predict(self, dataset: Any) -> Array:
-        """Most likely class of each sample, (n,)."""
+        """Predict the most probable class of each sample, (n,)."""
         check_is_fitted(self)
         if not len(self.classes_):
             raise ValueError(
@@ -309,8 +309,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         ImportError
             If onnx or onnxscript is not installed: ``pip install 'ssdml[onnx]'``.
         ValueError
-            If ``method`` is another one, torch cannot export the backbone, or its weights exceed
-            2 GB.
+            If torch cannot export the backbone, its weights exceed 2 GB, or ``method`` is another.
         OSError
             If the file cannot be written.
         """
@@ -319,7 +318,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         write_onnx(module, self.item_shape_, path, f"{type(self).__name__}.to_onnx", method)
 
     def save(self, folder: str | Path) -> None:
-        """Write the fitted estimator into a folder, as safetensors and JSON.
+        """Save the fitted estimator to a folder: safetensors and JSON, no code.
 
         A custom module is saved by its weights alone: :meth:`load` needs a module like it.
         ``augment`` is kept if it is "auto" or None, and ``random_state`` if it is an int;
@@ -350,7 +349,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
 
     @classmethod
     def load(cls, folder: str | Path, *, backbone: Any = None) -> Self:
-        """Load an estimator written by :meth:`save`, its network on the CPU.
+        """Load an estimator saved by :meth:`save`, with its network on the CPU.
 
         Use ``model.network_.to("cuda")`` to embed on a GPU.
 

@@ -31,10 +31,10 @@ BESIDE = 1.0  # input_weight="auto" if the input graph is used
 class DeepSSDML(DeepEstimator):
     """Semi-supervised metric learning with a neural network.
 
-    For each partition of the data, a kNN graph of the current embedding propagates the labels to
-    all samples, triplets are mined on the graph and an orthonormal L is learned from them. Then the
-    network learns under L, from the propagated classes and from its own confident predictions,
-    which augmented views must reproduce.
+    For each partition of the data, labels propagate to all samples on a kNN graph of the current
+    embedding, triplets are mined on the graph, and a map L with orthonormal columns is learned from
+    them. Then the network learns under L, from the propagated classes and from its own confident
+    predictions, which augmented views must reproduce.
 
     Parameters
     ----------
@@ -49,13 +49,14 @@ class DeepSSDML(DeepEstimator):
     decay : float
         How far labels propagate along the graph, between 0 and 1.
     propagation : {"two-sided", "one-sided"}
-        Affinities for mining the triplets of L: of all samples, or of the samples of the partition
-        along their own graph, since one-sided affinities take one solve per sample.
+        Affinities for mining the triplets of L. "two-sided": of all samples. "one-sided": of the
+        samples of the partition on its own graph, because they take one solve per sample.
     angle : float
         Of the angular losses, in degrees.
     augment : "auto", None or callable
-        Views of a batch, ``augment(samples, generator)``. "auto": affine maps of images with one
-        channel; also flips, colors and holes for other images; no views of features.
+        Function that makes views of a batch, ``augment(samples, generator)``. "auto": affine maps
+        of images, also flips, color changes and cutout unless they have one channel; features
+        unchanged.
     consistency : float
         Weight of the consistency loss between views; 0 disables it.
     threshold : float
@@ -63,34 +64,34 @@ class DeepSSDML(DeepEstimator):
     triplets : float
         Weight of the angular loss on triplets within the batch.
     losses : loss, list of losses or of pairs (weight, loss), or None
-        Additional losses, from :mod:`ssdml.losses` or with the same call, on the unit embedding of
-        a batch and its class codes. They are copied. Their parameters are trained, at their own
-        learning rate if they have one; batches have two halves that are aligned in class if a loss
-        needs that.
+        Additional losses, from :mod:`ssdml.losses` or with the same call, of the unit embedding of
+        a batch and its class codes. They are copied, and their parameters are trained, at their own
+        learning rate if they have one. Batches have two halves with the same classes in order if a
+        loss needs that.
     metric_steps : int
         Conjugate gradient steps on L per partition; 0 keeps the initial L.
     orthogonal : bool
         Whether L keeps orthonormal columns; otherwise it is trained with the network.
     input_edges : float or "auto"
-        Weight of the input graph beside the graph of the embedding; the first partition uses the
-        input graph alone. 0: the first partition learns from the labeled samples and from
+        Weight of the input graph relative to the graph of the embedding; the first partition uses
+        the input graph alone. 0: the first partition learns from the labeled samples and from
         consistency. "auto": 0.2 if two-fold propagation accuracy on the labels exceeds 0.5, else 0.
     input_weight : float or "auto"
-        Weight of the input beside the embedding, both of length about 1: it decides among near
-        neighbors. "auto": 1 if the input graph is used, else 0.
+        Weight of the input beside the embedding, both of length about 1; it orders near neighbors.
+        "auto": 1 if the input graph is used, else 0.
     pretrain_epochs : int
         Epochs of softmax on the labeled samples before the first partition.
     validation_fraction : float
-        Share of the labels of each class that are held out, 0.15 in Dutta et al. (2021): the
-        network of the epoch with the highest R@1 among these samples is kept. 0: the last one.
-        With ``validation`` in :meth:`fit`, that set chooses.
+        Share of the labels of each class to hold out (0.15 in Dutta et al., 2021): the network of
+        the epoch with the highest R@1 among these samples is kept, or among ``validation`` of
+        :meth:`fit`. 0: the last network is kept.
     partition_size : int or None
         Unlabeled samples per partition; None: all. Labels propagate to all samples anyway.
     epochs, epochs_per_partition : int
         Epochs in total and per partition; the last partition gets the remainder.
     tol : float
-        Stop early if a smaller share of the samples changes class between partitions; the learning
-        rate has not decayed by then.
+        Stop early if a smaller share of the samples changes class between partitions. The learning
+        rate has not decayed then.
     batch_size : int
         Samples per step, and as many others for the consistency loss.
     learning_rate, weight_decay : float
@@ -132,9 +133,9 @@ class DeepSSDML(DeepEstimator):
 
     Notes
     -----
-    Departures from [1]_: labels propagate to pairs of unlabeled samples as well, along a graph of
-    all samples; the network learns from classes and triplets of each batch; consistency [2]_; the
-    input joins the embedding. :meth:`paper` is the method as published.
+    Departures from [1]_: labels propagate to pairs of unlabeled samples as well, on a graph of all
+    samples; the network learns from classes and triplets of each batch, and from consistency [2]_;
+    the embedding includes the input. :meth:`paper` is the method as published.
 
     References
     ----------

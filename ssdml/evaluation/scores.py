@@ -43,8 +43,8 @@ def evaluate(
     random_state : int
         Seed of the k-means for NMI and F1.
     scores : str or sequence of str, optional
-        Scores to compute, such as ``["R@1", "MAP@R"]``; None: all. Without ``"NMI"`` and ``"F1"``
-        no k-means is run, which saves most of the time if there are many classes.
+        Scores to compute, such as ``["R@1", "MAP@R"]``; None: all. Without ``"NMI"`` and ``"F1"``,
+        which need k-means, most of the time is saved if there are many classes.
     gallery : tuple (Zg, yg), optional
         Rows (m, d) and labels (m,) to search in place of Z. Rows without a label are left out.
 

@@ -87,7 +87,7 @@ def compare(
     Returns
     -------
     rows : list of dict
-        One per run asked for, including those done earlier.
+        One per requested run, including those done earlier.
 
     Raises
     ------
@@ -98,8 +98,8 @@ def compare(
 
     Notes
     -----
-    Several processes may work on one folder: each leaves the runs of the others for last. A run
-    may then be done twice, and one copy is kept.
+    Several processes may work on one folder: each does the runs of the others last. If a run is
+    done twice, one copy is kept.
 
     Examples
     --------

@@ -72,21 +72,21 @@ class Loss(Term, _Base):
     Notes
     -----
     *Call.* ``loss(embeddings, labels=None, indices_tuple=None, ref_emb=None, ref_labels=None,
-    weights=None)`` returns a scalar, see :meth:`forward`. A row labeled -1 forms no pair and has no
-    class. If there is nothing to compare, the loss is 0 with a gradient of zeros, and warns unless
-    ``indices_tuple`` is given. Weights are constants; the weight of a pair is the product of the
-    weights of its rows.
+    weights=None)`` returns a scalar, see :meth:`forward`. A row labeled -1 has no class and is in
+    no pair. If there is nothing to compare, the loss is 0 with a gradient of zeros, and warns
+    unless ``indices_tuple`` is given. Weights are constants; the weight of a pair is the product of
+    the weights of its rows.
 
-    *Pairs.* A row and the reference with the same index form no pair by labels if ``ref_labels``
-    are the labels themselves (the same tensor) or not given, as in pytorch-metric-learning.
+    *Pairs.* A row is not paired with the reference of the same index if ``ref_labels`` are the
+    labels themselves (the same tensor) or not given, as in pytorch-metric-learning.
 
-    *Tuples.* Plain tuples with a row labeled -1 are ignored, as the miners of
+    *Tuples.* Plain tuples with a row labeled -1 are ignored, because the miners of
     pytorch-metric-learning treat -1 as a class; mined :class:`Triplets <ssdml.graphs.Triplets>`
-    join unlabeled rows on purpose and stay. A repeated pair counts once, with its largest weight
-    (twice in pytorch-metric-learning); a repeated triplet counts twice. Losses with proxies or
-    centers follow a miner as its classification losses do: a row weighs as often as plain tuples
-    name it. ``DensityAdaptivity`` and ``GraphConsistency`` ignore tuples, as they need whole
-    classes and halves.
+    include unlabeled rows on purpose and are kept. A repeated pair counts once, with its largest
+    weight (twice in pytorch-metric-learning); a repeated triplet counts twice. Losses with proxies
+    or centers treat tuples as classification losses of pytorch-metric-learning do: a row counts as
+    often as plain tuples contain it. ``DensityAdaptivity`` and ``GraphConsistency`` ignore tuples,
+    because they need whole classes and halves.
 
     *In pytorch-metric-learning.* These losses accept the tuples of its miners and work in
     ``MetricLossOnly``, ``MultipleLosses`` and ``DistributedLossWrapper``; those of pairs in
@@ -274,7 +274,7 @@ class LossSum(Loss):
     -----
     Losses from elsewhere support neither weights nor unlabeled rows. They reject ``weights``, and
     see the labeled rows only, with the plain tuples among them, renumbered. A loss of pairs gets
-    mined :class:`Triplets <ssdml.graphs.Triplets>`, which join unlabeled rows on purpose, with all
+    mined :class:`Triplets <ssdml.graphs.Triplets>`, which include unlabeled rows, with all
     rows but without weights and labels; a loss with a matrix of parameters (proxies, a classifier),
     or that cannot do without labels (``CrossBatchMemory``), does not get them.
 

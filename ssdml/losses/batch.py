@@ -29,7 +29,7 @@ class Batch(NamedTuple):
         Anchors, positives and negatives; or anchors, positives, other anchors, negatives.
     tuple_weights : tensor, or None
         One per triplet, or one per pair, positive pairs first. 0 if a plain tuple contains a row
-        labeled -1; mined :class:`Triplets` join such rows on purpose.
+        labeled -1; mined :class:`Triplets` may include such rows.
     weights : tensor of shape (n,), or None
         One per row.
     without_diagonal : bool

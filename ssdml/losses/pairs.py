@@ -161,7 +161,7 @@ class ContrastiveLoss(PairLoss):
     Parameters
     ----------
     margin : float
-        m, the squared distance from which on a negative pair costs nothing, positive. Squared
+        m, positive: negative pairs at a squared distance of at least m cost nothing. Squared
         distances of unit-length rows are at most 4.
     normalize : bool
         Whether to scale rows to length 1.

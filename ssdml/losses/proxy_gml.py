@@ -91,7 +91,7 @@ class ProxyGMLLoss(Loss):
     -----
     UserWarning
         If k is at most ``n_proxies``, so that a row is connected to its own class alone and has no
-        gradient: k is then ``n_proxies + 1``. So with the defaults and up to 20 classes. Also with
+        gradient: k is then ``n_proxies + 1``, as with the defaults and up to 20 classes. Also with
         a single class, whose loss is constant.
 
     Notes

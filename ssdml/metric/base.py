@@ -110,7 +110,7 @@ class EmbeddingMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         ----------
         X : array of shape (n, n_features), or whatever :meth:`predict` takes
         y : array-like of shape (n,)
-            Labels; rows with -1, or another mark of no label, do not count.
+            Labels; unlabeled rows do not count.
         sample_weight : array-like of shape (n,), optional
 
         Returns
@@ -146,7 +146,7 @@ class EmbeddingMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         return float(np.average(right, weights=None if weights is None else weights[known]))
 
     def to_faiss(self, X: Any) -> Any:
-        """Build an exact faiss index of samples under the learned metric.
+        """Build an exact faiss index of samples by the learned metric.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class EmbeddingMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         -------
         index : faiss.IndexFlatL2
             Of the embedding in float32. ``index.search(model.transform(Q).astype("float32"), k)``
-            returns the squared distances and the numbers of the k nearest samples. Save it by
+            returns the squared distances and the row numbers of the k nearest samples. Save it with
             ``faiss.write_index``.
 
         Examples
@@ -324,7 +324,7 @@ class LearnedMetric(EmbeddingMixin):
         Returns
         -------
         points : ndarray of shape (n_samples, 2)
-            Near points are similar rows; distances between clusters and their areas mean little.
+            Near points are similar rows; areas of clusters and distances between them mean little.
 
         See Also
         --------
@@ -454,9 +454,9 @@ class LearnedMetric(EmbeddingMixin):
     def get_metric(self) -> Callable[[Any, Any], float]:
         """Return the distance between two rows as a function, for scikit-learn's ``metric=``.
 
-        Euclidean distances of :meth:`transform` are the same, and far faster. With a
-        ``representation_`` the training rows are searched for each new row; the embeddings of the
-        last 10,000 rows are kept.
+        Euclidean distances between rows of :meth:`transform` are the same, and far faster: with a
+        ``representation_``, each new row searches the training rows. The embeddings of the last
+        10,000 rows are cached.
         """
         check_is_fitted(self)
         embedder = self._embedder
@@ -481,7 +481,7 @@ class LearnedMetric(EmbeddingMixin):
             The graph takes ``X``, float32 of shape (n, n_features), and returns ``embedding``,
             float32 of shape (n, n_components), for any n.
         method : {"transform"}
-            Prediction cannot be exported: it searches the training rows.
+            ``predict`` cannot be exported: it searches the training rows.
 
         Raises
         ------

@@ -72,55 +72,55 @@ MAX_GROUPED = 20_000  # novel samples that are grouped
 class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
     """Semi-supervised metric learning from many samples and a handful of labels.
 
-    Classifiers on the labeled samples and a kNN graph of all samples find the classes of the
-    unlabeled ones together. Graph and classes mine triplets, from which an orthonormal L is
-    learned on features in which classes are compact. The embedding puts the class probabilities of
-    a sample, the learned metric and the input side by side.
+    Classifiers of the labeled samples and a kNN graph of all samples predict the unlabeled ones.
+    From triplets of these classes, a map L with orthonormal columns is learned on whitened
+    features. The embedding concatenates the class probabilities of a sample, its image under L and
+    its input.
 
     Parameters
     ----------
     n_components : int or None
-        Columns of the embedding; None: at most ``n_features``, or 64 if that is more. A smaller
-        number keeps the distances between training samples as well as a linear map of the embedding
-        can.
+        Columns of the embedding; None: at most ``n_features``, or 64 if that is more. Fewer keep
+        the distances between training samples as well as a linear map of the embedding can.
     n_neighbors : int
         Neighbors in the graph; at least 2 with ``mining="neighborhood"``.
     propagation : {"two-sided", "one-sided"}
-        "one-sided": propagate the labels alone, and mine with affinities from labeled samples only
-        [1]_. "two-sided": classes by classifiers and graph, and affinities between all samples.
+        "two-sided": classes by classifiers and graph, and affinities between all samples.
+        "one-sided": classes by propagated labels alone, and affinities that labels reach only in
+        pairs with a labeled sample [1]_.
     decay : float
-        Reach of the labels along the graph with one-sided propagation, between 0 and 1. Otherwise
-        held-out labels choose the reach.
+        With one-sided propagation: between 0 and 1, the closer to 1, the farther labels propagate.
+        With two-sided propagation, held-out labels decide.
     mining : {"propagated", "neighborhood"}
         Source of the triplets; see :func:`ssdml.graphs.mine_triplets`.
     input_weight : float or "auto"
         Weight of the input beside class probabilities and learned metric. "auto": from 0.8 to 1.2,
-        see :func:`ssdml.metric.selection.balanced_weight`. 0 leaves the columns of L alone (one
-        less than classes), a linear map of the input.
+        see :func:`ssdml.metric.selection.balanced_weight`. 0: the columns of L alone, one fewer
+        than classes, a linear map of the input.
     angle : float
         Of the angular objective, in degrees.
     max_rounds : int or None
-        Rounds of the alternation; from the second on, the classes spread on the graph of the
-        embedding as well. None: 2, or 1 beyond 70,000 samples or with one-sided propagation; with
-        ``partition_size``, the number of partitions, at most 5. A fit of a dask array has 1.
+        Rounds of learning classes and metric; from the second on, classes also propagate on the
+        graph of the embedding. None: 2, or 1 beyond 70,000 samples or with one-sided propagation;
+        with ``partition_size``, the number of partitions, at most 5. A fit of a dask array has 1.
     guard : bool
         Whether to fall back to the input, with a warning, if the learned metric is worse on
         held-out labels.
     partition_size : int or None
-        Learn L alone, on the input, on one random partition of this many unlabeled samples after
-        another, as [1]_ does. None: on all samples at once.
+        Unlabeled samples per random partition: learn L on one partition after another, as [1]_
+        does. None: on all samples at once.
     n_jobs : int or None
         Threads of neighbor search and propagation; the result does not depend on it.
     random_state : int, RandomState or None
     verbose : int
-        From 1 on, draw a progress bar if standard error is a terminal.
+        1 or more: draw a progress bar if standard error is a terminal.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
         With a ``representation_``, of shape (n_components, n_classes + n_features).
     representation_ : None or callable
-        Maps samples to the roots of their class probabilities and the input, side by side. None
+        Maps samples to the roots of their class probabilities and the input, concatenated. None
         after a fallback, with ``input_weight=0`` and without a ``classifier_``.
     classes_ : ndarray of shape (n_classes,)
         Sorted distinct labels, of the kind passed to :meth:`fit`.
@@ -162,11 +162,11 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
 
     Notes
     -----
-    The classes: softmax regressions on the labeled samples, on their features as they are and
-    smoothed over the graph, and propagated labels are stacked on held-out labels. Their calibrated
-    evidence and the labels spread over the graph, ``(I - γ S) F = Y + μ Q``, as far as held-out
-    labels trust it; class masses are balanced to the prior of the labels, or to an estimate where
-    labels were drawn by other shares. See "Mathematics" in the documentation.
+    Classes: softmax regressions of the labeled samples, on features as given and smoothed over the
+    graph, and propagated labels are stacked on held-out labels. Their calibrated evidence Q and the
+    labels Y propagate together, ``(I - γ S) F = Y + μ Q``, the farther, the better the graph
+    predicts held-out labels. Class masses follow the shares of the labels, or an estimate if the
+    labels were not drawn at random. See "Mathematics" in the documentation.
 
     Time: the neighbor search, O(n k C) per step of the propagation, O(n d²) for the scatter and
     O(T l + n d l) per step of the manifold search for T triplets. Memory: O(n d + n k + n C).
@@ -230,9 +230,8 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
 
         One-sided affinities, neighborhood triplets, no fallback to the input. L starts at random
         and is learned on partitions of 9,000 unlabeled samples, with 10 steps of conjugate
-        gradients each; ``n_components`` None is half the features. The paper's samples have unit
-        length: apply ``Normalizer`` first. All triplets of a partition form one batch, because
-        mini-batches serve only to update features.
+        gradients on all triplets of each; ``n_components`` None is half the features. The paper's
+        samples have unit length: apply ``Normalizer`` first.
         """
         published: dict[str, Any] = {
             "propagation": "one-sided",
@@ -251,8 +250,8 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-            float32 or float64; other numbers are converted to float64. A dask array may have more
-            rows than memory holds; see Notes.
+            float32 or float64; other numbers are converted to float64. A dask array may be larger
+            than memory; see Notes.
         y : array-like of shape (n_samples,)
             Integers, -1 where unlabeled; or names or booleans, with None, NaN or another mark of
             :func:`ssdml.datasets.encode_partial_labels` where unlabeled.
@@ -265,18 +264,18 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         -----
         The chunks of a dask array are merged into partitions of up to 50,000 rows, or half a GB in
         float32 if that is less. Chunks are not split: larger ones (``X.rechunk({0: 200_000})``)
-        make larger partitions. Each partition receives all labeled rows, builds its own graph,
-        finds the classes and mines its share of the triplets. Class moments, triplets with the rows
-        at their ends, and reference rows are pooled, and L is learned in this process, in one
-        round. A single partition of up to 15,000 rows gives the same metric as a fit in memory with
+        make larger partitions. Each partition gets all labeled rows, builds its own graph, predicts
+        the classes and mines its share of the triplets. Class moments, triplets with their rows,
+        and reference rows are pooled, and L is learned in this process, in one round. A single
+        partition of up to 15,000 rows gives the same metric as a fit in memory with
         ``max_rounds=1``, up to rounding. ``partition_size`` must be None.
 
-        Tasks run on dask's current scheduler: threads, processes or a ``distributed.Client``. What
-        a partition draws depends on ``random_state`` and its number, so neither the scheduler nor
-        a lost worker changes the result. X is read twice, first only the chunks with labeled rows;
-        ``X.persist()`` saves the second pass if the cluster has room.
+        Tasks run on dask's current scheduler: threads, processes or a ``distributed.Client``.
+        Random draws of a partition depend on ``random_state`` and its number, so neither the
+        scheduler nor a lost worker changes the result. X is read twice, first only the chunks with
+        labeled rows; ``X.persist()`` saves the second pass if the cluster has room.
 
-        A worker holds its rows at most three times, and their graph. This process holds O(n C)
+        A worker needs memory for three copies of its rows, and their graph; this process for O(n C)
         numbers (``transduction_`` and ``label_distributions_`` are NumPy arrays), the labeled
         rows, and at most 325,000 others.
 
@@ -387,17 +386,13 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
 
         Notes
         -----
-        Kept: forms of the rows, their graphs and smoothed rows, and the graph of the embedding
-        before the last round, which still follows the earlier labels.
-
-        If y adds at most a quarter to the labels of the fit, and no class, the weights of the
-        classifiers, the class prior and the metric are kept as well, and classifiers learn again
-        from where they were: about a tenth of the time of a fit. New labels enter
-        ``held_out_`` with the probabilities from before they were given. Otherwise all of these
-        are learned again (L as the discriminants of the classes, without triplets), in about a
-        third of the time; most of it holds labels out. Either way the accuracy is that of a new
-        fit, up to half a point. ``triplets_``, ``history_`` and ``stage_seconds_`` stay those of
-        the fit. X is not copied: it must not have changed.
+        The graphs of the fit are reused, so X must not have changed. If y adds at most a quarter to
+        the labels of the fit, and no class, the weights of the classifiers, the class prior and the
+        metric are kept, and classifiers continue from their coefficients: about a tenth of the time
+        of a fit. New labels enter ``held_out_`` with the probabilities from before they were given.
+        Otherwise all of these are learned again (L as the discriminants of the classes, without
+        triplets), in about a third of the time. Either way the accuracy is within half a point of
+        that of a new fit. ``triplets_``, ``history_`` and ``stage_seconds_`` stay those of the fit.
 
         Examples
         --------
@@ -433,9 +428,9 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
 
         Notes
         -----
-        New rows join the graphs, in O(n_new n d) time, with the scaling of the fit; the rest is
-        learned as by :meth:`relabel`, but without the graph of the embedding. Fit again after the
-        samples have doubled, or if new ones are unlike the others.
+        New rows are scaled as in the fit and join its graphs, in O(n_new n d) time. Then classes
+        and metric are learned as by :meth:`relabel`, but without the graph of the embedding. Fit
+        again after the samples have doubled, or if new ones are unlike the others.
 
         Examples
         --------
@@ -464,7 +459,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         return self
 
     def novelty_score(self, X: Any = None) -> Array:
-        """Estimate the probability that a sample belongs to no class with a label.
+        """Estimate the probability that a sample belongs to no labeled class.
 
         Parameters
         ----------
@@ -478,13 +473,12 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
 
         Notes
         -----
-        See ``ssdml.classification.novelty``. The probability is calibrated on classes whose
-        labels are held out, and on an estimate of their share: with a quarter of the classes of
-        Banking77 without labels it averages 0.26 where 0.24 is right, and 0.7 of samples it puts
-        above 0.5 are right. Samples unlike all training samples are recognized by distance alone,
-        whose false alarms, 2% at 0.5, are known, and whose misses are not: scores are then too
-        low. A class without labels inside a labeled one is not seen, nor is one with one label per
-        class certain.
+        The score is calibrated on classes whose labels are held out, and on an estimate of the
+        share of novel samples. With a quarter of the classes of Banking77 unlabeled, its mean is
+        0.26 where the true share is 0.24, and 70% of the samples with a score above 0.5 are novel.
+        Samples unlike all training samples are recognized by distance alone, with 2% false alarms
+        at 0.5; their scores are too low. A novel class inside a labeled one is not found, and with
+        one label per class the score is a guess. See ``ssdml.classification.novelty``.
 
         Examples
         --------
@@ -511,14 +505,14 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         return scores[:, 0]
 
     def predict(self, X: Any, *, reject: float | None = None) -> Array:
-        """Predict the most probable class of each row, or none.
+        """Predict the most probable class of each row, or reject it as novel.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
         reject : float or None
-            Rows whose :meth:`novelty_score` is at least this number, from 0 to 1, have no class:
-            -1, or "" if classes are names, None if they are booleans. None: all rows have one.
+            Smallest :meth:`novelty_score`, from 0 to 1, of rows to reject: they get -1, or "" if
+            classes are names, None if they are booleans. None: reject none.
 
         Returns
         -------
@@ -536,17 +530,18 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         return classes
 
     def suggest_classes(self, reject: float = 0.5) -> list[Array]:
-        """Group training samples of no known class: candidates for new classes.
+        """Group training samples of no known class, as candidates for new classes.
 
         Parameters
         ----------
         reject : float
-            Least :meth:`novelty_score` of the samples; at most 20,000, the most novel.
+            Smallest :meth:`novelty_score` of the samples, of which at most the 20,000 most novel
+            are grouped.
 
         Returns
         -------
         groups : list of arrays of int
-            Rows of each group, the most central first, the largest group first.
+            Rows of each group, the most central first; the largest group first.
 
         Examples
         --------
@@ -603,8 +598,8 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         if self._kept is None:
             raise ValueError(
                 f"{type(self).__name__}.{method}: needs the graphs of a fit in memory with "
-                "propagation='two-sided' and partition_size=None, which models keep that are saved "
-                "with graphs=True and loaded with X; got none. Fit all samples again."
+                "propagation='two-sided' and partition_size=None; got none. Save with graphs=True "
+                "and load with X, or fit all samples again."
             )
         return self._kept
 
@@ -728,12 +723,11 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         self.components_ = components  # last: it marks the estimator as fitted
 
     def suspected_labels(self) -> SuspectedLabels:
-        """List training labels that are rather wrong than right, the most probable errors first.
+        """List training labels that are more likely wrong than right, the likeliest errors first.
 
-        Each label is compared with the prediction of classifiers from other labels, and with how
-        often these predictions contradict labels at all, see
-        ``ssdml.metric.prediction.error_probabilities``. Labels that are alone in their class
-        are not checked, and at most 5,000.
+        Each label is compared with the prediction of classifiers from other labels, given how often
+        these contradict labels in general; see ``ssdml.metric.prediction.error_probabilities``. At
+        most 5,000 labels are checked, and none that is the only one of its class.
 
         Returns
         -------

@@ -28,7 +28,7 @@ class SuspectedLabels(NamedTuple):
 
 
 def suspects(held_out: HeldOut, classes: Array) -> SuspectedLabels:
-    """Return the labels that are rather wrong than right, by :func:`error_probabilities`."""
+    """Return the labels that are more likely wrong than right, by :func:`error_probabilities`."""
     found, errors = held_out.distributions.argmax(1), error_probabilities(held_out)
     wrong = np.flatnonzero(errors > WRONG)
     wrong = wrong[np.argsort(-errors[wrong], kind="stable")]

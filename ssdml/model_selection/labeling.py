@@ -42,22 +42,22 @@ def suggest_labels(model: Any, n: int = 10, *, n_jobs: int | None = None) -> Ind
     n : int
         At most the number of unlabeled samples.
     n_jobs : int or None
-        Threads; of a model, its own by default.
+        Threads; None: those of the model.
 
     Returns
     -------
     rows : ndarray of shape (n,), int
-        Training samples without a label, the most useful first. Label all of them, then call
-        ``SSDML.relabel``, and this function again.
+        Unlabeled training samples, the most useful first. Label all of them, then call
+        ``SSDML.relabel`` and this function again.
 
     Notes
     -----
-    Rows smoothed over the graph are clustered by k-means into as many clusters as there are
-    labels and suggestions together, as TypiClust [1]_ does with other features. Rows are weighted
-    by their uncertainty, one less the difference of the two largest class probabilities, or by
-    their ``SSDML.novelty_score`` if that is more. Of the heaviest clusters without a label,
-    the row nearest to its neighbors, among those of at least median weight, is suggested. No label
-    but those of the fit is used. At most 20,000 random rows are clustered.
+    Samples smoothed over the graph are clustered by k-means into as many clusters as there are
+    labels and suggestions together, as TypiClust [1]_ does with other features; at most 20,000
+    random ones. Samples are weighted by their uncertainty, 1 minus the difference of the two
+    largest class probabilities, or by their ``SSDML.novelty_score`` if that is larger. In each of
+    the heaviest clusters without a label, the sample nearest to its neighbors, among those of at
+    least median weight, is suggested.
 
     References
     ----------

@@ -211,7 +211,7 @@ def test_models_without_graphs_say_what_to_do(digits, tmp_path):
     model.save(tmp_path)
     loaded = SSDML.load(tmp_path)
     np.testing.assert_array_equal(loaded.labeled_rows_, model.labeled_rows_)
-    with pytest.raises(ValueError, match=r"relabel: needs the graphs .* Fit all samples again"):
+    with pytest.raises(ValueError, match=r"relabel: needs the graphs .* fit all samples again"):
         loaded.relabel(y[:200])
     paper = SSDML.paper(random_state=0).fit(X[:200], some(y, 2)[:200])
     with pytest.raises(ValueError, match=r"extend: needs the graphs of a fit in memory"):
