@@ -65,8 +65,8 @@ class ISDML(ScatterBaseline):
 
     Notes
     -----
-    The edge weights and σ follow Eqs. (2), (7), (8) and Section IV of the paper, as described by
-    a reader of it; v = 10 and 10 neighbors are that reader's defaults. The rest is our
+    The edge weights and σ follow Eqs. (2), (7), (8) and Section IV of the paper, by a
+    secondary description, whose defaults are v = 10 and 10 neighbors. The rest is our
     reconstruction, as the paper's text was not available: the labeled term, means instead of sums,
     the barrier ``-log|M|``, without which the objective is unbounded, the ridge, the window of the
     density (σ), and the rule for ``dissimilar_weight``. Beyond 60,000 rows the density counts

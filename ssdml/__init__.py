@@ -1,4 +1,4 @@
-"""Learn a metric from many items and a handful of labels.
+"""Learn a metric from many samples and a handful of labels.
 
 Names load on first use: torch and scikit-learn are imported with the class that needs them.
 """

@@ -58,9 +58,9 @@ class DeepBaseline(DeepMethod):
         Parameters of the method that differ from its defaults. Those of "seraph" are here
         ``trace_weight=1.0`` and ``unlabeled_pairs="both"``, Eq. (1) of [1]_, which gives no number.
     pretrain_epochs : int
-        Passes over the labeled items with a softmax, before the alternation.
+        Passes over the labeled samples with a softmax, before the alternation.
     partition_size : int or None
-        Unlabeled items per partition; None: all.
+        Unlabeled samples per partition; None: all.
     batch_size : int
         A third of a batch is labeled, the rest are pairs of neighbors.
     learning_rate, dampening : float
@@ -80,14 +80,14 @@ class DeepBaseline(DeepMethod):
 
     Notes
     -----
-    Ours, as [1]_ only says that batches come from the partition: a third of labeled items and pairs
-    of neighbors, since a uniform batch contains hardly any labeled pair or edge; one metric per
-    partition, since its closed form needs the partition's graph; a metric scaled to trace d (not
-    for SERAPH, whose threshold fixes the scale), so that a learning rate means the same for all;
-    the dampening, since without it networks memorize the few labeled items at the 1e-4 of [1]_
-    (LRML's NMI on held-out MNIST training images falls to 21; it rises to 57 at 1e-5), and ISDML's
-    unscaled metrics end in zeros; embeddings of unit length; keeping the last network unless
-    ``validation_fraction`` is set. Items with all-zero features stay in the graph.
+    Ours, as [1]_ only says that batches come from the partition: a third of labeled samples and
+    pairs of neighbors, since a uniform batch contains hardly any labeled pair or edge; one metric
+    per partition, since its closed form needs the partition's graph; a metric scaled to trace d
+    (not for SERAPH, whose threshold fixes the scale), so that a learning rate means the same for
+    all; the dampening, since without it networks memorize the few labeled samples at the 1e-4 of
+    [1]_ (LRML's NMI on held-out MNIST training images falls to 21; it rises to 57 at 1e-5), and
+    ISDML's unscaled metrics end in zeros; embeddings of unit length; keeping the last network
+    unless ``validation_fraction`` is set. Samples with all-zero features stay in the graph.
 
     References
     ----------

@@ -28,7 +28,7 @@ class DeepCluster(Recipe):
     Parameters
     ----------
     n_clusters : int
-        At most the number of items. About ten times the number of classes: 100 suits ten.
+        At most the number of samples. About ten times the number of classes: 100 suits ten.
     n_axes : int
         Maximum number of principal components.
     max_iter : int

@@ -29,7 +29,7 @@ class Exemplar(Recipe):
     Parameters
     ----------
     n_seeds : int
-        Maximum number of items drawn as classes.
+        Maximum number of samples drawn as classes.
 
     Notes
     -----

@@ -24,7 +24,7 @@ from ssdml.utils.typing import Array, Ints
 
 @dataclass(eq=False, repr=False)
 class DeepSupervised(DeepMethod):
-    """Learn a network and an orthonormal metric from triplets of the labeled items.
+    """Learn a network and an orthonormal metric from triplets of the labeled samples.
 
     The alternation of ``DeepSSDML.paper`` with triplets of the labels instead of mined ones: each
     batch of 100 triplets takes ten conjugate gradient steps on L and one SGD step on the network.
@@ -44,7 +44,7 @@ class DeepSupervised(DeepMethod):
     n_neighbors : int
         Of the last graph, over which the labels are propagated for ``transduction_``.
     pretrain_epochs : int
-        Passes over the labeled items with a softmax, before the alternation.
+        Passes over the labeled samples with a softmax, before the alternation.
     epochs, epochs_per_partition : int
         Passes over the triplets, and over those of a partition.
     batch_size : int
@@ -116,7 +116,7 @@ class DeepSupervised(DeepMethod):
 
 
 class SupervisedTrainer(PublishedTrainer):
-    """Trainer of the published alternation on triplets of the labeled items."""
+    """Trainer of the published alternation on triplets of the labeled samples."""
 
     def _prepare(self, rng: np.random.Generator) -> Prepared:
         """Draw triplets of the labels."""
@@ -177,8 +177,8 @@ def labeled_triplets(labels: Ints, most: int, rng: np.random.Generator) -> Tripl
     each = sizes * (sizes - 1) * (total - sizes)
     if not each.any():
         raise ValueError(
-            "DeepSupervised: y must label two items of one class and one of another; got "
-            f"{total} labeled items of {len(classes)} classes. Label more."
+            "DeepSupervised: y must label two samples of one class and one of another; got "
+            f"{total} labeled samples of {len(classes)} classes. Label more."
         )
     drawn = rng.choice(len(classes), min(most, int(each.sum())), p=each / each.sum())
     start, size = starts[drawn], sizes[drawn]

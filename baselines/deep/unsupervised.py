@@ -52,7 +52,7 @@ class DeepUnsupervised(DeepMethod):
     n_neighbors : int
         Of the last graph, over which the labels are propagated for ``transduction_``.
     epochs, epochs_per_partition : int
-        Passes over all items, and from one checkpoint to the next.
+        Passes over all samples, and from one checkpoint to the next.
     learning_rate : float or None
         Of SGD with momentum 0.9, dropped as the method says. None: 0.03, or 0.003 for "nce", whose
         embedding collapses at higher rates.

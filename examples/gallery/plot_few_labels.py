@@ -2,7 +2,7 @@
 How many labels are enough?
 ===========================
 
-Accuracy on new digits by the number of labels per class, beside what one would try first.
+Accuracy on new digits by the number of labels per class, compared with common classifiers.
 ``ssdml study`` draws such curves for your own data, with intervals and tests.
 """
 
@@ -36,7 +36,7 @@ for count in counts:
         accuracy[name].append(np.mean(values))
 
 # %%
-# With one label per class nobody can check the result: label two at least.
+# With one label per class, none can be held out to check the result: label at least two.
 
 figure, axes = plt.subplots(figsize=(6, 3.8), layout="constrained")
 for name, values in accuracy.items():

@@ -2,8 +2,8 @@
 Samples of no known class
 =========================
 
-Nobody labeled an 8 or a 9. ``novelty_score`` is the probability that a sample belongs to no class
-with a label, and ``predict(X, reject=0.5)`` leaves such samples without one.
+No 8 or 9 is labeled. ``novelty_score`` is the probability that a sample belongs to no labeled
+class, and ``predict(X, reject=0.5)`` rejects such samples.
 """
 
 # %%

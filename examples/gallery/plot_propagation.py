@@ -2,8 +2,8 @@
 Labels along a graph
 ====================
 
-Two moons with two labels each: a nearest-neighbor graph carries the labels around the bend, which
-no straight line can.
+Two moons with two labels each. Along a nearest-neighbor graph the labels follow the moons, which no
+straight line separates.
 """
 
 # %%

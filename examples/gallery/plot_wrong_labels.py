@@ -2,8 +2,8 @@
 Find wrong labels
 =================
 
-A tenth of 300 labels is wrong. ``suspected_labels`` lists those that the others contradict, the
-most probable errors first.
+A tenth of 300 labels is wrong. ``suspected_labels`` lists labels that are more likely wrong than
+right, the likeliest errors first.
 """
 
 # %%
@@ -26,7 +26,7 @@ is_wrong = np.isin(suspects.rows, wrong)
 print(f"{len(suspects.rows)} labels suspected; {is_wrong.sum()} of the 30 wrong ones among them")
 
 # %%
-# The given label in red, what the other labels say in green.
+# The given label in red, the class predicted from the other labels in green.
 
 figure, panels = plt.subplots(2, 6, figsize=(8, 3.4), layout="constrained")
 for axes, row, given, other in zip(

@@ -31,10 +31,10 @@ from ssdml.utils.typing import Array, Floats, Indices
 class PublishedDeepSSDML(DeepEstimator):
     """The method of [1]_, as published; :meth:`ssdml.DeepSSDML.paper` sets each network's protocol.
 
-    Each partition of the unlabeled samples has a graph of its own, from the features before L as
-    they are when it begins. One-sided affinities sort each sample's neighbors into positives and
-    negatives. A step takes a batch of these triplets: ten steps of conjugate gradients on L with
-    the network fixed, then one step of SGD on the network with L fixed.
+    Each partition of the unlabeled samples has its own graph, of the network's features when it
+    begins. One-sided affinities sort the neighbors of each sample into positives and negatives.
+    Each batch of these triplets takes ten steps of conjugate gradients on L with the network fixed,
+    then one step of SGD on the network with L fixed.
 
     Parameters
     ----------
@@ -54,9 +54,9 @@ class PublishedDeepSSDML(DeepEstimator):
     pretrain_epochs : int
         Epochs of softmax on the labeled samples before the first partition.
     validation_fraction : float
-        Share of the labels of each class that are held out, 0.15 in Dutta et al. (2021): the
-        network of the epoch with the highest R@1 among these samples is kept. 0: the last one.
-        With ``validation`` in :meth:`fit`, that set chooses.
+        Share of the labels of each class to hold out (0.15 in Dutta et al., 2021): the network of
+        the epoch with the highest R@1 among these samples is kept, or among ``validation`` of
+        :meth:`fit`. 0: the last network is kept.
     partition_size : int or None
         Unlabeled samples per partition; None: all.
     epochs, epochs_per_partition : int
@@ -83,12 +83,12 @@ class PublishedDeepSSDML(DeepEstimator):
 
     Notes
     -----
-    The paper leaves open: samples are standardized per channel, the learning rate is constant, the
-    weight decay 5e-4, the momentum 0.9 with dampening 0.9, as in other code of its first author;
-    features are not normalized in pretraining; the embedding
-    is scaled to unit length. The loss is averaged over the batch; Eq. (3) sums it. Samples with
-    all-zero features are excluded from triplets. The paper keeps the best network by validation on
-    15% of the samples of each class, with their labels; by default the last one is kept here.
+    Where the paper gives no details, samples are standardized per channel; the learning rate is
+    constant, the weight decay 5e-4 and the momentum 0.9 with dampening 0.9, as in other code of its
+    first author; features are not normalized in pretraining; the embedding is scaled to unit
+    length. The loss is averaged over the batch; Eq. (3) sums it. Samples with all-zero features are
+    excluded from triplets. The paper keeps the best network by validation on 15% of the samples of
+    each class, with their labels; by default the last one is kept here.
     ``validation_fraction=0.15`` holds out given labels; ``validation`` in :meth:`fit` takes others.
 
     References

@@ -37,7 +37,7 @@ class TestTriplets:
 
     @pytest.mark.parametrize("labels", [[0, 0, 0, -1], [0, 1, 2, -1]])
     def test_labels_without_triplets_raise(self, rng, labels):
-        with pytest.raises(ValueError, match=r"two items of one class and one of another; got 3"):
+        with pytest.raises(ValueError, match=r"two samples of one class and one of another; got 3"):
             labeled_triplets(np.array(labels), 5, rng)
 
 
