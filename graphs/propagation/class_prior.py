@@ -11,7 +11,7 @@ from ssdml.utils.typing import Array, Floats
 SKEW = 0.1  # divergence at which the labels start to count as drawn by other shares
 SKEW_OF_LABEL = 0.18  # the same, of one label per class and of each class but one
 CHANCE = 4.0  # divergence by the errors of a classifier of one label, over labels**1.5
-DIRICHLET = 0.1  # weight of the labeled shares beside the rows, in the estimate
+DIRICHLET = 0.07  # weight of the labeled shares beside certain rows, in the estimate
 N_STEPS = 20  # of the estimate, and of the balance
 ROWS = 50_000  # rows from which both are computed
 
@@ -47,12 +47,14 @@ def estimate_prior(evidence: Array, shares: Floats, n_labels: float) -> ClassPri
     r"""Estimate the class prior of rows from their class probabilities under other shares.
 
     Labels drawn by the shares of the classes leave the mean of the evidence near the ``shares``.
-    Where its Kullback-Leibler divergence exceeds a threshold, expectation maximization [1]_ with a
-    Dirichlet prior of a tenth of the rows estimates the shares; from twice the threshold on, the
-    estimate replaces the shares, and between the two it is interpolated in logarithms. The
-    threshold is 0.1, or 0.18 (C - 1) over ``n_labels`` to the power 1.5 if that is less, but at
+    Where its Kullback-Leibler divergence exceeds a threshold, expectation maximization [1]_
+    estimates the shares; from twice the threshold on, the estimate replaces the shares, and between
+    the two it is interpolated in logarithms. The threshold is 0.1, or 0.18 (C - 1) over
+    ``n_labels`` to the power 1.5 if that is less, times the mean confidence of the evidence, but at
     least (C - 1) / n and 4 over the number of all labels to the power 1.5: the more labels and
-    rows, the less of the divergence is chance.
+    rows, the less of the divergence is chance, and wrong labels flatten the evidence. The Dirichlet
+    prior of the estimate weighs 0.07 of the rows over the squared confidence: doubtful evidence
+    moves the shares less.
 
     Parameters
     ----------
@@ -81,14 +83,16 @@ def estimate_prior(evidence: Array, shares: Floats, n_labels: float) -> ClassPri
     divergence = float(mean @ np.log(mean / shares))
     free = max(1, len(shares) - 1)
     chance = CHANCE / (n_labels * len(shares)) ** 1.5
-    threshold = max(min(SKEW, SKEW_OF_LABEL * free / n_labels**1.5), chance, free / len(rows))
+    confidence = float(rows.max(axis=1).mean(dtype=np.float64))
+    certain = min(SKEW, SKEW_OF_LABEL * free / n_labels**1.5)
+    threshold = max(confidence * certain, chance, free / len(rows))
     skew = float(np.clip(divergence / threshold - 1, 0, 1))
     if skew == 0:
         return ClassPrior(shares, 0.0)
-    prior = shares
+    prior, weight = shares, DIRICHLET / confidence**2
     for _ in range(N_STEPS):
         posterior = reweighted(rows, prior / shares).mean(axis=0, dtype=np.float64)
-        prior = (posterior + DIRICHLET * shares) / (1 + DIRICHLET)
+        prior = (posterior + weight * shares) / (1 + weight)
     prior = shares * (np.maximum(prior, 1e-12) / shares) ** skew
     return ClassPrior(prior / prior.sum(), skew)
 

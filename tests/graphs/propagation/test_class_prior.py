@@ -60,13 +60,13 @@ def test_one_class_has_share_one():
 
 def slow_estimate(Q, shares):
     """Expectation maximization, row by row."""
-    prior = shares.copy()
+    prior, weight = shares.copy(), DIRICHLET / np.mean([max(row) for row in Q]) ** 2
     for _ in range(N_STEPS):
         total = np.zeros(len(shares))
         for row in Q:
             posterior = row * prior / shares
             total += posterior / posterior.sum()
-        prior = (total / len(Q) + DIRICHLET * shares) / (1 + DIRICHLET)
+        prior = (total / len(Q) + weight * shares) / (1 + weight)
     return prior / prior.sum()
 
 
@@ -112,6 +112,14 @@ def test_few_labels_in_all_detect_no_skew():
     Q, even = np.repeat(np.eye(2), [640, 360], axis=0), np.full(2, 0.5)
     assert estimate_prior(Q, even, 5).skew == 0
     assert estimate_prior(Q, even, 20).skew == 1
+
+
+def test_skew_shows_in_evidence_that_wrong_labels_flatten():
+    even = np.full(17, 1 / 17)
+    certain = np.repeat(np.eye(17), [700, *[20] * 10, *[15] * 4, *[20] * 2], axis=0)
+    flat, sharp = (estimate_prior(c * certain + (1 - c) * even, even, 5) for c in (0.2, 1.0))
+    assert flat.skew == sharp.skew == 1
+    assert 0.2 < flat.shares[0] < 0.5 < sharp.shares[0] < 0.7  # the less certain, the less
 
 
 def test_renamed_classes_and_reordered_rows_change_nothing(rng):
