@@ -24,9 +24,9 @@ class DeepMethod(DeepEstimator):
     decay : float
         Decay of the label propagation on the last graph, between 0 and 1, for ``transduction_``.
     validation_fraction : float
-        Share of the labels of each class that are held out, 0.15 in Dutta et al. (2021): the
-        network of the epoch with the highest R@1 among these samples is kept. 0: the last one.
-        With ``validation`` in ``fit``, that set chooses.
+        Share of the labels of each class to hold out (0.15 in Dutta et al., 2021): the network of
+        the epoch with the highest R@1 among these samples is kept, or among ``validation`` of
+        ``fit``. 0: the last network is kept.
     epochs, epochs_per_partition : int
         Passes over all partitions, and over each; the last partition takes the rest.
     batch_size : int

@@ -24,7 +24,7 @@ COLORED = replace(
 
 @dataclass(eq=False, repr=False)
 class Exemplar(Recipe):
-    """Classify strongly augmented views into surrogate classes, one per item.
+    """Classify strongly augmented views into surrogate classes, one per sample.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class Exemplar(Recipe):
     -----
     Translation by 0.2 of the side, scale from 0.7 to 1.4, rotation by 20° and changes of contrast
     and color are the published ones, as far as :class:`~ssdml.networks.augmentation.RandomViews`
-    supports them; images of one channel are not flipped. Ours: whole items instead of patches, and
+    supports them; images of one channel are not flipped. Ours: whole images instead of patches, and
     views drawn per batch, where the paper keeps 100 of each.
 
     References

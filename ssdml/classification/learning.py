@@ -68,7 +68,7 @@ class Voter(NamedTuple):
 
 @dataclass(eq=False)
 class Evidence:
-    """What the pool says of each row, and how far it trusts the graph."""
+    """Class probabilities of the rows by the pool, and its trust in the graph."""
 
     labels: Array  # Y, (m, C), one-hot
     labeled: Indices  # (m,)
@@ -92,7 +92,7 @@ class Evidence:
         beside : array of shape (n, C) or None
             Distributions of an earlier round, averaged with the evidence in logarithms.
         farther : float
-            Share of the way from the reach to 1 that labels reach farther.
+            Increase of γ, as a share of 1 - γ.
         """
         reach = self.reach + farther * (1 - self.reach) if self.reach > 0 else 0.0
         sources = self.pooled if beside is None else _geometric_mean(self.pooled, beside)

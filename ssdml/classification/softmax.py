@@ -17,7 +17,7 @@ class SoftmaxRegression:
 
     Minimizes :math:`\sum_i \mathrm{CE}(T_i, \mathrm{softmax}(x_i W + b)) + \tfrac{r}{2} |W|^2`
     by L-BFGS. Coordinates are the right singular vectors of all rows, scaled so that the Hessian
-    is near the identity while probabilities are even: some 15 steps do where 50 would.
+    is near the identity for even probabilities: some 15 steps instead of 50.
 
     Parameters
     ----------

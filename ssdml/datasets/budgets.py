@@ -29,8 +29,8 @@ class Budget:
     draw : {"class", "balanced", "natural", "suggested"}
         "class": ``n_labels`` per class. "balanced": ``n_labels`` in total, equally many per class
         up to one. "natural": ``n_labels`` in total, drawn from all rows; a class may get none.
-        "suggested": ``n_labels`` in total, as ``ssdml.suggest_labels`` asks for them in batches
-        of one per class, from no label on; comparisons draw them.
+        "suggested": ``n_labels`` in total, chosen by ``ssdml.suggest_labels`` in batches of one
+        per class, starting without labels; drawn by comparisons only.
     noise : float
         Share of wrong labels, from 0 to 1, drawn uniformly among the other labeled classes.
     imbalance : float

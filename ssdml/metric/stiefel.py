@@ -47,7 +47,7 @@ def minimize_on_stiefel(
         Orthonormal columns, l <= d.
     max_iter : int
     min_gradient_norm : float
-        Stop when the norm of the Riemannian gradient falls below.
+        Stop when the norm of the Riemannian gradient falls below this.
 
     Returns
     -------

@@ -323,7 +323,7 @@ def aligned_halves(
     Notes
     -----
     The halves are the two draws of n = 130 rows of [1]_: 10 rows of 13 classes each. There the
-    draws are independent; here they are disjoint, as a row has nothing to agree with in itself.
+    draws are independent; here they are disjoint, because a row agrees with itself.
 
     References
     ----------

@@ -22,8 +22,7 @@ class WideResNet(nn.Sequential):
     Notes
     -----
     Batch normalization mixes the samples of a batch in training. An image of 32 x 32 pixels takes
-    0.21 billion multiplications, 17 times those of ``CifarNet``: use
-    a GPU.
+    0.21 billion multiplications, 17 times those of ``CifarNet``: use a GPU.
 
     References
     ----------
