@@ -44,8 +44,8 @@ class SUML(Recipe):
     The paper synthesizes :math:`S^\top [x; x']` of two rows. Under each hypothesis, these share
     their first row, so the upper half of S drops out of every difference; the lower half B, of
     shape (d, d), starts as half the identity. B and L are unconstrained and learned by SciPy's
-    conjugate gradients. Ours: the network takes one step per batch on the same objective with B and L fixed,
-    as in Algorithm 1 of Dutta et al. (2021); the paper uses fixed features.
+    conjugate gradients. Ours: the network takes one step per batch on the same objective with B and
+    L fixed, as in Algorithm 1 of Dutta et al. (2021); the paper uses fixed features.
 
     The five p do not sum to 1, and :math:`-p \log p` rises up to p = 1/e: below it, descent makes
     a hypothesis less likely. That is the objective as published.
