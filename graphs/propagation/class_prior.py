@@ -76,7 +76,7 @@ def estimate_prior(evidence: Array, shares: Floats, n_labels: float) -> ClassPri
     >>> Q = np.repeat([[0.95, 0.05], [0.1, 0.9]], [90, 10], axis=0)
     >>> prior = estimate_prior(Q, np.array([0.5, 0.5]), 5)
     >>> prior.shares.round(2), prior.skew
-    (array([0.91, 0.09]), 1.0)
+    (array([0.92, 0.08]), 1.0)
     """
     rows = sample_rows(evidence)
     mean = np.maximum(rows.mean(axis=0, dtype=np.float64), 1e-12)
