@@ -206,12 +206,12 @@ def _threshold(limit: Threshold | None, n_held: int) -> str:
         )
     if n_held < FEWEST:
         return (
-            "No confidence threshold for 95% right labels: that takes at least "
+            "No confidence threshold guarantees 95% right labels: that takes at least "
             f"{FEWEST} held-out labels, and there are {n_held:,}."
         )
     return (
-        f"No confidence threshold for 95% right labels: the {n_held:,} held-out labels show none "
-        "with 90% certainty."
+        f"No confidence threshold guarantees 95% right labels: the {n_held:,} held-out labels "
+        "support none with 90% certainty."
     )
 
 

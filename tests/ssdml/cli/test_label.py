@@ -33,7 +33,7 @@ def test_a_table_comes_back_labeled_and_goes_in_again(run, frame, tmp_path):
     assert told.exit_code == 0, told.output
     assert "250 new labels, of which" in told.stderr
     assert re.search(
-        "at least 95% are right, with 90%|the 50 held-out labels show none", told.stderr
+        "at least 95% are right, with 90%|the 50 held-out labels support none", told.stderr
     )
     assert "Label next, most useful first: " in told.stderr
     found = pd.read_csv(out, index_col=0)
@@ -144,7 +144,7 @@ def test_few_labels_show_no_threshold(run, frame, tmp_path):
     few = frame["label"].where(frame.groupby("label").cumcount() < 3)
     frame.assign(label=few).drop(columns="digit").to_csv(tmp_path / "t.csv", index=False)
     told = run("label", tmp_path / "t.csv", "--out", tmp_path / "o.csv")
-    assert "No confidence threshold for 95% right labels" in told.stderr
+    assert "No confidence threshold guarantees 95% right labels" in told.stderr
     assert "at least 45 held-out labels, and there are 30" in told.stderr
 
 
