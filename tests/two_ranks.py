@@ -1,10 +1,9 @@
-"""What torchrun runs in the tests of several processes: whole fits, and a step with each loss."""
+"""What two processes of torchrun do: whole fits, and a step with each loss."""
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 from unittest.mock import patch
@@ -145,7 +144,3 @@ def steps() -> dict[str, np.ndarray]:
         gradients = [p.grad.flatten() for p in step.parameters()]
         found[name] = torch.cat([loss.detach()[None], *gradients]).numpy()
     return found
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -27,6 +27,18 @@ from tests.two_ranks import fit, steps
 
 ROOT = Path(__file__).parents[3]
 
+# `torchrun --standalone --nproc-per-node=2 --max-restarts=5`, but for a server that loads torch
+# once: the four processes are its forks, where each would take 5 s.
+TORCHRUN = """
+import multiprocessing, sys
+from torch.distributed.launcher import LaunchConfig, elastic_launch
+multiprocessing.set_forkserver_preload(["tests.two_ranks", "torch._dynamo"])
+meeting = {"run_id": "two ranks", "rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0"}
+agent = LaunchConfig(1, 1, 2, max_restarts=5, start_method="forkserver", **meeting)
+work = "from tests.two_ranks import Path, main; main(Path(folder))"
+elastic_launch(agent, exec)(work, {"folder": sys.argv[1]})
+"""
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -37,8 +49,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def two(folder):
     """Run two processes under torchrun, which restarts them when one dies."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node=2", "--max-restarts=5", "-m", "tests.two_ranks", str(folder)]
+    command = [sys.executable, "-c", TORCHRUN, str(folder)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     (folder / "disturbed").mkdir()
     done = subprocess.run(
