@@ -78,11 +78,15 @@ def test_no_task_holds_all_rows(overlapping, monkeypatch):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two worker processes; starting them takes seconds."""
+    """Two worker processes, forked from a server that has loaded what they need."""
     distributed = pytest.importorskip("distributed")
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
-    with distributed.LocalCluster(**options) as cluster:
-        yield cluster
+    forked = {"distributed.worker.multiprocessing-method": "forkserver"}
+    with dask.config.set(forked):
+        server = distributed.utils.get_mp_context()
+        server.set_forkserver_preload(["distributed", "ssdml.metric.out_of_core"])
+        with distributed.LocalCluster(**options) as cluster:
+            yield cluster
 
 
 @pytest.fixture
