@@ -160,7 +160,7 @@ def run(copy: Path, *arguments: str) -> str:
     return done.stdout
 
 
-# A process that imports all of ssdml again: ten seconds.
+# A process that imports all of ssdml again; torch.compile, which is not asked for, would double it.
 def test_classes_of_the_pages_keep_the_contracts(copy):
     add_file(copy, "baseline.md")
     add_import(copy, "baselines/__init__.pyi", "from .rca import RCA as RCA")
@@ -178,6 +178,6 @@ def test_classes_of_the_pages_keep_the_contracts(copy):
     add_entry(copy, "tests/losses.py", "LOSSES", '"cosine margin": CosineMarginLoss')
     add_entry(copy, "tests/losses.py", "PAIRED", '"cosine margin"')
     tests = [*of_baselines, *of_losses, "tests/test_layout.py"]
-    named = "rca or cosine or every_exported_loss"
+    named = "(rca or cosine or every_exported_loss) and not compiles"
     done = run(copy, "pytest", "-q", "-p", "no:cacheprovider", *tests, "-k", named)
     assert int(re.search(r"(\d+) passed", done).group(1)) > 115
