@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from tests.fuzz.corpus import TARGETS, Target
 
 SECONDS = float(os.environ.get("FUZZ_SECONDS") or 0)
-EXAMPLES = 10**7 if SECONDS else 30
+EXAMPLES = 10**7 if SECONDS else 15
 LONGEST = 5.0  # seconds to read a file
 MOST_MEMORY = 1e9  # bytes
 
