@@ -12,7 +12,7 @@ from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
 from ssdml.graphs.propagation.labels import propagate_labels
 from ssdml.networks.data import Samples
 from ssdml.utils.labels import class_codes
-from ssdml.utils.linalg import covariance, leading_axes, unit_rows
+from ssdml.utils.linalg import leading_axes, total_variance, unit_rows
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import UNLABELED
 
@@ -69,11 +69,10 @@ def project_input(
     mean = float(flat.mean(dtype=np.float64))
     projection = InputProjection(mean, np.zeros(0), np.zeros((0, 0)), unit, 1.0)
     rows = projection.normalize(flat)
-    center, spread = rows.mean(axis=0, dtype=np.float64).astype(np.float32), covariance(rows)
-    variance = np.trace(spread)
+    variance = total_variance(rows) * len(rows) / max(len(rows) - 1, 1)
     projection = projection._replace(
-        center=center,
-        axes=leading_axes(spread).astype(np.float32),
+        center=rows.mean(axis=0, dtype=np.float64).astype(np.float32),
+        axes=leading_axes(rows).astype(np.float32),
         scale=1.0 if unit or not variance > 0 else float(np.sqrt(variance)),
     )
     return projection, projection.project(rows)

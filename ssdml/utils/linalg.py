@@ -217,29 +217,36 @@ def graph_rows(X: Array) -> Array:
     """
     if X.shape[1] <= 32:
         return X
-    spread = covariance(X)
-    if not np.trace(spread) > 0:
+    if not total_variance(X) > 0:
         return X
-    axes = leading_axes(spread)
-    components: Array = (X - X.mean(axis=0)) @ axes.astype(X.dtype)
+    components: Array = (X - X.mean(axis=0)) @ leading_axes(X).astype(X.dtype)
     return components
 
 
-def leading_axes(spread: Floats) -> Floats:
-    """Compute the leading eigenvectors of a covariance with 95% of the variance, at least one.
+def leading_axes(rows: npt.NDArray[Any]) -> Floats:
+    """Compute the principal axes (d, m) of rows (n, d) with 95% of their variance, at least one.
+
+    O(n d m + m³) for m = min(n, d): of fewer rows than columns, inner products are decomposed.
 
     Examples
     --------
-    >>> leading_axes(np.diag([10.0, 0.1, 0.0]))
+    >>> leading_axes(np.array([[3.0, 0.1, 0.0], [-3.0, 0.1, 0.0], [0.0, -0.2, 0.0]]))
     array([[1.],
            [0.],
            [0.]])
     """
+    few = len(rows) < rows.shape[1]
+    centered = rows - rows.mean(axis=0, dtype=np.float64) if few else np.zeros((0, 0))
+    spread = centered @ centered.T if few else covariance(rows)
     ascending, vectors = np.linalg.eigh(symmetrize(spread))
     values, count = ascending[::-1], 1
     if values[0] > 0:
         count += int(np.searchsorted(np.cumsum(values) / values.sum(), GRAPH_VARIANCE))
-    return _fix_signs(vectors[:, ::-1][:, :count])
+    axes = vectors[:, ::-1][:, :count]
+    if few:
+        axes = centered.T @ axes if values[0] > 0 else np.eye(rows.shape[1], 1)
+        axes /= np.linalg.norm(axes, axis=0)
+    return _fix_signs(axes)
 
 
 def best_factor(blocks: Floats, covariance: Floats, n_components: int) -> Floats:
