@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits, make_blobs
@@ -40,15 +42,26 @@ def overlapping():
     return X, labels, y
 
 
-@pytest.fixture
-def few_triplets(monkeypatch):
+@pytest.fixture(scope="module", autouse=True)
+def few_triplets() -> Iterator[None]:
     """A tenth of the triplets per round."""
-    monkeypatch.setattr("ssdml.metric.alternation.N_TRIPLETS", 5000)
-    monkeypatch.setattr("ssdml.metric.out_of_core.N_TRIPLETS", 5000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ssdml.metric.alternation.N_TRIPLETS", 5000)
+        patch.setattr("ssdml.metric.out_of_core.N_TRIPLETS", 5000)
+        yield
+
+
+@pytest.fixture(scope="module")
+def short_maps() -> Iterator[None]:
+    """A tenth of the steps of each map."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ssdml.graphs.layout.EARLY_STEPS", 15)
+        patch.setattr("ssdml.graphs.layout.STEPS", 25)
+        yield
 
 
 @pytest.fixture
-def small_partitions(monkeypatch, few_triplets):
+def small_partitions(monkeypatch):
     """Partitions of a dask array have 200 rows."""
     monkeypatch.setattr("ssdml.metric.out_of_core.PARTITION_ROWS", 200)
 

@@ -21,9 +21,9 @@ def own_cache(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("ssdml.experiments.labeling.kept.data_folders", lambda data_dir: [cache])
 
 
-@pytest.fixture(autouse=True)
-def short_fits(few_triplets):
-    """Learn the metric from few triplets."""
+@pytest.fixture(scope="module", autouse=True)
+def short_maps_everywhere(short_maps) -> None:
+    """Draw maps in few steps."""
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,11 @@ class Broken(BaseEstimator):
         raise RuntimeError("no <metric> & no luck")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def short_maps_everywhere(short_maps) -> None:
+    """Draw maps in few steps."""
+
+
 @pytest.fixture(scope="session")
 def blobs() -> Dataset:
     """Three separated classes, with a name that HTML must escape."""

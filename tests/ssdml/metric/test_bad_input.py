@@ -20,14 +20,12 @@ from sklearn.exceptions import DataConversionWarning, NotFittedError
 from ssdml import SSDML
 from ssdml.datasets import load_dataset
 
-pytestmark = pytest.mark.usefixtures("few_triplets")
-
 MODELS = [SSDML(), SSDML(propagation="one-sided", mining="neighborhood"), SSDML.paper()]
 
 
 @pytest.fixture(params=MODELS, ids=["default", "one-sided", "paper"])
-def model(request, few_triplets):
-    """A new estimator of each kind, with few triplets."""
+def model(request):
+    """A new estimator of each kind."""
     return type(request.param)(**request.param.get_params()).set_params(random_state=0)
 
 
@@ -52,9 +50,7 @@ def blobs():
 def plain():
     """The default, fitted; tests do not change it."""
     X, y = blobs()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ssdml.metric.alternation.N_TRIPLETS", 5000)
-        return SSDML(random_state=0).fit(X, np.where(np.arange(90) < 24, y, -1))
+    return SSDML(random_state=0).fit(X, np.where(np.arange(90) < 24, y, -1))
 
 
 def check_finite_everywhere(model, X):

@@ -26,8 +26,7 @@ def expected(overlapping):
     """The fit on the synchronous scheduler."""
     X, labels, _ = overlapping
     with pytest.MonkeyPatch.context() as patch, dask.config.set(scheduler="synchronous"):
-        patch.setattr(out_of_core, "N_TRIPLETS", 5000)  # as `small_partitions`
-        patch.setattr(out_of_core, "PARTITION_ROWS", 200)
+        patch.setattr(out_of_core, "PARTITION_ROWS", 200)  # as `small_partitions`
         return SSDML(random_state=0).fit(in_chunks(X), labels)
 
 

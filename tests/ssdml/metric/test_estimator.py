@@ -25,8 +25,11 @@ from ssdml.utils.labels import in_precision
 
 @pytest.fixture(scope="module")
 def fitted(digits):
+    """With as many triplets as a user has."""
     X, _, labels = digits
-    return SSDML(random_state=0).fit(X, labels)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ssdml.metric.alternation.N_TRIPLETS", 50_000)
+        return SSDML(random_state=0).fit(X, labels)
 
 
 def scores(Z, digits):
@@ -57,7 +60,6 @@ def test_classes_follow_the_better_witness(digits, fitted):
     assert found > by_graph - 0.02
 
 
-@pytest.mark.usefixtures("few_triplets")
 def test_seed_determines_the_approximate_search(digits, monkeypatch):
     monkeypatch.setattr("ssdml.graphs.neighbors.knn.EXACT_WORK", 0)
     X, _, labels = digits
@@ -171,7 +173,6 @@ def test_output_can_be_a_frame(blobs, library):
     np.testing.assert_allclose(result.to_numpy(), model.embedding_)
 
 
-@pytest.mark.usefixtures("few_triplets")
 def test_pipeline_passes_labels_on(blobs):
     X, y, labels = blobs
     pipeline = make_pipeline(StandardScaler(), SSDML(random_state=0)).fit(X, labels)
@@ -182,7 +183,6 @@ def test_pipeline_passes_labels_on(blobs):
     assert by_neighbors.score(pipeline.transform(X), y) > 0.9
 
 
-@pytest.mark.usefixtures("few_triplets")
 @pytest.mark.parametrize("scoring", ["accuracy", "NMI"])
 def test_grid_search_never_scores_an_unlabeled_row(blobs, scoring):
     X, _, labels = blobs

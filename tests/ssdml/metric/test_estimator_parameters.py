@@ -15,8 +15,6 @@ from ssdml.metric import alternation, estimator
 from ssdml.metric.selection import balanced_weight
 from ssdml.utils.linalg import random_orthonormal
 
-pytestmark = pytest.mark.usefixtures("few_triplets")
-
 # The metric
 
 

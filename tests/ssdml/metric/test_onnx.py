@@ -65,7 +65,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_export_agrees_with_transform(rows, name, tmp_path, few_triplets):
+def test_export_agrees_with_transform(rows, name, tmp_path):
     X, labels = rows
     model = MODELS[name].fit(X, labels)
     assert (model.representation_ is not None) == (name == "default")

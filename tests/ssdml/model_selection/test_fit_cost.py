@@ -51,7 +51,7 @@ def seconds_by_size(monkeypatch):
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_stages_are_those_of_the_fit(mode, rng, few_triplets):
+def test_stages_are_those_of_the_fit(mode, rng):
     X, y = rng.standard_normal((300, 5)), np.full(300, -1)
     y[:40] = np.arange(40) % 4
     plan = plan_fit(SSDML(**mode), 300, 5, n_classes=4)

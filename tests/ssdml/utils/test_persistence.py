@@ -36,9 +36,6 @@ def blobs():
     return X.astype(np.float32), np.where(np.arange(80) < 20, y, -1)
 
 
-pytestmark = pytest.mark.usefixtures("few_triplets")
-
-
 @pytest.fixture
 def saved(blobs, tmp_path):
     """Folder of a saved model."""

@@ -298,7 +298,7 @@ def test_contents_stay_and_lead_to_the_headings(open_page):
 
 
 def test_a_thumbnail_shows_its_sample(open_page, pictures):
-    """The brightest of the four pixels is that of the sample."""
+    """The four pixels are in the order of those of the sample."""
     page = open_page()
     page.locator(PANEL).nth(1).focus()
     page.keyboard.press("ArrowLeft")
@@ -310,8 +310,9 @@ def test_a_thumbnail_shows_its_sample(open_page, pictures):
 
     pixels = np.asarray(Image.open(BytesIO(shot)).convert("L"), dtype=float)
     h, w = (side // 4 for side in pixels.shape)
-    corners = [pixels[h, w], pixels[h, 3 * w], pixels[3 * h, w], pixels[3 * h, 3 * w]]
-    assert np.argmax(corners) == np.argmax(pictures.X[number])
+    corners = np.array([pixels[h, w], pixels[h, 3 * w], pixels[3 * h, w], pixels[3 * h, 3 * w]])
+    assert len(set(corners)) > 2
+    assert (np.diff(corners[pictures.X[number].argsort()]) >= 0).all()  # rounded to whole numbers
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
