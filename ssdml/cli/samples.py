@@ -48,30 +48,39 @@ class Input:
         return cls(() if is_table else columns, image_size=side)
 
     def save(self, model: Path, words: Any) -> None:
-        """Write it beside a model, with the words of its texts."""
-        from ssdml.utils.persistence import atomic_write
+        """Write it beside a model, with the words of its texts and a checksum of both."""
+        from ssdml.utils.persistence import UNSIGNED, atomic_write, signed
 
-        with atomic_write(model / INPUT) as unfinished:
-            unfinished.write_text(json.dumps(vars(self)) + "\n", encoding="utf-8")
+        text = json.dumps({"sha256": UNSIGNED, **vars(self)}) + "\n"
         if words is not None:
             words.save(model / WORDS)
+            text = signed(text, model / WORDS)
         else:
             (model / WORDS).unlink(missing_ok=True)
+            text = signed(text)
+        with atomic_write(model / INPUT) as unfinished:
+            unfinished.write_text(text, encoding="utf-8")
 
     @classmethod
     def of(cls, model: Path) -> Input:
         """Read what is beside a model; a model that Python saved has nothing there."""
+        from ssdml.datasets.texts import WORDS as BY_WORDS
         from ssdml.utils.files import parse_json, read_regular
+        from ssdml.utils.persistence import check_signed
 
         path = model / INPUT
         if not path.exists():
             return cls()
         try:
-            content = cls(**parse_json(read_regular(path)))
+            text = read_regular(path).decode()
+            kept = dict(parse_json(text))
+            checksum = str(kept.pop("sha256", ""))
+            content = cls(**kept)
             texts = (content.text, content.text_model)
             wrong = not all(isinstance(value, str | None) for value in (*texts, *content.columns))
             if wrong or not isinstance(content.image_size, int | None):
                 raise ValueError("its values are of wrong types")
+            check_signed(text, checksum, model / WORDS if content.text_model == BY_WORDS else None)
         except (ValueError, TypeError) as error:
             raise ValueError(f"{path}: damaged ({error}). Fit the model again.") from error
         return content

@@ -19,7 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from ssdml.utils.files import MemoryLimitError, check_memory, check_regular, read_regular
+from ssdml.utils.files import (
+    MemoryLimitError,
+    check_memory,
+    check_regular,
+    open_regular,
+    read_regular,
+)
 from ssdml.utils.typing import Array
 
 SCHEMA = 2
@@ -128,16 +134,20 @@ def _json(config: dict[str, Any]) -> str:
         raise ValueError(f"save: parameters must be finite numbers ({error}).") from error
 
 
-def signed(text: str, arrays: Path) -> str:
+def signed(text: str, arrays: Path | None = None) -> str:
     """Put the SHA-256 of a config, and of the file of its arrays, in place of 64 zeros."""
-    return text.replace(UNSIGNED, _checksum(text, arrays), 1)
-
-
-def _checksum(text: str, arrays: Path) -> str:
-    with arrays.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256")
+    found = hashlib.sha256()
+    if arrays is not None:
+        with open_regular(arrays) as file:
+            found = hashlib.file_digest(file, "sha256")
     found.update(text.encode())
-    return found.hexdigest()
+    return text.replace(UNSIGNED, found.hexdigest(), 1)
+
+
+def check_signed(text: str, checksum: str, arrays: Path | None = None) -> None:
+    """Raise ValueError unless `signed` made the text, with this checksum."""
+    if signed(text.replace(checksum, UNSIGNED, 1), arrays) != text:
+        raise ValueError("its checksum is wrong: a file has changed since it was saved")
 
 
 def _cannot_save(name: str, folder: Path, error: Exception) -> OSError:
@@ -227,8 +237,8 @@ def load_state(folder: str | Path, name: str) -> tuple[dict[str, Any], dict[str,
                 "unnoticed. Save it again.",
                 stacklevel=3,
             )
-        elif _checksum(text.replace(config["sha256"], UNSIGNED, 1), path) != config["sha256"]:
-            raise ValueError("its checksum is wrong: a file has changed since it was saved")
+        else:
+            check_signed(text, config["sha256"], path)
         try:
             arrays = load_file(path)
         except SafetensorError as error:

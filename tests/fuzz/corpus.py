@@ -23,7 +23,7 @@ from torch import nn
 
 from ssdml import SSDML, DeepSSDML
 from ssdml.baselines import LRML
-from ssdml.cli.samples import INPUT, Input
+from ssdml.cli.samples import INPUT, WORDS, Input
 from ssdml.datasets import LabelScarceSplit, load_dataset
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.datasets.texts import WordFeatures
@@ -167,13 +167,16 @@ def hugging_face(damaged: str) -> Target:
     return Target(write, in_folder(load_dataset, "x"))
 
 
+WORDS_OF_TEXTS = WordFeatures.of(np.array(["a red car", "the red cars", "soup"], object))
+
+
 def words(folder: Path) -> Path:
-    WordFeatures.of(np.array(["a red car", "the red cars", "soup"], object)).save(folder / "x.npz")
+    WORDS_OF_TEXTS.save(folder / "x.npz")
     return folder / "x.npz"
 
 
 def model_input(folder: Path) -> Path:
-    (folder / INPUT).write_text(json.dumps(vars(Input(("one", "two"), "text", "words", 32))))
+    Input(("one", "two"), "text", "words", 32).save(folder, WORDS_OF_TEXTS)
     return folder / INPUT
 
 
@@ -339,6 +342,21 @@ def load_network(folder: Path) -> Any:
     return DeepSSDML.load(folder, backbone=nn.Linear(4, 3))
 
 
+def signing(config: str, arrays: str) -> Callable[[Path], None]:
+    """Make checksums right again."""
+
+    def sign(folder: Path) -> None:
+        text = (folder / config).read_text(errors="replace")
+        try:
+            old = json.loads(text)["sha256"]
+            text = signed(text.replace(old, UNSIGNED), folder / arrays)
+        except (ValueError, LookupError, TypeError, RecursionError):
+            return
+        (folder / config).write_text(text)
+
+    return sign
+
+
 def model(damaged: str, *, forged: bool = False, estimator: Any = SSDML) -> Target:
     deep = estimator is DeepSSDML
     load = load_network if deep else estimator.load
@@ -347,16 +365,7 @@ def model(damaged: str, *, forged: bool = False, estimator: Any = SSDML) -> Targ
         write_network(folder) if deep else write_model(folder, estimator())
         return folder / damaged
 
-    def sign(folder: Path) -> None:
-        text = (folder / CONFIG).read_text(errors="replace")
-        try:
-            old = json.loads(text)["sha256"]
-            text = signed(text.replace(old, UNSIGNED), folder / ARRAYS)
-        except (ValueError, LookupError, TypeError, RecursionError):
-            return
-        (folder / CONFIG).write_text(text)
-
-    return Target(write, load, sign if forged else lambda folder: None)
+    return Target(write, load, signing(CONFIG, ARRAYS) if forged else lambda folder: None)
 
 
 KEPT = [Checkpoint(i, {"weight": torch.arange(20.0) + i}, {"losses": [0.5] * i}) for i in (1, 2)]
@@ -449,6 +458,7 @@ TARGETS = {
     "classes of Hugging Face": hugging_face("train/dataset_info.json"),
     "words of texts": Target(words, in_folder(WordFeatures.load, "x.npz")),
     "input of a model": Target(model_input, Input.of),
+    "forged input of a model": Target(model_input, Input.of, signing(INPUT, WORDS)),
     "idx": mnist(False, "train-images-idx3-ubyte"),
     "idx.gz": mnist(True, "train-images-idx3-ubyte.gz"),
     "SHA256SUMS": mnist(False, "SHA256SUMS"),

@@ -12,7 +12,9 @@ from PIL import Image
 from safetensors.numpy import save_file
 
 import ssdml
+from ssdml.cli.samples import Input
 from ssdml.evaluation import evaluate
+from ssdml.utils.persistence import UNSIGNED, signed
 
 
 def test_evaluate_prints_the_scores(run, arrays):
@@ -350,11 +352,29 @@ def test_folder_of_images_is_fitted_and_predicted(run, tmp_path, sizes, rng):
 def test_damaged_input_of_a_model_is_named(run, table, tmp_path):
     data, model = write(table, tmp_path / "t.csv"), tmp_path / "model"
     assert run("fit", data, "--out", model).exit_code == 0
-    for text in ("{", "[]", '{"columns": [7]}', '{"other": 1}', '{"image_size": "a"}'):
-        (model / "input.json").write_text(text, encoding="utf-8")
+    wrong = ({"columns": [7]}, {"other": 1}, {"image_size": "a"}, {"text": 2})
+    for text in ("{", "[7]", *(json.dumps({"sha256": UNSIGNED} | more) for more in wrong)):
+        (model / "input.json").write_text(signed(text), encoding="utf-8")
         told = run("predict", model, data)
         assert told.exit_code == 1
         assert "input.json: damaged" in told.stderr
+        assert "checksum" not in told.stderr
+
+
+def test_one_flipped_bit_beside_a_model_is_refused(run, tmp_path, rng):
+    data, model = tmp_path / "t.csv", tmp_path / "model"
+    pd.DataFrame({"text": ["one red car", "old soup"] * 9, "label": ["a", "b"] * 9}).to_csv(data)
+    assert run("fit", data, "--out", model, "--n-neighbors", 3).exit_code == 0
+    assert run("predict", model, data).exit_code == 0
+    for path in (model / "input.json", model / "words.npz"):
+        whole = path.read_bytes()
+        for bit in rng.integers(8 * len(whole), size=100):
+            content = bytearray(whole)
+            content[bit // 8] ^= 1 << bit % 8
+            path.write_bytes(content)
+            with pytest.raises(ValueError, match=r"input\.json: damaged"):
+                Input.of(model)
+        path.write_bytes(whole)
 
 
 def test_images_and_features_are_told_apart(run, arrays, images, tmp_path):
