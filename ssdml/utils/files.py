@@ -19,6 +19,7 @@ from ssdml.utils.typing import Array
 VARIABLE = "SSDML_MAX_GB"
 MOST_GB = 1.0  # that a file may take in memory
 MOST_RATIO = 50  # or this many times its size on disk, if that is more
+VALUE_BYTES = 8  # of a number, as computations need it, and at least of any other value
 
 ZIPPED = (".xlsx", ".xlsm", ".npz", ".zip")
 SIGNATURES: tuple[tuple[bytes, str, tuple[str, ...], str], ...] = (
@@ -325,7 +326,7 @@ class Archive:
 
     def __getitem__(self, name: str) -> Array:
         info = self._members[name]
-        self._n_bytes += info.file_size
+        self._n_bytes += max(info.file_size, VALUE_BYTES * math.prod(self.shape(name) or (0,)))
         check_memory(self._path, self._n_bytes, self._on_disk)
         try:
             with self._archive.open(info) as member:

@@ -25,7 +25,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import numpy as np
 
 from ssdml.datasets.reading.table import Table, distinct
-from ssdml.utils.files import MemoryLimitError, check_memory, open_regular, parse_json
+from ssdml.utils.files import (
+    VALUE_BYTES,
+    MemoryLimitError,
+    check_memory,
+    check_regular,
+    open_regular,
+    parse_json,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,30 +43,29 @@ HUGGING_FACE, PANDAS = b"huggingface", b"pandas"
 MAGIC = b"ARROW1"  # begins and ends a file, not a stream
 PARQUET_MAGIC = b"PAR1"
 PARQUET_END = struct.Struct(f"<I{len(PARQUET_MAGIC)}s")
-VALUE_BYTES = 8  # of a number, and at least of any other value
 READ_ROWS = 2**16
 MOST_IN_BATCH = 10**8  # bytes that values may take before they are counted
 TEXTS = ("STRING", "NONE")  # logical types that Arrow reads as codes of a dictionary ...
 DELTAS = {6, 7}  # ... but not from these encodings, DELTA_LENGTH_BYTE_ARRAY and DELTA_BYTE_ARRAY
 
 
-def read_arrow(path: Path) -> Table:
+def read_arrow(path: Path, on_disk: int | None = None) -> Table:
     """Read Parquet, Feather, or a file or stream of Arrow.
 
     Parameters
     ----------
     path : Path
+    on_disk : int, optional
+        Bytes on disk, by default of this file; it limits the memory.
 
     Raises
     ------
     ValueError
         If the file is damaged, holds no rows, or would take too much memory.
     """
+    on_disk = on_disk or check_regular(path)
     try:
         with open_regular(path) as file:
-            file.seek(0, 2)
-            on_disk = file.tell()
-            file.seek(0)
             is_parquet = path.suffix.lower() in PARQUET
             columns = (_parquet if is_parquet else _arrow)(path, file, on_disk)
             columns.validate(full=True)  # offsets of a forged file may point anywhere

@@ -42,6 +42,7 @@ REMARK = "#"  # begins a line above the header
 ONE_COLUMN = "\x1f"  # the separator of a file without any
 SAMPLE = 2**16  # bytes at the beginning that show the separator
 MOST_IN_BLOCK = 2**30  # bytes; a row must fit into a block
+CELL_BYTES = 40  # of a cell in memory, besides its text
 CHUNK = 2**24
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 COMPRESSED = (*OPENERS, ".zst")
@@ -56,7 +57,7 @@ class Layout(NamedTuple):
     n_above: int = 0
 
 
-def read_delimited(path: Path, *, encoding: str | None = None) -> Table:
+def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | None = None) -> Table:
     """Read a table of text; its first 64 kB show the separator.
 
     Parameters
@@ -65,6 +66,8 @@ def read_delimited(path: Path, *, encoding: str | None = None) -> Table:
         May be compressed: .gz, .bz2, .xz, .zst.
     encoding : str, optional
         By default UTF-8, or UTF-16 with a byte order mark.
+    on_disk : int, optional
+        Bytes on disk, by default of this file; it limits the memory.
 
     Returns
     -------
@@ -77,13 +80,16 @@ def read_delimited(path: Path, *, encoding: str | None = None) -> Table:
         If a row has another number of cells than most, a quote is not closed, or the text is not
         in this encoding; the message names the line.
     """
-    content = in_utf8(path, unpacked(path), encoding)
+    on_disk = on_disk or check_regular(path)
+    content = in_utf8(path, unpacked(path, on_disk), encoding)
     declared = re.match(rb"sep=([^\"\r\n\x80-\xff])\r?\n", content)  # Excel reads and writes it
     if declared:
         content = content[declared.end() :]
     if not content.strip():
         raise ValueError(f"{path}: must contain rows; got an empty file.")
     layout, content = _layout(content, declared and declared[1].decode())
+    n_cells = sum(content.count(end) for end in (layout.separator.encode(), b"\n", b"\r"))
+    check_memory(path, len(content) + CELL_BYTES * n_cells, on_disk)
     try:
         cells, invalid = _cells(content, layout)
     except (ValueError, MemoryError) as error:  # of Arrow, for rows larger than its blocks
@@ -109,9 +115,9 @@ def read_delimited(path: Path, *, encoding: str | None = None) -> Table:
     return headed(path, cells, place, notes, layout.separator)
 
 
-def unpacked(path: Path) -> bytes:
+def unpacked(path: Path, on_disk: int) -> bytes:
     """Read a file, and decompress it if its name ends in .gz, .bz2, .xz or .zst."""
-    on_disk, suffix = check_regular(path), path.suffix.lower()
+    suffix = path.suffix.lower()
     with open_regular(path) as file:
         if suffix not in COMPRESSED:
             return file.read()

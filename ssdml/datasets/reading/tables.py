@@ -6,6 +6,7 @@ import zipfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -30,6 +31,7 @@ LINES_OF_JSON = (".jsonl", ".ndjson")
 EXCEL = (".xlsx", ".xlsm")
 TABLE_SUFFIXES = (*DELIMITED, *BINARY, *LINES_OF_JSON, ".json", *EXCEL)
 EXCEL_ROWS, EXCEL_COLUMNS = 1_048_576, 16_384
+OBJECT_BYTES, ENTRY_BYTES = 300, 80  # of JSON in memory, besides its text
 XML_RATIO = 4  # bytes of cells in memory per byte of their XML
 
 
@@ -47,7 +49,7 @@ def table_suffix(path: Path) -> str | None:
     return suffixes[-1] if suffixes and suffixes[-1] in TABLE_SUFFIXES else None
 
 
-def read_table(path: Path, *, encoding: str | None = None) -> Table:
+def read_table(path: Path, *, encoding: str | None = None, on_disk: int | None = None) -> Table:
     """Read a table in any of the formats of `TABLE_SUFFIXES`.
 
     Parameters
@@ -55,6 +57,8 @@ def read_table(path: Path, *, encoding: str | None = None) -> Table:
     path : Path
     encoding : str, optional
         Of text; by default UTF-8.
+    on_disk : int, optional
+        Bytes on disk, by default of this file; it limits the memory.
 
     Raises
     ------
@@ -65,15 +69,16 @@ def read_table(path: Path, *, encoding: str | None = None) -> Table:
         If a package that reads the format is missing.
     """
     check_signature(path)
-    suffix = table_suffix(path)
+    suffix, on_disk = table_suffix(path), on_disk or check_regular(path)
     if suffix in EXCEL:
-        table = read_excel(path)
+        table = read_excel(path, on_disk)
     elif suffix in BINARY:
-        table = read_arrow(path)
+        table = read_arrow(path, on_disk)
     elif suffix == ".json" or suffix in LINES_OF_JSON:
-        table = read_json(path, by_line=suffix in LINES_OF_JSON, encoding=encoding)
+        by_line = suffix in LINES_OF_JSON
+        table = read_json(path, on_disk, by_line=by_line, encoding=encoding)
     else:
-        table = read_delimited(path, encoding=encoding)
+        table = read_delimited(path, encoding=encoding, on_disk=on_disk)
     if not table.columns.num_columns:
         raise ValueError(f"{path}: must have columns; got none.")
     return table
@@ -94,7 +99,8 @@ def read_zipped_table(path: Path, *, encoding: str | None = None) -> Table | Non
             if not tables:
                 return None
             [name] = tables
-            check_memory(path, infos[name].file_size, check_regular(path))
+            on_disk = check_regular(path)
+            check_memory(path, infos[name].file_size, on_disk)
             content = archive.read(name)
     except MemoryLimitError:
         raise
@@ -106,21 +112,26 @@ def read_zipped_table(path: Path, *, encoding: str | None = None) -> Table | Non
         inside = Path(folder) / PurePosixPath(name).name
         inside.write_bytes(content)
         try:
-            table = read_table(inside, encoding=encoding)
+            table = read_table(inside, encoding=encoding, on_disk=on_disk)
         except (ValueError, ImportError) as error:
             raise type(error)(str(error).replace(str(inside), f"{path}: {name}")) from error
     return replace(table, path=path, notes=(f"{name} in the zip file", *table.notes))
 
 
-def read_json(path: Path, *, by_line: bool, encoding: str | None = None) -> Table:
+def read_json(path: Path, on_disk: int, *, by_line: bool, encoding: str | None = None) -> Table:
     """Read one JSON object per line, or an array of them, or an object of columns."""
-    text = in_utf8(path, unpacked(path), encoding).decode()
+    content = in_utf8(path, unpacked(path, on_disk), encoding)
+    n_entries = content.count(b",") + content.count(b"[")
+    objects_and_entries = OBJECT_BYTES * content.count(b"{") + ENTRY_BYTES * n_entries
+    check_memory(path, len(content) + objects_and_entries, on_disk)
     if by_line:
-        lines = [(n, line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
-        rows = [_parsed(path, line, n) for n, line in lines]
-        numbers = [n for n, _ in lines]
+        rows, numbers = [], []
+        for number, line in enumerate(BytesIO(content), 1):
+            if line.strip():
+                rows.append(_parsed(path, line.decode(), number))
+                numbers.append(number)
     else:
-        rows = _rows_of(path, _parsed(path, text))
+        rows = _rows_of(path, _parsed(path, content.decode()))
         numbers = list(range(len(rows)))
 
     def place(row: int) -> str:
@@ -135,7 +146,7 @@ def read_json(path: Path, *, by_line: bool, encoding: str | None = None) -> Tabl
     if not rows:
         raise ValueError(f"{path}: must contain rows; got none.")
     names = dict.fromkeys(name for row in rows for name in row)
-    check_memory(path, 8 * len(names) * len(rows), check_regular(path))  # most may be missing
+    check_memory(path, 8 * len(names) * len(rows), on_disk)  # most may be missing
     cells = {name: [row.get(name) for row in rows] for name in names}
     return Table(path, of_cells(str(path), cells), place)
 
@@ -180,7 +191,7 @@ def _rows_of(path: Path, content: Any) -> list[Any]:
     return [dict(zip(content, cells, strict=True)) for cells in zip(*columns, strict=True)]
 
 
-def read_excel(path: Path) -> Table:
+def read_excel(path: Path, on_disk: int) -> Table:
     """Read the sheet with the most cells, with the values that Excel computed last."""
     try:
         from openpyxl import load_workbook
@@ -190,7 +201,6 @@ def read_excel(path: Path) -> Table:
         ) from error
     try:
         with open_regular(path) as file:
-            on_disk = check_regular(path)
             with zipfile.ZipFile(file) as archive:
                 xml = sum(info.file_size for info in archive.infolist())
             check_memory(path, XML_RATIO * xml, on_disk)
@@ -206,7 +216,7 @@ def read_excel(path: Path) -> Table:
         raise ValueError(f"{path}: must contain rows; got none.")
     numbers, rows = list(sheets[title]), list(sheets[title].values())
     width = max(map(len, rows))
-    check_memory(path, 8 * width * len(rows), check_regular(path))
+    check_memory(path, 8 * width * len(rows), on_disk)
     rows = [(*row, *[None] * (width - len(row))) for row in rows]
     header = find_header(rows)
     names = header.names or list(map(str, range(1, width + 1)))

@@ -272,6 +272,13 @@ def test_npz_is_refused_by_its_size(tmp_path):
         read_npz(path)
 
 
+def test_bytes_in_npz_count_as_numbers(tmp_path, monkeypatch):
+    monkeypatch.setenv("SSDML_MAX_GB", "0.002")
+    np.savez_compressed(tmp_path / "x.npz", x=np.zeros(10**6, np.int8))
+    with pytest.raises(ValueError, match=r"x\.npz: takes 0\.0 GB in memory"):
+        read_npz(tmp_path / "x.npz")
+
+
 @pytest.mark.parametrize("flip", range(0, 400, 7))
 def test_npz_with_a_turned_byte_is_refused_or_whole(tmp_path, flip):
     path, buffer = tmp_path / "x.npz", io.BytesIO()

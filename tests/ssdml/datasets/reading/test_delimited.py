@@ -186,6 +186,12 @@ def test_compressed_text_that_takes_too_much_is_refused(read, monkeypatch):
         read(gzip.compress(b"a,b\n" * 10**6), "t.csv.gz")
 
 
+def test_many_cells_of_little_text_are_refused(read, monkeypatch):
+    monkeypatch.setenv("SSDML_MAX_GB", "0.001")
+    with pytest.raises(ValueError, match=r"t\.csv\.gz: takes .* SSDML_MAX_GB"):
+        read(gzip.compress(b"1,x\n" * 10**5), "t.csv.gz")  # 0.4 MB of text
+
+
 def test_long_cells_are_read(read):
     long = "word " * 100_000
     assert columns(read(f'text,label\n{long},a\n"{long}\n",b\n'))["text"] == [long, f"{long}\n"]

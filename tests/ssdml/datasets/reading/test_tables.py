@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import sys
 import time
@@ -310,6 +311,25 @@ def test_objects_without_a_common_column_are_refused(tmp_path, monkeypatch):
     path.write_text("".join(f'{{"k{i}": 1}}\n' for i in range(2000)))
     with pytest.raises(ValueError, match=r"t\.jsonl: takes 0\.0 GB in memory"):
         read_table(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("t.jsonl", b'{"a":1,"label":"x"}\n' * 10**4),  # 0.2 MB
+        ("t.json", b'{"a":[' + b"1," * 10**5 + b"1]}"),
+        ("t.json", b"[" + b"{}," * 10**4 + b"{}]"),
+    ],
+)
+def test_many_values_of_little_text_are_refused(tmp_path, monkeypatch, name, text):
+    """In a compressed file, and in a zip file, whose own size counts."""
+    monkeypatch.setenv("SSDML_MAX_GB", "0.001")
+    (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text))
+    with zipfile.ZipFile(tmp_path / "t.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, text)
+    for path in (tmp_path / f"{name}.gz", tmp_path / "t.zip"):
+        with pytest.raises(ValueError, match=rf"{path.name}.*: takes 0\.0 GB in memory"):
+            load_dataset(path)
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.parquet", "t.xlsx"])
