@@ -12,6 +12,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import is_dataclass
+from functools import cache
 from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -58,9 +59,10 @@ class Import(NamedTuple):
     within: str  # "module", "function", or "types" under `if TYPE_CHECKING`
 
 
-def imports(source: str) -> Iterator[Import]:
+@cache
+def imports(source: str) -> tuple[Import, ...]:
     """Every import of a source text; a relative one keeps its dots."""
-    yield from imports_below(ast.parse(source), "module")
+    return tuple(imports_below(ast.parse(source), "module"))
 
 
 def imports_below(node: ast.AST, within: str) -> Iterator[Import]:
@@ -233,6 +235,17 @@ def test_no_modules_import_each_other_in_a_circle():
         for module, path in FILES.items()
     }
     TopologicalSorter(edges).prepare()  # raises CycleError, which names the circle
+
+
+def test_dask_is_imported_when_used():
+    tops = {
+        (module, i.module.split(".")[0], i.within)
+        for module, path in FILES.items()
+        for i in imports(path.read_text())
+    }
+    of_dask = [where for _, top, where in tops if top in ("dask", "distributed")]
+    assert of_dask
+    assert "module" not in of_dask
 
 
 def test_dependencies_match_the_imports():
