@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 from functools import lru_cache, partial
-from pathlib import Path
+from shutil import copytree
 from types import CodeType, FunctionType
 
 import numpy as np
@@ -17,31 +14,13 @@ from torch import nn
 
 from ssdml import DeepSSDML
 from ssdml.deep.checkpoints import describe
+from ssdml.deep.run_folder import RunFolder
 from ssdml.deep.trainer import PartitionTrainer
 from ssdml.losses import DecorrelatedCentersLoss
 from ssdml.networks.augmentation import unchanged
 from ssdml.utils.persistence import UNSIGNED, signed
 from ssdml.utils.progress import Stages
 from tests.deep import assert_same_weights, small_model, small_network
-
-ROOT = Path(__file__).parents[3]
-
-
-KILLED = """
-import os, signal, sys, torch
-from ssdml.deep import alternation
-from ssdml.deep.run_folder import RunFolder
-from tests.deep import N_TRIPLETS, small_images, small_model
-torch.set_num_threads(1)
-alternation.N_TRIPLETS = N_TRIPLETS
-keep = RunFolder.keep
-def die(folder, run):
-    keep(folder, run)
-    os.kill(os.getpid(), signal.SIGKILL)
-RunFolder.keep = die
-X, _, labels = small_images()
-small_model(checkpoint_dir=sys.argv[1]).fit(X, labels)
-"""
 
 
 class TestResume:
@@ -80,12 +59,21 @@ class TestResume:
         fits = [small_model(**options).fit(X, labels) for _ in range(2)]
         assert counts == [len(model.stage_seconds_) for model in fits] == [4, 2]
 
-    def test_kill_and_resume(self, fitted, digits, tmp_path):
-        """SIGKILL after the first checkpoint leaves nothing else of the process."""
-        died = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], cwd=ROOT)
-        assert died.returncode == -signal.SIGKILL
+    def test_resumes_from_what_a_kill_would_leave(self, fitted, digits, tmp_path, monkeypatch):
+        """The folder as it is once the first checkpoint is kept; two_ranks.py kills a process."""
         X, _, labels = digits
-        resumed = small_model(checkpoint_dir=tmp_path).fit(X, labels)
+        keep = RunFolder.keep
+
+        def die(folder, run):
+            keep(folder, run)
+            copytree(tmp_path / "run", tmp_path / "left")
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(RunFolder, "keep", die)
+        with pytest.raises(KeyboardInterrupt):
+            small_model(checkpoint_dir=tmp_path / "run").fit(X, labels)
+        monkeypatch.undo()
+        resumed = small_model(checkpoint_dir=tmp_path / "left").fit(X, labels)
         assert set(resumed.stage_seconds_) == {"input", "partition 2", "partition 3", "end"}
         assert_same_weights(fitted, resumed)
 
