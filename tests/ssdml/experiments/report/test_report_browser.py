@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -50,36 +51,64 @@ def folder(pictures, tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with sync_api.sync_playwright() as playwright:
-        shown = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        shown = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+        )
         yield shown
         shown.close()
 
 
+class Complaints(list[str]):
+    """Console messages, errors and outside requests of pages."""
+
+    def hear(self, page: Any) -> None:
+        page.on("console", lambda message: self.append(message.text))
+        page.on("pageerror", lambda error: self.append(str(error)))
+        page.on("request", lambda request: self.refuse_outside(request.url))
+
+    def refuse_outside(self, url: str) -> None:
+        if not url.startswith(("about:", "file:", "data:", "blob:")):
+            self.append(f"asked for {url}")
+
+
+@pytest.fixture(scope="module")
+def complaints() -> Complaints:
+    return Complaints()
+
+
+@pytest.fixture(scope="module")
+def blank_page(browser, complaints):
+    """An empty page of a width with settings; each has one process, which takes a second."""
+
+    @cache
+    def page(width: str, settings: tuple[tuple[str, Any], ...]) -> Any:
+        size = {"width": WIDTHS[width], "height": 900}
+        page = browser.new_context(viewport=size, **dict(settings)).new_page()
+        complaints.hear(page)
+        return page
+
+    def blank(width: str, settings: dict[str, Any]) -> Any:
+        found = page(width, tuple(sorted(settings.items())))
+        found.emulate_media(media="screen")
+        found.mouse.move(0, 0)
+        found.goto("about:blank")
+        return found
+
+    return blank
+
+
 @pytest.fixture
-def open_page(browser, folder):
+def open_page(blank_page, complaints, folder):
     """Open the report; console messages and outside requests fail the test."""
-    complaints: list[str] = []
-    contexts = []
+    complaints.clear()
 
     def opened(width: str = "desk", **settings: Any) -> Any:
-        size = {"width": WIDTHS[width], "height": 900}
-        contexts.append(browser.new_context(viewport=size, **settings))
-        page = contexts[-1].new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: refuse_outside(request.url, complaints))
+        page = blank_page(width, settings)
         page.goto((folder / "report.html").as_uri())
         return page
 
     yield opened
-    for context in contexts:
-        context.close()
     assert complaints == []
-
-
-def refuse_outside(url: str, complaints: list[str]) -> None:
-    if not url.startswith(("file:", "data:", "blob:")):
-        complaints.append(f"asked for {url}")
 
 
 def drawn(page: Any, panel: int = 1) -> str:
@@ -218,7 +247,7 @@ def dot(page: Any) -> dict[str, float]:
 @pytest.mark.parametrize("by", ["key", "mouse", "finger"])
 def test_a_chosen_sample_leads_the_gallery(open_page, by):
     place = dot(open_page())
-    page = open_page(has_touch=by == "finger")
+    page = open_page(**({"has_touch": True} if by == "finger" else {}))
     canvas = page.locator(PANEL).nth(1)
     if by == "key":
         canvas.hover(position=place)
@@ -315,11 +344,10 @@ def test_a_thumbnail_shows_its_sample(open_page, pictures):
     assert (np.diff(corners[pictures.X[number].argsort()]) >= 0).all()  # rounded to whole numbers
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_page_fits_the_screen(open_page, scheme, width):
+def test_the_page_fits_the_screen(open_page, width):
     phone = {"is_mobile": True, "has_touch": True} if width == "phone" else {}
-    page = open_page(width, color_scheme=scheme, **phone)
+    page = open_page(width, **phone)
     page.wait_for_selector(".explorer.ready")
     assert page.evaluate("document.documentElement.scrollWidth") <= WIDTHS[width]
 
@@ -366,13 +394,9 @@ def test_names_stay_on_a_crowded_map(browser, many, width):
 
 
 @pytest.fixture
-def phone(browser):
+def phone(blank_page):
     """A page on a screen that is touched."""
-    context = browser.new_context(
-        viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True
-    )
-    yield context.new_page()
-    context.close()
+    return blank_page("phone", {"is_mobile": True, "has_touch": True})
 
 
 def test_many_classes_stay_short_on_a_phone(phone, many):
@@ -408,7 +432,7 @@ def test_wide_tables_scroll_in_their_boxes(browser, many):
 
 
 def test_dark_mode_includes_the_maps(open_page):
-    light, dark = (open_page(color_scheme=scheme) for scheme in ("light", "dark"))
+    light, dark = open_page(), open_page(color_scheme="dark")
     color = "getComputedStyle(document.body).backgroundColor"
     assert light.evaluate(color) != dark.evaluate(color)
     for page in (light, dark):
