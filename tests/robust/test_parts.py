@@ -23,9 +23,23 @@ def fitted(method, wine):
         return SSDML(random_state=0).fit(*wine)
 
 
+@pytest.fixture(scope="module")
+def few_triplets():
+    """A tenth of the triplets per round."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ssdml.metric.alternation.N_TRIPLETS", 5000)
+        yield
+
+
+@pytest.fixture(scope="module")
+def whole(wine, few_triplets):
+    return fitted("ssdml", wine)
+
+
+@pytest.mark.usefixtures("few_triplets")
 @pytest.mark.parametrize("method", WITHOUT)
-def test_every_part_changes_the_fit_and_comes_back(method, wine):
-    whole, part = fitted("ssdml", wine), fitted(method, wine)
+def test_every_part_changes_the_fit_and_comes_back(method, wine, whole):
+    part = fitted(method, wine)
     same = whole.components_.shape == part.components_.shape and np.array_equal(
         whole.transform(wine[0]), part.transform(wine[0])
     )
