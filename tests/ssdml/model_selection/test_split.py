@@ -163,8 +163,9 @@ def test_labels_are_required():
         next(SemiSupervisedSplit().split(np.zeros((5, 1))))
 
 
+@pytest.mark.slow
 def test_cross_validation_of_label_spreading():
-    """The table of the how-to on searches; 5 s for 50 fits."""
+    """The table of the how-to on searches, 50 fits; its last block is one draw of labels."""
     digits, model = load_digits(), LabelSpreading(gamma=1.0)
     wrong, right = [], []
     for seed in range(5):
