@@ -121,6 +121,7 @@ def test_fits_leave_threads_and_generators_as_they_were():
 
 PROCESSES = """
 import multiprocessing, threading
+import torch._dynamo  # here, not in each fork
 from joblib import Parallel, delayed
 from ssdml.deep import alternation
 from tests.contracts.test_concurrent_fits import fitted

@@ -130,8 +130,9 @@ MEASURED = """
 import numpy as np
 from ssdml import SSDML
 from ssdml.experiments.runs.resources import PeakMemory
-from ssdml.model_selection import plan_fit
+from ssdml.model_selection import fit_cost, plan_fit
 
+fit_cost.PILOT_ROWS = 1000  # for seconds alone
 n, d, n_classes = {shape}
 X = np.random.default_rng(0).standard_normal((n, d)).astype(np.float32)
 y = np.full(n, -1)
