@@ -21,14 +21,16 @@ da = pytest.importorskip("dask.array")
 pytestmark = pytest.mark.usefixtures("small_partitions")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def rows(overlapping):
     return overlapping
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def fitted(rows):
-    return SSDML(random_state=0).fit(in_chunks(rows[0]), rows[1])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(out_of_core, "PARTITION_ROWS", 200)  # as `small_partitions`
+        return SSDML(random_state=0).fit(in_chunks(rows[0]), rows[1])
 
 
 # Agreement with a fit in memory

@@ -36,10 +36,15 @@ def blobs():
     return X.astype(np.float32), np.where(np.arange(80) < 20, y, -1)
 
 
+@pytest.fixture(scope="module")
+def fitted(blobs):
+    return SSDML(random_state=0).fit(*blobs)
+
+
 @pytest.fixture
-def saved(blobs, tmp_path):
+def saved(fitted, tmp_path):
     """Folder of a saved model."""
-    SSDML(random_state=0).fit(*blobs).save(tmp_path / "model")
+    fitted.save(tmp_path / "model")
     return tmp_path / "model"
 
 
