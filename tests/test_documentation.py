@@ -62,8 +62,15 @@ def site(tmp_path_factory):
     command = ["--builder", "html", "--fail-on-warning", "--quiet"]
     told = StringIO()
     levels = {name: logging.getLogger(name).level for name in ("ssdml", "faiss")}  # of conf.py
-    with warnings.catch_warnings(), redirect_stderr(told):  # Sphinx uses what it deprecates
+    with (
+        warnings.catch_warnings(),  # Sphinx uses what it deprecates
+        redirect_stderr(told),
+        pytest.MonkeyPatch.context() as patch,  # the gallery is not looked at
+    ):
         warnings.simplefilter("ignore")
+        patch.setattr("ssdml.metric.alternation.N_TRIPLETS", 5000)
+        patch.setattr("ssdml.graphs.layout.EARLY_STEPS", 15)
+        patch.setattr("ssdml.graphs.layout.STEPS", 25)
         status = build_main([*command, "--conf-dir", *map(str, (DOCS, pages, out))])
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)

@@ -123,9 +123,8 @@ def reader(tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # the commands change it
-    monkeypatch.setattr(
-        "ssdml.experiments.report.figures.map_rows", lambda embedding, **_: embedding[:, :2]
-    )
+    monkeypatch.setattr("ssdml.graphs.layout.EARLY_STEPS", 15)
+    monkeypatch.setattr("ssdml.graphs.layout.STEPS", 25)
     monkeypatch.setattr("ssdml.model_selection.fit_cost.PILOT_ROWS", 2000)
     for alternation in ("ssdml.metric.alternation", "ssdml.deep.alternation"):
         monkeypatch.setattr(f"{alternation}.N_TRIPLETS", 5000)
