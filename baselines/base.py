@@ -18,7 +18,7 @@ from sklearn.utils._param_validation import Interval
 from ssdml.baselines.pairs import LabeledPairs, labeled_pairs
 from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
 from ssdml.graphs.propagation.labels import propagate_labels
-from ssdml.metric.base import LearnedMetric, embed, limit_neighbors
+from ssdml.metric.base import N_JOBS, LearnedMetric, embed, limit_neighbors
 from ssdml.utils.linalg import best_factor, covariance, scale_exactly, symmetrize, total_variance
 from ssdml.utils.parallel import one_blas_thread
 from ssdml.utils.typing import Array, Floats, Ints
@@ -100,7 +100,7 @@ class Baseline(LearnedMetric, BaseEstimator, metaclass=ABCMeta):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [*COUNT, None],
         "n_neighbors": COUNT,
-        "n_jobs": [Integral, None],
+        "n_jobs": N_JOBS,
         "random_state": ["random_state"],
     }
 

@@ -73,7 +73,8 @@ def symmetric_weights(graph: Any, who: str) -> sparse.csr_array:
     if not sparse.issparse(graph):
         raise TypeError(
             f"{who}: graph must be a KNNGraph or a sparse array of weights; "
-            f"got {type(graph).__name__}."
+            f"got {type(graph).__name__}. Build a graph by knn_graph(X, n_neighbors), or pass "
+            "scipy.sparse.csr_array(weights)."
         )
     weights = check_weights(graph, who, "graph")
     check_not_negative(weights, who, "graph")

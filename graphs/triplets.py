@@ -401,7 +401,8 @@ def _check(entries: Any, shape: tuple[int, ...], who: str) -> None:
     if entries.shape != shape:
         raise ValueError(
             f"{who}: affinities must have shape {shape}, a row for each row of the graph; "
-            f"got {entries.shape}."
+            f"got {entries.shape}. Pass those of propagate_affinities(graph), or class "
+            "probabilities of the same rows, (n, n_classes), as ClassMasses(probabilities)."
         )
     if sparse.issparse(entries):
         check_sound(entries, who, "affinities")

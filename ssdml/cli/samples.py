@@ -227,7 +227,9 @@ def read_new(
 
     kept, path = Input.of(model), Path(data)
     if path.is_dir() or path.suffix.lower() == ".zip" or table_suffix(path) is not None:
-        choice = replace(choice, features=kept.columns, text=choice.text or kept.text)
+        choice = replace(
+            choice, features=kept.columns, text=choice.text or kept.text, model=str(model)
+        )
     raw = read_items(data, choice, encoding=encoding)
     encoded_labels(raw, names(no_label))
     X = raw.items

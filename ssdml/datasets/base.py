@@ -69,8 +69,9 @@ class Dataset:
         for what, names in (("name", (self.name,)), ("class_names", self.class_names)):
             wrong = [name for name in names if not is_unicode(name)]
             if wrong:
+                where = "Dataset" if self.summary is None else self.summary.title
                 raise ValueError(
-                    f"Dataset: {what} must be text in UTF-8; got {wrong[0]!a}. Rename the file or "
+                    f"{where}: {what} must be text in UTF-8; got {wrong[0]!a}. Rename the file or "
                     "the folder."
                 )
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ssdml.datasets.base import Dataset
 
 SCHEMA = 1
+WAY_OUT = "Recreate the split from its seed."
 INDEX_SETS: tuple[str, ...] = ("train", "test", "labeled")
 WRONG = ("wrong", "wrong_labels")  # saved with a budget only, which keeps older digests valid
 
@@ -115,14 +116,14 @@ class LabelScarceSplit:
             content = parse_json(read_regular(path))
             schema, digest = content.pop("schema"), content.pop("sha256")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path}: not a label-scarce split ({error!r}).") from error
+            raise ValueError(f"{path}: not a label-scarce split ({error!r}). {WAY_OUT}") from error
         if schema != SCHEMA:
             raise ValueError(f"{path}: schema must be {SCHEMA}; got {schema!r}.")
         split = cls._from_content(content, path)
         if split.digest != digest:
             raise ValueError(
                 f"{path}: the content does not match its sha256 {digest}; the file was changed "
-                "after it was saved. Recreate the split from its seed."
+                f"after it was saved. {WAY_OUT}"
             )
         return split
 
@@ -135,7 +136,7 @@ class LabelScarceSplit:
             split = cls(**{**content, **rows})
             return split if budget is None else replace(split, budget=Budget(**budget))
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise ValueError(f"{path}: not a label-scarce split ({error!r}).") from error
+            raise ValueError(f"{path}: not a label-scarce split ({error!r}). {WAY_OUT}") from error
 
     def _content(self) -> dict[str, Any]:
         content: dict[str, Any] = {"seed": self.seed, "labels_per_class": self.labels_per_class}

@@ -21,7 +21,13 @@ from ssdml.deep.onnx import SampleEmbedding
 from ssdml.deep.run_folder import RunFolder
 from ssdml.deep.trainer import PartitionTrainer
 from ssdml.evaluation.scores import evaluate, few_label_accuracy
-from ssdml.metric.base import LABEL_SHAPES, EmbeddingMixin, check_class_names, limit_neighbors
+from ssdml.metric.base import (
+    LABEL_SHAPES,
+    N_JOBS,
+    EmbeddingMixin,
+    check_class_names,
+    limit_neighbors,
+)
 from ssdml.metric.onnx import write_onnx
 from ssdml.networks.data import Samples, as_samples, validation_samples, warn_of_scale
 from ssdml.networks.metric_network import MetricNetwork, new_network, restored_network
@@ -74,7 +80,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         "mixed_precision": ["boolean", StrOptions({"auto"})],
         "checkpoint_dir": [str, Path, None],
         "device": [str, torch.device],
-        "n_jobs": [Integral, None],
+        "n_jobs": N_JOBS,
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }

@@ -43,7 +43,7 @@ ARGUMENTS = ("labels", "indices_tuple", "ref_emb", "ref_labels")
 
 
 class Term:
-    """Arithmetic of losses: sums, and products with numbers."""
+    """Arithmetic of losses: sums, differences, and products with numbers."""
 
     def __add__(self, other: Any) -> LossSum:
         return _sum_of(self, other)
@@ -51,7 +51,20 @@ class Term:
     def __radd__(self, other: Any) -> LossSum:
         return _sum_of(other, self)
 
+    def __sub__(self, other: Any) -> LossSum:
+        return LossSum([self, (-1.0, other)]) if isinstance(other, nn.Module) else NotImplemented
+
+    def __neg__(self) -> LossSum:
+        return self * -1
+
     def __mul__(self, factor: Any) -> LossSum:
+        if isinstance(factor, torch.Tensor) and factor.numel() == 1:
+            if factor.requires_grad:
+                raise TypeError(
+                    "losses are scaled by constants; got a tensor that requires a gradient. Scale "
+                    "the value instead: factor * loss(embeddings, labels)."
+                )
+            factor = factor.item()
         if not isinstance(factor, Real):
             return NotImplemented
         return LossSum([(float(factor) * weight, part) for weight, part in _terms(self)])
@@ -59,7 +72,8 @@ class Term:
     __rmul__ = __mul__
 
     def __truediv__(self, divisor: Any) -> LossSum:
-        return self * (1 / float(divisor)) if isinstance(divisor, Real) else NotImplemented
+        is_number = isinstance(divisor, Real | torch.Tensor)
+        return self * (1 / divisor) if is_number else NotImplemented
 
 
 class Loss(Term, _Base):
@@ -92,8 +106,9 @@ class Loss(Term, _Base):
     ``MetricLossOnly``, ``MultipleLosses`` and ``DistributedLossWrapper``; those of pairs in
     ``CrossBatchMemory`` and ``SelfSupervisedLoss`` too, which accept losses by name: importing this
     module adds the names to their lists. It also lets the losses of pytorch-metric-learning be
-    scaled and added: ``0.5 * TripletMarginLoss() + loss / 2``. Their options ``distance``,
-    ``reducer``, ``embedding_regularizer`` and ``collect_stats`` raise a TypeError here.
+    scaled, added and subtracted: ``0.5 * TripletMarginLoss() + loss / 2``. Their options
+    ``distance``, ``reducer``, ``embedding_regularizer`` and ``collect_stats`` raise a TypeError
+    here.
 
     *Precision.* float16 and bfloat16 are computed and returned in float32, with or without
     autocast; float32 and float64 are kept.
@@ -529,7 +544,8 @@ def _introduce() -> None:
     for wrapper in wrappers:
         wrapper.supported_losses = staticmethod(extended(wrapper.supported_losses))
     for kind in (_Base, BaseRegularizer, losses.MultipleLosses, *wrappers):
-        for name in ("__add__", "__radd__", "__mul__", "__rmul__", "__truediv__"):
+        for name in ("add", "radd", "sub", "neg", "mul", "rmul", "truediv"):
+            name = f"__{name}__"
             setattr(kind, name, getattr(Term, name))
 
 

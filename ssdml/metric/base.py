@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ssdml.classification.learning import HeldOut
@@ -35,6 +36,11 @@ if TYPE_CHECKING:
 
     from ssdml.metric.relabeling import Kept
 
+N_JOBS: list[Any] = [  # as joblib takes it, without 0
+    Interval(Integral, None, -1, closed="right"),
+    Interval(Integral, 1, None, closed="left"),
+    None,
+]
 BLOCK_ENTRIES = 2**18  # of the rows that are checked and multiplied at once
 SEARCHED_AT_ONCE = 2**12  # new rows, at least, where the representation searches neighbors
 LAST_ROWS = 10_000  # whose embeddings a metric keeps

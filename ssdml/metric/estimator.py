@@ -32,7 +32,7 @@ from ssdml.metric.alternation import (
     learn_classes,
     rescaled,
 )
-from ssdml.metric.base import LearnedMetric, embed, limit_neighbors
+from ssdml.metric.base import N_JOBS, LearnedMetric, embed, limit_neighbors
 from ssdml.metric.features import ClassRepresentation
 from ssdml.metric.out_of_core import learn_out_of_core, smallest_partition
 from ssdml.metric.prediction import SuspectedLabels, suspects
@@ -219,7 +219,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         "max_rounds": [Interval(Integral, 1, None, closed="left"), None],
         "guard": ["boolean"],
         "partition_size": [Interval(Integral, 1, None, closed="left"), None],
-        "n_jobs": [Integral, None],
+        "n_jobs": N_JOBS,
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ssdml.utils.labels import encode_labels
-from ssdml.utils.typing import Array, Indices, Ints
+from ssdml.utils.typing import Array, Indices
 from ssdml.utils.validation import UNLABELED, as_generator, check_count, without_tensor
 
 
@@ -64,18 +64,25 @@ def spaced(rows: Indices, count: int) -> Indices:
 
 
 def balanced_batches(
-    classes: Ints, weights: Array, size: int, count: int, rng: np.random.Generator
+    classes: Any, weights: Any, size: int, count: int, rng: Any
 ) -> Iterator[Indices]:
     """Draw batches with equal counts per class (up to one), each class by weight.
 
     Parameters
     ----------
-    classes : array of shape (n,), int
+    classes : array-like of shape (n,)
+        Labels as an estimator takes them; unlabeled rows, -1 or None, are not drawn.
     weights : array of shape (n,)
         Nonnegative; a class whose weights are all 0 is never drawn.
     size, count : int
         Rows per batch, and number of batches.
-    rng : Generator
+    rng : Generator, int, RandomState or None
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a number is not whole or below 1, weights are negative, not finite or of another length,
+        or no row can be drawn.
 
     Examples
     --------
@@ -84,16 +91,22 @@ def balanced_batches(
     >>> [sorted(batch.tolist()) for batch in batches]
     [[0, 0, 2, 2], [0, 0, 2, 2]]
     """
-    rows = np.flatnonzero(weights > 0)
-    order = rows[np.argsort(classes[rows], kind="stable")]
-    present, starts = np.unique(classes[order], return_index=True)
-    ends = np.append(starts[1:], len(order))
+    who = "balanced_batches"
+    check_count(size, "size", who)
+    check_count(count, "count", who, least=0)
+    groups, weights = _groups(who, classes, weights, 1, 1, 1, 1)
+    order, rng = np.concatenate(groups), as_generator(rng)
+    ends = np.cumsum([len(group) for group in groups])
+    starts = np.append(0, ends[:-1])
     sums = np.concatenate([[0.0], np.cumsum(weights[order], dtype=np.float64)])
-    for _ in range(count):
-        drawn = np.resize(rng.permutation(len(present)), size)
+
+    def draw() -> Indices:
+        drawn = np.resize(rng.permutation(len(groups)), size)
         low, high = sums[starts[drawn]], sums[ends[drawn]]
         places = np.searchsorted(sums, low + rng.random(size) * (high - low), side="right") - 1
-        yield order[np.clip(places, starts[drawn], ends[drawn] - 1)]
+        return order[np.clip(places, starts[drawn], ends[drawn] - 1)]
+
+    return (draw() for _ in range(count))
 
 
 class Batches:

@@ -342,7 +342,7 @@ class Archive:
         return ValueError(f"{self._path}: {what} ({error}). {self._advice}".strip())
 
 
-def read_npz(path: Path, names: Iterable[str] | None = None) -> dict[str, Array]:
+def read_npz(path: Path, names: Iterable[str] | None = None, advice: str = "") -> dict[str, Array]:
     """Read arrays of a .npz file, without objects, after their sizes are checked.
 
     Parameters
@@ -350,6 +350,8 @@ def read_npz(path: Path, names: Iterable[str] | None = None) -> dict[str, Array]
     path : Path
     names : iterable of str, optional
         Arrays to read, those of them that are there; None: all.
+    advice : str
+        End of the errors.
 
     Raises
     ------
@@ -366,7 +368,7 @@ def read_npz(path: Path, names: Iterable[str] | None = None) -> dict[str, Array]
     ...     read_npz(Path(folder) / "x.npz", ["a", "c"])
     {'a': array([0, 1, 2])}
     """
-    with Archive(path) as archive:
+    with Archive(path, advice) as archive:
         wanted = archive.names if names is None else set(names)
         return {name: archive[name] for name in archive.names if name in wanted}
 

@@ -276,7 +276,7 @@ def test_affinities_are_never_written(blobs, strategy):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (np.ones((2, 3)), r"affinities must have shape \(3, 3\).*got \(2, 3\)"),
+        (np.ones((2, 3)), r"affinities must have shape \(3, 3\).*got \(2, 3\). Pass those of"),
         (sparse.csr_array((4, 4)), r"affinities must have shape \(3, 3\).*got \(4, 4\)"),
         (ClassMasses(np.ones((4, 2))), r"affinities must have shape \(3, 2\).*got \(4, 2\)"),
         (np.full((3, 3), np.nan), "affinities must be finite"),

@@ -48,7 +48,8 @@ class Choice:
     """Columns that the user names; None and () leave them to the rule of `choose_columns`.
 
     ``features`` and ``ignore`` are names, or patterns such as ``"f*"``. With ``texts`` the samples
-    are texts, even if there are numbers. Without ``needs_label`` there need be no label.
+    are texts, even if there are numbers. Without ``needs_label`` there need be no label. ``model``
+    names the model whose features and texts these are.
     """
 
     label: str | None = None
@@ -58,6 +59,7 @@ class Choice:
     ignore: tuple[str, ...] = ()
     texts: bool = False
     needs_label: bool = True
+    model: str | None = None
 
 
 @dataclass
@@ -170,6 +172,11 @@ class _Chooser:
         alike = [n for n in self.names if folded(n) == folded(name)]
         if len(alike) == 1:
             return alike[0]
+        if self.choice.model is not None and name in (*self.choice.features, self.choice.text):
+            self.ask(
+                f"must have the columns of the fit of {self.choice.model}; {name!r} is missing",
+                "Add it, or rename a column.",
+            )
         nearest = "".join(
             f"Did you mean {n!r}?" for n in difflib.get_close_matches(name, self.names, n=1)
         )

@@ -25,6 +25,7 @@ from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import UNLABELED
 
 DETAILS = "details"
+WAY_OUT = "Delete it; the report then lacks them."
 
 MAP_LABELED = 500
 MAP_COMPONENTS = 50  # input of t-SNE
@@ -126,14 +127,13 @@ def load_details(path: Path) -> RunDetails | None:
     """
     if not path.exists():
         return None
-    stored = read_npz(path)
+    stored = read_npz(path, advice=WAY_OUT)
     try:
         details = _from_arrays(stored)
         _check(details)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(
-            f"{path}: not the details of a run ({type(error).__name__}: {error}). Delete it; the "
-            "report then lacks them."
+            f"{path}: not the details of a run ({type(error).__name__}: {error}). {WAY_OUT}"
         ) from error
     return details
 

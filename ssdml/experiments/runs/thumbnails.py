@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 THUMBNAILS = "thumbnails"
+WAY_OUT = "Delete it; the comparison makes it again."
 SIDE = 48  # pixels
 MOST_CHARACTERS = 240  # of a text
 QUALITY = 75  # of color images, which are photographs, and of large sheets
@@ -106,7 +107,7 @@ def load_thumbnails(path: Path) -> Thumbnails | None:
     """
     if not path.exists():
         return None
-    stored = read_npz(path)
+    stored = read_npz(path, advice=WAY_OUT)
     try:
         rows, texts = stored["rows"], stored["texts"].tolist()
         height, width = map(int, stored["size"].tolist())
@@ -122,8 +123,7 @@ def load_thumbnails(path: Path) -> Thumbnails | None:
         )
     except (ValueError, LookupError, TypeError) as error:
         raise ValueError(
-            f"{path}: not the thumbnails of a data set ({type(error).__name__}: {error}). Delete "
-            "it; the comparison makes it again."
+            f"{path}: not the thumbnails of a data set ({type(error).__name__}: {error}). {WAY_OUT}"
         ) from error
 
 

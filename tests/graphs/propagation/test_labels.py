@@ -129,7 +129,12 @@ class TestPropagateLabels:
     @pytest.mark.parametrize(
         ("W", "options", "error", "message"),
         [
-            (np.eye(3), {}, TypeError, "graph must be a KNNGraph or a sparse array.*got ndarray"),
+            (
+                np.eye(3),
+                {},
+                TypeError,
+                "graph must be a KNNGraph or .*got ndarray. Build a graph by",
+            ),
             (sparse.csr_array((2, 3)), {}, ValueError, r"square; got shape \(2, 3\)"),
             (sparse.csr_array(-np.ones((3, 3))), {}, ValueError, "at least 0; got -1"),
             (sparse.csr_array(np.full((3, 3), np.nan)), {}, ValueError, "graph must be finite"),

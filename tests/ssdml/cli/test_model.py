@@ -261,7 +261,10 @@ def test_new_table_needs_the_features_of_the_fit(run, table, tmp_path):
     short = write(table.drop(columns="f3"), tmp_path / "short.csv")
     told = run("predict", model, short)
     assert told.exit_code == 1
-    assert "short.csv: features must be a column; got 'f3'" in told.stderr
+    assert f"short.csv: must have the columns of the fit of {model}; 'f3' is missing; the " in (
+        told.stderr
+    )
+    assert "Add it, or rename a column." in told.stderr
 
 
 def test_columns_are_chosen_by_options(run, table, tmp_path):

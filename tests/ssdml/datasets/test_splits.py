@@ -130,7 +130,7 @@ def test_modified_file_raises(split, tmp_path, key, value):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "not a label-scarce split"),
+        ("", "not a label-scarce split.* Recreate the split from its seed"),
         ('{"schema": 1, "sha256": ', "not a label-scarce split"),
         ("[1, 2]", "not a label-scarce split"),
         ('{"schema": 1, "sha256": "", "train": [0]}', "not a label-scarce split.*'test'"),

@@ -224,6 +224,20 @@ def test_invalid_operands_raise():
             wrong(EntropyRegularizer())
 
 
+def test_differences_and_tensors_as_factors():
+    z, labels, _ = batch()
+    one, other = BinomialDevianceLoss(), EntropyRegularizer()
+    expected = one(z, labels) - 2 * other(z, labels)
+    two = torch.tensor(2.0)
+    for loss in (one - two * other, one - other * two, -(other / torch.tensor(0.5)) + one):
+        torch.testing.assert_close(loss(z, labels), expected)
+    for wrong in (lambda: 1 - one, lambda: one - 1, lambda: torch.ones(2) * one):
+        with pytest.raises(TypeError, match="unsupported operand"):
+            wrong()
+    with pytest.raises(TypeError, match=r"requires a gradient. Scale the value instead: factor"):
+        two.requires_grad_() * one
+
+
 def separable(rng):
     """Rows of four classes with a wide nuisance column, a fifth of them unlabeled."""
     labels = np.repeat(np.arange(4), 25)

@@ -235,6 +235,7 @@ def test_verbose_enables_the_bar(blobs, monkeypatch):
         ({"mining": "hard"}, "'mining' parameter of SSDML must be a str among"),
         ({"decay": 1.0}, r"'decay' parameter of SSDML must be a float in the range \(0.0, 1.0\)"),
         ({"n_neighbors": 0}, "'n_neighbors' parameter of SSDML must be an int in the range"),
+        ({"n_jobs": 0}, "'n_jobs' parameter of SSDML must be an int in the range.* Got 0"),
         ({"angle": 90.0}, r"'angle' parameter of SSDML must be a float in the range \(0.0, 90.0\)"),
         ({"input_weight": -1.0}, "'input_weight' parameter of SSDML must be"),
         ({"n_components": 0}, "'n_components' parameter of SSDML must be"),

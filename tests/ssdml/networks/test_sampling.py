@@ -103,6 +103,27 @@ def slow_batches(classes, weights, size, count, rng):
         yield batch
 
 
+def test_unlabeled_rows_are_in_no_balanced_batch():
+    (drawn,) = batches(["a", None, "b", None], np.ones(4), 6, 1)
+    assert set(drawn) == {0, 2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"size": 0}, ValueError, "size must be at least 1; got 0"),
+        ({"count": 1.5}, TypeError, "count must be a whole number; got 1.5"),
+        ({"weights": np.ones(2)}, ValueError, r"weights must have shape \(3,\), one per row"),
+        ({"weights": np.array([1, -1, 1])}, ValueError, "weights must be finite and at least 0"),
+        ({"weights": np.zeros(3)}, ValueError, "classes must hold a class with a row; got 0"),
+    ],
+)
+def test_wrong_arguments_of_balanced_batches_raise(changes, error, message):
+    given = {"classes": np.array([0, 1, 1]), "weights": np.ones(3), "size": 2, "count": 2}
+    with pytest.raises(error, match=f"balanced_batches: {message}"):
+        balanced_batches(**given | changes, rng=0)
+
+
 def test_batches_agree_with_the_slow_twin(rng):
     classes = rng.integers(0, 5, 60)
     weights = rng.random(60) * (rng.random(60) < 0.6)

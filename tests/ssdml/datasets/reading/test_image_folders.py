@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
 import zipfile
 import zlib
 
@@ -299,6 +300,16 @@ def test_zip_with_names_outside_is_refused(tmp_path, name):
         archive.writestr(name, b"")
     with pytest.raises(ValueError, match=r"pets\.zip: names must stay inside; got"):
         read_image_zip(tmp_path / "pets.zip")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_folder_whose_name_is_not_utf8_is_refused(tmp_path):
+    for name in ("caf\udce9", "dog"):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (8, 8)).save(tmp_path / name / "0.png")
+    problem = rf"{tmp_path}: 2 .* must be text in UTF-8; got 'caf\\udce9'. Rename the file or the f"
+    with pytest.raises(ValueError, match=problem):
+        load_dataset(tmp_path)
 
 
 def test_links_and_pipes_among_images_are_refused(tmp_path):
