@@ -9,8 +9,9 @@ import stat
 import zipfile
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from io import BufferedReader
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import IO, Any, BinaryIO, Self
+from typing import IO, Any, Self
 
 import numpy as np
 
@@ -55,7 +56,7 @@ class MemoryLimitError(ValueError):
     """A file would take too much memory."""
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading; refuse pipes, devices and folders, which could block.
 
     Raises FileNotFoundError if there is no file, and ValueError if it is not a regular one.
