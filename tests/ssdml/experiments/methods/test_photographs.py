@@ -234,7 +234,9 @@ def test_images_weights_and_scales_change_the_hash(tmp_path, birds):
     def hashed(data, weights=None, **params):
         factory = available_methods(data, True, weights)["initial"]
         (job,) = make_runs(data, {"a": lambda *s: factory(*s).set_params(**params)}, seeds=[0])
-        json.dumps(job.config)
+        config = json.dumps(job.config)
+        assert (weights is None) or "w.pth" in config
+        assert str(tmp_path) not in config  # which the report shows
         return job.config_hash
 
     path = tmp_path / "w.pth"
