@@ -107,6 +107,11 @@ ABLATIONS = {  # of our alternation
     "angle=45": "45 degrees",
     "angle=55": "55 degrees",
 }
+UNSEEN = (  # of examples/unseen_classes.py
+    *("input", "ssdml", WHOLE),
+    *(f"{WHOLE}[{part}]" for part in ("triplets=0", "metric_steps=0", "orthogonal=false")),
+    *(f"{WHOLE}[{part}]" for part in ("input_weight=0", "input_weight=0;triplets=0")),
+)
 COMPARED = ("input", "logistic", "knn", "label-spreading", "poisson", "ssdml")  # on photographs
 LOSS_SETS = {
     "digits": "digits",
@@ -295,6 +300,17 @@ def ablations() -> Lines:
             yield head, *(column.get(name, "") for column in columns.values())
 
 
+def unseen_classes() -> Lines:
+    """Our methods and their parts on classes without labels."""
+    columns = {}
+    for dataset, title in LOSS_SETS.items():
+        if rows := finished("unseen", dataset, UNSEEN):
+            columns |= {f"{title} {score}": cells(rows, score) for score in ("NMI", "R@1")}
+    yield "", *columns
+    for name in UNSEEN:
+        yield f"`{name}`", *(found.get(name, "") for found in columns.values())
+
+
 def change(scores: Mapping[str, Floats], name: str) -> str:
     """Mean of our alternation, or the change from it at equal precision, bold if significant."""
     if name == WHOLE:
@@ -435,6 +451,7 @@ TABLES: Mapping[str, Callable[[], Lines]] = {
     "photographs": partial(networks, PHOTOGRAPHS, PHOTOGRAPH_METHODS),
     "published": published_method,
     "parts": ablations,
+    "unseen": unseen_classes,
     "robust": partial(of_robust_rows, robust.summary),
     "robust balanced": partial(of_robust_rows, robust.grid, "balanced"),
     "robust others": partial(of_robust_rows, robust.grid, *list(SCHEMES)[1:]),

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 from matplotlib.image import imread
 from reproduction.losses import ABLATION, LOSSES
+from unseen_classes import PARTS
 
 from tests.deep import small_images
 
@@ -245,6 +246,17 @@ def test_compare_losses_ablates_proxy_gml(example, tmp_path):
     given = ["--ablation", "--seeds", 2, "--n-steps", 1, "--out", tmp_path / "out"]
     shown = example("compare_losses.py", tmp_path / "small.npz", *given)
     assert re.findall(r"^  (proxy-gml-\d) ", shown, re.MULTILINE) == [*ABLATION]
+
+
+def test_unseen_classes_scores_every_part(example, tmp_path):
+    X, y, _ = small_images(n=240)
+    np.savez(tmp_path / "small.npz", X=X.reshape(240, -1), y=y)
+    given = [tmp_path / "small.npz", "--seeds", 1, "--epochs", 1, "--out", tmp_path / "out"]
+    shown = example("unseen_classes.py", *given)
+    scored = re.findall(r"^  (\S+) +NMI ([\d.]+) R@1 ([\d.]+)$", shown, re.MULTILINE)
+    assert {method for method, *_ in scored} == {"input", "ssdml", *PARTS}
+    assert all(0 < float(score) <= 100 for _, *scores in scored for score in scores)
+    assert example("unseen_classes.py", *given) == shown  # from the rows of the first run
 
 
 def test_cluster_example_fits_a_chunked_array(example, monkeypatch):
