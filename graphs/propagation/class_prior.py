@@ -50,11 +50,11 @@ def estimate_prior(evidence: Array, shares: Floats, n_labels: float) -> ClassPri
     Where its Kullback-Leibler divergence exceeds a threshold, expectation maximization [1]_
     estimates the shares; from twice the threshold on, the estimate replaces the shares, and between
     the two it is interpolated in logarithms. The threshold is 0.1, or 0.18 (C - 1) over
-    ``n_labels`` to the power 1.5 if that is less, times the mean confidence of the evidence, but at
-    least (C - 1) / n and 4 over the number of all labels to the power 1.5: the more labels and
-    rows, the less of the divergence is chance, and wrong labels flatten the evidence. The Dirichlet
-    prior of the estimate weighs 0.07 of the rows over the squared confidence: doubtful evidence
-    moves the shares less.
+    ``n_labels`` to the power 1.5 if that is less, but at least (C - 1) / n and 4 over the number of
+    all labels to the power 1.5: the more labels and rows, the less of the divergence is chance.
+    Wrong labels flatten the evidence, so from two labels per class on the threshold is multiplied
+    by the mean confidence. The Dirichlet prior of the estimate weighs 0.07 of the rows over the
+    squared confidence: doubtful evidence moves the shares less.
 
     Parameters
     ----------
@@ -85,7 +85,8 @@ def estimate_prior(evidence: Array, shares: Floats, n_labels: float) -> ClassPri
     chance = CHANCE / (n_labels * len(shares)) ** 1.5
     confidence = float(rows.max(axis=1).mean(dtype=np.float64))
     certain = min(SKEW, SKEW_OF_LABEL * free / n_labels**1.5)
-    threshold = max(confidence * certain, chance, free / len(rows))
+    judged = float(np.clip(n_labels - 1, 0, 1))  # with one label per class confidence is a guess
+    threshold = max(confidence**judged * certain, chance, free / len(rows))
     skew = float(np.clip(divergence / threshold - 1, 0, 1))
     if skew == 0:
         return ClassPrior(shares, 0.0)

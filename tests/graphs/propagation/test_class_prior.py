@@ -122,6 +122,13 @@ def test_skew_shows_in_evidence_that_wrong_labels_flatten():
     assert 0.2 < flat.shares[0] < 0.5 < sharp.shares[0] < 0.7  # the less certain, the less
 
 
+def test_confidence_counts_from_two_labels_per_class_on():
+    even = np.full(17, 1 / 17)
+    certain = np.repeat(np.eye(17), [700, *[20] * 10, *[15] * 4, *[20] * 2], axis=0)
+    flat = 0.2 * certain + 0.8 * even
+    assert [estimate_prior(flat, even, n_labels).skew for n_labels in (1, 2)] == [0, 1]
+
+
 def test_renamed_classes_and_reordered_rows_change_nothing(rng):
     Q, order = calibrated(rng, [0.8, 0.15, 0.05], n=500), [2, 0, 1]
     plain = estimate_prior(Q, np.array([0.3, 0.3, 0.4]), 5)
