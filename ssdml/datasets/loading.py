@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, cast
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -581,7 +581,7 @@ def _verify_checksums(root: Path, place: Path) -> None:
         path = root / match["name"]
         if path.is_file() and (path == place or place in path.parents):
             with open_regular(path) as file:
-                found = hashlib.file_digest(cast("Any", file), "sha256").hexdigest()
+                found = hashlib.file_digest(file, "sha256").hexdigest()
             if found != match["digest"].lower():
                 raise ValueError(
                     f"{path}: damaged; its SHA-256 is {found}, {sums} says {match['digest']}."

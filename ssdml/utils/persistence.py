@@ -19,7 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from ssdml.utils.files import MemoryLimitError, check_memory, check_regular, read_regular
+from ssdml.utils.files import (
+    MemoryLimitError,
+    check_memory,
+    check_regular,
+    open_regular,
+    read_regular,
+)
 from ssdml.utils.typing import Array
 
 SCHEMA = 2
@@ -132,8 +138,7 @@ def signed(text: str, arrays: Path | None = None) -> str:
     """Put the SHA-256 of a config, and of the file of its arrays, in place of 64 zeros."""
     found = hashlib.sha256()
     if arrays is not None:
-        check_regular(arrays)
-        with arrays.open("rb") as file:
+        with open_regular(arrays) as file:
             found = hashlib.file_digest(file, "sha256")
     found.update(text.encode())
     return text.replace(UNSIGNED, found.hexdigest(), 1)
