@@ -190,9 +190,15 @@ def test_ctrl_c_names_what_is_kept(run, data, tmp_path, monkeypatch):
 
     monkeypatch.setitem(METHODS, "interrupted", lambda seed, n_jobs: Interrupted())
     out = tmp_path / "out"
-    result = run(
-        "compare", "--dataset", data, "--methods", "input,interrupted", "--seeds", 1, "--out", out
-    )
+    # Jobs in the background of a shell ignore the signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        result = run(
+            *("compare", "--dataset", data, "--methods", "input,interrupted"),
+            *("--seeds", 1, "--out", out),
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert result.exit_code == 130
     assert "Interrupted. 1 finished run" in result.stderr
     assert "--resume" in result.stderr
