@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ssdml.utils.files import check_npy, read_npz
+from ssdml.utils.files import read_npz
 from ssdml.utils.parallel import one_blas_thread
-from ssdml.utils.persistence import atomic_write
+from ssdml.utils.persistence import atomic_write, keep_array, kept_array
 
 INSTALL = "pip install 'ssdml[text]'"
 WORDS = "words"
@@ -27,16 +27,15 @@ def embed_texts(
 
     ``model`` is "words" (see `embed_by_words`), or the name or folder of a sentence-transformers
     model, whose embeddings are cached by model and texts, so that a resumed study has identical
-    numbers. A model that changes under its name goes unnoticed.
+    numbers. A damaged cache is computed again, with a warning. A model that changes under its name
+    goes unnoticed.
     """
     if model == WORDS:
         return embed_by_words(texts)
     key = hashlib.sha256(json.dumps([model, list(texts)]).encode()).hexdigest()[:32]
-    kept = cache / f"{key}.npy"
-    if kept.is_file():
-        check_npy(kept, "Delete it.")
-        rows: npt.NDArray[np.float32] = np.load(kept, allow_pickle=False)
-        return rows
+    kept = kept_array(cache / key)
+    if kept is not None:
+        return kept
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
@@ -47,9 +46,7 @@ def embed_texts(
     encoder = SentenceTransformer(model)
     found = encoder.encode(list(texts), normalize_embeddings=True, show_progress_bar=False)
     rows = np.asarray(found, dtype=np.float32)
-    cache.mkdir(parents=True, exist_ok=True)
-    with atomic_write(kept) as unfinished, unfinished.open("wb") as file:
-        np.save(file, rows)
+    keep_array(cache / key, rows)
     return rows
 
 

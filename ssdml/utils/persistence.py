@@ -1,4 +1,6 @@
-"""Atomic files, and fitted estimators on disk: safetensors and JSON, so loading runs no code.
+"""Atomic files, cached arrays, and fitted estimators on disk, none of which run code.
+
+Estimators are safetensors and JSON.
 
 The JSON names the file of the arrays, and holds a checksum of itself and of that file. Saving into
 the same folder again writes the arrays under another name and then replaces the JSON: an
@@ -29,6 +31,7 @@ from ssdml.utils.files import (
 from ssdml.utils.typing import Array
 
 SCHEMA = 2
+CHECKSUM_BYTES = 32  # of SHA-256
 UNSIGNED = "0" * 64  # in place of the checksum, while it is computed
 CONFIG, ARRAYS, OTHER_ARRAYS = "config.json", "model.safetensors", "model-2.safetensors"
 
@@ -74,6 +77,54 @@ def cannot_write(path: Path, error: OSError, way_out: str = "") -> OSError:
     """Return the error with the path of the file and advice."""
     reason = f"cannot be written ({error.strerror}). {way_out}".strip()
     return OSError(error.errno, reason, str(path))
+
+
+def keep_array(path: Path, array: Array) -> None:
+    """Write an array to a cache, behind its SHA-256; the folder is created if needed.
+
+    Raises OSError if it cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as unfinished, unfinished.open("w+b") as file:
+        file.write(bytes(CHECKSUM_BYTES))
+        np.save(file, array, allow_pickle=False)
+        file.seek(CHECKSUM_BYTES)
+        checksum = hashlib.file_digest(file, "sha256").digest()
+        file.seek(0)
+        file.write(checksum)
+
+
+def kept_array(path: Path) -> Array | None:
+    """Read an array of a cache; None if it is not there.
+
+    Warns
+    -----
+    RuntimeWarning
+        If the file is damaged; it is as good as not there.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     keep_array(Path(folder) / "a", np.arange(3))
+    ...     kept_array(Path(folder) / "a"), kept_array(Path(folder) / "b")
+    (array([0, 1, 2]), None)
+    """
+    if not os.path.lexists(path):
+        return None
+    try:
+        with open_regular(path) as file:
+            checksum = file.read(CHECKSUM_BYTES)
+            if hashlib.file_digest(file, "sha256").digest() != checksum:
+                raise ValueError("its checksum is wrong")
+            file.seek(CHECKSUM_BYTES)
+            array: Array = np.lib.format.read_array(file, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        warnings.warn(
+            f"{path} is damaged ({error}) and will be computed again.", RuntimeWarning, stacklevel=2
+        )
+        return None
+    return array
 
 
 def save_state(

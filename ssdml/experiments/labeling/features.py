@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.datasets.loading import data_folders
-from ssdml.utils.persistence import atomic_write
+from ssdml.utils.persistence import keep_array, kept_array
 from ssdml.utils.typing import Array
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def image_rows(images: Array | ImageFiles, *, progress: Progress) -> tuple[Array
     """Compute features of images: 1,280 by EfficientNet-Lite0 if it is installed, else pixels.
 
     Features by the network are kept in the cache folder, each by the content of its image, so that
-    only new images are computed.
+    only new images are computed, and those whose file is damaged, with a warning.
 
     Parameters
     ----------
@@ -91,10 +90,8 @@ def image_rows(images: Array | ImageFiles, *, progress: Progress) -> tuple[Array
         return rows, f"{rows.shape[1]} principal components of {n_pixels:,} pixel values"
     fact = "1,280 features of each image by EfficientNet-Lite0"
     folder = data_folders(None)[-1] / "embeddings" / "efficientnet-lite0"
-    paths = [
-        folder / key[:2] / f"{key}.npy" for key in map(partial(_key, images), range(len(images)))
-    ]
-    found = [_kept(path) for path in paths]
+    paths = [folder / key[:2] / key for key in map(partial(_key, images), range(len(images)))]
+    found = [kept_array(path) for path in paths]
     new = [row for row, kept in enumerate(found) if kept is None]
     if new:
         import torch
@@ -106,7 +103,7 @@ def image_rows(images: Array | ImageFiles, *, progress: Progress) -> tuple[Array
             for place, row in zip(new, computed, strict=True):
                 found[place] = row
                 with suppress(OSError):  # the next run computes it again
-                    _keep(paths[place], row)
+                    keep_array(paths[place], row)
     return np.stack([row for row in found if row is not None]), fact
 
 
@@ -151,17 +148,3 @@ def _key(images: Array | ImageFiles, row: int) -> str:
     digest = hashlib.sha256(f"{images.shape[1:]} {images.dtype}".encode())
     digest.update(np.ascontiguousarray(images[row]).data)
     return digest.hexdigest()[:32]
-
-
-def _kept(path: Path) -> Array | None:
-    try:
-        row: Array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):  # none, or damaged: it is computed again
-        return None
-    return row
-
-
-def _keep(path: Path, rows: Array) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as unfinished, unfinished.open("wb") as file:
-        np.save(file, rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import warnings
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
@@ -59,13 +60,23 @@ def kept_model(model: SSDML, X: Array, y: Any) -> EarlierFit | None:
     Returns
     -------
     kept : EarlierFit or None
-        None if there is none that can be read, or the labels have doubled since.
+        None if there is none, or the labels have doubled since.
+
+    Warns
+    -----
+    RuntimeWarning
+        If it cannot be read; it is as good as not there.
     """
     folder = _place(model, X)
     try:
         kept = SSDML.load(folder, X)
         day = date.fromtimestamp((folder / CONFIG).stat().st_mtime)
+    except FileNotFoundError:
+        return None
     except (OSError, ValueError):
+        warnings.warn(
+            f"{folder} is damaged; the model is fitted anew.", RuntimeWarning, stacklevel=2
+        )
         return None
     rows = kept.labeled_rows_
     labeled = np.flatnonzero(~is_unlabeled(y))

@@ -131,6 +131,21 @@ def test_the_same_labels_give_the_same_table_with_and_without_a_kept_model(run, 
     assert said[0] == said[1] == said[2]
 
 
+@pytest.mark.filterwarnings("always::RuntimeWarning")  # the command shows it
+def test_a_damaged_model_is_fitted_anew(run, frame, tmp_path):
+    data, outs = tmp_path / "t.csv", [tmp_path / f"{name}.csv" for name in "ab"]
+    frame.drop(columns="digit").to_csv(data, index=False)
+    run("label", data, "--out", outs[0])
+    [arrays] = (tmp_path / "cache").rglob("*.safetensors")
+    whole = arrays.read_bytes()
+    arrays.write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
+    told = run("label", data, "--out", outs[1])
+    assert told.exit_code == 0, told.output
+    assert f"warning: {arrays.parent} is damaged; the model is fitted anew" in told.stderr
+    assert outs[0].read_bytes() == outs[1].read_bytes()
+    assert run("label", data, "--out", outs[1], "--force").exit_code == 0  # it was replaced
+
+
 def test_a_label_alone_in_its_class_is_told_of(run, frame, tmp_path):
     seven = frame.index[frame["label"] == "seven"]
     frame.loc[seven[1:], "label"] = None
@@ -208,6 +223,7 @@ def test_images_without_a_network_are_labeled_by_their_pixels(run, photos, tmp_p
     assert "data:image/png;base64" in (tmp_path / "labeled.html").read_text()
 
 
+@pytest.mark.filterwarnings("always::RuntimeWarning")
 def test_features_of_a_network_are_kept(run, photos, tmp_path, monkeypatch):
     seen = []
 
@@ -224,6 +240,12 @@ def test_features_of_a_network_are_kept(run, photos, tmp_path, monkeypatch):
         assert told.exit_code == 0, told.output
         assert "1,280 features of each image by EfficientNet-Lite0" in told.stderr
     assert seen == [(40, 3, 224, 224)]
+    damaged = min(path for path in (tmp_path / "cache" / "ssdml").rglob("embeddings/*/*/*"))
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    told = run("label", photos, "--out", tmp_path / "a.csv", "--n-neighbors", 5, "--force")
+    assert f"warning: {damaged} is damaged" in told.stderr
+    assert seen.pop() == (1, 3, 224, 224)  # it alone
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
     (photos / "IMG_39.JPG").rename(photos / "light" / "IMG_39.JPG")  # the content stays
     Image.new("RGB", (50, 40), "white").save(photos / "IMG_40.JPG")
     again = run("label", photos, "--out", tmp_path / "c.csv", "--n-neighbors", 5)

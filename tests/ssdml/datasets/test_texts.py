@@ -67,6 +67,18 @@ def test_embeddings_are_cached_per_model(table):
     assert Letters.made == ["letters", "more letters"]
 
 
+def test_damaged_embeddings_are_computed_again(table, tmp_path):
+    first = load_dataset(table, text_model="letters").X
+    [kept] = (path for path in (tmp_path / "cache").rglob("*") if path.is_file())
+    whole = kept.read_bytes()
+    kept.write_bytes(whole[:-2] + bytes([whole[-2] ^ 1]) + whole[-1:])
+    with pytest.warns(RuntimeWarning, match=f"{kept} is damaged"):
+        again = load_dataset(table, text_model="letters").X
+    np.testing.assert_array_equal(again, first)
+    assert Letters.made == ["letters"] * 2
+    assert kept.read_bytes() == whole
+
+
 def test_texts_without_model_are_words_with_a_warning(table):
     with pytest.warns(ReadingWarning, match=r"words of the texts .* by --text-model MODEL"):
         mails = load_dataset(table)

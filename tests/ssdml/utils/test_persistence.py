@@ -24,6 +24,8 @@ from ssdml.utils.persistence import (
     OTHER_ARRAYS,
     SCHEMA,
     UNSIGNED,
+    keep_array,
+    kept_array,
     load_state,
     save_state,
     signed,
@@ -454,3 +456,32 @@ def test_loading_runs_no_code(saved, tmp_path, file):
     with pytest.raises(ValueError, match="is damaged"):
         SSDML.load(saved)
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("array", [np.arange(3.0), np.eye(2, dtype=np.float32)[:0], np.array(7)])
+def test_a_cached_array_comes_back_or_nothing(array, tmp_path):
+    """Every bit flipped, every cut, and what is no file at all."""
+    path = tmp_path / "cache" / "a"
+    assert kept_array(path) is None
+    keep_array(path, array)
+    found = kept_array(path)
+    assert (found.shape, found.dtype) == (array.shape, array.dtype)
+    np.testing.assert_array_equal(found, array)
+    whole = path.read_bytes()
+    flipped = (
+        whole[:i] + bytes([whole[i] ^ 1 << bit]) + whole[i + 1 :]
+        for i in range(len(whole))
+        for bit in range(8)
+    )
+    for content in (*flipped, *(whole[:i] for i in range(len(whole))), whole + b"0"):
+        path.write_bytes(content)
+        with pytest.warns(RuntimeWarning, match=r"cache/a is damaged .*computed again"):
+            assert kept_array(path) is None
+    for make in (Path.mkdir, os.mkfifo, lambda path: path.symlink_to(tmp_path / "nowhere")):
+        path.unlink() if path.is_file() else None
+        make(path)
+        with pytest.warns(RuntimeWarning, match=r"cache/a is damaged .*computed again"):
+            assert kept_array(path) is None
+        path.rmdir() if path.is_dir() else path.unlink()
+    keep_array(path, array)
+    assert path.read_bytes() == whole
