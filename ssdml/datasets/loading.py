@@ -427,10 +427,12 @@ def assembled(
     no_label: Sequence[str] = (),
 ) -> Dataset:
     """Encode the labels and flatten the samples of what a reader returned."""
+    where = name if raw.summary is None else raw.summary.title
     codes, classes = encoded_labels(raw, no_label)
     class_names = class_names or raw.class_names
-    where = name if raw.summary is None else raw.summary.title
     rows, item_shape = _as_rows(raw.items, where)
+    if raw.summary is not None and not isinstance(rows, ImageFiles):
+        raw.summary.doubts += _doubts_of_zeros(raw.items, rows, raw.columns)
     return Dataset(
         name=name,
         X=rows,
@@ -481,8 +483,9 @@ def class_name(label: Any) -> str:
     >>> class_name(7.0), class_name("cat")
     ('7', 'cat')
     """
-    whole = isinstance(label, float | np.floating) and float(label).is_integer()
-    return str(int(label)) if whole else str(label)
+    if isinstance(label, float | np.floating) and float(label).is_integer() and abs(label) < 2**53:
+        return str(int(label))
+    return str(label)
 
 
 def _summarize(summary: Summary, labels: Array, codes: Ints, names: Sequence[str]) -> None:
@@ -547,14 +550,25 @@ def _as_rows(items: Any, where: str) -> tuple[Any, tuple[int, ...] | None]:
     with np.errstate(over="ignore"):
         X = np.ascontiguousarray(items.reshape(len(items), -1), dtype=np.float32)
     if items.dtype.kind in "fiu" and items.dtype.itemsize > 4 and not np.isfinite(X).all():
-        row = int(np.argmin(np.isfinite(X).all(axis=1)))
+        row, column = np.argwhere(~np.isfinite(X))[0]
         raise ValueError(
-            f"{where}: features must be below 3.4e38, the largest number of float32; got "
-            f"{np.abs(items[row]).max():g} in row {row}. Scale them."
+            f"{where}: features must be within ±3.4e38, the range of float32; got "
+            f"{items.reshape(X.shape)[row, column]:g} at row {row}, column {column}. Scale them, "
+            "or correct the file."
         )
     if items.dtype == np.uint8:
         X /= 255
     return X, tuple(items.shape[1:]) if items.ndim > 2 else None
+
+
+def _doubts_of_zeros(items: Array, X: Array, names: Sequence[str] | None) -> list[str]:
+    """Doubt features so small that all are zeros in float32."""
+    zeros = np.flatnonzero(~X.any(axis=0))
+    lost = zeros[items.reshape(X.shape)[:, zeros].any(axis=0)].tolist()
+    if not lost:
+        return []
+    shown = [repr(names[j]) if names and len(names) == X.shape[1] else str(j) for j in lost]
+    return [f"numbers below 1e-45 are zeros in float32; scale column {listed(shown)}"]
 
 
 # As sha256sum writes them: two spaces, or with -b a space and a star; a backslash escapes names.

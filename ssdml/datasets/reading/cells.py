@@ -26,6 +26,9 @@ SIGNS += r"|^0[xX][0-9a-fA-F]{1,8}$|^[-+]?(\d+\.?\d*|\.\d+)[dD][-+]?\d+$"
 CODE = r"^0\d{3,}$"  # but hours and months may be 07
 BRACKETS = re.compile(r"\s*\[.*\]\s*", re.DOTALL)
 LARGEST = 2**53  # beyond it, floats are no longer exact integers
+LARGEST_KEY = 2**64
+DIGITS = r"^[-+]?\d+$"
+LIMIT = float(np.finfo(np.float32).max)
 UNLIKELY = 1e-4  # probability for independent rows
 
 
@@ -179,12 +182,24 @@ class Cells:
             self.refuse(name, int(missing.argmax()), f"must be a number, not missing{more}")
         if not np.isfinite(values).all():
             self.refuse(name, int(np.isinf(values).argmax()), "must be finite")
+        self._check_limit(name, values)
         return values
+
+    def _check_limit(self, name: str, values: Floats) -> None:
+        """Refuse numbers that float32 cannot hold; ``values`` are (n, ...)."""
+        if np.abs(values).max(initial=0) > LIMIT:
+            beyond = np.abs(values.reshape(len(values), -1)).max(axis=1) > LIMIT
+            self.refuse(
+                name,
+                int(beyond.argmax()),
+                "must be within ±3.4e38, the range of float32",
+            )
 
     def vectors(self, name: str) -> Array:
         """Return a column of vectors, or of arrays of one shape, (n, ...)."""
         whole = _equally_long(self._columns[name])
         if whole is not None:
+            self._check_limit(name, whole)
             return whole
         cells = self._columns[name].to_pylist()
         if is_text(self._columns[name]):
@@ -205,6 +220,7 @@ class Cells:
                 )
             rows.append(vector)
         found: Array = np.stack(rows)
+        self._check_limit(name, found)
         n_long = sum(length > 1 for length in found.shape[1:])
         return found.reshape(len(found), -1) if n_long < 2 else found
 
@@ -225,8 +241,9 @@ class Cells:
         """Tell why a column of numbers seems to number or identify the rows; None if it does not.
 
         Integers that are all distinct do, if independent rows would hardly give such values: if
-        they are sorted, or in a range so narrow that some would occur twice. Digits with leading
-        zeros, such as postal codes, are no numbers either.
+        they are sorted, or in a range so narrow that some would occur twice. So do long integers,
+        such as ids of 64 bits, but not quantities such as 6.02e23. Digits with leading zeros, such
+        as postal codes, are no numbers either.
         """
         if is_text(self._columns[name]) and _match(self._columns[name], CODE).any():
             return "digits with leading zeros, like codes"
@@ -234,8 +251,8 @@ class Cells:
         n = len(values)
         if not (np.isfinite(values).all() and (values == np.rint(values)).all()):
             return None
-        if np.abs(values).max() >= LARGEST:
-            return "integers too large for numbers"
+        if 2 * (np.abs(values) >= LARGEST).sum() > n and self._are_keys(name):
+            return "integers of 16 or more digits, like ids"
         if len(np.unique(values)) < n:
             return None
         steps = np.diff(values)
@@ -243,9 +260,17 @@ class Cells:
             if (steps > 0).all() or (steps < 0).all():
                 return "integers that are distinct and sorted, like row numbers"
         span = values.max() - values.min() + 1
-        distinct = gammaln(span + 1) - gammaln(span - n + 1) - n * np.log(span)
+        distinct = np.log1p(-np.arange(n) / span).sum()  # log of the probability that none repeats
         return (
             "distinct integers in a narrow range, like ids" if distinct < np.log(UNLIKELY) else None
+        )
+
+    def _are_keys(self, name: str) -> bool:
+        """Whether integers are of 64 bits, or most are written in digits."""
+        if np.abs(self.numbers(name).values).max() <= LARGEST_KEY:
+            return True
+        return is_text(self._columns[name]) and bool(
+            _match(self._columns[name], DIGITS).mean() > 0.5
         )
 
     def is_ordered(self, name: str) -> bool:

@@ -69,7 +69,8 @@ def read_image_zip(path: Path, *, needs_label: bool = True) -> RawItems:
     """Read the same tree from a zip file."""
     try:
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
-            entries = {i.filename: i.file_size for i in archive.infolist() if not i.is_dir()}
+            entries = {i.filename: i.file_size for i in archive.infolist()}
+        entries = {name: size for name, size in entries.items() if not name.endswith("/")}
         images = _images_among(path, sorted(entries))
         check_names(path, images)
         on_disk = check_regular(path)

@@ -407,3 +407,13 @@ def test_a_manifest_among_images_is_read(tmp_path):
     data = load_dataset(tmp_path)
     assert data.ids.tolist() == ["images/2.png", "images/1.png"]
     assert [data.class_names[code] for code in data.y] == ["b", "a"]
+
+
+def test_an_entry_without_a_name_is_no_image(tmp_path):
+    write_images(tmp_path / "pets", ["cat/1.png"])
+    path = zipped(tmp_path / "pets", tmp_path / "pets.zip")
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("dog.png/", b"")
+        with archive.open(zipfile.ZipInfo(""), "w"):  # as damaged archives have
+            pass
+    assert read_image_zip(path).ids.tolist() == ["cat/1.png"]
