@@ -108,9 +108,8 @@ def propagated_scatter(
     rows = X - X.mean(axis=0)
     columns = with_labels(np.hstack([rows, ones]), labels)
     scale = max(float(np.abs(columns).max()), np.finfo(np.float64).tiny)
-    spread = krylov_propagator(
-        transition_matrix(graph), decay, tol=TOL, n_threads=count_threads(n_jobs)
-    )
+    n_threads = count_threads(n_jobs, "propagated_scatter")
+    spread = krylov_propagator(transition_matrix(graph), decay, tol=TOL, n_threads=n_threads)
     known = scale * spread(columns / scale)
     visits = np.array(walk_visits(graph, decay=decay, tol=TOL)[:, None], np.float64)  # P^T 1
     degrees = (known[:, -1:] + with_labels(visits, labels)) / 2

@@ -13,7 +13,7 @@ from ssdml.graphs.neighbors.knn import KNNGraph, check_graph
 from ssdml.graphs.propagation.class_masses import ClassMasses
 from ssdml.graphs.triplets import affinity_lookup
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import check_labels
+from ssdml.utils.validation import check_count, check_labels
 
 if TYPE_CHECKING:
     import networkx
@@ -39,6 +39,7 @@ def umap_neighbors(graph: KNNGraph) -> tuple[Ints, Array]:
     >>> indices.tolist(), distances.tolist()
     ([[0, 1], [1, 0], [2, 1]], [[0.0, 1.0], [0.0, 1.0], [0.0, 2.0]])
     """
+    check_graph(graph, "umap_neighbors")
     rows = np.arange(graph.n_samples)[:, None]
     nothing = np.zeros((graph.n_samples, 1), graph.distances.dtype)
     return np.hstack([rows, graph.indices]), np.hstack([nothing, graph.distances])
@@ -66,7 +67,7 @@ def cleanlab_graph(graph: KNNGraph) -> sparse.csr_matrix:
     >>> distances.indices.reshape(3, 2).tolist(), distances.data.reshape(3, 2).tolist()
     ([[1, 2], [0, 2], [1, 0]], [[1.0, 3.0], [1.0, 2.0], [2.0, 3.0]])
     """
-    n, k = graph.indices.shape
+    n, k = check_graph(graph, "cleanlab_graph").indices.shape
     starts = np.arange(0, n * k + 1, k)
     return sparse.csr_matrix(
         (graph.distances.ravel(), graph.indices.ravel(), starts), shape=(n, n), copy=True
@@ -95,7 +96,7 @@ def spreading_kernel(graph: KNNGraph) -> Callable[[Any, Any], sparse.csr_matrix]
     >>> bool((model.fit(X, labels).transduction_ == y).mean() > 0.9)
     True
     """
-    weights = adjacency(graph)
+    weights = adjacency(check_graph(graph, "spreading_kernel"))
 
     def kernel(X: Any, Y: Any) -> sparse.csr_matrix:
         if not len(X) == len(Y) == graph.n_samples:
@@ -141,6 +142,7 @@ def to_networkx(
     import networkx
 
     n, k = check_graph(graph, "to_networkx").indices.shape
+    check_count(max_nodes, "max_nodes", "to_networkx")
     if n > max_nodes:
         raise ValueError(
             f"to_networkx: graph must have at most max_nodes={max_nodes} nodes; got {n}. "

@@ -91,6 +91,7 @@ def neighbor_embedding(
     """
     who = "neighbor_embedding"
     check_number(exaggeration, "exaggeration", who, above=0)
+    n_threads = count_threads(n_jobs, who)
     weights = row_normalized(symmetric_weights(graph, who))
     first = check_rows(init, who, "init")
     n = weights.shape[0]
@@ -102,7 +103,7 @@ def neighbor_embedding(
     affinities = sparse.csr_array((weights + weights.T) * (0.5 / n)).astype(np.float32)
     spread = float(first[:, 0].std() or first[:, 1].std())
     points = np.ascontiguousarray(first.T * (START / spread if spread > 0 else 0), np.float32)
-    return descend(points, affinities, exaggeration, count_threads(n_jobs)).T
+    return descend(points, affinities, exaggeration, n_threads).T
 
 
 def descend(

@@ -12,7 +12,7 @@ from ssdml.graphs.neighbors.knn import KNNGraph, check_graph
 from ssdml.graphs.propagation.class_masses import ClassMasses
 from ssdml.graphs.triplets import Triplets, affinity_lookup
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import UNLABELED, check_labels
+from ssdml.utils.validation import UNLABELED, check_count, check_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,13 +89,14 @@ def draw_neighborhood(
         raise ValueError(
             f"{who}: anchor must be a row of the graph, from 0 to {n - 1}; got {anchor}."
         )
+    check_count(max_nodes, "max_nodes", who)
     if triplets is not None:
         _check_ends(triplets, n)
     labels = None if y is None else check_labels(y, n, who)
-    if names is not None and len(names) != n:
+    if names is not None and len(_sequence(names, "names")) != n:
         raise ValueError(f"{who}: names must hold {n} texts, one per row; got {len(names)}.")
     largest = -1 if labels is None else int(labels.max())
-    if class_names is not None and largest >= len(class_names):
+    if class_names is not None and largest >= len(_sequence(class_names, "class_names")):
         raise ValueError(
             f"{who}: class_names must name the labels 0 to {largest}; got {len(class_names)} names."
         )
@@ -113,12 +114,32 @@ def draw_neighborhood(
         from matplotlib import pyplot
 
         axes = pyplot.subplots(figsize=(6.0, 7.6), layout="constrained")[1]
+    elif not hasattr(axes, "add_collection"):
+        raise TypeError(
+            f"{who}: axes must be matplotlib's Axes or None; got {type(axes).__name__}. Pass "
+            "pyplot.gca()."
+        )
     texts = [str(row) if names is None else names[row] for row in shown.rows]
     draw_on(axes, shown, texts, class_names)
     return axes
 
 
+def _sequence(texts: Any, name: str) -> Sequence[str]:
+    """Return texts if they have a length and an order, and are not one text."""
+    if isinstance(texts, str | bytes) or not hasattr(texts, "__getitem__"):
+        raise TypeError(
+            f"draw_neighborhood: {name} must be a sequence of texts or None; got {texts!r}. Pass a "
+            "list."
+        )
+    return texts
+
+
 def _check_ends(triplets: Triplets, n: int) -> None:
+    if not isinstance(triplets, tuple):
+        raise TypeError(
+            f"draw_neighborhood: triplets must be Triplets or None; got {triplets!r}. Pass what "
+            "mine_triplets returns."
+        )
     lengths = [len(end) for end in triplets[:3]]
     if len(set(lengths)) > 1:
         raise ValueError(

@@ -14,13 +14,13 @@ functions in turn; its regularizer on the proxies needs no subgraph::
 from __future__ import annotations
 
 import math
-from numbers import Integral
+from numbers import Integral, Real
 from typing import NamedTuple
 
 import torch
 
 from ssdml.utils.torch_tools import check_float_matrix, check_integers, raise_if_any, unit_rows
-from ssdml.utils.validation import UNLABELED
+from ssdml.utils.validation import UNLABELED, check_count
 
 
 class ProxySubgraph(NamedTuple):
@@ -231,6 +231,7 @@ def reverse_label_propagation(
     tensor([[0.5000, 0.0000, 0.5000]])
     """
     who = "reverse_label_propagation"
+    check_count(n_classes, "n_classes", who)
     check_float_matrix(weights, "weights", who)
     shared = isinstance(classes, torch.Tensor) and classes.dim() == 1
     check_integers(classes, weights.shape[1:] if shared else weights.shape, "classes", who)
@@ -250,6 +251,8 @@ def reverse_label_propagation(
 
 def _subgraph_size(ratio: float, k: int | None, n_proxies: int) -> int:
     if k is None:
+        if not isinstance(ratio, Real):
+            raise TypeError(f"proxy_subgraph: ratio must be a number; got {ratio!r}. Pass 0.05.")
         if not 0 < ratio <= 1:
             raise ValueError(
                 f"proxy_subgraph: ratio must be above 0 and at most 1; got {ratio}. Pass a share "

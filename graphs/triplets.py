@@ -114,7 +114,8 @@ def mine_triplets(
     lookup = affinity_lookup(affinities, graph.n_samples, "mine_triplets")
     _check_n_triplets(n_triplets)
     rows = _check_anchors(anchors, graph.n_samples)
-    triplets = mine(graph, lookup, rows, n_triplets, as_generator(random_state))
+    rng = as_generator(random_state, "random_state", "mine_triplets")
+    triplets = mine(graph, lookup, rows, n_triplets, rng)
     if not triplets.anchor.size:
         warnings.warn(
             f"mine_triplets: strategy={strategy!r} found no anchor with a positive and a negative; "

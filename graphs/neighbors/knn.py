@@ -139,7 +139,7 @@ class KNNGraph:
             )
         new = open_rows(X_new, "extend", "X_new")
         self._check_extension(old, new)
-        n, k, threads = self.n_samples, self.n_neighbors, count_threads(n_jobs)
+        n, k, threads = self.n_samples, self.n_neighbors, count_threads(n_jobs, "extend")
         both = old + new
         space = SPACES[self.metric](both)
         old, new = space.prepare(old), space.prepare(new)
@@ -300,6 +300,12 @@ def knn_graph(
     """
     choose(METHODS, method, "knn_graph: method")
     choose(SPACES, metric, "knn_graph: metric")
+    n_threads = count_threads(n_jobs, "knn_graph")
+    if progress is not None and not callable(progress):
+        raise TypeError(
+            f"knn_graph: progress must be a function of the share that is done; got {progress!r}. "
+            "Omit it, or pass print."
+        )
     if device != "auto" and method != "torch":
         raise ValueError(
             f"knn_graph: device must be 'auto' unless method is 'torch'; got {device!r} with "
@@ -311,7 +317,7 @@ def knn_graph(
         rows = open_rows(X, "knn_graph")
         k = check_n_neighbors(n_neighbors, len(rows) - 1, "n - 1", "knn_graph")
         space = SPACES[metric](rows)
-        searcher = Searcher(space, space.prepare(rows), count_threads(n_jobs))
+        searcher = Searcher(space, space.prepare(rows), n_threads)
         if method == "torch":
             searcher.find = torch_find(searcher, device)
         ranking, recall = _rank(searcher, method, k, random_state, progress)
@@ -367,7 +373,7 @@ def nearest_rows(
     dtype = np.result_type(rows.dtype, targets.dtype)
     rows, targets = rows.as_dtype(dtype), targets.as_dtype(dtype)
     space = choose(SPACES, metric, "nearest_rows: metric")(rows)
-    searcher = Searcher(space, space.prepare(rows), count_threads(n_jobs))
+    searcher = Searcher(space, space.prepare(rows), count_threads(n_jobs, "nearest_rows"))
     return searcher.rank_exactly(space.prepare(targets), k)
 
 
@@ -391,7 +397,7 @@ def _rank(
         method == "auto" and exact_work(n, rows.n_features) > EXACT_WORK
     )
     if by_index and n > SAMPLE:
-        seed = int(as_generator(random_state).integers(2**31 - 1))
+        seed = int(as_generator(random_state, "random_state", "knn_graph").integers(2**31 - 1))
         sample = draw_sample(searcher, k, seed)
         index = best_index(searcher, "ivf" if method == "auto" else method, sample, seed)
         if method != "auto" or index.recall >= TARGET_RECALL:

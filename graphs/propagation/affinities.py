@@ -149,7 +149,7 @@ def propagate_affinities(
     if sides == "two":
         check_labeled(labels, f"{who}(sides='two')", "Label some rows, or use 'one'.")
     edges = None if pairs == "all" else symmetric_edges(graph)
-    n_threads, error = count_threads(n_jobs), tol * (1 - decay)
+    n_threads, error = count_threads(n_jobs, who), tol * (1 - decay)
     affinities, bounds = spread(
         Problem(transition_matrix(graph), edges, labels, decay, error, solver, device, n_threads)
     )

@@ -102,8 +102,9 @@ def class_masses(
     transition = transition_matrix(graph)
     labels = check_labels(y, transition.shape[0], "class_masses")
     check_labeled(labels, "class_masses", "Label some rows.")
+    n_threads = count_threads(n_jobs, "class_masses")
     make = choose({"auto": krylov_propagator, **SOLVERS}, solver, "class_masses: solver")
-    propagate = make(transition, decay, tol=tol * (1 - decay), n_threads=count_threads(n_jobs))
+    propagate = make(transition, decay, tol=tol * (1 - decay), n_threads=n_threads)
     # The true masses are not negative; an approximate one may be, by at most tol.
     return ClassMasses(np.maximum(propagate(one_hot(labels)), 0))
 

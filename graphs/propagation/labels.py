@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from ssdml.graphs._validation import check_real
 from ssdml.graphs.laplacian import symmetric_normalized, symmetric_weights
 from ssdml.graphs.neighbors.knn import KNNGraph
 from ssdml.graphs.propagation.class_prior import estimate_prior, shrunken_shares
@@ -133,9 +134,9 @@ def propagate_labels(
     labels = check_labels(y, weights.shape[0], "propagate_labels")
     check_labeled(labels, "propagate_labels", "Label some rows.")
     codes, n_classes = class_codes(labels)
+    weight = check_number(evidence_weight, "evidence_weight", "propagate_labels", above=0)
     sources = None
     if evidence is not None:
-        weight = check_number(evidence_weight, "evidence_weight", "propagate_labels", above=0)
         sources = _check_evidence(evidence, codes, n_classes)
     if isinstance(class_prior, str) and class_prior == "estimate":
         prior = estimated_shares(codes, sources)
@@ -147,7 +148,7 @@ def propagate_labels(
         start = _check_start(np.asarray(start), (len(labels), n_classes))
     given = graph.distances if isinstance(graph, KNNGraph) else graph
     dtype = np.float32 if given.dtype == np.float32 else np.float64
-    with threads(count_threads(n_jobs)) as pool:
+    with threads(count_threads(n_jobs, "propagate_labels")) as pool:
         solution = spread_scores(
             weights, codes, n_classes, decay, tol, start, dtype, pool, evidence=sources
         )
@@ -273,7 +274,9 @@ def to_simplex(scores: Array, prior: Array, dtype: Any) -> Array:
 
 def _check_evidence(evidence: Any, codes: Ints, n_classes: int) -> Array:
     """Return the evidence with zeros on the labeled rows, if the other rows are distributions."""
-    evidence = np.array(evidence, dtype=np.result_type(evidence, np.float32))
+    given = np.asarray(evidence)
+    check_real(given, "propagate_labels", "evidence")
+    evidence = given.astype(np.result_type(given, np.float32))
     shape = (len(codes), n_classes)
     if evidence.shape != shape:
         raise ValueError(
@@ -336,7 +339,9 @@ def class_shares(
         raise ValueError(
             f"{who}: class_prior must be 'labeled', 'uniform' or an array; got {class_prior!r}."
         )
-    prior = np.asarray(class_prior, dtype=np.float64)
+    given = np.asarray(class_prior)
+    check_real(given, who, "class_prior")
+    prior = given.astype(np.float64)
     if prior.shape != (n_classes,) or not (np.isfinite(prior) & (prior > 0)).all():
         raise ValueError(
             f"{who}: class_prior must hold {n_classes} positive numbers, one per class in y; got "

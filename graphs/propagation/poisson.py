@@ -111,7 +111,7 @@ def poisson_learning(
         prior = class_shares(class_prior, codes, n_classes, "poisson_learning")
     given = graph.distances if isinstance(graph, KNNGraph) else graph
     dtype = np.float32 if given.dtype == np.float32 else np.float64
-    with threads(count_threads(n_jobs)) as pool:
+    with threads(count_threads(n_jobs, "poisson_learning")) as pool:
         solution = poisson_scores(weights, codes, n_classes, decay, tol, dtype, pool)
     if not solution.converged:
         warnings.warn(

@@ -62,7 +62,7 @@ def smooth_rows(
             f"smooth_rows: X must have a row for each of the {weights.shape[0]} rows of the graph; "
             f"got {len(rows)}."
         )
-    with threads(count_threads(n_jobs)) as pool:
+    with threads(count_threads(n_jobs, "smooth_rows")) as pool:
         return Diffusion(weights, pool).smooth(rows, decay, tol=tol)
 
 

@@ -129,7 +129,7 @@ def compare(
     budgets = [labels_per_class] if isinstance(labels_per_class, int | Budget) else labels_per_class
     methods = [methods] if isinstance(methods, str) else methods
     out = Path(out)
-    count_threads(n_jobs)  # checks it before anything is written
+    count_threads(n_jobs, "compare")  # checks it before anything is written
     refuse_other_results(out, resume)
     if isinstance(methods, Mapping):
         factories = dict(methods)

@@ -59,20 +59,20 @@ class Classes(NamedTuple):
 
     def distributions(self, n_jobs: int | None) -> Array:
         """Spread labels and evidence on the graph of the input."""
-        with threads(count_threads(n_jobs)) as pool:
+        with threads(count_threads(n_jobs, "SSDML")) as pool:
             return self.evidence.on(Diffusion(adjacency(self.form.graph), pool))
 
     def renewed(self, before: Array, nearer: KNNGraph, n_jobs: int | None) -> Array:
         """Spread them again on the graphs of the input and of an embedding together."""
         edges = adjacency(self.form.graph) + adjacency(nearer)
-        with threads(count_threads(n_jobs)) as pool:
+        with threads(count_threads(n_jobs, "SSDML")) as pool:
             return self.evidence.on(Diffusion(edges, pool), beside=before, farther=FARTHER)
 
 
 @contextmanager
 def diffusions_of(forms: list[Form], n_jobs: int | None) -> Iterator[list[Diffusion]]:
     """Provide the diffusion on each form's graph, in threads of their own."""
-    with threads(count_threads(n_jobs)) as pool:
+    with threads(count_threads(n_jobs, "SSDML")) as pool:
         yield [Diffusion(adjacency(form.graph), pool) for form in forms]
 
 

@@ -570,7 +570,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
             form, codes = self._form(kept), np.full(len(kept.X), UNLABELED)
             rows = self.labeled_rows_
             codes[rows] = np.searchsorted(self.classes_, self.transduction_[rows])
-            with threads(count_threads(self.n_jobs)) as pool:
+            with threads(count_threads(self.n_jobs, type(self).__name__)) as pool:
                 self._novelty = learn_novelty(form, codes, Diffusion(adjacency(form.graph), pool))
         return self._novelty
 

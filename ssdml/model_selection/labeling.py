@@ -119,7 +119,7 @@ def _form(linear: LinearForm, rows: Array, n_jobs: int | None) -> Form:
 
 
 def _candidates(form: Form, weights: Floats, labeled: Indices, n_jobs: int | None) -> Candidates:
-    with threads(count_threads(n_jobs)) as pool:
+    with threads(count_threads(n_jobs, "suggest_labels")) as pool:
         smoothed = form.view(REACH, Diffusion(adjacency(form.graph), pool))
     distances = form.graph.distances.mean(axis=1, dtype=np.float64)
     return Candidates(smoothed, distances, np.maximum(weights, CERTAIN), labeled)

@@ -95,7 +95,7 @@ def balanced_batches(
     check_count(size, "size", who)
     check_count(count, "count", who, least=0)
     groups, weights = _groups(who, classes, weights, 1, 1, 1, 1)
-    order, rng = np.concatenate(groups), as_generator(rng)
+    order, rng = np.concatenate(groups), as_generator(rng, "rng", who)
     ends = np.cumsum([len(group) for group in groups])
     starts = np.append(0, ends[:-1])
     sums = np.concatenate([[0.0], np.cumsum(weights[order], dtype=np.float64)])
@@ -221,7 +221,7 @@ def class_batches(
     (5, True)
     """
     groups, weights = _groups("class_batches", classes, weights, count, n_classes, per_class, 1)
-    n_classes, rng = min(n_classes, len(groups)), as_generator(rng)
+    n_classes, rng = min(n_classes, len(groups)), as_generator(rng, "rng", "class_batches")
 
     def draw() -> Indices:
         drawn = rng.permutation(len(groups))[:n_classes]
@@ -272,7 +272,7 @@ def whole_class_batches(classes: Any, count: int, rng: Any, *, size: int = 100) 
     """
     check_count(size, "size", "whole_class_batches")
     groups, _ = _groups("whole_class_batches", classes, None, count, 1, 1, 1)
-    n_rows, rng = sum(map(len, groups)), as_generator(rng)
+    n_rows, rng = sum(map(len, groups)), as_generator(rng, "rng", "whole_class_batches")
     if size > n_rows:
         raise ValueError(
             f"whole_class_batches: size must be at most {n_rows}, the rows with a class; got "
@@ -351,7 +351,7 @@ def aligned_halves(
     (True, 4)
     """
     groups, weights = _groups("aligned_halves", classes, weights, count, n_classes, per_class, 2)
-    n_classes, rng = min(n_classes, len(groups)), as_generator(rng)
+    n_classes, rng = min(n_classes, len(groups)), as_generator(rng, "rng", "aligned_halves")
 
     def draw() -> Indices:
         drawn = rng.permutation(len(groups))[:n_classes]

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from numbers import Integral
 from threading import Lock, Thread
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ from threadpoolctl import OpenBLASController, ThreadpoolController, threadpool_l
 from ssdml.utils.typing import Array
 
 BLOCK_ROWS = 2**11
+MOST_JOBS = 2**31 - 1  # that OpenMP takes
 PARENT_INTERVAL = 0.5  # seconds between two looks at the parent
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -233,15 +235,20 @@ def row_blocks(n_rows: int, step: int) -> list[slice]:
     return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 
 
-def count_threads(n_jobs: int | None) -> int:
-    """Return the number of threads for ``n_jobs``, as joblib does: None is 1, -1 all."""
+def count_threads(n_jobs: int | None, who: str) -> int:
+    """Return the number of threads for ``n_jobs``, as joblib does: None is 1, -1 all.
+
+    Errors begin with ``who``.
+    """
     from joblib import effective_n_jobs, parallel_config
 
-    if n_jobs == 0:
-        raise ValueError(
-            "n_jobs must not be 0; got 0. Pass the number of threads, or of processes, or -1 for "
-            "one per core."
-        )
+    if n_jobs is not None:
+        error = ValueError if isinstance(n_jobs, Integral) else TypeError
+        if not isinstance(n_jobs, Integral) or not 0 < abs(n_jobs) <= MOST_JOBS:
+            raise error(
+                f"{who}: n_jobs must be None or a whole number other than 0; got {n_jobs!r}. Pass "
+                "the number of threads, or of processes, or -1 for one per core."
+            )
     if n_jobs is None:
         return int(effective_n_jobs(None))  # of a surrounding parallel_config
     with parallel_config("threading"):  # joblib refuses nested processes, not threads

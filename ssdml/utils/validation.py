@@ -342,11 +342,17 @@ def check_rate(value: Any, who: str) -> None:
         check_number(value, "learning_rate", who, least=0)
 
 
-def as_generator(random_state: Any) -> np.random.Generator:
+def as_generator(random_state: Any, name: str, who: str) -> np.random.Generator:
     """Return a Generator from a seed, a Generator, a RandomState, or None for fresh entropy."""
     if isinstance(random_state, np.random.RandomState):
         random_state = random_state.randint(np.iinfo(np.int32).max)
-    return np.random.default_rng(random_state)
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"{who}: {name} must be a seed from 0, a Generator, a RandomState or None; got "
+            f"{random_state!r}. Pass 0."
+        ) from error
 
 
 def has_channels_last(shape: Sequence[int]) -> bool:

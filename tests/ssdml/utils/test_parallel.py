@@ -41,16 +41,16 @@ def test_rows_wider_than_a_block_are_ranked(rng):
 
 def test_threads_are_counted_as_in_joblib():
     cores = joblib.cpu_count()
-    assert [count_threads(n_jobs) for n_jobs in (None, 1, 3, -1)] == [1, 1, 3, cores]
+    assert [count_threads(n_jobs, "fit") for n_jobs in (None, 1, 3, -1)] == [1, 1, 3, cores]
     with joblib.parallel_config(n_jobs=4):
-        assert [count_threads(None), count_threads(2)] == [4, 2]
-    with pytest.raises(ValueError, match="n_jobs"):
-        count_threads(0)
+        assert [count_threads(None, "fit"), count_threads(2, "fit")] == [4, 2]
+    with pytest.raises(ValueError, match=r"^fit: n_jobs must .*; got 0\. Pass"):
+        count_threads(0, "fit")
 
 
 def test_pool_worker_may_use_threads():
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert pool.apply(count_threads, (3,)) == 3
+        assert pool.apply(count_threads, (3, "fit")) == 3
 
 
 def blas_threads():
