@@ -12,7 +12,7 @@ from ssdml.graphs.neighbors.knn import KNNGraph, check_graph
 from ssdml.graphs.propagation.class_masses import ClassMasses
 from ssdml.graphs.triplets import Triplets, affinity_lookup
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import UNLABELED, check_count, check_labels
+from ssdml.utils.validation import UNLABELED, as_list, check_count, check_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,10 +93,12 @@ def draw_neighborhood(
     if triplets is not None:
         _check_ends(triplets, n)
     labels = None if y is None else check_labels(y, n, who)
-    if names is not None and len(_sequence(names, "names")) != n:
+    if names is not None and len(as_list(names, "names", who, "texts")) != n:
         raise ValueError(f"{who}: names must hold {n} texts, one per row; got {len(names)}.")
     largest = -1 if labels is None else int(labels.max())
-    if class_names is not None and largest >= len(_sequence(class_names, "class_names")):
+    if class_names is not None and largest >= len(
+        as_list(class_names, "class_names", who, "texts")
+    ):
         raise ValueError(
             f"{who}: class_names must name the labels 0 to {largest}; got {len(class_names)} names."
         )
@@ -122,16 +124,6 @@ def draw_neighborhood(
     texts = [str(row) if names is None else names[row] for row in shown.rows]
     draw_on(axes, shown, texts, class_names)
     return axes
-
-
-def _sequence(texts: Any, name: str) -> Sequence[str]:
-    """Return texts if they have a length and an order, and are not one text."""
-    if isinstance(texts, str | bytes) or not hasattr(texts, "__getitem__"):
-        raise TypeError(
-            f"draw_neighborhood: {name} must be a sequence of texts or None; got {texts!r}. Pass a "
-            "list."
-        )
-    return texts
 
 
 def _check_ends(triplets: Triplets, n: int) -> None:

@@ -377,6 +377,8 @@ def dataset_status(*, data_dir: str | Path | None = None) -> list[DatasetStatus]
 
 def data_folders(data_dir: str | Path | None) -> list[Path]:
     """Return the folders to search, in order."""
+    if not isinstance(data_dir, str | os.PathLike | None):
+        raise TypeError(f"data_dir must be a path; got {data_dir!r}. Omit it, or pass a folder.")
     if data_dir is not None and not Path(data_dir).is_dir():
         raise NotADirectoryError(
             f"data_dir must be a folder; got {str(data_dir)!r}. Omit it to search $SSDML_DATA and "

@@ -7,19 +7,17 @@ import json
 import warnings
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ssdml.datasets.base import Dataset
 from ssdml.datasets.budgets import Budget, draw_labeled, mislabel, thin_classes
 from ssdml.utils.files import parse_json, read_regular
 from ssdml.utils.persistence import atomic_write
 from ssdml.utils.typing import Ints
-from ssdml.utils.validation import UNLABELED
-
-if TYPE_CHECKING:
-    from ssdml.datasets.base import Dataset
+from ssdml.utils.validation import UNLABELED, check_count
 
 SCHEMA = 1
 WAY_OUT = "Recreate the split from its seed."
@@ -188,6 +186,13 @@ def label_scarce_split(
     >>> len(noisy.labeled), len(noisy.wrong)
     (50, 10)
     """
+    who = "label_scarce_split"
+    if not isinstance(dataset, Dataset):
+        raise TypeError(
+            f"{who}: dataset must be a Dataset; got {type(dataset).__name__}. Pass "
+            "ssdml.datasets.load_dataset(name_or_path)."
+        )
+    check_count(seed, "seed", who, least=0)
     budget = _as_budget(labels_per_class)
     if budget.draw == "suggested":
         raise ValueError(
@@ -225,8 +230,7 @@ def label_scarce_split(
 def _as_budget(labels: int | Budget) -> Budget:
     if isinstance(labels, Budget):
         return labels
-    if labels < 1:
-        raise ValueError(f"label_scarce_split: labels_per_class must be at least 1; got {labels}.")
+    check_count(labels, "labels_per_class", "label_scarce_split")
     return Budget(labels)
 
 

@@ -12,6 +12,8 @@ from ssdml.utils.labels import as_labels, check_same_kind, encode_labels
 from ssdml.utils.typing import Floats, Ints
 from ssdml.utils.validation import UNLABELED, check_count, check_rows
 
+MOST_BINS = 10**6
+KINDS = ("fb", "ib", "ub")  # of confidences and of what is right
 ROUNDING = 1e-3  # of probabilities in half precision, summed over many classes
 
 
@@ -68,6 +70,7 @@ def calibration_error(
     0.0
     """
     who = "calibration_error"
+    _check_n_bins(n_bins, who)
     proba = check_rows(probabilities, who, "probabilities")
     _check_distributions(proba, who)
     codes, found = encode_labels(y, who)
@@ -164,9 +167,10 @@ def reliability(
     ([0.5, 1.0], [2, 1])
     """
     who = "reliability"
-    check_count(n_bins, "n_bins", who)
-    confidence, is_right = np.asarray(confidence, dtype=np.float64), np.asarray(is_right)
-    if confidence.ndim != 1 or is_right.shape != confidence.shape or is_right.dtype.kind != "b":
+    _check_n_bins(n_bins, who)
+    confidence, is_right = np.asarray(confidence), np.asarray(is_right)
+    kinds = confidence.dtype.kind + is_right.dtype.kind
+    if confidence.ndim != 1 or is_right.shape != confidence.shape or kinds not in KINDS:
         raise ValueError(
             f"{who}: confidence and is_right must have shape (n,), numbers and booleans; got "
             f"shapes {confidence.shape} and {is_right.shape}, {is_right.dtype}. Pass "
@@ -175,9 +179,16 @@ def reliability(
     wrong = ~((confidence >= -ROUNDING) & (confidence <= 1 + ROUNDING))  # NaN, too
     if wrong.any():
         raise ValueError(f"{who}: confidence must be between 0 and 1; got {confidence[wrong][0]}.")
+    confidence = confidence.astype(np.float64)
     bins = np.minimum((confidence * n_bins).astype(np.intp), n_bins - 1)
     counts = np.bincount(bins, minlength=n_bins)
     filled = counts > 0
     sums = [np.bincount(bins, values, minlength=n_bins) for values in (confidence, is_right)]
     mean_confidence, accuracy = (part[filled] / counts[filled] for part in sums)
     return Reliability(mean_confidence, accuracy, counts[filled])
+
+
+def _check_n_bins(n_bins: int, who: str) -> None:
+    check_count(n_bins, "n_bins", who)
+    if n_bins > MOST_BINS:
+        raise ValueError(f"{who}: n_bins must be at most {MOST_BINS}; got {n_bins}. Pass 15.")

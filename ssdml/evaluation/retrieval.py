@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from numbers import Real
-from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,7 @@ from ssdml.graphs.neighbors.rows import Part, Rows
 from ssdml.utils.labels import check_codes
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import UNLABELED, check_rows
+from ssdml.utils.validation import UNLABELED, as_list, check_rows
 
 BLOCK_ENTRIES = 2**22  # distances held at a time: 32 MB
 
@@ -51,6 +50,11 @@ def retrieval_scores(
     embeddings = check_rows(embeddings, who, "embeddings")
     codes = check_codes(codes, len(embeddings), who, "codes")
     if gallery is not None:
+        if not isinstance(gallery, Sequence) or len(gallery) != 2:
+            raise TypeError(
+                f"{who}: gallery must be a pair of rows and codes; got {type(gallery).__name__}. "
+                "Pass (rows, codes)."
+            )
         rows = check_rows(gallery[0], who, "gallery[0]")
         gallery = rows, check_codes(gallery[1], len(rows), who, "gallery[1]", least=UNLABELED)
     searched, classes = (embeddings, codes) if gallery is None else gallery
@@ -93,8 +97,8 @@ def checked_ks(ks: Sequence[int] | int, who: str) -> list[int]:
     >>> checked_ks(1, "who"), checked_ks((1, 5), "who")
     ([1], [1, 5])
     """
-    numbers: list[Any] = [ks] if np.ndim(ks) == 0 else list(cast("Sequence[int]", ks))
-    bad = [k for k in numbers if not isinstance(k, Real) or k != int(cast("Any", k)) or k < 1]
+    numbers = [ks] if np.ndim(ks) == 0 else as_list(ks, "ks", who, "integers")
+    bad = [k for k in numbers if not isinstance(k, Real) or not k >= 1 or k % 1]
     if bad:
         raise ValueError(f"{who}: ks must be integers from 1; got {bad[0]!r}.")
     return [int(k) for k in numbers]

@@ -19,7 +19,7 @@ from ssdml.utils.labels import check_same_kind, encode_labels
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.scatter import class_means
 from ssdml.utils.typing import Array, Floats, Ints
-from ssdml.utils.validation import UNLABELED, check_rows
+from ssdml.utils.validation import UNLABELED, as_list, check_rows, check_seed
 
 
 def evaluate(
@@ -100,13 +100,14 @@ def evaluate(
     """
     if scores is None:
         scores = ["NMI", "F1", *(f"R@{k}" for k in checked_ks(ks, "evaluate")), "MAP@R", "RP"]
-    scores = [scores] if isinstance(scores, str) else scores
-    unknown = [name for name in scores if not is_embedding_score(name)]
+    scores = [scores] if isinstance(scores, str) else as_list(scores, "scores", "evaluate", "names")
+    unknown = [n for n in scores if not isinstance(n, str) or not is_embedding_score(n)]
     if unknown:
         raise ValueError(
             f"evaluate: scores must be among 'NMI', 'F1', 'R@K', 'MAP@R' and 'RP'; got "
             f"{unknown[0]!r}. Write an integer from 1 for K."
         )
+    check_seed(random_state, "evaluate")
     embeddings, codes, classes = _labeled_rows(Z, y, "evaluate")
     among = None if gallery is None else _searched(gallery, embeddings, classes)
     computed: dict[str, float] = {}
@@ -198,7 +199,18 @@ def triplet_purity(triplets: Any, y: npt.ArrayLike) -> dict[str, float] | None:
     {'positive': 50.0, 'negative': 100.0, 'both': 50.0, 'weighted': 75.0, 'n': 2}
     """
     codes, _ = encode_labels(y, "triplet_purity")
-    ends = codes[np.stack([triplets.anchor, triplets.positive, triplets.negative])]
+    if not all(hasattr(triplets, name) for name in ("anchor", "positive", "negative", "weight")):
+        raise TypeError(
+            f"triplet_purity: triplets must be Triplets; got {type(triplets).__name__}. Pass what "
+            "mine_triplets returns."
+        )
+    rows = np.stack([triplets.anchor, triplets.positive, triplets.negative])
+    if rows.size and not 0 <= rows.min() <= rows.max() < len(codes):
+        raise ValueError(
+            f"triplet_purity: y must have a label for each row that triplets name, up to "
+            f"{rows.max()}; got {len(codes)}."
+        )
+    ends = codes[rows]
     anchor, positive, negative = ends
     known = (ends != UNLABELED).all(axis=0)
     weight = np.asarray(triplets.weight, dtype=float) * known

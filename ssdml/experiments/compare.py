@@ -15,7 +15,7 @@ from ssdml.datasets.budgets import Budget
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.experiments.methods.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from ssdml.experiments.runs.results import Row
-from ssdml.utils.validation import choose
+from ssdml.utils.validation import as_list, check_count, choose
 
 if TYPE_CHECKING:
     from ssdml.experiments.methods.base import Factory
@@ -126,8 +126,24 @@ def compare(
         raise TypeError(
             f"compare: seeds must be a sequence of numbers; got {seeds!r}. Pass range({seeds})."
         )
-    budgets = [labels_per_class] if isinstance(labels_per_class, int | Budget) else labels_per_class
+    seeds = as_list(seeds, "seeds", "compare", "numbers")
+    for seed in seeds:
+        check_count(seed, "seeds", "compare", least=0)
+    check_count(map_rows, "map_rows", "compare", least=0)
+    if progress is not None and not callable(progress):
+        raise TypeError(f"compare: progress must be a function or None; got {progress!r}. Omit it.")
+    if isinstance(labels_per_class, int | Budget):
+        labels_per_class = [labels_per_class]
+    budgets = as_list(labels_per_class, "labels_per_class", "compare", "numbers or Budgets")
+    for budget in budgets:
+        if not isinstance(budget, Budget):
+            check_count(budget, "labels_per_class", "compare")
     methods = [methods] if isinstance(methods, str) else methods
+    if not isinstance(methods, Mapping):
+        methods = as_list(methods, "methods", "compare", "names")
+        for method in methods:
+            if not isinstance(method, str):
+                raise TypeError(f"compare: methods must be names; got {method!r}. Pass 'ssdml'.")
     out = Path(out)
     count_threads(n_jobs, "compare")  # checks it before anything is written
     refuse_other_results(out, resume)

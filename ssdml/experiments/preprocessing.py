@@ -61,11 +61,11 @@ def resolve_features(dataset: Dataset, features: str = "auto") -> str:
     in_files = isinstance(dataset.X, ImageFiles)
     if in_files and features not in ("auto", "raw"):
         raise ValueError(
-            f"features must be 'auto' or 'raw' for {dataset.name}, whose images stay in files; "
-            f"got {features!r}."
+            f"compare: features must be 'auto' or 'raw' for {dataset.name}, whose images stay in "
+            f"files; got {features!r}. Omit it."
         )
     default = "unit" if dataset.name in LAYOUTS and not in_files else "raw"
-    return choose({"auto": default} | {form: form for form in FORMS}, features, "features")
+    return choose({"auto": default} | {form: form for form in FORMS}, features, "compare: features")
 
 
 def _training(dataset: Dataset) -> Array:

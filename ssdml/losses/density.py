@@ -102,6 +102,7 @@ def class_densities(
     tensor([1., 0.])
     """
     who = "class_densities"
+    check_count(num_classes, "num_classes", who)
     rows = as_rows(features, "features", who).detach()
     check_integers(labels, rows.shape[:1], "labels", who)
     labels = labels.to(rows.device, torch.int64)

@@ -194,7 +194,13 @@ def plan_fit(
     rows = None if rows is None else np.asanyarray(rows)  # a memory map stays one
     size = pilot_size(n_samples)
     _check_shape(n_samples, n_features, n_classes, rows, size)
-    X, classes = pilot_data(rows, size, n_features, n_classes, np.dtype(dtype))
+    try:
+        dtype = np.dtype(dtype)
+    except TypeError:
+        raise TypeError(
+            f"plan_fit: dtype must be that of X; got {dtype!r}. Pass X.dtype."
+        ) from None
+    X, classes = pilot_data(rows, size, n_features, n_classes, dtype)
     # By its own rows, the pilot would have fewer partitions and more rounds.
     rounds = count_rounds(estimator, n_samples, n_samples)
     pilot = clone(estimator).set_params(verbose=0, random_state=0, max_rounds=rounds)

@@ -175,5 +175,5 @@ def labeled_scorer(scoring: str | Callable[..., float] = "accuracy") -> LabeledS
     """
     if not callable(scoring) and not (isinstance(scoring, str) and is_embedding_score(scoring)):
         names = ("NMI", "F1", "R@1", "MAP@R", "RP", *get_scorer_names())
-        choose(dict.fromkeys(names), scoring, "scoring")
+        choose(dict.fromkeys(names), scoring, "labeled_scorer: scoring")
     return LabeledScorer(scoring)

@@ -22,7 +22,7 @@ from ssdml.metric.selection import (
 from ssdml.utils.dask_arrays import is_dask
 from ssdml.utils.linalg import best_factor, covariance
 from ssdml.utils.typing import Array, Floats, Ints
-from ssdml.utils.validation import UNLABELED, choose
+from ssdml.utils.validation import UNLABELED, as_list, check_count, choose
 
 SUGGESTED = ("n_neighbors", "n_components")
 N_NEIGHBORS = (10, 5, 7, 15)  # the default first: it wins a tie
@@ -158,7 +158,8 @@ def _checked(
 ) -> tuple[Array, Ints]:
     who = "suggest_parameters"
     check_is_ssdml(estimator, who)
-    for name in kept:
+    check_count(max_rows, "max_rows", who)
+    for name in as_list(kept, "kept", who, "names of parameters"):
         choose(dict.fromkeys(SUGGESTED), name, f"{who}: kept")
     if is_dask(X):
         raise ValueError(

@@ -6,7 +6,7 @@ Messages read ``{who}: {argument} must {condition}; got {value}.``, followed by 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from difflib import get_close_matches
 from numbers import Integral, Real
@@ -330,16 +330,44 @@ def check_number(
 
 def check_count(value: Any, name: str, who: str, *, least: int = 1) -> None:
     """Raise unless ``value`` is a whole number, at least ``least``."""
-    if not isinstance(value, Integral):
+    if not isinstance(value, Integral) or isinstance(value, bool):
         raise TypeError(f"{who}: {name} must be a whole number; got {value!r}.")
     if value < least:
         raise ValueError(f"{who}: {name} must be at least {least}; got {value}.")
+
+
+def as_list(values: Any, name: str, who: str, what: str) -> list[Any]:
+    """Return the entries of a sequence; raise TypeError for a number, one text or a mapping.
+
+    Examples
+    --------
+    >>> as_list(3, "seeds", "compare", "numbers")
+    Traceback (most recent call last):
+    TypeError: compare: seeds must be a sequence of numbers; got 3. Pass [3].
+    """
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise TypeError(
+            f"{who}: {name} must be a sequence of {what}; got {values!r}. Pass "
+            f"{'a list' if values is None or isinstance(values, Mapping) else [values]}."
+        )
+    return list(values)
 
 
 def check_rate(value: Any, who: str) -> None:
     """Raise unless ``value`` is a learning rate or None."""
     if value is not None:
         check_number(value, "learning_rate", who, least=0)
+
+
+def check_seed(random_state: Any, who: str) -> None:
+    """Raise unless this is a seed of scikit-learn: a number of 32 bits, a RandomState or None."""
+    if isinstance(random_state, np.random.RandomState | None):
+        return
+    check_count(random_state, "random_state", who, least=0)
+    if random_state >= 2**32:
+        raise ValueError(
+            f"{who}: random_state must be below 2**32; got {random_state}. Pass a smaller seed."
+        )
 
 
 def as_generator(random_state: Any, name: str, who: str) -> np.random.Generator:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -74,16 +75,17 @@ def test_labels_need_one_per_row(given):
 
 
 def test_as_generator_accepts_all_seeds():
+    as_rng = partial(as_generator, name="rng", who="draw")
     draws = {
-        as_generator(7).integers(2**40),
-        as_generator(np.random.default_rng(7)).integers(2**40),
+        as_rng(7).integers(2**40),
+        as_rng(np.random.default_rng(7)).integers(2**40),
     }
     assert len(draws) == 1
-    old = [as_generator(np.random.RandomState(7)).integers(2**40) for _ in range(2)]
+    old = [as_rng(np.random.RandomState(7)).integers(2**40) for _ in range(2)]
     assert old[0] == old[1]
     generator = np.random.default_rng(0)
-    assert as_generator(generator) is generator
-    assert as_generator(None).integers(2**60) != as_generator(None).integers(2**60)
+    assert as_rng(generator) is generator
+    assert as_rng(None).integers(2**60) != as_rng(None).integers(2**60)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64])
