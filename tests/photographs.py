@@ -1,8 +1,10 @@
-"""Small data sets in the layouts of CUB, Cars, SOP and In-Shop, and a small network."""
+"""Small data sets in the layouts of CUB, Cars, SOP, In-Shop and Caltech-101; a small network."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from shutil import make_archive
 
 import numpy as np
 import torch
@@ -113,7 +115,28 @@ def write_inshop(root):
     return folder
 
 
-WRITERS = {"cub": write_cub, "cars": write_cars, "sop": write_sop, "inshop": write_inshop}
+def write_caltech101(root):
+    folder, rng = root / "caltech101/101_ObjectCategories", np.random.default_rng(0)
+    for c, i in rows():
+        draw(folder / f"class_{c}/image_{i:04}.jpg", c, rng)
+    draw(folder / "BACKGROUND_Google/image_0001.jpg", 0, rng)
+    return folder
+
+
+def write_caltech101_zip(root):
+    folder = write_caltech101(root / "unzipped")
+    (root / "caltech101").mkdir()
+    base = root / "caltech101/caltech101-images"
+    return Path(make_archive(base, "zip", folder.parent.parent, "caltech101/101_ObjectCategories"))
+
+
+WRITERS = {
+    "cub": write_cub,
+    "cars": write_cars,
+    "sop": write_sop,
+    "inshop": write_inshop,
+    "caltech101_images": write_caltech101,
+}
 
 
 def small_trunk():

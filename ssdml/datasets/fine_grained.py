@@ -1,7 +1,7 @@
-"""Readers of CUB, Cars, SOP and In-Shop in their published layouts.
+"""Readers of CUB, Cars, SOP, In-Shop and Caltech-101 in their published layouts.
 
 The images stay in their files (`ImageFiles`). Training and test classes are disjoint: the training
-classes are the first half by number, or those in the publishers' lists.
+classes are the first half by number or name, or those in the publishers' lists.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from ssdml.datasets.base import RawItems
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.datasets.matlab import read_mat
+from ssdml.datasets.reading.image_folders import read_image_folder, read_image_zip
 from ssdml.utils.files import check_inside, read_regular
 from ssdml.utils.typing import Ints
 
@@ -109,6 +110,26 @@ def read_inshop(folder: Path) -> RawItems:
     return RawItems(
         _files(home, names.tolist()), items, parts != "train", gallery=parts == "gallery"
     )
+
+
+CLUTTER = "BACKGROUND_Google"  # images of no class
+
+
+def read_caltech101(place: Path) -> RawItems:
+    """Read Caltech-101: a folder or zip file of class folders; images of no class are left out.
+
+    The first half of the classes by name, 51 of 101, are the training classes.
+    """
+    read = read_image_folder(place) if place.is_dir() else read_image_zip(place)
+    assert read.ids is not None
+    rows = np.flatnonzero(read.labels != CLUTTER)
+    if not len(rows):
+        raise ValueError(
+            f"{place}: must hold folders of classes; got {CLUTTER} alone. Download it again."
+        )
+    names, labels = np.unique(read.labels[rows], return_inverse=True)
+    files, test = ImageFiles(place, read.ids[rows]), labels >= (len(names) + 1) // 2
+    return RawItems(files, labels, test, class_names=tuple(names.tolist()))
 
 
 def second_half(classes: Ints) -> npt.NDArray[np.bool_]:

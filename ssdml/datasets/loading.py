@@ -16,7 +16,13 @@ import numpy.typing as npt
 
 from ssdml.datasets.base import Dataset, RawItems
 from ssdml.datasets.cifar import read_cifar_batches
-from ssdml.datasets.fine_grained import read_cars, read_cub, read_inshop, read_sop
+from ssdml.datasets.fine_grained import (
+    read_caltech101,
+    read_cars,
+    read_cub,
+    read_inshop,
+    read_sop,
+)
 from ssdml.datasets.idx import read_idx_folder
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.datasets.reading.arrays import read_npy_folder, read_npy_pair
@@ -54,6 +60,10 @@ LAYOUTS: dict[str, tuple[Layout, ...]] = {
     ),
     "banking77": (Layout("banking77", read_npy_folder, "{train,test}_{X,y}.npy"),),
     "caltech101": (Layout("caltech101/X.npy", read_npy_pair, "features, with y.npy"),),
+    "caltech101_images": tuple(
+        Layout(f"caltech101/{place}", read_caltech101, "class folders of images")
+        for place in ("caltech101-images.zip", "101_ObjectCategories")
+    ),
     "cub": (Layout("CUB_200_2011", read_cub, "images/, images.txt, image_class_labels.txt, ..."),),
     "cars": tuple(
         Layout(place, read_cars, "cars_annos.mat and car_ims/, or devkit/ and cars_{train,test}/")
@@ -96,8 +106,9 @@ def load_dataset(
     ----------
     name_or_path : str or Path
         ``digits`` (scikit-learn's), ``mnist``, ``fashion_mnist``, ``cifar10``, ``banking77``;
-        ``cub`` (CUB-200-2011), ``cars`` (Cars-196), ``sop`` (Stanford Online Products), ``inshop``,
-        whose images stay in their files and whose test classes differ; or
+        ``caltech101`` (its features); ``caltech101_images``, ``cub`` (CUB-200-2011), ``cars``
+        (Cars-196), ``sop`` (Stanford Online Products) and ``inshop``, whose images stay in their
+        files and whose test classes differ; or
 
         - a table: ``.csv``, ``.tsv`` and other text with separators, ``.parquet``, ``.feather``,
           ``.arrow``, ``.jsonl``, ``.json``, ``.xlsx``; text may be compressed (``.gz``,

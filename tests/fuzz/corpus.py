@@ -299,6 +299,12 @@ def image_zip(folder: Path) -> Path:
     return folder / "x.zip"
 
 
+def caltech101(folder: Path) -> Path:
+    path = folder / "caltech101" / "caltech101-images.zip"
+    path.parent.mkdir()
+    return image_zip(folder).rename(path)
+
+
 def image_file(folder: Path) -> Path:
     draw(folder / "a.jpg", 0)
     return folder / "a.jpg"
@@ -479,6 +485,9 @@ TARGETS = {
     "tif": image_folder(".tif", compression="tiff_lzw"),
     "ppm": image_folder(".ppm"),
     "zip": Target(image_zip, in_folder(load_dataset, "x.zip")),
+    "zip of Caltech-101": Target(
+        caltech101, lambda folder: load_dataset("caltech101_images", data_dir=folder)
+    ),
     "photograph": Target(image_file, lambda folder: ImageFiles(folder, ["a.jpg"], size=8)[0]),
     "weights of torch": weights(".pth"),
     "weights of safetensors": weights(".safetensors"),

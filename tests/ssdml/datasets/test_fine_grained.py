@@ -1,4 +1,4 @@
-"""Readers of CUB, Cars, SOP and In-Shop, on small folders in their layouts."""
+"""Readers of CUB, Cars, SOP, In-Shop and Caltech-101, on small folders in their layouts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ from tests.photographs import (
     PER_CLASS,
     QUERIES,
     WRITERS,
+    draw,
     rows,
     save_rows,
     titles,
+    write_caltech101,
+    write_caltech101_zip,
     write_cars,
     write_cars_devkit,
     write_cub,
@@ -27,7 +30,11 @@ from tests.photographs import (
     write_sop,
 )
 
-LAYOUTS = [*WRITERS.items(), ("cars", write_cars_devkit)]
+LAYOUTS = [
+    *WRITERS.items(),
+    ("cars", write_cars_devkit),
+    ("caltech101_images", write_caltech101_zip),
+]
 each = pytest.mark.parametrize(
     ("name", "write"), LAYOUTS, ids=[write.__name__.removeprefix("write_") for _, write in LAYOUTS]
 )
@@ -61,6 +68,19 @@ def test_training_classes_are_the_first_half(tmp_path, name, write):
     assert len(split.train) + len(split.test) == len(data.y)
 
 
+def test_caltech101_trains_on_51_classes(tmp_path, rng):
+    for c in range(101):
+        draw(tmp_path / f"caltech101/101_ObjectCategories/{c:03}/{c}.jpg", c % 8, rng)
+    data = load_dataset("caltech101_images", data_dir=tmp_path)
+    assert (data.y[~data.test].max(), data.test.sum()) == (50, 50)
+
+
+def test_caltech101_needs_classes(tmp_path, rng):
+    draw(tmp_path / "caltech101/101_ObjectCategories/BACKGROUND_Google/1.jpg", 0, rng)
+    with pytest.raises(ValueError, match=r"must hold folders of classes; got BACKGROUND_Google"):
+        load_dataset("caltech101_images", data_dir=tmp_path)
+
+
 def test_gallery_follows_the_list(tmp_path):
     write_inshop(tmp_path)
     data = load_dataset("inshop", data_dir=tmp_path)
@@ -91,6 +111,7 @@ def test_cars_test_labels_may_be_above_devkit(tmp_path):
         ("cars", write_cars_devkit, ("Maker Model 0 2012", "Maker Model 1 2012")),
         ("sop", write_sop, ("1", "2")),
         ("inshop", write_inshop, ("id_00000000", "id_00000001")),
+        ("caltech101_images", write_caltech101, ("class_0", "class_1")),
     ],
 )
 def test_class_names_are_the_published_ones(tmp_path, name, write, names):
@@ -105,6 +126,7 @@ def test_class_names_are_the_published_ones(tmp_path, name, write, names):
         ("cars", "cars196"),
         ("sop", "Stanford_Online_Products"),
         ("inshop", "In-shop Clothes Retrieval Benchmark"),
+        ("caltech101_images", "caltech101/caltech101-images.zip"),
     ],
 )
 def test_missing_data_set_says_what_to_put_where(tmp_path, name, place):
