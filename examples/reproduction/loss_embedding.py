@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from ssdml.graphs.propagation.labels import propagate_labels
 from ssdml.losses.base import LossSum
 from ssdml.losses.density import class_densities
 from ssdml.networks.backbones import ResidualHead
-from ssdml.networks.data import Samples, StoredSamples
+from ssdml.networks.data import Samples, StoredSamples, as_samples
 from ssdml.networks.metric_network import MetricNetwork, new_network
 from ssdml.networks.randomness import SeededDraws
 from ssdml.networks.sampling import aligned_halves
@@ -110,6 +110,10 @@ class LossEmbedding(TransformerMixin, BaseEstimator):
     learning_rate : float
     random_state : int
         Seed of the initial weights, the batches and the dropout.
+    backbone : Module, optional
+        Network of the samples, which may then be image files, in place of those above; L maps its
+        features to `n_components` dimensions.
+    n_components : int
 
     Attributes
     ----------
@@ -136,6 +140,8 @@ class LossEmbedding(TransformerMixin, BaseEstimator):
         n_steps: int = 100,
         learning_rate: float = 1e-3,
         random_state: int = 0,
+        backbone: Any = None,
+        n_components: int = N_COMPONENTS,
     ) -> None:
         self.loss = loss
         self.base = base
@@ -145,8 +151,10 @@ class LossEmbedding(TransformerMixin, BaseEstimator):
         self.n_steps = n_steps
         self.learning_rate = learning_rate
         self.random_state = random_state
+        self.backbone = backbone
+        self.n_components = n_components
 
-    def fit(self, X: Array, y: Array) -> Self:
+    def fit(self, X: Any, y: Array) -> Self:
         """Train on the labeled samples, or on those with a propagated label too."""
         known = y != UNLABELED
         self.classes_, codes = np.unique(y[known], return_inverse=True)
@@ -175,22 +183,26 @@ class LossEmbedding(TransformerMixin, BaseEstimator):
             )
         return self
 
-    def transform(self, X: Array) -> Array:
+    def transform(self, X: Any) -> Array:
         """Embed samples, with length 1."""
         with one_thread():
             return embed_samples(self.network_, self._samples(X))
 
-    def _samples(self, X: Array) -> Samples:
+    def _samples(self, X: Any) -> Samples:
+        if self.backbone is not None:
+            return as_samples(X, "LossEmbedding")
         if self.item_shape is not None:
             X = X.reshape(len(X), *self.item_shape[:2], -1).transpose(0, 3, 1, 2)
         return StoredSamples(torch.from_numpy(np.require(X, np.float32, ["C", "W"])))
 
     def _new_network(self, samples: Samples) -> MetricNetwork:
         """Make a network with random weights for images, or one that starts as a rotation."""
-        seed = self.random_state
-        if self.item_shape is not None:
-            name = NETWORKS[self.item_shape[:2]][0]
-            return new_network(name, samples, N_COMPONENTS, 1, seed, "cpu", orthogonal=False)
+        seed, backbone = self.random_state, self.backbone
+        if backbone is None and self.item_shape is not None:
+            backbone = NETWORKS[self.item_shape[:2]][0]
+        if backbone is not None:
+            count = self.n_components
+            return new_network(backbone, samples, count, 1, seed, "cpu", orthogonal=False)
         d = samples.shape[0]
         L = random_orthonormal(d, d, np.random.default_rng(seed)).astype(np.float32)
         with SeededDraws(seed):

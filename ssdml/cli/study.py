@@ -64,7 +64,7 @@ def compare(
             metavar="PAPER",
             show_default="dutta2021",
             help="Paper whose networks and settings photographs in files get: chen2021, zhu2020, "
-            "li2020, dutta2021 or zheng2019.",
+            "li2020, dutta2021 or zheng2019; or dutta2021-lite, with EfficientNet-Lite0.",
         ),
     ] = None,
     data_dir: DataDir = None,

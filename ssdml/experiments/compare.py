@@ -67,8 +67,9 @@ def compare(
         only methods.
     weights : path, optional
         File of the initial weights of networks for photographs; random if None.
-    protocol : {"chen2021", "zhu2020", "li2020", "dutta2021", "zheng2019"}
-        Paper whose network, images and settings photographs get; see
+    protocol : {"chen2021", "zhu2020", "li2020", "dutta2021", "zheng2019", "dutta2021-lite"}
+        Paper whose network, images and settings photographs get, or the smaller network of
+        ``ssdml[images]`` with its weights; see
         `ssdml.experiments.methods.protocols`.
     resume : bool
         Continue in a folder that holds results: finished runs with the same configuration are

@@ -16,7 +16,7 @@ from ssdml.datasets.image_files import ImageFiles
 from ssdml.experiments.methods.base import Factory
 from ssdml.experiments.methods.deep import DeepMethod
 from ssdml.experiments.methods.protocols import DUTTA2021, Protocol
-from ssdml.experiments.methods.registry import DEEP_METHODS
+from ssdml.experiments.methods.registry import DEEP_METHODS, DeepFactory
 from ssdml.utils.typing import Array
 from ssdml.utils.validation import UNLABELED
 
@@ -69,7 +69,11 @@ class OfPhotographs(DeepMethod):
 
 
 def photograph_methods(
-    dataset: Dataset, *, weights: str | Path | None = None, protocol: Protocol = DUTTA2021
+    dataset: Dataset,
+    *,
+    weights: str | Path | None = None,
+    protocol: Protocol = DUTTA2021,
+    methods: Mapping[str, DeepFactory] = DEEP_METHODS,
 ) -> dict[str, Factory]:
     """Deep methods for the photographs of a data set.
 
@@ -77,8 +81,11 @@ def photograph_methods(
     ----------
     dataset : Dataset
     weights : path, optional
-        File with the weights of the network; None: random weights.
+        File with the weights of the network; None: random weights, unless a package brings some
+        (EfficientNet-Lite0).
     protocol : Protocol
+    methods : dict
+        By name, made from a network and the dimension of the embedding.
 
     Notes
     -----
@@ -92,28 +99,36 @@ def photograph_methods(
     The other papers' protocols set network, image size, dimension, batch size, rate, weight decay
     and epochs; losses, optimizers and crops stay those of the methods.
     """
-    y = dataset.y if dataset.test is None else dataset.y[~dataset.test]
-    protocol = protocol.on(dataset.name, len(y))
-    protocol = replace(protocol, learning={"n_clusters": _n_clusters(y)} | dict(protocol.learning))
+    from ssdml.networks.fine_grained import packaged_weights
+
+    protocol = resolved(protocol, dataset)
+    weights = weights or packaged_weights(protocol.architecture)
     return {
         name: partial(
-            _of_photographs, method(protocol.architecture, protocol.n_components), weights, protocol
+            of_photographs, method(protocol.architecture, protocol.n_components), weights, protocol
         )
-        for name, method in DEEP_METHODS.items()
+        for name, method in methods.items()
     }
 
 
-def _of_photographs(
+def resolved(protocol: Protocol, dataset: Dataset) -> Protocol:
+    """Resolve the values of a protocol for a data set, and add the number of clusters."""
+    y = dataset.y if dataset.test is None else dataset.y[~dataset.test]
+    protocol = protocol.on(dataset.name, len(y))
+    learning = {"n_components": protocol.n_components, "n_clusters": _n_clusters(y)}
+    return replace(protocol, learning=learning | dict(protocol.learning))
+
+
+def of_photographs(
     method: Factory,
     weights: str | Path | None,
     protocol: Protocol,
     random_state: int,
     n_jobs: int | None,
 ) -> OfPhotographs:
-    estimator: Any = method(random_state, n_jobs)
-    learning = {"n_components": protocol.n_components} | dict(protocol.learning)
+    """Make the estimator of a factory with the settings and the network of a resolved protocol."""
     return OfPhotographs(
-        estimator.set_params(**_known_settings(estimator, learning)),
+        with_settings(method(random_state, n_jobs), protocol.learning),
         protocol.architecture,
         protocol.pooling,
         None if weights is None else str(weights),
@@ -123,14 +138,14 @@ def _of_photographs(
     )
 
 
-def _known_settings(estimator: Any, learning: Mapping[str, Any]) -> dict[str, Any]:
-    """Select the settings that the estimator, or the method in it, has parameters for."""
+def with_settings(estimator: Any, learning: Mapping[str, Any]) -> Any:
+    """Set the parameters that the estimator, or the method in it, has."""
     known = estimator.get_params(deep=False)
     settings = {name: value for name, value in learning.items() if name in known}
     if "method_params" in known:
         inner = estimator.method_defaults.keys() - known.keys()
         settings["method_params"] = {k: v for k, v in learning.items() if k in inner}
-    return settings
+    return estimator.set_params(**settings)
 
 
 def _n_clusters(y: Array) -> int:

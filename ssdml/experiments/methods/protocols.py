@@ -12,6 +12,7 @@ from typing import Any
 
 # The K of R@K. Li et al. go on to 128 on CUB and Cars, Zheng et al. to 32.
 RECALL_AT: dict[str, tuple[int, ...]] = {
+    "caltech101_images": (1, 2, 4, 8),
     "cub": (1, 2, 4, 8),
     "cars": (1, 2, 4, 8),
     "sop": (1, 10, 100, 1000),
@@ -156,6 +157,25 @@ DUTTA2021 = Protocol(
         "epochs": 200,
     },
 )
+# Dutta et al. (2021) with a pretrained network and images that a CPU can train on.
+DUTTA2021_LITE = replace(
+    DUTTA2021,
+    source=f"{DUTTA2021.source}, with another network, smaller images and less training",
+    architecture="efficientnet_lite0",
+    pooling="average",
+    image_size=128,
+    datasets=("caltech101_images",),
+    input_scales=(1.0,),
+    frozen_norms=True,
+    learning={
+        **DUTTA2021.learning,
+        "epochs": 2,
+        "epochs_per_partition": 1,
+        "n_neighbors": 10,  # classes have as few as 31 images
+        "partition_size": 500,
+        "batch_size": 100,
+    },
+)
 ZHENG2019 = Protocol(
     source='Zheng et al., "Toward optimal fine grained retrieval via decorrelated centralized '
     'loss with normalize-scale layer", AAAI 2019, Implementation details',
@@ -176,5 +196,6 @@ PROTOCOLS = {
     "li2020": LI2020,
     "dutta2021": DUTTA2021,
     "zheng2019": ZHENG2019,
+    "dutta2021-lite": DUTTA2021_LITE,
 }
 DEFAULT_PROTOCOL = "dutta2021"  # whose tables examples/ reproduces

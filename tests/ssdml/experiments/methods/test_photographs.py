@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 
@@ -21,6 +22,7 @@ from ssdml.experiments.methods.photographs import photograph_methods
 from ssdml.experiments.methods.protocols import (
     CHEN2021,
     DUTTA2021,
+    DUTTA2021_LITE,
     LI2020,
     PROTOCOLS,
     RECALL_AT,
@@ -156,6 +158,16 @@ def test_training_starts_from_the_weights_of_a_file(tmp_path, birds):
     trunk = model.estimator_.network_.backbone.backbone.trunk
     for name, value in trunk.state_dict().items():
         torch.testing.assert_close(value.cpu(), state[name])
+
+
+def test_weights_of_a_package_are_used_and_identified(tmp_path, monkeypatch, birds):
+    path = tmp_path / "w.pth"
+    torch.save(small_trunk().state_dict(), path)
+    trunk = SMALL._replace(weights=lambda: path)
+    monkeypatch.setitem(pretrained.TRUNKS, "efficientnet_lite0", trunk)
+    model = photograph_methods(birds, protocol=DUTTA2021_LITE)["initial"](0, None)
+    assert model.weights == str(path)
+    assert hashlib.sha256(path.read_bytes()).hexdigest() in model.fingerprint()
 
 
 def test_initial_features_match_the_untrained_network(rng):

@@ -1,0 +1,208 @@
+"""Tables 2, 3 and 5 of Dutta et al. (2021) on photographs, with a pretrained network.
+
+Either its trunk is frozen and a residual head on the features is trained, or all of it is trained.
+Learning rates are chosen on held-out training classes; the test classes are never used for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from reproduction.loss_embedding import LossEmbedding
+from reproduction.loss_search import CHOSEN_BY, FEW_LABELS, held_out_classes
+from ssdml.datasets.base import Dataset
+from ssdml.experiments.compare import compare
+from ssdml.experiments.methods.base import (
+    Compared,
+    Factory,
+    Method,
+    format_method,
+    parse_method,
+    with_parameters,
+)
+from ssdml.experiments.methods.photographs import photograph_methods, resolved, with_settings
+from ssdml.experiments.methods.protocols import DUTTA2021_LITE, Protocol
+from ssdml.experiments.methods.registry import DEEP_METHODS, METHODS
+from ssdml.experiments.runs.results import Row
+from ssdml.networks.backbones import ResidualHead
+from ssdml.networks.randomness import SeededDraws
+from ssdml.utils.linalg import covariance, top_eigenvectors
+from ssdml.utils.persistence import keep_array, kept_array
+from ssdml.utils.typing import Array
+
+FINE_TUNED = 1e-5, 1e-4  # rates tried for a whole network
+BY_ADAMW, BY_SGD = (1e-5, 1e-4, 1e-3), (1e-4, 1e-3, 1e-2)
+RATES = {  # tried with a frozen trunk
+    **dict.fromkeys(("deep-lrml", "deep-seraph", "deep-isdml", "deep-apllr", "deep-apit"), BY_SGD),
+    **dict.fromkeys(("deep-triplet", "deep-angular"), BY_SGD),
+    "triplet": BY_ADAMW,
+    "contrastive": BY_ADAMW,
+    **dict.fromkeys(("deep-nce", "deep-deepcluster", "deep-suml"), (3e-4, 3e-3, 3e-2)),
+    "deep-ssdml-paper": BY_SGD,
+    "deep-ssdml": BY_ADAMW,
+}
+DENSITY = "contrastive+da"  # at the margin and rate of its base
+WEIGHTS = 1, 3, 10  # of density adaptivity; a whole network takes the first
+MARGINS, N_STEPS = {"triplet": 0.1, "contrastive": 1.0}, 30  # margins of the papers
+STARTS = {"frozen": "input", "fine-tuned": "initial"}  # features of the pretrained network
+LINES = {
+    # Not Exemplar and RotNet: a frozen trunk sees one view of each image.
+    "frozen": (*RATES, DENSITY),
+    # Not deep-triplet: L alone separates the triplets of a batch, and no gradient is left.
+    "fine-tuned": ("triplet", "contrastive", DENSITY, "deep-ssdml"),
+}
+N_AXES = 256  # principal components of the features of a frozen trunk, for speed
+HEAD = {  # on these, which train in seconds
+    "epochs": 6,
+    "epochs_per_partition": 3,
+    "partition_size": 2000,
+    "n_triplets": 3000,
+    "n_steps": 100,
+}
+
+
+def compare_photographs(
+    dataset: Dataset,
+    out: Path,
+    *,
+    trunk: str = "frozen",
+    methods: Sequence[str] = (),
+    seeds: Sequence[int] = range(5),
+    protocol: Protocol = DUTTA2021_LITE,
+) -> list[Row]:
+    """Choose the learning rate of each method on held-out classes, then score the test classes.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Photographs in files, whose test classes are not among the training classes.
+    out : path
+        Folder with the results in ``held-out/`` and ``scored/``, and the features of a frozen
+        trunk; finished runs are not repeated.
+    trunk : {"frozen", "fine-tuned"}
+    methods : sequence of str
+        By default all of ``LINES[trunk]``. The features of the pretrained network come first.
+    seeds : sequence of int
+        Of the labels, the initial weights and the batches.
+    protocol : Protocol
+
+    Returns
+    -------
+    rows : list of dict
+        One per method and seed; the name of a method has the chosen settings in brackets.
+
+    Raises
+    ------
+    RuntimeError
+        If a run fails.
+    """
+    if trunk == "frozen":
+        dataset = replace(dataset, X=trunk_features(dataset, out / "features", protocol))
+        known = head_methods(dataset, protocol)
+    else:
+        known = photograph_methods(dataset, protocol=protocol, methods=TRAINED)
+    held_out = held_out_classes(dataset, 0)
+    chosen: dict[str, str] = {}
+    for name in methods or LINES[trunk]:
+        tried = settings(name, chosen, trunk)
+        found = _compared(held_out, tried, known, out / "held-out", [0])
+        best = max(found, key=lambda row: [row["scores"][score] for score in CHOSEN_BY])
+        chosen[name] = best["method"]
+    return _compared(dataset, [STARTS[trunk], *chosen.values()], known, out / "scored", seeds)
+
+
+def settings(method: str, chosen: Mapping[str, str], trunk: str) -> list[str]:
+    """Names of a method with the settings to try; ``chosen`` holds that of its base.
+
+    Examples
+    --------
+    >>> settings("deep-nce", {}, "frozen")[::2]
+    ['deep-nce[learning_rate=0.0003]', 'deep-nce[learning_rate=0.03]']
+    >>> chosen = {"contrastive": "contrastive[learning_rate=0.001]"}
+    >>> settings("contrastive+da", chosen, "fine-tuned")
+    ['contrastive+da[learning_rate=0.001;weight=1]']
+    """
+    if method == DENSITY:
+        _, given = parse_method(chosen["contrastive"])
+        weights = WEIGHTS if trunk == "frozen" else WEIGHTS[:1]
+        return [format_method(method, given | {"weight": f"{weight}"}) for weight in weights]
+    rates = RATES[method] if trunk == "frozen" else FINE_TUNED
+    return [format_method(method, {"learning_rate": f"{rate:g}"}) for rate in rates]
+
+
+def trunk_features(dataset: Dataset, path: Path, protocol: Protocol) -> Array:
+    """Compute the features of all images by the pretrained network, once, and keep them in a file.
+
+    They have length 1.
+    """
+    features = kept_array(path)
+    if features is None:
+        assert dataset.test is not None
+        network: Any = photograph_methods(dataset, protocol=protocol)["initial"](0, None)
+        features = network.fit(dataset.X[~dataset.test], None).transform(dataset.X)
+        keep_array(path, features)
+    return features
+
+
+def head_methods(dataset: Dataset, protocol: Protocol) -> dict[str, Factory]:
+    """The input, and methods that train a residual head on its components, the same for all."""
+    learning = {**resolved(protocol, dataset).learning, **HEAD}
+    rows = dataset.X if dataset.test is None else dataset.X[~dataset.test]
+    scale = rows.std(axis=0)  # networks standardize their input
+    axes = top_eigenvectors(covariance(rows / np.where(scale > 0, scale, 1)), N_AXES)
+    made = {name: partial(_with_head, name, axes, learning) for name in TRAINED}
+    return made | {"input": METHODS["input"]}
+
+
+def _with_head(
+    name: str, axes: Array, learning: Mapping[str, Any], random_state: int, n_jobs: int | None
+) -> Compared:
+    projection = nn.Linear(axes.shape[0], axes.shape[1], bias=False).requires_grad_(False)
+    projection.weight.copy_(torch.from_numpy(axes.T))
+    with SeededDraws(random_state):
+        head: Any = nn.Sequential(projection, ResidualHead(axes.shape[1]))
+    method = TRAINED[name](head, learning["n_components"])
+    made: Compared = with_settings(method(random_state, n_jobs), learning)
+    return made
+
+
+def _loss(name: str, backbone: Any, n_components: int | None) -> Factory:
+    """A loss of the labeled samples, alone or with density adaptivity."""
+    path = f"{LossEmbedding.__module__}:{LossEmbedding.__name__}"
+    margin = MARGINS[name.partition("+")[0]]
+    return Method(path, name, margin, n_steps=N_STEPS, backbone=backbone, n_components=n_components)
+
+
+TRAINED = DEEP_METHODS | {name: partial(_loss, name) for name in (*MARGINS, DENSITY)}
+
+
+def _compared(
+    dataset: Dataset,
+    names: Sequence[str],
+    known: Mapping[str, Factory],
+    out: Path,
+    seeds: Sequence[int],
+) -> list[Row]:
+    """Run a comparison; raise if a run failed."""
+    rows = compare(
+        dataset,
+        {name: with_parameters(name, known) for name in names},
+        out=out,
+        labels_per_class=[FEW_LABELS],
+        seeds=seeds,
+        features="raw",
+        resume=True,
+        map_rows=0,
+    )
+    for row in rows:
+        if row["status"] != "ok":
+            raise RuntimeError(f"{row['dataset']}, {row['method']}: {row['error']}")
+    return rows

@@ -1,0 +1,99 @@
+"""Photographs with a pretrained network: frozen or fine-tuned, rates by held-out classes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from reproduction import photographs
+from reproduction.loss_search import CHOSEN_BY
+from reproduction.photographs import LINES, compare_photographs, head_methods, settings
+
+from ssdml.datasets import load_dataset
+from ssdml.datasets.base import Dataset
+from ssdml.experiments.methods.protocols import DUTTA2021_LITE
+from ssdml.experiments.runs.results import read_rows
+from ssdml.networks import fine_grained
+from ssdml.networks.backbones import ResidualHead
+from tests.deep import N_TRIPLETS
+from tests.photographs import SMALL, small_protocol, write_caltech101
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """A random network and short fits; the protocol of these."""
+    monkeypatch.setattr("ssdml.deep.alternation.N_TRIPLETS", N_TRIPLETS)
+    monkeypatch.setitem(fine_grained.TRUNKS, "efficientnet_lite0", SMALL)
+    monkeypatch.setattr(photographs, "N_AXES", 12)
+    monkeypatch.setattr(photographs, "N_STEPS", 2)
+    short = {"epochs": 1, "n_triplets": 20, "n_steps": 2, "batch_size": 10}
+    monkeypatch.setattr(photographs, "HEAD", photographs.HEAD | short)
+    return small_protocol(DUTTA2021_LITE)
+
+
+@pytest.fixture
+def images(tmp_path):
+    write_caltech101(tmp_path)
+    return load_dataset("caltech101_images", data_dir=tmp_path)
+
+
+@pytest.mark.parametrize("trunk", LINES)
+def test_rates_are_chosen_on_held_out_classes(small, images, tmp_path, trunk):
+    images = replace(images, test=images.y >= 4)
+    methods = ["contrastive", "contrastive+da"]
+    given = {"trunk": trunk, "methods": methods, "seeds": [0], "protocol": small}
+    rows = compare_photographs(images, tmp_path / "out", **given)
+    start, *names = [row["method"] for row in rows]
+    assert start == photographs.STARTS[trunk]
+    assert [name.partition("[")[0] for name in names] == methods
+    assert {(row["n_labeled"], row["n_test"]) for row in rows} == {(20, 16)}
+    kept = read_rows(tmp_path / "out/held-out/results.jsonl")
+    assert len(kept) == {"frozen": 6, "fine-tuned": 3}[trunk]
+    assert {(row["n_labeled"], row["n_test"]) for row in kept} == {(10, 16)}  # two of four classes
+    scores = {row["method"]: [row["scores"][name] for name in CHOSEN_BY] for row in kept}
+    for name, method in zip(names, methods, strict=True):
+        tried = [value for of, value in scores.items() if of.startswith(f"{method}[")]
+        assert scores[name] == max(tried)
+
+
+# One of each family; the other baselines have the same way in.
+FAMILIES = ("deep-lrml", "deep-angular", "deep-nce", "contrastive+da", "deep-ssdml")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_methods_train_a_head_on_fixed_axes(small, rng, name):
+    y = np.repeat(np.arange(8), 12)
+    X = np.abs(rng.normal(size=(96, 16)) + 3 * np.eye(16)[y]).astype(np.float32)
+    data = Dataset("eight", X, y, tuple("abcdefgh"))
+    labels = np.where(np.arange(96) % 12 < 5, y, -1)
+    model = head_methods(data, small)[name](0, None).fit(X, labels)
+    projection, head = model.network_.backbone.backbone
+    assert isinstance(head, ResidualHead)
+    assert head.output.weight.abs().max() > 0  # trained: it starts at zero
+    axes = projection.weight.double()
+    torch.testing.assert_close(axes @ axes.T, torch.eye(12).double(), atol=1e-5, rtol=0)
+    assert model.transform(X).shape[1] >= small.n_components
+
+
+def test_density_is_added_at_the_rate_of_its_base():
+    chosen = {"contrastive": "contrastive[learning_rate=1e-05]"}
+    tried = settings("contrastive+da", chosen, "frozen")
+    assert tried == [f"contrastive+da[learning_rate=1e-05;weight={w}]" for w in (1, 3, 10)]
+
+
+def test_the_script_passes_its_options(example, tmp_path, monkeypatch):
+    write_caltech101(tmp_path)
+    monkeypatch.setenv("SSDML_DATA", str(tmp_path))
+    given = []
+
+    def compared(dataset, out, **options):
+        given.append((dataset.name, out, options))
+        return []
+
+    monkeypatch.setattr(photographs, "compare_photographs", compared)
+    some = ("--trunk", "fine-tuned", "--seeds", 2, "--only", "triplet", "--out", tmp_path)
+    assert not example("reproduce_photographs.py", *some)
+    options = {"trunk": "fine-tuned", "methods": ["triplet"], "seeds": range(2)}
+    assert given == [("caltech101_images", tmp_path / "fine-tuned", options)]
