@@ -21,6 +21,8 @@ from ssdml.utils.labels import one_hot
 from ssdml.utils.typing import Array, Indices, Ints
 from ssdml.utils.validation import UNLABELED
 
+EPSILON = 1e-5  # of a variance, as in torch's batch normalization
+
 
 class Recipe(BaseEstimator, metaclass=ABCMeta):
     """Unsupervised training of a network: a head on the embedding, batches and a loss.
@@ -137,10 +139,11 @@ class UnsupervisedTrainer(PartitionTrainer):
         self.head.load_state_dict(checkpoint.part("head"))
 
 
-class Softmax(nn.Sequential):
+class Softmax(nn.Module):
     """Linear classifier on columns scaled to mean 0 and variance 1 in each batch.
 
-    The published networks use batch normalization; those of Dutta et al. (2021) do not.
+    The published networks use batch normalization; those of Dutta et al. (2021) do not. torch's
+    would add up the parts of its threads: results would depend on their number.
 
     Examples
     --------
@@ -150,8 +153,15 @@ class Softmax(nn.Sequential):
 
     def __init__(self, n_components: int, n_classes: int) -> None:
         super().__init__()
-        self.scaled = nn.BatchNorm1d(n_components, affine=False, track_running_stats=False)
         self.linear = nn.Linear(n_components, n_classes)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return the logits of a batch."""
+        rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
+        centered = rows - rows.mean(dim=0)
+        scale = (centered.square().mean(dim=0) + EPSILON).rsqrt()
+        logits: Tensor = self.linear(centered * scale)
+        return logits
 
 
 def shuffled(rows: Indices, size: int, count: int, rng: np.random.Generator) -> Iterator[Indices]:

@@ -108,6 +108,8 @@ class DeepSSDML(DeepEstimator):
     n_jobs : int or None
         Threads of the neighbor search and of the propagation.
     random_state : int, RandomState or None
+        Convolutions, batch normalization and wide layers add up the parts of torch's CPU threads:
+        for the same bits, keep ``torch.get_num_threads()`` the same, in workers of joblib too.
     verbose : int
         1 or more: show a progress bar if standard error is a terminal.
 

@@ -101,6 +101,20 @@ def test_fits_in_two_threads_are_those_of_each_alone(name):
     assert at_once([(name, 0), (name, 1)]) == alone
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("deep", "deepcluster") else pytest.param(name, marks=pytest.mark.slow)
+        for name in ESTIMATORS
+        if name != "deep by name"  # which has convolutions
+    ],
+)
+def test_without_convolutions_one_thread_gives_the_same_bits(name):
+    on_two = fitted(name, 0)
+    torch.set_num_threads(1)
+    assert fitted(name, 0) == on_two
+
+
 def test_fits_of_other_kinds_do_not_disturb_each_other():
     jobs = [(name, 0) for name in DEFAULT]
     assert at_once(jobs) == [at_once([job])[0] for job in jobs]
