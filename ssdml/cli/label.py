@@ -210,8 +210,8 @@ def _threshold(limit: Threshold | None, n_held: int) -> str:
             f"{FEWEST} held-out labels, and there are {n_held:,}."
         )
     return (
-        "No confidence threshold guarantees 95% right labels: for none do the "
-        f"{n_held:,} held-out labels show it with 90% certainty."
+        "No confidence threshold guarantees 95% right labels: the "
+        f"{n_held:,} held-out labels confirm none with 90% certainty."
     )
 
 
