@@ -111,7 +111,7 @@ def label(
     advice = f"{_place_of_labels(raw, data)}, then: {repeated(ctx)}"
     with atomic_write(page) as unfinished:
         shown = render_page(found, dataset, ids, lead=told[0], advice=advice, footer=where)
-        unfinished.write_text(shown, encoding="utf-8")
+        unfinished.write_text(shown, encoding="utf-8", errors="backslashreplace")  # of paths
     if earlier is not None and not earlier.has_labels:
         told.append(
             f"To save time, the graphs of the run of {earlier.day} with "

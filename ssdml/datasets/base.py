@@ -66,13 +66,16 @@ class Dataset:
     summary: Summary | None = None
 
     def __post_init__(self) -> None:
-        for what, names in (("name", (self.name,)), ("class_names", self.class_names)):
+        for what, names, of in (
+            ("name", (self.name,), "file"),
+            ("class_names", self.class_names, "class"),
+        ):
             wrong = [name for name in names if not is_unicode(name)]
             if wrong:
                 where = "Dataset" if self.summary is None else self.summary.title
                 raise ValueError(
-                    f"{where}: {what} must be text in UTF-8; got {wrong[0]!a}. Rename the file or "
-                    "the folder."
+                    f"{where}: {what} must be text in UTF-8; got {wrong[0]!a}. Rename the {of} or "
+                    "its folder."
                 )
 
     def of_rows(self, rows: Any) -> Dataset:

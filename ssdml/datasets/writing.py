@@ -56,6 +56,7 @@ def write_rows(path: Path, columns: Mapping[str, Any], *, like: Table | None = N
     if suffix in FLAT:
         table = _flat(table)
     with atomic_write(path) as unfinished:
+        # pyarrow takes no paths that are not UTF-8: the writers open files.
         if suffix == ".csv" and like is not None and like.separator == ";":
             _write_for_excel(table, unfinished, like.decimal)
         else:
@@ -181,7 +182,8 @@ def _write_csv(separator: str) -> Callable[[pa.Table, Path], None]:
     def write(table: pa.Table, path: Path) -> None:
         from pyarrow import csv
 
-        csv.write_csv(table, path, csv.WriteOptions(delimiter=separator))
+        with path.open("wb") as file:
+            csv.write_csv(table, file, csv.WriteOptions(delimiter=separator))
 
     return write
 
@@ -189,13 +191,15 @@ def _write_csv(separator: str) -> Callable[[pa.Table, Path], None]:
 def _write_parquet(table: pa.Table, path: Path) -> None:
     from pyarrow import parquet
 
-    parquet.write_table(table, path)
+    with path.open("wb") as file:
+        parquet.write_table(table, file)
 
 
 def _write_feather(table: pa.Table, path: Path) -> None:
     from pyarrow import feather
 
-    feather.write_feather(table, str(path))
+    with path.open("wb") as file:
+        feather.write_feather(table, file)
 
 
 def _write_lines(table: pa.Table, path: Path) -> None:

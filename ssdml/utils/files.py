@@ -20,6 +20,7 @@ from ssdml.utils.typing import Array
 VARIABLE = "SSDML_MAX_GB"
 MOST_GB = 1.0  # that a file may take in memory
 MOST_RATIO = 50  # or this many times its size on disk, if that is more
+MOST_TEXT = 200  # of a library's message
 VALUE_BYTES = 8  # of a number, as computations need it, and at least of any other value
 
 ZIPPED = (".xlsx", ".xlsm", ".npz", ".zip")
@@ -240,7 +241,13 @@ def check_npy(path: Path, advice: str = "") -> None:
         with open_regular(path) as file:
             _check_header(file, size)
     except Exception as error:  # damaged headers raise many kinds
-        raise ValueError(f"{path}: cannot be read ({error}). {advice}".strip()) from error
+        raise ValueError(f"{path}: cannot be read ({_brief(error)}). {advice}".strip()) from error
+
+
+def _brief(error: Exception) -> str:
+    """Return a message, of which those of NumPy repeat the whole header."""
+    text = str(error)
+    return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}..."
 
 
 def _check_header(file: IO[bytes], size: int) -> tuple[int, ...]:
@@ -252,7 +259,12 @@ def _check_header(file: IO[bytes], size: int) -> tuple[int, ...]:
     }
     if version not in read:
         raise ValueError(f"it has the version {version}")
-    shape, _, dtype = read[version](file)
+    try:
+        shape, _, dtype = read[version](file)
+    except ValueError as error:
+        if "max_header_size" in str(error):  # which NumPy advises to raise
+            raise ValueError("its header is longer than 10,000 bytes") from error
+        raise
     if dtype.hasobject:
         raise ValueError("it holds objects, which are not unpickled")
     wanted, found = math.prod(shape) * dtype.itemsize, size - file.tell()
@@ -340,7 +352,7 @@ class Archive:
 
     def _damage(self, error: Exception, name: str = "") -> ValueError:
         what = f"{name} cannot be read" if name else "cannot be read"
-        return ValueError(f"{self._path}: {what} ({error}). {self._advice}".strip())
+        return ValueError(f"{self._path}: {what} ({_brief(error)}). {self._advice}".strip())
 
 
 def read_npz(path: Path, names: Iterable[str] | None = None, advice: str = "") -> dict[str, Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,6 +20,7 @@ from ssdml.datasets.reading.table import Table, distinct, find_header, of_cells
 from ssdml.utils.files import (
     MemoryLimitError,
     check_memory,
+    check_names,
     check_regular,
     check_signature,
     open_regular,
@@ -31,6 +33,7 @@ LINES_OF_JSON = (".jsonl", ".ndjson")
 EXCEL = (".xlsx", ".xlsm")
 TABLE_SUFFIXES = (*DELIMITED, *BINARY, *LINES_OF_JSON, ".json", *EXCEL)
 EXCEL_ROWS, EXCEL_COLUMNS = 1_048_576, 16_384
+HALF_PAIR = r"\ud"  # begins an escape of JSON for half of a surrogate pair
 OBJECT_BYTES, ENTRY_BYTES = 300, 80  # of JSON in memory, besides its text
 XML_RATIO = 4  # bytes of cells in memory per byte of their XML
 
@@ -99,6 +102,7 @@ def read_zipped_table(path: Path, *, encoding: str | None = None) -> Table | Non
             if not tables:
                 return None
             [name] = tables
+            check_names(path, [name])
             on_disk = check_regular(path)
             check_memory(path, infos[name].file_size, on_disk)
             content = archive.read(name)
@@ -153,8 +157,17 @@ def read_json(path: Path, on_disk: int, *, by_line: bool, encoding: str | None =
 
 def _parsed(path: Path, text: str, line: int | None = None) -> Any:
     try:
-        return parse_json(text)
-    except ValueError as error:
+        content = parse_json(text)
+        if HALF_PAIR in text.lower():  # an escape may be one, with nothing in UTF-8 for it
+            json.dumps(content, ensure_ascii=False).encode()
+        return content
+    except UnicodeEncodeError as error:
+        place = f", line {line}" if line else ""
+        raise ValueError(
+            f"{path}{place}: texts must be Unicode; got {error.object[error.start]!r}, half of a "
+            "surrogate pair. Write it again."
+        ) from error
+    except (ValueError, RecursionError) as error:
         where = f"{path}, line {line or getattr(error, 'lineno', 1)}"
         raise ValueError(f"{where}: must be JSON; {error}. Write it again.") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 import re
 import shlex
 
@@ -256,6 +257,17 @@ def test_features_of_a_network_are_kept(run, photos, tmp_path, monkeypatch):
     assert table.exit_code == 0, table.output  # its rows name the images
     assert len(seen) == 2
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+
+
+def test_folders_whose_names_are_not_unicode_hold_results(run, tmp_path):
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    rows = [f"{i},{'xy'[i % 2] if i < 4 else ''}" for i in range(12)]
+    (folder / "t.csv").write_text("\n".join(["a,label", *rows]))
+    told = run("label", folder / "t.csv", "--out", folder / "o.csv", "--n-neighbors", 3)
+    assert told.exit_code == 0, told.output
+    assert len(pd.read_csv(folder / "o.csv")) == 12
+    assert "caf\\udce9" in (folder / "o.html").read_text()
 
 
 def test_labels_are_needed(run, frame, tmp_path):

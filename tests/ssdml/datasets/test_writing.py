@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 from decimal import Decimal
 
 import pandas as pd
@@ -42,6 +43,15 @@ def test_columns_of_every_type_are_written(tmp_path, suffix):
     assert str(found["date"][0]).startswith("2024-01-01")
     assert str(found["zoned"][0]).startswith("2024-01-01 00:00:00")
     assert ("bytes" in found) == (suffix in (".parquet", ".feather", ".jsonl"))
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_folders_whose_names_are_not_unicode_hold_tables(tmp_path, suffix):
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    write_rows(folder / f"t{suffix}", {"a": [0.5, 1.5], "label": ["x", "y"]})
+    found = read_table(folder / f"t{suffix}").columns.to_pydict()
+    assert list(map(float, found["a"])) == [0.5, 1.5]
 
 
 def test_a_csv_keeps_the_form_of_excel(tmp_path):

@@ -307,7 +307,7 @@ def test_folder_whose_name_is_not_utf8_is_refused(tmp_path):
     for name in ("caf\udce9", "dog"):
         (tmp_path / name).mkdir()
         Image.new("RGB", (8, 8)).save(tmp_path / name / "0.png")
-    problem = rf"{tmp_path}: 2 .* must be text in UTF-8; got 'caf\\udce9'. Rename the file or the f"
+    problem = rf"{tmp_path}: 2 .* must be text in UTF-8; got 'caf\\udce9'. Rename the class or its"
     with pytest.raises(ValueError, match=problem):
         load_dataset(tmp_path)
 

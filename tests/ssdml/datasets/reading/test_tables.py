@@ -361,6 +361,32 @@ def test_wrong_tables_in_a_zip_file_are_named(tmp_path):
         load_dataset(path)
 
 
+def test_zipped_tables_stay_inside(tmp_path):
+    with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:
+        archive.writestr("../a.csv", "a,label\n1,x\n")
+    with pytest.raises(ValueError, match=r"t\.zip: names must stay inside; got '\.\./a\.csv'"):
+        load_dataset(tmp_path / "t.zip")
+
+
+@pytest.mark.parametrize("role", ["a", "label", "text", "id", "new", "nested"])
+@pytest.mark.parametrize("suffix", [".json", ".jsonl"])
+def test_half_of_a_surrogate_pair_is_named(tmp_path, suffix, role):
+    rows = [{"a": i, "id": f"r{i}", "text": f"one two {i}", "label": "xy"[i % 2]} for i in range(4)]
+    rows[2][role if role != "new" else "\udc00"] = (
+        {"b": ["\ud800"]} if role == "nested" else "\ud800"
+    )
+    lines = [json.dumps(row) for row in rows]
+    text = "\n".join(lines) if suffix == ".jsonl" else f"[{', '.join(lines)}]"
+    (tmp_path / f"t{suffix}").write_text(text)
+    line = ", line 3" if suffix == ".jsonl" else ""
+    with pytest.raises(ValueError, match=rf"t{suffix}{line}: texts must be Unicode; got '.ud"):
+        load_dataset(tmp_path / f"t{suffix}")
+    (tmp_path / f"t{suffix}").write_text(
+        text.replace("\\ud800", "\\ud83d\\ude00").replace("\\udc00", "")
+    )
+    assert read_table(tmp_path / f"t{suffix}").columns.num_rows == 4  # a whole pair
+
+
 def test_zipped_table_that_takes_too_much_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("SSDML_MAX_GB", "0.001")
     with zipfile.ZipFile(tmp_path / "t.zip", "w", zipfile.ZIP_DEFLATED) as archive:
