@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from ssdml.classification.forms import Form, LinearForm, linear_forms
@@ -135,7 +137,10 @@ def _choose(candidates: Candidates, n: int) -> Indices:
         rng = np.random.default_rng(0)
         some = np.sort(rng.choice(some, max(MAX_CLUSTERED, n_clusters), replace=False))
     model = KMeans(n_clusters, n_init=1, random_state=0)
-    clusters = model.fit(smoothed[some], sample_weight=weights[some]).predict(smoothed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # of equal rows: fewer clusters do
+        model.fit(smoothed[some], sample_weight=weights[some])
+    clusters = model.predict(smoothed)
     masses = np.bincount(clusters, weights * free, minlength=n_clusters)
     n_labeled = np.bincount(clusters[labeled], minlength=n_clusters)
     chosen: list[int] = []

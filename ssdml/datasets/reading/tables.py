@@ -102,7 +102,6 @@ def read_zipped_table(path: Path, *, encoding: str | None = None) -> Table | Non
             if not tables:
                 return None
             [name] = tables
-            check_names(path, [name])
             on_disk = check_regular(path)
             check_memory(path, infos[name].file_size, on_disk)
             content = archive.read(name)
@@ -112,6 +111,7 @@ def read_zipped_table(path: Path, *, encoding: str | None = None) -> Table | Non
         raise ValueError(
             f"{path}: cannot be read ({error}). Unzip it, and name a table in it."
         ) from error
+    check_names(path, [name])
     with TemporaryDirectory() as folder:
         inside = Path(folder) / PurePosixPath(name).name
         inside.write_bytes(content)

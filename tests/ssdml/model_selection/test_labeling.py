@@ -34,6 +34,11 @@ def test_suggestions_are_distinct_and_unlabeled(blobs):
     np.testing.assert_array_equal(np.sort(every), np.flatnonzero(labels == -1))
 
 
+def test_equal_samples_are_suggested_as_well():
+    X = np.repeat(np.eye(3), 4, axis=0)  # fewer clusters than samples asked for
+    np.testing.assert_array_equal(np.sort(suggest_labels(X, 12)), np.arange(12))
+
+
 def test_the_same_model_gets_the_same_suggestions(blobs, tmp_path):
     *_, model = blobs
     first = suggest_labels(model, 5)
