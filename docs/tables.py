@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -62,7 +63,6 @@ FIRST_TITLES = {
 FIRST = tuple(FIRST_TITLES)
 TIMED = ("components", "mnist")
 IMAGES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
-PHOTOGRAPHS = {"cub": "CUB-200-2011", "cars": "Cars-196"}
 
 OURS = ("ssdml",)
 CLASSIFIERS = ("logistic", "knn", "poisson", "poisson[class_prior=labeled]")  # without a metric
@@ -91,7 +91,12 @@ KEPT = {  # networks of the published method
     PUBLISHED: "last of 50 epochs",
 }
 
-PHOTOGRAPH_METHODS = tuple(dict.fromkeys(map(published_name, (*NETWORKS, PUBLISHED))))
+TRUNKS = ("frozen", "fine-tuned")
+PRETRAINED = (  # of examples/reproduce_photographs.py
+    *("input", "untrained"),
+    *(published_name(name) for name in NETWORKS[3:-1]),
+    *("triplet", "contrastive", "contrastive+da", PUBLISHED, WHOLE),
+)
 
 ABLATIONS = {  # of our alternation
     "consistency=0": "no consistency loss",
@@ -258,6 +263,29 @@ def networks(titles: Mapping[str, str], names: Sequence[str]) -> Lines:
             columns[f"{title} {score}"] = found
     yield "", *columns
     for name in names:
+        if any(name in found for found in columns.values()):
+            yield named(name), *(found.get(name, "") for found in columns.values())
+
+
+def pretrained() -> Lines:
+    """Methods on photographs with a pretrained network, and their published scores on CUB."""
+    columns: dict[str, dict[str, str]] = {}
+    for trunk in TRUNKS:
+        runs = [(parse_method(row["method"])[0], row) for row in succeeded("photographs", trunk)]
+        for score in ("NMI", "R@1", "MAP@R"):
+            columns[f"{trunk} {score}"] = {
+                name: interval(values)
+                for name in PRETRAINED
+                if (values := [row["scores"][score] for of, row in runs if of == name])
+            }
+        counts = Counter(of for of, _ in runs)
+        columns[f"{trunk} seeds"] = {name: f"{count}" for name, count in counts.items()}
+    for score in ("NMI", "R@1"):
+        found = published_scores("cub", 5, score)
+        printed = {name: f"{value:.1f}" for name, value in found.items()}
+        columns[f"printed: CUB {score}"] = printed | {"input": printed["initial"]}
+    yield "", *columns
+    for name in PRETRAINED:
         if any(name in found for found in columns.values()):
             yield named(name), *(found.get(name, "") for found in columns.values())
 
@@ -448,7 +476,7 @@ TABLES: Mapping[str, Callable[[], Lines]] = {
     "tuned NMI": partial(baselines, "NMI", SUFFIX),
     "tuned accuracy": partial(baselines, "accuracy", SUFFIX),
     "networks": partial(networks, IMAGES, NETWORKS),
-    "photographs": partial(networks, PHOTOGRAPHS, PHOTOGRAPH_METHODS),
+    "photographs": pretrained,
     "published": published_method,
     "parts": ablations,
     "unseen": unseen_classes,

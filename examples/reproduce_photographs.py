@@ -4,7 +4,7 @@
 all images by the pretrained network, trains a residual head on them by each method with 5 labels
 per class of the first 51 classes, and scores the other 50. ``--trunk fine-tuned`` trains the whole
 network instead, at 128 pixels. Learning rates are chosen on held-out training classes. Interrupted
-runs are resumed. Needs the images, and ``pip install 'ssdml[images]'`` for network and weights.
+runs are resumed. Needs the images, and ``pip install 'ssdml[images,losses]'``.
 """
 
 import argparse

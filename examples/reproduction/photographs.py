@@ -1,7 +1,8 @@
 """Tables 2, 3 and 5 of Dutta et al. (2021) on photographs, with a pretrained network.
 
 Either its trunk is frozen and a residual head on the features is trained, or all of it is trained.
-Learning rates are chosen on held-out training classes; the test classes are never used for it.
+With a frozen trunk, learning rates are chosen on held-out training classes; the whole network has
+the rate that all of its methods have chosen there. The test classes are never used for it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from ssdml.experiments.methods.base import (
 )
 from ssdml.experiments.methods.photographs import photograph_methods, resolved, with_settings
 from ssdml.experiments.methods.protocols import DUTTA2021_LITE, Protocol
-from ssdml.experiments.methods.registry import DEEP_METHODS, METHODS
+from ssdml.experiments.methods.registry import DEEP_METHODS, METHODS, DeepFactory
 from ssdml.experiments.runs.results import Row
 from ssdml.networks.backbones import ResidualHead
 from ssdml.networks.randomness import SeededDraws
@@ -38,7 +39,7 @@ from ssdml.utils.linalg import covariance, top_eigenvectors
 from ssdml.utils.persistence import keep_array, kept_array
 from ssdml.utils.typing import Array
 
-FINE_TUNED = 1e-5, 1e-4  # rates tried for a whole network
+FINE_TUNED = 1e-4  # rate of a whole network, chosen by its methods with a frozen trunk
 BY_ADAMW, BY_SGD = (1e-5, 1e-4, 1e-3), (1e-4, 1e-3, 1e-2)
 RATES = {  # tried with a frozen trunk
     **dict.fromkeys(("deep-lrml", "deep-seraph", "deep-isdml", "deep-apllr", "deep-apit"), BY_SGD),
@@ -51,8 +52,9 @@ RATES = {  # tried with a frozen trunk
 }
 DENSITY = "contrastive+da"  # at the margin and rate of its base
 WEIGHTS = 1, 3, 10  # of density adaptivity; a whole network takes the first
-MARGINS, N_STEPS = {"triplet": 0.1, "contrastive": 1.0}, 30  # margins of the papers
-STARTS = {"frozen": "input", "fine-tuned": "initial"}  # features of the pretrained network
+MARGINS, N_STEPS = {"triplet": 0.1, "contrastive": 1.0}, 20  # margins of the papers
+# The features of the network, and its embedding before training: L is random.
+STARTS = {"frozen": ("input", "untrained"), "fine-tuned": ("untrained",)}
 LINES = {
     # Not Exemplar and RotNet: a frozen trunk sees one view of each image.
     "frozen": (*RATES, DENSITY),
@@ -78,7 +80,7 @@ def compare_photographs(
     seeds: Sequence[int] = range(5),
     protocol: Protocol = DUTTA2021_LITE,
 ) -> list[Row]:
-    """Choose the learning rate of each method on held-out classes, then score the test classes.
+    """Choose the learning rate of each method on held-out classes, and score the test classes.
 
     Parameters
     ----------
@@ -89,7 +91,7 @@ def compare_photographs(
         trunk; finished runs are not repeated.
     trunk : {"frozen", "fine-tuned"}
     methods : sequence of str
-        By default all of ``LINES[trunk]``. The features of the pretrained network come first.
+        By default all of ``LINES[trunk]``. ``STARTS[trunk]`` come first.
     seeds : sequence of int
         Of the labels, the initial weights and the batches.
     protocol : Protocol
@@ -113,10 +115,13 @@ def compare_photographs(
     chosen: dict[str, str] = {}
     for name in methods or LINES[trunk]:
         tried = settings(name, chosen, trunk)
-        found = _compared(held_out, tried, known, out / "held-out", [0])
-        best = max(found, key=lambda row: [row["scores"][score] for score in CHOSEN_BY])
-        chosen[name] = best["method"]
-    return _compared(dataset, [STARTS[trunk], *chosen.values()], known, out / "scored", seeds)
+        chosen[name] = tried[0]
+        if len(tried) > 1:
+            found = _compared(held_out, tried, known, out / "held-out", [0])
+            best = max(found, key=lambda row: [row["scores"][score] for score in CHOSEN_BY])
+            chosen[name] = best["method"]
+    names = [*STARTS[trunk], *chosen.values()]
+    return _compared(dataset, names, known, out / "scored", seeds)
 
 
 def settings(method: str, chosen: Mapping[str, str], trunk: str) -> list[str]:
@@ -134,7 +139,7 @@ def settings(method: str, chosen: Mapping[str, str], trunk: str) -> list[str]:
         _, given = parse_method(chosen["contrastive"])
         weights = WEIGHTS if trunk == "frozen" else WEIGHTS[:1]
         return [format_method(method, given | {"weight": f"{weight}"}) for weight in weights]
-    rates = RATES[method] if trunk == "frozen" else FINE_TUNED
+    rates = RATES[method] if trunk == "frozen" else (FINE_TUNED,)
     return [format_method(method, {"learning_rate": f"{rate:g}"}) for rate in rates]
 
 
@@ -174,14 +179,19 @@ def _with_head(
     return made
 
 
-def _loss(name: str, backbone: Any, n_components: int | None) -> Factory:
+def _loss(name: str, backbone: Any, n_components: int | None, **training: float) -> Factory:
     """A loss of the labeled samples, alone or with density adaptivity."""
     path = f"{LossEmbedding.__module__}:{LossEmbedding.__name__}"
     margin = MARGINS[name.partition("+")[0]]
-    return Method(path, name, margin, n_steps=N_STEPS, backbone=backbone, n_components=n_components)
+    options = {"backbone": backbone, "n_components": n_components, "n_steps": N_STEPS} | training
+    return Method(path, name, margin, **options)
 
 
-TRAINED = DEEP_METHODS | {name: partial(_loss, name) for name in (*MARGINS, DENSITY)}
+TRAINED: dict[str, DeepFactory] = {
+    **DEEP_METHODS,
+    **{name: partial(_loss, name) for name in (*MARGINS, DENSITY)},
+    "untrained": partial(_loss, "contrastive", n_steps=1, learning_rate=0.0),
+}
 
 
 def _compared(

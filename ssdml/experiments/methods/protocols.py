@@ -172,7 +172,7 @@ DUTTA2021_LITE = replace(
         "epochs": 2,
         "epochs_per_partition": 1,
         "n_neighbors": 10,  # classes have as few as 31 images
-        "partition_size": 500,
+        "partition_size": 250,
         "batch_size": 100,
     },
 )

@@ -9,7 +9,7 @@ import pytest
 import torch
 from reproduction import photographs
 from reproduction.loss_search import CHOSEN_BY
-from reproduction.photographs import LINES, compare_photographs, head_methods, settings
+from reproduction.photographs import STARTS, compare_photographs, head_methods, settings
 
 from ssdml.datasets import load_dataset
 from ssdml.datasets.base import Dataset
@@ -34,28 +34,38 @@ def small(monkeypatch):
 
 
 @pytest.fixture
-def images(tmp_path):
+def images_of_six(tmp_path):
+    """Four training classes and two test classes."""
     write_caltech101(tmp_path)
-    return load_dataset("caltech101_images", data_dir=tmp_path)
+    images = load_dataset("caltech101_images", data_dir=tmp_path)
+    return replace(images, test=images.y >= 4)
 
 
-@pytest.mark.parametrize("trunk", LINES)
-def test_rates_are_chosen_on_held_out_classes(small, images, tmp_path, trunk):
-    images = replace(images, test=images.y >= 4)
-    methods = ["contrastive", "contrastive+da"]
-    given = {"trunk": trunk, "methods": methods, "seeds": [0], "protocol": small}
-    rows = compare_photographs(images, tmp_path / "out", **given)
-    start, *names = [row["method"] for row in rows]
-    assert start == photographs.STARTS[trunk]
-    assert [name.partition("[")[0] for name in names] == methods
+METHODS = ["contrastive", "contrastive+da"]
+
+
+def test_rates_are_chosen_on_held_out_classes(small, images_of_six, tmp_path):
+    given = {"methods": METHODS, "seeds": [0], "protocol": small}
+    rows = compare_photographs(images_of_six, tmp_path / "out", **given)
+    *starts, base, term = [row["method"] for row in rows]
+    assert tuple(starts) == STARTS["frozen"]
     assert {(row["n_labeled"], row["n_test"]) for row in rows} == {(20, 16)}
     kept = read_rows(tmp_path / "out/held-out/results.jsonl")
-    assert len(kept) == {"frozen": 6, "fine-tuned": 3}[trunk]
+    assert len(kept) == 6
     assert {(row["n_labeled"], row["n_test"]) for row in kept} == {(10, 16)}  # two of four classes
     scores = {row["method"]: [row["scores"][name] for name in CHOSEN_BY] for row in kept}
-    for name, method in zip(names, methods, strict=True):
+    for chosen, method in zip((base, term), METHODS, strict=True):
         tried = [value for of, value in scores.items() if of.startswith(f"{method}[")]
-        assert scores[name] == max(tried)
+        assert scores[chosen] == max(tried)
+
+
+def test_the_whole_network_is_trained_at_one_rate(small, images_of_six, tmp_path):
+    given = {"trunk": "fine-tuned", "methods": METHODS, "seeds": [0], "protocol": small}
+    rows = compare_photographs(images_of_six, tmp_path / "out", **given)
+    rate = "learning_rate=0.0001"
+    names = [*STARTS["fine-tuned"], f"contrastive[{rate}]", f"contrastive+da[{rate};weight=1]"]
+    assert [row["method"] for row in rows] == names
+    assert not (tmp_path / "out/held-out").exists()
 
 
 # One of each family; the other baselines have the same way in.
