@@ -181,8 +181,8 @@ def packaged_weights(architecture: str) -> Path | None:
 def load_weights(network: nn.Module, path: str | Path, name: str) -> None:
     """Load the weights of a file into a network, ignoring those of a classifier.
 
-    Raises FileNotFoundError, or ValueError naming the first weight that is missing, left over or of
-    another shape.
+    Raises FileNotFoundError, or ValueError naming the first weight that is missing, left over, of
+    another shape or layout, or not finite.
     """
     given = _read_weights(Path(path).expanduser())
     given = {key: value for key, value in given.items() if not key.startswith(CLASSIFIERS)}
@@ -191,7 +191,11 @@ def load_weights(network: nn.Module, path: str | Path, name: str) -> None:
     missing = [key for key in own if key not in given and not key.endswith("num_batches_tracked")]
     left_over = [key for key in given if key not in own]
     wrong = [key for key in given if key in own and given[key].shape != own[key].shape]
+    # torch before 2.14 does not check the indices of sparse tensors in a file.
+    odd = [key for key in given if given[key].layout != torch.strided or given[key].is_quantized]
+    infinite = [key for key in given if key not in odd and not given[key].isfinite().all()]
     kinds = {"missing": missing, "left over": left_over, "of another shape": wrong}
+    kinds |= {"sparse or quantized": odd, "not finite": infinite}
     for what, keys in kinds.items():
         if keys:
             raise ValueError(

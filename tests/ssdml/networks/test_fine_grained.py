@@ -126,6 +126,14 @@ def test_loads_weights_from_safetensors(tmp_path, weights):
             lambda w: w.update({"0.bias": torch.ones(7)}),
             r"of another shape, the first '0\.bias'",
         ),
+        (
+            lambda w: w.update({"0.bias": w["0.bias"].to_sparse()}),
+            r"got 1 of 4 sparse or quantized, the first '0\.bias'",
+        ),
+        (
+            lambda w: w.update({"2.bias": torch.nan * w["2.bias"]}),
+            r"got 1 of 4 not finite, the first '2\.bias'",
+        ),
         (lambda w: w.update({"0.bias": "text"}), r"must be a state dict of tensors; got another"),
     ],
 )
