@@ -496,7 +496,11 @@ def class_name(label: Any) -> str:
     >>> class_name(7.0), class_name("cat")
     ('7', 'cat')
     """
-    if isinstance(label, float | np.floating) and float(label).is_integer() and abs(label) < 2**53:
+    if (
+        isinstance(label, float | np.floating)
+        and float(label).is_integer()
+        and abs(float(label)) < 2**53
+    ):
         return str(int(label))
     return str(label)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from numbers import Real
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -97,11 +98,15 @@ def checked_ks(ks: Sequence[int] | int, who: str) -> list[int]:
     >>> checked_ks(1, "who"), checked_ks((1, 5), "who")
     ([1], [1, 5])
     """
-    numbers = [ks] if np.ndim(ks) == 0 else as_list(ks, "ks", who, "integers")
-    bad = [k for k in numbers if not isinstance(k, Real) or not k >= 1 or k % 1]
+    numbers: list[Any] = [ks] if np.ndim(ks) == 0 else as_list(ks, "ks", who, "integers")
+    bad = [k for k in numbers if not isinstance(k, Real) or not _is_count(k)]
     if bad:
         raise ValueError(f"{who}: ks must be integers from 1; got {bad[0]!r}.")
     return [int(k) for k in numbers]
+
+
+def _is_count(number: Any) -> bool:
+    return bool(number >= 1 and number % 1 == 0)  # not NaN, nor infinity
 
 
 def _ranked_neighbors(
