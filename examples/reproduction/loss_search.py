@@ -221,23 +221,36 @@ def _compared(
     n_jobs: int,
     labels: int | None = None,
 ) -> list[Row]:
-    """Run a comparison with some labels per class, or with all; raise if a run failed."""
+    """Compare with some labels per class, or with all."""
     assert split.test is not None
     most = int(np.bincount(split.y[~split.test]).max())
     with warnings.catch_warnings():
         # "All labels" is the size of the largest class.
         warnings.filterwarnings("ignore", message="label_scarce_split: every class")
-        rows = compare(
-            split,
-            methods,
-            out=out,
-            labels_per_class=[labels or most],
-            seeds=seeds,
-            features="raw",
-            resume=True,
-            n_jobs=n_jobs,
-            map_rows=0,
-        )
+        return compare_all(split, methods, out, seeds, labels or most, n_jobs=n_jobs)
+
+
+def compare_all(
+    split: Dataset,
+    methods: Mapping[str, Factory],
+    out: Path,
+    seeds: Sequence[int],
+    labels_per_class: int,
+    *,
+    n_jobs: int = 1,
+) -> list[Row]:
+    """Run or resume a comparison on unchanged features; raise RuntimeError if a run failed."""
+    rows = compare(
+        split,
+        methods,
+        out=out,
+        labels_per_class=[labels_per_class],
+        seeds=seeds,
+        features="raw",
+        resume=True,
+        n_jobs=n_jobs,
+        map_rows=0,
+    )
     for row in rows:
         if row["status"] != "ok":
             raise RuntimeError(f"{row['dataset']}, {row['method']}: {row['error']}")

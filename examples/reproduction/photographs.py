@@ -18,9 +18,8 @@ import torch
 from torch import nn
 
 from reproduction.loss_embedding import LossEmbedding
-from reproduction.loss_search import CHOSEN_BY, FEW_LABELS, held_out_classes
+from reproduction.loss_search import CHOSEN_BY, FEW_LABELS, compare_all, held_out_classes
 from ssdml.datasets.base import Dataset
-from ssdml.experiments.compare import compare
 from ssdml.experiments.methods.base import (
     Compared,
     Factory,
@@ -99,7 +98,7 @@ def compare_photographs(
     Returns
     -------
     rows : list of dict
-        One per method and seed; the name of a method has the chosen settings in brackets.
+        One per method and seed. Names of methods include the chosen settings, in brackets.
 
     Raises
     ------
@@ -111,17 +110,24 @@ def compare_photographs(
         known = head_methods(dataset, protocol)
     else:
         known = photograph_methods(dataset, protocol=protocol, methods=TRAINED)
+
+    def compared(
+        dataset: Dataset, names: Sequence[str], part: str, seeds: Sequence[int]
+    ) -> list[Row]:
+        made = {name: with_parameters(name, known) for name in names}
+        return compare_all(dataset, made, out / part, seeds, FEW_LABELS)
+
     held_out = held_out_classes(dataset, 0)
     chosen: dict[str, str] = {}
     for name in methods or LINES[trunk]:
         tried = settings(name, chosen, trunk)
         chosen[name] = tried[0]
         if len(tried) > 1:
-            found = _compared(held_out, tried, known, out / "held-out", [0])
+            found = compared(held_out, tried, "held-out", [0])
             best = max(found, key=lambda row: [row["scores"][score] for score in CHOSEN_BY])
             chosen[name] = best["method"]
     names = [*STARTS[trunk], *chosen.values()]
-    return _compared(dataset, names, known, out / "scored", seeds)
+    return compared(dataset, names, "scored", seeds)
 
 
 def settings(method: str, chosen: Mapping[str, str], trunk: str) -> list[str]:
@@ -192,27 +198,3 @@ TRAINED: dict[str, DeepFactory] = {
     **{name: partial(_loss, name) for name in (*MARGINS, DENSITY)},
     "untrained": partial(_loss, "contrastive", n_steps=1, learning_rate=0.0),
 }
-
-
-def _compared(
-    dataset: Dataset,
-    names: Sequence[str],
-    known: Mapping[str, Factory],
-    out: Path,
-    seeds: Sequence[int],
-) -> list[Row]:
-    """Run a comparison; raise if a run failed."""
-    rows = compare(
-        dataset,
-        {name: with_parameters(name, known) for name in names},
-        out=out,
-        labels_per_class=[FEW_LABELS],
-        seeds=seeds,
-        features="raw",
-        resume=True,
-        map_rows=0,
-    )
-    for row in rows:
-        if row["status"] != "ok":
-            raise RuntimeError(f"{row['dataset']}, {row['method']}: {row['error']}")
-    return rows
