@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -55,12 +55,12 @@ def write_rows(path: Path, columns: Mapping[str, Any], *, like: Table | None = N
     table = pa.table({name: _arrow(values) for name, values in columns.items()})
     if suffix in FLAT:
         table = _flat(table)
-    with atomic_write(path) as unfinished:
-        # pyarrow takes no paths that are not UTF-8: the writers open files.
+    # An open file, since pyarrow takes no paths that are not UTF-8.
+    with atomic_write(path) as unfinished, unfinished.open("wb") as file:
         if suffix == ".csv" and like is not None and like.separator == ";":
-            _write_for_excel(table, unfinished, like.decimal)
+            _write_for_excel(table, file, like.decimal)
         else:
-            WRITERS[suffix](table, unfinished)
+            WRITERS[suffix](table, file)
 
 
 def write_embedding(path: Path, embedding: Array, ids: Array | None = None) -> None:
@@ -161,7 +161,7 @@ def _flat(table: pa.Table) -> pa.Table:
     return pa.table(columns)
 
 
-def _write_for_excel(table: pa.Table, path: Path, decimal: str) -> None:
+def _write_for_excel(table: pa.Table, file: BinaryIO, decimal: str) -> None:
     import codecs
 
     import pyarrow as pa
@@ -173,41 +173,37 @@ def _write_for_excel(table: pa.Table, path: Path, decimal: str) -> None:
         if pa.types.is_floating(column.type):
             column = pc.replace_substring(column.cast(pa.string()), ".", decimal)
         columns[name] = column
-    with path.open("wb") as file:
-        file.write(codecs.BOM_UTF8)
-        csv.write_csv(pa.table(columns), file, csv.WriteOptions(delimiter=";"))
+    file.write(codecs.BOM_UTF8)
+    csv.write_csv(pa.table(columns), file, csv.WriteOptions(delimiter=";"))
 
 
-def _write_csv(separator: str) -> Callable[[pa.Table, Path], None]:
-    def write(table: pa.Table, path: Path) -> None:
+def _write_csv(separator: str) -> Callable[[pa.Table, BinaryIO], None]:
+    def write(table: pa.Table, file: BinaryIO) -> None:
         from pyarrow import csv
 
-        with path.open("wb") as file:
-            csv.write_csv(table, file, csv.WriteOptions(delimiter=separator))
+        csv.write_csv(table, file, csv.WriteOptions(delimiter=separator))
 
     return write
 
 
-def _write_parquet(table: pa.Table, path: Path) -> None:
+def _write_parquet(table: pa.Table, file: BinaryIO) -> None:
     from pyarrow import parquet
 
-    with path.open("wb") as file:
-        parquet.write_table(table, file)
+    parquet.write_table(table, file)
 
 
-def _write_feather(table: pa.Table, path: Path) -> None:
+def _write_feather(table: pa.Table, file: BinaryIO) -> None:
     from pyarrow import feather
 
-    with path.open("wb") as file:
-        feather.write_feather(table, file)
+    feather.write_feather(table, file)
 
 
-def _write_lines(table: pa.Table, path: Path) -> None:
+def _write_lines(table: pa.Table, file: BinaryIO) -> None:
     import json
 
-    with path.open("w", encoding="utf-8") as file:
-        for row in table.to_pylist():
-            file.write(json.dumps(row, ensure_ascii=False, default=_in_json) + "\n")
+    for row in table.to_pylist():
+        line = json.dumps(row, ensure_ascii=False, default=_in_json)
+        file.write(f"{line}\n".encode())
 
 
 def _in_json(value: Any) -> float | str | None:
@@ -217,7 +213,7 @@ def _in_json(value: Any) -> float | str | None:
     return None if isinstance(value, bytes) else str(value)
 
 
-def _write_excel(table: pa.Table, path: Path) -> None:
+def _write_excel(table: pa.Table, file: BinaryIO) -> None:
     import pyarrow as pa
 
     try:
@@ -241,11 +237,10 @@ def _write_excel(table: pa.Table, path: Path) -> None:
     for batch in table.to_batches():
         for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             sheet.append(row)
-    with path.open("wb") as file:
-        book.save(file)
+    book.save(file)
 
 
-WRITERS: dict[str, Callable[[Any, Path], None]] = {
+WRITERS: dict[str, Callable[[Any, BinaryIO], None]] = {
     ".csv": _write_csv(","),
     ".tsv": _write_csv("\t"),
     ".parquet": _write_parquet,
