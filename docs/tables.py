@@ -230,8 +230,13 @@ def baselines(score: str, suffix: str = "") -> Lines:
             columns[f"{title}, {rows[0]['labels_per_class']}"] = found
             sets.append(mean_scores(rows, score))
     columns |= mean_ranks(sets, [*theirs, *ours])
-    yield score, *columns
-    for name in (*starts, *theirs, *ours):
+    yield from lines_of(score, [*starts, *theirs, *ours], columns)
+
+
+def lines_of(head: str, names: Sequence[str], columns: Mapping[str, Mapping[str, str]]) -> Lines:
+    """A line per method that has a cell, below the heads of the columns."""
+    yield head, *columns
+    for name in names:
         if any(name in found for found in columns.values()):
             yield named(name), *(found.get(name, "") for found in columns.values())
 
@@ -248,23 +253,20 @@ def mean_ranks(
     return {f"mean rank (CD {test.critical_difference:.1f})": ranks}
 
 
-def networks(titles: Mapping[str, str], names: Sequence[str]) -> Lines:
+def networks() -> Lines:
     """All networks, with published scores in parentheses."""
     columns = {}
-    beside = {published_name(name): name for name in reversed(names)}
-    for dataset, title in titles.items():
-        rows, n_labels = finished("networks", dataset, names), LABELS_PER_CLASS.get(dataset, 5)
+    beside = {published_name(name): name for name in reversed(NETWORKS)}
+    for dataset, title in IMAGES.items():
+        rows = finished("networks", dataset, NETWORKS)
         for score in ("NMI", "R@1"):
-            found = cells(rows, score) if rows else {}
-            published = published_scores(dataset, n_labels, score)
+            found = cells(rows, score)
+            published = published_scores(dataset, LABELS_PER_CLASS[dataset], score)
             for theirs, name in beside.items():
                 if (value := published.get(theirs)) is not None:
                     found[name] = f"{found.get(name, '')} ({value:.1f})".strip()
             columns[f"{title} {score}"] = found
-    yield "", *columns
-    for name in names:
-        if any(name in found for found in columns.values()):
-            yield named(name), *(found.get(name, "") for found in columns.values())
+    yield from lines_of("", NETWORKS, columns)
 
 
 def pretrained() -> Lines:
@@ -284,10 +286,7 @@ def pretrained() -> Lines:
         found = published_scores("cub", 5, score)
         printed = {name: f"{value:.1f}" for name, value in found.items()}
         columns[f"printed: CUB {score}"] = printed | {"input": printed["initial"]}
-    yield "", *columns
-    for name in PRETRAINED:
-        if any(name in found for found in columns.values()):
-            yield named(name), *(found.get(name, "") for found in columns.values())
+    yield from lines_of("", PRETRAINED, columns)
 
 
 def published_method() -> Lines:
@@ -475,7 +474,7 @@ TABLES: Mapping[str, Callable[[], Lines]] = {
     "baselines accuracy": partial(baselines, "accuracy"),
     "tuned NMI": partial(baselines, "NMI", SUFFIX),
     "tuned accuracy": partial(baselines, "accuracy", SUFFIX),
-    "networks": partial(networks, IMAGES, NETWORKS),
+    "networks": networks,
     "photographs": pretrained,
     "published": published_method,
     "parts": ablations,
