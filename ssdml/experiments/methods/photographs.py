@@ -105,7 +105,7 @@ def photograph_methods(
     weights = weights or packaged_weights(protocol.architecture)
     return {
         name: partial(
-            of_photographs, method(protocol.architecture, protocol.n_components), weights, protocol
+            _of_photographs, method(protocol.architecture, protocol.n_components), weights, protocol
         )
         for name, method in methods.items()
     }
@@ -119,7 +119,7 @@ def resolved(protocol: Protocol, dataset: Dataset) -> Protocol:
     return replace(protocol, learning=learning | dict(protocol.learning))
 
 
-def of_photographs(
+def _of_photographs(
     method: Factory,
     weights: str | Path | None,
     protocol: Protocol,
