@@ -13,6 +13,7 @@ import pytest
 import torch
 from sklearn.base import clone
 
+from ssdml.deep.alternation import AlternationTrainer
 from ssdml.graphs import Triplets, knn_graph, propagate_affinities
 from ssdml.losses import GraphConsistency, ProxyGMLLoss
 from ssdml.metric.stiefel import angular_objective
@@ -78,6 +79,20 @@ def test_fits_and_resumes_on_the_device(estimator, tmp_path):
     assert_close(loaded.transform(X), here.transform(X))
     loaded.network_.to(DEVICE)
     assert_close(loaded.transform(X), here.transform(X))
+
+
+@pytest.mark.skipif(not DEVICE.startswith("cuda"), reason="CUDA graphs need a GPU")
+def test_captured_steps_equal_single_kernels(monkeypatch):
+    """Two steps of 60 images, then a second partition: the graph goes on with new L and proxies."""
+    X, _, labels = small_images(n=140)
+    images = np.pad(X, ((0, 0), (10, 10), (10, 10)))
+    few = {"batch_size": 60, "mixed_precision": False, "epochs": 2, "epochs_per_partition": 1}
+    captured = small_model(backbone="mnist", **few).fit(images, labels)
+    monkeypatch.setattr(AlternationTrainer, "_can_capture", False)
+    alone = small_model(backbone="mnist", **few).fit(images, labels)
+    for part, other in zip(captured.history_, alone.history_, strict=True):
+        np.testing.assert_allclose(part["losses"], other["losses"], rtol=1e-3)
+    assert_close(captured.transform(images), alone.transform(images))
 
 
 def test_graphs_are_searched_on_the_device(monkeypatch):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,8 +22,8 @@ from ssdml.graphs.triplets import Triplets
 from ssdml.losses.angular import batch_angular_loss
 from ssdml.metric.alternation import N_TRIPLETS, learn_metric, mine
 from ssdml.metric.state import State
-from ssdml.networks.augmentation import Augment, RandomViews
-from ssdml.networks.data import Samples
+from ssdml.networks.augmentation import Augment, RandomViews, unchanged
+from ssdml.networks.data import Samples, StoredSamples
 from ssdml.networks.metric_network import MetricNetwork
 from ssdml.networks.sampling import Batches, aligned_halves, balanced_batches
 from ssdml.networks.training import Schedule, rate_at
@@ -33,6 +32,7 @@ from ssdml.utils.labels import confidences
 from ssdml.utils.linalg import nearest_orthonormal
 from ssdml.utils.torch_tools import evaluating, to_device
 from ssdml.utils.typing import Array, Indices, Ints
+from ssdml.utils.validation import UNLABELED
 
 if TYPE_CHECKING:
     from ssdml.losses.base import Loss
@@ -41,11 +41,15 @@ N_NEGATIVES = 5
 
 
 class Batch(NamedTuple):
-    """Samples of a training step."""
+    """Samples of a training step, and the random numbers of their views."""
 
-    rows: Indices
-    classes: Ints  # propagated classes of the rows
-    others: Indices  # for the consistency loss
+    rows: torch.Tensor
+    classes: torch.Tensor  # propagated classes of the rows
+    others: torch.Tensor  # rows for the consistency loss
+    views: torch.Tensor  # of the rows, as RandomViews draws them; empty for other functions
+    weak: torch.Tensor  # of the others
+    strong: torch.Tensor
+    positives: torch.Tensor  # (m, m): uniform numbers that choose one positive per row
 
 
 class AlternationTrainer(PartitionTrainer):
@@ -148,15 +152,38 @@ class AlternationTrainer(PartitionTrainer):
 
     def _batches(self, rows: Indices, number: int, rng: np.random.Generator) -> Iterator[Batch]:
         """Draw class-balanced batches by confidence, with other samples of the partition."""
-        size, classes = self.estimator.batch_size, self.distributions.argmax(axis=1)
-        outside = np.ones(len(classes), bool)
-        outside[rows] = False
-        weights = np.where(outside, 0, confidences(self.distributions))
+        classes, estimator = self.distributions.argmax(axis=1), self.estimator
+        weights = np.zeros(len(classes))
+        weights[rows] = confidences(self.distributions[rows])
+        if estimator.learn_from == "labeled":
+            weights[self.labels == UNLABELED] = 0
         in_halves = self.losses is not None and self.losses.takes_halves
         draw: Callable[..., Iterable[Indices]] = halves if in_halves else balanced_batches
-        drawn = draw(classes, weights, size, self._steps_of(number), rng)
+        drawn = draw(classes, weights, estimator.batch_size, self._steps_of(number), rng)
         self._generator.manual_seed(int(rng.integers(2**31)))
-        return (Batch(batch, classes[batch], rng.choice(rows, len(batch))) for batch in drawn)
+        for batch in drawn:
+            others = rng.choice(rows, estimator.consistency_ratio * len(batch))
+            yield self._batch(batch, classes[batch], others)
+
+    def _batch(self, rows: Indices, classes: Ints, others: Indices) -> Batch:
+        """Draw the random numbers of a step."""
+        estimator = self.estimator
+        others = others if estimator.consistency else others[:0]
+        n_anchors = len(rows) if estimator.triplets else 0
+        return Batch(
+            torch.from_numpy(rows),
+            torch.from_numpy(classes),
+            torch.from_numpy(others),
+            self._numbers(self.views, rows),
+            self._numbers(self.weak_views, others),
+            self._numbers(self.views, others),
+            torch.rand(n_anchors, n_anchors, generator=self.draws.generator()),
+        )
+
+    def _numbers(self, augment: Augment, rows: Indices) -> torch.Tensor:
+        if type(augment) is not RandomViews:
+            return torch.empty(0)
+        return augment.draw(len(rows), self.samples.shape[0], self._generator)
 
     def _rate(self, number: int, step: int) -> float:
         """Warm up once and decay once over all partitions."""
@@ -166,22 +193,21 @@ class AlternationTrainer(PartitionTrainer):
 
     def _loss(self, batch: Batch) -> torch.Tensor:
         """Add the losses of classes, triplets, consistency and the user's own."""
-        rows, classes, others = batch
-        share = rank_slice(len(rows))
-        labels = to_device(torch.from_numpy(classes), self.device)
-        parts = [self._augmented(self.views, self.samples.batch(rows))[share]]
+        share = rank_slice(len(batch.rows))
+        labels = to_device(batch.classes, self.device)
+        parts = [self._view(self.views, self.samples.batch(batch.rows), batch.views)[share]]
         if self.estimator.consistency:
-            unseen = self.samples.batch(others)
-            weak = self._augmented(self.weak_views, unseen)[share]
+            unseen, share = self.samples.batch(batch.others), rank_slice(len(batch.others))
+            weak = self._view(self.weak_views, unseen, batch.weak)[share]
             # Views may be made in place, and the weak view may be the samples themselves.
-            parts.append(self._augmented(self.views, unseen.clone())[share])
+            parts.append(self._view(self.views, unseen.clone(), batch.strong)[share])
         embedding = self.network(torch.cat(parts))
-        seen, *strong = (gathered(part) for part in embedding.split(len(parts[0])))
+        seen, *strong = (gathered(part) for part in embedding.split([*map(len, parts)]))
         loss = functional.cross_entropy(self.network.logits(seen), labels)
         if self.estimator.triplets:
             with self.draws.suspended():
                 angular = batch_angular_loss(
-                    seen, labels, self.estimator.angle, N_NEGATIVES, self.draws.generator()
+                    seen, labels, self.estimator.angle, N_NEGATIVES, batch.positives
                 )
             loss = loss + self.estimator.triplets * angular
         if self.losses is not None:
@@ -194,10 +220,12 @@ class AlternationTrainer(PartitionTrainer):
             loss = loss + self.estimator.consistency * (losses * confident).mean()
         return loss
 
-    def _augmented(self, augment: Augment, samples: torch.Tensor) -> torch.Tensor:
+    def _view(self, augment: Augment, samples: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
         """Make one view per sample, and check the result of a custom function."""
-        with self.draws.suspended() if type(augment) is RandomViews else nullcontext():
-            views = augment(samples, self._generator)
+        if type(augment) is RandomViews:
+            with self.draws.suspended():
+                return augment.views(samples, numbers)
+        views = augment(samples, self._generator)
         if not isinstance(views, torch.Tensor):
             raise TypeError(
                 "augment must return a tensor with one view per sample; got "
@@ -209,6 +237,14 @@ class AlternationTrainer(PartitionTrainer):
                 f"{len(samples)} samples."
             )
         return views
+
+    @property
+    def _can_capture(self) -> bool:
+        """Whether a step is made of our own functions alone, which neither draw nor wait."""
+        own_views = type(self.views) is RandomViews or self.views is unchanged
+        stored = isinstance(self.samples, StoredSamples) and self.samples.is_on_device
+        named = isinstance(self.estimator.backbone, str)
+        return own_views and stored and named and self.losses is None
 
     @torch.no_grad()
     def _targets(self, weak: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -57,8 +57,15 @@ class DeepSSDML(DeepEstimator):
         Function that makes views of a batch, ``augment(samples, generator)``. "auto": affine maps
         of images, also flips, color changes and cutout unless they have one channel; features
         unchanged.
+    learn_from : {"propagated", "labeled"}
+        Samples of the class loss and of the triplets within the batch. "propagated": of the
+        partition, by their propagated classes. "labeled": the labeled samples alone, for long
+        training [2]_, in which a network learns wrong classes by heart; the graph then serves L,
+        ``transduction_`` and the proxies that each partition begins with.
     consistency : float
         Weight of the consistency loss between views; 0 disables it.
+    consistency_ratio : int
+        Samples of the consistency loss per sample of the class loss (7 in [2]_).
     threshold : float
         Minimum confidence of the samples in the consistency loss [2]_.
     triplets : float
@@ -93,7 +100,7 @@ class DeepSSDML(DeepEstimator):
         Stop early if a smaller share of the samples changes class between partitions. The learning
         rate has not decayed then.
     batch_size : int
-        Samples per step, and as many others for the consistency loss.
+        Samples of the class loss per step.
     learning_rate, weight_decay : float
         Of AdamW; the rate warms up over the first tenth of all steps, then decays to 0.
     mixed_precision : bool or "auto"
@@ -139,6 +146,9 @@ class DeepSSDML(DeepEstimator):
     samples; the network learns from classes and triplets of each batch, and from consistency [2]_;
     the embedding includes the input. :meth:`paper` is the method as published.
 
+    On one GPU, the steps of a backbone given by name, without ``losses`` and with ``augment="auto"``
+    or None, are captured as a CUDA graph, which is launched at once.
+
     References
     ----------
     .. [1] Dutta, Harandi, Sekhar, "Semi-supervised metric learning: a deep resurrection",
@@ -167,7 +177,9 @@ class DeepSSDML(DeepEstimator):
     propagation: str = "two-sided"
     angle: float = 40.0
     augment: Any = "auto"
+    learn_from: str = "propagated"
     consistency: float = 1.0
+    consistency_ratio: int = 1
     threshold: float = 0.9
     triplets: float = 1.0
     losses: Any = None
@@ -196,7 +208,9 @@ class DeepSSDML(DeepEstimator):
         "propagation": [StrOptions({"two-sided", "one-sided"})],
         "angle": [Interval(Real, 0, 90, closed="neither")],
         "augment": [StrOptions({"auto"}), callable, None],
+        "learn_from": [StrOptions({"propagated", "labeled"})],
         "consistency": [Interval(Real, 0, None, closed="left")],
+        "consistency_ratio": [Interval(Integral, 1, None, closed="left")],
         "threshold": [Interval(Real, 0, 1, closed="both")],
         "triplets": [Interval(Real, 0, None, closed="left")],
         "losses": [list, tuple, callable, None],

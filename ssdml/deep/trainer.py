@@ -35,6 +35,7 @@ from ssdml.graphs.laplacian import adjacency
 from ssdml.graphs.neighbors.knn import KNNGraph
 from ssdml.graphs.propagation.labels import propagate_labels
 from ssdml.graphs.triplets import Triplets
+from ssdml.networks.captured import CapturedStep
 from ssdml.networks.data import Samples
 from ssdml.networks.metric_network import MetricNetwork
 from ssdml.networks.randomness import SeededDraws
@@ -46,7 +47,7 @@ from ssdml.networks.training import (
     pretrain,
     read_behind,
 )
-from ssdml.utils.distributed import broadcast_weights, from_first_rank
+from ssdml.utils.distributed import broadcast_weights, from_first_rank, is_distributed
 from ssdml.utils.labels import class_codes, likeliest, one_hot, proxy_accuracy
 from ssdml.utils.linalg import unit_rows
 from ssdml.utils.progress import Show
@@ -109,6 +110,7 @@ class PartitionTrainer(ABC):
         self.history: list[dict[str, Any]] = []
         self.pretraining: list[float] = []  # mean loss per epoch
         self.draws = SeededDraws(seed)  # of the partition
+        self._captured: CapturedStep | None = None
         self.best_score = -math.inf  # of `validation`, over all epochs
         self.best: dict[str, torch.Tensor] = {}  # weights of that network
         self.n_partitions = -(-estimator.epochs // estimator.epochs_per_partition)
@@ -216,16 +218,40 @@ class PartitionTrainer(ABC):
 
     def _take_steps(self, batches: Iterator[Any], number: int) -> Iterator[torch.Tensor]:
         """Take one step per batch; yield the losses."""
+        captures = self.device.startswith("cuda") and self._can_capture and not is_distributed()
         for step in from_zero():
             with self.draws:
                 batch = next(batches, None)
-                if batch is None:
-                    return
+            if batch is None:
+                return
+            rate = self._rate(number, step)
+            if captures:
+                yield self._captured_step(batch, rate)
+                continue
+            with self.draws:
                 loss = self._loss(batch)
             # Gradient checkpointing, if there is any, shows in the first step.
             with self.draws.forbidden() if step == 0 else nullcontext():
-                taken = self.stepper.step(loss, self._rate(number, step))
+                taken = self.stepper.step(loss, rate)
             yield taken
+
+    def _captured_step(self, batch: Any, rate: float) -> torch.Tensor:
+        """Take one step by the graph of an earlier one, whose batch had the same shapes."""
+        if self._captured is None or not self._captured.takes(batch):
+            self.stepper.make_capturable()
+            self._captured = CapturedStep(
+                lambda parts: self.stepper.step(self._loss(type(batch)(*parts))),
+                batch,
+                self.stepper.state,
+                self.device,
+            )
+        self.stepper.set_rate(rate)
+        return self._captured(batch)
+
+    @property
+    def _can_capture(self) -> bool:
+        """Whether a step can be captured as a CUDA graph: it neither waits nor draws numbers."""
+        return False
 
     def _validate(self) -> None:
         """Score the network after an epoch, and keep its weights if it is the best so far."""

@@ -169,13 +169,13 @@ def batch_angular_loss(
     labels: torch.Tensor,
     angle: float,
     n_negatives: int,
-    generator: torch.Generator | None = None,
+    drawn: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Compute the mean angular loss with a random positive and the hardest negatives per anchor.
 
-    ``generator`` is one of the CPU; None: torch's own.
+    ``drawn`` (m, m) chooses the positives: uniform random numbers; None: drawn on the CPU.
     """
-    *ends, kept = _candidates(embedding.detach(), labels, n_negatives, generator)
+    *ends, kept = _candidates(embedding.detach(), labels, n_negatives, drawn)
     losses = angular_triplet_loss(*(take_rows(embedding, rows) for rows in ends), angle=angle)
     return (losses * kept).sum() / kept.sum().clamp(min=1)  # indexing by it would stall a GPU
 
@@ -202,13 +202,13 @@ def _candidates(
     embedding: torch.Tensor,
     labels: torch.Tensor,
     n_negatives: int,
-    generator: torch.Generator | None = None,
+    drawn: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, ...]:
     """Return anchors, positives and negatives, ``n_negatives`` per row, and which are triplets."""
     same = labels[:, None] == labels
     similar = same & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
     usable = similar.any(dim=1) & ~same.all(dim=1)
-    drawn = torch.rand(same.shape, generator=generator)  # the same on every device
+    drawn = torch.rand(same.shape) if drawn is None else drawn  # the same on every device
     scores = to_device(drawn, labels.device).masked_fill(~similar, -1.0)
     positive = scores.argmax(dim=1)
     middle = (embedding + embedding[positive]) / 2

@@ -67,17 +67,32 @@ class RandomViews:
 
     def __call__(self, samples: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """Augment images (n, channels, height, width), floating point."""
-        widths = (7, 3, samples.shape[1], 2)
-        # Uniform in [-1, 1], drawn on the CPU: equal on every device.
-        drawn = 2 * torch.rand(len(samples) * sum(widths), generator=generator) - 1
-        parts = torch.split(drawn.to(samples.dtype), [len(samples) * width for width in widths])
-        maps, colors, tints, holes = (
-            part.view(len(samples), width) for part, width in zip(parts, widths, strict=True)
-        )
+        return self.views(samples, self.draw(len(samples), samples.shape[1], generator))
+
+    def draw(self, count: int, n_channels: int, generator: torch.Generator) -> torch.Tensor:
+        """Draw the numbers of each view, (count, 12 + n_channels), uniform in [-1, 1].
+
+        They are drawn on the CPU: equal on every device.
+        """
+        widths = self._widths(n_channels)
+        drawn = 2 * torch.rand(count * sum(widths), generator=generator) - 1
+        parts = torch.split(drawn, [count * width for width in widths])
+        blocks = [part.view(count, width) for part, width in zip(parts, widths, strict=True)]
+        return torch.cat(blocks, dim=1)
+
+    def views(self, samples: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
+        """Make the views of images that were drawn, by numbers of the CPU or of their device."""
+        widths = self._widths(samples.shape[1])
+        maps, colors, tints, holes = torch.split(drawn.to(samples.dtype), widths, dim=1)
         # Thirty operations on a few numbers each: a GPU takes longer to launch them.
         maps = to_device(self._maps(maps, *samples.shape[2:]), samples.device)
         views = self._colored(_moved(samples, maps, self.border), colors, tints)
         return self._pierced(views, holes)
+
+    @staticmethod
+    def _widths(n_channels: int) -> list[int]:
+        """Count the numbers per view of maps, colors, tints and holes."""
+        return [7, 3, n_channels, 2]
 
     def weaker(self, share: float) -> Self:
         """Views of this share of the strength, without holes."""

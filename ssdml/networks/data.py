@@ -28,7 +28,7 @@ class Samples(Protocol):
     def __len__(self) -> int:
         """Number of samples."""
 
-    def batch(self, indices: Indices) -> torch.Tensor:
+    def batch(self, indices: Indices | torch.Tensor) -> torch.Tensor:
         """Return the samples at these indices, (n, ...), floating point, on the device."""
 
     def compared(self) -> torch.Tensor:
@@ -52,9 +52,14 @@ class StoredSamples:
         """Return all samples."""
         return self._stored
 
-    def batch(self, indices: Indices) -> torch.Tensor:
+    @property
+    def is_on_device(self) -> bool:
+        """Whether the tensor is on the device of the batches."""
+        return self._stored.device.type == torch.device(self._device).type
+
+    def batch(self, indices: Indices | torch.Tensor) -> torch.Tensor:
         """Return the samples at these indices."""
-        batch = self._stored[to_device(torch.from_numpy(indices), self._stored.device)]
+        batch = self._stored[to_device(torch.as_tensor(indices), self._stored.device)]
         return _floating(to_device(batch, self._device))
 
 
@@ -75,7 +80,7 @@ class LoadedSamples:
         """Return 200 random samples: reading all would take too long."""
         return self.batch(sampled_rows(self, 0, COMPARED))
 
-    def batch(self, indices: Indices) -> torch.Tensor:
+    def batch(self, indices: Indices | torch.Tensor) -> torch.Tensor:
         """Return the samples at these indices."""
         numbers = [int(index) for index in indices]
         at_once = getattr(self._dataset, "__getitems__", None)

@@ -61,21 +61,45 @@ class Stepper:
         fused = {"fused": True} if _fusible(self._trained) else {}
         self.optimizer = optimizer(groups, weight_decay=weight_decay, **fused)
 
-    def step(self, loss: torch.Tensor, rate: float) -> torch.Tensor:
-        """Take one step at this learning rate; return the loss, which a GPU may still compute."""
+    def set_rate(self, rate: float) -> None:
+        """Set the learning rate, except of groups that keep their own."""
+        for group in self.optimizer.param_groups:
+            if group.get("keeps_rate"):
+                continue
+            if isinstance(group["lr"], torch.Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+
+    def step(self, loss: torch.Tensor, rate: float | None = None) -> torch.Tensor:
+        """Take one step at this learning rate; return the loss, which a GPU may still compute.
+
+        None: at the rate of :meth:`set_rate`.
+        """
         if not loss.requires_grad:
             raise ValueError(
                 "backbone must have a trainable parameter; got a loss that depends on none: all "
                 "are frozen, or the features are detached. Call requires_grad_() on a part of it, "
                 "or fit ssdml.SSDML on its features."
             )
-        for group in self.optimizer.param_groups:
-            group["lr"] = group["lr"] if group.get("keeps_rate") else rate
+        if rate is not None:
+            self.set_rate(rate)
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         average_gradients(self._trained)
         self.optimizer.step()
         return loss.detach()
+
+    def make_capturable(self) -> None:
+        """Keep the learning rates on the GPU, where captured steps read them."""
+        device = self.network.proxies.device
+        for group in self.optimizer.param_groups:
+            group |= {"lr": torch.as_tensor(group["lr"], device=device), "capturable": True}
+
+    def state(self) -> list[torch.Tensor]:
+        """Return the tensors that a step changes."""
+        of_optimizer = (v for state in self.optimizer.state.values() for v in state.values())
+        return [*self._trained.parameters(), *self._trained.buffers(), *of_optimizer]
 
     def optimizer_tensors(self) -> dict[str, torch.Tensor]:
         """Return the optimizer's state, named ``optimizer.<parameter>.<name>``."""

@@ -15,6 +15,7 @@ from ssdml import DeepSSDML
 from ssdml.evaluation import evaluate, few_label_accuracy
 from tools.gpu.data import Images, data_set, enlarged_digits
 from tools.gpu.rows import Row, Rows, tell
+from tools.gpu.steps import fitted_step
 
 PARTS = {  # of a fit, and the functions that do them
     "input": "ssdml.deep.estimator.project_input",
@@ -27,9 +28,16 @@ PARTS = {  # of a fit, and the functions that do them
 }
 # Entries of a partition's history that a row keeps.
 TOLD = ("loss", "changed", "propagation_accuracy", "seconds", "validation")
-LARGE_BATCH = 512
-EVALUATION = 18  # seconds that the input and scoring take, about
-PREPARATION = 8  # of a partition's graph, labels and scores
+# Of CIFAR-10 for as long as there is, after FixMatch: labeled images, and more that must agree.
+LONG: dict[str, Any] = {
+    "learn_from": "labeled",
+    "consistency_ratio": 7,
+    "threshold": 0.95,
+    "batch_size": 64,
+    "partition_size": None,
+}
+EVALUATION = 15  # seconds that the input and scoring take, about
+PREPARATION = 5  # of a partition's graph, labels and scores
 
 
 def fitted_row(model: DeepSSDML, images: Images, seed: int, *, scored: bool = False) -> Row:
@@ -151,38 +159,37 @@ def run_cifar10(rows: Rows, *, toy: bool) -> None:
     """CIFAR-10 with 1,000 labels by WRN-28-2: the recipe as it is, then for as long as there is."""
     images = enlarged_digits(40, (3, 32, 32), 2) if toy else data_set("cifar10", 100, 0)
     tell(f"{len(images.X)} images to learn from, {rows.left:.0f} s left")
-    short: dict[str, Any] = {"n_components": 64, "device": rows.device, "n_jobs": -1}
-    if toy:
-        short |= {"batch_size": 4, "partition_size": 4, "input_edges": 0.0, "input_weight": 0.0}
-        images = images._replace(X_test=images.X_test[:20], y_test=images.y_test[:20])
-    recipe = {"epochs": 2, "epochs_per_partition": 1} if toy else {}
+    common: dict[str, Any] = {"n_components": 64, "device": rows.device, "n_jobs": -1}
 
     def row(*, scored: bool = False, **options: Any) -> Row:
-        model = DeepSSDML("wide-resnet", random_state=0, **(short | options))
+        model = DeepSSDML("wide-resnet", random_state=0, **(common | options))
         return fitted_row(model, images, 0, scored=scored)
 
-    needs = 0 if toy else 110
-    first = rows.measure("cifar10, default recipe", lambda: row(**recipe), needs=needs)
-    if first is None or toy:
+    def long_row(n_partitions: int = 5) -> Row:
+        ms = fitted_step("wide-resnet", LONG["batch_size"], rows.device, mixed=True, **LONG)
+        seconds = rows.left - EVALUATION - PREPARATION * n_partitions
+        epochs = epochs_in(seconds, ms, len(images.X), n_partitions)
+        each = {"epochs": epochs, "epochs_per_partition": epochs // n_partitions}
+        return row(**LONG, **each, scored=True)
+
+    if toy:
+        short = {"batch_size": 4, "epochs": 2, "epochs_per_partition": 1}
+        common |= {"partition_size": 4, "input_edges": 0.0, "input_weight": 0.0}
+        images = images._replace(X_test=images.X_test[:20], y_test=images.y_test[:20])
+        rows.measure("cifar10, default recipe", lambda: row(**short))
+        rows.measure("cifar10, long", lambda: row(**LONG | short | {"consistency_ratio": 2}))
         return
-    n_partitions = 3
-    seconds = rows.left - EVALUATION - PREPARATION * n_partitions
-    epochs = epochs_in(seconds, first["step_ms"], len(images.X), n_partitions)
-    longer = {"epochs": epochs, "epochs_per_partition": epochs // n_partitions}
-    longer |= {"partition_size": None, "batch_size": LARGE_BATCH}
-    rows.measure("cifar10, all images, longer", lambda: row(**longer, scored=True), needs=60)
+    rows.measure("cifar10, long", long_row, needs=60)
+    rows.measure("cifar10, default recipe", row, needs=60)
 
 
 def epochs_in(seconds: float, step_ms: float, n_images: int, n_partitions: int) -> int:
-    """Passes over all images that fit into so many seconds, in large batches.
-
-    A step of a batch of 512 is taken to last half as long again as one of 160, which leaves a
-    card waiting for the CPU.
+    """Passes over all images that fit into so many seconds, a multiple of the partitions.
 
     Examples
     --------
-    >>> epochs_in(120, 20.0, 51_200, 1)
+    >>> epochs_in(320, 10.0, 50_000, 5)
     40
     """
-    epochs = int(1000 * seconds / (1.5 * step_ms) * LARGE_BATCH / n_images)
+    epochs = int(1000 * seconds / step_ms * LONG["batch_size"] / n_images)
     return max(n_partitions, epochs // n_partitions * n_partitions)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -133,22 +134,22 @@ def timed(step: Callable[[], None], n_steps: int, device: str) -> tuple[float, f
     return round(1000 * whole / n_steps, 3), round(1000 * queued / n_steps, 3)
 
 
-def fitted_step(name: str, size: int, device: str, *, mixed: bool, n_steps: int) -> float:
+def fitted_step(
+    name: str, size: int, device: str, *, mixed: bool, n_steps: int = STEPS, **options: Any
+) -> float:
     """Mean milliseconds of a step of the second partition of a fit."""
     n_images = 1700 if n_steps > TOY_STEPS else size + 20
     images = enlarged_digits(n_images, SHAPES[name], 2)
     epochs = max(1, -(-n_steps * size // len(images.X)))
-    model = DeepSSDML(
-        name,
-        32,
-        epochs=2 * epochs,
-        epochs_per_partition=epochs,
-        partition_size=None,
-        batch_size=size,
-        mixed_precision=mixed,
-        metric_steps=10 if n_steps > TOY_STEPS else 0,
-        device=device,
-        random_state=0,
-    ).fit(images.X, images.labels)
+    recipe = {
+        "epochs": 2 * epochs,
+        "epochs_per_partition": epochs,
+        "partition_size": None,
+        "batch_size": size,
+        "mixed_precision": mixed,
+        "metric_steps": 10 if n_steps > TOY_STEPS else 0,
+    }
+    model = DeepSSDML(name, 32, device=device, random_state=0, **(recipe | options))
+    model.fit(images.X, images.labels)
     steps = -(-epochs * len(images.X) // size)
     return round(1000 * float(model.history_[1]["seconds"]["epochs"]) / steps, 3)

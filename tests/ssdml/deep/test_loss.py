@@ -10,7 +10,6 @@ import torch
 from scipy.special import log_softmax
 
 from ssdml.deep.alternation import N_NEGATIVES, AlternationTrainer
-from ssdml.losses.angular import batch_triplets
 from tests.deep import small_model
 
 
@@ -28,14 +27,14 @@ class Pushed:
 
 
 def seen_steps(monkeypatch, digits, **options):
-    """Record batch, network, random state and loss of each step of a short fit."""
+    """Record batch, network and loss of each step of a short fit."""
     X, _, labels = digits
     steps, loss = [], AlternationTrainer._loss
 
     def spy(run, batch):
-        before = copy.deepcopy(run.network).eval(), run.draws.generator().get_state()
+        before = copy.deepcopy(run.network).eval()
         value = loss(run, batch)
-        steps.append((batch, *before, float(value.detach())))
+        steps.append((batch, before, float(value.detach())))
         return value
 
     monkeypatch.setattr(AlternationTrainer, "_loss", spy)
@@ -43,7 +42,23 @@ def seen_steps(monkeypatch, digits, **options):
     return steps
 
 
-def parts_by_hand(images, batch, network, state, angle, threshold):
+def triplets_by_hand(rows, classes, drawn):
+    """Choose the positive with the largest number, and the negatives nearest to the midpoint."""
+    ends: list[tuple[int, int, int]] = []
+    if not len(drawn):
+        return ends
+    for anchor, c in enumerate(classes):
+        alike = [p for p in np.flatnonzero(classes == c) if p != anchor]
+        others = np.flatnonzero(classes != c)
+        if not alike or not len(others):
+            continue
+        positive = max(alike, key=lambda p: drawn[anchor, p])
+        away = np.linalg.norm(rows[others] - (rows[anchor] + rows[positive]) / 2, axis=1)
+        ends += [(anchor, positive, n) for n in others[np.argsort(away)[:N_NEGATIVES]]]
+    return ends
+
+
+def parts_by_hand(images, batch, network, angle, threshold):
     """Compute cross-entropy, angular loss and consistency loss in numpy."""
 
     def embedded(rows, pixels):
@@ -62,32 +77,32 @@ def parts_by_hand(images, batch, network, state, angle, threshold):
         for rows, pixels in ((batch.rows, 2), (batch.others, 2), (batch.others, 1))
     )
     classes = -np.mean([line[c] for line, c in zip(logs(seen), batch.classes, strict=True)])
-    torch.random.set_rng_state(state)  # a random positive of each anchor
-    ends = batch_triplets(
-        torch.from_numpy(seen).float(), torch.from_numpy(batch.classes), N_NEGATIVES
-    )
+    triplets = triplets_by_hand(seen, batch.classes.numpy(), batch.positives.numpy())
     factor, angular = 4 * np.tan(np.radians(angle)) ** 2, []
-    for a, p, n in zip(*(seen[places] for places in ends), strict=True):
+    for a, p, n in (seen[places] for places in map(list, triplets)):
         margin = ((a - p) ** 2).sum() - factor * ((n - (a + p) / 2) ** 2).sum()
         angular.append(np.log1p(np.exp(margin)))
     agreed = [
         -asked[told.argmax()] if np.exp(told.max()) > threshold else 0.0
         for asked, told in zip(logs(strong), logs(weak), strict=True)
     ]
-    return classes, np.mean(angular), np.mean(agreed)
+    angular, agreed = (np.mean(part) if len(part) else 0.0 for part in (angular, agreed))
+    return classes, angular, agreed
 
 
 @pytest.mark.parametrize(
-    ("triplets", "consistency", "threshold"), [(0.7, 0.3, 0.4), (0.0, 2.0, 0.0), (1.5, 0.0, 0.9)]
+    ("triplets", "consistency", "threshold", "ratio"),
+    [(0.7, 0.3, 0.4, 1), (0.0, 2.0, 0.0, 3), (1.5, 0.0, 0.9, 1)],
 )
 def test_loss_adds_classes_triplets_and_consistency(
-    digits, monkeypatch, triplets, consistency, threshold
+    digits, monkeypatch, triplets, consistency, threshold, ratio
 ):
     options = {"triplets": triplets, "consistency": consistency, "threshold": threshold}
+    options["consistency_ratio"] = ratio
     steps = seen_steps(monkeypatch, digits, angle=35.0, **options)
     agreeing = []
-    for batch, network, state, found in steps:
-        classes, angular, agreed = parts_by_hand(digits[0], batch, network, state, 35.0, threshold)
+    for batch, network, found in steps:
+        classes, angular, agreed = parts_by_hand(digits[0], batch, network, 35.0, threshold)
         expected = classes + triplets * angular + consistency * agreed
         assert found == pytest.approx(expected, rel=2e-5)
         agreeing.append(agreed)
@@ -110,3 +125,13 @@ def test_consistency_samples_come_from_the_partition(digits, monkeypatch):
         assert np.isin(batch.others, first).all()
         assert np.isin(batch.rows, first).all()
         assert len(batch.others) == len(batch.rows)
+
+
+def test_labeled_samples_alone_are_learned_from_beside_more_others(digits, monkeypatch):
+    _, _, labels = digits
+    steps = seen_steps(monkeypatch, digits, learn_from="labeled", consistency_ratio=3)
+    for batch, *_ in steps:
+        assert np.array_equal(labels[batch.rows], batch.classes)
+        assert len(batch.others) == 3 * len(batch.rows)
+    others = np.concatenate([batch.others for batch, *_ in steps])
+    assert (labels[others] == -1).mean() > 0.8  # 300 of the 350 samples of the partition

@@ -35,6 +35,8 @@ class TestSwitches:
         "options",
         [
             {"consistency": 0.0},
+            {"consistency_ratio": 2},
+            {"learn_from": "labeled"},
             {"triplets": 0.0},
             {"orthogonal": False},
             {"pretrain_epochs": 1},
