@@ -154,6 +154,8 @@ def _ids(raw: RawItems) -> list[str]:
 
 def _told(raw: RawItems, found: LabeledRows) -> list[str]:
     """Summarize the labels in lines; the first is that of the page."""
+    from ssdml.datasets.reading.summary import counted
+
     n_new, accuracy = int(found.is_new.sum()), found.accuracy
     if not n_new:
         lines = [
@@ -162,12 +164,12 @@ def _told(raw: RawItems, found: LabeledRows) -> list[str]:
         ]
     elif accuracy is None:
         lines = [
-            f"{n_new:,} new labels. How many are right cannot be estimated from one label per "
+            f"{counted(n_new, 'new label')}. The accuracy cannot be estimated from one label per "
             "class; label two."
         ]
     else:
         lines = [
-            f"{n_new:,} new labels, of which {accuracy.estimate:.1%} are expected to be right "
+            f"{counted(n_new, 'new label')}, expected accuracy {accuracy.estimate:.1%} "
             f"(95% interval: {accuracy.low:.1%} to {accuracy.high:.1%}), estimated by predicting "
             f"{_held_out(found)} from the others."
         ]
@@ -206,12 +208,12 @@ def _threshold(limit: Threshold | None, n_held: int) -> str:
         )
     if n_held < FEWEST:
         return (
-            "No confidence threshold guarantees 95% right labels: that takes at least "
-            f"{FEWEST} held-out labels, and there are {n_held:,}."
+            f"A confidence threshold for 95% accuracy needs at least {FEWEST} held-out labels; got "
+            f"{n_held:,}."
         )
     return (
-        "No confidence threshold guarantees 95% right labels: the "
-        f"{n_held:,} held-out labels confirm none with 90% certainty."
+        f"The {n_held:,} held-out labels confirm no confidence threshold for 95% accuracy (with "
+        "90% certainty)."
     )
 
 

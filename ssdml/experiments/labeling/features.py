@@ -13,6 +13,7 @@ import numpy as np
 
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.datasets.loading import data_folders
+from ssdml.datasets.reading.summary import counted
 from ssdml.utils.persistence import keep_array, kept_array
 from ssdml.utils.typing import Array
 
@@ -81,7 +82,7 @@ def image_rows(images: Array | ImageFiles, *, progress: Progress) -> tuple[Array
             [batch.flatten(1).numpy() for batch in _batches(images, SMALL, progress)]
         )
         n_pixels, rows = rows.shape[1], _leading_components(rows)
-        return rows, f"{rows.shape[1]} principal components of {n_pixels:,} pixel values"
+        return rows, f"{counted(rows.shape[1], 'principal component')} of {n_pixels:,} pixel values"
     fact = "1,280 features of each image by EfficientNet-Lite0"
     folder = data_folders(None)[-1] / "embeddings" / "efficientnet-lite0"
     paths = [folder / key[:2] / key for key in map(partial(_key, images), range(len(images)))]

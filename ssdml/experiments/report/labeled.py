@@ -117,7 +117,7 @@ def no_suspects(found: LabeledRows) -> str:
 
 
 def is_certain(found: LabeledRows) -> bool:
-    """Whether most rows to label next are certain already, so that labels hardly help."""
+    """Whether most rows to label next are certain already, so that labels may change little."""
     confidence = found.confidence[found.next_rows]
     if found.accuracy is None or not len(confidence):
         return False
@@ -125,10 +125,10 @@ def is_certain(found: LabeledRows) -> bool:
 
 
 def usefulness(found: LabeledRows) -> str:
-    """State why these rows are to be labeled next, or that it would hardly help."""
+    """State why these rows are to be labeled next, or that it may change little."""
     if is_certain(found):
         return (
-            "More labels would hardly help: most of the rows to label next already have a "
+            "More labels may change little: most of the rows to label next already have a "
             f"confidence of {TARGET:g} or more."
         )
     return (
