@@ -39,8 +39,10 @@ from ssdml.cli.options import (
 if TYPE_CHECKING:
     from ssdml.datasets.base import Dataset
     from ssdml.experiments.runs.folder import Progress
+    from ssdml.experiments.runs.results import Row
 
 ENOUGH_SEEDS = 5  # for a paired test
+FEW_TESTS = 50  # test samples: one is two points of accuracy
 
 
 def compare(
@@ -234,6 +236,19 @@ def table(
         next_steps("--figures pdf writes the figures, too")
 
 
+def _few_tests(rows: Sequence[Row]) -> list[str]:
+    """One line per data set whose labels leave few samples for testing."""
+    from ssdml.datasets.reading.summary import counted
+
+    n_test = {row["dataset"]: row["n_test"] for row in rows}
+    return [
+        f"{name}: only {counted(n, 'labeled sample')} for testing, so one is {100 / n:.1f} points "
+        "of accuracy. Pass data with more labels."
+        for name, n in n_test.items()
+        if 0 < n < FEW_TESTS
+    ]
+
+
 def _named_progress(progress: Progress, place: str, n_done: int, n_runs: int, title: str) -> None:
     """Report progress with the data set, if there are several, before the next run."""
     progress(n_done, n_runs, ": ".join(filter(None, [place, title])) if title else "")
@@ -272,7 +287,7 @@ def _run(
         sections = read_sections(out)
         report = write_report(out, sections)
     print_scores([table for section in sections for table in section.tables])
-    for line in summarize_left_out(rows):
+    for line in (*summarize_left_out(rows), *_few_tests(rows)):
         say(line)
     if summary := summarize_failures(rows):
         say(f"{summary}\nThe report lists them; tracebacks are in {out / 'errors'}.")
