@@ -370,8 +370,8 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
             raise ValueError(
                 f"{cls.__name__}.load: backbone must be a module like the fitted one; got None, "
                 f"and {folder} names no backbone. Pass your network in Python: "
-                f"{cls.__name__}.load({str(folder)!r}, network).predict(X). On the command line, "
-                "use a model of `ssdml fit DATA --network NAME --out MODEL/`."
+                f"{cls.__name__}.load({str(folder)!r}, backbone=network).predict(X). On the "
+                "command line, use a model of `ssdml fit DATA --network NAME --out MODEL/`."
             )
         try:
             with restoring(folder, cls.__name__, config):

@@ -295,7 +295,7 @@ class TestSaveAndLoad:
     def test_load_needs_the_custom_module(self, fitted, tmp_path):
         fitted.save(tmp_path / "model")
         with pytest.raises(
-            ValueError, match="backbone must be a module like the fitted one; got None"
+            ValueError, match=r"like the fitted one; got None, .*load\('.*', backbone=network\)"
         ):
             DeepSSDML.load(tmp_path / "model")
         with pytest.raises(ValueError, match=r"load: .*: backbone must be like the fitted one"):
