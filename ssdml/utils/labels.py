@@ -152,7 +152,8 @@ def as_column(y: Any, who: str) -> Array:
     """
     # NumPy would turn integers with nulls of pandas, polars and pyarrow into floats.
     if type(y).__module__.partition(".")[0] in ("polars", "pyarrow"):
-        y = y.to_pylist() if hasattr(y, "to_pylist") else y.to_list()
+        table = "to_numpy" if hasattr(y, "to_dicts") else "to_list"  # a DataFrame has no list
+        y = getattr(y, "to_pylist" if hasattr(y, "to_pylist") else table, lambda: y)()
     elif hasattr(getattr(y, "dtype", None), "construct_array_type"):  # of pandas, not of NumPy
         y = np.asarray(y, dtype=object)
     if isinstance(y, np.ma.MaskedArray):
@@ -178,6 +179,7 @@ def as_column(y: Any, who: str) -> Array:
                 f"{who}: y must hold one label per row; got {values[row]!r} in row {row}. Keep one "
                 "label of each row, or fit a model for each label."
             )
+        values = np.fromiter(map(_plain, values), dtype=object, count=len(values))
     return values
 
 
@@ -237,7 +239,13 @@ def check_codes(codes: Any, n: int | None, who: str, name: str, least: int = 0) 
     return found.astype(np.int64)
 
 
+def _plain(label: Any) -> Any:
+    """Return the text of a member of an enumeration of strings, other labels unchanged."""
+    return str.__str__(label) if isinstance(label, str) else label
+
+
 def _of_list(y: list[Any] | tuple[Any, ...]) -> Array:
+    y = [*map(_plain, y)]
     if len({type(label) for label in y}) < 2:
         try:
             return np.asarray(y)

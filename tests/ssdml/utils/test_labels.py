@@ -127,6 +127,37 @@ def test_one_mark_need_not_be_in_a_list(unlabeled, labels):
     assert labels[0] not in classes.tolist()
 
 
+class Mood(str, enum.Enum):  # noqa: UP042
+    """Strings whose str() is another text."""
+
+    GOOD = "good"
+    NONE = "unknown"
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        [Mood.GOOD, Mood.NONE],
+        [Mood.GOOD, None],
+        np.array([Mood.GOOD, Mood.NONE], dtype=object),
+        pd.Series([Mood.GOOD, Mood.NONE]),
+    ],
+)
+def test_members_of_an_enumeration_of_strings_are_their_values(y):
+    codes, classes = encode_partial_labels(y)
+    np.testing.assert_array_equal(codes, [0, -1])
+    assert classes.tolist() == ["good"]
+
+
+def test_a_column_in_a_frame_of_polars_is_refused_with_a_way_out():
+    with pytest.raises(ValueError, match=r"got shape \(2, 1\)\. Pass numpy\.ravel\(y\)"):
+        encode_partial_labels(pl.DataFrame({"label": ["a", None]}))
+    with pytest.raises(
+        TypeError, match=r"^encode_partial_labels: y must be a list .* got LazyFrame"
+    ):
+        encode_partial_labels(pl.LazyFrame({"label": ["a", None]}))
+
+
 def test_masked_entries_have_no_label():
     masked = np.ma.masked_array(["a", "b", "a"], mask=[0, 1, 0])
     assert encode_partial_labels(masked)[1].tolist() == ["a"]
