@@ -105,8 +105,11 @@ def without_container(X: Any, who: str = "", name: str = "X") -> Any:
             _check_column(cell, label, "O", who, name)
     if _is_column(X):
         column = np.asarray(X)
-        if column.dtype == object and column.size and isinstance(column.flat[0], VECTORS):
-            return _stacked(column.ravel(), who, name)
+        if column.dtype == object and column.size:
+            if isinstance(column.flat[0], VECTORS):
+                return _stacked(column.ravel(), who, name)
+            label = X.columns[0] if hasattr(X, "columns") else getattr(X, "name", None)
+            _check_column(_first_no_number(column.flat), label, "O", who, name)
     elif hasattr(X, "iloc"):  # a table of pandas
         _check_names(X.columns, who, name)
         for number, (label, dtype) in enumerate(X.dtypes.items()):
@@ -115,9 +118,25 @@ def without_container(X: Any, who: str = "", name: str = "X") -> Any:
                     f"{who}: {name} must be dense; column {label!r} is sparse. Pass "
                     f"{name}.sparse.to_dense()."
                 )
-            if dtype.kind in "OmM" and len(X):
-                _check_column(X.iloc[0, number], label, dtype.kind, who, name)
+            if dtype.kind in "OmMc" and len(X):
+                first = _first_no_number(X.iloc[:, number])
+                _check_column(first, label, dtype.kind, who, name)
+    elif getattr(getattr(X, "dtype", None), "names", None):
+        raise TypeError(
+            f"{who}: {name} must be a plain array; got one of records with the fields "
+            f"{', '.join(X.dtype.names)}. Pass pandas.DataFrame({name})."
+        )
     return X
+
+
+def _first_no_number(column: Iterable[Any]) -> Any:
+    """Return the first cell that is neither a number nor None, or None."""
+    for cell in column:
+        try:
+            float(cell if cell is not None else 0)
+        except (TypeError, ValueError):
+            return cell
+    return None
 
 
 def _check_container(X: Any, who: str, name: str) -> None:
@@ -150,23 +169,34 @@ def _check_names(columns: Any, who: str, name: str) -> None:
         )
 
 
-def _check_column(first: Any, label: Any, kind: str, who: str, name: str) -> None:
-    """Raise ValueError for a column of a DataFrame that begins with a vector, text or a date."""
-    problem = f"{who}: {name} must hold numbers; column {label!r} holds"
-    if isinstance(first, VECTORS):
+def _check_column(wrong: Any, label: Any, kind: str, who: str, name: str) -> None:
+    """Raise ValueError for a column with a vector, text, a date or another cell that is no number.
+
+    A column of the ``kind`` "m" or "M" holds dates; one whose label is None is all of X.
+    """
+    place, column = (name, "it") if label is None else (f"{name}[{label!r}]", f"column {label!r}")
+    problem = f"{who}: {name} must hold numbers; {column} holds"
+    if isinstance(wrong, VECTORS):
         raise ValueError(
-            f"{problem} vectors. Pass np.stack({name}[{label!r}]) alone, or with the other columns "
-            "beside it."
+            f"{problem} vectors. Pass np.stack({place}) alone, or with the other columns beside it."
         )
-    if kind in "mM" or isinstance(first, date | timedelta):
+    if kind in "mM" or isinstance(wrong, date | timedelta):
         raise ValueError(f"{problem} dates. Drop it, or pass numbers, such as days.")
-    if isinstance(first, str):
-        try:
-            float(first)
-        except ValueError:
-            raise ValueError(
-                f"{problem} text, such as {first[:40]!r}. Drop it, or encode it (OneHotEncoder)."
-            ) from None
+    if wrong is None or _first_no_number([wrong]) is None:
+        return
+    if type(wrong).__name__ in ("NAType", "NaTType"):
+        raise ValueError(f"{problem} missing values, {wrong!r}. Impute them, or drop such rows.")
+    if not isinstance(wrong, str):
+        what = type(wrong).__name__
+        raise ValueError(f"{problem} {wrong!r}, of type {what}. Drop it, or pass numbers.")
+    if wrong.lstrip().startswith(("[", "(")):
+        raise ValueError(
+            f"{problem} vectors as text, such as {wrong[:40]!r}. Pass "
+            f"np.stack([json.loads(cell) for cell in {place}])."
+        )
+    raise ValueError(
+        f"{problem} text, such as {wrong[:40]!r}. Drop it, or encode it (OneHotEncoder)."
+    )
 
 
 def without_tensor(X: Any, who: str = "", name: str = "X") -> Any:
@@ -203,7 +233,8 @@ def _is_column(X: Any) -> bool:
     if isinstance(X, np.ndarray):
         return X.dtype == object and (X.ndim == 1 or X.shape[1:] == (1,))
     shape = getattr(X, "shape", ())
-    return len(shape) == 1 or shape[1:] == (1,) or hasattr(X, "combine_chunks")
+    is_arrow = hasattr(X, "to_pylist") and not hasattr(X, "column_names")  # has no shape
+    return len(shape) == 1 or shape[1:] == (1,) or is_arrow
 
 
 def _stacked(column: Array, who: str, name: str) -> Array:

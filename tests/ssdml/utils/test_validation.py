@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from scipy import sparse
@@ -118,6 +119,12 @@ def test_tensors_without_an_array_are_refused(tensor, message):
         (["Ulm", "Bonn", "Rome"], r"holds text, such as 'Ulm'\. Drop it, or encode it"),
         (pd.Categorical(["Ulm", "Bonn", "Ulm"]), "holds text, such as 'Ulm'"),
         ([[1.0], [2.0], [3.0]], r"holds vectors\. Pass np\.stack"),
+        (["[1]", "[2]", "[3]"], r"holds vectors as text, such as '\[1\]'\. Pass np\.stack\(\[json"),
+        (pd.interval_range(0, 3), r"holds Interval\(0, 1, .*, of type Interval\. Drop it, or pass"),
+        (pd.period_range("2020", periods=3, freq="D"), "holds Period.*, of type Period"),
+        ([1j, 2.0, 3.0], r"holds 1j, of type complex"),
+        ([1.0, None, "Ulm"], "holds text, such as 'Ulm'"),
+        (pd.Series([1.0, pd.NA, 2.0], dtype=object), "holds missing values, <NA>. Impute them"),
     ],
 )
 def test_columns_without_numbers_are_named(column, message):
@@ -126,6 +133,25 @@ def test_columns_without_numbers_are_named(column, message):
         without_container(frame, "here")
     whole = frame.assign(b=["1", "2.5", "-3e1"])  # scikit-learn reads these
     assert without_container(whole, "here") is whole
+
+
+def test_a_single_column_without_numbers_is_named():
+    for X, column in ((pd.Series(["[1]"]), "it"), (pd.DataFrame({"b": ["[1]"]}), "column 'b'")):
+        with pytest.raises(ValueError, match=f"^here: X must hold numbers; {column} holds vectors"):
+            without_container(X, "here")
+    assert len(without_container(pd.Series(["1", None]), "here")) == 2
+
+
+def test_lists_of_arrow_are_vectors():
+    lists = pa.FixedSizeListArray.from_arrays(pa.array([1.0, 2.0, 3.0, 4.0]), 2)
+    for X in (lists, pa.chunked_array([lists])):
+        np.testing.assert_array_equal(without_container(X), [[1, 2], [3, 4]])
+
+
+def test_records_are_refused_with_a_way_out():
+    records = np.zeros(3, dtype=[("a", float), ("b", float)])
+    with pytest.raises(TypeError, match=r"^here: X must be a plain array; .* fields a, b\. Pass"):
+        without_container(records, "here")
 
 
 @pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csr_matrix, sparse.coo_array])
