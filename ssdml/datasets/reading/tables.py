@@ -123,8 +123,12 @@ def read_zipped_table(path: Path, *, encoding: str | None = None) -> Table | Non
 
 
 def read_json(path: Path, on_disk: int, *, by_line: bool, encoding: str | None = None) -> Table:
-    """Read one JSON object per line, or an array of them, or an object of columns."""
+    """Read one JSON object per line, or an array of them, or an object of columns.
+
+    The content decides if it is not what the suffix says: many programs write lines to .json.
+    """
     content = in_utf8(path, unpacked(path, on_disk), encoding)
+    by_line = _has_lines(content, by_line)
     n_entries = content.count(b",") + content.count(b"[")
     objects_and_entries = OBJECT_BYTES * content.count(b"{") + ENTRY_BYTES * n_entries
     check_memory(path, len(content) + objects_and_entries, on_disk)
@@ -155,6 +159,20 @@ def read_json(path: Path, on_disk: int, *, by_line: bool, encoding: str | None =
     return Table(path, of_cells(str(path), cells), place)
 
 
+def _has_lines(content: bytes, otherwise: bool) -> bool:
+    """Whether the first line is a whole object, and others follow; no array has lines."""
+    start = content.lstrip()
+    first, _, rest = start.partition(b"\n")
+    if start[:1] != b"{":
+        return otherwise and start[:1] != b"["
+    if otherwise or not rest.lstrip().startswith(b"{"):
+        return otherwise
+    try:
+        return isinstance(parse_json(first.decode()), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
 def _parsed(path: Path, text: str, line: int | None = None) -> Any:
     try:
         content = parse_json(text)
@@ -176,6 +194,8 @@ def _rows_of(path: Path, content: Any) -> list[Any]:
     """Return the rows of a list of objects, of columns (as of pandas), or of either by a name."""
     if isinstance(content, list):
         return content
+    if isinstance(content, dict) and content.keys() == {"schema", "data"}:  # pandas: orient="table"
+        content = {"data": content["data"]}
     if isinstance(content, dict) and {"columns", "data"} <= content.keys():
         names, data = content["columns"], content["data"]
         if isinstance(names, list) and isinstance(data, list):
