@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -10,7 +9,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from ssdml.datasets.reading.table import MISSING, Table
-from ssdml.utils.files import parse_json
+from ssdml.datasets.reading.vectors import LONG, are_vectors, parsed_vector
 from ssdml.utils.typing import Array, Floats, Mask
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ SIGNS = r"(\d{1,3}([ \x{a0}\x{2009}\x{202f}'_]\d{3})+|\d{1,3}(,\d{3})+|\d+)?([.,
 SIGNS = rf"^[-+\x{{2212}}]?[$€£¥₹]?\s*[-+\x{{2212}}]?{SIGNS}\s*[%‰$€£¥₹]?$"
 SIGNS += r"|^0[xX][0-9a-fA-F]{1,8}$|^[-+]?(\d+\.?\d*|\.\d+)[dD][-+]?\d+$"
 CODE = r"^0\d{3,}$"  # but hours and months may be 07
-BRACKETS = re.compile(r"\s*\[.*\]\s*", re.DOTALL)
 LARGEST = 2**53  # beyond it, floats are no longer exact integers
 LARGEST_KEY = 2**64
 DIGITS = r"^[-+]?\d+$"
@@ -135,8 +133,12 @@ class Cells:
             return "empty"
         if 2 * numbers.wrong.sum() <= len(known):
             return "number"
-        first = self._columns[name].take(known[:5]).to_pylist()
-        return "vector" if all(BRACKETS.fullmatch(cell) for cell in first) else "text"
+        return "vector" if self.may_be_vectors(name, LONG) else "text"
+
+    def may_be_vectors(self, name: str, least: int = 2) -> bool:
+        """Whether a column of text holds vectors, of at least so many numbers without brackets."""
+        known = np.flatnonzero(~self.numbers(name).missing)
+        return are_vectors(self._columns[name].take(known[:5]).to_pylist(), least)
 
     def numbers(self, name: str) -> Numbers:
         """Return the numbers of a column of numbers or text."""
@@ -225,15 +227,11 @@ class Cells:
         return found.reshape(len(found), -1) if n_long < 2 else found
 
     def _parsed(self, name: str, row: int, cell: str | None) -> Any:
-        """Return the vector that a list or an array of NumPy was printed as."""
+        """Return the vector that a cell of text holds."""
         if cell is not None and "..." in cell:
             self.refuse(name, row, "was shortened by NumPy; write array.tolist()")
         try:
-            return parse_json(cell or "")
-        except ValueError:
-            spaced = re.sub(r"(?<=[\d.\]])\s+(?=[-+\d.\[])", ",", (cell or "").strip())
-        try:
-            return parse_json(re.sub(r"(?<=\d)\.(?!\d)", ".0", re.sub(r"\[\s+", "[", spaced)))
+            return parsed_vector(cell or "")
         except ValueError:
             self.refuse(name, row, "must be a vector such as [0.1, 0.2]")
 

@@ -73,6 +73,7 @@ class Roles:
     split: str | None = None
     is_new: str | None = None  # tells which labels are predictions of an earlier `ssdml label`
     features: list[str] = field(default_factory=list)
+    vectors: bool = False  # whether the features are one column of vectors
     constant: list[str] = field(default_factory=list)  # features that are one number
     left_out: dict[str, str] = field(default_factory=dict)
     doubts: list[str] = field(default_factory=list)
@@ -318,6 +319,7 @@ class _Chooser:
                 n
                 for n in self.free("text")
                 if self._is_distinct(n) and not self._has_words(n) and not self.cells.has_signs(n)
+                if not self.cells.may_be_vectors(n)
             ]
             roles.id = next(iter(texts), None)
         for name in named:
@@ -364,7 +366,7 @@ class _Chooser:
             roles.features = self._vectors()
             if not roles.features and not self._images() and not self._are_texts():
                 roles.features = self._numbers()
-            if not roles.features and roles.images is None:
+            if not roles.features and roles.images is None and not self._short_vectors():
                 self._texts()
                 return
         numbers = [n for n in roles.features if self.kinds[n] == "number"]
@@ -411,6 +413,9 @@ class _Chooser:
         """Raise unless the chosen features are columns of numbers, or one of vectors."""
         features = self.roles.features
         kinds = {n: self.kinds.get(n, "ignored") for n in features}
+        if [*kinds.values()] == ["text"] and self.cells.may_be_vectors(features[0]):
+            self.roles.vectors = True
+            return
         wrong = [n for n, kind in kinds.items() if kind not in ("number", "vector")]
         if wrong:
             # A chosen column of text is read as numbers, so that its first cell is named.
@@ -446,6 +451,13 @@ class _Chooser:
             if not (self.kinds[name] == "number" and self.cells.key_reason(name)):
                 self._unused(name, f"the vectors in {chosen[0]!r} are")
         return chosen
+
+    def _short_vectors(self) -> bool:
+        """Choose a column of a few numbers side by side, as there is nothing else to learn from."""
+        found = [n for n in self.free("text") if self.cells.may_be_vectors(n)]
+        if len(found) == 1:
+            self.roles.features, self.roles.vectors = found, True
+        return self.roles.vectors
 
     def _of_fractions(self, names: list[str]) -> list[str]:
         """Prefer vectors of floating-point numbers to those of integers, such as tokens."""

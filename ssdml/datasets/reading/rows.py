@@ -94,7 +94,7 @@ def read_rows(table: Table, choice: Choice) -> RawItems:
 def _features(cells: Cells, roles: Roles, summary: Summary) -> Array:
     """Return the columns of numbers side by side, or the column of vectors."""
     first = roles.features[0]
-    if cells.kind(first) == "vector":
+    if roles.vectors or cells.kind(first) == "vector":
         vectors = cells.vectors(first)
         shape = " x ".join(map(str, vectors.shape[1:]))
         summary.facts["features"] = f"vectors of {shape} numbers in column {first!r}"

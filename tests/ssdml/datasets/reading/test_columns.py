@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
 import decimal
 import json
@@ -406,6 +407,51 @@ def test_several_labels_per_row_raise(tmp_path, frame):
         TypeError, match=r"t\.parquet, column 'label': y must hold one label per row"
     ):
         load_dataset(path)
+
+
+SIDE_BY_SIDE = [" {} {} ", "{},{}", "({}, {})", "({}, {},)", "{{{},{}}}", "{};{}", "{} | {}"]
+PRINTED = ["array([{}, {}], dtype=float32)", "tensor([{},\n {}])", "np.array([{}, {}])"]
+PRINTED += ["tensor([{}, {}], device='cuda:0')", "[np.float64({}), np.float64({})]"]
+
+
+@pytest.mark.parametrize("form", [*SIDE_BY_SIDE, *PRINTED])
+def test_vectors_in_any_notation_are_the_features(tmp_path, frame, form):
+    vectors = frame[["p", "q"]].round(3).to_numpy() + 0.0005
+    path = tmp_path / "t.csv"
+    cells = [form.format(*row) for row in vectors]
+    frame.drop(columns=["p", "q"]).assign(v=cells).to_csv(path, index=False)
+    for choice in (Choice(), Choice(features=("v",))):
+        np.testing.assert_allclose(read_dataset(path, choice).X, vectors, rtol=1e-6)
+
+
+def test_long_vectors_without_brackets_are_preferred(tmp_path, frame):
+    cells = [" ".join(map(str, np.arange(k, k + 16))) for k in range(len(frame))]
+    frame.assign(pixels=cells).to_csv(tmp_path / "t.csv", index=False)
+    assert read_dataset(tmp_path / "t.csv", Choice()).X.shape == (len(frame), 16)
+
+
+def test_a_few_numbers_without_brackets_are_text_beside_numbers(tmp_path, frame):
+    cells = [f"48.{k:02d}1, 11.{k:02d}7" for k in range(len(frame))]
+    frame.assign(place=cells).to_csv(tmp_path / "t.csv", index=False)
+    data = read_dataset(tmp_path / "t.csv", Choice())
+    assert data.columns == ("p", "q")
+    assert "place" in data.summary.left_out
+
+
+@pytest.mark.parametrize(
+    "cells", [["1,234.5", "1,235.5"], ["1 2", "3 4"], ["0,1 0,2", "0,3 0,4"], ["(0.1", "0.2)"]]
+)
+def test_other_numbers_in_a_text_are_no_vectors(tmp_path, cells):
+    with open(tmp_path / "t.csv", "w", newline="") as file:
+        csv.writer(file).writerows([["v", "label"], *zip(cells * 5, "ab" * 5, strict=True)])
+    with pytest.raises(ValueError, match="must have columns of numbers or of texts"):
+        read_dataset(tmp_path / "t.csv", Choice())
+
+
+def test_a_wrong_number_in_a_vector_is_named(tmp_path):
+    (tmp_path / "t.csv").write_text("v,label\n" + "0.5 0.25,a\n" * 6 + "0.5 x,b\n")
+    with pytest.raises(ValueError, match=r"line 8, column 'v': '0\.5 x' must be a vector such as"):
+        read_dataset(tmp_path / "t.csv", Choice())
 
 
 @pytest.mark.parametrize("kind", ["lists", "text", "numpy", "nested"])
