@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
+from bisect import bisect_left
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -225,7 +227,10 @@ def _rows_of(path: Path, content: Any) -> list[Any]:
 
 
 def read_excel(path: Path, on_disk: int) -> Table:
-    """Read the sheet with the most cells, with the values that Excel computed last."""
+    """Read the sheet with the most cells, a visible one, with the values that Excel computed last.
+
+    Cells that are merged with the one above have its value.
+    """
     try:
         from openpyxl import load_workbook
     except ImportError as error:
@@ -239,7 +244,8 @@ def read_excel(path: Path, on_disk: int) -> Table:
             check_memory(path, XML_RATIO * xml, on_disk)
             book = load_workbook(file, read_only=True, data_only=True, keep_links=False)
             cells = _CellCount(path, on_disk)
-            sheets = {sheet.title: _filled_rows(sheet, cells) for sheet in book.worksheets}
+            shown = [s for s in book.worksheets if s.sheet_state == "visible"]
+            sheets = {sheet.title: _filled_rows(sheet, cells) for sheet in shown}
     except MemoryLimitError:
         raise
     except Exception as error:  # openpyxl raises many kinds on damaged files
@@ -254,6 +260,7 @@ def read_excel(path: Path, on_disk: int) -> Table:
     header = find_header(rows)
     names = header.names or list(map(str, range(1, width + 1)))
     numbers, rows = numbers[header.start :], rows[header.start :]
+    n_merged = _fill_merged(rows, numbers, _merged_cells(path, title))
     others = [repr(other) for other, rows in sheets.items() if rows and other != title]
     doubts = [
         f"sheet {title!r} was read, the largest, and not {', '.join(others)}; to read another, "
@@ -275,9 +282,44 @@ def read_excel(path: Path, on_disk: int) -> Table:
         path,
         of_cells(str(path), content),
         lambda row: f"row {numbers[row]}",
-        (f"sheet {title!r}", *header.notes()),
+        (f"sheet {title!r}", *header.notes(), *[f"merged cells filled: {n_merged}"][:n_merged]),
         tuple(doubts),
     )
+
+
+def _merged_cells(path: Path, title: str) -> list[tuple[int, int, int]]:
+    """Return column, first row and last row, from 1, of the cells merged downwards."""
+    from openpyxl import load_workbook
+    from openpyxl.utils import range_boundaries
+
+    found = []
+    with open_regular(path) as file, suppress(Exception):  # many kinds; the values were read
+        sheet = load_workbook(file, read_only=True, keep_links=False)[title]
+        with zipfile.ZipFile(file) as archive:
+            xml = archive.read(sheet._worksheet_path)
+        for match in re.finditer(rb"<(?:\w+:)?mergeCell [^>]*ref=\"([A-Z0-9:]+)\"", xml):
+            column, top, _, bottom = range_boundaries(match[1].decode())
+            if bottom > top:
+                found.append((column, top, bottom))
+    return found
+
+
+def _fill_merged(
+    rows: list[tuple[Any, ...]], numbers: Sequence[int], merged: Sequence[tuple[int, int, int]]
+) -> int:
+    """Copy the values of merged cells to the rows below, in place; return how many."""
+    n_filled = 0
+    for column, top, bottom in merged:
+        first, last = bisect_left(numbers, top), bisect_left(numbers, bottom + 1)
+        if first == len(rows) or numbers[first] != top or column > len(rows[first]):
+            continue  # of the header, or empty
+        if n_filled > len(rows) * len(rows[0]):  # no merged cells overlap
+            break
+        value = rows[first][column - 1]
+        for row in range(first + 1, last):
+            rows[row] = (*rows[row][: column - 1], value, *rows[row][column:])
+            n_filled += 1
+    return n_filled
 
 
 def _formulas(path: Path, title: str, number: int, columns: Sequence[int]) -> list[int]:

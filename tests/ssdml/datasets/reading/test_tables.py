@@ -207,6 +207,32 @@ def test_other_sheets_of_excel_are_told(tmp_path):
     assert doubt.startswith("sheet 'first' was read, the largest, and not 'cover', 'other'; ")
 
 
+def test_hidden_sheets_are_not_read(tmp_path):
+    book = Workbook()
+    for row in (["a", "label"], [1, "x"], [2, "y"]):
+        book.active.append(row)
+    hidden = book.create_sheet("lists")
+    hidden.sheet_state = "hidden"
+    for row in range(9):
+        hidden.append([row] * 9)
+    book.save(tmp_path / "t.xlsx")
+    table = read_table(tmp_path / "t.xlsx")
+    assert table.columns.column_names == ["a", "label"]
+    assert not table.doubts
+
+
+def test_merged_cells_have_one_value(tmp_path):
+    book = Workbook()
+    for row in (["a", "label"], [1, "x"], [2, None], [3, None], [4, "y"], [None, None], [6, None]):
+        book.active.append(row)
+    for cells in ("B2:B4", "B5:B6", "A4:A4", "D1:D9"):
+        book.active.merge_cells(cells)
+    book.save(tmp_path / "t.xlsx")
+    table = read_table(tmp_path / "t.xlsx")
+    assert table.columns["label"].to_pylist() == ["x", "x", "x", "y", None]
+    assert "merged cells filled: 2" in table.notes
+
+
 def test_formulas_without_values_are_told(tmp_path):
     book = Workbook()
     for row in (["a", "twice", "label"], [1, "=2*A2", "x"], [2, "=2*A3", "y"]):
