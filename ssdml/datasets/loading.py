@@ -84,6 +84,8 @@ MAY_BE_MARKS = {"missing", "blank", "empty", "tbd", "todo", "to do", "to be done
 MAY_BE_MARKS |= {"n.a.", "n.a", "na.", "n. a.", "n/k", "not available", "not applicable"}
 MAY_BE_MARKS |= {"not labeled", "not labelled", "no label", "unassigned", "undefined", "unsorted"}
 MAY_BE_MARKS |= {"unspecified", "unclassified", "not set", "not sure", "unsure", "skip", "skipped"}
+MAY_BE_MARKS |= {"unlabeled", "unlabelled", "unknown"}  # with signs around them
+INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")  # as copies of web pages hold
 CLASS_NAMES = {"fashion_mnist": tuple(FASHION.split(","))}
 
 
@@ -489,12 +491,12 @@ def encoded_labels(raw: RawItems, no_label: Sequence[str] = ()) -> tuple[Ints, A
 
 
 def class_name(label: Any) -> str:
-    """Return a label as text; 7.0 is "7".
+    """Return a label as text; 7.0 is "7", and bytes are in UTF-8.
 
     Examples
     --------
-    >>> class_name(7.0), class_name("cat")
-    ('7', 'cat')
+    >>> class_name(7.0), class_name("cat"), class_name(b"dog")
+    ('7', 'cat', 'dog')
     """
     if (
         isinstance(label, float | np.floating)
@@ -502,7 +504,7 @@ def class_name(label: Any) -> str:
         and abs(float(label)) < 2**53
     ):
         return str(int(label))
-    return str(label)
+    return label.decode(errors="replace") if isinstance(label, bytes) else str(label)
 
 
 def _summarize(summary: Summary, labels: Array, codes: Ints, names: Sequence[str]) -> None:
@@ -530,8 +532,7 @@ def _doubts_of_labels(names: Sequence[str], without: Sequence[Any]) -> list[str]
     marks = [
         name
         for name in names
-        if name.strip("()[]<> ").casefold() in MAY_BE_MARKS
-        or (name.isascii() and not any(map(str.isalnum, name)))
+        if _as_mark(name) in MAY_BE_MARKS or (name.isascii() and not any(map(str.isalnum, name)))
     ]
     if marks:
         doubts.append(
@@ -548,7 +549,7 @@ def _doubts_of_labels(names: Sequence[str], without: Sequence[Any]) -> list[str]
     alike: dict[Any, list[str]] = {}
     for name in names:
         is_number = re.fullmatch(r"[+-]?\d+(\.\d*)?", name)
-        alike_name = unicodedata.normalize("NFKC", name).casefold()
+        alike_name = unicodedata.normalize("NFKC", INVISIBLE.sub("", name)).casefold()
         key = float(name) if is_number else " ".join(alike_name.split())
         alike.setdefault(key, []).append(name)
     pairs = [" and ".join(map(repr, group)) for group in alike.values() if len(group) > 1]
@@ -558,6 +559,11 @@ def _doubts_of_labels(names: Sequence[str], without: Sequence[Any]) -> list[str]
             "write them alike"
         )
     return doubts
+
+
+def _as_mark(name: str) -> str:
+    """Return a name of a class for comparison with marks: "_No-Label" is "no label"."""
+    return re.sub(r"[-_\s]+", " ", name).strip("()[]<> ").casefold()
 
 
 def _as_rows(items: Any, where: str) -> tuple[Any, tuple[int, ...] | None]:

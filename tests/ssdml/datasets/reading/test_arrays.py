@@ -252,3 +252,8 @@ def test_sparse_matrix_of_scipy_is_named(tmp_path):
     sparse.save_npz(tmp_path / "x.npz", sparse.eye_array(3, format="csr"))
     with pytest.raises(ValueError, match=r"got a sparse matrix of SciPy. Save numpy.savez\(path"):
         read_npz(tmp_path / "x.npz")
+
+
+def test_labels_in_bytes_are_text(tmp_path):
+    np.savez(tmp_path / "t.npz", X=np.eye(3), y=np.array([b"cat", b"", "\u00e9".encode()]))
+    assert load_dataset(tmp_path / "t.npz").class_names == ("cat", "\u00e9")

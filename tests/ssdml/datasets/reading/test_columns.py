@@ -354,7 +354,7 @@ def test_marks_of_no_label_are_told(read, frame, mark):
     assert f"20 of 40 samples have none, marked {mark!r}" in str(data.summary)
 
 
-@pytest.mark.parametrize("mark", ["-", "--", "...", "n.a.", "TBD", "(blank)", "Not labeled"])
+@pytest.mark.parametrize("mark", ["-", "...", "n.a.", "TBD", "(blank)", "Not labeled", "_no_label"])
 def test_classes_that_may_be_marks_are_told(read, frame, mark):
     data = read(frame.assign(label=frame["label"].replace("", mark)))
     assert f"{mark!r} counts as a class; if it means no label, pass --no-label {mark!r}" in str(
@@ -371,6 +371,7 @@ def test_marks_that_may_be_classes_are_told(read, frame, mark):
 
 
 WRITTEN = [("yes", "Yes"), ("7", "007"), ("1", "1.0"), ("a b", "a  b"), ("\u00e9", "e\u0301")]
+WRITTEN += [("x", "x\u200b")]
 
 
 @pytest.mark.parametrize("labels", WRITTEN)
