@@ -39,6 +39,7 @@ MOST_PIXELS = 2**16  # of an image that is read at once; larger ones stay in the
 MAX_NAMED = 5  # files in a message
 MOST_FOLDERS = 100  # in which an image is searched
 USUAL = (".jpg", ".jpeg", ".png")
+LABELED = ("labeled", "labelled")
 LISTINGS = (".csv", ".tsv", ".jsonl", ".xlsx", ".parquet")  # that may hold labels
 
 # Of a damaged zip file, an encrypted one, and one with a compression that zipfile lacks.
@@ -177,6 +178,7 @@ def find_images(folder: Path, names: Sequence[str], *, within: bool = True) -> l
     ----------
     folder : Path
     names : sequence of str
+        As :func:`as_relative` reads them.
     within : bool
         Whether to search in the folders of ``folder`` and in theirs.
 
@@ -186,6 +188,7 @@ def find_images(folder: Path, names: Sequence[str], *, within: bool = True) -> l
         Paths in ``folder``; a name stays as it is if there is no such image. None if there is none
         of the first name that is not empty.
     """
+    names = [as_relative(folder, name) for name in names]
     usual = sorted(image_suffixes(), key=lambda suffix: (suffix not in USUAL, suffix))
     inner = _folders_in(folder) if within else []
     places = [f"{place}/" for place in inner]
@@ -205,6 +208,24 @@ def find_images(folder: Path, names: Sequence[str], *, within: bool = True) -> l
         place, end = this or ("", "")
         found.append(f"{place}{name}{end}")
     return found if last is not None else None
+
+
+def as_relative(folder: Path, name: str) -> str:
+    r"""Return the name of a file below a folder, with slashes.
+
+    The name may be absolute, begin with that of the folder, or have the backslashes of Windows.
+
+    Examples
+    --------
+    >>> [as_relative(Path("/data/cats"), n) for n in ("/data/cats/1.png", "cats/1.png", r"old\1")]
+    ['1.png', '1.png', 'old/1']
+    """
+    if "\\" in name and not os.path.lexists(folder / name):
+        name = name.replace("\\", "/")
+    root = os.path.abspath(folder).replace(os.sep, "/").rstrip("/")
+    name = name.removeprefix(f"{root}/")
+    own = f"{PurePosixPath(root).name}/"
+    return name.removeprefix(own) if not os.path.lexists(folder / own) else name
 
 
 def _folders_in(folder: Path) -> list[str]:
@@ -238,6 +259,7 @@ def _read_tree(
 ) -> RawItems:
     whole = list(map(PurePosixPath, images))
     above, paths = _below_common_folder(whole)
+    paths = _without_labeled(paths)
     labels, parts = _labels_of(root, paths, needs_label)
     check_memory(root, 4 * len(images) * max(map(len, images)), on_disk)  # of the names
     items, fact = images_of(root, images, on_disk)
@@ -328,6 +350,16 @@ def _below_common_folder(paths: list[PurePosixPath]) -> tuple[str, list[PurePosi
         above /= tops.pop()
         paths = [path.relative_to(path.parts[0]) for path in paths]
     return "" if above == PurePosixPath() else str(above), paths
+
+
+def _without_labeled(paths: list[PurePosixPath]) -> list[PurePosixPath]:
+    """Remove a folder called labeled from above those of classes, beside one called unlabeled."""
+    tops = {path.parts[0] for path in paths if len(path.parts) > 2}
+    labeled = {top for top in tops if top.casefold() in LABELED}
+    others = sorted({path.parts[0] for path in paths} - labeled)
+    if not labeled or not is_unlabeled(np.array(others, dtype=str)).all():
+        return paths
+    return [PurePosixPath(*p.parts[1:]) if p.parts[0] in labeled else p for p in paths]
 
 
 def _are_parts(folders: Iterable[str]) -> bool:

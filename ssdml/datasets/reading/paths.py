@@ -11,7 +11,12 @@ from ssdml.datasets.base import RawItems
 from ssdml.datasets.reading.arrays import read_npy_folder, read_npy_pair, read_npz
 from ssdml.datasets.reading.arrow_files import class_names
 from ssdml.datasets.reading.columns import Choice, names_files
-from ssdml.datasets.reading.image_folders import find_images, read_image_folder, read_image_zip
+from ssdml.datasets.reading.image_folders import (
+    LISTINGS,
+    find_images,
+    read_image_folder,
+    read_image_zip,
+)
 from ssdml.datasets.reading.pixels import image_suffixes
 from ssdml.datasets.reading.rows import read_rows
 from ssdml.datasets.reading.summary import counted
@@ -89,7 +94,7 @@ def _read_folder(folder: Path, choice: Choice, encoding: str | None) -> RawItems
     has_images = any(p.suffix.lower() in image_suffixes() for p in files)
     beside = [p for p in tables if p.parent == folder]
     if beside and has_images:
-        listings = [p for p in beside if _names_images(read_table(p, encoding=encoding))]
+        listings = [p for p in beside if _names_images(p, encoding)]
         chosen = [p for p in listings if p.stem.lower() == "metadata"] or listings
         if len(chosen) > 1:
             raise ValueError(
@@ -104,8 +109,17 @@ def _read_folder(folder: Path, choice: Choice, encoding: str | None) -> RawItems
     return read_image_folder(folder, needs_label=choice.needs_label)
 
 
-def _names_images(table: Table) -> bool:
-    """Whether a column names images beside the table or in folders there."""
+def _names_images(path: Path, encoding: str | None) -> bool:
+    """Whether a column names images beside the table or in folders there.
+
+    Notes and settings of programs, in .txt or .json, need not be tables.
+    """
+    try:
+        table = read_table(path, encoding=encoding)
+    except ValueError:
+        if table_suffix(path) in LISTINGS:
+            raise
+        return False
     for name in filter(names_files, table.columns.column_names):
         first = table.columns[name][0].as_py()
         if isinstance(first, str | int) and find_images(table.path.parent, [str(first)]):

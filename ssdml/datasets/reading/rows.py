@@ -20,7 +20,7 @@ from ssdml.datasets.reading.columns import (
     choose_columns,
     is_added,
 )
-from ssdml.datasets.reading.image_folders import find_images, images_of, stack_images
+from ssdml.datasets.reading.image_folders import as_relative, find_images, images_of, stack_images
 from ssdml.datasets.reading.pixels import Pixels, opened_image, pixels, upright_size
 from ssdml.datasets.reading.summary import Summary, counted, listed
 from ssdml.datasets.reading.table import SPLITS, Table, folded, unnested
@@ -178,7 +178,7 @@ def _images(cells: Cells, roles: Roles, summary: Summary) -> Any:
     assert roles.images is not None
     column, folder = roles.images, cells.table.path.parent
     if cells.kind(column) != "image":
-        given = [cell or "" for cell in cells.texts(column)]
+        given = [as_relative(folder, cell or "") for cell in cells.texts(column)]
         check_names(folder, given)
         names = find_images(folder, given) or given
         check_inside(folder, names)

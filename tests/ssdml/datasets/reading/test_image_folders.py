@@ -409,6 +409,33 @@ def test_a_manifest_among_images_is_read(tmp_path):
     assert [data.class_names[code] for code in data.y] == ["b", "a"]
 
 
+@pytest.mark.parametrize("name", ["images\\{}.png", "./images/{}.png", "pets/images/{}.png", "/"])
+def test_a_manifest_may_name_files_as_other_programs_do(tmp_path, name):
+    folder = tmp_path / "pets"
+    write_images(folder, ["images/1.png", "images/2.png"])
+    name = f"{folder}/images/{{}}.png" if name == "/" else name
+    (folder / "t.csv").write_text(f"file,label\n{name.format(1)},a\n{name.format(2)},b\n")
+    for path in (folder, folder / "t.csv"):
+        assert load_dataset(path).class_names == ("a", "b")
+
+
+def test_settings_of_programs_beside_class_folders_are_no_tables(tmp_path):
+    write_images(tmp_path, ["cat/1.png", "dog/2.png"])
+    (tmp_path / "class_indices.json").write_text('{"0": "cat", "1": "dog"}')
+    (tmp_path / "notes.txt").write_text('one, two\nthree\n"four\n')
+    assert load_dataset(tmp_path).class_names == ("cat", "dog")
+    (tmp_path / "t.csv").write_text("file,label\ncat/1.png,a\ndog/2.png,b,c\n")
+    with pytest.raises(ValueError, match=r"t\.csv, line 3: must have 2 columns"):
+        load_dataset(tmp_path)
+
+
+def test_class_folders_in_one_called_labeled(tmp_path, read):
+    write_images(tmp_path / "pets", ["labeled/cat/1.png", "labeled/dog/2.png", "unlabeled/3.png"])
+    raw = read()
+    assert raw.labels.tolist() == ["cat", "dog", ""]
+    assert not raw.summary.doubts
+
+
 def test_an_entry_without_a_name_is_no_image(tmp_path):
     write_images(tmp_path / "pets", ["cat/1.png"])
     path = zipped(tmp_path / "pets", tmp_path / "pets.zip")
