@@ -24,8 +24,10 @@ def existing_file(path: str) -> str:
 
 @contextmanager
 def usage_errors(parser: argparse.ArgumentParser) -> Iterator[None]:
-    """End the process with status 2 and one line on an invalid value or a missing file."""
+    """End the process with one line: status 2 for an invalid value or file, 1 for a failed run."""
     try:
         yield
     except (ValueError, OSError) as error:
         parser.error(" ".join(str(error).split()))
+    except RuntimeError as error:
+        parser.exit(1, f"{error}\n")

@@ -13,6 +13,7 @@ initial weights and batches only. Losses that need pytorch-metric-learning are s
 import argparse
 from pathlib import Path
 
+from command_line import positive, usage_errors
 from reproduction.loss_search import compare_losses
 from reproduction.loss_tables import draw_losses, loss_table, summary_lines
 from reproduction.losses import (
@@ -25,6 +26,7 @@ from reproduction.losses import (
     with_bases,
 )
 
+from ssdml.cli.terminal import progress_bar
 from ssdml.datasets import load_dataset
 from ssdml.experiments.runs.job import SCORES
 
@@ -39,11 +41,13 @@ parser.add_argument(
     help=", ".join(COMPARED),
 )
 parser.add_argument("--ablation", action="store_true", help="of ProxyGML, in place of --losses")
-parser.add_argument("--seeds", type=int, default=5)
-parser.add_argument("--n-steps", type=int, help="training steps; default 100, or 200 for images")
+parser.add_argument("--seeds", type=positive, default=5)
+parser.add_argument(
+    "--n-steps", type=positive, help="training steps; default 100, or 200 for images"
+)
 parser.add_argument("--out", type=Path, default=Path("losses"))
 parser.add_argument("--score", default="R@1", choices=SCORES, help="in tables and figure")
-parser.add_argument("--n-jobs", type=int, default=1, help="runs at a time")
+parser.add_argument("--n-jobs", type=positive, default=1, help="runs at a time")
 parser.add_argument("--any-rate", action=argparse.BooleanOptionalAction, default=True)
 parser.add_argument("--few", action=argparse.BooleanOptionalAction, default=True)
 
@@ -56,18 +60,21 @@ if __name__ == "__main__":
         print(f"skipped, need {LIBRARY} ({INSTALL}): {', '.join(missing)}")
     if not losses:
         parser.exit(1, "no loss left to compare\n")
-    for name, dataset in {name: load_dataset(name) for name in given.datasets}.items():
-        found[name] = compare_losses(
-            dataset,
-            given.out / Path(name).stem,
-            losses=losses,
-            seeds=range(given.seeds),
-            n_steps=given.n_steps,
-            n_jobs=given.n_jobs,
-            any_rate=given.any_rate and not given.ablation,
-            few=given.few and not given.ablation,
-        )
-        print(*loss_table(name, found[name], given.score), sep="\n", flush=True)
+    with progress_bar(given.out) as progress, usage_errors(parser):
+        for name, dataset in {name: load_dataset(name) for name in given.datasets}.items():
+            found[name] = compare_losses(
+                dataset,
+                given.out / Path(name).stem,
+                losses=losses,
+                seeds=range(given.seeds),
+                n_steps=given.n_steps,
+                n_jobs=given.n_jobs,
+                any_rate=given.any_rate and not given.ablation,
+                few=given.few and not given.ablation,
+                progress=progress,
+            )
+    for name, comparison in found.items():
+        print(*loss_table(name, comparison, given.score), sep="\n")
     print(*summary_lines(found, given.score), sep="\n")
     draw_losses(found, given.out / "losses.png", given.score)
     print(f"drawn: {given.out / 'losses.png'}")

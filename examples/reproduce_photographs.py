@@ -15,6 +15,7 @@ from command_line import positive, usage_errors
 from reproduction.photographs import LINES, compare_photographs
 from reproduction.tables import table_lines
 
+from ssdml.cli.terminal import progress_bar
 from ssdml.datasets import load_dataset
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -26,13 +27,14 @@ parser.add_argument("--out", type=Path, default=Path("photographs"))
 
 if __name__ == "__main__":
     given = parser.parse_args()
-    with usage_errors(parser):
-        dataset = load_dataset(given.dataset)
-    rows = compare_photographs(
-        dataset,
-        given.out / given.trunk,
-        trunk=given.trunk,
-        methods=given.only or LINES[given.trunk],
-        seeds=range(given.seeds),
-    )
+    out = given.out / given.trunk
+    with progress_bar(out) as progress, usage_errors(parser):
+        rows = compare_photographs(
+            load_dataset(given.dataset),
+            out,
+            trunk=given.trunk,
+            methods=given.only or LINES[given.trunk],
+            seeds=range(given.seeds),
+            progress=progress,
+        )
     sys.stdout.writelines(f"{line}\n" for line in table_lines(rows, {}))

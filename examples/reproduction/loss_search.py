@@ -22,6 +22,7 @@ from ssdml.experiments.methods.base import Compared, Factory
 from ssdml.experiments.methods.deep import NETWORKS
 from ssdml.experiments.methods.registry import METHODS
 from ssdml.experiments.preprocessing import preprocess
+from ssdml.experiments.runs.folder import Progress
 from ssdml.experiments.runs.results import Row
 
 RATE = 1e-3  # of bases and terms, as in the papers
@@ -86,6 +87,7 @@ def compare_losses(
     n_jobs: int = 1,
     any_rate: bool = True,
     few: bool = True,
+    progress: Progress | None = None,
 ) -> Comparison:
     """Choose the setting of every loss, then score it with all labels and with five per class.
 
@@ -108,6 +110,8 @@ def compare_losses(
         Whether each loss is also scored with the better of two learning rates.
     few : bool
         Whether each loss is also scored with 5 labels per class.
+    progress : callable, optional
+        As :func:`ssdml.experiments.compare` takes it.
 
     Returns
     -------
@@ -131,6 +135,7 @@ def compare_losses(
     shape = dataset.item_shape if as_images else None
     n_steps = n_steps or (200 if as_images else 100)
     rates = RATES if any_rate else (RATE,)
+    compared = partial(_compared, n_jobs=n_jobs, progress=progress)
     halves: list[Half] = []
     for split, own in _halves(dataset, seeds):
         split = split if as_images else preprocess(split, "components")
@@ -139,7 +144,7 @@ def compare_losses(
             settings = _settings(name, half, rates)
             methods = {_title(name, s): _method(name, s, shape, n_steps) for s in settings}
             cuts = [
-                _compared(held_out_classes(split, cut), methods, out / "held-out", [cut], n_jobs)
+                compared(held_out_classes(split, cut), methods, out / "held-out", [cut])
                 for cut in own[:MAX_CUTS]
             ]
             half.trials[name] = [
@@ -155,14 +160,14 @@ def compare_losses(
             if any_rate:
                 choice = half.best(name, RATES).choice
                 methods[name + ANY_RATE] = _method(name, choice, shape, n_steps)
-        scored += _compared(half.split, methods, out / "scored", half.seeds, n_jobs)
+        scored += compared(half.split, methods, out / "scored", half.seeds)
     for half in halves if few else ():
         methods = {}
         for name in losses:
             choice = half.best(name).choice
             methods[name + FROM_FEW] = _method(name, choice, shape, n_steps)
             methods[name + FROM_ALL] = _method(name, choice, shape, n_steps, propagated=True)
-        rows += _compared(half.split, methods, out / "few", half.seeds, n_jobs, FEW_LABELS)
+        rows += compared(half.split, methods, out / "few", half.seeds, FEW_LABELS)
     return Comparison(halves, scored, rows)
 
 
@@ -218,8 +223,10 @@ def _compared(
     methods: Mapping[str, Factory],
     out: Path,
     seeds: Sequence[int],
-    n_jobs: int,
     labels: int | None = None,
+    *,
+    n_jobs: int,
+    progress: Progress | None,
 ) -> list[Row]:
     """Compare with some labels per class, or with all."""
     assert split.test is not None
@@ -227,7 +234,8 @@ def _compared(
     with warnings.catch_warnings():
         # "All labels" is the size of the largest class.
         warnings.filterwarnings("ignore", message="label_scarce_split: every class")
-        return compare_all(split, methods, out, seeds, labels or most, n_jobs=n_jobs)
+        labels = labels or most
+        return compare_all(split, methods, out, seeds, labels, n_jobs=n_jobs, progress=progress)
 
 
 def compare_all(
@@ -238,6 +246,7 @@ def compare_all(
     labels_per_class: int,
     *,
     n_jobs: int = 1,
+    progress: Progress | None = None,
 ) -> list[Row]:
     """Run or resume a comparison on unchanged features; raise RuntimeError if a run failed."""
     rows = compare(
@@ -250,10 +259,14 @@ def compare_all(
         resume=True,
         n_jobs=n_jobs,
         map_rows=0,
+        progress=progress,
     )
     for row in rows:
         if row["status"] != "ok":
-            raise RuntimeError(f"{row['dataset']}, {row['method']}: {row['error']}")
+            raise RuntimeError(
+                f"{row['dataset']}, {row['method']}: {row['error']}. The traceback is in "
+                f"{out / 'errors'}."
+            )
     return rows
 
 

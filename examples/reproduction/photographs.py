@@ -31,6 +31,7 @@ from ssdml.experiments.methods.base import (
 from ssdml.experiments.methods.photographs import photograph_methods, resolved, with_settings
 from ssdml.experiments.methods.protocols import DUTTA2021_LITE, Protocol
 from ssdml.experiments.methods.registry import DEEP_METHODS, METHODS, DeepFactory
+from ssdml.experiments.runs.folder import Progress
 from ssdml.experiments.runs.results import Row
 from ssdml.networks.backbones import ResidualHead
 from ssdml.networks.randomness import SeededDraws
@@ -78,6 +79,7 @@ def compare_photographs(
     methods: Sequence[str] = (),
     seeds: Sequence[int] = range(5),
     protocol: Protocol = DUTTA2021_LITE,
+    progress: Progress | None = None,
 ) -> list[Row]:
     """Choose the learning rate of each method on held-out classes, and score the test classes.
 
@@ -94,6 +96,8 @@ def compare_photographs(
     seeds : sequence of int
         Of the labels, the initial weights and the batches.
     protocol : Protocol
+    progress : callable, optional
+        As :func:`ssdml.experiments.compare` takes it.
 
     Returns
     -------
@@ -115,7 +119,7 @@ def compare_photographs(
         dataset: Dataset, names: Sequence[str], part: str, seeds: Sequence[int]
     ) -> list[Row]:
         made = {name: with_parameters(name, known) for name in names}
-        return compare_all(dataset, made, out / part, seeds, FEW_LABELS)
+        return compare_all(dataset, made, out / part, seeds, FEW_LABELS, progress=progress)
 
     held_out = held_out_classes(dataset, 0)
     chosen: dict[str, str] = {}

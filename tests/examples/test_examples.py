@@ -234,10 +234,25 @@ def test_compare_losses_names_what_it_knows(given, message, example, capsys):
     assert re.search(message, capsys.readouterr().err, re.DOTALL)
 
 
-def test_compare_losses_loads_all_data_first(example, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"'digit' is neither .* Did you mean 'digits'"):
+def test_compare_losses_loads_all_data_first(example, tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
         example("compare_losses.py", "digits", "digit", "--out", tmp_path / "out")
+    assert re.search("'digit' is neither .* Did you mean 'digits'", capsys.readouterr().err)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_failed_run_ends_the_comparison_of_losses_in_one_line(
+    example, tmp_path, monkeypatch, capsys
+):
+    from reproduction.loss_embedding import LossEmbedding
+
+    monkeypatch.setattr(LossEmbedding, "fit", None)
+    with pytest.raises(SystemExit, match="1"):
+        example("compare_losses.py", "digits", "--losses", "dgcrl", "--out", tmp_path)
+    told = capsys.readouterr().err.splitlines()
+    assert told[-1].startswith("digits, held out, ")
+    assert told[-1].endswith(f"The traceback is in {tmp_path / 'digits' / 'held-out' / 'errors'}.")
+    assert list((tmp_path / "digits" / "held-out" / "errors").iterdir())
 
 
 def test_compare_losses_ablates_proxy_gml(example, tmp_path):

@@ -99,6 +99,7 @@ def test_the_script_passes_its_options(example, tmp_path, monkeypatch):
     given = []
 
     def compared(dataset, out, **options):
+        assert callable(options.pop("progress"))
         given.append((dataset.name, out, options))
         return []
 
