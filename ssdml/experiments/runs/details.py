@@ -98,14 +98,7 @@ def map_neighbors(Z: Array) -> Ints:
 
 def save_details(path: Path, details: RunDetails) -> None:
     """Write the file atomically, or raise OSError."""
-    meta = {
-        "config": details.config,
-        "warnings": details.warnings,
-        "purity": details.purity,
-        "class_names": details.class_names,
-        "history": details.history,
-    }
-    arrays: dict[str, Any] = {"meta": json.dumps(meta)}
+    arrays: dict[str, Any] = {}
     if details.sample is not None:
         arrays |= vars(details.sample)
     if (answers := details.answers) is not None:
@@ -114,8 +107,17 @@ def save_details(path: Path, details: RunDetails) -> None:
             arrays |= {"confusion": answers.confusion} | answers.predictions._asdict()
         if answers.reliability is not None:
             arrays["reliability"] = answers.reliability
-    path.parent.mkdir(parents=True, exist_ok=True)
+    meta = {
+        "config": details.config,
+        "warnings": details.warnings,
+        "purity": details.purity,
+        "class_names": details.class_names,
+        "history": details.history,
+        "arrays": list(arrays),
+    }
     arrays = {name: np.asarray(value) for name, value in arrays.items()}
+    arrays["meta"] = np.asarray(json.dumps(meta))
+    path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path, way_out=RESUME) as unfinished, unfinished.open("wb") as file:
         np.savez_compressed(file, **arrays)
 
@@ -139,7 +141,9 @@ def load_details(path: Path) -> RunDetails | None:
 
 
 def _from_arrays(stored: dict[str, Array]) -> RunDetails:
-    meta = parse_json(str(stored["meta"]))
+    meta = parse_json(str(stored.pop("meta")))
+    if set(meta.pop("arrays", stored)) != set(stored):  # early files do not list them
+        raise ValueError(f"its arrays must be those that were saved; got {sorted(stored)}")
     sample = answers = None
     if "embedding" in stored:
         sample = MapSample(stored["embedding"], stored["y"], stored["is_labeled"])

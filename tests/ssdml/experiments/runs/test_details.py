@@ -138,6 +138,8 @@ DAMAGED = {
     "a cut file": lambda path: path.write_bytes(path.read_bytes()[:-30]),
     "a turned bit": lambda path: path.write_bytes(turned(path.read_bytes(), 300)),
     "no map": lambda path: rewrite(path, y=...),
+    "no answers": lambda path: rewrite(path, rows=..., neighbors=...),
+    "an array under another name": lambda path: rewrite(path, neighbors=..., neighbots=np.ones(3)),
     "classes without a name": lambda path: rewrite(path, y=np.full(5, 2)),
     "a short column": lambda path: rewrite(path, is_labeled=np.zeros(4, bool)),
     "NaN": lambda path: rewrite(path, embedding=np.full((5, 2), np.nan)),
