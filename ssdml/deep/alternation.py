@@ -30,7 +30,7 @@ from ssdml.networks.training import Schedule, rate_at
 from ssdml.utils.distributed import gathered, rank_slice, world_size
 from ssdml.utils.labels import confidences
 from ssdml.utils.linalg import nearest_orthonormal
-from ssdml.utils.torch_tools import evaluating, to_device
+from ssdml.utils.torch_tools import normalizing_by_batch, to_device, uncounted
 from ssdml.utils.typing import Array, Indices, Ints
 from ssdml.utils.validation import UNLABELED
 
@@ -201,7 +201,9 @@ class AlternationTrainer(PartitionTrainer):
             weak = self._view(self.weak_views, unseen, batch.weak)[share]
             # Views may be made in place, and the weak view may be the samples themselves.
             parts.append(self._view(self.views, unseen.clone(), batch.strong)[share])
-        embedding = self.network(torch.cat(parts))
+        # Images are evaluated as they are: weak views are counted, strong ones only without them.
+        with uncounted(self.network, bool(self.estimator.consistency)):
+            embedding = self.network(torch.cat(parts))
         seen, *strong = (gathered(part) for part in embedding.split([*map(len, parts)]))
         loss = functional.cross_entropy(self.network.logits(seen), labels)
         if self.estimator.triplets:
@@ -249,7 +251,7 @@ class AlternationTrainer(PartitionTrainer):
     @torch.no_grad()
     def _targets(self, weak: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Predict the classes of weak views, and whether they exceed the threshold."""
-        with evaluating(self.network):
+        with normalizing_by_batch(self.network):
             embedding = self.network(weak)
         probabilities = torch.softmax(self.network.logits(gathered(embedding)), dim=1)
         best, targets = probabilities.max(dim=1)

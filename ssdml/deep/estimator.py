@@ -146,8 +146,8 @@ class DeepSSDML(DeepEstimator):
     samples; the network learns from classes and triplets of each batch, and from consistency [2]_;
     the embedding includes the input. :meth:`paper` is the method as published.
 
-    On one GPU, the steps of a backbone given by name, without ``losses`` and with
-    ``augment="auto"`` or None, are captured as a CUDA graph, which is launched at once.
+    On one GPU, steps of a backbone given by name, without ``losses`` and with ``augment="auto"`` or
+    None, are captured as a CUDA graph, which is launched at once.
 
     References
     ----------

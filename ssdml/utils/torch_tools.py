@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from ssdml.utils.parallel import SharedSetting
 
@@ -206,6 +207,52 @@ def evaluating(network: nn.Module) -> Iterator[None]:
         yield
     finally:
         network.train(was_training)
+
+
+def batch_norms(network: nn.Module) -> list[_BatchNorm]:
+    """Return the layers of batch normalization."""
+    return [part for part in network.modules() if isinstance(part, _BatchNorm)]
+
+
+@contextmanager
+def normalizing_by_batch(network: nn.Module) -> Iterator[None]:
+    """Evaluation mode, except that batches are normalized and counted as in training.
+
+    Examples
+    --------
+    >>> network = nn.Sequential(nn.BatchNorm1d(1), nn.Dropout())
+    >>> with normalizing_by_batch(network):
+    ...     network(torch.tensor([[1.0], [3.0]])).tolist()
+    [[-0.9999949932098389], [0.9999949932098389]]
+    >>> network[0].running_mean
+    tensor([0.2000])
+    """
+    with evaluating(network):
+        for layer in batch_norms(network):
+            layer.train()
+        yield
+
+
+@contextmanager
+def uncounted(network: nn.Module, wanted: bool = True) -> Iterator[None]:
+    """Leave batches out of the means and variances that batch normalization evaluates with.
+
+    Examples
+    --------
+    >>> layer = nn.BatchNorm1d(1)
+    >>> with uncounted(layer):
+    ...     _ = layer(torch.tensor([[1.0], [3.0]]))
+    >>> layer.running_mean
+    tensor([0.])
+    """
+    layers = [layer for layer in batch_norms(network) if wanted and layer.track_running_stats]
+    for layer in layers:
+        layer.track_running_stats = False
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.track_running_stats = True
 
 
 @contextmanager

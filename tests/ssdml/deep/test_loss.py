@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import log_softmax
+from torch import nn
 
 from ssdml.deep.alternation import N_NEGATIVES, AlternationTrainer
 from tests.deep import small_model
@@ -135,3 +136,24 @@ def test_labeled_samples_alone_are_learned_from_beside_more_others(digits, monke
         assert len(batch.others) == 3 * len(batch.rows)
     others = np.concatenate([batch.others for batch, *_ in steps])
     assert (labels[others] == -1).mean() > 0.8  # 300 of the 350 samples of the partition
+
+
+class Brighter:
+    """Strong views are brighter by 5, weak ones are the samples."""
+
+    def __call__(self, samples, generator):
+        return samples + 5.0
+
+
+@pytest.mark.parametrize("consistency", [1.0, 0.0])
+def test_batch_normalization_evaluates_with_the_statistics_of_weak_views(digits, consistency):
+    X, _, labels = digits
+    backbone = nn.Sequential(nn.BatchNorm2d(1), nn.Flatten(), nn.Linear(64, 32))
+    options = {"consistency": consistency, "input_edges": 0.0, "input_weight": 0.0}
+    model = small_model(backbone=backbone, augment=Brighter(), epochs=8, **options)
+    layer = model.fit(X, labels).network_.backbone.backbone[0]
+    assert layer.training is False
+    assert layer.track_running_stats
+    scale = model.network_.backbone.scale.item()  # images are standardized first
+    brighter = 0.0 if consistency else 5.0 / scale
+    assert layer.running_mean.item() == pytest.approx(brighter, abs=0.1)
