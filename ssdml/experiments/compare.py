@@ -133,6 +133,11 @@ def compare(
     check_count(map_rows, "map_rows", "compare", least=0)
     if progress is not None and not callable(progress):
         raise TypeError(f"compare: progress must be a function or None; got {progress!r}. Omit it.")
+    if not isinstance(cluster, str | None):
+        raise TypeError(
+            f"compare: cluster must be an address or 'local'; got {cluster!r}. Pass the address of "
+            "a dask scheduler, as in 'tcp://host:8786'."
+        )
     if isinstance(labels_per_class, int | Budget):
         labels_per_class = [labels_per_class]
     budgets = as_list(labels_per_class, "labels_per_class", "compare", "numbers or Budgets")

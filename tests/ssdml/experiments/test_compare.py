@@ -265,6 +265,11 @@ def test_one_method_and_one_budget_may_be_given_alone(blobs, tmp_path):
         compare(blobs, "input", out=tmp_path / "c", seeds=3)
 
 
+def test_clusters_are_addresses(blobs, tmp_path):
+    with pytest.raises(TypeError, match=r"compare: cluster must be an address .*; got 3\."):
+        compare(blobs, ["input"], cluster=3, out=tmp_path)
+
+
 def test_empty_grids_are_refused(tmp_path, blobs):
     for name, given in (("seeds", {"seeds": []}), ("labels", {"labels_per_class": []})):
         with pytest.raises(ValueError, match=f"compare: {name} must name at least one; got none"):
