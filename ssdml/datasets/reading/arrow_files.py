@@ -110,16 +110,23 @@ def _parquet(path: Path, file: Any, on_disk: int) -> pa.Table:
     batches, n_bytes = [], 0
     for group in range(len(groups)):  # one dictionary each
         for batch in source.iter_batches(rows, row_groups=[group]):
-            n_bytes += sum(map(decoded_bytes, batch.columns))
+            n_bytes += _batch_bytes(batch)
             check_memory(path, n_bytes, on_disk)
             batches.append(batch)
     found = pa.Table.from_batches(batches, source.schema_arrow)
     plain = parquet.ParquetFile(file).schema_arrow
     columns = [  # Arrow damages slices of structs with null children if it casts all
-        column if column.type == field.type else column.cast(field.type)
+        column if column.type == field.type else column.cast(_uncoded(field.type))
         for column, field in zip(found.columns, plain, strict=True)
     ]
-    return pa.table(columns, schema=plain)
+    return pa.table(columns, plain.names, metadata=plain.metadata)
+
+
+def _uncoded(kind: pa.DataType) -> pa.DataType:
+    """Return a type that codes of a dictionary can be cast to; views of strings are none."""
+    import pyarrow as pa
+
+    return pa.large_string() if pa.types.is_string_view(kind) else kind
 
 
 class Chunk(NamedTuple):
@@ -273,7 +280,7 @@ def _arrow(path: Path, file: Any, on_disk: int) -> pa.Table:
         numbers = range(stream.num_record_batches) if is_file else ()
         for batch in map(stream.get_batch, numbers) if is_file else stream:
             batch.validate()  # not of the values yet, of which there may be too many
-            n_bytes += sum(map(decoded_bytes, batch.columns))
+            n_bytes += _batch_bytes(batch)
             check_memory(path, n_bytes, on_disk)
             batches.append(batch)
         return pa.Table.from_batches(batches, stream.schema)
@@ -292,6 +299,16 @@ def _in_file(file: Any) -> Iterator[Any]:
         for offset, *_ in footer.structs(field, "<q2iq"):
             file.seek(offset)
             yield ipc.read_message(file)
+
+
+def _batch_bytes(batch: pa.RecordBatch) -> int:
+    n_bytes = 0
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            n_bytes += decoded_bytes(column)
+        except ValueError as error:
+            raise ValueError(f"{error}, in column {name!r}; convert or drop it") from error
+    return n_bytes
 
 
 def decoded_bytes(array: pa.Array) -> int:

@@ -13,6 +13,7 @@ from typing import NoReturn
 import numpy as np
 
 from ssdml.datasets.reading.cells import Cells
+from ssdml.datasets.reading.delimited import ONE_COLUMN
 from ssdml.datasets.reading.image_folders import find_images
 from ssdml.datasets.reading.summary import counted, listed
 from ssdml.datasets.reading.table import ID_NAMES, LABEL_NAMES, SPLITS, TEXT_NAMES, folded
@@ -162,6 +163,11 @@ class _Chooser:
 
     def ask(self, problem: str, way_out: str) -> NoReturn:
         """Raise ValueError with the columns and a question."""
+        if self.cells.table.separator == ONE_COLUMN:
+            way_out += (
+                " If a sign other than a comma, semicolon, tab or bar separates the cells, name it "
+                "in a first line, such as sep=^."
+            )
         raise ValueError(
             f"{self.where}: {problem}; the columns are {listed(self.names, 20)}. {way_out}"
         )

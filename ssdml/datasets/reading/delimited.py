@@ -39,6 +39,7 @@ SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
 BLANK = " "
 NAMES = {**SEPARATORS, BLANK: "blanks"}
 REMARK = "#"  # begins a line above the header
+ESCAPED = re.compile(rb'(?:^|[,;\t|\n])"[^"\n]*\\"(?=[^",;\t|\r\n])')  # a quote within quotes
 ONE_COLUMN = "\x1f"  # the separator of a file without any
 SAMPLE = 2**16  # bytes at the beginning that show the separator
 MOST_IN_BLOCK = 2**30  # bytes; a row must fit into a block
@@ -87,6 +88,8 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
         content = content[declared.end() :]
     if not content.strip():
         raise ValueError(f"{path}: must contain rows; got an empty file.")
+    if escaped := ESCAPED.search(content):  # as Spark and MySQL write quotes
+        content = re.sub(rb'\\(["\\])', lambda found: found[1] * (1 + (found[1] == b'"')), content)
     layout, content = _layout(content, declared and declared[1].decode())
     n_cells = sum(content.count(end) for end in (layout.separator.encode(), b"\n", b"\r"))
     check_memory(path, len(content) + CELL_BYTES * n_cells, on_disk)
@@ -112,6 +115,7 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
     notes = [f"lines above the header left out: {layout.n_above}"] * (layout.n_above > 0)
     if layout.separator in ";| " or (layout.separator == "\t" and ".csv" in path.suffixes):
         notes.append(f"cells are separated by {NAMES[layout.separator]}")
+    notes += ["quotes follow backslashes"] * (escaped is not None)
     return headed(path, cells, place, notes, layout.separator)
 
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from ssdml.datasets.base import RawItems
 from ssdml.datasets.reading.arrays import read_npy_folder, read_npy_pair, read_npz
@@ -35,6 +36,7 @@ WAYS_OUT = {
     **dict.fromkeys((".xls", ".ods", ".xlsb", ".numbers"), "Save it as .xlsx or .csv"),
     **dict.fromkeys((".h5", ".hdf5", ".mat", ".zarr"), "Save its arrays with numpy.savez"),
 }
+NO_KEY = "__HIVE_DEFAULT_PARTITION__"
 PART = re.compile(r"(train(ing)?|val(id|idation)?|dev|test(ing)?)(?![a-z])", re.IGNORECASE)
 
 
@@ -104,7 +106,7 @@ def _read_folder(folder: Path, choice: Choice, encoding: str | None) -> RawItems
         if chosen:
             return read_rows(read_table(chosen[0], encoding=encoding), choice)
     if tables and not has_images:
-        parts = [(p, read_table(p, encoding=encoding)) for p in tables]
+        parts = [(p, _with_keys(folder, read_table(p, encoding=encoding))) for p in tables]
         return read_rows(_joined(folder, [(_part(p), str(p), t) for p, t in parts]), choice)
     return read_image_folder(folder, needs_label=choice.needs_label)
 
@@ -125,6 +127,19 @@ def _names_images(path: Path, encoding: str | None) -> bool:
         if isinstance(first, str | int) and find_images(table.path.parent, [str(first)]):
             return True
     return False
+
+
+def _with_keys(folder: Path, table: Table) -> Table:
+    """Append the columns that pandas and Spark write as folders: label=cat/part-0.parquet."""
+    import pyarrow as pa
+
+    columns = table.columns
+    for part in table.path.relative_to(folder).parts[:-1]:
+        name, _, value = part.partition("=")
+        if value and name not in columns.column_names:
+            cells = [None if value == NO_KEY else unquote(value)] * len(columns)
+            columns = columns.append_column(name, pa.array(cells, pa.string()))
+    return replace(table, columns=columns)
 
 
 def _part(path: Path) -> str | None:

@@ -165,3 +165,18 @@ def test_codes_and_lists_of_texts_are_read(tmp_path, write):
         write(path, column)
         assert read_arrow(path).columns.column(0).to_pylist() == column.to_pylist()
         assert read_arrow(path).columns.schema.field(0).type == column.type
+
+
+def test_views_of_texts_are_read(tmp_path):
+    texts = pa.array(["x", None, "y"]).cast(pa.string_view())
+    parquet.write_table(pa.table({"a": [1.5, 2.5, 3.5], "label": texts}), tmp_path / "t.parquet")
+    found = read_arrow(tmp_path / "t.parquet").columns
+    assert found["label"].to_pylist() == ["x", None, "y"]
+    assert found["a"].to_pylist() == [1.5, 2.5, 3.5]
+
+
+def test_a_column_that_is_not_read_is_named(tmp_path):
+    maps = pa.array([[("x", 1.0)]], pa.map_(pa.string(), pa.float64()))
+    parquet.write_table(pa.table({"a": [1.5], "scores": maps}), tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match=r"map<.*is not read, in column 'scores'; convert or drop"):
+        read_arrow(tmp_path / "t.parquet")

@@ -820,3 +820,23 @@ def test_predictions_of_an_earlier_run_are_no_labels_and_no_features(tmp_path, f
     assert data.class_names == ("dog",)  # row 1 of four; row 3 has no label
     np.testing.assert_array_equal(data.y, np.array([-1, 0, -1, -1] * 10))
     assert "without 20 predictions of an earlier `ssdml label`" in str(data.summary)
+
+
+def test_other_separators_are_named_in_a_first_line(tmp_path):
+    rows = "a^b^label\n0.5^1.5^x\n1.5^2.5^y\n"
+    (tmp_path / "t.csv").write_text(rows)
+    with pytest.raises(ValueError, match=r"name it in a first line, such as sep=\^\.$"):
+        load_dataset(tmp_path / "t.csv")
+    (tmp_path / "t.csv").write_text(f"sep=^\n{rows}")
+    assert load_dataset(tmp_path / "t.csv").X.shape == (2, 2)
+
+
+def test_folders_of_a_partitioned_table_are_columns(tmp_path, frame):
+    frame = frame.assign(label=frame["label"].replace("", None), split_by=np.arange(N) // 20)
+    frame.to_parquet(tmp_path / "t", partition_cols=["label", "split_by"])
+    data = read_dataset(tmp_path / "t", Choice(ignore=("split_by",)))
+    assert data.class_names == ("cat", "dog", "eel")
+    found = dict(zip(data.X[:, 0].round(5).tolist(), data.y.tolist(), strict=True))
+    codes = frame["label"].map({"cat": 0, "dog": 1, "eel": 2}).fillna(-1)
+    given = frame["p"].to_numpy(np.float32).round(5).tolist()
+    assert found == dict(zip(given, codes.tolist(), strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import csv
 import gzip
 import lzma
 
@@ -270,3 +271,20 @@ def test_odd_beginnings_are_read_or_refused(tmp_path, content):
             read_delimited(path)
     path.write_text("\n" * 10**5 + "a,label\n1,x\n2,y\n")
     assert read_delimited(path).columns.column_names == ["a", "label"]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_quotes_may_follow_backslashes(read, end):
+    lines = ["text,label", r'"she said \"no, thanks\" twice",x', r'"a\\b, \"c\"",y', '"d",']
+    table = read(end.join(lines) + end)
+    assert columns(table)["text"] == ['she said "no, thanks" twice', 'a\\b, "c"', "d"]
+    assert columns(table)["label"] == ["x", "y", ""]
+    assert "quotes follow backslashes" in table.notes
+
+
+@pytest.mark.parametrize("cell", ['"C:\\data\\"', '"C:\\""data"" x"', '5\\" pipe', '"a ""b"" c"'])
+def test_other_backslashes_stay(read, cell):
+    table = read(f"text,label\n{cell},x\n{cell},y\n")
+    expected = next(csv.reader([cell], quoting=csv.QUOTE_MINIMAL))[0]
+    assert columns(table)["text"] == [expected] * 2
+    assert not table.notes
