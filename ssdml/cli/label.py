@@ -85,7 +85,7 @@ def label(
     start = time.perf_counter()
     choice = samples.chosen(label, text, id_column, features, ignore, texts=text_model is not None)
     raw, y, _ = samples.read_labeled(
-        data, labels, choice, text_model=text_model, no_label=no_label, encoding=encoding
+        data, labels, choice, text_model=text_model, no_label=no_label, encoding=encoding, least=2
     )
     is_new = is_unlabeled(y)
     if is_new.all():

@@ -102,7 +102,7 @@ def fit(
 
     choice = samples.chosen(label, text, id_column, features, ignore, texts=text_model is not None)
     raw, y, words = samples.read_labeled(
-        data, labels, choice, text_model=text_model, no_label=no_label, encoding=encoding
+        data, labels, choice, text_model=text_model, no_label=no_label, encoding=encoding, least=2
     )
     X = samples.features_of(raw, network, image_size)
     params = {

@@ -48,4 +48,6 @@ def _way_out(option: Any) -> str:
 def repeated(ctx: typer.Context) -> str:
     """Return the command as it was given, with --force, for a shell."""
     words = ["ssdml", str(ctx.info_name), *ctx.meta[WORDS]]
-    return shlex.join(words if "--force" in words else [*words, "--force"])
+    if "--force" not in words:
+        words.insert(words.index("--") if "--" in words else len(words), "--force")
+    return shlex.join(words)

@@ -158,8 +158,11 @@ def read_labeled(
     text_model: str | None = None,
     no_label: str | None = None,
     encoding: str | None = None,
+    least: int = 1,
 ) -> tuple[RawItems, Any, Any]:
     """Read samples and labels, from one path or from two .npy files, and print what they are.
+
+    Fewer than ``least`` samples raise ValueError.
 
     Returns
     -------
@@ -192,6 +195,8 @@ def read_labeled(
     codes, classes = encoded_labels(raw, names(no_label))
     if raw.summary is not None:
         say(str(raw.summary))
+    if len(codes) < least:
+        raise ValueError(f"{data}: must have at least {least} samples; got {len(codes)}. Add some.")
     return raw, _as_given(codes, classes), words
 
 

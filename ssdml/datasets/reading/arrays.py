@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ssdml.datasets.base import RawItems, stack_splits
 from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.summary import Summary
+from ssdml.datasets.reading.tables import table_suffix
 from ssdml.utils.files import Archive, check_inside, check_npy, read_regular
 from ssdml.utils.validation import check_finite, has_channels_first
 
@@ -142,6 +143,11 @@ def read_npy(path: Path, *, in_place: bool = False) -> npt.NDArray[Any]:
     if path.is_dir() or path.suffix == ".npz":
         kind = "a folder" if path.is_dir() else "several arrays"
         raise ValueError(f"{path} must be a .npy file with one array; got {kind}.")
+    if table_suffix(path) is not None:
+        raise ValueError(
+            f"{path} must be a .npy file with one array; got a table. Pass one table alone, with "
+            "its labels in a column."
+        )
     check_npy(path, _PLAIN_ARRAYS)
     array: npt.NDArray[Any] = np.load(path, allow_pickle=False, mmap_mode="r" if in_place else None)
     return array

@@ -270,6 +270,23 @@ def test_folders_whose_names_are_not_unicode_hold_results(run, tmp_path):
     assert "caf\\udce9" in (folder / "o.html").read_text()
 
 
+def test_the_advice_holds_for_names_after_two_dashes(run, frame, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame.drop(columns="digit").to_csv("-t.csv", index=False)
+    told = run("label", "--out", "out.csv", "--", "-t.csv")
+    assert told.exit_code == 0, told.output
+    assert "ssdml label --out out.csv --force -- -t.csv\n" in told.stderr
+
+
+def test_one_sample_and_two_tables_are_refused(run, frame, tmp_path):
+    data = tmp_path / "t.csv"
+    frame[:1].to_csv(data, index=False)
+    told = run("label", data, "--out", tmp_path / "out.csv")
+    assert f"{data}: must have at least 2 samples; got 1. Add some." in told.stderr
+    told = run("label", data, data, "--out", tmp_path / "out.csv")
+    assert "must be a .npy file with one array; got a table. Pass one table alone" in told.stderr
+
+
 def test_labels_are_needed(run, frame, tmp_path):
     frame.drop(columns="digit").assign(label="").to_csv(tmp_path / "t.csv", index=False)
     told = run("label", tmp_path / "t.csv", "--out", tmp_path / "o.csv")

@@ -155,3 +155,7 @@ def test_one_word_in_all_texts():
     np.testing.assert_array_equal(
         embed_by_words(np.array(["red", "red"], dtype=object)), [[1], [1]]
     )
+
+
+def test_equal_texts_raise_no_warning():
+    assert embed_by_words(np.array(["a bad day"] * 4, dtype=object)).shape[0] == 4
