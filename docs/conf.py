@@ -26,6 +26,7 @@ html_copy_source = False
 html_show_copyright = False
 html_static_path = ["static"]
 html_css_files = ["ssdml.css"]
+html_js_files = ["scrolling.js"]
 
 extensions = [
     *("myst_parser", "sphinx.ext.autodoc", "numpydoc"),
@@ -91,7 +92,24 @@ def _skip(app: Any, what: str, name: str, member: Any, skip: bool, options: Any)
     return True if type(member).__name__ == "_tuplegetter" else None
 
 
+ROLES = {  # of furo and docutils, which screen readers cannot use
+    'role="heading"': 'role="heading" aria-level="2"',
+    ' role="doc-biblioentry"': "",
+    'role="list" class="citation-list"': 'class="citation-list"',
+}
+
+
+def _accessible(app: Any, exception: Exception | None) -> None:
+    """Complete the roles of the pages, or remove them."""
+    for page in Path(app.outdir).rglob("*.html") if exception is None else ():
+        text = page.read_text(encoding="utf-8")
+        for given, mended in ROLES.items():
+            text = text.replace(given, mended)
+        page.write_text(text, encoding="utf-8")
+
+
 def setup(app: Any) -> None:
-    """Register the renderer of the formulas, and what the reference leaves out."""
+    """Register the renderer of the formulas, what the reference leaves out, and the roles."""
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
     app.connect("autodoc-skip-member", _skip)
+    app.connect("build-finished", _accessible)

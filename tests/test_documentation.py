@@ -109,6 +109,14 @@ class TestSite:
         fetched = {where for links in site.values() for where in links.loaded}
         assert {where for where in fetched if urlsplit(where).netloc} == set()
 
+    def test_screen_readers_get_its_roles(self, site):
+        for page, links in site.items():
+            roles = re.findall(r"<[^>]* role=[^>]*>", page.read_text(encoding="utf-8"))
+            headings = [tag for tag in roles if 'role="heading"' in tag]
+            assert all("aria-level" in tag for tag in headings), page.name
+            assert not [tag for tag in roles if "biblio" in tag or "citation" in tag], page.name
+            assert any("scrolling.js" in where for where in links.loaded), page.name
+
     def test_its_formulas_are_drawn(self, site):
         drawn = {page.name: links.n_formulas for page, links in site.items()}
         assert drawn["affinities.html"] > 30

@@ -197,7 +197,7 @@ class Explorer {
         const mark = element("span", { className: "verdict" }, ...breakable(isRight ? "✓" : `✗ ${samples.className(other)}`));
         return element("li", { className: isRight ? "right" : "wrong" }, samples.thumbnail(other, 48), mark);
       });
-      return element("div", {}, element("h3", {}, method.name), element("ol", {}, ...faces));
+      return element("div", {}, element("h3", {}, method.name), element("ol", { tabIndex: 0 }, ...faces));
     });
     return element("div", { className: "query" }, asked, element("div", { className: "found" }, ...found));
   }

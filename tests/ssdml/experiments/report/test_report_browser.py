@@ -417,6 +417,19 @@ def test_many_classes_stay_short_on_a_phone(phone, many):
     assert broken == []
 
 
+def test_what_scrolls_on_a_phone_is_reached_by_the_keyboard(phone, many):
+    phone.goto(many.as_uri())
+    phone.wait_for_selector(".explorer.ready")
+    unreached = phone.evaluate(
+        """() => [...document.querySelectorAll("body *")]
+          .filter((box) => /auto|scroll/.test(getComputedStyle(box).overflowX))
+          .filter((box) => box.scrollWidth > box.clientWidth)
+          .filter((box) => box.tabIndex < 0 && !box.querySelector("a, button, [tabindex]"))
+          .map((box) => box.outerHTML.slice(0, 80))"""
+    )
+    assert unreached == []
+
+
 def test_wide_tables_scroll_in_their_boxes(browser, many):
     page = browser.new_page(viewport={"width": 300, "height": 844})
     page.goto(many.as_uri())
