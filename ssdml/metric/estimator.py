@@ -39,6 +39,7 @@ from ssdml.metric.prediction import SuspectedLabels, suspects
 from ssdml.metric.relabeling import (
     GRAPHS,
     Kept,
+    are_rows_of,
     extended,
     joined_labels,
     kept_pool,
@@ -332,7 +333,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         folder : path
         X : array of shape (n_samples, n_features) or None
             The samples of the fit, if the model was saved with its graphs: it can then
-            :meth:`relabel` and :meth:`extend`. They are not compared with those of the fit.
+            :meth:`relabel` and :meth:`extend`.
 
         Examples
         --------
@@ -363,6 +364,11 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         with restoring(folder, cls.__name__, {}):
             model._kept = restored(graphs, rows)
             model.held_out_ = restored_held_out(graphs)
+        if not are_rows_of(model._kept):
+            raise ValueError(
+                f"{who}: X must be the samples of the fit in their order; got rows at other "
+                "distances from each other. Pass the same X."
+            )
         return model
 
     @one_blas_thread()

@@ -187,6 +187,16 @@ def restored(arrays: Mapping[str, Array], X: Array) -> Kept:
     return Kept(X, forms, graph("nearer") if "nearer_indices" in arrays else None)
 
 
+def are_rows_of(kept: Kept) -> bool:
+    """Whether most of 100 rows are as far from their last neighbor as the graph says."""
+    _, rows, graph, _ = kept.forms[0]
+    some = np.linspace(0, len(rows) - 1, min(len(rows), 100)).astype(int)
+    last = graph.distances[some, -1]
+    found = np.linalg.norm(rows[some] - rows[graph.indices[some, -1]], axis=1)
+    slack = 1e-3 * last + 1e-5 * np.linalg.norm(rows[some], axis=1)  # of float32
+    return bool((np.abs(found - last) <= slack).mean() > 0.5)
+
+
 def restored_held_out(arrays: Mapping[str, Array]) -> HeldOut | None:
     """Held-out labels that :func:`saved` wrote, if any.
 

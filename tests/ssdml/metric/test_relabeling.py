@@ -171,6 +171,10 @@ def test_a_model_saved_with_graphs_can_be_relabeled(digits, tmp_path):
     assert len(loaded.extend(X[:10]).transduction_) == 910
     with pytest.raises(ValueError, match=r"X must have shape \(900, 64\), as in the fit; got \(9"):
         SSDML.load(tmp_path, X[:9])
+    assert SSDML.load(tmp_path, X.astype(np.float32)) is not None
+    for other in (X[::-1].copy(), 2 * X):
+        with pytest.raises(ValueError, match="X must be the samples of the fit in their order"):
+            SSDML.load(tmp_path, other)
     model.save(tmp_path)
     with pytest.raises(ValueError, match="Omit X, or save with graphs=True"):
         SSDML.load(tmp_path, X)
