@@ -10,6 +10,7 @@ from functools import partial
 from threading import Lock
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
@@ -41,7 +42,9 @@ def check_integers(value: Any, shape: torch.Size, name: str, who: str) -> None:
     are_indicators = is_tensor and value.dim() == 2 == len(shape) + 1 and value.shape[1] > 1
     way_out = f"{name}.argmax(dim=1)" if are_indicators else f"{name}.long()"
     if not is_tensor or value.dtype not in INTEGERS:
-        way_out = way_out if is_tensor else f"torch.as_tensor({name})"
+        of_names = f"torch.as_tensor(ssdml.datasets.encode_partial_labels({name})[0])"
+        are_names = not is_tensor and np.asarray(value).dtype.kind in "OUST"
+        way_out = way_out if is_tensor else of_names if are_names else f"torch.as_tensor({name})"
         raise TypeError(
             f"{who}: {name} must be a tensor of integers; got {_kind(value)}. Pass {way_out}."
         )
