@@ -82,6 +82,11 @@ def suggest_labels(model: Any, n: int = 10, *, n_jobs: int | None = None) -> Ind
     check_count(n, "n", "suggest_labels")
     if isinstance(model, SSDML):
         candidates = _of_model(model, n_jobs)
+    elif hasattr(model, "get_params"):
+        raise TypeError(
+            "suggest_labels: model must be an SSDML, or samples; got "
+            f"{type(model).__name__}. Pass the SSDML in it, such as model[-1] of a Pipeline."
+        )
     else:
         candidates = _of_samples(check_rows(model, "suggest_labels", "model"), n_jobs)
     free = len(candidates.smoothed) - len(candidates.labeled)

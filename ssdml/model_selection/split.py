@@ -6,6 +6,7 @@ scikit-learn's own splitters put unlabeled samples into test folds, and score -1
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from inspect import isfunction
 from typing import Any
 
 import numpy as np
@@ -176,4 +177,10 @@ def labeled_scorer(scoring: str | Callable[..., float] = "accuracy") -> LabeledS
     if not callable(scoring) and not (isinstance(scoring, str) and is_embedding_score(scoring)):
         names = ("NMI", "F1", "R@1", "MAP@R", "RP", *get_scorer_names())
         choose(dict.fromkeys(names), scoring, "labeled_scorer: scoring")
+    if isfunction(scoring) and scoring.__module__.startswith("sklearn.metrics."):
+        name = scoring.__name__
+        raise TypeError(
+            f"labeled_scorer: scoring must be called as scoring(estimator, X, y); got {name}, of "
+            f"labels alone. Pass sklearn.metrics.make_scorer({name})."
+        )
     return LabeledScorer(scoring)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.datasets import make_blobs
+from sklearn.pipeline import make_pipeline
 
 from ssdml import SSDML, suggest_labels
 
@@ -63,3 +64,10 @@ def test_bad_counts_and_models_are_refused(blobs):
         suggest_labels(model, 0)
     with pytest.raises(ValueError, match="model must be an SSDML with a classifier_"):
         suggest_labels(SSDML.paper(random_state=0).fit(X, np.where(labels < 0, y, labels)), 2)
+
+
+def test_a_pipeline_is_refused_with_a_way_out(blobs):
+    with pytest.raises(
+        TypeError, match=r"got Pipeline\. Pass the SSDML in it, such as model\[-1\]"
+    ):
+        suggest_labels(make_pipeline(SSDML()), 3)

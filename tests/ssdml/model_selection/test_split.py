@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
-from sklearn.metrics import balanced_accuracy_score, f1_score, make_scorer
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, make_scorer
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -294,3 +294,9 @@ def test_retrieval_without_pairs_raises():
 def test_misspelled_score_gets_a_suggestion():
     with pytest.raises(ValueError, match=r"scoring must be one of .*; got 'acuracy'. Did you mean"):
         labeled_scorer("acuracy")
+
+
+def test_metrics_of_labels_alone_are_refused_with_a_way_out():
+    with pytest.raises(TypeError, match=r"Pass sklearn\.metrics\.make_scorer\(accuracy_score\)"):
+        labeled_scorer(accuracy_score)
+    assert callable(labeled_scorer(make_scorer(accuracy_score)))
