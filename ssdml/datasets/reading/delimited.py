@@ -47,6 +47,7 @@ CELL_BYTES = 40  # of a cell in memory, besides its text
 CHUNK = 2**24
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 COMPRESSED = (*OPENERS, ".zst")
+UTF_32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)  # the first begins as UTF-16 does
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -106,6 +107,8 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
             f"{NAMES.get(layout.separator, layout.separator)}, as most lines; got "
             f"{n_cells}.{quotes}"
         )
+    if re.search(re.escape(layout.separator.encode()) + rb' +"', content):
+        cells = _without_late_quotes(cells)
     last = cells.column(cells.num_columns - 1)[-1].as_py()
     if "\n" in last and not content.rstrip().endswith(b'"'):
         raise ValueError(
@@ -154,7 +157,8 @@ def in_utf8(path: Path, content: bytes, encoding: str | None = None) -> bytes:
     >>> in_utf8(Path("t.csv"), "größe".encode("cp1252"), "cp1252").decode()
     'größe'
     """
-    name = encoding or ("utf-16" if content.startswith(UTF_16) else "utf-8")
+    marked = "utf-32" if content.startswith(UTF_32) else "utf-16"
+    name = encoding or (marked if content.startswith((*UTF_16, *UTF_32)) else "utf-8")
     try:
         is_utf8 = codecs.lookup(name).name == "utf-8"
     except LookupError:
@@ -300,6 +304,20 @@ def _cells(content: bytes, layout: Layout) -> tuple[pa.Table, tuple[int, int, st
         convert_options=arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
     )
     return cells, invalid[0] if invalid else None
+
+
+def _without_late_quotes(cells: pa.Table) -> pa.Table:
+    """Remove the quotes around cells that begin with blanks, where Arrow keeps them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = []
+    for column in cells.columns:
+        begin = pc.match_substring_regex(column, r'^ +"')
+        plain = pc.replace_substring_regex(column, r'^ +"([^"]*)" *$', r"\1")
+        are_all = pc.all(pc.equal(begin, pc.not_equal(plain, column))).as_py()
+        columns.append(plain if are_all else column)
+    return pa.table(columns, cells.column_names)
 
 
 class _Lines:

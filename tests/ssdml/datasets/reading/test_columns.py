@@ -840,3 +840,11 @@ def test_folders_of_a_partitioned_table_are_columns(tmp_path, frame):
     codes = frame["label"].map({"cat": 0, "dog": 1, "eel": 2}).fillna(-1)
     given = frame["p"].to_numpy(np.float32).round(5).tolist()
     assert found == dict(zip(given, codes.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("form", ["{}.5 cm", "{} kg", "<{}.5", "{:02d}:30:15", "{}.25k"])
+def test_quantities_in_a_text_are_no_ids(tmp_path, frame, form):
+    frame.assign(size=[form.format(k) for k in range(N)]).to_csv(tmp_path / "t.csv", index=False)
+    summary = read_dataset(tmp_path / "t.csv", Choice()).summary
+    assert "ids" not in summary.facts
+    assert "column 'size' is not a feature, as it holds text" in str(summary)

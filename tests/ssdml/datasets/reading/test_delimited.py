@@ -288,3 +288,14 @@ def test_other_backslashes_stay(read, cell):
     expected = next(csv.reader([cell], quoting=csv.QUOTE_MINIMAL))[0]
     assert columns(table)["text"] == [expected] * 2
     assert not table.notes
+
+
+def test_quotes_may_follow_blanks(read):
+    table = read('a, b, label\n1.5, 2, "x"\n2.5, 3, "y"\n3.5, 4, ""\n4.5, 5,\n')
+    assert columns(table)["label"] == ["x", "y", "", ""]
+    table = read('text,label\n"one, ""two"" three",x\n"four, ""five""",y\n')
+    assert columns(table)["text"] == ['one, "two" three', 'four, "five"']
+
+
+def test_utf_32_is_known_by_its_mark(read):
+    assert columns(read("a,label\n1,x\n2,y\n".encode("utf-32")))["label"] == ["x", "y"]
