@@ -367,7 +367,10 @@ def read_labels(
     from sklearn.utils.validation import column_or_1d
 
     if y is None:
-        raise ValueError(f"{who} requires y to be passed, but the target y is None.")
+        raise ValueError(
+            f"{who} requires y to be passed, but the target y is None. Pass a label per sample, -1 "
+            "where it is unknown; labels inside a Dataset are not read."
+        )
     column, names = column_or_1d(as_labels(y, who, may_be_column=True), warn=True), None
     if column.dtype.kind not in "iu":
         column, classes = encode_column(column, who)
