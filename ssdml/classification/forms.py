@@ -10,7 +10,13 @@ import numpy as np
 from ssdml.graphs.neighbors.exact import Progress, part_of
 from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
 from ssdml.graphs.propagation.smoothing import Diffusion
-from ssdml.utils.linalg import covariance, float64_blocks, top_eigenvectors, unit_rows
+from ssdml.utils.linalg import (
+    axes_of_few,
+    covariance,
+    float64_blocks,
+    top_eigenvectors,
+    unit_rows,
+)
 from ssdml.utils.typing import Array, Floats, Indices, Ints
 from ssdml.utils.validation import UNLABELED
 
@@ -105,7 +111,7 @@ def linear_forms(X: Array, *, few: bool, by_direction: bool = True) -> list[Line
     variance = np.diag(spread)
     total = float(variance.sum())
     scale = 1 / np.sqrt(total) if total > 0 else 1.0
-    whole = LinearForm(mean, scale * principal_axes(spread))
+    whole = LinearForm(mean, scale * principal_axes(spread, X))
     effective = 1 / float(((variance / total) ** 2).sum()) if total > 0 else d
     if not 1 < d <= TABLE_COLUMNS or effective > FEW_DIRECTIONS * d:
         return [whole]
@@ -167,19 +173,20 @@ def _form_of_directions(X: Array) -> LinearForm:
     return principal_form(directions(X, center))._replace(center=center)
 
 
-def principal_axes(spread: Floats) -> Floats:
-    """Axes (d, r) of 99% of a variance, at most 256; all of up to 100 columns."""
+def principal_axes(spread: Floats, X: Array) -> Floats:
+    """Axes (d, r) of 99% of the variance of rows, at most 256; all of up to 100 columns."""
     d, total = len(spread), float(np.trace(spread))
     if d <= TABLE_COLUMNS:
         return np.eye(d)
-    axes = top_eigenvectors(spread, min(d, MAX_COLUMNS))
+    few = len(X) < d
+    axes = axes_of_few(X)[1][:, :MAX_COLUMNS] if few else top_eigenvectors(spread, MAX_COLUMNS)
     held = np.cumsum(np.einsum("ij,ij->j", axes, spread @ axes))
     return axes[:, : 1 + int(np.searchsorted(held, VARIANCE * total))]
 
 
 def principal_form(X: Array) -> LinearForm:
     """The rows less their mean, on their principal axes."""
-    return LinearForm(X.mean(axis=0, dtype=np.float64), principal_axes(covariance(X)))
+    return LinearForm(X.mean(axis=0, dtype=np.float64), principal_axes(covariance(X), X))
 
 
 def forms_with_graphs(

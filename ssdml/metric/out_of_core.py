@@ -430,10 +430,8 @@ def _learn(
     with stages("round 1"):
         feature_map, scatter = Whitening(), pooled_scatter(moments)
         if scale is not None:
-            scales = np.outer(scale, scale)
-            scatter = ClassScatter(
-                scale * scatter.mean, scales * scatter.within, scales * scatter.between
-            )
+            within = np.outer(scale, scale) * scatter.within
+            scatter = ClassScatter(scale * scatter.mean, within, scale * scatter.offsets)
         feature_map.learn_from(scatter, int((moments.counts > 0).sum()))
         details = _update_metric(feature_map, pool._replace(X=rescaled(pool.X, scale)), model)
     with stages("embedding"):

@@ -74,10 +74,10 @@ def top_eigenvectors(matrix: npt.ArrayLike, count: int) -> Floats:
     array([[0.],
            [1.]])
     """
-    return _fix_signs(np.linalg.eigh(symmetrize(matrix))[1][:, ::-1][:, :count])
+    return fix_signs(np.linalg.eigh(symmetrize(matrix))[1][:, ::-1][:, :count])
 
 
-def _fix_signs(vectors: Floats) -> Floats:
+def fix_signs(vectors: Floats) -> Floats:
     """Make the entry of largest magnitude in each column positive."""
     peaks = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
     fixed: Floats = vectors * np.sign(peaks) + 0.0  # + 0.0 turns -0 into 0
@@ -235,18 +235,38 @@ def leading_axes(rows: npt.NDArray[Any]) -> Floats:
            [0.],
            [0.]])
     """
-    few = len(rows) < rows.shape[1]
-    centered = rows - rows.mean(axis=0, dtype=np.float64) if few else np.zeros((0, 0))
-    spread = centered @ centered.T if few else covariance(rows)
-    ascending, vectors = np.linalg.eigh(symmetrize(spread))
-    values, count = ascending[::-1], 1
+    if len(rows) < rows.shape[1]:
+        values, axes = axes_of_few(rows)
+    else:
+        ascending, vectors = np.linalg.eigh(symmetrize(covariance(rows)))
+        values, axes = ascending[::-1], vectors[:, ::-1]
+    count = 1
     if values[0] > 0:
         count += int(np.searchsorted(np.cumsum(values) / values.sum(), GRAPH_VARIANCE))
-    axes = vectors[:, ::-1][:, :count]
-    if few:
-        axes = centered.T @ axes if values[0] > 0 else np.eye(rows.shape[1], 1)
-        axes /= np.linalg.norm(axes, axis=0)
-    return _fix_signs(axes)
+    return fix_signs(axes[:, :count])
+
+
+def axes_of_few(rows: npt.NDArray[Any]) -> tuple[Floats, Floats]:
+    """Compute variances (m,), largest first, and axes (d, m) of fewer rows than columns. O(n² d).
+
+    Axes without variance are left out; if all rows are equal, one remains.
+
+    Examples
+    --------
+    >>> values, axes = axes_of_few(np.array([[3.0, 1.0, 0.0], [-3.0, 1.0, 0.0]]))
+    >>> values.round(9), axes.round(9)
+    (array([18.]), array([[1.],
+           [0.],
+           [0.]]))
+    """
+    centered = rows - rows.mean(axis=0, dtype=np.float64)
+    ascending, vectors = np.linalg.eigh(symmetrize(centered @ centered.T))
+    values = ascending[::-1]
+    count = int((values > values[0] * len(rows) * np.finfo(float).eps).sum())
+    if not count:
+        return np.zeros(1), np.eye(rows.shape[1], 1)
+    axes = centered.T @ vectors[:, ::-1][:, :count]
+    return values[:count] / (len(rows) - 1), fix_signs(axes / np.linalg.norm(axes, axis=0))
 
 
 def best_factor(blocks: Floats, covariance: Floats, n_components: int) -> Floats:

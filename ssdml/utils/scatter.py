@@ -8,14 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+from scipy.linalg import cholesky, solve_triangular
 
-from ssdml.utils.linalg import (
-    float64_blocks,
-    inverse_sqrt,
-    nearest_orthonormal,
-    shrink,
-    top_eigenvectors,
-)
+from ssdml.utils.linalg import fix_signs, float64_blocks, shrink
 from ssdml.utils.typing import Array, Floats, Ints
 
 
@@ -24,7 +19,12 @@ class ClassScatter(NamedTuple):
 
     mean: Floats  # (d,)
     within: Floats  # (d, d)
-    between: Floats
+    offsets: Floats  # (C, d), of the class means, times the root of the share of their rows
+
+    @property
+    def between(self) -> Floats:
+        """Covariance between classes, (d, d)."""
+        return self.offsets.T @ self.offsets
 
 
 class ClassMoments(NamedTuple):
@@ -70,15 +70,15 @@ def class_scatter(rows: npt.ArrayLike, classes: npt.ArrayLike) -> ClassScatter:
     Examples
     --------
     >>> class_scatter([[0.0], [2.0], [4.0], [6.0]], [0, 0, 1, 1])
-    ClassScatter(mean=array([3.]), within=array([[1.]]), between=array([[4.]]))
+    ClassScatter(mean=array([3.]), within=array([[1.]]), offsets=array([[-1.41421356],
+           [ 1.41421356]]))
     """
     X, codes = np.asarray(rows), np.asarray(classes)
     mean = X.mean(axis=0, dtype=np.float64)
     means = class_means(X, codes)  # (C, d)
-    offsets = means - mean
-    between = (offsets.T * np.bincount(codes)) @ offsets / len(X)
+    offsets = np.sqrt(np.bincount(codes) / len(X))[:, None] * (means - mean)
     # Not total minus between, which rounding could make negative.
-    return ClassScatter(mean, _squares_about(means, X, codes) / len(X), between)
+    return ClassScatter(mean, _squares_about(means, X, codes) / len(X), offsets)
 
 
 def _squares_about(means: Floats, X: Array, codes: Array) -> Floats:
@@ -139,37 +139,43 @@ def pooled_scatter(moments: ClassMoments) -> ClassScatter:
     Examples
     --------
     >>> pooled_scatter(class_moments([[0.0], [2.0], [4.0], [6.0]], [0, 0, 1, 1], 2))
-    ClassScatter(mean=array([3.]), within=array([[1.]]), between=array([[4.]]))
+    ClassScatter(mean=array([3.]), within=array([[1.]]), offsets=array([[-1.41421356],
+           [ 1.41421356]]))
     """
     counts, means, within = moments
     n = counts.sum()
     mean = counts @ means / n
-    offsets = means - mean
-    return ClassScatter(mean, within / n, (offsets.T * counts) @ offsets / n)
+    return ClassScatter(mean, within / n, np.sqrt(counts / n)[:, None] * (means - mean))
 
 
 def whitening(scatter: ClassScatter, *, shrinkage: float = 0.1) -> Floats:
-    """Compute the symmetric map that whitens the (shrunk) scatter within classes.
+    """Compute a map T (d, d) that whitens the (shrunk) scatter within classes: ``T.T @ S @ T = I``.
+
+    T is triangular, from the Cholesky factor: for many columns a tenth of the time of a symmetric
+    one, from which it differs by a rotation.
 
     Examples
     --------
     >>> whitening(ClassScatter(np.zeros(1), np.array([[4.0]]), np.eye(1)))
     array([[0.5]])
     """
-    return inverse_sqrt(shrink(scatter.within, shrinkage))
+    factor = cholesky(shrink(scatter.within, shrinkage))
+    inverse: Floats = solve_triangular(factor, np.eye(len(factor)))
+    return inverse
 
 
 def discriminants(scatter: ClassScatter, transform: Floats, count: int) -> Floats:
     """Compute orthonormal directions, after ``transform``, in which the class means differ most.
 
-    Fisher's discriminants if ``transform`` whitens the scatter within classes.
+    Fisher's discriminants if ``transform`` whitens the scatter within classes; at most as many as
+    classes.
 
     Examples
     --------
-    >>> scatter = ClassScatter(np.zeros(2), np.eye(2), np.diag([0.0, 3.0]))
-    >>> discriminants(scatter, np.eye(2), 1)
+    >>> offsets = np.array([[0.0, 1.0], [0.0, -1.0]])
+    >>> discriminants(ClassScatter(np.zeros(2), np.eye(2), offsets), np.eye(2), 1)
     array([[0.],
            [1.]])
     """
-    spread = transform @ scatter.between @ transform
-    return nearest_orthonormal(top_eigenvectors(spread, count))
+    directions = np.linalg.svd(scatter.offsets @ transform, full_matrices=False)[2]
+    return fix_signs(directions[:count].T)
