@@ -79,6 +79,19 @@ def test_fit_takes_at_most_twice_label_spreading(benchmark):
     assert memory.megabytes < 1500
 
 
+def test_wide_rows_take_a_few_eigendecompositions(benchmark):
+    """500 rows of 1,536 columns, as embeddings have; seven decompositions and more before."""
+    X, y = clustered_rows(500, 1536)
+    spread = np.cov(X, rowvar=False)
+    of_fit = ratio(
+        benchmark,
+        lambda: SSDML(random_state=0).fit(X, y),
+        lambda: np.linalg.eigh(spread),
+        rounds=2,
+    )
+    assert of_fit < 4
+
+
 def test_manifold_steps_over_their_gradients(benchmark):
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((9_100, 128))
