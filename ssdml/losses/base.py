@@ -219,7 +219,7 @@ class Loss(Term, _Base):
             raise ValueError(f"{who}: ref_emb must be None; got a tensor. It compares no pairs.")
         self._check_own(batch.embeddings, who)
         with torch.autocast(batch.embeddings.device.type, enabled=False):
-            value = self.of_batch(batch)
+            value = _scalar(self.of_batch(batch), who)
             if indices_tuple is None and can_check_values() and value.detach().item() == 0:
                 self._warn_if_unusable(batch, who)
         return value
@@ -238,8 +238,7 @@ class Loss(Term, _Base):
         n, found = len(batch.embeddings), "no labels"
         if batch.labels is not None:
             known = batch.labels[batch.row_weights > 0]
-            n_classes = int((known.bincount() > 0).sum())
-            found = f"{len(known)} of them labeled, in {n_classes} classes"
+            found = f"{len(known)} of them labeled, in {len(known.unique())} classes"
         warnings.warn(
             f"{who}: the batch must have {self.needs}; got {n} rows, {found}. The loss is 0. "
             "ssdml.networks.sampling.class_batches draws rows by class.",
@@ -390,6 +389,19 @@ def _check_no_weights(weights: Any, loss: nn.Module) -> None:
         )
 
 
+def _scalar(value: Any, who: str) -> torch.Tensor:
+    """Return the value of a loss; raise unless it is one number."""
+    if isinstance(value, torch.Tensor) and value.numel() == 1:
+        return value
+    found = type(value).__name__
+    if isinstance(value, torch.Tensor):
+        found = f"a tensor of shape {tuple(value.shape)}"
+    raise TypeError(
+        f"{who}: the loss must return a tensor of one number; got {found}. Return the mean over "
+        "the batch."
+    )
+
+
 class _Labeled(NamedTuple):
     """Labeled rows; all rows if there are no labels."""
 
@@ -459,8 +471,17 @@ class _Taken(NamedTuple):
                     f"tensor of shape {tuple(value.shape)}. Call the losses one by one."
                 )
         taken = {name: values[name] for name in self.names}
-        value = loss(rows, **taken) if self.by_name else loss(rows, *taken.values())
-        return value
+        try:
+            value = loss(rows, **taken) if self.by_name else loss(rows, *taken.values())
+        except Exception as error:
+            labels = taken.get("labels")
+            least = 0 if labels is None or not len(labels) else int(labels.max()) + 1
+            error.add_note(
+                f"LossSum: {who} was called with embeddings of shape {tuple(rows.shape)} and "
+                f"classes below {least}. Create it for {rows.shape[1]} columns and {least} classes."
+            )
+            raise
+        return _scalar(value, who)
 
 
 def groups_of(loss: nn.Module) -> list[dict[str, Any]]:

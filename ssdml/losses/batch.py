@@ -13,6 +13,7 @@ from ssdml.utils.torch_tools import check_float_matrix, check_integers
 from ssdml.utils.validation import UNLABELED
 
 HALVES = (torch.float16, torch.bfloat16)
+HEAVIEST = 1e10  # sums of products of three weights must be finite in float32
 
 
 class Batch(NamedTuple):
@@ -323,5 +324,10 @@ def as_weights(
             if not (0 <= end < float("inf")):
                 raise ValueError(
                     f"{who}: weights must be finite and not negative; got {end.item()}."
+                )
+            if end > HEAVIEST:
+                raise ValueError(
+                    f"{who}: weights must be at most {HEAVIEST:g}; got {end.item():g}. Divide them "
+                    "by their maximum."
                 )
     return weights

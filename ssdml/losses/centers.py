@@ -79,8 +79,7 @@ class _SquaredDistances(torch.autograd.Function):
     """Squared distances with products in float64; the gradient has the precision of the rows."""
 
     @staticmethod
-    def forward(ctx: Any, rows: torch.Tensor, centers: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(rows, centers)
+    def forward(rows: torch.Tensor, centers: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
         wide = rows.dtype if rows.device.type == "mps" else torch.float64  # which MPS lacks
         x, w = rows.to(wide), centers.to(wide)
         starts, ends = (torch.linalg.vector_norm(part, dim=1).square() for part in (x, w))
@@ -89,6 +88,11 @@ class _SquaredDistances(torch.autograd.Function):
         # Rows that equal a center but for a few units in the last place have no direction.
         same = squares <= lengths * (4 * torch.finfo(rows.dtype).eps) ** 2
         return squares.masked_fill(same, 0).to(rows.dtype)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+        """Keep the arguments; apart from ``forward``, as torch.func requires."""
+        ctx.save_for_backward(*inputs)
 
     @staticmethod
     def backward(ctx: Any, slope: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

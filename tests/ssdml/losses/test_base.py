@@ -524,3 +524,45 @@ def test_distributed_wrapper_accepts_each_loss():
     wrapped = DistributedLossWrapper(loss)
     with pytest.warns(UserWarning, match=re.escape("non-distributed setting")):
         assert wrapped(z, labels) == loss(z, labels)
+
+
+def test_large_labels_take_no_memory():
+    labels = torch.tensor([0, 10**12])
+    with pytest.warns(UserWarning, match="got 2 rows, 2 of them labeled, in 2 classes"):
+        assert AngularTripletLoss()(torch.eye(2), labels).item() == 0
+
+
+class OfRows(nn.Module):
+    """A loss that is not averaged."""
+
+    def forward(self, embeddings, labels):
+        return embeddings.sum(dim=1)
+
+
+class Nothing(Loss):
+    """A loss whose formula was forgotten."""
+
+    def of_batch(self, batch):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("loss", "found"), [(LossSum([OfRows()]), r"a tensor of shape \(3,\)"), (Nothing(), "NoneType")]
+)
+def test_losses_must_return_one_number(loss, found):
+    message = f"must return a tensor of one number; got {found}. Return the mean"
+    with pytest.raises(TypeError, match=message):
+        loss(torch.eye(3), torch.tensor([0, 0, 1]))
+
+
+def test_errors_of_foreign_losses_tell_what_they_were_called_with():
+    loss = LossSum([peers.ArcFaceLoss(2, 5)])
+    with pytest.raises(IndexError) as raised:
+        loss(torch.eye(3), torch.tensor([0, 0, 2]))
+    (note,) = raised.value.__notes__
+    assert "ArcFaceLoss was called with embeddings of shape (3, 3) and classes below 3" in note
+
+
+def test_weights_whose_products_overflow_are_refused():
+    with pytest.raises(ValueError, match=r"at most 1e\+10; got 1e\+25\. Divide them by their max"):
+        BinomialDevianceLoss()(torch.eye(2), torch.tensor([0, 1]), weights=[1.0, 1e25])

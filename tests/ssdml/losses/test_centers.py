@@ -231,3 +231,12 @@ def test_a_single_class_warns():
 def test_invalid_parameters_raise(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_torch_func_has_the_gradient_of_backward():
+    z, labels, _ = batch()
+    loss = GlobalCenterRankingLoss(int(labels.max()) + 1, z.shape[1]).to(z)
+    rows = z.detach().requires_grad_()
+    loss(rows, labels).backward()
+    found = torch.func.grad(lambda embeddings: loss(embeddings, labels))(z.detach())
+    torch.testing.assert_close(found, rows.grad)
