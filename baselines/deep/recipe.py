@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ssdml.deep.checkpoints import Checkpoint
 from ssdml.deep.trainer import PartitionTrainer, Prepared
-from ssdml.networks.augmentation import Augment
+from ssdml.networks.augmentation import Augment, custom_views
 from ssdml.networks.data import Samples
 from ssdml.networks.metric_network import MetricNetwork
 from ssdml.networks.randomness import SeededDraws
@@ -94,7 +94,7 @@ class UnsupervisedTrainer(PartitionTrainer):
         """Return augmented items, drawn by the partition's generator."""
         generator = self.draws.generator()
         assert generator is not None
-        return self._views(self.samples.batch(rows), generator)
+        return custom_views(self._views, self.samples.batch(rows), generator)
 
     def layer(self, items: Tensor) -> Tensor:
         """Compute the embedding before it is scaled to unit length: the input of the head."""

@@ -22,7 +22,7 @@ from ssdml.graphs.triplets import Triplets
 from ssdml.losses.angular import batch_angular_loss
 from ssdml.metric.alternation import N_TRIPLETS, learn_metric, mine
 from ssdml.metric.state import State
-from ssdml.networks.augmentation import Augment, RandomViews, unchanged
+from ssdml.networks.augmentation import Augment, RandomViews, custom_views, unchanged
 from ssdml.networks.data import Samples, StoredSamples
 from ssdml.networks.metric_network import MetricNetwork
 from ssdml.networks.sampling import Batches, aligned_halves, balanced_batches
@@ -223,22 +223,11 @@ class AlternationTrainer(PartitionTrainer):
         return loss
 
     def _view(self, augment: Augment, samples: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
-        """Make one view per sample, and check the result of a custom function."""
+        """Make one view per sample."""
         if type(augment) is RandomViews:
             with self.draws.suspended():
                 return augment.views(samples, numbers)
-        views = augment(samples, self._generator)
-        if not isinstance(views, torch.Tensor):
-            raise TypeError(
-                "augment must return a tensor with one view per sample; got "
-                f"{type(views).__name__}."
-            )
-        if len(views) != len(samples):
-            raise ValueError(
-                f"augment must return one view per sample; got {len(views)} views of "
-                f"{len(samples)} samples."
-            )
-        return views
+        return custom_views(augment, samples, self._generator)
 
     @property
     def _can_capture(self) -> bool:
@@ -275,7 +264,14 @@ def halves(
     least = math.lcm(2, world_size())
     # Classes with a single row are not drawn.
     drawable = np.unique(classes[weights > 0], return_counts=True)[1]
-    n_classes = min(int((drawable > 1).sum()) or 1, max(1, size // least))
+    if not (drawable > 1).any():
+        raise ValueError(
+            "y must have two labels of a class to learn from labels alone with losses of two "
+            "halves that are aligned in class, such as GraphConsistency; got one label of each of "
+            f"{len(drawable)} classes. Label more, or pass learn_from='propagated' and "
+            "input_edges=0.2."
+        )
+    n_classes = min(int((drawable > 1).sum()), max(1, size // least))
     per_class = size // n_classes // least * least // 2
     return aligned_halves(
         classes, count, rng, n_classes=n_classes, per_class=per_class, weights=weights

@@ -207,9 +207,12 @@ class PartitionTrainer(ABC):
                 epoch = f"epoch {first + step * epochs // n_steps} of {self.estimator.epochs}"
                 show((step + 1) / n_steps, f"{epoch}, loss {losses[-1]:.3f}{note}")
                 if not math.isfinite(losses[-1]):
+                    way_out = self._lower_rate
+                    if not (number or step):  # no rate has had an effect
+                        way_out = "Look for a division by zero in the backbone, views and losses."
                     raise FloatingPointError(
                         f"the loss must stay finite; got {losses[-1]} at step {step + 1} of "
-                        f"partition {number + 1}. {self._lower_rate}"
+                        f"partition {number + 1}. {way_out}"
                     )
                 if (step + 1) * epochs // n_steps > len(self._epoch_scores):
                     self._validate()

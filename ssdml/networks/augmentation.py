@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
@@ -197,7 +198,52 @@ def strong_and_weak(augment: Any, shape: tuple[int, ...]) -> tuple[Augment, Augm
     views = default_views(shape) if augment == "auto" else augment
     if views is None:
         return unchanged, unchanged
+    _check_arguments(views)
     return views, views.weaker(WEAK) if hasattr(views, "weaker") else unchanged
+
+
+def _check_arguments(augment: Any) -> None:
+    """Raise if a function of the user takes other arguments than samples and a generator."""
+    try:
+        inspect.signature(getattr(augment, "forward", augment)).bind(None, None)
+    except TypeError as error:
+        raise TypeError(
+            f"augment must take samples and a generator; got {type(augment).__name__}, for which "
+            f"{error}. Wrap it: lambda samples, generator: augment(samples)."
+        ) from error
+    except ValueError:  # compiled functions may have no signature
+        pass
+
+
+def custom_views(
+    augment: Augment, samples: torch.Tensor, generator: torch.Generator
+) -> torch.Tensor:
+    """Make views by a function of the user, in the precision of the samples; check them.
+
+    Images may change their size.
+
+    Examples
+    --------
+    >>> samples, generator = torch.zeros(3, 2), torch.Generator()
+    >>> custom_views(lambda samples, generator: samples.double(), samples, generator).dtype
+    torch.float32
+    """
+    views = augment(samples, generator)
+    if not isinstance(views, torch.Tensor):
+        raise TypeError(
+            f"augment must return a tensor with one view per sample; got {type(views).__name__}."
+        )
+    if views.shape[:1] != samples.shape[:1]:
+        raise ValueError(
+            f"augment must return one view per sample; got shape {tuple(views.shape)} for "
+            f"{len(samples)} samples."
+        )
+    if views.ndim != samples.ndim or views.shape[1] != samples.shape[1]:
+        raise ValueError(
+            f"augment must return views of shape {tuple(samples.shape)}, images of any size; got "
+            f"{tuple(views.shape)}."
+        )
+    return views.to(samples.dtype)
 
 
 def _moved(images: torch.Tensor, maps: torch.Tensor, border: bool) -> torch.Tensor:

@@ -69,11 +69,49 @@ def test_views_may_be_made_in_place(digits):
     assert_same_weights(plain, in_place)
 
 
+class Plain(nn.Module):
+    """A transform without a generator."""
+
+    def forward(self, samples):
+        return samples
+
+
+@pytest.mark.parametrize("transform", [Plain(), lambda samples: samples])
+def test_rejects_transforms_without_a_generator(digits, transform):
+    X, _, labels = digits
+    message = r"augment must take samples and a generator; got .* Wrap it: lambda samples, gen"
+    with pytest.raises(TypeError, match=message):
+        small_model(augment=transform).fit(X, labels)
+
+
+def test_views_get_the_precision_of_the_samples(digits):
+    X, _, labels = digits
+    plain, wide = (
+        small_model(augment=augment, epochs=2).fit(X, labels)
+        for augment in (brightened, lambda *given: brightened(*given).double())
+    )
+    assert_same_weights(plain, wide)
+
+
+def test_rejects_views_of_another_shape(digits):
+    X, _, labels = digits
+    model = small_model(augment=lambda samples, generator: samples.flatten(1), epochs=1)
+    with pytest.raises(ValueError, match=r"views of shape \(40, 1, 8, 8\), .*; got \(40, 64\)"):
+        model.fit(X, labels)
+
+
+def test_a_first_loss_of_nan_does_not_blame_the_learning_rate(digits):
+    X, _, labels = digits
+    model = small_model(augment=lambda samples, generator: samples * np.nan, epochs=1)
+    with pytest.raises(FloatingPointError, match=r"got nan at step 1 .* Look for a division"):
+        model.fit(X, labels)
+
+
 def test_rejects_a_wrong_number_of_views(digits):
     X, _, labels = digits
     model = small_model(augment=lambda samples, generator: samples[1:], epochs=1)
     with pytest.raises(
-        ValueError, match="must return one view per sample; got 39 views of 40 samples"
+        ValueError, match=r"must return one view per sample; got shape \(39, .* for 40 samples"
     ):
         model.fit(X, labels)
 

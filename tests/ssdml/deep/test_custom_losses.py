@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -119,3 +120,13 @@ def test_rejects_what_is_no_loss(digits):
     message = r"losses must be a loss, or a list .* pairs \(weight, loss\); .* be modules; got str"
     with pytest.raises(TypeError, match=message):
         small_model(losses=["triplet"]).fit(X, labels)
+
+
+def test_aligned_halves_need_two_labels_of_a_class(digits):
+    X, y, _ = digits
+    labels = np.full(len(X), -1)
+    labels[[int(np.flatnonzero(y == c)[0]) for c in range(10)]] = np.arange(10)
+    for options in ({"learn_from": "labeled"}, {"input_edges": 0}):
+        message = "y must have two labels of a class .*; got one label of each of 10 classes"
+        with pytest.raises(ValueError, match=message):
+            small_model(losses=GraphConsistency(), **options).fit(X, labels)
