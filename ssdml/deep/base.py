@@ -37,7 +37,7 @@ from ssdml.utils.files import check_memory
 from ssdml.utils.labels import likeliest
 from ssdml.utils.persistence import Refusal, check_arrays, load_state, restoring, save_state
 from ssdml.utils.progress import CallbackSupportMixin, Stages, with_callbacks
-from ssdml.utils.torch_tools import find_device, memory_hints
+from ssdml.utils.torch_tools import batch_norm_hints, find_device, memory_hints
 from ssdml.utils.typing import Array, Indices
 from ssdml.utils.validation import UNLABELED
 
@@ -156,7 +156,12 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         self._validate_params()
         who = type(self).__name__
         self._check_columns(dataset, reset=True)
-        with memory_hints(self), torch.inference_mode(False), torch.enable_grad():
+        with (
+            memory_hints(self),
+            batch_norm_hints(self),
+            torch.inference_mode(False),
+            torch.enable_grad(),
+        ):
             device = init_process_group(find_device(self.device, who))
             samples = as_samples(dataset, who, device)
             labels = self._labels(y, len(samples))

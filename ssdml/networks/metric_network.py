@@ -78,9 +78,9 @@ class MetricNetwork(nn.Module):
         """Outputs of the backbone, (n, d), in float32."""
         if not self.mixed:
             outputs: torch.Tensor = self.backbone(samples)
-            return outputs
-        with torch.autocast(samples.device.type, torch.bfloat16):
-            outputs = self.backbone(samples)
+        else:
+            with torch.autocast(samples.device.type, torch.bfloat16):
+                outputs = self.backbone(samples)
         return outputs.float()
 
     def features(self, samples: torch.Tensor) -> torch.Tensor:

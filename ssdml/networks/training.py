@@ -178,7 +178,7 @@ def pretrain(
         total, order = 0.0, rng.permutation(len(rows))
         for drawn in np.array_split(order, -(-len(order) // PRETRAINING_BATCH)):
             with draws:
-                logits = softmax(network.backbone(samples.batch(rows[drawn])))
+                logits = softmax(network.outputs(samples.batch(rows[drawn])))
             loss = functional.cross_entropy(logits, torch.from_numpy(classes[drawn]).to(device))
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]

@@ -218,6 +218,29 @@ def batch_norms(network: nn.Module) -> list[_BatchNorm]:
 
 
 @contextmanager
+def batch_norm_hints(settings: Any) -> Iterator[None]:
+    """Name the parameter to raise if batch normalization is given a single sample.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> with batch_norm_hints(SimpleNamespace(batch_size=1)):
+    ...     nn.BatchNorm1d(2)(torch.zeros(1, 2))
+    Traceback (most recent call last):
+    ValueError: batch_size must be at least 2 per process to train batch normalization; got 1. ...
+    """
+    try:
+        yield
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise ValueError(
+            "batch_size must be at least 2 per process to train batch normalization; got "
+            f"{settings.batch_size}. Raise it, or use LayerNorm."
+        ) from error
+
+
+@contextmanager
 def normalizing_by_batch(network: nn.Module) -> Iterator[None]:
     """Evaluation mode, except that batches are normalized and counted as in training.
 

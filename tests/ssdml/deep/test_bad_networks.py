@@ -73,6 +73,33 @@ class TestDegenerate:
         with pytest.raises(ValueError, match="backbone must have a trainable parameter; got"):
             DeepSSDML.paper(fixed, 16, epochs=1, epochs_per_partition=1).fit(X, labels)
 
+    @pytest.mark.parametrize("options", [{}, {"consistency": 0}, {"learn_from": "labeled"}])
+    def test_batches_of_one_sample_have_no_variance(self, digits, options):
+        X, _, labels = digits
+        network = nn.Sequential(*small_network(), nn.BatchNorm1d(32))
+        message = "batch_size must be at least 2 per process to train batch normalization; got 1"
+        with pytest.raises(ValueError, match=message):
+            small_model(backbone=network, batch_size=1, epochs=1, **options).fit(X, labels)
+
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+    def test_features_may_have_any_precision(self, digits, dtype):
+        X, y, labels = digits
+        options = {"epochs": 2, "pretrain_epochs": 1}
+        model = small_model(backbone=Converted(dtype), **options).fit(X, labels)
+        assert model.transform(X).dtype == np.float32
+        assert (model.predict(X) == y).mean() > 0.6
+
+
+class Converted(nn.Module):
+    """A network whose features have another precision than its weights."""
+
+    def __init__(self, dtype):
+        super().__init__()
+        self.inner, self.dtype = small_network(), dtype
+
+    def forward(self, samples):
+        return self.inner(samples).to(self.dtype)
+
 
 class Flat(nn.Sequential):
     def __init__(self):
