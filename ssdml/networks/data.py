@@ -8,11 +8,12 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch.utils.data import IterableDataset
 
 from ssdml.utils.labels import encode_partial_labels
 from ssdml.utils.torch_tools import to_device
 from ssdml.utils.typing import Indices
-from ssdml.utils.validation import has_channels_last, without_container
+from ssdml.utils.validation import check_tensor, has_channels_last, without_container
 
 COMPARED = 200  # samples of a Dataset that identify it
 FEWEST_FOR_SCALE = 10
@@ -136,7 +137,9 @@ def as_samples(dataset: Any, who: str, device: str = "cpu") -> Samples:
     >>> as_samples(images, "fit").batch(np.array([0, 2])).shape
     torch.Size([2, 3, 32, 32])
     """
-    if not isinstance(dataset, torch.Tensor):
+    if isinstance(dataset, torch.Tensor):
+        check_tensor(dataset, who, "dataset")
+    else:
         dataset = without_container(dataset, who, "dataset")
     if hasattr(dataset, "to_numpy"):  # a table of pandas or polars
         dataset = dataset.to_numpy()
@@ -157,14 +160,15 @@ def as_samples(dataset: Any, who: str, device: str = "cpu") -> Samples:
         if dataset.dtype == torch.uint8 and has_channels_last(dataset.shape[1:]):
             dataset = dataset.movedim(-1, 1).contiguous()
         return StoredSamples(dataset, device)
-    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
+    is_map = hasattr(dataset, "__getitem__") and not isinstance(dataset, IterableDataset)
+    if is_map and hasattr(dataset, "__len__"):
         if not len(dataset):
             raise ValueError(f"{who}: dataset must have at least one sample; got none.")
         return LoadedSamples(dataset, device)
     inside = "its dataset" if hasattr(dataset, "dataset") else "numpy.stack of its samples"
     raise TypeError(
-        f"{who}: dataset must be an array, a tensor or a torch Dataset with a length; got "
-        f"{type(dataset).__name__}. Pass {inside}."
+        f"{who}: dataset must be an array, a tensor or a map-style torch Dataset with a length; "
+        f"got {type(dataset).__name__}. Pass {inside}."
     )
 
 

@@ -212,6 +212,21 @@ def without_tensor(X: Any, who: str = "", name: str = "X") -> Any:
     """
     if not (hasattr(X, "detach") and hasattr(X, "numpy")):
         return X
+    check_tensor(X, who, name)
+    tensor = X.detach().cpu()
+    try:
+        return tensor.numpy()
+    except TypeError:  # NumPy has no bfloat16
+        return tensor.float().numpy()
+
+
+def check_tensor(X: Any, who: str, name: str) -> None:
+    """Raise TypeError unless a torch tensor is dense and holds data."""
+    if getattr(X, "is_nested", False):
+        raise TypeError(
+            f"{who}: {name} must be dense; got a nested tensor. Pass "
+            f"torch.nested.to_padded_tensor({name}, 0.0)."
+        )
     if str(getattr(X, "layout", "torch.strided")) != "torch.strided":
         raise TypeError(
             f"{who}: {name} must be dense; got a tensor of layout {X.layout}. Pass "
@@ -222,11 +237,6 @@ def without_tensor(X: Any, who: str = "", name: str = "X") -> Any:
             f"{who}: {name} must hold data; got a tensor on the device 'meta'. Load or compute its "
             "values first."
         )
-    tensor = X.detach().cpu()
-    try:
-        return tensor.numpy()
-    except TypeError:  # NumPy has no bfloat16
-        return tensor.float().numpy()
 
 
 def _is_column(X: Any) -> bool:

@@ -265,10 +265,36 @@ class Streamed:
         return iter([])
 
 
-@pytest.mark.parametrize("dataset", [None, 3, Streamed()])
+class SizedStream(torch.utils.data.IterableDataset):
+    """One of torch, with a length."""
+
+    def __iter__(self):
+        return iter([])
+
+    def __len__(self):
+        return 3
+
+
+@pytest.mark.parametrize("dataset", [None, 3, Streamed(), SizedStream()])
 def test_rejects_iterable_datasets(dataset):
-    message = "a torch Dataset with a length; got " + type(dataset).__name__
+    message = "map-style torch Dataset with a length; got " + type(dataset).__name__
     with pytest.raises(TypeError, match=message):
+        as_samples(dataset, "fit")
+
+
+@pytest.mark.parametrize(
+    ("dataset", "message"),
+    [
+        (torch.eye(3).to_sparse(), r"layout torch\.sparse_coo\. Pass dataset\.to_dense\(\)"),
+        (torch.eye(3, device="meta"), "got a tensor on the device 'meta'"),
+        (
+            torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged),
+            r"got a nested tensor\. Pass torch\.nested\.to_padded_tensor\(dataset, 0\.0\)",
+        ),
+    ],
+)
+def test_rejects_tensors_that_are_not_dense(dataset, message):
+    with pytest.raises(TypeError, match="fit: dataset must .*" + message):
         as_samples(dataset, "fit")
 
 
