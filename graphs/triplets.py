@@ -119,7 +119,8 @@ def mine_triplets(
     if not triplets.anchor.size:
         warnings.warn(
             f"mine_triplets: strategy={strategy!r} found no anchor with a positive and a negative; "
-            "returns no triplets. Labels of two classes must reach the graph.",
+            "returns no triplets. Labels of two classes must reach the graph; if they "
+            "do, lower decay, so that not all rows lean to one class.",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ssdml.utils.labels import as_labels, check_same_kind, encode_labels
 from ssdml.utils.typing import Floats, Ints
-from ssdml.utils.validation import UNLABELED, check_count, check_rows
+from ssdml.utils.validation import UNLABELED, check_count, check_rows, without_container
 
 MOST_BINS = 10**6
 KINDS = ("fb", "ib", "ub")  # of confidences and of what is right
@@ -71,6 +71,11 @@ def calibration_error(
     """
     who = "calibration_error"
     _check_n_bins(n_bins, who)
+    if np.ndim(without_container(probabilities, who, "probabilities")) == 1:
+        raise ValueError(
+            f"{who}: probabilities must have a column per class; got shape "
+            f"{np.shape(probabilities)}. Of two classes, pass numpy.column_stack([1 - p, p])."
+        )
     proba = check_rows(probabilities, who, "probabilities")
     _check_distributions(proba, who)
     codes, found = encode_labels(y, who)

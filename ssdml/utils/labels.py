@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Iterable
@@ -264,9 +265,16 @@ def _of_one_kind(known: Array, who: str) -> Array:
             "labels, such as by str(label)."
         )
     labels = [label.decode() if isinstance(label, bytes) else label for label in known.tolist()]
-    if kinds == {float} and all(label == int(label) for label in labels if np.isfinite(label)):
+    if kinds == {float} and all(map(_is_whole, labels)):
         labels = [label if isinstance(label, float) else int(label) for label in labels]
     return np.asarray(labels)
+
+
+def _is_whole(label: Any) -> bool:
+    """Whether a number, of any size and kind, is whole; infinite ones count."""
+    if isinstance(label, float) and not math.isfinite(label):
+        return True
+    return bool(label == int(label))
 
 
 def not_names(label: Any, who: str) -> str:
@@ -376,6 +384,11 @@ def read_labels(
         column, classes = encode_column(column, who)
         if classes.dtype.kind in "Ub" and len(classes):
             names = classes
+        elif len(classes) and isinstance(classes[0], int):  # an array of Python's: some are large
+            raise ValueError(
+                f"{who}: y must fit into int64; got {max(classes, key=abs)}. "
+                "ssdml.datasets.encode_partial_labels converts it to codes."
+            )
         elif classes.dtype.kind not in "iuf" and len(classes):
             raise TypeError(not_names(classes[0], who))
         elif len(classes):

@@ -67,3 +67,9 @@ def test_reliability_takes_lists_and_names_the_rest():
             reliability(confidence, is_right)
     with pytest.raises(ValueError, match="n_bins must be at least 1; got 0"):
         calibration_error([[0.5, 0.5]], [0], classes=[0, 1], n_bins=0)
+
+
+def test_probabilities_of_one_class_need_a_second_column():
+    message = r"a column per class; got shape \(2,\)\. .* pass numpy\.column_stack\(\[1 - p, p\]\)"
+    with pytest.raises(ValueError, match=message):
+        calibration_error([0.2, 0.9], [0, 1])

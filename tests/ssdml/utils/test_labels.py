@@ -427,3 +427,11 @@ def test_minus_one_cast_to_an_unsigned_type_is_doubted(dtype):
         encode_partial_labels(labels)
     codes, classes = encode_partial_labels(np.arange(256, dtype=np.uint8))  # all of them classes
     assert codes.tolist() == classes.tolist() == list(range(256))
+
+
+def test_integers_of_any_size_are_encoded():
+    codes, classes = encode_partial_labels([2**70, None, 5])
+    assert codes.tolist() == [1, -1, 0]
+    assert classes.tolist() == [5, 2**70]
+    with pytest.raises(ValueError, match=f"who: y must fit into int64; got {2**70}.*to codes"):
+        read_labels([2**70, None, 5], 3, "who")
