@@ -238,7 +238,7 @@ class Loss(Term, _Base):
         n, found = len(batch.embeddings), "no labels"
         if batch.labels is not None:
             known = batch.labels[batch.row_weights > 0]
-            found = f"{len(known)} of them labeled, in {len(known.unique())} classes"
+            found = f"{len(known)} of them labeled, in {len(set(known.tolist()))} classes"
         warnings.warn(
             f"{who}: the batch must have {self.needs}; got {n} rows, {found}. The loss is 0. "
             "ssdml.networks.sampling.class_batches draws rows by class.",

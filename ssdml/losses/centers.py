@@ -79,7 +79,7 @@ class _SquaredDistances(torch.autograd.Function):
     """Squared distances with products in float64; the gradient has the precision of the rows."""
 
     @staticmethod
-    def forward(rows: torch.Tensor, centers: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def forward(rows: torch.Tensor, centers: torch.Tensor) -> torch.Tensor:
         wide = rows.dtype if rows.device.type == "mps" else torch.float64  # which MPS lacks
         x, w = rows.to(wide), centers.to(wide)
         starts, ends = (torch.linalg.vector_norm(part, dim=1).square() for part in (x, w))

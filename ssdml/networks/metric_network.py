@@ -20,7 +20,7 @@ from ssdml.networks.sampling import spaced
 from ssdml.utils.distributed import broadcast_weights
 from ssdml.utils.linalg import random_orthonormal
 from ssdml.utils.persistence import Refusal
-from ssdml.utils.torch_tools import evaluating, is_out_of_memory
+from ssdml.utils.torch_tools import batch_norms, evaluating, is_out_of_memory
 from ssdml.utils.validation import has_channels_last
 
 HALVES = (torch.float16, torch.bfloat16)
@@ -66,7 +66,7 @@ class MetricNetwork(nn.Module):
             self.metric = nn.Parameter(metric)
         else:
             self.register_buffer("metric", metric)
-        self.proxies = nn.Parameter(torch.randn(n_classes, metric.shape[1]))
+        self.proxies = nn.Parameter(torch.randn(n_classes, metric.shape[1], dtype=metric.dtype))
 
     @property
     def L(self) -> npt.NDArray[np.float32]:
@@ -136,6 +136,7 @@ def new_network(
                 stacklevel=2,
             )
         module = Standardized(copy.deepcopy(backbone), *mean_and_scale(samples, seed)).to(device)
+        _check_running_statistics(module)
         d = _n_features(module, samples)
         lay_channels_last(module, samples.shape)
         columns = n_components or d
@@ -191,6 +192,16 @@ def lay_channels_last(backbone: nn.Module, shape: tuple[int, ...]) -> None:
             backbone.to(memory_format=layout)  # type: ignore[call-overload]
             backbone(torch.zeros(2, *shape, device=device))
             break
+
+
+def _check_running_statistics(backbone: nn.Module) -> None:
+    """Raise if a layer evaluates a sample by the others of its batch."""
+    for layer in batch_norms(backbone):
+        if layer.running_mean is None:
+            raise ValueError(
+                f"backbone must embed a sample alike in every batch; got {layer}. Create it with "
+                "track_running_stats=True."
+            )
 
 
 def _n_features(backbone: nn.Module, samples: Samples) -> int:

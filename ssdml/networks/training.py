@@ -171,7 +171,7 @@ def pretrain(
     device, draws = network.proxies.device, SeededDraws(int(rng.integers(2**31)))
     network.train()
     with draws:
-        softmax = nn.Linear(len(network.metric), len(network.proxies)).to(device)
+        softmax = nn.Linear(len(network.metric), len(network.proxies)).to(network.metric)
     parameters = [*network.backbone.parameters(), *softmax.parameters()]
     optimizer = torch.optim.AdamW(parameters, PRETRAINING_RATE)
     for _ in range(epochs):

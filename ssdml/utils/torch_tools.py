@@ -227,7 +227,7 @@ def batch_norm_hints(settings: Any) -> Iterator[None]:
     >>> with batch_norm_hints(SimpleNamespace(batch_size=1)):
     ...     nn.BatchNorm1d(2)(torch.zeros(1, 2))
     Traceback (most recent call last):
-    ValueError: batch_size must be at least 2 per process to train batch normalization; got 1. ...
+    ValueError: batch_size must be at least 2 per process with batch normalization; got 1. Raise it.
     """
     try:
         yield
@@ -235,8 +235,8 @@ def batch_norm_hints(settings: Any) -> Iterator[None]:
         if "more than 1 value per channel" not in str(error):
             raise
         raise ValueError(
-            "batch_size must be at least 2 per process to train batch normalization; got "
-            f"{settings.batch_size}. Raise it, or use LayerNorm."
+            "batch_size must be at least 2 per process with batch normalization; got "
+            f"{settings.batch_size}. Raise it."
         ) from error
 
 

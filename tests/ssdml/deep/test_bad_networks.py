@@ -77,7 +77,7 @@ class TestDegenerate:
     def test_batches_of_one_sample_have_no_variance(self, digits, options):
         X, _, labels = digits
         network = nn.Sequential(*small_network(), nn.BatchNorm1d(32))
-        message = "batch_size must be at least 2 per process to train batch normalization; got 1"
+        message = "batch_size must be at least 2 per process with batch normalization; got 1"
         with pytest.raises(ValueError, match=message):
             small_model(backbone=network, batch_size=1, epochs=1, **options).fit(X, labels)
 
@@ -88,6 +88,27 @@ class TestDegenerate:
         model = small_model(backbone=Converted(dtype), **options).fit(X, labels)
         assert model.transform(X).dtype == np.float32
         assert (model.predict(X) == y).mean() > 0.6
+
+    def test_rejects_batch_normalization_without_running_statistics(self, digits):
+        X, _, labels = digits
+        layer = nn.BatchNorm1d(32, track_running_stats=False)
+        with pytest.raises(
+            ValueError, match=r"alike in every batch; got BatchNorm1d\(.* Create it"
+        ):
+            small_model(backbone=nn.Sequential(*small_network(), layer)).fit(X, labels)
+
+    def test_the_default_dtype_of_torch_does_not_matter(self, digits):
+        X, _, labels = digits
+        options = {"epochs": 2, "pretrain_epochs": 1}
+        usual = small_model(**options).fit(X, labels)
+        wide = small_model(**options)
+        torch.set_default_dtype(torch.float64)
+        try:
+            wide.fit(X, labels)
+            assert wide.predict_proba(X).dtype == np.float32
+        finally:
+            torch.set_default_dtype(torch.float32)
+        assert (wide.predict(X) == usual.predict(X)).mean() > 0.6  # others are drawn
 
 
 class Converted(nn.Module):
