@@ -17,4 +17,5 @@ def test_fake_device_suite_passes():
     """Run in a process of its own, as ``make gpu`` does: torch cannot unregister a device."""
     row = row_of_tests("pretended", 900)
     assert row["passed"] > 35
-    assert row == {"passed": row["passed"], "failed": 0, "exit": 0}
+    # CUDA graphs need a GPU.
+    assert row == {"passed": row["passed"], "skipped": 1, "failed": 0, "exit": 0}

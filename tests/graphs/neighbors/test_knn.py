@@ -288,7 +288,7 @@ def with_entry(value):
         (np.ones((0, 3)), 2, ValueError, r"X must not be empty; got shape \(0, 3\)"),
         (np.ones((3, 0)), 2, ValueError, r"X must not be empty; got shape \(3, 0\)"),
         (np.array([["a"], ["b"]]), 1, TypeError, "X must be numeric; got dtype <U1"),
-        (np.array([["a"], [None]], object), 1, TypeError, "X must be numeric; got dtype object"),
+        (np.array([["a"], [None]], object), 1, ValueError, "X must hold numbers; it holds text"),
         (np.ones((4, 2), complex), 1, TypeError, "X must be numeric; got dtype complex128"),
         (sparse.csr_array(np.eye(4)), 1, TypeError, "X must be dense; got a sparse csr_array"),
     ],
