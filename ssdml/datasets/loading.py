@@ -84,7 +84,7 @@ MAY_BE_MARKS = {"missing", "blank", "empty", "tbd", "todo", "to do", "to be done
 MAY_BE_MARKS |= {"n.a.", "n.a", "na.", "n. a.", "n/k", "not available", "not applicable"}
 MAY_BE_MARKS |= {"not labeled", "not labelled", "no label", "unassigned", "undefined", "unsorted"}
 MAY_BE_MARKS |= {"unspecified", "unclassified", "not set", "not sure", "unsure", "skip", "skipped"}
-MAY_BE_MARKS |= {"unlabeled", "unlabelled", "unknown"}  # with signs around them
+MAY_BE_MARKS |= {"unlabeled", "unlabelled", "unknown"}  # in brackets, for instance
 INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")  # as copies of web pages hold
 CLASS_NAMES = {"fashion_mnist": tuple(FASHION.split(","))}
 

@@ -260,7 +260,7 @@ def read_excel(path: Path, on_disk: int) -> Table:
     header = find_header(rows)
     names = header.names or list(map(str, range(1, width + 1)))
     numbers, rows = numbers[header.start :], rows[header.start :]
-    n_merged = _fill_merged(rows, numbers, _merged_cells(path, title))
+    n_merged = _fill_merged(rows, numbers, _merged_cells(path, book[title]))
     others = [repr(other) for other, rows in sheets.items() if rows and other != title]
     doubts = [
         f"sheet {title!r} was read, the largest, and not {', '.join(others)}; to read another, "
@@ -287,14 +287,12 @@ def read_excel(path: Path, on_disk: int) -> Table:
     )
 
 
-def _merged_cells(path: Path, title: str) -> list[tuple[int, int, int]]:
-    """Return column, first row and last row, from 1, of the cells merged downwards."""
-    from openpyxl import load_workbook
+def _merged_cells(path: Path, sheet: Any) -> list[tuple[int, int, int]]:
+    """Return column, first row and last row, from 1, of the cells merged downwards in a sheet."""
     from openpyxl.utils import range_boundaries
 
     found = []
     with open_regular(path) as file, suppress(Exception):  # many kinds; the values were read
-        sheet = load_workbook(file, read_only=True, keep_links=False)[title]
         with zipfile.ZipFile(file) as archive:
             xml = archive.read(sheet._worksheet_path)
         for match in re.finditer(rb"<(?:\w+:)?mergeCell [^>]*ref=\"([A-Z0-9:]+)\"", xml):
