@@ -239,11 +239,11 @@ def leading_axes(rows: npt.NDArray[Any]) -> Floats:
         values, axes = axes_of_few(rows)
     else:
         ascending, vectors = np.linalg.eigh(symmetrize(covariance(rows)))
-        values, axes = ascending[::-1], vectors[:, ::-1]
+        values, axes = ascending[::-1], fix_signs(vectors[:, ::-1])
     count = 1
     if values[0] > 0:
         count += int(np.searchsorted(np.cumsum(values) / values.sum(), GRAPH_VARIANCE))
-    return fix_signs(axes[:, :count])
+    return axes[:, :count]
 
 
 def axes_of_few(rows: npt.NDArray[Any]) -> tuple[Floats, Floats]:
