@@ -14,7 +14,7 @@ import numpy as np
 
 from ssdml.datasets.reading.cells import Cells
 from ssdml.datasets.reading.delimited import ONE_COLUMN
-from ssdml.datasets.reading.image_folders import find_images
+from ssdml.datasets.reading.image_folders import names_image
 from ssdml.datasets.reading.summary import counted, listed
 from ssdml.datasets.reading.table import ID_NAMES, LABEL_NAMES, SPLITS, TEXT_NAMES, folded
 
@@ -499,8 +499,8 @@ class _Chooser:
         return roles.images is not None
 
     def _names_images(self, name: str) -> bool:
-        cells = [cell for cell in self.cells.texts(name) if cell]
-        return bool(cells) and find_images(self.cells.table.path.parent, cells[:1]) is not None
+        first = next(filter(None, self.cells.texts(name)), None)
+        return first is not None and names_image(self.cells.table.path.parent, first)
 
     def _numbers(self) -> list[str]:
         found = []

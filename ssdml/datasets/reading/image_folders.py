@@ -171,16 +171,15 @@ def stack_images(
     return np.stack(images), unit
 
 
-def find_images(folder: Path, names: Sequence[str], *, within: bool = True) -> list[str] | None:
+def find_images(folder: Path, names: Sequence[str]) -> list[str] | None:
     """Find images by names that may lack the folders they are in, or the suffix.
 
     Parameters
     ----------
     folder : Path
     names : sequence of str
-        As :func:`as_relative` reads them.
-    within : bool
-        Whether to search in the folders of ``folder`` and in theirs.
+        Relative, as :func:`as_relative` returns them; files are searched in ``folder``, in its
+        folders and in theirs.
 
     Returns
     -------
@@ -188,10 +187,8 @@ def find_images(folder: Path, names: Sequence[str], *, within: bool = True) -> l
         Paths in ``folder``; a name stays as it is if there is no such image. None if there is none
         of the first name that is not empty.
     """
-    names = [as_relative(folder, name) for name in names]
     usual = sorted(image_suffixes(), key=lambda suffix: (suffix not in USUAL, suffix))
-    inner = _folders_in(folder) if within else []
-    places = [f"{place}/" for place in inner]
+    places = [f"{place}/" for place in _folders_in(folder)]
 
     def search(name: str, forms: Iterable[tuple[str, str]]) -> tuple[str, str] | None:
         return next((f for f in forms if os.path.isfile(folder / f"{f[0]}{name}{f[1]}")), None)
@@ -208,6 +205,11 @@ def find_images(folder: Path, names: Sequence[str], *, within: bool = True) -> l
         place, end = this or ("", "")
         found.append(f"{place}{name}{end}")
     return found if last is not None else None
+
+
+def names_image(folder: Path, name: str) -> bool:
+    """Whether a cell of a table names an image of the folder, as :func:`find_images` finds it."""
+    return find_images(folder, [as_relative(folder, name)]) is not None
 
 
 def as_relative(folder: Path, name: str) -> str:

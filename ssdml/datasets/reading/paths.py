@@ -14,7 +14,7 @@ from ssdml.datasets.reading.arrow_files import class_names
 from ssdml.datasets.reading.columns import Choice, names_files
 from ssdml.datasets.reading.image_folders import (
     LISTINGS,
-    find_images,
+    names_image,
     read_image_folder,
     read_image_zip,
 )
@@ -124,7 +124,7 @@ def _names_images(path: Path, encoding: str | None) -> bool:
         return False
     for name in filter(names_files, table.columns.column_names):
         first = table.columns[name][0].as_py()
-        if isinstance(first, str | int) and find_images(table.path.parent, [str(first)]):
+        if isinstance(first, str | int) and names_image(path.parent, str(first)):
             return True
     return False
 
