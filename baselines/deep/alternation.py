@@ -24,6 +24,7 @@ from ssdml.graphs.neighbors.knn import KNNGraph
 from ssdml.losses.pairs import squared_distances
 from ssdml.networks.data import Samples
 from ssdml.networks.metric_network import MetricNetwork
+from ssdml.networks.training import momentum_sgd
 from ssdml.utils.linalg import covariance
 from ssdml.utils.typing import Array, Indices, Ints
 from ssdml.utils.validation import UNLABELED
@@ -180,9 +181,8 @@ class BaselineTrainer(PartitionTrainer):
         self.objective: Objective | None = None
 
     def optimizer(self, groups: Any, **given: Any) -> torch.optim.Optimizer:
-        """Make the optimizer of groups of parameters: SGD; each step sets its rate."""
-        dampening = self.estimator.dampening
-        return torch.optim.SGD(groups, lr=0.0, momentum=0.9, dampening=dampening, **given)
+        """Make the optimizer of groups of parameters."""
+        return momentum_sgd(groups, dampening=self.estimator.dampening, **given)
 
     def _prepare(self, rng: np.random.Generator) -> Prepared:
         """Learn the metric of the partition's features; return it with its objective."""

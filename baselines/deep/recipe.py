@@ -17,6 +17,7 @@ from ssdml.networks.augmentation import Augment, custom_views
 from ssdml.networks.data import Samples
 from ssdml.networks.metric_network import MetricNetwork
 from ssdml.networks.randomness import SeededDraws
+from ssdml.networks.training import momentum_sgd
 from ssdml.utils.labels import one_hot
 from ssdml.utils.typing import Array, Indices, Ints
 from ssdml.utils.validation import UNLABELED
@@ -86,9 +87,8 @@ class UnsupervisedTrainer(PartitionTrainer):
             self.stepper.optimizer.add_param_group({"params": learned})
 
     def optimizer(self, groups: Any, **given: Any) -> torch.optim.Optimizer:
-        """Make the optimizer of groups of parameters: SGD; each step sets its rate."""
-        nesterov = self.recipe.nesterov
-        return torch.optim.SGD(groups, lr=0.0, momentum=0.9, nesterov=nesterov, **given)
+        """Make the optimizer of groups of parameters."""
+        return momentum_sgd(groups, nesterov=self.recipe.nesterov, **given)
 
     def views(self, rows: Indices) -> Tensor:
         """Return augmented items, drawn by the partition's generator."""

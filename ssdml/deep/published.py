@@ -22,6 +22,7 @@ from ssdml.graphs.propagation.affinities import propagate_affinities
 from ssdml.graphs.triplets import Triplets, mine_triplets
 from ssdml.losses.angular import angular_triplet_loss
 from ssdml.metric.alternation import PAPER_STEPS, learn_metric
+from ssdml.networks.training import momentum_sgd
 from ssdml.utils.distributed import from_first_rank
 from ssdml.utils.linalg import nearest_orthonormal
 from ssdml.utils.typing import Array, Floats, Indices
@@ -149,9 +150,8 @@ class PublishedTrainer(PartitionTrainer):
     """Train a network and L on the triplets of a partition's graph, one batch at a time."""
 
     def optimizer(self, groups: Any, **given: Any) -> torch.optim.Optimizer:
-        """Make the optimizer of groups of parameters: SGD; each step sets its rate."""
-        dampening = self.estimator.dampening
-        return torch.optim.SGD(groups, lr=0.0, momentum=0.9, dampening=dampening, **given)
+        """Make the optimizer of groups of parameters."""
+        return momentum_sgd(groups, dampening=self.estimator.dampening, **given)
 
     @property
     def chance_loss(self) -> float | None:

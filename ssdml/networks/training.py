@@ -135,6 +135,11 @@ def _fusible(module: nn.Module) -> bool:
     )
 
 
+def momentum_sgd(groups: Any, **options: Any) -> torch.optim.Optimizer:
+    """Make the optimizer of published methods: SGD with momentum 0.9; each step sets its rate."""
+    return torch.optim.SGD(groups, lr=0.0, momentum=0.9, **options)
+
+
 def read_behind(losses: Iterable[torch.Tensor], device: str) -> Iterator[float]:
     """Read the loss of each step; off the CPU, after the next step is queued: no GPU waits.
 
