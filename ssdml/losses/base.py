@@ -7,24 +7,14 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from numbers import Real
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import torch
 from torch import nn
 
-from ssdml.graphs.triplets import Triplets
-from ssdml.losses.batch import (
-    Batch,
-    among_labeled,
-    as_batch,
-    as_tuples,
-    can_check_values,
-    check_finite,
-    check_home,
-    tuple_groups,
-)
+from ssdml.losses.batch import Batch, as_batch, can_check_values, check_finite, check_home
+from ssdml.losses.elsewhere import call_other, groups_of, one_group, scalar
 from ssdml.utils.torch_tools import check_float_matrix
-from ssdml.utils.validation import UNLABELED
 
 try:
     from pytorch_metric_learning.losses import BaseMetricLossFunction as _Base
@@ -39,7 +29,6 @@ NOT_TAKEN = {  # options of pytorch-metric-learning's losses
     "embedding_reg_weight": _ADDED,
     "collect_stats": "The loss collects none; read them from its embeddings.",
 }
-ARGUMENTS = ("labels", "indices_tuple", "ref_emb", "ref_labels")
 
 
 class Term:
@@ -219,7 +208,7 @@ class Loss(Term, _Base):
             raise ValueError(f"{who}: ref_emb must be None; got a tensor. It compares no pairs.")
         self._check_own(batch.embeddings, who)
         with torch.autocast(batch.embeddings.device.type, enabled=False):
-            value = _scalar(self.of_batch(batch), who)
+            value = scalar(self.of_batch(batch), who)
             if indices_tuple is None and can_check_values() and value.detach().item() == 0:
                 self._warn_if_unusable(batch, who)
         return value
@@ -335,14 +324,10 @@ class LossSum(Loss):
     ) -> torch.Tensor:
         """Compute the weighted sum of the losses of a batch."""
         check_float_matrix(embeddings, "embeddings", "LossSum")
-        given = (embeddings, labels, indices_tuple, ref_emb, ref_labels)
+        given = (embeddings, labels, indices_tuple, ref_emb, ref_labels, weights)
         total = embeddings.new_zeros(())
         for weight, part in zip(self.weights, self.losses, strict=True):
-            if isinstance(part, Loss):
-                loss = part(*given, weights)
-            else:
-                _check_no_weights(weights, part)
-                loss = call_other(part, *given)
+            loss = part(*given) if isinstance(part, Loss) else call_other(part, *given)
             total = total + weight * loss
         return total
 
@@ -378,161 +363,6 @@ def _terms(term: Any) -> list[tuple[float, nn.Module]]:
         inner = zip(part.weights, part.losses, strict=True)
         return [(float(weight) * factor, loss) for factor, loss in inner]
     return [(float(weight), part)]
-
-
-def _check_no_weights(weights: Any, loss: nn.Module) -> None:
-    if weights is not None:
-        raise ValueError(
-            f"LossSum: weights must be None with {type(loss).__name__}, which takes none; got "
-            f"{type(weights).__name__}. Draw the batches by weight (ssdml.networks.sampling), or "
-            "call the losses one by one."
-        )
-
-
-def _scalar(value: Any, who: str) -> torch.Tensor:
-    """Return the value of a loss; raise unless it is one number."""
-    if isinstance(value, torch.Tensor) and value.numel() == 1:
-        return value
-    found = type(value).__name__
-    if isinstance(value, torch.Tensor):
-        found = f"a tensor of shape {tuple(value.shape)}"
-    raise TypeError(
-        f"{who}: the loss must return a tensor of one number; got {found}. Return the mean over "
-        "the batch."
-    )
-
-
-class _Labeled(NamedTuple):
-    """Labeled rows; all rows if there are no labels."""
-
-    rows: torch.Tensor
-    labels: torch.Tensor | None
-    places: torch.Tensor  # index of each original row among these, or -1
-
-
-def call_other(
-    loss: nn.Module,
-    embeddings: torch.Tensor,
-    labels: torch.Tensor | None,
-    indices_tuple: Any,
-    ref_emb: torch.Tensor | None,
-    ref_labels: torch.Tensor | None,
-) -> torch.Tensor:
-    """Call a loss that treats -1 as a class, as the notes of :class:`LossSum` say."""
-    takes = _Taken.of(loss)
-    if not takes.names:
-        value: torch.Tensor = loss(embeddings)
-        return value
-    if isinstance(indices_tuple, Triplets):
-        if "labels" in takes.required or _is_of_rows(loss):
-            indices_tuple = None
-        else:
-            labels = ref_labels = None
-    if "labels" not in takes.names:
-        labels = ref_labels = None
-    starts = _labeled(embeddings, labels)
-    stops = starts if ref_emb is None else _labeled(ref_emb, ref_labels)
-    if not len(starts.rows):
-        return embeddings.sum() * 0
-    tuples = None if indices_tuple is None else _renumbered(indices_tuple, starts, stops)
-    reference = (None, None) if ref_emb is None else (stops.rows, stops.labels)
-    value = takes.call(loss, starts.rows, (starts.labels, tuples, *reference))
-    return value
-
-
-class _Taken(NamedTuple):
-    """Arguments after the embeddings that a loss takes, of :data:`ARGUMENTS`."""
-
-    names: tuple[str, ...]
-    required: tuple[str, ...]
-    by_name: bool
-
-    @classmethod
-    def of(cls, loss: nn.Module) -> _Taken:
-        """Read them off the signature of ``forward``; unknown names count by position."""
-        _, *others = inspect.signature(loss.forward).parameters.values()
-        if any(one.kind is one.VAR_POSITIONAL for one in others):
-            return cls(ARGUMENTS, (), by_name=False)
-        required = [one.name for one in others if one.default is one.empty]
-        if set(required) <= set(ARGUMENTS):
-            names = tuple(one.name for one in others if one.name in ARGUMENTS)
-            return cls(names, tuple(required), by_name=True)
-        return cls(ARGUMENTS[: len(others)], ARGUMENTS[: len(required)], by_name=False)
-
-    def call(self, loss: nn.Module, rows: torch.Tensor, given: Iterable[Any]) -> torch.Tensor:
-        """Call the loss; raise if an argument is missing, or given to one that does not take it."""
-        values, who = dict(zip(ARGUMENTS, given, strict=True)), type(loss).__name__
-        for name, value in values.items():
-            if name in self.required and value is None:
-                raise ValueError(f"LossSum: {name} must be given with {who}; got None.")
-            if name == "ref_emb" and name not in self.names and value is not None:
-                raise ValueError(
-                    f"LossSum: {name} must be None with {who}, which does not take it; got a "
-                    f"tensor of shape {tuple(value.shape)}. Call the losses one by one."
-                )
-        taken = {name: values[name] for name in self.names}
-        try:
-            value = loss(rows, **taken) if self.by_name else loss(rows, *taken.values())
-        except Exception as error:
-            labels = taken.get("labels")
-            least = 0 if labels is None or not len(labels) else int(labels.max()) + 1
-            error.add_note(
-                f"LossSum: {who} was called with embeddings of shape {tuple(rows.shape)} and "
-                f"classes below {least}. Create it for {rows.shape[1]} columns and {least} classes."
-            )
-            raise
-        return _scalar(value, who)
-
-
-def groups_of(loss: nn.Module) -> list[dict[str, Any]]:
-    """Return the parameter groups of any loss, by its own ``parameter_groups`` if it has one.
-
-    Examples
-    --------
-    >>> loss = nn.Linear(2, 2)
-    >>> loss.learning_rate = 0.3
-    >>> [group["lr"] for group in groups_of(loss)]
-    [0.3]
-    """
-    own = getattr(loss, "parameter_groups", None)
-    return list(own()) if callable(own) else one_group(loss, getattr(loss, "learning_rate", None))
-
-
-def one_group(
-    loss: nn.Module, learning_rate: float | None, options: dict[str, Any] | None = None
-) -> list[dict[str, Any]]:
-    """Put all parameters of a loss into one group; no group without parameters."""
-    group: dict[str, Any] = {"params": list(loss.parameters())} | (options or {})
-    if learning_rate is not None:
-        group["lr"] = learning_rate
-    return [group] if group["params"] else []
-
-
-def _is_of_rows(loss: nn.Module) -> bool:
-    """Whether the loss has a matrix of parameters: proxies or a classifier."""
-    return any(parameter.dim() > 1 for parameter in loss.parameters())
-
-
-def _labeled(rows: torch.Tensor, labels: torch.Tensor | None) -> _Labeled:
-    everywhere = torch.arange(len(rows), device=rows.device)
-    if labels is None:
-        return _Labeled(rows, None, everywhere)
-    known = (labels != UNLABELED).to(rows.device)
-    if known.all():
-        return _Labeled(rows, labels, everywhere)
-    places = torch.where(known, known.cumsum(dim=0) - 1, UNLABELED)
-    return _Labeled(rows[known], labels[known.to(labels.device)], places)
-
-
-def _renumbered(indices_tuple: Any, starts: _Labeled, stops: _Labeled) -> tuple[torch.Tensor, ...]:
-    """Return the tuples among the labeled rows, renumbered."""
-    sizes = len(starts.places), len(stops.places)
-    tuples = as_tuples(indices_tuple, *sizes, starts.rows.device, "LossSum")
-    whole = among_labeled(tuples, starts.places, stops.places)
-    kept: list[torch.Tensor] = []
-    for known, (anchor, *ends) in zip(whole, tuple_groups(tuples), strict=True):
-        kept += [starts.places[anchor[known]], *(stops.places[end[known]] for end in ends)]
-    return tuple(kept)
 
 
 def _refuse(kind: type[Loss], name: str, value: Any) -> None:
