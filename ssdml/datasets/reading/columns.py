@@ -500,7 +500,7 @@ class _Chooser:
 
     def _names_images(self, name: str) -> bool:
         first = next(filter(None, self.cells.texts(name)), None)
-        return first is not None and names_image(self.cells.table.path.parent, first)
+        return first is not None and names_image(self.cells.table.folder, first)
 
     def _numbers(self) -> list[str]:
         found = []

@@ -275,8 +275,8 @@ def _read_tree(
         summary.facts["test rows"] = f"{test.sum():,}, in the folder of the {held_out} images"
     others = [name for name in names if not _is_image(name) and not is_hidden(name)]
     summary.left_out |= dict.fromkeys(others, "no image")
-    depth = 2 + (parts is not None)
-    inner = [str(path.parent) for path in paths if len(path.parts) > depth]
+    of_class = zip(paths, labels, strict=True)
+    inner = [str(path.parent) for path, label in of_class if label not in ("", path.parent.name)]
     summary.doubts += _doubts(others, whole, inner, labels)
     beside = sum(len(path.parts) == 1 for path in paths)
     if beside and needs_label:
@@ -326,8 +326,8 @@ def _doubts(
     listing = next((n for n in names if PurePosixPath(n).suffix.lower() in LISTINGS), None)
     if listing is not None:
         yield (
-            f"{listing!r} was not used, as none of its columns names the images; the labels are "
-            "the names of folders"
+            f"{listing!r} was not used, as none of its columns names the images, or none their "
+            "labels; the labels are the names of folders"
         )
     if len(set(labels)) == 1 and labels[0]:
         yield (

@@ -14,6 +14,7 @@ from ssdml.datasets.reading.arrow_files import class_names
 from ssdml.datasets.reading.columns import Choice, names_files
 from ssdml.datasets.reading.image_folders import (
     LISTINGS,
+    as_relative,
     names_image,
     read_image_folder,
     read_image_zip,
@@ -21,7 +22,7 @@ from ssdml.datasets.reading.image_folders import (
 from ssdml.datasets.reading.pixels import image_suffixes
 from ssdml.datasets.reading.rows import read_rows
 from ssdml.datasets.reading.summary import counted
-from ssdml.datasets.reading.table import SPLITS, Table
+from ssdml.datasets.reading.table import LABEL_NAMES, SPLITS, Table, folded
 from ssdml.datasets.reading.tables import (
     TABLE_SUFFIXES,
     read_table,
@@ -94,39 +95,96 @@ def _read_folder(folder: Path, choice: Choice, encoding: str | None) -> RawItems
     tables = [p for p in files if table_suffix(p)]
     check_inside(folder, [str(p.relative_to(folder)) for p in tables])
     has_images = any(p.suffix.lower() in image_suffixes() for p in files)
-    beside = [p for p in tables if p.parent == folder]
-    if beside and has_images:
-        listings = [p for p in beside if _names_images(p, encoding)]
-        chosen = [p for p in listings if p.stem.lower() == "metadata"] or listings
-        if len(chosen) > 1:
-            raise ValueError(
-                f"{folder}: which table names the images, {' or '.join(p.name for p in chosen)}? "
-                "Pass its path instead of the folder's."
-            )
-        if chosen:
-            return read_rows(read_table(chosen[0], encoding=encoding), choice)
+    if tables and has_images:
+        table = _listing(folder, tables, choice, encoding)
+        if table is not None:
+            raw = read_rows(table, choice)
+            _doubt_unlisted(raw, sum(p.suffix.lower() in image_suffixes() for p in files))
+            return raw
     if tables and not has_images:
         parts = [(p, _with_keys(folder, read_table(p, encoding=encoding))) for p in tables]
         return read_rows(_joined(folder, [(_part(p), str(p), t) for p, t in parts]), choice)
     return read_image_folder(folder, needs_label=choice.needs_label)
 
 
-def _names_images(path: Path, encoding: str | None) -> bool:
-    """Whether a column names images beside the table or in folders there.
+def _listing(
+    folder: Path, tables: list[Path], choice: Choice, encoding: str | None
+) -> Table | None:
+    """Read the table that names the images; or those in the folders of splits, joined.
 
-    Notes and settings of programs, in .txt or .json, need not be tables.
+    None if the folders of images are rather their classes.
     """
+    found: dict[Path, list[tuple[Table, str]]] = {}
+    for path in tables:
+        in_split = path.parent.name.casefold() in SPLITS and table_suffix(path) in LISTINGS
+        if path.parent != folder and not in_split:
+            continue
+        if (table := _table_or_none(path, encoding)) and (column := _column_of_images(table)):
+            found.setdefault(path.parent, []).append((table, column))
+    places = [folder] if folder in found else sorted(found)
+    parts: list[tuple[str | None, str, Table]] = []
+    for place in places:
+        metadata = [one for one in found[place] if one[0].path.stem.lower() == "metadata"]
+        chosen, *others = metadata or found[place]
+        if others:
+            names = " or ".join(table.path.name for table, _ in (chosen, *others))
+            raise ValueError(
+                f"{place}: which table names the images, {names}? Pass its path instead of the "
+                "folder's."
+            )
+        if choice.needs_label and choice.label is None and _is_of_classes(*chosen):
+            return None
+        if place == folder:
+            return chosen[0]
+        table = _with_folder(*chosen, place.relative_to(folder).as_posix())
+        parts.append((_part(table.path), str(table.path), table))
+    return _joined(folder, parts) if parts else None
+
+
+def _table_or_none(path: Path, encoding: str | None) -> Table | None:
+    """Read a table; notes and settings of programs, in .txt or .json, need not be tables."""
     try:
-        table = read_table(path, encoding=encoding)
+        return read_table(path, encoding=encoding)
     except ValueError:
         if table_suffix(path) in LISTINGS:
             raise
-        return False
+        return None
+
+
+def _column_of_images(table: Table) -> str | None:
+    """Return the column that names images beside the table or in folders there."""
     for name in filter(names_files, table.columns.column_names):
         first = table.columns[name][0].as_py()
-        if isinstance(first, str | int) and names_image(path.parent, str(first)):
-            return True
-    return False
+        if isinstance(first, str | int) and names_image(table.path.parent, str(first)):
+            return name
+    return None
+
+
+def _is_of_classes(table: Table, column: str) -> bool:
+    """Whether a table without labels names images in several folders, their classes."""
+    if any(folded(name) in LABEL_NAMES for name in table.columns.column_names):
+        return False
+    names = map(str, table.columns[column].to_pylist())
+    return len({as_relative(table.path.parent, name).rpartition("/")[0] for name in names}) > 1
+
+
+def _with_folder(table: Table, column: str, place: str) -> Table:
+    """Write the names of images relative to a folder above the table's."""
+    import pyarrow as pa
+
+    names = table.columns[column].to_pylist()
+    names = [name and f"{place}/{as_relative(table.path.parent, str(name))}" for name in names]
+    index = table.columns.column_names.index(column)
+    return replace(table, columns=table.columns.set_column(index, column, pa.array(names)))
+
+
+def _doubt_unlisted(raw: RawItems, n_images: int) -> None:
+    assert raw.summary is not None
+    if n_images > len(raw.labels):
+        raw.summary.doubts.append(
+            f"{n_images - len(raw.labels):,} of {n_images:,} images in the folder are not read, as "
+            "no row names them; add a row without a label for each"
+        )
 
 
 def _with_keys(folder: Path, table: Table) -> Table:

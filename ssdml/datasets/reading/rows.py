@@ -176,7 +176,7 @@ def _split(
 def _images(cells: Cells, roles: Roles, summary: Summary) -> Any:
     """Return images whose files, or whose bytes, are in a column."""
     assert roles.images is not None
-    column, folder = roles.images, cells.table.path.parent
+    column, folder = roles.images, cells.table.folder
     if cells.kind(column) != "image":
         given = [as_relative(folder, cell or "") for cell in cells.texts(column)]
         check_names(folder, given)

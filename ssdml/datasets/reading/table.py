@@ -72,6 +72,11 @@ class Table:
     def __len__(self) -> int:
         return int(self.columns.num_rows)
 
+    @property
+    def folder(self) -> Path:
+        """Where the files are that cells name."""
+        return self.path if self.path.is_dir() else self.path.parent
+
 
 def folded(name: Any) -> str:
     """Return a column's name for comparisons: lower case, without the spaces around it.

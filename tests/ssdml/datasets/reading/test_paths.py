@@ -1,0 +1,59 @@
+"""Folders of images with tables that name them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ssdml.datasets import load_dataset
+from ssdml.datasets.reading.columns import Choice
+from ssdml.datasets.reading.paths import read_path
+from ssdml.datasets.reading.summary import ReadingWarning
+
+
+def write_images(folder, names):
+    """One-colored images whose gray value is their number."""
+    for i, name in enumerate(names):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (2, 2), i).save(path)
+
+
+def write_lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.mark.parametrize("place", ["", "images/"])
+def test_metadata_in_folders_of_splits(tmp_path, monkeypatch, place):
+    write_images(tmp_path, [f"{part}/{place}{i}.png" for part in ("train", "test") for i in "01"])
+    for part in ("train", "test"):
+        rows = [{"file_name": f"{place}{i}.png", "label": "ab"[i]} for i in range(2)]
+        write_lines(tmp_path / part / "metadata.jsonl", rows)
+    monkeypatch.chdir(tmp_path)
+    for path in (tmp_path, "."):
+        data = load_dataset(path)
+        assert data.ids.tolist() == [f"{p}/{place}{i}.png" for p in ("test", "train") for i in "01"]
+        np.testing.assert_allclose(data.X[:, 0] * 255, [2, 3, 0, 1], atol=1e-4)
+        assert (data.y.tolist(), data.test.tolist()) == ([0, 1] * 2, [True] * 2 + [False] * 2)
+
+
+@pytest.mark.parametrize("place", ["", "train/"])
+def test_captions_beside_folders_of_classes(tmp_path, place):
+    names = ["cat/0.png", "dog/1.png"]
+    write_images(tmp_path, [place + name for name in names])
+    rows = [{"file_name": name, "caption": "one color"} for name in names]
+    write_lines(tmp_path / place / "metadata.jsonl", rows)
+    with pytest.warns(ReadingWarning, match=r"metadata\.jsonl' was not used, as none of its"):
+        assert load_dataset(tmp_path).class_names == ("cat", "dog")
+    raw = read_path(tmp_path, Choice(label="caption"))
+    assert raw.labels.tolist() == ["one color"] * 2
+
+
+def test_images_that_no_row_names_are_told(tmp_path):
+    write_images(tmp_path, [f"{i}.png" for i in range(5)])
+    (tmp_path / "metadata.csv").write_text("file_name,label\n0.png,a\n1.png,b\n")
+    with pytest.warns(ReadingWarning, match="3 of 5 images in the folder are not read, as no row"):
+        load_dataset(tmp_path)
