@@ -212,7 +212,7 @@ def plan(
 def datasets(data_dir: DataDir = None) -> None:
     """List the data sets: where they are, or where to put them."""
     from ssdml.cli.terminal import print_columns
-    from ssdml.datasets.loading import (
+    from ssdml.datasets.known.layouts import (
         data_folders,
         dataset_status,
         describe_folders,

@@ -173,7 +173,8 @@ def read_labeled(
     words : WordFeatures or None
         That embed texts.
     """
-    from ssdml.datasets.loading import encoded_labels, read_items, text_features, with_features
+    from ssdml.datasets.labels import encoded_labels
+    from ssdml.datasets.loading import read_items, text_features, with_features
     from ssdml.datasets.reading.arrays import read_arrays
     from ssdml.datasets.texts import WORDS as BY_WORDS, WordFeatures
 
@@ -226,7 +227,8 @@ def read_new(
     from dataclasses import replace
 
     from ssdml.datasets.image_files import ImageFiles
-    from ssdml.datasets.loading import encoded_labels, read_items, text_features
+    from ssdml.datasets.labels import encoded_labels
+    from ssdml.datasets.loading import read_items, text_features
     from ssdml.datasets.reading.tables import table_suffix
     from ssdml.datasets.texts import WORDS as BY_WORDS, WordFeatures
 
@@ -264,7 +266,7 @@ def agreement(raw: RawItems, labels: Any, known_classes: Any, no_label: str | No
     """Tell how many of the labels that a file has were predicted, or that none could be."""
     import numpy as np
 
-    from ssdml.datasets.loading import class_name, encoded_labels
+    from ssdml.datasets.labels import class_name, encoded_labels
     from ssdml.datasets.reading.summary import listed
 
     codes, classes = encoded_labels(raw._replace(summary=None), names(no_label))

@@ -4,9 +4,11 @@ from .base import (
 from .budgets import (
     Budget as Budget,
 )
-from .loading import (
+from .known.layouts import (
     DatasetStatus as DatasetStatus,
     dataset_status as dataset_status,
+)
+from .loading import (
     encode_partial_labels as encode_partial_labels,
     load_dataset as load_dataset,
 )

@@ -3,90 +3,28 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
 import os
 import re
-import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from ssdml.datasets.base import Dataset, RawItems
-from ssdml.datasets.cifar import read_cifar_batches
-from ssdml.datasets.fine_grained import (
-    read_caltech101,
-    read_cars,
-    read_cub,
-    read_inshop,
-    read_sop,
-)
-from ssdml.datasets.idx import read_idx_folder
 from ssdml.datasets.image_files import ImageFiles
-from ssdml.datasets.reading.arrays import read_npy_folder, read_npy_pair
+from ssdml.datasets.known.layouts import CLASS_NAMES, LAYOUTS, Layout, data_folders, read_known
+from ssdml.datasets.labels import class_name, encoded_labels
 from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.delimited import COMPRESSED
-from ssdml.datasets.reading.image_folders import read_image_zip
 from ssdml.datasets.reading.paths import read_path
-from ssdml.datasets.reading.summary import Summary, counted, listed
+from ssdml.datasets.reading.summary import listed
 from ssdml.datasets.texts import WORDS, embed_texts
-from ssdml.utils.files import open_regular, read_regular
-from ssdml.utils.labels import NO_LABEL, encode_column, encode_partial_labels
-from ssdml.utils.typing import Array, Ints
+from ssdml.utils.labels import encode_partial_labels
+from ssdml.utils.typing import Array
 
-__all__ = ["DatasetStatus", "dataset_status", "encode_partial_labels", "load_dataset"]
-
-Reader = Callable[[Path], RawItems]
-
-
-class Layout(NamedTuple):
-    """Location of a data set below a data folder, and its reader."""
-
-    place: str
-    read: Reader
-    holds: str
-
-
-_IDX = "{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]"
-LAYOUTS: dict[str, tuple[Layout, ...]] = {
-    "digits": (),
-    "mnist": (Layout("MNIST/raw", read_idx_folder, _IDX),),
-    "fashion_mnist": (Layout("FashionMNIST/raw", read_idx_folder, _IDX),),
-    "cifar10": (
-        Layout("cifar-10-batches-py", read_cifar_batches, "batches.meta, data_batch_1, ..."),
-        Layout("cifar10/cifar10-images.zip", read_image_zip, "{train,test}/class/image inside"),
-    ),
-    "banking77": (Layout("banking77", read_npy_folder, "{train,test}_{X,y}.npy"),),
-    "caltech101": (Layout("caltech101/X.npy", read_npy_pair, "features, with y.npy"),),
-    "caltech101_images": tuple(
-        Layout(f"caltech101/{place}", read_caltech101, "class folders of images")
-        for place in ("caltech101-images.zip", "101_ObjectCategories")
-    ),
-    "cub": (Layout("CUB_200_2011", read_cub, "images/, images.txt, image_class_labels.txt, ..."),),
-    "cars": tuple(
-        Layout(place, read_cars, "cars_annos.mat and car_ims/, or devkit/ and cars_{train,test}/")
-        for place in ("cars196", "stanford_cars")
-    ),
-    "sop": (
-        Layout("Stanford_Online_Products", read_sop, "Ebay_{train,test}.txt, bicycle_final/, ..."),
-    ),
-    "inshop": tuple(
-        Layout(place, read_inshop, "[Eval/]list_eval_partition.txt and [Img/]img/")
-        for place in ("In-shop Clothes Retrieval Benchmark", "inshop")
-    ),
-}
-
-FASHION = "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot"
-# Labels that may say that there is none.
-MAY_BE_MARKS = {"missing", "blank", "empty", "tbd", "todo", "to do", "to be done", "pending"}
-MAY_BE_MARKS |= {"n.a.", "n.a", "na.", "n. a.", "n/k", "not available", "not applicable"}
-MAY_BE_MARKS |= {"not labeled", "not labelled", "no label", "unassigned", "undefined", "unsorted"}
-MAY_BE_MARKS |= {"unspecified", "unclassified", "not set", "not sure", "unsure", "skip", "skipped"}
-MAY_BE_MARKS |= {"unlabeled", "unlabelled", "unknown"}  # in brackets, for instance
-INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")  # as copies of web pages hold
-CLASS_NAMES = {"fashion_mnist": tuple(FASHION.split(","))}
+__all__ = ["LAYOUTS", "Layout", "encode_partial_labels", "load_dataset"]
 
 
 def load_dataset(
@@ -278,7 +216,7 @@ def read_items(
         chosen = [k for k in ("label", "text", "id", "features", "ignore") if getattr(choice, k)]
         if chosen:
             _refuse_for_known(chosen[0], name)
-        return _known(name, data_dir)
+        return read_known(name, data_dir)
     _check_path(name_or_path)
     path = Path(name_or_path).expanduser()
     if not path.exists():
@@ -328,112 +266,6 @@ def described_model(model: str) -> str:
     return f"embeddings of the texts by {model}"
 
 
-def _known(name: str, data_dir: str | Path | None) -> RawItems:
-    if name == "digits":
-        from sklearn.datasets import load_digits
-
-        digits = load_digits()
-        return RawItems(digits.images / 16, digits.target.astype(np.int64), None)
-    root, layout = _find(name, data_dir)
-    place = root / layout.place
-    _verify_checksums(root, place)
-    try:
-        return layout.read(place)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{error} {place} must hold {layout.holds}.") from error
-
-
-class DatasetStatus(NamedTuple):
-    """Location of a known data set, or what is missing."""
-
-    name: str
-    path: Path | None  # None: not found, or part of scikit-learn
-    available: bool
-    note: str
-
-
-def dataset_status(*, data_dir: str | Path | None = None) -> list[DatasetStatus]:
-    """List the known data sets, where they are, and what to put where for those not found.
-
-    Parameters
-    ----------
-    data_dir : str or Path, optional
-        As in `load_dataset`.
-
-    Returns
-    -------
-    statuses : list of DatasetStatus
-        ``note`` says what is there, or what is missing.
-
-    Raises
-    ------
-    NotADirectoryError
-        If ``data_dir`` is not a folder.
-
-    Examples
-    --------
-    >>> dataset_status()[0]
-    DatasetStatus(name='digits', path=None, available=True, note='comes with scikit-learn')
-    """
-    statuses = [DatasetStatus("digits", None, True, "comes with scikit-learn")]
-    for name, layouts in LAYOUTS.items():
-        if not layouts:
-            continue
-        try:
-            root, layout = _find(name, data_dir)
-        except FileNotFoundError as error:
-            statuses.append(DatasetStatus(name, None, False, str(error)))
-        else:
-            statuses.append(DatasetStatus(name, root / layout.place, True, layout.holds))
-    return statuses
-
-
-def data_folders(data_dir: str | Path | None) -> list[Path]:
-    """Return the folders to search, in order."""
-    if not isinstance(data_dir, str | os.PathLike | None):
-        raise TypeError(f"data_dir must be a path; got {data_dir!r}. Omit it, or pass a folder.")
-    if data_dir is not None and not Path(data_dir).is_dir():
-        raise NotADirectoryError(
-            f"data_dir must be a folder; got {str(data_dir)!r}. Omit it to search $SSDML_DATA and "
-            "the cache folder."
-        )
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ssdml"
-    named = [data_dir, os.environ.get("SSDML_DATA")]
-    return [*(Path(folder) for folder in named if folder), cache]
-
-
-def _find(name: str, data_dir: str | Path | None) -> tuple[Path, Layout]:
-    folders = data_folders(data_dir)
-    for folder in folders:
-        for layout in LAYOUTS[name]:
-            if (folder / layout.place).exists():
-                return folder, layout
-    raise FileNotFoundError(
-        f"Data set {name!r} not found. Searched for {expected_files(name)} in "
-        f"{describe_folders(folders)}. Put it into one of these folders, or name another with "
-        "data_dir or the environment variable SSDML_DATA; nothing is downloaded."
-    )
-
-
-def expected_files(name: str) -> str:
-    """Describe what to put below a data folder.
-
-    Examples
-    --------
-    >>> expected_files("banking77")
-    'banking77 ({train,test}_{X,y}.npy)'
-    """
-    places: dict[str, list[str]] = {}
-    for layout in LAYOUTS[name]:
-        places.setdefault(layout.holds, []).append(layout.place)
-    return " or ".join(f"{' or '.join(found)} ({holds})" for holds, found in places.items())
-
-
-def describe_folders(folders: list[Path]) -> str:
-    """List the folders, and which of them do not exist."""
-    return ", ".join(f"{f}" if f.is_dir() else f"{f} (no such folder)" for f in folders)
-
-
 def assembled(
     name: str,
     raw: RawItems,
@@ -463,109 +295,6 @@ def assembled(
     )
 
 
-def encoded_labels(raw: RawItems, no_label: Sequence[str] = ()) -> tuple[Ints, Array]:
-    """Encode the labels of what a reader returned, and tell of them in its summary.
-
-    Parameters
-    ----------
-    raw : RawItems
-    no_label : sequence of str
-        More marks of a missing label.
-
-    Returns
-    -------
-    codes : ndarray of shape (n,), int64
-        -1 where unlabeled.
-    classes : ndarray of shape (n_classes,)
-        Texts of whole numbers, such as "9" and "10", are sorted as numbers.
-    """
-    where = "labels" if raw.summary is None else f"{raw.summary.title}, labels"
-    codes, classes = encode_column(raw.labels, where, (*NO_LABEL, *no_label))
-    if classes.dtype.kind == "U" and all(re.fullmatch(r"-?\d+", c) for c in classes.tolist()):
-        order = np.argsort([int(c) for c in classes.tolist()], kind="stable")
-        ranks = np.append(np.argsort(order), -1)  # the last for no label
-        codes, classes = ranks[codes], classes[order]
-    if raw.summary is not None:
-        _summarize(raw.summary, raw.labels, codes, [class_name(c) for c in classes])
-    return codes, classes
-
-
-def class_name(label: Any) -> str:
-    """Return a label as text; 7.0 is "7", and bytes are in UTF-8.
-
-    Examples
-    --------
-    >>> class_name(7.0), class_name("cat"), class_name(b"dog")
-    ('7', 'cat', 'dog')
-    """
-    if (
-        isinstance(label, float | np.floating)
-        and float(label).is_integer()
-        and abs(float(label)) < 2**53
-    ):
-        return str(int(label))
-    return label.decode(errors="replace") if isinstance(label, bytes) else str(label)
-
-
-def _summarize(summary: Summary, labels: Array, codes: Ints, names: Sequence[str]) -> None:
-    """Complete the summary by the numbers of samples, labels and classes."""
-    n_without = int((codes < 0).sum())
-    without = labels[codes < 0].tolist()
-    marks = ", ".join(sorted({repr(mark) for mark in without}))
-    place = summary.facts.pop("labels", "")
-    fact = f"{counted(len(names), 'class', 'classes')} ({listed(names)})" if names else "none"
-    if n_without and names:
-        fact += f"; {n_without:,} of {len(codes):,} samples have none"
-        fact += f", marked {marks}" * (marks != "''")
-    summary.facts["labels"] = f"{place}: {fact}" if place else fact
-    summary.title = f"{summary.title}: {counted(len(codes), 'sample')}"
-    if len(names) == 1 and {"-1", "-1.0"} & {str(mark).strip() for mark in without}:
-        summary.doubts.append(
-            f"the only class is {names[0]!r}, as -1 means no label; if -1 is a class, rename it"
-        )
-    summary.doubts += _doubts_of_labels(names, without)
-
-
-def _doubts_of_labels(names: Sequence[str], without: Sequence[Any]) -> list[str]:
-    """Doubt classes that may be marks, marks that may be classes, and names that are alike."""
-    doubts = []
-    marks = [
-        name
-        for name in names
-        if _as_mark(name) in MAY_BE_MARKS or (name.isascii() and not any(map(str.isalnum, name)))
-    ]
-    if marks:
-        doubts.append(
-            f"{', '.join(map(repr, marks))} counts as a class; if it means no label, pass "
-            f"--no-label {marks[0]!r} (no_label={marks[0]!r})"
-        )
-    texts = {mark.strip() for mark in without if isinstance(mark, str)}
-    words = sorted(text for text in texts if any(map(str.isalpha, text)))
-    if words and any(mark is None or mark != mark or mark == "" for mark in without):
-        doubts.append(
-            f"{', '.join(map(repr, words))} means no label, as empty cells do; if it is a class, "
-            "rename it"
-        )
-    alike: dict[Any, list[str]] = {}
-    for name in names:
-        is_number = re.fullmatch(r"[+-]?\d+(\.\d*)?", name)
-        alike_name = unicodedata.normalize("NFKC", INVISIBLE.sub("", name)).casefold()
-        key = float(name) if is_number else " ".join(alike_name.split())
-        alike.setdefault(key, []).append(name)
-    pairs = [" and ".join(map(repr, group)) for group in alike.values() if len(group) > 1]
-    if pairs:
-        doubts.append(
-            f"classes {listed(pairs)} differ in writing only, and are kept apart; if they are one, "
-            "write them alike"
-        )
-    return doubts
-
-
-def _as_mark(name: str) -> str:
-    """Return a name of a class for comparison with marks: "_No-Label" is "no label"."""
-    return re.sub(r"[-_\s]+", " ", name).strip("()[]<> ").casefold()
-
-
 def _as_rows(items: Any, where: str) -> tuple[Any, tuple[int, ...] | None]:
     """Flatten samples to float32 rows; return their shape if they are images."""
     if isinstance(items, ImageFiles):
@@ -592,37 +321,3 @@ def _doubts_of_zeros(items: Array, X: Array, names: Sequence[str] | None) -> lis
         return []
     shown = [repr(names[j]) if names and len(names) == X.shape[1] else str(j) for j in lost]
     return [f"numbers below 1e-45 are zeros in float32; scale column {listed(shown)}"]
-
-
-# As sha256sum writes them: two spaces, or with -b a space and a star; a backslash escapes names.
-SUM = re.compile(r"(?P<escaped>\\?)(?P<digest>[0-9a-fA-F]{64}) [ *](?P<name>.+)")
-
-
-def _verify_checksums(root: Path, place: Path) -> None:
-    """Compare the files of a data set with ``SHA256SUMS``, if there is one."""
-    sums = root / "SHA256SUMS"
-    if not sums.exists():
-        return
-    try:
-        lines = read_regular(sums).decode().splitlines()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{sums}: must be text in UTF-8 ({error}). {_SUMS}") from error
-    for number, line in enumerate(lines, 1):
-        match = SUM.fullmatch(line)
-        if match is None or match["escaped"]:
-            if not line.strip() or line.startswith("#"):
-                continue
-            raise ValueError(
-                f"{sums}, line {number}: must be a SHA-256 and a name; got {line[:99]!r}. {_SUMS}"
-            )
-        path = root / match["name"]
-        if path.is_file() and (path == place or place in path.parents):
-            with open_regular(path) as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
-            if found != match["digest"].lower():
-                raise ValueError(
-                    f"{path}: damaged; its SHA-256 is {found}, {sums} says {match['digest']}."
-                )
-
-
-_SUMS = "Write it by `sha256sum FILE...`, or remove it."

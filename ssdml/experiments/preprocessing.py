@@ -9,7 +9,7 @@ import numpy as np
 
 from ssdml.datasets.base import Dataset
 from ssdml.datasets.image_files import ImageFiles
-from ssdml.datasets.loading import LAYOUTS
+from ssdml.datasets.known.layouts import LAYOUTS
 from ssdml.utils.linalg import covariance, product, top_eigenvectors, unit_rows
 from ssdml.utils.typing import Array
 from ssdml.utils.validation import choose

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from ssdml.datasets.base import Dataset
-from ssdml.datasets.loading import data_folders, load_dataset
+from ssdml.datasets.known.layouts import data_folders
+from ssdml.datasets.loading import load_dataset
 from ssdml.experiments.labeling.features import SIDE, efficientnet_lite0
 from ssdml.utils.persistence import atomic_write
 from tools.robust.progress import progress

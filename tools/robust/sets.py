@@ -13,12 +13,8 @@ import numpy.typing as npt
 from sklearn.preprocessing import StandardScaler
 
 from ssdml.datasets.base import Dataset
-from ssdml.datasets.loading import (
-    data_folders,
-    describe_folders,
-    encode_partial_labels,
-    load_dataset,
-)
+from ssdml.datasets.known.layouts import data_folders, describe_folders
+from ssdml.datasets.loading import encode_partial_labels, load_dataset
 from ssdml.utils.linalg import unit_rows
 from tools.robust.features import cifar10_features
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ssdml.datasets.image_files import ImageFiles
-from ssdml.datasets.loading import data_folders
+from ssdml.datasets.known.layouts import data_folders
 from ssdml.datasets.reading.summary import counted
 from ssdml.utils.persistence import keep_array, kept_array
 from ssdml.utils.typing import Array

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ssdml import __version__
-from ssdml.datasets.loading import data_folders
+from ssdml.datasets.known.layouts import data_folders
 from ssdml.metric.estimator import SSDML
 from ssdml.utils.labels import is_unlabeled
 from ssdml.utils.persistence import CONFIG

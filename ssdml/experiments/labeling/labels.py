@@ -212,6 +212,6 @@ def labels_of(classes: Array) -> Array:
     >>> labels_of(np.array([7.0, 8.0])).tolist()
     ['7', '8']
     """
-    from ssdml.datasets.loading import class_name
+    from ssdml.datasets.labels import class_name
 
     return np.array([class_name(label) for label in classes.tolist()])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ssdml.datasets.loading import LAYOUTS
+from ssdml.datasets.known.layouts import LAYOUTS
 from ssdml.experiments.analysis.statistics import Estimate, mean_interval
 from ssdml.experiments.analysis.study import Study, make_study
 from ssdml.experiments.analysis.tables import ScoreTable, headline_table, main_score, score_tables

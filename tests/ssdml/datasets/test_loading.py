@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from ssdml.datasets import dataset_status, label_scarce_split, load_dataset, loading as datasets
-from ssdml.datasets.loading import data_folders
+from ssdml.datasets.known.layouts import data_folders
 
 
 @pytest.fixture(autouse=True)

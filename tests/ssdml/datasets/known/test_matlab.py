@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.io import loadmat, savemat
 
-from ssdml.datasets.matlab import read_mat
+from ssdml.datasets.known.matlab import read_mat
 
 TABLE = np.empty((1, 3), dtype=[("fname", object), ("class", object)])
 TABLE["fname"][0] = ["a.jpg", "bb.jpg", "ccc.jpg"]

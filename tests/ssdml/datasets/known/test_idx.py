@@ -9,7 +9,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from ssdml.datasets.idx import (
+from ssdml.datasets.known.idx import (
     read_idx,
     read_idx_folder,
 )

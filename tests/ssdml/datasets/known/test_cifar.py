@@ -9,7 +9,7 @@ import struct
 import numpy as np
 import pytest
 
-from ssdml.datasets.cifar import MOST_OPCODES, read_cifar_batches, read_pickle
+from ssdml.datasets.known.cifar import MOST_OPCODES, read_cifar_batches, read_pickle
 
 
 def write_cifar(folder, rng, **changes):

@@ -11,7 +11,7 @@ import pytest
 from scipy.io import savemat
 
 from ssdml.datasets import dataset_status, label_scarce_split, load_dataset
-from ssdml.datasets.fine_grained import second_half
+from ssdml.datasets.known.fine_grained import second_half
 from tests.photographs import (
     N_CLASSES,
     PER_CLASS,

@@ -1,0 +1,126 @@
+"""Encode the labels of a file, and doubt those that may be something else."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ssdml.datasets.base import RawItems
+from ssdml.datasets.reading.summary import Summary, counted, listed
+from ssdml.utils.labels import NO_LABEL, encode_column
+from ssdml.utils.typing import Array, Ints
+
+# Labels that may say that there is none.
+MAY_BE_MARKS = {"missing", "blank", "empty", "tbd", "todo", "to do", "to be done", "pending"}
+MAY_BE_MARKS |= {"n.a.", "n.a", "na.", "n. a.", "n/k", "not available", "not applicable"}
+MAY_BE_MARKS |= {"not labeled", "not labelled", "no label", "unassigned", "undefined", "unsorted"}
+MAY_BE_MARKS |= {"unspecified", "unclassified", "not set", "not sure", "unsure", "skip", "skipped"}
+MAY_BE_MARKS |= {"unlabeled", "unlabelled", "unknown"}  # in brackets, for instance
+INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")  # as copies of web pages hold
+
+
+def encoded_labels(raw: RawItems, no_label: Sequence[str] = ()) -> tuple[Ints, Array]:
+    """Encode the labels of what a reader returned, and tell of them in its summary.
+
+    Parameters
+    ----------
+    raw : RawItems
+    no_label : sequence of str
+        More marks of a missing label.
+
+    Returns
+    -------
+    codes : ndarray of shape (n,), int64
+        -1 where unlabeled.
+    classes : ndarray of shape (n_classes,)
+        Texts of whole numbers, such as "9" and "10", are sorted as numbers.
+    """
+    where = "labels" if raw.summary is None else f"{raw.summary.title}, labels"
+    codes, classes = encode_column(raw.labels, where, (*NO_LABEL, *no_label))
+    if classes.dtype.kind == "U" and all(re.fullmatch(r"-?\d+", c) for c in classes.tolist()):
+        order = np.argsort([int(c) for c in classes.tolist()], kind="stable")
+        ranks = np.append(np.argsort(order), -1)  # the last for no label
+        codes, classes = ranks[codes], classes[order]
+    if raw.summary is not None:
+        _summarize(raw.summary, raw.labels, codes, [class_name(c) for c in classes])
+    return codes, classes
+
+
+def class_name(label: Any) -> str:
+    """Return a label as text; 7.0 is "7", and bytes are in UTF-8.
+
+    Examples
+    --------
+    >>> class_name(7.0), class_name("cat"), class_name(b"dog")
+    ('7', 'cat', 'dog')
+    """
+    if (
+        isinstance(label, float | np.floating)
+        and float(label).is_integer()
+        and abs(float(label)) < 2**53
+    ):
+        return str(int(label))
+    return label.decode(errors="replace") if isinstance(label, bytes) else str(label)
+
+
+def _summarize(summary: Summary, labels: Array, codes: Ints, names: Sequence[str]) -> None:
+    """Complete the summary by the numbers of samples, labels and classes."""
+    n_without = int((codes < 0).sum())
+    without = labels[codes < 0].tolist()
+    marks = ", ".join(sorted({repr(mark) for mark in without}))
+    place = summary.facts.pop("labels", "")
+    fact = f"{counted(len(names), 'class', 'classes')} ({listed(names)})" if names else "none"
+    if n_without and names:
+        fact += f"; {n_without:,} of {len(codes):,} samples have none"
+        fact += f", marked {marks}" * (marks != "''")
+    summary.facts["labels"] = f"{place}: {fact}" if place else fact
+    summary.title = f"{summary.title}: {counted(len(codes), 'sample')}"
+    if len(names) == 1 and {"-1", "-1.0"} & {str(mark).strip() for mark in without}:
+        summary.doubts.append(
+            f"the only class is {names[0]!r}, as -1 means no label; if -1 is a class, rename it"
+        )
+    summary.doubts += _doubts_of_labels(names, without)
+
+
+def _doubts_of_labels(names: Sequence[str], without: Sequence[Any]) -> list[str]:
+    """Doubt classes that may be marks, marks that may be classes, and names that are alike."""
+    doubts = []
+    marks = [
+        name
+        for name in names
+        if _as_mark(name) in MAY_BE_MARKS or (name.isascii() and not any(map(str.isalnum, name)))
+    ]
+    if marks:
+        doubts.append(
+            f"{', '.join(map(repr, marks))} counts as a class; if it means no label, pass "
+            f"--no-label {marks[0]!r} (no_label={marks[0]!r})"
+        )
+    texts = {mark.strip() for mark in without if isinstance(mark, str)}
+    words = sorted(text for text in texts if any(map(str.isalpha, text)))
+    if words and any(mark is None or mark != mark or mark == "" for mark in without):
+        doubts.append(
+            f"{', '.join(map(repr, words))} means no label, as empty cells do; if it is a class, "
+            "rename it"
+        )
+    alike: dict[Any, list[str]] = {}
+    for name in names:
+        is_number = re.fullmatch(r"[+-]?\d+(\.\d*)?", name)
+        alike_name = unicodedata.normalize("NFKC", INVISIBLE.sub("", name)).casefold()
+        key = float(name) if is_number else " ".join(alike_name.split())
+        alike.setdefault(key, []).append(name)
+    pairs = [" and ".join(map(repr, group)) for group in alike.values() if len(group) > 1]
+    if pairs:
+        doubts.append(
+            f"classes {listed(pairs)} differ in writing only, and are kept apart; if they are one, "
+            "write them alike"
+        )
+    return doubts
+
+
+def _as_mark(name: str) -> str:
+    """Return a name of a class for comparison with marks: "_No-Label" is "no label"."""
+    return re.sub(r"[-_\s]+", " ", name).strip("()[]<> ").casefold()
