@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from itertools import takewhile
+from itertools import combinations, takewhile
 from typing import NoReturn
 
 import numpy as np
@@ -133,21 +133,23 @@ class _Chooser:
         self.n = len(cells.table)
         roles = self.roles = Roles()
         self.unused: dict[str, list[str]] = {}  # by the reason
+        given = {role: getattr(choice, role) for role in ("label", "text", "id")}
+        self.named = {r: self._named(name, r) for r, name in given.items() if name is not None}
+        for role, name in self.named.items():
+            setattr(roles, role, name)
         roles.left_out |= dict.fromkeys(self._matching(choice.ignore, "ignore"), "ignored")
         added = [n for n in self.names if is_added(n, self.names)]
         roles.left_out |= dict.fromkeys(added, "from an earlier `ssdml label`")
         roles.is_new = IS_NEW if added else None
         roles.features = self._matching(choice.features, "features")
-        for role in ("label", "text", "id"):
-            if getattr(choice, role) is not None:
-                setattr(roles, role, self._named(getattr(choice, role), role))
         self.kinds = {n: cells.kind(n) for n in self.names if n not in roles.left_out}
+        self._check_once()
         index = self._index()
         if roles.text is None:
             roles.text = self._first(TEXT_NAMES, "text")
+        self._split()
         if roles.label is None:
             roles.label = self._label()
-        self._split()
         self._id(index)
         self._samples()
         self._rest()
@@ -192,14 +194,25 @@ class _Chooser:
     def _matching(self, patterns: Iterable[str], role: str) -> list[str]:
         """Return the columns of these names and patterns, in this order."""
         found: dict[str, None] = {}
+        others = {*self.roles.left_out, *self.named.values()}
         for pattern in patterns:
-            if pattern in self.names:
-                found[pattern] = None
-                continue
             matches = [n for n in self.names if fnmatchcase(n, pattern)]
-            matches = matches or [self._named(pattern, role)]
-            found |= dict.fromkeys(n for n in matches if n not in self.roles.left_out)
+            if pattern in self.names or not matches:
+                found[self._named(pattern, role)] = None
+            else:
+                found |= dict.fromkeys(n for n in matches if n not in others)
         return list(found)
+
+    def _check_once(self) -> None:
+        """Raise if the user names a column for two roles; an id may be a feature or text too."""
+        r = self.roles
+        ignored = [n for n, reason in r.left_out.items() if reason == "ignored"]
+        uses = {"ignore": ignored, "features": r.features}
+        uses |= {role: [name] for role, name in self.named.items()}
+        for one, other in combinations(uses, 2):
+            both = set(uses[one]).intersection(uses[other])
+            if both and (one, other) not in (("features", "id"), ("text", "id")):
+                self.ask(f"{one} and {other} both name the column {both.pop()!r}", "Name it once.")
 
     def _first(self, names: Sequence[str], kind: str) -> str | None:
         free = {folded(n): n for n in reversed(self.free(kind))}
@@ -283,6 +296,10 @@ class _Chooser:
 
     def _ask_for_label(self, alike: Sequence[str]) -> NoReturn:
         way_out = "Pass --label NAME (label='NAME')."
+        taken = [n for n in self.names if folded(n) in LABEL_NAMES and n not in self.free()]
+        if taken:
+            role = "ignored" if taken[0] in self.roles.left_out else "used otherwise"
+            self.ask(f"which column holds the labels? {taken[0]!r} is {role}", way_out)
         named = [n for n in self.free() if folded(n) in LABEL_NAMES]
         if named:
             holds = "dates" if self.kinds[named[0]] == "date" else "numbers that hardly occur again"
@@ -306,10 +323,13 @@ class _Chooser:
         return bool((known == np.rint(known)).all()) and self._repeats(name)
 
     def _split(self) -> None:
-        """Take a column called split that names training and test rows."""
-        name = self._first(("split",), "text")
-        if name and {folded(cell) for cell in self.cells.texts(name)} <= SPLITS.keys():
-            self.roles.split = name
+        """Take a column that names training and test rows, the one called split if there is."""
+        named = self._first(("split",), "text")
+        for name in [named] if named else self.free("text"):
+            cells = {folded(cell) for cell in self.cells.texts(name)}
+            if cells <= SPLITS.keys() and folded(name) not in LABEL_NAMES:
+                self.roles.split = name
+                return
 
     def _id(self, index: str | None) -> None:
         roles = self.roles

@@ -24,7 +24,7 @@ from ssdml.datasets.reading.image_folders import as_relative, find_images, image
 from ssdml.datasets.reading.pixels import Pixels, opened_image, pixels, upright_size
 from ssdml.datasets.reading.summary import Summary, counted, listed
 from ssdml.datasets.reading.table import SPLITS, Table, folded, unnested
-from ssdml.utils.files import check_inside, check_memory, check_names
+from ssdml.utils.files import check_inside, check_memory, check_names, parse_json
 from ssdml.utils.labels import as_column
 from ssdml.utils.typing import Array
 
@@ -132,19 +132,43 @@ def _labels(cells: Cells, roles: Roles, summary: Summary) -> Array:
             f", without {counted(sum(is_new), 'prediction')} of an earlier `ssdml label` (to keep "
             f"those you checked, set {roles.is_new} to false)"
         )
-    if is_text(column):
-        labels = ["" if label is None else label.strip() for label in given]
-        n_spaced = sum(label is not None and label.strip() not in ("", label) for label in given)
+    given, were_lists = _single(cells, roles.label, given)
+    names = cells.table.class_names.get(roles.label)
+    if names and not is_text(column):
+        codes = [label if isinstance(label, int) else -1 for label in given]
+        return _strings(cells, [names[c] if 0 <= c < len(names) else "" for c in codes])
+    if is_text(column) or were_lists:
+        labels = ["" if label is None else str(label).strip() for label in given]
+        pairs = zip(labels, given, strict=True)
+        n_spaced = sum(label not in ("", str(was)) for label, was in pairs)
         if n_spaced:
             summary.facts["labels"] += f", spaces around {n_spaced} removed"
         return _strings(cells, labels)
-    names = cells.table.class_names.get(roles.label)
-    if names:
-        codes = [label if isinstance(label, int) else -1 for label in given]
-        return _strings(cells, [names[c] if 0 <= c < len(names) else "" for c in codes])
     if cells.kind(roles.label) == "date":
         return np.array(["" if label is None else str(label) for label in given])
     return as_column(given, f"{cells.table.path}, column {roles.label!r}")
+
+
+def _single(cells: Cells, name: str, given: list[Any]) -> tuple[list[Any], bool]:
+    """Return labels out of lists of at most one, and whether they were; refuse several in a row."""
+    lists = [_as_list(label) for label in given]
+    for row, found in enumerate(lists):
+        if found and (len(found) > 1 or isinstance(found[0], list | dict)):
+            cells.refuse(name, row, "must be one label; keep one of each row")
+    known = [found for found, label in zip(lists, given, strict=True) if label not in (None, "")]
+    if not known or None in known:
+        return given, False
+    return [found[0] if found else None for found in lists], True
+
+
+def _as_list(label: Any) -> list[Any] | None:
+    """Return a list, or the one that a text such as ['a'] is; None for others."""
+    if isinstance(label, str) and label[:1] + label[-1:] == "[]":
+        try:
+            label = parse_json(label if '"' in label else label.replace("'", '"'))
+        except (ValueError, RecursionError):
+            return None
+    return label if isinstance(label, list) else None
 
 
 def _strings(cells: Cells, texts: Sequence[str]) -> Array:

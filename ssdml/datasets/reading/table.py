@@ -45,8 +45,8 @@ ID_NAMES += ("no", "nr", "key", "name", "file", "filename", "file_name", "path",
 SPLIT_NAMES = ("split",)
 SPLITS = {
     **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("val", "valid", "validation", "dev"), "validation"),
-    **dict.fromkeys(("test", "testing"), "test"),
+    **dict.fromkeys(("val", "valid", "validation", "dev", "publictest"), "validation"),
+    **dict.fromkeys(("test", "testing", "privatetest"), "test"),
 }
 NO_HEADER = "no header: the columns are called 1, 2, ..."
 MISSING = ("", "nan", "na", "n/a", "#n/a", "<na>", "null", "none", "nat", "?")

@@ -143,6 +143,7 @@ def read_json(path: Path, on_disk: int, *, by_line: bool, encoding: str | None =
     else:
         rows = _rows_of(path, _parsed(path, content.decode()))
         numbers = list(range(len(rows)))
+    rows = list(map(_annotated, rows))
 
     def place(row: int) -> str:
         return f"{'line' if by_line else 'row'} {numbers[row]}"
@@ -206,6 +207,13 @@ def _rows_of(path: Path, content: Any) -> list[Any]:
                 dict(zip(names, row, strict=False)) if isinstance(row, list) else row
                 for row in data
             ]
+    if isinstance(content, dict) and content.keys() == {"classes", "labels"}:  # FiftyOne
+        names, labels = content["classes"] or [], content["labels"]
+        if isinstance(names, list) and isinstance(labels, dict):
+            return [
+                {"filename": n, "label": names[c] if c in range(len(names)) else c}
+                for n, c in labels.items()
+            ]
     values = list(content.values()) if isinstance(content, dict) else []
     if (
         len(values) == 1
@@ -224,6 +232,31 @@ def _rows_of(path: Path, content: Any) -> list[Any]:
             "with pandas: frame.to_json(path, orient='records', lines=True)."
         )
     return [dict(zip(content, cells, strict=True)) for cells in zip(*columns, strict=True)]
+
+
+def _annotated(row: Any) -> Any:
+    """Return what an annotation tool writes about a sample as columns; other rows unchanged.
+
+    The choices of a task of Label Studio are columns. Prodigy's are the label, where accepted.
+    """
+    if not isinstance(row, dict):
+        return row
+    if "_task_hash" in row and row.keys() & {"label", "accept"}:
+        is_label = row.get("answer", "accept") == "accept"
+        return row | {"label": row.get("accept", row.get("label")) if is_label else None}
+    data, annotations = row.get("data"), row.get("annotations")
+    if not isinstance(data, dict) or not isinstance(annotations, list):
+        return row
+    choices: dict[str, list[Any]] = {}
+    for annotation in annotations:
+        if not isinstance(annotation, dict) or annotation.get("was_cancelled"):
+            continue
+        for result in annotation.get("result") or []:
+            with suppress(KeyError, TypeError):  # of regions, ratings, texts
+                given = result["value"]["choices"]
+                found = choices.setdefault(str(result["from_name"]), [])
+                found += [choice for choice in given if choice not in found]
+    return data | {n: found[0] if len(found) == 1 else found for n, found in choices.items()}
 
 
 def read_excel(path: Path, on_disk: int) -> Table:

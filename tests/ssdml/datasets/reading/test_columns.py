@@ -405,9 +405,49 @@ def test_several_labels_per_row_raise(tmp_path, frame):
     path = tmp_path / "t.parquet"
     frame.assign(label=[["a"], ["b", "c"]] * 20).to_parquet(path)
     with pytest.raises(
-        TypeError, match=r"t\.parquet, column 'label': y must hold one label per row"
+        ValueError, match=r"t\.parquet, row 1, column 'label': \"\['b', 'c'\]\" must be one label"
     ):
         load_dataset(path)
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.jsonl", "t.csv"])
+def test_lists_of_at_most_one_label_are_labels(tmp_path, frame, name):
+    frame = frame.assign(label=[["a"], [], ["it's"], ["a"]] * 10)
+    write = {"t.parquet": frame.to_parquet, "t.csv": frame.to_csv}
+    write.get(name, lambda path: frame.to_json(path, orient="records", lines=True))(tmp_path / name)
+    data = load_dataset(tmp_path / name)
+    assert (data.class_names, data.y[:4].tolist()) == (("a", "it's"), [0, -1, 1, 0])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"label": "label", "features": ["a", "Label"]}, "features and label both name the column"),
+        ({"label": "label", "ignore": "label"}, "ignore and label both name the column 'label'"),
+        ({"features": ["a", "b"], "ignore": "b"}, "ignore and features both name the column 'b'"),
+        ({"label": "label", "text": "label"}, "label and text both name the column 'label'"),
+        ({"ignore": "label"}, r"which column holds the labels\? 'label' is ignored; the columns"),
+        ({"features": "label"}, r"which column holds the labels\? 'label' is used otherwise"),
+    ],
+)
+def test_columns_named_for_two_roles_are_told(tmp_path, given, message):
+    (tmp_path / "t.csv").write_text("a,b,label\n1,0.5,x\n7,2.5,y\n2,0.1,x\n")
+    with pytest.raises(ValueError, match=message):
+        load_dataset(tmp_path / "t.csv", **given)
+
+
+def test_patterns_leave_out_columns_of_other_roles(tmp_path):
+    (tmp_path / "t.csv").write_text("a_x,a_id,a_label\n1,5,x\n7,6,y\n2,9,x\n")
+    data = load_dataset(tmp_path / "t.csv", label="a_label", id="a_id", features="a_*")
+    assert data.columns == ("a_x",)
+
+
+def test_columns_of_split_names_are_no_labels(tmp_path):
+    rows = "".join(f"{i * 0.3},{i % 2},{('Training', 'PrivateTest')[i % 2]}\n" for i in range(6))
+    (tmp_path / "t.csv").write_text("x,kind,Usage\n" + rows)
+    with pytest.warns(ReadingWarning, match="the labels are taken from column 'kind'"):
+        data = load_dataset(tmp_path / "t.csv")
+    assert data.test.tolist() == [False, True] * 3
 
 
 SIDE_BY_SIDE = [" {} {} ", "{},{}", "({}, {})", "({}, {},)", "{{{},{}}}", "{};{}", "{} | {}"]

@@ -433,3 +433,41 @@ def test_time_grows_with_the_number_of_columns(tmp_path):
     assert time.process_time() - start < 20  # it once took hours
     assert data.X.shape == (1, 4100)
     assert data.columns[-1] == "f99.1"
+
+
+def task(i, *choices, **annotation):
+    """A task as Label Studio exports it."""
+    result = [{"from_name": "mood", "value": {"choices": [c]}} for c in choices]
+    return {"id": i, "data": {"text": f"t{i}"}, "annotations": [{"result": result} | annotation]}
+
+
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        (
+            [task(0, "good"), task(1), task(2, "bad", was_cancelled=True), task(3, "good", "good")],
+            [{"text": f"t{i}", "mood": m} for i, m in enumerate(["good", None, None, "good"])],
+        ),
+        (
+            [{"_task_hash": 1, "answer": a, "accept": ["x"]} for a in ("accept", "ignore")],
+            [
+                {"_task_hash": 1, "answer": a, "accept": ["x"], "label": label}
+                for a, label in (("accept", ["x"]), ("ignore", None))
+            ],
+        ),
+        (
+            {"classes": ["cat", "dog"], "labels": {"i": 1, "j": None, "k": 0}},
+            [{"filename": n, "label": c} for n, c in (("i", "dog"), ("j", None), ("k", "cat"))],
+        ),
+    ],
+)
+def test_exports_of_annotation_tools(tmp_path, content, rows):
+    (tmp_path / "t.json").write_text(json.dumps(content))
+    assert read_table(tmp_path / "t.json").columns.to_pylist() == rows
+
+
+def test_tasks_with_two_choices_are_refused_as_labels(tmp_path):
+    tasks = [task(0, "good"), task(1, "bad", "good"), task(2, "bad")]
+    (tmp_path / "t.json").write_text(json.dumps(tasks))
+    with pytest.raises(ValueError, match=r"row 1, column 'mood': .* must be one label"):
+        load_dataset(tmp_path / "t.json", label="mood", text="text")
