@@ -65,6 +65,8 @@ def suggest_next(
         "confidence": learned.transduction_confidence_[rows].round(4),
         "novelty": learned.novelty_score()[rows].round(4),
     }
+    if raw.table is not None and raw.ids is None:
+        columns = {"place": list(map(raw.table.place, rows.tolist()))} | columns
     if raw.texts is not None:
         columns["text"] = np.asarray(raw.texts, dtype=object)[rows]
     samples.put_out(columns, out)

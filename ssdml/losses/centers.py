@@ -78,6 +78,8 @@ def center_correlation(centers: torch.Tensor) -> torch.Tensor:
 class _SquaredDistances(torch.autograd.Function):
     """Squared distances with products in float64; the gradient has the precision of the rows."""
 
+    generate_vmap_rule = True  # for the Hessian of torch.func
+
     @staticmethod
     def forward(rows: torch.Tensor, centers: torch.Tensor) -> torch.Tensor:
         wide = rows.dtype if rows.device.type == "mps" else torch.float64  # which MPS lacks

@@ -128,6 +128,16 @@ def new_network(
                 f"backbone must be a name or a torch module; got {type(backbone).__name__}. Pass "
                 "an instance, not a class or a function."
             )
+        if isinstance(backbone, torch.jit.ScriptModule):
+            raise TypeError(
+                f"backbone must be a module of Python; got {type(backbone).__name__}, whose copy "
+                "cannot be trained. Pass the module before torch.jit, or torch.compile it."
+            )
+        if any(weights.is_meta for weights in backbone.parameters()):
+            raise ValueError(
+                "backbone must have weights; got some on the meta device. Create it outside of "
+                "torch.device('meta'), or load its weights with assign=True."
+            )
         if has_channels_last(samples.shape):
             warnings.warn(
                 "samples must have their channels first; got shape "

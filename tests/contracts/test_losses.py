@@ -239,11 +239,16 @@ def test_bad_input_raises(name):
     loss, (z, labels, weights) = make(name), batch()
     who = "(LossSum|Binomial)" if name == "sum" else type(loss).__name__
     integers, indicators = "labels must be a tensor of integers; got", torch.eye(4)[labels]
+    nested = torch.nested.as_nested_tensor([z], layout=torch.jagged)
     refused = [
         (ValueError, "embeddings must be finite; got nan", (z * torch.nan, labels)),
         (ValueError, "embeddings must have finite squares; got .*Lower", (huge(z), labels)),
         (TypeError, r"embeddings must be .*; got torch.int64\. Pass .*float", (z.long(), labels)),
         (TypeError, r"embeddings must be .*; got ndarray\. Pass a tensor", (z.numpy(), labels)),
+        (TypeError, "embeddings must be .*float8_e5m2. Pass", (z.to(torch.float8_e5m2), labels)),
+        (TypeError, "embeddings must be dense; got a nested tensor", (nested, labels)),
+        (TypeError, "embeddings must be dense; got .*to_dense", (z.to_sparse(), labels)),
+        (TypeError, "embeddings must be .*meta device", (z.to("meta"), labels.to("meta"))),
         (ValueError, "embeddings must have two dimensions", (z[0], labels)),
         (ValueError, r"embeddings .* Pass embeddings\.flatten", (z[:, :, None], labels)),
         (ValueError, r"labels must have shape \(16,\)", (z, labels[1:])),
@@ -258,6 +263,8 @@ def test_bad_input_raises(name):
         (ValueError, "weights must be finite and not n", (z, labels, *[None] * 3, -weights)),
         (ValueError, "weights must be finite", (z, labels, *[None] * 3, torch.nan * weights)),
     ]
+    with pytest.raises(TypeError, match=f"^{who}.*: embeddings must be dense; got .* torch.vmap"):
+        torch.func.vmap(lambda one: loss(one, labels))(z[None])
     for error, message, arguments in refused:
         with pytest.raises(error, match=f"^{who}.*: {message}"):
             loss(*arguments)

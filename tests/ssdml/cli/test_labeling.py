@@ -22,6 +22,19 @@ def test_next_lists_unlabeled_samples(run, arrays, tmp_path):
     assert "exists already; --force replaces it" in refused.stderr
 
 
+def test_next_names_the_lines_of_a_table(run, arrays, tmp_path):
+    X, y = map(np.load, arrays)
+    table = tmp_path / "t.csv"
+    cells = [[*row, "" if label < 0 else f"class {label}"] for row, label in zip(X, y, strict=True)]
+    with table.open("w", newline="") as file:
+        csv.writer(file).writerows([["a", "b", "c", "d", "e", "label"], *cells])
+    assert run("fit", table, "--out", tmp_path / "model").exit_code == 0
+    shown = run("next", tmp_path / "model", table, "-n", 3).stdout.splitlines()
+    assert shown[0] == '"place","row","guess","confidence","novelty"'
+    for line in csv.DictReader(shown):
+        assert line["place"] == f"line {int(line['row']) + 2}"
+
+
 def test_next_needs_the_samples_of_the_fit(run, arrays, tmp_path):
     model, other = tmp_path / "model", tmp_path / "other.npy"
     assert run("fit", *arrays, "--out", model).exit_code == 0

@@ -271,6 +271,7 @@ class TestBadInput:
                 Wrong(lambda rows: 0 * rows),
                 "must return nonzero features; got only zeros for 16 samples",
             ),
+            (nn.Linear(64, 4, device="meta"), "must have weights; got some on the meta device"),
             ("mnist", r"backbone='mnist' needs images of 28 x 28 pixels; got .*\(1, 8, 8\)"),
             ("mnits", r"backbone must be one of 'mnist', 'cifar'.*Did you mean 'mnist'\?"),
         ],
@@ -283,6 +284,7 @@ class TestBadInput:
             "float64",
             "NaN",
             "zeros",
+            "meta",
             "size",
             "name",
         ],
@@ -305,6 +307,12 @@ class TestBadInput:
         X, _, labels = digits
         with pytest.raises(TypeError, match="a name or a torch module; got type"):
             small_model().set_params(backbone=nn.Flatten).fit(X, labels)
+
+    @pytest.mark.filterwarnings("ignore:.*torch.jit")
+    def test_rejects_a_scripted_backbone(self, digits):
+        X, _, labels = digits
+        with pytest.raises(TypeError, match="module of Python; got RecursiveScriptModule, whose"):
+            small_model().set_params(backbone=torch.jit.script(nn.Linear(64, 4))).fit(X, labels)
 
     def test_rejects_more_components_than_features(self, digits):
         X, _, labels = digits

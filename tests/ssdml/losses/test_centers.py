@@ -209,6 +209,9 @@ def test_second_derivatives_of_the_ranking_loss(hinge, rng):
     given = z.requires_grad_(), loss.centers.detach().requires_grad_()
     assert torch.autograd.gradcheck(value, given)
     assert torch.autograd.gradgradcheck(value, given)
+    jacrev, whole = torch.func.jacrev, lambda *given: value(*given).sum()
+    expected = torch.autograd.functional.hessian(whole, given)
+    torch.testing.assert_close(jacrev(jacrev(whole))(*given), expected[0][0])
 
 
 def test_a_single_class_warns():
