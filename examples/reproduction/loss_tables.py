@@ -56,10 +56,10 @@ def gains(scores: Scores, kind: str = "") -> dict[str, Estimate]:
 def loss_table(name: str, found: Comparison, score: str = "R@1") -> Iterator[str]:
     """Lines of one data set, one per loss.
 
-    Columns: mean and half of the 95% interval; paired difference from the base, "*" where its
-    interval excludes 0; the same at the best rates; with five labels per class, the difference that
-    propagated labels make; and the setting chosen in each half of the classes (number of the base,
-    learning rate, λ). Proxy losses are compared below, with published differences.
+    Columns: mean and half the width of the 95% interval; paired difference from the base, "*" where
+    its interval excludes 0; the same at the best rates; with five labels per class, the difference
+    that propagated labels make; and the setting chosen in each half of the classes (number of the
+    base, learning rate, λ). Proxy losses are compared below, with published differences.
 
     With fewer than 20 classes all seeds train on the same half, so intervals cover initial weights
     and batches only; the first line says so.

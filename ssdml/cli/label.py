@@ -61,7 +61,7 @@ def label(
     random_state: Annotated[int, typer.Option(min=0, help="Seed.")] = 0,
     n_jobs: Annotated[int, typer.Option(help="Threads; -1: all cores.")] = -1,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Fit anew, even if the samples were labeled before.")
+        bool, typer.Option("--fresh", help="Ignore the cached model, and fit from scratch.")
     ] = False,
     force: Force = False,
 ) -> None:
@@ -115,7 +115,7 @@ def label(
     if earlier is not None and not earlier.has_labels:
         told.append(
             f"To save time, the graphs of the run of {earlier.day} with "
-            f"{counted(earlier.n_labels, 'label')} were reused; --fresh computes all anew."
+            f"{counted(earlier.n_labels, 'label')} were reused; --fresh fits from scratch."
         )
     for line in (*told, *_next(found, ids, advice), where):
         say(line)
@@ -212,8 +212,8 @@ def _threshold(limit: Threshold | None, n_held: int) -> str:
             f"{n_held:,}."
         )
     return (
-        f"The {n_held:,} held-out labels confirm no confidence threshold for 95% accuracy (with "
-        "90% certainty)."
+        f"The {n_held:,} held-out labels are not enough to find a confidence above which 95% of "
+        "the new labels are right (with 90% certainty)."
     )
 
 

@@ -32,7 +32,7 @@ Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="A table (CSV, Parquet, JSON lines, Excel, ...), .npz, .npy, or a folder or .zip of "
+        help="A table (CSV, Parquet, JSON Lines, Excel, ...), .npz, .npy, or a folder or .zip of "
         "images; or the name of a data set.",
     ),
 ]

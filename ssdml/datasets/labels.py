@@ -75,7 +75,7 @@ def _summarize(summary: Summary, labels: Array, codes: Ints, names: Sequence[str
     place = summary.facts.pop("labels", "")
     fact = f"{counted(len(names), 'class', 'classes')} ({listed(names)})" if names else "none"
     if n_without and names:
-        fact += f"; {n_without:,} of {len(codes):,} samples have none"
+        fact += f"; {n_without:,} of {len(codes):,} samples are unlabeled"
         fact += f", marked {marks}" * (marks != "''")
     summary.facts["labels"] = f"{place}: {fact}" if place else fact
     summary.title = f"{summary.title}: {counted(len(codes), 'sample')}"

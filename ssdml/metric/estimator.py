@@ -373,7 +373,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
 
     @one_blas_thread()
     def relabel(self, y: Any) -> Self:
-        """Learn from other labels of the same training samples, without a new fit.
+        """Learn from other labels of the same training samples, without refitting.
 
         Parameters
         ----------
@@ -536,7 +536,7 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         return classes
 
     def suggest_classes(self, reject: float = 0.5) -> list[Array]:
-        """Group training samples of no known class, as candidates for new classes.
+        """Cluster training samples that belong to no known class, as candidates for new classes.
 
         Parameters
         ----------

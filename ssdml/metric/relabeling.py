@@ -80,7 +80,7 @@ def few_added(before: Ints, labels: Ints) -> bool:
 def relabeled(
     kept: Kept, labels: Ints, model: SSDML, *, same_classes: bool
 ) -> tuple[Kept, Learned]:
-    """Learn from other labels: all anew, or the classes alone if few were added."""
+    """Learn from other labels: learn everything again, or only the classes if few were added."""
     pooled = kept.pooled
     fell_back = np.isinf(model.input_weight_)
     if pooled is None or fell_back or not same_classes or not few_added(pooled.labels, labels):

@@ -401,8 +401,8 @@ class _Chooser:
             roles.constant = constant
         if constant and len(numbers) - len(constant) < 2:
             roles.doubts.append(
-                "at most one feature varies, others have one value in all rows "
-                f"({listed(constant)}); if others were meant, name them: --features A,B "
+                "at most one feature varies, the other columns are constant "
+                f"({listed(constant)}); if you meant other columns, name them: --features A,B "
                 "(features=['A', 'B'])"
             )
         ordered = [] if choice.features else self._ordered(numbers)

@@ -103,7 +103,7 @@ def _features(cells: Cells, roles: Roles, summary: Summary) -> Array:
         f"{counted(len(roles.features), 'column')}: {listed(roles.features)}"
     )
     if roles.constant:
-        summary.facts["one value in all rows"] = f"{listed(roles.constant)} (no effect)"
+        summary.facts["constant columns"] = f"{listed(roles.constant)} (no effect)"
     return np.stack([cells.feature(name) for name in roles.features], axis=1)
 
 

@@ -50,9 +50,10 @@ class PaperTable(NamedTuple):
 def export_tables(rows: Sequence[Row], form: str, scores: Sequence[str], *, note: str = "") -> str:
     """Write one table per data set, the budgets side by side; CSV has one line per number.
 
-    Means are over the seeds, with half of the 95% t-interval. The best mean is bold, with all that
-    print alike, and a star marks others significantly below it (paired t-test corrected for
-    overlapping samples, Holm's method over the methods of a column; five seeds or more).
+    Means are over the seeds, with half the width of the 95% t-interval. The best mean, and any that
+    prints the same, is bold; a star marks means that are significantly lower (paired t-test
+    corrected for overlapping samples, Holm's method over the methods of a column; at least five
+    seeds).
 
     Parameters
     ----------
@@ -117,7 +118,7 @@ def _paper_table(rows: Sequence[Row], scores: Sequence[str]) -> PaperTable:
 def _caption(dataset: str, tables: Sequence[ScoreTable], n_seeds: int) -> str:
     seeds = f"{n_seeds} seeds" if n_seeds > 1 else "one seed"
     caption = f"{dataset}, {tables[0].n_test:,} test samples: mean over {seeds}"
-    caption += " with half of the 95% t-interval" if n_seeds > 1 else ""
+    caption += " with half the width of the 95% t-interval" if n_seeds > 1 else ""
     caption += "; the best of a column is bold"
     if n_seeds < MIN_SEEDS:
         return f"{caption}. No tests: p-values need {MIN_SEEDS} seeds."

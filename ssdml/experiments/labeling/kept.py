@@ -75,7 +75,7 @@ def kept_model(model: SSDML, X: Array, y: Any) -> EarlierFit | None:
         return None
     except (OSError, ValueError):
         warnings.warn(
-            f"{folder} is damaged; the model is fitted anew.", RuntimeWarning, stacklevel=2
+            f"{folder} is damaged; the model is fitted again.", RuntimeWarning, stacklevel=2
         )
         return None
     rows = kept.labeled_rows_

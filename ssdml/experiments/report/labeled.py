@@ -117,7 +117,7 @@ def no_suspects(found: LabeledRows) -> str:
 
 
 def is_certain(found: LabeledRows) -> bool:
-    """Whether most rows to label next are certain already, so that labels may change little."""
+    """Whether most rows to label next are already certain, so that labels change little."""
     confidence = found.confidence[found.next_rows]
     if found.accuracy is None or not len(confidence):
         return False
@@ -125,11 +125,11 @@ def is_certain(found: LabeledRows) -> bool:
 
 
 def usefulness(found: LabeledRows) -> str:
-    """State why these rows are to be labeled next, or that it may change little."""
+    """State why to label these rows next, or that more labels hardly help."""
     if is_certain(found):
         return (
-            "More labels may change little: most of the rows to label next already have a "
-            f"confidence of {TARGET:g} or more."
+            "More labels are unlikely to change much: most of the rows to label next already have "
+            f"a confidence of {TARGET:g} or more."
         )
     return (
         "These labels would help most: typical and uncertain rows, one per region, the most useful "

@@ -34,7 +34,7 @@ def test_a_table_comes_back_labeled_and_goes_in_again(run, frame, tmp_path):
     assert told.exit_code == 0, told.output
     assert "250 new labels, expected accuracy" in told.stderr
     assert re.search(
-        "at least 95% are right, with 90%|The 50 held-out labels confirm no", told.stderr
+        "at least 95% are right, with 90%|The 50 held-out labels are not enough", told.stderr
     )
     assert "Label next, most useful first: " in told.stderr
     found = pd.read_csv(out, index_col=0)
@@ -106,7 +106,7 @@ def test_a_second_run_relabels_the_first_model(run, frame, tmp_path, monkeypatch
     monkeypatch.setattr("ssdml.SSDML.fit", None)  # the second run does not fit
     again = run("label", data, "--out", out, "--force")
     assert again.exit_code == 0, again.output
-    told = r"graphs of the run of [-\d]{10} with 50 labels were reused; --fresh computes all anew"
+    told = r"graphs of the run of [-\d]{10} with 50 labels were reused; --fresh fits from scratch"
     assert re.search(told, again.stderr)
     found = pd.read_csv(out)
     assert (found["label"][new] == frame["digit"][new]).all()
@@ -142,7 +142,7 @@ def test_a_damaged_model_is_fitted_anew(run, frame, tmp_path):
     arrays.write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
     told = run("label", data, "--out", outs[1])
     assert told.exit_code == 0, told.output
-    assert f"warning: {arrays.parent} is damaged; the model is fitted anew" in told.stderr
+    assert f"warning: {arrays.parent} is damaged; the model is fitted again" in told.stderr
     assert outs[0].read_bytes() == outs[1].read_bytes()
     assert run("label", data, "--out", outs[1], "--force").exit_code == 0  # it was replaced
 

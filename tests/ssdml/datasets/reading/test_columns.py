@@ -196,14 +196,14 @@ def test_constant_features_are_told_without_a_doubt(read, frame):
     frame = frame.assign(one=1.0, two=2.0)
     data = read(frame)
     assert_features(data, frame, "p", "q", "one", "two")
-    assert "one value in all rows: one, two (no effect)" in str(data.summary)
+    assert "constant columns: one, two (no effect)" in str(data.summary)
     assert not data.summary.doubts
     assert read(frame, ignore="two").columns == ("p", "q", "one")
 
 
 def test_a_single_feature_that_varies_is_doubted(read, frame):
     [doubt] = read(frame.drop(columns="q").assign(price=1.5)).summary.doubts
-    assert doubt.startswith("at most one feature varies, others have one value in all rows (price)")
+    assert doubt.startswith("at most one feature varies, the other columns are constant (price)")
 
 
 def test_left_out_columns_are_told(read, frame):
@@ -351,7 +351,7 @@ def test_categories_and_missing_labels_are_kept(read, frame):
 def test_marks_of_no_label_are_told(read, frame, mark):
     data = read(frame.assign(label=["a", "b", mark, f" {mark} "] * 10))
     assert data.class_names == ("a", "b")
-    assert f"20 of 40 samples have none, marked {mark!r}" in str(data.summary)
+    assert f"20 of 40 samples are unlabeled, marked {mark!r}" in str(data.summary)
 
 
 @pytest.mark.parametrize("mark", ["-", "...", "n.a.", "TBD", "(blank)", "Not labeled", "_no_label"])
@@ -819,7 +819,7 @@ def test_doubts_are_warnings(tmp_path, frame):
 def test_summary_tells_what_became_what(tmp_path, frame):
     frame.assign(city=["Ulm", "Bonn"] * 20).to_csv(tmp_path / "t.csv")
     summary = str(read_dataset(tmp_path / "t.csv", Choice()).summary).replace(str(tmp_path), "")
-    found = "column 'label': 3 classes (cat, dog, eel); 10 of 40 samples have none"
+    found = "column 'label': 3 classes (cat, dog, eel); 10 of 40 samples are unlabeled"
     assert summary.splitlines()[:5] == [
         "/t.csv: 40 samples",
         "  features: 2 columns: p, q",
