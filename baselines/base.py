@@ -18,11 +18,13 @@ from sklearn.utils._param_validation import Interval
 from ssdml.baselines.pairs import LabeledPairs, labeled_pairs
 from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
 from ssdml.graphs.propagation.labels import propagate_labels
-from ssdml.metric.base import N_JOBS, LearnedMetric, embed, limit_neighbors
+from ssdml.metric.fitted.base import N_JOBS
+from ssdml.metric.fitted.metric import LearnedMetric
+from ssdml.metric.fitted.prediction import embed
 from ssdml.utils.linalg import best_factor, covariance, scale_exactly, symmetrize, total_variance
 from ssdml.utils.parallel import one_blas_thread
 from ssdml.utils.typing import Array, Floats, Ints
-from ssdml.utils.validation import UNLABELED
+from ssdml.utils.validation import UNLABELED, limit_neighbors
 
 if TYPE_CHECKING:
     from ssdml.baselines.batch_losses import BatchLoss

@@ -14,7 +14,7 @@ from sklearn.preprocessing import normalize
 
 from ssdml import SSDML
 from ssdml.datasets import label_scarce_split, load_dataset
-from ssdml.metric.maps import CLASS_COLORS, DARK_CLASS_COLORS, map_rows, medoids
+from ssdml.metric.fitted.maps import CLASS_COLORS, DARK_CLASS_COLORS, map_rows, medoids
 from ssdml.utils.typing import Array, Floats, Ints
 
 IMAGES = Path(__file__).resolve().parent / "images"

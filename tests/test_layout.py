@@ -203,7 +203,7 @@ def test_no_private_import_across_packages():
     ],
 )
 def test_a_private_import_is_seen(source, message):
-    (found,) = private_imports("ssdml.metric.base", source)
+    (found,) = private_imports("ssdml.metric.estimator", source)
     assert message in found
 
 

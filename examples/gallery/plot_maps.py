@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 
 from ssdml import SSDML
 from ssdml.evaluation import evaluate
-from ssdml.metric.maps import draw_map, map_rows
+from ssdml.metric.fitted.maps import draw_map, map_rows
 
 X, y = load_digits(return_X_y=True)
 labels = np.where(np.arange(1300) < 50, y[:1300], -1)

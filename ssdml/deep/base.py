@@ -21,14 +21,14 @@ from ssdml.deep.onnx import SampleEmbedding
 from ssdml.deep.run_folder import RunFolder
 from ssdml.deep.trainer import PartitionTrainer
 from ssdml.evaluation.scores import evaluate, few_label_accuracy
-from ssdml.metric.base import (
+from ssdml.metric.fitted.base import N_JOBS, EmbeddingMixin
+from ssdml.metric.fitted.onnx import write_onnx
+from ssdml.metric.fitted.saving import (
     LABEL_SHAPES,
-    N_JOBS,
-    EmbeddingMixin,
     check_class_names,
-    limit_neighbors,
+    restore_names,
+    saved_names,
 )
-from ssdml.metric.onnx import write_onnx
 from ssdml.networks.data import Samples, as_samples, validation_samples, warn_of_scale
 from ssdml.networks.metric_network import MetricNetwork, new_network, restored_network
 from ssdml.networks.training import embed_samples
@@ -39,7 +39,7 @@ from ssdml.utils.persistence import Refusal, check_arrays, load_state, restoring
 from ssdml.utils.progress import CallbackSupportMixin, Stages, with_callbacks
 from ssdml.utils.torch_tools import batch_norm_hints, find_device, memory_hints
 from ssdml.utils.typing import Array, Indices
-from ssdml.utils.validation import UNLABELED
+from ssdml.utils.validation import UNLABELED, limit_neighbors
 
 SAVED = ("components_", "label_distributions_")
 SHAPES = {"components_": "f l d", "label_distributions_": "f n c"}
@@ -344,7 +344,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
             params["random_state"] = None
         params["checkpoint_dir"] = None  # a path on this machine
         params["device"] = str(params["device"])
-        labels, class_names = self._saved_labels()
+        labels, names = saved_names(self)
         arrays = {name: getattr(self, name) for name in SAVED} | labels
         state = self.network_.state_dict()
         arrays |= {f"network_{name}": value.cpu().numpy() for name, value in state.items()}
@@ -353,10 +353,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
             arrays |= {"input_center": projection.center, "input_axes": projection.axes}
         more = {f"input_{name}": getattr(projection, name, None) for name in PROJECTION}
         more |= {"item_shape": list(self.item_shape_), "input_weight": self.input_weight_}
-        more["class_names"] = class_names
-        names = getattr(self, "feature_names_in_", None)
-        more["feature_names_in"] = None if names is None else list(names)
-        save_state(folder, type(self).__name__, params, arrays, **more)
+        save_state(folder, type(self).__name__, params, arrays, **more, **names)
 
     @classmethod
     def load(cls, folder: str | Path, *, backbone: Any = None) -> Self:
@@ -392,10 +389,8 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         _check_saved(config, arrays)
         for name in SAVED:
             setattr(model, name, arrays[name])
-        model._restore_labels(arrays, config.get("class_names"))
+        restore_names(model, config, arrays)
         model.item_shape_ = tuple(config["item_shape"])
-        if (names := config.get("feature_names_in")) is not None:
-            model.feature_names_in_ = np.array(names, dtype=object)
         model.input_weight_, model.input_projection_ = config["input_weight"], None
         if config["input_mean"] is not None:
             numbers = {name: config[f"input_{name}"] for name in PROJECTION}

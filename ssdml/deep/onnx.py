@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from ssdml.deep.input_graph import InputProjection
-from ssdml.metric.onnx import single_precision
+from ssdml.metric.fitted.onnx import single_precision
 from ssdml.utils.torch_tools import unit_rows
 
 

@@ -5,22 +5,17 @@ from __future__ import annotations
 import warnings
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
-from ssdml.classification.forms import Form, forms_with_graphs
-from ssdml.classification.novelty import Novelty, learn_novelty, novel_groups
-from ssdml.graphs.laplacian import adjacency
-from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph, nearest_rows
-from ssdml.graphs.neighbors.rows import check_file
+from ssdml.classification.forms import forms_with_graphs
+from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
 from ssdml.graphs.propagation.labels import propagate_labels
-from ssdml.graphs.propagation.smoothing import Diffusion
 from ssdml.metric.alternation import (
     ONE_CLASS,
     Classes,
@@ -32,45 +27,22 @@ from ssdml.metric.alternation import (
     learn_classes,
     rescaled,
 )
-from ssdml.metric.base import N_JOBS, LearnedMetric, embed, limit_neighbors
-from ssdml.metric.features import ClassRepresentation
+from ssdml.metric.fitted.base import N_JOBS
+from ssdml.metric.fitted.kept import Kept, kept_pool
+from ssdml.metric.fitted.novelty import NoveltyMixin
+from ssdml.metric.fitted.relabeling import RelabelingMixin
 from ssdml.metric.out_of_core import learn_out_of_core, smallest_partition
-from ssdml.metric.prediction import SuspectedLabels, suspects
-from ssdml.metric.relabeling import (
-    GRAPHS,
-    Kept,
-    are_rows_of,
-    extended,
-    joined_labels,
-    kept_pool,
-    learn_again,
-    relabeled,
-    restored,
-    restored_held_out,
-    saved,
-)
 from ssdml.metric.selection import fall_back, input_alone, labeled_rows
 from ssdml.metric.state import Learned, State
 from ssdml.utils.dask_arrays import check_dask_array, check_known_chunks, is_dask
-from ssdml.utils.labels import in_precision
 from ssdml.utils.linalg import graph_rows
-from ssdml.utils.parallel import count_threads, one_blas_thread, threads
-from ssdml.utils.persistence import restoring
 from ssdml.utils.progress import CallbackSupportMixin, Stages, with_callbacks
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import (
-    UNLABELED,
-    check_finite,
-    check_number,
-    check_rows,
-    without_container,
-)
-
-MAX_GROUPED = 20_000  # novel samples that are grouped
+from ssdml.utils.validation import UNLABELED, limit_neighbors
 
 
 @dataclass(eq=False, repr=False)
-class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
+class SSDML(RelabelingMixin, NoveltyMixin, CallbackSupportMixin, BaseEstimator):
     """Semi-supervised metric learning from many samples and a handful of labels.
 
     Classifiers of the labeled samples and a kNN graph of all samples predict the unlabeled ones.
@@ -306,309 +278,6 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         self.stage_seconds_ = stages.seconds
         return self
 
-    def save(self, folder: str | Path, *, graphs: bool = False) -> None:
-        """Save the fitted estimator to a folder: safetensors and JSON, no code.
-
-        ``random_state`` is saved if it is an integer; triplets and history are not. An existing
-        model is replaced atomically.
-
-        Parameters
-        ----------
-        folder : path
-        graphs : bool
-            Whether to keep the neighbor graphs and ``held_out_``, so that ``SSDML.load(folder, X)``
-            can :meth:`relabel` and :meth:`extend`, and has :meth:`suspected_labels`.
-        """
-        arrays = {}
-        if graphs:
-            arrays = saved(self._kept_rows("save"), self.held_out_)
-        self._save(folder, arrays)
-
-    @classmethod
-    def load(cls, folder: str | Path, X: Any = None) -> Self:
-        """Load an estimator saved by :meth:`save`.
-
-        Parameters
-        ----------
-        folder : path
-        X : array of shape (n_samples, n_features) or None
-            The samples of the fit, if the model was saved with its graphs: it can then
-            :meth:`relabel` and :meth:`extend`.
-
-        Examples
-        --------
-        >>> from tempfile import TemporaryDirectory
-        >>> from sklearn.datasets import load_iris
-        >>> X, y = load_iris(return_X_y=True)
-        >>> labels = np.where(np.arange(150) % 10 == 0, y, -1)
-        >>> with TemporaryDirectory() as folder:
-        ...     SSDML(random_state=0).fit(X, labels).save(folder, graphs=True)
-        ...     model = SSDML.load(folder, X)
-        >>> labels[1::10] = y[1::10]
-        >>> len(model.relabel(labels).labeled_rows_)
-        30
-        """
-        model = super().load(folder)
-        graphs, model._graphs = model._graphs, {}
-        if X is None:
-            return model
-        who, rows = f"{cls.__name__}.load", check_rows(X, f"{cls.__name__}.load", "X")
-        shape = (len(model.transduction_), model.n_features_in_)
-        if rows.shape != shape:
-            raise ValueError(f"{who}: X must have shape {shape}, as in the fit; got {rows.shape}.")
-        if not graphs:
-            raise ValueError(
-                f"{who}: X needs a model with its graphs; {folder} has none. Omit X, or save with "
-                "graphs=True."
-            )
-        with restoring(folder, cls.__name__, {}):
-            model._kept = restored(graphs, rows)
-            model.held_out_ = restored_held_out(graphs)
-        if not are_rows_of(model._kept):
-            raise ValueError(
-                f"{who}: X must be the samples of the fit in their order; got rows at other "
-                "distances from each other. Pass the same X."
-            )
-        return model
-
-    @one_blas_thread()
-    def relabel(self, y: Any) -> Self:
-        """Learn from other labels of the same training samples, without refitting.
-
-        Parameters
-        ----------
-        y : array-like of shape (n_samples,)
-            All labels, as for :meth:`fit`, which may name other classes.
-
-        Returns
-        -------
-        self : SSDML
-
-        Raises
-        ------
-        ValueError
-            After a fit of a dask array, with one-sided propagation or by partitions, and after
-            :meth:`load` without X.
-
-        Notes
-        -----
-        The graphs of the fit are reused, so X must not have changed. If y adds at most a quarter to
-        the labels of the fit, and no class, the weights of the classifiers, the class prior and the
-        metric are kept, and classifiers continue from their coefficients: about a tenth of the time
-        of a fit. New labels enter ``held_out_`` with the probabilities from before they were given.
-        Otherwise all of these are learned again (L as the discriminants of the classes, without
-        triplets), in about a third of the time. Either way the accuracy is within half a point of
-        that of a new fit. ``triplets_``, ``history_`` and ``stage_seconds_`` stay those of the fit.
-
-        Examples
-        --------
-        >>> from sklearn.datasets import load_digits
-        >>> X, y = load_digits(return_X_y=True)
-        >>> labels = np.where(np.arange(len(y)) < 10, y, -1)
-        >>> model = SSDML(random_state=0).fit(X / 16, labels)
-        >>> before = model.score(X / 16, y)
-        >>> labels[:100] = y[:100]
-        >>> model.relabel(labels).score(X / 16, y) > before
-        True
-        """
-        kept = self._kept_rows("relabel")
-        labels = self._read_labels(y, len(kept.X), "Label some rows.")
-        same = np.array_equal(self._classes(labels), self.classes_)
-        self._kept, learned = relabeled(kept, labels, self, same_classes=same)
-        self._keep(kept.X, labels, learned)
-        return self
-
-    @one_blas_thread()
-    def extend(self, X: Any, y: Any = None) -> Self:
-        """Add training samples to a fitted model.
-
-        Parameters
-        ----------
-        X : array of shape (n_new, n_features)
-        y : array-like of shape (n_new,) or None
-            Labels, as for :meth:`fit`; None: all unlabeled. Earlier samples keep theirs.
-
-        Returns
-        -------
-        self : SSDML
-
-        Notes
-        -----
-        New rows are scaled as in the fit and join its graphs, in O(n_new n d) time. Then classes
-        and metric are learned as by :meth:`relabel`, but without the graph of the embedding. Fit
-        again after the samples have doubled, or if new ones are unlike the others.
-
-        Examples
-        --------
-        >>> from sklearn.datasets import load_digits
-        >>> X, y = load_digits(return_X_y=True)
-        >>> labels = np.where(np.arange(len(y)) < 100, y, -1)
-        >>> model = SSDML(random_state=0).fit(X[:900] / 16, labels[:900])
-        >>> len(model.extend(X[900:] / 16).transduction_)
-        1797
-        """
-        kept, who = self._kept_rows("extend"), f"{type(self).__name__}.extend"
-        check_file(X, who)
-        floats, X = (np.float64, np.float32), without_container(X, who)
-        new = validate_data(self, X, dtype=floats, reset=False, ensure_all_finite=False)
-        check_finite(new, who, "X")
-        given = [None] * len(new) if y is None else y
-        if len(given) != len(new):
-            raise ValueError(f"{who}: y must have {len(new)} labels, as X; got {len(given)}.")
-        rows = self.labeled_rows_
-        assert rows is not None
-        joined = joined_labels(len(kept.X), rows, self.transduction_[rows], given, who)
-        labels = self._read_labels(joined, len(kept.X) + len(new), "Label some rows.")
-        kept = extended(kept, new.astype(kept.X.dtype, copy=False), self.n_jobs)
-        self._kept, learned = learn_again(kept, labels, self)
-        self._keep(kept.X, labels, learned)
-        return self
-
-    def novelty_score(self, X: Any = None) -> Array:
-        """Estimate the probability that a sample belongs to no labeled class.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features) or None
-            None: the training samples.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,), float32
-            From 0 to 1; 0 for labeled samples.
-
-        Notes
-        -----
-        The score is calibrated on classes whose labels are held out, and on an estimate of the
-        share of novel samples. With a quarter of the classes of Banking77 unlabeled, its mean is
-        0.26 where the true share is 0.24, and 70% of the samples with a score above 0.5 are novel.
-        Samples unlike all training samples are recognized by distance alone, with 2% false alarms
-        at 0.5; their scores are too low. A novel class inside a labeled one is not found, and with
-        one label per class the score is a guess. See ``ssdml.classification.novelty``.
-
-        Examples
-        --------
-        >>> from sklearn.datasets import load_digits
-        >>> X, y = load_digits(return_X_y=True)
-        >>> labels = np.where((np.arange(len(y)) < 100) & (y != 4), y, -1)
-        >>> scores = SSDML(random_state=0).fit(X / 16, labels).novelty_score()
-        >>> bool(scores[y == 4].mean() > 0.8), bool(scores[y != 4].mean() < 0.2)
-        (True, True)
-        """
-        novelty, classifier = self._learned_novelty(), self.classifier_
-        if X is None:
-            return novelty.of_training_rows()
-        assert classifier is not None
-
-        def score(rows: Array, who: str = "") -> Array:
-            check_finite(rows, who, "X")
-            queries = classifier.form(rows)
-            k = int(classifier.n_neighbors)
-            found = nearest_rows(classifier.rows, queries, k, n_jobs=self.n_jobs)
-            return novelty.of_new_rows(*found)[:, None]
-
-        scores: Array = self._apply(X, score, 1)
-        return scores[:, 0]
-
-    def predict(self, X: Any, *, reject: float | None = None) -> Array:
-        """Predict the most probable class of each row, or reject it as novel.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-        reject : float or None
-            Smallest :meth:`novelty_score`, from 0 to 1, of rows to reject: they get -1, or "" if
-            classes are names, None if they are booleans. None: reject none.
-
-        Returns
-        -------
-        classes : ndarray of shape (n_samples,)
-            A dask array if X is.
-        """
-        classes = super().predict(X)
-        if reject is None:
-            return classes
-        check_number(reject, "reject", f"{type(self).__name__}.predict", least=0, most=1)
-        none = {"U": "", "b": None}.get(classes.dtype.kind, UNLABELED)
-        if classes.dtype.kind == "b":
-            classes = classes.astype(object)
-        classes[self.novelty_score(X) >= reject] = none
-        return classes
-
-    def suggest_classes(self, reject: float = 0.5) -> list[Array]:
-        """Cluster training samples that belong to no known class, as candidates for new classes.
-
-        Parameters
-        ----------
-        reject : float
-            Smallest :meth:`novelty_score` of the samples, of which at most the 20,000 most novel
-            are grouped.
-
-        Returns
-        -------
-        groups : list of arrays of int
-            Rows of each group, the most central first; the largest group first.
-
-        Examples
-        --------
-        >>> from sklearn.datasets import load_digits
-        >>> X, y = load_digits(return_X_y=True)
-        >>> labels = np.where((np.arange(len(y)) < 100) & (y != 4), y, -1)
-        >>> groups = SSDML(random_state=0).fit(X / 16, labels).suggest_classes()
-        >>> bool((y[groups[0]] == 4).mean() > 0.9)
-        True
-        """
-        check_number(reject, "reject", f"{type(self).__name__}.suggest_classes", least=0, most=1)
-        kept, scores = self._kept_rows("suggest_classes"), self.novelty_score()
-        rows = np.argsort(-scores, kind="stable")[:MAX_GROUPED]
-        rows = np.sort(rows[scores[rows] >= reject])
-        return novel_groups(self._form(kept).graph, rows) if len(rows) else []
-
-    def _learned_novelty(self) -> Novelty:
-        check_is_fitted(self)
-        if self._novelty is None:
-            kept = self._kept_rows("novelty_score")
-            if self.classifier_ is None:
-                raise ValueError(
-                    f"{type(self).__name__}.novelty_score: needs two classes among the training "
-                    "samples; got one. Label samples of another class."
-                )
-            form, codes = self._form(kept), np.full(len(kept.X), UNLABELED)
-            rows = self.labeled_rows_
-            codes[rows] = np.searchsorted(self.classes_, self.transduction_[rows])
-            with threads(count_threads(self.n_jobs, type(self).__name__)) as pool:
-                self._novelty = learn_novelty(form, codes, Diffusion(adjacency(form.graph), pool))
-        return self._novelty
-
-    def kept_form(self) -> Form | None:
-        """Rows and graph that ``classifier_`` searches; None after :meth:`load`."""
-        return None if self._kept is None or self.classifier_ is None else self._form(self._kept)
-
-    def _form(self, kept: Kept) -> Form:
-        assert self.classifier_ is not None
-        matrix = self.classifier_.matrix
-        return next(form for form in kept.forms if np.array_equal(form.linear.matrix, matrix))
-
-    def _more_arrays(self) -> dict[str, Array]:
-        if self.classifier_ is None or (self._novelty is None and self._kept is None):
-            return {}
-        return {f"novelty_{k}": v for k, v in self._learned_novelty()._asdict().items()}
-
-    def _restore_more(self, arrays: dict[str, Array]) -> None:
-        if "novelty_log_odds" in arrays:
-            self._novelty = Novelty(arrays["novelty_log_odds"], arrays["novelty_farthest"])
-        self._graphs = {name: array for name, array in arrays.items() if name.startswith(GRAPHS)}
-
-    def _kept_rows(self, method: str) -> Kept:
-        check_is_fitted(self)
-        if self._kept is None:
-            raise ValueError(
-                f"{type(self).__name__}.{method}: needs the graphs of a fit in memory with "
-                "propagation='two-sided' and partition_size=None; got none. Save with graphs=True "
-                "and load with X, or fit all samples again."
-            )
-        return self._kept
-
     def _learn(
         self, X: Array, labels: Ints, n_neighbors: int, rounds: int, seed: int, stages: Stages
     ) -> Learned:
@@ -703,63 +372,6 @@ class SSDML(LearnedMetric, CallbackSupportMixin, BaseEstimator):
         validate_data(self, X, skip_check_array=True)
         y = y.compute() if is_dask(y) else y
         return self._read_labels(y, len(X), "Label some rows.")
-
-    def _keep(self, X: Array, labels: Ints, learned: Learned) -> None:
-        if learned.fallback_reason:
-            warnings.warn(
-                f"{type(self).__name__}: returns the input instead: {learned.fallback_reason}",
-                stacklevel=5,
-            )
-        self.classifier_ = learned.classifier
-        self.representation_ = None
-        if learned.classifier is not None and learned.represented is not None:
-            self.representation_ = ClassRepresentation(learned.classifier, self.n_jobs)
-        self._novelty = None
-        self.labeled_rows_ = np.flatnonzero(labels != UNLABELED)
-        self.held_out_ = learned.held_out
-        self.input_weight_ = learned.input_weight
-        self.triplets_ = learned.triplets
-        self.history_ = list(learned.history)
-        self.classes_ = self._classes(labels)
-        self.label_distributions_ = in_precision(learned.distributions, X.dtype)
-        self.transduction_ = self.classes_[learned.distributions.argmax(axis=1)]
-        components = learned.components.astype(X.dtype)
-        rows = X if learned.represented is None else learned.represented
-        self.embedding_ = embed(rows, components, None)
-        self.components_ = components  # last: it marks the estimator as fitted
-
-    def suspected_labels(self) -> SuspectedLabels:
-        """List training labels that are more likely wrong than right, the likeliest errors first.
-
-        Each label is compared with the prediction of classifiers from other labels, given how often
-        these contradict labels in general; see ``ssdml.metric.prediction.error_probabilities``. At
-        most 5,000 labels are checked, and none that is the only one of its class.
-
-        Returns
-        -------
-        suspects : SuspectedLabels
-            ``rows``, their ``labels``, the ``classes`` predicted from the other labels, and as
-            ``confidences`` the probability that the label is wrong.
-
-        Examples
-        --------
-        >>> from sklearn.datasets import load_digits
-        >>> X, y = load_digits(return_X_y=True)
-        >>> labels = np.where(np.arange(len(y)) < 100, y, -1)
-        >>> labels[0] = 7  # it is a 0
-        >>> suspects = SSDML(random_state=0).fit(X, labels).suspected_labels()
-        >>> first = suspects.rows.tolist().index(0)
-        >>> first < 3, int(suspects.labels[first]), int(suspects.classes[first])
-        (True, 7, 0)
-        """
-        check_is_fitted(self)
-        if self.held_out_ is None or not len(self.held_out_.rows):
-            raise ValueError(
-                f"{type(self).__name__}.suspected_labels: needs held-out labels; got none. Fit "
-                "rows in memory with two labels of a class; models saved without graphs do not "
-                "keep them."
-            )
-        return suspects(self.held_out_, self.classes_)
 
 
 def check_is_ssdml(estimator: Any, who: str) -> None:

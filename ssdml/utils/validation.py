@@ -6,6 +6,7 @@ Messages read ``{who}: {argument} must {condition}; got {value}.``, followed by 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from difflib import get_close_matches
@@ -289,6 +290,29 @@ def check_n_neighbors(n_neighbors: Any, most: int, bound: str, who: str) -> int:
     if n_neighbors > most:
         raise ValueError(f"{who}: n_neighbors must be at most {bound} = {most}; got {n_neighbors}.")
     return int(n_neighbors)
+
+
+def limit_neighbors(n_neighbors: int, n_samples: int, who: str, *, stacklevel: int) -> int:
+    """Limit the number of neighbors to the other samples, with a warning.
+
+    Examples
+    --------
+    >>> limit_neighbors(10, 100, "SSDML", stacklevel=2)
+    10
+    """
+    if n_samples < 2:
+        raise ValueError(
+            f"{who}: X must have at least 2 samples for a neighbor graph; got {n_samples}. Add "
+            "samples."
+        )
+    if n_neighbors < n_samples:
+        return int(n_neighbors)
+    warnings.warn(
+        f"{who}: n_neighbors must be below n_samples = {n_samples}; got {n_neighbors}. "
+        f"Using {n_samples - 1}.",
+        stacklevel=stacklevel,
+    )
+    return n_samples - 1
 
 
 def check_labels(y: Any, n_samples: int, who: str) -> Ints:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ssdml.classification.learning import HeldOut
+from ssdml.classification.suspects import SuspectedLabels, error_probabilities, suspects
 from ssdml.datasets.base import RawItems
 from ssdml.datasets.reading.columns import ADDED, is_added
 from ssdml.datasets.reading.table import distinct
@@ -19,7 +20,6 @@ from ssdml.experiments.labeling.accuracy import (
     with_mean,
 )
 from ssdml.metric.estimator import SSDML
-from ssdml.metric.prediction import SuspectedLabels, error_probabilities, suspects
 from ssdml.model_selection.labeling import suggest_labels
 from ssdml.utils.parallel import one_blas_thread
 from ssdml.utils.typing import Array, Floats, Ints, Mask
@@ -41,7 +41,7 @@ class LabeledRows:
         labels say instead.
     confidence : ndarray of shape (n,)
         Probability that the label is right. Of a given label, one minus the probability that it is
-        wrong (:func:`ssdml.metric.prediction.error_probabilities`).
+        wrong (:func:`ssdml.classification.suspects.error_probabilities`).
     is_new : ndarray of shape (n,), bool
     points : ndarray of shape (n, 2)
         The map, see :meth:`ssdml.SSDML.map`.

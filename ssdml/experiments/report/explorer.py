@@ -15,7 +15,7 @@ from ssdml.experiments.analysis.tables import ScoreTable
 from ssdml.experiments.report.figures import ClassMap, Picture, class_maps, map_picture
 from ssdml.experiments.runs.details import Answers, RunDetails
 from ssdml.experiments.runs.thumbnails import Thumbnails
-from ssdml.metric.maps import CLASS_COLORS, medoids
+from ssdml.metric.fitted.maps import CLASS_COLORS, medoids
 from ssdml.utils.typing import Array
 
 COORDINATES = 65535  # steps of a coordinate, more than any screen has pixels

@@ -29,7 +29,7 @@ from ssdml.experiments.analysis.statistics import Estimate
 from ssdml.experiments.analysis.study import Ranking
 from ssdml.experiments.analysis.tables import HEADLINE, ScoreTable, headline_table
 from ssdml.experiments.runs.details import MapSample
-from ssdml.metric.maps import CLASS_COLORS, map_rows, medoids, spread_colors
+from ssdml.metric.fitted.maps import CLASS_COLORS, map_rows, medoids, spread_colors
 from ssdml.utils.typing import Floats, Ints
 
 INK, MUTED, GRID, PAPER = "#1b2430", "#5c6673", "#dde2e8", "#fefefe"

@@ -20,7 +20,7 @@ from ssdml.experiments.report.figures import ClassMap, map_picture
 from ssdml.experiments.report.report import page_environment
 from ssdml.experiments.runs.details import Answers, MapSample
 from ssdml.experiments.runs.thumbnails import Thumbnails, make_thumbnails
-from ssdml.metric.maps import CLASS_COLORS, DARK_CLASS_COLORS, spread_colors
+from ssdml.metric.fitted.maps import CLASS_COLORS, DARK_CLASS_COLORS, spread_colors
 from ssdml.utils.typing import Ints
 
 TEMPLATE = "labeled.html.jinja"

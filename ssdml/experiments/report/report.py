@@ -27,7 +27,7 @@ from ssdml.experiments.runs.details import RunDetails, load_details
 from ssdml.experiments.runs.folder import read_folder
 from ssdml.experiments.runs.results import RESULTS, Row, budget_of, latest
 from ssdml.experiments.runs.thumbnails import Thumbnails, load_thumbnails, thumbnails_path
-from ssdml.metric.maps import CLASS_COLORS, DARK_CLASS_COLORS
+from ssdml.metric.fitted.maps import CLASS_COLORS, DARK_CLASS_COLORS
 from ssdml.utils.persistence import atomic_write
 
 if TYPE_CHECKING:

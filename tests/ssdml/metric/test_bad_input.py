@@ -501,7 +501,7 @@ def test_read_only_arrays_are_not_modified(model, X, y):
         "ssdml.metric.estimator.learn_classes",
         "ssdml.metric.alternation.mine_triplets",
         "ssdml.metric.alternation.learn_metric",
-        "ssdml.metric.estimator.embed",  # the last step, when the components are known
+        "ssdml.metric.fitted.kept.embed",  # the last step, when the components are known
     ],
 )
 def test_interrupted_fit_is_not_fitted(X, y, plain, monkeypatch, kernel):

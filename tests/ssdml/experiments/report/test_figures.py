@@ -32,7 +32,7 @@ from ssdml.experiments.report.figures import (
 from ssdml.experiments.report.files import save_figures
 from ssdml.experiments.runs.details import MapSample
 from ssdml.experiments.runs.results import RESULTS
-from ssdml.metric.maps import CLASS_COLORS, spread_colors
+from ssdml.metric.fitted.maps import CLASS_COLORS, spread_colors
 from tests.rows import append_row
 
 

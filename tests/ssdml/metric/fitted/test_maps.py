@@ -8,7 +8,7 @@ from threadpoolctl import threadpool_limits
 
 from ssdml import SSDML
 from ssdml.graphs import knn_graph
-from ssdml.metric.maps import (
+from ssdml.metric.fitted.maps import (
     CLASS_COLORS,
     DARK_CLASS_COLORS,
     draw_map,

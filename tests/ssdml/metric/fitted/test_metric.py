@@ -15,8 +15,9 @@ from sklearn.utils.validation import validate_data
 
 from ssdml import SSDML
 from ssdml.classification.new_rows import ClassInterpolator
-from ssdml.metric.base import BLOCK_ENTRIES, LearnedMetric, embed
 from ssdml.metric.features import ClassRepresentation
+from ssdml.metric.fitted.metric import LearnedMetric
+from ssdml.metric.fitted.prediction import BLOCK_ENTRIES, embed
 
 
 class Stretch(LearnedMetric, BaseEstimator):

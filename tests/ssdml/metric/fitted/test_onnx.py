@@ -17,9 +17,9 @@ from ssdml.classification.forms import Form, principal_form
 from ssdml.classification.new_rows import interpolator
 from ssdml.deep.onnx import SampleEmbedding
 from ssdml.graphs import knn_graph
-from ssdml.metric import onnx as export
 from ssdml.metric.features import ClassRepresentation
-from ssdml.metric.onnx import RowEmbedding, write_onnx
+from ssdml.metric.fitted import onnx as export
+from ssdml.metric.fitted.onnx import RowEmbedding, write_onnx
 from ssdml.networks.backbones import CifarNet, MnistNet, Standardized
 from ssdml.networks.metric_network import MetricNetwork
 from tests.deep import small_images, small_model

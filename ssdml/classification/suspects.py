@@ -1,4 +1,4 @@
-"""Predictions from distributions of neighbors, and suspected labels."""
+"""Suspected labels: those that contradict the class probabilities from the other labels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from ssdml.classification.softmax import softmax
 from ssdml.utils.typing import Array, Floats, Ints
 
 TINY = 1e-12  # least probability
-
 POWERS = np.geomspace(0.5, 8, 13)  # of the class probabilities
 STEPS = 50  # of the share of wrong labels, which converges in fewer
 PRIOR = 20.0  # right labels that are taken to be known besides
@@ -76,18 +75,3 @@ def error_probabilities(held_out: HeldOut) -> Floats:
             best, errors = likelihood, found
     predicted = held_out.distributions.argmax(axis=1) == codes
     return np.where(predicted, 0.0, errors)
-
-
-def neighbor_votes(distances: Array, distributions: Array) -> Array:
-    """Average the distributions (m, k, n_classes) of neighbors, weighted by their distance.
-
-    Examples
-    --------
-    >>> neighbor_votes(np.array([[0.0, 1.0]]), np.array([[[1.0, 0.0], [0.0, 1.0]]])).round(3)
-    array([[0.731, 0.269]])
-    """
-    scale = np.maximum(distances[:, -1:], np.finfo(distances.dtype).tiny)
-    weights = np.exp(-((distances / scale) ** 2))[:, :, None]
-    votes: Array = (weights * distributions).sum(axis=1)
-    votes /= votes.sum(axis=1, keepdims=True)
-    return votes

@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 
 from ssdml import SSDML
 from ssdml.evaluation import calibration_error
-from ssdml.metric.prediction import neighbor_votes
+from ssdml.metric.fitted.prediction import neighbor_votes
 
 
 @pytest.fixture(scope="module")

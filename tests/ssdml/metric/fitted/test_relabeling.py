@@ -7,7 +7,8 @@ import pytest
 from sklearn.datasets import load_digits
 
 from ssdml import SSDML
-from ssdml.metric.relabeling import saved
+from ssdml.metric.fitted.kept import saved
+from ssdml.metric.fitted.saving import save_metric
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +205,7 @@ def test_damaged_graphs_are_refused(digits, tmp_path):
         ("held_out_codes", kept["held_out_codes"] + 10),
         ("held_out_distributions", kept["held_out_distributions"][:5]),
     ):
-        model._save(tmp_path, kept | {name: wrong})
+        save_metric(model, tmp_path, kept | {name: wrong})
         with pytest.raises(ValueError, match=r"is damaged: .* Save it again"):
             SSDML.load(tmp_path, X[:100])
 

@@ -1,0 +1,121 @@
+"""Base class of all estimators: class labels, accuracy, faiss index."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils._param_validation import Interval
+
+from ssdml.utils.labels import check_same_kind, read_labels
+from ssdml.utils.typing import Array, Ints
+from ssdml.utils.validation import UNLABELED
+
+N_JOBS: list[Any] = [  # as joblib takes it, without 0
+    Interval(Integral, None, -1, closed="right"),
+    Interval(Integral, 1, None, closed="left"),
+    None,
+]
+
+
+class EmbeddingMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin):
+    """Mixin of all estimators with ``transform`` and ``predict``: accuracy and faiss index.
+
+    scikit-learn takes them for classifiers: an integer ``cv`` is stratified, and ensembles and
+    displays accept them.
+    """
+
+    transform: Any
+    predict: Any
+    classes_: Array
+    transduction_: Array
+    _class_names: Array | None = None  # if labels are codes of names
+
+    def _read_labels(self, y: Any, n_samples: int, way_out: str | None = None) -> Ints:
+        """Read labels as integers, -1 where missing, and remember the names of the classes."""
+        labels, self._class_names = read_labels(y, n_samples, type(self).__name__, way_out)
+        return labels
+
+    def _classes(self, labels: Ints) -> Array:
+        """Return ``classes_``: the distinct labels, or their names."""
+        if self._class_names is not None:
+            return self._class_names
+        classes: Array = np.unique(labels[labels != UNLABELED])
+        return classes
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Compute the accuracy of :meth:`predict` on the labeled rows.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features), or whatever :meth:`predict` takes
+        y : array-like of shape (n,)
+            Labels; unlabeled rows do not count.
+        sample_weight : array-like of shape (n,), optional
+
+        Returns
+        -------
+        accuracy : float
+            From 0 to 1.
+
+        Warns
+        -----
+        UserWarning
+            If no label of y is a class of the fit.
+        """
+        who = f"{type(self).__name__}.score"
+        labels, names = read_labels(y, len(X), who, "Score rows with labels.")
+        known = labels != UNLABELED
+        weights = None if sample_weight is None else np.asarray(sample_weight)
+        if weights is not None and weights.shape != known.shape:
+            raise ValueError(
+                f"{who}: sample_weight must have shape {known.shape}, one per row; got shape "
+                f"{weights.shape}."
+            )
+        truth = labels[known] if names is None else names[labels[known]]
+        predicted = np.asarray(self.predict(X))[known]
+        check_same_kind(truth, predicted, who, ("y", "the labels of the fit"))
+        if not np.isin(truth, self.classes_).any():
+            warnings.warn(
+                f"{who}: y must hold a class of the fit, {self.classes_.tolist()[:3]}; got "
+                f"{np.unique(truth).tolist()[:3]}. The accuracy is 0. If rows are sorted by class, "
+                "shuffle them before they are split.",
+                stacklevel=2,
+            )
+        right = predicted == truth
+        return float(np.average(right, weights=None if weights is None else weights[known]))
+
+    def to_faiss(self, X: Any) -> Any:
+        """Build an exact faiss index of samples by the learned metric.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features), or whatever :meth:`transform` takes
+
+        Returns
+        -------
+        index : faiss.IndexFlatL2
+            Of the embedding in float32. ``index.search(model.transform(Q).astype("float32"), k)``
+            returns the squared distances and the row numbers of the k nearest samples. Save it with
+            ``faiss.write_index``.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from ssdml import SSDML
+        >>> X, y = load_iris(return_X_y=True)
+        >>> labels = np.where(np.arange(150) % 10 == 0, y, -1)
+        >>> model = SSDML(random_state=0).fit(X, labels)
+        >>> squares, rows = model.to_faiss(X).search(model.transform(X[:2]).astype("float32"), 1)
+        >>> rows.ravel().tolist()
+        [0, 1]
+        """
+        import faiss
+
+        embedding = np.ascontiguousarray(self.transform(X), dtype=np.float32)
+        index = faiss.IndexFlatL2(embedding.shape[1])
+        index.add(embedding)
+        return index

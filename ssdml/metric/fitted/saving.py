@@ -1,0 +1,171 @@
+"""Save a fitted metric, and load it if its parts fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Integral
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from ssdml.classification.new_rows import ClassInterpolator
+from ssdml.metric.features import ClassRepresentation
+from ssdml.utils.persistence import check_arrays, load_state, restoring, save_state
+from ssdml.utils.typing import Array
+
+if TYPE_CHECKING:
+    from ssdml.metric.fitted.base import EmbeddingMixin
+    from ssdml.metric.fitted.metric import LearnedMetric
+
+SAVED = ("components_", "label_distributions_", "embedding_")
+# Kind and axes of saved arrays: l components of d features, n rows, r of them references,
+# c classes, q columns of the form that neighbors are searched in.
+LABEL_SHAPES = {"classes_": "* c", "transduction_": "* n"}
+SHAPES = LABEL_SHAPES | {
+    "components_": "f l {width}",
+    "label_distributions_": "f n c",
+    "embedding_": "f r l",
+}
+CLASSIFIER = {
+    "classifier_mean": "f {d}",
+    "classifier_matrix": "f {d} q",
+    "classifier_rows": "f r q",
+    "classifier_scales": "f r",
+    "classifier_trend": "f {q} c",
+    "classifier_residuals": "f r c",
+    "classifier_n_neighbors": "i",
+}
+
+Metric = TypeVar("Metric", bound="LearnedMetric")
+
+
+def save_metric(model: LearnedMetric, folder: str | Path, more: dict[str, Array]) -> None:
+    """Save a fitted metric with more arrays."""
+    check_is_fitted(model)
+    params = model.get_params()
+    if not isinstance(params["random_state"], Integral | None):
+        params["random_state"] = None
+    labels, names = saved_names(model)
+    arrays = {name: getattr(model, name) for name in SAVED} | labels
+    for name in ("labeled_rows_", "reference_rows_"):
+        if getattr(model, name) is not None:
+            arrays[name] = getattr(model, name)
+    if model.classifier_ is not None:
+        parts = model.classifier_._asdict()
+        arrays |= {f"classifier_{k}": v for k, v in parts.items() if v is not None}
+    save_state(
+        folder,
+        type(model).__name__,
+        params,
+        arrays | model._more_arrays() | more,
+        n_features_in=model.n_features_in_,
+        represents_classes=model.representation_ is not None,
+        input_weight=None if np.isinf(model.input_weight_) else model.input_weight_,
+        **names,
+    )
+
+
+def load_metric(kind: type[Metric], folder: str | Path) -> tuple[Metric, dict[str, Array]]:
+    """Load a metric that :func:`save_metric` saved; return it and all its arrays."""
+    config, arrays = load_state(folder, kind.__name__)
+    fields = [f"classifier_{name}" for name in ClassInterpolator._fields]
+    with restoring(folder, kind.__name__, config):
+        model = kind(**config["params"])
+        model._validate_params()
+        _check_saved(config, arrays)
+        for name in SAVED:
+            setattr(model, name, arrays[name])
+        restore_names(model, config, arrays)
+        parts = [arrays[field] for field in fields if field in arrays]
+        model.classifier_ = ClassInterpolator(*parts) if parts else None
+        model.representation_ = None
+        if config["represents_classes"]:
+            assert model.classifier_ is not None
+            model.representation_ = ClassRepresentation(model.classifier_, model.n_jobs)
+        model.n_features_in_ = config["n_features_in"]
+        weight = config["input_weight"]
+        model.input_weight_ = np.inf if weight is None else weight
+        model.reference_rows_ = arrays.get("reference_rows_")
+        model.labeled_rows_ = arrays.get("labeled_rows_")
+        model._restore_more(arrays)
+    model.triplets_, model.history_ = None, []
+    return model, arrays
+
+
+def saved_names(model: EmbeddingMixin) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Arrays ``classes_`` and ``transduction_``, as codes if classes are names, and all names."""
+    classes, found = model.classes_, model.transduction_
+    arrays, class_names = {"classes_": classes, "transduction_": found}, None
+    if classes.dtype.kind == "U":
+        codes = np.arange(len(classes)), np.searchsorted(classes, found)
+        arrays, class_names = dict(zip(arrays, codes, strict=True)), classes.tolist()
+    columns = getattr(model, "feature_names_in_", None)
+    columns = None if columns is None else list(columns)
+    return arrays, {"class_names": class_names, "feature_names_in": columns}
+
+
+def restore_names(
+    model: EmbeddingMixin, config: Mapping[str, Any], arrays: Mapping[str, Array]
+) -> None:
+    """Set what :func:`saved_names` returned."""
+    model.classes_, model.transduction_ = arrays["classes_"], arrays["transduction_"]
+    if (names := config.get("class_names")) is not None:
+        if len(names) != len(model.classes_):
+            raise TypeError(f"{len(names)} names of {len(model.classes_)} classes")
+        model.classes_ = np.array(names, dtype=np.str_)
+        model.transduction_ = model.classes_[model.transduction_]
+    if (columns := config.get("feature_names_in")) is not None:
+        model.feature_names_in_ = np.array(columns, dtype=object)
+
+
+def _check_saved(config: dict[str, Any], arrays: dict[str, Array]) -> None:
+    """Raise ValueError, KeyError or TypeError unless the parts of a saved model fit together."""
+    d, names = config["n_features_in"], config["feature_names_in"]
+    if type(d) is not int or d < 1:
+        raise ValueError(f"n_features_in must be a positive integer; got {d!r}")
+    if names is not None and (len(names) != d or {type(name) for name in names} != {str}):
+        raise ValueError(f"feature_names_in must be {d} names; got {names!r}")
+    weight, represents = config["input_weight"], config["represents_classes"]
+    if weight is not None and not (type(weight) in (int, float) and weight >= 0):
+        raise ValueError(f"input_weight must be a number of at least 0; got {weight!r}")
+    shapes, width, q, rows = dict(SHAPES), d, 0, arrays.get("reference_rows_")
+    if any(name in arrays for name in CLASSIFIER):
+        shapes |= CLASSIFIER
+        q = arrays["classifier_matrix"].shape[-1] + 1
+        k, most = int(arrays["classifier_n_neighbors"]), len(arrays["classifier_rows"])
+        if not 1 <= k <= most:
+            raise ValueError(f"classifier_n_neighbors must be from 1 to {most}; got {k}")
+    elif represents:
+        raise KeyError("classifier_rows")
+    if represents:
+        width += arrays["label_distributions_"].shape[-1]
+    if rows is None:
+        shapes["embedding_"] = "f n l"
+    else:
+        shapes["reference_rows_"] = "i r"
+    optional = {"labeled_rows_": "i m", "novelty_log_odds": "f n", "novelty_farthest": "f n"}
+    optional["classifier_center"] = "f {d}"
+    optional |= {"held_out_rows": "i h", "held_out_codes": "i h", "held_out_distributions": "f h c"}
+    shapes |= {name: shape for name, shape in optional.items() if name in arrays}
+    sizes = {"d": d, "width": width, "q": q}
+    check_arrays(arrays, {name: s.format(**sizes) for name, s in shapes.items()})
+    n_rows, n_classes = arrays["label_distributions_"].shape
+    limits = {name: n_rows for name in ("reference_rows_", "labeled_rows_", "held_out_rows")}
+    for name, limit in {**limits, "held_out_codes": n_classes}.items():
+        rows = arrays.get(name, np.empty(0))
+        if rows.size and not 0 <= rows.min() <= rows.max() < limit:
+            raise ValueError(f"{name} must be from 0 to {limit - 1}")
+    check_class_names(config, arrays)
+
+
+def check_class_names(config: dict[str, Any], arrays: dict[str, Array]) -> None:
+    """Raise ValueError unless the names of saved classes are text, and their codes name one."""
+    names, codes = config.get("class_names"), arrays["transduction_"]
+    if names is None:
+        return
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"class_names must be a list of names; got {names!r}")
+    if codes.dtype.kind != "i" or (codes.size and not 0 <= codes.min() <= codes.max() < len(names)):
+        raise ValueError(f"transduction_ must be integers from 0 to {len(names) - 1}")
