@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 import numpy as np
 import numpy.typing as npt
 
-from ssdml.datasets.reading.pixels import as_bytes, opened_image
+from ssdml.datasets.pixels import as_bytes, opened_image
 from ssdml.utils.files import open_regular, read_regular
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Which column of a table is the label, the id, the text, and which are features."""
+"""Which column of a table becomes what: label, id, text, split and the samples."""
 
 from __future__ import annotations
 
@@ -14,34 +14,19 @@ import numpy as np
 
 from ssdml.datasets.reading.cells import Cells
 from ssdml.datasets.reading.delimited import ONE_COLUMN
-from ssdml.datasets.reading.image_folders import names_image
-from ssdml.datasets.reading.summary import counted, listed
+from ssdml.datasets.reading.samples import CONTENT, choose_samples
+from ssdml.datasets.reading.summary import listed
 from ssdml.datasets.reading.table import ID_NAMES, LABEL_NAMES, SPLITS, TEXT_NAMES, folded
 
 INDEX = re.compile(r"unnamed: 0|__index_level_\d+__|level_\d+")  # as pandas names an index
 KEY = re.compile(r"(.*[_\-. ])?(id|ids|idx|uid|uuid|guid)|.*[a-z]I[dD]", re.ASCII)
 LABEL_WORD = re.compile(r"(.*[_\-. ])?(labels?|target|class)([_\-. ].*)?")
-FILE_WORD = re.compile(r"(.*[_\-. ])?(id|name)|.*(path|file|image|img|photo|picture|frame).*")
-# Of a manifest of Open Metric Learning: marks of queries and gallery, groups and boxes.
-MANIFEST = ("is_query", "is_gallery", "category", "sequence", "x_1", "x_2", "y_1", "y_2")
 # Columns that `ssdml label` adds to a table.
 IS_NEW = "is_new_label"
 ADDED = ("confidence", IS_NEW, "runner_up", "map_x", "map_y")
-VECTORS = ("embedding", "embeddings", "vector", "features", "feature")
 WORDS = 3  # of a text, on average
-FEW_BESIDE = 3  # columns of numbers beside texts, which tell less than the texts
-FEW = 8  # columns of numbers beside texts, which may be what was meant
 IS_ID = "its name is that of an id"
 PLURALS = {IS_ID: "their names are those of ids"}
-CONTENT = {
-    "number": "numbers",
-    "text": "text",
-    "vector": "vectors",
-    "image": "images",
-    "date": "dates",
-    "empty": "nothing",
-    "other": "neither numbers nor texts",
-}
 
 
 @dataclass(frozen=True)
@@ -91,17 +76,6 @@ def is_added(name: str, names: Iterable[str]) -> bool:
     return name in ADDED and set(ADDED).issubset(names)
 
 
-def names_files(name: str) -> bool:
-    """Whether a column's name is that of files, or of ids, which may be names of files.
-
-    Examples
-    --------
-    >>> names_files("Image_ID"), names_files("width")
-    (True, False)
-    """
-    return FILE_WORD.fullmatch(folded(name)) is not None
-
-
 def choose_columns(cells: Cells, choice: Choice) -> Roles:
     """Choose the role of each column.
 
@@ -121,10 +95,10 @@ def choose_columns(cells: Cells, choice: Choice) -> Roles:
     ValueError
         If a chosen name is no column, or the rule leaves a question.
     """
-    return _Chooser(cells, choice).roles
+    return Chooser(cells, choice).roles
 
 
-class _Chooser:
+class Chooser:
     """Chooses one role after another, among the columns that have none."""
 
     def __init__(self, cells: Cells, choice: Choice) -> None:
@@ -151,7 +125,7 @@ class _Chooser:
         if roles.label is None:
             roles.label = self._label()
         self._id(index)
-        self._samples()
+        choose_samples(self)
         self._rest()
         self._doubt_unused()
 
@@ -218,7 +192,8 @@ class _Chooser:
         free = {folded(n): n for n in reversed(self.free(kind))}
         return next((free[name] for name in names if name in free), None)
 
-    def _is_distinct(self, name: str) -> bool:
+    def is_distinct(self, name: str) -> bool:
+        """Whether no two cells of a column are equal, and none is empty."""
         import pyarrow.compute as pc
 
         column = self.cells[name]
@@ -229,7 +204,8 @@ class _Chooser:
         known = [cell for cell in self.cells.texts(name) if cell]
         return len(set(known)) < len(known) or 2 * len(known) <= self.n
 
-    def _has_words(self, name: str) -> bool:
+    def has_words(self, name: str) -> bool:
+        """Whether the texts of a column have several words on average."""
         known = [cell for cell in self.cells.texts(name)[:1000] if cell]
         return sum(cell.count(" ") + 1 for cell in known) >= WORDS * len(known)
 
@@ -240,14 +216,14 @@ class _Chooser:
         index = [
             n
             for n in self.free("number", "text", "date")
-            if n in known or (INDEX.fullmatch(folded(n)) and self._is_distinct(n))
+            if n in known or (INDEX.fullmatch(folded(n)) and self.is_distinct(n))
         ]
         self.roles.left_out |= dict.fromkeys(index, "index of pandas")
-        return next((n for n in index if self._is_distinct(n)), None)
+        return next((n for n in index if self.is_distinct(n)), None)
 
     def _may_be_label_or_text(self, name: str) -> bool:
         """Whether a column of an index is rather what its name says."""
-        is_label = folded(name) in LABEL_NAMES and not self._is_distinct(name)
+        is_label = folded(name) in LABEL_NAMES and not self.is_distinct(name)
         return is_label or (folded(name) in TEXT_NAMES and self.kinds.get(name) == "text")
 
     def _levels(self) -> list[str]:
@@ -279,7 +255,7 @@ class _Chooser:
             return alike[0]
         if not self.choice.needs_label:
             return None
-        texts = [n for n in self.free("text") if self._repeats(n) and not self._has_words(n)]
+        texts = [n for n in self.free("text") if self._repeats(n) and not self.has_words(n)]
         integers = [n for n in self.free("number") if self._are_codes(n)]
         last = self.names[-1]
         if not alike and (len(texts) == 1 or last in texts):
@@ -334,7 +310,7 @@ class _Chooser:
     def _id(self, index: str | None) -> None:
         roles = self.roles
         named = [n for n in self.free("number", "text") if self._is_key(n)]
-        keys = [n for n in named if self._is_distinct(n)]
+        keys = [n for n in named if self.is_distinct(n)]
         if roles.id is None and keys:
             roles.id = keys[0]
         elif roles.id is None and index is not None:
@@ -344,7 +320,7 @@ class _Chooser:
             texts = [
                 n
                 for n in self.free("text")
-                if self._is_distinct(n) and not self._has_words(n) and not self.cells.has_signs(n)
+                if self.is_distinct(n) and not self.has_words(n) and not self.cells.has_signs(n)
                 if not self.cells.may_be_vectors(n)
             ]
             roles.id = next(iter(texts), None)
@@ -354,12 +330,12 @@ class _Chooser:
             ):
                 roles.left_out[name] = "ids"
                 if name not in keys and self.kinds[name] == "number":
-                    self._unused(name, IS_ID)
+                    self.note_unused(name, IS_ID)
 
     def _is_key(self, name: str) -> bool:
         return folded(name) in ID_NAMES or bool(KEY.fullmatch(name) or KEY.fullmatch(folded(name)))
 
-    def _unused(self, name: str, reason: str) -> None:
+    def note_unused(self, name: str, reason: str) -> None:
         """Note that a column, which may be a feature, is none."""
         if not self.choice.features:
             self.unused.setdefault(reason, []).append(name)
@@ -381,200 +357,9 @@ class _Chooser:
                 "(features=['A', 'B'])"
             )
 
-    def _samples(self) -> None:
-        roles, choice = self.roles, self.choice
-        if roles.features:
-            self._check_features()
-        elif choice.text is not None or choice.texts:
-            self._texts()
-            return
-        else:
-            roles.features = self._vectors()
-            if not roles.features and not self._images() and not self._are_texts():
-                roles.features = self._numbers()
-            if not roles.features and roles.images is None and not self._short_vectors():
-                self._texts()
-                return
-        numbers = [n for n in roles.features if self.kinds[n] == "number"]
-        constant = [n for n in numbers if not choice.features and self.cells.is_constant(n)]
-        if constant:
-            roles.constant = constant
-        if constant and len(numbers) - len(constant) < 2:
-            roles.doubts.append(
-                "at most one feature varies, the other columns are constant "
-                f"({listed(constant)}); if you meant other columns, name them: --features A,B "
-                "(features=['A', 'B'])"
-            )
-        ordered = [] if choice.features else self._ordered(numbers)
-        if ordered:
-            roles.doubts.append(
-                f"{counted(len(ordered), 'feature')} in the order of the rows, as times and "
-                f"levels of an index are: {listed(ordered)}; to leave a column out, pass --ignore "
-                f"{ordered[0]!r} (ignore=[{ordered[0]!r}])"
-            )
-        if roles.text is not None and 0 < len(numbers) <= FEW and not choice.features:
-            roles.doubts.append(
-                f"the texts in column {roles.text!r} are not used, but the numbers in "
-                f"{listed(roles.features)}; to learn from the texts, pass --text {roles.text!r} "
-                f"(text={roles.text!r})"
-            )
-
-    def _ordered(self, numbers: Sequence[str]) -> list[str]:
-        """Return the columns that are sorted, and those after one that number the rows with it."""
-        found: dict[str, None] = {}
-        for name in (n for n in numbers if self.cells.is_ordered(n)):
-            levels = [name]
-            for other in [] if self._is_distinct(name) else numbers[numbers.index(name) + 1 :]:
-                values = [self.cells.numbers(n).values for n in [*levels, other]]
-                if (np.lexsort(values[::-1]) != np.arange(self.n)).any():
-                    break
-                levels.append(other)
-                if len(np.unique(values, axis=1).T) == self.n:
-                    found |= dict.fromkeys(levels)
-                    break
-            found[name] = None
-        return list(found)
-
-    def _check_features(self) -> None:
-        """Raise unless the chosen features are columns of numbers, or one of vectors."""
-        features = self.roles.features
-        kinds = {n: self.kinds.get(n, "ignored") for n in features}
-        if [*kinds.values()] == ["text"] and self.cells.may_be_vectors(features[0]):
-            self.roles.vectors = True
-            return
-        wrong = [n for n, kind in kinds.items() if kind not in ("number", "vector")]
-        if wrong:
-            # A chosen column of text is read as numbers, so that its first cell is named.
-            if kinds[wrong[0]] == "text":
-                self.cells.feature(wrong[0])
-            self.ask(
-                f"features must hold numbers; {wrong[0]!r} holds "
-                f"{CONTENT.get(kinds[wrong[0]], 'what is ignored')}",
-                "Choose other features.",
-            )
-        if len(features) > 1 and "vector" in kinds.values():
-            vector = next(n for n, kind in kinds.items() if kind == "vector")
-            self.ask(
-                f"features must be one column of vectors, or columns of numbers; {vector!r} holds "
-                "vectors, and others are chosen beside it",
-                "Choose it alone, or the others.",
-            )
-
-    def _vectors(self) -> list[str]:
-        free = self.free("vector")
-        named = [n for n in free if folded(n) in VECTORS]
-        chosen = free if len(free) < 2 else named if len(named) == 1 else self._of_fractions(free)
-        if len(chosen) > 1:
-            self.ask(
-                f"which vectors are the features? Columns {listed(chosen)} hold some",
-                "Pass --features NAME (features=['NAME']).",
-            )
-        for name in [
-            *(n for n in free if n not in chosen),
-            *(self.free("number") if chosen else []),
-        ]:
-            self.roles.left_out[name] = f"beside the vectors in {chosen[0]}"
-            if not (self.kinds[name] == "number" and self.cells.key_reason(name)):
-                self._unused(name, f"the vectors in {chosen[0]!r} are")
-        return chosen
-
-    def _short_vectors(self) -> bool:
-        """Choose a column of a few numbers side by side, as there is nothing else to learn from."""
-        found = [n for n in self.free("text") if self.cells.may_be_vectors(n)]
-        if len(found) == 1:
-            self.roles.features, self.roles.vectors = found, True
-        return self.roles.vectors
-
-    def _of_fractions(self, names: list[str]) -> list[str]:
-        """Prefer vectors of floating-point numbers to those of integers, such as tokens."""
-        import pyarrow as pa
-
-        floats = []
-        for name in names:
-            kind = self.cells[name].type
-            while hasattr(kind, "value_type"):
-                kind = kind.value_type
-            if not pa.types.is_integer(kind):
-                floats.append(name)
-        return floats or names
-
-    def _images(self) -> bool:
-        """Choose a column of images or of their files, unless there are numbers to learn from."""
-        roles = self.roles
-        inside = self.free("image")
-        numbers = [
-            n for n in self.free("number") if folded(n) not in MANIFEST and not names_files(n)
-        ]
-        if len(inside) == 1:
-            roles.images = inside[0]
-        elif not numbers:
-            named = [n for n in [*self.free("text", "number"), roles.id] if n and names_files(n)]
-            roles.images = next((n for n in named if self._names_images(n)), None)
-        if roles.images is not None:
-            boxes = [n for n in self.free("number") if folded(n) in MANIFEST[4:]]
-            if boxes:
-                self._unused(boxes[0], "whole images are read")
-            roles.left_out |= dict.fromkeys(boxes, "boxes")
-            roles.left_out |= dict.fromkeys(self.free("number"), "beside the images")
-        return roles.images is not None
-
-    def _names_images(self, name: str) -> bool:
-        first = next(filter(None, self.cells.texts(name)), None)
-        return first is not None and names_image(self.cells.table.folder, first)
-
-    def _numbers(self) -> list[str]:
-        found = []
-        for name in self.free("number"):
-            reason = self.cells.key_reason(name)
-            if reason is None:
-                found.append(name)
-            else:
-                self.roles.left_out[name] = reason
-                self._unused(name, f"it holds {reason}")
-        return found
-
-    def _are_texts(self) -> bool:
-        """Whether the samples are the texts of a column of a usual name, beside a few numbers."""
-        text = self.roles.text
-        if text is None or not self._has_words(text) or not all(self.cells.texts(text)):
-            return False
-        numbers = [n for n in self.free("number") if self.cells.key_reason(n) is None]
-        return len(numbers) <= FEW_BESIDE
-
-    def _texts(self) -> None:
-        roles = self.roles
-        if roles.text is None:
-            free = self.free("text")
-            wordy = [n for n in free if self._has_words(n)]
-            if not wordy:
-                held = [n for n in self.names if n not in (roles.label, roles.split)]
-                wanted = "texts" if self.choice.texts else "numbers or of texts"
-                self.ask(
-                    f"must have columns of {wanted} besides the label"
-                    + (f"; {listed(held)} cannot be used" if held else ""),
-                    "Name features with --features A,B (features=['A', 'B']), or texts with "
-                    "--text NAME (text='NAME').",
-                )
-            if len(wordy) > 1:
-                self.ask(
-                    f"which texts are the samples? Columns {listed(wordy)} hold some",
-                    "Pass --text NAME (text='NAME').",
-                )
-            roles.text = wordy[0]
-            roles.doubts.append(
-                f"the samples are the texts in column {roles.text!r}, as no column is called text; "
-                "if others are, pass --text NAME (text='NAME')"
-            )
-        for name in self.free("number", "vector"):
-            roles.left_out[name] = f"beside the texts in {roles.text}"
-            if not self.choice.text and not (
-                self.kinds[name] == "number" and self.cells.key_reason(name)
-            ):
-                self._unused(name, f"the texts in {roles.text!r} are")
-
     def _rest(self) -> None:
         """Leave out the columns that are nothing."""
         for name in self.free():
             self.roles.left_out[name] = CONTENT[self.kinds[name]]
             if self.kinds[name] != "empty" and self.choice.text is None:
-                self._unused(name, f"it holds {CONTENT[self.kinds[name]]}")
+                self.note_unused(name, f"it holds {CONTENT[self.kinds[name]]}")

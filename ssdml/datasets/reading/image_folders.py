@@ -14,7 +14,7 @@ import numpy as np
 
 from ssdml.datasets.base import RawItems
 from ssdml.datasets.image_files import ImageFiles
-from ssdml.datasets.reading.pixels import (
+from ssdml.datasets.pixels import (
     HEIF,
     Pixels,
     image_formats,

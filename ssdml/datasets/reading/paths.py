@@ -9,9 +9,10 @@ from typing import Any
 from urllib.parse import unquote
 
 from ssdml.datasets.base import RawItems
+from ssdml.datasets.pixels import image_suffixes
 from ssdml.datasets.reading.arrays import read_npy_folder, read_npy_pair, read_npz
 from ssdml.datasets.reading.arrow_files import class_names
-from ssdml.datasets.reading.columns import Choice, names_files
+from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.image_folders import (
     LISTINGS,
     as_relative,
@@ -19,8 +20,8 @@ from ssdml.datasets.reading.image_folders import (
     read_image_folder,
     read_image_zip,
 )
-from ssdml.datasets.reading.pixels import image_suffixes
 from ssdml.datasets.reading.rows import read_rows
+from ssdml.datasets.reading.samples import names_files
 from ssdml.datasets.reading.summary import counted
 from ssdml.datasets.reading.table import LABEL_NAMES, SPLITS, Table, folded
 from ssdml.datasets.reading.tables import (

@@ -14,9 +14,9 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from ssdml.datasets.pixels import image_suffixes, is_hidden
 from ssdml.datasets.reading.arrow_files import ARROW, PARQUET, read_arrow
 from ssdml.datasets.reading.delimited import COMPRESSED, in_utf8, read_delimited, unpacked
-from ssdml.datasets.reading.pixels import image_suffixes, is_hidden
 from ssdml.datasets.reading.summary import listed
 from ssdml.datasets.reading.table import Table, distinct, find_header, of_cells
 from ssdml.utils.files import (

@@ -14,8 +14,8 @@ from PIL import Image
 
 from ssdml.datasets import load_dataset
 from ssdml.datasets.image_files import ImageFiles
+from ssdml.datasets.pixels import image_formats
 from ssdml.datasets.reading.image_folders import read_image_folder, read_image_zip
-from ssdml.datasets.reading.pixels import image_formats
 from ssdml.datasets.reading.summary import ReadingWarning
 
 

@@ -1,0 +1,246 @@
+"""Which columns of a table are the samples: vectors, images, numbers or texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ssdml.datasets.reading.image_folders import names_image
+from ssdml.datasets.reading.summary import counted, listed
+from ssdml.datasets.reading.table import folded
+
+if TYPE_CHECKING:
+    from ssdml.datasets.reading.columns import Chooser
+
+FILE_WORD = re.compile(r"(.*[_\-. ])?(id|name)|.*(path|file|image|img|photo|picture|frame).*")
+# Of a manifest of Open Metric Learning: marks of queries and gallery, groups and boxes.
+MANIFEST = ("is_query", "is_gallery", "category", "sequence", "x_1", "x_2", "y_1", "y_2")
+VECTORS = ("embedding", "embeddings", "vector", "features", "feature")
+FEW_BESIDE = 3  # columns of numbers beside texts, which tell less than the texts
+FEW = 8  # columns of numbers beside texts, which may be what was meant
+CONTENT = {
+    "number": "numbers",
+    "text": "text",
+    "vector": "vectors",
+    "image": "images",
+    "date": "dates",
+    "empty": "nothing",
+    "other": "neither numbers nor texts",
+}
+
+
+def names_files(name: str) -> bool:
+    """Whether a column's name is that of files, or of ids, which may be names of files.
+
+    Examples
+    --------
+    >>> names_files("Image_ID"), names_files("width")
+    (True, False)
+    """
+    return FILE_WORD.fullmatch(folded(name)) is not None
+
+
+def choose_samples(chooser: Chooser) -> None:
+    """Choose the column of the samples, or the columns of their features."""
+    roles, choice = chooser.roles, chooser.choice
+    if roles.features:
+        _check_features(chooser)
+    elif choice.text is not None or choice.texts:
+        _texts(chooser)
+        return
+    else:
+        roles.features = _vectors(chooser)
+        if not roles.features and not _images(chooser) and not _are_texts(chooser):
+            roles.features = _numbers(chooser)
+        if not roles.features and roles.images is None and not _short_vectors(chooser):
+            _texts(chooser)
+            return
+    numbers = [n for n in roles.features if chooser.kinds[n] == "number"]
+    constant = [n for n in numbers if not choice.features and chooser.cells.is_constant(n)]
+    if constant:
+        roles.constant = constant
+    if constant and len(numbers) - len(constant) < 2:
+        roles.doubts.append(
+            "at most one feature varies, the other columns are constant "
+            f"({listed(constant)}); if you meant other columns, name them: --features A,B "
+            "(features=['A', 'B'])"
+        )
+    ordered = [] if choice.features else _ordered(chooser, numbers)
+    if ordered:
+        roles.doubts.append(
+            f"{counted(len(ordered), 'feature')} in the order of the rows, as times and "
+            f"levels of an index are: {listed(ordered)}; to leave a column out, pass --ignore "
+            f"{ordered[0]!r} (ignore=[{ordered[0]!r}])"
+        )
+    if roles.text is not None and 0 < len(numbers) <= FEW and not choice.features:
+        roles.doubts.append(
+            f"the texts in column {roles.text!r} are not used, but the numbers in "
+            f"{listed(roles.features)}; to learn from the texts, pass --text {roles.text!r} "
+            f"(text={roles.text!r})"
+        )
+
+
+def _ordered(chooser: Chooser, numbers: Sequence[str]) -> list[str]:
+    """Return the columns that are sorted, and those after one that number the rows with it."""
+    found: dict[str, None] = {}
+    for name in (n for n in numbers if chooser.cells.is_ordered(n)):
+        levels = [name]
+        for other in [] if chooser.is_distinct(name) else numbers[numbers.index(name) + 1 :]:
+            values = [chooser.cells.numbers(n).values for n in [*levels, other]]
+            if (np.lexsort(values[::-1]) != np.arange(chooser.n)).any():
+                break
+            levels.append(other)
+            if len(np.unique(values, axis=1).T) == chooser.n:
+                found |= dict.fromkeys(levels)
+                break
+        found[name] = None
+    return list(found)
+
+
+def _check_features(chooser: Chooser) -> None:
+    """Raise unless the chosen features are columns of numbers, or one of vectors."""
+    features = chooser.roles.features
+    kinds = {n: chooser.kinds.get(n, "ignored") for n in features}
+    if [*kinds.values()] == ["text"] and chooser.cells.may_be_vectors(features[0]):
+        chooser.roles.vectors = True
+        return
+    wrong = [n for n, kind in kinds.items() if kind not in ("number", "vector")]
+    if wrong:
+        # A chosen column of text is read as numbers, so that its first cell is named.
+        if kinds[wrong[0]] == "text":
+            chooser.cells.feature(wrong[0])
+        chooser.ask(
+            f"features must hold numbers; {wrong[0]!r} holds "
+            f"{CONTENT.get(kinds[wrong[0]], 'what is ignored')}",
+            "Choose other features.",
+        )
+    if len(features) > 1 and "vector" in kinds.values():
+        vector = next(n for n, kind in kinds.items() if kind == "vector")
+        chooser.ask(
+            f"features must be one column of vectors, or columns of numbers; {vector!r} holds "
+            "vectors, and others are chosen beside it",
+            "Choose it alone, or the others.",
+        )
+
+
+def _vectors(chooser: Chooser) -> list[str]:
+    free = chooser.free("vector")
+    named = [n for n in free if folded(n) in VECTORS]
+    chosen = free if len(free) < 2 else named if len(named) == 1 else _of_fractions(chooser, free)
+    if len(chosen) > 1:
+        chooser.ask(
+            f"which vectors are the features? Columns {listed(chosen)} hold some",
+            "Pass --features NAME (features=['NAME']).",
+        )
+    for name in [
+        *(n for n in free if n not in chosen),
+        *(chooser.free("number") if chosen else []),
+    ]:
+        chooser.roles.left_out[name] = f"beside the vectors in {chosen[0]}"
+        if not (chooser.kinds[name] == "number" and chooser.cells.key_reason(name)):
+            chooser.note_unused(name, f"the vectors in {chosen[0]!r} are")
+    return chosen
+
+
+def _short_vectors(chooser: Chooser) -> bool:
+    """Choose a column of a few numbers side by side, as there is nothing else to learn from."""
+    found = [n for n in chooser.free("text") if chooser.cells.may_be_vectors(n)]
+    if len(found) == 1:
+        chooser.roles.features, chooser.roles.vectors = found, True
+    return chooser.roles.vectors
+
+
+def _of_fractions(chooser: Chooser, names: list[str]) -> list[str]:
+    """Prefer vectors of floating-point numbers to those of integers, such as tokens."""
+    import pyarrow as pa
+
+    floats = []
+    for name in names:
+        kind = chooser.cells[name].type
+        while hasattr(kind, "value_type"):
+            kind = kind.value_type
+        if not pa.types.is_integer(kind):
+            floats.append(name)
+    return floats or names
+
+
+def _images(chooser: Chooser) -> bool:
+    """Choose a column of images or of their files, unless there are numbers to learn from."""
+    roles = chooser.roles
+    inside = chooser.free("image")
+    numbers = [
+        n for n in chooser.free("number") if folded(n) not in MANIFEST and not names_files(n)
+    ]
+    if len(inside) == 1:
+        roles.images = inside[0]
+    elif not numbers:
+        named = [n for n in [*chooser.free("text", "number"), roles.id] if n and names_files(n)]
+        roles.images = next((n for n in named if _names_images(chooser, n)), None)
+    if roles.images is not None:
+        boxes = [n for n in chooser.free("number") if folded(n) in MANIFEST[4:]]
+        if boxes:
+            chooser.note_unused(boxes[0], "whole images are read")
+        roles.left_out |= dict.fromkeys(boxes, "boxes")
+        roles.left_out |= dict.fromkeys(chooser.free("number"), "beside the images")
+    return roles.images is not None
+
+
+def _names_images(chooser: Chooser, name: str) -> bool:
+    first = next(filter(None, chooser.cells.texts(name)), None)
+    return first is not None and names_image(chooser.cells.table.folder, first)
+
+
+def _numbers(chooser: Chooser) -> list[str]:
+    found = []
+    for name in chooser.free("number"):
+        reason = chooser.cells.key_reason(name)
+        if reason is None:
+            found.append(name)
+        else:
+            chooser.roles.left_out[name] = reason
+            chooser.note_unused(name, f"it holds {reason}")
+    return found
+
+
+def _are_texts(chooser: Chooser) -> bool:
+    """Whether the samples are the texts of a column of a usual name, beside a few numbers."""
+    text = chooser.roles.text
+    if text is None or not chooser.has_words(text) or not all(chooser.cells.texts(text)):
+        return False
+    numbers = [n for n in chooser.free("number") if chooser.cells.key_reason(n) is None]
+    return len(numbers) <= FEW_BESIDE
+
+
+def _texts(chooser: Chooser) -> None:
+    roles = chooser.roles
+    if roles.text is None:
+        free = chooser.free("text")
+        wordy = [n for n in free if chooser.has_words(n)]
+        if not wordy:
+            held = [n for n in chooser.names if n not in (roles.label, roles.split)]
+            wanted = "texts" if chooser.choice.texts else "numbers or of texts"
+            chooser.ask(
+                f"must have columns of {wanted} besides the label"
+                + (f"; {listed(held)} cannot be used" if held else ""),
+                "Name features with --features A,B (features=['A', 'B']), or texts with "
+                "--text NAME (text='NAME').",
+            )
+        if len(wordy) > 1:
+            chooser.ask(
+                f"which texts are the samples? Columns {listed(wordy)} hold some",
+                "Pass --text NAME (text='NAME').",
+            )
+        roles.text = wordy[0]
+        roles.doubts.append(
+            f"the samples are the texts in column {roles.text!r}, as no column is called text; "
+            "if others are, pass --text NAME (text='NAME')"
+        )
+    for name in chooser.free("number", "vector"):
+        roles.left_out[name] = f"beside the texts in {roles.text}"
+        if not chooser.choice.text and not (
+            chooser.kinds[name] == "number" and chooser.cells.key_reason(name)
+        ):
+            chooser.note_unused(name, f"the texts in {roles.text!r} are")
