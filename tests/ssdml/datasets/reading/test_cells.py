@@ -1,10 +1,12 @@
-"""Numbers of a table: those that float32 cannot hold, and long integers."""
+"""Numbers of a table, in any notation: wrong ones, and those that float32 cannot hold."""
 
 from __future__ import annotations
 
+import decimal
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from ssdml.datasets import load_dataset
@@ -12,8 +14,8 @@ from ssdml.datasets.loading import read_dataset
 from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.summary import ReadingWarning
 from ssdml.datasets.writing import write_rows
+from tests.tables import N, assert_features
 
-N = 40
 LABELS = np.array(["x", "y", "", ""], object)[np.arange(N) % 4]
 TABLES = [".csv", ".tsv", ".jsonl", ".parquet", ".feather", ".xlsx"]
 PLACES = {".csv": "line 7", ".tsv": "line 7", ".jsonl": "line 6", ".xlsx": "row 7"}
@@ -88,3 +90,79 @@ def test_long_integers_are_keys_and_quantities_are_not(tmp_path, suffix, numbers
     data = read_dataset(path, Choice())
     assert data.columns == (("a",) if is_key else ("a", "b"))
     assert ("16 or more digits, like ids" in str(data.summary)) == is_key
+
+
+@pytest.mark.parametrize(
+    ("cells", "problem"),
+    [
+        (["1", "two", "3"], "line 3, column 'a': 'two' must be a number"),
+        (["1", "", "3"], "line 3, column 'a': an empty cell must be a number, not missing"),
+        (["1", "NA", "null"], "line 3, column 'a': 'NA' must be a number, not missing .2 cells"),
+        (["1", "2", "-inf"], "line 4, column 'a': '-inf' must be finite"),
+        (["1", "1_000", "3"], "line 3, column 'a': '1_000' must be a number"),
+        (["1", "0x10", "3"], "line 3, column 'a': '0x10' must be a number"),
+    ],
+)
+def test_wrong_numbers_are_named(tmp_path, cells, problem):
+    lines = [f"{cell},{i % 2},{'xy'[i % 2]}" for i, cell in enumerate(cells)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b,label", *lines]))
+    with pytest.raises(ValueError, match=rf"t\.csv, {problem}.*--ignore 'a' \(ignore=\['a'\]\)"):
+        load_dataset(tmp_path / "t.csv")
+    np.testing.assert_array_equal(load_dataset(tmp_path / "t.csv", ignore="a").X, [[0], [1], [0]])
+
+
+def test_chosen_feature_of_texts_is_named(tmp_path, frame):
+    frame.assign(city=["Ulm", "Bonn"] * 20).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(ValueError, match=r"line 2, column 'city': 'Ulm' must be a number"):
+        load_dataset(tmp_path / "t.csv", features=["p", "city"])
+
+
+@pytest.mark.parametrize("separator", [";", "\t", ","])
+def test_decimal_commas_are_read(tmp_path, frame, separator):
+    path = tmp_path / "t.csv"
+    frame = frame.assign(n=np.random.default_rng(0).integers(0, 9, N), big=1234.5)
+    frame["big"] = [f"1.234,{i % 7}" for i in range(N)]
+    frame.to_csv(path, sep=separator, decimal=",", index=False)
+    data = load_dataset(path)
+    frame["big"] = [1234 + i % 7 / 10 for i in range(N)]
+    assert_features(data, frame, "p", "q", "n", "big")
+    assert "decimal commas" in str(data.summary)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            'a,b,label\n"1,500",2,x\n"1,200",3,y\n',
+            "'1,500' has a comma before thousands or decimals",
+        ),
+        (
+            "a;b;label\n1,5;0.5;x\n2,5;0.7;y\n",
+            "'0.5' has a decimal point, while column 'a' has deci",
+        ),
+    ],
+)
+def test_ambiguous_commas_are_named(tmp_path, text, problem):
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(ValueError, match=rf"t\.csv, line 2, column '\w': {problem}"):
+        load_dataset(tmp_path / "t.csv")
+
+
+def test_numbers_of_every_type_are_features(tmp_path, frame):
+    path = tmp_path / "t.parquet"
+    frame = frame.assign(
+        price=[decimal.Decimal(i * 7 % 41) / 7 for i in range(1, N + 1)],
+        half=np.float16(np.arange(N) % 5 / 4),
+        small=np.uint8(np.arange(N) % 7),
+        logical=np.arange(N) % 2 == 0,
+        nullable=pd.array(np.arange(N) % 3, "Int64"),
+    )
+    frame["price"] = frame["price"].map(lambda price: round(price, 4))
+    frame.to_parquet(path)
+    names = ("p", "q", "price", "half", "small", "logical", "nullable")
+    assert_features(load_dataset(path), frame.astype(dict.fromkeys(names, float)), *names)
+
+
+def test_logical_texts_are_features(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,label\nTrue,0.5,x\nfalse,0.25,y\n")
+    np.testing.assert_array_equal(load_dataset(tmp_path / "t.csv").X, [[1, 0.5], [0, 0.25]])

@@ -1,0 +1,182 @@
+"""Which column of a table is the label, and what its cells mean."""
+
+from __future__ import annotations
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ssdml.datasets import load_dataset
+from tests.tables import N, assert_features
+
+
+@pytest.mark.parametrize("name", ["label", "Labels", "target", "CLASS", "y", "category", "intent"])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_label_is_known_by_name_anywhere(read, frame, name, place):
+    labels = frame.pop("label")
+    frame.insert(place, name, labels)
+    assert read(frame).class_names == ("cat", "dog", "eel")
+    frame[name] = pd.Series([3, 7, 11, None] * 10, dtype="Int64")
+    data = read(frame)
+    assert_features(data, frame, "p", "q")
+    assert data.class_names == ("3", "7", "11")
+    assert (data.y == -1).sum() == 10
+
+
+def test_coordinates_beside_a_class_are_features(read, frame):
+    frame = frame.rename(columns={"p": "x", "q": "y", "label": "class"})
+    assert_features(read(frame), frame, "x", "y")
+    assert_features(read(frame.rename(columns={"class": "kind"})), frame, "x", "y")
+
+
+@pytest.mark.parametrize("name", ["true_label", "label_text", "fine label", "class_name"])
+def test_label_is_known_by_a_word_of_its_name(read, frame, name):
+    data = read(frame.rename(columns={"label": name}).assign(city=["Ulm", "Bonn"] * 20))
+    assert data.class_names == ("cat", "dog", "eel")
+
+
+def test_label_is_guessed_with_a_doubt(read, frame):
+    data = read(frame.rename(columns={"label": "animal"}))
+    assert data.class_names == ("cat", "dog", "eel")
+    assert "the labels are taken from column 'animal', as no column is called" in str(data.summary)
+    codes = frame.assign(label=np.arange(N) % 3).rename(columns={"label": "animal"})
+    assert "the labels are taken from column 'animal'" in str(read(codes).summary)
+    assert not read(codes, label="animal").summary.doubts
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"label": None}, "which column holds the labels. None is called label, labels, target"),
+        ({"label": None, "i": [1, 2] * 20, "j": [3, 4] * 20}, "which column holds the labels"),
+        (
+            {"label": None, "y": np.arange(N) / 7},
+            "column 'y' holds numbers that hardly occur again",
+        ),
+        (
+            {"label": None, "a_class": [1, 2] * 20, "b_class": [3, 4] * 20},
+            "which .*, 'a_class' or",
+        ),
+    ],
+)
+def test_unclear_label_is_asked_for(read, frame, change, message):
+    frame = frame.assign(**change).drop(columns=[k for k, v in change.items() if v is None])
+    with pytest.raises(ValueError, match=rf"t\.\w+: {message}.*Pass --label NAME \(label='NAME'\)"):
+        read(frame)
+    assert read(frame, needs_label=False).class_names == ()
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["007", "7", "07", ""],
+        ["1_2", "12", "1-2", ""],
+        ["True", "False", "true", ""],
+        ["1.0", "1", "1.00", ""],
+        ["Yes", "No", "yes", ""],
+        ["a b", "a", "b", "  "],
+    ],
+)
+def test_labels_are_never_merged(read, frame, labels):
+    data = read(frame.assign(label=labels * 10))
+    assert sorted(data.class_names) == sorted(labels[:3])
+    np.testing.assert_array_equal(data.y.reshape(10, 4)[:, 3], -1)
+
+
+@pytest.mark.parametrize("labels", [[True, False], [1, 2], [1.0, 2.0], [10, 9]])
+def test_labels_of_every_type_are_read(read, frame, labels):
+    names = tuple(str(int(x) if isinstance(x, float) else x) for x in sorted(labels))
+    data = read(frame.assign(label=labels * 20))
+    assert tuple(n.removesuffix(".0") for n in data.class_names) == names
+
+
+def test_categories_and_missing_labels_are_kept(read, frame):
+    labels = pd.Categorical(["cat", None, "dog", None] * 10)
+    data = read(frame.assign(label=labels))
+    assert data.class_names == ("cat", "dog")
+    np.testing.assert_array_equal(data.y, [0, -1, 1, -1] * 10)
+
+
+@pytest.mark.parametrize(
+    "mark", "NaN NA n/a null NONE <NA> ? -1 -1.0 unlabelled Unknown #N/A".split()
+)
+def test_marks_of_no_label_are_told(read, frame, mark):
+    data = read(frame.assign(label=["a", "b", mark, f" {mark} "] * 10))
+    assert data.class_names == ("a", "b")
+    assert f"20 of 40 samples are unlabeled, marked {mark!r}" in str(data.summary)
+
+
+@pytest.mark.parametrize("mark", ["-", "...", "n.a.", "TBD", "(blank)", "Not labeled", "_no_label"])
+def test_classes_that_may_be_marks_are_told(read, frame, mark):
+    data = read(frame.assign(label=frame["label"].replace("", mark)))
+    assert f"{mark!r} counts as a class; if it means no label, pass --no-label {mark!r}" in str(
+        data.summary
+    )
+
+
+@pytest.mark.parametrize("mark", ["NA", "None", "unknown"])
+def test_marks_that_may_be_classes_are_told(read, frame, mark):
+    data = read(frame.assign(label=frame["label"].replace("dog", mark)))
+    assert data.class_names == ("cat", "eel")
+    assert f"{mark!r} means no label, as empty cells do; if it is a class" in str(data.summary)
+    assert not read(frame.assign(label=frame["label"].replace("", mark))).summary.doubts
+
+
+WRITTEN = [("yes", "Yes"), ("7", "007"), ("1", "1.0"), ("a b", "a  b"), ("\u00e9", "e\u0301")]
+WRITTEN += [("x", "x\u200b")]
+
+
+@pytest.mark.parametrize("labels", WRITTEN)
+def test_classes_that_differ_in_writing_only_are_told(read, frame, labels):
+    data = read(frame.assign(label=np.array([*labels, "z", None], dtype=object)[np.arange(N) % 4]))
+    assert sorted(data.class_names) == sorted([*labels, "z"])
+    [doubt] = data.summary.doubts
+    assert all(repr(label) in doubt for label in labels)
+    assert "differ in writing only, and are kept apart" in doubt
+
+
+def test_more_marks_can_be_named(tmp_path, frame):
+    path = tmp_path / "t.csv"
+    frame.replace({"label": {"": "to do"}}).to_csv(path, index=False)
+    assert load_dataset(path, no_label="TO DO").class_names == ("cat", "dog", "eel")
+    assert load_dataset(path, no_label=["to do", "eel"]).class_names == ("cat", "dog")
+
+
+def test_spaces_around_labels_are_removed_and_told(read, frame):
+    data = read(frame.assign(label=[" cat", "cat ", "cat", "dog"] * 10))
+    assert data.class_names == ("cat", "dog")
+    assert "spaces around 20 removed" in str(data.summary)
+
+
+def test_minus_one_as_a_class_is_doubted(read, frame):
+    data = read(frame.assign(label=[1, -1] * 20))
+    assert "the only class is '1', as -1 means no label" in str(data.summary)
+
+
+def test_several_labels_per_row_raise(tmp_path, frame):
+    path = tmp_path / "t.parquet"
+    frame.assign(label=[["a"], ["b", "c"]] * 20).to_parquet(path)
+    with pytest.raises(
+        ValueError, match=r"t\.parquet, row 1, column 'label': \"\['b', 'c'\]\" must be one label"
+    ):
+        load_dataset(path)
+
+
+def test_dates_may_be_labels_if_chosen(tmp_path, frame):
+    days = [datetime.date(2020, 1, 1 + i % 2) for i in range(N)]
+    frame.assign(day=days).drop(columns="label").to_parquet(tmp_path / "t.parquet")
+    data = load_dataset(tmp_path / "t.parquet", label="day")
+    assert data.class_names == ("2020-01-01", "2020-01-02")
+
+
+def test_predictions_of_an_earlier_run_are_no_labels_and_no_features(tmp_path, frame):
+    added = {"confidence": 0.5, "is_new_label": [True, False] * 20, "runner_up": "z"}
+    written = frame.assign(**added, map_x=frame["p"], map_y=frame["q"])
+    written.to_csv(tmp_path / "t.csv", index=False)
+    data = load_dataset(tmp_path / "t.csv")
+    assert_features(data, frame, "p", "q")
+    assert data.class_names == ("dog",)  # row 1 of four; row 3 has no label
+    np.testing.assert_array_equal(data.y, np.array([-1, 0, -1, -1] * 10))
+    assert "without 20 predictions of an earlier `ssdml label`" in str(data.summary)

@@ -1,0 +1,139 @@
+"""Texts and images as the samples of a table."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from ssdml.datasets import load_dataset
+from tests.tables import N, assert_features
+
+
+def test_texts_are_the_samples_if_there_are_no_numbers(read, frame):
+    texts = [f"the text number {i} here" for i in range(N)]
+    plain = frame[["label"]].assign(text=texts)
+    data = read(plain)
+    assert data.texts.tolist() == texts
+    assert data.columns == ("text",)
+    assert read(frame.assign(text=texts), text="text").columns == ("text",)
+    other = read(plain.rename(columns={"text": "what was said"}))
+    assert other.texts.tolist() == texts
+    assert "the samples are the texts in column 'what was said'" in str(other.summary)
+
+
+def test_texts_beside_few_numbers_are_the_samples(read, frame):
+    texts = [f"the text number {i} here" for i in range(N)]
+    data = read(frame.assign(text=texts))
+    assert data.columns == ("text",)
+    assert "columns 'p', 'q' are not features, as the texts in 'text' are" in str(data.summary)
+    for others in (["fine"] * N, [*texts[1:], ""]):  # no sentences, or not in each row
+        data = read(frame.assign(text=others))
+        assert_features(data, frame, "p", "q")
+        assert "to learn from the texts, pass --text 'text'" in str(data.summary)
+
+
+def test_texts_beside_many_features_are_for_display(tmp_path, rng):
+    path = tmp_path / "t.csv"
+    frame = pd.DataFrame(rng.normal(size=(N, 12))).add_prefix("f")
+    frame.assign(text=[f"text {i}" for i in range(N)], label=["a", "b"] * 20).to_csv(path)
+    data = load_dataset(path)
+    assert data.X.shape == (N, 12)
+    assert data.texts[3] == "text 3"
+
+
+def test_missing_text_is_named(read, frame):
+    texts = ["one two", None, "three"] + ["four"] * (N - 3)
+    with pytest.raises(ValueError, match=r"(row 1|line [23]), column 'text': .* must be a text"):
+        read(frame[["label"]].assign(text=texts))
+
+
+def write_images(folder, n, size=(8, 8)):
+    folder.mkdir(parents=True, exist_ok=True)
+    for i in range(n):
+        Image.new("RGB", size, (i, 0, 0)).save(folder / f"{i}.png")
+
+
+def test_table_names_images(tmp_path):
+    write_images(tmp_path / "images", 4)
+    names = [f"images/{i}.png" for i in range(4)]
+    pd.DataFrame({"path": names, "label": list("abab")}).to_csv(tmp_path / "t.csv", index=False)
+    data = load_dataset(tmp_path / "t.csv")
+    assert data.item_shape == (8, 8, 3)
+    np.testing.assert_allclose(data.X[:, 0] * 255, range(4), atol=1e-4)
+    assert data.ids.tolist() == names
+    (tmp_path / "images/2.png").unlink()
+    with pytest.raises(
+        ValueError, match=r"line 4, column 'path': 'images/2\.png' must be a file in"
+    ):
+        load_dataset(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize(
+    ("column", "form"),
+    [("image_id", "{}"), ("id", "{}.png"), ("Photo", "images/{}"), ("filename", "{}.png")],
+)
+def test_names_of_images_may_lack_folder_and_suffix(tmp_path, column, form):
+    write_images(tmp_path / "images", 4)
+    (tmp_path / "other").mkdir()
+    names = [form.format(i) for i in (3, 1, 0, 2)]
+    pd.DataFrame({column: names, "label": list("abab")}).to_csv(tmp_path / "t.csv", index=False)
+    for path in (tmp_path / "t.csv", tmp_path):  # the table, or the folder that holds it
+        data = load_dataset(path)
+        np.testing.assert_allclose(data.X[:, 0] * 255, (3, 1, 0, 2), atol=1e-4)
+        assert data.ids.tolist() == names
+        assert [data.class_names[code] for code in data.y] == list("abab")
+
+
+def test_several_tables_that_name_images_are_asked_for(tmp_path):
+    write_images(tmp_path / "train", 2)
+    for name in ("train.csv", "test.csv"):
+        (tmp_path / name).write_text("id,label\n0,a\n1,b\n")
+    with pytest.raises(ValueError, match=r"which table names the images, test.csv or train.csv\?"):
+        load_dataset(tmp_path)
+
+
+def test_table_names_no_files_outside(tmp_path):
+    write_images(tmp_path / "images", 1)
+    (tmp_path / "tables").mkdir()
+    pd.DataFrame({"path": ["../images/0.png"] * 2, "label": ["a", "b"]}).to_csv(
+        tmp_path / "tables/t.csv", index=False
+    )
+    with pytest.raises(ValueError, match=r"names must stay inside; got '\.\./images/0\.png'"):
+        load_dataset(tmp_path / "tables/t.csv")
+
+
+def test_manifest_of_open_metric_learning(tmp_path):
+    write_images(tmp_path / "images", 6)
+    frame = pd.DataFrame(
+        {
+            "label": [0, 0, 1, 1, 2, 2],
+            "path": [f"images/{i}.png" for i in range(6)],
+            "split": ["train"] * 2 + ["validation"] * 4,
+            "is_query": [None, None, True, False, True, False],
+            "is_gallery": [None, None, False, True, False, True],
+        }
+    )
+    frame.to_csv(tmp_path / "df.csv", index=False)
+    data = load_dataset(tmp_path / "df.csv")
+    np.testing.assert_array_equal(data.test, [False, False, True, True, True, True])
+    np.testing.assert_array_equal(data.gallery, [False, False, False, True, False, True])
+    assert data.class_names == ("0", "1", "2")
+
+
+def test_images_inside_a_table(tmp_path):
+    write_images(tmp_path, 3)
+    cells = [{"bytes": (tmp_path / f"{i}.png").read_bytes(), "path": None} for i in range(3)]
+    path = tmp_path / "t.parquet"
+    pd.DataFrame({"image": cells, "label": [0, 1, 0]}).to_parquet(path)
+    data = load_dataset(path)
+    assert data.item_shape == (8, 8, 3)
+    np.testing.assert_allclose(data.X[:, 0] * 255, range(3), atol=1e-4)
+    write_images(tmp_path, 1, size=(9, 8))
+    cells[2] = {"bytes": (tmp_path / "0.png").read_bytes(), "path": None}
+    pd.DataFrame({"image": cells, "label": [0, 1, 0]}).to_parquet(path)
+    data = load_dataset(path)
+    assert data.item_shape == (224, 224, 3)
+    assert "cropped from 2 sizes" in str(data.summary)
+    np.testing.assert_allclose(data.X[:, 0] * 255, [0, 1, 0], atol=1e-4)

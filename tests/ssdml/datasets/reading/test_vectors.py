@@ -1,0 +1,119 @@
+"""Columns of vectors."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from ssdml.datasets import load_dataset
+from ssdml.datasets.loading import read_dataset
+from ssdml.datasets.reading.columns import Choice
+from ssdml.datasets.reading.summary import ReadingWarning
+from tests.tables import N
+
+SIDE_BY_SIDE = [" {} {} ", "{},{}", "({}, {})", "({}, {},)", "{{{},{}}}", "{};{}", "{} | {}"]
+PRINTED = ["array([{}, {}], dtype=float32)", "tensor([{},\n {}])", "np.array([{}, {}])"]
+PRINTED += ["tensor([{}, {}], device='cuda:0')", "[np.float64({}), np.float64({})]"]
+
+
+@pytest.mark.parametrize("form", [*SIDE_BY_SIDE, *PRINTED])
+def test_vectors_in_any_notation_are_the_features(tmp_path, frame, form):
+    vectors = frame[["p", "q"]].round(3).to_numpy() + 0.0005
+    path = tmp_path / "t.csv"
+    cells = [form.format(*row) for row in vectors]
+    frame.drop(columns=["p", "q"]).assign(v=cells).to_csv(path, index=False)
+    for choice in (Choice(), Choice(features=("v",))):
+        np.testing.assert_allclose(read_dataset(path, choice).X, vectors, rtol=1e-6)
+
+
+def test_long_vectors_without_brackets_are_preferred(tmp_path, frame):
+    cells = [" ".join(map(str, np.arange(k, k + 16))) for k in range(len(frame))]
+    frame.assign(pixels=cells).to_csv(tmp_path / "t.csv", index=False)
+    assert read_dataset(tmp_path / "t.csv", Choice()).X.shape == (len(frame), 16)
+
+
+def test_a_few_numbers_without_brackets_are_text_beside_numbers(tmp_path, frame):
+    cells = [f"48.{k:02d}1, 11.{k:02d}7" for k in range(len(frame))]
+    frame.assign(place=cells).to_csv(tmp_path / "t.csv", index=False)
+    data = read_dataset(tmp_path / "t.csv", Choice())
+    assert data.columns == ("p", "q")
+    assert "place" in data.summary.left_out
+
+
+@pytest.mark.parametrize(
+    "cells", [["1,234.5", "1,235.5"], ["1 2", "3 4"], ["0,1 0,2", "0,3 0,4"], ["(0.1", "0.2)"]]
+)
+def test_other_numbers_in_a_text_are_no_vectors(tmp_path, cells):
+    with open(tmp_path / "t.csv", "w", newline="") as file:
+        csv.writer(file).writerows([["v", "label"], *zip(cells * 5, "ab" * 5, strict=True)])
+    with pytest.raises(ValueError, match="must have columns of numbers or of texts"):
+        read_dataset(tmp_path / "t.csv", Choice())
+
+
+def test_a_wrong_number_in_a_vector_is_named(tmp_path):
+    (tmp_path / "t.csv").write_text("v,label\n" + "0.5 0.25,a\n" * 6 + "0.5 x,b\n")
+    with pytest.raises(ValueError, match=r"line 8, column 'v': '0\.5 x' must be a vector such as"):
+        read_dataset(tmp_path / "t.csv", Choice())
+
+
+@pytest.mark.parametrize("kind", ["lists", "text", "numpy", "nested"])
+def test_vectors_are_the_features(tmp_path, frame, kind):
+    vectors = frame[["p", "q"]].round(3).to_numpy()
+    cells = {
+        "lists": vectors.tolist(),
+        "text": [str(v) for v in vectors.tolist()],
+        "numpy": [str(v) for v in vectors],
+        "nested": [[v] for v in vectors.tolist()],
+    }[kind]
+    path = tmp_path / "t.jsonl"
+    rows = zip(cells, frame["label"], strict=True)
+    path.write_text("\n".join(json.dumps({"id": 5, "v": v, "label": x}) for v, x in rows))
+    data = read_dataset(path, Choice())
+    np.testing.assert_allclose(data.X, vectors, rtol=1e-6)
+    assert data.columns == ("v",)
+
+
+@pytest.mark.parametrize(
+    ("cell", "problem"),
+    [
+        ([1.0], r"must have the shape \(2,\) of the first row; got \(1,\)"),
+        (None, "must be a vector of numbers"),
+        ([1.0, None], "must be a vector of numbers"),
+        ([1.0, float("nan")], "must be a vector of numbers"),
+        ([], "must be a vector of numbers"),
+    ],
+)
+def test_wrong_vectors_are_named(tmp_path, frame, cell, problem):
+    path = tmp_path / "t.parquet"
+    vectors = frame[["p", "q"]].to_numpy().tolist()
+    vectors[3] = cell
+    frame.assign(v=vectors).drop(columns=["p", "q"]).to_parquet(path)
+    with pytest.raises(ValueError, match=rf"t\.parquet, row 3, column 'v': .*{problem}"):
+        load_dataset(path)
+
+
+def test_vectors_shortened_by_numpy_are_named(tmp_path):
+    (tmp_path / "t.csv").write_text('v,label\n"[1 2 ... 3]",a\n"[1 2 ... 4]",b\n')
+    with pytest.raises(ValueError, match=r"line 2, column 'v': .* was shortened by NumPy; write"):
+        load_dataset(tmp_path / "t.csv")
+
+
+def test_tokens_beside_embeddings_are_told(tmp_path, frame):
+    path = tmp_path / "t.parquet"
+    frame = frame.assign(embedding=frame[["p", "q"]].to_numpy().tolist(), input_ids=[[1, 2]] * N)
+    frame.to_parquet(path)
+    with pytest.warns(ReadingWarning) as told:
+        data = load_dataset(path)
+    np.testing.assert_allclose(data.X, frame[["p", "q"]], rtol=1e-6)
+    [warning] = told
+    assert "columns 'input_ids', 'p', 'q' are not features" in str(warning.message)
+    frame.rename(columns={"embedding": "u", "input_ids": "v"}).assign(v=[[0.5]] * N).to_parquet(
+        path
+    )
+    with pytest.raises(
+        ValueError, match=r"which vectors are the features\? Columns u, v hold some"
+    ):
+        load_dataset(path)
