@@ -29,7 +29,7 @@ class Panel {
     this.marks = element("canvas", { className: "marks" });
     box.replaceChildren(this.canvas, this.marks);
     this.listen();
-    new ResizeObserver(() => this.draw()).observe(box);
+    new ResizeObserver(() => this.box.clientWidth !== this.side && this.draw()).observe(box);
   }
 
   listen() {
@@ -153,7 +153,7 @@ class Panel {
   }
 
   context(canvas) {
-    const ratio = window.devicePixelRatio || 1;
+    const ratio = pixelRatio();
     const pixels = Math.round(this.side * ratio);
     if (canvas.width !== pixels) canvas.width = canvas.height = pixels;
     const context = canvas.getContext("2d");
@@ -176,7 +176,7 @@ class Panel {
         const [x, y] = this.position(row);
         if (x < -9 || y < -9 || x > this.side + 9 || y > this.side + 9) continue;
         const { image, size } = stamps[paints.of[row]];
-        context.drawImage(image, x - size / 2, y - size / 2, size, size);
+        context.drawImage(image, snapped(x - size / 2), snapped(y - size / 2), size, size);
       }
     }
     context.strokeStyle = rgb(themed("--ink"));
@@ -276,11 +276,15 @@ class Panel {
 
 const overlap = (one, other) => one[0] < other[2] && other[0] < one[2] && one[1] < other[3] && other[1] < one[3];
 
-// A dot, drawn once and copied.
+const pixelRatio = () => window.devicePixelRatio || 1;
+const snapped = (place) => Math.round(place * pixelRatio()) / pixelRatio(); // to a pixel of the screen
+
+// A dot, drawn once and copied pixel by pixel.
 function stamp(color, radius) {
-  const ratio = 2;
-  const size = 2 * radius + 2;
-  const image = element("canvas", { width: Math.ceil(size * ratio), height: Math.ceil(size * ratio) });
+  const ratio = pixelRatio();
+  const pixels = Math.ceil((2 * radius + 2) * ratio);
+  const size = pixels / ratio;
+  const image = element("canvas", { width: pixels, height: pixels });
   const context = image.getContext("2d");
   context.scale(ratio, ratio);
   context.fillStyle = color;

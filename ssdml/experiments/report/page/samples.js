@@ -5,13 +5,7 @@
 
 const NONE = -1;
 
-function decoded(text) {
-  const raw = atob(text);
-  const bytes = new Uint8Array(raw.length);
-  for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
-  return bytes;
-}
-
+const decoded = (text) => Uint8Array.fromBase64?.(text) ?? Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 const unpacked = (text, Kind) => (text === null ? null : new Kind(decoded(text).buffer));
 
 function element(tag, properties = {}, ...children) {
