@@ -15,7 +15,7 @@ def read(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-# 15 s: WRN-28-2 takes some steps, and torchrun starts torch again.
+# Some seconds: torchrun starts torch again.
 def test_a_dry_run_measures_everything_on_the_cpu(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("ssdml.deep.alternation.N_TRIPLETS", 500)
     arguments = ["--toy", "--device", "cpu", "--out", str(tmp_path)]
