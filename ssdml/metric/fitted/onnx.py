@@ -17,6 +17,7 @@ from torch.nn.functional import normalize
 from ssdml.classification.forms import FARTHEST
 from ssdml.classification.new_rows import ClassInterpolator
 from ssdml.graphs.laplacian import WEIGHT_FLOOR
+from ssdml.graphs.neighbors.exact import SLACK
 from ssdml.metric.features import ClassRepresentation
 from ssdml.utils.persistence import atomic_write
 from ssdml.utils.typing import Array
@@ -47,7 +48,8 @@ class RowEmbedding(nn.Module):
             self.n_neighbors = int(classifier.n_neighbors)
             self.centered = classifier.center is not None
             for name, part in classifier._asdict().items():
-                self.register_buffer(f"part_{name}", single_precision(0 if part is None else part))
+                kept = torch.tensor(0 if part is None else part)
+                self.register_buffer(f"part_{name}", kept)
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
         """Embed rows (n, n_features), to (n, n_components)."""
@@ -57,12 +59,18 @@ class RowEmbedding(nn.Module):
         mean, matrix, rows, scales, trend, residuals, _, center = (
             self.get_buffer(f"part_{name}") for name in ClassInterpolator._fields
         )
-        seen = normalize(normalize(X) - center) if self.centered else X
-        queries = ((seen - mean) @ matrix).clamp(-FARTHEST, FARTHEST)
-        products = queries @ rows.T
-        squares = (queries**2).sum(1, keepdim=True) + (rows**2).sum(1) - 2 * products
-        found, nearest = torch.topk(squares, self.n_neighbors, dim=1, largest=False)
-        lengths = found.clamp(min=0).sqrt()
+        # In double precision up to the distances, which are then rounded: equal ones must stay equal.
+        exact, points = X.double(), rows.double()
+        seen = normalize(normalize(exact) - center) if self.centered else exact
+        queries = ((seen - mean) @ matrix).clamp(-FARTHEST, FARTHEST).float()
+        asked = queries.double()
+        squares = (asked**2).sum(1, keepdim=True) + (points**2).sum(1) - 2 * asked @ points.T
+        width = min(self.n_neighbors + SLACK, len(points))
+        nearest = torch.topk(squares, width, dim=1, largest=False)[1].sort(1)[0]
+        lengths = squares.gather(1, nearest).clamp(min=0).sqrt().float()
+        # ONNX's topk takes the lower index of equal distances, as transform does.
+        lengths, order = torch.topk(lengths, self.n_neighbors, dim=1, largest=False)
+        nearest = nearest.gather(1, order)
         own = torch.maximum(lengths[:, -1:], scales.min())
         weights = torch.exp(-(lengths / own) * (lengths / scales[nearest])).clamp(min=WEIGHT_FLOOR)
         weights = weights / weights.sum(1, keepdim=True)

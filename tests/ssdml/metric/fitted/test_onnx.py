@@ -13,7 +13,7 @@ from torch import nn
 
 from ssdml import SSDML, DeepSSDML
 from ssdml.baselines import LRML
-from ssdml.classification.forms import Form, principal_form
+from ssdml.classification.forms import Form, LinearForm, principal_form
 from ssdml.classification.new_rows import interpolator
 from ssdml.deep.onnx import SampleEmbedding
 from ssdml.graphs import knn_graph
@@ -141,6 +141,19 @@ def test_exported_classes_are_those_of_the_interpolator(center, rng):
     rows = np.vstack([X[:3], 100 * X[:2]]).astype(np.float32)
     found = RowEmbedding(np.eye(9), representation)(torch.from_numpy(rows)).numpy()
     np.testing.assert_allclose(found, representation(rows), **TOL)
+
+
+def test_of_equally_near_rows_the_first_are_taken(rng, tmp_path):
+    """Points of a grid far from 0, and between them: float32 holds their distances, not squares."""
+    grid = 1000 + np.stack(np.meshgrid(*[np.arange(4.0)] * 3), axis=-1).reshape(-1, 3)
+    linear = LinearForm(np.zeros(3), np.eye(3))
+    form = Form(linear, linear(grid), knn_graph(linear(grid), 5))
+    classes = rng.dirichlet(np.ones(3), len(grid))
+    representation = ClassRepresentation(interpolator(form, classes))
+    module = RowEmbedding(np.eye(6), representation)
+    write_onnx(module, (3,), tmp_path / "grid.onnx", "SSDML.to_onnx", "transform")
+    rows = np.vstack([grid, (grid[:-1] + grid[1:]) / 2]).astype(np.float32)
+    np.testing.assert_allclose(run(tmp_path / "grid.onnx", rows), representation(rows), rtol=1e-4)
 
 
 class Branching(nn.Module):
