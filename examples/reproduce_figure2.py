@@ -21,13 +21,7 @@ from ssdml.experiments import compare
 from ssdml.experiments.analysis.tables import score_tables
 from ssdml.experiments.methods.base import with_parameters
 from ssdml.experiments.methods.deep import OfImages, deep_methods
-from ssdml.experiments.report.figures import (
-    MUTED,
-    PAPER,
-    class_maps,
-    draw_class_map,
-    new_figure,
-)
+from ssdml.experiments.report.figures import MUTED, PAPER, class_maps, draw_class_map, new_figure
 from ssdml.experiments.runs.details import MapSample
 from ssdml.networks.data import as_samples
 from ssdml.networks.metric_network import new_network

@@ -21,11 +21,7 @@ from torch import nn
 
 from reproduction.published_losses import PROXY_GML_ABLATION
 from ssdml.losses.base import LossSum
-from ssdml.losses.centers import (
-    DecorrelatedCentersLoss,
-    GlobalCenterRankingLoss,
-    NormalizeScale,
-)
+from ssdml.losses.centers import DecorrelatedCentersLoss, GlobalCenterRankingLoss, NormalizeScale
 from ssdml.losses.consistency import GraphConsistency
 from ssdml.losses.density import DensityAdaptivity
 from ssdml.losses.pairs import BinomialDevianceLoss, ContrastiveLoss, NPairBatchLoss

@@ -15,13 +15,7 @@ from ssdml.graphs.propagation.solvers import SOLVERS, Certified, certified
 from ssdml.utils.labels import class_codes
 from ssdml.utils.parallel import count_threads, row_blocks
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import (
-    UNLABELED,
-    check_labeled,
-    check_labels,
-    check_number,
-    choose,
-)
+from ssdml.utils.validation import UNLABELED, check_labeled, check_labels, check_number, choose
 
 __all__ = ["propagate_affinities"]
 

@@ -14,12 +14,7 @@ from ssdml.graphs.propagation.solvers import SOLVERS, krylov_propagator
 from ssdml.utils.labels import one_hot
 from ssdml.utils.parallel import count_threads
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import (
-    check_labeled,
-    check_labels,
-    check_number,
-    choose,
-)
+from ssdml.utils.validation import check_labeled, check_labels, check_number, choose
 
 VISITS_TOL = 1e-4  # mean error of the visits, whose mean is 1
 VISITS_STEP = 1e-3  # visits that round to the same multiple count as equal

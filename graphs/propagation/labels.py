@@ -24,12 +24,7 @@ from ssdml.utils.parallel import (
     threads,
 )
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import (
-    UNLABELED as UNLABELED,
-    check_labeled,
-    check_labels,
-    check_number,
-)
+from ssdml.utils.validation import UNLABELED as UNLABELED, check_labeled, check_labels, check_number
 
 __all__ = ["propagate_labels"]
 

@@ -10,13 +10,7 @@ import numpy as np
 from ssdml.graphs.neighbors.exact import Progress, part_of
 from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
 from ssdml.graphs.propagation.smoothing import Diffusion
-from ssdml.utils.linalg import (
-    axes_of_few,
-    covariance,
-    float64_blocks,
-    top_eigenvectors,
-    unit_rows,
-)
+from ssdml.utils.linalg import axes_of_few, covariance, float64_blocks, top_eigenvectors, unit_rows
 from ssdml.utils.typing import Array, Floats, Indices, Ints
 from ssdml.utils.validation import UNLABELED
 

@@ -9,15 +9,7 @@ import typer
 
 from ssdml.cli import samples
 from ssdml.cli.model import Model
-from ssdml.cli.options import (
-    Encoding,
-    Force,
-    IdColumn,
-    NoLabel,
-    TextColumn,
-    refuse_to_replace,
-    say,
-)
+from ssdml.cli.options import Encoding, Force, IdColumn, NoLabel, TextColumn, refuse_to_replace, say
 
 
 def suggest_next(

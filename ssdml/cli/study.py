@@ -265,12 +265,7 @@ def _run(
     from ssdml.cli.terminal import print_scores, progress_bar
     from ssdml.experiments.compare import available_methods, compare
     from ssdml.experiments.report.report import read_sections, write_report
-    from ssdml.experiments.runs.results import (
-        FAILED,
-        OK,
-        summarize_failures,
-        summarize_left_out,
-    )
+    from ssdml.experiments.runs.results import FAILED, OK, summarize_failures, summarize_left_out
 
     rows = []
     with progress_bar(out) as progress:

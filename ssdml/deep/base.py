@@ -23,12 +23,7 @@ from ssdml.deep.trainer import PartitionTrainer
 from ssdml.evaluation.scores import evaluate, few_label_accuracy
 from ssdml.metric.fitted.base import N_JOBS, EmbeddingMixin
 from ssdml.metric.fitted.onnx import write_onnx
-from ssdml.metric.fitted.saving import (
-    LABEL_SHAPES,
-    check_class_names,
-    restore_names,
-    saved_names,
-)
+from ssdml.metric.fitted.saving import LABEL_SHAPES, check_class_names, restore_names, saved_names
 from ssdml.networks.data import Samples, as_samples, validation_samples, warn_of_scale
 from ssdml.networks.metric_network import MetricNetwork, new_network, restored_network
 from ssdml.networks.training import embed_samples

@@ -24,12 +24,7 @@ from torch import nn
 from torch.nn import functional
 
 from ssdml.deep.checkpoints import Checkpoint, digest
-from ssdml.deep.collapse import (
-    constant_embedding,
-    loss_at_chance,
-    single_prediction,
-    spread,
-)
+from ssdml.deep.collapse import constant_embedding, loss_at_chance, single_prediction, spread
 from ssdml.deep.input_graph import InputGraph, device_graph
 from ssdml.graphs.laplacian import adjacency
 from ssdml.graphs.neighbors.knn import KNNGraph
@@ -40,13 +35,7 @@ from ssdml.networks.data import Samples
 from ssdml.networks.metric_network import MetricNetwork
 from ssdml.networks.randomness import SeededDraws
 from ssdml.networks.sampling import partitions, spaced
-from ssdml.networks.training import (
-    Stepper,
-    embed_samples,
-    mixed_precision,
-    pretrain,
-    read_behind,
-)
+from ssdml.networks.training import Stepper, embed_samples, mixed_precision, pretrain, read_behind
 from ssdml.utils.distributed import broadcast_weights, from_first_rank, is_distributed
 from ssdml.utils.labels import class_codes, likeliest, one_hot, proxy_accuracy
 from ssdml.utils.linalg import unit_rows

@@ -33,11 +33,7 @@ from ssdml.metric.alternation import (
     update_metric,
 )
 from ssdml.metric.features import Whitening
-from ssdml.metric.selection import (
-    fall_back,
-    fewer_columns,
-    labeled_rows,
-)
+from ssdml.metric.selection import fall_back, fewer_columns, labeled_rows
 from ssdml.metric.state import Learned, State
 from ssdml.utils.dask_arrays import check_block, rows_dtype
 from ssdml.utils.labels import in_precision

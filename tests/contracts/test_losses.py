@@ -19,17 +19,7 @@ from pytorch_metric_learning.losses import BaseMetricLossFunction
 import ssdml.losses
 from ssdml.losses import LossSum
 from ssdml.utils.labels import confidences
-from tests.losses import (
-    HELD,
-    LOSSES,
-    OF_ROWS,
-    C,
-    D,
-    batch,
-    gradient,
-    make,
-    same_on_two_threads,
-)
+from tests.losses import HELD, LOSSES, OF_ROWS, C, D, batch, gradient, make, same_on_two_threads
 
 ROOT = Path(__file__).parents[2]
 every_loss = pytest.mark.parametrize("name", LOSSES)

@@ -22,13 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from ssdml.datasets.reading.table import (
-    TEXT_NAMES,
-    Table,
-    folded,
-    headed,
-    is_number,
-)
+from ssdml.datasets.reading.table import TEXT_NAMES, Table, folded, headed, is_number
 from ssdml.utils.files import check_memory, check_regular, open_regular
 from ssdml.utils.typing import Ints
 

@@ -15,12 +15,7 @@ from ssdml.datasets.base import RawItems
 from ssdml.datasets.image_files import SIZE, center_crop
 from ssdml.datasets.pixels import Pixels, opened_image, pixels, upright_size
 from ssdml.datasets.reading.cells import Cells, is_text
-from ssdml.datasets.reading.columns import (
-    Choice,
-    Roles,
-    choose_columns,
-    is_added,
-)
+from ssdml.datasets.reading.columns import Choice, Roles, choose_columns, is_added
 from ssdml.datasets.reading.image_folders import as_relative, find_images, images_of, stack_images
 from ssdml.datasets.reading.summary import Summary, counted, listed
 from ssdml.datasets.reading.table import SPLITS, Table, folded, unnested

@@ -9,14 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ssdml.experiments.analysis.formats import (
-    duration,
-    interval,
-    number,
-    percent,
-    signed,
-    visible,
-)
+from ssdml.experiments.analysis.formats import duration, interval, number, percent, signed, visible
 from ssdml.experiments.analysis.study import MARGIN, rank_over_datasets
 from ssdml.experiments.analysis.tables import ALL_SCORES, HEADLINE, LEVEL, conditions
 from ssdml.experiments.report.explorer import MAX_CLASSES

@@ -16,12 +16,7 @@ from ssdml.graphs.neighbors.rows import check_file
 from ssdml.metric.features import ClassRepresentation
 from ssdml.metric.fitted.base import EmbeddingMixin
 from ssdml.metric.fitted.maps import draw_map, map_rows, place_rows
-from ssdml.metric.fitted.prediction import (
-    class_probabilities,
-    embed,
-    interpolated,
-    most_probable,
-)
+from ssdml.metric.fitted.prediction import class_probabilities, embed, interpolated, most_probable
 from ssdml.metric.fitted.saving import load_metric, save_metric
 from ssdml.utils.dask_arrays import check_dask_array, is_dask, map_row_blocks
 from ssdml.utils.linalg import check_spread

@@ -13,13 +13,7 @@ from matplotlib.image import imread
 from reproduction.published import TABLE_2, TABLE_3, TABLE_5
 from sklearn.base import clone
 
-from tests.deep import (
-    N_TRIPLETS,
-    small_images,
-    small_model,
-    small_network,
-    small_published_model,
-)
+from tests.deep import N_TRIPLETS, small_images, small_model, small_network, small_published_model
 from tests.photographs import SMALL, WRITERS, small_protocol
 
 

@@ -10,12 +10,7 @@ from scipy import sparse
 
 from ssdml.graphs import adjacency, knn_graph, propagate_labels
 from ssdml.graphs.propagation import coarsening, labels as spreading
-from ssdml.graphs.propagation.coarsening import (
-    index_type,
-    leaf_places,
-    near_order,
-    reordered,
-)
+from ssdml.graphs.propagation.coarsening import index_type, leaf_places, near_order, reordered
 
 DECAY = 0.9
 

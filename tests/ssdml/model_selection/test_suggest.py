@@ -16,12 +16,7 @@ from ssdml.classification.learning import learn_evidence
 from ssdml.metric.alternation import learn_classes
 from ssdml.metric.selection import nearest_mean_correct, nearest_neighbor_correct
 from ssdml.model_selection import suggest as suggestion
-from ssdml.model_selection.suggest import (
-    COLUMNS,
-    N_NEIGHBORS,
-    SUGGESTED,
-    suggest_parameters,
-)
+from ssdml.model_selection.suggest import COLUMNS, N_NEIGHBORS, SUGGESTED, suggest_parameters
 
 
 @pytest.fixture(scope="module")

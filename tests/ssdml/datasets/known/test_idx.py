@@ -9,10 +9,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from ssdml.datasets.known.idx import (
-    read_idx,
-    read_idx_folder,
-)
+from ssdml.datasets.known.idx import read_idx, read_idx_folder
 
 IMAGES = np.arange(4 * 3 * 2, dtype=np.uint8).reshape(4, 3, 2)
 

@@ -9,12 +9,7 @@ import pytest
 from scipy import stats
 
 from ssdml.datasets.budgets import Budget
-from ssdml.experiments.analysis.statistics import (
-    RankTest,
-    corrected_t_test,
-    holm,
-    mean_interval,
-)
+from ssdml.experiments.analysis.statistics import RankTest, corrected_t_test, holm, mean_interval
 from ssdml.experiments.analysis.study import (
     Ranking,
     make_study,
