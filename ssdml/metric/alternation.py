@@ -224,16 +224,9 @@ def combine(
         Of the rows.
     n_components : int or None
     """
-    d, scale = X.shape[1], None if form is None else form.linear.column_scale
-    scaled, components, classifier, represented = (
-        rescaled(X, scale),
-        feature_map.components,
-        None,
-        None,
-    )
-    rows, of_classes, n_classes = X, 0.0, 0
-    if form is not None:
-        classifier = interpolator(form, distributions)
+    d, scaled, components = X.shape[1], rescaled(X, form), feature_map.components
+    classifier = None if form is None else interpolator(form, distributions)
+    rows, represented, of_classes, n_classes = X, None, 0.0, 0
     if weight > 0:
         if form is not None and classifier is not None:
             rows = represented = beside_classes(X, classifier, form)
@@ -241,7 +234,7 @@ def combine(
             of_classes = spread(rows[:, :n_classes])
         spreads = (of_classes, spread(feature_map.embed(scaled)), spread(scaled))
         components = combined_components(components, weight, n_classes, spreads)
-    if scale is not None:
+    if (scale := column_scale(form)) is not None:
         components = components * np.concatenate([np.ones(n_classes), scale])
     most = n_components or max(d, FEWEST_COLUMNS)
     components = fewer_columns(components, most, lambda: covariance(rows))
@@ -254,8 +247,14 @@ def beside_classes(X: Array, classifier: ClassInterpolator, form: Form) -> Array
     return np.hstack([roots, X])
 
 
-def rescaled(X: Array, scale: Floats | None) -> Array:
-    """Multiply the columns by the scale, in their dtype."""
+def column_scale(form: Form | None) -> Floats | None:
+    """Scale of the columns in a form; None if it has none."""
+    return None if form is None else form.linear.column_scale
+
+
+def rescaled(X: Array, form: Form | None) -> Array:
+    """Multiply the columns by their scale in the form, in their dtype."""
+    scale = column_scale(form)
     return X if scale is None else X * scale.astype(X.dtype)
 
 

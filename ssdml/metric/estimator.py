@@ -271,8 +271,7 @@ class SSDML(RelabelingMixin, NoveltyMixin, CallbackSupportMixin, BaseEstimator):
             else:
                 learned, numbers, rows = self._learn(X, labels, k, rounds, seed, stages), None, X
                 if self._kept is not None:
-                    keeps = self.partition_size is None
-                    self._kept = self._kept._replace(nearer=learned.nearer) if keeps else None
+                    self._kept = self._kept._replace(nearer=learned.nearer)
             self.reference_rows_ = numbers
             self._keep(rows, labels, learned)
         self.stage_seconds_ = stages.seconds
@@ -288,11 +287,10 @@ class SSDML(RelabelingMixin, NoveltyMixin, CallbackSupportMixin, BaseEstimator):
             classes, distributions = self._classified(X, labels, n_neighbors, rng, stages)
             graph = classes.form.graph
         alone = input_alone(X, distributions, self.n_components)
-        scale = None if classes is None else classes.form.linear.column_scale
-        state = State(rescaled(X, scale), labels, graph, distributions)
+        form = None if classes is None else classes.form
+        state = State(rescaled(X, form), labels, graph, distributions)
         if self.partition_size is None and len(np.unique(state.classes)) < 2:
             return alone._replace(fallback_reason=ONE_CLASS)
-        form = None if classes is None else classes.form
         if self.partition_size is not None:
             state, feature_map, kept = learn_by_partitions(state, rounds, self, rng, stages)
             form = None
@@ -318,7 +316,8 @@ class SSDML(RelabelingMixin, NoveltyMixin, CallbackSupportMixin, BaseEstimator):
             )
         with stages("classes"):
             classes, first = learn_classes(forms, labels, n_jobs=self.n_jobs)
-        self._kept = Kept(X, forms, None, kept_pool(classes, first, forms, labels))
+        if self.partition_size is None:
+            self._kept = Kept(X, forms, None, kept_pool(classes, first, forms, labels))
         return classes, first
 
     def _propagated(

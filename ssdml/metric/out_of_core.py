@@ -25,6 +25,7 @@ from ssdml.metric.alternation import (
     N_TRIPLETS,
     ONE_CLASS,
     Classes,
+    column_scale,
     combine,
     input_weight,
     learn_classes,
@@ -422,14 +423,14 @@ def _learn(
     if (moments.counts > 0).sum() < 2:
         return alone._replace(fallback_reason=ONE_CLASS), numbers, X
     form = _reference_form(pool, numbers, X, task)
-    scale = None if form is None else form.linear.column_scale
+    scale = column_scale(form)
     with stages("round 1"):
         feature_map, scatter = Whitening(), pooled_scatter(moments)
         if scale is not None:
             within = np.outer(scale, scale) * scatter.within
             scatter = ClassScatter(scale * scatter.mean, within, scale * scatter.offsets)
         feature_map.learn_from(scatter, int((moments.counts > 0).sum()))
-        details = _update_metric(feature_map, pool._replace(X=rescaled(pool.X, scale)), model)
+        details = _update_metric(feature_map, pool._replace(X=rescaled(pool.X, form)), model)
     with stages("embedding"):
         weight = float(np.mean([report["input_weight"] for report in pool.history]))
         found = pool.distributions[numbers]

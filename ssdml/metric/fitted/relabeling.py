@@ -103,7 +103,7 @@ def learn_again(kept: Kept, labels: Ints, model: SSDML) -> tuple[Kept, Learned]:
     if kept.nearer is not None:
         distributions = classes.renewed(first, kept.nearer, model.n_jobs)
     alone = input_alone(kept.X, distributions, model.n_components)
-    scaled = rescaled(kept.X, classes.form.linear.column_scale)
+    scaled = rescaled(kept.X, classes.form)
     state = State(scaled, labels, classes.form.graph, distributions)
     if len(np.unique(state.classes)) < 2:
         return kept, alone._replace(fallback_reason=ONE_CLASS)
