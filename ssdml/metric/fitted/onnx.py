@@ -59,7 +59,7 @@ class RowEmbedding(nn.Module):
         mean, matrix, rows, scales, trend, residuals, _, center = (
             self.get_buffer(f"part_{name}") for name in ClassInterpolator._fields
         )
-        # In double precision up to the distances, which are then rounded: equal ones must stay equal.
+        # In double precision up to the distances, then rounded: equal ones must stay equal.
         exact, points = X.double(), rows.double()
         seen = normalize(normalize(exact) - center) if self.centered else exact
         queries = ((seen - mean) @ matrix).clamp(-FARTHEST, FARTHEST).float()
