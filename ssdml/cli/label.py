@@ -220,7 +220,8 @@ def _threshold(limit: Threshold | None, n_held: int) -> str:
 def _place_of_labels(raw: RawItems, data: str) -> str:
     """Tell where labels are to be added."""
     if raw.table is not None:
-        return f"Write labels into {raw.table.path}"
+        into = "the files of " * raw.table.path.is_dir()
+        return f"Write labels into {into}{raw.table.path}"
     if raw.ids is not None and len(raw.items.shape) > 2:
         return f"Move these images into the folders of their classes in {data}"
     return f"Write labels into the labels of {data}"

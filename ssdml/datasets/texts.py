@@ -103,7 +103,7 @@ class WordFeatures(NamedTuple):
         components = None
         if n_components > 0:
             # Sums on several threads vary in the last bits; equal texts have no variance.
-            quiet = np.errstate(invalid="ignore")
+            quiet = np.errstate(divide="ignore", invalid="ignore")
             with one_blas_thread(), threadpool_limits(1, "openmp"), quiet:
                 components = TruncatedSVD(n_components, random_state=0).fit(counts).components_
         return cls(words, vectorizer.idf_, components)

@@ -25,6 +25,7 @@ SIGNS = rf"^[-+\x{{2212}}]?[$€£¥₹]?\s*[-+\x{{2212}}]?{SIGNS}\s*[%‰$€£
 # Quantities with a unit, times and durations.
 SIGNS += r"|^[-+<>~]?\s*(\d+[.,]\d+\s*|\d+\s+)[^\s\d]{1,6}$|^\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?$"
 SIGNS += r"|^[<>~]\s*\d+([.,]\d+)?$|^0[xX][0-9a-fA-F]{1,8}$|^[-+]?(\d+\.?\d*|\.\d+)[dD][-+]?\d+$"
+SIGNS += r"|^[-+]?\d+/\d+$|^\([-+.\de]+j\)$"  # fractions, complex numbers
 CODE = r"^0\d{3,}$"  # but hours and months may be 07
 LARGEST = 2**53  # beyond it, floats are no longer exact integers
 LARGEST_KEY = 2**64

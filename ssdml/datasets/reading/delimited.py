@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from ssdml.datasets.reading.table import TEXT_NAMES, Table, folded, headed, is_number
+from ssdml.datasets.reading.table import TEXT_NAMES, Table, folded, headed, is_number, of_cells
 from ssdml.utils.files import check_memory, check_regular, open_regular
 from ssdml.utils.typing import Ints
 
@@ -34,6 +34,8 @@ BLANK = " "
 NAMES = {**SEPARATORS, BLANK: "blanks"}
 REMARK = "#"  # begins a line above the header
 ESCAPED = re.compile(rb'(?:^|[,;\t|\n])"[^"\n]*\\"(?=[^",;\t|\r\n])')  # a quote within quotes
+FASTTEXT = "__label__"
+SVMLIGHT = re.compile(rb"[-+.\de]+(?: +\d+:[-+.\de]+)+\s*(?:#.*)?[\r\n]")
 ONE_COLUMN = "\x1f"  # the separator of a file without any
 SAMPLE = 2**16  # bytes at the beginning that show the separator
 MOST_IN_BLOCK = 2**30  # bytes; a row must fit into a block
@@ -83,6 +85,13 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
         content = content[declared.end() :]
     if not content.strip():
         raise ValueError(f"{path}: must contain rows; got an empty file.")
+    if SVMLIGHT.match(content):
+        raise ValueError(
+            f"{path}: must have cells; got pairs index:value, as svmlight writes. Load it with "
+            "sklearn.datasets.load_svmlight_file, and save X.toarray() and y with numpy.savez."
+        )
+    if content.startswith(FASTTEXT.encode()):
+        return _fasttext(path, content)
     if escaped := ESCAPED.search(content):  # as Spark and MySQL write quotes
         content = re.sub(rb'\\(["\\])', lambda found: found[1] * (1 + (found[1] == b'"')), content)
     layout, content = _layout(content, declared and declared[1].decode())
@@ -114,6 +123,20 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
         notes.append(f"cells are separated by {NAMES[layout.separator]}")
     notes += ["quotes follow backslashes"] * (escaped is not None)
     return headed(path, cells, place, notes, layout.separator)
+
+
+def _fasttext(path: Path, content: bytes) -> Table:
+    """Read lines of a label, "__label__" before it, and a text; or of a text alone."""
+    labels: list[str | None] = []
+    texts = []
+    for number, line in enumerate(content.decode().splitlines(), 1):
+        first, _, text = line.strip().partition(" ")
+        labels.append(first.removeprefix(FASTTEXT) if first.startswith(FASTTEXT) else None)
+        texts.append(line if labels[-1] is None else text)
+        if texts[-1].lstrip().startswith(FASTTEXT):
+            raise ValueError(f"{path}, line {number}: must have one label; got {line[:40]!r}.")
+    cells = of_cells(str(path), {"label": labels, "text": texts})
+    return Table(path, cells, lambda row: f"line {row + 1}", ("labels and texts of fastText",))
 
 
 def unpacked(path: Path, on_disk: int) -> bytes:
@@ -244,6 +267,8 @@ def _is_matrix(rows: Sequence[Sequence[str]]) -> bool:
     if len(rows) < 2:
         return False
     length, n_rows = Counter(map(len, rows)).most_common(1)[0]
+    if len(rows[0]) == 1 and not is_number(rows[0][0]):  # the name of a column of vectors
+        return False
     cells = [cell for row in rows[1:] for cell in row]
     n_numbers = sum(map(is_number, cells))
     return length > 1 and n_rows >= len(rows) - 1 and 2 * n_numbers >= len(cells)

@@ -1,9 +1,10 @@
-"""Folders and zip files of images: the folder of an image names its class."""
+"""Folders and zip files of images or texts: the folder of each names its class."""
 
 from __future__ import annotations
 
 import lzma
 import os
+import re
 import struct
 import zipfile
 import zlib
@@ -23,8 +24,9 @@ from ssdml.datasets.pixels import (
     pixels,
     upright_size,
 )
+from ssdml.datasets.reading.delimited import in_utf8
 from ssdml.datasets.reading.summary import Summary, counted
-from ssdml.datasets.reading.table import SPLITS
+from ssdml.datasets.reading.table import SPLITS, Table
 from ssdml.utils.files import (
     MemoryLimitError,
     check_inside,
@@ -32,14 +34,17 @@ from ssdml.utils.files import (
     check_names,
     check_regular,
     open_regular,
+    read_regular,
 )
-from ssdml.utils.labels import is_unlabeled
+from ssdml.utils.labels import NO_LABEL, is_unlabeled
 
 MOST_PIXELS = 2**16  # of an image that is read at once; larger ones stay in their files
 MAX_NAMED = 5  # files in a message
 MOST_FOLDERS = 100  # in which an image is searched
 USUAL = (".jpg", ".jpeg", ".png")
 LABELED = ("labeled", "labelled")
+UNSUPERVISED = "unsup"  # the folder of texts without labels in aclImdb
+SAMPLE = 2**12  # bytes of a text that tell whether it has more letters than numbers
 LISTINGS = (".csv", ".tsv", ".jsonl", ".xlsx", ".parquet")  # that may hold labels
 
 # Of a damaged zip file, an encrypted one, and one with a compression that zipfile lacks.
@@ -81,6 +86,40 @@ def read_image_zip(path: Path, *, needs_label: bool = True) -> RawItems:
         raise
     except ZIP_ERRORS as error:
         raise ValueError(f"{path}: truncated or damaged ({error}). Download it again.") from error
+
+
+def texts_of_classes(folder: Path, tables: Sequence[Path]) -> list[Path]:
+    """Return the texts in folders of classes, several in each, if no table is another file."""
+    if any(path.suffix.lower() != ".txt" for path in tables):
+        return []
+    texts = [
+        path
+        for path in tables
+        if path.parent != folder and not _are_parts([path.parent.name]) and "=" not in str(path)
+    ]
+    if len(texts) < 2 * len({path.parent for path in texts}) or not texts:
+        return []
+    sample = b"".join(read_regular(path)[:SAMPLE] for path in texts[:MAX_NAMED])
+    n_letters = len(re.findall(rb"[^\W\d_]|[\x80-\xff]", sample))
+    return texts if 2 * n_letters > len(b"".join(sample.split())) else []
+
+
+def read_text_folder(
+    folder: Path, texts: Sequence[Path], encoding: str | None, needs_label: bool
+) -> Table:
+    """Read one text per file of the same tree as a table."""
+    import pyarrow as pa
+
+    names = [path.relative_to(folder).as_posix() for path in texts]
+    check_inside(folder, names)
+    n_bytes = sum(map(check_regular, texts))
+    check_memory(folder, 2 * n_bytes, n_bytes)
+    contents = [in_utf8(path, read_regular(path), encoding).decode().strip() for path in texts]
+    _, paths = _below_common_folder(list(map(PurePosixPath, names)))
+    labels, parts = _labels_of(folder, _without_labeled(paths), needs_label, "text")
+    columns = {"file": names, "text": contents, "label": labels}
+    columns |= {"split": parts} if parts else {}
+    return Table(folder, pa.table(columns), lambda row: names[row], ("one text per file",))
 
 
 def images_of(root: Path, names: Sequence[str], on_disk: int) -> tuple[Pixels | ImageFiles, str]:
@@ -286,7 +325,7 @@ def _read_tree(
 
 
 def _labels_of(
-    root: Path, paths: Sequence[PurePosixPath], needs_label: bool
+    root: Path, paths: Sequence[PurePosixPath], needs_label: bool, what: str = "image"
 ) -> tuple[list[str], list[str] | None]:
     """Return the folder of each image below its part, "" for none; and the part, if there are."""
     tops = {path.parts[0] for path in paths if len(path.parts) > 1}
@@ -302,12 +341,14 @@ def _labels_of(
     mixed = max(depths, default=0) > 2 and not by_part and any(_are_parts([t]) for t in tops)
     if not paths or mixed or not (2 in depths or (depths == {1} and not needs_label)):
         raise ValueError(
-            f"{root}: must contain class/image files, or train/class/image and test/class/image; "
-            f"got {_outline(paths)}. Put the images of a class into a folder of its name, "
+            f"{root}: must contain class/{what} files, or train/class/{what} and "
+            f"test/class/{what}; got {_outline(paths, what)}. Put the {what}s of a class into a "
+            "folder of its name, "
             "and those without a label beside these folders or into one called unlabeled."
         )
     folders = [path.parts[0] if len(path.parts) > 1 else "" for path in inner]
-    labels = np.where(is_unlabeled(np.array(folders)), "", folders).tolist()
+    unlabeled = is_unlabeled(np.array(folders), (*NO_LABEL, UNSUPERVISED))
+    labels = np.where(unlabeled, "", folders).tolist()
     parts = [SPLITS[path.parts[0].casefold()] for path in paths] if by_part else []
     return labels, parts if len(set(parts)) > 1 else None
 
@@ -368,5 +409,5 @@ def _are_parts(folders: Iterable[str]) -> bool:
     return all(folder.casefold() in SPLITS for folder in folders)
 
 
-def _outline(names: Sequence[PurePosixPath]) -> str:
-    return f"{len(names)} images, the first {str(names[0])!r}" if names else "no images"
+def _outline(names: Sequence[PurePosixPath], what: str) -> str:
+    return f"{len(names)} {what}s, the first {str(names[0])!r}" if names else f"no {what}s"

@@ -19,6 +19,8 @@ from ssdml.datasets.reading.image_folders import (
     names_image,
     read_image_folder,
     read_image_zip,
+    read_text_folder,
+    texts_of_classes,
 )
 from ssdml.datasets.reading.rows import read_rows
 from ssdml.datasets.reading.samples import names_files
@@ -32,10 +34,13 @@ from ssdml.datasets.reading.tables import (
 )
 from ssdml.utils.files import check_inside, check_signature, parse_json, read_regular
 
+SVMLIGHT = "Load it with sklearn.datasets.load_svmlight_file, and save X.toarray() and y with savez"
 WAYS_OUT = {
     **dict.fromkeys((".pkl", ".pickle", ".pt", ".pth", ".joblib"), "Pickles can run code"),
     ".orc": "Write it as .parquet",
     **dict.fromkeys((".xls", ".ods", ".xlsb", ".numbers"), "Save it as .xlsx or .csv"),
+    ".arff": "Load it with scipy.io.arff.loadarff, and save pandas.DataFrame(rows).to_csv(path)",
+    **dict.fromkeys((".svm", ".libsvm", ".svmlight"), SVMLIGHT),
     **dict.fromkeys((".h5", ".hdf5", ".mat", ".zarr"), "Save its arrays with numpy.savez"),
 }
 NO_KEY = "__HIVE_DEFAULT_PARTITION__"
@@ -102,6 +107,9 @@ def _read_folder(folder: Path, choice: Choice, encoding: str | None) -> RawItems
             raw = read_rows(table, choice)
             _doubt_unlisted(raw, sum(p.suffix.lower() in image_suffixes() for p in files))
             return raw
+    if not has_images and (texts := texts_of_classes(folder, tables)):
+        table = read_text_folder(folder, texts, encoding, choice.needs_label)
+        return read_rows(table, choice)
     if tables and not has_images:
         parts = [(p, _with_keys(folder, read_table(p, encoding=encoding))) for p in tables]
         return read_rows(_joined(folder, [(_part(p), str(p), t) for p, t in parts]), choice)

@@ -105,8 +105,9 @@ def is_number(cell: Any) -> bool:
 def has_header(rows: Sequence[Sequence[Any]]) -> bool:
     """Whether the first row names the columns.
 
-    It does if it holds a usual name (label, text, id, ...), if it holds text above numbers, if it
-    counts 0, 1, 2, ..., or if several columns have no number in it and none of its cells again.
+    It does if it holds a usual name (label, text, id, ...), if it holds text above numbers or
+    vectors, if it counts 0, 1, 2, ..., or if several columns have no number in it and none of its
+    cells again.
 
     Examples
     --------
@@ -122,7 +123,8 @@ def has_header(rows: Sequence[Sequence[Any]]) -> bool:
     below = [[row[j] for row in rest if row[j] not in (None, "")] for j in range(len(first))]
     is_text = [isinstance(cell, str) and cell != "" and not is_number(cell) for cell in first]
     if any(
-        t and cells and all(map(is_number, cells)) for t, cells in zip(is_text, below, strict=True)
+        t and cells and all(is_number(part) for cell in cells for part in _parts(cell))
+        for t, cells in zip(is_text, below, strict=True)
     ):
         return True
     texts = [(cell, cells) for cell, cells, t in zip(first, below, is_text, strict=True) if t]
@@ -135,6 +137,11 @@ def has_header(rows: Sequence[Sequence[Any]]) -> bool:
     is_index = any(cell in (None, "") and cells for cell, cells in zip(first, below, strict=True))
     repeats = any(len(set(cells)) < len(cells) for _, cells in texts)
     return counts and (len(counted) > 2 or is_index or repeats)
+
+
+def _parts(cell: Any) -> list[Any]:
+    """Return the numbers of a vector, which blanks separate, or the cell."""
+    return cell.split() if isinstance(cell, str) else [cell]
 
 
 class Header(NamedTuple):

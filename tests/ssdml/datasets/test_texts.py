@@ -12,7 +12,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from ssdml.datasets import load_dataset
 from ssdml.datasets.reading.summary import ReadingWarning
-from ssdml.datasets.texts import embed_by_words
+from ssdml.datasets.texts import WordFeatures, embed_by_words
 from ssdml.experiments import compare
 
 TEXTS = ["a bad day", 'she said "no, a"', "no\nmore", "abba", "a", "nn"]
@@ -159,3 +159,7 @@ def test_one_word_in_all_texts():
 
 def test_equal_texts_raise_no_warning():
     assert embed_by_words(np.array(["a bad day"] * 4, dtype=object)).shape[0] == 4
+
+
+def test_texts_of_almost_the_same_words_raise_no_warning():
+    WordFeatures.of(np.array([f"some text {i}" for i in range(6)], dtype=object))

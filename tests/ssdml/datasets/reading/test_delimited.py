@@ -299,3 +299,27 @@ def test_quotes_may_follow_blanks(read):
 
 def test_utf_32_is_known_by_its_mark(read):
     assert columns(read("a,label\n1,x\n2,y\n".encode("utf-32")))["label"] == ["x", "y"]
+
+
+def test_lines_of_fasttext(tmp_path):
+    path = tmp_path / "t.txt"
+    path.write_text('__label__a a "quoted, text\nno label\n__label__b another\n')
+    assert read_delimited(path).columns.to_pylist() == [
+        {"label": "a", "text": 'a "quoted, text'},
+        {"label": None, "text": "no label"},
+        {"label": "b", "text": "another"},
+    ]
+    path.write_text("__label__a x\n__label__a __label__b y\n")
+    with pytest.raises(ValueError, match=r"t\.txt, line 2: must have one label; got '__la"):
+        read_delimited(path)
+
+
+def test_svmlight_is_named(tmp_path):
+    (tmp_path / "t.txt").write_text("+1 1:0.5 7:1e-3\n-1 2:0.25\n")
+    with pytest.raises(ValueError, match=r"pairs index:value, as svmlight writes\. Load it"):
+        read_delimited(tmp_path / "t.txt")
+
+
+def test_one_column_of_vectors_keeps_its_name(tmp_path):
+    (tmp_path / "t.csv").write_text("v\n0.5 -1.5\n2.5 1e3\n")
+    assert read_delimited(tmp_path / "t.csv").columns.to_pydict() == {"v": ["0.5 -1.5", "2.5 1e3"]}

@@ -1,4 +1,4 @@
-"""Folders of images with tables that name them."""
+"""Folders of images with tables that name them, and of texts."""
 
 from __future__ import annotations
 
@@ -57,3 +57,37 @@ def test_images_that_no_row_names_are_told(tmp_path):
     (tmp_path / "metadata.csv").write_text("file_name,label\n0.png,a\n1.png,b\n")
     with pytest.warns(ReadingWarning, match="3 of 5 images in the folder are not read, as no row"):
         load_dataset(tmp_path)
+
+
+def write_texts(folder, names, text="a text of {}"):
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text.format(name.replace("/", " ")))
+
+
+def test_folders_of_texts(tmp_path):
+    write_texts(tmp_path, ["README.txt", "train/urls.txt"])
+    folders = ("test/neg", "test/pos", "train/neg", "train/unsup")
+    names = [f"{folder}/{i}.txt" for folder in folders for i in "01"]
+    write_texts(tmp_path, names)
+    raw = read_path(tmp_path)
+    assert raw.ids.tolist() == names
+    assert raw.texts[0] == "a text of test neg 0.txt"
+    assert raw.labels.tolist() == ["neg"] * 2 + ["pos"] * 2 + ["neg"] * 2 + [""] * 2
+    assert raw.test.tolist() == [True] * 4 + [False] * 4
+    write_texts(tmp_path, names[:1], "")
+    with pytest.raises(ValueError, match=r"test/neg/0\.txt, .*: an empty cell must be a text"):
+        read_path(tmp_path)
+
+
+def test_folders_of_tables_in_text_are_tables(tmp_path):
+    names = [f"{year}/{month}.txt" for year in (2020, 2021) for month in (1, 2)]
+    write_texts(tmp_path, names, "a,b,label\n0.12345,1.12345,x\n0.54321,2.54321,y\n")
+    assert read_path(tmp_path).items.shape == (8, 2)
+
+
+@pytest.mark.parametrize("suffix", [".arff", ".svm"])
+def test_formats_of_others_have_a_way_out(tmp_path, suffix):
+    (tmp_path / f"t{suffix}").touch()
+    with pytest.raises(ValueError, match=r"Load it with (scipy\.io|sklearn\.datasets)"):
+        read_path(tmp_path / f"t{suffix}")
