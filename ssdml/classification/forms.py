@@ -173,7 +173,7 @@ def principal_axes(spread: Floats, X: Array) -> Floats:
     if d <= TABLE_COLUMNS:
         return np.eye(d)
     few = len(X) < d
-    axes = axes_of_few(X)[1][:, :MAX_COLUMNS] if few else top_eigenvectors(spread, MAX_COLUMNS)
+    axes = axes_of_few(X, MAX_COLUMNS)[1] if few else top_eigenvectors(spread, MAX_COLUMNS)
     held = np.cumsum(np.einsum("ij,ij->j", axes, spread @ axes))
     return axes[:, : 1 + int(np.searchsorted(held, VARIANCE * total))]
 

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import polar
+from scipy.linalg import eigh, polar, qr
+from scipy.linalg.lapack import dormqr
 
 from ssdml.utils.typing import Array, Floats
 
 BLOCK_ENTRIES = 2**20  # of a tall matrix, converted to float64 at a time: 8 MB
 GRAPH_VARIANCE = 0.95  # share of the variance in which neighbors are searched
+FEW = 0.25  # share of eigenvectors that take half the time of all
 
 
 def symmetrize(matrix: npt.ArrayLike) -> Floats:
@@ -74,7 +76,17 @@ def top_eigenvectors(matrix: npt.ArrayLike, count: int) -> Floats:
     array([[0.],
            [1.]])
     """
-    return fix_signs(np.linalg.eigh(symmetrize(matrix))[1][:, ::-1][:, :count])
+    return fix_signs(_largest(symmetrize(matrix), count)[1])
+
+
+def _largest(matrix: Floats, count: int) -> tuple[Floats, Floats]:
+    """Eigenvalues and eigenvectors of a symmetric matrix, the largest first."""
+    d = len(matrix)
+    if 0 < count <= FEW * d:
+        values, vectors = eigh(matrix, subset_by_index=(d - count, d - 1))
+    else:
+        values, vectors = np.linalg.eigh(matrix)
+    return values[::-1][:count], vectors[:, ::-1][:, :count]
 
 
 def fix_signs(vectors: Floats) -> Floats:
@@ -238,18 +250,18 @@ def leading_axes(rows: npt.NDArray[Any]) -> Floats:
     if len(rows) < rows.shape[1]:
         values, axes = axes_of_few(rows)
     else:
-        ascending, vectors = np.linalg.eigh(symmetrize(covariance(rows)))
-        values, axes = ascending[::-1], fix_signs(vectors[:, ::-1])
+        values, axes = _largest(symmetrize(covariance(rows)), rows.shape[1])
+        axes = fix_signs(axes)
     count = 1
     if values[0] > 0:
         count += int(np.searchsorted(np.cumsum(values) / values.sum(), GRAPH_VARIANCE))
     return axes[:, :count]
 
 
-def axes_of_few(rows: npt.NDArray[Any]) -> tuple[Floats, Floats]:
+def axes_of_few(rows: npt.NDArray[Any], most: int | None = None) -> tuple[Floats, Floats]:
     """Compute variances (m,), largest first, and axes (d, m) of fewer rows than columns. O(n² d).
 
-    Axes without variance are left out; if all rows are equal, one remains.
+    At most ``most`` of them; axes without variance are left out, but for one if all rows are equal.
 
     Examples
     --------
@@ -259,14 +271,14 @@ def axes_of_few(rows: npt.NDArray[Any]) -> tuple[Floats, Floats]:
            [0.],
            [0.]]))
     """
+    n = len(rows)
     centered = rows - rows.mean(axis=0, dtype=np.float64)
-    ascending, vectors = np.linalg.eigh(symmetrize(centered @ centered.T))
-    values = ascending[::-1]
-    count = int((values > values[0] * len(rows) * np.finfo(float).eps).sum())
+    values, vectors = _largest(symmetrize(centered @ centered.T), most or n)
+    count = int((values > values[0] * n * np.finfo(float).eps).sum())
     if not count:
         return np.zeros(1), np.eye(rows.shape[1], 1)
-    axes = centered.T @ vectors[:, ::-1][:, :count]
-    return values[:count] / (len(rows) - 1), fix_signs(axes / np.linalg.norm(axes, axis=0))
+    axes = centered.T @ vectors[:, :count]
+    return values[:count] / (n - 1), fix_signs(axes / np.linalg.norm(axes, axis=0))
 
 
 def best_factor(blocks: Floats, covariance: Floats, n_components: int) -> Floats:
@@ -280,11 +292,35 @@ def best_factor(blocks: Floats, covariance: Floats, n_components: int) -> Floats
     >>> best_factor(np.diag([3.0, 1.0]), np.eye(2), 1)
     array([[3., 0.]])
     """
+    if len(blocks) > blocks.shape[1] >= n_components:
+        (blocks,) = qr(blocks, mode="r")
+        blocks = blocks[: blocks.shape[1]]  # a square map of the same distances
     # The identity keeps directions in which the rows happen not to vary.
     level = np.trace(covariance) / len(covariance) or 1.0
     spread = blocks @ (covariance + 1e-9 * level * np.eye(len(covariance))) @ blocks.T
+    dropped = len(blocks) - n_components
+    if 0 < dropped <= FEW * len(blocks):
+        least = eigh(symmetrize(spread), subset_by_index=(0, dropped - 1))[1]
+        return orthogonal_to(least, blocks)
     components: Floats = top_eigenvectors(spread, n_components).T @ blocks
     return components
+
+
+def orthogonal_to(axes: Floats, blocks: Floats) -> Floats:
+    """Project the map (m, d) to the complement of orthonormal axes (m, r), as m - r rows.
+
+    O(m d r), by reflections.
+
+    Examples
+    --------
+    >>> np.abs(orthogonal_to(np.array([[0.0], [1.0]]), np.array([[3.0, 4.0], [1.0, 1.0]])))
+    array([[3., 4.]])
+    """
+    (reflectors, scales), _ = qr(axes, mode="raw")
+    _, size, _ = dormqr("L", "T", reflectors, scales, blocks, -1)
+    reflected, _, _ = dormqr("L", "T", reflectors, scales, blocks, int(size[0]))
+    rest: Floats = reflected[axes.shape[1] :]
+    return rest
 
 
 def random_orthonormal(d: int, n_components: int, rng: np.random.Generator) -> Floats:
