@@ -186,7 +186,7 @@ def _is_below(path: str, root: str) -> bool:
     return path == root or path.startswith(root.rstrip(os.sep) + os.sep)
 
 
-def check_memory(path: Path | str, n_bytes: int, on_disk: int) -> None:
+def check_memory(path: Path | str, n_bytes: int, on_disk: int, *, so_far: bool = False) -> None:
     """Raise MemoryLimitError if reading a file would take too much memory.
 
     Parameters
@@ -198,6 +198,8 @@ def check_memory(path: Path | str, n_bytes: int, on_disk: int) -> None:
     on_disk : int
         Its size. The limit is 1 GB (of 10^9 bytes), or 50 times this size if that is more; the
         environment variable ``SSDML_MAX_GB`` sets another number of GB.
+    so_far : bool
+        Whether the file may take more.
 
     Examples
     --------
@@ -208,7 +210,7 @@ def check_memory(path: Path | str, n_bytes: int, on_disk: int) -> None:
         raise MemoryLimitError(
             f"{path}: takes {n_bytes / 1e9:.1f} GB in memory, from {on_disk / 1e6:.2g} MB on disk; "
             f"at most {limit / 1e9:.1f} GB are read. If you trust the file, set the environment "
-            f"variable {VARIABLE}={n_bytes // 10**9 + 1}."
+            f"variable {VARIABLE}={n_bytes // 10**9 + 1}{' or more' * so_far}."
         )
 
 

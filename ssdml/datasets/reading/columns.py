@@ -23,6 +23,7 @@ KEY = re.compile(r"(.*[_\-. ])?(id|ids|idx|uid|uuid|guid)|.*[a-z]I[dD]", re.ASCI
 LABEL_WORD = re.compile(r"(.*[_\-. ])?(labels?|target|class)([_\-. ].*)?")
 # Columns that `ssdml label` adds to a table.
 IS_NEW = "is_new_label"
+ANNOTATION = ("annotation_id", "annotator", "created_at", "lead_time", "updated_at")
 ADDED = ("confidence", IS_NEW, "runner_up", "map_x", "map_y")
 WORDS = 3  # of a text, on average
 IS_ID = "its name is that of an id"
@@ -115,6 +116,8 @@ class Chooser:
         added = [n for n in self.names if is_added(n, self.names)]
         roles.left_out |= dict.fromkeys(added, "from an earlier `ssdml label`")
         roles.is_new = IS_NEW if added else None
+        if set(ANNOTATION).issubset(self.names):
+            roles.left_out |= dict.fromkeys(ANNOTATION, "of Label Studio")
         roles.features = self._matching(choice.features, "features")
         self.kinds = {n: cells.kind(n) for n in self.names if n not in roles.left_out}
         self._check_once()
@@ -250,13 +253,18 @@ class Chooser:
         for name in LABEL_NAMES:
             if name in by_name:
                 return by_name[name]
+        free = list(filter(self._varies, free))
         alike = [n for n in free if LABEL_WORD.fullmatch(folded(n))]
         if len(alike) == 1:
             return alike[0]
         if not self.choice.needs_label:
             return None
-        texts = [n for n in self.free("text") if self._repeats(n) and not self.has_words(n)]
-        integers = [n for n in self.free("number") if self._are_codes(n)]
+        texts = [
+            n
+            for n in free
+            if self.kinds[n] == "text" and self._repeats(n) and not self.has_words(n)
+        ]
+        integers = [n for n in free if self.kinds[n] == "number" and self._are_codes(n)]
         last = self.names[-1]
         if not alike and (len(texts) == 1 or last in texts):
             label = texts[0] if len(texts) == 1 else last
@@ -269,6 +277,10 @@ class Chooser:
             "are elsewhere, pass --label NAME (label='NAME')"
         )
         return label
+
+    def _varies(self, name: str) -> bool:
+        """Whether cells of a column differ, or some are missing."""
+        return len(set(self.cells.texts(name))) > 1
 
     def _ask_for_label(self, alike: Sequence[str]) -> NoReturn:
         way_out = "Pass --label NAME (label='NAME')."

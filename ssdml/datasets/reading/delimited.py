@@ -150,7 +150,7 @@ def unpacked(path: Path, on_disk: int) -> bytes:
             with _opened(file, suffix) as stream:
                 while part := stream.read(CHUNK):
                     parts.append(part)
-                    check_memory(path, sum(map(len, parts)), on_disk)
+                    check_memory(path, sum(map(len, parts)), on_disk, so_far=True)
         except (OSError, EOFError, MemoryError, zlib.error, lzma.LZMAError) as error:
             raise ValueError(
                 f"{path}: truncated or damaged ({error}). Compress it again."

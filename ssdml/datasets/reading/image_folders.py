@@ -280,7 +280,7 @@ def _folders_in(folder: Path) -> list[str]:
 
 
 def _images_among(root: Path, names: Sequence[str]) -> list[str]:
-    images = [name for name in names if _is_image(name)]
+    images = [name for name in names if is_image_name(name)]
     heif = [name for name in images if PurePosixPath(name).suffix.lower() in HEIF]
     if heif and "HEIF" not in image_formats():
         raise ImportError(
@@ -290,7 +290,8 @@ def _images_among(root: Path, names: Sequence[str]) -> list[str]:
     return images
 
 
-def _is_image(name: str) -> bool:
+def is_image_name(name: str) -> bool:
+    """Whether a name that is not hidden ends as those of images do."""
     path = PurePosixPath(name)
     return path.suffix.lower() in image_suffixes() and not is_hidden(name)
 
@@ -312,7 +313,7 @@ def _read_tree(
         held_out = "test" if "test" in parts else "validation"
         test = np.array(parts) == held_out
         summary.facts["test rows"] = f"{test.sum():,}, in the folder of the {held_out} images"
-    others = [name for name in names if not _is_image(name) and not is_hidden(name)]
+    others = [name for name in names if not is_image_name(name) and not is_hidden(name)]
     summary.left_out |= dict.fromkeys(others, "no image")
     of_class = zip(paths, labels, strict=True)
     inner = [str(path.parent) for path, label in of_class if label not in ("", path.parent.name)]

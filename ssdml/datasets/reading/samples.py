@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ssdml.datasets.reading.image_folders import names_image
+from ssdml.datasets.reading.image_folders import is_image_name, names_image
 from ssdml.datasets.reading.summary import counted, listed
 from ssdml.datasets.reading.table import folded
 
@@ -221,6 +221,13 @@ def _texts(chooser: Chooser) -> None:
         wordy = [n for n in free if chooser.has_words(n)]
         if not wordy:
             held = [n for n in chooser.names if n not in (roles.label, roles.split)]
+            cells = {n: next(filter(None, chooser.cells.texts(n)), "") for n in held}
+            if lost := [n for n, cell in cells.items() if is_image_name(cell)]:
+                chooser.ask(
+                    f"column {lost[0]!r} names images that are not in "
+                    f"{chooser.cells.table.folder}, such as {cells[lost[0]]!r}",
+                    "Copy them there, or write their paths from there.",
+                )
             wanted = "texts" if chooser.choice.texts else "numbers or of texts"
             chooser.ask(
                 f"must have columns of {wanted} besides the label"

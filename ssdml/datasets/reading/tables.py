@@ -215,12 +215,9 @@ def _rows_of(path: Path, content: Any) -> list[Any]:
                 for n, c in labels.items()
             ]
     values = list(content.values()) if isinstance(content, dict) else []
-    if (
-        len(values) == 1
-        and isinstance(values[0], list)
-        and all(isinstance(v, dict) for v in values[0])
-    ):
-        return values[0]
+    filled = [v for v in values if isinstance(v, list) and v]
+    if len(filled) == 1 and all(isinstance(row, dict) for row in filled[0]):
+        return filled[0]  # beside a version and the like
     if values and all(isinstance(v, dict) and v.keys() == values[0].keys() for v in values):
         numbered = [all(map(str.isdigit, keys)) for keys in (content, values[0])]
         if numbered == [True, False]:  # rows by their numbers, as of pandas

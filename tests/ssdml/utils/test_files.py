@@ -184,6 +184,8 @@ def test_memory_is_limited_by_ratio_and_by_variable(monkeypatch):
     )
     with pytest.raises(ValueError, match=message):
         check_memory(path, 3 * 10**9, 18 * 10**6)
+    with pytest.raises(ValueError, match=r"SSDML_MAX_GB=4 or more\."):
+        check_memory(path, 3 * 10**9, 18 * 10**6, so_far=True)
     monkeypatch.setenv(VARIABLE, "4")
     check_memory(path, 3 * 10**9, 18 * 10**6)
 

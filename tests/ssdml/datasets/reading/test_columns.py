@@ -370,3 +370,24 @@ def test_quantities_in_a_text_are_no_ids(tmp_path, frame, form):
     summary = read_dataset(tmp_path / "t.csv", Choice()).summary
     assert "ids" not in summary.facts
     assert "column 'size' is not a feature, as it holds text" in str(summary)
+
+
+def test_constant_columns_are_not_guessed_as_labels(tmp_path):
+    rows = [f"{i * 0.7},0,me,{'ab'[i % 2]}" for i in range(6)]
+    (tmp_path / "t.csv").write_text("\n".join(["x,multi_label,by,mood", *rows]))
+    with pytest.warns(ReadingWarning) as told:
+        assert load_dataset(tmp_path / "t.csv").class_names == ("a", "b")
+    assert "the labels are taken from column 'mood'" in str(told[0].message)
+
+
+def test_columns_of_label_studio_are_no_features(tmp_path):
+    rows = [f"{i * 0.7},{'ab'[i % 2]},1,{i + 5},2022-01-01,{2.5 * i},2022-01-02" for i in range(6)]
+    header = "x,label,annotator,annotation_id,created_at,lead_time,updated_at"
+    (tmp_path / "t.csv").write_text("\n".join([header, *rows]))
+    assert load_dataset(tmp_path / "t.csv").columns == ("x",)
+
+
+def test_images_that_are_elsewhere_are_told(tmp_path):
+    (tmp_path / "t.csv").write_text("image,label\n/data/upload/1.jpg,a\n/data/upload/2.jpg,b\n")
+    with pytest.raises(ValueError, match=r"'image' names images that are not in .*upload/1\.jpg'"):
+        load_dataset(tmp_path / "t.csv")

@@ -456,6 +456,10 @@ def task(i, *choices, **annotation):
             ],
         ),
         (
+            {"version": 1, "none": [], "data": [{"x": 1}, {"x": 2}]},
+            [{"x": 1}, {"x": 2}],
+        ),
+        (
             {"classes": ["cat", "dog"], "labels": {"i": 1, "j": None, "k": 0}},
             [{"filename": n, "label": c} for n, c in (("i", "dog"), ("j", None), ("k", "cat"))],
         ),
