@@ -160,7 +160,7 @@ class Loss(Term, _Base):
         embeddings : tensor of shape (n, d), floating
         labels : tensor of shape (n,), integers, optional
             Classes from 0; -1 where unlabeled.
-        indices_tuple : sequence of 3 or 4 tensors of integers, or Triplets, optional
+        indices_tuple : 3 or 4 tensors of integers or rows of one, or Triplets, optional
             Rows of the batch: (anchors, positives, negatives), each of shape (n_triplets,), or
             (anchors, positives, anchors, negatives), two of shape (n_positive,) and two of shape
             (n_negative,). None: all pairs or triplets that the labels allow.

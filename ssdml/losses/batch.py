@@ -272,6 +272,8 @@ def as_tuples(
     """Convert tuples to int64 tensors, checked to index n anchors and m references."""
     if isinstance(value, Triplets):
         value = value[:3]
+    if getattr(value, "ndim", 0) == 2:  # one row per part
+        value = tuple(value)
     if not isinstance(value, Sequence) or len(value) not in (3, 4):
         found = len(value) if isinstance(value, Sequence) else type(value).__name__
         raise ValueError(

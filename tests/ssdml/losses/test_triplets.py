@@ -63,7 +63,8 @@ def test_mined_triplets_match_a_slow_version(mined, angle, d, rng):
     assert loss(z, indices_tuple=ends, weights=weights).item() == pytest.approx(expected, rel=1e-9)
     assert loss(z, indices_tuple=mined).item() == pytest.approx(expected, rel=1e-9)
     plain = slow(z.numpy(), triplets, np.ones(10), angle)
-    assert loss(z, indices_tuple=ends).item() == pytest.approx(plain, rel=1e-9)
+    for given in (ends, np.stack(ends), torch.from_numpy(np.stack(ends))):
+        assert loss(z, indices_tuple=given).item() == pytest.approx(plain, rel=1e-9)
 
 
 def test_labels_give_all_triplets_with_product_weights():
