@@ -311,10 +311,11 @@ def confidence_power(distributions: Array, confidence: float) -> float:
     2.0
     """
     logs = np.log(distributions[:: max(1, len(distributions) // CONFIDENCE_ROWS)] + FAINT)
+    gaps = logs - logs.max(axis=1, keepdims=True)
     low, high = np.log(0.05), np.log(50.0)
     for _ in range(12):  # to 0.2% of the power
         middle = (low + high) / 2
-        if softmax(logs * np.exp(middle)).max(axis=1).mean() < confidence:
+        if (1 / np.exp(gaps * np.exp(middle)).sum(axis=1)).mean() < confidence:
             low = middle
         else:
             high = middle
