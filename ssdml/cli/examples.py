@@ -27,7 +27,7 @@ EXAMPLES = {
     "fit": [
         "ssdml fit table.csv --out model",
         "ssdml fit X.npy y.npy --out model",
-        "ssdml fit images.npz --network cifar --epochs 20 --checkpoints kept --out model",
+        "ssdml fit images.npz --network cifar --epochs 20 --checkpoints checkpoints --out model",
     ],
     "transform": ["ssdml transform model new.csv --out embedded.csv"],
     "predict": ["ssdml predict model new.csv --out labels.csv"],

@@ -108,7 +108,7 @@ def label(
     where = f"{out}: {len(is_new):,} rows in {time.perf_counter() - start:.0f} s, map: {page}"
     dataset = assembled(Path(data).stem, raw._replace(summary=None))  # it was completed above
     dataset = replace(dataset, summary=raw.summary)
-    advice = f"{_place_of_labels(raw, data)}, then: {repeated(ctx)}"
+    advice = f"{_place_of_labels(raw, data)}, then run: {repeated(ctx)}"
     with atomic_write(page) as unfinished:
         shown = render_page(found, dataset, ids, lead=told[0], advice=advice, footer=where)
         unfinished.write_text(shown, encoding="utf-8", errors="backslashreplace")  # of paths
@@ -170,8 +170,8 @@ def _told(raw: RawItems, found: LabeledRows) -> list[str]:
     else:
         lines = [
             f"{counted(n_new, 'new label')}, expected accuracy {accuracy.estimate:.1%} "
-            f"(95% interval: {accuracy.low:.1%} to {accuracy.high:.1%}), estimated by predicting "
-            f"{_held_out(found)} from the others."
+            f"(95% interval: {accuracy.low:.1%} to {accuracy.high:.1%}), estimated by cross-"
+            f"validation on {_held_out(found)}."
         ]
     if n_new and accuracy is not None:
         lines.append(_threshold(found.threshold, accuracy.n_labels))
@@ -188,8 +188,8 @@ def _held_out(found: LabeledRows) -> str:
     given = np.bincount(found.codes[~found.is_new])
     n_held, n_alone = found.accuracy.n_labels, int((given == 1).sum())
     if n_held == given.sum():
-        return f"{n_held:,} given labels"
-    some = f"{n_held:,} of {counted(int(given.sum()), 'given label')}"
+        return f"the {n_held:,} given labels"
+    some = f"{n_held:,} of the {counted(int(given.sum()), 'given label')}"
     if n_held + n_alone != given.sum():
         return some
     alone = "is the only one of its class" if n_alone == 1 else "are the only ones of their classes"
@@ -221,10 +221,10 @@ def _place_of_labels(raw: RawItems, data: str) -> str:
     """Tell where labels are to be added."""
     if raw.table is not None:
         into = "the files of " * raw.table.path.is_dir()
-        return f"Write labels into {into}{raw.table.path}"
+        return f"Add the labels to {into}{raw.table.path}"
     if raw.ids is not None and len(raw.items.shape) > 2:
         return f"Move these images into the folders of their classes in {data}"
-    return f"Write labels into the labels of {data}"
+    return f"Add them to the labels of {data}"
 
 
 def _next(found: LabeledRows, ids: list[str], advice: str) -> list[str]:
@@ -236,7 +236,7 @@ def _next(found: LabeledRows, ids: list[str], advice: str) -> list[str]:
     lines = [no_suspects(found)]
     if len(suspects.rows):
         named = "; ".join(
-            f"{ids[row]}: {given}, or rather {other}?"
+            f"{ids[row]}: {given}, probably {other}"
             for row, given, other, _ in list(zip(*suspects, strict=True))[:NAMED]
         )
         more = ", ..." if len(suspects.rows) > NAMED else ""

@@ -83,10 +83,10 @@ def choose_columns(cells: Cells, choice: Choice) -> Roles:
     - Labels: the column called label, labels, target, class, y, category, intent or species; else
       the only one with such a word in its name; else, with a doubt, the only column of short texts
       that occur again, or the last of several; else the only column of integers that occur again.
-    - Ids: a column called id, ..._id and the like, without two equal cells; else the index that
+    - Ids: a column with a name such as id or ..._id, without two equal cells; else the index that
       pandas wrote; else a column of short texts that are all distinct, but not numbers with signs.
     - Samples: the column of vectors; else images whose files a column names, or that a column
-      holds; else the texts of a column called text, sentence and the like, if it has several words
+      holds; else the texts of a column with a name such as text, if it has several words
       in each row and at most three columns of numbers are beside it; else the columns of numbers
       that do not number the rows; else the texts of such a column, or of the only column of several
       words.

@@ -53,7 +53,7 @@ def test_a_table_comes_back_labeled_and_goes_in_again(run, frame, tmp_path):
     found.loc[found.index[:40], "is_new_label"] = False  # checked
     found.to_csv(data)
     assert "exists already" in run("label", data, "--out", out).stderr
-    advice = f"Write labels into {data}, then: ssdml label {data} --out {out} --force"
+    advice = f"Add the labels to {data}, then run: ssdml label {data} --out {out} --force"
     assert f". {advice}\n" in told.stderr
     assert html.escape(advice) in page
     again = run(*shlex.split(advice.partition("ssdml ")[2]))
@@ -152,7 +152,7 @@ def test_a_label_alone_in_its_class_is_told_of(run, frame, tmp_path):
     frame.loc[seven[1:], "label"] = None
     frame.drop(columns="digit").to_csv(tmp_path / "t.csv", index=False)
     told = run("label", tmp_path / "t.csv", "--out", tmp_path / "o.csv")
-    said = "predicting 45 of 46 given labels (1 is the only one of its class) from the others"
+    said = "cross-validation on 45 of the 46 given labels (1 is the only one of its class)."
     assert said in told.stderr
 
 
