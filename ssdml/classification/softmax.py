@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from ssdml.utils.typing import Array, Floats
 
 MAX_STEPS = 60  # of L-BFGS
-TOL, WARM_TOL = 1e-4, 1e-3  # of the objective, relative; from a solution of other labels
+TOL = 1e-4  # of the objective, relative
 INTERCEPT_RIDGE = 1e-6  # per row
 
 
@@ -42,7 +42,7 @@ class SoftmaxRegression:
     ) -> Floats:
         """Coefficients (r + 1, C) for the rows ``inside``, from their ``targets`` (m', C).
 
-        ``start`` are those of similar targets to begin with, a few steps from these; None: zeros.
+        ``start`` are coefficients to begin with; None: zeros.
         """
         rows, shape = self._rows[inside], (self._rows.shape[1], targets.shape[1])
         wanted = targets.astype(np.float32)
@@ -61,8 +61,8 @@ class SoftmaxRegression:
             value += float(np.vdot(shrinkage, V)) / 2
             return value, (rows.T @ logits + shrinkage).ravel()
 
-        begin, tolerance = (np.zeros(shape), TOL) if start is None else (start, WARM_TOL)
-        options = {"maxiter": MAX_STEPS, "ftol": tolerance, "maxcor": 4}
+        options = {"maxiter": MAX_STEPS, "ftol": TOL, "maxcor": 4}
+        begin = np.zeros(shape) if start is None else start
         found = minimize(objective, begin.ravel(), jac=True, method="L-BFGS-B", options=options)
         coefficients: Floats = found.x.reshape(shape)
         return coefficients
