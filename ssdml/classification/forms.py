@@ -10,7 +10,13 @@ import numpy as np
 from ssdml.graphs.neighbors.exact import Progress, part_of
 from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
 from ssdml.graphs.propagation.smoothing import Diffusion
-from ssdml.utils.linalg import axes_of_few, covariance, float64_blocks, top_eigenvectors, unit_rows
+from ssdml.utils.linalg import (
+    covariance,
+    float64_blocks,
+    leading_axes,
+    total_variance,
+    unit_rows,
+)
 from ssdml.utils.typing import Array, Floats, Indices, Ints
 from ssdml.utils.validation import UNLABELED
 
@@ -101,13 +107,17 @@ def linear_forms(X: Array, *, few: bool, by_direction: bool = True) -> list[Line
     d = X.shape[1]
     if by_direction and d > TABLE_COLUMNS and _lengths_vary(some := X[:: 1 + len(X) // MAX_ROWS]):
         return [_form_of_directions(some)]
-    spread, mean = covariance(X), X.mean(axis=0, dtype=np.float64)
+    mean = X.mean(axis=0, dtype=np.float64)
+    if d > TABLE_COLUMNS:
+        total = total_variance(X) * len(X) / max(len(X) - 1, 1)
+        scale = 1 / np.sqrt(total) if total > 0 else 1.0
+        return [LinearForm(mean, scale * principal_axes(X))]
+    spread = covariance(X)
     variance = np.diag(spread)
     total = float(variance.sum())
-    scale = 1 / np.sqrt(total) if total > 0 else 1.0
-    whole = LinearForm(mean, scale * principal_axes(spread, X))
+    whole = LinearForm(mean, np.eye(d) / np.sqrt(total if total > 0 else 1.0))
     effective = 1 / float(((variance / total) ** 2).sum()) if total > 0 else d
-    if not 1 < d <= TABLE_COLUMNS or effective > FEW_DIRECTIONS * d:
+    if d == 1 or effective > FEW_DIRECTIONS * d:
         return [whole]
     varies = np.sqrt(variance) > ROUNDING * np.abs(X).max(axis=0)
     deviations = np.where(varies, np.sqrt(variance), np.inf)  # constant columns are left out
@@ -167,20 +177,15 @@ def _form_of_directions(X: Array) -> LinearForm:
     return principal_form(directions(X, center))._replace(center=center)
 
 
-def principal_axes(spread: Floats, X: Array) -> Floats:
+def principal_axes(X: Array) -> Floats:
     """Axes (d, r) of 99% of the variance of rows, at most 256; all of up to 100 columns."""
-    d, total = len(spread), float(np.trace(spread))
-    if d <= TABLE_COLUMNS:
-        return np.eye(d)
-    few = len(X) < d
-    axes = axes_of_few(X, MAX_COLUMNS)[1] if few else top_eigenvectors(spread, MAX_COLUMNS)
-    held = np.cumsum(np.einsum("ij,ij->j", axes, spread @ axes))
-    return axes[:, : 1 + int(np.searchsorted(held, VARIANCE * total))]
+    d = X.shape[1]
+    return np.eye(d) if d <= TABLE_COLUMNS else leading_axes(X, VARIANCE, MAX_COLUMNS)
 
 
 def principal_form(X: Array) -> LinearForm:
     """The rows less their mean, on their principal axes."""
-    return LinearForm(X.mean(axis=0, dtype=np.float64), principal_axes(covariance(X), X))
+    return LinearForm(X.mean(axis=0, dtype=np.float64), principal_axes(X))
 
 
 def forms_with_graphs(

@@ -33,7 +33,7 @@ from ssdml.metric.stiefel import (
     minimize_on_stiefel,
 )
 from ssdml.networks.sampling import partitions
-from ssdml.utils.linalg import covariance, product, random_orthonormal
+from ssdml.utils.linalg import covariance, factor_of_few, product, random_orthonormal
 from ssdml.utils.parallel import count_threads, threads
 from ssdml.utils.progress import Stages
 from ssdml.utils.typing import Array, Floats, Ints
@@ -237,6 +237,8 @@ def combine(
     if (scale := column_scale(form)) is not None:
         components = components * np.concatenate([np.ones(n_classes), scale])
     most = n_components or max(d, FEWEST_COLUMNS)
+    if n_components is None and len(rows) <= most < len(components):
+        components = factor_of_few(components, rows, most)
     components = fewer_columns(components, most, lambda: covariance(rows))
     return Learned(components, weight, distributions, classifier, represented)
 

@@ -235,10 +235,13 @@ def graph_rows(X: Array) -> Array:
     return components
 
 
-def leading_axes(rows: npt.NDArray[Any]) -> Floats:
-    """Compute the principal axes (d, m) of rows (n, d) with 95% of their variance, at least one.
+def leading_axes(
+    rows: npt.NDArray[Any], share: float = GRAPH_VARIANCE, most: int | None = None
+) -> Floats:
+    """Compute the principal axes (d, m) of a share of the variance of rows (n, d), at least one.
 
-    O(n d m + m³) for m = min(n, d): of fewer rows than columns, inner products are decomposed.
+    At most ``most``. O(n d m + m³) for m = min(n, d): of fewer rows than columns, inner products
+    are decomposed.
 
     Examples
     --------
@@ -248,14 +251,12 @@ def leading_axes(rows: npt.NDArray[Any]) -> Floats:
            [0.]])
     """
     if len(rows) < rows.shape[1]:
-        values, axes = axes_of_few(rows)
+        values, axes = axes_of_few(rows, most)
     else:
-        values, axes = _largest(symmetrize(covariance(rows)), rows.shape[1])
+        values, axes = _largest(symmetrize(covariance(rows)), most or rows.shape[1])
         axes = fix_signs(axes)
-    count = 1
-    if values[0] > 0:
-        count += int(np.searchsorted(np.cumsum(values) / values.sum(), GRAPH_VARIANCE))
-    return axes[:, :count]
+    wanted = share * total_variance(rows) * len(rows) / max(len(rows) - 1, 1)
+    return axes[:, : 1 + int(np.searchsorted(np.cumsum(values), wanted))]
 
 
 def axes_of_few(rows: npt.NDArray[Any], most: int | None = None) -> tuple[Floats, Floats]:
@@ -292,9 +293,8 @@ def best_factor(blocks: Floats, covariance: Floats, n_components: int) -> Floats
     >>> best_factor(np.diag([3.0, 1.0]), np.eye(2), 1)
     array([[3., 0.]])
     """
-    if len(blocks) > blocks.shape[1] >= n_components:
-        (blocks,) = qr(blocks, mode="r")
-        blocks = blocks[: blocks.shape[1]]  # a square map of the same distances
+    if n_components <= blocks.shape[1]:
+        blocks = square_factor(blocks)
     # The identity keeps directions in which the rows happen not to vary.
     level = np.trace(covariance) / len(covariance) or 1.0
     spread = blocks @ (covariance + 1e-9 * level * np.eye(len(covariance))) @ blocks.T
@@ -306,21 +306,50 @@ def best_factor(blocks: Floats, covariance: Floats, n_components: int) -> Floats
     return components
 
 
+def factor_of_few(blocks: Floats, rows: npt.NDArray[Any], n_components: int) -> Floats:
+    """Reduce the map ``blocks`` to ``n_components`` rows that keep the distances of few rows.
+
+    Directions are dropped in which the rows (n, d), n <= ``n_components``, do not vary. O(d² n).
+
+    Examples
+    --------
+    >>> rows = np.array([[0.0, 1.0, 5.0], [3.0, 1.0, 5.0]])
+    >>> one, other = rows @ factor_of_few(np.eye(3), rows, 2).T
+    >>> round(float(np.linalg.norm(one - other)), 12)
+    3.0
+    """
+    square = square_factor(blocks)
+    if len(square) <= n_components:
+        return square
+    embedded = product(rows - rows.mean(axis=0, dtype=np.float64), square.T)
+    unseen = np.eye(len(square))[:, n_components:]
+    return orthogonal_to(reflected(embedded.T, unseen), square)
+
+
+def square_factor(blocks: Floats) -> Floats:
+    """Return a map of the same distances with no more rows than columns."""
+    m, d = blocks.shape
+    return blocks if m <= d else qr(blocks, mode="r")[0][:d]
+
+
 def orthogonal_to(axes: Floats, blocks: Floats) -> Floats:
     """Project the map (m, d) to the complement of orthonormal axes (m, r), as m - r rows.
-
-    O(m d r), by reflections.
 
     Examples
     --------
     >>> np.abs(orthogonal_to(np.array([[0.0], [1.0]]), np.array([[3.0, 4.0], [1.0, 1.0]])))
     array([[3., 4.]])
     """
-    (reflectors, scales), _ = qr(axes, mode="raw")
-    _, size, _ = dormqr("L", "T", reflectors, scales, blocks, -1)
-    reflected, _, _ = dormqr("L", "T", reflectors, scales, blocks, int(size[0]))
-    rest: Floats = reflected[axes.shape[1] :]
-    return rest
+    return reflected(axes, blocks, "T")[axes.shape[1] :]
+
+
+def reflected(columns: Floats, matrix: Floats, transposed: str = "N") -> Floats:
+    """Multiply a matrix by the whole Q, or its transpose "T", of the QR of columns. O(m d r)."""
+    (reflectors, scales), _ = qr(columns, mode="raw")
+    _, size, _ = dormqr("L", transposed, reflectors, scales, matrix, -1)
+    result: Floats
+    result, _, _ = dormqr("L", transposed, reflectors, scales, matrix, int(size[0]))
+    return result
 
 
 def random_orthonormal(d: int, n_components: int, rng: np.random.Generator) -> Floats:

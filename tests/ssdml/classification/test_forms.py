@@ -18,7 +18,7 @@ from ssdml.classification.forms import (
     principal_form,
 )
 from ssdml.graphs import knn_graph
-from ssdml.utils.linalg import covariance, random_orthonormal
+from ssdml.utils.linalg import random_orthonormal
 
 
 @pytest.fixture
@@ -137,29 +137,28 @@ def test_wide_rows_of_zeros_are_finite(wide):
 
 
 def test_components_are_bounded(rng):
-    axes = principal_axes(np.eye(MAX_COLUMNS + 50), np.eye(MAX_COLUMNS + 50))
+    axes = principal_axes(rng.standard_normal((2000, MAX_COLUMNS + 50)))
     assert axes.shape == (MAX_COLUMNS + 50, MAX_COLUMNS)
     np.testing.assert_allclose(axes.T @ axes, np.eye(MAX_COLUMNS), atol=1e-12)
 
 
 def test_columns_of_a_narrow_table_stay(rng):
     table = rng.random((50, 100))
-    np.testing.assert_array_equal(principal_axes(covariance(table), table), np.eye(100))
+    np.testing.assert_array_equal(principal_axes(table), np.eye(100))
 
 
 @pytest.mark.parametrize("n", [40, 120])
 def test_components_of_few_rows_equal_those_of_the_covariance(rng, n):
     """From inner products of the rows; both have the same sign."""
     X = rng.standard_normal((n, 30)) @ rng.standard_normal((30, 150)) + 7
-    spread = covariance(X)
-    of_few, whole = principal_axes(spread, X), principal_axes(spread, np.tile(X, (4, 1)))
+    of_few, whole = principal_axes(X), principal_axes(np.tile(X, (4, 1)))
     assert of_few.shape == whole.shape
     np.testing.assert_allclose(of_few, whole, atol=1e-9)
 
 
 def test_equal_wide_rows_have_one_axis():
     X = np.full((5, 150), 2.0)
-    np.testing.assert_array_equal(principal_axes(covariance(X), X), np.eye(150, 1))
+    np.testing.assert_array_equal(principal_axes(X), np.eye(150, 1))
 
 
 def test_rotation_of_wide_rows_does_not_matter(wide, rng):

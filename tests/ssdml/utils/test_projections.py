@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import pdist
 
-from ssdml.utils.linalg import best_factor, graph_rows
+from ssdml.utils.linalg import best_factor, factor_of_few, graph_rows
 
 
 @pytest.fixture
@@ -52,6 +52,19 @@ def test_projection_is_optimal_for_squared_distances(rows, rng, count):
     ours = lost(best_factor(blocks, np.cov(rows, rowvar=False), count))
     bases = [np.linalg.qr(rng.standard_normal((10, count)))[0] for _ in range(50)]
     assert 0 < ours < min(lost(basis.T @ blocks) for basis in bases)
+
+
+@pytest.mark.parametrize("count", [5, 6])
+def test_few_rows_keep_their_distances_and_no_new_row_gains(rng, count):
+    """Four rows of six columns: one direction, or none, that they do not vary in is dropped."""
+    blocks, rows = np.vstack([rng.standard_normal((4, 6)), np.eye(6)]), rng.random((4, 6)) + 5
+    components = factor_of_few(blocks, rows, count)
+    assert components.shape == (count, 6)
+    np.testing.assert_allclose(pdist(rows @ components.T), pdist(rows @ blocks.T))
+    unseen = rng.standard_normal((30, 6))
+    kept, full = pdist(unseen @ components.T), pdist(unseen @ blocks.T)
+    assert (kept <= full * (1 + 1e-12)).all()
+    np.testing.assert_allclose(kept, full, rtol=0.9 if count < 6 else 1e-9)
 
 
 def test_projection_never_lengthens_distances(rows, rng):
