@@ -170,8 +170,8 @@ def _told(raw: RawItems, found: LabeledRows) -> list[str]:
     else:
         lines = [
             f"{counted(n_new, 'new label')}, expected accuracy {accuracy.estimate:.1%} "
-            f"(95% interval: {accuracy.low:.1%} to {accuracy.high:.1%}), estimated by cross-"
-            f"validation on {_held_out(found)}."
+            f"(95% interval: {accuracy.low:.1%} to {accuracy.high:.1%}), estimated by holding "
+            f"out {_held_out(found)} in turn."
         ]
     if n_new and accuracy is not None:
         lines.append(_threshold(found.threshold, accuracy.n_labels))

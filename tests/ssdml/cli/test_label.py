@@ -152,7 +152,7 @@ def test_a_label_alone_in_its_class_is_told_of(run, frame, tmp_path):
     frame.loc[seven[1:], "label"] = None
     frame.drop(columns="digit").to_csv(tmp_path / "t.csv", index=False)
     told = run("label", tmp_path / "t.csv", "--out", tmp_path / "o.csv")
-    said = "cross-validation on 45 of the 46 given labels (1 is the only one of its class)."
+    said = "holding out 45 of the 46 given labels (1 is the only one of its class) in turn."
     assert said in told.stderr
 
 
