@@ -199,7 +199,7 @@ def first_screen() -> Lines:
 def by_budget() -> Lines:
     """The input, the classifiers and our methods on features, by labels per class."""
     scores, methods = ("NMI", "R@1", "accuracy"), ("input", *CLASSIFIERS, *OURS)
-    yield "data, labels per class", "", *scores
+    yield "data, labels per class", "method", *scores
     for (kind, dataset), title in SETS.items():
         budgets = {row["labels_per_class"] for row in succeeded(kind, dataset)}
         for n_labels in sorted(budgets):
@@ -497,7 +497,7 @@ TABLES: Mapping[str, Callable[[], Lines]] = {
 def markdown(name: str) -> str:
     """Render a table of `TABLES`, with numbers aligned right."""
     head, *lines = TABLES[name]()
-    rule = ["---", *("--:" if title else "---" for title in head[1:])]
+    rule = ["---", *("---" if title in ("", "method") else "--:" for title in head[1:])]
     return "".join(f"| {' | '.join(line)} |\n" for line in (head, rule, *lines))
 
 
