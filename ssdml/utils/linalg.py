@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import eigh, polar, qr
+from scipy.linalg import polar, qr
 from scipy.linalg.lapack import dormqr
 
 from ssdml.utils.typing import Array, Floats
 
 BLOCK_ENTRIES = 2**20  # of a tall matrix, converted to float64 at a time: 8 MB
 GRAPH_VARIANCE = 0.95  # share of the variance in which neighbors are searched
-FEW = 0.25  # share of eigenvectors that take half the time of all
 
 
 def symmetrize(matrix: npt.ArrayLike) -> Floats:
@@ -81,11 +80,7 @@ def top_eigenvectors(matrix: npt.ArrayLike, count: int) -> Floats:
 
 def _largest(matrix: Floats, count: int) -> tuple[Floats, Floats]:
     """Eigenvalues and eigenvectors of a symmetric matrix, the largest first."""
-    d = len(matrix)
-    if 0 < count <= FEW * d:
-        values, vectors = eigh(matrix, subset_by_index=(d - count, d - 1))
-    else:
-        values, vectors = np.linalg.eigh(matrix)
+    values, vectors = np.linalg.eigh(matrix)
     return values[::-1][:count], vectors[:, ::-1][:, :count]
 
 
@@ -298,10 +293,6 @@ def best_factor(blocks: Floats, covariance: Floats, n_components: int) -> Floats
     # The identity keeps directions in which the rows happen not to vary.
     level = np.trace(covariance) / len(covariance) or 1.0
     spread = blocks @ (covariance + 1e-9 * level * np.eye(len(covariance))) @ blocks.T
-    dropped = len(blocks) - n_components
-    if 0 < dropped <= FEW * len(blocks):
-        least = eigh(symmetrize(spread), subset_by_index=(0, dropped - 1))[1]
-        return orthogonal_to(least, blocks)
     components: Floats = top_eigenvectors(spread, n_components).T @ blocks
     return components
 
@@ -309,7 +300,8 @@ def best_factor(blocks: Floats, covariance: Floats, n_components: int) -> Floats
 def factor_of_few(blocks: Floats, rows: npt.NDArray[Any], n_components: int) -> Floats:
     """Reduce the map ``blocks`` to ``n_components`` rows that keep the distances of few rows.
 
-    Directions are dropped in which the rows (n, d), n <= ``n_components``, do not vary. O(d² n).
+    Directions are dropped in which the rows (n, d), n <= ``n_components``, do not vary. O(d³), but
+    without an eigendecomposition.
 
     Examples
     --------

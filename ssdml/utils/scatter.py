@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import cholesky
+from scipy.linalg.lapack import dtrtri
 
 from ssdml.utils.linalg import fix_signs, float64_blocks, shrink
 from ssdml.utils.typing import Array, Floats, Ints
@@ -159,8 +160,8 @@ def whitening(scatter: ClassScatter, *, shrinkage: float = 0.1) -> Floats:
     >>> whitening(ClassScatter(np.zeros(1), np.array([[4.0]]), np.eye(1)))
     array([[0.5]])
     """
-    factor = cholesky(shrink(scatter.within, shrinkage))
-    inverse: Floats = solve_triangular(factor, np.eye(len(factor)))
+    inverse: Floats
+    inverse, _ = dtrtri(cholesky(shrink(scatter.within, shrinkage)))
     return inverse
 
 
