@@ -10,13 +10,7 @@ import numpy as np
 from ssdml.graphs.neighbors.exact import Progress, part_of
 from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
 from ssdml.graphs.propagation.smoothing import Diffusion
-from ssdml.utils.linalg import (
-    covariance,
-    float64_blocks,
-    leading_axes,
-    total_variance,
-    unit_rows,
-)
+from ssdml.utils.linalg import covariance, float64_blocks, leading_axes, total_variance, unit_rows
 from ssdml.utils.typing import Array, Floats, Indices, Ints
 from ssdml.utils.validation import UNLABELED
 
@@ -107,15 +101,13 @@ def linear_forms(X: Array, *, few: bool, by_direction: bool = True) -> list[Line
     d = X.shape[1]
     if by_direction and d > TABLE_COLUMNS and _lengths_vary(some := X[:: 1 + len(X) // MAX_ROWS]):
         return [_form_of_directions(some)]
-    mean = X.mean(axis=0, dtype=np.float64)
     if d > TABLE_COLUMNS:
-        total = total_variance(X) * len(X) / max(len(X) - 1, 1)
-        scale = 1 / np.sqrt(total) if total > 0 else 1.0
-        return [LinearForm(mean, scale * principal_axes(X))]
-    spread = covariance(X)
+        form, total = principal_form(X), total_variance(X) * len(X) / max(len(X) - 1, 1)
+        return [form._replace(matrix=1 / np.sqrt(total or 1.0) * form.matrix)]
+    spread, mean = covariance(X), X.mean(axis=0, dtype=np.float64)
     variance = np.diag(spread)
     total = float(variance.sum())
-    whole = LinearForm(mean, np.eye(d) / np.sqrt(total if total > 0 else 1.0))
+    whole = LinearForm(mean, np.eye(d) / np.sqrt(total or 1.0))
     effective = 1 / float(((variance / total) ** 2).sum()) if total > 0 else d
     if d == 1 or effective > FEW_DIRECTIONS * d:
         return [whole]

@@ -385,7 +385,7 @@ def _mask(found: pa.ChunkedArray) -> Mask:
 
 
 def are_vectors(cells: Sequence[str], least: int = LONG) -> bool:
-    """Whether texts are vectors: in brackets, or the same number of numbers, at least ``least``.
+    """Whether texts are vectors: in brackets, or equally many numbers, at least ``least``.
 
     Examples
     --------

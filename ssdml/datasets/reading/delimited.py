@@ -35,7 +35,10 @@ NAMES = {**SEPARATORS, BLANK: "blanks"}
 REMARK = "#"  # begins a line above the header
 ESCAPED = re.compile(rb'(?:^|[,;\t|\n])"[^"\n]*\\"(?=[^",;\t|\r\n])')  # a quote within quotes
 FASTTEXT = "__label__"
-SVMLIGHT = re.compile(rb"[-+.\de]+(?: +\d+:[-+.\de]+)+\s*(?:#.*)?[\r\n]")
+PAIRS = re.compile(rb"[-+.\de]+(?: +\d+:[-+.\de]+)+\s*(?:#.*)?[\r\n]")  # of svmlight
+OF_SVMLIGHT = (
+    "Load it with sklearn.datasets.load_svmlight_file, and save X.toarray() and y with numpy.savez"
+)
 ONE_COLUMN = "\x1f"  # the separator of a file without any
 SAMPLE = 2**16  # bytes at the beginning that show the separator
 MOST_IN_BLOCK = 2**30  # bytes; a row must fit into a block
@@ -85,10 +88,9 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
         content = content[declared.end() :]
     if not content.strip():
         raise ValueError(f"{path}: must contain rows; got an empty file.")
-    if SVMLIGHT.match(content):
+    if PAIRS.match(content):
         raise ValueError(
-            f"{path}: must have cells; got pairs index:value, as svmlight writes. Load it with "
-            "sklearn.datasets.load_svmlight_file, and save X.toarray() and y with numpy.savez."
+            f"{path}: must have cells; got pairs index:value, as svmlight writes. {OF_SVMLIGHT}."
         )
     if content.startswith(FASTTEXT.encode()):
         return _fasttext(path, content)

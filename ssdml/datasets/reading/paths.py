@@ -13,6 +13,7 @@ from ssdml.datasets.pixels import image_suffixes
 from ssdml.datasets.reading.arrays import read_npy_folder, read_npy_pair, read_npz
 from ssdml.datasets.reading.arrow_files import class_names
 from ssdml.datasets.reading.columns import Choice
+from ssdml.datasets.reading.delimited import OF_SVMLIGHT
 from ssdml.datasets.reading.image_folders import (
     LISTINGS,
     as_relative,
@@ -34,13 +35,12 @@ from ssdml.datasets.reading.tables import (
 )
 from ssdml.utils.files import check_inside, check_signature, parse_json, read_regular
 
-SVMLIGHT = "Load it with sklearn.datasets.load_svmlight_file, and save X.toarray() and y with savez"
 WAYS_OUT = {
     **dict.fromkeys((".pkl", ".pickle", ".pt", ".pth", ".joblib"), "Pickles can run code"),
     ".orc": "Write it as .parquet",
     **dict.fromkeys((".xls", ".ods", ".xlsb", ".numbers"), "Save it as .xlsx or .csv"),
     ".arff": "Load it with scipy.io.arff.loadarff, and save pandas.DataFrame(rows).to_csv(path)",
-    **dict.fromkeys((".svm", ".libsvm", ".svmlight"), SVMLIGHT),
+    **dict.fromkeys((".svm", ".libsvm", ".svmlight"), OF_SVMLIGHT),
     **dict.fromkeys((".h5", ".hdf5", ".mat", ".zarr"), "Save its arrays with numpy.savez"),
 }
 NO_KEY = "__HIVE_DEFAULT_PARTITION__"
