@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from ssdml.baselines.base import COUNT, NOT_NEGATIVE, POSITIVE, Baseline, Problem
 from ssdml.baselines.pairs import draw_pairs, draw_unknown_pairs, squares_under
-from ssdml.graphs.laplacian import pair_scatter
+from ssdml.graphs.laplacian import unchecked_scatter
 from ssdml.utils.linalg import symmetrize
 from ssdml.utils.typing import Array, Floats
 
@@ -238,7 +238,7 @@ def gradient(slopes: Array, terms: Terms, model: Model) -> Floats:
     n, d = terms.rows.shape
     left, right = terms.ends.T
     half = sparse.coo_array((slopes, (left, right)), shape=(n, n)).tocsr()
-    return pair_scatter(terms.rows, half + half.T) - model.trace_weight * np.eye(d)
+    return unchecked_scatter(terms.rows, half + half.T) - model.trace_weight * np.eye(d)
 
 
 class Ascent(NamedTuple):

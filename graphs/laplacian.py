@@ -225,8 +225,16 @@ def pair_scatter(embeddings: Any, weights: Any) -> Array:
             f"pair_scatter: weights must have shape {(len(rows), len(rows))}, as many rows as "
             f"embeddings; got {matrix.shape}."
         )
+    return unchecked_scatter(rows, matrix)
+
+
+def unchecked_scatter(rows: Array, weights: sparse.csr_array) -> Array:
+    """Compute :func:`pair_scatter` of float64 rows and canonical symmetric weights.
+
+    For loops: the check of the weights takes longer than the sum.
+    """
     rows = rows - rows.mean(axis=0)
-    scatter = rows.T @ (_degrees(matrix)[:, None] * rows - matrix @ rows)
+    scatter: Array = rows.T @ (_degrees(weights)[:, None] * rows - weights @ rows)
     return (scatter + scatter.T) / 2
 
 

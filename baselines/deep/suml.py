@@ -83,9 +83,10 @@ class SUML(Recipe):
         if features.isfinite().all():
             fixed = features.detach().cpu().double()
             start = synthesis.cpu().double().numpy(), run.network.L.astype(np.float64)
-            B, L = minimized(
-                lambda B, L: self._objective(fixed, B, L, triplets), start, self.max_iter
-            )
+            with run.draws.suspended():
+                B, L = minimized(
+                    lambda B, L: self._objective(fixed, B, L, triplets), start, self.max_iter
+                )
             synthesis.copy_(from_numpy(B))
             run.place_metric(L)
         return self._objective(features, synthesis, run.network.metric, triplets)

@@ -150,7 +150,8 @@ class TripletTrainer(SupervisedTrainer):
             return value.item(), gradient.numpy()
 
         minimize = minimize_on_stiefel if self.estimator.orthogonal else minimize_freely
-        with np.errstate(invalid="ignore"):  # pymanopt, if every hinge is 0
+        # pymanopt divides 0 by 0 if every hinge is 0.
+        with self.draws.suspended(), np.errstate(invalid="ignore"):
             found = minimize(objective, self._start_of_metric(), max_iter=PAPER_STEPS)
         self._update_network(found.point, None)
 

@@ -82,8 +82,15 @@ def minimize_on_stiefel(
     """
     from pymanopt.manifolds import Stiefel
 
+    class Frames(Stiefel):
+        def retraction(self, point: Floats, tangent_vector: Floats) -> Floats:
+            # As pymanopt's, without np.vectorize, which takes longer than a small factorization.
+            Q, R = np.linalg.qr(point + tangent_vector)
+            moved: Floats = Q * np.where(np.diagonal(R) < 0, -1.0, 1.0)
+            return moved
+
     start = _check_start(initial)
-    search = Stiefel(*start.shape), nearest_orthonormal
+    search = Frames(*start.shape), nearest_orthonormal
     return _minimize(objective, start, *search, max_iter, min_gradient_norm)
 
 
@@ -276,6 +283,7 @@ def angular_objective(
     if not device.startswith(("cpu", "mps")):  # Apple's GPUs have no double precision
         return _device_objective(points, (anchor, positive, negative), weights, factor, device)
     to_positive, to_middle = _incidences(anchor, positive, negative, len(used))
+    from_positive, from_middle = to_positive.T, to_middle.T
 
     def objective(L: Floats) -> tuple[float, Floats]:
         projected = points @ L  # (n, l)
@@ -283,7 +291,7 @@ def angular_objective(
         margins = (gaps**2).sum(axis=1) - factor * (middle**2).sum(axis=1)
         slopes = (weights * expit(margins))[:, None]
         # dJ/dL = 2 Σ w σ(m) [(a-p)(a-p)ᵀ - 4 tan²α (n-c)(n-c)ᵀ] L
-        pulls = to_positive.T @ (slopes * gaps) - factor * (to_middle.T @ (slopes * middle))
+        pulls = from_positive @ (slopes * gaps) - factor * (from_middle @ (slopes * middle))
         return float(weights @ np.logaddexp(0, margins)), 2 * (points.T @ pulls)
 
     return objective
