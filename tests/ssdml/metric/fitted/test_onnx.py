@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import torch
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from torch import nn
+from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 from ssdml import SSDML, DeepSSDML
 from ssdml.baselines import LRML
@@ -32,6 +34,16 @@ SIZES = (1, 2, 37)
 TOL = {"rtol": 1e-5, "atol": 1e-5}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_table_of_operators():
+    """Of torch's exporter, which makes it anew in each call, in a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            ONNXRegistry, "from_torchlib", staticmethod(cache(ONNXRegistry.from_torchlib))
+        )
+        yield
+
+
 @pytest.fixture(scope="module")
 def rows():
     X, y = load_digits(return_X_y=True)
@@ -39,6 +51,12 @@ def rows():
     labels = np.where(np.arange(300) < 60, y, -1)
     X.flags.writeable = labels.flags.writeable = False
     return X, labels
+
+
+@pytest.fixture(scope="module")
+def linear(rows):
+    """The default, fitted."""
+    return SSDML(random_state=0).fit(*rows)
 
 
 @pytest.fixture(scope="module")
@@ -57,16 +75,11 @@ def run(path, X):
     return embedding
 
 
-MODELS = {
-    "default": SSDML(random_state=0),
-    "a baseline": LRML(5, random_state=0),  # like an SSDML without input: a matrix alone
-}
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_export_agrees_with_transform(rows, name, tmp_path):
+# Like an SSDML without input, a baseline is a matrix alone.
+@pytest.mark.parametrize("name", ["default", "a baseline"])
+def test_export_agrees_with_transform(rows, linear, name, tmp_path):
     X, labels = rows
-    model = MODELS[name].fit(X, labels)
+    model = linear if name == "default" else LRML(5, random_state=0).fit(X, labels)
     assert (model.representation_ is not None) == (name == "default")
     model.to_onnx(str(tmp_path / "model.onnx"))
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
@@ -178,19 +191,18 @@ def test_untraceable_module_raises_and_writes_nothing(module, tmp_path, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_prediction_cannot_be_exported(rows, deep, tmp_path):
-    for model in (SSDML(random_state=0).fit(*rows), deep[1]):
+def test_prediction_cannot_be_exported(linear, deep, tmp_path):
+    for model in (linear, deep[1]):
         who = rf"{type(model).__name__}\.to_onnx"
         with pytest.raises(ValueError, match=rf"{who}: method must be 'transform'; got 'predict'"):
             model.to_onnx(tmp_path / "model.onnx", method="predict")
 
 
 @pytest.mark.parametrize("missing", ["onnx", "onnxscript"])
-def test_missing_package_raises(rows, missing, tmp_path, monkeypatch):
-    model = SSDML(random_state=0).fit(*rows)
+def test_missing_package_raises(linear, missing, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(ImportError, match=r"needs onnx and onnxscript: pip install 'ssdml\[onnx\]"):
-        model.to_onnx(tmp_path / "model.onnx")
+        linear.to_onnx(tmp_path / "model.onnx")
 
 
 def test_weights_beyond_2_gb_raise(tmp_path, monkeypatch):
