@@ -38,7 +38,9 @@ ESTIMATORS = {
     "exemplar": DeepUnsupervised("exemplar", small_network(), 16, **SHORT),
     "rotnet": DeepUnsupervised("rotnet", small_network(), 16, **SHORT),
     "nce": DeepUnsupervised("nce", small_network(), 16, **SHORT),
-    "deepcluster": DeepUnsupervised("deepcluster", small_network(), 16, **SHORT),
+    "deepcluster": DeepUnsupervised(
+        "deepcluster", small_network(), 16, method_params={"n_clusters": 12}, **SHORT
+    ),
     "suml": DeepUnsupervised(
         "suml", small_network(), 16, method_params={"n_triplets": 60, "max_iter": 2}, **SHORT
     ),
