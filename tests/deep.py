@@ -12,6 +12,7 @@ from torch import nn
 from ssdml import DeepSSDML
 
 N_TRIPLETS = 5_000  # per partition, of 50,000 otherwise
+PARTITION_SIZE = 300
 DEVICE = os.environ.get("SSDML_DEVICE", "cpu")  # that networks train on
 
 
@@ -37,7 +38,7 @@ def small_model(**options):
     recipe = {
         "backbone": small_network(),
         "n_components": 16,
-        "partition_size": 300,
+        "partition_size": PARTITION_SIZE,
         "epochs": 6,
         "epochs_per_partition": 2,
         "batch_size": 40,
@@ -52,7 +53,7 @@ def small_published_model(**options):
     recipe = {
         "backbone": small_network(),
         "n_components": 16,
-        "partition_size": 300,
+        "partition_size": PARTITION_SIZE,
         "epochs": 2,
         "epochs_per_partition": 1,
         "random_state": 0,

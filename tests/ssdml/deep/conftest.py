@@ -12,22 +12,23 @@ from tests.deep import N_TRIPLETS, small_images, small_model
 
 @contextmanager
 def few():
-    """Learn L from fewer triplets, in half of the time."""
+    """Learn L from fewer triplets, and on smaller partitions."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.deep.PARTITION_SIZE", 200)
         patch.setattr("ssdml.deep.alternation.N_TRIPLETS", N_TRIPLETS)
         yield
 
 
 @pytest.fixture(scope="module", autouse=True)
 def small_fits(one_thread):
-    """Use one thread and few triplets in all tests of the folder."""
+    """Use one thread, few triplets and small partitions in all tests of the folder."""
     with few():
         yield
 
 
 @pytest.fixture(scope="package")
 def digits():
-    X, y, labels = small_images()
+    X, y, labels = small_images(n=400)
     X.flags.writeable = labels.flags.writeable = False
     return X, y, labels
 

@@ -35,7 +35,7 @@ def test_losses_see_unit_embeddings_and_propagated_classes(digits):
     X, _, labels = digits
     given = Recorder()
     small_model(epochs=2, losses=given).fit(X, labels)
-    assert len(Recorder.calls) == 18  # 2 * 350 samples, 40 at a time
+    assert len(Recorder.calls) == 13  # 2 * 250 samples, 40 at a time
     for embedding, classes in Recorder.calls:
         torch.testing.assert_close(embedding.norm(dim=1), torch.ones(40))
         assert classes.bincount(minlength=10).tolist() == [4] * 10
@@ -56,7 +56,7 @@ def test_halves_of_batches_are_aligned_on_demand(digits):
     X, _, labels = digits
     losses = [Recorder(), (0.01, GraphConsistency())]
     small_model(epochs=2, losses=losses).fit(X, labels)
-    assert len(Recorder.calls) == 18  # 2 * 350 samples, 40 at a time
+    assert len(Recorder.calls) == 13  # 2 * 250 samples, 40 at a time
     for _, classes in Recorder.calls:
         first, second = classes.reshape(2, -1)
         assert torch.equal(first, second)

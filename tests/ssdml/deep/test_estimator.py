@@ -211,14 +211,14 @@ class TestProgress:
         monkeypatch.setattr(Stages, "_show", lambda stages, done, note="": told.append(note))
         model = small_model(epochs=3).fit(X, labels)
         notes = [note for note in told if note]
-        assert len(notes) == 3 * 9  # a step each
-        assert notes[9].startswith("epoch 2 of 3, loss ")
+        assert len(notes) == 13 + 7  # a step each
+        assert notes[7].startswith("epoch 2 of 3, loss ")
         share, changed = model.history_[0]["propagation_accuracy"], model.history_[1]["changed"]
-        assert notes[9].endswith(f", propagation accuracy {100 * share:.0f}%")
+        assert notes[7].endswith(f", propagation accuracy {100 * share:.0f}%")
         told = rf"epoch 3 of 3, loss \d+\.\d{{3}}, {100 * changed:.1f}% changed class"
         assert re.fullmatch(told, notes[-1])
         assert [len(entry["losses"]) for entry in model.history_] == [2, 1]
-        means = [float(note.split("loss ")[1].split(",")[0]) for note in notes[-9:]]
+        means = [float(note.split("loss ")[1].split(",")[0]) for note in notes[-7:]]
         assert model.history_[-1]["loss"] == pytest.approx(np.mean(means), abs=1e-3)
 
     def test_published_method_shows_triplet_purity(self, digits, monkeypatch):
@@ -327,10 +327,10 @@ class TestTheFirstPartition:
             "_loss",
             lambda run, *args: (steps.append(1), loss(run, *args))[1],
         )
-        # 350 rows make 9 batches of 40 an epoch: 2 epochs, then the third alone.
+        # 250 rows make 6.25 batches of 40 an epoch: 13 in 2 epochs, then 7 in the third.
         model = small_model(epochs=3).fit(X, labels)
         assert len(model.history_) == 2
-        assert len(steps) == 18 + 9
+        assert len(steps) == 13 + 7
 
 
 @pytest.fixture(scope="module")

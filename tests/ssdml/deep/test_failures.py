@@ -159,7 +159,7 @@ def test_names_the_sample_with_nan_features(digits, new):
     X[300, 4, 4] = 100
     model = new(partition_size=None, backbone=Dazzled())
     message = (
-        "finite features; got NaN or infinity for 1 of 600 samples, the first at index 300. Drop"
+        "finite features; got NaN or infinity for 1 of 400 samples, the first at index 300. Drop"
     )
     with pytest.raises(ValueError, match=message):
         model.fit(X, labels)

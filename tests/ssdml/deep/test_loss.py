@@ -130,7 +130,9 @@ def test_consistency_samples_come_from_the_partition(digits, monkeypatch):
 
 def test_labeled_samples_alone_are_learned_from_beside_more_others(digits, monkeypatch):
     _, _, labels = digits
-    steps = seen_steps(monkeypatch, digits, learn_from="labeled", consistency_ratio=3)
+    steps = seen_steps(
+        monkeypatch, digits, learn_from="labeled", consistency_ratio=3, partition_size=300
+    )
     for batch, *_ in steps:
         assert np.array_equal(labels[batch.rows], batch.classes)
         assert len(batch.others) == 3 * len(batch.rows)

@@ -120,7 +120,7 @@ class TestSwitches:
             X, labels
         )
         n_steps = len(rates)
-        assert n_steps >= 3 * 300 // 40  # an epoch on each of three partitions
+        assert n_steps >= 3 * 200 // 40  # an epoch on each of three partitions
         done = np.arange(n_steps) / n_steps
         rise = np.minimum(1, (done + 1 / n_steps) / 0.1)
         fall = (1 + np.cos(np.pi * np.maximum(0, done - 0.1) / 0.9)) / 2

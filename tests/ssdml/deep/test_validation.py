@@ -150,7 +150,7 @@ def test_loss_at_chance_and_one_class_are_described():
 
 
 @pytest.mark.parametrize(
-    "sign", ["the loss is hardly below chance", "all 600 checked samples|all 500"]
+    "sign", ["the loss is hardly below chance", "all 400 checked samples|all 500"]
 )
 def test_a_fit_that_learned_nothing_is_told(digits, monkeypatch, sign):
     X, _, labels = digits
