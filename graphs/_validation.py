@@ -20,6 +20,17 @@ from ssdml.utils.validation import working_dtype
 ASYMMETRY = 1e-6  # relative to the largest weight: more than float32 rounding leaves
 
 
+def check_n_neighbors(n_neighbors: Any, most: int, bound: str, who: str) -> int:
+    """Check for an integer from 1 to ``most``; ``bound`` names the origin of the limit."""
+    if isinstance(n_neighbors, bool | np.bool_) or not isinstance(n_neighbors, int | np.integer):
+        raise TypeError(f"{who}: n_neighbors must be an integer; got {n_neighbors!r}.")
+    if n_neighbors < 1:
+        raise ValueError(f"{who}: n_neighbors must be at least 1; got {n_neighbors}.")
+    if n_neighbors > most:
+        raise ValueError(f"{who}: n_neighbors must be at most {bound} = {most}; got {n_neighbors}.")
+    return int(n_neighbors)
+
+
 def check_ranking(indices: Any, distances: Any, who: str) -> tuple[Ints, Array]:
     """Return neighbors as int64 and distances as floats, if they are a neighbor graph.
 
@@ -52,7 +63,10 @@ def check_ranking(indices: Any, distances: Any, who: str) -> tuple[Ints, Array]:
 def check_numbers(indices: npt.NDArray[Any], distances: npt.NDArray[Any], who: str) -> None:
     """Raise unless indices are integers and distances real numbers."""
     if indices.dtype.kind not in "iu":
-        raise TypeError(f"{who}: indices must be integers; got dtype {indices.dtype}.")
+        raise TypeError(
+            f"{who}: indices must be integers; got dtype {indices.dtype}. Pass (indices, "
+            "distances) in this order."
+        )
     if distances.dtype.kind not in "iuf":
         raise TypeError(f"{who}: distances must be real numbers; got dtype {distances.dtype}.")
 

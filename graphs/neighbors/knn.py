@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ssdml.graphs._validation import check_ranking
+from ssdml.graphs._validation import check_n_neighbors, check_ranking
 from ssdml.graphs.neighbors.approximate import (
     SAMPLE,
     TARGET_RECALL,
@@ -30,7 +30,7 @@ from ssdml.graphs.neighbors.precomputed import rank_precomputed
 from ssdml.graphs.neighbors.rows import Rows, open_rows
 from ssdml.utils.parallel import count_threads
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import as_generator, check_n_neighbors, choose
+from ssdml.utils.validation import as_generator, choose
 
 METHODS = dict.fromkeys(("auto", "exact", "ivf", "hnsw", "torch", "precomputed"))
 # n² (d + 30) up to which "auto" searches exactly: some 12 s on one core. Ranking the scores costs

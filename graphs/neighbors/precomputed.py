@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ssdml.graphs._validation import check_edges, check_matrix, check_numbers
+from ssdml.graphs._validation import check_edges, check_matrix, check_n_neighbors, check_numbers
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import check_n_neighbors, working_dtype
+from ssdml.utils.validation import working_dtype
 
 WHO = "knn_graph(method='precomputed')"
 MISSING = -1  # marks a neighbor that an approximate search has not found
@@ -29,7 +29,8 @@ def rank_precomputed(X: Any, n_neighbors: int) -> tuple[Ints, Array]:
     else:
         raise TypeError(
             f"{WHO}: X must be a sparse matrix of distances, as KNeighborsTransformer(mode="
-            f"'distance') gives, or a pair (indices, distances); got {type(X).__name__}."
+            f"'distance') gives, or a pair (indices, distances); got {type(X).__name__}. Of all "
+            "distances, pass KNeighborsTransformer(metric='precomputed').fit_transform(X)."
         )
     k = check_n_neighbors(n_neighbors, n - 1, "n - 1", WHO)
     others = row != column

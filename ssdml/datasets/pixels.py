@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import PurePosixPath
@@ -22,6 +22,7 @@ NOT_DECODED = ("EPS", "WMF", "BUFR", "GRIB", "HDF5", "MPEG", "PDF")
 HEIF = (".heic", ".heif", ".hif")
 DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I", "F")  # modes of more than 8 bits
 DEEPEST = 65535  # of 16 bits
+CHANNELS = (1, 3, 4)  # gray, RGB, RGBA
 WITH_ALPHA = ("RGBA", "LA", "PA", "RGBa", "La")
 
 Pixels = npt.NDArray[Any]  # uint8 or float32
@@ -167,3 +168,25 @@ def as_bytes(image: Image) -> Image:
             f"its pixels are from {least:g} to {most:g}; scale them to 0 to 1, or save bytes"
         )
     return images.fromarray(np.rint(values * np.float32(255 / unit)).astype(np.uint8))
+
+
+def has_channels_last(shape: Sequence[int]) -> bool:
+    """Whether the shape is that of an image with its channels last.
+
+    Examples
+    --------
+    >>> has_channels_last((32, 32, 3)), has_channels_last((3, 32, 32)), has_channels_last((3, 9, 3))
+    (True, False, False)
+    """
+    return len(shape) == 3 and shape[-1] in CHANNELS and shape[0] not in CHANNELS
+
+
+def has_channels_first(shape: Sequence[int]) -> bool:
+    """Whether the shape is that of an image with its channels first.
+
+    Examples
+    --------
+    >>> has_channels_first((3, 32, 32)), has_channels_first((32, 32, 3))
+    (True, False)
+    """
+    return has_channels_last(shape[::-1])

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from ssdml.datasets.pixels import has_channels_last
 from ssdml.networks.wide_resnet import WideResNet
-from ssdml.utils.validation import choose, has_channels_last
+from ssdml.utils.validation import choose
 
 
 class ResidualHead(nn.Module):

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ssdml.utils.linalg import unit_rows
 from ssdml.utils.parallel import BLOCK_ROWS, row_blocks
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import UNLABELED, check_labeled, check_labels, without_tensor
+from ssdml.utils.validation import UNLABELED, as_array, check_labeled, check_labels, without_tensor
 
 NO_LABEL: tuple[Any, ...] = (None, float("nan"), -1, "", "na", "n/a", "#n/a", "<na>", "null", "?")
 NO_LABEL += ("unlabeled", "unlabelled", "unknown")
@@ -162,7 +162,7 @@ def as_column(y: Any, who: str) -> Array:
     elif isinstance(y, list | tuple):
         values = _of_list(y)
     else:
-        values = np.asarray(without_tensor(y, who, "y"))
+        values = as_array(without_tensor(y, who, "y"), who, "y")
     if values.dtype.kind == "S":
         try:
             values = np.char.decode(values, "utf-8")

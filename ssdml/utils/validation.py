@@ -20,8 +20,8 @@ import numpy.typing as npt
 from ssdml.utils.typing import Array, Ints
 
 UNLABELED = -1
-CHANNELS = (1, 3, 4)  # gray, RGB, RGBA
 VECTORS = (np.ndarray, list, tuple)  # a cell of a column of vectors
+CONVERSIONS = ("to_pandas", "toPandas", "to_numpy", "copy_to_host", "get")  # the last of CuPy
 
 T = TypeVar("T")
 
@@ -55,18 +55,75 @@ def check_rows(X: Any, who: str, name: str = "X") -> Array:
 
 
 def check_table(X: Any, who: str, name: str = "X") -> npt.NDArray[Any]:
-    """Return a nonempty matrix of numbers in its own dtype."""
-    table = np.asarray(without_container(X, who, name))
-    if table.dtype.kind not in "biufO":
-        raise TypeError(f"{who}: {name} must be numeric; got dtype {table.dtype}.")
+    """Return a nonempty matrix of numbers in its own dtype; text of numbers becomes float64."""
+    table = np.asarray(check_cells(X, who, name))
+    if table.dtype.kind in "SUT":
+        table = table.astype(np.float64)
     if table.ndim != 2:
         raise ValueError(
             f"{who}: {name} must have two dimensions (rows are samples); got shape {table.shape}. "
-            "Use X.reshape(-1, 1) for one feature, X.reshape(1, -1) for one sample."
+            f"Use {name}.reshape(-1, 1) for one feature, {name}.reshape(1, -1) for one sample."
         )
     if 0 in table.shape:
         raise ValueError(f"{who}: {name} must not be empty; got shape {table.shape}.")
     return table
+
+
+def check_cells(X: Any, who: str, name: str = "X") -> Any:
+    """Return data whose cells are numbers or, as scikit-learn takes them, text of numbers.
+
+    Tables of pandas, polars and pyarrow stay tables, other data become an array.
+
+    Examples
+    --------
+    >>> check_cells([[1, 2]], "who")
+    array([[1, 2]])
+    """
+    X = without_container(X, who, name)
+    if hasattr(X, "iloc") or type(X).__module__.partition(".")[0] in ("polars", "pyarrow"):
+        return X
+    table = as_array(X, who, name)
+    kind = table.dtype.kind
+    if kind == "c":
+        raise ValueError(
+            f"{who}: {name} must hold real numbers; got dtype {table.dtype}. Complex data not "
+            f"supported: pass {name}.real, or both parts side by side."
+        )
+    if kind == "V" or (kind == "O" and table.ndim == 0):
+        raise TypeError(
+            f"{who}: {name} must be an array or a table of numbers; got {type(X).__name__}, dtype "
+            f"{table.dtype}. {_conversion(X, name)}"
+        )
+    wrong = _first_no_number(table.flat) if kind in "OSUT" else None
+    if isinstance(wrong, Mapping):
+        raise TypeError(
+            f"{who}: {name} must hold numbers; it holds {wrong!r}, where the argument must be a "
+            f"string or a real number. {_conversion(X, name, f'pandas.DataFrame({name})')}"
+        )
+    _check_column(wrong, None, kind, who, name)
+    return table
+
+
+def as_array(X: Any, who: str, name: str) -> npt.NDArray[Any]:
+    """Convert lists and arrays of other libraries, by ``__array__`` or else by DLPack."""
+    try:
+        by_dlpack = hasattr(X, "__dlpack__") and not hasattr(X, "__array__")
+        return np.from_dlpack(X) if by_dlpack else np.asarray(X)
+    except (TypeError, ValueError, BufferError, RuntimeError) as error:
+        if isinstance(X, Sequence):
+            way_out = "Pad or drop others."
+            raise ValueError(
+                f"{who}: {name} must have rows of one length; {error} {way_out}"
+            ) from error
+        raise TypeError(
+            f"{who}: {name} must be in main memory; got {type(X).__name__}. {_conversion(X, name)}"
+        ) from error
+
+
+def _conversion(X: Any, name: str, otherwise: str = "an array (n_samples, n_features)") -> str:
+    """Name the method that makes an array or a table of foreign data."""
+    method = next((method for method in CONVERSIONS if hasattr(X, method)), None)
+    return f"Pass {f'{name}.{method}()' if method else otherwise}."
 
 
 def without_container(X: Any, who: str = "", name: str = "X") -> Any:
@@ -281,17 +338,6 @@ def check_finite(rows: Array, who: str, name: str, first_row: int = 0) -> None:
         )
 
 
-def check_n_neighbors(n_neighbors: Any, most: int, bound: str, who: str) -> int:
-    """Check for an integer from 1 to ``most``; ``bound`` names the origin of the limit."""
-    if isinstance(n_neighbors, bool | np.bool_) or not isinstance(n_neighbors, int | np.integer):
-        raise TypeError(f"{who}: n_neighbors must be an integer; got {n_neighbors!r}.")
-    if n_neighbors < 1:
-        raise ValueError(f"{who}: n_neighbors must be at least 1; got {n_neighbors}.")
-    if n_neighbors > most:
-        raise ValueError(f"{who}: n_neighbors must be at most {bound} = {most}; got {n_neighbors}.")
-    return int(n_neighbors)
-
-
 def limit_neighbors(n_neighbors: int, n_samples: int, who: str, *, stacklevel: int) -> int:
     """Limit the number of neighbors to the other samples, with a warning.
 
@@ -446,25 +492,3 @@ def as_generator(random_state: Any, name: str, who: str) -> np.random.Generator:
             f"{who}: {name} must be a seed from 0, a Generator, a RandomState or None; got "
             f"{random_state!r}. Pass 0."
         ) from error
-
-
-def has_channels_last(shape: Sequence[int]) -> bool:
-    """Whether the shape is that of an image with its channels last.
-
-    Examples
-    --------
-    >>> has_channels_last((32, 32, 3)), has_channels_last((3, 32, 32)), has_channels_last((3, 9, 3))
-    (True, False, False)
-    """
-    return len(shape) == 3 and shape[-1] in CHANNELS and shape[0] not in CHANNELS
-
-
-def has_channels_first(shape: Sequence[int]) -> bool:
-    """Whether the shape is that of an image with its channels first.
-
-    Examples
-    --------
-    >>> has_channels_first((3, 32, 32)), has_channels_first((32, 32, 3))
-    (True, False)
-    """
-    return has_channels_last(shape[::-1])

@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ssdml.datasets.base import RawItems, stack_splits
+from ssdml.datasets.pixels import has_channels_first
 from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.summary import Summary
 from ssdml.datasets.reading.tables import table_suffix
 from ssdml.utils.files import Archive, check_inside, check_npy, read_regular
-from ssdml.utils.validation import check_finite, has_channels_first
+from ssdml.utils.validation import check_finite
 
 SAMPLES = ("x", "data", "features", "embeddings", "embedding", "images", "vectors", "arr_0")
 LABELS = ("y", "labels", "label", "targets", "target", "arr_1")

@@ -21,7 +21,7 @@ from ssdml.metric.fitted.saving import load_metric, save_metric
 from ssdml.utils.dask_arrays import check_dask_array, is_dask, map_row_blocks
 from ssdml.utils.linalg import check_spread
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import check_finite, without_container
+from ssdml.utils.validation import check_cells, check_finite
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,7 +69,7 @@ class LearnedMetric(EmbeddingMixin):
     def _validate_rows(self, X: Any, who: str, **checks: Any) -> Array:
         """Validate rows in memory; their entries may still be NaN or infinite."""
         check_file(X, who)
-        X, floats = without_container(X, who), (np.float64, np.float32)
+        X, floats = check_cells(X, who), (np.float64, np.float32)
         rows: Array = validate_data(self, X, dtype=floats, ensure_all_finite=False, **checks)
         return rows
 
@@ -278,7 +278,8 @@ class LearnedMetric(EmbeddingMixin):
         distances : ndarray of shape (n_pairs,)
         """
         check_is_fitted(self)
-        who, pairs = f"{type(self).__name__}.pair_distance", np.asarray(pairs)
+        who = f"{type(self).__name__}.pair_distance"
+        pairs = np.asarray(check_cells(pairs, who, "pairs"))
         if pairs.ndim != 3 or pairs.shape[1:] != (2, self.n_features_in_):
             raise ValueError(
                 f"{who}: pairs must have shape (n_pairs, 2, n_features = {self.n_features_in_}); "

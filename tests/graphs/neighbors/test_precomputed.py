@@ -43,7 +43,7 @@ def test_its_own_csr_comes_back(points):
 @pytest.mark.parametrize(
     ("X", "error", "message"),
     [
-        (np.zeros((3, 3)), TypeError, "sparse matrix of distances.*got ndarray"),
+        (np.zeros((3, 3)), TypeError, "got ndarray. Of all distances, pass KNeighborsTra"),
         (sparse.csr_array((3, 4)), ValueError, r"X must be square; got shape \(3, 4\)"),
         (sparse.csr_array([[0, 1.0], [0, 0]]), ValueError, "row 1 has 0. Compute it with more"),
         (sparse.csr_array([[0, -1.0], [1, 0]]), ValueError, "at least 0; got -1.0 from row 0"),
@@ -53,7 +53,7 @@ def test_its_own_csr_comes_back(points):
             "distances must be finite and at least 0; got nan",
         ),
         (([[1], [0]], [[1.0]]), ValueError, r"share one shape \(n, k\); got \(2, 1\) and"),
-        (([[1.0], [0]], [[1], [1]]), TypeError, "indices must be integers; got dtype float64"),
+        (([[1.0], [0]], [[1], [1]]), TypeError, "got dtype float64. Pass .indices, dist"),
         (([[5], [0]], [[1], [1]]), ValueError, "rows from 0 to n - 1 = 1; got 5 in row 0. Number"),
         (([[1, 1], [0, 0]], [[1, 1], [1, 1]]), ValueError, "neighbor of a row once"),
     ],

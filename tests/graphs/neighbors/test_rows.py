@@ -190,7 +190,7 @@ def test_disk_failure_is_raised(mapped, rng, n_jobs, n_reads, monkeypatch):
     ("X", "error", "message"),
     [
         (np.ones(5), ValueError, r"two dimensions.*got shape \(5,\)"),
-        (np.ones((5, 2), complex), TypeError, "must be numeric; got dtype complex128"),
+        (np.ones((5, 2), complex), ValueError, "must hold real numbers; got dtype complex128"),
     ],
 )
 def test_file_without_table_is_refused(mapped, X, error, message):

@@ -15,7 +15,9 @@ from scipy import sparse
 from ssdml.utils.validation import (
     UNLABELED,
     as_generator,
+    check_cells,
     check_labels,
+    check_rows,
     choose,
     without_container,
     without_tensor,
@@ -158,3 +160,53 @@ def test_records_are_refused_with_a_way_out():
 def test_sparse_matrices_are_refused_with_a_way_out(kind):
     with pytest.raises(TypeError, match=r"here: X must be dense; .* Pass X\.toarray\(\), or its"):
         without_container(kind(np.eye(3)), "here")
+
+
+class Foreign:
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+class OnGPU(Foreign):
+    def __array__(self, *args, **options):
+        raise TypeError("Implicit conversion to a NumPy array is not allowed.")
+
+    def get(self):
+        return self.array
+
+
+class Relation:
+    def to_pandas(self):
+        return pd.DataFrame(np.eye(2))
+
+
+def test_lists_text_of_numbers_and_dlpack_are_arrays():
+    for X in (np.eye(2), np.eye(2).tolist(), Foreign(np.eye(2))):
+        np.testing.assert_array_equal(check_cells(X, "here"), np.eye(2))
+    np.testing.assert_array_equal(check_rows(np.eye(2).astype(str), "here"), np.eye(2))
+
+
+@pytest.mark.parametrize(
+    ("X", "error", "message"),
+    [
+        (["a text", "another"], ValueError, "must hold numbers; it holds text, such as 'a text'"),
+        ([[1.0, "a"]], ValueError, "must hold numbers; it holds text, such as 'a'"),
+        ([{"a": 1.0}], TypeError, r"must hold numbers; it holds \{'a': 1.0\}.* Pass pandas.DataFr"),
+        ([[1.0, 2.0], [1.0]], ValueError, "must have rows of one length; .* Pad or drop others"),
+        (np.zeros((2, 2), "M8[s]"), ValueError, "must hold numbers; it holds dates"),
+        (np.zeros((2, 2), "m8[s]"), ValueError, "must hold numbers; it holds dates"),
+        (np.eye(2) + 1j, ValueError, r"must hold real numbers; got dtype complex128.* X\.real"),
+        (OnGPU(np.eye(2)), TypeError, r"must be in main memory; got OnGPU\. Pass X\.get\(\)"),
+        (Relation(), TypeError, r"must be an array or a table .*; got Relation.* X\.to_pandas\(\)"),
+        (len, TypeError, "must be an array or a table .*; got builtin_.* Pass an array"),
+    ],
+)
+def test_data_without_numbers_are_refused_with_a_way_out(X, error, message):
+    with pytest.raises(error, match=f"^here: X {message}"):
+        check_rows(X, "here")
