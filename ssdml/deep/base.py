@@ -32,7 +32,7 @@ from ssdml.utils.files import check_memory
 from ssdml.utils.labels import likeliest
 from ssdml.utils.persistence import Refusal, check_arrays, load_state, restoring, save_state
 from ssdml.utils.progress import CallbackSupportMixin, Stages, with_callbacks
-from ssdml.utils.torch_tools import batch_norm_hints, find_device, memory_hints
+from ssdml.utils.torch_tools import batch_norm_hints, find_device, memory_hints, own_settings
 from ssdml.utils.typing import Array, Indices
 from ssdml.utils.validation import UNLABELED, limit_neighbors
 
@@ -154,10 +154,9 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         with (
             memory_hints(self),
             batch_norm_hints(self),
-            torch.inference_mode(False),
-            torch.enable_grad(),
+            own_settings(device := find_device(self.device, who)),
         ):
-            device = init_process_group(find_device(self.device, who))
+            device = init_process_group(device)
             samples = as_samples(dataset, who, device)
             labels = self._labels(y, len(samples))
             limit_neighbors(self.n_neighbors, len(samples), who, stacklevel=4)
@@ -258,7 +257,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
             ``input_weight_``, unless that is 0.
         """
         check_is_fitted(self)
-        with memory_hints(self):
+        with memory_hints(self), own_settings(self.network_.proxies.device):
             return self._embed(self.network_, self._samples(dataset, "transform"))
 
     def _embed(
@@ -281,12 +280,12 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
             Columns in the order of ``classes_``.
         """
         check_is_fitted(self)
-        with memory_hints(self):
+        device = self.network_.proxies.device
+        with memory_hints(self), own_settings(device), torch.no_grad():
             samples = self._samples(dataset, "predict_proba")
             embedding = embed_samples(self.network_, samples, batch_size=self.batch_size)
-        with torch.no_grad():
-            rows = torch.from_numpy(embedding).to(self.network_.proxies.device)
-            probabilities: Array = torch.softmax(self.network_.logits(rows), 1).cpu().numpy()
+            logits = self.network_.logits(torch.from_numpy(embedding).to(device))
+            probabilities: Array = torch.softmax(logits, 1).cpu().numpy()
         return probabilities
 
     def predict(self, dataset: Any) -> Array:
@@ -394,7 +393,8 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         model.triplets_, model.history_, model.stage_seconds_ = None, [], {}
         prefix = "network_"
         weights = {n[len(prefix) :]: v for n, v in arrays.items() if n.startswith(prefix)}
-        model.network_ = restored_network(model.backbone, model.item_shape_, weights)
+        with own_settings("cpu"):
+            model.network_ = restored_network(model.backbone, model.item_shape_, weights)
         return model
 
     @property

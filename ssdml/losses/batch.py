@@ -315,7 +315,13 @@ def as_weights(
     """Check weights; give them the dtype and the device of the rows."""
     if value is None:
         return None
-    weights = as_tensor(value, rows.device).detach().to(rows.dtype)
+    try:
+        weights = as_tensor(value, rows.device).detach().to(rows.dtype)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"{who}: weights must be an array of numbers; got {type(value).__name__}: {error}. "
+            f"Pass {count} numbers of at least 0."
+        ) from error
     if weights.shape != (count,):
         raise ValueError(
             f"{who}: weights must have one entry per {kind}, shape ({count},); "

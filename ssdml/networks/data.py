@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
+from numbers import Real
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,10 +12,11 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import IterableDataset
 
-from ssdml.utils.labels import encode_partial_labels
+from ssdml.datasets.pixels import has_channels_last
+from ssdml.utils.labels import as_labels, encode_column
 from ssdml.utils.torch_tools import to_device
 from ssdml.utils.typing import Indices
-from ssdml.utils.validation import check_tensor, has_channels_last, without_container
+from ssdml.utils.validation import as_array, check_tensor, without_container
 
 COMPARED = 200  # samples of a Dataset that identify it
 FEWEST_FOR_SCALE = 10
@@ -105,11 +108,21 @@ class LoadedSamples:
         if not isinstance(sample, np.ndarray | torch.Tensor):
             raise TypeError(
                 "dataset: samples must be tensors or arrays, or tuples that begin with one; got "
-                f"{type(sample).__name__} at index {index}. Give the Dataset a transform, such as "
-                "torchvision's ToTensor."
+                f"{type(sample).__name__} at index {index}. {_way_to_tensor(sample)}"
             )
         _check_numbers(sample, sample.ndim > 1, f"dataset: sample {index}")
         return _from_numpy(sample) if isinstance(sample, np.ndarray) else sample.detach()
+
+
+def _way_to_tensor(sample: Any) -> str:
+    """Tell how a Dataset can yield a tensor in place of a sample."""
+    if isinstance(sample, Mapping):
+        return f"Wrap the Dataset in one that returns an entry of it, among {[*sample][:5]}."
+    if isinstance(sample, list | tuple):
+        return "Return one view of each sample: augment makes others."
+    if isinstance(sample, Real):
+        return "Return the sample first, as numpy.asarray or torch.as_tensor makes it."
+    return "Give the Dataset a transform, such as torchvision's ToTensor."
 
 
 def as_samples(dataset: Any, who: str, device: str = "cpu") -> Samples:
@@ -141,6 +154,8 @@ def as_samples(dataset: Any, who: str, device: str = "cpu") -> Samples:
         check_tensor(dataset, who, "dataset")
     else:
         dataset = without_container(dataset, who, "dataset")
+    if isinstance(dataset, list) and dataset and _is_row(dataset[0]):
+        dataset = as_array(dataset, who, "dataset")
     if hasattr(dataset, "to_numpy"):  # a table of pandas or polars
         dataset = dataset.to_numpy()
     if isinstance(dataset, np.ndarray | torch.Tensor):
@@ -172,6 +187,11 @@ def as_samples(dataset: Any, who: str, device: str = "cpu") -> Samples:
     )
 
 
+def _is_row(sample: Any) -> bool:
+    """Whether a sample is a list of numbers, or of such lists."""
+    return isinstance(sample, list) and all(isinstance(s, Real) or _is_row(s) for s in sample)
+
+
 def validation_samples(
     validation: Any, shape: tuple[int, ...], device: str
 ) -> tuple[Samples, npt.NDArray[Any]]:
@@ -185,13 +205,13 @@ def validation_samples(
             f"labels)); got {type(validation).__name__}."
         )
     dataset, y = validation
-    samples, labels = as_samples(dataset, "validation", device), np.asarray(y)
+    samples, labels = as_samples(dataset, "validation", device), as_labels(y, "validation")
     if samples.shape != shape or labels.shape != (len(samples),):
         raise ValueError(
             f"validation must be samples of shape {shape} and one label per sample; got "
             f"{len(samples)} of shape {samples.shape} and labels of shape {labels.shape}."
         )
-    codes, classes = encode_partial_labels(labels)
+    codes, classes = encode_column(labels, "validation")
     if not len(classes):
         raise ValueError(
             "validation must label some of its samples; got no label. Label some or omit it."

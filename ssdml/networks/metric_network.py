@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from ssdml.datasets.pixels import has_channels_last
 from ssdml.networks.backbones import Standardized, named_backbone
 from ssdml.networks.data import Samples, mean_and_scale
 from ssdml.networks.randomness import SeededDraws
@@ -21,7 +22,6 @@ from ssdml.utils.distributed import broadcast_weights
 from ssdml.utils.linalg import random_orthonormal
 from ssdml.utils.persistence import Refusal
 from ssdml.utils.torch_tools import batch_norms, evaluating, is_out_of_memory
-from ssdml.utils.validation import has_channels_last
 
 HALVES = (torch.float16, torch.bfloat16)
 TRIED = 16  # samples that the backbone is tested on
@@ -133,6 +133,12 @@ def new_network(
                 f"backbone must be a module of Python; got {type(backbone).__name__}, whose copy "
                 "cannot be trained. Pass the module before torch.jit, or torch.compile it."
             )
+        packed = [n for n, part in backbone.state_dict().items() if not torch.is_tensor(part)]
+        if packed:
+            raise TypeError(
+                f"backbone must keep its state in tensors; {packed[0]} is none, as in quantized "
+                "modules. Pass the module before it is quantized."
+            )
         if any(weights.is_meta for weights in backbone.parameters()):
             raise ValueError(
                 "backbone must have weights; got some on the meta device. Create it outside of "
@@ -145,7 +151,7 @@ def new_network(
                 "pass bytes.",
                 stacklevel=2,
             )
-        module = Standardized(copy.deepcopy(backbone), *mean_and_scale(samples, seed)).to(device)
+        module = Standardized(_copied(backbone), *mean_and_scale(samples, seed)).to(device)
         _check_running_statistics(module)
         d = _n_features(module, samples)
         lay_channels_last(module, samples.shape)
@@ -170,9 +176,7 @@ def restored_network(
     """Restore a network from saved weights, in evaluation mode, on the CPU."""
     state = {name: torch.from_numpy(value) for name, value in weights.items()}
     module = named_backbone(backbone, shape) if isinstance(backbone, str) else backbone
-    standardized = Standardized(
-        copy.deepcopy(module), state["backbone.mean"], state["backbone.scale"]
-    )
+    standardized = Standardized(_copied(module), state["backbone.mean"], state["backbone.scale"])
     metric, n_classes = state["metric"], len(state["proxies"])
     network = MetricNetwork(standardized, metric, n_classes, unit_features=True)
     try:
@@ -202,6 +206,20 @@ def lay_channels_last(backbone: nn.Module, shape: tuple[int, ...]) -> None:
             backbone.to(memory_format=layout)  # type: ignore[call-overload]
             backbone(torch.zeros(2, *shape, device=device))
             break
+
+
+def _copied(backbone: nn.Module) -> nn.Module:
+    """Copy a backbone; errors tell what keeps a module from being copied."""
+    try:
+        return copy.deepcopy(backbone)
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        raise TypeError(
+            f"backbone must be a module that copy.deepcopy copies; got {type(error).__name__}: "
+            f"{error}. Keep no tensors of a forward pass, files or locks in it; for weight_norm, "
+            "use that of torch.nn.utils.parametrizations."
+        ) from error
 
 
 def _check_running_statistics(backbone: nn.Module) -> None:

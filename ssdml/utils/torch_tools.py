@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -100,9 +100,10 @@ def unit_rows(rows: torch.Tensor) -> torch.Tensor:
 
 
 def inverse_lengths(rows: torch.Tensor) -> torch.Tensor:
-    """Compute one over the length of each row, (n,); 1 for a row of zeros."""
+    """Compute one over the length of each row, (n,); 1 for a row of zeros or nearly so."""
     lengths = torch.linalg.vector_norm(rows, dim=1)
-    return lengths.masked_fill(lengths < torch.finfo(rows.dtype).tiny, 1).reciprocal()
+    shortest = torch.finfo(rows.dtype).tiny ** 0.5  # of shorter ones, squares underflow
+    return lengths.masked_fill(lengths < shortest, 1).reciprocal()
 
 
 def take_rows(rows: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
@@ -212,6 +213,27 @@ def _refuse_tf32() -> Callable[[], None]:
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     return partial(torch.set_float32_matmul_precision, before)
+
+
+@contextmanager
+def own_settings(device: str | torch.device) -> Iterator[None]:
+    """Within the block, ignore the caller's autocast, default device and modes without gradients.
+
+    Examples
+    --------
+    >>> with torch.no_grad(), torch.device("meta"), own_settings("cpu"):
+    ...     torch.is_grad_enabled(), torch.zeros(1).device.type
+    (True, 'cpu')
+    """
+    # torch.device as a context slows each operation.
+    is_cpu = torch.get_default_device().type == "cpu"
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autocast(torch.device(device).type, enabled=False),
+        nullcontext() if is_cpu else torch.device("cpu"),
+    ):
+        yield
 
 
 full_precision = SharedSetting(_refuse_tf32)  # multiply in full float32

@@ -199,7 +199,7 @@ def test_one_class_or_one_row_per_class(name, labels):
 @every_loss
 def test_zero_and_equal_rows_have_finite_gradients(name):
     z, labels, _ = batch()
-    for rows in (torch.zeros_like(z), torch.ones_like(z), 1e-30 * z):
+    for rows in (torch.zeros_like(z), torch.ones_like(z), 1e-30 * z, 1e-200 * z):
         value, slope = gradient(make(name), rows, labels)
         assert value.isfinite()
         assert slope.isfinite().all()
@@ -251,6 +251,11 @@ def test_bad_input_raises(name):
         (TypeError, rf"{integers} list\. .*encode_partial_labels", (z, ["a"] * len(labels))),
         (ValueError, r"labels must be -1 \(unlabeled\) or at least 0; got -2", (z, labels * 2)),
         (ValueError, "weights must have one entry per row", (z, labels, *[None] * 3, weights[1:])),
+        (
+            TypeError,
+            "weights must be an array of numbers",
+            (z, labels, *[None] * 3, ["a"]),
+        ),
         (ValueError, "weights must be finite and not n", (z, labels, *[None] * 3, -weights)),
         (ValueError, "weights must be finite", (z, labels, *[None] * 3, torch.nan * weights)),
     ]

@@ -20,6 +20,7 @@ from ssdml.graphs.laplacian import WEIGHT_FLOOR
 from ssdml.graphs.neighbors.exact import SLACK
 from ssdml.metric.features import ClassRepresentation
 from ssdml.utils.persistence import atomic_write
+from ssdml.utils.torch_tools import own_settings
 from ssdml.utils.typing import Array
 
 INPUT, OUTPUT = "X", "embedding"  # names in the graph
@@ -104,7 +105,7 @@ def write_onnx(
             f"{n_bytes / 1e9:.1f} GB. Use torch.onnx.export with external data."
         )
     try:
-        with _quiet(), torch.no_grad():
+        with _quiet(), own_settings("cpu"), torch.no_grad():
             program = torch.onnx.export(
                 module.eval(),
                 (torch.zeros(2, *shape),),
@@ -128,7 +129,7 @@ def write_onnx(
 
 def single_precision(array: Any) -> torch.Tensor:
     """Copy to a float32 tensor."""
-    return torch.tensor(array, dtype=torch.float32)
+    return torch.tensor(array, dtype=torch.float32, device="cpu")
 
 
 @contextmanager

@@ -314,6 +314,21 @@ class TestBadInput:
         with pytest.raises(TypeError, match="module of Python; got RecursiveScriptModule, whose"):
             small_model().set_params(backbone=torch.jit.script(nn.Linear(64, 4))).fit(X, labels)
 
+    def test_rejects_a_backbone_without_tensors(self, digits):
+        class Packed(nn.Sequential):
+            def get_extra_state(self):
+                return {"scale": 3}
+
+        network, message = Packed(small_network()), "must keep its state in tensors; _extra_state"
+        with pytest.raises(TypeError, match=f"backbone {message}"):
+            small_model(backbone=network).fit(digits[0], digits[2])
+
+    def test_rejects_a_backbone_that_cannot_be_copied(self, digits):
+        network, message = small_network(), r"that copy\.deepcopy copies; got .* Keep no tensors"
+        network.features = network(torch.zeros(2, 1, 8, 8))  # kept from a forward pass
+        with pytest.raises(TypeError, match=f"backbone .*{message}"):
+            small_model(backbone=network).fit(digits[0], digits[2])
+
     def test_rejects_more_components_than_features(self, digits):
         X, _, labels = digits
         with pytest.raises(ValueError, match="at most the 32 features of the backbone; got 33"):

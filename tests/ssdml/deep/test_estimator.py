@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -371,6 +372,20 @@ def test_fit_trains_where_gradients_are_off(table, digits, mode):
         found = flat_model().fit(table, digits[2])
         assert not torch.is_grad_enabled()
     np.testing.assert_array_equal(found.transform(table), expected)
+
+
+@pytest.mark.parametrize(
+    "setting", [partial(torch.autocast, "cpu", torch.bfloat16), partial(torch.device, "meta")]
+)
+def test_settings_of_torch_around_an_estimator_do_not_matter(table, digits, setting, tmp_path):
+    model, new = flat_model(), flat_model()
+    expected = model.fit(table, digits[2])
+    with setting():
+        new.fit(table, digits[2]).save(tmp_path / "model")
+        loaded = type(new).load(tmp_path / "model", backbone=model.backbone)
+        for found in (new, loaded):
+            np.testing.assert_array_equal(found.transform(table), expected.transform(table))
+            np.testing.assert_array_equal(found.predict_proba(table), expected.predict_proba(table))
 
 
 def test_device_may_be_one_of_torch(table, digits, tmp_path):

@@ -7,7 +7,14 @@ import pytest
 import torch
 
 from ssdml.networks import data as data_module
-from ssdml.networks.data import SAMPLED, StoredSamples, as_samples, has_room, mean_and_scale
+from ssdml.networks.data import (
+    SAMPLED,
+    StoredSamples,
+    as_samples,
+    has_room,
+    mean_and_scale,
+    validation_samples,
+)
 
 
 class Listed(torch.utils.data.Dataset):
@@ -354,3 +361,35 @@ def test_reads_data_frames(rng):
     table = pandas.DataFrame(X, columns=list("abc"))
     rows = np.array([4, 1])
     assert torch.equal(as_samples(table, "test").batch(rows), as_samples(X, "test").batch(rows))
+
+
+@pytest.mark.parametrize(
+    ("sample", "way_out"),
+    [
+        ({"image": 1, "label": 0}, r"Wrap the Dataset in .* among \['image', 'label'\]"),
+        (([np.zeros(2), np.zeros(2)], 0), "got list .* Return one view of each sample"),
+        ((3, np.zeros(2)), "got int .* Return the sample first"),
+    ],
+)
+def test_samples_of_other_kinds_have_a_way_out(sample, way_out):
+    with pytest.raises(TypeError, match=way_out):
+        as_samples([sample] * 3, "fit")
+
+
+def test_lists_of_numbers_are_samples():
+    for rows in ([[1, 2], [3, 4]], [[[1.0, 2.0]], [[3.0, 4.0]]]):
+        found = as_samples(rows, "fit")
+        assert len(found) == 2
+        np.testing.assert_array_equal(found.batch(np.array([1])).flatten(), [3, 4])
+    with pytest.raises(ValueError, match="fit: dataset must have rows of one length"):
+        as_samples([[1.0], [2.0, 3.0]], "fit")
+
+
+def test_labels_of_the_validation_are_read_as_others():
+    samples = np.zeros((2, 3), np.float32)
+    codes = validation_samples((samples, ["a", None]), (3,), "cpu")[1]
+    np.testing.assert_array_equal(codes, [0, -1])
+    with pytest.raises(TypeError, match="validation: y must hold labels of one kind"):
+        validation_samples((samples, ["a", 1]), (3,), "cpu")
+    with pytest.raises(ValueError, match=r"validation: y must have one dim.* numpy\.ravel"):
+        validation_samples((samples, [[0], [1]]), (3,), "cpu")
