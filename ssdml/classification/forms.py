@@ -10,7 +10,14 @@ import numpy as np
 from ssdml.graphs.neighbors.exact import Progress, part_of
 from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
 from ssdml.graphs.propagation.smoothing import Diffusion
-from ssdml.utils.linalg import covariance, float64_blocks, leading_axes, total_variance, unit_rows
+from ssdml.utils.linalg import (
+    covariance,
+    float64_blocks,
+    leading_axes,
+    row_lengths,
+    total_variance,
+    unit_rows,
+)
 from ssdml.utils.typing import Array, Floats, Indices, Ints
 from ssdml.utils.validation import UNLABELED
 
@@ -160,7 +167,7 @@ def directions(X: Array, center: Floats) -> Array:
 
 
 def _lengths_vary(X: Array) -> bool:
-    lengths = np.linalg.norm(X, axis=1)
+    lengths = row_lengths(X)
     return bool(lengths.std() > EQUAL_LENGTHS * lengths.mean())
 
 
@@ -191,7 +198,7 @@ def forms_with_graphs(
 ) -> list[Form]:
     """Forms of the rows with their neighbor graphs; ``labels`` are -1 where missing."""
     few = np.unique(labels[labels != UNLABELED], return_counts=True)[1].max() < 2
-    by_direction = share_between(labels, lambda rows: np.linalg.norm(X[rows], axis=1)) < TELLING
+    by_direction = share_between(labels, lambda rows: row_lengths(X[rows])) < TELLING
     forms, found = linear_forms(X, few=bool(few), by_direction=by_direction), []
     for i, form in enumerate(forms):
         show = part_of(progress, i / len(forms), (i + 1) / len(forms))

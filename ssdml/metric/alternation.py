@@ -197,7 +197,7 @@ def update_metric(
 def _side_by_side(state: State, feature_map: FeatureMap) -> Array:
     """Class probabilities, learned metric and input of the training rows, of equal spread."""
     parts = [np.sqrt(state.distributions), feature_map.embed(state.X), state.X]
-    return np.hstack([part / np.float32(spread(part) or 1.0) for part in parts])
+    return np.hstack([part / part.dtype.type(spread(part) or 1.0) for part in parts])
 
 
 def combine(

@@ -265,7 +265,8 @@ class SSDML(RelabelingMixin, NoveltyMixin, CallbackSupportMixin, BaseEstimator):
         k = limit_neighbors(self.n_neighbors, fewest, type(self).__name__, stacklevel=5)
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         stages = Stages(self, 3 + rounds, verbose=self.verbose)
-        with stages.all(X, y):
+        # Exponentials of far rows are 0, whatever the caller has set.
+        with np.errstate(under="ignore"), stages.all(X, y):
             if is_dask(X):
                 learned, numbers, rows = learn_out_of_core(X, labels, k, self, seed, stages)
             else:
@@ -380,6 +381,7 @@ def check_is_ssdml(estimator: Any, who: str) -> None:
         name = estimator.__name__ if is_class else type(estimator).__name__
         raise TypeError(
             f"{who}: estimator must be an SSDML(...) instance; got {'the class ' * is_class}{name}."
+            " Of a Pipeline, pass the SSDML, and X as the steps before transform it."
         )
 
 

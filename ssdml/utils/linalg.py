@@ -13,6 +13,7 @@ from scipy.linalg.lapack import dormqr
 
 from ssdml.utils.typing import Array, Floats
 
+SHORT = 1e-18  # squares of shorter rows lose precision in float32
 BLOCK_ENTRIES = 2**20  # of a tall matrix, converted to float64 at a time: 8 MB
 GRAPH_VARIANCE = 0.95  # share of the variance in which neighbors are searched
 
@@ -113,8 +114,23 @@ def unit_rows(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     array([[0.6, 0.8],
            [0. , 0. ]])
     """
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    with np.errstate(over="ignore"):
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    if rows.dtype == np.float32 and not ((lengths > SHORT) & np.isfinite(lengths)).all():
+        lengths = row_lengths(rows)[:, None].astype(rows.dtype)
     return rows / np.where(lengths > 0, lengths, 1)
+
+
+def row_lengths(rows: npt.NDArray[Any]) -> Floats:
+    """Compute the Euclidean lengths of rows in float64, in which float32 does not overflow.
+
+    Examples
+    --------
+    >>> row_lengths(np.array([[3e30, 4e30]], dtype=np.float32)).round(-25)
+    array([5.e+30])
+    """
+    lengths: Floats = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+    return lengths
 
 
 def float64_blocks(rows: npt.NDArray[Any]) -> Iterator[tuple[slice, Floats]]:

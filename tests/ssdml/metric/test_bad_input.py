@@ -143,10 +143,18 @@ def test_nonfinite_entry_is_named(X, y, plain, value):
         (np.ones((1, 4)), ValueError, r"1 sample\(s\) .*minimum of 2 is required by SSDML"),
         (np.ones(90), ValueError, r"Expected 2D array, got 1D array instead"),
         (np.ones((90, 2, 2)), ValueError, r"Found array with dim 3.*SSDML"),
-        (np.array([["a", "b"]] * 90), ValueError, "could not convert string to float: .*a"),
-        (np.array([["a", 1]] * 90, dtype=object), ValueError, "could not convert string to float"),
-        (np.array([[{}, 1]] * 90, dtype=object), TypeError, "must be a string or a real number"),
-        (np.ones((90, 4)) + 1j, ValueError, "Complex data not supported"),
+        (
+            np.array([["a", "b"]] * 90),
+            ValueError,
+            "X must hold numbers; it holds text",
+        ),
+        (np.array([["a", 1]] * 90, dtype=object), ValueError, "X must hold numbers; it holds text"),
+        (
+            np.array([[{}, 1]] * 90, dtype=object),
+            TypeError,
+            r"it holds \{\}, .* Pass pandas",
+        ),
+        (np.ones((90, 4)) + 1j, ValueError, "Complex data not supported: pass X.real"),
         (
             sparse.csr_array(np.eye(90)),
             TypeError,
@@ -540,3 +548,28 @@ def test_overflowing_variance_raises(rng):
     X = rng.standard_normal((40, 3)) * 1e200
     with pytest.raises(ValueError, match=r"X must have a finite variance.*Scale X down"):
         SSDML().fit(X, np.arange(40) % 2)
+
+
+@pytest.mark.parametrize("columns", [4, 120])
+@pytest.mark.parametrize("scale", [1e-25, 1e25])
+def test_scale_of_single_precision_does_not_matter(rng, X, y, columns, scale):
+    noise = 0.1 * rng.standard_normal((90, columns - 4))
+    rows = (np.hstack([X, noise]) * rng.uniform(0.5, 2, (90, 1))).astype(np.float32)
+    expected = SSDML(random_state=0).fit(rows, y)
+    found = SSDML(random_state=0).fit(rows * np.float32(scale), y)  # warnings are errors
+    np.testing.assert_array_equal(found.transduction_, expected.transduction_)
+
+
+def test_errors_of_numpy_do_not_matter(X, y):
+    rows = 20 * X  # classes far apart: probabilities underflow
+    expected = SSDML(random_state=0).fit(rows, y).predict(rows)
+    with np.errstate(all="raise"):
+        np.testing.assert_array_equal(SSDML(random_state=0).fit(rows, y).predict(rows), expected)
+
+
+def test_pairs_are_read_as_rows(X, y, plain):
+    pairs = np.stack([X[:5], X[5:10]], axis=1)
+    distances = plain.pair_distance(torch.tensor(pairs, requires_grad=True))
+    np.testing.assert_array_equal(distances, plain.pair_distance(pairs))
+    with pytest.raises(ValueError, match=r"pair_distance: pairs must hold numbers; it holds text"):
+        plain.pair_distance(np.full((3, 2, 4), "a"))

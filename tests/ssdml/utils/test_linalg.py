@@ -96,6 +96,12 @@ def test_orthonormal_matrix_is_its_polar_factor(rng):
     np.testing.assert_allclose(nearest_orthonormal(Q), Q, atol=1e-14)
 
 
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_unit_rows_of_any_length_in_single_precision(rng, scale):
+    X = rng.standard_normal((6, 4)).astype(np.float32)
+    np.testing.assert_allclose(unit_rows(X * np.float32(scale)), unit_rows(X), rtol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_unit_rows_keep_direction_and_precision(rng, dtype):
     X = rng.standard_normal((9, 4)).astype(dtype)
