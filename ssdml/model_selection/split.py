@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from inspect import isfunction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.metrics import get_scorer, get_scorer_names
@@ -47,6 +47,9 @@ class SemiSupervisedSplit(BaseCrossValidator):
     [1 2 4 5] [0 3]
     [0 1 3 4] [2 5]
     """
+
+    # scikit-learn's metadata routing: groups passed to a search reach split.
+    __metadata_request__split: ClassVar = {"groups": True}
 
     def __init__(
         self, n_splits: int = 5, *, shuffle: bool = True, random_state: Any = None

@@ -10,11 +10,17 @@ import pandas as pd
 import polars as pl
 import pytest
 from scipy import sparse
+from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, make_scorer
-from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    StratifiedKFold,
+    cross_val_score,
+    cross_validate,
+)
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.semi_supervised import LabelSpreading
@@ -300,3 +306,14 @@ def test_metrics_of_labels_alone_are_refused_with_a_way_out():
     with pytest.raises(TypeError, match=r"Pass sklearn\.metrics\.make_scorer\(accuracy_score\)"):
         labeled_scorer(accuracy_score)
     assert callable(labeled_scorer(make_scorer(accuracy_score)))
+
+
+def test_groups_are_routed_to_the_split(rng):
+    y, groups = rng.integers(0, 2, 40), np.arange(40) // 4
+    options = {"cv": SemiSupervisedSplit(2, random_state=0), "return_indices": True}
+    with config_context(enable_metadata_routing=True):
+        model = KNeighborsClassifier()
+        found = cross_validate(model, y[:, None], y, params={"groups": groups}, **options)
+        cross_validate(model, y[:, None], y, **options)
+    for train, test in zip(*(found["indices"][part] for part in ("train", "test")), strict=True):
+        assert not set(groups[train]) & set(groups[test])
