@@ -332,6 +332,7 @@ def confidences(distributions: Array) -> Array:
     >>> confidences(np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 0.0]]))
     array([1., 0., 0.])
     """
+    distributions = without_tensor(distributions, "confidences", "distributions")
     n_classes = distributions.shape[1]
     known = distributions.sum(axis=1) > 0
     if n_classes == 1:

@@ -435,3 +435,9 @@ def test_integers_of_any_size_are_encoded():
     assert classes.tolist() == [5, 2**70]
     with pytest.raises(ValueError, match=f"who: y must fit into int64; got {2**70}.*to codes"):
         read_labels([2**70, None, 5], 3, "who")
+
+
+def test_confidences_of_tensors_are_those_of_arrays():
+    rows = np.array([[0.5, 0.5], [0.9, 0.1]])
+    found = confidences(torch.tensor(rows, requires_grad=True))
+    np.testing.assert_array_equal(found, confidences(rows))
