@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.special import gammaln
 
 from ssdml.datasets.base import RawItems
 from ssdml.datasets.reading.summary import Summary, counted, listed
-from ssdml.utils.labels import NO_LABEL, encode_column
+from ssdml.datasets.reading.table import names_labels
+from ssdml.utils.labels import NO_LABEL, encode_column, has_wrapped
 from ssdml.utils.typing import Array, Ints
 
 # Labels that may say that there is none.
@@ -20,6 +23,9 @@ MAY_BE_MARKS |= {"n.a.", "n.a", "na.", "n. a.", "n/k", "not available", "not app
 MAY_BE_MARKS |= {"not labeled", "not labelled", "no label", "unassigned", "undefined", "unsorted"}
 MAY_BE_MARKS |= {"unspecified", "unclassified", "not set", "not sure", "unsure", "skip", "skipped"}
 MAY_BE_MARKS |= {"unlabeled", "unlabelled", "unknown"}  # in brackets, for instance
+SEVERAL = 1000  # rows
+UNLIKELY = 0.05
+BETWEEN = re.compile(r"\s*[,;|/+&]\s*")  # several labels
 INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")  # as copies of web pages hold
 
 
@@ -46,6 +52,7 @@ def encoded_labels(raw: RawItems, no_label: Sequence[str] = ()) -> tuple[Ints, A
         ranks = np.append(np.argsort(order), -1)  # the last for no label
         codes, classes = ranks[codes], classes[order]
     if raw.summary is not None:
+        raw.summary.doubts += _doubts_of_copies(raw, codes)
         _summarize(raw.summary, raw.labels, codes, [class_name(c) for c in classes])
     return codes, classes
 
@@ -83,7 +90,43 @@ def _summarize(summary: Summary, labels: Array, codes: Ints, names: Sequence[str
         summary.doubts.append(
             f"the only class is {names[0]!r}, as -1 means no label; if -1 is a class, rename it"
         )
+    largest = str(labels.max()) if labels.dtype.kind == "u" and has_wrapped(labels) else None
+    if largest in names:
+        summary.doubts.append(
+            f"{largest!r} counts as a class, but is what -1 becomes in {labels.dtype}; if it means "
+            f"no label, pass --no-label {largest} (no_label={largest!r})"
+        )
     summary.doubts += _doubts_of_labels(names, without)
+
+
+def _doubts_of_copies(raw: RawItems, codes: Ints) -> list[str]:
+    """Doubt features with one value for each class, unless chance gives such a column."""
+    items, names = raw.items, raw.columns or ()
+    if not isinstance(items, np.ndarray) or items.ndim != 2 or items.shape[1] != len(names):
+        return []
+    known = np.flatnonzero(codes >= 0)
+    _, first, given, counts = np.unique(
+        codes[known], return_index=True, return_inverse=True, return_counts=True
+    )
+    if not 1 < len(first) < len(known):
+        return []
+    copies = np.arange(len(names))
+    for rows in (known[:SEVERAL], known):  # hardly any column is left after the first rows
+        classes = first[given[: len(rows)]]
+        same = items[np.ix_(rows, copies)] == items[np.ix_(known[classes], copies)]
+        copies = copies[same.all(axis=0)]
+    values = items[np.ix_(known[first], copies)]
+    copies = copies[[len(np.unique(column)) == len(first) for column in values.T]]
+    # The probability that a column of such values, in random order, is a copy.
+    chance = gammaln(len(first) + 1) + gammaln(counts + 1).sum() - gammaln(len(known) + 1)
+    is_rare = np.exp(chance) * len(names) < UNLIKELY
+    found = [repr(names[j]) for j in copies if is_rare or names_labels(names[j])]
+    if not found:
+        return []
+    return [
+        f"feature {listed(found)} has one value for each class, as a code of the labels has; if it "
+        f"was made from the labels, pass --ignore {found[0]} (ignore=[{found[0]}])"
+    ]
 
 
 def _doubts_of_labels(names: Sequence[str], without: Sequence[Any]) -> list[str]:
@@ -106,6 +149,10 @@ def _doubts_of_labels(names: Sequence[str], without: Sequence[Any]) -> list[str]
             f"{', '.join(map(repr, words))} means no label, as empty cells do; if it is a class, "
             "rename it"
         )
+    if several := _several(names):
+        doubts.append(
+            f"{listed(several)} seem to be several labels of a row; if they are, keep one of each"
+        )
     alike: dict[Any, list[str]] = {}
     for name in names:
         is_number = re.fullmatch(r"[+-]?\d+(\.\d*)?", name)
@@ -119,6 +166,25 @@ def _doubts_of_labels(names: Sequence[str], without: Sequence[Any]) -> list[str]
             "write them alike"
         )
     return doubts
+
+
+def _several(names: Sequence[str]) -> list[str]:
+    """Return the names that consist of other names, such as "a;b" beside "a" and "b".
+
+    Examples
+    --------
+    >>> _several(["a", "b", "a;b"]), _several(["a|b", "b|c", "a|c"]), _several(["pop", "pop/rock"])
+    (["'a;b'"], ["'a|b'", "'b|c'", "'a|c'"], [])
+    """
+    parts = {name: BETWEEN.split(name) for name in names}
+    known = set(names)
+    parts |= {n: n.split() for n in names if len(parts[n]) < 2 and known.issuperset(n.split())}
+    uses = Counter(part for name in names for part in set(parts[name]))
+    return [
+        repr(name)
+        for name, found in parts.items()
+        if len(found) > 1 and all(part and (uses[part] > 1) for part in found)
+    ]
 
 
 def _as_mark(name: str) -> str:

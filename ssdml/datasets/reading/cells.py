@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 from scipy.special import gammaln
 
-from ssdml.datasets.reading.table import MISSING, Table
+from ssdml.datasets.reading.table import LABEL_NAMES, MISSING, Table, folded
 from ssdml.utils.files import parse_json
 from ssdml.utils.typing import Array, Floats, Mask
 
@@ -26,9 +26,12 @@ SIGNS = rf"^[-+\x{{2212}}]?[$€£¥₹]?\s*[-+\x{{2212}}]?{SIGNS}\s*[%‰$€£
 SIGNS += r"|^[-+<>~]?\s*(\d+[.,]\d+\s*|\d+\s+)[^\s\d]{1,6}$|^\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?$"
 SIGNS += r"|^[<>~]\s*\d+([.,]\d+)?$|^0[xX][0-9a-fA-F]{1,8}$|^[-+]?(\d+\.?\d*|\.\d+)[dD][-+]?\d+$"
 SIGNS += r"|^[-+]?\d+/\d+$|^\([-+.\de]+j\)$"  # fractions, complex numbers
+SIGNS += r"|^[-+]?\p{Nd}+([.,\x{ff0e}\x{66b}]\p{Nd}+)?$"  # digits of other scripts
+OBJECT = r"""(?s)^\{\s*["'].*\}$"""  # of JSON or Python
 CODE = r"^0\d{3,}$"  # but hours and months may be 07
 LARGEST = 2**53  # beyond it, floats are no longer exact integers
 LARGEST_KEY = 2**64
+TIMES = ((1e9, 2e9), (1e12, 2e12))  # 2001 to 2033, in seconds or milliseconds since 1970
 DIGITS = r"^[-+]?\d+$"
 LIMIT = float(np.finfo(np.float32).max)
 UNLIKELY = 1e-4  # probability for independent rows
@@ -101,6 +104,8 @@ class Cells:
         if not better.any() or 2 * new.wrong.sum() > (~new.missing).sum():
             return False
         if self.table.separator == "," and not (better & ~_match(column, THOUSANDS)).any():
+            if folded(name) in LABEL_NAMES:
+                return False
             self.refuse(name, int(better.argmax()), "has a comma before thousands or decimals")
         return True
 
@@ -144,7 +149,9 @@ class Cells:
             return "empty"
         if 2 * numbers.wrong.sum() <= len(known):
             return "number"
-        return "vector" if self.may_be_vectors(name, LONG) else "text"
+        if self.may_be_vectors(name, LONG):
+            return "vector"
+        return "other" if _match(self._columns[name], OBJECT)[known].all() else "text"
 
     def may_be_vectors(self, name: str, least: int = 2) -> bool:
         """Whether a column of text holds vectors, of at least so many numbers without brackets."""
@@ -176,7 +183,7 @@ class Cells:
         if not is_text(self._columns[name]):
             return False
         known = ~self.numbers(name).missing
-        with_signs = _match(self._columns[name], SIGNS) & _match(self._columns[name], r"\d")
+        with_signs = _match(self._columns[name], SIGNS) & _match(self._columns[name], r"\p{Nd}")
         return bool(2 * (with_signs & known).sum() > known.sum())
 
     def texts(self, name: str) -> list[str | None]:
@@ -252,12 +259,14 @@ class Cells:
         Integers that are all distinct do, if independent rows would hardly give such values: if
         they are sorted, or in a range so narrow that some would occur twice. So do long integers,
         such as ids of 64 bits, but not quantities such as 6.02e23. Digits with leading zeros, such
-        as postal codes, are no numbers either.
+        as postal codes, are no numbers either, nor are times since 1970.
         """
         if is_text(self._columns[name]) and _match(self._columns[name], CODE).any():
             return "digits with leading zeros, like codes"
         values = self.numbers(name).values
         n = len(values)
+        if n > 1 and any(((low < values) & (values < high)).all() for low, high in TIMES):
+            return "numbers of ten or more digits that count from 1970, like times"
         if not (np.isfinite(values).all() and (values == np.rint(values)).all()):
             return None
         if 2 * (np.abs(values) >= LARGEST).sum() > n and self._are_keys(name):

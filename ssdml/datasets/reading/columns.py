@@ -16,11 +16,17 @@ from ssdml.datasets.reading.cells import Cells
 from ssdml.datasets.reading.delimited import ONE_COLUMN
 from ssdml.datasets.reading.samples import CONTENT, choose_samples
 from ssdml.datasets.reading.summary import listed
-from ssdml.datasets.reading.table import ID_NAMES, LABEL_NAMES, SPLITS, TEXT_NAMES, folded
+from ssdml.datasets.reading.table import (
+    ID_NAMES,
+    LABEL_NAMES,
+    LABEL_WORD,
+    SPLITS,
+    TEXT_NAMES,
+    folded,
+)
 
 INDEX = re.compile(r"unnamed: 0|__index_level_\d+__|level_\d+")  # as pandas names an index
 KEY = re.compile(r"(.*[_\-. ])?(id|ids|idx|uid|uuid|guid)|.*[a-z]I[dD]", re.ASCII)
-LABEL_WORD = re.compile(r"(.*[_\-. ])?(labels?|target|class)([_\-. ].*)?")
 # Columns that `ssdml label` adds to a table.
 IS_NEW = "is_new_label"
 ANNOTATION = ("annotation_id", "annotator", "created_at", "lead_time", "updated_at")
@@ -250,9 +256,11 @@ class Chooser:
     def _label(self) -> str | None:
         free = [n for n in self.free() if self._may_be_classes(n)]
         by_name = {folded(n): n for n in reversed(free)}
-        for name in LABEL_NAMES:
-            if name in by_name:
-                return by_name[name]
+        named = next((by_name[n] for n in LABEL_NAMES if n in by_name), None)
+        if named is not None:
+            inside = [n for n in free if folded(n).rpartition(".")[2] in LABEL_NAMES and n != named]
+            inside = [] if self._varies(named) else list(filter(self._varies, inside))
+            return inside[0] if len(inside) == 1 else named
         free = list(filter(self._varies, free))
         alike = [n for n in free if LABEL_WORD.fullmatch(folded(n))]
         if len(alike) == 1:
@@ -292,10 +300,25 @@ class Chooser:
         if named:
             holds = "dates" if self.kinds[named[0]] == "date" else "numbers that hardly occur again"
             self.ask(f"column {named[0]!r} holds {holds}, which are no classes", way_out)
+        if indicators := self._indicators():
+            self.ask(
+                f"which column holds the labels? Each of {listed(indicators)} tells one class",
+                "Write one column: frame['label'] = frame[names].idxmax(axis=1), where one is 1.",
+            )
         if alike:
             self.ask(f"which column holds the labels, {' or '.join(map(repr, alike))}?", way_out)
         names = f"{', '.join(LABEL_NAMES[:-1])} or {LABEL_NAMES[-1]}"
         self.ask(f"which column holds the labels? None is called {names}", way_out)
+
+    def _indicators(self) -> list[str]:
+        """Return the columns of 0 and 1 if at most one of them is 1 in each row."""
+        names, total = [], np.zeros(self.n)
+        for name in self.free("number"):
+            values = self.cells.numbers(name).values
+            if set(np.unique(values)) == {0, 1}:
+                names.append(name)
+                total += values
+        return names if len(names) > 1 and (total <= 1).all() else []
 
     def _may_be_classes(self, name: str) -> bool:
         """Whether a column may hold classes: not fractions that hardly occur again, nor dates."""

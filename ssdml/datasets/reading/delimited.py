@@ -106,11 +106,12 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
     place = _Lines(cells, layout.n_above + int(declared is not None))
     if invalid is not None:
         n_cells, row, text = invalid
-        quotes = " A quote may not be closed." if text.count('"') % 2 else ""
+        odd = text.count('"') % 2
+        way_out = "A quote may not be closed." if odd else "Correct the line, or delete it."
         raise ValueError(
             f"{path}, {place(row)}: must have {layout.n_columns} columns, separated by "
             f"{NAMES.get(layout.separator, layout.separator)}, as most lines; got "
-            f"{n_cells}.{quotes}"
+            f"{n_cells} in {text[:40]!r}. {way_out}"
         )
     if re.search(re.escape(layout.separator.encode()) + rb' +"', content):
         cells = _without_late_quotes(cells)

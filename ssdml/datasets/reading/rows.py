@@ -23,6 +23,8 @@ from ssdml.utils.files import check_inside, check_memory, check_names, parse_jso
 from ssdml.utils.labels import as_column
 from ssdml.utils.typing import Array
 
+LAST = 5  # rows, in which totals may be
+TOTALS = ("total", "totals", "grand total", "subtotal", "sum", "mean", "average", "avg", "median")
 TRUE = ("true", "1", "1.0", "yes")
 
 
@@ -71,6 +73,7 @@ def read_rows(table: Table, choice: Choice) -> RawItems:
     if roles.id is not None:
         ids = np.array(cells[roles.id].to_pylist(), dtype=object)
         summary.facts["ids"] = f"column {roles.id!r}"
+        _doubt_totals(cells, roles, summary)
     test, gallery = _split(cells, roles, summary)
     return RawItems(
         items,
@@ -84,6 +87,19 @@ def read_rows(table: Table, choice: Choice) -> RawItems:
         table=replace(table, decimal="," if cells.decimal_commas else "."),
         label_column=roles.label,
     )
+
+
+def _doubt_totals(cells: Cells, roles: Roles, summary: Summary) -> None:
+    """Doubt a last row without a label whose id is that of a sum or a mean."""
+    assert roles.id is not None
+    labels = [None] * len(cells.table) if roles.label is None else cells.texts(roles.label)
+    names = cells.texts(roles.id)
+    rows = [r for r in range(len(names))[-LAST:] if not labels[r] and folded(names[r]) in TOTALS]
+    if rows:
+        summary.doubts.append(
+            f"{cells.table.place(rows[0])}, {names[rows[0]]!r}, is read as a sample; if it sums up "
+            "others, delete it"
+        )
 
 
 def _features(cells: Cells, roles: Roles, summary: Summary) -> Array:

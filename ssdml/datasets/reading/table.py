@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LABEL_NAMES = ("label", "labels", "target", "class", "y", "category", "intent", "species")
+LABEL_WORD = re.compile(r"(.*[_\-. ])?(labels?|target|class)([_\-. ].*)?")
 TEXT_NAMES: tuple[str, ...] = (
     "text",
     "texts",
@@ -50,6 +51,10 @@ SPLITS = {
 }
 NO_HEADER = "no header: the columns are called 1, 2, ..."
 MISSING = ("", "nan", "na", "n/a", "#n/a", "<na>", "null", "none", "nat", "?")
+ORANGE_TYPES = {"continuous", "numeric", "discrete", "categorical", "string", "time"}
+ORANGE_FLAGS = {"", "class", "meta", "ignore", "weight"}
+ORANGE_MARK = re.compile(r"(?P<flags>[cmiw]?[CDSTN]|[cmiw])#(?P<name>.+)")
+RULE = re.compile(r":?-{2,}:?")  # below a header
 MOST_ABOVE = 20  # rows of titles and remarks above a header
 MAX_CELLS = 10**6  # of the rows that decide whether there is a header
 NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?|[+-]?inf|nan", re.IGNORECASE)
@@ -87,6 +92,17 @@ def folded(name: Any) -> str:
     'label'
     """
     return str(name).strip().casefold()
+
+
+def names_labels(name: str) -> bool:
+    """Whether the name of a column is that of labels, or has such a word.
+
+    Examples
+    --------
+    >>> names_labels("Label"), names_labels("label_code"), names_labels("width")
+    (True, True, False)
+    """
+    return folded(name) in LABEL_NAMES or LABEL_WORD.fullmatch(folded(name)) is not None
 
 
 def is_number(cell: Any) -> bool:
@@ -178,6 +194,8 @@ def find_header(rows: Sequence[Sequence[Any]]) -> Header:
     >>> find_header([["a", "", "label"], ["mm", "kg", ""], ["1", "2", "x"], ["3", "4", "y"]]).names
     ['a mm', 'a kg', 'label']
     """
+    if of_orange := _header_of_orange(rows):
+        return of_orange
     n_above = _n_above(rows)
     if n_above and not has_header(rows[n_above:]):
         n_above = 0
@@ -194,6 +212,25 @@ def find_header(rows: Sequence[Sequence[Any]]) -> Header:
             names[j] = names[j - 1]
     parts = (dict.fromkeys(filter(None, pair)) for pair in zip(names, lower, strict=True))
     return Header(n_above, 2, [" ".join(pair) for pair in parts])
+
+
+def _header_of_orange(rows: Sequence[Sequence[Any]]) -> Header | None:
+    """Find the header that Orange writes: names, types and flags, or "cD#name"; None for others.
+
+    Flags such as "class" follow the names.
+    """
+    rows = [["" if cell is None else str(cell).strip() for cell in row] for row in rows[:4]]
+    marked = [ORANGE_MARK.fullmatch(name) for name in rows[0]]
+    if 2 * sum(map(bool, marked)) > len(marked):
+        names = [m["name"] + " class" * ("c" in m["flags"]) if m else "" for m in marked]
+        return Header(0, 1, [new or old for new, old in zip(names, rows[0], strict=True)])
+    if len(rows) < 4 or {*map(folded, rows[1])}.isdisjoint(ORANGE_TYPES):
+        return None
+    if any(folded(cell) not in ORANGE_TYPES and " " not in cell for cell in filter(None, rows[1])):
+        return None
+    flags = {*map(folded, rows[2])} <= ORANGE_FLAGS
+    names = [" ".join(filter(None, pair)) for pair in zip(rows[0], rows[2], strict=True)]
+    return Header(0, 3, names) if flags else Header(0, 2, list(rows[0]))
 
 
 def _n_above(rows: Sequence[Sequence[Any]]) -> int:
@@ -242,15 +279,23 @@ def headed(
         cells = cells.take(numbers)
     sample = cells.slice(0, max(2, MAX_CELLS // cells.num_columns))
     rows = list(zip(*(column.to_pylist() for column in sample.columns), strict=True))
+    if len(rows) > 2 and all(RULE.fullmatch(cell.strip()) for cell in rows[1] if cell.strip()):
+        del rows[1]  # of Markdown
+        cells, numbers = cells.take(np.delete(np.arange(len(numbers)), 1)), np.delete(numbers, 1)
     header = find_header(rows)
     names = header.names or [str(number) for number in range(1, cells.num_columns + 1)]
     names[0] = names[0].lstrip("# ") or names[0]  # a header as a remark, as of NumPy
     notes += header.notes()
     cells, numbers = cells.slice(header.start), numbers[header.start :]
+    if header.n_rows and len(names) > 1:
+        kept = np.delete(np.arange(len(numbers)), _rows_like(cells, rows[header.n_above]))
+        if len(kept) < len(numbers):  # of files below each other
+            notes += [f"repeated headers left out: {len(numbers) - len(kept)}"]
+            cells, numbers = cells.take(kept), numbers[kept]
     if not len(numbers):
         raise ValueError(f"{path}: must contain rows; got a header alone.")
-    kept = [j for j, name in enumerate(names) if name or not _is_empty(cells.column(j))]
-    columns = cells.select(kept).rename_columns(distinct([names[j] for j in kept]))
+    used = [j for j, name in enumerate(names) if name or not _is_empty(cells.column(j))]
+    columns = cells.select(used).rename_columns(distinct([names[j] for j in used]))
     return Table(
         path,
         columns,
@@ -346,6 +391,16 @@ def _is_empty(column: pa.ChunkedArray) -> bool:
     import pyarrow.compute as pc
 
     return not pc.any(pc.not_equal(column, "")).as_py()
+
+
+def _rows_like(cells: pa.Table, row: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Return the rows that are equal to one, but for blanks and byte order marks around cells."""
+    alike = np.arange(cells.num_rows)
+    for column, wanted in zip(cells.columns, row, strict=True):
+        if len(alike):
+            found = column.take(alike).to_pylist()
+            alike = alike[[cell.strip("\ufeff ") == wanted.strip() for cell in found]]
+    return alike
 
 
 def _rows_with_cells(cells: pa.Table) -> npt.NDArray[np.int64]:

@@ -166,3 +166,10 @@ def test_numbers_of_every_type_are_features(tmp_path, frame):
 def test_logical_texts_are_features(tmp_path):
     (tmp_path / "t.csv").write_text("a,b,label\nTrue,0.5,x\nfalse,0.25,y\n")
     np.testing.assert_array_equal(load_dataset(tmp_path / "t.csv").X, [[1, 0.5], [0, 0.25]])
+
+
+def test_labels_with_commas_before_thousands_are_texts(tmp_path, frame):
+    frame.assign(label=["1,000", "2,000"] * 20).to_csv(tmp_path / "t.csv", index=False)
+    data = load_dataset(tmp_path / "t.csv")
+    assert_features(data, frame, "p", "q")
+    assert data.class_names == ("1,000", "2,000")

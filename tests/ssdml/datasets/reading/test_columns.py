@@ -30,7 +30,10 @@ def test_index_gives_the_ids(read, frame):
 
 @pytest.mark.parametrize(
     "form",
-    ["{}%", "${}.50", "1 {:03d}", "1'{:03d}", "\u2212{}.5", "0x{:x}", "{}.0D+00", "{} \u20ac"],
+    [
+        *("{}%", "${}.50", "1 {:03d}", "1'{:03d}", "\u2212{}.5", "0x{:x}", "{}.0D+00"),
+        *("{} \u20ac", "\uff11.{}", "\u0663{}"),
+    ],
 )
 def test_numbers_with_signs_are_no_ids(tmp_path, frame, form):
     frame.assign(sold=[form.format(i) for i in range(N)]).to_csv(tmp_path / "t.csv", index=False)
@@ -49,6 +52,25 @@ def test_distinct_texts_are_ids(tmp_path, frame, form):
     data = read_dataset(tmp_path / "t.csv", Choice())
     assert list(data.ids) == ids
     assert not data.summary.doubts
+
+
+@pytest.mark.parametrize("unit", [1, 1000])
+@pytest.mark.parametrize("n", [4, N])
+def test_times_since_1970_are_no_features(read, frame, rng, unit, n):
+    times = unit * (1_700_000_000 + rng.integers(10**6, size=N))
+    data = read(frame.assign(seen=times).head(n))
+    assert_features(data, frame.head(n), "p", "q")
+    [doubt] = data.summary.doubts
+    assert "'seen' is not a feature" in doubt
+    assert "like times" in doubt or "like ids" in doubt
+
+
+@pytest.mark.parametrize("name", ["Total", "grand total", "Mean"])
+def test_a_row_of_totals_is_doubted(read, frame, name):
+    rows = frame.set_axis(pd.Index([*(f"r{i}" for i in range(N - 1)), name], name="id"))
+    [doubt] = read(rows.assign(label=[*frame["label"][:-1], ""])).summary.doubts
+    assert f"{name!r}, is read as a sample; if it sums up others, delete it" in doubt
+    assert not read(rows.assign(label=[*frame["label"][:-1], "cat"])).summary.doubts
 
 
 def test_index_may_be_the_label_or_the_text(tmp_path, frame):

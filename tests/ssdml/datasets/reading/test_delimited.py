@@ -227,6 +227,62 @@ def test_wrong_rows_are_named(read, text, message):
         read(text)
 
 
+def test_lines_of_another_length_are_shown_with_a_way_out(read):
+    message = r"line 3: must have 3 .*; got 1 in '# new'\. Correct the line, or delete it\."
+    with pytest.raises(ValueError, match=message):
+        read("a,b,label\n1,2,x\n# new\n3,4,y\n")
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_headers_repeated_by_files_below_each_other_are_left_out(read, mark):
+    table = read(f"a,text,label\n1,one,x\n2,text,\n{mark}a,text, label\n3,four,a\n")
+    assert columns(table) == {
+        "a": ["1", "2", "3"],
+        "text": ["one", "text", "four"],
+        "label": ["x", "", "a"],
+    }
+    assert table.notes == ("repeated headers left out: 1",)
+    assert table.place(2) == "line 5"
+
+
+def test_the_rule_below_a_header_of_markdown_is_no_row(read):
+    table = read("| a | label |\n|--:|:---|\n| 1 | x |\n| 2 | |\n")
+    assert {name.strip(): cells for name, cells in columns(table).items() if name.strip()} == {
+        "a": [" 1 ", " 2 "],
+        "label": [" x ", " "],
+    }
+    assert table.place(1) == "line 4"
+
+
+ORANGE = "len\twid\tkind\tname\n"
+ROWS = "1.5\t2\ta\tn1\n3\t4\t?\tn2\n5\t6\tb\tn3\n"
+
+
+@pytest.mark.parametrize(
+    ("header", "names"),
+    [
+        (
+            f"{ORANGE}continuous\tcontinuous\tdiscrete\tstring\n\t\tclass\tmeta\n",
+            ["len", "wid", "kind class", "name meta"],
+        ),
+        (
+            f"{ORANGE}continuous\tcontinuous\ta b\tstring\n\t\t\t\n",
+            ["len", "wid", "kind", "name"],
+        ),
+        ("C#len\tC#wid\tcD#kind\tmS#name\n", ["len", "wid", "kind class", "name"]),
+    ],
+)
+def test_headers_of_orange_are_understood(read, header, names):
+    table = read(header + ROWS, "t.tab")
+    assert table.columns.column_names == names
+    assert columns(table)["len"] == ["1.5", "3", "5"]
+
+
+def test_letters_and_languages_are_no_header_of_orange(read):
+    assert columns(read("cap,odor,label\nc,d,s\nn,t,s\nc,n,d\n"))["cap"] == ["c", "n", "c"]
+    assert read("id,C#,R,label\n1,2,3,x\n2,3,4,y\n").columns.column_names[1] == "C#"
+
+
 @pytest.mark.parametrize("text", ["", " \n\n"])
 def test_empty_files_raise(read, text):
     with pytest.raises(ValueError, match=r"t\.csv: must contain rows; got an empty file"):

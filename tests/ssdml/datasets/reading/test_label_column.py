@@ -137,6 +137,45 @@ def test_classes_that_differ_in_writing_only_are_told(read, frame, labels):
     assert "differ in writing only, and are kept apart" in doubt
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [("x", "y", "x;y"), ("x, y", "y, z", "x, z"), ("x y", "x", "y"), ("x|y", "y|z", "x|z")],
+)
+def test_several_labels_in_a_cell_are_doubted(read, frame, labels):
+    data = read(frame.assign(label=[labels[i % 3] for i in range(N)]))
+    assert data.class_names == tuple(sorted(labels))
+    [doubt] = data.summary.doubts
+    assert "seem to be several labels of a row" in doubt
+    assert not read(frame.assign(label=["pop", "pop/rock", "R&B", "a b"] * 10)).summary.doubts
+
+
+def test_minus_one_in_unsigned_integers_is_doubted(tmp_path, frame):
+    labels = np.array([0, 1, 255, 0] * 10, dtype=np.uint8)
+    np.savez(tmp_path / "t.npz", X=frame[["p", "q"]], y=labels)
+    with pytest.warns(
+        UserWarning, match="'255' counts as a class, but is what -1 becomes in uint8"
+    ):
+        data = load_dataset(tmp_path / "t.npz")
+    assert load_dataset(tmp_path / "t.npz", no_label=255).class_names == data.class_names[:2]
+
+
+@pytest.mark.parametrize("name", ["code", "label_encoded", "y"])
+@pytest.mark.parametrize("codes", [[7, 3, 5, 9], [0.5, 0.25, -1.5, -1]])
+def test_features_made_from_the_labels_are_doubted(read, frame, name, codes):
+    data = read(frame.assign(**{name: codes * 10}))
+    assert_features(data, frame.assign(**{name: codes * 10}), "p", "q", name)
+    [doubt] = data.summary.doubts
+    assert doubt.startswith(f"feature {name!r} has one value for each class")
+    assert f"--ignore {name!r}" in doubt
+
+
+@pytest.mark.parametrize("codes", [[1, 1, 0, 0], [1, 2, 2, 0]])
+def test_features_of_few_values_are_no_copies_of_the_labels(read, frame, codes):
+    assert not read(frame.assign(code=codes * 10)).summary.doubts
+    few = frame.head(8).assign(code=[1, 2, 3, 0] * 2, p=0.5 - frame["p"].head(8))
+    assert not read(few.assign(label=["cat", "dog", "", "", "", "dog", "", ""])).summary.doubts
+
+
 def test_more_marks_can_be_named(tmp_path, frame):
     path = tmp_path / "t.csv"
     frame.replace({"label": {"": "to do"}}).to_csv(path, index=False)
