@@ -18,7 +18,14 @@ from ssdml.datasets.pixels import image_suffixes, is_hidden
 from ssdml.datasets.reading.arrow_files import ARROW, PARQUET, read_arrow
 from ssdml.datasets.reading.delimited import COMPRESSED, in_utf8, read_delimited, unpacked
 from ssdml.datasets.reading.summary import listed
-from ssdml.datasets.reading.table import Table, distinct, find_header, of_cells
+from ssdml.datasets.reading.table import (
+    LABEL_NAMES,
+    Table,
+    distinct,
+    find_header,
+    folded,
+    of_cells,
+)
 from ssdml.utils.files import (
     MemoryLimitError,
     check_memory,
@@ -144,6 +151,10 @@ def read_json(path: Path, on_disk: int, *, by_line: bool, encoding: str | None =
         rows = _rows_of(path, _parsed(path, content.decode()))
         numbers = list(range(len(rows)))
     rows = list(map(_annotated, rows))
+    if rows and all(isinstance(row, list) for row in rows):
+        check_memory(path, 8 * max(map(len, rows)) * len(rows), on_disk)
+        rows, n_above = _from_lists(rows)
+        numbers = numbers[n_above:]
 
     def place(row: int) -> str:
         return f"{'line' if by_line else 'row'} {numbers[row]}"
@@ -162,16 +173,26 @@ def read_json(path: Path, on_disk: int, *, by_line: bool, encoding: str | None =
     return Table(path, of_cells(str(path), cells), place)
 
 
+def _from_lists(rows: list[list[Any]]) -> tuple[list[dict[str, Any]], int]:
+    """Return rows as objects, and how many above them are titles and names of columns."""
+    width = max(map(len, rows))
+    rows = [[*row, *[None] * (width - len(row))] for row in rows]
+    plain = [[str(cell) if isinstance(cell, list | dict) else cell for cell in r] for r in rows]
+    header = find_header(plain)
+    names = distinct(header.names or list(map(str, range(1, width + 1))))
+    return [dict(zip(names, row, strict=True)) for row in rows[header.start :]], header.start
+
+
 def _has_lines(content: bytes, otherwise: bool) -> bool:
-    """Whether the first line is a whole object, and others follow; no array has lines."""
+    """Whether the first line is a whole object or list, and others follow."""
     start = content.lstrip()
     first, _, rest = start.partition(b"\n")
-    if start[:1] != b"{":
-        return otherwise and start[:1] != b"["
-    if otherwise or not rest.lstrip().startswith(b"{"):
+    if start[:1] not in (b"{", b"[") or (otherwise and start[:1] == b"{"):
         return otherwise
+    if rest.lstrip()[:1] != start[:1]:
+        return False
     try:
-        return isinstance(parse_json(first.decode()), dict)
+        return isinstance(parse_json(first.decode()), dict | list)
     except (ValueError, RecursionError):
         return False
 
@@ -197,6 +218,10 @@ def _rows_of(path: Path, content: Any) -> list[Any]:
     """Return the rows of a list of objects, of columns (as of pandas), or of either by a name."""
     if isinstance(content, list):
         return content
+    if isinstance(content, dict):
+        content = {name: value for name, value in content.items() if value is not None}
+        if {"ids", "included"} <= content.keys():  # Chroma
+            del content["included"]
     if isinstance(content, dict) and content.keys() == {"schema", "data"}:  # pandas: orient="table"
         content = {"data": content["data"]}
     if isinstance(content, dict) and {"columns", "data"} <= content.keys():
@@ -215,13 +240,20 @@ def _rows_of(path: Path, content: Any) -> list[Any]:
                 for n, c in labels.items()
             ]
     values = list(content.values()) if isinstance(content, dict) else []
-    filled = [v for v in values if isinstance(v, list) and v]
+    filled = _lists_in(content)
     if len(filled) == 1 and all(isinstance(row, dict) for row in filled[0]):
         return filled[0]  # beside a version and the like
+    if len(filled) == 1 and all(isinstance(row, list) and row for row in filled[0]):
+        if all(isinstance(cell, str) for cell in filled[0][0]):  # names of columns
+            return filled[0]
     if values and all(isinstance(v, dict) and v.keys() == values[0].keys() for v in values):
         numbered = [all(map(str.isdigit, keys)) for keys in (content, values[0])]
         if numbered == [True, False]:  # rows by their numbers, as of pandas
             return values
+    if values and all(isinstance(v, dict) for v in values):
+        inside = {folded(name) for value in values for name in value}
+        if not inside.isdisjoint(LABEL_NAMES) and inside.isdisjoint(map(folded, content)):
+            return [{"id": name} | value for name, value in content.items()]
     columns = [list(v.values()) if isinstance(v, dict) else v for v in values]
     if not columns or not all(isinstance(c, list) and len(c) == len(columns[0]) for c in columns):
         raise ValueError(
@@ -231,16 +263,31 @@ def _rows_of(path: Path, content: Any) -> list[Any]:
     return [dict(zip(content, cells, strict=True)) for cells in zip(*columns, strict=True)]
 
 
+def _lists_in(content: Any) -> list[list[Any]]:
+    """Return the lists that objects in each other hold, but for empty ones."""
+    found, objects = [], [content] if isinstance(content, dict) else []
+    while objects:
+        values = list(objects.pop().values())
+        found += [value for value in values if isinstance(value, list) and value]
+        objects += [value for value in values if isinstance(value, dict)]
+    return found
+
+
 def _annotated(row: Any) -> Any:
     """Return what an annotation tool writes about a sample as columns; other rows unchanged.
 
-    The choices of a task of Label Studio are columns. Prodigy's are the label, where accepted.
+    The choices of a task of Label Studio, and the responses of Argilla, are columns. Prodigy's are
+    the label, where accepted.
     """
     if not isinstance(row, dict):
         return row
     if "_task_hash" in row and row.keys() & {"label", "accept"}:
         is_label = row.get("answer", "accept") == "accept"
         return row | {"label": row.get("accept", row.get("label")) if is_label else None}
+    fields, responses = row.get("fields"), row.get("responses")
+    if isinstance(fields, dict) and isinstance(responses, dict):  # of Argilla
+        answers = {n: _answers(given) for n, given in responses.items()}
+        return {"id": row.get("id")} | fields | (row.get("vectors") or {}) | answers
     data, annotations = row.get("data"), row.get("annotations")
     if not isinstance(data, dict) or not isinstance(annotations, list):
         return row
@@ -254,6 +301,13 @@ def _annotated(row: Any) -> Any:
                 found = choices.setdefault(str(result["from_name"]), [])
                 found += [choice for choice in given if choice not in found]
     return data | {n: found[0] if len(found) == 1 else found for n, found in choices.items()}
+
+
+def _answers(given: Any) -> Any:
+    """Return what all of Argilla's annotators answered; a list if they differ."""
+    answers = [a["value"] for a in given or [] if isinstance(a, dict) and "value" in a]
+    found = [answer for i, answer in enumerate(answers) if answer not in answers[:i]]
+    return found[0] if len(found) == 1 else found or None
 
 
 def read_excel(path: Path, on_disk: int) -> Table:
@@ -289,7 +343,10 @@ def read_excel(path: Path, on_disk: int) -> Table:
     rows = [(*row, *[None] * (width - len(row))) for row in rows]
     header = find_header(rows)
     names = header.names or list(map(str, range(1, width + 1)))
-    numbers, rows = numbers[header.start :], rows[header.start :]
+    again = rows[header.n_above] if header.n_rows and width > 1 else None  # in tables joined
+    given = [row for row in range(header.start, len(rows)) if rows[row] != again]
+    n_repeated = len(rows) - header.start - len(given)
+    numbers, rows = [numbers[row] for row in given], [rows[row] for row in given]
     n_merged = _fill_merged(rows, numbers, _merged_cells(path, book[title]))
     others = [repr(other) for other, rows in sheets.items() if rows and other != title]
     doubts = [
@@ -312,7 +369,12 @@ def read_excel(path: Path, on_disk: int) -> Table:
         path,
         of_cells(str(path), content),
         lambda row: f"row {numbers[row]}",
-        (f"sheet {title!r}", *header.notes(), *[f"merged cells filled: {n_merged}"][:n_merged]),
+        (
+            f"sheet {title!r}",
+            *header.notes(),
+            *[f"repeated headers left out: {n_repeated}"][:n_repeated],
+            *[f"merged cells filled: {n_merged}"][:n_merged],
+        ),
         tuple(doubts),
     )
 

@@ -57,6 +57,19 @@ def test_every_format_gives_the_same_rows(tmp_path, name, write):
     assert rows(path) == ROWS
 
 
+def test_headers_repeated_in_a_sheet_are_left_out(tmp_path):
+    again = pd.concat(
+        [
+            FRAME.head(2).astype(object),
+            pd.DataFrame([FRAME.columns], columns=FRAME.columns),
+            FRAME.tail(1),
+        ]
+    )
+    again.to_excel(tmp_path / "t.xlsx", index=False)
+    assert rows(tmp_path / "t.xlsx") == ROWS
+    assert "repeated headers left out: 1" in read_table(tmp_path / "t.xlsx").notes
+
+
 def test_suffixes_are_known_in_any_case(tmp_path):
     assert table_suffix(tmp_path / "a.CSV") == ".csv"
     assert table_suffix(tmp_path / "a.b.jsonl.XZ") == ".jsonl"

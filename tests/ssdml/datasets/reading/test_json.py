@@ -1,0 +1,98 @@
+"""Objects of JSON in which databases of vectors and annotation tools write rows."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ssdml.datasets.loading import read_dataset
+from ssdml.datasets.reading.columns import Choice
+from ssdml.datasets.reading.tables import read_table
+
+LABELS = ["cat", "dog", None, "cat"]
+VECTORS = [[0.5, 1.5], [2.5, -1.0], [0.25, 3.0], [1.0, 1.0]]
+PAIRS = list(zip(VECTORS, LABELS, strict=True))
+POINTS = [{"id": i, "vector": v, "payload": {"label": c}} for i, (v, c) in enumerate(PAIRS)]
+HITS = [{"_id": i, "_source": {"embedding": v, "label": c}} for i, (v, c) in enumerate(PAIRS)]
+OBJECTS = [
+    {"class": "A", "id": i, "vector": v, "properties": {"label": c}}
+    for i, (v, c) in enumerate(PAIRS)
+]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"result": {"points": POINTS, "next": None}, "status": "ok"},  # Qdrant
+        {"took": 1, "hits": {"total": {"value": 4}, "hits": HITS}},  # Elasticsearch
+        {
+            "ids": list("abcd"),
+            "embeddings": VECTORS,
+            "metadatas": [{"label": c} for c in LABELS],
+            "uris": None,
+            "included": ["embeddings", "metadatas"],
+        },  # Chroma
+        {"objects": OBJECTS},  # Weaviate
+        {name: {"v": v, "label": c} for name, (v, c) in zip("abcd", PAIRS, strict=True)},
+        {name: {"v": v} | ({"label": c} if c else {}) for name, (v, c) in enumerate(PAIRS)},
+        [["id", "v", "label"], *([i, v, c] for i, (v, c) in enumerate(PAIRS))],
+    ],
+    ids=["qdrant", "elastic", "chroma", "weaviate", "by name", "without keys", "lists"],
+)
+def test_vectors_and_labels_of_databases_are_read(tmp_path, content):
+    (tmp_path / "t.json").write_text(json.dumps(content))
+    data = read_dataset(tmp_path / "t.json", Choice())
+    assert data.X.tolist() == VECTORS
+    assert data.y.tolist() == [0, 1, -1, 0]
+    assert data.class_names == ("cat", "dog")
+    assert len(set(data.ids)) == 4
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.jsonl"])
+def test_lists_are_rows_below_their_names(tmp_path, name):
+    rows = [["a", "label"], [1.5, "x"], [2.5]]
+    text = "\n".join(map(json.dumps, rows)) if name == "t.jsonl" else json.dumps({"values": rows})
+    (tmp_path / name).write_text(text)
+    table = read_table(tmp_path / name)
+    assert table.columns.to_pylist() == [{"a": 1.5, "label": "x"}, {"a": 2.5, "label": None}]
+    assert table.place(1) == ("line 3" if name == "t.jsonl" else "row 2")
+
+
+def test_lists_without_names_are_rows(tmp_path):
+    (tmp_path / "t.json").write_text('[[1.5, 2, "x"],\n [2.5, 3, "y"]]')
+    assert read_table(tmp_path / "t.json").columns.to_pydict() == {
+        "1": [1.5, 2.5],
+        "2": [2, 3],
+        "3": ["x", "y"],
+    }
+
+
+def test_responses_of_argilla_are_labels(tmp_path):
+    def record(i, *answers):
+        responses = {"label": [{"value": a, "user_id": "u"} for a in answers]} if answers else {}
+        return {"id": i, "fields": {"text": f"text {i}"}, "responses": responses, "vectors": {}}
+
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps([record(0, "pos", "pos"), record(1), record(2, "neg")]))
+    data = read_dataset(path, Choice(texts=True))
+    assert data.y.tolist() == [1, -1, 0]
+    path.write_text(json.dumps([record(0, "pos", "neg"), record(1, "neg")]))
+    with pytest.raises(ValueError, match=r"row 0, column 'label': .* must be one label"):
+        read_dataset(path, Choice(texts=True))
+
+
+@pytest.mark.parametrize("write", [json.dumps, str], ids=["JSON", "Python"])
+def test_objects_in_cells_are_no_labels(tmp_path, write):
+    rows = [{"v": v, "metadata": write({"label": c})} for v, c in PAIRS]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(ValueError, match="which column holds the labels"):
+        read_dataset(tmp_path / "t.jsonl", Choice())
+
+
+def test_indicators_of_classes_are_told(tmp_path):
+    rows = [{"a": i / 7, "cats": {"pos": i % 2, "neg": 1 - i % 2}} for i in range(8)]
+    (tmp_path / "t.json").write_text(json.dumps(rows))
+    message = r"Each of cats\.pos, cats\.neg tells one class; .*idxmax"
+    with pytest.raises(ValueError, match=message):
+        read_dataset(tmp_path / "t.json", Choice())
