@@ -216,6 +216,25 @@ def as_labels(y: Any, who: str, name: str = "y", *, may_be_column: bool = False)
     return column
 
 
+def check_order(X: Any, y: Any, who: str) -> None:
+    """Warn if y, of pandas, has the index of X in another order.
+
+    Examples
+    --------
+    >>> check_order([[1], [2]], ["a", "b"], "who")
+    """
+    rows: Any = getattr(X, "index", None)
+    labels: Any = getattr(y, "index", None)
+    if not (hasattr(rows, "equals") and hasattr(labels, "equals")) or rows.equals(labels):
+        return
+    if len(rows) == len(labels) and rows.is_unique and set(rows) == set(labels):
+        warnings.warn(
+            f"{who}: y must be in the order of X; got the index of X in another order, which is "
+            "not read. Pass y.loc[X.index]; if the rows belong together, y.to_numpy().",
+            stacklevel=4,
+        )
+
+
 def check_codes(codes: Any, n: int | None, who: str, name: str, least: int = 0) -> Ints:
     """Return class numbers of n rows; raise unless they are whole numbers from ``least`` on.
 

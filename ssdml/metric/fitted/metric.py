@@ -19,6 +19,7 @@ from ssdml.metric.fitted.maps import draw_map, map_rows, place_rows
 from ssdml.metric.fitted.prediction import class_probabilities, embed, interpolated, most_probable
 from ssdml.metric.fitted.saving import load_metric, save_metric
 from ssdml.utils.dask_arrays import check_dask_array, is_dask, map_row_blocks
+from ssdml.utils.labels import check_order
 from ssdml.utils.linalg import check_spread
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import check_cells, check_finite
@@ -60,6 +61,7 @@ class LearnedMetric(EmbeddingMixin):
         ``may_underflow``: the fit scales rows whose variance underflows.
         """
         name = type(self).__name__
+        check_order(X, y, name)
         X = self._validate_rows(X, name, ensure_min_samples=2)
         check_finite(X, name, "X")
         labels = self._read_labels(y, len(X), way_out)

@@ -337,6 +337,14 @@ def test_booleans_come_back(X, y):
     assert model.score(X, labels) > 0.9
 
 
+def test_labels_of_a_table_in_another_order_are_doubted(X, y):
+    rows, labels = pd.DataFrame(X), pd.Series(y)
+    rows.columns = rows.columns.astype(str)
+    with pytest.warns(UserWarning, match="SSDML: y must be in the order of X"):
+        SSDML(random_state=0).fit(rows, labels.sort_values())
+    SSDML(random_state=0).fit(rows[::-1], labels[::-1])
+
+
 def test_scoring_labels_of_another_kind_raises(X, y):
     model = SSDML(random_state=0).fit(X, NAMES[y])
     with pytest.raises(TypeError, match=r"SSDML\.score: y and the labels of the fit must hold"):

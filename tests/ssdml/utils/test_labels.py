@@ -16,6 +16,7 @@ from scipy.stats import entropy
 
 from ssdml.utils.labels import (
     as_column,
+    check_order,
     check_same_kind,
     confidences,
     encode_column,
@@ -441,3 +442,15 @@ def test_confidences_of_tensors_are_those_of_arrays():
     rows = np.array([[0.5, 0.5], [0.9, 0.1]])
     found = confidences(torch.tensor(rows, requires_grad=True))
     np.testing.assert_array_equal(found, confidences(rows))
+
+
+def test_labels_in_another_order_than_the_samples_are_doubted():
+    X, y = pd.DataFrame({"a": [1.0, 2.0, 3.0]}, index=list("pqr")), pd.Series([0, 1, -1])
+    for index in (list("pqr"), list("qrs"), [0, 1, 2]):
+        check_order(X, y.set_axis(index), "here")
+    check_order(X, y.tolist(), "here")
+    check_order(X.to_numpy(), y, "here")
+    with pytest.warns(
+        UserWarning, match=r"here: y must be in the order of X; .*y\.loc\[X\.index\]"
+    ):
+        check_order(X, y.set_axis(list("rqp")), "here")
