@@ -163,9 +163,12 @@ def _told(raw: RawItems, found: LabeledRows) -> list[str]:
             "--no-label MARK."
         ]
     elif accuracy is None:
+        few, way_out = "one label per class", "two"
+        if len(found.classes) == 1:
+            few, way_out = "labels of one class", "samples of another"
         lines = [
-            f"{counted(n_new, 'new label')}. The accuracy cannot be estimated from one label per "
-            "class; label two."
+            f"{counted(n_new, 'new label')}. The accuracy cannot be estimated from {few}; label "
+            f"{way_out}."
         ]
     else:
         lines = [

@@ -112,7 +112,8 @@ def render_page(
 def no_suspects(found: LabeledRows) -> str:
     """State that no given label is suspected, or that none could be checked."""
     if found.accuracy is None:
-        return "No label could be checked for errors: that takes two labels of a class."
+        what = "two classes" if len(found.classes) == 1 else "two labels of a class"
+        return f"No label could be checked for errors: that takes {what}."
     return f"None of the {found.accuracy.n_labels:,} held-out labels is suspected to be wrong."
 
 

@@ -156,6 +156,15 @@ def test_a_label_alone_in_its_class_is_told_of(run, frame, tmp_path):
     assert said in told.stderr
 
 
+@pytest.mark.filterwarnings("ignore:SSDML. returns the input")
+def test_labels_of_one_class_are_told_of(run, frame, tmp_path):
+    one = frame["label"].where(frame["digit"] == "two")
+    frame.assign(label=one).drop(columns="digit").to_csv(tmp_path / "t.csv")
+    told = run("label", tmp_path / "t.csv", "--out", tmp_path / "o.csv").stderr
+    assert "cannot be estimated from labels of one class; label samples of another." in told
+    assert "No label could be checked for errors: that takes two classes." in told
+
+
 def test_few_labels_show_no_threshold(run, frame, tmp_path):
     few = frame["label"].where(frame.groupby("label").cumcount() < 3)
     frame.assign(label=few).drop(columns="digit").to_csv(tmp_path / "t.csv", index=False)
